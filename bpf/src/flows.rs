@@ -1,0 +1,106 @@
+//! Which TCP flows are ours: pairs of local address and local port.
+
+use std::net::{IpAddr, SocketAddr};
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType};
+
+use crate::maps::{Layout, MapError};
+
+/// How many flows the program can tell apart.
+const MAX_FLOWS: u32 = 65536;
+const KEY_SIZE: u32 = 20;
+const VALUE_SIZE: u32 = 4;
+/// Reserved: the presence of the key decides.
+const VALUE: [u8; VALUE_SIZE as usize] = [0; VALUE_SIZE as usize];
+
+pub(crate) const LAYOUT: Layout = Layout {
+    name: "xwarp_flows",
+    map_type: MapType::Hash,
+    key_size: KEY_SIZE,
+    value_size: VALUE_SIZE,
+    max_entries: MAX_FLOWS,
+};
+
+/// The set of (local address, local port) pairs whose TCP segments are ours.
+///
+/// An IPv4 address and its v4-mapped IPv6 form are the same flow.
+#[derive(Debug)]
+pub struct Flows {
+    map: MapHandle,
+}
+
+impl Flows {
+    pub(crate) fn new(map: MapHandle) -> Self {
+        Self { map }
+    }
+
+    /// Makes the segments to (`addr`, `port`) ours; nothing changes if they are already.
+    pub fn insert(&self, addr: IpAddr, port: u16) -> Result<(), MapError> {
+        let inserted = self.map.update(&key(addr, port), &VALUE, MapFlags::ANY);
+        inserted.map_err(|error| {
+            // The kernel says E2BIG for this, which libbpf-rs does not tell from other errors.
+            if self.map.keys().count() >= MAX_FLOWS as usize {
+                MapError::Full {
+                    flow: SocketAddr::new(addr, port),
+                }
+            } else {
+                LAYOUT.refused(error)
+            }
+        })
+    }
+
+    /// Gives the segments to (`addr`, `port`) back to the kernel; false if they were not ours.
+    pub fn remove(&self, addr: IpAddr, port: u16) -> Result<bool, MapError> {
+        self.delete(&key(addr, port))
+    }
+
+    /// Gives every flow back to the kernel.
+    pub fn clear(&self) -> Result<(), MapError> {
+        // Collected first: deleting under the iterator would make it start again.
+        let keys: Vec<_> = self.map.keys().collect();
+        keys.iter().try_for_each(|key| self.delete(key).map(|_| ()))
+    }
+
+    /// Whether the segments to (`addr`, `port`) are ours.
+    pub fn contains(&self, addr: IpAddr, port: u16) -> Result<bool, MapError> {
+        let value = self.map.lookup(&key(addr, port), MapFlags::ANY);
+        value
+            .map(|value| value.is_some())
+            .map_err(|error| LAYOUT.refused(error))
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<bool, MapError> {
+        match self.map.delete(key) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(LAYOUT.refused(error)),
+        }
+    }
+}
+
+/// `struct flow` of steer.bpf.c: address, port, both as on the wire, and two bytes of zero.
+fn key(addr: IpAddr, port: u16) -> [u8; KEY_SIZE as usize] {
+    let addr = match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped(),
+        IpAddr::V6(addr) => addr,
+    };
+    let mut key = [0; KEY_SIZE as usize];
+    key[..16].copy_from_slice(&addr.octets());
+    key[16..18].copy_from_slice(&port.to_be_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_the_address_and_port_of_the_wire() {
+        let expected = [
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2, // ::ffff:10.0.0.2
+            0x12, 0x8c, 0, 0, // 4748, padding
+        ];
+        assert_eq!(key([10, 0, 0, 2].into(), 4748), expected);
+        assert_eq!(key("::ffff:10.0.0.2".parse().unwrap(), 4748), expected);
+    }
+}

@@ -1,0 +1,23 @@
+//! The XDP program that steers the RNIC's TCP flows into `AF_XDP` sockets.
+//!
+//! [`Steering`] loads the program; [`Maps`] are its controls, whoever loaded it:
+//! [`Flows`] says which (address, port) pairs are ours, [`Sockets`] where their frames go per
+//! receive queue, and [`Verdicts`] what became of the frames so far. All other traffic passes to
+//! the kernel.
+
+#![forbid(unsafe_code)]
+
+mod flows;
+mod maps;
+mod sockets;
+mod steering;
+mod verdicts;
+
+pub use flows::Flows;
+pub use maps::{MapError, Maps, OpenMapsError, program_name};
+pub use sockets::Sockets;
+pub use steering::{LoadError, Steering, libbpf_to_log};
+pub use verdicts::{Counters, Verdict, Verdicts};
+
+/// The compiled program, as `ip link set DEV xdp obj FILE sec xdp` takes it from a file.
+pub const STEER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));

@@ -1,0 +1,178 @@
+//! The program's maps, found in the loaded object or through the program's id.
+
+use std::net::SocketAddr;
+
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, MapType, Object, Program};
+
+use crate::flows::{self, Flows};
+use crate::sockets::{self, Sockets};
+use crate::verdicts::{self, Verdicts};
+
+/// Why the maps of a program could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenMapsError {
+    /// The process lacks the capabilities.
+    #[error("opening the maps of an XDP program needs root, or CAP_BPF and CAP_SYS_ADMIN")]
+    NotPrivileged,
+    /// It is our program, but this crate was built for another layout of its maps.
+    #[error(
+        "the map {map} has another layout than this version expects: the XDP program is of \
+         another version of xwarp, detach it and attach this one"
+    )]
+    OtherVersion {
+        /// The first map that differs.
+        map: &'static str,
+    },
+    /// The kernel refused for another reason.
+    #[error("the kernel did not open the maps of the XDP program: {0:#}")]
+    Kernel(libbpf_rs::Error),
+}
+
+/// Why a map could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// There is no room for one more flow.
+    #[error("{flow} cannot be steered: all {} flows are in use", flows::LAYOUT.max_entries)]
+    Full {
+        /// The flow that found no room.
+        flow: SocketAddr,
+    },
+    /// The program has no slot for so high a queue.
+    #[error(
+        "queue {queue} cannot be steered: the program knows {} queues",
+        Sockets::MAX_QUEUES
+    )]
+    NoSuchQueue {
+        /// The queue asked for.
+        queue: u32,
+    },
+    /// The descriptor is no `AF_XDP` socket.
+    #[error("only an AF_XDP socket can receive the frames of queue {queue}")]
+    NotAfXdp {
+        /// The queue asked for.
+        queue: u32,
+    },
+    /// The kernel refused for another reason.
+    #[error("the kernel refused access to the map {map}: {error:#}")]
+    Kernel {
+        /// The map's name.
+        map: &'static str,
+        /// What the kernel said.
+        error: libbpf_rs::Error,
+    },
+}
+
+/// A map as steer.bpf.c declares it.
+pub(crate) struct Layout {
+    pub(crate) name: &'static str,
+    pub(crate) map_type: MapType,
+    pub(crate) key_size: u32,
+    pub(crate) value_size: u32,
+    pub(crate) max_entries: u32,
+}
+
+impl Layout {
+    /// The kernel refused to read or change this map.
+    pub(crate) fn refused(&self, error: libbpf_rs::Error) -> MapError {
+        MapError::Kernel {
+            map: self.name,
+            error,
+        }
+    }
+}
+
+/// The controls of one loaded program.
+#[derive(Debug)]
+pub struct Maps {
+    /// Which TCP flows are ours.
+    pub flows: Flows,
+    /// Where their frames go.
+    pub sockets: Sockets,
+    /// What became of the frames so far.
+    pub verdicts: Verdicts,
+}
+
+impl Maps {
+    /// The maps of the loaded program with that id; None when it is not ours.
+    ///
+    /// By id and not by pin path, as `ip link` pins into a mount that it throws away.
+    pub fn of_program(program_id: u32) -> Result<Option<Self>, OpenMapsError> {
+        let Some(program) = program_info(program_id)? else {
+            return Ok(None);
+        };
+        let opened: Result<Vec<_>, _> = program
+            .map_ids
+            .into_iter()
+            .map(MapHandle::from_map_id)
+            .collect();
+        Self::among(opened.map_err(not_opened)?)
+    }
+
+    /// The maps of an object that was just loaded.
+    pub(crate) fn of_object(object: &Object) -> Result<Self, OpenMapsError> {
+        let opened: Result<Vec<_>, _> =
+            object.maps().map(|map| MapHandle::try_from(&map)).collect();
+        let maps = Self::among(opened.map_err(not_opened)?)?;
+        maps.ok_or(OpenMapsError::OtherVersion {
+            map: flows::LAYOUT.name,
+        })
+    }
+
+    /// Picks ours; None when one is missing.
+    fn among(mut maps: Vec<MapHandle>) -> Result<Option<Self>, OpenMapsError> {
+        let mut pick = |layout: &Layout| {
+            let found = maps.iter().position(|map| map.name() == layout.name);
+            found.map(|index| maps.swap_remove(index))
+        };
+        let picked = (
+            pick(&flows::LAYOUT),
+            pick(&sockets::LAYOUT),
+            pick(&verdicts::LAYOUT),
+        );
+        let (Some(flows), Some(sockets), Some(verdicts)) = picked else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            flows: Flows::new(checked(flows, &flows::LAYOUT)?),
+            sockets: Sockets::new(checked(sockets, &sockets::LAYOUT)?),
+            verdicts: Verdicts::new(checked(verdicts, &verdicts::LAYOUT)?),
+        }))
+    }
+}
+
+/// The name that a loaded program was given; None when there is none with that id.
+pub fn program_name(program_id: u32) -> Result<Option<String>, OpenMapsError> {
+    let program = program_info(program_id)?;
+    Ok(program.map(|program| program.name.to_string_lossy().into_owned()))
+}
+
+fn program_info(program_id: u32) -> Result<Option<ProgramInfo>, OpenMapsError> {
+    // Asked first because the iterator takes any error for the end of the list.
+    let _still_there = match Program::fd_from_id(program_id) {
+        Ok(program) => program,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(not_opened(error)),
+    };
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    Ok(ProgInfoIter::with_query_opts(options).find(|program| program.id == program_id))
+}
+
+fn checked(map: MapHandle, layout: &Layout) -> Result<MapHandle, OpenMapsError> {
+    let same = map.map_type() == layout.map_type
+        && map.key_size() == layout.key_size
+        && map.value_size() == layout.value_size
+        && map.max_entries() == layout.max_entries;
+    if same {
+        Ok(map)
+    } else {
+        Err(OpenMapsError::OtherVersion { map: layout.name })
+    }
+}
+
+fn not_opened(error: libbpf_rs::Error) -> OpenMapsError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => OpenMapsError::NotPrivileged,
+        _ => OpenMapsError::Kernel(error),
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Steers the RNIC's TCP flows into AF_XDP sockets and leaves everything else to the kernel.
+ *
+ * A frame is ours only when every header up to and including TCP's is whole and plausible and its
+ * (destination address, destination port) is in xwarp_flows. When in doubt it passes: the kernel
+ * knows what to answer. Configuration lives in maps, so `ip link set DEV xdp obj` can load this.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define MAX_FLOWS 65536
+#define MAX_QUEUES 64
+#define MAX_VLAN_TAGS 2
+#define MAX_EXTENSIONS 8
+#define IPV4_MORE_FRAGMENTS 0x2000
+#define IPV4_OFFSET_MASK 0x1fff
+
+/* What became of a frame, and the key of its counter; verdicts.rs has the same list. */
+enum verdict {
+	REDIRECTED,   /* also "nothing against it so far" while parsing */
+	NO_SOCKET,    /* our flow, but no socket in the slot of this queue */
+	NOT_OUR_FLOW, /* TCP for somebody else */
+	NOT_TCP,
+	NOT_IP,
+	FRAGMENT,
+	TRUNCATED,    /* the frame ends before a header or before the IP packet does */
+	MALFORMED,    /* a header contradicts itself or the one before it */
+	EXTENSIONS,   /* IPv6 headers only the kernel handles: too many, or hops left to visit */
+	GROUP_MAC,    /* TCP is unicast only (RFC 9293 section 3.9.2.3) */
+	VERDICTS,
+};
+
+/* IPv4 addresses are stored v4-mapped, ::ffff:a.b.c.d. All fields as on the wire. */
+struct flow {
+	__be32 addr[4];
+	__be16 port;
+	__u16 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct flow);
+	__type(value, __u32); /* reserved: the presence of the key decides */
+} xwarp_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, MAX_QUEUES);
+	__type(key, __u32); /* receive queue */
+	__type(value, __u32);
+} xwarp_xsks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32); /* enum verdict */
+	__type(value, __u64);
+} xwarp_verdicts SEC(".maps");
+
+/* The part of the frame that is not parsed yet. */
+struct rest {
+	void *next;
+	void *end;
+	__u32 ip_left; /* bytes of the IP packet from `next` on, as its length field has it */
+};
+
+/* The layout that all IPv6 extension headers begin with, and a routing header's next two fields. */
+struct extension {
+	__u8 next_header;
+	__u8 length;
+	__u8 routing_type;
+	__u8 segments_left;
+	__u8 data[4];
+};
+
+/* Steps over `size` bytes and returns them, or NULL when the frame has fewer. */
+static __always_inline void *take(struct rest *rest, __u32 size)
+{
+	void *header = rest->next;
+
+	if (header + size > rest->end)
+		return NULL;
+	rest->next = header + size;
+	return header;
+}
+
+static __always_inline enum verdict skip_vlan_tags(struct rest *rest, __be16 *ethertype)
+{
+	struct {
+		__be16 tci;
+		__be16 ethertype;
+	} *tag;
+
+#pragma unroll
+	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+		if (*ethertype != bpf_htons(ETH_P_8021Q) && *ethertype != bpf_htons(ETH_P_8021AD))
+			break;
+		tag = take(rest, sizeof(*tag));
+		if (!tag)
+			return TRUNCATED;
+		*ethertype = tag->ethertype;
+	}
+	return REDIRECTED;
+}
+
+static __always_inline enum verdict parse_ipv4(struct rest *rest, struct flow *flow)
+{
+	__u32 frame_left = rest->end - rest->next;
+	struct iphdr *ip = take(rest, sizeof(*ip));
+	__u32 header_len, total_len;
+
+	if (!ip)
+		return TRUNCATED;
+	header_len = ip->ihl * 4;
+	total_len = bpf_ntohs(ip->tot_len);
+	if (ip->version != 4 || header_len < sizeof(*ip) || total_len < header_len)
+		return MALFORMED;
+	if (total_len > frame_left || !take(rest, header_len - sizeof(*ip)))
+		return TRUNCATED;
+	if (ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK))
+		return FRAGMENT;
+	if (ip->protocol != IPPROTO_TCP)
+		return NOT_TCP;
+	flow->addr[2] = bpf_htonl(0xffff);
+	flow->addr[3] = ip->daddr;
+	rest->ip_left = total_len - header_len;
+	return REDIRECTED;
+}
+
+/* Steps over one extension header of the given kind (RFC 8200 section 4, RFC 4302 for AH). */
+static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind)
+{
+	struct extension *ext = take(rest, sizeof(*ext));
+	__u32 len;
+
+	if (!ext)
+		return TRUNCATED;
+	len = *kind == IPPROTO_AH ? (ext->length + 2) * 4 : (ext->length + 1) * 8;
+	if (len > rest->ip_left)
+		return MALFORMED;
+	if (*kind == IPPROTO_ROUTING && ext->segments_left)
+		return EXTENSIONS;
+	if (!take(rest, len - sizeof(*ext)))
+		return TRUNCATED;
+	rest->ip_left -= len;
+	*kind = ext->next_header;
+	return REDIRECTED;
+}
+
+/* Steps over the extension headers between the IPv6 and the TCP header. */
+static __always_inline enum verdict skip_extensions(struct rest *rest, __u8 kind)
+{
+	enum verdict verdict;
+
+	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
+		if (kind == IPPROTO_TCP)
+			return REDIRECTED;
+		if (kind == IPPROTO_FRAGMENT)
+			return FRAGMENT;
+		if (kind == IPPROTO_HOPOPTS && i > 0)
+			return MALFORMED; /* allowed in the first place only */
+		if (kind != IPPROTO_HOPOPTS && kind != IPPROTO_ROUTING && kind != IPPROTO_DSTOPTS &&
+		    kind != IPPROTO_AH)
+			return NOT_TCP;
+		if (i == MAX_EXTENSIONS)
+			break;
+		verdict = skip_extension(rest, &kind);
+		if (verdict)
+			return verdict;
+	}
+	return EXTENSIONS;
+}
+
+static __always_inline enum verdict parse_ipv6(struct rest *rest, struct flow *flow)
+{
+	struct ipv6hdr *ip = take(rest, sizeof(*ip));
+
+	if (!ip)
+		return TRUNCATED;
+	if (ip->version != 6)
+		return MALFORMED;
+	rest->ip_left = bpf_ntohs(ip->payload_len);
+	if (rest->ip_left > rest->end - rest->next)
+		return TRUNCATED;
+	__builtin_memcpy(flow->addr, &ip->daddr, sizeof(flow->addr));
+	/* Such an address must not be on the wire, and it would match a flow of IPv4. */
+	if (!flow->addr[0] && !flow->addr[1] && flow->addr[2] == bpf_htonl(0xffff))
+		return NOT_OUR_FLOW;
+	return skip_extensions(rest, ip->nexthdr);
+}
+
+static __always_inline enum verdict parse_tcp(struct rest *rest, struct flow *flow)
+{
+	struct tcphdr *tcp;
+
+	if (rest->ip_left < sizeof(*tcp))
+		return MALFORMED;
+	tcp = take(rest, sizeof(*tcp));
+	if (!tcp)
+		return TRUNCATED;
+	if (tcp->doff * 4 < sizeof(*tcp) || tcp->doff * 4 > rest->ip_left)
+		return MALFORMED;
+	flow->port = tcp->dest;
+	return REDIRECTED;
+}
+
+/* Fills in the flow of a TCP segment, or says why the frame is none. */
+static __always_inline enum verdict parse(struct rest *rest, struct flow *flow)
+{
+	struct ethhdr *eth = take(rest, sizeof(*eth));
+	enum verdict verdict;
+	__be16 ethertype;
+
+	if (!eth)
+		return TRUNCATED;
+	ethertype = eth->h_proto;
+	verdict = skip_vlan_tags(rest, &ethertype);
+	if (verdict)
+		return verdict;
+	if (ethertype == bpf_htons(ETH_P_IP))
+		verdict = parse_ipv4(rest, flow);
+	else if (ethertype == bpf_htons(ETH_P_IPV6))
+		verdict = parse_ipv6(rest, flow);
+	else
+		return NOT_IP;
+	if (verdict)
+		return verdict;
+	verdict = parse_tcp(rest, flow);
+	if (verdict)
+		return verdict;
+	return eth->h_dest[0] & 1 ? GROUP_MAC : REDIRECTED;
+}
+
+static __always_inline void count(__u32 verdict)
+{
+	__u64 *counter = bpf_map_lookup_elem(&xwarp_verdicts, &verdict);
+
+	if (counter)
+		*counter += 1;
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	struct rest rest = {
+		.next = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	struct flow flow = {};
+	enum verdict verdict = parse(&rest, &flow);
+	int action = XDP_PASS;
+
+	if (verdict == REDIRECTED && !bpf_map_lookup_elem(&xwarp_flows, &flow))
+		verdict = NOT_OUR_FLOW;
+	if (verdict == REDIRECTED) {
+		action = bpf_redirect_map(&xwarp_xsks, ctx->rx_queue_index, XDP_PASS);
+		if (action != XDP_REDIRECT)
+			verdict = NO_SOCKET;
+	}
+	count(verdict);
+	return action;
+}
+
+/* What the kernel asks for; the program calls no helper that is reserved for GPL. */
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,93 @@
+//! Loading the program into the kernel.
+
+use std::io;
+use std::sync::Once;
+
+use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramMut, set_print};
+
+use crate::{Maps, OpenMapsError, STEER_OBJECT};
+
+const PROGRAM: &str = "steer";
+/// <asm-generic/errno-base.h>.
+const EPERM: i32 = 1;
+
+/// Why the program could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The process lacks the capabilities.
+    #[error("loading an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN")]
+    NotPrivileged,
+    /// libbpf or the kernel's verifier refused it.
+    #[error(
+        "the kernel did not take the XDP program, the verifier's reason is in the debug log: {0:#}"
+    )]
+    Refused(libbpf_rs::Error),
+    /// The object holds no program of that name: a broken build.
+    #[error("the compiled object has no program named {PROGRAM}")]
+    NoProgram,
+}
+
+/// The program, loaded with fresh maps and attached to nothing yet.
+#[derive(Debug)]
+pub struct Steering {
+    object: Object,
+}
+
+impl Steering {
+    /// Loads the program, with maps of its own.
+    pub fn load() -> Result<Self, LoadError> {
+        libbpf_to_log();
+        let object = ObjectBuilder::default()
+            .open_memory(STEER_OBJECT)
+            .and_then(libbpf_rs::OpenObject::load)
+            .map_err(refused)?;
+        Ok(Self { object })
+    }
+
+    /// The loaded program, to attach it or to run it on a frame.
+    pub fn program(&self) -> Result<ProgramMut<'_>, LoadError> {
+        let mut programs = self.object.progs_mut();
+        programs
+            .find(|program| program.name() == PROGRAM)
+            .ok_or(LoadError::NoProgram)
+    }
+
+    /// The maps of this very program.
+    pub fn maps(&self) -> Result<Maps, OpenMapsError> {
+        Maps::of_object(&self.object)
+    }
+}
+
+/// libbpf-rs tells EPERM from EACCES, which is the verifier's, in its text only.
+fn refused(error: libbpf_rs::Error) -> LoadError {
+    let not_permitted = io::Error::from_raw_os_error(EPERM).to_string();
+    if format!("{error:#}").contains(&not_permitted) {
+        LoadError::NotPrivileged
+    } else {
+        LoadError::Refused(error)
+    }
+}
+
+/// Sends what libbpf would print to standard error to the debug log instead.
+///
+/// libbpf has one such setting per process. Loading sets it; whoever calls libbpf without loading
+/// calls this first.
+pub fn libbpf_to_log() {
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        let to_log = |_, message: String| log::debug!("{}", message.trim_end());
+        set_print(Some((PrintLevel::Info, to_log)));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_refusal_is_not_a_missing_privilege() {
+        let of_errno = |errno| refused(libbpf_rs::Error::from_raw_os_error(errno));
+        assert!(matches!(of_errno(EPERM), LoadError::NotPrivileged));
+        assert!(matches!(of_errno(13), LoadError::Refused(_))); // EACCES
+    }
+}

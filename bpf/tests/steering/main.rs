@@ -1,0 +1,308 @@
+//! The XDP program run by the kernel on single frames (`BPF_PROG_TEST_RUN`), with a real `AF_XDP`
+//! socket in slot 0. Needs root.
+
+mod frames;
+mod kernel;
+mod maps;
+
+use frames::*;
+use kernel::{Kernel, PASS, REDIRECT};
+use xwarp_bpf::Verdict;
+
+fn segment() -> Vec<u8> {
+    tcp(PORT, PSH_ACK, b"ping")
+}
+
+fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    ethernet(IPV4, &ipv4(protocol, payload))
+}
+
+fn v6(next_header: u8, payload: &[u8]) -> Vec<u8> {
+    ethernet(IPV6, &ipv6(next_header, payload))
+}
+
+/// A segment of ours behind these IPv6 extension headers.
+fn extended(kinds: &[u8]) -> Vec<u8> {
+    ethernet(IPV6, &ipv6_with_extensions(kinds, &segment()))
+}
+
+/// A segment of ours behind these VLAN tags, outermost first.
+fn tagged(kinds: &[u16]) -> Vec<u8> {
+    let (mut kind, mut payload) = (IPV4, ipv4(TCP, &segment()));
+    for &outer in kinds.iter().rev() {
+        payload = tag(kind, &payload);
+        kind = outer;
+    }
+    ethernet(kind, &payload)
+}
+
+/// Runs every frame and checks the action and that exactly the expected counter moved, by one.
+#[track_caller]
+fn check<const N: usize>(expected: Verdict, cases: [(&str, Vec<u8>); N]) {
+    let kernel = Kernel::with_flows_and_socket();
+    let action = match expected {
+        Verdict::Redirected => REDIRECT,
+        _ => PASS,
+    };
+    for (name, frame) in cases {
+        let outcome = kernel.run(&frame);
+        assert_eq!(outcome, (action, expected), "{name}: {frame:02x?}");
+    }
+}
+
+#[test]
+fn literal_syn_is_redirected() {
+    let syn = vec![
+        0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1, 0x08, 0x00, // IPv4
+        0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, 6, 0, 0, // IHL 5, 40 bytes, not fragmented, TCP
+        10, 0, 0, 1, 10, 0, 0, 2, // from, to
+        0x9c, 0x40, 0x12, 0x8c, 0, 0, 0, 1, 0, 0, 0, 0, // port 40000 to 4748
+        0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0, // data offset 5, SYN
+    ];
+    check(Verdict::Redirected, [("SYN", syn)]);
+}
+
+#[test]
+fn segments_of_our_flows_are_redirected() {
+    let syn = tcp_with_options(PORT, SYN, &[2, 4, 0x05, 0xb4], &[]); // MSS 1460
+    let short = tcp(PORT, SYN, &[]);
+    let long_header = tcp_with_options(PORT, PSH_ACK, &[1; 40], b"x");
+    let with_options = |options: &[u8]| ipv4_with_options(TCP, options, &segment());
+    let may_be_fragmented = patched(&v4(TCP, &segment()), ETHERNET_LEN + 6, &[0, 0]);
+    check(
+        Verdict::Redirected,
+        [
+            ("v4 data", v4(TCP, &segment())),
+            ("v4 SYN", v4(TCP, &syn)),
+            ("v4 RST", v4(TCP, &tcp(PORT, RST, &[]))),
+            ("v4 FIN", v4(TCP, &tcp(PORT, FIN_ACK, &[]))),
+            ("v4 padded", [v4(TCP, &short), vec![0; 6]].concat()),
+            ("v4 full size", v4(TCP, &tcp(PORT, PSH_ACK, &[7; 1460]))),
+            ("v4 IHL 6", ethernet(IPV4, &with_options(&[1; 4]))),
+            ("v4 IHL 15", ethernet(IPV4, &with_options(&[1; 40]))),
+            ("v4 data offset 15", v4(TCP, &long_header)),
+            ("v4 may be fragmented, is not", may_be_fragmented),
+            ("v6 data", v6(TCP, &segment())),
+            ("v6 SYN", v6(TCP, &syn)),
+            ("v6 RST", v6(TCP, &tcp(PORT, RST, &[]))),
+            ("v6 data offset 15", v6(TCP, &long_header)),
+        ],
+    );
+}
+
+#[test]
+fn segments_behind_tags_and_extensions_are_redirected() {
+    let one_of_each = [HOP_BY_HOP, DESTINATION, ROUTING, AH, DESTINATION];
+    let v6_in_vlan = ethernet(VLAN, &tag(IPV6, &ipv6(TCP, &segment())));
+    let extended_ip = ipv6_with_extensions(&one_of_each, &segment());
+    let extended_in_qinq = ethernet(QINQ, &tag(VLAN, &tag(IPV6, &extended_ip)));
+    check(
+        Verdict::Redirected,
+        [
+            ("hop-by-hop options", extended(&[HOP_BY_HOP])),
+            ("routing header, arrived", extended(&[ROUTING])),
+            ("destination options", extended(&[DESTINATION])),
+            ("authentication header", extended(&[AH])),
+            ("one of each", extended(&one_of_each)),
+            ("eight extensions", extended(&[DESTINATION; 8])),
+            ("VLAN", tagged(&[VLAN])),
+            ("provider VLAN", tagged(&[QINQ])),
+            ("QinQ", tagged(&[QINQ, VLAN])),
+            ("two customer tags", tagged(&[VLAN, VLAN])),
+            ("v6 in VLAN", v6_in_vlan),
+            ("v6 with extensions in QinQ", extended_in_qinq),
+        ],
+    );
+}
+
+#[test]
+fn other_flows_pass() {
+    let v4_frame = v4(TCP, &segment());
+    let v6_frame = v6(TCP, &segment());
+    let v4_dst = ETHERNET_LEN + 16;
+    let v6_dst = ETHERNET_LEN + 24;
+    let mapped = [&[0; 10], &[0xff, 0xff][..], &V4].concat();
+    let from_ours = [V4, [10, 0, 0, 1]].concat();
+    check(
+        Verdict::NotOurFlow,
+        [
+            ("v4 next port", v4(TCP, &tcp(PORT + 1, SYN, &[]))),
+            (
+                "v4 bytes of the port swapped",
+                v4(TCP, &tcp(PORT.swap_bytes(), SYN, &[])),
+            ),
+            (
+                "v4 other address",
+                patched(&v4_frame, v4_dst, &[10, 0, 0, 3]),
+            ),
+            ("v4 from ours", patched(&v4_frame, v4_dst - 4, &from_ours)),
+            ("v6 other port", v6(TCP, &tcp(22, SYN, &[]))),
+            ("v6 other address", patched(&v6_frame, v6_dst + 15, &[3])),
+            (
+                "v6 to our v4 address, mapped",
+                patched(&v6_frame, v6_dst, &mapped),
+            ),
+        ],
+    );
+    check(
+        Verdict::GroupMac,
+        [
+            ("broadcast", patched(&v4_frame, 0, &[0xff; 6])),
+            ("multicast", patched(&v6_frame, 0, &[0x33, 0x33])),
+        ],
+    );
+}
+
+#[test]
+fn other_protocols_pass() {
+    let datagram = udp(PORT, &[0; 32]);
+    check(
+        Verdict::NotTcp,
+        [
+            ("v4 UDP to our port", v4(UDP, &datagram)),
+            ("v6 UDP to our port", v6(UDP, &datagram)),
+            ("v4 ICMP", v4(ICMP, &[8, 0, 0, 0, 0, 1, 0, 1])),
+            ("v6 ICMP", v6(ICMPV6, &[135, 0, 0, 0, 0, 0, 0, 0])),
+            ("v6 in v4", v4(IPV6_IN_IP, &ipv6(TCP, &segment()))),
+            ("v4 in v4", v4(IPV4_IN_IP, &ipv4(TCP, &segment()))),
+            ("v4 authenticated", v4(AH, &segment())),
+            ("v6 encrypted", v6(ESP, &segment())),
+            ("v6 nothing follows", v6(NO_NEXT, &segment())),
+        ],
+    );
+    check(
+        Verdict::NotIp,
+        [
+            ("ARP", ethernet(ARP, &[0; 28])),
+            ("length instead of a type", ethernet(46, &[0; 46])),
+            ("nothing behind Ethernet", ethernet(ARP, &[])),
+            ("three tags", tagged(&[QINQ, VLAN, VLAN])),
+        ],
+    );
+}
+
+#[test]
+fn fragments_pass() {
+    let whole = v4(TCP, &segment());
+    let v4_fragment = |field: u16| patched(&whole, ETHERNET_LEN + 6, &field.to_be_bytes());
+    let ninth = [&[DESTINATION; 8][..], &[FRAGMENT]].concat();
+    check(
+        Verdict::Fragment,
+        [
+            ("v4 first", v4_fragment(0x2000)),
+            ("v4 middle", v4_fragment(0x20b9)),
+            ("v4 last", v4_fragment(0x00b9)),
+            ("v4 highest offset", v4_fragment(0x1fff)),
+            ("v6", extended(&[FRAGMENT])),
+            ("v6 behind hop-by-hop", extended(&[HOP_BY_HOP, FRAGMENT])),
+            ("v6 as the ninth header", extended(&ninth)),
+        ],
+    );
+}
+
+#[test]
+fn headers_that_contradict_themselves_pass() {
+    let ip = ETHERNET_LEN;
+    let v4 = |offset, bytes: &[u8]| patched(&v4(TCP, &segment()), offset, bytes);
+    let v6 = |offset, bytes: &[u8]| patched(&v6(TCP, &segment()), offset, bytes);
+    let data_offset = ip + 20 + 12;
+    let extension = |byte, value| patched(&extended(&[DESTINATION]), ip + 40 + byte, &[value]);
+    check(
+        Verdict::Malformed,
+        [
+            ("v4 version 5", v4(ip, &[0x55])),
+            ("v4 version 6", v4(ip, &[0x65])),
+            ("v6 version 4", v6(ip, &[0x40])),
+            ("IHL 0", v4(ip, &[0x40])),
+            ("IHL 4", v4(ip, &[0x44])),
+            ("IHL beyond the total length", v4(ip, &[0x4c])),
+            ("v4 total length 0", v4(ip + 2, &[0, 0])),
+            ("v4 total length without TCP", v4(ip + 2, &[0, 20])),
+            ("v4 total length cuts TCP", v4(ip + 2, &[0, 39])),
+            ("v6 payload length 0", v6(ip + 4, &[0, 0])),
+            ("v6 payload length cuts TCP", v6(ip + 4, &[0, 19])),
+            ("data offset 0", v4(data_offset, &[0x00])),
+            ("data offset 4", v4(data_offset, &[0x40])),
+            ("data offset beyond the segment", v4(data_offset, &[0x70])),
+            ("extension beyond the packet", extension(1, 9)),
+            ("extension of 2048 bytes", extension(1, 255)),
+            ("hop-by-hop twice", extended(&[HOP_BY_HOP, HOP_BY_HOP])),
+        ],
+    );
+}
+
+#[test]
+fn lengths_beyond_the_frame_pass() {
+    let ip = ETHERNET_LEN;
+    let v4 = |total_len: u16| patched(&v4(TCP, &segment()), ip + 2, &total_len.to_be_bytes());
+    let v6 = |payload_len: u16| patched(&v6(TCP, &segment()), ip + 4, &payload_len.to_be_bytes());
+    check(
+        Verdict::Truncated,
+        [
+            ("v4 by one", v4(20 + 20 + 4 + 1)),
+            ("v4 by far", v4(u16::MAX)),
+            ("v6 by one", v6(20 + 4 + 1)),
+            ("v6 by far", v6(u16::MAX)),
+        ],
+    );
+}
+
+#[test]
+fn extensions_that_only_the_kernel_handles_pass() {
+    let segments_left = ETHERNET_LEN + 40 + 3;
+    check(
+        Verdict::Extensions,
+        [
+            ("nine", extended(&[DESTINATION; 9])),
+            (
+                "hops left",
+                patched(&extended(&[ROUTING]), segments_left, &[1]),
+            ),
+        ],
+    );
+}
+
+/// The frame ends early and its length fields still tell of the whole packet.
+#[test]
+fn a_frame_cut_anywhere_passes() {
+    let kernel = Kernel::with_flows_and_socket();
+    let behind_tags = tag(
+        IPV6,
+        &ipv6_with_extensions(&[HOP_BY_HOP, AH, ROUTING], &segment()),
+    );
+    let whole = [
+        v4(TCP, &segment()),
+        ethernet(IPV4, &ipv4_with_options(TCP, &[1; 40], &segment())),
+        ethernet(QINQ, &tag(VLAN, &behind_tags)),
+    ];
+    for frame in whole {
+        assert_eq!(kernel.run(&frame), (REDIRECT, Verdict::Redirected));
+        for len in ETHERNET_LEN..frame.len() {
+            assert_eq!(
+                kernel.run(&frame[..len]),
+                (PASS, Verdict::Truncated),
+                "at {len} bytes"
+            );
+        }
+    }
+}
+
+/// The length fields are honest, but the segment ends early.
+#[test]
+fn a_segment_is_redirected_from_a_whole_header_on() {
+    let kernel = Kernel::with_flows_and_socket();
+    let header_len = TCP_LEN + 8;
+    let segment = tcp_with_options(PORT, PSH_ACK, &[1; 8], b"ping");
+    for len in 0..=segment.len() {
+        let expected = if len < header_len {
+            (PASS, Verdict::Malformed)
+        } else {
+            (REDIRECT, Verdict::Redirected)
+        };
+        let authenticated = ipv6_with_extensions(&[AH], &segment[..len]);
+        let outcome = kernel.run(&v4(TCP, &segment[..len]));
+        assert_eq!(outcome, expected, "IPv4, {len} bytes of TCP");
+        let outcome = kernel.run(&ethernet(IPV6, &authenticated));
+        assert_eq!(outcome, expected, "IPv6, {len} bytes of TCP");
+    }
+}

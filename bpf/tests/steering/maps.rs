@@ -1,0 +1,151 @@
+//! The maps as the program sees them.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use xwarp_bpf::{MapError, Maps, Sockets, Verdict, program_name};
+
+use crate::frames::{IPV4, PORT, SYN, TCP, V4, V6, ethernet, ipv4, tcp};
+use crate::kernel::{Kernel, PASS, REDIRECT, af_xdp_socket};
+
+const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(V4[0], V4[1], V4[2], V4[3]));
+
+fn frame() -> Vec<u8> {
+    ethernet(IPV4, &ipv4(TCP, &tcp(PORT, SYN, &[])))
+}
+
+#[test]
+fn a_flow_is_ours_from_insert_to_remove() {
+    let kernel = Kernel::empty();
+    let flows = &kernel.maps.flows;
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NotOurFlow));
+    flows.insert(OURS, PORT).unwrap();
+    flows.insert(OURS, PORT).unwrap();
+    assert!(flows.contains(OURS, PORT).unwrap());
+    assert!(!flows.contains(OURS, PORT + 1).unwrap());
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+    assert!(flows.remove(OURS, PORT).unwrap());
+    assert!(!flows.remove(OURS, PORT).unwrap());
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NotOurFlow));
+}
+
+#[test]
+fn clear_forgets_every_flow() {
+    let kernel = Kernel::with_flows_and_socket();
+    let flows = &kernel.maps.flows;
+    for port in 1..=1000 {
+        flows.insert(OURS, port).unwrap();
+    }
+    flows.clear().unwrap();
+    assert!(!(1..=1000).any(|port| flows.contains(OURS, port).unwrap()));
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NotOurFlow));
+    flows.clear().unwrap();
+}
+
+#[test]
+fn a_full_table_refuses_one_more_and_keeps_the_rest() {
+    let kernel = Kernel::empty();
+    let flows = &kernel.maps.flows;
+    for port in 0..=u16::MAX {
+        flows.insert(OURS, port).unwrap();
+    }
+    let other = IpAddr::from(V6);
+    let refused = flows.insert(other, PORT).unwrap_err();
+    assert!(
+        matches!(refused, MapError::Full { flow } if flow.ip() == other),
+        "{refused}"
+    );
+    assert_eq!(
+        refused.to_string(),
+        "[fd00::2]:4748 cannot be steered: all 65536 flows are in use"
+    );
+    flows.insert(OURS, PORT).unwrap();
+}
+
+#[test]
+fn a_slot_is_full_from_set_to_unset_or_close() {
+    let mut kernel = Kernel::with_flows_and_socket();
+    assert_eq!(kernel.run(&frame()), (REDIRECT, Verdict::Redirected));
+    kernel.maps.sockets.unset(0).unwrap();
+    kernel.maps.sockets.unset(0).unwrap();
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+    kernel
+        .maps
+        .sockets
+        .set(0, kernel.socket.as_ref().unwrap().as_fd())
+        .unwrap();
+    assert_eq!(kernel.run(&frame()), (REDIRECT, Verdict::Redirected));
+    kernel.socket = None; // closes it
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+}
+
+#[test]
+fn the_socket_of_another_queue_does_not_count() {
+    let kernel = Kernel::empty();
+    kernel.maps.flows.insert(OURS, PORT).unwrap();
+    let socket = af_xdp_socket();
+    for queue in 1..Sockets::MAX_QUEUES {
+        kernel.maps.sockets.set(queue, socket.as_fd()).unwrap();
+    }
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+}
+
+#[test]
+fn slots_refuse_high_queues_and_other_sockets() {
+    let Kernel { maps, .. } = Kernel::empty();
+    let socket = af_xdp_socket();
+    let beyond = maps
+        .sockets
+        .set(Sockets::MAX_QUEUES, socket.as_fd())
+        .unwrap_err();
+    assert!(
+        matches!(beyond, MapError::NoSuchQueue { queue: 64 }),
+        "{beyond}"
+    );
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = maps.sockets.set(3, udp.as_fd()).unwrap_err();
+    assert!(matches!(other, MapError::NotAfXdp { queue: 3 }), "{other}");
+}
+
+#[test]
+fn maps_found_by_program_id_are_the_programs_own() {
+    let kernel = Kernel::empty();
+    let found = Maps::of_program(kernel.program_id())
+        .unwrap()
+        .expect("it is our program");
+    assert_eq!(
+        program_name(kernel.program_id()).unwrap().as_deref(),
+        Some("steer")
+    );
+    found.flows.insert(OURS, PORT).unwrap();
+    assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+    assert_eq!(found.verdicts.counters().unwrap().get(Verdict::NoSocket), 1);
+}
+
+#[test]
+fn an_id_without_a_program_has_no_maps() {
+    let id = Kernel::empty().program_id(); // unloaded again
+    assert!(Maps::of_program(u32::MAX).unwrap().is_none());
+    assert!(program_name(u32::MAX).unwrap().is_none());
+    assert_ne!(id, u32::MAX);
+}
+
+#[test]
+fn counters_are_sums_over_the_cpus() {
+    let kernel = Kernel::empty();
+    let thread = Pid::from_raw(0);
+    let allowed = sched_getaffinity(thread).unwrap();
+    let cpus: Vec<_> = (0..CpuSet::count())
+        .filter(|&cpu| allowed.is_set(cpu).unwrap())
+        .collect();
+    for &cpu in &cpus {
+        let mut only = CpuSet::new();
+        only.set(cpu).unwrap();
+        sched_setaffinity(thread, &only).unwrap();
+        kernel.run(&frame());
+    }
+    let counters = kernel.maps.verdicts.counters().unwrap();
+    assert_eq!(counters.get(Verdict::NotOurFlow), cpus.len() as u64);
+}

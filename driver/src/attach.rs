@@ -1,0 +1,392 @@
+//! How the XDP program gets onto an interface and off it again.
+//!
+//! Two ways: somebody attached it beforehand (`ip link set DEV xdp obj ...`, or
+//! [`attach_permanently`]) and it stays when we go; or [`Attachment::open`] attaches it as a
+//! `bpf_link`, which the kernel takes off when the process ends, however it ends. Either way the
+//! maps are found through the program. All functions work in the network namespace of the calling
+//! thread.
+
+mod kernel;
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::Program;
+use nix::errno::Errno;
+use xwarp_bpf::{
+    Counters, LoadError, MapError, Maps, OpenMapsError, Steering, libbpf_to_log, program_name,
+};
+
+/// Where in the receive path the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, before the kernel makes a socket buffer of the frame.
+    Native,
+    /// In the kernel's generic receive path, with any driver.
+    Generic,
+}
+
+impl XdpMode {
+    /// The word in `ip link set dev DEV <word> off`: plain `xdp off` leaves a generic one there.
+    fn ip_link_word(self) -> &'static str {
+        match self {
+            Self::Native => "xdp",
+            Self::Generic => "xdpgeneric",
+        }
+    }
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// Why the program could not be attached, used, examined or detached. Texts name the interface.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Somebody else's program is there. It is left alone.
+    #[error(
+        "{ifname} runs the XDP program {name} (id {program_id}), which is not xwarp's: detach it \
+         with `ip link set dev {ifname} {} off`, or use another interface",
+        .mode.ip_link_word()
+    )]
+    Foreign {
+        /// The interface.
+        ifname: String,
+        /// The program's id.
+        program_id: u32,
+        /// The name that it was loaded with.
+        name: String,
+        /// Where it runs.
+        mode: XdpMode,
+    },
+    /// Our program is there, in the other mode.
+    #[error(
+        "{ifname} runs xwarp's XDP program in {found} and not in {wanted} mode: detach it first, \
+         or ask for {found} mode"
+    )]
+    OtherMode {
+        /// The interface.
+        ifname: String,
+        /// What was asked for.
+        wanted: XdpMode,
+        /// What is there.
+        found: XdpMode,
+    },
+    /// Our program is there already.
+    #[error("{0} runs xwarp's XDP program already, in {1} mode")]
+    AlreadyAttached(String, XdpMode),
+    /// Somebody attached a program at the same moment.
+    #[error("another XDP program was attached to {0} at the same moment: try again")]
+    Taken(String),
+    /// There is no program to detach.
+    #[error("{0} runs no XDP program")]
+    NotAttached(String),
+    /// Only the process that attached the program can detach it.
+    #[error("the XDP program on {0} goes with the process that attached it: end that process")]
+    HeldByProcess(String),
+    /// The MTU is too large for native mode.
+    #[error(
+        "native XDP on {0} refuses MTU > about 3500 (3506 on veth, where the peer's MTU counts): \
+         lower the MTU or ask for generic mode"
+    )]
+    MtuTooLarge(String),
+    /// The driver does not do native XDP, or not with its present settings.
+    #[error(
+        "the driver of {0} refuses native XDP ({1:?}), perhaps for its MTU or number of queues: \
+         change those or ask for generic mode"
+    )]
+    NoNative(String, Errno),
+    /// The process lacks the capabilities.
+    #[error("attaching XDP programs needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
+    NotPrivileged,
+    /// There is no such interface, or it has gone.
+    #[error("there is no interface {0} in this network namespace")]
+    NoInterface(String),
+    /// The program could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The maps of the program could not be opened.
+    #[error(transparent)]
+    OpenMaps(#[from] OpenMapsError),
+    /// The counters could not be read.
+    #[error(transparent)]
+    Counters(#[from] MapError),
+    /// The kernel refused for another reason.
+    #[error("the kernel refused to change or show the XDP program on {0}: {1}")]
+    Kernel(String, Errno),
+}
+
+impl AttachError {
+    /// Whether generic mode may do where native mode did not.
+    fn concerns_native_mode(&self) -> bool {
+        matches!(self, Self::MtuTooLarge(_) | Self::NoNative(..))
+    }
+}
+
+/// Our program on an interface, with its maps. Dropping it detaches what [`Attachment::open`]
+/// attached and leaves what it found.
+#[derive(Debug)]
+pub struct Attachment {
+    maps: Maps,
+    mode: XdpMode,
+    native_refusal: Option<AttachError>,
+    /// The kernel detaches the program when this is closed. None if the program was found.
+    link: Option<OwnedFd>,
+}
+
+impl Attachment {
+    /// Uses our program if it is on the interface already, else attaches it for as long as the
+    /// value lives.
+    ///
+    /// `wanted` None takes the mode that is there, or tries native and then generic mode: see
+    /// [`Attachment::mode`] for which it was. With Some, any other mode is an error.
+    pub fn open(ifindex: u32, ifname: &str, wanted: Option<XdpMode>) -> Result<Self, AttachError> {
+        let device = Device::new(ifindex, ifname);
+        let Some((running, maps)) = device.our_program()? else {
+            return Self::attach(&device, wanted);
+        };
+        let (ifname, found) = (device.ifname, running.mode);
+        if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
+            let mismatch = AttachError::OtherMode {
+                ifname,
+                wanted,
+                found,
+            };
+            return Err(mismatch);
+        }
+        Ok(Self {
+            maps,
+            mode: found,
+            native_refusal: None,
+            link: None,
+        })
+    }
+
+    fn attach(device: &Device, wanted: Option<XdpMode>) -> Result<Self, AttachError> {
+        let steering = Steering::load()?;
+        let program = steering.program()?;
+        let attached = in_mode(wanted, |mode| {
+            let link = kernel::link(program.as_fd(), device.ifindex, mode);
+            link.map_err(|errno| device.refused(mode, errno))
+        })?;
+        Ok(Self {
+            maps: steering.maps()?,
+            mode: attached.mode,
+            native_refusal: attached.native_refusal,
+            link: Some(attached.link),
+        })
+    }
+
+    /// The controls of the program.
+    pub fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
+    /// The controls of the program.
+    pub fn maps_mut(&mut self) -> &mut Maps {
+        &mut self.maps
+    }
+
+    /// Where the program really runs.
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// Why the program runs in generic mode, if native mode was tried first.
+    pub fn native_refusal(&self) -> Option<&AttachError> {
+        self.native_refusal.as_ref()
+    }
+
+    /// Whether the program was there before, and so stays.
+    pub fn found(&self) -> bool {
+        self.link.is_none()
+    }
+}
+
+/// Attaches our program so that it outlives the process, and says in which mode it runs.
+///
+/// `mode` None tries native and then generic mode.
+pub fn attach_permanently(
+    ifindex: u32,
+    ifname: &str,
+    mode: Option<XdpMode>,
+) -> Result<XdpMode, AttachError> {
+    let device = Device::new(ifindex, ifname);
+    if let Some((found, _)) = device.our_program()? {
+        return Err(AttachError::AlreadyAttached(device.ifname, found.mode));
+    }
+    let steering = Steering::load()?;
+    let program = steering.program()?;
+    let attached = in_mode(mode, |mode| {
+        let attached = kernel::attach(program.as_fd(), device.ifindex, mode);
+        attached.map_err(|errno| device.refused(mode, errno))
+    })?;
+    Ok(attached.mode)
+}
+
+/// Detaches our program, if it was attached to stay.
+pub fn detach(ifindex: u32, ifname: &str) -> Result<(), AttachError> {
+    let device = Device::new(ifindex, ifname);
+    let not_attached = || AttachError::NotAttached(ifname.to_owned());
+    let (found, _) = device.our_program()?.ok_or_else(not_attached)?;
+    if kernel::held_by_link(found.program_id) {
+        return Err(AttachError::HeldByProcess(device.ifname));
+    }
+    let program = Program::fd_from_id(found.program_id).map_err(|_gone| not_attached())?;
+    let detached = kernel::detach(program.as_fd(), device.ifindex, found.mode);
+    detached.map_err(|errno| device.refused(found.mode, errno))
+}
+
+/// What runs on an interface.
+#[derive(Debug)]
+pub enum Status {
+    /// No XDP program.
+    NotAttached,
+    /// Our program.
+    Ours {
+        /// Where it runs.
+        mode: XdpMode,
+        /// Its id.
+        program_id: u32,
+        /// What became of the frames so far.
+        counters: Counters,
+        /// Whether it goes with the process that attached it.
+        held_by_link: bool,
+    },
+    /// Somebody else's program.
+    Foreign {
+        /// Where it runs.
+        mode: XdpMode,
+        /// Its id.
+        program_id: u32,
+        /// The name that it was loaded with.
+        name: String,
+    },
+}
+
+/// Looks at what runs on an interface and changes nothing.
+pub fn status(ifindex: u32) -> Result<Status, AttachError> {
+    let device = Device::new(ifindex, &kernel::interface_name(ifindex));
+    let Some(Running { program_id, mode }) = device.program()? else {
+        return Ok(Status::NotAttached);
+    };
+    let Some(maps) = Maps::of_program(program_id)? else {
+        return Ok(Status::Foreign {
+            mode,
+            program_id,
+            name: name_of_program(program_id)?,
+        });
+    };
+    let counters = maps.verdicts.counters()?;
+    Ok(Status::Ours {
+        mode,
+        program_id,
+        counters,
+        held_by_link: kernel::held_by_link(program_id),
+    })
+}
+
+/// An interface, with its name for the error texts.
+struct Device {
+    ifindex: u32,
+    ifname: String,
+}
+
+/// The program on an interface.
+struct Running {
+    program_id: u32,
+    mode: XdpMode,
+}
+
+impl Device {
+    fn new(ifindex: u32, ifname: &str) -> Self {
+        libbpf_to_log();
+        Self {
+            ifindex,
+            ifname: ifname.to_owned(),
+        }
+    }
+
+    fn program(&self) -> Result<Option<Running>, AttachError> {
+        kernel::query(self.ifindex).map_err(|errno| self.failed(errno))
+    }
+
+    /// Our program with its maps, or None if there is no program at all.
+    fn our_program(&self) -> Result<Option<(Running, Maps)>, AttachError> {
+        let Some(running) = self.program()? else {
+            return Ok(None);
+        };
+        let Running { program_id, mode } = running;
+        if let Some(maps) = Maps::of_program(program_id)? {
+            return Ok(Some((running, maps)));
+        }
+        let (ifname, name) = (self.ifname.clone(), name_of_program(program_id)?);
+        Err(AttachError::Foreign {
+            ifname,
+            program_id,
+            name,
+            mode,
+        })
+    }
+
+    /// What it means that the kernel refused to attach or detach in this mode.
+    fn refused(&self, mode: XdpMode, errno: Errno) -> AttachError {
+        use Errno::{EBUSY, EEXIST, EINVAL, ENOSPC, EOPNOTSUPP, ERANGE};
+        let ifname = self.ifname.clone();
+        match (mode, errno) {
+            (_, EBUSY | EEXIST) => AttachError::Taken(ifname),
+            (XdpMode::Native, ERANGE) => AttachError::MtuTooLarge(ifname),
+            (XdpMode::Native, EINVAL | ENOSPC | EOPNOTSUPP) => AttachError::NoNative(ifname, errno),
+            _ => self.failed(errno),
+        }
+    }
+
+    fn failed(&self, errno: Errno) -> AttachError {
+        let ifname = self.ifname.clone();
+        match errno {
+            Errno::EPERM | Errno::EACCES => AttachError::NotPrivileged,
+            Errno::ENODEV | Errno::ENXIO => AttachError::NoInterface(ifname),
+            _ => AttachError::Kernel(ifname, errno),
+        }
+    }
+}
+
+struct InMode<T> {
+    link: T,
+    mode: XdpMode,
+    native_refusal: Option<AttachError>,
+}
+
+/// Attaches in the wanted mode, or else in native and, when the driver refuses it, generic mode.
+fn in_mode<T>(
+    wanted: Option<XdpMode>,
+    attach: impl Fn(XdpMode) -> Result<T, AttachError>,
+) -> Result<InMode<T>, AttachError> {
+    let first = wanted.unwrap_or(XdpMode::Native);
+    let refusal = match attach(first) {
+        Err(error) if wanted.is_none() && error.concerns_native_mode() => error,
+        attached => {
+            return Ok(InMode {
+                link: attached?,
+                mode: first,
+                native_refusal: None,
+            });
+        }
+    };
+    log::warn!("{refusal}; trying generic mode");
+    let mode = XdpMode::Generic;
+    Ok(InMode {
+        link: attach(mode)?,
+        mode,
+        native_refusal: Some(refusal),
+    })
+}
+
+fn name_of_program(program_id: u32) -> Result<String, AttachError> {
+    Ok(program_name(program_id)?.unwrap_or_else(|| "?".to_owned()))
+}

@@ -1,0 +1,190 @@
+//! Frames: owned pieces of an arena that hold one Ethernet frame each.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Memory that frames are cut from, kept mapped as long as one of them lives.
+pub(crate) struct Arena {
+    base: NonNull<u8>,
+    len: usize,
+    _mapping: Box<dyn Send + Sync>,
+}
+
+// SAFETY: an arena is only an address, a length and a mapping that may be shared; the memory itself is reached through
+// frames and regions, whose own rules say who may touch which octets.
+unsafe impl Send for Arena {}
+// SAFETY: as for Send.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// # Safety
+    ///
+    /// `base` points to `len` octets that stay mapped, readable and writable as long as `mapping` lives, and that nothing
+    /// outside this arena accesses, except the kernel through rings that follow the frame ownership rules.
+    pub(crate) unsafe fn new(
+        base: NonNull<u8>,
+        len: usize,
+        mapping: Box<dyn Send + Sync>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            base,
+            len,
+            _mapping: mapping,
+        })
+    }
+
+    /// An arena of anonymous memory, zeroed.
+    pub(crate) fn anonymous(len: usize) -> std::io::Result<Arc<Self>> {
+        let mut map = memmap2::MmapMut::map_anon(len.max(1))?;
+        let base = NonNull::from(&mut map[0]);
+        // SAFETY: the mapping is moved into the arena, which hands out its octets only by frames and regions; moving the
+        // owner does not move the mapped memory.
+        Ok(unsafe { Self::new(base, len, Box::new(map)) })
+    }
+
+    /// The address of `len` octets at `offset`, if they lie in the arena.
+    pub(crate) fn checked_ptr(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(len)?;
+        if end > self.len {
+            return None;
+        }
+        // SAFETY: `offset` is at most `self.len`, so the result stays inside the mapping or one past its end.
+        Some(unsafe { self.base.add(offset) })
+    }
+}
+
+/// A piece of the arena with one owner: whoever holds it may read and write it.
+pub(crate) struct Frame {
+    start: NonNull<u8>,
+    capacity: usize,
+    offset: usize,
+    _arena: Arc<Arena>,
+}
+
+// SAFETY: a frame is the only way to its octets (`Frame::carve` is called once per place), so it can move between threads.
+unsafe impl Send for Frame {}
+// SAFETY: a shared frame can only be read.
+unsafe impl Sync for Frame {}
+
+impl Frame {
+    /// The frame of `capacity` octets at `offset`; `None` outside the arena.
+    ///
+    /// # Safety
+    ///
+    /// No two live frames of an arena may overlap, nor a frame and a region.
+    pub(crate) unsafe fn carve(
+        arena: &Arc<Arena>,
+        offset: usize,
+        capacity: usize,
+    ) -> Option<Self> {
+        Some(Self {
+            start: arena.checked_ptr(offset, capacity)?,
+            capacity,
+            offset,
+            _arena: Arc::clone(arena),
+        })
+    }
+
+    /// Offset of the first octet in the arena.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn bytes(&self, len: usize) -> &[u8] {
+        let len = len.min(self.capacity);
+        // SAFETY: `start..start+capacity` lies in the arena, which `self` keeps mapped, is initialised (anonymous memory is
+        // zeroed) and belongs to this frame alone.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
+    }
+
+    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        let len = len.min(self.capacity);
+        // SAFETY: as for `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
+    }
+}
+
+/// A received Ethernet frame.
+#[must_use = "a frame that is not recycled is lost to its queue"]
+pub struct RxFrame {
+    frame: Frame,
+    len: usize,
+}
+
+impl RxFrame {
+    pub(crate) fn new(frame: Frame, len: usize) -> Self {
+        Self { frame, len }
+    }
+
+    pub(crate) fn into_frame(self) -> Frame {
+        self.frame
+    }
+}
+
+impl Deref for RxFrame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.frame.bytes(self.len)
+    }
+}
+
+impl fmt::Debug for RxFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RxFrame({} octets at {:#x})", self.len, self.frame.offset)
+    }
+}
+
+/// A frame to be filled and sent. Its length is what [`set_len`](Self::set_len) said last, 0 at first.
+#[must_use = "a frame that is neither sent nor discarded is lost to its queue"]
+pub struct TxFrame {
+    frame: Frame,
+    len: usize,
+}
+
+impl TxFrame {
+    pub(crate) fn new(frame: Frame) -> Self {
+        Self { frame, len: 0 }
+    }
+
+    pub(crate) fn into_frame(self) -> Frame {
+        self.frame
+    }
+
+    /// Octets that fit.
+    pub fn capacity(&self) -> usize {
+        self.frame.capacity()
+    }
+
+    /// Sets the frame's length, at most its capacity. Octets not written before hold what the frame's former use left.
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.frame.capacity());
+    }
+}
+
+impl Deref for TxFrame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.frame.bytes(self.len)
+    }
+}
+
+impl DerefMut for TxFrame {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.frame.bytes_mut(self.len)
+    }
+}
+
+impl fmt::Debug for TxFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TxFrame({} octets at {:#x})", self.len, self.frame.offset)
+    }
+}

@@ -1,0 +1,60 @@
+//! Frames, rings and shared memory of one NIC queue, and what the kernel knows of the network.
+//!
+//! This is the only crate of xwarp with `unsafe` code, each block one operation under one proof.
+
+pub mod attach;
+mod frame;
+mod memory_io;
+pub mod net;
+mod nic;
+mod packet_io;
+mod racy;
+mod region;
+mod shared;
+mod sleep_flag;
+mod tap;
+mod umem;
+mod wake;
+mod xdp;
+
+pub use frame::{RxFrame, TxFrame};
+pub use memory_io::{MemoryIo, Wire};
+pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};
+pub use packet_io::{IoCounters, IoError, PacketIo};
+pub use region::{RegionAreaFull, RegionPool};
+pub use shared::{OutOfBounds, SharedBytes};
+pub use tap::{Tap, TapError};
+pub use umem::{FRAME_CAPACITY, UmemError};
+pub use wake::{Doorbell, Sleeper};
+pub use xdp::OpenQueueError;
+
+use std::error::Error;
+
+/// An error and all that it says of its causes, in one line.
+fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// The errno somewhere in an error's causes.
+fn errno_of(error: &(dyn Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return io.raw_os_error();
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// The atomics of [`sleep_flag`]; the model checker's stand in their place in its model.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}

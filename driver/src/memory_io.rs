@@ -1,0 +1,172 @@
+//! A packet interface without a kernel: frames wait in memory until whoever plays the network carries them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::frame::{Arena, Frame, RxFrame, TxFrame};
+use crate::packet_io::{IoCounters, IoError, PacketIo};
+
+/// A frame's room, as on an AF_XDP queue: 4096 octets less the kernel's headroom of 256.
+const FRAME_CAPACITY: usize = 3840;
+
+/// A [`PacketIo`] whose other end is a [`Wire`].
+pub struct MemoryIo {
+    free: Vec<Frame>,
+    wire: Wire,
+    counters: IoCounters,
+}
+
+/// The cable of a [`MemoryIo`]: what it sent can be taken off, what it shall receive can be put on.
+#[derive(Clone, Default)]
+pub struct Wire(Arc<Mutex<Ends>>);
+
+#[derive(Default)]
+struct Ends {
+    sent: VecDeque<Vec<u8>>,
+    arriving: VecDeque<Vec<u8>>,
+}
+
+impl Wire {
+    /// Takes the oldest frame that was sent and not yet taken.
+    pub fn take_sent(&self) -> Option<Vec<u8>> {
+        self.ends().sent.pop_front()
+    }
+
+    /// Lets a frame arrive, after those that are waiting already.
+    pub fn deliver(&self, frame: Vec<u8>) {
+        self.ends().arriving.push_back(frame);
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryIo {
+    /// An interface with `frames` frames, and its wire.
+    pub fn new(frames: usize) -> io::Result<(Self, Wire)> {
+        let arena = Arena::anonymous(frames * FRAME_CAPACITY)?;
+        let wire = Wire::default();
+        let io = Self {
+            free: crate::umem::carve_frames(&arena, 0, frames, FRAME_CAPACITY, FRAME_CAPACITY),
+            wire: wire.clone(),
+            counters: IoCounters::default(),
+        };
+        Ok((io, wire))
+    }
+
+    fn accept(&mut self, bytes: &[u8]) -> Option<RxFrame> {
+        if bytes.len() > FRAME_CAPACITY {
+            self.counters.drop_rx_other += 1;
+            return None;
+        }
+        let Some(frame) = self.free.pop() else {
+            self.counters.drop_rx_no_frame += 1;
+            return None;
+        };
+        let mut filled = TxFrame::new(frame);
+        filled.set_len(bytes.len());
+        filled.copy_from_slice(bytes);
+        self.counters.rx_frames += 1;
+        self.counters.rx_octets += bytes.len() as u64;
+        Some(RxFrame::new(filled.into_frame(), bytes.len()))
+    }
+}
+
+impl PacketIo for MemoryIo {
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        for _ in 0..budget {
+            let Some(bytes) = self.wire.ends().arriving.pop_front() else {
+                return;
+            };
+            out.extend(self.accept(&bytes));
+        }
+    }
+
+    fn recycle(&mut self, frame: RxFrame) {
+        self.free.push(frame.into_frame());
+    }
+
+    fn tx_frame(&mut self) -> Option<TxFrame> {
+        let frame = self.free.pop();
+        if frame.is_none() {
+            self.counters.tx_exhausted += 1;
+        }
+        frame.map(TxFrame::new)
+    }
+
+    fn send(&mut self, frame: TxFrame) {
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += frame.len() as u64;
+        self.wire.ends().sent.push_back(frame.to_vec());
+        self.free.push(frame.into_frame());
+    }
+
+    fn discard(&mut self, frame: TxFrame) {
+        self.free.push(frame.into_frame());
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    fn backlog(&self) -> bool {
+        false
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sent_frame_reaches_the_wire_and_its_memory_is_reused() {
+        let (mut io, wire) = MemoryIo::new(1).unwrap();
+        for round in 0..3_u8 {
+            let mut frame = io.tx_frame().unwrap();
+            frame.set_len(3);
+            frame.copy_from_slice(&[1, 2, round]);
+            assert!(io.tx_frame().is_none(), "the only frame is taken");
+            io.send(frame);
+            assert_eq!(wire.take_sent(), Some(vec![1, 2, round]));
+        }
+        assert_eq!(io.counters().tx_exhausted, 3);
+    }
+
+    #[test]
+    fn a_delivered_frame_is_received_once() {
+        let (mut io, wire) = MemoryIo::new(2).unwrap();
+        wire.deliver(vec![7; 60]);
+        let mut frames = Vec::new();
+        io.receive(8, &mut frames);
+        assert_eq!(&*frames[0], &[7; 60]);
+        assert_eq!(frames.len(), 1);
+        io.recycle(frames.remove(0));
+        io.receive(8, &mut frames);
+        assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn frames_without_room_are_counted_as_dropped() {
+        let (mut io, wire) = MemoryIo::new(1).unwrap();
+        wire.deliver(vec![0; FRAME_CAPACITY + 1]);
+        wire.deliver(vec![0; 60]);
+        wire.deliver(vec![0; 60]);
+        let mut frames = Vec::new();
+        io.receive(8, &mut frames);
+        assert_eq!(frames.len(), 1);
+        assert_eq!(io.counters().drop_rx_other, 1);
+        assert_eq!(io.counters().drop_rx_no_frame, 1);
+        io.recycle(frames.remove(0));
+    }
+}

@@ -1,0 +1,193 @@
+//! Interfaces, with their addresses and receive queues.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use netlink_packet_core::{Parseable, ParseableParametrized};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
+};
+use netlink_packet_route::link::{
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage, LinkMessageBuffer,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
+
+use super::ethtool;
+use super::netlink::{Netlink, NetlinkError, readable_attributes};
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, rest @ ..] = self.0;
+        write!(f, "{first:02x}")?;
+        rest.iter().try_for_each(|octet| write!(f, ":{octet:02x}"))
+    }
+}
+
+/// An interface as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address; zeros if it has none, as loopback and tunnels.
+    pub mac: MacAddr,
+    /// The largest IP packet, in bytes.
+    pub mtu: u32,
+    /// Whether it is set up (`IFF_UP`); the cable may still be out.
+    pub up: bool,
+    /// Whether it leads only to this host.
+    pub loopback: bool,
+    /// Addresses that can be used: not those whose uniqueness is still being checked, or was denied.
+    pub addresses: Vec<IpAddr>,
+    /// Receive queues in use now, at least 1.
+    pub rx_queues: u32,
+}
+
+/// Why an interface could not be described.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// There is none of this name.
+    #[error("no interface is named {name:?} here; choose one of: {}", known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The kernel could not be asked.
+    #[error("cannot list the network interfaces")]
+    Netlink(#[from] NetlinkError),
+}
+
+/// The interface `name`.
+pub fn link_by_name(name: &str) -> Result<Link, LinkError> {
+    let mut list = list()?;
+    match list.iter().position(|link| link.name == name) {
+        Some(position) => Ok(with_queues_in_use(list.swap_remove(position))),
+        None => Err(LinkError::Unknown {
+            name: name.to_owned(),
+            known: list.into_iter().map(|link| link.name).collect(),
+        }),
+    }
+}
+
+/// All interfaces.
+pub fn links() -> Result<Vec<Link>, LinkError> {
+    Ok(list()?.into_iter().map(with_queues_in_use).collect())
+}
+
+/// The interface that has `addr`, if any has it.
+pub fn link_with_address(addr: IpAddr) -> Result<Option<Link>, LinkError> {
+    let owner = list()?
+        .into_iter()
+        .find(|link| link.addresses.contains(&addr));
+    Ok(owner.map(with_queues_in_use))
+}
+
+/// The name of interface `index`, if there is one.
+pub(super) fn link_name(index: u32) -> Result<Option<String>, NetlinkError> {
+    let mut question = link_question();
+    question.header.index = index;
+    match Netlink::open()?.get(RouteNetlinkMessage::GetLink(question)) {
+        Ok(answer) => Ok(parse_link(&answer.payload).map(|link| link.name)),
+        Err(error) if error.refusal() == Some(Errno::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Statistics are left out: they are of no use here, and the larger part of an answer.
+fn link_question() -> LinkMessage {
+    let mut question = LinkMessage::default();
+    question.attributes = vec![LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])];
+    question
+}
+
+/// All interfaces, with the receive queues that they allocated.
+fn list() -> Result<Vec<Link>, NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    let mut links: Vec<Link> = netlink
+        .dump(&RouteNetlinkMessage::GetLink(link_question()))?
+        .iter()
+        .filter_map(|message| parse_link(&message.payload))
+        .collect();
+    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    for message in netlink.dump(&question)? {
+        let Some((index, addr)) = parse_address(&message.payload) else {
+            continue;
+        };
+        if let Some(link) = links.iter_mut().find(|link| link.index == index) {
+            link.addresses.push(addr);
+        }
+    }
+    Ok(links)
+}
+
+/// Replaces the receive queues that were allocated by those in use.
+///
+/// A driver that cannot tell them (loopback, ifb) has no way to change them either, and so uses all that it
+/// allocated, unless it chose fewer itself. Then opening an unused queue fails and says so; a number that is too
+/// small would leave queues to the kernel without a word. A tap that nobody has open uses 0: at least 1 is said.
+fn with_queues_in_use(mut link: Link) -> Link {
+    if let Ok(in_use) = ethtool::rx_queues(&link.name) {
+        link.rx_queues = in_use;
+    }
+    link.rx_queues = link.rx_queues.max(1);
+    link
+}
+
+fn parse_link(payload: &[u8]) -> Option<Link> {
+    let buffer = LinkMessageBuffer::new_checked(payload).ok()?;
+    let header = LinkHeader::parse(&buffer).ok()?;
+    let mut link = Link {
+        index: header.index,
+        name: String::new(),
+        mac: MacAddr::default(),
+        mtu: 0,
+        up: header.flags.contains(LinkFlags::Up),
+        loopback: header.flags.contains(LinkFlags::Loopback),
+        addresses: Vec::new(),
+        rx_queues: 1,
+    };
+    let attributes = readable_attributes(buffer.attributes(), |attribute| {
+        LinkAttribute::parse_with_param(attribute, AddressFamily::Unspec)
+    });
+    for attribute in attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name = name,
+            LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+            LinkAttribute::NumRxQueues(allocated) => link.rx_queues = allocated,
+            LinkAttribute::Address(mac) => {
+                link.mac = MacAddr(mac.try_into().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+    (!link.name.is_empty()).then_some(link)
+}
+
+/// The interface and the address, if the address can be used.
+fn parse_address(payload: &[u8]) -> Option<(u32, IpAddr)> {
+    let buffer = AddressMessageBuffer::new_checked(payload).ok()?;
+    let header = AddressHeader::parse(&buffer).ok()?;
+    let mut flags = AddressFlags::from_bits_retain(header.flags.bits().into());
+    let (mut address, mut local) = (None, None);
+    for attribute in readable_attributes(buffer.attributes(), AddressAttribute::parse) {
+        match attribute {
+            AddressAttribute::Address(addr) => address = Some(addr),
+            AddressAttribute::Local(addr) => local = Some(addr),
+            AddressAttribute::Flags(all) => flags = all, // the header has room for eight of them only
+            _ => {}
+        }
+    }
+    if flags.intersects(AddressFlags::Tentative | AddressFlags::Dadfailed) {
+        return None;
+    }
+    // On a point-to-point interface IFA_ADDRESS is the other end's.
+    Some((header.index, local.or(address)?))
+}

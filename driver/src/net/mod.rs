@@ -1,0 +1,48 @@
+//! What the kernel knows of the network: interfaces, routes, neighbours and ports.
+//!
+//! Every function asks the kernel anew, in the network namespace of the calling thread.
+
+mod ethtool;
+mod link;
+mod neighbour;
+mod netlink;
+mod port;
+mod route;
+#[cfg(test)]
+mod testbed;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use netlink_packet_route::AddressFamily;
+
+pub use link::{Link, LinkError, MacAddr, link_by_name, link_with_address, links};
+pub use neighbour::{NeighbourError, resolve_neighbour};
+pub use netlink::NetlinkError;
+pub use port::{PortError, PortReservation};
+pub use route::{Route, RouteError, route_to};
+
+/// The netlink family of `addr`.
+fn family_of(addr: IpAddr) -> AddressFamily {
+    match addr {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+/// Whether `addr` means something only together with an interface (RFC 4291 §2.5.6).
+fn is_link_local(addr: IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// A socket address; `link_index` is used for the addresses that need it.
+fn socket_addr(addr: IpAddr, port: u16, link_index: u32) -> SocketAddr {
+    match addr {
+        IpAddr::V4(v4) => SocketAddrV4::new(v4, port).into(),
+        IpAddr::V6(v6) => {
+            let scope = if is_link_local(addr) { link_index } else { 0 };
+            SocketAddrV6::new(v6, port, 0, scope).into()
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! TCP ports held for us.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, getsockname, setsockopt, socket,
+    sockopt,
+};
+
+use super::link::{LinkError, link_with_address};
+use super::{is_link_local, socket_addr};
+
+/// Why a port could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// Somebody else has it.
+    #[error(
+        "TCP port {port} of {addr} is in use by another program; choose another port or end it"
+    )]
+    InUse {
+        /// The address.
+        addr: IpAddr,
+        /// The port.
+        port: u16,
+    },
+    /// Somebody else has all of them.
+    #[error(
+        "no ephemeral TCP port of {addr} is free; name a port, or widen net.ipv4.ip_local_port_range"
+    )]
+    NoneFree {
+        /// The address.
+        addr: IpAddr,
+    },
+    /// The address is not ours.
+    #[error("{addr} is not an address of this host, or not usable yet; see `ip address`")]
+    AddressNotLocal {
+        /// The address.
+        addr: IpAddr,
+    },
+    /// A privileged port.
+    #[error("TCP port {port} needs root or CAP_NET_BIND_SERVICE; choose a port from 1024 up")]
+    NotPermitted {
+        /// The port.
+        port: u16,
+    },
+    /// The interface of a link-local address could not be found.
+    #[error("cannot find the interface of the address")]
+    Link(#[from] LinkError),
+    /// Anything else that the kernel said.
+    #[error("the kernel would not reserve TCP port {port} of {addr}")]
+    Refused {
+        /// The address.
+        addr: IpAddr,
+        /// The port.
+        port: u16,
+        /// What it said.
+        #[source]
+        reason: io::Error,
+    },
+}
+
+impl PortError {
+    /// What an errno of bind(2) means.
+    fn of_bind(errno: Errno, addr: IpAddr, port: u16) -> Self {
+        match errno {
+            Errno::EADDRINUSE if port == 0 => Self::NoneFree { addr },
+            Errno::EADDRINUSE => Self::InUse { addr, port },
+            Errno::EADDRNOTAVAIL => Self::AddressNotLocal { addr },
+            Errno::EACCES => Self::NotPermitted { port },
+            errno => Self::Refused {
+                addr,
+                port,
+                reason: errno.into(),
+            },
+        }
+    }
+}
+
+/// A TCP port held for us.
+///
+/// A socket of the kernel is bound to it but does not listen, so that the kernel neither hands the port out nor
+/// serves it. Dropping the reservation frees the port.
+#[derive(Debug)]
+pub struct PortReservation {
+    local: SocketAddr,
+    _holder: OwnedFd,
+}
+
+impl PortReservation {
+    /// Reserves `port` of our address `addr`, or any free ephemeral port if `port` is 0.
+    pub fn reserve(addr: IpAddr, port: u16) -> Result<Self, PortError> {
+        let link_index = if is_link_local(addr) {
+            let owner = link_with_address(addr)?;
+            owner.ok_or(PortError::AddressNotLocal { addr })?.index
+        } else {
+            0 // of no use for other addresses
+        };
+        Self::hold(socket_addr(addr, port, link_index))
+            .map_err(|errno| PortError::of_bind(errno, addr, port))
+    }
+
+    /// The address and the port, which is never 0.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn hold(wanted: SocketAddr) -> Result<Self, Errno> {
+        let family = match wanted {
+            SocketAddr::V4(_) => AddressFamily::Inet,
+            SocketAddr::V6(_) => AddressFamily::Inet6,
+        };
+        // Without SO_REUSEADDR: then nobody else can bind the port, not even with it.
+        let holder = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        if wanted.is_ipv6() {
+            setsockopt(&holder, sockopt::Ipv6V6Only, &true)?;
+        }
+        bind(holder.as_raw_fd(), &SockaddrStorage::from(wanted))?;
+        let bound: SockaddrStorage = getsockname(holder.as_raw_fd())?;
+        let local = to_std(&bound).ok_or(Errno::EAFNOSUPPORT)?;
+        Ok(Self {
+            local,
+            _holder: holder,
+        })
+    }
+}
+
+fn to_std(addr: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = addr
+        .as_sockaddr_in()
+        .map(|v4| SocketAddrV4::from(*v4).into());
+    v4.or_else(|| {
+        addr.as_sockaddr_in6()
+            .map(|v6| SocketAddrV6::from(*v6).into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_bind_says_what_to_do() {
+        let said =
+            |errno, port| PortError::of_bind(errno, IpAddr::from([10, 0, 0, 1]), port).to_string();
+        assert_eq!(
+            said(Errno::EADDRINUSE, 7471),
+            "TCP port 7471 of 10.0.0.1 is in use by another program; choose another port or end it"
+        );
+        assert!(
+            said(Errno::EADDRINUSE, 0).starts_with("no ephemeral TCP port of 10.0.0.1 is free;")
+        );
+        assert!(said(Errno::EACCES, 443).starts_with("TCP port 443 needs root"));
+        assert!(said(Errno::ENOBUFS, 7471).contains("would not reserve TCP port 7471"));
+    }
+}

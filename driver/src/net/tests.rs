@@ -1,0 +1,447 @@
+//! Against the kernel: what needs no privilege on this host's loopback, the rest in namespaces (as root).
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::testbed::{FAR, NEAR, Namespace, Testbed, eventually, ip};
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[test]
+fn loopback_is_described() {
+    let lo = link_by_name("lo").unwrap();
+    assert!(lo.loopback && lo.up && lo.mtu >= 1500 && lo.rx_queues == 1);
+    assert_eq!(lo.mac, MacAddr([0; 6]));
+    assert!(lo.addresses.contains(&ip("127.0.0.1")));
+    assert!(links().unwrap().contains(&lo));
+    assert_eq!(link_with_address(ip("127.0.0.1")).unwrap(), Some(lo));
+    assert_eq!(link_with_address(ip("192.0.2.1")).unwrap(), None);
+}
+
+#[test]
+fn an_unknown_interface_is_answered_with_those_that_exist() {
+    let error = link_by_name("nosuch0").unwrap_err().to_string();
+    assert!(
+        error.starts_with("no interface is named \"nosuch0\" here; choose one of: "),
+        "{error}"
+    );
+    assert!(error.contains("lo"), "{error}");
+}
+
+#[test]
+fn a_mac_address_is_shown_with_colons() {
+    assert_eq!(
+        MacAddr([2, 0xfc, 0, 0, 0, 0x1a]).to_string(),
+        "02:fc:00:00:00:1a"
+    );
+}
+
+#[test]
+fn addresses_that_are_not_one_other_host_have_no_route() {
+    let refusal = |remote| route_to(ip(remote), None).unwrap_err();
+    for own in ["127.0.0.1", "127.9.9.9"] {
+        assert!(matches!(refusal(own), RouteError::ThisHost { .. }), "{own}");
+    }
+    for many in ["224.0.0.1", "ff02::1"] {
+        assert!(
+            matches!(refusal(many), RouteError::Multicast { .. }),
+            "{many}"
+        );
+    }
+    for none in ["0.0.0.0", "::"] {
+        assert!(
+            matches!(refusal(none), RouteError::Unspecified { .. }),
+            "{none}"
+        );
+    }
+    let mixed = route_to(ip("127.0.0.1"), Some(ip("::1")));
+    assert!(matches!(mixed, Err(RouteError::FamilyMismatch { .. })));
+}
+
+#[test]
+fn a_port_in_use_is_not_reserved() {
+    refuses_a_port_in_use(ip("127.0.0.1"));
+}
+
+fn refuses_a_port_in_use(addr: IpAddr) {
+    let taken = TcpListener::bind((addr, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let said = PortReservation::reserve(addr, port)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.starts_with(&format!(
+            "TCP port {port} of {addr} is in use by another program;"
+        )),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_reserved_port_is_neither_handed_out_nor_served_until_dropped() {
+    holds_a_port_until_dropped(ip("127.0.0.1"));
+}
+
+fn holds_a_port_until_dropped(addr: IpAddr) {
+    let held = PortReservation::reserve(addr, 0).unwrap();
+    let local = held.local();
+    assert_ne!(local.port(), 0);
+    assert_eq!(local.ip(), addr);
+    let bind = TcpListener::bind(local).unwrap_err();
+    assert_eq!(bind.kind(), ErrorKind::AddrInUse);
+    let connect = TcpStream::connect(local).unwrap_err();
+    assert_eq!(connect.kind(), ErrorKind::ConnectionRefused);
+    let again = PortReservation::reserve(addr, local.port());
+    assert!(matches!(again, Err(PortError::InUse { .. })));
+    drop(held);
+    // Not at once: a child that another test is just starting shares our sockets until it runs its program.
+    eventually("the port is free", || TcpListener::bind(local).is_ok());
+}
+
+#[test]
+fn ipv6_loopback_is_this_host_and_its_ports_are_held_too() {
+    Namespace::new().run(|| {
+        let own = route_to(ip("::1"), None);
+        assert!(matches!(own, Err(RouteError::ThisHost { .. })), "{own:?}");
+        refuses_a_port_in_use(ip("::1"));
+        holds_a_port_until_dropped(ip("::1"));
+    });
+}
+
+#[test]
+fn the_kernel_hands_no_reserved_port_to_a_connection() {
+    let space = Namespace::new();
+    space.sh("echo '40000 40001' > /proc/sys/net/ipv4/ip_local_port_range");
+    space.run(|| {
+        let server = TcpListener::bind("127.0.0.1:5000").unwrap();
+        let held = PortReservation::reserve(ip("127.0.0.1"), 40_000).unwrap();
+        let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        assert_eq!(client.local_addr().unwrap().port(), 40_001);
+        let none = TcpStream::connect(server.local_addr().unwrap()).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::AddrNotAvailable);
+        let none = PortReservation::reserve(ip("127.0.0.1"), 0);
+        assert!(matches!(none, Err(PortError::NoneFree { .. })), "{none:?}");
+        drop(held);
+    });
+}
+
+#[test]
+fn a_port_of_somebody_else_is_not_reserved() {
+    for addr in ["192.0.2.1", "2001:db8::1", "fe80::dead"] {
+        let error = PortReservation::reserve(ip(addr), 7471);
+        assert!(
+            matches!(error, Err(PortError::AddressNotLocal { .. })),
+            "{addr}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn an_interface_is_described_with_addresses_mtu_and_queues() {
+    let bed = Testbed::new();
+    let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
+    assert!(link.up && !link.loopback);
+    assert_eq!((link.mtu, link.rx_queues), (3000, 4));
+    assert!(link.addresses.contains(&ip("10.77.0.1")) && link.addresses.contains(&ip("fd77::1")));
+    assert!(
+        bed.near
+            .sh(&format!("ip link show {NEAR}"))
+            .contains(&link.mac.to_string())
+    );
+    let owner = bed.near.run(|| link_with_address(ip("fd77::1"))).unwrap();
+    assert_eq!(owner.map(|link| link.name).as_deref(), Some(NEAR));
+
+    bed.near.sh(&format!(
+        "ethtool -L {NEAR} rx 2; ip link set {NEAR} down mtu 1500"
+    ));
+    let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
+    assert_eq!((link.up, link.mtu, link.rx_queues), (false, 1500, 2));
+}
+
+#[test]
+fn queues_are_counted_where_the_driver_cannot_tell() {
+    let space = Namespace::new();
+    space.sh("ip link add xwn2 type ifb; ip link add xwn3 numrxqueues 3 type ifb");
+    let queues = |name| space.run(|| link_by_name(name)).unwrap().rx_queues;
+    assert_eq!((queues("xwn2"), queues("xwn3")), (1, 3));
+}
+
+#[test]
+fn an_address_counts_once_it_is_known_to_be_unique() {
+    let bed = Testbed::new();
+    bed.near.sh(&format!("ip addr add fd77::5/64 dev {NEAR}"));
+    let usable = || {
+        bed.near
+            .run(|| link_with_address(ip("fd77::5")))
+            .unwrap()
+            .is_some()
+    };
+    assert!(!usable(), "duplicate address detection takes a second");
+    eventually("fd77::5 is usable", usable);
+
+    bed.near.sh(&format!("ip addr add fd77::2/64 dev {NEAR}")); // the far end has it
+    let denied = || {
+        bed.near
+            .sh(&format!("ip addr show dev {NEAR}"))
+            .contains("dadfailed")
+    };
+    eventually("fd77::2 is denied", denied);
+    assert!(
+        bed.near
+            .run(|| link_with_address(ip("fd77::2")))
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[test]
+fn a_table_of_many_pieces_is_read_whole() {
+    let space = Namespace::new();
+    space.sh("for i in $(seq 400); do
+             echo link add xwm$i type ifb
+             echo addr add 10.78.$((i / 200)).$((i % 200))/32 dev xwm$i
+         done | ip -b -");
+    let links = space.run(links).unwrap();
+    assert_eq!(links.len(), 401);
+    assert!(
+        links
+            .iter()
+            .all(|link| link.loopback || link.addresses.len() == 1)
+    );
+}
+
+#[test]
+fn a_neighbour_in_the_subnet_is_its_own_next_hop() {
+    let bed = Testbed::new();
+    let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
+    for (remote, source) in [("10.77.0.2", "10.77.0.1"), ("fd77::2", "fd77::1")] {
+        let expected = Route {
+            link_index: link.index,
+            source: ip(source),
+            next_hop: ip(remote),
+            mtu: None,
+        };
+        for from in [None, Some(ip(source))] {
+            assert_eq!(
+                bed.near.run(|| route_to(ip(remote), from)).unwrap(),
+                expected
+            );
+        }
+    }
+    let broadcast = bed.near.run(|| route_to(ip("10.77.0.255"), None));
+    assert!(matches!(broadcast, Err(RouteError::Broadcast { .. })));
+    let own = bed.near.run(|| route_to(ip("10.77.0.1"), None));
+    assert!(matches!(own, Err(RouteError::ThisHost { .. })));
+    for (remote, from) in [("10.77.0.2", "10.77.0.3"), ("fd77::2", "fd77::3")] {
+        let foreign = bed.near.run(|| route_to(ip(remote), Some(ip(from))));
+        assert!(
+            matches!(foreign, Err(RouteError::SourceNotLocal { .. })),
+            "{foreign:?}"
+        );
+    }
+}
+
+#[test]
+fn a_route_by_a_gateway_says_gateway_and_mtu() {
+    let bed = Testbed::new();
+    bed.near.sh(&format!(
+        "ip route add 192.0.2.0/24 via 10.77.0.2 mtu 1400
+         ip route add 2001:db8::/64 via fd77::2 mtu 1300
+         ip route add 198.51.100.0/24 via inet6 fd77::2 dev {NEAR}
+         ip route add blackhole 203.0.113.0/25
+         ip route add unreachable 203.0.113.128/25
+         ip route add prohibit 2001:db8:1::/64"
+    ));
+    let route = |remote| bed.near.run(|| route_to(ip(remote), None));
+    let found = route("192.0.2.7").unwrap();
+    assert_eq!((found.next_hop, found.mtu), (ip("10.77.0.2"), Some(1400)));
+    assert_eq!(found.source, ip("10.77.0.1"));
+    let found = route("2001:db8::7").unwrap();
+    assert_eq!((found.next_hop, found.mtu), (ip("fd77::2"), Some(1300)));
+    let found = route("198.51.100.7").unwrap();
+    assert_eq!(
+        (found.next_hop, found.source),
+        (ip("fd77::2"), ip("10.77.0.1"))
+    );
+    for lost in [
+        "203.0.113.1",
+        "203.0.113.129",
+        "2001:db8:1::1",
+        "203.0.114.1",
+        "2001:db9::1",
+    ] {
+        assert!(
+            matches!(route(lost), Err(RouteError::NoRoute { .. })),
+            "{lost}: {:?}",
+            route(lost)
+        );
+    }
+}
+
+#[test]
+fn an_encapsulated_route_is_refused() {
+    let bed = Testbed::new();
+    bed.near.sh(&format!(
+        "ip route add 192.0.2.0/24 encap ip id 5 dst 10.77.0.2 dev {NEAR}"
+    ));
+    let route = bed.near.run(|| route_to(ip("192.0.2.7"), None));
+    assert!(
+        matches!(route, Err(RouteError::Encapsulated { .. })),
+        "{route:?}"
+    );
+}
+
+#[test]
+fn link_local_hosts_are_found_on_the_link_of_the_source() {
+    let bed = Testbed::new();
+    let own = |space: &Namespace, name: &'static str| {
+        let first = || {
+            let link = space.run(|| link_by_name(name)).unwrap();
+            link.addresses.into_iter().find(|addr| is_link_local(*addr))
+        };
+        eventually("a link-local address", || first().is_some());
+        first().unwrap()
+    };
+    let (near, far) = (own(&bed.near, NEAR), own(&bed.far, FAR));
+    let far_mac = bed.far.run(|| link_by_name(FAR)).unwrap().mac;
+    bed.near.run(|| {
+        let route = route_to(far, Some(near)).unwrap();
+        assert_eq!((route.source, route.next_hop), (near, far));
+        let mac = resolve_neighbour(route.link_index, near, far, PATIENCE).unwrap();
+        assert_eq!(mac, far_mac);
+        let held = PortReservation::reserve(near, 7471).unwrap();
+        assert_eq!(held.local(), socket_addr(near, 7471, route.link_index));
+    });
+}
+
+#[test]
+fn a_host_that_answers_is_resolved() {
+    let bed = Testbed::new();
+    let far = bed.far.run(|| link_by_name(FAR)).unwrap();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    for (source, remote) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
+        let mac = bed
+            .near
+            .run(|| resolve_neighbour(index, ip(source), ip(remote), PATIENCE));
+        assert_eq!(mac.unwrap(), far.mac, "{remote}");
+    }
+    // An IPv6 gateway of an IPv4 route, and one that no subnet covers.
+    bed.near.sh("ip neigh flush all");
+    bed.far.sh(&format!("ip addr add 10.99.0.1/32 dev {FAR}"));
+    for (source, remote) in [("10.77.0.1", "fd77::2"), ("10.77.0.1", "10.99.0.1")] {
+        let mac = bed
+            .near
+            .run(|| resolve_neighbour(index, ip(source), ip(remote), PATIENCE));
+        assert_eq!(mac.unwrap(), far.mac, "{remote}");
+    }
+}
+
+#[test]
+fn a_host_that_is_slow_to_appear_is_waited_for() {
+    let bed = Testbed::new();
+    let far = bed.far.run(|| link_by_name(FAR)).unwrap();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(400));
+            bed.far.sh(&format!("ip addr add 10.77.0.7/24 dev {FAR}"));
+        });
+        let mac = bed
+            .near
+            .run(|| resolve_neighbour(index, ip("10.77.0.1"), ip("10.77.0.7"), PATIENCE));
+        assert_eq!(mac.unwrap(), far.mac);
+    });
+}
+
+#[test]
+fn a_host_that_is_not_there_is_an_error_in_time() {
+    let bed = Testbed::new();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let missing = |source, remote, patience| {
+        let started = Instant::now();
+        let error = bed
+            .near
+            .run(|| resolve_neighbour(index, ip(source), ip(remote), patience))
+            .unwrap_err();
+        assert!(
+            matches!(error, NeighbourError::NoAnswer { .. }),
+            "{error:?}"
+        );
+        (error.to_string(), started.elapsed())
+    };
+    let patience = Duration::from_millis(300);
+    for (source, remote, protocol) in [
+        ("10.77.0.1", "10.77.0.9", "ARP"),
+        ("fd77::1", "fd77::9", "NDP"),
+    ] {
+        let (said, waited) = missing(source, remote, patience);
+        assert!(said.starts_with(&format!(
+            "no host answers at {remote} on {NEAR} ({protocol}) within 0.3 s"
+        )));
+        assert!(
+            waited >= patience && waited < Duration::from_secs(5),
+            "{waited:?}"
+        );
+    }
+    // The kernel gives up first: three questions, 100 ms apart.
+    bed.near.sh(&format!(
+        "ip ntable change name arp_cache dev {NEAR} retrans 100
+         ip ntable change name ndisc_cache dev {NEAR} retrans 100"
+    ));
+    for (source, remote) in [("10.77.0.1", "10.77.0.10"), ("fd77::1", "fd77::a")] {
+        for attempt in 1..=2 {
+            let (_, waited) = missing(source, remote, Duration::from_secs(30));
+            assert!(
+                waited < Duration::from_secs(5),
+                "{remote}, attempt {attempt}: {waited:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_known_address_is_used_at_once_and_a_stale_one_confirmed() {
+    let bed = Testbed::new();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    bed.near.sh(&format!(
+        "ip neigh add 10.77.0.20 lladdr 02:00:00:00:00:20 nud permanent dev {NEAR}
+         ip neigh add 10.77.0.21 lladdr 02:00:00:00:00:21 nud stale dev {NEAR}"
+    ));
+    for host in [20_u8, 21] {
+        let remote = ip(&format!("10.77.0.{host}"));
+        let mac = bed
+            .near
+            .run(|| resolve_neighbour(index, ip("10.77.0.1"), remote, Duration::ZERO));
+        let last = if host == 20 { 0x20 } else { 0x21 };
+        assert_eq!(mac.unwrap(), MacAddr([2, 0, 0, 0, 0, last]));
+    }
+    let state = bed.near.sh("ip neigh show 10.77.0.21");
+    assert!(
+        state.contains("DELAY") || state.contains("PROBE"),
+        "{state}"
+    );
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
+    let bed = Testbed::new();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let resolve = |index, source| {
+        bed.near
+            .run(|| resolve_neighbour(index, ip(source), ip("10.77.0.2"), PATIENCE))
+            .unwrap_err()
+    };
+    assert!(matches!(
+        resolve(index, "10.77.0.99"),
+        NeighbourError::CannotAsk { .. }
+    ));
+    assert!(matches!(
+        resolve(9999, "10.77.0.1"),
+        NeighbourError::NoLink { link_index: 9999 }
+    ));
+    bed.near.sh(&format!("ip link set {NEAR} down"));
+    let down = resolve(index, "10.77.0.1");
+    assert!(matches!(down, NeighbourError::CannotAsk { .. }), "{down:?}");
+}

@@ -1,0 +1,254 @@
+//! Opening a network interface for RDMA: what it is, the program on it, its memory, its queue.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use crate::attach::{AttachError, Attachment, XdpMode};
+use crate::net::{self, Link, LinkError, MacAddr};
+use crate::packet_io::PacketIo;
+use crate::region::RegionPool;
+use crate::tap::{Tap, TapError};
+use crate::umem::{self, FRAME_CAPACITY, UmemError};
+use crate::xdp::{OpenQueueError, XdpIo};
+
+/// The queue that is served; an interface with more than one is refused.
+const QUEUE: u32 = 0;
+/// Octets of an Ethernet header with two VLAN tags.
+const LINK_HEADER_MAX: usize = 22;
+/// The largest MTU whose frames fit, in octets.
+const MTU_MAX: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
+
+/// How an interface is to be opened.
+#[derive(Clone, Debug)]
+pub struct NicConfig {
+    /// The XDP mode that is demanded; `None` takes what is attached, or native before generic.
+    pub mode: Option<XdpMode>,
+    /// Entries of each ring, a power of two.
+    pub ring: u32,
+    /// Frames; half of them receive.
+    pub frames: u32,
+    /// Octets of the region area, rounded up to whole pages.
+    pub region_octets: usize,
+    /// A pcapng file to write every frame to.
+    pub capture: Option<PathBuf>,
+}
+
+impl Default for NicConfig {
+    fn default() -> Self {
+        Self {
+            mode: None,
+            ring: 2048,
+            frames: 4096,
+            region_octets: 64 << 20,
+            capture: None,
+        }
+    }
+}
+
+/// What was opened, as it really is.
+#[derive(Clone, Debug)]
+pub struct NicInfo {
+    /// Interface name.
+    pub name: String,
+    /// Interface index.
+    pub index: u32,
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// Largest IP packet, in octets.
+    pub mtu: usize,
+    /// The host's addresses on it.
+    pub addresses: Vec<IpAddr>,
+    /// The XDP mode in force.
+    pub mode: XdpMode,
+    /// True if the program was there before us and stays when we go.
+    pub program_found: bool,
+}
+
+impl fmt::Display for NicInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = if self.program_found {
+            "found attached"
+        } else {
+            "attached by us"
+        };
+        write!(
+            f,
+            "{}  XDP {} ({origin})  AF_XDP copy  1 queue  MTU {}",
+            self.name, self.mode, self.mtu
+        )
+    }
+}
+
+/// Why an interface could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NicError {
+    /// The interface could not be looked up.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// It is down.
+    #[error("{0} is down; set it up with `ip link set {0} up`")]
+    Down(String),
+    /// It is no Ethernet interface.
+    #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
+    Loopback(String),
+    /// Its packets do not fit into a frame.
+    #[error("MTU {mtu} of {name} is too large: one frame holds an IP packet of at most {max} octets; use `ip link set {name} mtu {max}` or less")]
+    MtuTooLarge {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u32,
+        /// The largest that is possible.
+        max: usize,
+    },
+    /// Its traffic is spread over several queues.
+    #[error("{name} spreads its traffic over {queues} receive queues, but one is served; use `ethtool -L {name} combined 1` (or rx 1)")]
+    Queues {
+        /// The interface.
+        name: String,
+        /// Its receive queues.
+        queues: u32,
+    },
+    /// The program.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The memory.
+    #[error(transparent)]
+    Umem(#[from] UmemError),
+    /// The queue.
+    #[error(transparent)]
+    Queue(#[from] OpenQueueError),
+    /// The steering maps.
+    #[error(transparent)]
+    Steering(#[from] SteeringError),
+    /// The capture.
+    #[error(transparent)]
+    Capture(#[from] TapError),
+}
+
+/// The program's maps could not be changed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot tell the XDP program what to steer: {0}")]
+pub struct SteeringError(#[from] xwarp_bpf::MapError);
+
+/// An open interface, in the parts that a stack takes over.
+pub struct Nic {
+    /// What was opened.
+    pub info: NicInfo,
+    /// Its queue.
+    pub io: Box<dyn PacketIo>,
+    /// Its memory for regions.
+    pub regions: RegionPool,
+    /// Which flows come to it.
+    pub steering: Steering,
+}
+
+impl Nic {
+    /// Opens `name` in the current network namespace. Dropping the parts undoes all of it.
+    pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
+        let link = net::link_by_name(name)?;
+        check_link(&link)?;
+        let attachment = Attachment::open(link.index, &link.name, config.mode)?;
+        let memory = umem::create(config.frames, config.ring, config.region_octets)?;
+        let frames = (memory.umem, memory.descriptors, memory.frames);
+        let io = XdpIo::open(name, QUEUE, config.ring, frames)?;
+        let info = describe(link, &attachment);
+        let steering = Steering::begin(attachment, &io)?;
+        let io: Box<dyn PacketIo> = match &config.capture {
+            None => Box::new(io),
+            Some(path) => Box::new(Tap::new(io, path, name)?),
+        };
+        Ok(Self {
+            info,
+            io,
+            regions: memory.regions,
+            steering,
+        })
+    }
+}
+
+fn check_link(link: &Link) -> Result<(), NicError> {
+    let name = link.name.clone();
+    if link.loopback {
+        return Err(NicError::Loopback(name));
+    }
+    if !link.up {
+        return Err(NicError::Down(name));
+    }
+    if link.mtu as usize > MTU_MAX {
+        return Err(NicError::MtuTooLarge {
+            name,
+            mtu: link.mtu,
+            max: MTU_MAX,
+        });
+    }
+    if link.rx_queues > 1 {
+        return Err(NicError::Queues {
+            name,
+            queues: link.rx_queues,
+        });
+    }
+    Ok(())
+}
+
+fn describe(link: Link, attachment: &Attachment) -> NicInfo {
+    NicInfo {
+        mtu: link.mtu as usize,
+        name: link.name,
+        index: link.index,
+        mac: link.mac,
+        addresses: link.addresses,
+        mode: attachment.mode(),
+        program_found: attachment.found(),
+    }
+}
+
+/// Which flows the XDP program redirects to us. Dropping it withdraws them, and takes the program off if we attached it.
+pub struct Steering {
+    attachment: Attachment,
+    flows: Vec<SocketAddr>,
+}
+
+impl Steering {
+    /// Puts the socket into the program's slot and forgets flows that a killed process left there.
+    fn begin(attachment: Attachment, io: &XdpIo) -> Result<Self, SteeringError> {
+        let maps = attachment.maps();
+        maps.flows.clear()?;
+        maps.sockets.set(QUEUE, io.fd().as_fd())?;
+        Ok(Self {
+            attachment,
+            flows: Vec::new(),
+        })
+    }
+
+    /// Redirects TCP to this local address and port from now on.
+    pub fn add(&mut self, local: SocketAddr) -> Result<(), SteeringError> {
+        self.attachment.maps().flows.insert(local.ip(), local.port())?;
+        self.flows.push(local);
+        Ok(())
+    }
+
+    /// Leaves TCP to this local address and port to the kernel again.
+    pub fn remove(&mut self, local: SocketAddr) {
+        if let Some(at) = self.flows.iter().position(|&flow| flow == local) {
+            self.flows.swap_remove(at);
+            self.withdraw(local);
+        }
+    }
+
+    fn withdraw(&mut self, local: SocketAddr) {
+        if let Err(error) = self.attachment.maps().flows.remove(local.ip(), local.port()) {
+            log::warn!("{local} stays in the steering map: {error}");
+        }
+    }
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        while let Some(flow) = self.flows.pop() {
+            self.withdraw(flow);
+        }
+    }
+}

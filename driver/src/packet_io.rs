@@ -1,0 +1,85 @@
+//! The seam between the protocol stack and whatever carries its frames.
+
+use std::os::fd::BorrowedFd;
+
+use crate::frame::{RxFrame, TxFrame};
+
+/// One queue of a network interface: Ethernet frames in, Ethernet frames out.
+///
+/// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a frame taken with
+/// [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or [`discard`](Self::discard). A frame that is dropped
+/// instead is lost to its queue until the queue is closed.
+pub trait PacketIo: Send {
+    /// Appends up to `budget` received frames to `out`.
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>);
+
+    /// Gives a received frame's memory back to the queue.
+    fn recycle(&mut self, frame: RxFrame);
+
+    /// Takes an empty frame to be filled; `None` while all of them are in flight.
+    fn tx_frame(&mut self) -> Option<TxFrame>;
+
+    /// Queues a filled frame for transmission; [`flush`](Self::flush) sets it in motion.
+    fn send(&mut self, frame: TxFrame);
+
+    /// Gives back a frame that is not to be sent after all.
+    fn discard(&mut self, frame: TxFrame);
+
+    /// Sets all queued frames in motion and collects those whose transmission has completed.
+    fn flush(&mut self) -> Result<(), IoError>;
+
+    /// True while frames are queued that the kernel has not taken yet, so that [`flush`](Self::flush) must be called again.
+    fn backlog(&self) -> bool;
+
+    /// What becomes readable when a frame arrives; `None` where nothing can be slept on.
+    fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What this queue has counted since it was opened.
+    fn counters(&self) -> IoCounters;
+}
+
+/// Frames moved and frames lost, by cause, since the queue was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Octets received, Ethernet headers included.
+    pub rx_octets: u64,
+    /// Frames queued for transmission.
+    pub tx_frames: u64,
+    /// Octets queued for transmission, Ethernet headers included.
+    pub tx_octets: u64,
+    /// Frames that the kernel dropped because the receive ring was full.
+    pub drop_rx_ring_full: u64,
+    /// Frames that the kernel dropped because the fill ring was empty.
+    pub drop_rx_no_frame: u64,
+    /// Frames that the kernel dropped for another reason, such as being larger than a frame.
+    pub drop_rx_other: u64,
+    /// Descriptors of ours that the kernel refused to transmit.
+    pub drop_tx_invalid: u64,
+    /// Times that no frame was free for transmission.
+    pub tx_exhausted: u64,
+}
+
+/// Why a queue has stopped working.
+#[derive(Debug, thiserror::Error)]
+pub enum IoError {
+    /// The kernel refused to transmit, or the interface is gone.
+    #[error("the kernel refused to transmit on {interface}: {source}; is the interface still up?")]
+    Transmit {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// Frames were given to the kernel and none came back for too long.
+    #[error("{interface} has not completed one of {frames} frames for {seconds} s: the transmit path is stalled; set the interface down and up")]
+    Stalled {
+        /// The interface.
+        interface: String,
+        /// Frames in flight.
+        frames: usize,
+        /// Seconds without progress.
+        seconds: u64,
+    },
+}

@@ -1,0 +1,173 @@
+//! The region area: the tail of the UMEM that never enters a ring, from which memory regions are carved.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::frame::Arena;
+use crate::shared::SharedBytes;
+
+/// Regions start on a page and take whole pages, so that no two of them share one.
+const PAGE: usize = 4096;
+
+/// Hands out zeroed pieces of the region area and takes them back when their last handle is dropped.
+#[derive(Clone)]
+pub struct RegionPool(Arc<Pool>);
+
+struct Pool {
+    arena: Arc<Arena>,
+    size: usize,
+    /// Free extents: offset in the arena to length, never touching each other.
+    free: Mutex<BTreeMap<usize, usize>>,
+}
+
+/// The pool has no extent that is long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room for a region of {wanted} octets: the largest free piece of the {size} octet region area has {largest}; open the RNIC with a larger one")]
+pub struct RegionAreaFull {
+    /// Octets asked for.
+    pub wanted: usize,
+    /// Octets of the largest free piece.
+    pub largest: usize,
+    /// Octets of the whole area.
+    pub size: usize,
+}
+
+impl RegionPool {
+    /// The pool of `len` octets at `offset` of the arena.
+    ///
+    /// # Safety
+    ///
+    /// No frame lies in that range, and no other pool.
+    pub(crate) unsafe fn new(arena: Arc<Arena>, offset: usize, len: usize) -> Self {
+        Self(Arc::new(Pool {
+            arena,
+            size: len,
+            free: Mutex::new(BTreeMap::from([(offset, len)])),
+        }))
+    }
+
+    /// A pool of its own anonymous memory, for a stack without a UMEM.
+    pub fn anonymous(len: usize) -> std::io::Result<Self> {
+        let len = len.next_multiple_of(PAGE);
+        let arena = Arena::anonymous(len)?;
+        // SAFETY: the arena is new and has no frames.
+        Ok(unsafe { Self::new(arena, 0, len) })
+    }
+
+    /// A zeroed region of `len` octets: nothing of its former use can be read through it.
+    pub fn allocate(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
+        let extent = len.max(1).checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+        let offset = self.0.take(extent).ok_or_else(|| self.0.full(len))?;
+        let lease = Lease {
+            pool: Arc::clone(&self.0),
+            offset,
+            extent,
+        };
+        let start = self.0.arena.checked_ptr(offset, extent).ok_or_else(|| self.0.full(len))?;
+        // SAFETY: the extent was free, so no other region covers it; the lease keeps it taken and the arena mapped.
+        let bytes = unsafe { SharedBytes::new(start, len, Arc::new(lease)) };
+        if bytes.fill(0..len, 0).is_err() {
+            return Err(self.0.full(len));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Pool {
+    fn free(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// First fit.
+    fn take(&self, extent: usize) -> Option<usize> {
+        let mut free = self.free();
+        let (&offset, &len) = free.iter().find(|&(_, &len)| len >= extent)?;
+        free.remove(&offset);
+        if len > extent {
+            free.insert(offset + extent, len - extent);
+        }
+        Some(offset)
+    }
+
+    /// Puts an extent back and joins it with its free neighbours.
+    fn give_back(&self, offset: usize, extent: usize) {
+        let mut free = self.free();
+        let (mut start, mut len) = (offset, extent);
+        if let Some((&before, &before_len)) = free.range(..offset).next_back()
+            && before + before_len == offset
+        {
+            free.remove(&before);
+            (start, len) = (before, before_len + len);
+        }
+        if let Some(after_len) = free.remove(&(offset + extent)) {
+            len += after_len;
+        }
+        free.insert(start, len);
+    }
+
+    fn full(&self, wanted: usize) -> RegionAreaFull {
+        RegionAreaFull {
+            wanted,
+            largest: self.free().values().copied().max().unwrap_or(0),
+            size: self.size,
+        }
+    }
+}
+
+/// One region's hold on its extent.
+struct Lease {
+    pool: Arc<Pool>,
+    offset: usize,
+    extent: usize,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.give_back(self.offset, self.extent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_region_can_be_had_again_and_is_zeroed() {
+        let pool = RegionPool::anonymous(2 * PAGE).unwrap();
+        let region = pool.allocate(2 * PAGE).unwrap();
+        region.fill(0..2 * PAGE, 0xaa).unwrap();
+        let full = pool.allocate(1).unwrap_err();
+        assert_eq!((full.wanted, full.largest, full.size), (1, 0, 2 * PAGE));
+        let clone = region.clone();
+        drop(region);
+        assert!(pool.allocate(1).is_err(), "a clone still holds the memory");
+        drop(clone);
+        assert_eq!(pool.allocate(2 * PAGE).unwrap().to_vec(), vec![0; 2 * PAGE]);
+    }
+
+    #[test]
+    fn freed_neighbours_join_whatever_the_order() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let pool = RegionPool::anonymous(3 * PAGE).unwrap();
+            let mut regions: Vec<_> = (0..3).map(|_| pool.allocate(PAGE).ok()).collect();
+            for i in order {
+                regions[i] = None;
+            }
+            assert!(pool.allocate(3 * PAGE).is_ok(), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn regions_do_not_overlap() {
+        let pool = RegionPool::anonymous(8 * PAGE).unwrap();
+        let regions: Vec<_> = (0..8).map(|_| pool.allocate(100).unwrap()).collect();
+        for (i, region) in regions.iter().enumerate() {
+            region.fill(0..100, u8::try_from(i).unwrap()).unwrap();
+        }
+        for (i, region) in regions.iter().enumerate() {
+            assert_eq!(region.to_vec(), vec![u8::try_from(i).unwrap(); 100]);
+        }
+        assert!(pool.allocate(usize::MAX).is_err());
+    }
+}

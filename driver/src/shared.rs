@@ -1,0 +1,198 @@
+//! Region memory: bytes that a peer may write while the application reads them.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::racy::racy_copy;
+
+/// Shared memory of fixed length. It is never borrowed as a slice: octets are copied in and out, and whoever races with a
+/// copy sees old or new octets, in no particular order.
+///
+/// A clone is a second handle on the same memory, which lives as long as the last of them.
+#[derive(Clone)]
+pub struct SharedBytes {
+    start: NonNull<u8>,
+    len: usize,
+    _owner: Arc<dyn Send + Sync>,
+}
+
+// SAFETY: all access goes through `racy_copy`, which is made for memory that others change meanwhile.
+unsafe impl Send for SharedBytes {}
+// SAFETY: as for Send.
+unsafe impl Sync for SharedBytes {}
+
+/// An access that leaves the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{len} octets at offset {offset} leave the {size} octets of the region")]
+pub struct OutOfBounds {
+    /// Offset of the first octet asked for.
+    pub offset: usize,
+    /// Octets asked for.
+    pub len: usize,
+    /// Octets there are.
+    pub size: usize,
+}
+
+impl SharedBytes {
+    /// # Safety
+    ///
+    /// `start` points to `len` octets, readable and writable as long as `owner` lives, that no reference (`&[u8]`) covers.
+    pub(crate) unsafe fn new(start: NonNull<u8>, len: usize, owner: Arc<dyn Send + Sync>) -> Self {
+        Self {
+            start,
+            len,
+            _owner: owner,
+        }
+    }
+
+    /// Anonymous memory of `len` octets, zeroed, outside any UMEM.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        Ok(Self::from_map(memmap2::MmapMut::map_anon(len.max(1))?, len))
+    }
+
+    /// The memory of a mapping that the application made: a file, a memfd, huge pages.
+    pub fn from_mmap(map: memmap2::MmapMut) -> Self {
+        let len = map.len();
+        Self::from_map(map, len)
+    }
+
+    fn from_map(map: memmap2::MmapMut, len: usize) -> Self {
+        let start = NonNull::new(map.as_ptr().cast_mut()).unwrap_or(NonNull::dangling());
+        // SAFETY: the mapping is moved behind the Arc and never borrowed again; moving its owner does not move the memory.
+        unsafe { Self::new(start, len.min(map.len()), Arc::new(map)) }
+    }
+
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a region of no octets.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `dst.len()` octets from `offset` on into `dst`.
+    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
+        let src = self.checked_ptr(offset, dst.len())?;
+        // SAFETY: `checked_ptr` proved that the range lies in the memory, which `self` keeps mapped; `dst` cannot overlap it,
+        // as nothing hands out a slice into shared memory.
+        unsafe { racy_copy(dst.as_mut_ptr(), src.as_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    /// Copies `src` to `offset`.
+    pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
+        let dst = self.checked_ptr(offset, src.len())?;
+        // SAFETY: as for `read`, with the roles exchanged.
+        unsafe { racy_copy(dst.as_ptr(), src.as_ptr(), src.len()) };
+        Ok(())
+    }
+
+    /// Sets all octets of `range` to `value`.
+    pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), OutOfBounds> {
+        const STEP: usize = 4096;
+        let pattern = [value; STEP];
+        let mut at = range.start;
+        while at < range.end {
+            let n = STEP.min(range.end - at);
+            self.write(at, &pattern[..n])?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// A copy of all octets.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.len];
+        if let Err(error) = self.read(0, &mut copy) {
+            unreachable!("a region's own length is within it: {error}");
+        }
+        copy
+    }
+
+    fn checked_ptr(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
+        let outside = OutOfBounds {
+            offset,
+            len,
+            size: self.len,
+        };
+        let end = offset.checked_add(len).ok_or(outside)?;
+        if end > self.len {
+            return Err(outside);
+        }
+        // SAFETY: `offset` is at most `self.len`, so the result stays in the memory or one past its end.
+        Ok(unsafe { self.start.add(offset) })
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({} octets)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let memory = SharedBytes::anonymous(100).unwrap();
+        let pattern: Vec<u8> = (0..60).collect();
+        memory.write(33, &pattern).unwrap();
+        let mut copy = vec![0; 60];
+        memory.read(33, &mut copy).unwrap();
+        assert_eq!(copy, pattern);
+        assert_eq!(memory.to_vec()[..33], [0; 33]);
+        assert_eq!(memory.to_vec()[93..], [0; 7]);
+    }
+
+    #[test]
+    fn nothing_outside_can_be_reached() {
+        let memory = SharedBytes::anonymous(16).unwrap();
+        for (offset, len) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2), (1, usize::MAX.min(64))] {
+            let refused = Err(OutOfBounds {
+                offset,
+                len,
+                size: 16,
+            });
+            assert_eq!(memory.read(offset, &mut vec![0; len]), refused);
+            assert_eq!(memory.write(offset, &vec![0; len]), refused);
+        }
+        assert_eq!(memory.write(16, &[]), Ok(()));
+    }
+
+    #[test]
+    fn a_clone_is_the_same_memory() {
+        let memory = SharedBytes::anonymous(8).unwrap();
+        let other = memory.clone();
+        drop(memory.clone());
+        memory.fill(2..5, 9).unwrap();
+        assert_eq!(other.to_vec(), [0, 0, 9, 9, 9, 0, 0, 0]);
+    }
+
+    #[test]
+    fn racing_copies_of_many_threads_lose_no_octet_outside_their_range() {
+        let memory = SharedBytes::anonymous(4096).unwrap();
+        std::thread::scope(|scope| {
+            for lane in 0..4_u8 {
+                let memory = memory.clone();
+                scope.spawn(move || {
+                    let mut copy = vec![0; 1024];
+                    for round in 0..200_u8 {
+                        let at = usize::from(lane) * 1024;
+                        memory.write(at, &vec![round ^ lane; 1024]).unwrap();
+                        memory.read(at, &mut copy).unwrap();
+                        assert!(copy.iter().all(|&octet| octet == round ^ lane));
+                        memory.read((at + 512) % 3072, &mut copy).unwrap();
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,117 @@
+//! One mapping registered with the kernel: frames first, then the region area.
+#![allow(unsafe_code)]
+
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
+use xsk_rs::{FrameDesc, Umem};
+
+use crate::frame::{Arena, Frame};
+use crate::region::RegionPool;
+
+/// Octets between two frames: one page, the largest chunk that the kernel takes.
+pub(crate) const CHUNK: usize = 4096;
+/// Octets of a chunk that the kernel keeps for itself ahead of a received frame (`XDP_PACKET_HEADROOM`).
+const KERNEL_HEADROOM: usize = 256;
+/// Octets of a chunk that a frame can use.
+pub const FRAME_CAPACITY: usize = CHUNK - KERNEL_HEADROOM;
+
+/// Why the memory of a queue could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum UmemError {
+    /// A size is not what the kernel takes.
+    #[error("{0} is not a usable size for frames and rings: {1}")]
+    Size(usize, &'static str),
+    /// The kernel refused the memory.
+    #[error("the kernel would not take {octets} octets of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`")]
+    Register {
+        /// Octets of frames and regions.
+        octets: usize,
+        /// What the kernel said.
+        reason: String,
+    },
+}
+
+/// The registered memory, cut up.
+pub(crate) struct CutUmem {
+    pub(crate) umem: Umem,
+    /// The kernel's view of each frame; index = chunk number.
+    pub(crate) descriptors: Vec<FrameDesc>,
+    /// Our view of the same frames, in the same order.
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) regions: RegionPool,
+}
+
+/// Maps and registers `frames` frames and at least `region_octets` octets of region area.
+pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<CutUmem, UmemError> {
+    let frame_count = frames as usize;
+    let chunks = frame_count + region_octets.div_ceil(CHUNK);
+    let octets = chunks.saturating_mul(CHUNK);
+    let count = u32::try_from(chunks)
+        .ok()
+        .and_then(NonZeroU32::new)
+        .ok_or(UmemError::Size(octets, "at most 2^32 chunks of 4096 octets"))?;
+    let (umem, mut descriptors) =
+        Umem::new(config(ring)?, count, false).map_err(|error| UmemError::Register {
+            octets,
+            reason: crate::error_chain(&error),
+        })?;
+    let arena = arena_of(&umem, &descriptors, octets)
+        .ok_or(UmemError::Size(octets, "there must be at least one frame"))?;
+    let frames = carve_frames(&arena, KERNEL_HEADROOM, frame_count, FRAME_CAPACITY, CHUNK);
+    descriptors.truncate(frame_count);
+    // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
+    let regions = unsafe {
+        RegionPool::new(arena, frame_count * CHUNK, octets - frame_count * CHUNK)
+    };
+    Ok(CutUmem {
+        umem,
+        descriptors,
+        frames,
+        regions,
+    })
+}
+
+fn config(ring: u32) -> Result<UmemConfig, UmemError> {
+    let bad_ring = UmemError::Size(ring as usize, "a ring has a power of two of entries");
+    let ring = QueueSize::new(ring).map_err(|_| bad_ring)?;
+    let chunk = FrameSize::new(CHUNK as u32)
+        .map_err(|_| UmemError::Size(CHUNK, "the kernel takes 2048 or 4096"))?;
+    UmemConfig::builder()
+        .frame_size(chunk)
+        .fill_queue_size(ring)
+        .comp_queue_size(ring)
+        .build()
+        .map_err(|_| UmemError::Size(CHUNK, "no room beside the headroom"))
+}
+
+/// The arena of the whole mapping. xsk-rs names no base address, but a frame's address less its offset is it.
+fn arena_of(umem: &Umem, descriptors: &[FrameDesc], octets: usize) -> Option<Arc<Arena>> {
+    let first = descriptors.first()?;
+    // SAFETY: the descriptor is this UMEM's and no ring has it yet; only the address is taken from the view.
+    let data = unsafe { umem.data(first) };
+    let in_frame = data.contents().as_ptr().cast_mut();
+    let base = NonNull::new(in_frame.wrapping_sub(first.addr()))?;
+    // SAFETY: the mapping has `octets` octets from `base` on, the UMEM handle keeps it mapped, and its octets are reached only
+    // through the frames and regions carved here and by the kernel through the rings.
+    Some(unsafe { Arena::new(base, octets, Box::new(umem.clone())) })
+}
+
+/// `count` frames of `capacity` octets, one every `stride` octets, the first at `first`.
+pub(crate) fn carve_frames(
+    arena: &Arc<Arena>,
+    first: usize,
+    count: usize,
+    capacity: usize,
+    stride: usize,
+) -> Vec<Frame> {
+    debug_assert!(capacity <= stride);
+    (0..count)
+        .filter_map(|i| {
+            // SAFETY: one call per chunk, and `capacity <= stride` keeps neighbours apart; callers carve an arena once.
+            unsafe { Frame::carve(arena, first + i * stride, capacity) }
+        })
+        .collect()
+}

@@ -1,0 +1,138 @@
+//! Sleeping until there is something to do, and waking a sleeper.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::sleep_flag::SleepFlag;
+
+struct Shared {
+    event: EventFd,
+    flag: SleepFlag,
+}
+
+/// The side that sleeps.
+pub struct Sleeper(Arc<Shared>);
+
+/// The side that wakes. Ringing costs one load while nobody sleeps.
+#[derive(Clone)]
+pub struct Doorbell(Arc<Shared>);
+
+impl Sleeper {
+    /// A sleeper and its doorbell.
+    pub fn new() -> io::Result<(Self, Doorbell)> {
+        let shared = Arc::new(Shared {
+            event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            flag: SleepFlag::new(),
+        });
+        Ok((Self(Arc::clone(&shared)), Doorbell(shared)))
+    }
+
+    /// Sleeps until the doorbell rings, `readiness` becomes readable or `timeout` is over (`None`: no limit), unless `idle`,
+    /// asked after the sleep was announced, says that there is work.
+    pub fn sleep(
+        &self,
+        readiness: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+        idle: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        self.0.flag.announce();
+        let slept = if idle() {
+            self.wait(readiness, timeout)
+        } else {
+            Ok(())
+        };
+        self.0.flag.awake();
+        slept
+    }
+
+    fn wait(&self, readiness: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<()> {
+        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let bell = self.0.event.as_fd();
+        let mut watched = [watch(bell), watch(readiness.unwrap_or(bell))];
+        match poll(&mut watched, poll_timeout(timeout)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match self.0.event.read() {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Doorbell {
+    /// Wakes the sleeper if it sleeps or is about to. Call it after publishing what it shall find.
+    pub fn ring(&self) {
+        if self.0.flag.must_wake()
+            && let Err(errno) = self.0.event.write(1)
+            && errno != Errno::EAGAIN
+        {
+            log::error!("a doorbell could not be rung: {errno}");
+        }
+    }
+}
+
+/// Whole milliseconds, rounded up, so that a short wait is not a busy one.
+fn poll_timeout(timeout: Option<Duration>) -> PollTimeout {
+    let Some(timeout) = timeout else {
+        return PollTimeout::NONE;
+    };
+    let millis = timeout.as_micros().div_ceil(1000);
+    i32::try_from(millis)
+        .ok()
+        .and_then(|millis| PollTimeout::try_from(millis).ok())
+        .unwrap_or(PollTimeout::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    #[test]
+    fn work_found_after_the_announcement_prevents_the_sleep() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        let start = Instant::now();
+        sleeper.sleep(None, Some(Duration::from_secs(60)), || false).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_sleep_ends_with_its_timeout() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        let start = Instant::now();
+        sleeper.sleep(None, Some(Duration::from_millis(20)), || true).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn every_published_item_is_seen_without_a_timeout() {
+        const ITEMS: u32 = 20_000;
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let published = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for item in 1..=ITEMS {
+                    published.store(item, Ordering::Relaxed);
+                    bell.ring();
+                    if item % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut seen = 0;
+            while seen < ITEMS {
+                let idle = || published.load(Ordering::Relaxed) == seen;
+                sleeper.sleep(None, None, idle).unwrap();
+                seen = published.load(Ordering::Relaxed);
+            }
+        });
+    }
+}

@@ -1,0 +1,349 @@
+//! One AF_XDP socket: the rings of one queue of one interface, in copy mode.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
+
+use crate::frame::{Frame, RxFrame, TxFrame};
+use crate::packet_io::{IoCounters, IoError, PacketIo};
+use crate::umem::CHUNK;
+
+/// Descriptors moved between a ring and us in one go.
+const BATCH: usize = 64;
+/// The kernel frees a queue some milliseconds after its last user closed it (3 to 22 ms were seen).
+const REBIND_PATIENCE: Duration = Duration::from_secs(1);
+const REBIND_PAUSE: Duration = Duration::from_millis(5);
+/// A frame that the kernel has not completed after this long will never be.
+const STALL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why a queue could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenQueueError {
+    /// Somebody else has it.
+    #[error("queue {queue} of {interface} is in use by another AF_XDP socket; end that process or choose another queue")]
+    Busy {
+        /// The interface.
+        interface: String,
+        /// Its queue.
+        queue: u32,
+    },
+    /// No privilege.
+    #[error("AF_XDP on {interface} needs root or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")]
+    NotPermitted {
+        /// The interface.
+        interface: String,
+    },
+    /// Anything else that the kernel said.
+    #[error("the kernel would not open queue {queue} of {interface} for AF_XDP: {reason}")]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// Its queue.
+        queue: u32,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// An open queue.
+pub(crate) struct XdpIo {
+    interface: String,
+    descriptors: Vec<FrameDesc>,
+    /// Frames that the kernel has, by chunk number.
+    parked: Vec<Option<Frame>>,
+    free: Vec<Frame>,
+    /// Filled frames that the transmit ring has not taken yet.
+    queued: Vec<FrameDesc>,
+    batch: Vec<FrameDesc>,
+    in_flight: usize,
+    last_progress: Option<Instant>,
+    counters: IoCounters,
+    rx: RxQueue,
+    tx: TxQueue,
+    fill: FillQueue,
+    completion: CompQueue,
+    umem: Umem,
+}
+
+// SAFETY: the queues are used by one thread at a time, through `&mut self`; xsk-rs keeps what its handles share behind locks.
+unsafe impl Send for XdpIo {}
+
+impl XdpIo {
+    /// Binds queue `queue` of `interface` in copy mode and gives it half of the frames to receive into.
+    pub(crate) fn open(
+        interface: &str,
+        queue: u32,
+        ring: u32,
+        memory: (Umem, Vec<FrameDesc>, Vec<Frame>),
+    ) -> Result<Self, OpenQueueError> {
+        let (umem, descriptors, frames) = memory;
+        let (tx, rx, rings) = bind(interface, queue, ring, &umem)?;
+        let (fill, completion) = rings.ok_or_else(|| OpenQueueError::Busy {
+            interface: interface.to_owned(),
+            queue,
+        })?;
+        let mut io = Self {
+            interface: interface.to_owned(),
+            parked: frames.iter().map(|_| None).collect(),
+            free: frames,
+            queued: Vec::with_capacity(descriptors.len()),
+            batch: Vec::with_capacity(BATCH),
+            descriptors,
+            in_flight: 0,
+            last_progress: None,
+            counters: IoCounters::default(),
+            rx,
+            tx,
+            fill,
+            completion,
+            umem,
+        };
+        let receive_frames = io.free.len() / 2;
+        io.refill(receive_frames);
+        Ok(io)
+    }
+
+    /// The socket, to be put into the XSKMAP.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the receive queue keeps the socket open as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
+    }
+
+    /// Lends `count` free frames to the kernel to receive into.
+    fn refill(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(frame) = self.free.pop() else { break };
+            let descriptor = self.park(frame);
+            self.batch.push(descriptor);
+            if self.batch.len() == BATCH {
+                self.produce_fill();
+            }
+        }
+        self.produce_fill();
+    }
+
+    fn produce_fill(&mut self) {
+        // SAFETY: every descriptor is of this UMEM and its frame was just parked, so nobody touches it until it comes back.
+        let taken = unsafe { self.fill.produce(&self.batch) };
+        if taken == 0 {
+            for descriptor in self.batch.drain(..) {
+                self.free.extend(self.parked[chunk_of(&descriptor)].take());
+            }
+        }
+        self.batch.clear();
+    }
+
+    /// Puts a frame out of our own reach and names it as the kernel does.
+    fn park(&mut self, frame: Frame) -> FrameDesc {
+        let chunk = frame.offset() / CHUNK;
+        self.parked[chunk] = Some(frame);
+        self.descriptors[chunk]
+    }
+
+    fn unpark(&mut self, descriptor: &FrameDesc) -> Option<Frame> {
+        let frame = self.parked.get_mut(chunk_of(descriptor))?.take();
+        if frame.is_none() {
+            log::error!("{}: the kernel returned a frame that it did not have", self.interface);
+        }
+        frame
+    }
+
+    /// Moves queued frames to the transmit ring as far as it has room.
+    fn produce_tx(&mut self) {
+        while !self.queued.is_empty() {
+            let n = self.queued.len().min(BATCH).min(self.tx.nb_free(BATCH as u32) as usize);
+            // SAFETY: every queued descriptor is of this UMEM and its frame is parked until the completion ring returns it.
+            let taken = unsafe { self.tx.produce(&self.queued[..n]) };
+            if taken == 0 {
+                return;
+            }
+            self.queued.drain(..taken);
+        }
+    }
+
+    /// Takes back the frames that the kernel has sent.
+    fn complete(&mut self) {
+        if self.in_flight == 0 {
+            return;
+        }
+        let mut done = [self.descriptors[0]; BATCH];
+        loop {
+            // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
+            let n = unsafe { self.completion.consume(&mut done) };
+            for descriptor in &done[..n] {
+                if let Some(frame) = self.unpark(descriptor) {
+                    self.free.push(frame);
+                    self.in_flight -= 1;
+                }
+            }
+            if n > 0 {
+                self.last_progress = None;
+            }
+            if n < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Fails when frames are in flight and none has come back for [`STALL_LIMIT`].
+    fn watch_progress(&mut self) -> Result<(), IoError> {
+        if self.in_flight == 0 {
+            self.last_progress = None;
+            return Ok(());
+        }
+        let since = *self.last_progress.get_or_insert_with(Instant::now);
+        if since.elapsed() < STALL_LIMIT {
+            return Ok(());
+        }
+        Err(IoError::Stalled {
+            interface: self.interface.clone(),
+            frames: self.in_flight,
+            seconds: STALL_LIMIT.as_secs(),
+        })
+    }
+}
+
+impl PacketIo for XdpIo {
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        let mut arrived = [self.descriptors[0]; BATCH];
+        let mut left = budget;
+        while left > 0 {
+            let want = left.min(BATCH);
+            // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
+            let n = unsafe { self.rx.consume(&mut arrived[..want]) };
+            for descriptor in &arrived[..n] {
+                let len = descriptor.lengths().data();
+                self.counters.rx_frames += 1;
+                self.counters.rx_octets += len as u64;
+                out.extend(self.unpark(descriptor).map(|frame| RxFrame::new(frame, len)));
+            }
+            left -= n;
+            if n < want {
+                return;
+            }
+        }
+    }
+
+    fn recycle(&mut self, frame: RxFrame) {
+        let descriptor = self.park(frame.into_frame());
+        self.batch.push(descriptor);
+        if self.batch.len() == BATCH {
+            self.produce_fill();
+        }
+    }
+
+    fn tx_frame(&mut self) -> Option<TxFrame> {
+        if self.free.is_empty() {
+            self.complete();
+        }
+        let frame = self.free.pop();
+        if frame.is_none() {
+            self.counters.tx_exhausted += 1;
+        }
+        frame.map(TxFrame::new)
+    }
+
+    fn send(&mut self, frame: TxFrame) {
+        let len = frame.len();
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += len as u64;
+        let mut descriptor = self.park(frame.into_frame());
+        // SAFETY: the frame is ours until the descriptor is produced; only the length is set through this view.
+        let mut view = unsafe { self.umem.data_mut(&mut descriptor) };
+        view.cursor().set_pos(len);
+        self.queued.push(descriptor);
+        self.in_flight += 1;
+    }
+
+    fn discard(&mut self, frame: TxFrame) {
+        self.free.push(frame.into_frame());
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        if !self.batch.is_empty() {
+            self.produce_fill();
+        }
+        if self.in_flight == 0 {
+            return Ok(());
+        }
+        self.produce_tx();
+        if self.tx.needs_wakeup() {
+            self.tx.wakeup().map_err(|source| IoError::Transmit {
+                interface: self.interface.clone(),
+                source,
+            })?;
+        }
+        self.complete();
+        self.watch_progress()
+    }
+
+    fn backlog(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd())
+    }
+
+    fn counters(&self) -> IoCounters {
+        let mut counters = self.counters;
+        if let Ok(kernel) = self.rx.fd().xdp_statistics() {
+            counters.drop_rx_ring_full = kernel.rx_ring_full();
+            counters.drop_rx_no_frame = kernel.rx_fill_ring_empty_descs();
+            counters.drop_rx_other = kernel.rx_dropped();
+            counters.drop_tx_invalid = kernel.tx_invalid_descs();
+        }
+        counters
+    }
+}
+
+fn chunk_of(descriptor: &FrameDesc) -> usize {
+    descriptor.addr() / CHUNK
+}
+
+type Rings = (TxQueue, RxQueue, Option<(FillQueue, CompQueue)>);
+
+/// Binds, and waits for a queue that its former owner closed a moment ago.
+fn bind(interface: &str, queue: u32, ring: u32, umem: &Umem) -> Result<Rings, OpenQueueError> {
+    let refused = |reason: String| OpenQueueError::Refused {
+        interface: interface.to_owned(),
+        queue,
+        reason,
+    };
+    let name = CString::new(interface).map_err(|error| refused(error.to_string()))?;
+    let name = Interface::new(name);
+    let ring = QueueSize::new(ring).map_err(|error| refused(error.to_string()))?;
+    let config = SocketConfig::builder()
+        .rx_queue_size(ring)
+        .tx_queue_size(ring)
+        .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
+        .bind_flags(BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP)
+        .build();
+    let patience = Instant::now() + REBIND_PATIENCE;
+    loop {
+        // SAFETY: the program load is inhibited, and this UMEM has no other socket on the pair.
+        let error = match unsafe { Socket::new(config, umem, &name, queue) } {
+            Ok(rings) => return Ok(rings),
+            Err(error) => error,
+        };
+        match crate::errno_of(&error) {
+            Some(nix::libc::EBUSY) if Instant::now() < patience => std::thread::sleep(REBIND_PAUSE),
+            Some(nix::libc::EBUSY) => {
+                return Err(OpenQueueError::Busy {
+                    interface: interface.to_owned(),
+                    queue,
+                });
+            }
+            Some(nix::libc::EPERM | nix::libc::EACCES) => {
+                return Err(OpenQueueError::NotPermitted {
+                    interface: interface.to_owned(),
+                });
+            }
+            _ => return Err(refused(crate::error_chain(&error))),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! DDP segments as they are on the wire (RFC 5041 §4). What they mean is RDMAP's business: see [`crate::rdmap`].
+
+use zerocopy::network_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Tagged DDP segment header as it is on the wire: 14 octets (RFC 5041 §4.2).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct TaggedHeader {
+    /// T, L, reserved and DV bits (§4.1): see [`Control`].
+    pub control: u8,
+    /// RDMAP's octet; DDP carries it unread.
+    pub rsvd_ulp: u8,
+    /// Steering Tag of the sink region.
+    pub stag: U32,
+    /// Tagged Offset of the first payload octet.
+    pub to: U64,
+}
+const _: () = assert!(size_of::<TaggedHeader>() == TAGGED_HEADER_BYTES);
+
+/// Untagged DDP segment header as it is on the wire: 18 octets (RFC 5041 §4.3).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct UntaggedHeader {
+    /// T, L, reserved and DV bits (§4.1): see [`Control`].
+    pub control: u8,
+    /// `RsvdULP` octet 0: RDMAP's control octet; DDP carries it unread.
+    pub rsvd_ulp: u8,
+    /// `RsvdULP` octets 1 to 4: RDMAP's Invalidate `STag`, or 0.
+    pub rsvd_ulp_stag: U32,
+    /// Queue Number.
+    pub qn: U32,
+    /// Message Sequence Number: 1 for a queue's first message, then one more each, modulo 2^32.
+    pub msn: U32,
+    /// Message Offset of the first payload octet.
+    pub mo: U32,
+}
+const _: () = assert!(size_of::<UntaggedHeader>() == UNTAGGED_HEADER_BYTES);
+
+/// Octets of a tagged header.
+pub const TAGGED_HEADER_BYTES: usize = 14;
+/// Octets of an untagged header.
+pub const UNTAGGED_HEADER_BYTES: usize = 18;
+/// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1); the RDMA Consortium's is 0.
+pub const VERSION_IETF: u8 = 1;
+/// MSN of the first message on every queue (RFC 5041 §4.3, R5041-4.3-4).
+pub const FIRST_MSN: u32 = 1;
+
+/// The control octet that begins both headers (RFC 5041 §4.1). Its reserved bits are sent 0 and not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control(pub u8);
+
+impl Control {
+    const T: u8 = 0x80;
+    const L: u8 = 0x40;
+    const DV: u8 = 0x03;
+
+    /// The octet for a segment of ours.
+    pub const fn new(tagged: bool, last: bool, version: u8) -> Self {
+        let t = if tagged { Self::T } else { 0 };
+        let l = if last { Self::L } else { 0 };
+        Self(t | l | (version & Self::DV))
+    }
+
+    /// T: the payload belongs into a Tagged Buffer.
+    pub const fn is_tagged(self) -> bool {
+        self.0 & Self::T != 0
+    }
+
+    /// L: last segment of its message.
+    pub const fn is_last(self) -> bool {
+        self.0 & Self::L != 0
+    }
+
+    /// DV: the sender's DDP version.
+    pub const fn version(self) -> u8 {
+        self.0 & Self::DV
+    }
+}
+
+/// The untagged queues that exist without RFC 7306 (RFC 5040 §5; the catalogue's R5040-3.1-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Queue {
+    /// QN 0: the four Sends.
+    Send = 0,
+    /// QN 1: Read Requests.
+    ReadRequest = 1,
+    /// QN 2: the Terminate.
+    Terminate = 2,
+}
+
+impl Queue {
+    /// The queue of this Queue Number, if there is one.
+    pub const fn from_qn(qn: u32) -> Option<Self> {
+        match qn {
+            0 => Some(Self::Send),
+            1 => Some(Self::ReadRequest),
+            2 => Some(Self::Terminate),
+            _ => None,
+        }
+    }
+
+    /// Its number on the wire.
+    pub const fn qn(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A ULPDU, cut into header and payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DdpSegment<'a> {
+    /// T=1.
+    Tagged(&'a TaggedHeader, &'a [u8]),
+    /// T=0.
+    Untagged(&'a UntaggedHeader, &'a [u8]),
+}
+
+impl<'a> DdpSegment<'a> {
+    /// Reads the header that the T bit announces; `None` if the ULPDU is shorter than it (R5041-4.4-2).
+    pub fn parse(ulpdu: &'a [u8]) -> Option<Self> {
+        let control = Control(*ulpdu.first()?);
+        if control.is_tagged() {
+            let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
+            Some(Self::Tagged(header, payload))
+        } else {
+            let (header, payload) = UntaggedHeader::ref_from_prefix(ulpdu).ok()?;
+            Some(Self::Untagged(header, payload))
+        }
+    }
+
+    /// The control octet.
+    pub const fn control(&self) -> Control {
+        match self {
+            Self::Tagged(header, _) => Control(header.control),
+            Self::Untagged(header, _) => Control(header.control),
+        }
+    }
+
+    /// RDMAP's control octet.
+    pub const fn rsvd_ulp(&self) -> u8 {
+        match self {
+            Self::Tagged(header, _) => header.rsvd_ulp,
+            Self::Untagged(header, _) => header.rsvd_ulp,
+        }
+    }
+
+    /// The header's octets, as a Terminate returns them.
+    pub fn header_bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Tagged(header, _) => header.as_bytes(),
+            Self::Untagged(header, _) => header.as_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tagged_header_is_read_in_network_order() {
+        let ulpdu = [
+            0xc1, 0x40, // T=1 L=1 DV=1, RDMA Write
+            0x11, 0x22, 0x33, 0x44, // STag
+            0, 0, 0, 0, 0, 0, 0x10, 0x00, // TO 0x1000
+            0xde, 0xad, // payload
+        ];
+        let Some(DdpSegment::Tagged(header, payload)) = DdpSegment::parse(&ulpdu) else {
+            panic!("T=1 is a tagged segment");
+        };
+        assert_eq!((header.stag.get(), header.to.get()), (0x1122_3344, 0x1000));
+        assert_eq!(payload, [0xde, 0xad]);
+    }
+
+    #[test]
+    fn untagged_header_is_read_in_network_order() {
+        let ulpdu = [
+            0x41, 0x43, // T=0 L=1 DV=1, Send
+            0, 0, 0, 9, // Invalidate STag
+            0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 5, 0xca, // QN 0, MSN 7, MO 1482
+        ];
+        let Some(DdpSegment::Untagged(header, [])) = DdpSegment::parse(&ulpdu) else {
+            panic!("T=0 is an untagged segment, here without payload");
+        };
+        assert_eq!((header.rsvd_ulp_stag.get(), header.qn.get()), (9, 0));
+        assert_eq!((header.msn.get(), header.mo.get()), (7, 1482));
+    }
+
+    #[test]
+    fn segment_shorter_than_its_header_is_none() {
+        assert_eq!(DdpSegment::parse(&[]), None);
+        assert_eq!(DdpSegment::parse(&[0xc1; 13]), None);
+        assert!(DdpSegment::parse(&[0xc1; 14]).is_some());
+        assert_eq!(DdpSegment::parse(&[0x41; 17]), None);
+        assert!(DdpSegment::parse(&[0x41; 18]).is_some());
+    }
+
+    #[test]
+    fn control_octets_are_those_of_the_rfc() {
+        assert_eq!(Control::new(true, true, 1).0, 0xc1);
+        assert_eq!(Control::new(true, false, 1).0, 0x81);
+        assert_eq!(Control::new(false, true, 1).0, 0x41);
+        assert_eq!(Control::new(false, false, 1).0, 0x01);
+    }
+}

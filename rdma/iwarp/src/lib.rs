@@ -1,0 +1,31 @@
+//! MPA, DDP and RDMAP as pure state machines: every octet and rule of iWARP, and nothing else.
+//!
+//! Slices go in, slices and decisions come out. There is no socket, clock, thread, lock, log line or
+//! region memory here, and no allocation after a stream's construction. Names are the RFCs' names; ids such as
+//! R5044-4.4-10 are rows of the project's requirement catalogue, D1 to D23 its decisions where the RFCs are silent.
+//!
+//! | layer | module | RFC |
+//! |---|---|---|
+//! | start-up frames, FPDUs, CRC-32C | [`mpa`], [`crc`] | 5044 |
+//! | tagged and untagged segments | [`ddp`] | 5041 |
+//! | operations, their checks, Terminate | [`rdmap`] | 5040 |
+//!
+//! A received octet travels `next_fpdu` -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
+//! `Sender` -> [`Message`] -> [`Segment`] -> `seal_fpdu`.
+#![forbid(unsafe_code)]
+
+pub mod crc;
+pub mod ddp;
+pub mod mpa;
+pub mod rdmap;
+mod stag;
+
+pub use mpa::{
+    Initiator, MpaError, Negotiated, PrivateData, Responder, StartupError, StartupParams,
+};
+pub use rdmap::{
+    Access, AccessError, Inbound, InboundRead, InvalidateError, Message, Opcode, ReadRequest,
+    ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig, TermCode,
+    Terminate, Violation, ViolationCause,
+};
+pub use stag::Stag;

@@ -1,0 +1,130 @@
+//! FPDU framing without markers (RFC 5044 §4).
+
+use crate::crc::crc32c;
+use crate::rdmap::{TermCode, Terminate};
+use zerocopy::FromBytes;
+use zerocopy::network_endian::U16;
+
+const LENGTH_BYTES: usize = size_of::<U16>();
+const CRC_BYTES: usize = 4;
+
+/// Longest ULPDU in octets (RFC 5044 §3, R5044-3-4).
+pub const MAX_ULPDU: usize = 64_768;
+/// MULPDU never falls below this, whatever the EMSS (RFC 5044 §4.5, R5044-4.5-6).
+pub const MIN_MULPDU: usize = 128;
+
+/// Why the stream holds no acceptable FPDU (RFC 5044 §8). Nothing of that FPDU, or after it, may be used (R5044-8-7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MpaError {
+    /// Code 2: the CRC field does not fit the octets it covers.
+    #[error("CRC-32C of an FPDU does not match")]
+    Crc,
+    /// The length field exceeds what any ULPDU may have (D13).
+    #[error("ULPDU_Length {0} is above the limit of {MAX_ULPDU} octets")]
+    Length(u16),
+}
+
+impl MpaError {
+    /// What the peer is told: no captured header in either case.
+    pub const fn term_code(self) -> TermCode {
+        match self {
+            Self::Crc => TermCode::mpa(0x02),
+            Self::Length(_) => TermCode::ddp_local(), // D13: "segment larger than supported"
+        }
+    }
+
+    /// The Terminate to send, if any FPDU may be sent at all (R5044-7.1.2-4-1, D1).
+    pub fn terminate(self) -> Terminate {
+        Terminate::with_code(self.term_code())
+    }
+}
+
+/// What the head of the stream holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Come back when the stream holds at least this many octets, counted from its head.
+    NeedBytes(usize),
+    /// One whole and verified FPDU.
+    Fpdu {
+        /// The ULPDU: a DDP segment, without length, pad and CRC.
+        ulpdu: &'a [u8],
+        /// Octets of the stream that this FPDU takes.
+        consumed: usize,
+    },
+}
+
+/// Octets of an FPDU on the wire: length field, ULPDU, pad to a multiple of 4, CRC (RFC 5044 §4.1, R5044-4.1-3).
+pub const fn fpdu_len(ulpdu_len: usize) -> usize {
+    (LENGTH_BYTES + ulpdu_len).next_multiple_of(4) + CRC_BYTES
+}
+
+/// Largest ULPDU in octets whose FPDU fits a TCP segment of `emss` octets, no markers (RFC 5044 §4.5, R5044-4.5-2).
+///
+/// `emss` excludes TCP options in use. The result lies in [`MIN_MULPDU`]`..=`[`MAX_ULPDU`].
+pub const fn mulpdu(emss: usize) -> usize {
+    let fits = emss.saturating_sub(LENGTH_BYTES + CRC_BYTES + emss % 4);
+    if fits < MIN_MULPDU {
+        MIN_MULPDU
+    } else if fits > MAX_ULPDU {
+        MAX_ULPDU
+    } else {
+        fits
+    }
+}
+
+/// Finds the next FPDU at the head of the in-order `stream` (RFC 5044 §4.1, §6). Copies nothing.
+///
+/// With `crc` false the CRC field is not looked at (R5044-4.1-5).
+pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
+    let Ok((length, rest)) = U16::ref_from_prefix(stream) else {
+        return Ok(Step::NeedBytes(LENGTH_BYTES));
+    };
+    let ulpdu_len = usize::from(length.get());
+    if ulpdu_len > MAX_ULPDU {
+        return Err(MpaError::Length(length.get()));
+    }
+    let total = fpdu_len(ulpdu_len);
+    let (Some(fpdu), Some(ulpdu)) = (stream.get(..total), rest.get(..ulpdu_len)) else {
+        return Ok(Step::NeedBytes(total));
+    };
+    if crc && !crc_matches(fpdu) {
+        return Err(MpaError::Crc);
+    }
+    Ok(Step::Fpdu {
+        ulpdu,
+        consumed: total,
+    })
+}
+
+/// Does the FPDU's last field fit what is before it: length, ULPDU and pad (R5044-4.4-9)?
+fn crc_matches(fpdu: &[u8]) -> bool {
+    fpdu.split_last_chunk()
+        .is_some_and(|(covered, field)| crc32c(covered).to_le_bytes() == *field)
+}
+
+/// Completes an FPDU in place: writes the length field, the zero pad and the CRC; without `crc` the CRC field is zero.
+///
+/// `fpdu` is [`fpdu_len`]`(ulpdu_len)` octets whose ULPDU, from octet 2, is already there.
+///
+/// # Panics
+/// If `ulpdu_len` is above [`MAX_ULPDU`] or `fpdu` has another length: both are the caller's own numbers.
+pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
+    assert!(ulpdu_len <= MAX_ULPDU, "a ULPDU of {ulpdu_len} octets");
+    assert_eq!(
+        fpdu.len(),
+        fpdu_len(ulpdu_len),
+        "FPDU buffer for a ULPDU of {ulpdu_len} octets"
+    );
+    let length = u16::try_from(ulpdu_len).expect("MAX_ULPDU fits the field");
+    let (covered, crc_field) = fpdu
+        .split_last_chunk_mut::<CRC_BYTES>()
+        .expect("fpdu_len counts the CRC");
+    let (head, pad) = covered.split_at_mut(LENGTH_BYTES + ulpdu_len);
+    head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    pad.fill(0);
+    *crc_field = if crc {
+        crc32c(covered).to_le_bytes()
+    } else {
+        [0; CRC_BYTES]
+    };
+}

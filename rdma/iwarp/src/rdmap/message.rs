@@ -1,0 +1,263 @@
+//! Transmit side: message numbers and segmentation (RFC 5041 §5).
+
+use super::header::append;
+use super::{Opcode, READ_REQUEST_BYTES, ReadRequest, ReadRequestHeader, SendKind, StreamConfig};
+use crate::Stag;
+use crate::ddp::{Control, FIRST_MSN, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
+use crate::mpa::{MAX_ULPDU, MIN_MULPDU};
+use arrayvec::ArrayVec;
+use core::ops::Range;
+use zerocopy::IntoBytes;
+
+/// Longest header of a [`Segment`] in octets: untagged with a Read Request.
+pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES;
+
+/// Numbers the outbound messages of one stream, in the order in which they are asked for (R5040-5.5-8).
+///
+/// How many reads may be outstanding is the caller's to keep: it knows when they complete (R5040-6.1-2).
+#[derive(Clone, Debug)]
+pub struct Sender {
+    version: u8,
+    send_msn: u32,
+    read_msn: u32,
+}
+
+impl Sender {
+    /// A stream that has sent nothing yet.
+    pub const fn new(config: StreamConfig) -> Self {
+        Self {
+            version: config.version,
+            send_msn: FIRST_MSN,
+            read_msn: FIRST_MSN,
+        }
+    }
+
+    /// A Send of `len` octets; takes the next MSN on QN 0, also with `len` 0.
+    pub const fn send(&mut self, kind: SendKind, len: u32) -> Message {
+        let msn = take(&mut self.send_msn);
+        let stag = match kind.invalidate {
+            Some(stag) => stag,
+            None => Stag(0), // R5040-4.1-6
+        };
+        self.message(
+            kind.opcode(),
+            Model::Untagged {
+                queue: Queue::Send,
+                stag,
+                msn,
+            },
+            len,
+        )
+    }
+
+    /// An RDMA Write of `len` octets to the peer's `stag`.
+    pub const fn write(&mut self, stag: Stag, to: u64, len: u32) -> Message {
+        self.message(Opcode::Write, Model::Tagged { stag, to }, len)
+    }
+
+    /// An RDMA Read Request; takes the next MSN on QN 1.
+    pub fn read_request(&mut self, request: &ReadRequest) -> Message {
+        let msn = take(&mut self.read_msn);
+        let model = Model::Untagged {
+            queue: Queue::ReadRequest,
+            stag: Stag(0),
+            msn,
+        };
+        Message {
+            rdmap: Some(*request),
+            ..self.message(Opcode::ReadRequest, model, 0)
+        }
+    }
+
+    /// The answer to the peer's `request`: all its octets, to the sink that it named, unread (R5040-4.4-2).
+    pub const fn read_response(&mut self, request: &ReadRequest) -> Message {
+        let model = Model::Tagged {
+            stag: request.sink,
+            to: request.sink_to,
+        };
+        self.message(Opcode::ReadResponse, model, request.len)
+    }
+
+    const fn message(&self, opcode: Opcode, model: Model, len: u32) -> Message {
+        Message {
+            version: self.version,
+            opcode,
+            model,
+            rdmap: None,
+            len,
+            offset: 0,
+            done: false,
+        }
+    }
+}
+
+/// R5041-4.3-5: after 2^32 - 1 comes 0.
+const fn take(msn: &mut u32) -> u32 {
+    let taken = *msn;
+    *msn = taken.wrapping_add(1);
+    taken
+}
+
+/// What names the place of the payload at the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Model {
+    Tagged { stag: Stag, to: u64 },
+    Untagged { queue: Queue, stag: Stag, msn: u32 },
+}
+
+/// One RDMAP message on its way out, cut into DDP segments as there is room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    version: u8,
+    opcode: Opcode,
+    model: Model,
+    /// The RDMAP header behind DDP's, for a Read Request.
+    rdmap: Option<ReadRequest>,
+    len: u32,
+    offset: u32,
+    done: bool,
+}
+
+/// One DDP segment: the ULPDU is `header`, then the message's octets `payload`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// DDP header, and the Read Request's.
+    pub header: ArrayVec<u8, MAX_SEGMENT_HEADER>,
+    /// Which octets of the message follow.
+    pub payload: Range<u32>,
+    /// Nothing of the message is left.
+    pub last: bool,
+}
+
+impl Message {
+    /// The last segment was taken. A message without payload has one segment, too (R5041-5.2-8).
+    pub const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Payload octets of the whole message.
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// The message carries no payload.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Payload octets already cut into segments.
+    pub const fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// The operation.
+    pub const fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    /// ULPDU octets of the next segment, header and payload; `None` when done.
+    ///
+    /// `mulpdu` is in octets, 128 to 64768; a value outside counts as the nearer of the two.
+    pub fn next_len(&self, mulpdu: usize) -> Option<usize> {
+        (!self.done).then(|| self.header_len() + self.next_payload(mulpdu))
+    }
+
+    /// Takes the next segment: as large as `mulpdu` allows (R5044-4.5-4). A later one may use another `mulpdu`.
+    pub fn next_segment(&mut self, mulpdu: usize) -> Option<Segment> {
+        if self.done {
+            return None;
+        }
+        let start = self.offset;
+        let taken = u32::try_from(self.next_payload(mulpdu)).unwrap_or(u32::MAX);
+        let end = start.saturating_add(taken).min(self.len);
+        let last = end == self.len;
+        let header = self.header(last);
+        self.offset = end;
+        self.done = last;
+        Some(Segment {
+            header,
+            payload: start..end,
+            last,
+        })
+    }
+
+    fn header_len(&self) -> usize {
+        match (self.model, self.rdmap) {
+            (Model::Tagged { .. }, _) => size_of::<TaggedHeader>(),
+            (Model::Untagged { .. }, None) => size_of::<UntaggedHeader>(),
+            (Model::Untagged { .. }, Some(_)) => MAX_SEGMENT_HEADER,
+        }
+    }
+
+    fn next_payload(&self, mulpdu: usize) -> usize {
+        let room = mulpdu.clamp(MIN_MULPDU, MAX_ULPDU) - self.header_len();
+        let left = self.len - self.offset;
+        usize::try_from(left).map_or(room, |left| left.min(room))
+    }
+
+    fn header(&self, last: bool) -> ArrayVec<u8, MAX_SEGMENT_HEADER> {
+        let mut header = ArrayVec::new();
+        let rsvd_ulp = self.opcode.control(self.version);
+        match self.model {
+            Model::Tagged { stag, to } => {
+                let control = Control::new(true, last, self.version).0;
+                let to = to.wrapping_add(u64::from(self.offset)); // R5041-5.2-7; a Read Request's sink may be nonsense
+                let tagged = TaggedHeader {
+                    control,
+                    rsvd_ulp,
+                    stag: stag.0.into(),
+                    to: to.into(),
+                };
+                append(&mut header, tagged.as_bytes());
+            }
+            Model::Untagged { queue, stag, msn } => {
+                let untagged = UntaggedHeader {
+                    control: Control::new(false, last, self.version).0,
+                    rsvd_ulp,
+                    rsvd_ulp_stag: stag.0.into(),
+                    qn: queue.qn().into(),
+                    msn: msn.into(),
+                    mo: self.offset.into(),
+                };
+                append(&mut header, untagged.as_bytes());
+            }
+        }
+        if let Some(request) = &self.rdmap {
+            append(&mut header, ReadRequestHeader::from(request).as_bytes());
+        }
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mpa::{fpdu_len, seal_fpdu};
+
+    /// Section 5 of the vectors: Sends of one zero octet.
+    #[test]
+    fn message_number_goes_from_all_ones_to_zero() {
+        let mut sender = Sender {
+            version: 1,
+            send_msn: 0xFFFF_FFFE,
+            read_msn: 1,
+        };
+        for (msn, crc) in [
+            (0xFFFF_FFFE_u32, [0x0c, 0x29, 0x0d, 0x3b]),
+            (0xFFFF_FFFF, [0x44, 0xff, 0x33, 0xcf]),
+            (0, [0xe6, 0xb5, 0xac, 0x1b]),
+            (1, [0xae, 0x63, 0x92, 0xef]),
+        ] {
+            let segment = sender
+                .send(SendKind::default(), 1)
+                .next_segment(1454)
+                .expect("one segment");
+            let mut fpdu = vec![0; fpdu_len(19)];
+            fpdu[2..20].copy_from_slice(&segment.header);
+            seal_fpdu(&mut fpdu, 19, true);
+            assert_eq!(fpdu[..4], [0x00, 0x13, 0x41, 0x43]); // ULPDU length 19, last untagged segment, Send
+            assert_eq!(fpdu[12..16], msn.to_be_bytes());
+            assert_eq!(fpdu[24..], crc);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A Terminate of the peer's: read leniently, as nothing depends on it but what the ULP is told (RFC 5040 §5.4).
+
+use super::{ReadRequest, ReadRequestHeader, TermCode, TerminateControl};
+use crate::ddp::{Control, DdpSegment, FIRST_MSN, TaggedHeader, UntaggedHeader};
+use zerocopy::FromBytes;
+use zerocopy::network_endian::U16;
+
+/// Why the peer ended the stream. Its codes are for people and logs: peers differ too much to act on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedTerminate {
+    /// The reason; [`TermCode::UNSPECIFIED`] if the message is too short to hold one, see `fault`.
+    ///
+    /// Linux siw on little-endian hosts swaps the halves of octet 0. Its reading is taken where the RFC's makes no sense.
+    pub code: TermCode,
+    /// Octets 0 to 3 as they came, for tools that show both readings.
+    pub control: [u8; 4],
+    /// Length that the peer gives for the offending segment, in octets. siw's is that of the payload.
+    pub segment_len: Option<u16>,
+    /// DDP header of our segment that the peer refused.
+    pub ddp_header: Option<CapturedHeader>,
+    /// Our Read Request that the peer refused, or what was left of it.
+    pub read_request: Option<ReadRequest>,
+    /// What is wrong with the message itself. It counts as a Terminate all the same.
+    pub fault: Option<TerminateFault>,
+}
+
+/// A DDP header inside a Terminate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturedHeader {
+    /// T=1.
+    Tagged(TaggedHeader),
+    /// T=0.
+    Untagged(UntaggedHeader),
+}
+
+/// How a Terminate deviates from RFC 5040 §5.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TerminateFault {
+    /// Fewer than 4 octets of payload.
+    #[error("Terminate of {0} octets holds no code")]
+    NoCode(usize),
+    /// The L bit is missing.
+    #[error("Terminate without the L bit")]
+    NotLast,
+    /// Not the first message of its queue.
+    #[error("Terminate with MSN {0}")]
+    MessageNumber(u32),
+    /// Does not begin at its first octet.
+    #[error("Terminate at MO {0}")]
+    MessageOffset(u32),
+}
+
+impl ReceivedTerminate {
+    /// Reads the `payload` behind an untagged `header` on QN 2. Never fails: what is not there is absent.
+    pub(super) fn parse(header: &UntaggedHeader, payload: &[u8]) -> Self {
+        let Ok((control, rest)) = TerminateControl::ref_from_prefix(payload) else {
+            return Self::without_code(payload.len());
+        };
+        let flags = Flags::read(control.flags);
+        let mut terminate = Self {
+            code: best_reading(*control, flags),
+            control: zerocopy::transmute!(*control),
+            fault: fault(header),
+            ..Self::without_code(payload.len())
+        };
+        terminate.read_captured(flags, rest);
+        terminate
+    }
+
+    fn without_code(len: usize) -> Self {
+        Self {
+            code: TermCode::UNSPECIFIED,
+            control: [0; 4],
+            segment_len: None,
+            ddp_header: None,
+            read_request: None,
+            fault: Some(TerminateFault::NoCode(len)),
+        }
+    }
+
+    /// Sizes follow from the captured T bit and the octets left, never from the segment length (INT-siw-2).
+    fn read_captured(&mut self, flags: Flags, rest: &[u8]) {
+        if !flags.length && !flags.ddp_header {
+            return;
+        }
+        let Ok((segment_len, rest)) = U16::ref_from_prefix(rest) else {
+            return;
+        };
+        self.segment_len = flags.length.then_some(segment_len.get());
+        let Some(segment) = DdpSegment::parse(rest).filter(|_| flags.ddp_header) else {
+            return;
+        };
+        let (header, rest) = match segment {
+            DdpSegment::Tagged(header, rest) => (CapturedHeader::Tagged(*header), rest),
+            DdpSegment::Untagged(header, rest) => (CapturedHeader::Untagged(*header), rest),
+        };
+        self.ddp_header = Some(header);
+        if flags.read_request {
+            self.read_request = ReadRequestHeader::ref_from_prefix(rest)
+                .ok()
+                .map(|(read, _)| read.into());
+        }
+    }
+}
+
+/// M, D and R, in the RFC's bit order or in siw's.
+#[derive(Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "three bits of the wire and how they lie"
+)]
+struct Flags {
+    length: bool,
+    ddp_header: bool,
+    read_request: bool,
+    /// The bits are at the other end of the octet: so are the halves of octet 0 (INT-siw-1).
+    swapped: bool,
+}
+
+impl Flags {
+    const ALL: u8 = TerminateControl::M | TerminateControl::D | TerminateControl::R;
+
+    fn read(octet: u8) -> Self {
+        let swapped = octet & Self::ALL == 0 && octet.reverse_bits() & Self::ALL != 0;
+        let octet = if swapped { octet.reverse_bits() } else { octet };
+        Self {
+            length: octet & TerminateControl::M != 0,
+            ddp_header: octet & TerminateControl::D != 0,
+            read_request: octet & TerminateControl::R != 0,
+            swapped,
+        }
+    }
+}
+
+/// The RFC's reading, unless only siw's makes sense: its bit order shows in the flags, or else in the code.
+fn best_reading(control: TerminateControl, flags: Flags) -> TermCode {
+    let code = TermCode::from_wire(control.layer_etype, control.code);
+    let swapped = code.swapped();
+    let is_siw = swapped.is_known() && (flags.swapped || !code.is_known());
+    if is_siw { swapped } else { code }
+}
+
+fn fault(header: &UntaggedHeader) -> Option<TerminateFault> {
+    if !Control(header.control).is_last() {
+        Some(TerminateFault::NotLast)
+    } else if header.msn.get() != FIRST_MSN {
+        Some(TerminateFault::MessageNumber(header.msn.get()))
+    } else if header.mo.get() != 0 {
+        Some(TerminateFault::MessageOffset(header.mo.get()))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,178 @@
+//! Inbound Sends: QN 0 (RFC 5040 §5.3, RFC 5041 §7.1).
+
+use super::{Inbound, octets};
+use crate::Stag;
+use crate::ddp::{Control, FIRST_MSN, UntaggedHeader};
+use crate::rdmap::{Opcode, Resources, SendKind, ViolationCause};
+
+/// Numbers the Sends of one stream and follows the one that is partly here.
+#[derive(Debug)]
+pub(super) struct Sends {
+    msn: u32,
+    open: Option<OpenSend>,
+}
+
+/// A Send whose last segment has not come.
+#[derive(Clone, Copy, Debug)]
+struct OpenSend {
+    rsvd_ulp: (u8, u32),
+    buffer: u64,
+    placed: u32,
+}
+
+impl Sends {
+    pub(super) const fn new() -> Self {
+        Self {
+            msn: FIRST_MSN,
+            open: None,
+        }
+    }
+
+    pub(super) const fn mid_message(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Checks U2 to U5 of the digest's §5.2, and at the end of the message its Invalidate `STag`.
+    pub(super) fn accept<'a>(
+        &mut self,
+        opcode: Opcode,
+        header: &UntaggedHeader,
+        payload: &'a [u8],
+        resources: &mut impl Resources,
+    ) -> Result<Inbound<'a>, ViolationCause> {
+        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
+        let kind = SendKind::from_wire(opcode, Stag(header.rsvd_ulp_stag.get()))
+            .ok_or(ViolationCause::OpcodeQueue { opcode, qn })?;
+        if msn != self.msn {
+            return Err(ViolationCause::MessageNumber {
+                qn,
+                msn,
+                expected: self.msn,
+            });
+        }
+        let send = self.open_send(header, resources)?;
+        if mo != send.placed {
+            return Err(ViolationCause::MessageOffset {
+                mo,
+                expected: send.placed,
+            });
+        }
+        let end = send.end(mo, payload)?;
+        if !Control(header.control).is_last() {
+            self.open = Some(OpenSend {
+                placed: end,
+                ..send
+            });
+            return Ok(Inbound::Send {
+                kind,
+                offset: mo,
+                payload,
+                message_len: None,
+            });
+        }
+        check_invalidate(kind, resources)?;
+        self.open = None;
+        self.msn = msn.wrapping_add(1); // R5041-4.3-5
+        Ok(Inbound::Send {
+            kind,
+            offset: mo,
+            payload,
+            message_len: Some(end),
+        })
+    }
+
+    /// The message's state, from its first segment on: that one takes the receive buffer (R5040-5.3-1).
+    fn open_send(
+        &self,
+        header: &UntaggedHeader,
+        resources: &mut impl Resources,
+    ) -> Result<OpenSend, ViolationCause> {
+        let msn = header.msn.get();
+        let rsvd_ulp = (header.rsvd_ulp, header.rsvd_ulp_stag.get());
+        match self.open {
+            Some(send) if send.rsvd_ulp == rsvd_ulp => Ok(send),
+            Some(_) => Err(ViolationCause::MessageChanged { msn }),
+            None => {
+                let buffer = resources
+                    .take_receive()
+                    .ok_or(ViolationCause::NoReceive { msn })?;
+                Ok(OpenSend {
+                    rsvd_ulp,
+                    buffer,
+                    placed: 0,
+                })
+            }
+        }
+    }
+}
+
+impl OpenSend {
+    /// Where `payload` ends in the message: inside the buffer, and below 2^32 (R5041-7.1-5, R5041-5.2-2).
+    fn end(&self, mo: u32, payload: &[u8]) -> Result<u32, ViolationCause> {
+        u64::from(mo)
+            .checked_add(octets(payload))
+            .filter(|end| *end <= self.buffer)
+            .and_then(|end| u32::try_from(end).ok())
+            .ok_or(ViolationCause::MessageTooLong {
+                mo,
+                len: payload.len(),
+                buffer: self.buffer,
+            })
+    }
+}
+
+/// At delivery, not at placement (R5040-5.3-8): called for the last segment only.
+fn check_invalidate(kind: SendKind, resources: &impl Resources) -> Result<(), ViolationCause> {
+    let Some(stag) = kind.invalidate else {
+        return Ok(());
+    };
+    resources
+        .check_invalidate(stag)
+        .map_err(|cause| ViolationCause::Invalidate { stag, cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdmap::{Access, AccessError, InvalidateError};
+    use zerocopy::FromBytes;
+
+    /// Always has a buffer of 16 octets.
+    struct Posted;
+    impl Resources for Posted {
+        fn take_receive(&mut self) -> Option<u64> {
+            Some(16)
+        }
+        fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+            Err(AccessError::InvalidStag)
+        }
+        fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {
+            Err(InvalidateError::InvalidStag)
+        }
+    }
+
+    #[test]
+    fn message_number_goes_from_all_ones_to_zero() {
+        let mut sends = Sends {
+            msn: 0xFFFF_FFFF,
+            open: None,
+        };
+        for msn in [[0xff; 4], [0; 4], [0, 0, 0, 1]] {
+            let mut octets = [0; 18];
+            octets[..2].copy_from_slice(&[0x41, 0x43]); // T=0 L=1 DV=1, Send
+            octets[10..14].copy_from_slice(&msn);
+            let header = UntaggedHeader::read_from_bytes(&octets).expect("18 octets");
+            let accepted = sends.accept(Opcode::Send, &header, &[0], &mut Posted);
+            assert!(
+                matches!(
+                    accepted,
+                    Ok(Inbound::Send {
+                        message_len: Some(1),
+                        ..
+                    })
+                ),
+                "{accepted:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,60 @@
+use crate::Stag;
+
+/// What the receive side has to ask about regions and buffers. They may change between two calls.
+pub trait Resources {
+    /// Takes the next posted receive buffer for a new Send; its length in octets, `None` if none is posted.
+    fn take_receive(&mut self) -> Option<u64>;
+
+    /// May this stream access `[to, to + len)` of `stag`? Never called for `len == 0` (R5041-5.2-9, R5040-5.2.1-8).
+    ///
+    /// The checks come in the order of [`AccessError`]'s variants, so that wrap is seen before bounds (D15).
+    fn check(&self, stag: Stag, to: u64, len: u64, access: Access) -> Result<(), AccessError>;
+
+    /// May this stream's peer invalidate the `STag` (RFC 5040 §5.3)?
+    fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError>;
+}
+
+/// What the peer is about to do to a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Place an RDMA Write: needs the remote write right.
+    RemoteWrite,
+    /// Serve a Read Request: needs the remote read right.
+    RemoteRead,
+    /// Place a Read Response that we asked for (D20).
+    ReadSink,
+}
+
+/// Why a region may not be accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// Unknown index, stale key or invalidated.
+    #[error("invalid STag")]
+    InvalidStag,
+    /// Another protection domain, or bound to another stream.
+    #[error("STag not associated with this stream")]
+    NotAssociated,
+    /// The region lacks the right.
+    #[error("access right missing")]
+    Rights,
+    /// `to + len` exceeds 2^64.
+    #[error("TO wraps")]
+    Wrap,
+    /// Not all octets lie inside the region.
+    #[error("base or bounds violated")]
+    Bounds,
+}
+
+/// Why the peer may not invalidate an `STag`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidateError {
+    /// Unknown or already invalid.
+    #[error("invalid STag")]
+    InvalidStag,
+    /// Another protection domain, or bound to another stream.
+    #[error("STag not associated with this stream")]
+    NotAssociated,
+    /// Local only, shared by streams, or with bound windows.
+    #[error("STag may not be invalidated remotely")]
+    Forbidden,
+}

@@ -1,0 +1,145 @@
+//! The Terminate Message that this side sends (RFC 5040 §4.8, §5.4).
+
+use super::header::append;
+use super::{
+    AccessError, InboundRead, Opcode, READ_REQUEST_BYTES, ReadRequestHeader,
+    TERMINATE_CONTROL_BYTES, TermCode, TerminateControl, ViolationCause,
+};
+use crate::ddp::{Control, FIRST_MSN, Queue, UNTAGGED_HEADER_BYTES, UntaggedHeader, VERSION_IETF};
+use arrayvec::ArrayVec;
+use zerocopy::IntoBytes;
+use zerocopy::network_endian::U16;
+
+/// Longest Terminate ULPDU in octets: DDP header, control, segment length, untagged header, Read Request header.
+pub const MAX_TERMINATE: usize =
+    UNTAGGED_HEADER_BYTES + TERMINATE_CONTROL_BYTES + SEGMENT_LENGTH_BYTES + MAX_CAPTURED;
+
+const SEGMENT_LENGTH_BYTES: usize = size_of::<U16>();
+const MAX_CAPTURED: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES;
+
+/// The message that ends a stream in error and names the reason. The last one on its stream (R5040-5.4-6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terminate {
+    code: TermCode,
+    version: u8,
+    captured: Option<Captured>,
+}
+
+/// What is returned of the offending segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Captured {
+    segment_len: u16,
+    with_read_request: bool,
+    headers: ArrayVec<u8, MAX_CAPTURED>,
+}
+
+impl Terminate {
+    /// An error that no inbound message caused: 0/0/00 without headers (RFC 5040 §7.1, case 1; D18).
+    pub const fn local() -> Self {
+        Self::with_code(TermCode::rdmap_local())
+    }
+
+    /// A code that comes without headers, such as MPA's.
+    pub const fn with_code(code: TermCode) -> Self {
+        Self {
+            code,
+            version: VERSION_IETF,
+            captured: None,
+        }
+    }
+
+    /// A Read Request whose source went away after `sent` octets of its response: the returned header asks for the
+    /// rest (R5040-4.8-13).
+    pub fn read_aborted(read: &InboundRead, sent: u32, cause: AccessError) -> Self {
+        let rest = ReadRequestHeader::from(&read.request.after(sent));
+        let mut headers = ArrayVec::new();
+        append(&mut headers, read.header.as_bytes());
+        append(&mut headers, rest.as_bytes());
+        let segment_len = READ_REQUEST_SEGMENT;
+        Self {
+            code: ViolationCause::read_source_code(cause),
+            version: Control(read.header.control).version(),
+            captured: Some(Captured {
+                segment_len,
+                with_read_request: true,
+                headers,
+            }),
+        }
+    }
+
+    /// An offending segment: `headers` is its DDP header and, for a refused Read Request, RDMAP's.
+    pub(super) fn captured(
+        code: TermCode,
+        version: u8,
+        segment_len: u16,
+        headers: &[u8],
+        with_read_request: bool,
+    ) -> Self {
+        let mut copy = ArrayVec::new();
+        append(&mut copy, headers);
+        Self {
+            code,
+            version,
+            captured: Some(Captured {
+                segment_len,
+                with_read_request,
+                headers: copy,
+            }),
+        }
+    }
+
+    /// The same, on a stream of another DDP and RDMAP version.
+    pub(super) const fn with_version(code: TermCode, version: u8) -> Self {
+        Self {
+            code,
+            version,
+            captured: None,
+        }
+    }
+
+    /// What the peer is told.
+    pub const fn code(&self) -> TermCode {
+        self.code
+    }
+
+    /// The whole message as one ULPDU: QN 2, MSN 1, MO 0, L=1 (R5040-5.4-1).
+    pub fn ulpdu(&self) -> ArrayVec<u8, MAX_TERMINATE> {
+        let header = UntaggedHeader {
+            control: Control::new(false, true, self.version).0,
+            rsvd_ulp: Opcode::Terminate.control(self.version),
+            rsvd_ulp_stag: 0.into(),
+            qn: Queue::Terminate.qn().into(),
+            msn: FIRST_MSN.into(),
+            mo: 0.into(),
+        };
+        let mut ulpdu = ArrayVec::new();
+        append(&mut ulpdu, header.as_bytes());
+        append(&mut ulpdu, self.control().as_bytes());
+        if let Some(captured) = &self.captured {
+            append(&mut ulpdu, &captured.segment_len.to_be_bytes());
+            append(&mut ulpdu, &captured.headers);
+        }
+        ulpdu
+    }
+
+    /// M, D and R say what follows (R5040-4.8-8); reserved bits are zero (R5040-4.8-3).
+    fn control(&self) -> TerminateControl {
+        let flags = match &self.captured {
+            None => 0,
+            Some(captured) if captured.with_read_request => {
+                TerminateControl::M | TerminateControl::D | TerminateControl::R
+            }
+            Some(_) => TerminateControl::M | TerminateControl::D,
+        };
+        TerminateControl {
+            layer_etype: self.code.layer_etype(),
+            code: self.code.code(),
+            flags,
+            reserved: 0,
+        }
+    }
+}
+
+/// `ULPDU_Length` of every valid Read Request: 46 octets.
+#[expect(clippy::cast_possible_truncation, reason = "a constant, 46")]
+const READ_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES) as u16;

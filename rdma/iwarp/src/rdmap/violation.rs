@@ -1,0 +1,325 @@
+//! Why an inbound segment is refused, and what the peer is told about it.
+
+use super::{AccessError, InvalidateError, Opcode, READ_REQUEST_BYTES, TermCode, Terminate};
+use crate::Stag;
+use crate::ddp::{DdpSegment, UNTAGGED_HEADER_BYTES};
+
+/// Why a DDP segment or the RDMAP message in it is refused (RFC 5041 §7.1, RFC 5040 §7.2). Fatal for its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ViolationCause {
+    /// Shorter than its DDP header, or longer than any ULPDU (D4, D13).
+    #[error("a DDP segment of {len} octets")]
+    SegmentSize {
+        /// Octets of the ULPDU.
+        len: usize,
+    },
+    /// DV is not the stream's.
+    #[error("DDP version {found}")]
+    DdpVersion {
+        /// The segment's T bit.
+        tagged: bool,
+        /// Its DV.
+        found: u8,
+    },
+    /// RV is not the stream's.
+    #[error("RDMAP version {found}")]
+    RdmapVersion {
+        /// The segment's RV.
+        found: u8,
+    },
+    /// An opcode that nobody assigned.
+    #[error("unknown opcode {0:#x}")]
+    UnknownOpcode(u8),
+    /// An opcode of the other buffer model.
+    #[error("{opcode:?} with T={}", u8::from(*tagged))]
+    OpcodeBufferModel {
+        /// The message's opcode.
+        opcode: Opcode,
+        /// The segment's T bit.
+        tagged: bool,
+    },
+    /// An opcode of another queue, or of an extension that is not enabled.
+    #[error("{opcode:?} on QN {qn}")]
+    OpcodeQueue {
+        /// The message's opcode.
+        opcode: Opcode,
+        /// Its Queue Number.
+        qn: u32,
+    },
+    /// No such queue.
+    #[error("QN {qn} does not exist")]
+    InvalidQueue {
+        /// The Queue Number.
+        qn: u32,
+    },
+    /// A Read Request although this side offers no IRD (D7).
+    #[error("a Read Request, but IRD is 0")]
+    ReadsDisabled,
+    /// A message that must be one segment lacks its L bit (D22).
+    #[error("{opcode:?} without the L bit")]
+    NotLast {
+        /// The message's opcode.
+        opcode: Opcode,
+    },
+    /// A message number other than the one that is due.
+    #[error("MSN {msn} on QN {qn}, expected {expected}")]
+    MessageNumber {
+        /// The Queue Number.
+        qn: u32,
+        /// The segment's MSN.
+        msn: u32,
+        /// The one that is due.
+        expected: u32,
+    },
+    /// `RsvdULP`, and with it opcode or Invalidate `STag`, differs from the message's first segment (D14).
+    #[error("RsvdULP changes within message {msn}")]
+    MessageChanged {
+        /// The message's MSN.
+        msn: u32,
+    },
+    /// No receive buffer is posted.
+    #[error("no receive buffer for Send {msn}")]
+    NoReceive {
+        /// The Send's MSN.
+        msn: u32,
+    },
+    /// More Read Requests than IRD (D7).
+    #[error("Read Request {msn} exceeds the IRD of {ird}")]
+    TooManyReads {
+        /// The request's MSN.
+        msn: u32,
+        /// Requests that may wait.
+        ird: u16,
+    },
+    /// A gap, an overlap, or outside the buffer.
+    #[error("MO {mo}, expected {expected}")]
+    MessageOffset {
+        /// The segment's MO.
+        mo: u32,
+        /// Octets of the message placed so far.
+        expected: u32,
+    },
+    /// The payload ends behind its buffer.
+    #[error("{len} octets at MO {mo} exceed the buffer of {buffer} octets")]
+    MessageTooLong {
+        /// The segment's MO.
+        mo: u32,
+        /// Octets of payload.
+        len: usize,
+        /// Octets of the buffer.
+        buffer: u64,
+    },
+    /// Fewer octets than the Read Request header has.
+    #[error("a Read Request of {len} octets instead of {READ_REQUEST_BYTES}")]
+    ReadRequestSize {
+        /// Octets of payload.
+        len: usize,
+    },
+    /// An RDMA Write that its region does not admit.
+    #[error("Write of {len} octets to {stag:?} at TO {to:#x}: {cause}")]
+    Write {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first octet.
+        to: u64,
+        /// Octets of the segment.
+        len: u64,
+        /// What its owner says.
+        cause: AccessError,
+    },
+    /// A Read Request that its source region does not admit.
+    #[error("Read of {len} octets from {stag:?} at TO {to:#x}: {cause}")]
+    ReadSource {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first octet.
+        to: u64,
+        /// Octets asked for.
+        len: u64,
+        /// What its owner says.
+        cause: AccessError,
+    },
+    /// A Read Response as asked for, but its region does not admit it any more.
+    #[error("Read Response of {len} octets to {stag:?} at TO {to:#x}: {cause}")]
+    ReadSink {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first octet.
+        to: u64,
+        /// Octets of the segment.
+        len: u64,
+        /// What its owner says.
+        cause: AccessError,
+    },
+    /// A Read Response, but nothing was asked for (D6).
+    #[error("Read Response to {stag:?} without a Read Request")]
+    UnexpectedResponse {
+        /// Its region.
+        stag: Stag,
+    },
+    /// A Read Response to another region than the oldest Read Request named (D6).
+    #[error("Read Response to {stag:?}, expected {expected:?}")]
+    ResponseStag {
+        /// Its region.
+        stag: Stag,
+        /// The request's.
+        expected: Stag,
+    },
+    /// A Read Response with a gap or overlap, too long, or ended too early (D6).
+    #[error(
+        "Read Response of {len} octets at TO {to:#x}, last {last}: expected {left} octets at {expected:#x}"
+    )]
+    ResponseRange {
+        /// Tagged Offset of the segment.
+        to: u64,
+        /// Octets of the segment.
+        len: usize,
+        /// Its L bit.
+        last: bool,
+        /// Tagged Offset that is due.
+        expected: u64,
+        /// Octets that the request still waits for.
+        left: u32,
+    },
+    /// A Send asks to invalidate what it may not.
+    #[error("Send with Invalidate of {stag:?}: {cause}")]
+    Invalidate {
+        /// The `STag`.
+        stag: Stag,
+        /// What its owner says.
+        cause: InvalidateError,
+    },
+}
+
+impl ViolationCause {
+    /// What the peer is told in the Terminate.
+    pub const fn term_code(self) -> TermCode {
+        match self {
+            Self::SegmentSize { .. } | Self::ReadRequestSize { .. } => TermCode::ddp_local(),
+            Self::DdpVersion { tagged: true, .. } => TermCode::ddp_tagged(0x04),
+            Self::DdpVersion { tagged: false, .. } => TermCode::ddp_untagged(0x06),
+            Self::RdmapVersion { .. } => TermCode::rdmap_operation(0x05),
+            Self::UnknownOpcode(_)
+            | Self::OpcodeBufferModel { .. }
+            | Self::OpcodeQueue { .. }
+            | Self::MessageChanged { .. } => TermCode::rdmap_operation(0x06),
+            Self::NotLast { .. } => TermCode::rdmap_operation(0x07),
+            Self::InvalidQueue { .. } | Self::ReadsDisabled => TermCode::ddp_untagged(0x01),
+            Self::NoReceive { .. } => TermCode::ddp_untagged(0x02),
+            Self::MessageNumber { .. } | Self::TooManyReads { .. } => TermCode::ddp_untagged(0x03),
+            Self::MessageOffset { .. } => TermCode::ddp_untagged(0x04),
+            Self::MessageTooLong { .. } => TermCode::ddp_untagged(0x05),
+            Self::Write { cause, .. } | Self::ReadSink { cause, .. } => placement_code(cause),
+            Self::ReadSource { cause, .. } => Self::read_source_code(cause),
+            Self::UnexpectedResponse { .. } | Self::ResponseStag { .. } => {
+                TermCode::ddp_tagged(0x00)
+            }
+            Self::ResponseRange { .. } => TermCode::ddp_tagged(0x01),
+            Self::Invalidate { cause, .. } => invalidate_code(cause),
+        }
+    }
+
+    /// RFC 5040 §7.2: the source of a Read Request.
+    pub(super) const fn read_source_code(cause: AccessError) -> TermCode {
+        TermCode::rdmap_protection(match cause {
+            AccessError::InvalidStag => 0x00,
+            AccessError::Bounds => 0x01,
+            AccessError::Rights => 0x02,
+            AccessError::NotAssociated => 0x03,
+            AccessError::Wrap => 0x04,
+        })
+    }
+
+    /// Octets of the ULPDU's head that the Terminate returns, and whether a Read Request header is among them
+    /// (RFC 5040 §4.8, Figure 10).
+    const fn captures(self) -> Capture {
+        match self {
+            Self::SegmentSize { .. } | Self::ReadRequestSize { .. } => Capture::Nothing,
+            Self::ReadSource { .. } => Capture::DdpAndReadRequest,
+            Self::DdpVersion { .. }
+            | Self::RdmapVersion { .. }
+            | Self::UnknownOpcode(_)
+            | Self::OpcodeBufferModel { .. }
+            | Self::OpcodeQueue { .. }
+            | Self::InvalidQueue { .. }
+            | Self::ReadsDisabled
+            | Self::NotLast { .. }
+            | Self::MessageNumber { .. }
+            | Self::MessageChanged { .. }
+            | Self::NoReceive { .. }
+            | Self::TooManyReads { .. }
+            | Self::MessageOffset { .. }
+            | Self::MessageTooLong { .. }
+            | Self::Write { .. }
+            | Self::ReadSink { .. }
+            | Self::UnexpectedResponse { .. }
+            | Self::ResponseStag { .. }
+            | Self::ResponseRange { .. }
+            | Self::Invalidate { .. } => Capture::Ddp,
+        }
+    }
+}
+
+/// RFC 5041 §7.1: a tagged segment's payload. A missing right has no code of its own (D5).
+const fn placement_code(cause: AccessError) -> TermCode {
+    TermCode::ddp_tagged(match cause {
+        AccessError::InvalidStag => 0x00,
+        AccessError::Bounds => 0x01,
+        AccessError::NotAssociated | AccessError::Rights => 0x02,
+        AccessError::Wrap => 0x03,
+    })
+}
+
+/// D8: RFC 5040 leaves open which code means what.
+const fn invalidate_code(cause: InvalidateError) -> TermCode {
+    TermCode::rdmap_protection(match cause {
+        InvalidateError::InvalidStag => 0x00,
+        InvalidateError::NotAssociated | InvalidateError::Forbidden => 0x09,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Capture {
+    Nothing,
+    Ddp,
+    DdpAndReadRequest,
+}
+
+/// A refused inbound segment: the first one ends its stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Violation {
+    cause: ViolationCause,
+    terminate: Terminate,
+}
+
+impl Violation {
+    /// Copies the headers that go back to the peer out of the offending `ulpdu`.
+    pub(super) fn new(cause: ViolationCause, version: u8, ulpdu: &[u8]) -> Self {
+        let code = cause.term_code();
+        let headers = match (cause.captures(), DdpSegment::parse(ulpdu)) {
+            (Capture::Nothing, _) | (_, None) => None,
+            (Capture::Ddp, Some(segment)) => Some((segment.header_bytes(), false)),
+            (Capture::DdpAndReadRequest, Some(_)) => ulpdu
+                .get(..UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES)
+                .map(|headers| (headers, true)),
+        };
+        let terminate = match (headers, u16::try_from(ulpdu.len())) {
+            (Some((headers, with_read)), Ok(len)) => {
+                Terminate::captured(code, version, len, headers, with_read)
+            }
+            (None, _) | (_, Err(_)) => Terminate::with_version(code, version),
+        };
+        Self { cause, terminate }
+    }
+
+    /// What is wrong.
+    pub const fn cause(&self) -> ViolationCause {
+        self.cause
+    }
+
+    /// What the peer is told.
+    pub fn terminate(&self) -> Terminate {
+        self.terminate.clone()
+    }
+}

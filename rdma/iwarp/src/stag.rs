@@ -1,0 +1,44 @@
+use core::fmt;
+
+/// Steering Tag: names a region to a peer (RFC 5040 §2.1). Opaque on the wire; for us index (24 bits) and key (8 bits).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Stag(pub u32);
+
+impl Stag {
+    /// Goes into our own messages that reference no memory, RTR included: some hardware refuses `STag` 0 there (D19).
+    pub const PLACEHOLDER: Self = Self(1);
+
+    /// Which entry of the region table: 24 bits.
+    pub const fn index(self) -> u32 {
+        self.0 >> 8
+    }
+
+    /// Low octet: tells successive uses of one index apart.
+    pub const fn key(self) -> u8 {
+        self.0.to_be_bytes()[3]
+    }
+}
+
+impl fmt::Debug for Stag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "STag {:#010x}", self.0)
+    }
+}
+
+impl fmt::Display for Stag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stag;
+
+    #[test]
+    fn index_and_key_are_the_upper_three_octets_and_the_last() {
+        assert_eq!(Stag(0x1122_3344).index(), 0x11_2233);
+        assert_eq!(Stag(0x1122_3344).key(), 0x44);
+        assert_eq!(format!("{:?}", Stag(0xBAD)), "STag 0x00000bad");
+    }
+}

@@ -1,0 +1,12 @@
+//! Byte vectors and behaviour of the whole receive and transmit path. The octets are those of
+//! `test-vectors.md`: computed by a separate encoder, checked by a separate decoder and by Wireshark.
+
+mod checks;
+mod fpdu;
+mod messages;
+mod properties;
+mod received;
+mod segmentation;
+mod startup;
+mod support;
+mod terminates;

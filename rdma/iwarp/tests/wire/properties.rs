@@ -1,0 +1,373 @@
+//! What holds for any octets and any messages.
+
+use crate::support::{Region, Stream, Table, hex, sealed, ulpdu_from};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu};
+use xwarp_iwarp::{
+    Inbound, Initiator, Message, ReadRequest, Receiver, Responder, SendKind, Sender, Stag,
+    StartupParams, StreamConfig,
+};
+
+/// One message of a random stream.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Send {
+        solicited: bool,
+        invalidate: bool,
+        len: u32,
+    },
+    Write {
+        len: u32,
+    },
+    ReadRequest {
+        len: u32,
+    },
+    ReadResponse {
+        len: u32,
+    },
+}
+
+fn work() -> impl Strategy<Value = Work> {
+    let len = prop_oneof![Just(0u32), 1u32..200, 1000u32..4000];
+    prop_oneof![
+        (any::<bool>(), any::<bool>(), len.clone()).prop_map(|(solicited, invalidate, len)| {
+            Work::Send {
+                solicited,
+                invalidate,
+                len,
+            }
+        }),
+        len.clone().prop_map(|len| Work::Write { len }),
+        len.clone().prop_map(|len| Work::ReadRequest { len }),
+        len.prop_map(|len| Work::ReadResponse { len }),
+    ]
+}
+
+/// What arrived, in the order in which each message began to: payload octets, or the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Arrived {
+    Octets { whole: bool, octets: Vec<u8> },
+    Request(ReadRequest),
+}
+
+/// A message on its way, and its payload.
+struct Outbound {
+    message: Message,
+    payload: Vec<u8>,
+}
+
+/// A random stream: two queues, as tagged segments may come between those of a Send.
+struct Plan {
+    untagged: VecDeque<Outbound>,
+    tagged: VecDeque<Outbound>,
+    receiver: Receiver,
+    table: Table,
+    expected_untagged: Vec<Arrived>,
+    expected_tagged: Vec<(Stag, Arrived)>,
+}
+
+const BASE: u64 = 0xFFFF_FF00; // so that offsets carry over 32 bits
+
+impl Plan {
+    fn new(works: &[Work]) -> Self {
+        let mut sender = Sender::new(StreamConfig::new(64, 64));
+        let mut plan = Self {
+            untagged: VecDeque::new(),
+            tagged: VecDeque::new(),
+            receiver: Receiver::new(StreamConfig::new(64, 64)),
+            table: Table::default(),
+            expected_untagged: Vec::new(),
+            expected_tagged: Vec::new(),
+        };
+        for (work, index) in works.iter().zip(1u32..) {
+            plan.add(*work, Stag(index << 8), &mut sender);
+        }
+        plan
+    }
+
+    /// Each message has a region of its own, exactly as long as it.
+    fn add(&mut self, work: Work, stag: Stag, sender: &mut Sender) {
+        let (Work::Send { len, .. }
+        | Work::Write { len }
+        | Work::ReadRequest { len }
+        | Work::ReadResponse { len }) = work;
+        self.table
+            .regions
+            .push(Region::new(stag, BASE, u64::from(len)));
+        let read = ReadRequest {
+            sink: stag,
+            sink_to: BASE,
+            len,
+            source: stag,
+            source_to: BASE,
+        };
+        let payload: Vec<u8> = (0..len)
+            .map(|i| (i ^ stag.0 >> 8).wrapping_mul(31).to_be_bytes()[3])
+            .collect();
+        let arrived = Arrived::Octets {
+            whole: true,
+            octets: payload.clone(),
+        };
+        match work {
+            Work::Send {
+                solicited,
+                invalidate,
+                ..
+            } => {
+                self.table.receives.push_back(u64::from(len));
+                let kind = SendKind {
+                    solicited,
+                    invalidate: invalidate.then_some(stag),
+                };
+                self.expected_untagged.push(arrived);
+                self.untagged.push_back(Outbound {
+                    message: sender.send(kind, len),
+                    payload,
+                });
+            }
+            Work::ReadRequest { .. } => {
+                self.expected_untagged.push(Arrived::Request(read));
+                let message = sender.read_request(&read);
+                self.untagged.push_back(Outbound {
+                    message,
+                    payload: Vec::new(),
+                });
+            }
+            Work::Write { .. } => {
+                self.expected_tagged.push((stag, arrived));
+                self.tagged.push_back(Outbound {
+                    message: sender.write(stag, BASE, len),
+                    payload,
+                });
+            }
+            Work::ReadResponse { .. } => {
+                self.expected_tagged.push((stag, arrived));
+                self.receiver.expect_read(read);
+                self.tagged.push_back(Outbound {
+                    message: sender.read_response(&read),
+                    payload,
+                });
+            }
+        }
+    }
+
+    /// All FPDUs, the two queues interleaved as `choices` say, each with a MULPDU of its own.
+    fn stream(&mut self, choices: &[(bool, usize)]) -> Vec<u8> {
+        let mut stream = Vec::new();
+        let mut choices = choices.iter().cycle();
+        while !(self.untagged.is_empty() && self.tagged.is_empty()) {
+            let (untagged, mulpdu) = *choices.next().expect("cycles");
+            let untagged = if self.untagged.is_empty() || self.tagged.is_empty() {
+                self.tagged.is_empty()
+            } else {
+                untagged
+            };
+            let queue = if untagged {
+                &mut self.untagged
+            } else {
+                &mut self.tagged
+            };
+            let outbound = queue.front_mut().expect("not empty");
+            let segment = outbound.message.next_segment(mulpdu).expect("not done");
+            stream.extend(sealed(&ulpdu_from(&segment, &outbound.payload)));
+            if outbound.message.is_done() {
+                queue.pop_front();
+            }
+        }
+        stream
+    }
+}
+
+/// Collects what the receiver hands out; an octet that comes twice or out of turn fails.
+#[derive(Default)]
+struct Collected {
+    untagged: Vec<Arrived>,
+    tagged: Vec<(Stag, Arrived)>,
+}
+
+impl Collected {
+    fn take(&mut self, inbound: &Inbound<'_>) {
+        match *inbound {
+            Inbound::Send {
+                offset,
+                payload,
+                message_len,
+                ..
+            } => {
+                if offset == 0
+                    && !matches!(
+                        self.untagged.last(),
+                        Some(Arrived::Octets { whole: false, .. })
+                    )
+                {
+                    self.untagged.push(Arrived::Octets {
+                        whole: false,
+                        octets: Vec::new(),
+                    });
+                }
+                let Some(Arrived::Octets { whole, octets }) = self.untagged.last_mut() else {
+                    panic!("a Send")
+                };
+                assert!(!*whole);
+                assert_eq!(offset as usize, octets.len());
+                octets.extend(payload);
+                *whole = message_len == Some(u32::try_from(octets.len()).unwrap());
+                assert_eq!(*whole, message_len.is_some());
+            }
+            Inbound::ReadRequest(ref read) => self.untagged.push(Arrived::Request(read.request)),
+            Inbound::Write {
+                stag,
+                to,
+                payload,
+                last,
+            }
+            | Inbound::ReadResponse {
+                stag,
+                to,
+                payload,
+                done: last,
+            } => {
+                if self.tagged.last().is_none_or(|(open, _)| *open != stag) {
+                    self.tagged.push((
+                        stag,
+                        Arrived::Octets {
+                            whole: false,
+                            octets: Vec::new(),
+                        },
+                    ));
+                }
+                let Some((_, Arrived::Octets { whole, octets })) = self.tagged.last_mut() else {
+                    panic!("octets")
+                };
+                assert!(!*whole);
+                assert_eq!(to, BASE + octets.len() as u64);
+                octets.extend(payload);
+                *whole = last;
+            }
+            Inbound::Terminate(_) | Inbound::Dropped => panic!("nothing ends this stream"),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_octet_arrives_exactly_once_however_the_stream_is_cut(
+        works in proptest::collection::vec(work(), 1..24),
+        choices in proptest::collection::vec((any::<bool>(), 128usize..2000), 1..16),
+        cuts in proptest::collection::vec(1usize..3000, 1..16),
+    ) {
+        let mut plan = Plan::new(&works);
+        let sent = plan.stream(&choices);
+        let (mut arrived, mut collected) = (Vec::new(), Collected::default());
+        let (mut sent, mut cuts) = (&sent[..], cuts.iter().cycle());
+        while !sent.is_empty() {
+            let (now, later) = sent.split_at((*cuts.next().expect("cycles")).min(sent.len()));
+            arrived.extend(now);
+            sent = later;
+            let mut consumed_all = 0;
+            loop {
+                match next_fpdu(&arrived[consumed_all..], true).expect("good CRCs") {
+                    Step::NeedBytes(total) => {
+                        prop_assert!(total > arrived.len() - consumed_all);
+                        break;
+                    }
+                    Step::Fpdu { ulpdu, consumed } => {
+                        let inbound = plan.receiver.on_ulpdu(ulpdu, &mut plan.table);
+                        collected.take(&inbound.expect("good segments"));
+                        consumed_all += consumed;
+                    }
+                }
+            }
+            arrived.drain(..consumed_all);
+        }
+        prop_assert!(arrived.is_empty());
+        prop_assert_eq!(collected.untagged, plan.expected_untagged);
+        prop_assert_eq!(collected.tagged, plan.expected_tagged);
+        prop_assert!(!plan.receiver.mid_message());
+        prop_assert_eq!(plan.receiver.outstanding_reads(), 0);
+    }
+
+    #[test]
+    fn framing_survives_any_octets(stream in proptest::collection::vec(any::<u8>(), 0..200), crc: bool) {
+        match next_fpdu(&stream, crc) {
+            Ok(Step::NeedBytes(total)) => prop_assert!(total > stream.len()),
+            Ok(Step::Fpdu { ulpdu, consumed }) => {
+                prop_assert_eq!(fpdu_len(ulpdu.len()), consumed);
+                prop_assert!(consumed <= stream.len());
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[test]
+    fn any_single_bit_error_is_noticed(payload in proptest::collection::vec(any::<u8>(), 0..300), at: usize) {
+        let mut fpdu = sealed(&payload);
+        let bit = at % (8 * fpdu.len());
+        fpdu[bit / 8] ^= 1 << (bit % 8);
+        let accepted = matches!(next_fpdu(&fpdu, true), Ok(Step::Fpdu { .. }));
+        prop_assert!(!accepted);
+    }
+
+    #[test]
+    fn start_up_survives_any_octets(
+        prefix in 0usize..21,
+        noise in proptest::collection::vec(any::<u8>(), 0..600),
+        reply: bool,
+        crc: bool,
+    ) {
+        let key = if reply { b"MPA ID Rep Frame\x40\x01\x00\x05" } else { b"MPA ID Req Frame\x40\x01\x00\x05" };
+        let stream = [&key[..prefix.min(20)], &noise].concat();
+        let _ = Initiator::new(StartupParams { crc }).on_bytes(&stream);
+        let _ = Responder::new(StartupParams { crc }).on_bytes(&stream);
+    }
+
+    #[test]
+    fn receiver_survives_any_octets(
+        segments in proptest::collection::vec(
+            (any::<[u8; 2]>(), proptest::collection::vec(any::<u8>(), 0..80)), 1..8),
+    ) {
+        let mut stream = Stream::new().page().receive(40).receive(40);
+        stream.receiver.expect_read(ReadRequest { sink: Stag(1), sink_to: 0, len: 9, source: Stag(1), source_to: 0 });
+        for (bits, mut ulpdu) in segments {
+            if let [control, rsvd_ulp, ..] = &mut ulpdu[..] {
+                // Mostly good versions, or nothing gets far.
+                *control = *control & 0xfc | 1;
+                *rsvd_ulp = *rsvd_ulp & 0x3f | 0x40;
+                if bits[0] < 0x10 {
+                    (*control, *rsvd_ulp) = (bits[0] << 4, bits[1]);
+                }
+            }
+            if let Err(violation) = stream.ulpdu(&ulpdu) {
+                prop_assert!(violation.terminate().ulpdu().len() <= 70);
+                prop_assert!(violation.terminate().code().is_known());
+                prop_assert!(!violation.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn mutated_good_segments_are_survived(at in 0usize..46, value: u8, len in 0usize..60, which in 0usize..4) {
+        let read = "55667788 0000000000002000 00000010 11223344 0000000000001000";
+        let mut ulpdu = match which {
+            0 => hex(&format!("41 41 00000000 00000001 00000001 00000000 {read}")),
+            1 => hex(&format!("41 44 11223344 00000000 00000001 00000000 {read}")),
+            2 => hex(&format!("c1 40 11223344 0000000000001000 {read} 00000000")),
+            _ => hex(&format!("c1 42 11223344 0000000000001000 {read} 00000000")),
+        };
+        if let Some(octet) = ulpdu.get_mut(at) {
+            *octet = value;
+        }
+        ulpdu.resize(len, 0);
+        let _ = Stream::new().page().receive(32).ulpdu(&ulpdu);
+    }
+
+    #[test]
+    fn received_terminate_survives_any_payload(payload in proptest::collection::vec(any::<u8>(), 0..64)) {
+        let mut ulpdu = hex("41 47 00000000 00000002 00000001 00000000");
+        ulpdu.extend(&payload);
+        let received = Stream::new().ulpdu(&ulpdu);
+        let taken = matches!(received, Ok(Inbound::Terminate(_)));
+        prop_assert!(taken);
+    }
+}

@@ -1,0 +1,285 @@
+//! MPA Request and Reply Frames: section 2 of the vectors.
+
+use crate::support::{hex, pattern};
+use xwarp_iwarp::mpa::{InitiatorStep, MAX_STARTUP_FRAME, Request, ResponderStep, encode_request};
+use xwarp_iwarp::{Initiator, Negotiated, Responder, StartupError, StartupParams};
+
+const CRC: StartupParams = StartupParams { crc: true };
+const NO_CRC: StartupParams = StartupParams { crc: false };
+
+/// "MPA ID Req Frame" and "MPA ID Rep Frame".
+const REQ: &str = "4d504120494420526571204672616d65";
+const REP: &str = "4d504120494420526570204672616d65";
+
+fn request(rest: &str) -> Vec<u8> {
+    hex(&format!("{REQ}{rest}"))
+}
+
+fn reply(rest: &str) -> Vec<u8> {
+    hex(&format!("{REP}{rest}"))
+}
+
+fn respond(stream: &[u8]) -> Result<ResponderStep, StartupError> {
+    Responder::new(CRC).on_bytes(stream)
+}
+
+fn initiate(stream: &[u8]) -> Result<InitiatorStep, StartupError> {
+    Initiator::new(CRC).on_bytes(stream)
+}
+
+fn good_request(stream: &[u8]) -> Request {
+    match respond(stream) {
+        Ok(ResponderStep::Request { request, consumed }) if consumed == stream.len() => request,
+        other => panic!("a good Request, not {other:?}"),
+    }
+}
+
+#[test]
+fn requests_are_encoded_as_the_vectors_say() {
+    assert_eq!(encode_request(CRC, b"").unwrap()[..], request("40 01 0000")); // MPA-1
+    assert_eq!(
+        encode_request(NO_CRC, b"").unwrap()[..],
+        request("00 01 0000")
+    ); // MPA-3
+    assert_eq!(
+        encode_request(CRC, b"hello").unwrap()[..],
+        request("40 01 0005 68656c6c6f")
+    ); // MPA-4
+}
+
+#[test]
+fn largest_private_data_makes_a_frame_of_532_octets() {
+    let frame = encode_request(CRC, &pattern(512)).unwrap();
+    assert_eq!(frame.len(), MAX_STARTUP_FRAME);
+    assert_eq!(frame[..20], request("40 01 0200"));
+    assert_eq!(good_request(&frame).private_data[..], pattern(512));
+    assert_eq!(encode_request(CRC, &pattern(513)).unwrap_err().0, 513);
+}
+
+#[test]
+fn requests_are_read_as_the_vectors_say() {
+    let plain = good_request(&request("40 01 0000"));
+    assert_eq!(
+        plain,
+        Request {
+            private_data: [].into_iter().collect(),
+            crc: true,
+            markers: false,
+            revision: 1
+        }
+    );
+    assert!(!good_request(&request("00 01 0000")).crc);
+    assert_eq!(
+        good_request(&request("40 01 0005 68656c6c6f")).private_data[..],
+        *b"hello"
+    );
+}
+
+#[test]
+fn reject_and_reserved_bits_of_a_request_are_not_read() {
+    assert!(good_request(&request("7f 01 0000")).crc); // MPA-OK1
+}
+
+#[test]
+fn replies_are_encoded_as_the_vectors_say() {
+    let responder = Responder::new(CRC);
+    let request = good_request(&request("40 01 0000"));
+    let (accepting, negotiated) = responder.accept(&request, b"").unwrap();
+    assert_eq!(accepting[..], reply("40 01 0000")); // MPA-5
+    assert_eq!(
+        negotiated,
+        Negotiated {
+            crc: true,
+            revision: 1
+        }
+    );
+    assert_eq!(
+        responder.reject(&request, b"no").unwrap()[..],
+        reply("60 01 0002 6e6f")
+    ); // MPA-7
+    assert!(responder.accept(&request, &pattern(513)).is_err());
+    assert!(responder.reject(&request, &pattern(513)).is_err());
+}
+
+#[test]
+fn one_wish_for_crc_is_enough_and_the_reply_tells_it() {
+    for (request_bits, ours, crc, reply_bits) in [
+        ("40", CRC, true, "40"),
+        ("40", NO_CRC, true, "40"),
+        ("00", CRC, true, "40"),
+        ("00", NO_CRC, false, "00"),
+    ] {
+        let wanted = good_request(&request(&format!("{request_bits} 01 0000")));
+        let (frame, negotiated) = Responder::new(ours).accept(&wanted, b"").unwrap();
+        assert_eq!(frame[..], reply(&format!("{reply_bits} 01 0000")));
+        assert_eq!(negotiated.crc, crc);
+    }
+    for (ours, bits, crc) in [
+        (CRC, "00", true),
+        (NO_CRC, "40", true),
+        (NO_CRC, "00", false),
+    ] {
+        let step = Initiator::new(ours).on_bytes(&reply(&format!("{bits} 01 0000")));
+        let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
+            panic!("accepted, not {step:?}")
+        };
+        assert_eq!(negotiated.crc, crc);
+    }
+}
+
+#[test]
+fn accepting_reply_leaves_the_octets_after_it_in_the_stream() {
+    let stream = [reply("40 01 0002 6f6b"), hex("000e c140")].concat();
+    let expected = InitiatorStep::Accepted {
+        negotiated: Negotiated {
+            crc: true,
+            revision: 1,
+        },
+        private_data: b"ok".iter().copied().collect(),
+        consumed: 22,
+    };
+    assert_eq!(initiate(&stream), Ok(expected));
+}
+
+#[test]
+fn rejecting_reply_hands_up_its_private_data() {
+    let expected = InitiatorStep::Rejected {
+        private_data: b"no".iter().copied().collect(),
+        consumed: 22,
+    };
+    assert_eq!(initiate(&reply("60 01 0002 6e6f")), Ok(expected.clone()));
+    // A siw that was asked for markers rejects with M set or cleared: either way it rejects.
+    assert_eq!(initiate(&reply("e0 01 0002 6e6f")), Ok(expected));
+}
+
+#[test]
+fn every_proper_prefix_of_a_frame_needs_the_head_and_then_the_whole() {
+    let wanted = request("40 01 0005 68656c6c6f");
+    let answer = reply("40 01 0005 68656c6c6f");
+    for have in 0..25 {
+        let total = if have < 20 { 20 } else { 25 };
+        assert_eq!(
+            respond(&wanted[..have]),
+            Ok(ResponderStep::NeedBytes(total))
+        );
+        assert_eq!(
+            initiate(&answer[..have]),
+            Ok(InitiatorStep::NeedBytes(total))
+        );
+    }
+}
+
+#[test]
+fn key_is_refused_at_its_first_wrong_octet() {
+    assert_eq!(
+        respond(&hex("6d504120494420526571204672616d6540010000")),
+        Err(StartupError::NotMpa)
+    ); // MPA-B1
+    assert_eq!(
+        respond(&hex("4d504120494420526571204672616d4540010000")),
+        Err(StartupError::NotMpa)
+    ); // MPA-B2
+    assert_eq!(initiate(b"H"), Err(StartupError::NotMpa));
+    assert_eq!(
+        initiate(b"HTTP/1.1 400 Bad Request\r\n"),
+        Err(StartupError::NotMpa)
+    );
+    assert_eq!(respond(b"MPX"), Err(StartupError::NotMpa));
+}
+
+#[test]
+fn any_wrong_key_octet_is_refused() {
+    let good = request("40 01 0000");
+    for at in 0..16 {
+        let mut bad = good.clone();
+        bad[at] ^= 0x20;
+        assert_eq!(respond(&bad), Err(StartupError::NotMpa), "octet {at}");
+    }
+}
+
+#[test]
+fn same_role_on_both_sides_is_detected() {
+    assert_eq!(respond(&reply("40 01 0000")), Err(StartupError::WrongRole)); // MPA-B3
+    assert_eq!(
+        initiate(&request("40 01 0000")),
+        Err(StartupError::WrongRole)
+    ); // MPA-B4
+    assert_eq!(initiate(b"MPA ID Re"), Ok(InitiatorStep::NeedBytes(20)));
+    assert_eq!(initiate(b"MPA ID Req"), Err(StartupError::WrongRole));
+}
+
+#[test]
+fn too_much_private_data_is_refused_before_it_arrives() {
+    assert_eq!(
+        respond(&request("40 01 0201")),
+        Err(StartupError::PrivateDataLength(513))
+    ); // MPA-B5
+    assert_eq!(
+        respond(&request("40 01 ffff")),
+        Err(StartupError::PrivateDataLength(65535))
+    ); // MPA-B6
+    assert_eq!(
+        initiate(&reply("40 01 0201")),
+        Err(StartupError::PrivateDataLength(513))
+    );
+}
+
+#[test]
+fn truncated_private_data_is_waited_for() {
+    assert_eq!(
+        respond(&request("40 01 0008 616263")),
+        Ok(ResponderStep::NeedBytes(28))
+    ); // MPA-B7, before its FIN
+}
+
+#[test]
+fn other_revisions_are_refused() {
+    assert_eq!(
+        respond(&request("50 02 0002 8001")),
+        Err(StartupError::Revision(2))
+    ); // MPA-B8
+    assert_eq!(
+        respond(&request("40 03 0000")),
+        Err(StartupError::Revision(3))
+    ); // MPA-B9
+    assert_eq!(
+        respond(&request("40 ff 0000")),
+        Err(StartupError::Revision(255))
+    ); // MPA-B10
+    assert_eq!(
+        respond(&request("40 02 0000")),
+        Err(StartupError::Revision(2))
+    ); // MPA-8: S=0
+    assert_eq!(
+        respond(&request("50 02 0004 0010 0008")),
+        Err(StartupError::Revision(2))
+    ); // MPA-9: S=1
+    assert_eq!(
+        respond(&request("c0 00 0000")),
+        Err(StartupError::Revision(0))
+    ); // MPA-20: RDMAC
+    assert_eq!(
+        initiate(&reply("40 02 0000")),
+        Err(StartupError::Revision(2))
+    );
+}
+
+#[test]
+fn octets_after_the_request_are_refused() {
+    assert_eq!(
+        respond(&request("40 01 0000 00")),
+        Err(StartupError::Trailing(1))
+    ); // MPA-B11
+}
+
+#[test]
+fn markers_are_refused_in_both_roles() {
+    assert_eq!(
+        respond(&request("c0 01 0000")),
+        Err(StartupError::MarkersUnsupported)
+    ); // MPA-2
+    assert_eq!(
+        initiate(&reply("c0 01 0000")),
+        Err(StartupError::MarkersUnsupported)
+    ); // MPA-6
+}

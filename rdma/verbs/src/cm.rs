@@ -1,0 +1,153 @@
+//! The connection manager as an application sees it: listening, accepting, rejecting, and a connection being made.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use crate::control::Control;
+use crate::engine::{IncomingId, IncomingRequest};
+use crate::error::{AcceptError, ConnectError, RnicClosed};
+use crate::qp::QueuePair;
+
+/// A connection that is being made. Dropping it lets the attempt go on; its queue pair tells how it ended.
+pub struct Connecting {
+    outcome: Receiver<Result<Vec<u8>, ConnectError>>,
+    control: Arc<Control>,
+}
+
+impl Connecting {
+    pub(crate) fn new(
+        outcome: Receiver<Result<Vec<u8>, ConnectError>>,
+        control: Arc<Control>,
+    ) -> Self {
+        Self { outcome, control }
+    }
+
+    /// The result, once there is one: the private data of the peer's answer.
+    pub fn try_finish(&mut self) -> Option<Result<Vec<u8>, ConnectError>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(RnicClosed.into())),
+        }
+    }
+
+    /// Waits for the result; the limit given to `begin_connect` bounds it.
+    pub fn wait(mut self) -> Result<Vec<u8>, ConnectError> {
+        let control = Arc::clone(&self.control);
+        let outcome = control.receive(&self.outcome, None);
+        outcome
+            .or_else(|| self.try_finish())
+            .unwrap_or(Err(RnicClosed.into()))
+    }
+}
+
+/// Waits for connections on one address and port, or on that port of all addresses of the interface.
+pub struct Listener {
+    requests: Receiver<IncomingRequest>,
+    addresses: Vec<SocketAddr>,
+    control: Arc<Control>,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        requests: Receiver<IncomingRequest>,
+        addresses: Vec<SocketAddr>,
+        control: Arc<Control>,
+    ) -> Self {
+        Self {
+            requests,
+            addresses,
+            control,
+        }
+    }
+
+    /// What it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The oldest request that has come in.
+    pub fn try_accept(&mut self) -> Option<ConnectionRequest> {
+        self.control.progress();
+        let request = self.requests.try_recv().ok()?;
+        Some(ConnectionRequest::new(request, &self.control))
+    }
+
+    /// The oldest request, waiting for one up to `patience`; `None` when none has come.
+    pub fn accept(&mut self, patience: Duration) -> Option<ConnectionRequest> {
+        let deadline = Instant::now() + patience;
+        let request = self.control.receive(&self.requests, Some(deadline))?;
+        Some(ConnectionRequest::new(request, &self.control))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let addresses = std::mem::take(&mut self.addresses);
+        // An engine that is gone listens no more.
+        let _ = self.control.call(move |engine| engine.unlisten(&addresses));
+    }
+}
+
+/// A peer that wants to connect. Dropping the request rejects it.
+pub struct ConnectionRequest {
+    id: Option<IncomingId>,
+    remote: SocketAddr,
+    private_data: Vec<u8>,
+    control: Arc<Control>,
+}
+
+impl ConnectionRequest {
+    fn new(request: IncomingRequest, control: &Arc<Control>) -> Self {
+        Self {
+            id: Some(request.id),
+            remote: request.remote,
+            private_data: request.private_data,
+            control: Arc::clone(control),
+        }
+    }
+
+    /// Who.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// What came along with it, at most 512 octets.
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    /// Accepts: `qp`, which must be Idle, becomes our end. Post receives before; sends wait until the peer's first message
+    /// (RFC 5044 §7.1.2).
+    pub fn accept(mut self, qp: &mut QueuePair, private_data: &[u8]) -> Result<(), AcceptError> {
+        let Some(id) = self.id.take() else {
+            return Err(AcceptError::PeerGone);
+        };
+        if !Arc::ptr_eq(&self.control, qp.control()) {
+            self.id = Some(id);
+            return Err(AcceptError::InvalidState(qp.state()));
+        }
+        let (qp, data) = (qp.id(), private_data.to_vec());
+        self.control.call(move |engine| engine.accept(id, qp, &data))?
+    }
+
+    /// Says no.
+    pub fn reject(mut self, private_data: &[u8]) -> Result<(), AcceptError> {
+        let Some(id) = self.id.take() else {
+            return Err(AcceptError::PeerGone);
+        };
+        let data = private_data.to_vec();
+        self.control.call(move |engine| engine.reject(id, &data))?
+    }
+}
+
+impl Drop for ConnectionRequest {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            // A peer or an engine that is gone needs no answer.
+            let _ = self.control.call(move |engine| engine.reject(id, &[]));
+        }
+    }
+}

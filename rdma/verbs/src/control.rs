@@ -1,0 +1,310 @@
+//! The way from an application's handles to the engine: verbs as messages, and who turns the engine's crank.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use xwarp_driver::{Doorbell, RegionPool, Sleeper};
+
+use crate::engine::Engine;
+use crate::error::RnicClosed;
+use crate::host::Host;
+use crate::qp::QpId;
+use crate::ready::ReadySet;
+use crate::rnic::Waiting;
+
+/// Something to be done by whoever owns the engine.
+type Command = Box<dyn FnOnce(&mut Engine) + Send>;
+
+/// How long a waiter without an event to sleep on sleeps before it looks again.
+const RECHECK: Duration = Duration::from_millis(1);
+
+/// What all handles of an RNIC share.
+pub(crate) struct Control {
+    mode: Mode,
+    ready: Arc<ReadySet>,
+    host: Arc<dyn Host>,
+    regions: RegionPool,
+}
+
+enum Mode {
+    /// A thread of its own runs the engine.
+    Thread {
+        commands: Mutex<Option<Sender<Command>>>,
+        bell: Doorbell,
+        thread: Mutex<Option<JoinHandle<()>>>,
+    },
+    /// Whoever polls runs the engine. The lock is there for handles on other threads; one thread never waits for it.
+    Inline(Mutex<Runner>),
+    /// A test runs the engine, with its own clock.
+    Manual(Mutex<Engine>),
+}
+
+/// An engine, the clock it lives by, and how to wait for work.
+pub(crate) struct Runner {
+    engine: Engine,
+    origin: Instant,
+    sleeper: Sleeper,
+    waiting: Waiting,
+    last_work: Instant,
+}
+
+impl Runner {
+    fn new(engine: Engine, sleeper: Sleeper, waiting: Waiting) -> Self {
+        let now = Instant::now();
+        Self {
+            engine,
+            origin: now,
+            sleeper,
+            waiting,
+            last_work: now,
+        }
+    }
+
+    /// One turn; how much was done.
+    fn step(&mut self) -> usize {
+        let now = Instant::now();
+        let micros = now.duration_since(self.origin).as_micros();
+        let done = self
+            .engine
+            .step(xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)));
+        if done > 0 {
+            self.last_work = now;
+        }
+        done
+    }
+
+    /// After a turn without work: spins or sleeps, as the policy says, at most `limit`.
+    fn pause(&self, limit: Option<Duration>, no_command: impl FnOnce() -> bool) -> io::Result<()> {
+        if self.waiting.spins_after(self.last_work.elapsed()) {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let now = xwarp_tcp::Instant::from_micros(
+            u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX),
+        );
+        let timeout = [limit, self.engine.sleep_limit(now)].into_iter().flatten().min();
+        let idle = || no_command() && self.engine.is_idle();
+        self.sleeper.sleep(self.engine.readiness(), timeout, idle)
+    }
+}
+
+impl Control {
+    fn with_mode(mode: Mode, parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            mode,
+            ready: parts.ready,
+            host: parts.host,
+            regions: parts.regions,
+        })
+    }
+
+    pub(crate) fn threaded(engine: Engine, parts: Parts, waiting: Waiting) -> io::Result<Arc<Self>> {
+        let (sleeper, bell) = Sleeper::new()?;
+        let (commands, inbox) = mpsc::channel();
+        let runner = Runner::new(engine, sleeper, waiting);
+        let thread = std::thread::Builder::new()
+            .name("xwarp-engine".to_owned())
+            .spawn(move || run(runner, &inbox))?;
+        let mode = Mode::Thread {
+            commands: Mutex::new(Some(commands)),
+            bell,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Self::with_mode(mode, parts))
+    }
+
+    pub(crate) fn inline(engine: Engine, parts: Parts, waiting: Waiting) -> io::Result<Arc<Self>> {
+        let (sleeper, _) = Sleeper::new()?;
+        let runner = Runner::new(engine, sleeper, waiting);
+        Ok(Self::with_mode(Mode::Inline(Mutex::new(runner)), parts))
+    }
+
+    pub(crate) fn manual(engine: Engine, parts: Parts) -> Arc<Self> {
+        Self::with_mode(Mode::Manual(Mutex::new(engine)), parts)
+    }
+
+    pub(crate) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    pub(crate) fn regions(&self) -> &RegionPool {
+        &self.regions
+    }
+
+    /// Has the engine's owner do something, and waits for the answer.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicClosed> {
+        match &self.mode {
+            Mode::Inline(runner) => Ok(work(&mut lock(runner).engine)),
+            Mode::Manual(engine) => Ok(work(&mut lock(engine))),
+            Mode::Thread { commands, bell, .. } => {
+                let (answer, reply) = mpsc::sync_channel(1);
+                let command: Command = Box::new(move |engine| {
+                    // Whoever asked may have stopped listening.
+                    let _ = answer.send(work(engine));
+                });
+                let sent = lock(commands).as_ref().map(|commands| commands.send(command));
+                sent.ok_or(RnicClosed)?.map_err(|_| RnicClosed)?;
+                bell.ring();
+                reply.recv().map_err(|_| RnicClosed)
+            }
+        }
+    }
+
+    /// Tells the engine that a queue pair has been posted to.
+    pub(crate) fn notify(&self, qp: crate::qp::QpId) {
+        let QpId(number) = qp;
+        self.ready.add(number as usize);
+        if let Mode::Thread { bell, .. } = &self.mode {
+            bell.ring();
+        }
+    }
+
+    /// One turn of an inline engine.
+    pub(crate) fn progress(&self) {
+        if let Mode::Inline(runner) = &self.mode {
+            lock(runner).step();
+        }
+    }
+
+    /// One turn of a manual engine at the time given; how much was done.
+    pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
+        match &self.mode {
+            Mode::Manual(engine) => lock(engine).step(now),
+            Mode::Thread { .. } | Mode::Inline(_) => 0,
+        }
+    }
+
+    /// Sleeps until `sleeper`'s doorbell rings or `patience` is over, while `still` holds; inline, turns the engine once instead.
+    pub(crate) fn sleep(
+        &self,
+        sleeper: &Sleeper,
+        patience: Duration,
+        still: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        match &self.mode {
+            Mode::Thread { .. } => sleeper.sleep(None, Some(patience), still),
+            Mode::Inline(runner) => {
+                let mut runner = lock(runner);
+                if runner.step() == 0 && still() {
+                    runner.pause(Some(patience), still)?;
+                }
+                Ok(())
+            }
+            Mode::Manual(_) => Ok(()),
+        }
+    }
+
+    /// The next message on `channel`; `None` at the deadline, or when nobody will send any more.
+    pub(crate) fn receive<T>(&self, channel: &Receiver<T>, deadline: Option<Instant>) -> Option<T> {
+        if let Mode::Thread { .. } = &self.mode {
+            return match deadline {
+                None => channel.recv().ok(),
+                Some(deadline) => {
+                    let patience = deadline.saturating_duration_since(Instant::now());
+                    channel.recv_timeout(patience).ok()
+                }
+            };
+        }
+        let far = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        self.wait_until(far, || match channel.try_recv() {
+            Ok(message) => Some(Some(message)),
+            Err(TryRecvError::Disconnected) => Some(None),
+            Err(TryRecvError::Empty) => None,
+        })
+        .flatten()
+    }
+
+    /// What `condition` returns as soon as it returns something; `None` at the deadline. A manual engine is not waited for.
+    pub(crate) fn wait_until<T>(
+        &self,
+        deadline: Instant,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            if let Some(value) = condition() {
+                return Some(value);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match &self.mode {
+                _ if left.is_zero() => return None,
+                Mode::Manual(_) => return None,
+                Mode::Thread { .. } => std::thread::sleep(RECHECK.min(left)),
+                Mode::Inline(runner) => {
+                    let mut runner = lock(runner);
+                    if runner.step() == 0 && runner.pause(Some(RECHECK.min(left)), || true).is_err() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What an engine shares with its handles.
+pub(crate) struct Parts {
+    pub(crate) ready: Arc<ReadySet>,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) regions: RegionPool,
+}
+
+/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
+fn run(mut runner: Runner, inbox: &Receiver<Command>) {
+    let mut next: Option<Command> = None;
+    loop {
+        if let Some(command) = next.take() {
+            command(&mut runner.engine);
+        }
+        loop {
+            match inbox.try_recv() {
+                Ok(command) => command(&mut runner.engine),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        if runner.step() > 0 {
+            continue;
+        }
+        let no_command = || match inbox.try_recv() {
+            Ok(command) => {
+                next = Some(command);
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Disconnected) => false,
+        };
+        if let Err(error) = runner.pause(None, no_command) {
+            log::error!("the engine cannot sleep, and ends: {error}");
+            return;
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let Mode::Thread {
+            commands,
+            bell,
+            thread,
+        } = &self.mode
+        else {
+            return;
+        };
+        lock(commands).take();
+        bell.ring();
+        if let Some(thread) = lock(thread).take()
+            && thread.join().is_err()
+        {
+            log::error!("the engine's thread has panicked");
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,42 @@
+//! What an RNIC has counted since it was opened.
+
+use xwarp_driver::IoCounters;
+use xwarp_tcp::StackCounters;
+
+/// All counters of an RNIC.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RnicCounters {
+    /// The NIC queue.
+    pub io: IoCounters,
+    /// TCP.
+    pub tcp: StackCounters,
+    /// MPA, DDP and RDMAP.
+    pub rdma: EngineCounters,
+}
+
+/// What the RDMA layers have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineCounters {
+    /// FPDUs received whole and with the right CRC.
+    pub fpdus_in: u64,
+    /// FPDUs handed to TCP.
+    pub fpdus_out: u64,
+    /// Payload octets placed into regions.
+    pub placed_octets: u64,
+    /// Connections refused because their start-up was not MPA's.
+    pub drop_startup: u64,
+    /// Connections dropped because their start-up took too long.
+    pub drop_startup_timeout: u64,
+    /// FPDUs whose framing or CRC was wrong.
+    pub drop_bad_fpdu: u64,
+    /// Segments refused by the checks of DDP and RDMAP.
+    pub drop_refused_segment: u64,
+    /// Octets that arrived after a stream had failed.
+    pub drop_after_failure: u64,
+    /// Completions lost because their queue was full.
+    pub drop_cq_overflow: u64,
+    /// Terminate messages sent.
+    pub terminates_out: u64,
+    /// Terminate messages received.
+    pub terminates_in: u64,
+}

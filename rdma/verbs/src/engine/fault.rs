@@ -1,0 +1,206 @@
+//! Errors: what ends a stream, what the peer and the application are told, and how the queue pair ends (verbs draft §6.2, digest
+//! 12.4).
+
+use std::time::Duration;
+
+use xwarp_iwarp::{TermCode, Terminate};
+
+use super::Engine;
+use super::qp::Link;
+use super::receive::ReceiveFault;
+use crate::completion::CompletionStatus;
+use crate::event::AsyncEventKind;
+use crate::qp::QpState;
+
+/// How long a Terminate and the close after it may take before the connection is reset.
+pub(super) const TERMINATE_LIMIT: Duration = Duration::from_secs(3);
+
+/// DDP untagged: message too long for its buffer (RFC 5041 §8.2).
+const MESSAGE_TOO_LONG: TermCode = TermCode::ddp_untagged(5);
+/// RDMAP remote protection: the `STag` cannot be invalidated (RFC 5040 §4.8).
+const CANNOT_INVALIDATE: TermCode = TermCode::rdmap_protection(9);
+/// RDMAP remote operation: catastrophic error, localized to the stream (RFC 5040 §4.8).
+const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
+
+impl Engine {
+    pub(super) fn on_receive_fault(&mut self, key: usize, fault: ReceiveFault) {
+        match fault {
+            ReceiveFault::Mpa(error) => {
+                self.counters.drop_bad_fpdu += 1;
+                self.fail_inbound(key, error.terminate(), error.to_string());
+            }
+            ReceiveFault::Violation(violation) => {
+                self.counters.drop_refused_segment += 1;
+                self.complete_refused_receive(key, violation.terminate().code());
+                self.fail_inbound(key, violation.terminate(), violation.cause().to_string());
+            }
+            ReceiveFault::Buffer(status) => {
+                self.complete_receive(key, status);
+                self.fail_local(key, Terminate::local(), None, "a receive buffer cannot be used");
+            }
+            ReceiveFault::Terminated(terminate) => {
+                self.counters.terminates_in += 1;
+                self.on_terminate_received(key, terminate.code);
+            }
+            ReceiveFault::Overflow => self.fail_overflow(key),
+        }
+    }
+
+    /// The peer has broken a rule: Terminate, and an event that says which.
+    fn fail_inbound(&mut self, key: usize, terminate: Terminate, reason: String) {
+        let kind = AsyncEventKind::Terminated {
+            code: terminate.code(),
+            reason,
+        };
+        let fenced = self.is_fenced(key);
+        self.report_for(key, kind);
+        if fenced {
+            // No FPDU may be sent before one was received: the connection just ends (digest D1).
+            self.lose_silently(key);
+        } else {
+            self.enter_terminate(key, Some(terminate), None);
+        }
+    }
+
+    /// A work request or buffer of our own is at fault; its completion says so (verbs draft §8.3.2).
+    pub(super) fn fail_local(
+        &mut self,
+        key: usize,
+        terminate: Terminate,
+        culprit: Option<CompletionStatus>,
+        what: &'static str,
+    ) {
+        log::debug!("queue pair {key}: {what}");
+        if culprit.is_none() {
+            self.report_for(key, AsyncEventKind::Terminated {
+                code: terminate.code(),
+                reason: what.to_owned(),
+            });
+        }
+        self.enter_terminate(key, Some(terminate), culprit);
+    }
+
+    /// A completion queue of ours is full (verbs draft §8.2.4, digest A3).
+    pub(super) fn fail_overflow(&mut self, key: usize) {
+        self.counters.drop_cq_overflow += 1;
+        self.report_for(key, AsyncEventKind::CqOverflow);
+        self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
+    }
+
+    fn on_terminate_received(&mut self, key: usize, code: TermCode) {
+        self.report_for(key, AsyncEventKind::TerminateReceived(code));
+        self.enter_terminate(key, None, None);
+    }
+
+    /// Work is left that the peer, which has closed its side, can no longer complete (digest D21).
+    pub(super) fn fail_cut_off(&mut self, key: usize, reason: &'static str) {
+        self.report_for(key, AsyncEventKind::BadClose { reason });
+        self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
+    }
+
+    /// RTS to Terminate: nothing more is received or begun; the Terminate, if one is to be sent, goes out next; everything is
+    /// flushed; then TCP closes.
+    fn enter_terminate(
+        &mut self,
+        key: usize,
+        terminate: Option<Terminate>,
+        culprit: Option<CompletionStatus>,
+    ) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        qp.set_state(QpState::Terminate);
+        qp.flush(&mut self.cqs, culprit);
+        qp.deadline = Some(self.now + TERMINATE_LIMIT);
+        let Link::Stream(stream) = &mut qp.link else {
+            return;
+        };
+        stream.outgoing = None;
+        stream.responses.clear();
+        let conn = stream.conn;
+        let rest = self.stack.readable_len(conn);
+        self.counters.drop_after_failure += rest as u64;
+        if terminate.is_some() {
+            self.counters.terminates_out += 1;
+            stream.terminate = terminate;
+            self.activate(key);
+        } else {
+            stream.fin_sent = true;
+            self.stack.close(conn, self.now);
+        }
+        self.stack.consume(conn, rest);
+    }
+
+    /// Octets that arrive when the stream no longer takes any.
+    pub(super) fn on_late_octets(&mut self, key: usize, octets: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        self.counters.drop_after_failure += octets as u64;
+        if qp.state() == QpState::Closing && octets > 0 {
+            // The peer sends although we have said that nothing is expected any more (verbs draft §6.2.5).
+            self.lose(key, "the peer sent into a connection that was being closed");
+        }
+    }
+
+    /// Resets the connection and fails the queue pair.
+    pub(super) fn lose(&mut self, key: usize, reason: &'static str) {
+        self.report_for(key, AsyncEventKind::BadClose { reason });
+        self.lose_silently(key);
+    }
+
+    pub(super) fn lose_silently(&mut self, key: usize) {
+        let Some(qp) = self.qps.get(key) else {
+            return;
+        };
+        if let Link::Stream(stream) = &qp.link {
+            let conn = stream.conn;
+            self.owners.remove(&conn);
+            self.stack.abort(conn, self.now);
+        }
+        self.enter_error(key);
+    }
+
+    /// The connection is gone: flushes what is left.
+    pub(super) fn enter_error(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        qp.flush(&mut self.cqs, None);
+        qp.set_state(QpState::Error);
+        qp.deadline = None;
+        self.detach(key);
+    }
+
+    fn is_fenced(&mut self, key: usize) -> bool {
+        let stream = self.qps.get_mut(key).and_then(|qp| qp.stream());
+        stream.is_some_and(|stream| stream.fenced)
+    }
+
+    pub(super) fn report_for(&self, key: usize, kind: AsyncEventKind) {
+        self.report(self.qps.get(key).map(|qp| qp.id), kind);
+    }
+
+    /// A Send that was refused ends the receive it had taken: too long for it (digest A7), or asking for an invalidation that is
+    /// not allowed (digest A9).
+    fn complete_refused_receive(&mut self, key: usize, code: TermCode) {
+        match code {
+            MESSAGE_TOO_LONG => self.complete_receive(key, CompletionStatus::BaseBounds),
+            CANNOT_INVALIDATE => self.complete_receive(key, CompletionStatus::InvalidateRefused),
+            _ => {}
+        }
+    }
+
+    fn complete_receive(&mut self, key: usize, status: CompletionStatus) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        let Some(receiving) = qp.receiving.take() else {
+            return;
+        };
+        let completion = qp.receive_completion(receiving.request.wr_id, status, 0);
+        if super::qp::push(&mut self.cqs, qp.recv_cq, completion).is_err() {
+            self.counters.drop_cq_overflow += 1;
+        }
+    }
+}

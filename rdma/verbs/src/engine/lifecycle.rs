@@ -1,0 +1,196 @@
+//! A queue pair's life: creation, graceful close, reset, destruction, and what TCP says of its connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_tcp::CloseReason;
+
+use super::qp::{Link, NewQp, QpContext};
+use super::{Engine, Owner};
+use crate::error::CreateError;
+use crate::event::AsyncEventKind;
+use crate::qp::{QpId, QpState};
+
+/// How long a graceful close may take: sending what is left, and both FINs.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Engine {
+    pub(crate) fn create_qp(&mut self, new: NewQp) -> Result<QpId, CreateError> {
+        if self.qps.len() >= self.max_qps {
+            return Err(CreateError::Capability {
+                what: "a number of queue pairs of",
+                wanted: self.qps.len() + 1,
+                max: self.max_qps,
+            });
+        }
+        if !self.cqs.contains(new.send_cq) || !self.cqs.contains(new.recv_cq) {
+            return Err(CreateError::InvalidCq);
+        }
+        let entry = self.qps.vacant_entry();
+        let key = entry.key();
+        // `max_qps` bounds the slab's keys.
+        let id = QpId(u32::try_from(key).unwrap_or(u32::MAX));
+        entry.insert(QpContext::new(id, new));
+        Ok(id)
+    }
+
+    pub(crate) fn destroy_qp(&mut self, id: QpId) {
+        let QpId(key) = id;
+        let key = key as usize;
+        if !self.qps.contains(key) {
+            return;
+        }
+        self.lose_start(key);
+        if let Some(Link::Stream(stream)) = self.qps.get(key).map(|qp| &qp.link) {
+            let conn = stream.conn;
+            self.owners.remove(&conn);
+            self.stack.abort(conn, self.now);
+        }
+        self.detach(key);
+        self.qps.remove(key);
+    }
+
+    /// Modify QP to Error (verbs draft §6.2): resets, flushes.
+    pub(crate) fn abort_qp(&mut self, id: QpId) {
+        let QpId(key) = id;
+        self.lose_start(key as usize);
+        self.lose_silently(key as usize);
+    }
+
+    /// Begins a graceful close: what was posted is sent, then the FIN (RFC 5041 §6.2).
+    pub(crate) fn disconnect(&mut self, id: QpId) {
+        let QpId(key) = id;
+        let key = key as usize;
+        self.lose_start(key);
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        if qp.state() != QpState::Rts {
+            return;
+        }
+        qp.deadline = Some(self.now + CLOSE_LIMIT);
+        if let Some(stream) = qp.stream() {
+            stream.closing = true;
+        }
+        self.activate(key);
+    }
+
+    /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its response.
+    pub(super) fn close_if_drained(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        if qp.state() != QpState::Rts || !qp.begun.is_empty() {
+            return;
+        }
+        let has_requests = !qp.sq.is_empty();
+        let Link::Stream(stream) = &mut qp.link else {
+            return;
+        };
+        // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
+        let drained = stream.fenced || !has_requests && stream.responses.is_empty();
+        if !stream.closing || !drained || stream.outgoing.is_some() {
+            return;
+        }
+        stream.fin_sent = true;
+        let conn = stream.conn;
+        qp.set_state(QpState::Closing);
+        qp.flush(&mut self.cqs, None);
+        self.stack.close(conn, self.now);
+    }
+
+    /// The peer has closed its side; everything that it sent before has been acted upon.
+    pub(super) fn on_qp_peer_closed(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        let state = qp.state();
+        let Link::Stream(stream) = &mut qp.link else {
+            self.on_start_closed(key);
+            return;
+        };
+        stream.peer_closed = true;
+        let conn = stream.conn;
+        if state != QpState::Rts {
+            return;
+        }
+        if self.stack.readable_len(conn) > 0 {
+            // MPA error 1: the connection ended inside an FPDU (digest 4.4).
+            self.lose(key, "the peer closed inside an FPDU");
+        } else if stream.receiver.mid_message() {
+            self.lose(key, "the peer closed inside a message");
+        } else if stream.receiver.outstanding_reads() > 0 {
+            self.fail_cut_off(key, "the peer closed while Reads were outstanding");
+        } else {
+            stream.closing = true;
+            qp.deadline = Some(self.now + CLOSE_LIMIT);
+            self.activate(key);
+        }
+    }
+
+    /// TCP is done with a connection.
+    pub(super) fn on_qp_closed(&mut self, key: usize, reason: CloseReason) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        if let Link::Starting(_) = &qp.link {
+            self.on_start_failed(key, reason);
+            return;
+        }
+        match (qp.state(), reason) {
+            (QpState::Closing, CloseReason::Graceful) => {
+                qp.set_state(QpState::Idle);
+                qp.deadline = None;
+                self.detach(key);
+                self.report_for(key, AsyncEventKind::Closed);
+            }
+            (QpState::Terminate, _) => self.enter_error(key),
+            (QpState::Idle | QpState::Error, _) => {}
+            (QpState::Rts | QpState::Closing, reason) => {
+                self.report_for(key, AsyncEventKind::ConnectionLost {
+                    reason: describe(reason),
+                });
+                self.enter_error(key);
+            }
+        }
+    }
+
+    /// A queue pair's patience has ended.
+    pub(super) fn on_qp_deadline(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        qp.deadline = None;
+        match &qp.link {
+            Link::Starting(_) => self.on_start_timeout(key),
+            Link::Stream(_) if qp.state() == QpState::Terminate => self.lose_silently(key),
+            Link::Stream(_) => self.lose(key, "the close took too long"),
+            Link::None => {}
+        }
+    }
+
+    /// Takes the connection from the queue pair; its port lingers as long as TCP may have to answer on it.
+    pub(super) fn detach(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        if let Link::Stream(stream) = std::mem::replace(&mut qp.link, Link::None) {
+            self.owners.remove(&stream.conn);
+            self.linger(Arc::clone(&stream.port));
+        }
+    }
+
+    pub(super) fn own(&mut self, conn: xwarp_tcp::ConnId, key: usize) {
+        self.owners.insert(conn, Owner::Qp(key));
+    }
+}
+
+fn describe(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Graceful => "the connection was closed",
+        CloseReason::Refused => "the connection was refused",
+        CloseReason::Reset => "the peer reset the connection",
+        CloseReason::TimedOut => "the peer no longer answers",
+        CloseReason::Aborted => "the connection was reset by this side",
+    }
+}

@@ -1,0 +1,312 @@
+//! The engine: everything of one NIC queue, run to completion by [`Engine::step`].
+//!
+//! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
+//! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
+
+mod fault;
+mod lifecycle;
+mod listen;
+mod outgoing;
+mod qp;
+mod receive;
+mod start;
+mod stream;
+mod transmit;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use slab::Slab;
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
+
+use crate::counters::{EngineCounters, RnicCounters};
+use crate::cq::CqSink;
+use crate::event::{AsyncEvent, AsyncEventKind};
+use crate::host::LocalPort;
+use crate::memory::StagTable;
+use crate::qp::QpId;
+use crate::ready::ReadySet;
+
+pub(crate) use listen::{IncomingId, IncomingRequest};
+pub(crate) use qp::NewQp;
+pub(crate) use start::ConnectOrder;
+
+use listen::{Incoming, ListenerContext};
+use qp::QpContext;
+
+/// Frames taken from the NIC in one turn.
+const RX_BUDGET: usize = 64;
+/// FPDUs that one queue pair may send before the next one has its turn.
+const TX_BUDGET: usize = 32;
+/// How long a port stays ours after its connection closed: TCP still answers a repeated FIN (TIME-WAIT).
+const LINGER: Duration = Duration::from_secs(10);
+/// The longest sleep while frames of ours are with the kernel.
+const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
+
+/// Whom a TCP connection belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Qp(usize),
+    Incoming(usize),
+}
+
+/// See the module.
+pub(crate) struct Engine {
+    stack: Stack,
+    qps: Slab<QpContext>,
+    pub(crate) cqs: Slab<CqSink>,
+    pub(crate) stags: StagTable,
+    owners: HashMap<ConnId, Owner>,
+    listeners: Vec<ListenerContext>,
+    incoming: Slab<Incoming>,
+    next_incoming: u64,
+    /// Queue pairs that may have something to send, in turn.
+    active: VecDeque<usize>,
+    lingering: VecDeque<(Instant, Arc<LocalPort>)>,
+    ready: Arc<ReadySet>,
+    events: Sender<AsyncEvent>,
+    counters: EngineCounters,
+    now: Instant,
+    max_qps: usize,
+    failed: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        stack: Stack,
+        ready: Arc<ReadySet>,
+        events: Sender<AsyncEvent>,
+        max_qps: usize,
+    ) -> Self {
+        Self {
+            stack,
+            qps: Slab::new(),
+            cqs: Slab::new(),
+            stags: StagTable::new(),
+            owners: HashMap::new(),
+            listeners: Vec::new(),
+            incoming: Slab::new(),
+            next_incoming: 0,
+            active: VecDeque::new(),
+            lingering: VecDeque::new(),
+            ready,
+            events,
+            counters: EngineCounters::default(),
+            now: Instant::from_micros(0),
+            max_qps,
+            failed: false,
+        }
+    }
+
+    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
+    pub(crate) fn step(&mut self, now: Instant) -> usize {
+        self.now = now;
+        if self.failed {
+            return 0;
+        }
+        let mut done = match self.stack.step(now, RX_BUDGET) {
+            Ok(done) => done,
+            Err(error) => return self.give_up(&error),
+        };
+        while let Some(event) = self.stack.poll_event() {
+            done += 1;
+            self.on_tcp_event(event);
+        }
+        done += self.expire();
+        done += self.send_all();
+        if let Err(error) = self.stack.transmit(now) {
+            return self.give_up(&error);
+        }
+        done
+    }
+
+    /// The NIC has failed: every queue pair is lost.
+    fn give_up(&mut self, error: &dyn std::error::Error) -> usize {
+        self.failed = true;
+        log::error!("the RNIC has failed: {error}");
+        let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.lose(key, "the RNIC has failed");
+        }
+        self.report(None, AsyncEventKind::Failed {
+            reason: error.to_string(),
+        });
+        1
+    }
+
+    fn on_tcp_event(&mut self, event: Event) {
+        match event {
+            Event::Incoming {
+                listener,
+                conn,
+                remote,
+            } => self.on_incoming(listener, conn, remote),
+            Event::Connected(conn) => {
+                if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
+                    self.on_connected(key);
+                }
+            }
+            Event::Readable(conn) => self.on_readable(conn),
+            Event::Writable(conn) => {
+                if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
+                    self.activate(key);
+                }
+            }
+            Event::PeerClosed(conn) => self.on_peer_closed(conn),
+            Event::Closed { conn, reason } => self.on_closed(conn, reason),
+        }
+    }
+
+    fn on_readable(&mut self, conn: ConnId) {
+        match self.owners.get(&conn).copied() {
+            Some(Owner::Qp(key)) => self.on_qp_readable(key),
+            Some(Owner::Incoming(key)) => self.on_request_octets(key),
+            None => {
+                let n = self.stack.readable_len(conn);
+                self.stack.consume(conn, n);
+            }
+        }
+    }
+
+    fn on_peer_closed(&mut self, conn: ConnId) {
+        // What came before the FIN may not have been announced on its own.
+        self.on_readable(conn);
+        match self.owners.get(&conn).copied() {
+            Some(Owner::Qp(key)) => self.on_qp_peer_closed(key),
+            Some(Owner::Incoming(key)) => self.drop_incoming(key),
+            None => self.stack.close(conn, self.now),
+        }
+    }
+
+    fn on_closed(&mut self, conn: ConnId, reason: CloseReason) {
+        match self.owners.remove(&conn) {
+            Some(Owner::Qp(key)) => self.on_qp_closed(key, reason),
+            Some(Owner::Incoming(key)) => self.forget_incoming(key),
+            None => {}
+        }
+    }
+
+    /// Lets a queue pair have its turn in sending.
+    fn activate(&mut self, key: usize) {
+        if let Some(qp) = self.qps.get_mut(key)
+            && !qp.active
+        {
+            qp.active = true;
+            self.active.push_back(key);
+        }
+    }
+
+    /// Gives every queue pair that has something to send one turn.
+    fn send_all(&mut self) -> usize {
+        let (ready, active, qps) = (&self.ready, &mut self.active, &mut self.qps);
+        ready.drain(|key| {
+            if let Some(qp) = qps.get_mut(key)
+                && !qp.active
+            {
+                qp.active = true;
+                active.push_back(key);
+            }
+        });
+        let mut done = 0;
+        for _ in 0..self.active.len() {
+            let Some(key) = self.active.pop_front() else {
+                break;
+            };
+            if let Some(qp) = self.qps.get_mut(key) {
+                qp.active = false;
+            }
+            done += self.send_some(key);
+        }
+        done
+    }
+
+    /// Acts upon deadlines that have passed; how many.
+    fn expire(&mut self) -> usize {
+        let now = self.now;
+        while self.lingering.front().is_some_and(|(until, _)| *until <= now) {
+            self.lingering.pop_front();
+        }
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let qps: Vec<usize> = (self.qps.iter())
+            .filter(|(_, qp)| due(qp.deadline))
+            .map(|(key, _)| key)
+            .collect();
+        let incoming: Vec<usize> = (self.incoming.iter())
+            .filter(|(_, incoming)| due(incoming.deadline))
+            .map(|(key, _)| key)
+            .collect();
+        for &key in &qps {
+            self.on_qp_deadline(key);
+        }
+        for &key in &incoming {
+            self.counters.drop_startup_timeout += 1;
+            self.drop_incoming(key);
+        }
+        qps.len() + incoming.len()
+    }
+
+    /// When there will be something to do even if nothing happens.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let qps = self.qps.iter().filter_map(|(_, qp)| qp.deadline);
+        let incoming = self.incoming.iter().filter_map(|(_, incoming)| incoming.deadline);
+        let linger = self.lingering.front().map(|(until, _)| *until);
+        qps.chain(incoming)
+            .chain(linger)
+            .chain(self.stack.next_deadline())
+            .min()
+    }
+
+    /// How long a sleep may last; `None`: until something happens.
+    pub(crate) fn sleep_limit(&self, now: Instant) -> Option<Duration> {
+        let deadline = self.next_deadline().map(|deadline| deadline - now);
+        let backlog = self.stack.io().backlog().then_some(BACKLOG_RECHECK);
+        [deadline, backlog].into_iter().flatten().min()
+    }
+
+    /// True when nothing has been posted since the last turn and nobody waits for a further one.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.active.is_empty()
+    }
+
+    /// What becomes readable when a frame arrives.
+    pub(crate) fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.stack.io().readiness()
+    }
+
+    pub(crate) fn counters(&self) -> RnicCounters {
+        RnicCounters {
+            io: self.stack.io().counters(),
+            tcp: self.stack.counters(),
+            rdma: self.counters,
+        }
+    }
+
+    fn report(&self, qp: Option<QpId>, kind: AsyncEventKind) {
+        // The RNIC handle, which holds the other end, may be gone before its queue pairs.
+        let _ = self.events.send(AsyncEvent { qp, kind });
+    }
+
+    /// Keeps a port for as long as TCP may still have to answer on it.
+    fn linger(&mut self, port: Arc<LocalPort>) {
+        self.lingering.push_back((self.now + LINGER, port));
+    }
+}
+
+impl Drop for Engine {
+    /// Resets what is still connected, so that no peer waits for a host that has gone.
+    fn drop(&mut self) {
+        if self.failed {
+            return;
+        }
+        let conns: Vec<ConnId> = self.owners.keys().copied().collect();
+        for conn in conns {
+            self.stack.abort(conn, self.now);
+        }
+        if let Err(error) = self.stack.transmit(self.now) {
+            log::warn!("peers are not told that the RNIC closes: {error}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
+
+use rtrb::Consumer;
+use slab::Slab;
+use xwarp_iwarp::mpa::{self, MpaError, Step};
+use xwarp_iwarp::rdmap::SendKind;
+use xwarp_iwarp::{
+    Access as Checked, AccessError, Inbound, InvalidateError, ReceivedTerminate, Resources, Stag,
+    Violation,
+};
+use xwarp_tcp::Stack;
+
+use super::Engine;
+use super::outgoing::{for_each_piece, status_of};
+use super::qp::{CqOverflow, Link, QpContext, Receiving, push};
+use crate::completion::{CompletionStatus, Opcode};
+use crate::counters::EngineCounters;
+use crate::cq::CqSink;
+use crate::memory::{Access, StagTable};
+use crate::pd::PdId;
+use crate::qp::QpState;
+use crate::work::{RecvRequest, total};
+
+/// Why receiving cannot go on.
+pub(super) enum ReceiveFault {
+    Mpa(MpaError),
+    Violation(Violation),
+    /// A receive buffer of ours is not usable.
+    Buffer(CompletionStatus),
+    Terminated(ReceivedTerminate),
+    Overflow,
+}
+
+impl From<CqOverflow> for ReceiveFault {
+    fn from(_: CqOverflow) -> Self {
+        Self::Overflow
+    }
+}
+
+/// What the protocol's checks need to know of a queue pair.
+struct QpResources<'a> {
+    pd: PdId,
+    stags: &'a StagTable,
+    rq: &'a mut Consumer<RecvRequest>,
+    receiving: &'a mut Option<Receiving>,
+}
+
+impl Resources for QpResources<'_> {
+    fn take_receive(&mut self) -> Option<u64> {
+        let request = self.rq.pop().ok()?;
+        let len = total(&request.sgl)?;
+        *self.receiving = Some(Receiving { request });
+        Some(u64::from(len))
+    }
+
+    fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
+        let right = match access {
+            Checked::RemoteRead => Access::REMOTE_READ,
+            // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
+            Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
+        };
+        self.stags.access(self.pd, stag, to, len, right).map(|_| ())
+    }
+
+    fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError> {
+        self.stags.check_invalidate(self.pd, stag)
+    }
+}
+
+impl Engine {
+    /// Acts upon all FPDUs that have arrived for a queue pair.
+    pub(super) fn on_qp_readable(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        match &qp.link {
+            Link::Starting(_) => self.on_reply_octets(key),
+            Link::Stream(_) if qp.state() == QpState::Rts => self.receive_fpdus(key),
+            Link::Stream(stream) => {
+                let conn = stream.conn;
+                let n = self.stack.readable_len(conn);
+                self.stack.consume(conn, n);
+                self.on_late_octets(key, n);
+            }
+            Link::None => {}
+        }
+    }
+
+    /// Receives until no whole FPDU is left.
+    pub(super) fn receive_fpdus(&mut self, key: usize) {
+        let received = loop {
+            let Some(qp) = self.qps.get_mut(key) else {
+                return;
+            };
+            let one = receive_one(
+                &mut self.stack,
+                &mut self.stags,
+                &mut self.cqs,
+                &mut self.counters,
+                qp,
+            );
+            match one {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(fault) => break Err(fault),
+            }
+        };
+        // Responses may have to be sent, stalled work may go on, and the fence may have opened.
+        self.activate(key);
+        if let Err(fault) = received {
+            self.on_receive_fault(key, fault);
+        }
+    }
+}
+
+/// Receives one FPDU; false when none is there whole.
+fn receive_one(
+    stack: &mut Stack,
+    stags: &mut StagTable,
+    cqs: &mut Slab<CqSink>,
+    counters: &mut EngineCounters,
+    qp: &mut QpContext,
+) -> Result<bool, ReceiveFault> {
+    let Link::Stream(stream) = &qp.link else {
+        return Ok(false);
+    };
+    let (conn, crc) = (stream.conn, stream.crc);
+    let mut want = 1;
+    loop {
+        if stack.readable_len(conn) < want {
+            return Ok(false);
+        }
+        let step = mpa::next_fpdu(stack.readable(conn, want), crc).map_err(ReceiveFault::Mpa)?;
+        match step {
+            Step::NeedBytes(n) => want = n.max(want + 1),
+            Step::Fpdu { ulpdu, consumed } => {
+                counters.fpdus_in += 1;
+                take_ulpdu(ulpdu, stags, cqs, counters, qp)?;
+                stack.consume(conn, consumed);
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Checks a ULPDU whose FPDU was right, and acts upon it.
+fn take_ulpdu(
+    ulpdu: &[u8],
+    stags: &mut StagTable,
+    cqs: &mut Slab<CqSink>,
+    counters: &mut EngineCounters,
+    qp: &mut QpContext,
+) -> Result<(), ReceiveFault> {
+    let Link::Stream(stream) = &mut qp.link else {
+        return Ok(());
+    };
+    // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
+    stream.fenced = false;
+    let mut resources = QpResources {
+        pd: qp.pd,
+        stags,
+        rq: &mut qp.rq,
+        receiving: &mut qp.receiving,
+    };
+    let inbound = (stream.receiver)
+        .on_ulpdu(ulpdu, &mut resources)
+        .map_err(ReceiveFault::Violation)?;
+    act(inbound, stags, cqs, counters, qp)
+}
+
+/// Places a segment that passed all checks, and completes what it completes.
+fn act(
+    inbound: Inbound<'_>,
+    stags: &mut StagTable,
+    cqs: &mut Slab<CqSink>,
+    counters: &mut EngineCounters,
+    qp: &mut QpContext,
+) -> Result<(), ReceiveFault> {
+    match inbound {
+        Inbound::Write {
+            stag, to, payload, ..
+        } => place(stags, qp.pd, stag, to, payload, counters),
+        Inbound::ReadResponse {
+            stag,
+            to,
+            payload,
+            done,
+        } => {
+            place(stags, qp.pd, stag, to, payload, counters);
+            if done {
+                finish_read(qp);
+                qp.complete_sends(cqs)?;
+            }
+        }
+        Inbound::ReadRequest(read) => {
+            if let Some(stream) = qp.stream() {
+                stream.responses.push_back(read);
+            }
+        }
+        Inbound::Send {
+            kind,
+            offset,
+            payload,
+            message_len,
+        } => {
+            scatter(stags, qp, offset, payload).map_err(ReceiveFault::Buffer)?;
+            counters.placed_octets += payload.len() as u64;
+            if let Some(len) = message_len {
+                finish_receive(stags, cqs, qp, kind, len)?;
+            }
+        }
+        Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(terminate)),
+        Inbound::Dropped => {}
+    }
+    Ok(())
+}
+
+/// Copies a tagged segment's payload to its place, which has just been checked.
+fn place(
+    stags: &StagTable,
+    pd: PdId,
+    stag: Stag,
+    to: u64,
+    payload: &[u8],
+    counters: &mut EngineCounters,
+) {
+    if payload.is_empty() {
+        return;
+    }
+    let placed = stags
+        .access(pd, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
+        .is_ok_and(|(bytes, offset)| bytes.write(offset, payload).is_ok());
+    debug_assert!(placed, "the segment was checked against the same table");
+    counters.placed_octets += payload.len() as u64;
+}
+
+/// The oldest Read that waits for its response has it.
+fn finish_read(qp: &mut QpContext) {
+    let waiting = |begun: &&mut super::qp::Begun| begun.opcode == Opcode::Read && !begun.done;
+    if let Some(begun) = qp.begun.iter_mut().find(waiting) {
+        begun.done = true;
+    }
+}
+
+/// Copies a Send's payload into the receive buffer's pieces.
+fn scatter(
+    stags: &StagTable,
+    qp: &QpContext,
+    offset: u32,
+    payload: &[u8],
+) -> Result<(), CompletionStatus> {
+    let Some(receiving) = &qp.receiving else {
+        return Err(CompletionStatus::BaseBounds);
+    };
+    for_each_piece(&receiving.request.sgl, offset, payload.len(), |to, stag, span| {
+        let (bytes, at) = stags
+            .access(qp.pd, stag, to, span.len() as u64, Access::LOCAL_WRITE)
+            .map_err(status_of)?;
+        bytes
+            .write(at, payload.get(span).unwrap_or_default())
+            .map_err(|_| CompletionStatus::BaseBounds)
+    })
+}
+
+/// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
+fn finish_receive(
+    stags: &mut StagTable,
+    cqs: &mut Slab<CqSink>,
+    qp: &mut QpContext,
+    kind: SendKind,
+    len: u32,
+) -> Result<(), ReceiveFault> {
+    let Some(receiving) = qp.receiving.take() else {
+        return Ok(());
+    };
+    if let Some(stag) = kind.invalidate {
+        stags.remove(stag);
+    }
+    let wr_id = receiving.request.wr_id;
+    let mut completion = qp.receive_completion(wr_id, CompletionStatus::Success, len);
+    completion.invalidated = kind.invalidate;
+    completion.solicited = kind.solicited;
+    push(cqs, qp.recv_cq, completion)?;
+    Ok(())
+}

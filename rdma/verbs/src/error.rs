@@ -1,0 +1,186 @@
+//! Why a verb could not be done: the immediate errors (verbs draft §9.5.1), one type per group of verbs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use xwarp_driver::{NicError, RegionAreaFull};
+use xwarp_iwarp::mpa::StartupError;
+
+use crate::host::HostError;
+use crate::memory::Access;
+use crate::qp::QpState;
+
+/// The RNIC behind a handle has been closed or has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the RNIC is closed")]
+pub struct RnicClosed;
+
+/// Why an RNIC could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The interface.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// A resource of the host, such as a thread or a file descriptor.
+    #[error("the RNIC could not be set up: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Why a completion queue or queue pair could not be created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// More of something than the RNIC supports.
+    #[error("{what} {wanted} is not possible: this RNIC supports 1 to {max}")]
+    Capability {
+        /// The attribute.
+        what: &'static str,
+        /// What was asked for.
+        wanted: usize,
+        /// The largest value.
+        max: usize,
+    },
+    /// A completion queue of another RNIC, or one that is gone.
+    #[error("the completion queue belongs to another RNIC")]
+    InvalidCq,
+    /// A resource of the host.
+    #[error("the object could not be set up: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Why memory could not be registered.
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// A combination of rights that the verbs forbid.
+    #[error("{0:?} is no valid set of rights: a region needs a local right, and the local right of each remote one (verbs draft figure 18)")]
+    Rights(Access),
+    /// The region area is used up.
+    #[error(transparent)]
+    Full(#[from] RegionAreaFull),
+    /// All region slots are taken.
+    #[error("there are 65535 regions already; deregister some")]
+    TooManyRegions,
+    /// The kernel gave no random octets for an `STag`.
+    #[error("the system's random number source failed")]
+    NoRandomness,
+}
+
+/// Why a work request was not posted. Nothing of it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue is full.
+    #[error("too many work requests posted: the queue holds {0}; poll completions first")]
+    TooManyWorkRequests(usize),
+    /// The queue pair has left RTS.
+    #[error("the queue pair is in state {0:?}, where nothing can be posted")]
+    InvalidState(QpState),
+    /// A message of 4 GiB or more.
+    #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
+    TooLong,
+}
+
+/// Why a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// The host does not know the way, or the way leads elsewhere.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The queue pair has a connection already, or has failed.
+    #[error("the queue pair is in state {0:?}; only an Idle one can be connected")]
+    InvalidState(QpState),
+    /// Private data has a limit (RFC 5044 §7.1.1).
+    #[error("private data of {0} octets is too long: at most 512 fit into an MPA start-up frame")]
+    PrivateDataTooLong(usize),
+    /// No listener.
+    #[error("connection refused: no program listens at {0}")]
+    Refused(SocketAddr),
+    /// No answer.
+    #[error("{peer} did not complete the connection within {seconds:.1} s ({stage})", seconds = limit.as_secs_f64())]
+    TimedOut {
+        /// Whom.
+        peer: SocketAddr,
+        /// The limit that is over.
+        limit: Duration,
+        /// What was waited for.
+        stage: &'static str,
+    },
+    /// The peer ended the connection during start-up.
+    #[error("{0} closed the connection during MPA start-up: it does not speak iWARP there, or refused it")]
+    PeerClosed(SocketAddr),
+    /// The peer's answer is not a valid MPA Reply.
+    #[error("{peer} does not speak iWARP: {source}")]
+    NotIwarp {
+        /// Whom.
+        peer: SocketAddr,
+        /// What is wrong with its answer.
+        source: StartupError,
+    },
+    /// The peer's application said no.
+    #[error("{peer} rejected the connection")]
+    Rejected {
+        /// Whom.
+        peer: SocketAddr,
+        /// What it said along with it.
+        private_data: Vec<u8>,
+    },
+    /// Connections are used up.
+    #[error("no further connection is possible: {0}")]
+    Resources(String),
+}
+
+/// Why a port could not be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// The address or the port.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// An address of another interface.
+    #[error("{address} is not an address of {interface}; it has {}", list(has))]
+    NotOurs {
+        /// What was asked for.
+        address: IpAddr,
+        /// The interface.
+        interface: String,
+        /// Its addresses.
+        has: Vec<IpAddr>,
+    },
+    /// Listened on already.
+    #[error("this RNIC listens on {0} already")]
+    Taken(SocketAddr),
+}
+
+/// Why a connection request could not be accepted or rejected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcceptError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// The peer has gone meanwhile.
+    #[error("the peer has ended the connection meanwhile")]
+    PeerGone,
+    /// The queue pair has a connection already, or has failed.
+    #[error("the queue pair is in state {0:?}; only an Idle one can accept")]
+    InvalidState(QpState),
+    /// Private data has a limit (RFC 5044 §7.1.1).
+    #[error("private data of {0} octets is too long: at most 512 fit into an MPA start-up frame")]
+    PrivateDataTooLong(usize),
+}
+
+fn list(addresses: &[IpAddr]) -> String {
+    if addresses.is_empty() {
+        return "none".to_owned();
+    }
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}

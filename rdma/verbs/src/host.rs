@@ -1,0 +1,198 @@
+//! What an RNIC borrows from its host: addresses, routes, neighbours and ports.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use xwarp_driver::net::{self, NeighbourError, PortError, PortReservation, RouteError};
+use xwarp_driver::{NicInfo, Steering, SteeringError};
+
+/// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
+pub trait Host: Send + Sync {
+    /// The interface's name, for messages.
+    fn name(&self) -> &str;
+
+    /// The host's addresses on the interface.
+    fn addresses(&self) -> Vec<IpAddr>;
+
+    /// Which local address and which Ethernet address lead to `remote`. May wait up to `patience`.
+    fn path_to(&self, remote: IpAddr, patience: Duration) -> Result<(IpAddr, [u8; 6]), HostError>;
+
+    /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
+    fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
+}
+
+/// A TCP port that belongs to the RNIC until it is dropped.
+pub struct LocalPort {
+    local: SocketAddr,
+    _hold: Box<dyn Send + Sync>,
+}
+
+impl LocalPort {
+    /// A port that `hold` keeps.
+    pub fn new(local: SocketAddr, hold: Box<dyn Send + Sync>) -> Self {
+        Self { local, _hold: hold }
+    }
+
+    /// Address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// Why the host could not help.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// No way there.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// The way leads over another interface.
+    #[error("{remote} is not reached over {interface}; open the RNIC on the interface that leads there")]
+    OtherInterface {
+        /// Whom.
+        remote: IpAddr,
+        /// The RNIC's interface.
+        interface: String,
+    },
+    /// Nobody answers.
+    #[error(transparent)]
+    Neighbour(#[from] NeighbourError),
+    /// The port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The XDP program.
+    #[error(transparent)]
+    Steering(#[from] SteeringError),
+    /// A [`FixedHost`] that was not told.
+    #[error("nothing is known of {0}")]
+    Unknown(IpAddr),
+}
+
+/// The kernel of this machine, in the network namespace of the calling thread.
+pub(crate) struct KernelHost {
+    info: NicInfo,
+    steering: Arc<Mutex<Steering>>,
+}
+
+impl KernelHost {
+    pub(crate) fn new(info: NicInfo, steering: Steering) -> Self {
+        Self {
+            info,
+            steering: Arc::new(Mutex::new(steering)),
+        }
+    }
+}
+
+impl Host for KernelHost {
+    fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.info.addresses.clone()
+    }
+
+    fn path_to(&self, remote: IpAddr, patience: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {
+        let route = net::route_to(remote, None)?;
+        if route.link_index != self.info.index {
+            return Err(HostError::OtherInterface {
+                remote,
+                interface: self.info.name.clone(),
+            });
+        }
+        let mac = net::resolve_neighbour(self.info.index, route.source, route.next_hop, patience)?;
+        Ok((route.source, mac.0))
+    }
+
+    fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
+        let reservation = PortReservation::reserve(address, port)?;
+        let local = reservation.local();
+        lock(&self.steering).add(local)?;
+        let hold = SteeredPort {
+            local,
+            steering: Arc::clone(&self.steering),
+            _reservation: reservation,
+        };
+        Ok(LocalPort::new(local, Box::new(hold)))
+    }
+}
+
+/// Gives the port's traffic back to the kernel, and then, as the fields go, the port.
+struct SteeredPort {
+    local: SocketAddr,
+    steering: Arc<Mutex<Steering>>,
+    _reservation: PortReservation,
+}
+
+impl Drop for SteeredPort {
+    fn drop(&mut self) {
+        lock(&self.steering).remove(self.local);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A host without a kernel: one address, known neighbours, ports of its own.
+pub struct FixedHost {
+    address: IpAddr,
+    neighbours: HashMap<IpAddr, [u8; 6]>,
+    ports: Arc<Mutex<HashSet<u16>>>,
+}
+
+/// First port given to those who do not care (RFC 6335 §6).
+const FIRST_DYNAMIC_PORT: u16 = 49152;
+
+impl FixedHost {
+    /// A host at `address` that knows these neighbours.
+    pub fn new(address: IpAddr, neighbours: impl IntoIterator<Item = (IpAddr, [u8; 6])>) -> Self {
+        Self {
+            address,
+            neighbours: neighbours.into_iter().collect(),
+            ports: Arc::default(),
+        }
+    }
+}
+
+impl Host for FixedHost {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec![self.address]
+    }
+
+    fn path_to(&self, remote: IpAddr, _: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {
+        let mac = self.neighbours.get(&remote).ok_or(HostError::Unknown(remote))?;
+        Ok((self.address, *mac))
+    }
+
+    fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
+        let mut ports = lock(&self.ports);
+        let chosen = match port {
+            0 => (FIRST_DYNAMIC_PORT..=u16::MAX).find(|port| !ports.contains(port)),
+            _ => Some(port).filter(|port| !ports.contains(port)),
+        };
+        let port = chosen.ok_or(PortError::InUse { addr: address, port })?;
+        ports.insert(port);
+        let hold = FixedPort {
+            port,
+            ports: Arc::clone(&self.ports),
+        };
+        Ok(LocalPort::new(SocketAddr::new(address, port), Box::new(hold)))
+    }
+}
+
+struct FixedPort {
+    port: u16,
+    ports: Arc<Mutex<HashSet<u16>>>,
+}
+
+impl Drop for FixedPort {
+    fn drop(&mut self) {
+        lock(&self.ports).remove(&self.port);
+    }
+}

@@ -1,0 +1,63 @@
+//! RDMA verbs on any Linux network interface that can run XDP: the library that an application links to.
+//!
+//! The objects are those of the verbs draft (draft-hilland-rddp-verbs-00): an [`Rnic`] is opened on an interface; a
+//! [`ProtectionDomain`] groups [`MemoryRegion`]s and [`QueuePair`]s; work requests are posted to a queue pair and their results
+//! polled from a [`CompletionQueue`]. Connections are made as rdma_cm makes them: [`QueuePair::connect`] on one host,
+//! [`Rnic::listen`] on the other.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use xwarp::{Access, QpConfig, Rnic, RnicConfig, SendRequest, WrId};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rnic = Rnic::open("eth1", &RnicConfig::default())?;
+//! let pd = rnic.allocate_pd();
+//! let mut cq = rnic.create_cq(64)?;
+//! let region = pd.allocate(4096, Access::LOCAL_READ)?;
+//! region.bytes().write(0, b"hello")?;
+//!
+//! let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
+//! qp.connect("10.0.0.2:7471".parse()?, b"", Duration::from_secs(5))?;
+//! qp.post_send(SendRequest::send(WrId(1), region.local(0, 5)))?;
+//! let completion = cq.wait(Duration::from_secs(5))?.ok_or("nothing completed")?;
+//! assert!(completion.is_success());
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+mod cm;
+mod completion;
+mod control;
+mod counters;
+mod cq;
+mod engine;
+mod error;
+mod event;
+mod host;
+mod memory;
+mod pd;
+mod qp;
+mod ready;
+mod rnic;
+mod work;
+
+pub use cm::{Connecting, ConnectionRequest, Listener};
+pub use completion::{CompletionStatus, Opcode, WorkCompletion};
+pub use counters::{EngineCounters, RnicCounters};
+pub use cq::{Arm, CompletionQueue};
+pub use error::{
+    AcceptError, ConnectError, CreateError, ListenError, OpenError, PostError, RegisterError,
+    RnicClosed,
+};
+pub use event::{AsyncEvent, AsyncEventKind};
+pub use host::{FixedHost, Host, HostError, LocalPort};
+pub use memory::{Access, MemoryRegion};
+pub use pd::ProtectionDomain;
+pub use qp::{QpConfig, QpId, QpState, QueuePair};
+pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
+pub use work::{MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId};
+
+pub use xwarp_driver::attach::XdpMode;
+pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionPool, SharedBytes};
+pub use xwarp_iwarp::{Stag, TermCode};
+pub use xwarp_tcp::Instant;

@@ -1,0 +1,298 @@
+//! Memory regions, and the table of `STag`s that the engine checks every access against (verbs draft §7).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bitflags::bitflags;
+use xwarp_driver::SharedBytes;
+use xwarp_iwarp::{AccessError, InvalidateError, Stag};
+
+use crate::control::Control;
+use crate::error::RegisterError;
+use crate::pd::PdId;
+use crate::work::{RemoteAddress, Sge};
+
+bitflags! {
+    /// What may be done with a region (verbs draft §7.7, figure 18). A remote right needs the local one of its kind.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u8 {
+        /// Sends and Writes may take their octets from it.
+        const LOCAL_READ = 1;
+        /// Receives may place octets into it.
+        const LOCAL_WRITE = 2;
+        /// The peer may read it.
+        const REMOTE_READ = 4;
+        /// The peer may write it, Read Responses that we asked for included.
+        const REMOTE_WRITE = 8;
+    }
+}
+
+impl Access {
+    /// The rules of figure 18: at least one local right, and the local right of each remote one.
+    fn check(self) -> Result<(), RegisterError> {
+        let local = self.intersects(Self::LOCAL_READ | Self::LOCAL_WRITE);
+        let read = !self.contains(Self::REMOTE_READ) || self.contains(Self::LOCAL_READ);
+        let write = !self.contains(Self::REMOTE_WRITE) || self.contains(Self::LOCAL_WRITE);
+        if local && read && write {
+            Ok(())
+        } else {
+            Err(RegisterError::Rights(self))
+        }
+    }
+}
+
+/// A registered region. Its first octet has Tagged Offset 0 (zero-based). Dropping it deregisters it: from then on nobody can
+/// reach the memory through its `STag`.
+pub struct MemoryRegion {
+    stag: Stag,
+    bytes: SharedBytes,
+    control: Arc<Control>,
+}
+
+impl MemoryRegion {
+    pub(crate) fn register(
+        control: &Arc<Control>,
+        pd: PdId,
+        bytes: SharedBytes,
+        access: Access,
+    ) -> Result<Self, RegisterError> {
+        access.check()?;
+        let entry = Region {
+            pd,
+            access,
+            bytes: bytes.clone(),
+        };
+        let stag = control.call(move |engine| engine.stags.insert(entry))??;
+        Ok(Self {
+            stag,
+            bytes,
+            control: Arc::clone(control),
+        })
+    }
+
+    /// The region's `STag`, to be told to the peer.
+    pub fn stag(&self) -> Stag {
+        self.stag
+    }
+
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True for a region of no octets.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The memory. The peer may change it at any time that its rights allow.
+    pub fn bytes(&self) -> &SharedBytes {
+        &self.bytes
+    }
+
+    /// `len` octets from `offset` on, for a scatter/gather list.
+    pub fn local(&self, offset: u64, len: u32) -> Sge {
+        Sge {
+            stag: self.stag,
+            to: offset,
+            len,
+        }
+    }
+
+    /// The place of octet `offset`, for the peer to name.
+    pub fn remote(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress {
+            stag: self.stag,
+            to: offset,
+        }
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        let stag = self.stag;
+        // An engine that is gone can no longer place anything.
+        let _ = self.control.call(move |engine| engine.stags.remove(stag));
+    }
+}
+
+impl fmt::Debug for MemoryRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryRegion({:?}, {} octets)", self.stag, self.bytes.len())
+    }
+}
+
+/// What the table holds of a region.
+pub(crate) struct Region {
+    pd: PdId,
+    access: Access,
+    bytes: SharedBytes,
+}
+
+/// All valid `STag`s of an RNIC.
+///
+/// The low 16 bits of an `STag` index are the slot; the other 8 and the key are random, so that `STag`s cannot be guessed from
+/// one another (RFC 5042 §6.1.1, §8.1) and a slot's next region does not answer to the former `STag`.
+pub(crate) struct StagTable {
+    slots: Vec<Option<(Stag, Region)>>,
+    free: Vec<u16>,
+}
+
+const SLOT_BITS: u32 = 16;
+
+impl StagTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            // Slot 0 stays empty: an STag index is never 0 (verbs draft §7.2.1).
+            slots: vec![None],
+            free: Vec::new(),
+        }
+    }
+
+    fn insert(&mut self, region: Region) -> Result<Stag, RegisterError> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => u16::try_from(self.slots.len()).map_err(|_| RegisterError::TooManyRegions)?,
+        };
+        let random = getrandom::u32().map_err(|_| RegisterError::NoRandomness)?;
+        let stag = stag_of(slot, random);
+        let place = usize::from(slot);
+        if place == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[place] = Some((stag, region));
+        Ok(stag)
+    }
+
+    /// Forgets a region: when this returns, nothing can be placed into it or read from it any more.
+    pub(crate) fn remove(&mut self, stag: Stag) {
+        let place = slot_of(stag);
+        if self.find(stag).is_some() {
+            self.slots[usize::from(place)] = None;
+            self.free.push(place);
+        }
+    }
+
+    fn find(&self, stag: Stag) -> Option<&Region> {
+        match self.slots.get(usize::from(slot_of(stag)))? {
+            Some((valid, region)) if *valid == stag => Some(region),
+            _ => None,
+        }
+    }
+
+    /// The memory behind `len` octets at `to`, and the offset in it, for a user of `pd` with all of `rights`. The checks and
+    /// their order are those of RFC 5041 §7.1 (digest 5.2, T1 to T5). For no octets there is nothing to check.
+    pub(crate) fn access(
+        &self,
+        pd: PdId,
+        stag: Stag,
+        to: u64,
+        len: u64,
+        rights: Access,
+    ) -> Result<(&SharedBytes, usize), AccessError> {
+        let region = self.find(stag).ok_or(AccessError::InvalidStag)?;
+        if region.pd != pd {
+            return Err(AccessError::NotAssociated);
+        }
+        if !region.access.contains(rights) {
+            return Err(AccessError::Rights);
+        }
+        let end = to.checked_add(len).ok_or(AccessError::Wrap)?;
+        if end > region.bytes.len() as u64 {
+            return Err(AccessError::Bounds);
+        }
+        let offset = usize::try_from(to).map_err(|_| AccessError::Bounds)?;
+        Ok((&region.bytes, offset))
+    }
+
+    /// May a peer on a stream of `pd` invalidate `stag` (RFC 5040 §5.3, verbs draft §7.10.4)?
+    pub(crate) fn check_invalidate(&self, pd: PdId, stag: Stag) -> Result<(), InvalidateError> {
+        let region = self.find(stag).ok_or(InvalidateError::InvalidStag)?;
+        if region.pd != pd {
+            return Err(InvalidateError::NotAssociated);
+        }
+        if !region.access.intersects(Access::REMOTE_READ | Access::REMOTE_WRITE) {
+            return Err(InvalidateError::Forbidden);
+        }
+        Ok(())
+    }
+}
+
+fn slot_of(stag: Stag) -> u16 {
+    (stag.index() & 0xffff) as u16
+}
+
+/// `random` gives the upper 8 bits of the index and the key.
+fn stag_of(slot: u16, random: u32) -> Stag {
+    let index = ((random >> 8) & 0xff) << SLOT_BITS | u32::from(slot);
+    Stag(index << 8 | random & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PD: PdId = PdId(1);
+
+    fn region(access: Access) -> Region {
+        Region {
+            pd: PD,
+            access,
+            bytes: SharedBytes::anonymous(4096).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_access_is_checked_in_the_order_of_the_rfc() {
+        let mut table = StagTable::new();
+        let stag = table.insert(region(Access::LOCAL_READ | Access::REMOTE_READ)).unwrap();
+        let check = |pd, stag, to, len, rights| {
+            table.access(pd, stag, to, len, rights).map(|(_, offset)| offset)
+        };
+        let read = Access::REMOTE_READ;
+        assert_eq!(check(PD, stag, 96, 4000, read), Ok(96), "exact fit");
+        assert_eq!(check(PD, stag, 97, 4000, read), Err(AccessError::Bounds));
+        assert_eq!(check(PD, stag, u64::MAX, 2, read), Err(AccessError::Wrap));
+        assert_eq!(check(PD, stag, u64::MAX, 2, Access::REMOTE_WRITE), Err(AccessError::Rights));
+        assert_eq!(check(PdId(2), stag, u64::MAX, 2, read), Err(AccessError::NotAssociated));
+        let other_key = Stag(stag.0 ^ 1);
+        assert_eq!(check(PdId(2), other_key, 0, 1, read), Err(AccessError::InvalidStag));
+        assert_eq!(check(PD, Stag(0), 0, 1, read), Err(AccessError::InvalidStag));
+    }
+
+    #[test]
+    fn a_removed_stag_is_invalid_even_when_its_slot_is_used_again() {
+        let mut table = StagTable::new();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..64 {
+            let stag = table.insert(region(Access::LOCAL_READ)).unwrap();
+            seen.insert(stag);
+            table.remove(stag);
+            table.remove(stag);
+            let gone = table.access(PD, stag, 0, 1, Access::LOCAL_READ).map(|_| ());
+            assert_eq!(gone, Err(AccessError::InvalidStag));
+        }
+        assert_eq!(table.slots.len(), 2, "one slot was enough");
+        assert!(seen.len() > 32, "STags of one slot differ");
+    }
+
+    #[test]
+    fn rights_follow_figure_18() {
+        let allowed: Vec<u8> = (0..16)
+            .filter(|&bits| Access::from_bits_retain(bits).check().is_ok())
+            .collect();
+        // LR=1 LW=2 RR=4 RW=8: R; W; RW; R+RR; RW+RR; W+RW; RW+RW; all.
+        assert_eq!(allowed, [1, 2, 3, 5, 7, 10, 11, 15]);
+    }
+
+    #[test]
+    fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
+        let mut table = StagTable::new();
+        let local = table.insert(region(Access::LOCAL_READ)).unwrap();
+        let remote = table.insert(region(Access::LOCAL_READ | Access::REMOTE_READ)).unwrap();
+        assert_eq!(table.check_invalidate(PD, local), Err(InvalidateError::Forbidden));
+        assert_eq!(table.check_invalidate(PD, remote), Ok(()));
+        assert_eq!(table.check_invalidate(PdId(9), remote), Err(InvalidateError::NotAssociated));
+        assert_eq!(table.check_invalidate(PD, Stag(7)), Err(InvalidateError::InvalidStag));
+    }
+}

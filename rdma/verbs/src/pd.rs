@@ -1,0 +1,48 @@
+//! Protection domains (verbs draft §5.2): what may be used together.
+
+use std::sync::Arc;
+
+use xwarp_driver::SharedBytes;
+
+use crate::control::Control;
+use crate::cq::CompletionQueue;
+use crate::error::{CreateError, RegisterError};
+use crate::memory::{Access, MemoryRegion};
+use crate::qp::{QpConfig, QueuePair};
+
+/// A protection domain's identity within its RNIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PdId(pub(crate) u32);
+
+/// Regions and queue pairs of one domain can be used together; those of different domains cannot.
+pub struct ProtectionDomain {
+    id: PdId,
+    control: Arc<Control>,
+}
+
+impl ProtectionDomain {
+    pub(crate) fn new(id: PdId, control: Arc<Control>) -> Self {
+        Self { id, control }
+    }
+
+    /// Carves a zeroed region of `len` octets out of the RNIC's region area and registers it.
+    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
+        let bytes = self.control.regions().allocate(len)?;
+        self.register(bytes, access)
+    }
+
+    /// Registers memory that the application has already; several registrations of the same memory are independent.
+    pub fn register(&self, bytes: SharedBytes, access: Access) -> Result<MemoryRegion, RegisterError> {
+        MemoryRegion::register(&self.control, self.id, bytes, access)
+    }
+
+    /// Creates a queue pair in state Idle whose sends and receives complete on the given queues, which may be the same.
+    pub fn create_qp(
+        &self,
+        config: &QpConfig,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> Result<QueuePair, CreateError> {
+        QueuePair::create(&self.control, self.id, config, send_cq.id(), recv_cq.id())
+    }
+}

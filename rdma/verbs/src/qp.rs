@@ -1,0 +1,279 @@
+//! Queue pairs as an application holds them (verbs draft §6).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use rtrb::{Producer, PushError, RingBuffer};
+use xwarp_iwarp::mpa::MAX_PRIVATE_DATA;
+
+use crate::cm::Connecting;
+use crate::control::Control;
+use crate::engine::{ConnectOrder, NewQp};
+use crate::error::{ConnectError, CreateError, PostError, RnicClosed};
+use crate::pd::PdId;
+use crate::work::{RecvRequest, SendRequest, total};
+
+/// Work requests that a queue may hold.
+const MAX_DEPTH: usize = 1 << 16;
+/// Reads that may be outstanding per direction.
+const MAX_READS: usize = 1024;
+
+/// A queue pair's identity within its RNIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QpId(pub u32);
+
+/// The states of a queue pair (verbs draft §6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum QpState {
+    /// No connection. Work can be posted and waits.
+    Idle,
+    /// Connected.
+    Rts,
+    /// The connection is being closed gracefully.
+    Closing,
+    /// The connection is being ended because of an error.
+    Terminate,
+    /// Ended; all work has been flushed.
+    Error,
+}
+
+impl QpState {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            0 => Self::Idle,
+            1 => Self::Rts,
+            2 => Self::Closing,
+            3 => Self::Terminate,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// A queue pair's size and limits.
+#[derive(Clone, Debug)]
+pub struct QpConfig {
+    /// Work requests that the send queue holds.
+    pub send_depth: usize,
+    /// Work requests that the receive queue holds.
+    pub recv_depth: usize,
+    /// Reads that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 1 does not tell the peer:
+    /// it must not exceed the peer's IRD.
+    pub ord: u16,
+    /// Reads that the peer may have outstanding (IRD). One more ends the connection.
+    pub ird: u16,
+}
+
+impl Default for QpConfig {
+    fn default() -> Self {
+        Self {
+            send_depth: 128,
+            recv_depth: 128,
+            ord: 32,
+            ird: 32,
+        }
+    }
+}
+
+impl QpConfig {
+    fn check(&self) -> Result<(), CreateError> {
+        let limits = [
+            ("a send queue of depth", self.send_depth, 1, MAX_DEPTH),
+            ("a receive queue of depth", self.recv_depth, 1, MAX_DEPTH),
+            ("ORD", usize::from(self.ord), 0, MAX_READS),
+            ("IRD", usize::from(self.ird), 0, MAX_READS),
+        ];
+        for (what, wanted, min, max) in limits {
+            if wanted < min || wanted > max {
+                return Err(CreateError::Capability { what, wanted, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the engine shows of a queue pair.
+pub(crate) struct QpShared {
+    state: AtomicU8,
+    crc: AtomicBool,
+}
+
+impl QpShared {
+    fn new() -> Self {
+        Self {
+            state: AtomicU8::new(QpState::Idle as u8),
+            crc: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set(&self, state: QpState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    pub(crate) fn set_crc(&self, on: bool) {
+        self.crc.store(on, Ordering::Release);
+    }
+}
+
+/// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once.
+pub struct QueuePair {
+    id: QpId,
+    sends: Producer<SendRequest>,
+    recvs: Producer<RecvRequest>,
+    shared: Arc<QpShared>,
+    control: Arc<Control>,
+}
+
+impl QueuePair {
+    pub(crate) fn create(
+        control: &Arc<Control>,
+        pd: PdId,
+        config: &QpConfig,
+        send_cq: usize,
+        recv_cq: usize,
+    ) -> Result<Self, CreateError> {
+        config.check()?;
+        let (sends, sq) = RingBuffer::new(config.send_depth);
+        let (recvs, rq) = RingBuffer::new(config.recv_depth);
+        let shared = Arc::new(QpShared::new());
+        let new = NewQp {
+            pd,
+            ord: config.ord,
+            ird: config.ird,
+            sq,
+            rq,
+            send_cq,
+            recv_cq,
+            shared: Arc::clone(&shared),
+        };
+        let id = control.call(move |engine| engine.create_qp(new))??;
+        Ok(Self {
+            id,
+            sends,
+            recvs,
+            shared,
+            control: Arc::clone(control),
+        })
+    }
+
+    /// Its identity in completions and events.
+    pub fn id(&self) -> QpId {
+        self.id
+    }
+
+    /// Its state a moment ago.
+    pub fn state(&self) -> QpState {
+        QpState::from_u8(self.shared.state.load(Ordering::Acquire))
+    }
+
+    /// Whether its connection, the present or the last one, carries CRCs that are checked (RFC 5044 §7.1.1).
+    pub fn crc(&self) -> bool {
+        self.shared.crc.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Posts to the send queue. In Idle the work waits for the connection.
+    pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.check_postable()?;
+        request.operation.len().ok_or(PostError::TooLong)?;
+        push(&mut self.sends, request)?;
+        self.control.notify(self.id);
+        Ok(())
+    }
+
+    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.check_postable()?;
+        total(&request.sgl).ok_or(PostError::TooLong)?;
+        push(&mut self.recvs, request)
+    }
+
+    fn check_postable(&self) -> Result<(), PostError> {
+        match self.state() {
+            QpState::Idle | QpState::Rts => Ok(()),
+            state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
+                Err(PostError::InvalidState(state))
+            }
+        }
+    }
+
+    /// Connects to a listener, as MPA initiator, within `limit`. Returns the private data of its answer.
+    pub fn connect(
+        &mut self,
+        remote: SocketAddr,
+        private_data: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<u8>, ConnectError> {
+        self.begin_connect(remote, private_data, limit)?.wait()
+    }
+
+    /// Begins to connect; the result is asked for later. Waits only for the host to find the way.
+    pub fn begin_connect(
+        &mut self,
+        remote: SocketAddr,
+        private_data: &[u8],
+        limit: Duration,
+    ) -> Result<Connecting, ConnectError> {
+        if self.state() != QpState::Idle {
+            return Err(ConnectError::InvalidState(self.state()));
+        }
+        if private_data.len() > MAX_PRIVATE_DATA {
+            return Err(ConnectError::PrivateDataTooLong(private_data.len()));
+        }
+        let start = Instant::now();
+        let host = self.control.host();
+        let (source, next_hop) = host.path_to(remote.ip(), limit)?;
+        let port = host.open_port(source, 0)?;
+        let (order, outcome) = ConnectOrder::new(
+            self.id,
+            port,
+            remote,
+            next_hop,
+            private_data.to_vec(),
+            limit.saturating_sub(start.elapsed()),
+        );
+        self.control.call(move |engine| engine.connect(order))?;
+        Ok(Connecting::new(outcome, Arc::clone(&self.control)))
+    }
+
+    /// Closes gracefully: everything posted is sent first. Waits up to `limit` for both sides to have closed; false when that
+    /// took longer or the connection failed meanwhile.
+    pub fn disconnect(&mut self, limit: Duration) -> Result<bool, RnicClosed> {
+        self.begin_disconnect()?;
+        let deadline = Instant::now() + limit;
+        let ended = |state| matches!(state, QpState::Idle | QpState::Error);
+        self.control.wait_until(deadline, || ended(self.state()).then_some(()));
+        Ok(self.state() == QpState::Idle)
+    }
+
+    /// Begins a graceful close and returns at once.
+    pub fn begin_disconnect(&mut self) -> Result<(), RnicClosed> {
+        let id = self.id;
+        self.control.call(move |engine| engine.disconnect(id))
+    }
+
+    /// Ends the connection at once, by a reset (Modify QP to Error, verbs draft §6.2). Outstanding work is flushed.
+    pub fn abort(&mut self) -> Result<(), RnicClosed> {
+        let id = self.id;
+        self.control.call(move |engine| engine.abort_qp(id))
+    }
+}
+
+fn push<T>(ring: &mut Producer<T>, request: T) -> Result<(), PostError> {
+    let depth = ring.buffer().capacity();
+    ring.push(request)
+        .map_err(|PushError::Full(_)| PostError::TooManyWorkRequests(depth))
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        let id = self.id;
+        // An engine that is gone has no queue pairs.
+        let _ = self.control.call(move |engine| engine.destroy_qp(id));
+    }
+}

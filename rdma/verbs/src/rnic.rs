@@ -1,0 +1,228 @@
+//! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionPool};
+use xwarp_tcp::{Instant, Stack, StackConfig};
+
+use crate::cm::Listener;
+use crate::control::{Control, Parts};
+use crate::counters::RnicCounters;
+use crate::cq::CompletionQueue;
+use crate::engine::Engine;
+use crate::error::{CreateError, ListenError, OpenError, RnicClosed};
+use crate::event::AsyncEvent;
+use crate::host::{Host, KernelHost};
+use crate::pd::{PdId, ProtectionDomain};
+use crate::ready::ReadySet;
+
+/// Queue pairs that an RNIC can have, each with a connection of its own, and as many that are being set up.
+const MAX_QPS: usize = 1024;
+/// Connections that may wait to be accepted, per listener.
+const BACKLOG: usize = 128;
+
+/// Who runs the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A thread of its own. Best where the application does other things meanwhile and a core is free.
+    Thread,
+    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
+    Inline,
+    /// [`Rnic::step_at`] only, with the caller's clock: for simulation.
+    Manual,
+}
+
+/// What the engine does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Spins: lowest latency, one core always busy.
+    Busy,
+    /// Spins this long after the last work, then sleeps until something happens.
+    Adaptive(Duration),
+    /// Sleeps at once.
+    Blocking,
+}
+
+impl Waiting {
+    pub(crate) fn spins_after(self, idle: Duration) -> bool {
+        match self {
+            Self::Busy => true,
+            Self::Adaptive(limit) => idle < limit,
+            Self::Blocking => false,
+        }
+    }
+}
+
+/// How an RNIC is opened.
+#[derive(Clone, Debug)]
+pub struct RnicConfig {
+    /// The interface's part.
+    pub nic: NicConfig,
+    /// Who runs the engine.
+    pub progress: Progress,
+    /// What it does without work.
+    pub waiting: Waiting,
+}
+
+impl Default for RnicConfig {
+    fn default() -> Self {
+        Self {
+            nic: NicConfig::default(),
+            progress: Progress::Thread,
+            waiting: Waiting::Adaptive(Duration::from_micros(50)),
+        }
+    }
+}
+
+/// An open RNIC. It closes when it and all objects made from it are dropped.
+pub struct Rnic {
+    control: Arc<Control>,
+    info: Option<NicInfo>,
+    next_pd: AtomicU32,
+    events: Mutex<Receiver<AsyncEvent>>,
+}
+
+impl Rnic {
+    /// Opens a network interface in the network namespace of the calling thread. Needs root.
+    pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
+        let nic = Nic::open(interface, &config.nic)?;
+        let stack = StackConfig {
+            mac: nic.info.mac.0,
+            mtu: nic.info.mtu,
+            max_connections: 2 * MAX_QPS,
+            ..StackConfig::default()
+        };
+        let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering));
+        let stack = Stack::new(nic.io, stack);
+        Self::assemble(stack, host, nic.regions, Some(nic.info), config)
+    }
+
+    /// An RNIC over any packet interface and host, for tests and simulation.
+    pub fn with_io(
+        io: Box<dyn PacketIo>,
+        stack: StackConfig,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        Self::assemble(Stack::new(io, stack), host, regions, None, config)
+    }
+
+    fn assemble(
+        stack: Stack,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+        info: Option<NicInfo>,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        let (event_sender, events) = mpsc::channel();
+        let ready = Arc::new(ReadySet::new(MAX_QPS));
+        let engine = Engine::new(stack, Arc::clone(&ready), event_sender, MAX_QPS);
+        let parts = Parts {
+            ready,
+            host,
+            regions,
+        };
+        let control = match config.progress {
+            Progress::Thread => Control::threaded(engine, parts, config.waiting)?,
+            Progress::Inline => Control::inline(engine, parts, config.waiting)?,
+            Progress::Manual => Control::manual(engine, parts),
+        };
+        Ok(Self {
+            control,
+            info,
+            next_pd: AtomicU32::new(1),
+            events: Mutex::new(events),
+        })
+    }
+
+    /// What was opened, as it really is; `None` without a network interface.
+    pub fn info(&self) -> Option<&NicInfo> {
+        self.info.as_ref()
+    }
+
+    /// A new protection domain.
+    pub fn allocate_pd(&self) -> ProtectionDomain {
+        let id = PdId(self.next_pd.fetch_add(1, Ordering::Relaxed));
+        ProtectionDomain::new(id, Arc::clone(&self.control))
+    }
+
+    /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
+    pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create(&self.control, entries)
+    }
+
+    /// Listens for connections. With an unspecified address (`0.0.0.0`, `::`), on the port of every address of that family
+    /// that the interface has.
+    pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
+        let host = self.control.host();
+        let mut ports = Vec::new();
+        for address in self.listen_addresses(local.ip())? {
+            ports.push(host.open_port(address, local.port())?);
+        }
+        let addresses: Vec<SocketAddr> = ports.iter().map(crate::host::LocalPort::local).collect();
+        let (sender, requests) = mpsc::channel();
+        self.control
+            .call(move |engine| engine.listen(ports, &sender, BACKLOG))??;
+        Ok(Listener::new(requests, addresses, Arc::clone(&self.control)))
+    }
+
+    fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {
+        let has = self.control.host().addresses();
+        let chosen: Vec<IpAddr> = has
+            .iter()
+            .copied()
+            .filter(|has| {
+                *has == wanted || wanted.is_unspecified() && has.is_ipv4() == wanted.is_ipv4()
+            })
+            .collect();
+        if chosen.is_empty() {
+            return Err(ListenError::NotOurs {
+                address: wanted,
+                interface: self.control.host().name().to_owned(),
+                has,
+            });
+        }
+        Ok(chosen)
+    }
+
+    /// The oldest asynchronous event that has not been taken.
+    pub fn poll_event(&self) -> Option<AsyncEvent> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.try_recv().ok()
+    }
+
+    /// All counters.
+    pub fn counters(&self) -> Result<RnicCounters, RnicClosed> {
+        self.control.call(|engine| engine.counters())
+    }
+
+    /// Turns an inline engine once, without taking a completion.
+    pub fn progress(&self) {
+        self.control.progress();
+    }
+
+    /// Turns a manual engine once, at the time given; how much was done.
+    pub fn step_at(&self, now: Instant) -> usize {
+        self.control.step_at(now)
+    }
+
+    /// When a manual engine next has something to do by itself.
+    pub fn next_deadline(&self) -> Result<Option<Instant>, RnicClosed> {
+        self.control.call(|engine| engine.next_deadline())
+    }
+}
+
+impl fmt::Display for Rnic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.info {
+            Some(info) => write!(f, "{info}"),
+            None => f.write_str(self.control.host().name()),
+        }
+    }
+}

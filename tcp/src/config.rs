@@ -1,0 +1,60 @@
+//! What a stack and a connection are told at their start.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What a [`Stack`](crate::Stack) is told at its start.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// Ethernet address that frames are sent from.
+    pub mac: [u8; 6],
+    /// Octets of the largest IP packet, sent or announced by the MSS option.
+    pub mtu: usize,
+    /// Octets per direction and connection: the receive window, and what can be unacknowledged.
+    pub buffer: usize,
+    /// Connections at once, those in TIME-WAIT included.
+    pub max_connections: usize,
+    /// What initial sequence numbers are derived from. The default is random, as it must be outside of tests: who knows it can
+    /// guess sequence numbers.
+    pub seed: u64,
+    /// How long a handshake may take.
+    pub connect_timeout: Duration,
+    /// How long octets or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
+    pub user_timeout: Duration,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            mac: [2, 0, 0, 0, 0, 0],
+            mtu: 1500,
+            buffer: 256 * 1024,
+            max_connections: 1024,
+            seed: getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(0)),
+            connect_timeout: Duration::from_secs(5),
+            user_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Our address and port.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Ethernet address of the peer, or of the router towards it.
+    pub next_hop: [u8; 6],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_seeds_differ() {
+        assert_ne!(StackConfig::default().seed, StackConfig::default().seed);
+    }
+}

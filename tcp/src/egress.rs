@@ -1,0 +1,193 @@
+//! From connections to frames: timers, transmission, and how connections end.
+
+use smoltcp::socket::tcp::State;
+
+use crate::event::{CloseReason, ConnId, Event};
+use crate::life::Marks;
+use crate::slots::Handle;
+use crate::stack::Stack;
+
+impl Stack {
+    /// Notes that a connection may have something to send.
+    pub(crate) fn touch(&mut self, handle: Handle) {
+        if let Some(conn) = self.conns.get_mut(handle)
+            && conn.life.mark(Marks::DIRTY)
+        {
+            self.dirty.push(handle);
+        }
+    }
+
+    /// Lets every connection that was touched send; how many segments that were.
+    pub(crate) fn send_dirty(&mut self) -> usize {
+        let mut sent = 0;
+        for handle in std::mem::take(&mut self.dirty) {
+            if let Some(conn) = self.conns.get_mut(handle) {
+                conn.life.marks.remove(Marks::DIRTY);
+                sent += self.run(handle);
+            }
+        }
+        sent
+    }
+
+    /// Lets one connection send, and sets its timer.
+    pub(crate) fn run(&mut self, handle: Handle) -> usize {
+        let Some(conn) = self.conns.get_mut(handle) else {
+            return 0;
+        };
+        if conn.life.is(Marks::ENDED) && conn.state() != State::TimeWait {
+            return 0; // all that there was to say has been said
+        }
+        let sent = conn.egress(&mut self.lower, self.now);
+        let drained = conn.is_drained();
+        if !drained {
+            self.touch(handle);
+        }
+        self.settle(handle, false, false);
+        if let Some(conn) = self.conns.get_mut(handle) {
+            let deadline = conn.deadline(self.now).filter(|_| drained);
+            self.timers.set(handle, &mut conn.life.alarm, deadline);
+        }
+        sent
+    }
+
+    /// Runs the connections whose timers are due; how many there were.
+    pub(crate) fn run_timers(&mut self) -> usize {
+        let mut ran = 0;
+        while let Some(entry) = self.timers.pop(self.now) {
+            let (_, handle) = entry;
+            let Some(conn) = self.conns.get_mut(handle) else {
+                continue;
+            };
+            if !self.timers.fired(entry, &mut conn.life.alarm, self.now) {
+                continue;
+            }
+            ran += 1;
+            if conn.has_expired(self.now) {
+                self.reset(handle, CloseReason::TimedOut);
+            } else {
+                conn.persist(self.now);
+                self.touch(handle);
+            }
+        }
+        ran
+    }
+
+    /// Forgets timers that were called off, so that an idle stack has no deadline.
+    pub(crate) fn trim_timers(&mut self) {
+        self.timers.trim(|handle, at| {
+            let conn = self.conns.get_mut(handle);
+            conn.is_some_and(|conn| conn.life.alarm.needs(at))
+        });
+    }
+
+    /// Tells those who waited for a TX frame that there is one.
+    pub(crate) fn feed_starved(&mut self) {
+        if self.starved.is_empty() || !self.lower.reserve_frame() {
+            return;
+        }
+        for handle in std::mem::take(&mut self.starved) {
+            if let Some(conn) = self.conns.get_mut(handle) {
+                conn.life.marks.remove(Marks::STARVED);
+                if conn.relent() {
+                    self.events.push_back(Event::Writable(ConnId(handle)));
+                }
+            }
+        }
+    }
+
+    /// Ends a connection from this side. The peer is told by a RST, except in SYN-SENT, where it knows of nothing (RFC 9293
+    /// §3.10.5).
+    pub(crate) fn reset(&mut self, handle: Handle, reason: CloseReason) {
+        let Some(conn) = self.conns.get_mut(handle) else {
+            return;
+        };
+        if conn.life.is(Marks::ENDED) {
+            return;
+        }
+        let silent = matches!(conn.state(), State::SynSent | State::Listen)
+            || (reason == CloseReason::TimedOut && conn.state() == State::SynReceived);
+        conn.abort();
+        if !silent {
+            conn.egress(&mut self.lower, self.now);
+        }
+        self.end(handle, reason);
+    }
+
+    /// Notes that a connection has ended, and tells so whoever knows it. Its flow is free again, unless it rests in TIME-WAIT.
+    pub(crate) fn end(&mut self, handle: Handle, reason: CloseReason) {
+        let Some(conn) = self.conns.get_mut(handle) else {
+            return;
+        };
+        let rests = conn.state() == State::TimeWait;
+        let known = conn.life.waiting.is_none() || conn.life.is(Marks::ANNOUNCED);
+        let detached = conn.life.is(Marks::DETACHED);
+        let news = conn.life.mark(Marks::ENDED);
+        if news && known {
+            let conn = ConnId(handle);
+            self.events.push_back(Event::Closed { conn, reason });
+        }
+        if rests {
+            if news {
+                self.resting.push_back(handle);
+            }
+        } else {
+            self.unmap(handle);
+            if detached || !known {
+                self.accepted(handle);
+                self.conns.remove(handle);
+            }
+        }
+    }
+
+    /// `Closed` was polled: nobody knows the connection any more.
+    pub(crate) fn detach(&mut self, handle: Handle) {
+        let Some(conn) = self.conns.get_mut(handle) else {
+            return;
+        };
+        conn.life.marks.insert(Marks::DETACHED);
+        if conn.state() != State::TimeWait {
+            self.conns.remove(handle);
+        }
+    }
+
+    /// Ends a TIME-WAIT before its time.
+    pub(crate) fn retire(&mut self, handle: Handle) {
+        self.unmap(handle);
+        let conn = self.conns.get_mut(handle);
+        if let Some(conn) = conn {
+            if conn.life.is(Marks::DETACHED) {
+                self.conns.remove(handle);
+            } else {
+                conn.abort(); // `Closed` is queued, and removes it
+            }
+        }
+    }
+
+    /// Removes a connection that nobody was told of, and what would tell of it.
+    pub(crate) fn forget(&mut self, handle: Handle) {
+        let id = ConnId(handle);
+        self.events.retain(|event| event.conn() != id);
+        self.unmap(handle);
+        self.conns.remove(handle);
+    }
+
+    /// True if there is room for one more connection, made by ending the oldest TIME-WAIT if need be.
+    pub(crate) fn has_room(&mut self) -> bool {
+        while self.conns.len() >= self.config.max_connections {
+            let Some(handle) = self.resting.pop_front() else {
+                return false;
+            };
+            self.retire(handle);
+        }
+        true
+    }
+
+    /// Frees a connection's flow, unless a later connection has it.
+    fn unmap(&mut self, handle: Handle) {
+        if let Some(conn) = self.conns.get(handle)
+            && self.flows.get(&conn.flow) == Some(&handle)
+        {
+            self.flows.remove(&conn.flow);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a stack tells whoever uses it.
+
+use std::net::SocketAddr;
+
+use crate::slots::Handle;
+
+/// A connection of one stack. An id whose connection is gone is harmless: it has no octets, no room and no address, and never
+/// names another connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub(crate) Handle);
+
+/// A listener of one stack; stale ones are harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerId(pub(crate) Handle);
+
+/// Something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A peer's connection to a listener is established.
+    Incoming {
+        /// Whom it was for.
+        listener: ListenerId,
+        /// The connection.
+        conn: ConnId,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A connection of ours is established.
+    Connected(ConnId),
+    /// There are octets that were not there before.
+    Readable(ConnId),
+    /// What [`Stack::writable`](crate::Stack::writable) refused has become possible.
+    Writable(ConnId),
+    /// The peer has sent its FIN; everything before it can still be read.
+    PeerClosed(ConnId),
+    /// The connection has ended. This is its last event; octets not read until it is polled are gone with the id.
+    Closed {
+        /// The connection.
+        conn: ConnId,
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+impl Event {
+    /// Whose event it is.
+    pub const fn conn(&self) -> ConnId {
+        match *self {
+            Self::Incoming { conn, .. }
+            | Self::Closed { conn, .. }
+            | Self::Connected(conn)
+            | Self::Readable(conn)
+            | Self::Writable(conn)
+            | Self::PeerClosed(conn) => conn,
+        }
+    }
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// Both sides have sent a FIN and had it acknowledged.
+    Graceful,
+    /// The peer answered our SYN with a RST.
+    Refused,
+    /// The peer sent a RST.
+    Reset,
+    /// The peer did not answer within the time that [`StackConfig`](crate::StackConfig) gives it.
+    TimedOut,
+    /// We ended it, by [`Stack::abort`](crate::Stack::abort) or by closing it before it was established.
+    Aborted,
+}

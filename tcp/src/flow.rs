@@ -1,0 +1,56 @@
+//! What identifies a connection on the wire.
+
+use std::net::{IpAddr, SocketAddr};
+
+use smoltcp::wire::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpEndpoint, TCP_HEADER_LEN};
+
+/// The 4-tuple, as seen from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Flow {
+    pub(crate) local: IpEndpoint,
+    pub(crate) remote: IpEndpoint,
+}
+
+impl Flow {
+    /// Octets of TCP payload in an IP packet of `mtu` octets without options.
+    pub(crate) fn payload_of(&self, mtu: usize) -> usize {
+        let ip_header = match self.local.addr {
+            IpAddress::Ipv4(_) => IPV4_HEADER_LEN,
+            IpAddress::Ipv6(_) => IPV6_HEADER_LEN,
+        };
+        mtu - ip_header - TCP_HEADER_LEN
+    }
+}
+
+/// True for an address that one host can have.
+pub(crate) fn is_unicast(addr: IpAddr) -> bool {
+    let broadcast = matches!(addr, IpAddr::V4(addr) if addr.is_broadcast());
+    !addr.is_unspecified() && !addr.is_multicast() && !broadcast
+}
+
+/// `addr` as smoltcp writes it, if it is one host's and has a port.
+pub(crate) fn endpoint(addr: SocketAddr) -> Option<IpEndpoint> {
+    (is_unicast(addr.ip()) && addr.port() != 0).then(|| IpEndpoint::from(addr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_hosts_addresses_with_a_port_are_endpoints() {
+        for good in ["10.0.0.1:1", "[fd00::1]:65535", "127.0.0.1:80"] {
+            assert!(endpoint(good.parse().unwrap()).is_some(), "{good}");
+        }
+        for bad in [
+            "10.0.0.1:0",
+            "0.0.0.0:1",
+            "255.255.255.255:1",
+            "224.0.0.1:1",
+            "[::]:1",
+            "[ff02::1]:1",
+        ] {
+            assert!(endpoint(bad.parse().unwrap()).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! From a received frame to a TCP segment: everything is verified here, once, and nowhere after.
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    IpAddress, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr,
+};
+
+use crate::counters::StackCounters;
+use crate::flow::{Flow, is_unicast};
+use crate::link::{Framed, IPV4, IPV6};
+
+/// A TCP segment with valid checksums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment<'a> {
+    pub(crate) framed: Framed<'a>,
+    /// The IP packet, without Ethernet padding.
+    pub(crate) packet: &'a [u8],
+    pub(crate) flow: Flow,
+    pub(crate) tcp: TcpRepr<'a>,
+}
+
+impl Segment<'_> {
+    pub(crate) fn is_reset(&self) -> bool {
+        self.tcp.control == TcpControl::Rst
+    }
+
+    /// True for the first segment of a connection.
+    pub(crate) fn opens(&self) -> bool {
+        self.tcp.control == TcpControl::Syn && self.tcp.ack_number.is_none()
+    }
+}
+
+/// Why a frame is no segment of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discard {
+    NotIp,
+    NotUnicast,
+    BadIp,
+    Fragment,
+    BadChecksum,
+    NotTcp,
+    BadTcp,
+}
+
+impl Discard {
+    pub(crate) fn count(self, counters: &mut StackCounters) {
+        let counter = match self {
+            Self::NotIp => &mut counters.drop_not_ip,
+            Self::NotUnicast => &mut counters.drop_not_unicast,
+            Self::BadIp => &mut counters.drop_bad_ip,
+            Self::Fragment => &mut counters.drop_fragment,
+            Self::BadChecksum => &mut counters.drop_bad_checksum,
+            Self::NotTcp => &mut counters.drop_not_tcp,
+            Self::BadTcp => &mut counters.drop_bad_tcp,
+        };
+        *counter += 1;
+    }
+}
+
+/// An IP packet whose header holds what it says.
+struct Packet<'a> {
+    octets: &'a [u8],
+    source: IpAddress,
+    destination: IpAddress,
+    payload: &'a [u8],
+}
+
+/// Finds the TCP segment in a frame.
+pub(crate) fn parse(frame: &[u8]) -> Result<Segment<'_>, Discard> {
+    let framed = Framed::parse(frame).ok_or(Discard::NotIp)?;
+    let packet = match framed.ethertype {
+        IPV4 => parse_ipv4(framed.payload)?,
+        IPV6 => parse_ipv6(framed.payload)?,
+        _ => return Err(Discard::NotIp),
+    };
+    let (source, destination) = (packet.source, packet.destination);
+    if !(framed.is_unicast() && is_unicast(source.into()) && is_unicast(destination.into())) {
+        return Err(Discard::NotUnicast);
+    }
+    let tcp = parse_tcp(packet.payload, source, destination)?;
+    Ok(Segment {
+        framed,
+        packet: packet.octets,
+        flow: Flow {
+            local: IpEndpoint::new(destination, tcp.dst_port),
+            remote: IpEndpoint::new(source, tcp.src_port),
+        },
+        tcp,
+    })
+}
+
+fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
+    let packet = Ipv4Packet::new_checked(octets).map_err(|_| Discard::BadIp)?;
+    if packet.version() != 4 {
+        return Err(Discard::BadIp);
+    }
+    if !packet.verify_checksum() {
+        return Err(Discard::BadChecksum);
+    }
+    if packet.more_frags() || packet.frag_offset() != 0 {
+        return Err(Discard::Fragment); // smoltcp would take the piece for the whole
+    }
+    if packet.next_header() != IpProtocol::Tcp {
+        return Err(Discard::NotTcp);
+    }
+    Ok(Packet {
+        octets: octets
+            .get(..usize::from(packet.total_len()))
+            .ok_or(Discard::BadIp)?,
+        source: packet.src_addr().into(),
+        destination: packet.dst_addr().into(),
+        payload: packet.payload(),
+    })
+}
+
+/// TCP behind an extension header is not looked for: the XDP program leaves such packets to the kernel.
+fn parse_ipv6(octets: &[u8]) -> Result<Packet<'_>, Discard> {
+    let packet = Ipv6Packet::new_checked(octets).map_err(|_| Discard::BadIp)?;
+    if packet.version() != 6 {
+        return Err(Discard::BadIp);
+    }
+    if packet.next_header() != IpProtocol::Tcp {
+        return Err(Discard::NotTcp);
+    }
+    Ok(Packet {
+        octets: octets.get(..packet.total_len()).ok_or(Discard::BadIp)?,
+        source: packet.src_addr().into(),
+        destination: packet.dst_addr().into(),
+        payload: packet.payload(),
+    })
+}
+
+fn parse_tcp(
+    octets: &[u8],
+    source: IpAddress,
+    destination: IpAddress,
+) -> Result<TcpRepr<'_>, Discard> {
+    let packet = TcpPacket::new_checked(octets).map_err(|_| Discard::BadTcp)?;
+    if !packet.verify_checksum(&source, &destination) {
+        return Err(Discard::BadChecksum);
+    }
+    let verified = ChecksumCapabilities::ignored();
+    TcpRepr::parse(&packet, &source, &destination, &verified).map_err(|_| Discard::BadTcp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A SYN from 10.0.0.2:49152 to 10.0.0.1:80 in a minimal Ethernet frame.
+    #[rustfmt::skip]
+    const SYN: [u8; 60] = [
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00,
+        0x45, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x40, 0x00, 0x40, 0x06, 0x26, 0xca, // 44 octets, DF, TTL 64, TCP
+        10, 0, 0, 2, 10, 0, 0, 1,
+        0xc0, 0x00, 0x00, 0x50,                         // ports
+        0x00, 0x00, 0x03, 0xe8, 0x00, 0x00, 0x00, 0x00, // sequence 1000, no acknowledgment
+        0x60, 0x02, 0xfa, 0xf0, 0xc4, 0xfa, 0x00, 0x00, // 6 words, SYN, window 64240
+        0x02, 0x04, 0x05, 0xb4,                         // MSS 1460
+        0xff, 0xff,                                     // Ethernet padding
+    ];
+
+    fn changed(change: impl FnOnce(&mut [u8])) -> Result<Segment<'static>, Discard> {
+        let frame = Vec::leak(SYN.to_vec());
+        change(frame);
+        parse(frame)
+    }
+
+    #[test]
+    fn a_syn_is_understood_and_its_padding_ignored() {
+        let segment = parse(&SYN).unwrap();
+        assert_eq!(segment.packet, &SYN[14..58]);
+        assert_eq!(segment.flow.local.to_string(), "10.0.0.1:80");
+        assert_eq!(segment.flow.remote.to_string(), "10.0.0.2:49152");
+        assert_eq!(segment.tcp.max_seg_size, Some(1460));
+        assert!(segment.opens() && !segment.is_reset());
+    }
+
+    #[test]
+    fn each_cause_is_told_apart() {
+        let cause = |change: fn(&mut [u8])| changed(change).map(|_| ()).unwrap_err();
+        assert_eq!(cause(|f| f[12] = 0x09), Discard::NotIp);
+        assert_eq!(cause(|f| f[0] = 0x03), Discard::NotUnicast);
+        assert_eq!(cause(|f| f[14] = 0x65), Discard::BadIp);
+        assert_eq!(cause(|f| f[17] = 0x2f), Discard::BadIp);
+        assert_eq!(cause(|f| f[24] ^= 1), Discard::BadChecksum);
+        assert_eq!(cause(|f| f[50] ^= 1), Discard::BadChecksum);
+        // More fragments, TTL less 32: the sum stays.
+        assert_eq!(cause(|f| (f[20], f[22]) = (0x60, 0x20)), Discard::Fragment);
+        // UDP instead of TCP, TTL 63 and 245: the sum of the word goes from 0x4006 to 0x4011.
+        assert_eq!(cause(|f| (f[23], f[25]) = (0x11, 0xbf)), Discard::NotTcp);
+        // A data offset of 4 words.
+        assert_eq!(cause(|f| f[46] = 0x40), Discard::BadTcp);
+    }
+
+    #[test]
+    fn every_octet_counts() {
+        for at in 14..58 {
+            for bit in 0..8 {
+                let result = changed(|frame| frame[at] ^= 1 << bit);
+                assert!(result.is_err(), "octet {at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_truncated_frame_is_refused_at_every_length() {
+        for len in 0..58 {
+            assert!(parse(&SYN[..len]).is_err(), "{len} octets");
+        }
+    }
+}

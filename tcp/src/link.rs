@@ -1,0 +1,132 @@
+//! Ethernet headers: read, and written back the other way round.
+
+use std::ops::Deref;
+
+use arrayvec::ArrayVec;
+
+/// Ethertype of IPv4.
+pub(crate) const IPV4: u16 = 0x0800;
+/// Ethertype of IPv6.
+pub(crate) const IPV6: u16 = 0x86dd;
+/// Ethertypes of the C-tag and the S-tag (IEEE 802.1Q).
+const TAGS: [u16; 2] = [0x8100, 0x88a8];
+/// Two addresses of 6 octets.
+const ADDRESSES: usize = 12;
+/// A tag's ethertype and its value.
+const TAG: usize = 4;
+/// Octets of the longest header: addresses, two tags, ethertype.
+pub(crate) const MAX_HEADER: usize = ADDRESSES + 2 * TAG + 2;
+
+/// A received frame, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Framed<'a> {
+    /// Addresses, up to two tags, ethertype.
+    header: &'a [u8],
+    pub(crate) ethertype: u16,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Framed<'a> {
+    /// `None` if the frame ends in its header or has more than two tags.
+    pub(crate) fn parse(frame: &'a [u8]) -> Option<Self> {
+        let mut at = ADDRESSES;
+        while at <= ADDRESSES + 2 * TAG {
+            let ethertype = u16::from_be_bytes(*frame.get(at..)?.first_chunk()?);
+            if !TAGS.contains(&ethertype) {
+                let (header, payload) = frame.split_at_checked(at + 2)?;
+                return Some(Self {
+                    header,
+                    ethertype,
+                    payload,
+                });
+            }
+            at += TAG;
+        }
+        None
+    }
+
+    /// True if the frame was sent to one station (IEEE 802.3 §3.2.3: the first octet's lowest bit).
+    pub(crate) fn is_unicast(&self) -> bool {
+        self.header.first().is_some_and(|octet| octet & 1 == 0)
+    }
+}
+
+/// The Ethernet header of all frames of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkHeader(ArrayVec<u8, MAX_HEADER>);
+
+impl LinkHeader {
+    /// Untagged, to `destination`.
+    pub(crate) fn new(destination: [u8; 6], source: [u8; 6], ethertype: u16) -> Self {
+        let parts = [&destination[..], &source, &ethertype.to_be_bytes()];
+        Self(parts.into_iter().flatten().copied().collect())
+    }
+
+    /// Back to where `received` came from, with its tags.
+    pub(crate) fn answer(received: &Framed<'_>, source: [u8; 6]) -> Self {
+        let sender = received.header.iter().skip(6).take(6);
+        let tags_and_type = received.header.iter().skip(ADDRESSES);
+        Self(
+            sender
+                .chain(&source)
+                .chain(tags_and_type)
+                .copied()
+                .take(MAX_HEADER)
+                .collect(),
+        )
+    }
+}
+
+impl Deref for LinkHeader {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rustfmt::skip]
+    const TWO_TAGS: [u8; 23] = [
+        2, 0, 0, 0, 0, 1,       // destination
+        2, 0, 0, 0, 0, 2,       // source
+        0x88, 0xa8, 0x00, 0x64, // S-tag, VLAN 100
+        0x81, 0x00, 0xe0, 0x07, // C-tag, priority 7, VLAN 7
+        0x86, 0xdd, 0x60,       // IPv6 and its first octet
+    ];
+
+    #[test]
+    fn tags_are_skipped_and_mirrored() {
+        let framed = Framed::parse(&TWO_TAGS).unwrap();
+        assert_eq!((framed.ethertype, framed.payload), (IPV6, &[0x60][..]));
+        assert!(framed.is_unicast());
+        let mut expected = TWO_TAGS[..22].to_vec();
+        expected[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+        expected[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+        assert_eq!(*LinkHeader::answer(&framed, [2, 9, 9, 9, 9, 9]), *expected);
+    }
+
+    #[test]
+    fn a_frame_that_ends_in_its_header_is_refused() {
+        for len in 0..22 {
+            assert_eq!(Framed::parse(&TWO_TAGS[..len]), None, "{len} octets");
+        }
+        assert!(Framed::parse(&TWO_TAGS[..22]).is_some());
+    }
+
+    #[test]
+    fn a_third_tag_is_refused() {
+        let mut frame = TWO_TAGS.to_vec();
+        frame.splice(12..12, [0x81, 0, 0, 1]);
+        assert_eq!(Framed::parse(&frame), None);
+    }
+
+    #[test]
+    fn a_new_header_is_untagged() {
+        let header = LinkHeader::new([1; 6], [2; 6], IPV4);
+        assert_eq!(*header, [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Things under handles that are never used twice.
+
+use slab::Slab;
+
+/// Names one thing that was ever put into a [`Slots`]: its place, and a number that no other thing has or will have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Handle {
+    place: usize,
+    serial: u64,
+}
+
+/// A table whose handles, when stale, find nothing.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    places: Slab<(u64, T)>,
+    next_serial: u64,
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: Slab::new(),
+            next_serial: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Handle {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let place = self.places.insert((serial, value));
+        Handle { place, serial }
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
+        let (serial, value) = self.places.get(handle.place)?;
+        (*serial == handle.serial).then_some(value)
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let (serial, value) = self.places.get_mut(handle.place)?;
+        (*serial == handle.serial).then_some(value)
+    }
+
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        self.get(handle)?;
+        Some(self.places.remove(handle.place).1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.places.iter().map(|(place, (serial, value))| {
+            let handle = Handle {
+                place,
+                serial: *serial,
+            };
+            (handle, value)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_place_does_not_answer_to_the_old_handle() {
+        let mut slots = Slots::new();
+        let old = slots.insert('a');
+        assert_eq!(slots.remove(old), Some('a'));
+        let new = slots.insert('b');
+        assert_eq!(new.place, old.place);
+        assert_eq!(slots.get(old), None);
+        assert_eq!(slots.get_mut(old), None);
+        assert_eq!(slots.remove(old), None);
+        assert_eq!(slots.get(new), Some(&'b'));
+        assert_eq!(slots.iter().collect::<Vec<_>>(), [(new, &'b')]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Octets arrive, once and in order.
+
+use xwarp_tcp::Event;
+
+use crate::frames;
+use crate::net::{From, MAC_A, MAC_B, Net, config, pattern};
+
+#[test]
+fn odd_sizes_arrive_both_ways() {
+    for ipv6 in [false, true] {
+        let mut net = Net::new();
+        let (a, b) = net.connect(ipv6);
+        for (round, len) in [1, 2, 3, 535, 1439, 1440].into_iter().enumerate() {
+            let there = pattern(len, 5);
+            let back = pattern(len + round, 6);
+            assert!(net.a.write(a, &there, net.now));
+            let whole = net.b.write(b, &back, net.now);
+            net.settle();
+            assert!(whole);
+            assert_eq!(net.b.events(), [Event::Readable(b)]);
+            assert_eq!(net.a.events(), [Event::Readable(a)]);
+            assert_eq!(net.b.read(b, usize::MAX), there);
+            assert_eq!(net.a.read(a, usize::MAX), back);
+            assert_eq!((net.a.stack.unacked(a), net.b.stack.unacked(b)), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn octets_around_the_rings_end_are_joined() {
+    let mut ring = config(MAC_B);
+    ring.buffer = 4096;
+    let mut net = Net::with(config(MAC_A), ring.clone());
+    let pair = net.connect(false);
+    let data = pattern(200_000, 1);
+    let mut len = 0;
+    let piece = move || {
+        len = len % 1459 + 1;
+        len
+    };
+    assert_eq!(net.transfer(pair, &data, piece), data);
+
+    // The same with the small ring at the sender.
+    ring.mac = MAC_A;
+    let mut net = Net::with(ring, config(MAC_B));
+    let pair = net.connect(false);
+    assert_eq!(net.transfer(pair, &data, || 1017), data);
+}
+
+#[test]
+fn less_than_wanted_is_given_as_it_lies() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.a.write(a, b"abc", net.now);
+    net.settle();
+    assert_eq!(net.b.stack.readable(b, 100), b"abc");
+    assert_eq!(net.b.stack.readable(b, 2), b"abc");
+    net.b.stack.consume(b, 1);
+    assert_eq!(net.b.stack.readable(b, 2), b"bc");
+    net.b.stack.consume(b, 99);
+    assert_eq!(net.b.stack.readable(b, 0), b"");
+    assert_eq!(net.b.stack.readable_len(b), 0);
+}
+
+#[test]
+fn a_commit_is_a_segment_with_exactly_its_octets() {
+    let mut net = Net::new();
+    let (a, _) = net.connect(false);
+    net.carried.clear();
+    let lens = [1, 1460, 20, 700, 1459];
+    for len in lens {
+        assert!(net.a.write(a, &pattern(len, 2), net.now));
+    }
+    net.settle();
+    let segments: Vec<_> = net
+        .carried
+        .iter()
+        .filter(|(from, _)| *from == From::A)
+        .map(|(_, frame)| frames::read(frame))
+        .collect();
+    for (segment, len) in segments.iter().zip(lens) {
+        assert!(segment.psh && segment.ack && !segment.fin);
+        assert_eq!(segment.payload, pattern(len, 2));
+    }
+    assert_eq!(segments.len(), lens.len());
+    // All of them came in one burst, and one ACK answers it.
+    assert_eq!(net.carried.len(), lens.len() + 1);
+    assert_eq!(net.a.stack.counters().retransmissions, 0);
+}
+
+#[test]
+fn committing_less_than_was_given_sends_that_much() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    let room = net.a.stack.writable(a, 1000).unwrap();
+    room[..5].copy_from_slice(b"hello");
+    net.a.stack.commit(a, 5, net.now);
+    net.a.stack.commit(a, 5, net.now); // there is no slice any more
+    assert!(net.a.stack.writable(a, 10).is_some());
+    net.a.stack.commit(a, 0, net.now);
+    assert_eq!(net.a.stack.unacked(a), 5);
+    net.settle();
+    assert_eq!(net.b.read(b, 5), b"hello");
+}
+
+#[test]
+fn room_survives_an_acknowledgment_before_the_commit() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.a.write(a, b"first ", net.now);
+    net.a
+        .stack
+        .writable(a, 6)
+        .unwrap()
+        .copy_from_slice(b"second");
+    net.settle(); // everything is acknowledged, and smoltcp's ring begins anew
+    assert_eq!(net.a.stack.unacked(a), 0);
+    net.a.stack.commit(a, 6, net.now);
+    net.settle();
+    assert_eq!(net.b.read(b, 1), b"first second");
+}
+
+#[test]
+fn fifty_connections_keep_their_octets_apart() {
+    let mut net = Net::new();
+    net.listen(false);
+    net.listen(true);
+    let pairs: Vec<_> = (0..50)
+        .map(|i| net.connect_from(i % 3 == 0, 2000 + i))
+        .collect();
+    let mut received = vec![(Vec::new(), Vec::new()); pairs.len()];
+    for round in 0..20 {
+        for (i, (a, b)) in (0..).zip(&pairs) {
+            assert!(net.a.write(*a, &pattern(100 + round, i), net.now));
+            assert!(net.b.write(*b, &pattern(300 + round, i + 99), net.now));
+        }
+        net.settle();
+        for ((a, b), (at_a, at_b)) in pairs.iter().zip(&mut received) {
+            at_a.extend(net.a.read(*a, 77));
+            at_b.extend(net.b.read(*b, 33));
+        }
+    }
+    let sent = |base: usize, key| -> Vec<u8> {
+        (0..20_usize).flat_map(|r| pattern(base + r, key)).collect()
+    };
+    for (i, (at_a, at_b)) in (0..).zip(&received) {
+        assert_eq!(*at_b, sent(100, i), "connection {i}");
+        assert_eq!(*at_a, sent(300, i + 99), "connection {i}");
+    }
+}

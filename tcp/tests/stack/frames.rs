@@ -1,0 +1,83 @@
+//! Frames read and written by hand, independently of the stack, except for smoltcp's codec.
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    IpAddress, IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr,
+    TcpSeqNumber,
+};
+
+use crate::net::{MAC_A, MAC_B};
+
+/// A TCP header's fields and the payload's length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) syn: bool,
+    pub(crate) ack: bool,
+    pub(crate) fin: bool,
+    pub(crate) rst: bool,
+    pub(crate) psh: bool,
+    pub(crate) seq: u32,
+    pub(crate) ack_number: u32,
+    pub(crate) window: u16,
+    pub(crate) options: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Reads an untagged frame.
+pub(crate) fn read(frame: &[u8]) -> Seen {
+    let packet = &frame[14..];
+    let payload = if packet[0] >> 4 == 4 {
+        Ipv4Packet::new_checked(packet).unwrap().payload()
+    } else {
+        Ipv6Packet::new_checked(packet).unwrap().payload()
+    };
+    let tcp = TcpPacket::new_checked(payload).unwrap();
+    Seen {
+        syn: tcp.syn(),
+        ack: tcp.ack(),
+        fin: tcp.fin(),
+        rst: tcp.rst(),
+        psh: tcp.psh(),
+        seq: tcp.seq_number().0.cast_unsigned(),
+        ack_number: tcp.ack_number().0.cast_unsigned(),
+        window: tcp.window_len(),
+        options: tcp.options().to_vec(),
+        payload: tcp.payload().to_vec(),
+    }
+}
+
+/// An empty segment from 10.0.0.1:40000 to 10.0.0.2:4791 with a window of 65535.
+pub(crate) fn segment(control: TcpControl, seq: u32, ack: Option<u32>) -> TcpRepr<'static> {
+    let number = |n: u32| TcpSeqNumber(n.cast_signed());
+    TcpRepr {
+        src_port: 40_000,
+        dst_port: 4791,
+        control,
+        seq_number: number(seq),
+        ack_number: ack.map(number),
+        window_len: 65535,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
+    }
+}
+
+/// The Ethernet frame that carries a segment from 10.0.0.1 at host a to 10.0.0.2 at host b.
+pub(crate) fn write(tcp: &TcpRepr<'_>) -> Vec<u8> {
+    let (source, target) = (IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2));
+    let ip = IpRepr::new(source, target, IpProtocol::Tcp, tcp.buffer_len(), 64);
+    let sums = ChecksumCapabilities::default();
+    let mut packet = vec![0; ip.buffer_len()];
+    ip.emit(&mut packet, &sums);
+    let (_, payload) = packet.split_at_mut(ip.header_len());
+    tcp.emit(
+        &mut TcpPacket::new_unchecked(payload),
+        &source,
+        &target,
+        &sums,
+    );
+    [&MAC_B[..], &MAC_A, &[0x08, 0x00], &packet].concat()
+}

@@ -1,0 +1,174 @@
+//! Octets that nobody meant.
+
+use proptest::prelude::*;
+use smoltcp::wire::{TcpControl, TcpRepr};
+
+use crate::frames::{self, segment};
+use crate::net::{Host, MAC_A, MAC_B, Net, config, pattern};
+
+#[test]
+fn truncated_frames_are_dropped_at_every_length() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.a.write(a, &pattern(200, 1), net.now);
+    for frame in net.a.sent() {
+        for len in 0..frame.len() {
+            net.b.wire.deliver(frame[..len].to_vec());
+            net.b.step(net.now);
+        }
+        assert_eq!(net.b.stack.readable_len(b), 0);
+        net.b.wire.deliver(frame);
+    }
+    net.settle();
+    assert_eq!(net.b.read(b, 200), pattern(200, 1));
+}
+
+#[test]
+fn other_frames_are_dropped_each_by_its_cause() {
+    let mut net = Net::new();
+    let frame = frames::write(&segment(TcpControl::None, 1, Some(1)));
+    let changed = |at: usize, octet: u8| {
+        let mut frame = frame.clone();
+        frame[at] = octet;
+        net.b.wire.deliver(frame);
+    };
+    changed(12, 0x09); // ethertype
+    changed(0, 0xff); // group address
+    changed(14, 0x44); // header of 4 words
+    changed(24, 0); // IPv4 checksum
+    changed(50, 0x55); // TCP checksum
+    net.settle();
+    let counters = net.b.stack.counters();
+    assert_eq!(counters.drop_not_ip, 1);
+    assert_eq!(counters.drop_not_unicast, 1);
+    assert_eq!(counters.drop_bad_ip, 1);
+    assert_eq!(counters.drop_bad_checksum, 2);
+    assert_eq!((counters.segments_in, counters.segments_out), (0, 0));
+}
+
+fn control() -> impl Strategy<Value = TcpControl> {
+    prop_oneof![
+        Just(TcpControl::None),
+        Just(TcpControl::Psh),
+        Just(TcpControl::Syn),
+        Just(TcpControl::Fin),
+        Just(TcpControl::Rst),
+    ]
+}
+
+/// A number near 0, where the windows are, or anywhere.
+fn offset() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        4 => 0_u32..4,
+        4 => (0_u32..2000).prop_map(|n| n.wrapping_sub(1000)),
+        2 => 0_u32..600_000,
+        1 => any::<u32>(),
+    ]
+}
+
+prop_compose! {
+    /// A segment with a valid checksum: numbers relative to what the two sides began with.
+    fn any_segment()(
+        control in control(),
+        seq in offset(),
+        ack in proptest::option::weighted(0.9, offset()),
+        window_len in any::<u16>(),
+        window_scale in proptest::option::of(any::<u8>()),
+        max_seg_size in proptest::option::of(any::<u16>()),
+        len in prop_oneof![Just(0_usize), 0_usize..40, 1000_usize..1460],
+    ) -> (TcpRepr<'static>, usize) {
+        let repr = TcpRepr { window_len, window_scale, max_seg_size, ..segment(control, seq, ack) };
+        (repr, len)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Receive(TcpRepr<'static>, usize),
+    Write(usize),
+    Read,
+    Close,
+    Wait(u64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        12 => any_segment().prop_map(|(repr, len)| Action::Receive(repr, len)),
+        3 => (1_usize..3000).prop_map(Action::Write),
+        2 => Just(Action::Read),
+        1 => Just(Action::Close),
+        2 => (0_u64..3_000_000).prop_map(Action::Wait),
+    ]
+}
+
+fn act(host: &mut Host, now: &mut xwarp_tcp::Instant, iss: u32, action: Action, octets: &[u8]) {
+    let conn = host.events.first().map(xwarp_tcp::Event::conn);
+    match (action, conn) {
+        (Action::Receive(repr, len), _) => {
+            let own = |n: smoltcp::wire::TcpSeqNumber| {
+                smoltcp::wire::TcpSeqNumber(n.0.wrapping_add(iss.cast_signed()))
+            };
+            let repr = TcpRepr {
+                ack_number: repr.ack_number.map(own),
+                payload: &octets[..len],
+                ..repr
+            };
+            host.wire.deliver(frames::write(&repr));
+        }
+        (Action::Write(len), Some(conn)) => {
+            host.write(conn, &octets[..len], *now);
+        }
+        (Action::Read, Some(conn)) => {
+            host.read(conn, 100);
+        }
+        (Action::Close, Some(conn)) => host.stack.close(conn, *now),
+        (Action::Wait(micros), _) => *now = *now + std::time::Duration::from_micros(micros),
+        (_, None) => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn arbitrary_octets_never_panic(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20)) {
+        let mut net = Net::new();
+        for frame in frames {
+            for ethertype in [None, Some([0x08, 0x00]), Some([0x86, 0xdd])] {
+                let mut frame = frame.clone();
+                if let (Some(ethertype), true) = (ethertype, frame.len() > 14) {
+                    frame[12..14].copy_from_slice(&ethertype);
+                    frame[0] = 2;
+                    frame[14] = if ethertype[0] == 8 { 0x45 } else { 0x60 };
+                }
+                net.b.wire.deliver(frame);
+            }
+        }
+        net.settle();
+        prop_assert_eq!(net.b.stack.counters().segments_in, 0);
+    }
+
+    #[test]
+    fn a_hostile_peer_never_panics_the_stack(
+        scale in proptest::option::of(0_u8..15),
+        buffer in prop_oneof![Just(1024_usize), Just(70_000), Just(100_000), Just(262_144)],
+        actions in prop::collection::vec((action(), any::<bool>()), 0..60),
+    ) {
+        let mut small = config(MAC_B);
+        small.buffer = buffer;
+        let mut net = Net::with(config(MAC_A), small);
+        net.listen(false);
+        let syn = TcpRepr { window_scale: scale, ..segment(TcpControl::Syn, 0, None) };
+        net.b.wire.deliver(frames::write(&syn));
+        net.b.step(net.now);
+        let iss = frames::read(&net.b.sent()[0]).seq;
+        let octets = pattern(3000, 1);
+        for (action, step) in actions {
+            act(&mut net.b, &mut net.now, iss, action, &octets);
+            if step {
+                net.b.step(net.now);
+            }
+        }
+        net.b.step(net.now);
+    }
+}

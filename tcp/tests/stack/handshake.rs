@@ -1,0 +1,354 @@
+//! Connections begin.
+
+use std::time::Duration;
+
+use xwarp_tcp::{CloseReason, ConnectError, Event, ListenError, Path, Stack};
+
+use crate::frames;
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+
+#[test]
+fn both_families_connect_and_know_their_addresses() {
+    for ipv6 in [false, true] {
+        let mut net = Net::new();
+        let (a, b) = net.connect(ipv6);
+        let path = Net::path(ipv6, 40_000);
+        assert_eq!(net.a.stack.local_addr(a), Some(path.local));
+        assert_eq!(net.a.stack.peer_addr(a), Some(path.remote));
+        assert_eq!(net.b.stack.local_addr(b), Some(path.remote));
+        assert_eq!(net.b.stack.peer_addr(b), Some(path.local));
+        let emss = if ipv6 { 1440 } else { 1460 };
+        assert_eq!((net.a.stack.emss(a), net.b.stack.emss(b)), (emss, emss));
+    }
+}
+
+#[test]
+fn the_options_of_a_syn_are_these() {
+    let mut net = Net::new();
+    net.connect(false);
+    let syn = frames::read(&net.carried[0].1);
+    assert!(syn.syn && !syn.ack);
+    assert_eq!(syn.window, 65535);
+    #[rustfmt::skip]
+    assert_eq!(syn.options, [
+        2, 4, 0x05, 0xb4, // MSS 1460
+        3, 3, 3,          // window scale 3: 65535 << 3 holds 256 KiB
+        4, 2,             // SACK permitted
+        0, 0, 0,          // end of options
+    ]);
+    let answer = frames::read(&net.carried[1].1);
+    assert!(answer.syn && answer.ack);
+    assert_eq!(answer.options, syn.options);
+    let ack = frames::read(&net.carried[2].1);
+    assert_eq!(u32::from(ack.window) << 3, 256 * 1024);
+}
+
+#[test]
+fn the_mss_follows_from_the_mtu_and_the_smaller_one_counts() {
+    let mut small = config(MAC_B);
+    small.mtu = 1000;
+    let mut large = config(MAC_A);
+    large.mtu = 3800;
+    let mut net = Net::with(large, small);
+    let (a, b) = net.connect(true);
+    assert_eq!(
+        frames::read(&net.carried[0].1).options[..4],
+        [2, 4, 0x0e, 0x9c]
+    );
+    assert_eq!(
+        frames::read(&net.carried[1].1).options[..4],
+        [2, 4, 0x03, 0xac]
+    );
+    assert_eq!((net.a.stack.emss(a), net.b.stack.emss(b)), (940, 940));
+}
+
+#[test]
+fn an_mtu_that_no_frame_holds_is_lowered() {
+    let mut jumbo = config(MAC_A);
+    jumbo.mtu = 9000;
+    let mut net = Net::with(jumbo.clone(), jumbo);
+    let pair = net.connect(false);
+    assert_eq!(net.a.stack.emss(pair.0), 3840 - 22 - 40);
+    let data = pattern(100_000, 1);
+    assert_eq!(net.transfer(pair, &data, || 3778), data);
+}
+
+#[test]
+fn a_port_without_a_listener_refuses() {
+    let mut net = Net::new();
+    let conn = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+    net.settle();
+    let reason = CloseReason::Refused;
+    assert_eq!(net.a.events(), [Event::Closed { conn, reason }]);
+    let counters = net.b.stack.counters();
+    assert_eq!((counters.drop_no_flow, counters.resets_out), (1, 1));
+    assert_eq!(net.a.stack.next_deadline(), None);
+}
+
+#[test]
+fn a_silent_peer_times_out_after_retries() {
+    let mut net = Net::new();
+    net.judge(|_, _| Fate::Lose);
+    let start = net.now;
+    let conn = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+    net.pass(Duration::from_millis(4990));
+    assert_eq!(net.a.events(), []);
+    net.pass(Duration::from_millis(20));
+    let reason = CloseReason::TimedOut;
+    assert_eq!(net.a.events(), [Event::Closed { conn, reason }]);
+    assert!(net.now - start < Duration::from_secs(6));
+    // At 0, 1 and 3 s; no RST to a peer that does not answer.
+    assert_eq!(net.carried.len(), 3);
+    assert_eq!(net.a.stack.counters().retransmissions, 2);
+    assert_eq!(net.a.stack.next_deadline(), None);
+}
+
+#[test]
+fn a_lost_syn_is_repeated_by_either_side() {
+    for lost in [0, 1] {
+        let mut net = Net::new();
+        net.listen(false);
+        let mut seen = 0;
+        net.judge(move |_, _| {
+            seen += 1;
+            if seen == lost + 1 {
+                Fate::Lose
+            } else {
+                Fate::Pass
+            }
+        });
+        let conn = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+        net.pass(Duration::from_millis(1500));
+        assert_eq!(net.a.events(), [Event::Connected(conn)]);
+        assert_eq!(net.b.events().len(), 1);
+    }
+}
+
+#[test]
+fn a_half_open_connection_dies_silently() {
+    let mut net = Net::new();
+    net.b.stack.listen(Net::path(false, 1).remote, 1).unwrap();
+    net.judge(|from, _| {
+        if from == From::B {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+    net.pass(Duration::from_secs(20));
+    assert_eq!(net.b.events(), []);
+    assert!(
+        net.carried
+            .iter()
+            .all(|(_, frame)| !frames::read(frame).rst)
+    );
+    net.be_kind();
+    net.a.events();
+    // Its place in the backlog is free again.
+    net.connect_from(false, 2);
+}
+
+#[test]
+fn a_full_backlog_drops_syns_until_incoming_is_polled() {
+    let mut net = Net::new();
+    net.b.stack.listen(Net::path(false, 1).remote, 2).unwrap();
+    for port in 1..=3 {
+        net.a
+            .stack
+            .connect(Net::path(false, port), net.now)
+            .unwrap();
+    }
+    // Only frames are moved, so that nothing polls b's events.
+    let exchange = |net: &mut Net| {
+        for _ in 0..4 {
+            net.a.stack.step(net.now, 64).unwrap();
+            net.a.sent().into_iter().for_each(|f| net.b.wire.deliver(f));
+            net.b.stack.step(net.now, 64).unwrap();
+            net.b.sent().into_iter().for_each(|f| net.a.wire.deliver(f));
+        }
+    };
+    exchange(&mut net);
+    assert_eq!(net.b.stack.counters().drop_backlog_full, 1);
+    assert!(matches!(
+        net.b.stack.poll_event(),
+        Some(Event::Incoming { .. })
+    ));
+    net.now = net.now + Duration::from_secs(1);
+    exchange(&mut net);
+    assert_eq!(net.b.stack.counters().drop_backlog_full, 1);
+    for _ in 0..2 {
+        assert!(matches!(
+            net.b.stack.poll_event(),
+            Some(Event::Incoming { .. })
+        ));
+    }
+    assert_eq!(net.b.stack.poll_event(), None);
+}
+
+#[test]
+fn unlisten_resets_what_was_not_accepted() {
+    let mut net = Net::new();
+    let listener = net.listen(false);
+    let (kept, _) = net.connect_from(false, 1);
+    let waiting = net.a.stack.connect(Net::path(false, 2), net.now).unwrap();
+    for _ in 0..3 {
+        net.a.step(net.now);
+        net.a.sent().into_iter().for_each(|f| net.b.wire.deliver(f));
+        net.b.stack.step(net.now, 64).unwrap();
+        net.b.sent().into_iter().for_each(|f| net.a.wire.deliver(f));
+    }
+    assert_eq!(net.a.events(), [Event::Connected(waiting)]);
+    net.b.stack.unlisten(listener);
+    net.b.stack.unlisten(listener);
+    net.settle();
+    let reason = CloseReason::Reset;
+    assert_eq!(
+        net.a.events(),
+        [Event::Closed {
+            conn: waiting,
+            reason
+        }]
+    );
+    assert_eq!(net.b.events(), []);
+    assert!(net.a.stack.peer_addr(kept).is_some());
+    // The port is free, and answered by RST until somebody listens.
+    let refused = net.a.stack.connect(Net::path(false, 3), net.now).unwrap();
+    net.settle();
+    assert_eq!(net.a.close_reasons(refused), [CloseReason::Refused]);
+    net.listen(false);
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused_with_its_reason() {
+    let mut few = config(MAC_A);
+    few.max_connections = 1;
+    let mut net = Net::with(few, config(MAC_B));
+    let path = Net::path(false, 1);
+    let try_path = |net: &mut Net, path| net.a.stack.connect(path, net.now).unwrap_err();
+    let nowhere = "0.0.0.0:1".parse().unwrap();
+    assert_eq!(
+        try_path(
+            &mut net,
+            Path {
+                remote: nowhere,
+                ..path
+            }
+        ),
+        ConnectError::BadAddress(nowhere)
+    );
+    let six = Net::path(true, 1).remote;
+    assert_eq!(
+        try_path(
+            &mut net,
+            Path {
+                remote: six,
+                ..path
+            }
+        ),
+        ConnectError::MixedFamilies {
+            local: path.local,
+            remote: six
+        }
+    );
+    net.a.stack.connect(path, net.now).unwrap();
+    assert_eq!(
+        try_path(&mut net, path),
+        ConnectError::FlowExists {
+            local: path.local,
+            remote: path.remote
+        }
+    );
+    assert_eq!(
+        try_path(&mut net, Net::path(false, 2)),
+        ConnectError::TooManyConnections(1)
+    );
+    net.listen(false);
+    assert_eq!(
+        net.b.stack.listen(path.remote, 1),
+        Err(ListenError::AddressInUse(path.remote))
+    );
+    let group = "224.0.0.1:1".parse().unwrap();
+    assert_eq!(
+        net.b.stack.listen(group, 1),
+        Err(ListenError::BadAddress(group))
+    );
+}
+
+#[test]
+fn a_full_table_drops_syns() {
+    let mut few = config(MAC_B);
+    few.max_connections = 1;
+    let mut net = Net::with(config(MAC_A), few);
+    net.connect(false);
+    net.a.stack.connect(Net::path(false, 2), net.now).unwrap();
+    net.settle();
+    assert_eq!(net.b.stack.counters().drop_table_full, 1);
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    let mut net = Net::new();
+    let path = Net::path(false, 1);
+    let back = Path {
+        local: path.remote,
+        remote: path.local,
+        next_hop: MAC_A,
+    };
+    let a = net.a.stack.connect(path, net.now).unwrap();
+    let b = net.b.stack.connect(back, net.now).unwrap();
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Connected(a)]);
+    assert_eq!(net.b.events(), [Event::Connected(b)]);
+    let data = pattern(10_000, 3);
+    assert_eq!(net.transfer((a, b), &data, || 700), data);
+}
+
+#[test]
+fn initial_sequence_numbers_follow_the_seed_and_differ() {
+    let first = |seed| {
+        let mut host = config(MAC_A);
+        host.seed = seed;
+        let mut net = Net::with(host, config(MAC_B));
+        net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+        net.a.stack.connect(Net::path(false, 2), net.now).unwrap();
+        net.a
+            .sent()
+            .iter()
+            .map(|f| frames::read(f).seq)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(first(1), first(1));
+    assert_ne!(first(1), first(2));
+    assert_ne!(first(1)[0], first(1)[1]);
+}
+
+#[test]
+fn a_tagged_connection_answers_with_the_same_tags() {
+    let mut net = Net::new();
+    const TAGS: [u8; 8] = [0x88, 0xa8, 0x00, 0x64, 0x81, 0x00, 0xe0, 0x07];
+    net.judge(|from, frame| {
+        // The way to b goes through a port that tags, the way back through one that untags.
+        if from == From::A {
+            frame.splice(12..12, TAGS);
+        } else {
+            assert_eq!(frame[..6], MAC_A);
+            assert_eq!(frame[6..12], MAC_B);
+            assert_eq!(frame[12..20], TAGS);
+            frame.drain(12..20);
+        }
+        Fate::Pass
+    });
+    for ipv6 in [false, true] {
+        let (a, b) = net.connect(ipv6);
+        let data = pattern(5000, 9);
+        assert_eq!(net.transfer((a, b), &data, || 1400), data);
+        net.b.events();
+    }
+}
+
+#[test]
+fn a_stack_can_move_to_another_thread() {
+    fn assert_send<T: Send>() {}
+    assert_send::<Stack>();
+}

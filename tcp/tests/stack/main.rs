@@ -1,0 +1,11 @@
+//! Stacks on a cable in memory, in virtual time.
+
+mod close;
+mod data;
+mod frames;
+mod garbage;
+mod handshake;
+mod loss;
+mod net;
+mod peer;
+mod window;

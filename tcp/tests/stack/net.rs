@@ -1,0 +1,304 @@
+//! Two hosts, a cable that may lose, repeat or reorder what it carries, and a clock that jumps.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, ListenerId, Path, Stack, StackConfig};
+
+pub(crate) const MAC_A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
+pub(crate) const MAC_B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
+/// Frames of a host's interface.
+const FRAMES: usize = 1024;
+/// Frames received in one step.
+const BUDGET: usize = 64;
+
+/// What the cable does to a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Pass,
+    Lose,
+    Repeat,
+    /// Delivers it after the next frame of its direction.
+    Delay,
+}
+
+/// Who sent a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    A,
+    B,
+}
+
+pub(crate) struct Host {
+    pub(crate) stack: Stack,
+    pub(crate) wire: Wire,
+    pub(crate) events: Vec<Event>,
+    delayed: Option<Vec<u8>>,
+}
+
+impl Host {
+    pub(crate) fn new(config: StackConfig) -> Self {
+        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        Self::on(Box::new(io), wire, config)
+    }
+
+    pub(crate) fn on(io: Box<dyn xwarp_driver::PacketIo>, wire: Wire, config: StackConfig) -> Self {
+        Self {
+            stack: Stack::new(io, config),
+            wire,
+            events: Vec::new(),
+            delayed: None,
+        }
+    }
+
+    /// One turn, and the events of it.
+    pub(crate) fn step(&mut self, now: Instant) -> usize {
+        let done = self.stack.step(now, BUDGET).unwrap();
+        while let Some(event) = self.stack.poll_event() {
+            self.events.push(event);
+        }
+        done
+    }
+
+    /// Takes the events that have come.
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Takes the frames that were sent.
+    pub(crate) fn sent(&self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.wire.take_sent()).collect()
+    }
+
+    /// Writes `data` as one piece; false if there is no room.
+    pub(crate) fn write(&mut self, conn: ConnId, data: &[u8], now: Instant) -> bool {
+        let Some(room) = self.stack.writable(conn, data.len()) else {
+            return false;
+        };
+        room.copy_from_slice(data);
+        self.stack.commit(conn, data.len(), now);
+        true
+    }
+
+    /// Reads all that is there, in pieces of `piece` octets that the stack must join.
+    pub(crate) fn read(&mut self, conn: ConnId, piece: usize) -> Vec<u8> {
+        let mut data = Vec::new();
+        loop {
+            let left = self.stack.readable_len(conn);
+            if left == 0 {
+                return data;
+            }
+            let want = piece.min(left);
+            let slice = self.stack.readable(conn, want);
+            assert!(slice.len() >= want, "{} of {want} octets", slice.len());
+            data.extend_from_slice(&slice[..want]);
+            self.stack.consume(conn, want);
+        }
+    }
+
+    pub(crate) fn close_reasons(&self, conn: ConnId) -> Vec<CloseReason> {
+        let reason = |event: &Event| match event {
+            Event::Closed { conn: c, reason } if *c == conn => Some(*reason),
+            _ => None,
+        };
+        self.events.iter().filter_map(reason).collect()
+    }
+}
+
+type Judge = Box<dyn FnMut(From, &mut Vec<u8>) -> Fate>;
+
+pub(crate) struct Net {
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+    pub(crate) now: Instant,
+    /// Everything that was put on the cable, lost frames included.
+    pub(crate) carried: Vec<(From, Vec<u8>)>,
+    judge: Judge,
+}
+
+pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
+    StackConfig {
+        mac,
+        seed: 7,
+        ..StackConfig::default()
+    }
+}
+
+impl Net {
+    pub(crate) fn new() -> Self {
+        Self::with(config(MAC_A), config(MAC_B))
+    }
+
+    pub(crate) fn with(a: StackConfig, b: StackConfig) -> Self {
+        Self {
+            a: Host::new(a),
+            b: Host::new(b),
+            now: Instant::from_micros(1_000_000),
+            carried: Vec::new(),
+            judge: Box::new(|_, _| Fate::Pass),
+        }
+    }
+
+    pub(crate) fn judge(&mut self, judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) {
+        self.judge = Box::new(judge);
+    }
+
+    pub(crate) fn be_kind(&mut self) {
+        self.judge(|_, _| Fate::Pass);
+    }
+
+    /// Lets both hosts run until neither has anything to do, 10 us a turn.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.now = self.now + Duration::from_micros(10);
+            let done = self.a.step(self.now) + self.b.step(self.now);
+            if self.carry() + done == 0 {
+                return;
+            }
+        }
+        panic!("the hosts do not come to rest");
+    }
+
+    fn carry(&mut self) -> usize {
+        let Self {
+            a,
+            b,
+            carried,
+            judge,
+            ..
+        } = self;
+        let before = carried.len();
+        carry(From::A, a, b, carried, judge);
+        carry(From::B, b, a, carried, judge);
+        carried.len() - before
+    }
+
+    /// Jumps to the next timer; false if there is none.
+    pub(crate) fn jump(&mut self) -> bool {
+        let deadlines = [self.a.stack.next_deadline(), self.b.stack.next_deadline()];
+        let Some(next) = deadlines.into_iter().flatten().min() else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        self.settle();
+        true
+    }
+
+    /// Lets time pass, timers and all.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let deadlines = [self.a.stack.next_deadline(), self.b.stack.next_deadline()];
+            let next = deadlines.into_iter().flatten().min();
+            if next.is_none_or(|next| next > end) {
+                break;
+            }
+            self.jump();
+        }
+        self.now = self.now.max(end);
+        self.settle();
+    }
+
+    /// A path from a to b.
+    pub(crate) fn path(ipv6: bool, port: u16) -> Path {
+        let [local, remote]: [IpAddr; 2] = if ipv6 {
+            ["fd00::a", "fd00::b"].map(|addr| addr.parse().unwrap())
+        } else {
+            ["10.0.0.1", "10.0.0.2"].map(|addr| addr.parse().unwrap())
+        };
+        Path {
+            local: SocketAddr::new(local, port),
+            remote: SocketAddr::new(remote, 4791),
+            next_hop: MAC_B,
+        }
+    }
+
+    pub(crate) fn listen(&mut self, ipv6: bool) -> ListenerId {
+        let local = Self::path(ipv6, 1).remote;
+        self.b.stack.listen(local, 64).unwrap()
+    }
+
+    /// A connection from a to b, as each side names it.
+    pub(crate) fn connect(&mut self, ipv6: bool) -> (ConnId, ConnId) {
+        self.listen(ipv6);
+        self.connect_from(ipv6, 40_000)
+    }
+
+    /// A connection from a port of a's to b, which listens already.
+    pub(crate) fn connect_from(&mut self, ipv6: bool, port: u16) -> (ConnId, ConnId) {
+        let a = self
+            .a
+            .stack
+            .connect(Self::path(ipv6, port), self.now)
+            .unwrap();
+        self.settle();
+        assert_eq!(self.a.events(), [Event::Connected(a)]);
+        match self.b.events()[..] {
+            [Event::Incoming { conn, .. }] => (a, conn),
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    /// Carries `data` from a to b in pieces whose lengths `piece` says, whatever the cable does.
+    pub(crate) fn transfer(
+        &mut self,
+        (a, b): (ConnId, ConnId),
+        data: &[u8],
+        mut piece: impl FnMut() -> usize,
+    ) -> Vec<u8> {
+        let (mut left, mut received) = (data, Vec::new());
+        let mut next = piece();
+        for _ in 0..100_000 {
+            while !left.is_empty() {
+                let (now, rest) = left.split_at(next.min(left.len()));
+                if !self.a.write(a, now, self.now) {
+                    break;
+                }
+                left = rest;
+                next = piece();
+            }
+            self.settle();
+            let before = received.len();
+            received.extend(self.b.read(b, 999));
+            if received.len() >= data.len() {
+                return received;
+            }
+            if before == received.len() && !self.jump() {
+                panic!("stuck after {} of {} octets; unacked {}; a {:?} b {:?} w {}", received.len(), data.len(), self.a.stack.unacked(a), self.a.events, self.b.events, self.a.stack.writable(a, 1).is_some());
+            }
+        }
+        panic!("no end after {} of {} octets", received.len(), data.len());
+    }
+}
+
+fn carry(
+    from: From,
+    source: &mut Host,
+    target: &mut Host,
+    carried: &mut Vec<(From, Vec<u8>)>,
+    judge: &mut Judge,
+) {
+    while let Some(mut frame) = source.wire.take_sent() {
+        carried.push((from, frame.clone()));
+        match judge(from, &mut frame) {
+            Fate::Lose => continue,
+            Fate::Delay if source.delayed.is_none() => {
+                source.delayed = Some(frame);
+                continue;
+            }
+            Fate::Repeat => target.wire.deliver(frame.clone()),
+            Fate::Pass | Fate::Delay => {}
+        }
+        target.wire.deliver(frame);
+        if let Some(late) = source.delayed.take() {
+            target.wire.deliver(late);
+        }
+    }
+}
+
+/// Octets in which every place is told from its neighbours.
+pub(crate) fn pattern(len: usize, key: u32) -> Vec<u8> {
+    let octet = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
+    (0..u32::try_from(len).unwrap()).map(octet).collect()
+}

@@ -1,0 +1,235 @@
+//! What limits the sender.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use xwarp_driver::{IoCounters, IoError, MemoryIo, PacketIo, RxFrame, TxFrame};
+use xwarp_tcp::{CloseReason, Event, MAX_SEGMENTS_IN_FLIGHT, StackConfig};
+
+use crate::frames;
+use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, pattern};
+
+fn small(mac: [u8; 6], buffer: usize) -> StackConfig {
+    StackConfig {
+        buffer,
+        ..config(mac)
+    }
+}
+
+#[test]
+fn a_full_window_refuses_and_an_ack_invites() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let (a, b) = net.connect(false);
+    let piece = pattern(1000, 1);
+    for _ in 0..4 {
+        assert!(net.a.write(a, &piece, net.now));
+    }
+    assert!(net.a.stack.writable(a, 97).is_none());
+    assert!(net.a.stack.writable(a, 1000).is_none());
+    net.settle();
+    assert_eq!(net.a.events(), []);
+    assert_eq!(net.a.stack.unacked(a), 0);
+    net.b.read(b, 4000);
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Writable(a)]);
+    assert!(net.a.write(a, &piece, net.now));
+    assert_eq!(net.a.stack.counters().retransmissions, 0);
+}
+
+#[test]
+fn the_window_is_filled_to_the_last_octet_without_splitting() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let (a, b) = net.connect(false);
+    for len in [1460, 1460, 1176] {
+        assert!(net.a.write(a, &pattern(len, 1), net.now));
+    }
+    assert!(net.a.stack.writable(a, 1).is_none());
+    net.settle();
+    assert_eq!(net.b.stack.readable_len(b), 4096);
+    let sent = net.carried.iter().filter(|(from, _)| *from == From::A);
+    assert_eq!(sent.count(), 2 + 3);
+}
+
+#[test]
+fn the_send_buffer_limits_too() {
+    let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
+    let (a, _) = net.connect(false);
+    assert!(net.a.write(a, &pattern(1400, 1), net.now));
+    assert!(net.a.stack.writable(a, 1400).is_none());
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Writable(a)]);
+    assert!(net.a.stack.writable(a, 4000).is_none(), "it will never fit");
+}
+
+#[test]
+fn so_many_segments_are_in_flight_at_most() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    let mut sent = 0;
+    while net.a.write(a, &[0], net.now) {
+        sent += 1;
+    }
+    assert_eq!(sent, MAX_SEGMENTS_IN_FLIGHT);
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Writable(a)]);
+    assert_eq!(net.b.read(b, 1).len(), MAX_SEGMENTS_IN_FLIGHT);
+    assert!(net.a.write(a, &[0], net.now));
+}
+
+#[test]
+fn a_lost_window_update_is_asked_for() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let (a, b) = net.connect(false);
+    for _ in 0..4 {
+        net.a.write(a, &pattern(1024, 1), net.now);
+    }
+    net.settle();
+    assert!(net.a.stack.writable(a, 1024).is_none());
+    net.judge(|from, _| {
+        if from == From::B {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    net.b.read(b, 4096);
+    net.settle();
+    net.be_kind();
+    assert_eq!(net.a.events(), []);
+    net.pass(Duration::from_secs(3));
+    assert_eq!(net.a.events(), [Event::Writable(a)]);
+    assert!(net.a.write(a, &pattern(1024, 1), net.now));
+    net.settle();
+    assert_eq!(net.b.read(b, 1), pattern(1024, 1));
+    net.pass(Duration::from_secs(5));
+    assert_eq!(net.a.stack.next_deadline(), None, "the probes have stopped");
+}
+
+#[test]
+fn a_closed_window_of_a_living_peer_is_waited_upon() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let (a, b) = net.connect(false);
+    net.a.write(a, &pattern(4096, 1), net.now);
+    assert!(!net.a.write(a, &[1], net.now));
+    net.pass(Duration::from_secs(300));
+    assert_eq!(net.a.events(), []);
+    assert_eq!(net.b.read(b, 64), pattern(4096, 1));
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Writable(a)]);
+}
+
+#[test]
+fn a_closed_window_of_a_dead_peer_times_out() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let (a, _) = net.connect(false);
+    net.a.write(a, &pattern(4096, 1), net.now);
+    net.settle();
+    assert!(!net.a.write(a, &[1], net.now));
+    net.judge(|_, _| Fate::Lose);
+    net.pass(Duration::from_secs(40));
+    assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
+}
+
+#[test]
+fn a_piece_larger_than_any_window_is_split() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 1024));
+    let pair = net.connect(false);
+    let data = pattern(14_000, 1);
+    assert_eq!(net.transfer(pair, &data, || 1400), data);
+}
+
+#[test]
+fn consuming_reopens_the_window_on_the_wire() {
+    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let (a, b) = net.connect(false);
+    net.a.write(a, &pattern(4096, 1), net.now);
+    net.settle();
+    let last = |net: &Net| frames::read(&net.carried.last().unwrap().1).window;
+    assert_eq!(last(&net), 0);
+    net.b.stack.consume(b, 4096);
+    assert!(net.b.stack.next_deadline().is_some());
+    net.b.stack.transmit(net.now).unwrap();
+    net.settle();
+    assert_eq!(last(&net), 4096);
+}
+
+/// An interface that has TX frames only while it is told so.
+struct Starving {
+    inner: MemoryIo,
+    fed: Arc<AtomicBool>,
+}
+
+impl PacketIo for Starving {
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        self.inner.receive(budget, out);
+    }
+    fn recycle(&mut self, frame: RxFrame) {
+        self.inner.recycle(frame);
+    }
+    fn tx_frame(&mut self) -> Option<TxFrame> {
+        let fed = self.fed.load(Ordering::Relaxed);
+        fed.then(|| self.inner.tx_frame())?
+    }
+    fn send(&mut self, frame: TxFrame) {
+        self.inner.send(frame);
+    }
+    fn discard(&mut self, frame: TxFrame) {
+        self.inner.discard(frame);
+    }
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.inner.flush()
+    }
+    fn backlog(&self) -> bool {
+        self.inner.backlog()
+    }
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.readiness()
+    }
+    fn counters(&self) -> IoCounters {
+        self.inner.counters()
+    }
+}
+
+#[test]
+fn without_a_tx_frame_nothing_is_written_or_lost() {
+    let (inner, wire) = MemoryIo::new(64).unwrap();
+    let fed = Arc::new(AtomicBool::new(true));
+    let io = Starving {
+        inner,
+        fed: Arc::clone(&fed),
+    };
+    let mut net = Net::new();
+    net.a = Host::on(Box::new(io), wire, config(MAC_A));
+    let (a, b) = net.connect(false);
+
+    fed.store(false, Ordering::Relaxed);
+    assert!(net.a.stack.writable(a, 100).is_none());
+    net.b.write(b, &[7; 100], net.now);
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Readable(a)]);
+    assert_eq!(net.b.stack.unacked(b), 100, "the ACK waits for a frame");
+    assert_eq!(net.a.stack.next_deadline(), Some(net.now));
+
+    fed.store(true, Ordering::Relaxed);
+    net.settle();
+    assert_eq!(net.a.events(), [Event::Writable(a)]);
+    assert_eq!(net.b.stack.unacked(b), 0);
+    assert!(net.a.write(a, &[9; 100], net.now));
+    net.settle();
+    assert_eq!(net.b.read(b, 100), [9; 100]);
+    assert_eq!(net.b.stack.counters().retransmissions, 0);
+}
+
+#[test]
+fn an_answer_without_a_frame_is_counted() {
+    let (io, wire) = MemoryIo::new(1).unwrap();
+    let mut net = Net::new();
+    net.b = Host::on(Box::new(io), wire, config(MAC_B));
+    net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+    net.settle();
+    let counters = net.b.stack.counters();
+    assert_eq!((counters.drop_no_flow, counters.drop_no_tx_frame), (1, 1));
+    assert_eq!((counters.resets_out, counters.segments_out), (0, 0));
+}

@@ -1,0 +1,58 @@
+# Shared by tools/demo and tools/test: missing packages, the build, two hosts made of network namespaces.
+# shellcheck shell=bash
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+say() { printf '\n== %s\n' "$*"; }
+fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+need_root() {
+    [ "$(id -u)" = 0 ] || fail "needs root: it makes network namespaces and loads an XDP program; run it as root"
+}
+
+# Installs those of the named Debian packages that are missing. Each is named as PACKAGE:FILE, FILE being what it provides.
+need_packages() {
+    local entry missing=()
+    for entry in "$@"; do
+        [ -e "${entry#*:}" ] || missing+=("${entry%%:*}")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || fail "these packages are missing and this is not Debian: ${missing[*]}; install them"
+    say "installing ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+build_packages() {
+    need_packages clang:/usr/bin/clang gcc:/usr/bin/gcc make:/usr/bin/make m4:/usr/bin/m4 \
+        pkg-config:/usr/bin/pkg-config libelf-dev:/usr/include/libelf.h zlib1g-dev:/usr/include/zlib.h \
+        iproute2:/usr/sbin/ip ethtool:/usr/sbin/ethtool
+    command -v cargo >/dev/null || fail "cargo is missing; install Rust 1.91 or newer from https://rustup.rs"
+}
+
+# Removes a namespace, and whatever a run that was killed left running in it.
+remove_host() {
+    local pid
+    [ -e "/run/netns/$1" ] || return 0
+    for pid in $(ip netns pids "$1" 2>/dev/null); do kill "$pid" 2>/dev/null || true; done
+    for _ in $(seq 50); do
+        [ -n "$(ip netns pids "$1" 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    for pid in $(ip netns pids "$1" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done
+    ip netns delete "$1"
+}
+
+# make_hosts A B MTU: two namespaces joined by a veth pair, both ends called eth1, 10.77.0.1 and 10.77.0.2.
+make_hosts() {
+    ip netns add "$1"
+    ip netns add "$2"
+    ip link add eth1 netns "$1" type veth peer name eth1 netns "$2"
+    local host number=1
+    for host in "$1" "$2"; do
+        ip -n "$host" link set lo up
+        ip -n "$host" link set eth1 mtu "$3" up
+        ip -n "$host" addr add "10.77.0.$number/24" dev eth1
+        number=$((number + 1))
+    done
+}

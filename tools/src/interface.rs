@@ -1,0 +1,141 @@
+//! `attach`, `detach`, `status` and `object`: the XDP program on an interface.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use xwarp::XdpMode;
+use xwarp_driver::attach::{self, Status};
+use xwarp_driver::net;
+
+/// An XDP mode on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// In the driver, before the kernel makes a packet of a frame
+    Native,
+    /// In the kernel's network stack: works with every driver
+    Generic,
+}
+
+impl From<ModeArg> for XdpMode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Native => Self::Native,
+            ModeArg::Generic => Self::Generic,
+        }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct DeviceArgs {
+    /// The network interface
+    dev: String,
+}
+
+#[derive(Args)]
+pub(crate) struct AttachArgs {
+    /// The network interface
+    dev: String,
+    /// Demand this mode; without it native is tried before generic
+    #[arg(long)]
+    mode: Option<ModeArg>,
+}
+
+#[derive(Args)]
+pub(crate) struct StatusArgs {
+    /// The network interface
+    dev: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ObjectArgs {
+    /// The file to write
+    file: PathBuf,
+}
+
+pub(crate) fn attach(args: &AttachArgs) -> anyhow::Result<()> {
+    let link = net::link_by_name(&args.dev)?;
+    let mode = attach::attach_permanently(link.index, &link.name, args.mode.map(Into::into))?;
+    println!("{}: attached, XDP {mode}", link.name);
+    Ok(())
+}
+
+pub(crate) fn detach(args: &DeviceArgs) -> anyhow::Result<()> {
+    let link = net::link_by_name(&args.dev)?;
+    attach::detach(link.index, &link.name)?;
+    println!("{}: detached", link.name);
+    Ok(())
+}
+
+pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
+    std::fs::write(&args.file, xwarp_bpf::STEER_OBJECT)
+        .with_context(|| format!("cannot write {}", args.file.display()))?;
+    println!("{}: {} octets", args.file.display(), xwarp_bpf::STEER_OBJECT.len());
+    Ok(())
+}
+
+pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
+    let link = net::link_by_name(&args.dev)?;
+    let status = attach::status(link.index)?;
+    if args.json {
+        println!("{}", as_json(&link.name, &status));
+    } else {
+        print_status(&link.name, &status);
+    }
+    Ok(())
+}
+
+fn print_status(dev: &str, status: &Status) {
+    match status {
+        Status::NotAttached => println!("{dev}: no XDP program"),
+        Status::Foreign {
+            program_id,
+            name,
+            mode,
+        } => println!("{dev}: XDP {mode}, program {program_id} ({name}), which is not xwarp's"),
+        Status::Ours {
+            mode,
+            program_id,
+            counters,
+            ..
+        } => {
+            println!("{dev}: XDP {mode}, program {program_id} (xwarp)");
+            for (verdict, packets) in counters.iter() {
+                println!("{:>24} {packets:>12}", verdict.name());
+            }
+        }
+    }
+}
+
+fn as_json(dev: &str, status: &Status) -> serde_json::Value {
+    match status {
+        Status::NotAttached => json!({ "dev": dev, "attached": false }),
+        Status::Foreign {
+            program_id,
+            name,
+            mode,
+        } => json!({
+            "dev": dev, "attached": true, "ours": false,
+            "program_id": program_id, "program": name, "mode": mode.to_string(),
+        }),
+        Status::Ours {
+            mode,
+            program_id,
+            counters,
+            ..
+        } => {
+            let counters: serde_json::Map<String, serde_json::Value> = counters
+                .iter()
+                .map(|(verdict, packets)| (verdict.name().to_owned(), json!(packets)))
+                .collect();
+            json!({
+                "dev": dev, "attached": true, "ours": true,
+                "program_id": program_id, "mode": mode.to_string(), "counters": counters,
+            })
+        }
+    }
+}

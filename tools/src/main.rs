@@ -1,0 +1,57 @@
+//! `xwarp`: measures RDMA between two hosts, and puts the XDP program on an interface and takes it off.
+#![forbid(unsafe_code)]
+
+mod interface;
+mod perf;
+mod signals;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A software RNIC: RDMA (iWARP) on any Linux network interface that can run XDP.
+#[derive(Parser)]
+#[command(name = "xwarp", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure bandwidth or latency between two hosts, and verify the data
+    #[command(subcommand)]
+    Perf(perf::Test),
+    /// Put the XDP program on an interface, where it stays until it is detached
+    Attach(interface::AttachArgs),
+    /// Take our XDP program off an interface
+    Detach(interface::DeviceArgs),
+    /// Show what is attached to an interface and what it has counted
+    Status(interface::StatusArgs),
+    /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`
+    Object(interface::ObjectArgs),
+}
+
+/// What is logged unless RUST_LOG says otherwise. The netlink library warns of every attribute that is newer than itself.
+const LOG_FILTER: &str = "warn,netlink_packet_route=error";
+/// Exit code for a run that failed; wrong arguments give 2.
+const FAILURE: u8 = 1;
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
+    let outcome = match Cli::parse().command {
+        Command::Perf(test) => perf::run(&test),
+        Command::Attach(args) => interface::attach(&args),
+        Command::Detach(args) => interface::detach(&args),
+        Command::Status(args) => interface::status(&args),
+        Command::Object(args) => interface::object(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xwarp: {error:#}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Latency: one message at a time, back and forth.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use xwarp::{Opcode, RecvRequest, RemoteAddress, SendRequest, WrId};
+
+use super::Extent;
+use super::hello::{Hello, Verb};
+use super::peer::{Peer, Record};
+
+/// The longest latency that is told from longer ones.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Significant digits of a latency.
+const DIGITS: u8 = 3;
+/// Rounds before the measurement, which warm caches and let both sides settle.
+const WARM_UP: u64 = 100;
+/// Rounds of polling memory between two looks for Ctrl-C and for the connection's end.
+const GLANCE: u32 = 4096;
+/// Receive buffers that each side keeps posted for Sends.
+const RECEIVES: usize = 4;
+
+/// What a latency run measured: nanoseconds of each round, halved where the test is a ping-pong.
+pub(crate) struct Run {
+    pub(crate) histogram: Histogram<u64>,
+    pub(crate) messages: u64,
+}
+
+/// The client's part.
+pub(crate) fn run_client(
+    peer: &mut Peer<'_>,
+    hello: &Hello,
+    remote: RemoteAddress,
+    extent: Extent,
+) -> anyhow::Result<Run> {
+    let mut histogram = Histogram::new_with_max(nanos(LONGEST), DIGITS)?;
+    let mut round = 0_u64;
+    for _ in 0..WARM_UP {
+        round += 1;
+        one_round(peer, hello, remote, round)?;
+    }
+    let (start, mut now) = (Instant::now(), Instant::now());
+    let halves = if hello.kind.verb == Verb::Read { 1 } else { 2 };
+    loop {
+        let more = match extent {
+            Extent::Messages(limit) => round - WARM_UP < limit,
+            Extent::Time(limit) => now - start < limit,
+        };
+        if !more {
+            return Ok(Run {
+                histogram,
+                messages: round,
+            });
+        }
+        round += 1;
+        one_round(peer, hello, remote, round)?;
+        let before = now;
+        now = Instant::now();
+        histogram.saturating_record(nanos(now - before) / halves);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn one_round(
+    peer: &mut Peer<'_>,
+    hello: &Hello,
+    remote: RemoteAddress,
+    round: u64,
+) -> anyhow::Result<()> {
+    match hello.kind.verb {
+        Verb::Write => {
+            write_marked(peer, hello, remote, round)?;
+            await_marker(peer, hello, round).map(|_| ())
+        }
+        Verb::Read => {
+            let sink = peer.sink.local(0, hello.size);
+            peer.qp.post_send(SendRequest::read(WrId(round), sink, remote))?;
+            peer.completion().map(|_| ())
+        }
+        Verb::Send => {
+            send(peer, hello, round)?;
+            while peer.completion()?.opcode != Opcode::Receive {}
+            post_receive(peer, hello)
+        }
+    }
+}
+
+/// Writes the message with the round's number in its last octet.
+fn write_marked(
+    peer: &mut Peer<'_>,
+    hello: &Hello,
+    remote: RemoteAddress,
+    round: u64,
+) -> anyhow::Result<()> {
+    let last = hello.size as usize - 1;
+    peer.source.bytes().write(last, &[marker(round)])?;
+    let source = peer.source.local(0, hello.size);
+    Ok(peer.qp.post_send(SendRequest::write(WrId(round), source, remote))?)
+}
+
+fn marker(round: u64) -> u8 {
+    (round & 0xff) as u8
+}
+
+/// True if the other side's message of this round is here. Memory is looked at before a completion says so, as perftest does:
+/// TCP delivers in order and the last octet is placed last.
+fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
+    let mut last = [0];
+    peer.sink.bytes().read(hello.size as usize - 1, &mut last)?;
+    Ok(last[0] == marker(round))
+}
+
+/// Turns the engine until the other side's message of this round is here; false if its record came instead.
+fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
+    let mut idle = 0;
+    while !marker_is(peer, hello, round)? {
+        if let Some(completion) = peer.try_completion()? {
+            if Peer::announces_record(&completion) {
+                return Ok(false);
+            }
+            continue;
+        }
+        idle += 1;
+        if idle % GLANCE == 0 {
+            peer.check_alive()?;
+        }
+        std::hint::spin_loop();
+    }
+    Ok(true)
+}
+
+fn send(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<()> {
+    let source = peer.source.local(0, hello.size);
+    let request = SendRequest::send(WrId(round), source).unsignaled();
+    Ok(peer.qp.post_send(request)?)
+}
+
+/// Buffers for the other side's Sends, all the same memory: one message is under way at a time.
+pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
+    (0..RECEIVES).try_for_each(|_| post_receive(peer, hello))
+}
+
+fn post_receive(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
+    let buffer = peer.sink.local(0, hello.size);
+    Ok(peer.qp.post_recv(RecvRequest::new(WrId(0), buffer))?)
+}
+
+/// The server's part in a Send test: sends a message back for each, until the client's record comes.
+pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Record> {
+    let mut round = 0;
+    loop {
+        let completion = peer.completion()?;
+        if Peer::announces_record(&completion) {
+            return peer.record();
+        }
+        if completion.opcode == Opcode::Receive {
+            round += 1;
+            post_receive(peer, hello)?;
+            send(peer, hello, round)?;
+        }
+    }
+}
+
+/// The server's part in a Write test: writes a message back for each that it sees, until the client's record comes.
+pub(crate) fn serve_writes(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Record> {
+    let mut round = 1;
+    while await_marker(peer, hello, round)? {
+        write_marked(peer, hello, hello.places.buffer, round)?;
+        round += 1;
+    }
+    peer.record()
+}

@@ -1,0 +1,247 @@
+//! `xwarp perf`: bandwidth and latency between two hosts.
+//!
+//! Without HOST it is the server, which serves one client and ends; with HOST it is the client, which measures and prints. What
+//! the client wants is told to the server in the private data of the connection; the server's buffers come back the same way.
+
+mod bandwidth;
+mod client;
+mod data;
+mod hello;
+mod latency;
+mod peer;
+mod report;
+mod server;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp_driver::net;
+
+use crate::interface::ModeArg;
+use crate::signals::Interrupted;
+use crate::size::{parse_duration, parse_octets};
+use hello::{Hello, Kind, Places, Style, Verb};
+
+/// Where a server listens unless told otherwise, as perftest does.
+const DEFAULT_PORT: u16 = 18515;
+/// Octets of memory that a test's buffers may take on each side.
+const MEMORY_LIMIT: u64 = 1 << 30;
+
+#[derive(Subcommand)]
+pub(crate) enum Test {
+    /// RDMA Write bandwidth
+    WriteBw(PerfArgs),
+    /// RDMA Read bandwidth
+    ReadBw(PerfArgs),
+    /// Send bandwidth
+    SendBw(PerfArgs),
+    /// RDMA Write latency: half of a ping-pong of Writes, seen in memory
+    WriteLat(PerfArgs),
+    /// RDMA Read latency: a whole round trip
+    ReadLat(PerfArgs),
+    /// Send latency: half of a ping-pong of Sends
+    SendLat(PerfArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct PerfArgs {
+    /// The server's address; without it this is the server
+    host: Option<IpAddr>,
+    /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
+    #[arg(long)]
+    dev: Option<String>,
+    /// TCP port of the server
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Octets of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
+    #[arg(long, value_parser = parse_octets)]
+    size: Option<u64>,
+    /// Messages to send [default: 10000]
+    #[arg(long, conflicts_with = "duration")]
+    iterations: Option<u64>,
+    /// Time to send for, for example 5s, instead of a number of messages
+    #[arg(long, value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Messages outstanding at once (bandwidth)
+    #[arg(long, default_value_t = 64)]
+    depth: u32,
+    /// Check at the end that every buffer holds exactly what was sent
+    #[arg(long)]
+    verify: bool,
+    /// Demand this XDP mode; without it, what is attached, or native before generic
+    #[arg(long)]
+    mode: Option<ModeArg>,
+    /// What to do while nothing happens
+    #[arg(long, default_value = "adaptive")]
+    wait: WaitArg,
+    /// Who runs the protocol engine
+    #[arg(long, default_value = "inline")]
+    engine: EngineArg,
+    /// Write every frame to this pcapng file
+    #[arg(long)]
+    capture: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WaitArg {
+    /// Spin for ever
+    Busy,
+    /// Spin for 50 us, then sleep
+    Adaptive,
+    /// Sleep at once
+    Blocking,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EngineArg {
+    /// The thread that polls
+    Inline,
+    /// A thread of its own
+    Thread,
+}
+
+/// How long to go on.
+#[derive(Clone, Copy)]
+pub(crate) enum Extent {
+    Messages(u64),
+    Time(Duration),
+}
+
+pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
+    use Style::{Bandwidth, Latency};
+    let (verb, style, args) = match test {
+        Test::WriteBw(args) => (Verb::Write, Bandwidth, args),
+        Test::ReadBw(args) => (Verb::Read, Bandwidth, args),
+        Test::SendBw(args) => (Verb::Send, Bandwidth, args),
+        Test::WriteLat(args) => (Verb::Write, Latency, args),
+        Test::ReadLat(args) => (Verb::Read, Latency, args),
+        Test::SendLat(args) => (Verb::Send, Latency, args),
+    };
+    let kind = Kind { verb, style };
+    let interrupted = Interrupted::watch()?;
+    match args.host {
+        Some(host) => {
+            let hello = args.hello(kind)?;
+            let rnic = args.open(&client_device(args, host)?, &hello)?;
+            let server = SocketAddr::new(host, args.port);
+            client::run(&rnic, server, &hello, args, &interrupted)
+        }
+        None => {
+            let device = server_device(args)?;
+            server::run(&device, kind, args, &interrupted)
+        }
+    }
+}
+
+impl PerfArgs {
+    /// What a client asks of the server.
+    fn hello(&self, kind: Kind) -> anyhow::Result<Hello> {
+        let size = self.size.unwrap_or(match kind.style {
+            Style::Bandwidth => 64 << 10,
+            Style::Latency => 64,
+        });
+        ensure!(
+            size <= MEMORY_LIMIT,
+            "--size {size} is too large: the buffers of a test may take {MEMORY_LIMIT} octets"
+        );
+        ensure!(self.depth > 0, "--depth must be at least 1");
+        ensure!(self.depth <= 4096, "--depth {} is too large: at most 4096", self.depth);
+        ensure!(self.iterations != Some(0), "--iterations must be at least 1");
+        ensure!(
+            size > 0 || kind.style == Style::Bandwidth || kind.verb != Verb::Write,
+            "write-lat needs --size of at least 1: the octet that is waited for"
+        );
+        let slots = match kind.style {
+            Style::Latency => 1,
+            Style::Bandwidth => u64::from(self.depth).min(MEMORY_LIMIT / size.max(1)).max(1),
+        };
+        Ok(Hello {
+            kind,
+            size: u32::try_from(size)?,
+            slots: u32::try_from(slots)?,
+            depth: self.depth,
+            verify: self.verify,
+            places: Places::NONE,
+        })
+    }
+
+    fn extent(&self) -> Extent {
+        match self.duration {
+            Some(duration) => Extent::Time(duration),
+            None => Extent::Messages(self.iterations.unwrap_or(10_000)),
+        }
+    }
+
+    fn open(&self, device: &str, hello: &Hello) -> anyhow::Result<Rnic> {
+        let config = RnicConfig {
+            nic: NicConfig {
+                mode: self.mode.map(Into::into),
+                region_octets: hello.region_octets(),
+                capture: self.capture.clone(),
+                ..NicConfig::default()
+            },
+            progress: match self.engine {
+                EngineArg::Inline => Progress::Inline,
+                EngineArg::Thread => Progress::Thread,
+            },
+            waiting: match self.wait {
+                WaitArg::Busy => Waiting::Busy,
+                WaitArg::Adaptive => Waiting::Adaptive(Duration::from_micros(50)),
+                WaitArg::Blocking => Waiting::Blocking,
+            },
+        };
+        Ok(Rnic::open(device, &config)?)
+    }
+
+    /// The part of the first line that only this side knows.
+    fn engine_text(&self) -> &'static str {
+        match (self.engine, self.wait) {
+            (EngineArg::Inline, WaitArg::Busy) => "inline, busy",
+            (EngineArg::Inline, WaitArg::Adaptive) => "inline, adaptive",
+            (EngineArg::Inline, WaitArg::Blocking) => "inline, blocking",
+            (EngineArg::Thread, WaitArg::Busy) => "thread, busy",
+            (EngineArg::Thread, WaitArg::Adaptive) => "thread, adaptive",
+            (EngineArg::Thread, WaitArg::Blocking) => "thread, blocking",
+        }
+    }
+}
+
+/// The interface that leads to the server.
+fn client_device(args: &PerfArgs, host: IpAddr) -> anyhow::Result<String> {
+    if let Some(dev) = &args.dev {
+        return Ok(dev.clone());
+    }
+    let route = net::route_to(host, None)?;
+    let link = net::links()?
+        .into_iter()
+        .find(|link| link.index == route.link_index)
+        .with_context(|| format!("the interface that leads to {host} has gone"))?;
+    Ok(link.name)
+}
+
+/// The only interface that could serve.
+fn server_device(args: &PerfArgs) -> anyhow::Result<String> {
+    if let Some(dev) = &args.dev {
+        return Ok(dev.clone());
+    }
+    let mut names: Vec<String> = net::links()?
+        .into_iter()
+        .filter(|link| link.up && !link.loopback && !link.addresses.is_empty())
+        .map(|link| link.name)
+        .collect();
+    match (names.pop(), names.is_empty()) {
+        (Some(name), true) => Ok(name),
+        (None, _) => bail!("no interface is up and has an address; set one up, or name it with --dev"),
+        (Some(name), false) => {
+            names.push(name);
+            bail!("several interfaces are up ({}); name one with --dev", names.join(", "))
+        }
+    }
+}

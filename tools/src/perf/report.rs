@@ -1,0 +1,180 @@
+//! What a test prints: what it ran, then aligned columns with units; or JSON.
+
+use serde_json::json;
+use xwarp::{Listener, QueuePair, Rnic, RnicCounters};
+
+use super::hello::{Hello, Kind, Style};
+use super::{PerfArgs, bandwidth, latency};
+
+/// What was measured.
+pub(crate) enum Measured {
+    Bandwidth(bandwidth::Run),
+    Latency(latency::Run),
+}
+
+impl Measured {
+    /// Messages that the client sent or read.
+    pub(crate) fn messages(&self) -> u64 {
+        match self {
+            Self::Bandwidth(run) => run.messages,
+            Self::Latency(run) => run.messages,
+        }
+    }
+}
+
+/// The server's only line.
+pub(crate) fn print_listening(rnic: &Rnic, kind: Kind, listeners: &[Listener], args: &PerfArgs) {
+    if args.json {
+        return;
+    }
+    let addresses: Vec<String> = (listeners.iter())
+        .flat_map(|listener| listener.addresses().iter().map(ToString::to_string))
+        .collect();
+    println!("{kind} server  {rnic}  engine {}", args.engine_text());
+    println!("waiting for a client at {}", addresses.join(", "));
+}
+
+/// The client's first line: what runs, and the mode that is really in force.
+pub(crate) fn print_setup(
+    rnic: &Rnic,
+    hello: &Hello,
+    qp: &QueuePair,
+    args: &PerfArgs,
+) -> anyhow::Result<()> {
+    if args.json {
+        return Ok(());
+    }
+    let depth = match hello.kind.style {
+        Style::Bandwidth => format!("  depth {}", hello.depth),
+        Style::Latency => String::new(),
+    };
+    println!(
+        "{}  RC  1 QP{depth}  {rnic}  CRC {}  engine {}",
+        hello.kind,
+        if qp.crc() { "on" } else { "off" },
+        args.engine_text()
+    );
+    Ok(())
+}
+
+/// The client's result.
+pub(crate) fn print_result(
+    hello: &Hello,
+    measured: &Measured,
+    verified: Option<u64>,
+    before: &RnicCounters,
+    after: &RnicCounters,
+    args: &PerfArgs,
+) -> anyhow::Result<()> {
+    if args.json {
+        let result = as_json(hello, measured, verified, before, after);
+        println!("{}", serde_json::to_string_pretty(&result)?);
+        return Ok(());
+    }
+    let data = match verified {
+        None => "not checked",
+        Some(_) => "verified",
+    };
+    match measured {
+        Measured::Bandwidth(run) => print_bandwidth(hello, run, data),
+        Measured::Latency(run) => print_latency(hello, run, data),
+    }
+    if let Some(octets) = verified {
+        println!("data: {octets} octets of buffers compared, every octet as sent");
+    }
+    let retransmitted = after.tcp.retransmissions - before.tcp.retransmissions;
+    if retransmitted > 0 {
+        println!("note: {retransmitted} TCP segments were sent again");
+    }
+    Ok(())
+}
+
+/// Decimal gigabits of payload per second.
+fn gigabits(hello: &Hello, run: &bandwidth::Run) -> f64 {
+    run.messages as f64 * f64::from(hello.size) * 8.0 / run.elapsed.as_secs_f64() / 1e9
+}
+
+/// Millions of messages per second.
+fn message_rate(run: &bandwidth::Run) -> f64 {
+    run.messages as f64 / run.elapsed.as_secs_f64() / 1e6
+}
+
+fn print_bandwidth(hello: &Hello, run: &bandwidth::Run, data: &str) {
+    println!(
+        "{:>10} {:>12} {:>12} {:>14}  data",
+        "bytes", "messages", "BW [Gb/s]", "rate [Mmsg/s]"
+    );
+    println!(
+        "{:>10} {:>12} {:>12.2} {:>14.3}  {data}",
+        hello.size,
+        run.messages,
+        gigabits(hello, run),
+        message_rate(run)
+    );
+}
+
+/// The columns of a latency table.
+const PERCENTILES: [(&str, f64); 5] = [
+    ("p50", 50.0),
+    ("p90", 90.0),
+    ("p99", 99.0),
+    ("p99.9", 99.9),
+    ("p99.99", 99.99),
+];
+
+fn print_latency(hello: &Hello, run: &latency::Run, data: &str) {
+    print!("{:>10} {:>12} {:>9}", "bytes", "messages", "min [us]");
+    for (name, _) in PERCENTILES {
+        print!(" {name:>9}");
+    }
+    println!(" {:>9}  data", "max");
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    print!(
+        "{:>10} {:>12} {:>9.2}",
+        hello.size,
+        run.histogram.len(),
+        micros(run.histogram.min())
+    );
+    for (_, percentile) in PERCENTILES {
+        print!(" {:>9.2}", micros(run.histogram.value_at_percentile(percentile)));
+    }
+    println!(" {:>9.2}  {data}", micros(run.histogram.max()));
+}
+
+fn as_json(
+    hello: &Hello,
+    measured: &Measured,
+    verified: Option<u64>,
+    before: &RnicCounters,
+    after: &RnicCounters,
+) -> serde_json::Value {
+    let result = match measured {
+        Measured::Bandwidth(run) => json!({
+            "messages": run.messages,
+            "seconds": run.elapsed.as_secs_f64(),
+            "gigabits_per_second": gigabits(hello, run),
+            "million_messages_per_second": message_rate(run),
+        }),
+        Measured::Latency(run) => {
+            let percentiles: serde_json::Map<String, serde_json::Value> = PERCENTILES
+                .iter()
+                .map(|&(name, p)| (name.to_owned(), json!(run.histogram.value_at_percentile(p))))
+                .collect();
+            json!({
+                "messages": run.histogram.len(),
+                "min_nanoseconds": run.histogram.min(),
+                "mean_nanoseconds": run.histogram.mean(),
+                "max_nanoseconds": run.histogram.max(),
+                "percentiles_nanoseconds": percentiles,
+            })
+        }
+    };
+    json!({
+        "test": hello.kind.to_string(),
+        "bytes": hello.size,
+        "depth": hello.depth,
+        "verified_octets": verified,
+        "tcp_segments_retransmitted": after.tcp.retransmissions - before.tcp.retransmissions,
+        "result": result,
+    })
+}

@@ -1,0 +1,124 @@
+//! The server: waits for one client, plays its part of the test, checks the data, ends.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context;
+use xwarp::{ConnectionRequest, Rnic};
+use xwarp_driver::net;
+
+use super::hello::{Hello, Kind, Places, Style, Verb};
+use super::peer::{Peer, Record};
+use super::{MEMORY_LIMIT, PerfArgs, bandwidth, data, latency, report};
+use crate::signals::Interrupted;
+
+/// How often the wait for a client looks for Ctrl-C.
+const GLANCE: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(
+    device: &str,
+    kind: Kind,
+    args: &PerfArgs,
+    interrupted: &Interrupted,
+) -> anyhow::Result<()> {
+    let largest = args.hello(kind)?;
+    let rnic = args.open(device, &largest)?;
+    let mut listeners = Vec::new();
+    for any in any_addresses(device)? {
+        listeners.push(rnic.listen(SocketAddr::new(any, args.port))?);
+    }
+    report::print_listening(&rnic, kind, &listeners, args);
+    let (request, hello) = loop {
+        let request = listeners.iter_mut().find_map(|listener| listener.accept(GLANCE));
+        interrupted.check()?;
+        let Some(request) = request else { continue };
+        match check_request(&request, kind, &largest) {
+            Ok(hello) => break (request, hello),
+            Err(error) => {
+                log::warn!("{} is turned away: {error:#}", request.remote());
+                request.reject(error.to_string().as_bytes())?;
+            }
+        }
+    };
+    serve(&rnic, request, &hello, interrupted)
+}
+
+/// The unspecified addresses of the families that the interface has addresses of.
+fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
+    let addresses = net::link_by_name(device)?.addresses;
+    let v4 = addresses.iter().any(IpAddr::is_ipv4);
+    let v6 = addresses.iter().any(IpAddr::is_ipv6);
+    let any: Vec<IpAddr> = [
+        v4.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    anyhow::ensure!(
+        !any.is_empty(),
+        "{device} has no IP address; give it one with `ip addr add`"
+    );
+    Ok(any)
+}
+
+fn check_request(request: &ConnectionRequest, kind: Kind, largest: &Hello) -> anyhow::Result<Hello> {
+    let hello = Hello::from_octets(request.private_data())?;
+    anyhow::ensure!(
+        hello.kind == kind,
+        "this server runs {kind}, not {}; start both sides with the same test",
+        hello.kind
+    );
+    anyhow::ensure!(
+        hello.region_octets() <= largest.region_octets() || hello.buffer_octets() as u64 > MEMORY_LIMIT,
+        "this server has room for buffers of {} octets, not {}; start it with the same --size and --depth",
+        largest.buffer_octets(),
+        hello.buffer_octets()
+    );
+    Ok(hello)
+}
+
+fn serve(
+    rnic: &Rnic,
+    request: ConnectionRequest,
+    hello: &Hello,
+    interrupted: &Interrupted,
+) -> anyhow::Result<()> {
+    let mut peer = Peer::new(rnic, hello, interrupted)?;
+    data::fill(peer.source.bytes(), hello.size as usize, hello.slots as usize)?;
+    match (hello.kind.verb, hello.kind.style) {
+        (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(&mut peer, hello)?,
+        (Verb::Send, Style::Latency) => latency::post_receives(&mut peer, hello)?,
+        (Verb::Write | Verb::Read, _) => peer.expect_empty()?,
+    }
+    let remote = request.remote();
+    let places: Places = peer.places(hello.kind.verb == Verb::Read);
+    request
+        .accept(&mut peer.qp, &places.to_octets())
+        .with_context(|| format!("the connection from {remote} was lost"))?;
+    let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
+        (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(&mut peer, hello)?,
+        (Verb::Send, Style::Latency) => latency::serve_sends(&mut peer, hello)?,
+        (Verb::Write, Style::Latency) => latency::serve_writes(&mut peer, hello)?,
+        (Verb::Write, Style::Bandwidth) | (Verb::Read, _) => peer.receive_record()?,
+    };
+    let verdict = check(&peer, hello, messages)?;
+    peer.send_record(verdict, hello.places.control)?;
+    peer.wait_closed()
+}
+
+/// Whether this side holds what was sent to it: octets checked, and where the first wrong one is.
+fn check(peer: &Peer<'_>, hello: &Hello, messages: u64) -> anyhow::Result<Record> {
+    if !hello.verify {
+        return Ok([0; 4]);
+    }
+    let (size, slots) = match (hello.kind.verb, hello.kind.style) {
+        (Verb::Read, _) => (0, 0),
+        (Verb::Write, Style::Latency) => hello.marked_slot(),
+        (Verb::Write | Verb::Send, _) => hello.full_slots(messages),
+    };
+    Ok(match data::first_wrong(peer.sink.bytes(), size, slots)? {
+        None => [(size * slots) as u64, 0, 0, 0],
+        Some((slot, at)) => [0, 1, slot as u64, at as u64],
+    })
+}

@@ -1,0 +1,62 @@
+//! Sizes and durations as people write them.
+
+use std::time::Duration;
+
+/// Reads `64`, `64K`, `1M` or `2G` (powers of 1024) as octets.
+pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let shift = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(format!("{unit:?} is no unit of size; use none, K, M or G")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is not a size; write for example 64, 64K or 1M"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text} is more than this machine can count"))
+}
+
+/// Reads `500ms`, `5s` or `5` (seconds) as a duration longer than zero.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration; write for example 500ms or 5s");
+    let (digits, scale) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    match Duration::try_from_secs_f64(number * scale) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        Ok(_) | Err(_) => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(parse_octets("64"), Ok(64));
+        assert_eq!(parse_octets("64K"), Ok(65536));
+        assert_eq!(parse_octets("1MiB"), Ok(1 << 20));
+        assert_eq!(parse_octets("2g"), Ok(2 << 30));
+        for wrong in ["", "K", "-1", "1.5K", "64X", "99999999999999999999", "99999999999G"] {
+            assert!(parse_octets(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_seconds_unless_they_say_otherwise() {
+        assert_eq!(parse_duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(parse_duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("20ms"), Ok(Duration::from_millis(20)));
+        for wrong in ["", "0", "-1s", "5m", "inf", "nan", "ms"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
