@@ -75,11 +75,7 @@ impl Frame {
     /// # Safety
     ///
     /// No two live frames of an arena may overlap, nor a frame and a region.
-    pub(crate) unsafe fn carve(
-        arena: &Arc<Arena>,
-        offset: usize,
-        capacity: usize,
-    ) -> Option<Self> {
+    pub(crate) unsafe fn carve(arena: &Arc<Arena>, offset: usize, capacity: usize) -> Option<Self> {
         Some(Self {
             start: arena.checked_ptr(offset, capacity)?,
             capacity,
@@ -138,7 +134,11 @@ impl Deref for RxFrame {
 
 impl fmt::Debug for RxFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RxFrame({} octets at {:#x})", self.len, self.frame.offset)
+        write!(
+            f,
+            "RxFrame({} octets at {:#x})",
+            self.len, self.frame.offset
+        )
     }
 }
 
@@ -185,6 +185,10 @@ impl DerefMut for TxFrame {
 
 impl fmt::Debug for TxFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TxFrame({} octets at {:#x})", self.len, self.frame.offset)
+        write!(
+            f,
+            "TxFrame({} octets at {:#x})",
+            self.len, self.frame.offset
+        )
     }
 }

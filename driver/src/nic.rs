@@ -94,7 +94,9 @@ pub enum NicError {
     #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
     Loopback(String),
     /// Its packets do not fit into a frame.
-    #[error("MTU {mtu} of {name} is too large: one frame holds an IP packet of at most {max} octets; use `ip link set {name} mtu {max}` or less")]
+    #[error(
+        "MTU {mtu} of {name} is too large: one frame holds an IP packet of at most {max} octets; use `ip link set {name} mtu {max}` or less"
+    )]
     MtuTooLarge {
         /// The interface.
         name: String,
@@ -104,7 +106,9 @@ pub enum NicError {
         max: usize,
     },
     /// Its traffic is spread over several queues.
-    #[error("{name} spreads its traffic over {queues} receive queues, but one is served; use `ethtool -L {name} combined 1` (or rx 1)")]
+    #[error(
+        "{name} spreads its traffic over {queues} receive queues, but one is served; use `ethtool -L {name} combined 1` (or rx 1)"
+    )]
     Queues {
         /// The interface.
         name: String,
@@ -225,7 +229,10 @@ impl Steering {
 
     /// Redirects TCP to this local address and port from now on.
     pub fn add(&mut self, local: SocketAddr) -> Result<(), SteeringError> {
-        self.attachment.maps().flows.insert(local.ip(), local.port())?;
+        self.attachment
+            .maps()
+            .flows
+            .insert(local.ip(), local.port())?;
         self.flows.push(local);
         Ok(())
     }
@@ -239,7 +246,12 @@ impl Steering {
     }
 
     fn withdraw(&mut self, local: SocketAddr) {
-        if let Err(error) = self.attachment.maps().flows.remove(local.ip(), local.port()) {
+        if let Err(error) = self
+            .attachment
+            .maps()
+            .flows
+            .remove(local.ip(), local.port())
+        {
             log::warn!("{local} stays in the steering map: {error}");
         }
     }

@@ -73,7 +73,9 @@ pub enum IoError {
         source: std::io::Error,
     },
     /// Frames were given to the kernel and none came back for too long.
-    #[error("{interface} has not completed one of {frames} frames for {seconds} s: the transmit path is stalled; set the interface down and up")]
+    #[error(
+        "{interface} has not completed one of {frames} frames for {seconds} s: the transmit path is stalled; set the interface down and up"
+    )]
     Stalled {
         /// The interface.
         interface: String,

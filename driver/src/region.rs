@@ -23,7 +23,9 @@ struct Pool {
 
 /// The pool has no extent that is long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no room for a region of {wanted} octets: the largest free piece of the {size} octet region area has {largest}; open the RNIC with a larger one")]
+#[error(
+    "no room for a region of {wanted} octets: the largest free piece of the {size} octet region area has {largest}; open the RNIC with a larger one"
+)]
 pub struct RegionAreaFull {
     /// Octets asked for.
     pub wanted: usize,
@@ -57,14 +59,21 @@ impl RegionPool {
 
     /// A zeroed region of `len` octets: nothing of its former use can be read through it.
     pub fn allocate(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
-        let extent = len.max(1).checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+        let extent = len
+            .max(1)
+            .checked_next_multiple_of(PAGE)
+            .unwrap_or(usize::MAX);
         let offset = self.0.take(extent).ok_or_else(|| self.0.full(len))?;
         let lease = Lease {
             pool: Arc::clone(&self.0),
             offset,
             extent,
         };
-        let start = self.0.arena.checked_ptr(offset, extent).ok_or_else(|| self.0.full(len))?;
+        let start = self
+            .0
+            .arena
+            .checked_ptr(offset, extent)
+            .ok_or_else(|| self.0.full(len))?;
         // SAFETY: the extent was free, so no other region covers it; the lease keeps it taken and the arena mapped.
         let bytes = unsafe { SharedBytes::new(start, len, Arc::new(lease)) };
         if bytes.fill(0..len, 0).is_err() {
@@ -148,7 +157,14 @@ mod tests {
 
     #[test]
     fn freed_neighbours_join_whatever_the_order() {
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for order in [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ] {
             let pool = RegionPool::anonymous(3 * PAGE).unwrap();
             let mut regions: Vec<_> = (0..3).map(|_| pool.allocate(PAGE).ok()).collect();
             for i in order {

@@ -81,7 +81,9 @@ impl<P: PacketIo> Tap<P> {
 }
 
 fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 impl<P: PacketIo> PacketIo for Tap<P> {

@@ -12,7 +12,8 @@ use crate::frame::{Arena, Frame};
 use crate::region::RegionPool;
 
 /// Octets between two frames: one page, the largest chunk that the kernel takes.
-pub(crate) const CHUNK: usize = 4096;
+pub(crate) const CHUNK: usize = CHUNK_OCTETS as usize;
+const CHUNK_OCTETS: u32 = 4096;
 /// Octets of a chunk that the kernel keeps for itself ahead of a received frame (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: usize = 256;
 /// Octets of a chunk that a frame can use.
@@ -25,7 +26,9 @@ pub enum UmemError {
     #[error("{0} is not a usable size for frames and rings: {1}")]
     Size(usize, &'static str),
     /// The kernel refused the memory.
-    #[error("the kernel would not take {octets} octets of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`")]
+    #[error(
+        "the kernel would not take {octets} octets of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`"
+    )]
     Register {
         /// Octets of frames and regions.
         octets: usize,
@@ -52,7 +55,10 @@ pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<Cut
     let count = u32::try_from(chunks)
         .ok()
         .and_then(NonZeroU32::new)
-        .ok_or(UmemError::Size(octets, "at most 2^32 chunks of 4096 octets"))?;
+        .ok_or(UmemError::Size(
+            octets,
+            "at most 2^32 chunks of 4096 octets",
+        ))?;
     let (umem, mut descriptors) =
         Umem::new(config(ring)?, count, false).map_err(|error| UmemError::Register {
             octets,
@@ -63,9 +69,8 @@ pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<Cut
     let frames = carve_frames(&arena, KERNEL_HEADROOM, frame_count, FRAME_CAPACITY, CHUNK);
     descriptors.truncate(frame_count);
     // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
-    let regions = unsafe {
-        RegionPool::new(arena, frame_count * CHUNK, octets - frame_count * CHUNK)
-    };
+    let regions =
+        unsafe { RegionPool::new(arena, frame_count * CHUNK, octets - frame_count * CHUNK) };
     Ok(CutUmem {
         umem,
         descriptors,
@@ -77,7 +82,7 @@ pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<Cut
 fn config(ring: u32) -> Result<UmemConfig, UmemError> {
     let bad_ring = UmemError::Size(ring as usize, "a ring has a power of two of entries");
     let ring = QueueSize::new(ring).map_err(|_| bad_ring)?;
-    let chunk = FrameSize::new(CHUNK as u32)
+    let chunk = FrameSize::new(CHUNK_OCTETS)
         .map_err(|_| UmemError::Size(CHUNK, "the kernel takes 2048 or 4096"))?;
     UmemConfig::builder()
         .frame_size(chunk)

@@ -100,7 +100,9 @@ mod tests {
     fn work_found_after_the_announcement_prevents_the_sleep() {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
-        sleeper.sleep(None, Some(Duration::from_secs(60)), || false).unwrap();
+        sleeper
+            .sleep(None, Some(Duration::from_mins(1)), || false)
+            .unwrap();
         assert!(start.elapsed() < Duration::from_secs(30));
     }
 
@@ -108,7 +110,9 @@ mod tests {
     fn a_sleep_ends_with_its_timeout() {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
-        sleeper.sleep(None, Some(Duration::from_millis(20)), || true).unwrap();
+        sleeper
+            .sleep(None, Some(Duration::from_millis(20)), || true)
+            .unwrap();
         assert!(start.elapsed() >= Duration::from_millis(20));
     }
 

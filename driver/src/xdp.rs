@@ -13,7 +13,8 @@ use crate::packet_io::{IoCounters, IoError, PacketIo};
 use crate::umem::CHUNK;
 
 /// Descriptors moved between a ring and us in one go.
-const BATCH: usize = 64;
+const BATCH: usize = BATCH_ENTRIES as usize;
+const BATCH_ENTRIES: u32 = 64;
 /// The kernel frees a queue some milliseconds after its last user closed it (3 to 22 ms were seen).
 const REBIND_PATIENCE: Duration = Duration::from_secs(1);
 const REBIND_PAUSE: Duration = Duration::from_millis(5);
@@ -24,7 +25,9 @@ const STALL_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenQueueError {
     /// Somebody else has it.
-    #[error("queue {queue} of {interface} is in use by another AF_XDP socket; end that process or choose another queue")]
+    #[error(
+        "queue {queue} of {interface} is in use by another AF_XDP socket; end that process or choose another queue"
+    )]
     Busy {
         /// The interface.
         interface: String,
@@ -62,15 +65,13 @@ pub(crate) struct XdpIo {
     in_flight: usize,
     last_progress: Option<Instant>,
     counters: IoCounters,
+    drop_rx_unusable: u64,
     rx: RxQueue,
     tx: TxQueue,
     fill: FillQueue,
     completion: CompQueue,
     umem: Umem,
 }
-
-// SAFETY: the queues are used by one thread at a time, through `&mut self`; xsk-rs keeps what its handles share behind locks.
-unsafe impl Send for XdpIo {}
 
 impl XdpIo {
     /// Binds queue `queue` of `interface` in copy mode and gives it half of the frames to receive into.
@@ -96,6 +97,7 @@ impl XdpIo {
             in_flight: 0,
             last_progress: None,
             counters: IoCounters::default(),
+            drop_rx_unusable: 0,
             rx,
             tx,
             fill,
@@ -147,15 +149,35 @@ impl XdpIo {
     fn unpark(&mut self, descriptor: &FrameDesc) -> Option<Frame> {
         let frame = self.parked.get_mut(chunk_of(descriptor))?.take();
         if frame.is_none() {
-            log::error!("{}: the kernel returned a frame that it did not have", self.interface);
+            log::error!(
+                "{}: the kernel returned a frame that it did not have",
+                self.interface
+            );
         }
         frame
+    }
+
+    /// Takes in a frame that lies where our frames begin; an XDP program of somebody else may have moved its start.
+    fn accept(&mut self, descriptor: &FrameDesc, frame: Frame, out: &mut Vec<RxFrame>) {
+        let len = descriptor.lengths().data();
+        if descriptor.addr() != frame.offset() || descriptor.has_more_frames() {
+            self.drop_rx_unusable += 1;
+            self.recycle(RxFrame::new(frame, 0));
+            return;
+        }
+        self.counters.rx_frames += 1;
+        self.counters.rx_octets += len as u64;
+        out.push(RxFrame::new(frame, len));
     }
 
     /// Moves queued frames to the transmit ring as far as it has room.
     fn produce_tx(&mut self) {
         while !self.queued.is_empty() {
-            let n = self.queued.len().min(BATCH).min(self.tx.nb_free(BATCH as u32) as usize);
+            let n = self
+                .queued
+                .len()
+                .min(BATCH)
+                .min(self.tx.nb_free(BATCH_ENTRIES) as usize);
             // SAFETY: every queued descriptor is of this UMEM and its frame is parked until the completion ring returns it.
             let taken = unsafe { self.tx.produce(&self.queued[..n]) };
             if taken == 0 {
@@ -216,10 +238,9 @@ impl PacketIo for XdpIo {
             // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
             let n = unsafe { self.rx.consume(&mut arrived[..want]) };
             for descriptor in &arrived[..n] {
-                let len = descriptor.lengths().data();
-                self.counters.rx_frames += 1;
-                self.counters.rx_octets += len as u64;
-                out.extend(self.unpark(descriptor).map(|frame| RxFrame::new(frame, len)));
+                if let Some(frame) = self.unpark(descriptor) {
+                    self.accept(descriptor, frame, out);
+                }
             }
             left -= n;
             if n < want {
@@ -294,7 +315,7 @@ impl PacketIo for XdpIo {
         if let Ok(kernel) = self.rx.fd().xdp_statistics() {
             counters.drop_rx_ring_full = kernel.rx_ring_full();
             counters.drop_rx_no_frame = kernel.rx_fill_ring_empty_descs();
-            counters.drop_rx_other = kernel.rx_dropped();
+            counters.drop_rx_other = kernel.rx_dropped() + self.drop_rx_unusable;
             counters.drop_tx_invalid = kernel.tx_invalid_descs();
         }
         counters

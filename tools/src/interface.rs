@@ -74,7 +74,11 @@ pub(crate) fn detach(args: &DeviceArgs) -> anyhow::Result<()> {
 pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
     std::fs::write(&args.file, xwarp_bpf::STEER_OBJECT)
         .with_context(|| format!("cannot write {}", args.file.display()))?;
-    println!("{}: {} octets", args.file.display(), xwarp_bpf::STEER_OBJECT.len());
+    println!(
+        "{}: {} octets",
+        args.file.display(),
+        xwarp_bpf::STEER_OBJECT.len()
+    );
     Ok(())
 }
 

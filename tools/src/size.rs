@@ -4,9 +4,15 @@ use std::time::Duration;
 
 /// Reads `64`, `64K`, `1M` or `2G` (powers of 1024) as octets.
 pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
-    let shift = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+    let shift = match unit
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
         "" => 0,
         "K" => 10,
         "M" => 20,
@@ -45,7 +51,15 @@ mod tests {
         assert_eq!(parse_octets("64K"), Ok(65536));
         assert_eq!(parse_octets("1MiB"), Ok(1 << 20));
         assert_eq!(parse_octets("2g"), Ok(2 << 30));
-        for wrong in ["", "K", "-1", "1.5K", "64X", "99999999999999999999", "99999999999G"] {
+        for wrong in [
+            "",
+            "K",
+            "-1",
+            "1.5K",
+            "64X",
+            "99999999999999999999",
+            "99999999999G",
+        ] {
             assert!(parse_octets(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -130,7 +130,8 @@ impl ConnectionRequest {
             return Err(AcceptError::InvalidState(qp.state()));
         }
         let (qp, data) = (qp.id(), private_data.to_vec());
-        self.control.call(move |engine| engine.accept(id, qp, &data))?
+        self.control
+            .call(move |engine| engine.accept(id, qp, &data))?
     }
 
     /// Says no.

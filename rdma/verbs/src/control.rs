@@ -67,9 +67,9 @@ impl Runner {
     fn step(&mut self) -> usize {
         let now = Instant::now();
         let micros = now.duration_since(self.origin).as_micros();
-        let done = self
-            .engine
-            .step(xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)));
+        let done = self.engine.step(xwarp_tcp::Instant::from_micros(
+            u64::try_from(micros).unwrap_or(u64::MAX),
+        ));
         if done > 0 {
             self.last_work = now;
         }
@@ -85,7 +85,10 @@ impl Runner {
         let now = xwarp_tcp::Instant::from_micros(
             u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX),
         );
-        let timeout = [limit, self.engine.sleep_limit(now)].into_iter().flatten().min();
+        let timeout = [limit, self.engine.sleep_limit(now)]
+            .into_iter()
+            .flatten()
+            .min();
         let idle = || no_command() && self.engine.is_idle();
         self.sleeper.sleep(self.engine.readiness(), timeout, idle)
     }
@@ -101,7 +104,11 @@ impl Control {
         })
     }
 
-    pub(crate) fn threaded(engine: Engine, parts: Parts, waiting: Waiting) -> io::Result<Arc<Self>> {
+    pub(crate) fn threaded(
+        engine: Engine,
+        parts: Parts,
+        waiting: Waiting,
+    ) -> io::Result<Arc<Self>> {
         let (sleeper, bell) = Sleeper::new()?;
         let (commands, inbox) = mpsc::channel();
         let runner = Runner::new(engine, sleeper, waiting);
@@ -148,7 +155,9 @@ impl Control {
                     // Whoever asked may have stopped listening.
                     let _ = answer.send(work(engine));
                 });
-                let sent = lock(commands).as_ref().map(|commands| commands.send(command));
+                let sent = lock(commands)
+                    .as_ref()
+                    .map(|commands| commands.send(command));
                 sent.ok_or(RnicClosed)?.map_err(|_| RnicClosed)?;
                 bell.ring();
                 reply.recv().map_err(|_| RnicClosed)
@@ -211,7 +220,7 @@ impl Control {
                 }
             };
         }
-        let far = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        let far = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
         self.wait_until(far, || match channel.try_recv() {
             Ok(message) => Some(Some(message)),
             Err(TryRecvError::Disconnected) => Some(None),
@@ -237,7 +246,8 @@ impl Control {
                 Mode::Thread { .. } => std::thread::sleep(RECHECK.min(left)),
                 Mode::Inline(runner) => {
                     let mut runner = lock(runner);
-                    if runner.step() == 0 && runner.pause(Some(RECHECK.min(left)), || true).is_err() {
+                    if runner.step() == 0 && runner.pause(Some(RECHECK.min(left)), || true).is_err()
+                    {
                         return None;
                     }
                 }

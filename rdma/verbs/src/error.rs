@@ -57,7 +57,9 @@ pub enum RegisterError {
     #[error(transparent)]
     Closed(#[from] RnicClosed),
     /// A combination of rights that the verbs forbid.
-    #[error("{0:?} is no valid set of rights: a region needs a local right, and the local right of each remote one (verbs draft figure 18)")]
+    #[error(
+        "{0:?} is no valid set of rights: a region needs a local right, and the local right of each remote one (verbs draft figure 18)"
+    )]
     Rights(Access),
     /// The region area is used up.
     #[error(transparent)]
@@ -113,7 +115,9 @@ pub enum ConnectError {
         stage: &'static str,
     },
     /// The peer ended the connection during start-up.
-    #[error("{0} closed the connection during MPA start-up: it does not speak iWARP there, or refused it")]
+    #[error(
+        "{0} closed the connection during MPA start-up: it does not speak iWARP there, or refused it"
+    )]
     PeerClosed(SocketAddr),
     /// The peer's answer is not a valid MPA Reply.
     #[error("{peer} does not speak iWARP: {source}")]

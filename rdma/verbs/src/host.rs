@@ -48,7 +48,9 @@ pub enum HostError {
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The way leads over another interface.
-    #[error("{remote} is not reached over {interface}; open the RNIC on the interface that leads there")]
+    #[error(
+        "{remote} is not reached over {interface}; open the RNIC on the interface that leads there"
+    )]
     OtherInterface {
         /// Whom.
         remote: IpAddr,
@@ -166,7 +168,10 @@ impl Host for FixedHost {
     }
 
     fn path_to(&self, remote: IpAddr, _: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {
-        let mac = self.neighbours.get(&remote).ok_or(HostError::Unknown(remote))?;
+        let mac = self
+            .neighbours
+            .get(&remote)
+            .ok_or(HostError::Unknown(remote))?;
         Ok((self.address, *mac))
     }
 
@@ -176,13 +181,19 @@ impl Host for FixedHost {
             0 => (FIRST_DYNAMIC_PORT..=u16::MAX).find(|port| !ports.contains(port)),
             _ => Some(port).filter(|port| !ports.contains(port)),
         };
-        let port = chosen.ok_or(PortError::InUse { addr: address, port })?;
+        let port = chosen.ok_or(PortError::InUse {
+            addr: address,
+            port,
+        })?;
         ports.insert(port);
         let hold = FixedPort {
             port,
             ports: Arc::clone(&self.ports),
         };
-        Ok(LocalPort::new(SocketAddr::new(address, port), Box::new(hold)))
+        Ok(LocalPort::new(
+            SocketAddr::new(address, port),
+            Box::new(hold),
+        ))
     }
 }
 

@@ -118,7 +118,12 @@ impl Drop for MemoryRegion {
 
 impl fmt::Debug for MemoryRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryRegion({:?}, {} octets)", self.stag, self.bytes.len())
+        write!(
+            f,
+            "MemoryRegion({:?}, {} octets)",
+            self.stag,
+            self.bytes.len()
+        )
     }
 }
 
@@ -211,7 +216,10 @@ impl StagTable {
         if region.pd != pd {
             return Err(InvalidateError::NotAssociated);
         }
-        if !region.access.intersects(Access::REMOTE_READ | Access::REMOTE_WRITE) {
+        if !region
+            .access
+            .intersects(Access::REMOTE_READ | Access::REMOTE_WRITE)
+        {
             return Err(InvalidateError::Forbidden);
         }
         Ok(())
@@ -245,19 +253,35 @@ mod tests {
     #[test]
     fn an_access_is_checked_in_the_order_of_the_rfc() {
         let mut table = StagTable::new();
-        let stag = table.insert(region(Access::LOCAL_READ | Access::REMOTE_READ)).unwrap();
+        let stag = table
+            .insert(region(Access::LOCAL_READ | Access::REMOTE_READ))
+            .unwrap();
         let check = |pd, stag, to, len, rights| {
-            table.access(pd, stag, to, len, rights).map(|(_, offset)| offset)
+            table
+                .access(pd, stag, to, len, rights)
+                .map(|(_, offset)| offset)
         };
         let read = Access::REMOTE_READ;
         assert_eq!(check(PD, stag, 96, 4000, read), Ok(96), "exact fit");
         assert_eq!(check(PD, stag, 97, 4000, read), Err(AccessError::Bounds));
         assert_eq!(check(PD, stag, u64::MAX, 2, read), Err(AccessError::Wrap));
-        assert_eq!(check(PD, stag, u64::MAX, 2, Access::REMOTE_WRITE), Err(AccessError::Rights));
-        assert_eq!(check(PdId(2), stag, u64::MAX, 2, read), Err(AccessError::NotAssociated));
+        assert_eq!(
+            check(PD, stag, u64::MAX, 2, Access::REMOTE_WRITE),
+            Err(AccessError::Rights)
+        );
+        assert_eq!(
+            check(PdId(2), stag, u64::MAX, 2, read),
+            Err(AccessError::NotAssociated)
+        );
         let other_key = Stag(stag.0 ^ 1);
-        assert_eq!(check(PdId(2), other_key, 0, 1, read), Err(AccessError::InvalidStag));
-        assert_eq!(check(PD, Stag(0), 0, 1, read), Err(AccessError::InvalidStag));
+        assert_eq!(
+            check(PdId(2), other_key, 0, 1, read),
+            Err(AccessError::InvalidStag)
+        );
+        assert_eq!(
+            check(PD, Stag(0), 0, 1, read),
+            Err(AccessError::InvalidStag)
+        );
     }
 
     #[test]
@@ -289,10 +313,21 @@ mod tests {
     fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
         let mut table = StagTable::new();
         let local = table.insert(region(Access::LOCAL_READ)).unwrap();
-        let remote = table.insert(region(Access::LOCAL_READ | Access::REMOTE_READ)).unwrap();
-        assert_eq!(table.check_invalidate(PD, local), Err(InvalidateError::Forbidden));
+        let remote = table
+            .insert(region(Access::LOCAL_READ | Access::REMOTE_READ))
+            .unwrap();
+        assert_eq!(
+            table.check_invalidate(PD, local),
+            Err(InvalidateError::Forbidden)
+        );
         assert_eq!(table.check_invalidate(PD, remote), Ok(()));
-        assert_eq!(table.check_invalidate(PdId(9), remote), Err(InvalidateError::NotAssociated));
-        assert_eq!(table.check_invalidate(PD, Stag(7)), Err(InvalidateError::InvalidStag));
+        assert_eq!(
+            table.check_invalidate(PdId(9), remote),
+            Err(InvalidateError::NotAssociated)
+        );
+        assert_eq!(
+            table.check_invalidate(PD, Stag(7)),
+            Err(InvalidateError::InvalidStag)
+        );
     }
 }

@@ -32,7 +32,11 @@ impl ProtectionDomain {
     }
 
     /// Registers memory that the application has already; several registrations of the same memory are independent.
-    pub fn register(&self, bytes: SharedBytes, access: Access) -> Result<MemoryRegion, RegisterError> {
+    pub fn register(
+        &self,
+        bytes: SharedBytes,
+        access: Access,
+    ) -> Result<MemoryRegion, RegisterError> {
         MemoryRegion::register(&self.control, self.id, bytes, access)
     }
 

@@ -247,7 +247,8 @@ impl QueuePair {
         self.begin_disconnect()?;
         let deadline = Instant::now() + limit;
         let ended = |state| matches!(state, QpState::Idle | QpState::Error);
-        self.control.wait_until(deadline, || ended(self.state()).then_some(()));
+        self.control
+            .wait_until(deadline, || ended(self.state()).then_some(()));
         Ok(self.state() == QpState::Idle)
     }
 

@@ -10,7 +10,11 @@ pub(crate) struct ReadySet(Vec<AtomicU64>);
 impl ReadySet {
     /// For numbers below `capacity`.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self((0..capacity.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
+        Self(
+            (0..capacity.div_ceil(BITS))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+        )
     }
 
     /// Adds `number`. What the caller did before is visible to whoever takes it out.
@@ -52,7 +56,11 @@ mod tests {
         }
         let mut taken = Vec::new();
         set.drain(|number| taken.push(number));
-        assert_eq!(taken, [0, 63, 64, 129], "a number beyond the capacity is no member");
+        assert_eq!(
+            taken,
+            [0, 63, 64, 129],
+            "a number beyond the capacity is no member"
+        );
         assert!(set.is_empty());
     }
 }

@@ -169,7 +169,11 @@ impl Rnic {
         let (sender, requests) = mpsc::channel();
         self.control
             .call(move |engine| engine.listen(ports, &sender, BACKLOG))??;
-        Ok(Listener::new(requests, addresses, Arc::clone(&self.control)))
+        Ok(Listener::new(
+            requests,
+            addresses,
+            Arc::clone(&self.control),
+        ))
     }
 
     fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {

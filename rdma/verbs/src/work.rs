@@ -79,7 +79,8 @@ impl Operation {
 
 /// Octets of all elements.
 pub(crate) fn total(sgl: &[Sge]) -> Option<u32> {
-    sgl.iter().try_fold(0_u32, |sum, sge| sum.checked_add(sge.len))
+    sgl.iter()
+        .try_fold(0_u32, |sum, sge| sum.checked_add(sge.len))
 }
 
 /// A work request for the send queue. Signaled and without a fence unless said otherwise.

@@ -43,7 +43,7 @@ pub(crate) fn run(
     loop {
         let more = match extent {
             Extent::Messages(limit) => pump.posted < limit,
-            Extent::Time(limit) => pump.posted % GLANCE != 0 || start.elapsed() < limit,
+            Extent::Time(limit) => !pump.posted.is_multiple_of(GLANCE) || start.elapsed() < limit,
         };
         if !more {
             break;
@@ -53,7 +53,7 @@ pub(crate) fn run(
             continue;
         }
         pump.take(peer)?;
-        if pump.completed % GLANCE == 0 {
+        if pump.completed.is_multiple_of(GLANCE) {
             peer.check_alive()?;
         }
     }
@@ -150,7 +150,7 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
         received += 1;
         post_receive(peer, hello, next)?;
         next += 1;
-        if received % credit_batch(hello) == 0 {
+        if received.is_multiple_of(credit_batch(hello)) {
             let credit = SendRequest::send(WrId(received), Sgl::new());
             peer.qp.post_send(credit.unsignaled())?;
         }

@@ -22,27 +22,36 @@ pub(crate) fn run(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = Peer::new(rnic, hello, interrupted)?;
-    data::fill(peer.source.bytes(), hello.size as usize, hello.slots as usize)?;
-    for _ in 0..bandwidth::CREDIT_RECEIVES {
-        peer.expect_empty()?;
+    data::fill(
+        peer.source.bytes(),
+        hello.size as usize,
+        hello.slots as usize,
+    )?;
+    if hello.kind == SEND_LATENCY {
+        latency::post_receives(&mut peer, hello)?;
+    } else {
+        (0..bandwidth::CREDIT_RECEIVES).try_for_each(|_| peer.expect_empty())?;
     }
     let hello = Hello {
         places: peer.places(false),
         ..hello.clone()
     };
-    if hello.kind == LATENCY_SEND {
-        latency::post_receives(&mut peer, &hello)?;
-    }
     let remote = connect(&mut peer, server, &hello)?;
-    report::print_setup(rnic, &hello, &peer.qp, args)?;
+    report::print_setup(rnic, &hello, &peer.qp, args);
     let before = rnic.counters()?;
     let measured = match hello.kind.style {
-        Style::Bandwidth => {
-            Measured::Bandwidth(bandwidth::run(&mut peer, &hello, remote.buffer, args.extent())?)
-        }
-        Style::Latency => {
-            Measured::Latency(latency::run_client(&mut peer, &hello, remote.buffer, args.extent())?)
-        }
+        Style::Bandwidth => Measured::Bandwidth(bandwidth::run(
+            &mut peer,
+            &hello,
+            remote.buffer,
+            args.extent(),
+        )?),
+        Style::Latency => Measured::Latency(latency::run_client(
+            &mut peer,
+            &hello,
+            remote.buffer,
+            args.extent(),
+        )?),
     };
     let after = rnic.counters()?;
     let verified = finish(&mut peer, &hello, measured.messages(), remote)?;
@@ -50,7 +59,7 @@ pub(crate) fn run(
     report::print_result(&hello, &measured, verified, &before, &after, args)
 }
 
-const LATENCY_SEND: Kind = Kind {
+const SEND_LATENCY: Kind = Kind {
     verb: Verb::Send,
     style: Style::Latency,
 };
@@ -59,7 +68,10 @@ fn connect(peer: &mut Peer<'_>, server: SocketAddr, hello: &Hello) -> anyhow::Re
     let answer = match peer.qp.connect(server, &hello.to_octets(), CONNECT_LIMIT) {
         Ok(answer) => answer,
         Err(ConnectError::Rejected { private_data, .. }) => {
-            anyhow::bail!("{server} refused the test: {}", String::from_utf8_lossy(&private_data))
+            anyhow::bail!(
+                "{server} refused the test: {}",
+                String::from_utf8_lossy(&private_data)
+            )
         }
         Err(error) => return Err(error.into()),
     };
@@ -92,7 +104,9 @@ fn check_sink(peer: &Peer<'_>, hello: &Hello, messages: u64) -> anyhow::Result<u
     let (size, slots) = received_by_client(hello, messages);
     let wrong = data::first_wrong(peer.sink.bytes(), size, slots)?;
     if let Some((slot, at)) = wrong {
-        anyhow::bail!("DATA MISMATCH at the client: octet {at} of buffer {slot} is not what was sent");
+        anyhow::bail!(
+            "DATA MISMATCH at the client: octet {at} of buffer {slot} is not what was sent"
+        );
     }
     Ok((size * slots) as u64)
 }

@@ -113,7 +113,14 @@ impl Places {
     pub(crate) fn to_octets(self) -> Vec<u8> {
         [self.buffer, self.control]
             .iter()
-            .flat_map(|place| place.stag.0.to_be_bytes().into_iter().chain(place.to.to_be_bytes()))
+            .flat_map(|place| {
+                place
+                    .stag
+                    .0
+                    .to_be_bytes()
+                    .into_iter()
+                    .chain(place.to.to_be_bytes())
+            })
             .collect()
     }
 
@@ -150,7 +157,9 @@ impl Hello {
 
     /// Size and number of the buffers that `messages` messages have filled.
     pub(crate) fn full_slots(&self, messages: u64) -> (usize, usize) {
-        let slots = usize::try_from(messages).unwrap_or(usize::MAX).min(self.slots as usize);
+        let slots = usize::try_from(messages)
+            .unwrap_or(usize::MAX)
+            .min(self.slots as usize);
         (self.size as usize, slots)
     }
 
@@ -173,7 +182,10 @@ impl Hello {
         let mut rest = octets;
         let head: [u8; 8] = take(&mut rest).context("the client is no xwarp perf")?;
         ensure!(head[..4] == MAGIC, "the client is no xwarp perf");
-        ensure!(head[4] == VERSION, "the client is an xwarp perf of another version");
+        ensure!(
+            head[4] == VERSION,
+            "the client is an xwarp perf of another version"
+        );
         let Some(kind) = Kind::from_octet(head[5]) else {
             bail!("the client asks for a test that is not known here");
         };

@@ -10,7 +10,7 @@ use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
 
 /// The longest latency that is told from longer ones.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 /// Rounds before the measurement, which warm caches and let both sides settle.
@@ -77,7 +77,8 @@ fn one_round(
         }
         Verb::Read => {
             let sink = peer.sink.local(0, hello.size);
-            peer.qp.post_send(SendRequest::read(WrId(round), sink, remote))?;
+            peer.qp
+                .post_send(SendRequest::read(WrId(round), sink, remote))?;
             peer.completion().map(|_| ())
         }
         Verb::Send => {
@@ -98,11 +99,13 @@ fn write_marked(
     let last = hello.size as usize - 1;
     peer.source.bytes().write(last, &[marker(round)])?;
     let source = peer.source.local(0, hello.size);
-    Ok(peer.qp.post_send(SendRequest::write(WrId(round), source, remote))?)
+    Ok(peer
+        .qp
+        .post_send(SendRequest::write(WrId(round), source, remote))?)
 }
 
 fn marker(round: u64) -> u8 {
-    (round & 0xff) as u8
+    round.to_le_bytes()[0]
 }
 
 /// True if the other side's message of this round is here. Memory is looked at before a completion says so, as perftest does:
@@ -124,7 +127,8 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
             continue;
         }
         idle += 1;
-        if idle % GLANCE == 0 {
+        if idle == GLANCE {
+            idle = 0;
             peer.check_alive()?;
         }
         std::hint::spin_loop();

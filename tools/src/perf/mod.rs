@@ -126,18 +126,13 @@ pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
     };
     let kind = Kind { verb, style };
     let interrupted = Interrupted::watch()?;
-    match args.host {
-        Some(host) => {
-            let hello = args.hello(kind)?;
-            let rnic = args.open(&client_device(args, host)?, &hello)?;
-            let server = SocketAddr::new(host, args.port);
-            client::run(&rnic, server, &hello, args, &interrupted)
-        }
-        None => {
-            let device = server_device(args)?;
-            server::run(&device, kind, args, &interrupted)
-        }
-    }
+    let Some(host) = args.host else {
+        return server::run(&server_device(args)?, kind, args, &interrupted);
+    };
+    let hello = args.hello(kind)?;
+    let rnic = args.open(&client_device(args, host)?, &hello)?;
+    let server = SocketAddr::new(host, args.port);
+    client::run(&rnic, server, &hello, args, &interrupted)
 }
 
 impl PerfArgs {
@@ -152,8 +147,15 @@ impl PerfArgs {
             "--size {size} is too large: the buffers of a test may take {MEMORY_LIMIT} octets"
         );
         ensure!(self.depth > 0, "--depth must be at least 1");
-        ensure!(self.depth <= 4096, "--depth {} is too large: at most 4096", self.depth);
-        ensure!(self.iterations != Some(0), "--iterations must be at least 1");
+        ensure!(
+            self.depth <= 4096,
+            "--depth {} is too large: at most 4096",
+            self.depth
+        );
+        ensure!(
+            self.iterations != Some(0),
+            "--iterations must be at least 1"
+        );
         ensure!(
             size > 0 || kind.style == Style::Bandwidth || kind.verb != Verb::Write,
             "write-lat needs --size of at least 1: the octet that is waited for"
@@ -238,10 +240,15 @@ fn server_device(args: &PerfArgs) -> anyhow::Result<String> {
         .collect();
     match (names.pop(), names.is_empty()) {
         (Some(name), true) => Ok(name),
-        (None, _) => bail!("no interface is up and has an address; set one up, or name it with --dev"),
+        (None, _) => {
+            bail!("no interface is up and has an address; set one up, or name it with --dev")
+        }
         (Some(name), false) => {
             names.push(name);
-            bail!("several interfaces are up ({}); name one with --dev", names.join(", "))
+            bail!(
+                "several interfaces are up ({}); name one with --dev",
+                names.join(", ")
+            )
         }
     }
 }

@@ -63,7 +63,10 @@ impl<'a> Peer<'a> {
             source: pd.allocate(octets, Access::LOCAL_READ | Access::REMOTE_READ)?,
             sink: pd.allocate(octets, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
             outbox: pd.allocate(RECORD_OCTETS as usize, Access::LOCAL_READ)?,
-            inbox: pd.allocate(RECORD_OCTETS as usize, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
+            inbox: pd.allocate(
+                RECORD_OCTETS as usize,
+                Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+            )?,
             cq,
             rnic,
             interrupted,
@@ -141,12 +144,21 @@ impl<'a> Peer<'a> {
 
     /// Posts a receive buffer of no octets, for a control record or a credit.
     pub(crate) fn expect_empty(&mut self) -> anyhow::Result<()> {
-        Ok(self.qp.post_recv(RecvRequest::new(CONTROL_WR, Sgl::new()))?)
+        Ok(self
+            .qp
+            .post_recv(RecvRequest::new(CONTROL_WR, Sgl::new()))?)
     }
 
     /// Hands a record to the other side.
-    pub(crate) fn send_record(&mut self, record: Record, inbox: RemoteAddress) -> anyhow::Result<()> {
-        let octets: Vec<u8> = record.iter().flat_map(|number| number.to_be_bytes()).collect();
+    pub(crate) fn send_record(
+        &mut self,
+        record: Record,
+        inbox: RemoteAddress,
+    ) -> anyhow::Result<()> {
+        let octets: Vec<u8> = record
+            .iter()
+            .flat_map(|number| number.to_be_bytes())
+            .collect();
         self.outbox.bytes().write(0, &octets)?;
         let write = SendRequest::write(CONTROL_WR, self.outbox.local(0, RECORD_OCTETS), inbox);
         self.qp.post_send(write.unsignaled())?;
@@ -155,7 +167,8 @@ impl<'a> Peer<'a> {
             solicited: true,
             invalidate: None,
         };
-        self.qp.post_send(SendRequest::new(CONTROL_WR, event).unsignaled())?;
+        self.qp
+            .post_send(SendRequest::new(CONTROL_WR, event).unsignaled())?;
         Ok(())
     }
 
@@ -194,7 +207,8 @@ impl<'a> Peer<'a> {
             stag: nowhere,
             to: 0,
         };
-        self.qp.post_send(SendRequest::read(BARRIER_WR, sink, remote))?;
+        self.qp
+            .post_send(SendRequest::read(BARRIER_WR, sink, remote))?;
         while self.completion()?.wr_id != BARRIER_WR {}
         Ok(())
     }

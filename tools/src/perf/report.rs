@@ -1,5 +1,7 @@
 //! What a test prints: what it ran, then aligned columns with units; or JSON.
 
+use std::time::Duration;
+
 use serde_json::json;
 use xwarp::{Listener, QueuePair, Rnic, RnicCounters};
 
@@ -35,14 +37,9 @@ pub(crate) fn print_listening(rnic: &Rnic, kind: Kind, listeners: &[Listener], a
 }
 
 /// The client's first line: what runs, and the mode that is really in force.
-pub(crate) fn print_setup(
-    rnic: &Rnic,
-    hello: &Hello,
-    qp: &QueuePair,
-    args: &PerfArgs,
-) -> anyhow::Result<()> {
+pub(crate) fn print_setup(rnic: &Rnic, hello: &Hello, qp: &QueuePair, args: &PerfArgs) {
     if args.json {
-        return Ok(());
+        return;
     }
     let depth = match hello.kind.style {
         Style::Bandwidth => format!("  depth {}", hello.depth),
@@ -54,7 +51,6 @@ pub(crate) fn print_setup(
         if qp.crc() { "on" } else { "off" },
         args.engine_text()
     );
-    Ok(())
 }
 
 /// The client's result.
@@ -91,10 +87,11 @@ pub(crate) fn print_result(
 
 /// Decimal gigabits of payload per second.
 fn gigabits(hello: &Hello, run: &bandwidth::Run) -> f64 {
-    run.messages as f64 * f64::from(hello.size) * 8.0 / run.elapsed.as_secs_f64() / 1e9
+    message_rate(run) * f64::from(hello.size) * 8.0 / 1e3
 }
 
 /// Millions of messages per second.
+#[expect(clippy::cast_precision_loss, reason = "2^53 messages are years")]
 fn message_rate(run: &bandwidth::Run) -> f64 {
     run.messages as f64 / run.elapsed.as_secs_f64() / 1e6
 }
@@ -128,7 +125,7 @@ fn print_latency(hello: &Hello, run: &latency::Run, data: &str) {
         print!(" {name:>9}");
     }
     println!(" {:>9}  data", "max");
-    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let micros = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() * 1e6;
     print!(
         "{:>10} {:>12} {:>9.2}",
         hello.size,
@@ -136,7 +133,10 @@ fn print_latency(hello: &Hello, run: &latency::Run, data: &str) {
         micros(run.histogram.min())
     );
     for (_, percentile) in PERCENTILES {
-        print!(" {:>9.2}", micros(run.histogram.value_at_percentile(percentile)));
+        print!(
+            " {:>9.2}",
+            micros(run.histogram.value_at_percentile(percentile))
+        );
     }
     println!(" {:>9.2}  {data}", micros(run.histogram.max()));
 }

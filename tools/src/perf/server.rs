@@ -29,7 +29,9 @@ pub(crate) fn run(
     }
     report::print_listening(&rnic, kind, &listeners, args);
     let (request, hello) = loop {
-        let request = listeners.iter_mut().find_map(|listener| listener.accept(GLANCE));
+        let request = listeners
+            .iter_mut()
+            .find_map(|listener| listener.accept(GLANCE));
         interrupted.check()?;
         let Some(request) = request else { continue };
         match check_request(&request, kind, &largest) {
@@ -62,7 +64,11 @@ fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
     Ok(any)
 }
 
-fn check_request(request: &ConnectionRequest, kind: Kind, largest: &Hello) -> anyhow::Result<Hello> {
+fn check_request(
+    request: &ConnectionRequest,
+    kind: Kind,
+    largest: &Hello,
+) -> anyhow::Result<Hello> {
     let hello = Hello::from_octets(request.private_data())?;
     anyhow::ensure!(
         hello.kind == kind,
@@ -70,7 +76,8 @@ fn check_request(request: &ConnectionRequest, kind: Kind, largest: &Hello) -> an
         hello.kind
     );
     anyhow::ensure!(
-        hello.region_octets() <= largest.region_octets() || hello.buffer_octets() as u64 > MEMORY_LIMIT,
+        hello.region_octets() <= largest.region_octets()
+            || hello.buffer_octets() as u64 > MEMORY_LIMIT,
         "this server has room for buffers of {} octets, not {}; start it with the same --size and --depth",
         largest.buffer_octets(),
         hello.buffer_octets()
@@ -85,7 +92,11 @@ fn serve(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = Peer::new(rnic, hello, interrupted)?;
-    data::fill(peer.source.bytes(), hello.size as usize, hello.slots as usize)?;
+    data::fill(
+        peer.source.bytes(),
+        hello.size as usize,
+        hello.slots as usize,
+    )?;
     match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(&mut peer, hello)?,
         (Verb::Send, Style::Latency) => latency::post_receives(&mut peer, hello)?,

@@ -8,6 +8,7 @@ use xwarp_iwarp::{TermCode, Terminate};
 use super::Engine;
 use super::qp::Link;
 use super::receive::ReceiveFault;
+use super::stream::Gate;
 use crate::completion::CompletionStatus;
 use crate::event::AsyncEventKind;
 use crate::qp::QpState;
@@ -36,7 +37,12 @@ impl Engine {
             }
             ReceiveFault::Buffer(status) => {
                 self.complete_receive(key, status);
-                self.fail_local(key, Terminate::local(), None, "a receive buffer cannot be used");
+                self.fail_local(
+                    key,
+                    Terminate::local(),
+                    None,
+                    "a receive buffer cannot be used",
+                );
             }
             ReceiveFault::Terminated(terminate) => {
                 self.counters.terminates_in += 1;
@@ -72,10 +78,13 @@ impl Engine {
     ) {
         log::debug!("queue pair {key}: {what}");
         if culprit.is_none() {
-            self.report_for(key, AsyncEventKind::Terminated {
-                code: terminate.code(),
-                reason: what.to_owned(),
-            });
+            self.report_for(
+                key,
+                AsyncEventKind::Terminated {
+                    code: terminate.code(),
+                    reason: what.to_owned(),
+                },
+            );
         }
         self.enter_terminate(key, Some(terminate), culprit);
     }
@@ -125,7 +134,7 @@ impl Engine {
             stream.terminate = terminate;
             self.activate(key);
         } else {
-            stream.fin_sent = true;
+            stream.gate = Gate::Shut;
             self.stack.close(conn, self.now);
         }
         self.stack.consume(conn, rest);
@@ -174,7 +183,7 @@ impl Engine {
 
     fn is_fenced(&mut self, key: usize) -> bool {
         let stream = self.qps.get_mut(key).and_then(|qp| qp.stream());
-        stream.is_some_and(|stream| stream.fenced)
+        stream.is_some_and(|stream| stream.gate == Gate::Fenced)
     }
 
     pub(super) fn report_for(&self, key: usize, kind: AsyncEventKind) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use xwarp_tcp::CloseReason;
 
 use super::qp::{Link, NewQp, QpContext};
+use super::stream::Gate;
 use super::{Engine, Owner};
 use crate::error::CreateError;
 use crate::event::AsyncEventKind;
@@ -88,11 +89,11 @@ impl Engine {
             return;
         };
         // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
-        let drained = stream.fenced || !has_requests && stream.responses.is_empty();
+        let drained = stream.gate == Gate::Fenced || !has_requests && stream.responses.is_empty();
         if !stream.closing || !drained || stream.outgoing.is_some() {
             return;
         }
-        stream.fin_sent = true;
+        stream.gate = Gate::Shut;
         let conn = stream.conn;
         qp.set_state(QpState::Closing);
         qp.flush(&mut self.cqs, None);
@@ -109,7 +110,6 @@ impl Engine {
             self.on_start_closed(key);
             return;
         };
-        stream.peer_closed = true;
         let conn = stream.conn;
         if state != QpState::Rts {
             return;
@@ -147,9 +147,12 @@ impl Engine {
             (QpState::Terminate, _) => self.enter_error(key),
             (QpState::Idle | QpState::Error, _) => {}
             (QpState::Rts | QpState::Closing, reason) => {
-                self.report_for(key, AsyncEventKind::ConnectionLost {
-                    reason: describe(reason),
-                });
+                self.report_for(
+                    key,
+                    AsyncEventKind::ConnectionLost {
+                        reason: describe(reason),
+                    },
+                );
                 self.enter_error(key);
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xwarp_iwarp::mpa::{Request, Responder, ResponderStep, StartupError};
 use xwarp_tcp::{ConnId, Instant, ListenerId};
 
-use super::qp::Link;
+use super::qp::{Link, QpContext};
 use super::start::PARAMS;
 use super::stream::Stream;
 use super::{Engine, Owner};
@@ -135,7 +135,10 @@ impl Engine {
             self.drop_incoming(key);
             return;
         }
-        match incoming.responder.on_bytes(self.stack.readable(conn, available)) {
+        match incoming
+            .responder
+            .on_bytes(self.stack.readable(conn, available))
+        {
             Ok(ResponderStep::NeedBytes(_)) => {}
             Ok(ResponderStep::Request { request, consumed }) => {
                 self.stack.consume(conn, consumed);
@@ -180,8 +183,14 @@ impl Engine {
     ) -> Result<(), AcceptError> {
         let QpId(qp_key) = qp;
         let qp_key = qp_key as usize;
-        let state = self.qps.get(qp_key).map_or(QpState::Error, |qp| qp.state());
-        let unconnected = self.qps.get(qp_key).is_some_and(|qp| matches!(qp.link, Link::None));
+        let state = self
+            .qps
+            .get(qp_key)
+            .map_or(QpState::Error, QpContext::state);
+        let unconnected = self
+            .qps
+            .get(qp_key)
+            .is_some_and(|qp| matches!(qp.link, Link::None));
         if state != QpState::Idle || !unconnected {
             return Err(AcceptError::InvalidState(state));
         }
@@ -198,13 +207,23 @@ impl Engine {
         self.own(incoming.conn, qp_key);
         if let Some(qp) = self.qps.get_mut(qp_key) {
             let depths = (qp.ird, qp.ord);
-            qp.enter_rts(Stream::new(incoming.conn, negotiated, true, depths, incoming.port));
+            qp.enter_rts(Stream::new(
+                incoming.conn,
+                negotiated,
+                true,
+                depths,
+                incoming.port,
+            ));
         }
         Ok(())
     }
 
     /// The application says no: a Reply that says so, then a graceful close.
-    pub(crate) fn reject(&mut self, id: IncomingId, private_data: &[u8]) -> Result<(), AcceptError> {
+    pub(crate) fn reject(
+        &mut self,
+        id: IncomingId,
+        private_data: &[u8],
+    ) -> Result<(), AcceptError> {
         let (incoming, request) = self.take_incoming(id)?;
         let Ok(reply) = incoming.responder.reject(&request, private_data) else {
             self.stack.abort(incoming.conn, self.now);
@@ -213,11 +232,19 @@ impl Engine {
         let sent = self.send_startup(incoming.conn, &reply);
         self.stack.close(incoming.conn, self.now);
         self.linger(incoming.port);
-        if sent { Ok(()) } else { Err(AcceptError::PeerGone) }
+        if sent {
+            Ok(())
+        } else {
+            Err(AcceptError::PeerGone)
+        }
     }
 
     fn take_incoming(&mut self, id: IncomingId) -> Result<(Incoming, Request), AcceptError> {
-        if self.incoming.get(id.key).is_none_or(|incoming| incoming.id != id) {
+        if self
+            .incoming
+            .get(id.key)
+            .is_none_or(|incoming| incoming.id != id)
+        {
             return Err(AcceptError::PeerGone);
         }
         let mut incoming = self.incoming.remove(id.key);

@@ -131,9 +131,12 @@ impl Engine {
         for key in keys {
             self.lose(key, "the RNIC has failed");
         }
-        self.report(None, AsyncEventKind::Failed {
-            reason: error.to_string(),
-        });
+        self.report(
+            None,
+            AsyncEventKind::Failed {
+                reason: error.to_string(),
+            },
+        );
         1
     }
 
@@ -226,7 +229,11 @@ impl Engine {
     /// Acts upon deadlines that have passed; how many.
     fn expire(&mut self) -> usize {
         let now = self.now;
-        while self.lingering.front().is_some_and(|(until, _)| *until <= now) {
+        while self
+            .lingering
+            .front()
+            .is_some_and(|(until, _)| *until <= now)
+        {
             self.lingering.pop_front();
         }
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
@@ -251,7 +258,10 @@ impl Engine {
     /// When there will be something to do even if nothing happens.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let qps = self.qps.iter().filter_map(|(_, qp)| qp.deadline);
-        let incoming = self.incoming.iter().filter_map(|(_, incoming)| incoming.deadline);
+        let incoming = self
+            .incoming
+            .iter()
+            .filter_map(|(_, incoming)| incoming.deadline);
         let linger = self.lingering.front().map(|(until, _)| *until);
         qps.chain(incoming)
             .chain(linger)

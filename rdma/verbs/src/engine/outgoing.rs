@@ -64,7 +64,9 @@ impl Source {
                         .access(pd, stag, sge_to, len, Access::LOCAL_READ)
                         .map_err(GatherError)?;
                     let piece = into.get_mut(span).ok_or(GatherError(AccessError::Bounds))?;
-                    bytes.read(offset, piece).map_err(|_| GatherError(AccessError::Bounds))
+                    bytes
+                        .read(offset, piece)
+                        .map_err(|_| GatherError(AccessError::Bounds))
                 })
             }
             Self::Response(read) if into.is_empty() => {
@@ -80,7 +82,9 @@ impl Source {
                 let (bytes, offset) = stags
                     .access(pd, source, to, len, Access::REMOTE_READ)
                     .map_err(GatherError)?;
-                bytes.read(offset, into).map_err(|_| GatherError(AccessError::Bounds))
+                bytes
+                    .read(offset, into)
+                    .map_err(|_| GatherError(AccessError::Bounds))
             }
         }
     }
@@ -140,7 +144,10 @@ mod tests {
 
     #[test]
     fn a_span_is_cut_at_the_borders_of_the_list() {
-        assert_eq!(pieces(0, 35), [(100, 1, 0..10), (50, 3, 10..15), (7, 4, 15..35)]);
+        assert_eq!(
+            pieces(0, 35),
+            [(100, 1, 0..10), (50, 3, 10..15), (7, 4, 15..35)]
+        );
         assert_eq!(pieces(9, 3), [(109, 1, 0..1), (50, 3, 1..3)]);
         assert_eq!(pieces(15, 20), [(7, 4, 0..20)]);
         assert_eq!(pieces(34, 1), [(26, 4, 0..1)]);

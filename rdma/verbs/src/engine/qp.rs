@@ -185,14 +185,21 @@ impl QpContext {
                 byte_len: 0,
                 done: false,
             };
-            push_or_lose(cqs, self.send_cq, self.completion(&begun, CompletionStatus::Flushed));
+            push_or_lose(
+                cqs,
+                self.send_cq,
+                self.completion(&begun, CompletionStatus::Flushed),
+            );
         }
         self.flush_receives(cqs);
     }
 
     /// Ends all receive buffers.
     pub(super) fn flush_receives(&mut self, cqs: &mut Slab<CqSink>) {
-        let current = self.receiving.take().map(|receiving| receiving.request.wr_id);
+        let current = self
+            .receiving
+            .take()
+            .map(|receiving| receiving.request.wr_id);
         let posted = std::iter::from_fn(|| self.rq.pop().ok().map(|request| request.wr_id));
         let all: Vec<WrId> = current.into_iter().chain(posted).collect();
         for wr_id in all {

@@ -155,7 +155,7 @@ fn take_ulpdu(
         return Ok(());
     };
     // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
-    stream.fenced = false;
+    stream.open_fence();
     let mut resources = QpResources {
         pd: qp.pd,
         stags,
@@ -165,12 +165,12 @@ fn take_ulpdu(
     let inbound = (stream.receiver)
         .on_ulpdu(ulpdu, &mut resources)
         .map_err(ReceiveFault::Violation)?;
-    act(inbound, stags, cqs, counters, qp)
+    act(&inbound, stags, cqs, counters, qp)
 }
 
 /// Places a segment that passed all checks, and completes what it completes.
 fn act(
-    inbound: Inbound<'_>,
+    inbound: &Inbound<'_>,
     stags: &mut StagTable,
     cqs: &mut Slab<CqSink>,
     counters: &mut EngineCounters,
@@ -179,22 +179,22 @@ fn act(
     match inbound {
         Inbound::Write {
             stag, to, payload, ..
-        } => place(stags, qp.pd, stag, to, payload, counters),
+        } => place(stags, qp.pd, *stag, *to, payload, counters),
         Inbound::ReadResponse {
             stag,
             to,
             payload,
             done,
         } => {
-            place(stags, qp.pd, stag, to, payload, counters);
-            if done {
+            place(stags, qp.pd, *stag, *to, payload, counters);
+            if *done {
                 finish_read(qp);
                 qp.complete_sends(cqs)?;
             }
         }
         Inbound::ReadRequest(read) => {
             if let Some(stream) = qp.stream() {
-                stream.responses.push_back(read);
+                stream.responses.push_back(*read);
             }
         }
         Inbound::Send {
@@ -203,13 +203,13 @@ fn act(
             payload,
             message_len,
         } => {
-            scatter(stags, qp, offset, payload).map_err(ReceiveFault::Buffer)?;
+            scatter(stags, qp, *offset, payload).map_err(ReceiveFault::Buffer)?;
             counters.placed_octets += payload.len() as u64;
             if let Some(len) = message_len {
-                finish_receive(stags, cqs, qp, kind, len)?;
+                finish_receive(stags, cqs, qp, *kind, *len)?;
             }
         }
-        Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(terminate)),
+        Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
         Inbound::Dropped => {}
     }
     Ok(())
@@ -252,14 +252,19 @@ fn scatter(
     let Some(receiving) = &qp.receiving else {
         return Err(CompletionStatus::BaseBounds);
     };
-    for_each_piece(&receiving.request.sgl, offset, payload.len(), |to, stag, span| {
-        let (bytes, at) = stags
-            .access(qp.pd, stag, to, span.len() as u64, Access::LOCAL_WRITE)
-            .map_err(status_of)?;
-        bytes
-            .write(at, payload.get(span).unwrap_or_default())
-            .map_err(|_| CompletionStatus::BaseBounds)
-    })
+    for_each_piece(
+        &receiving.request.sgl,
+        offset,
+        payload.len(),
+        |to, stag, span| {
+            let (bytes, at) = stags
+                .access(qp.pd, stag, to, span.len() as u64, Access::LOCAL_WRITE)
+                .map_err(status_of)?;
+            bytes
+                .write(at, payload.get(span).unwrap_or_default())
+                .map_err(|_| CompletionStatus::BaseBounds)
+        },
+    )
 }
 
 /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).

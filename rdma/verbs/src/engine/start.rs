@@ -135,7 +135,9 @@ impl Engine {
         match encode_request(PARAMS, &starting.private_data) {
             Ok(frame) => {
                 if !self.send_startup(conn, &frame) {
-                    self.fail_start(key, |peer| ConnectError::Resources(format!("TCP took no Request for {peer}")));
+                    self.fail_start(key, |peer| {
+                        ConnectError::Resources(format!("TCP took no Request for {peer}"))
+                    });
                 }
             }
             Err(_) => {

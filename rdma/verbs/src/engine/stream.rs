@@ -13,12 +13,21 @@ use crate::host::LocalPort;
 /// DDP and RDMAP version of the RFCs (RFC 5040 §4.1, RFC 5041 §4.1).
 const IETF_VERSION: u8 = 1;
 
+/// Whether FPDUs may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2).
+    Fenced,
+    Open,
+    /// TCP has been told to close.
+    Shut,
+}
+
 /// One RDMAP stream over one TCP connection.
 pub(super) struct Stream {
     pub(super) conn: ConnId,
     pub(super) crc: bool,
-    /// The responder's fence: nothing may be sent before the peer's first FPDU (RFC 5044 §7.1.2).
-    pub(super) fenced: bool,
+    pub(super) gate: Gate,
     pub(super) receiver: Receiver,
     pub(super) sender: Sender,
     /// The message being sent.
@@ -31,10 +40,6 @@ pub(super) struct Stream {
     pub(super) terminate: Option<Terminate>,
     /// The connection is closed once everything posted is sent.
     pub(super) closing: bool,
-    /// TCP has been told to close.
-    pub(super) fin_sent: bool,
-    /// The peer has closed its side.
-    pub(super) peer_closed: bool,
     pub(super) port: Arc<LocalPort>,
 }
 
@@ -54,7 +59,7 @@ impl Stream {
         Self {
             conn,
             crc: negotiated.crc,
-            fenced: responder,
+            gate: if responder { Gate::Fenced } else { Gate::Open },
             receiver: Receiver::new(config),
             sender: Sender::new(config),
             outgoing: None,
@@ -62,9 +67,14 @@ impl Stream {
             response_turn: false,
             terminate: None,
             closing: false,
-            fin_sent: false,
-            peer_closed: false,
             port,
+        }
+    }
+
+    /// The peer's first FPDU is here.
+    pub(super) fn open_fence(&mut self) {
+        if self.gate == Gate::Fenced {
+            self.gate = Gate::Open;
         }
     }
 }

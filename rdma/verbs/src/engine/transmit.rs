@@ -7,7 +7,7 @@ use xwarp_tcp::Stack;
 
 use super::outgoing::{Outgoing, Source};
 use super::qp::{Begun, CqOverflow, Link, QpContext, opcode_of};
-use super::stream::Stream;
+use super::stream::{Gate, Stream};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
@@ -81,7 +81,7 @@ impl Engine {
         let Link::Stream(stream) = &mut qp.link else {
             return Ok(Sent::Nothing);
         };
-        if stream.fenced || stream.fin_sent {
+        if stream.gate != Gate::Open {
             return Ok(Sent::Nothing);
         }
         if let Some(terminate) = &stream.terminate {
@@ -102,10 +102,20 @@ impl Engine {
     fn on_send_fault(&mut self, key: usize, fault: SendFault) {
         match fault {
             SendFault::Request(status) => {
-                self.fail_local(key, Terminate::local(), Some(status), "a local work request failed");
+                self.fail_local(
+                    key,
+                    Terminate::local(),
+                    Some(status),
+                    "a local work request failed",
+                );
             }
             SendFault::Response(terminate) => {
-                self.fail_local(key, terminate, None, "memory that the peer was reading is gone");
+                self.fail_local(
+                    key,
+                    terminate,
+                    None,
+                    "memory that the peer was reading is gone",
+                );
             }
             SendFault::Overflow => self.fail_overflow(key),
         }
@@ -113,7 +123,12 @@ impl Engine {
 }
 
 /// Sends the Terminate, the last FPDU of its stream (RFC 5040 §5.4).
-fn send_terminate(stack: &mut Stack, stream: &mut Stream, ulpdu: &[u8], now: xwarp_tcp::Instant) -> Sent {
+fn send_terminate(
+    stack: &mut Stack,
+    stream: &mut Stream,
+    ulpdu: &[u8],
+    now: xwarp_tcp::Instant,
+) -> Sent {
     let len = fpdu_len(ulpdu.len());
     let Some(fpdu) = stack.writable(stream.conn, len) else {
         return Sent::Blocked;
@@ -126,7 +141,7 @@ fn send_terminate(stack: &mut Stack, stream: &mut Stream, ulpdu: &[u8], now: xwa
     stack.commit(stream.conn, len, now);
     stack.close(stream.conn, now);
     stream.terminate = None;
-    stream.fin_sent = true;
+    stream.gate = Gate::Shut;
     Sent::Fpdu
 }
 
