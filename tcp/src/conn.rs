@@ -153,6 +153,17 @@ impl Conn {
         !opening && self.track.overreaches(&segment.tcp)
     }
 
+    /// True for a duplicate ACK while only our FIN is unacknowledged. It says nothing new, but three of them would have smoltcp
+    /// stop its retransmission timer for a fast retransmit of octets that there are none of: the FIN would never be repeated.
+    pub(crate) fn is_needless(&self, segment: &Segment<'_>) -> bool {
+        let tcp = &segment.tcp;
+        matches!(self.state(), State::FinWait1 | State::Closing)
+            && matches!(tcp.control, TcpControl::None | TcpControl::Psh)
+            && tcp.payload.is_empty()
+            && self.unacked() == 0
+            && tcp.ack_number == Some(self.track.unacknowledged())
+    }
+
     /// Lets smoltcp process a segment. True if there are octets to read that were not there before.
     pub(crate) fn receive(
         &mut self,
@@ -189,6 +200,7 @@ impl Conn {
 
     /// Sends what can be sent; the number of segments. `is_drained` says whether that was all.
     pub(crate) fn egress(&mut self, lower: &mut Lower, now: Instant) -> usize {
+        self.watch_window(now);
         let mut port = Port::new(lower, &self.link, &mut self.track);
         let mut sent = 0;
         while sent < EGRESS_BUDGET
@@ -357,7 +369,8 @@ impl Conn {
     }
 
     /// The persist timer (RFC 9293 §3.8.6.1). smoltcp probes a closed window only if it has octets to send, and here it has none:
-    /// they are not written before there is room. Its keep-alive has the same effect.
+    /// they are not written before there is room. Its keep-alive has the same effect, but repeats the last sequence number with
+    /// an octet of its own, and must be off before there is anything unacknowledged that this octet could stand for.
     fn watch_window(&mut self, now: Instant) {
         let blocked = self.wanted > 0
             && self.tcp().may_send()

@@ -29,8 +29,11 @@ impl Stack {
 
     fn dispatch(&mut self, segment: &Segment<'_>) {
         self.lower.counters.segments_in += 1;
-        let listener = self.ports.get(&segment.flow.local).copied();
-        let listener = listener.filter(|_| segment.opens());
+        let listener = if segment.opens() {
+            self.ports.get(&segment.flow.local).copied()
+        } else {
+            None
+        };
         let mut found = self.flows.get(&segment.flow).copied();
         if let (Some(handle), Some(_)) = (found, listener)
             && self.has_successor(handle, segment)
@@ -83,6 +86,9 @@ impl Stack {
         };
         if conn.overreaches(segment) {
             self.lower.counters.drop_beyond_window += 1;
+            return;
+        }
+        if conn.is_needless(segment) {
             return;
         }
         let grown = conn.receive(segment, &mut self.lower, self.now);

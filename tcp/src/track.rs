@@ -68,6 +68,11 @@ impl Tracker {
         self.peer_mss
     }
 
+    /// The oldest unacknowledged sequence number, our FIN's being the last.
+    pub(crate) fn unacknowledged(&self) -> TcpSeqNumber {
+        self.unacknowledged
+    }
+
     /// What we acknowledged last (RCV.NXT).
     pub(crate) fn acknowledged(&self) -> TcpSeqNumber {
         self.announced.next

@@ -10,6 +10,7 @@ use crate::net::{MAC_A, MAC_B};
 
 /// A TCP header's fields and the payload's length.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // as many flags as the header has
 pub(crate) struct Seen {
     pub(crate) syn: bool,
     pub(crate) ack: bool,

@@ -323,10 +323,12 @@ fn initial_sequence_numbers_follow_the_seed_and_differ() {
     assert_ne!(first(1)[0], first(1)[1]);
 }
 
+/// VLAN 100 as the S-tag, VLAN 7 with priority 7 as the C-tag.
+const TAGS: [u8; 8] = [0x88, 0xa8, 0x00, 0x64, 0x81, 0x00, 0xe0, 0x07];
+
 #[test]
 fn a_tagged_connection_answers_with_the_same_tags() {
     let mut net = Net::new();
-    const TAGS: [u8; 8] = [0x88, 0xa8, 0x00, 0x64, 0x81, 0x00, 0xe0, 0x07];
     net.judge(|from, frame| {
         // The way to b goes through a port that tags, the way back through one that untags.
         if from == From::A {

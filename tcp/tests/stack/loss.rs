@@ -19,7 +19,8 @@ fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
 
 #[test]
 fn every_kth_frame_may_be_lost() {
-    for k in [2, 3, 7, 50] {
+    // Of every second frame, each repetition or its ACK would be lost.
+    for k in [3, 7, 50] {
         let mut count = 0;
         let net = survives(move |_, _| {
             count += 1;

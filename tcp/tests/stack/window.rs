@@ -113,7 +113,7 @@ fn a_closed_window_of_a_living_peer_is_waited_upon() {
     let (a, b) = net.connect(false);
     net.a.write(a, &pattern(4096, 1), net.now);
     assert!(!net.a.write(a, &[1], net.now));
-    net.pass(Duration::from_secs(300));
+    net.pass(Duration::from_mins(5));
     assert_eq!(net.a.events(), []);
     assert_eq!(net.b.read(b, 64), pattern(4096, 1));
     net.settle();
