@@ -38,7 +38,8 @@ pub(crate) fn run(
     };
     let remote = connect(&mut peer, server, &hello)?;
     report::print_setup(rnic, &hello, &peer.qp, args);
-    let before = rnic.counters()?;
+    let setup = report::setup_json(rnic, &peer.qp, args);
+    let before = rnic.counters()?.tcp.retransmissions;
     let measured = match hello.kind.style {
         Style::Bandwidth => Measured::Bandwidth(bandwidth::run(
             &mut peer,
@@ -53,10 +54,14 @@ pub(crate) fn run(
             args.extent(),
         )?),
     };
-    let after = rnic.counters()?;
+    let retransmitted = rnic.counters()?.tcp.retransmissions - before;
     let verified = finish(&mut peer, &hello, measured.messages(), remote)?;
     peer.close()?;
-    report::print_result(&hello, &measured, verified, &before, &after, args)
+    if args.json {
+        return report::print_json(&hello, &setup, &measured, verified, retransmitted);
+    }
+    report::print_result(&hello, &measured, verified, retransmitted);
+    Ok(())
 }
 
 const SEND_LATENCY: Kind = Kind {

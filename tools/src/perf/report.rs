@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use xwarp::{Listener, QueuePair, Rnic, RnicCounters};
+use xwarp::{Listener, QueuePair, Rnic};
 
 use super::hello::{Hello, Kind, Style};
 use super::{PerfArgs, bandwidth, latency};
@@ -53,20 +53,28 @@ pub(crate) fn print_setup(rnic: &Rnic, hello: &Hello, qp: &QueuePair, args: &Per
     );
 }
 
+/// What the connection really was, for the JSON report.
+pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_json::Value {
+    let nic = rnic.info().map(|info| {
+        json!({
+            "interface": info.name,
+            "mtu": info.mtu,
+            "xdp_mode": info.mode.to_string(),
+            "program_found": info.program_found,
+            "af_xdp_mode": "copy",
+            "queues": 1,
+        })
+    });
+    json!({ "nic": nic, "crc": qp.crc(), "engine": args.engine_text() })
+}
+
 /// The client's result.
 pub(crate) fn print_result(
     hello: &Hello,
     measured: &Measured,
     verified: Option<u64>,
-    before: &RnicCounters,
-    after: &RnicCounters,
-    args: &PerfArgs,
-) -> anyhow::Result<()> {
-    if args.json {
-        let result = as_json(hello, measured, verified, before, after);
-        println!("{}", serde_json::to_string_pretty(&result)?);
-        return Ok(());
-    }
+    retransmitted: u64,
+) {
     let data = match verified {
         None => "not checked",
         Some(_) => "verified",
@@ -78,11 +86,9 @@ pub(crate) fn print_result(
     if let Some(octets) = verified {
         println!("data: {octets} octets of buffers compared, every octet as sent");
     }
-    let retransmitted = after.tcp.retransmissions - before.tcp.retransmissions;
     if retransmitted > 0 {
         println!("note: {retransmitted} TCP segments were sent again");
     }
-    Ok(())
 }
 
 /// Decimal gigabits of payload per second.
@@ -141,13 +147,14 @@ fn print_latency(hello: &Hello, run: &latency::Run, data: &str) {
     println!(" {:>9.2}  {data}", micros(run.histogram.max()));
 }
 
-fn as_json(
+/// The client's result as JSON.
+pub(crate) fn print_json(
     hello: &Hello,
+    setup: &serde_json::Value,
     measured: &Measured,
     verified: Option<u64>,
-    before: &RnicCounters,
-    after: &RnicCounters,
-) -> serde_json::Value {
+    retransmitted: u64,
+) -> anyhow::Result<()> {
     let result = match measured {
         Measured::Bandwidth(run) => json!({
             "messages": run.messages,
@@ -169,12 +176,15 @@ fn as_json(
             })
         }
     };
-    json!({
+    let report = json!({
         "test": hello.kind.to_string(),
         "bytes": hello.size,
         "depth": hello.depth,
+        "setup": setup,
         "verified_octets": verified,
-        "tcp_segments_retransmitted": after.tcp.retransmissions - before.tcp.retransmissions,
+        "tcp_segments_retransmitted": retransmitted,
         "result": result,
-    })
+    });
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    Ok(())
 }

@@ -188,7 +188,9 @@ impl Engine {
                 self.enter_rts(key, negotiated, &private_data);
             }
             Ok(InitiatorStep::Rejected { private_data, .. }) => {
-                self.fail_start(key, |peer| ConnectError::Rejected {
+                // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends gracefully.
+                self.stack.close(conn, self.now);
+                self.end_start(key, |peer| ConnectError::Rejected {
                     peer,
                     private_data: private_data.to_vec(),
                 });
@@ -254,8 +256,16 @@ impl Engine {
         self.fail_start(key, ConnectError::PeerClosed);
     }
 
-    /// Ends a start-up; the queue pair stays Idle and can be connected again.
+    /// Ends a start-up by a reset.
     fn fail_start(&mut self, key: usize, error: impl FnOnce(SocketAddr) -> ConnectError) {
+        if let Some(Link::Starting(starting)) = self.qps.get(key).map(|qp| &qp.link) {
+            self.stack.abort(starting.conn, self.now);
+            self.end_start(key, error);
+        }
+    }
+
+    /// Ends a start-up whose connection is ended already; the queue pair stays Idle and can be connected again.
+    fn end_start(&mut self, key: usize, error: impl FnOnce(SocketAddr) -> ConnectError) {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
@@ -265,8 +275,8 @@ impl Engine {
         qp.deadline = None;
         if let Link::Starting(starting) = std::mem::replace(&mut qp.link, Link::None) {
             self.owners.remove(&starting.conn);
-            self.stack.abort(starting.conn, self.now);
             starting.tell(Err(error(starting.remote)));
+            self.linger(starting.port);
         }
     }
 }
