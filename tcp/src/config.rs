@@ -21,6 +21,7 @@ pub struct StackConfig {
     /// How long a handshake may take.
     pub connect_timeout: Duration,
     /// How long octets or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
+    /// 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
 }
 
@@ -33,7 +34,7 @@ impl Default for StackConfig {
             max_connections: 1024,
             seed: getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(0)),
             connect_timeout: Duration::from_secs(5),
-            user_timeout: Duration::from_secs(30),
+            user_timeout: Duration::from_secs(100),
         }
     }
 }

@@ -10,6 +10,7 @@ use xwarp_driver::{Doorbell, Sleeper};
 
 use crate::completion::WorkCompletion;
 use crate::control::Control;
+use crate::engine::CqId;
 use crate::error::CreateError;
 
 /// Entries that a completion queue may have.
@@ -35,7 +36,7 @@ struct Shared {
 
 /// A completion queue.
 pub struct CompletionQueue {
-    id: usize,
+    id: CqId,
     ring: Consumer<WorkCompletion>,
     shared: Arc<Shared>,
     sleeper: Sleeper,
@@ -72,8 +73,12 @@ impl CompletionQueue {
         })
     }
 
-    pub(crate) fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> CqId {
         self.id
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// Takes the oldest completion. Where the engine runs inline, this is what drives it.
@@ -125,7 +130,7 @@ impl Drop for CompletionQueue {
     fn drop(&mut self) {
         let id = self.id;
         // Completions of queue pairs that still use it go nowhere from now on.
-        let _ = self.control.call(move |engine| engine.cqs.try_remove(id));
+        let _ = self.control.call(move |engine| engine.cqs.remove(id));
     }
 }
 

@@ -47,6 +47,11 @@ impl ProtectionDomain {
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
     ) -> Result<QueuePair, CreateError> {
+        for cq in [send_cq, recv_cq] {
+            if !Arc::ptr_eq(cq.control(), &self.control) {
+                return Err(CreateError::InvalidCq);
+            }
+        }
         QueuePair::create(&self.control, self.id, config, send_cq.id(), recv_cq.id())
     }
 }

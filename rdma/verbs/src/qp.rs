@@ -10,7 +10,7 @@ use xwarp_iwarp::mpa::MAX_PRIVATE_DATA;
 
 use crate::cm::Connecting;
 use crate::control::Control;
-use crate::engine::{ConnectOrder, NewQp};
+use crate::engine::{ConnectOrder, CqId, NewQp};
 use crate::error::{ConnectError, CreateError, PostError, RnicClosed};
 use crate::pd::PdId;
 use crate::work::{RecvRequest, SendRequest, total};
@@ -131,8 +131,8 @@ impl QueuePair {
         control: &Arc<Control>,
         pd: PdId,
         config: &QpConfig,
-        send_cq: usize,
-        recv_cq: usize,
+        send_cq: CqId,
+        recv_cq: CqId,
     ) -> Result<Self, CreateError> {
         config.check()?;
         let (sends, sq) = RingBuffer::new(config.send_depth);

@@ -208,7 +208,7 @@ impl Engine {
             return;
         };
         let completion = qp.receive_completion(receiving.request.wr_id, status, 0);
-        if super::qp::push(&mut self.cqs, qp.recv_cq, completion).is_err() {
+        if self.cqs.push(qp.recv_cq, completion).is_err() {
             self.counters.drop_cq_overflow += 1;
         }
     }

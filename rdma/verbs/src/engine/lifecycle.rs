@@ -12,7 +12,7 @@ use crate::error::CreateError;
 use crate::event::AsyncEventKind;
 use crate::qp::{QpId, QpState};
 
-/// How long a graceful close may take: sending what is left, and both FINs.
+/// How long the peer may take for its FIN after it has acknowledged ours. Until then TCP's user timeout bounds the close.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
@@ -69,7 +69,6 @@ impl Engine {
         if qp.state() != QpState::Rts {
             return;
         }
-        qp.deadline = Some(self.now + CLOSE_LIMIT);
         if let Some(stream) = qp.stream() {
             stream.closing = true;
         }
@@ -95,6 +94,7 @@ impl Engine {
         }
         stream.gate = Gate::Shut;
         let conn = stream.conn;
+        qp.deadline = Some(self.now + CLOSE_LIMIT);
         qp.set_state(QpState::Closing);
         qp.flush(&mut self.cqs, None);
         self.stack.close(conn, self.now);
@@ -123,7 +123,6 @@ impl Engine {
             self.fail_cut_off(key, "the peer closed while Reads were outstanding");
         } else {
             stream.closing = true;
-            qp.deadline = Some(self.now + CLOSE_LIMIT);
             self.activate(key);
         }
     }
@@ -167,7 +166,10 @@ impl Engine {
         match &qp.link {
             Link::Starting(_) => self.on_start_timeout(key),
             Link::Stream(_) if qp.state() == QpState::Terminate => self.lose_silently(key),
-            Link::Stream(_) => self.lose(key, "the close took too long"),
+            Link::Stream(stream) if self.stack.unacked(stream.conn) > 0 => {
+                qp.deadline = Some(self.now + CLOSE_LIMIT);
+            }
+            Link::Stream(_) => self.lose(key, "the peer did not close its side"),
             Link::None => {}
         }
     }

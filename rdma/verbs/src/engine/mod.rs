@@ -3,6 +3,7 @@
 //! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
+mod cq_table;
 mod fault;
 mod lifecycle;
 mod listen;
@@ -23,17 +24,18 @@ use slab::Slab;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
 use crate::counters::{EngineCounters, RnicCounters};
-use crate::cq::CqSink;
 use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
 
+pub(crate) use cq_table::CqId;
 pub(crate) use listen::{IncomingId, IncomingRequest};
 pub(crate) use qp::NewQp;
 pub(crate) use start::ConnectOrder;
 
+use cq_table::CqTable;
 use listen::{Incoming, ListenerContext};
 use qp::QpContext;
 
@@ -57,7 +59,7 @@ enum Owner {
 pub(crate) struct Engine {
     stack: Stack,
     qps: Slab<QpContext>,
-    pub(crate) cqs: Slab<CqSink>,
+    pub(crate) cqs: CqTable,
     pub(crate) stags: StagTable,
     owners: HashMap<ConnId, Owner>,
     listeners: Vec<ListenerContext>,
@@ -84,7 +86,7 @@ impl Engine {
         Self {
             stack,
             qps: Slab::new(),
-            cqs: Slab::new(),
+            cqs: CqTable::default(),
             stags: StagTable::new(),
             owners: HashMap::new(),
             listeners: Vec::new(),

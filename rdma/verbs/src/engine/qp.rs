@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::Consumer;
-use slab::Slab;
 use xwarp_tcp::Instant;
 
+use super::cq_table::{CqId, CqOverflow, CqTable};
 use super::start::Starting;
 use super::stream::Stream;
 use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
-use crate::cq::CqSink;
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
 use crate::work::{RecvRequest, SendRequest, WrId};
@@ -22,8 +21,8 @@ pub(crate) struct NewQp {
     pub(crate) ird: u16,
     pub(crate) sq: Consumer<SendRequest>,
     pub(crate) rq: Consumer<RecvRequest>,
-    pub(crate) send_cq: usize,
-    pub(crate) recv_cq: usize,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
     pub(crate) shared: Arc<QpShared>,
 }
 
@@ -60,8 +59,8 @@ pub(super) struct QpContext {
     /// Begun work, in the order in which it was posted and completes.
     pub(super) begun: VecDeque<Begun>,
     pub(super) receiving: Option<Receiving>,
-    pub(super) send_cq: usize,
-    pub(super) recv_cq: usize,
+    pub(super) send_cq: CqId,
+    pub(super) recv_cq: CqId,
     /// It is in the engine's list of those that have something to send.
     pub(super) active: bool,
     /// When patience with the peer ends: during start-up, Closing and Terminate.
@@ -69,10 +68,6 @@ pub(super) struct QpContext {
     state: QpState,
     shared: Arc<QpShared>,
 }
-
-/// A completion did not fit into its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CqOverflow;
 
 impl QpContext {
     pub(super) fn new(id: QpId, new: NewQp) -> Self {
@@ -120,14 +115,14 @@ impl QpContext {
     }
 
     /// Completes begun work from the oldest on, as far as it is done: completions come in the order of posting.
-    pub(super) fn complete_sends(&mut self, cqs: &mut Slab<CqSink>) -> Result<(), CqOverflow> {
+    pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
         while self.begun.front().is_some_and(|begun| begun.done) {
             let Some(begun) = self.begun.pop_front() else {
                 break;
             };
             if begun.signaled {
                 let completion = self.completion(&begun, CompletionStatus::Success);
-                push(cqs, self.send_cq, completion)?;
+                cqs.push(self.send_cq, completion)?;
             }
         }
         Ok(())
@@ -165,7 +160,7 @@ impl QpContext {
 
     /// Ends all work that is not complete: `Flushed`, but for the newest begun send, which gets `culprit` if there is one
     /// (verbs draft §6.2, digest 4.3). Work that was done keeps its success.
-    pub(super) fn flush(&mut self, cqs: &mut Slab<CqSink>, culprit: Option<CompletionStatus>) {
+    pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
         let newest = self.begun.len().checked_sub(1);
         for (i, begun) in std::mem::take(&mut self.begun).into_iter().enumerate() {
             let status = match culprit {
@@ -174,7 +169,7 @@ impl QpContext {
                 _ => CompletionStatus::Flushed,
             };
             if begun.signaled || status != CompletionStatus::Success {
-                push_or_lose(cqs, self.send_cq, self.completion(&begun, status));
+                cqs.push_or_lose(self.send_cq, self.completion(&begun, status));
             }
         }
         while let Ok(request) = self.sq.pop() {
@@ -185,17 +180,14 @@ impl QpContext {
                 byte_len: 0,
                 done: false,
             };
-            push_or_lose(
-                cqs,
-                self.send_cq,
-                self.completion(&begun, CompletionStatus::Flushed),
-            );
+            let flushed = self.completion(&begun, CompletionStatus::Flushed);
+            cqs.push_or_lose(self.send_cq, flushed);
         }
         self.flush_receives(cqs);
     }
 
     /// Ends all receive buffers.
-    pub(super) fn flush_receives(&mut self, cqs: &mut Slab<CqSink>) {
+    pub(super) fn flush_receives(&mut self, cqs: &mut CqTable) {
         let current = self
             .receiving
             .take()
@@ -204,7 +196,7 @@ impl QpContext {
         let all: Vec<WrId> = current.into_iter().chain(posted).collect();
         for wr_id in all {
             let completion = self.receive_completion(wr_id, CompletionStatus::Flushed, 0);
-            push_or_lose(cqs, self.recv_cq, completion);
+            cqs.push_or_lose(self.recv_cq, completion);
         }
     }
 }
@@ -216,22 +208,5 @@ pub(super) fn opcode_of(request: &SendRequest) -> Opcode {
         Send { .. } => Opcode::Send,
         Write { .. } => Opcode::Write,
         Read { .. } => Opcode::Read,
-    }
-}
-
-/// Appends a completion. A queue that was dropped takes everything.
-pub(super) fn push(
-    cqs: &mut Slab<CqSink>,
-    cq: usize,
-    completion: WorkCompletion,
-) -> Result<(), CqOverflow> {
-    let fits = cqs.get_mut(cq).is_none_or(|sink| sink.push(completion));
-    if fits { Ok(()) } else { Err(CqOverflow) }
-}
-
-/// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.
-fn push_or_lose(cqs: &mut Slab<CqSink>, cq: usize, completion: WorkCompletion) {
-    if push(cqs, cq, completion) == Err(CqOverflow) {
-        log::warn!("a completion queue was full: the end of {completion:?} is lost");
     }
 }

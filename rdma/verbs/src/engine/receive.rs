@@ -1,7 +1,6 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
 
 use rtrb::Consumer;
-use slab::Slab;
 use xwarp_iwarp::mpa::{self, MpaError, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
@@ -11,11 +10,11 @@ use xwarp_iwarp::{
 use xwarp_tcp::Stack;
 
 use super::Engine;
+use super::cq_table::{CqOverflow, CqTable};
 use super::outgoing::{for_each_piece, status_of};
-use super::qp::{CqOverflow, Link, QpContext, Receiving, push};
+use super::qp::{Link, QpContext, Receiving};
 use crate::completion::{CompletionStatus, Opcode};
 use crate::counters::EngineCounters;
-use crate::cq::CqSink;
 use crate::memory::{Access, StagTable};
 use crate::pd::PdId;
 use crate::qp::QpState;
@@ -117,7 +116,7 @@ impl Engine {
 fn receive_one(
     stack: &mut Stack,
     stags: &mut StagTable,
-    cqs: &mut Slab<CqSink>,
+    cqs: &mut CqTable,
     counters: &mut EngineCounters,
     qp: &mut QpContext,
 ) -> Result<bool, ReceiveFault> {
@@ -135,9 +134,9 @@ fn receive_one(
             Step::NeedBytes(n) => want = n.max(want + 1),
             Step::Fpdu { ulpdu, consumed } => {
                 counters.fpdus_in += 1;
-                take_ulpdu(ulpdu, stags, cqs, counters, qp)?;
+                let taken = take_ulpdu(ulpdu, stags, cqs, counters, qp);
                 stack.consume(conn, consumed);
-                return Ok(true);
+                return taken.map(|()| true);
             }
         }
     }
@@ -147,7 +146,7 @@ fn receive_one(
 fn take_ulpdu(
     ulpdu: &[u8],
     stags: &mut StagTable,
-    cqs: &mut Slab<CqSink>,
+    cqs: &mut CqTable,
     counters: &mut EngineCounters,
     qp: &mut QpContext,
 ) -> Result<(), ReceiveFault> {
@@ -172,7 +171,7 @@ fn take_ulpdu(
 fn act(
     inbound: &Inbound<'_>,
     stags: &mut StagTable,
-    cqs: &mut Slab<CqSink>,
+    cqs: &mut CqTable,
     counters: &mut EngineCounters,
     qp: &mut QpContext,
 ) -> Result<(), ReceiveFault> {
@@ -270,7 +269,7 @@ fn scatter(
 /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
 fn finish_receive(
     stags: &mut StagTable,
-    cqs: &mut Slab<CqSink>,
+    cqs: &mut CqTable,
     qp: &mut QpContext,
     kind: SendKind,
     len: u32,
@@ -285,6 +284,6 @@ fn finish_receive(
     let mut completion = qp.receive_completion(wr_id, CompletionStatus::Success, len);
     completion.invalidated = kind.invalidate;
     completion.solicited = kind.solicited;
-    push(cqs, qp.recv_cq, completion)?;
+    cqs.push(qp.recv_cq, completion)?;
     Ok(())
 }

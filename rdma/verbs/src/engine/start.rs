@@ -64,7 +64,6 @@ pub(super) struct Starting {
     remote: SocketAddr,
     private_data: Vec<u8>,
     initiator: Initiator,
-    limit: Duration,
     began: Instant,
     /// TCP is established and the Request sent.
     requested: bool,
@@ -118,7 +117,6 @@ impl Engine {
             remote: order.remote,
             private_data: order.private_data,
             initiator: Initiator::new(PARAMS),
-            limit: order.limit,
             began: self.now,
             requested: false,
             outcome: order.outcome,
@@ -140,8 +138,8 @@ impl Engine {
                     });
                 }
             }
-            Err(_) => {
-                self.fail_start(key, |_| ConnectError::PrivateDataTooLong(usize::MAX));
+            Err(too_long) => {
+                self.fail_start(key, |_| ConnectError::PrivateDataTooLong(too_long.0));
             }
         }
     }
@@ -247,7 +245,7 @@ impl Engine {
         } else {
             "no answer to the TCP SYN"
         };
-        let limit = starting.limit.max(self.now - starting.began);
+        let limit = self.now - starting.began;
         self.fail_start(key, |peer| ConnectError::TimedOut { peer, limit, stage });
     }
 

@@ -2,11 +2,12 @@
 
 use xwarp_iwarp::mpa::{fpdu_len, mulpdu, seal_fpdu};
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{ReadRequest, Terminate};
+use xwarp_iwarp::{ReadRequest, Stag, Terminate};
 use xwarp_tcp::Stack;
 
+use super::cq_table::CqOverflow;
 use super::outgoing::{Outgoing, Source};
-use super::qp::{Begun, CqOverflow, Link, QpContext, opcode_of};
+use super::qp::{Begun, Link, QpContext, opcode_of};
 use super::stream::{Gate, Stream};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
@@ -211,8 +212,23 @@ fn begin_request(qp: &mut QpContext) -> Result<bool, SendFault> {
     if is_read && ord == 0 {
         return Err(SendFault::Request(CompletionStatus::ZeroReadResources));
     }
+    if names_stag_zero(&request.operation) {
+        return Err(SendFault::Request(CompletionStatus::InvalidStag));
+    }
     stream.outgoing = Some(outgoing(stream, request));
     Ok(true)
+}
+
+/// True if the request has the peer access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets nothing is
+/// accessed.
+fn names_stag_zero(operation: &Operation) -> bool {
+    let zero = Stag(0);
+    operation.len() != Some(0)
+        && match operation {
+            Operation::Send { .. } => false,
+            Operation::Write { remote, .. } => remote.stag == zero,
+            Operation::Read { sink, remote } => sink.stag == zero || remote.stag == zero,
+        }
 }
 
 /// The message of a work request.
