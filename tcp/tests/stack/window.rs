@@ -128,7 +128,7 @@ fn a_closed_window_of_a_dead_peer_times_out() {
     net.settle();
     assert!(!net.a.write(a, &[1], net.now));
     net.judge(|_, _| Fate::Lose);
-    net.pass(Duration::from_secs(40));
+    net.pass(Duration::from_secs(120));
     assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
 }
 
