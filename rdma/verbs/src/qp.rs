@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rtrb::{Producer, PushError, RingBuffer};
@@ -108,8 +108,10 @@ impl QpShared {
         }
     }
 
+    /// Shows a new state. What the application posted before it can see the state is seen by whoever looks after this call.
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
     pub(crate) fn set_crc(&self, on: bool) {
@@ -190,7 +192,13 @@ impl QueuePair {
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.check_postable()?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
-        push(&mut self.recvs, request)
+        push(&mut self.recvs, request)?;
+        // Either the engine, which changes the state before it flushes, finds the buffer, or the new state is seen here.
+        fence(Ordering::SeqCst);
+        if self.check_postable().is_err() {
+            self.control.notify(self.id);
+        }
+        Ok(())
     }
 
     fn check_postable(&self) -> Result<(), PostError> {

@@ -63,8 +63,14 @@ mod tests {
             rate,
             ..Conditions::default()
         };
-        assert_eq!(at(Some(8_000)).transmission_time(1_000), Duration::from_secs(1));
-        assert_eq!(at(Some(10_000_000_000)).transmission_time(1_250), Duration::from_micros(1));
+        assert_eq!(
+            at(Some(8_000)).transmission_time(1_000),
+            Duration::from_secs(1)
+        );
+        assert_eq!(
+            at(Some(10_000_000_000)).transmission_time(1_250),
+            Duration::from_micros(1)
+        );
         assert_eq!(at(None).transmission_time(1_000), Duration::ZERO);
     }
 }

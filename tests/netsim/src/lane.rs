@@ -150,7 +150,11 @@ impl Lane {
         if time.is_zero() {
             return Some(now);
         }
-        while self.departures.front().is_some_and(|departure| *departure <= now) {
+        while self
+            .departures
+            .front()
+            .is_some_and(|departure| *departure <= now)
+        {
             self.departures.pop_front();
         }
         if self.departures.len() >= self.conditions.queue {
@@ -172,7 +176,10 @@ impl Lane {
 
     /// Flips bits beyond the Ethernet header; false if there are none.
     fn corrupt(&mut self, frame: &mut [u8]) -> bool {
-        let Some(body) = frame.get_mut(ETHERNET_HEADER..).filter(|body| !body.is_empty()) else {
+        let Some(body) = frame
+            .get_mut(ETHERNET_HEADER..)
+            .filter(|body| !body.is_empty())
+        else {
             return false;
         };
         self.counters.corrupted += 1;
@@ -212,7 +219,9 @@ mod tests {
 
     /// Which numbered frames come out, in order, with all time in the world.
     fn all_of(lane: &mut Lane) -> Vec<u8> {
-        std::iter::from_fn(|| lane.arrived(Duration::MAX)).map(|frame| frame[0]).collect()
+        std::iter::from_fn(|| lane.arrived(Duration::MAX))
+            .map(|frame| frame[0])
+            .collect()
     }
 
     #[test]
@@ -308,7 +317,10 @@ mod tests {
         }
         let arrived = all_of(&mut lane).len() as u64;
         let counters = lane.counters();
-        assert!(counters.lost > 50 && counters.duplicated > 25, "{counters:?}");
+        assert!(
+            counters.lost > 50 && counters.duplicated > 25,
+            "{counters:?}"
+        );
         assert_eq!(arrived, 200 - counters.lost + counters.duplicated);
         assert_eq!(counters.delivered, arrived);
     }

@@ -210,7 +210,11 @@ mod tests {
         send(&mut a, 1);
         send(&mut a, 2);
         send(&mut b, 3);
-        assert_eq!(link.carry(Duration::ZERO), 6, "three taken, three delivered");
+        assert_eq!(
+            link.carry(Duration::ZERO),
+            6,
+            "three taken, three delivered"
+        );
         assert_eq!(receive(&mut a), [3]);
         assert_eq!(receive(&mut b), [1, 2]);
         assert_eq!(link.carry(Duration::ZERO), 0);

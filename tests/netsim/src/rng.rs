@@ -27,7 +27,7 @@ impl Rng {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         let Self(s) = self;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let t = s[1] << 17;
@@ -42,13 +42,13 @@ impl Rng {
 
     /// True with this probability: never with 0, always with 1.
     pub fn chance(&mut self, probability: f64) -> bool {
-        let draw = u32::try_from(self.next() >> 32).unwrap_or(u32::MAX);
+        let draw = u32::try_from(self.draw() >> 32).unwrap_or(u32::MAX);
         f64::from(draw) < probability * U32_VALUES
     }
 
     /// A number below `bound`, which is not 0. The bias is below 2^-32 for any bound that a test has.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.draw() % bound
     }
 
     /// An index of something of `len` elements, at least one.
@@ -60,7 +60,7 @@ impl Rng {
     pub fn octets(&mut self, len: usize) -> Vec<u8> {
         let mut octets = Vec::with_capacity(len + 8);
         while octets.len() < len {
-            octets.extend_from_slice(&self.next().to_le_bytes());
+            octets.extend_from_slice(&self.draw().to_le_bytes());
         }
         octets.truncate(len);
         octets
@@ -85,7 +85,11 @@ mod tests {
         let first: Vec<u64> = (0..3).map(|_| splitmix64(&mut state)).collect();
         assert_eq!(
             first,
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
         );
     }
 
@@ -93,7 +97,7 @@ mod tests {
     fn the_same_seed_and_stream_give_the_same_numbers_and_others_do_not() {
         let draw = |seed, stream| {
             let mut rng = Rng::new(Seed(seed), stream);
-            [rng.next(), rng.next(), rng.next()]
+            [rng.draw(), rng.draw(), rng.draw()]
         };
         assert_eq!(draw(7, 0), draw(7, 0));
         assert_ne!(draw(7, 0), draw(7, 1));

@@ -86,7 +86,12 @@ impl fmt::Display for Entry {
             Direction::AToB => "A -> B",
             Direction::BToA => "A <- B",
         };
-        write!(f, "{:>14.6} s  {arrow}  {:>5} octets", self.at.as_secs_f64(), self.len)?;
+        write!(
+            f,
+            "{:>14.6} s  {arrow}  {:>5} octets",
+            self.at.as_secs_f64(),
+            self.len
+        )?;
         if let Some(tcp) = TcpSummary::of(&self.head) {
             write!(f, "  {tcp}")?;
         }
@@ -97,8 +102,13 @@ impl fmt::Display for Entry {
                 corrupted,
                 ..
             } => {
-                let marks = [(held_back, "held back"), (duplicated, "twice"), (corrupted, "damaged")];
-                (marks.iter().filter(|(holds, _)| *holds)).try_for_each(|(_, mark)| write!(f, "  {mark}"))
+                let marks = [
+                    (held_back, "held back"),
+                    (duplicated, "twice"),
+                    (corrupted, "damaged"),
+                ];
+                (marks.iter().filter(|(holds, _)| *holds))
+                    .try_for_each(|(_, mark)| write!(f, "  {mark}"))
             }
             fate @ (Fate::Lost | Fate::Dropped | Fate::QueueFull) => write!(f, "  {fate:?}"),
         }
@@ -138,7 +148,13 @@ impl TcpSummary {
 
 impl fmt::Display for TcpSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = [(0x02, 'S'), (0x01, 'F'), (0x04, 'R'), (0x08, 'P'), (0x10, 'A')];
+        let names = [
+            (0x02, 'S'),
+            (0x01, 'F'),
+            (0x04, 'R'),
+            (0x08, 'P'),
+            (0x10, 'A'),
+        ];
         let flags: String = (names.iter().filter(|(bit, _)| self.flags & bit != 0))
             .map(|(_, name)| *name)
             .collect();
@@ -150,7 +166,10 @@ impl fmt::Display for TcpSummary {
             payload,
             ..
         } = self;
-        write!(f, "{from}>{to} {flags:<3} seq {seq} ack {ack} win {window} len {payload}")
+        write!(
+            f,
+            "{from}>{to} {flags:<3} seq {seq} ack {ack} win {window} len {payload}"
+        )
     }
 }
 
@@ -186,8 +205,14 @@ mod tests {
             fate: Fate::Lost,
         });
         let shown = trace.to_string();
-        assert!(shown.contains("1.500000 s  A -> B     54 octets"), "{shown}");
-        assert!(shown.contains("49152>7471 S   seq 9 ack 0 win 65535 len 0  Lost"), "{shown}");
+        assert!(
+            shown.contains("1.500000 s  A -> B     54 octets"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("49152>7471 S   seq 9 ack 0 win 65535 len 0  Lost"),
+            "{shown}"
+        );
     }
 
     #[test]

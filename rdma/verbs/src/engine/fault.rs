@@ -48,6 +48,9 @@ impl Engine {
                 self.counters.terminates_in += 1;
                 self.on_terminate_received(key, terminate.code);
             }
+            ReceiveFault::ReadAfterClose => {
+                self.lose(key, "the peer asked to read after this side had closed");
+            }
             ReceiveFault::Overflow => self.fail_overflow(key),
         }
     }
@@ -58,13 +61,13 @@ impl Engine {
             code: terminate.code(),
             reason,
         };
-        let fenced = self.is_fenced(key);
+        let may_send = self.may_send(key);
         self.report_for(key, kind);
-        if fenced {
-            // No FPDU may be sent before one was received: the connection just ends (digest D1).
-            self.lose_silently(key);
-        } else {
+        if may_send {
             self.enter_terminate(key, Some(terminate), None);
+        } else {
+            // The connection just ends: no FPDU may be sent before one was received (digest D1), nor after the FIN.
+            self.lose_silently(key);
         }
     }
 
@@ -129,7 +132,7 @@ impl Engine {
         let conn = stream.conn;
         let rest = self.stack.readable_len(conn);
         self.counters.drop_after_failure += rest as u64;
-        if terminate.is_some() {
+        if terminate.is_some() && stream.gate == Gate::Open {
             self.counters.terminates_out += 1;
             stream.terminate = terminate;
             self.activate(key);
@@ -138,18 +141,6 @@ impl Engine {
             self.stack.close(conn, self.now);
         }
         self.stack.consume(conn, rest);
-    }
-
-    /// Octets that arrive when the stream no longer takes any.
-    pub(super) fn on_late_octets(&mut self, key: usize, octets: usize) {
-        let Some(qp) = self.qps.get_mut(key) else {
-            return;
-        };
-        self.counters.drop_after_failure += octets as u64;
-        if qp.state() == QpState::Closing && octets > 0 {
-            // The peer sends although we have said that nothing is expected any more (verbs draft §6.2.5).
-            self.lose(key, "the peer sent into a connection that was being closed");
-        }
     }
 
     /// Resets the connection and fails the queue pair.
@@ -175,15 +166,15 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
-        qp.flush(&mut self.cqs, None);
         qp.set_state(QpState::Error);
+        qp.flush(&mut self.cqs, None);
         qp.deadline = None;
         self.detach(key);
     }
 
-    fn is_fenced(&mut self, key: usize) -> bool {
+    fn may_send(&mut self, key: usize) -> bool {
         let stream = self.qps.get_mut(key).and_then(|qp| qp.stream());
-        stream.is_some_and(|stream| stream.gate == Gate::Fenced)
+        stream.is_some_and(|stream| stream.gate == Gate::Open)
     }
 
     pub(super) fn report_for(&self, key: usize, kind: AsyncEventKind) {

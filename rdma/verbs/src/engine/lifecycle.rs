@@ -12,7 +12,8 @@ use crate::error::CreateError;
 use crate::event::AsyncEventKind;
 use crate::qp::{QpId, QpState};
 
-/// How long the peer may take for its FIN after it has acknowledged ours. Until then TCP's user timeout bounds the close.
+/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While octets are unacknowledged TCP's
+/// user timeout is the bound.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
@@ -58,7 +59,8 @@ impl Engine {
         self.lose_silently(key as usize);
     }
 
-    /// Begins a graceful close: what was posted is sent, then the FIN (RFC 5041 §6.2).
+    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
+    /// (RFC 5041 §6.2.1); nothing can be posted any more.
     pub(crate) fn disconnect(&mut self, id: QpId) {
         let QpId(key) = id;
         let key = key as usize;
@@ -69,6 +71,8 @@ impl Engine {
         if qp.state() != QpState::Rts {
             return;
         }
+        qp.announce_closing();
+        qp.deadline = Some(self.now + CLOSE_LIMIT);
         if let Some(stream) = qp.stream() {
             stream.closing = true;
         }
@@ -95,8 +99,11 @@ impl Engine {
         stream.gate = Gate::Shut;
         let conn = stream.conn;
         qp.deadline = Some(self.now + CLOSE_LIMIT);
+        let peer_closed = stream.peer_closed;
         qp.set_state(QpState::Closing);
-        qp.flush(&mut self.cqs, None);
+        if peer_closed {
+            qp.flush(&mut self.cqs, None);
+        }
         self.stack.close(conn, self.now);
     }
 
@@ -110,8 +117,9 @@ impl Engine {
             self.on_start_closed(key);
             return;
         };
+        stream.peer_closed = true;
         let conn = stream.conn;
-        if state != QpState::Rts {
+        if !matches!(state, QpState::Rts | QpState::Closing) {
             return;
         }
         if self.stack.readable_len(conn) > 0 {
@@ -121,9 +129,22 @@ impl Engine {
             self.lose(key, "the peer closed inside a message");
         } else if stream.receiver.outstanding_reads() > 0 {
             self.fail_cut_off(key, "the peer closed while Reads were outstanding");
+        } else if state == QpState::Closing {
+            qp.flush(&mut self.cqs, None);
         } else {
             stream.closing = true;
+            qp.deadline = Some(self.now + CLOSE_LIMIT);
             self.activate(key);
+        }
+    }
+
+    /// An FPDU was sent or received: a close that is under way goes on.
+    pub(super) fn renew_patience(&mut self, key: usize) {
+        if let Some(qp) = self.qps.get_mut(key)
+            && let Link::Stream(stream) = &qp.link
+            && stream.closing
+        {
+            qp.deadline = Some(self.now + CLOSE_LIMIT);
         }
     }
 
@@ -168,6 +189,9 @@ impl Engine {
             Link::Stream(_) if qp.state() == QpState::Terminate => self.lose_silently(key),
             Link::Stream(stream) if self.stack.unacked(stream.conn) > 0 => {
                 qp.deadline = Some(self.now + CLOSE_LIMIT);
+            }
+            Link::Stream(_) if qp.state() == QpState::Rts => {
+                self.fail_cut_off(key, "the peer did not answer a Read before the close");
             }
             Link::Stream(_) => self.lose(key, "the peer did not close its side"),
             Link::None => {}

@@ -99,6 +99,11 @@ impl QpContext {
         self.shared.set(state);
     }
 
+    /// The application has asked for a graceful close: it cannot post any more, while what it has posted is still being sent.
+    pub(super) fn announce_closing(&mut self) {
+        self.shared.set(QpState::Closing);
+    }
+
     /// Full operation over `stream` begins.
     pub(super) fn enter_rts(&mut self, stream: Stream) {
         self.shared.set_crc(stream.crc);

@@ -13,6 +13,7 @@ use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
 use super::outgoing::{for_each_piece, status_of};
 use super::qp::{Link, QpContext, Receiving};
+use super::stream::Gate;
 use crate::completion::{CompletionStatus, Opcode};
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
@@ -27,6 +28,8 @@ pub(super) enum ReceiveFault {
     /// A receive buffer of ours is not usable.
     Buffer(CompletionStatus),
     Terminated(ReceivedTerminate),
+    /// The peer asks to read, and we have sent our FIN.
+    ReadAfterClose,
     Overflow,
 }
 
@@ -74,12 +77,14 @@ impl Engine {
         };
         match &qp.link {
             Link::Starting(_) => self.on_reply_octets(key),
-            Link::Stream(_) if qp.state() == QpState::Rts => self.receive_fpdus(key),
+            Link::Stream(_) if matches!(qp.state(), QpState::Rts | QpState::Closing) => {
+                self.receive_fpdus(key);
+            }
             Link::Stream(stream) => {
                 let conn = stream.conn;
                 let n = self.stack.readable_len(conn);
                 self.stack.consume(conn, n);
-                self.on_late_octets(key, n);
+                self.counters.drop_after_failure += n as u64;
             }
             Link::None => {}
         }
@@ -99,7 +104,7 @@ impl Engine {
                 qp,
             );
             match one {
-                Ok(true) => {}
+                Ok(true) => self.renew_patience(key),
                 Ok(false) => break Ok(()),
                 Err(fault) => break Err(fault),
             }
@@ -193,6 +198,9 @@ fn act(
         }
         Inbound::ReadRequest(read) => {
             if let Some(stream) = qp.stream() {
+                if stream.gate == Gate::Shut {
+                    return Err(ReceiveFault::ReadAfterClose);
+                }
                 stream.responses.push_back(*read);
             }
         }

@@ -23,6 +23,13 @@ pub(super) enum Gate {
     Shut,
 }
 
+/// Whose message is next where both a work request and a Read Response wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Request,
+    Response,
+}
+
 /// One RDMAP stream over one TCP connection.
 pub(super) struct Stream {
     pub(super) conn: ConnId,
@@ -34,12 +41,13 @@ pub(super) struct Stream {
     pub(super) outgoing: Option<Outgoing>,
     /// Reads of the peer that wait for their response.
     pub(super) responses: VecDeque<InboundRead>,
-    /// A response has its turn before the next request of ours.
-    pub(super) response_turn: bool,
+    pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
     pub(super) terminate: Option<Terminate>,
     /// The connection is closed once everything posted is sent.
     pub(super) closing: bool,
+    /// The peer has closed its side: nothing comes any more.
+    pub(super) peer_closed: bool,
     pub(super) port: Arc<LocalPort>,
 }
 
@@ -64,9 +72,10 @@ impl Stream {
             sender: Sender::new(config),
             outgoing: None,
             responses: VecDeque::with_capacity(usize::from(ird)),
-            response_turn: false,
+            turn: Turn::Request,
             terminate: None,
             closing: false,
+            peer_closed: false,
             port,
         }
     }

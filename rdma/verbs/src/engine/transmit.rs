@@ -8,7 +8,7 @@ use xwarp_tcp::Stack;
 use super::cq_table::CqOverflow;
 use super::outgoing::{Outgoing, Source};
 use super::qp::{Begun, Link, QpContext, opcode_of};
-use super::stream::{Gate, Stream};
+use super::stream::{Gate, Stream, Turn};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
@@ -59,7 +59,10 @@ impl Engine {
         }
         for sent in 0..TX_BUDGET {
             match self.send_one(key) {
-                Ok(Sent::Fpdu | Sent::Message(_)) => self.counters.fpdus_out += 1,
+                Ok(Sent::Fpdu | Sent::Message(_)) => {
+                    self.counters.fpdus_out += 1;
+                    self.renew_patience(key);
+                }
                 Ok(Sent::Blocked) => return sent,
                 Ok(Sent::Nothing) => {
                     self.close_if_drained(key);
@@ -156,14 +159,14 @@ fn begin_message(qp: &mut QpContext) -> Result<bool, SendFault> {
         return Ok(true);
     }
     let request_waits = !qp.sq.is_empty();
-    if (stream.response_turn || !request_waits)
+    if (stream.turn == Turn::Response || !request_waits)
         && let Some(read) = stream.responses.pop_front()
     {
-        stream.response_turn = false;
+        stream.turn = Turn::Request;
         begin_response(stream, read);
         return Ok(true);
     }
-    stream.response_turn = true;
+    stream.turn = Turn::Response;
     if begin_request(qp)? {
         return Ok(true);
     }

@@ -1,0 +1,72 @@
+//! Completions, as tests compare them.
+
+use xwarp::{CompletionStatus, Opcode, WorkCompletion, WrId};
+
+/// What a test expects of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The work request's name.
+    pub wr_id: u64,
+    /// Its kind.
+    pub opcode: Opcode,
+    /// Octets of the message, or why it was not done.
+    pub outcome: Result<u32, CompletionStatus>,
+}
+
+impl Done {
+    /// A Write that was done.
+    pub fn write(wr_id: u64, len: usize) -> Self {
+        Self::success(wr_id, Opcode::Write, len)
+    }
+
+    /// A Send that was done.
+    pub fn send(wr_id: u64, len: usize) -> Self {
+        Self::success(wr_id, Opcode::Send, len)
+    }
+
+    /// A Read that was done.
+    pub fn read(wr_id: u64, len: usize) -> Self {
+        Self::success(wr_id, Opcode::Read, len)
+    }
+
+    /// A message of `len` octets that was received.
+    pub fn receive(wr_id: u64, len: usize) -> Self {
+        Self::success(wr_id, Opcode::Receive, len)
+    }
+
+    /// Work that the end of the connection has overtaken.
+    pub fn flushed(wr_id: u64, opcode: Opcode) -> Self {
+        Self::failed(wr_id, opcode, CompletionStatus::Flushed)
+    }
+
+    /// Work that failed.
+    pub fn failed(wr_id: u64, opcode: Opcode, status: CompletionStatus) -> Self {
+        Self {
+            wr_id,
+            opcode,
+            outcome: Err(status),
+        }
+    }
+
+    fn success(wr_id: u64, opcode: Opcode, len: usize) -> Self {
+        Self {
+            wr_id,
+            opcode,
+            outcome: Ok(u32::try_from(len).unwrap()),
+        }
+    }
+}
+
+impl From<WorkCompletion> for Done {
+    fn from(completion: WorkCompletion) -> Self {
+        let WrId(wr_id) = completion.wr_id;
+        Self {
+            wr_id,
+            opcode: completion.opcode,
+            outcome: match completion.status {
+                CompletionStatus::Success => Ok(completion.byte_len),
+                status => Err(status),
+            },
+        }
+    }
+}

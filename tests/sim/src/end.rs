@@ -1,0 +1,149 @@
+//! One end of a connection: a queue pair, its completion queues, and the memory that its work requests name.
+
+use std::collections::HashMap;
+
+use xwarp::{
+    Access, AsyncEventKind, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair,
+    RecvRequest, RemoteAddress, SendRequest, Sge, WrId,
+};
+
+use crate::done::Done;
+use crate::host::{Host, Target};
+
+/// A queue pair and all that a test wants to know of it. Posting panics where the verb refuses.
+pub struct End {
+    /// The queue pair.
+    pub qp: QueuePair,
+    send_cq: CompletionQueue,
+    recv_cq: CompletionQueue,
+    /// What the queue pair sends from.
+    sources: Vec<MemoryRegion>,
+    /// Receive buffers by the name of their work request.
+    buffers: HashMap<u64, MemoryRegion>,
+    host: Host,
+}
+
+impl End {
+    pub(crate) fn new(host: &Host, config: &QpConfig) -> Self {
+        Self::with_cqs(
+            host,
+            config,
+            config.send_depth + config.send_depth,
+            2 * config.recv_depth,
+        )
+    }
+
+    /// With completion queues of these sizes.
+    pub fn with_cqs(
+        host: &Host,
+        config: &QpConfig,
+        send_entries: usize,
+        recv_entries: usize,
+    ) -> Self {
+        let send_cq = host.rnic().create_cq(send_entries).unwrap();
+        let recv_cq = host.rnic().create_cq(recv_entries).unwrap();
+        Self {
+            qp: host.pd().create_qp(config, &send_cq, &recv_cq).unwrap(),
+            send_cq,
+            recv_cq,
+            sources: Vec::new(),
+            buffers: HashMap::new(),
+            host: host.clone(),
+        }
+    }
+
+    /// Where it is.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// A zeroed region of its host.
+    pub fn region(&self, len: usize, access: Access) -> MemoryRegion {
+        self.host.region(len, access)
+    }
+
+    /// Guarded memory of its host.
+    pub fn target(&self, len: usize) -> Target {
+        self.host.target(len)
+    }
+
+    /// A region that holds `octets`, for the queue pair to send from.
+    pub fn source(&mut self, octets: &[u8]) -> Sge {
+        let region = self.region(octets.len(), Access::LOCAL_READ);
+        region.bytes().write(0, octets).unwrap();
+        let sge = region.local(0, u32::try_from(octets.len()).unwrap());
+        self.sources.push(region);
+        sge
+    }
+
+    /// Posts to the send queue.
+    pub fn post(&mut self, request: SendRequest) {
+        self.qp.post_send(request).unwrap();
+    }
+
+    /// Posts a Write of `octets`.
+    pub fn post_write(&mut self, wr_id: u64, octets: &[u8], remote: RemoteAddress) {
+        let source = self.source(octets);
+        self.post(SendRequest::write(WrId(wr_id), source, remote));
+    }
+
+    /// Posts a Send of `octets`.
+    pub fn post_send(&mut self, wr_id: u64, octets: &[u8]) {
+        let source = self.source(octets);
+        self.post(SendRequest::send(WrId(wr_id), source));
+    }
+
+    /// Posts a Read.
+    pub fn post_read(&mut self, wr_id: u64, sink: Sge, remote: RemoteAddress) {
+        self.post(SendRequest::read(WrId(wr_id), sink, remote));
+    }
+
+    /// Posts a receive buffer of `len` octets.
+    pub fn post_recv(&mut self, wr_id: u64, len: usize) {
+        let buffer = self.region(len, Access::LOCAL_WRITE);
+        let sge = buffer.local(0, u32::try_from(len).unwrap());
+        self.qp
+            .post_recv(RecvRequest::new(WrId(wr_id), sge))
+            .unwrap();
+        self.buffers.insert(wr_id, buffer);
+    }
+
+    /// What a receive buffer holds.
+    pub fn buffer(&self, wr_id: u64) -> Vec<u8> {
+        self.buffers[&wr_id].bytes().to_vec()
+    }
+
+    /// All completions of the send queue since this was asked last.
+    pub fn sends(&mut self) -> Vec<Done> {
+        std::iter::from_fn(|| self.send_cq.poll())
+            .map(Done::from)
+            .collect()
+    }
+
+    /// All completions of the receive queue since this was asked last.
+    pub fn receives(&mut self) -> Vec<Done> {
+        std::iter::from_fn(|| self.recv_cq.poll())
+            .map(Done::from)
+            .collect()
+    }
+
+    /// The completion queue of the send queue.
+    pub fn send_cq(&mut self) -> &mut CompletionQueue {
+        &mut self.send_cq
+    }
+
+    /// The completion queue of the receive queue.
+    pub fn recv_cq(&mut self) -> &mut CompletionQueue {
+        &mut self.recv_cq
+    }
+
+    /// The queue pair's state.
+    pub fn state(&self) -> QpState {
+        self.qp.state()
+    }
+
+    /// What happened to the queue pair since this was asked last.
+    pub fn events(&self) -> Vec<AsyncEventKind> {
+        self.host.events(self.qp.id())
+    }
+}

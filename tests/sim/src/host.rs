@@ -1,0 +1,227 @@
+//! A host with an RNIC.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp::{
+    Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, Progress, ProtectionDomain,
+    QpConfig, QpId, RegionPool, RemoteAddress, Rnic, RnicConfig, SharedBytes,
+};
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_netsim::{Rng, Seed};
+use xwarp_tcp::StackConfig;
+
+use crate::MIB;
+use crate::drops::{Drops, drops_of};
+use crate::end::End;
+
+/// Frames of an interface.
+const FRAMES: usize = 512;
+/// Octets of a host's region area; they cost nothing until they are used.
+const REGION_AREA: usize = 256 * MIB;
+/// Octets before and after a [`Target`] that nobody may write.
+const GUARD: usize = 128;
+/// What they hold.
+const GUARD_OCTET: u8 = 0xee;
+
+/// Which end of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Place {
+    /// Its IPv4 address.
+    pub fn address(self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + self as u8))
+    }
+
+    /// Its IPv6 address (RFC 3849).
+    pub fn address_v6(self) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1 + self as u16))
+    }
+
+    /// Its Ethernet address.
+    pub fn mac(self) -> [u8; 6] {
+        [2, 0, 0, 0, 0, 1 + self as u8]
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
+    /// TCP's parameters there. The handshake has time for many lost frames.
+    pub(crate) fn stack(self, Seed(seed): Seed) -> StackConfig {
+        StackConfig {
+            mac: self.mac(),
+            seed: Rng::new(Seed(seed), 100 + self as u64).draw(),
+            connect_timeout: Duration::from_mins(1),
+            ..StackConfig::default()
+        }
+    }
+}
+
+/// A host with an RNIC; a clone is a second handle.
+#[derive(Clone)]
+pub struct Host(Rc<Inner>);
+
+struct Inner {
+    address: IpAddr,
+    pd: ProtectionDomain,
+    /// All memory that was ever registered through this host.
+    memory: RefCell<Vec<SharedBytes>>,
+    events: RefCell<Vec<AsyncEvent>>,
+    rnic: Rnic,
+}
+
+impl Host {
+    /// `address_of` tells the address of either end.
+    pub(crate) fn new(place: Place, address_of: fn(Place) -> IpAddr, seed: Seed) -> (Self, Wire) {
+        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        let peer = place.other();
+        let host = FixedHost::new(address_of(place), [(address_of(peer), peer.mac())]);
+        let regions = RegionPool::anonymous(REGION_AREA).unwrap();
+        let config = RnicConfig {
+            progress: Progress::Manual,
+            ..RnicConfig::default()
+        };
+        let rnic = Rnic::with_io(
+            Box::new(io),
+            place.stack(seed),
+            Arc::new(host),
+            regions,
+            &config,
+        );
+        let rnic = rnic.unwrap();
+        let inner = Inner {
+            address: address_of(place),
+            pd: rnic.allocate_pd(),
+            memory: RefCell::default(),
+            events: RefCell::default(),
+            rnic,
+        };
+        (Self(Rc::new(inner)), wire)
+    }
+
+    /// Its RNIC.
+    pub fn rnic(&self) -> &Rnic {
+        &self.0.rnic
+    }
+
+    /// The protection domain that all is in unless said otherwise.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.0.pd
+    }
+
+    /// Address and port.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.0.address, port)
+    }
+
+    /// A queue pair with completion queues of its own that hold all that can be outstanding.
+    pub fn end(&self, config: &QpConfig) -> End {
+        End::new(self, config)
+    }
+
+    /// A zeroed region.
+    pub fn region(&self, len: usize, access: Access) -> MemoryRegion {
+        self.region_in(self.pd(), len, access)
+    }
+
+    /// The same in any protection domain.
+    pub fn region_in(&self, pd: &ProtectionDomain, len: usize, access: Access) -> MemoryRegion {
+        let region = pd.allocate(len, access).unwrap();
+        self.0.memory.borrow_mut().push(region.bytes().clone());
+        region
+    }
+
+    /// Memory for the peer to write into and to read from, with guards around it that are inside the same region.
+    pub fn target(&self, len: usize) -> Target {
+        Target::new(self, len, Access::all())
+    }
+
+    /// A copy of all memory that was ever registered here.
+    pub fn memory(&self) -> Vec<Vec<u8>> {
+        self.0
+            .memory
+            .borrow()
+            .iter()
+            .map(SharedBytes::to_vec)
+            .collect()
+    }
+
+    /// What happened to a queue pair since this was asked last.
+    pub fn events(&self, qp: QpId) -> Vec<AsyncEventKind> {
+        let mut events = self.0.events.borrow_mut();
+        events.extend(std::iter::from_fn(|| self.rnic().poll_event()));
+        let (its, others) = events.drain(..).partition(|event| event.qp == Some(qp));
+        *events = others;
+        let its: Vec<AsyncEvent> = its;
+        its.into_iter().map(|event| event.kind).collect()
+    }
+
+    /// What it has dropped or refused.
+    pub fn drops(&self) -> Drops {
+        drops_of(&self.rnic().counters().unwrap())
+    }
+}
+
+/// Memory for a peer, between guards.
+pub struct Target {
+    region: MemoryRegion,
+    len: usize,
+}
+
+impl Target {
+    fn new(host: &Host, len: usize, access: Access) -> Self {
+        let region = host.region(GUARD + len + GUARD, access);
+        region.bytes().fill(0..GUARD, GUARD_OCTET).unwrap();
+        region
+            .bytes()
+            .fill(GUARD + len..region.len(), GUARD_OCTET)
+            .unwrap();
+        Self { region, len }
+    }
+
+    /// The place of an octet, for the peer to name.
+    pub fn remote(&self, offset: usize) -> RemoteAddress {
+        self.region.remote((GUARD + offset) as u64)
+    }
+
+    /// The same for a scatter/gather list here.
+    pub fn local(&self, offset: usize, len: usize) -> xwarp::Sge {
+        self.region
+            .local((GUARD + offset) as u64, u32::try_from(len).unwrap())
+    }
+
+    /// Writes here, as the application does.
+    pub fn fill(&self, octets: &[u8]) {
+        assert!(octets.len() <= self.len);
+        self.region.bytes().write(GUARD, octets).unwrap();
+    }
+
+    /// What it holds.
+    ///
+    /// # Panics
+    /// If a guard was written.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let all = self.region.bytes().to_vec();
+        let (before, rest) = all.split_at(GUARD);
+        let (octets, after) = rest.split_at(self.len);
+        let intact = |guard: &[u8]| guard.iter().all(|octet| *octet == GUARD_OCTET);
+        assert!(intact(before), "octets before the target were written");
+        assert!(intact(after), "octets after the target were written");
+        octets.to_vec()
+    }
+}

@@ -1,0 +1,73 @@
+//! Behaviour tests: two whole RNICs on a seeded link in virtual time.
+//!
+//! [`Sim`] owns the machines at both ends of a link and moves time to whatever comes next: a frame's arrival or a timer. It never
+//! sleeps. A condition that is not met within the limit of virtual time fails the test, with the seed, all counters and the last
+//! frames. Any frame or segment that an RNIC drops and that the test did not announce fails it, too.
+//!
+//! ```
+//! use std::time::Duration;
+//! use xwarp::Access;
+//! use xwarp_netsim::Seed;
+//! use xwarp_sim_tests::{Done, KIB, Sim, pattern};
+//!
+//! let mut sim = Sim::new(Seed(7)).loss(0.02).one_way_delay(Duration::from_millis(1));
+//! let (mut a, b) = sim.connected_pair();
+//! let sink = b.region(64 * KIB, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+//! a.post_write(1, &pattern(64 * KIB), sink.remote(0));
+//! sim.run_until_idle();
+//! assert_eq!(sink.bytes().to_vec(), pattern(64 * KIB));
+//! assert_eq!(a.sends(), [Done::write(1, 64 * KIB)]);
+//! ```
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `XWARP_SEEDS` | seeds per scenario of [`for_each_seed`], 20 unless set |
+//! | `XWARP_SEED` | runs this seed alone |
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "test code: every step of it panics when it fails"
+)]
+
+mod done;
+mod drops;
+mod end;
+mod host;
+mod plain;
+mod seeds;
+mod sim;
+pub mod wire;
+
+pub use done::Done;
+pub use drops::Drops;
+pub use end::End;
+pub use host::{Host, Place, Target};
+pub use plain::PlainPeer;
+pub use seeds::for_each_seed;
+pub use sim::Sim;
+
+/// Octets.
+pub const KIB: usize = 1024;
+/// Octets.
+pub const MIB: usize = 1024 * KIB;
+/// Octets of payload in a full tagged segment on the simulated link: MTU 1500, so EMSS 1460 and MULPDU 1454 (RFC 5044 §4.5).
+pub const TAGGED_PAYLOAD: usize = 1440;
+/// The same of an untagged segment.
+pub const UNTAGGED_PAYLOAD: usize = 1436;
+
+/// `len` octets, no two neighbouring pieces of which are equal.
+pub fn pattern(len: usize) -> Vec<u8> {
+    pattern_of(0, len)
+}
+
+/// The same, another for every `which`.
+pub fn pattern_of(which: u64, len: usize) -> Vec<u8> {
+    let mut state = which.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}

@@ -1,0 +1,214 @@
+//! A host without an RNIC: one plain TCP connection that says whatever the test wants.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_netsim::Seed;
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack};
+
+use crate::host::Place;
+
+const FRAMES: usize = 512;
+const BUDGET: usize = 64;
+/// Its port when it connects.
+const LOCAL_PORT: u16 = 40000;
+
+/// A TCP peer; a clone is a second handle.
+#[derive(Clone)]
+pub struct PlainPeer(Rc<RefCell<Inner>>);
+
+struct Inner {
+    place: Place,
+    stack: Stack,
+    conn: Option<ConnId>,
+    /// Pieces that are to be sent, each as a segment where it fits one.
+    outbox: VecDeque<Vec<u8>>,
+    received: Vec<u8>,
+    connected: bool,
+    saw_fin: bool,
+    ended: Option<CloseReason>,
+    reads: bool,
+    next_port: u16,
+    now: Instant,
+}
+
+impl PlainPeer {
+    pub(crate) fn new(place: Place, seed: Seed) -> (Self, Wire) {
+        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        let inner = Inner {
+            place,
+            stack: Stack::new(Box::new(io), place.stack(seed)),
+            conn: None,
+            outbox: VecDeque::new(),
+            received: Vec::new(),
+            connected: false,
+            saw_fin: false,
+            ended: None,
+            reads: true,
+            next_port: LOCAL_PORT,
+            now: Instant::ORIGIN,
+        };
+        (Self(Rc::new(RefCell::new(inner))), wire)
+    }
+
+    /// Listens for one connection.
+    pub fn listen(&self, port: u16) {
+        let mut inner = self.0.borrow_mut();
+        let local = SocketAddr::new(inner.place.address(), port);
+        inner.stack.listen(local, 1).unwrap();
+    }
+
+    /// Begins to connect, from a port not used before, and forgets the connection before.
+    pub fn connect(&self, remote: SocketAddr) {
+        let mut inner = self.0.borrow_mut();
+        let path = Path {
+            local: SocketAddr::new(inner.place.address(), inner.next_port),
+            remote,
+            next_hop: inner.place.other().mac(),
+        };
+        let now = inner.now;
+        inner.next_port += 1;
+        inner.conn = Some(inner.stack.connect(path, now).unwrap());
+        inner.received.clear();
+        inner.outbox.clear();
+        (inner.connected, inner.saw_fin, inner.ended) = (false, false, None);
+    }
+
+    /// Sends `octets` after what it was told to send before.
+    pub fn send(&self, octets: &[u8]) {
+        self.send_pieces(octets, 1024);
+    }
+
+    /// The same in segments of `len` octets.
+    pub fn send_pieces(&self, octets: &[u8], len: usize) {
+        let pieces = octets.chunks(len).map(<[u8]>::to_vec);
+        self.0.borrow_mut().outbox.extend(pieces);
+    }
+
+    /// Begins or ceases to read; while it does not, its window closes.
+    pub fn set_reading(&self, reads: bool) {
+        let mut inner = self.0.borrow_mut();
+        inner.reads = reads;
+        inner.read();
+    }
+
+    /// Sends a FIN.
+    pub fn close(&self) {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        if let Some(conn) = inner.conn {
+            inner.stack.close(conn, now);
+        }
+    }
+
+    /// Sends a RST.
+    pub fn abort(&self) {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.now;
+        if let Some(conn) = inner.conn {
+            inner.stack.abort(conn, now);
+        }
+    }
+
+    /// All that it has received on this connection.
+    pub fn received(&self) -> Vec<u8> {
+        self.0.borrow().received.clone()
+    }
+
+    /// The connection has been established.
+    pub fn is_connected(&self) -> bool {
+        self.0.borrow().connected
+    }
+
+    /// The other side has sent its FIN.
+    pub fn saw_fin(&self) -> bool {
+        self.0.borrow().saw_fin
+    }
+
+    /// How the connection has ended.
+    pub fn ended(&self) -> Option<CloseReason> {
+        self.0.borrow().ended
+    }
+
+    pub(crate) fn step(&self, now: Instant) -> usize {
+        self.0.borrow_mut().step(now)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.0.borrow().stack.next_deadline()
+    }
+
+    pub(crate) fn report(&self) -> String {
+        let inner = self.0.borrow();
+        format!(
+            "plain peer: received {} octets, connected {}, FIN {}, ended {:?}, {:?}",
+            inner.received.len(),
+            inner.connected,
+            inner.saw_fin,
+            inner.ended,
+            inner.stack.counters()
+        )
+    }
+}
+
+impl Inner {
+    fn step(&mut self, now: Instant) -> usize {
+        self.now = now;
+        let mut done = self.stack.step(now, BUDGET).unwrap();
+        while let Some(event) = self.stack.poll_event() {
+            done += 1;
+            self.on_event(event);
+        }
+        done += self.flush(now);
+        self.stack.transmit(now).unwrap();
+        done
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Incoming { conn, .. } => {
+                self.conn = Some(conn);
+                self.connected = true;
+                self.read();
+            }
+            Event::Connected(conn) => self.connected |= self.conn == Some(conn),
+            Event::Readable(_) => self.read(),
+            Event::PeerClosed(conn) => {
+                self.read();
+                self.saw_fin |= self.conn == Some(conn);
+            }
+            Event::Closed { conn, reason } if self.conn == Some(conn) => self.ended = Some(reason),
+            Event::Writable(_) | Event::Closed { .. } => {}
+        }
+    }
+
+    fn read(&mut self) {
+        let Some(conn) = self.conn.filter(|_| self.reads) else {
+            return;
+        };
+        let n = self.stack.readable_len(conn);
+        self.received
+            .extend_from_slice(self.stack.readable(conn, n));
+        self.stack.consume(conn, n);
+    }
+
+    fn flush(&mut self, now: Instant) -> usize {
+        let Some(conn) = self.conn.filter(|_| self.connected) else {
+            return 0;
+        };
+        let mut sent = 0;
+        while let Some(piece) = self.outbox.pop_front() {
+            let Some(place) = self.stack.writable(conn, piece.len()) else {
+                self.outbox.push_front(piece);
+                break;
+            };
+            place.copy_from_slice(&piece);
+            self.stack.commit(conn, piece.len(), now);
+            sent += 1;
+        }
+        sent
+    }
+}

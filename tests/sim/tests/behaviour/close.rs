@@ -1,0 +1,264 @@
+//! How connections end: gracefully, by a reset, by the death of a host or of the link.
+
+use std::time::Duration;
+
+use xwarp::{AsyncEventKind, Opcode, QpConfig, QpState};
+use xwarp_netsim::{Direction, Seed};
+use xwarp_sim_tests::{Done, End, KIB, MIB, Place, Sim, for_each_seed, pattern};
+use xwarp_tcp::StackConfig;
+
+fn sim() -> Sim {
+    Sim::new(Seed(19)).one_way_delay(Duration::from_micros(50))
+}
+
+/// Both ends have closed cleanly.
+fn assert_closed(a: &End, b: &End) {
+    assert_eq!(
+        (a.events(), b.events()),
+        (vec![AsyncEventKind::Closed], vec![AsyncEventKind::Closed])
+    );
+    assert_eq!((a.state(), b.state()), (QpState::Idle, QpState::Idle));
+}
+
+fn assert_lost(end: &End) {
+    let events = end.events();
+    assert!(
+        matches!(events[..], [AsyncEventKind::ConnectionLost { .. }]),
+        "{events:?}"
+    );
+    assert_eq!(end.state(), QpState::Error);
+}
+
+#[test]
+fn a_disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
+    for closer in [Place::A, Place::B] {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let (near, far) = if closer == Place::A {
+            (&mut a, &mut b)
+        } else {
+            (&mut b, &mut a)
+        };
+        let (target, source, sink) = (far.target(MIB), far.target(MIB), near.target(MIB));
+        source.fill(&pattern(MIB));
+        far.post_recv(1, 100);
+        far.post_recv(2, 100);
+        near.post_recv(3, 100);
+        near.post_write(1, &pattern(MIB), target.remote(0));
+        near.post_read(2, sink.local(0, MIB), source.remote(0));
+        near.post_send(3, b"good bye");
+        near.qp.begin_disconnect().unwrap();
+        sim.run_until_idle();
+        assert_eq!(
+            near.sends(),
+            [Done::write(1, MIB), Done::read(2, MIB), Done::send(3, 8)]
+        );
+        assert_eq!(
+            far.receives(),
+            [Done::receive(1, 8), Done::flushed(2, Opcode::Receive)]
+        );
+        assert_eq!(near.receives(), [Done::flushed(3, Opcode::Receive)]);
+        assert!(target.to_vec() == pattern(MIB) && sink.to_vec() == pattern(MIB));
+        assert_closed(&a, &b);
+    }
+}
+
+#[test]
+fn a_side_that_is_asked_to_close_finishes_its_own_work_first() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let target = a.target(MIB);
+    b.post_write(1, &pattern(MIB), target.remote(0));
+    a.post_recv(1, 100);
+    b.post_send(2, b"and good bye");
+    sim.run_until("the begin of the Write", || {
+        a.host().rnic().counters().unwrap().rdma.placed_octets > 0
+    });
+    b.qp.begin_disconnect().unwrap();
+    sim.run_until_idle();
+    assert!(target.to_vec() == pattern(MIB));
+    assert_eq!(a.receives(), [Done::receive(1, 12)]);
+    assert_closed(&a, &b);
+}
+
+#[test]
+fn a_responder_of_a_read_sends_the_response_before_it_closes() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let (source, sink) = (b.target(MIB), a.target(MIB));
+    source.fill(&pattern(MIB));
+    a.post_read(1, sink.local(0, MIB), source.remote(0));
+    sim.run_for(Duration::from_micros(60));
+    b.qp.begin_disconnect().unwrap();
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::read(1, MIB)]);
+    assert!(sink.to_vec() == pattern(MIB));
+    assert_closed(&a, &b);
+}
+
+#[test]
+fn both_sides_can_close_at_once() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    sim.run_until_idle();
+    a.qp.begin_disconnect().unwrap();
+    b.qp.begin_disconnect().unwrap();
+    sim.run_until_idle();
+    assert_closed(&a, &b);
+}
+
+#[test]
+fn both_sides_can_close_at_once_with_work_outstanding() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    sim.run_until_idle();
+    let (at_a, at_b) = (a.target(64 * KIB), b.target(64 * KIB));
+    a.post_write(1, &pattern(64 * KIB), at_b.remote(0));
+    b.post_write(1, &pattern(64 * KIB), at_a.remote(0));
+    a.qp.begin_disconnect().unwrap();
+    b.qp.begin_disconnect().unwrap();
+    sim.run_until_idle();
+    assert!(at_a.to_vec() == pattern(64 * KIB) && at_b.to_vec() == pattern(64 * KIB));
+    assert_closed(&a, &b);
+}
+
+#[test]
+fn a_close_waits_for_what_a_slow_link_has_not_carried_yet() {
+    let mut sim = sim().rate(1_000_000);
+    let (mut a, b) = sim.connected_pair();
+    let target = b.target(2 * MIB);
+    a.post_write(1, &pattern(2 * MIB), target.remote(0)); // 17 s
+    a.qp.begin_disconnect().unwrap();
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, 2 * MIB)]);
+    assert!(target.to_vec() == pattern(2 * MIB));
+    assert_closed(&a, &b);
+}
+
+#[test]
+fn a_closed_queue_pair_can_be_connected_again_and_again() {
+    let mut sim = sim();
+    let config = QpConfig::default();
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    for round in 0..5 {
+        b.post_recv(round, 100);
+        sim.connect(&mut a, &mut b);
+        a.post_send(round, b"here I am again");
+        a.qp.begin_disconnect().unwrap();
+        sim.run_until_idle();
+        assert_eq!(a.sends(), [Done::send(round, 15)]);
+        assert_eq!(b.receives(), [Done::receive(round, 15)]);
+        assert_closed(&a, &b);
+    }
+}
+
+#[test]
+fn a_close_is_clean_whichever_frame_of_it_is_lost() {
+    for direction in Direction::ALL {
+        for n in 1..=3 {
+            let mut sim = sim();
+            let (mut a, b) = sim.connected_pair();
+            sim.run_until_idle();
+            sim.link().lane(direction).drop_nth(n);
+            a.qp.begin_disconnect().unwrap();
+            sim.run_until_idle();
+            assert_closed(&a, &b);
+        }
+    }
+}
+
+#[test]
+fn a_close_is_clean_on_a_link_that_loses_frames() {
+    for_each_seed(|seed| {
+        let mut sim = Sim::new(seed)
+            .one_way_delay(Duration::from_micros(50))
+            .loss(0.02);
+        let (mut a, b) = sim.connected_pair();
+        let target = b.target(16 * KIB);
+        a.post_write(1, &pattern(16 * KIB), target.remote(0));
+        a.qp.begin_disconnect().unwrap();
+        sim.run_until_idle();
+        assert!(target.to_vec() == pattern(16 * KIB));
+        assert_closed(&a, &b);
+    });
+}
+
+#[test]
+fn an_abort_flushes_this_side_at_once_and_resets_the_other() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (mut a, mut b) = sim.connected_pair();
+    let (sink, source) = (a.target(8), b.target(8));
+    a.post_recv(1, 100);
+    b.post_recv(2, 100);
+    a.post_read(3, sink.local(0, 8), source.remote(0));
+    a.qp.abort().unwrap();
+    assert_eq!(a.state(), QpState::Error);
+    assert_eq!(a.sends(), [Done::flushed(3, Opcode::Read)]);
+    assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
+    sim.run_until_idle();
+    assert_lost(&b);
+    assert_eq!(b.receives(), [Done::flushed(2, Opcode::Receive)]);
+    assert_eq!(a.events(), [], "the application knows what it did");
+}
+
+#[test]
+fn dropping_a_queue_pair_resets_the_peer() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (a, b) = sim.connected_pair();
+    drop(a);
+    sim.run_until_idle();
+    assert_lost(&b);
+}
+
+#[test]
+fn dropping_an_rnic_resets_its_peers() {
+    let mut sim = sim();
+    let (a, b) = sim.connected_pair();
+    let (c, d) = sim.connected_pair();
+    sim.run_until_idle();
+    sim.remove(Place::B);
+    drop((b, d)); // the last handles: the RNIC goes with them
+    sim.run_until_idle();
+    assert_lost(&a);
+    assert_lost(&c);
+}
+
+#[test]
+fn a_cut_link_is_noticed_when_work_is_outstanding_and_the_work_is_flushed() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let target = b.target(MIB);
+    sim.run_until_idle();
+    let began = sim.now();
+    sim.cut_link();
+    a.post_recv(1, 100);
+    a.post_write(2, &pattern(MIB), target.remote(0));
+    sim.run_until("the end", || a.state() == QpState::Error);
+    assert_eq!(
+        sim.now().saturating_sub(began),
+        StackConfig::default().user_timeout
+    );
+    assert_lost(&a);
+    assert_eq!(a.sends(), [Done::flushed(2, Opcode::Write)]);
+    assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
+    assert_eq!(
+        b.state(),
+        QpState::Rts,
+        "it waits for nothing and was told nothing"
+    );
+}
+
+#[test]
+fn a_link_that_comes_back_in_time_costs_nothing_but_time() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let target = b.target(MIB);
+    a.post_write(1, &pattern(MIB), target.remote(0));
+    sim.run_for(Duration::from_micros(120));
+    sim.cut_link();
+    sim.run_for(Duration::from_secs(10));
+    sim.link().change(|conditions| conditions.loss = 0.0);
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, MIB)]);
+    assert!(target.to_vec() == pattern(MIB));
+}

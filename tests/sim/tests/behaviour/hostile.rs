@@ -1,0 +1,81 @@
+//! A peer that speaks MPA and then breaks the rules: the reactions are those of RFC 5040 to 5044, and nothing else happens.
+
+mod malformed;
+mod noise;
+mod streams;
+
+use std::time::Duration;
+
+use xwarp::{AsyncEventKind, QpConfig, QpState, Stag, TermCode};
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, terminate};
+use xwarp_sim_tests::{End, PlainPeer, Sim};
+
+/// An RNIC at A and, connected to it, a plain peer that has begun to speak iWARP.
+struct Victim {
+    sim: Sim,
+    end: End,
+    peer: PlainPeer,
+}
+
+impl Victim {
+    /// The peer has not sent an FPDU yet.
+    fn fenced(seed: Seed, config: &QpConfig) -> Self {
+        let (sim, peer) = Sim::with_plain_peer(seed);
+        let mut sim = sim.one_way_delay(Duration::from_micros(50));
+        let mut end = sim.a().end(config);
+        let at = sim.a().at(sim.new_port());
+        let mut listener = sim.a().rnic().listen(at).unwrap();
+        peer.connect(at);
+        peer.send(REQUEST);
+        let request = sim.wait_for("the Request", || listener.try_accept());
+        request.accept(&mut end.qp, b"").unwrap();
+        sim.run_until("the Reply", || peer.received() == REPLY);
+        Self { sim, end, peer }
+    }
+
+    /// The peer has sent an FPDU, an empty Write.
+    fn with(config: &QpConfig) -> Self {
+        let victim = Self::fenced(Seed(29), config);
+        victim.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
+        victim
+    }
+
+    fn new() -> Self {
+        Self::with(&QpConfig::default())
+    }
+
+    /// The same, with drops of these names expected.
+    fn expecting(mut self, drops: &[&'static str]) -> Self {
+        self.sim = self.sim.expecting(drops);
+        self
+    }
+
+    /// What the RNIC has sent after its Reply.
+    fn answer(&self) -> Vec<u8> {
+        self.peer.received().split_off(REPLY.len())
+    }
+
+    /// The peer sends `octets`; a Terminate of `code` must come back, then a FIN, and nothing may have been placed. What of the
+    /// offending segment the Terminate returns.
+    fn assert_terminates(&mut self, what: &str, octets: &[u8], code: TermCode) -> Vec<u8> {
+        let before = self.end.host().memory();
+        self.peer.send(octets);
+        self.sim.run_until("the RNIC's FIN", || self.peer.saw_fin());
+        self.peer.close();
+        self.sim.run_until_idle();
+        let (answered, captured) = terminate(&self.answer());
+        assert_eq!(answered, code, "{what}");
+        let events = self.end.events();
+        assert!(
+            matches!(events[..], [AsyncEventKind::Terminated { code: told, .. }] if told == code),
+            "{what}: {events:?}"
+        );
+        assert_eq!(self.end.state(), QpState::Error, "{what}");
+        assert!(
+            self.end.host().memory() == before,
+            "{what}: memory has changed"
+        );
+        captured
+    }
+}

@@ -1,0 +1,229 @@
+//! Mistakes of this side's own application: the work request at fault says what was wrong, the rest is flushed (verbs draft §8.3.2).
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, AsyncEventKind, CompletionStatus, Opcode, PostError, QpConfig, QpState, RecvRequest,
+    RemoteAddress, SendRequest, Sge, Stag, TermCode, WrId,
+};
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::{Done, End, KIB, Sim};
+
+fn sim() -> Sim {
+    Sim::new(Seed(17)).one_way_delay(Duration::from_micros(50))
+}
+
+/// Both ends are in Error; the peer was told that something local went wrong here.
+fn assert_ended(at_fault: &End, peer: &End) {
+    assert_eq!(at_fault.events(), [], "the completion says it");
+    let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];
+    assert_eq!(peer.events(), told);
+    assert_eq!(
+        (at_fault.state(), peer.state()),
+        (QpState::Error, QpState::Error)
+    );
+}
+
+#[test]
+fn a_source_that_cannot_be_used_fails_its_work_request_and_flushes_the_rest() {
+    type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
+    #[rustfmt::skip]
+    let cases: [Case; 5] = [
+        ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
+        ("outside", |a| sge(readable(a), 1_000), CompletionStatus::BaseBounds),
+        ("wrapping", |a| sge(readable(a), u64::MAX - 9), CompletionStatus::Wrap),
+        ("no right", unreadable, CompletionStatus::AccessViolation),
+        ("other domain", foreign, CompletionStatus::InvalidPd),
+    ];
+    for (case, source, status) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        b.post_recv(1, 100);
+        b.post_recv(2, 100);
+        a.post_recv(9, 100);
+        a.post_send(1, b"fine");
+        let bad = source(&a);
+        a.post(SendRequest::send(WrId(2), bad));
+        a.post_send(3, b"never sent");
+        sim.run_until_idle();
+        let failed = Done::failed(2, Opcode::Send, status);
+        assert_eq!(
+            a.sends(),
+            [Done::send(1, 4), failed, Done::flushed(3, Opcode::Send)],
+            "{case}"
+        );
+        assert_eq!(a.receives(), [Done::flushed(9, Opcode::Receive)], "{case}");
+        assert_eq!(
+            b.receives(),
+            [Done::receive(1, 4), Done::flushed(2, Opcode::Receive)],
+            "{case}"
+        );
+        assert_ended(&a, &b);
+    }
+}
+
+fn sge(stag: Stag, to: u64) -> Sge {
+    Sge { stag, to, len: 100 }
+}
+
+/// A region that lives as long as its host.
+fn kept(end: &End, access: Access) -> Stag {
+    let region = end.region(KIB, access);
+    let stag = region.stag();
+    std::mem::forget(region);
+    stag
+}
+
+fn readable(end: &End) -> Stag {
+    kept(end, Access::LOCAL_READ)
+}
+
+fn unreadable(end: &End) -> Sge {
+    sge(kept(end, Access::LOCAL_WRITE), 0)
+}
+
+fn foreign(end: &End) -> Sge {
+    let other = end.host().rnic().allocate_pd();
+    let region = end.host().region_in(&other, KIB, Access::all());
+    let stag = region.stag();
+    std::mem::forget(region);
+    sge(stag, 0)
+}
+
+#[test]
+fn a_read_where_none_may_be_outstanding_fails() {
+    let mut sim = sim();
+    let config = QpConfig {
+        ord: 0,
+        ..QpConfig::default()
+    };
+    let (mut a, b) = sim.connected_pair_with(&config);
+    let (source, sink) = (b.target(8), a.target(8));
+    a.post_read(1, sink.local(0, 8), source.remote(0));
+    a.post_send(2, b"never sent");
+    sim.run_until_idle();
+    let failed = Done::failed(1, Opcode::Read, CompletionStatus::ZeroReadResources);
+    assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+    assert_ended(&a, &b);
+}
+
+/// Verbs draft section 8.1.3.2.1.
+#[test]
+fn stag_zero_is_no_place_that_a_peer_may_name() {
+    let zero = RemoteAddress {
+        stag: Stag(0),
+        to: 0,
+    };
+    for case in ["Read sink", "Read source", "Write target"] {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        let (source, sink) = (b.target(100), a.target(100));
+        let opcode = match case {
+            "Read sink" => {
+                a.post_read(1, sge(Stag(0), 0), source.remote(0));
+                Opcode::Read
+            }
+            "Read source" => {
+                a.post_read(1, sink.local(0, 100), zero);
+                Opcode::Read
+            }
+            _ => {
+                a.post_write(1, &[7; 100], zero);
+                Opcode::Write
+            }
+        };
+        sim.run_until_idle();
+        assert_eq!(
+            a.sends(),
+            [Done::failed(1, opcode, CompletionStatus::InvalidStag)],
+            "{case}"
+        );
+        assert_ended(&a, &b);
+    }
+}
+
+#[test]
+fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
+    type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
+    #[rustfmt::skip]
+    let cases: [Case; 3] = [
+        ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
+        ("no right", |b| sge(readable(b), 0), CompletionStatus::AccessViolation),
+        ("other domain", foreign, CompletionStatus::InvalidPd),
+    ];
+    for (case, buffer, status) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let bad = buffer(&b);
+        b.qp.post_recv(RecvRequest::new(WrId(1), bad)).unwrap();
+        b.post_recv(2, 100);
+        let before = b.host().memory();
+        a.post_send(1, b"nowhere to go");
+        sim.run_until_idle();
+        let failed = Done::failed(1, Opcode::Receive, status);
+        assert_eq!(
+            b.receives(),
+            [failed, Done::flushed(2, Opcode::Receive)],
+            "{case}"
+        );
+        assert_eq!(
+            (a.state(), b.state()),
+            (QpState::Error, QpState::Error),
+            "{case}"
+        );
+        assert_eq!(
+            a.events(),
+            [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())],
+            "{case}"
+        );
+        assert!(b.host().memory() == before, "{case}");
+    }
+}
+
+#[test]
+fn unsignaled_work_that_fails_is_reported_all_the_same() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    a.post(SendRequest::send(WrId(1), sge(Stag(0x1234_5678), 0)).unsignaled());
+    let fine = a.source(b"never sent");
+    a.post(SendRequest::send(WrId(2), fine).unsignaled());
+    sim.run_until_idle();
+    let failed = Done::failed(1, Opcode::Send, CompletionStatus::InvalidStag);
+    assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+    assert_ended(&a, &b);
+}
+
+#[test]
+fn a_full_queue_refuses_work_and_forgets_nothing() {
+    let mut sim = sim();
+    let config = QpConfig {
+        send_depth: 4,
+        recv_depth: 4,
+        ..QpConfig::default()
+    };
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    for i in 0..4 {
+        a.post_send(i, b"x");
+        b.post_recv(i, 1);
+    }
+    let source = a.source(b"x");
+    let full = Err(PostError::TooManyWorkRequests(4));
+    assert_eq!(a.qp.post_send(SendRequest::send(WrId(4), source)), full);
+    assert_eq!(b.qp.post_recv(RecvRequest::new(WrId(4), source)), full);
+    sim.connect_silently(&mut a, &mut b);
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [0, 1, 2, 3].map(|i| Done::send(i, 1)));
+    assert_eq!(b.receives(), [0, 1, 2, 3].map(|i| Done::receive(i, 1)));
+}
+
+#[test]
+fn a_failed_queue_pair_takes_no_work() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (mut a, _b) = sim.connected_pair();
+    a.qp.abort().unwrap();
+    sim.run_until_idle();
+    let source = a.source(b"x");
+    let failed = Err(PostError::InvalidState(QpState::Error));
+    assert_eq!(a.qp.post_send(SendRequest::send(WrId(1), source)), failed);
+    assert_eq!(a.qp.post_recv(RecvRequest::new(WrId(1), source)), failed);
+}

@@ -1,0 +1,347 @@
+//! What a peer may not do is not done, both sides are told why, and not an octet of memory changes (RFC 5041 §7, RFC 5040 §7).
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState,
+    RemoteAddress, Stag, TermCode,
+};
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::{Done, End, Host, KIB, MIB, Sim, pattern};
+
+const ALL_BUT_REMOTE_WRITE: Access = Access::LOCAL_READ
+    .union(Access::LOCAL_WRITE)
+    .union(Access::REMOTE_READ);
+const ALL_BUT_REMOTE_READ: Access = Access::LOCAL_READ
+    .union(Access::LOCAL_WRITE)
+    .union(Access::REMOTE_WRITE);
+
+fn sim() -> Sim {
+    Sim::new(Seed(13))
+        .one_way_delay(Duration::from_micros(50))
+        .expecting(&["drop_refused_segment", "drop_after_failure"])
+}
+
+/// Which code this side has sent.
+fn terminated_with(end: &End) -> Vec<Option<TermCode>> {
+    let code = |event| match event {
+        AsyncEventKind::Terminated { code, .. } => Some(code),
+        _ => None,
+    };
+    end.events().into_iter().map(code).collect()
+}
+
+/// `b` has ended the stream with `code`, and `a` knows; both are in Error.
+fn assert_refused(a: &End, b: &End, code: TermCode) {
+    assert_eq!(terminated_with(b), [Some(code)]);
+    assert_eq!(a.events(), [AsyncEventKind::TerminateReceived(code)]);
+    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+/// A region at B and the place in it that A will name.
+struct Aim {
+    region: Option<MemoryRegion>,
+    remote: RemoteAddress,
+}
+
+fn at(region: MemoryRegion, to: u64) -> Aim {
+    let remote = region.remote(to);
+    Aim {
+        region: Some(region),
+        remote,
+    }
+}
+
+fn bad_key(host: &Host) -> Aim {
+    let region = host.region(KIB, Access::all());
+    let RemoteAddress {
+        stag: Stag(stag),
+        to,
+    } = region.remote(0);
+    Aim {
+        region: Some(region),
+        remote: RemoteAddress {
+            stag: Stag(stag ^ 1),
+            to,
+        },
+    }
+}
+
+fn other_pd(host: &Host) -> Aim {
+    let other = host.rnic().allocate_pd();
+    at(host.region_in(&other, KIB, Access::all()), 0)
+}
+
+fn deregistered(host: &Host) -> Aim {
+    let mut aim = at(host.region(KIB, Access::all()), 0);
+    aim.region = None;
+    aim
+}
+
+#[test]
+fn a_write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
+    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    #[rustfmt::skip]
+    let cases: [Case; 8] = [
+        ("wrong key", bad_key, TermCode::ddp_tagged(0)),
+        ("deregistered", deregistered, TermCode::ddp_tagged(0)),
+        ("last octet outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::ddp_tagged(1)),
+        ("beyond the end", |b| at(b.region(KIB, Access::all()), 1 << 40), TermCode::ddp_tagged(1)),
+        ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 50), TermCode::ddp_tagged(3)),
+        ("other domain", other_pd, TermCode::ddp_tagged(2)),
+        ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_WRITE), 0), TermCode::ddp_tagged(2)),
+        ("local only", |b| at(b.region(KIB, Access::LOCAL_WRITE), 0), TermCode::ddp_tagged(2)),
+    ];
+    for (case, aim, code) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let aim = aim(b.host());
+        let sink = a.target(8);
+        b.post_recv(5, 100);
+        a.post_recv(6, 100);
+        a.post_write(1, &pattern(100), aim.remote);
+        a.post_read(2, sink.local(0, 8), aim.remote);
+        let before = b.host().memory();
+        sim.run_until_idle();
+        assert_refused(&a, &b, code);
+        assert!(b.host().memory() == before, "{case}: memory has changed");
+        assert_eq!(
+            a.sends(),
+            [Done::write(1, 100), Done::flushed(2, Opcode::Read)],
+            "{case}"
+        );
+        assert_eq!(a.receives(), [Done::flushed(6, Opcode::Receive)], "{case}");
+        assert_eq!(b.receives(), [Done::flushed(5, Opcode::Receive)], "{case}");
+        assert_eq!(b.host().drops()["drop_refused_segment"], 1, "{case}");
+        assert_eq!(b.host().rnic().counters().unwrap().rdma.terminates_out, 1);
+        assert_eq!(a.host().rnic().counters().unwrap().rdma.terminates_in, 1);
+        drop(aim.region);
+    }
+}
+
+#[test]
+fn a_write_that_fits_exactly_is_placed() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let region = b.region(KIB, Access::all());
+    a.post_write(1, &pattern(100), region.remote(924));
+    a.post_write(2, &pattern(KIB), region.remote(0));
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, 100), Done::write(2, KIB)]);
+}
+
+#[test]
+fn an_empty_write_looks_at_no_region() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let nowhere = RemoteAddress {
+        stag: Stag(0xdead_beef),
+        to: u64::MAX,
+    };
+    a.post_write(1, b"", nowhere);
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, 0)]);
+    assert_eq!(b.state(), QpState::Rts);
+}
+
+#[test]
+fn a_read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
+    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    #[rustfmt::skip]
+    let cases: [Case; 7] = [
+        ("wrong key", bad_key, TermCode::rdmap_protection(0)),
+        ("deregistered", deregistered, TermCode::rdmap_protection(0)),
+        ("last octet outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::rdmap_protection(1)),
+        ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_READ), 0), TermCode::rdmap_protection(2)),
+        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), TermCode::rdmap_protection(2)),
+        ("other domain", other_pd, TermCode::rdmap_protection(3)),
+        ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 50), TermCode::rdmap_protection(4)),
+    ];
+    for (case, aim, code) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let aim = aim(b.host());
+        let sink = a.region(100, Access::all());
+        b.post_recv(5, 100);
+        let before = (a.host().memory(), b.host().memory());
+        a.post_read(1, sink.local(0, 100), aim.remote);
+        a.post_read(2, sink.local(0, 100), aim.remote);
+        sim.run_until_idle();
+        assert_refused(&a, &b, code);
+        assert!(
+            (a.host().memory(), b.host().memory()) == before,
+            "{case}: memory has changed"
+        );
+        assert_eq!(
+            a.sends(),
+            [1, 2].map(|i| Done::flushed(i, Opcode::Read)),
+            "{case}"
+        );
+        assert_eq!(b.receives(), [Done::flushed(5, Opcode::Receive)], "{case}");
+        drop(aim.region);
+    }
+}
+
+#[test]
+fn a_region_that_is_deregistered_while_the_peer_writes_is_left_alone_from_then_on() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let region = b.region(MIB, Access::all());
+    let memory = region.bytes().clone();
+    a.post_write(1, &pattern(MIB), region.remote(0));
+    sim.run_for(Duration::from_micros(120));
+    drop(region);
+    let at_that_time = memory.to_vec();
+    assert!(at_that_time != vec![0; MIB], "nothing was placed before");
+    assert!(at_that_time != pattern(MIB), "everything was placed before");
+    sim.run_until_idle();
+    assert!(memory.to_vec() == at_that_time);
+    assert_refused(&a, &b, TermCode::ddp_tagged(0));
+    assert_eq!(a.sends(), [Done::flushed(1, Opcode::Write)]);
+}
+
+#[test]
+fn a_region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let (region, sink) = (b.region(MIB, Access::all()), a.target(MIB));
+    region.bytes().write(0, &pattern(MIB)).unwrap();
+    a.post_read(1, sink.local(0, MIB), region.remote(0));
+    sim.run_for(Duration::from_micros(220));
+    let placed = a.host().rnic().counters().unwrap().rdma.placed_octets;
+    assert!(
+        placed > 0 && placed < MIB as u64,
+        "{placed} octets were placed before"
+    );
+    drop(region);
+    sim.run_until_idle();
+    assert_refused(&a, &b, TermCode::rdmap_protection(0));
+    assert_eq!(a.sends(), [Done::flushed(1, Opcode::Read)]);
+    let fetched = sink.to_vec();
+    let right = |(octet, sent): (&u8, &u8)| octet == sent || *octet == 0;
+    assert!(
+        fetched.iter().zip(&pattern(MIB)).all(right),
+        "nothing but the region was sent"
+    );
+}
+
+#[test]
+fn a_read_into_a_region_without_the_right_ends_the_stream_when_the_response_comes() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let source = b.target(100);
+    let sink = a.region(100, ALL_BUT_REMOTE_WRITE);
+    a.post_read(1, sink.local(0, 100), source.remote(0));
+    sim.run_until_idle();
+    // Here it is the requester that refuses (verbs draft section 7.4.2).
+    assert_refused(&b, &a, TermCode::ddp_tagged(2));
+    assert_eq!(a.sends(), [Done::flushed(1, Opcode::Read)]);
+    assert_eq!(sink.bytes().to_vec(), [0; 100]);
+}
+
+#[test]
+fn a_send_without_a_posted_receive_ends_the_stream() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    b.post_recv(1, 100);
+    let before = b.host().memory();
+    a.post_send(1, b"");
+    a.post_send(2, b"one too many");
+    a.post_recv(3, 100);
+    sim.run_until_idle();
+    assert_refused(&a, &b, TermCode::ddp_untagged(2));
+    assert_eq!(b.receives(), [Done::receive(1, 0)]);
+    assert_eq!(a.sends(), [Done::send(1, 0), Done::send(2, 12)]);
+    assert_eq!(a.receives(), [Done::flushed(3, Opcode::Receive)]);
+    assert!(b.host().memory() == before);
+}
+
+#[test]
+fn a_send_longer_than_its_buffer_ends_the_stream_and_fails_the_receive() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    b.post_recv(1, 99);
+    b.post_recv(2, 100);
+    let before = b.host().memory();
+    a.post_send(1, &pattern(100));
+    sim.run_until_idle();
+    assert_refused(&a, &b, TermCode::ddp_untagged(5));
+    let too_short = Done::failed(1, Opcode::Receive, CompletionStatus::BaseBounds);
+    assert_eq!(b.receives(), [too_short, Done::flushed(2, Opcode::Receive)]);
+    assert!(b.host().memory() == before);
+}
+
+#[test]
+fn more_reads_than_the_peer_offers_end_the_stream() {
+    for (ird, code) in [
+        (2, TermCode::ddp_untagged(3)),
+        (0, TermCode::ddp_untagged(1)),
+    ] {
+        let mut sim = sim();
+        let offers = |ird| QpConfig {
+            ird,
+            ..QpConfig::default()
+        };
+        let (mut a, mut b) = (sim.a().end(&offers(32)), sim.b().end(&offers(ird)));
+        sim.connect(&mut a, &mut b);
+        let (sink, source) = (a.target(8), b.target(8));
+        for i in 0..8 {
+            a.post_read(i, sink.local(0, 8), source.remote(0));
+        }
+        sim.run_until_idle();
+        assert_refused(&a, &b, code);
+        let sends = a.sends();
+        assert_eq!(sends.len(), 8);
+        assert_eq!(sends[7], Done::flushed(7, Opcode::Read), "IRD {ird}");
+    }
+}
+
+#[test]
+fn a_send_may_invalidate_only_what_the_peer_may_touch() {
+    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    #[rustfmt::skip]
+    let cases: [Case; 4] = [
+        ("wrong key", bad_key, TermCode::rdmap_protection(0)),
+        ("deregistered", deregistered, TermCode::rdmap_protection(0)),
+        ("other domain", other_pd, TermCode::rdmap_protection(9)),
+        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), TermCode::rdmap_protection(9)),
+    ];
+    for (case, aim, code) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let aim = aim(b.host());
+        b.post_recv(1, 100);
+        let sgl = a.source(b"take it away").into();
+        let invalidate = xwarp::Operation::Send {
+            sgl,
+            solicited: false,
+            invalidate: Some(aim.remote.stag),
+        };
+        a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
+        sim.run_until_idle();
+        assert_refused(&a, &b, code);
+        let failed = b.receives();
+        assert_eq!(failed.len(), 1, "{case}");
+        assert!(failed[0].outcome.is_err(), "{case}: {failed:?}");
+        drop(aim.region);
+    }
+}
+
+#[test]
+fn an_invalidated_region_cannot_be_written_any_more() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.region(KIB, Access::all());
+    b.post_recv(1, 100);
+    let invalidate = xwarp::Operation::Send {
+        sgl: xwarp::Sgl::new(),
+        solicited: false,
+        invalidate: Some(region.stag()),
+    };
+    a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
+    a.post_write(2, b"too late", region.remote(0));
+    sim.run_until_idle();
+    assert_eq!(b.receives(), [Done::receive(1, 0)]);
+    assert_refused(&a, &b, TermCode::ddp_tagged(0));
+    assert_eq!(region.bytes().to_vec(), [0; KIB]);
+}
