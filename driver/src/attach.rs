@@ -10,12 +10,17 @@ mod kernel;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use libbpf_rs::Program;
 use nix::errno::Errno;
 use xwarp_bpf::{
     Counters, LoadError, MapError, Maps, OpenMapsError, Steering, libbpf_to_log, program_name,
 };
+
+/// How long a process that is ending may take until its program is gone from the interface.
+const LINK_PATIENCE: Duration = Duration::from_secs(1);
+const LINK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where in the receive path the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +152,7 @@ impl Attachment {
     /// [`Attachment::mode`] for which it was. With Some, any other mode is an error.
     pub fn open(ifindex: u32, ifname: &str, wanted: Option<XdpMode>) -> Result<Self, AttachError> {
         let device = Device::new(ifindex, ifname);
-        let Some((running, maps)) = device.our_program()? else {
+        let Some((running, maps)) = device.lasting_program()? else {
             return Self::attach(&device, wanted);
         };
         let (ifname, found) = (device.ifname, running.mode);
@@ -185,11 +190,6 @@ impl Attachment {
     /// The controls of the program.
     pub fn maps(&self) -> &Maps {
         &self.maps
-    }
-
-    /// The controls of the program.
-    pub fn maps_mut(&mut self) -> &mut Maps {
-        &mut self.maps
     }
 
     /// Where the program really runs.
@@ -332,6 +332,22 @@ impl Device {
             name,
             mode,
         })
+    }
+
+    /// Our program, if it stays: one that another process attached for itself goes with that process, which may be ending now.
+    fn lasting_program(&self) -> Result<Option<(Running, Maps)>, AttachError> {
+        let patience = Instant::now() + LINK_PATIENCE;
+        loop {
+            match self.our_program()? {
+                Some((running, _)) if kernel::held_by_link(running.program_id) => {
+                    if Instant::now() >= patience {
+                        return Err(AttachError::HeldByProcess(self.ifname.clone()));
+                    }
+                    std::thread::sleep(LINK_PAUSE);
+                }
+                found => return Ok(found),
+            }
+        }
     }
 
     /// What it means that the kernel refused to attach or detach in this mode.

@@ -154,10 +154,11 @@ impl Nic {
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
         let link = net::link_by_name(name)?;
         check_link(&link)?;
-        let attachment = Attachment::open(link.index, &link.name, config.mode)?;
         let memory = umem::create(config.frames, config.ring, config.region_octets)?;
         let frames = (memory.umem, memory.descriptors, memory.frames);
+        // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
         let io = XdpIo::open(name, QUEUE, config.ring, frames)?;
+        let attachment = Attachment::open(link.index, &link.name, config.mode)?;
         let info = describe(link, &attachment);
         let steering = Steering::begin(attachment, &io)?;
         let io: Box<dyn PacketIo> = match &config.capture {

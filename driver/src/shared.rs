@@ -155,13 +155,7 @@ mod tests {
     #[test]
     fn nothing_outside_can_be_reached() {
         let memory = SharedBytes::anonymous(16).unwrap();
-        for (offset, len) in [
-            (16, 1),
-            (0, 17),
-            (17, 0),
-            (usize::MAX, 2),
-            (1, 64),
-        ] {
+        for (offset, len) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2), (1, 64)] {
             let refused = Err(OutOfBounds {
                 offset,
                 len,

@@ -25,6 +25,9 @@ pub enum UmemError {
     /// A size is not what the kernel takes.
     #[error("{0} is not a usable size for frames and rings: {1}")]
     Size(usize, &'static str),
+    /// No privilege.
+    #[error("AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
+    NotPermitted,
     /// The kernel refused the memory.
     #[error(
         "the kernel would not take {octets} octets of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`"
@@ -60,10 +63,7 @@ pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<Cut
             "at most 2^32 chunks of 4096 octets",
         ))?;
     let (umem, mut descriptors) =
-        Umem::new(config(ring)?, count, false).map_err(|error| UmemError::Register {
-            octets,
-            reason: crate::error_chain(&error),
-        })?;
+        Umem::new(config(ring)?, count, false).map_err(|error| refusal(&error, octets))?;
     let arena = arena_of(&umem, &descriptors, octets)
         .ok_or(UmemError::Size(octets, "there must be at least one frame"))?;
     let frames = carve_frames(&arena, KERNEL_HEADROOM, frame_count, FRAME_CAPACITY, CHUNK);
@@ -77,6 +77,16 @@ pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<Cut
         frames,
         regions,
     })
+}
+
+fn refusal(error: &(dyn std::error::Error + 'static), octets: usize) -> UmemError {
+    match crate::errno_of(error) {
+        Some(nix::libc::EPERM) => UmemError::NotPermitted,
+        _ => UmemError::Register {
+            octets,
+            reason: crate::error_chain(error),
+        },
+    }
 }
 
 fn config(ring: u32) -> Result<UmemConfig, UmemError> {

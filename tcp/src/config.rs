@@ -23,6 +23,9 @@ pub struct StackConfig {
     /// How long octets or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
     /// 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
+    /// After how long a silence the peer is asked whether it still lives, and how often; `None`, the default, never (RFC 9293
+    /// §3.8.4). A host whose program has died answers with a RST.
+    pub keepalive: Option<Duration>,
 }
 
 impl Default for StackConfig {
@@ -35,6 +38,7 @@ impl Default for StackConfig {
             seed: getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(0)),
             connect_timeout: Duration::from_secs(5),
             user_timeout: Duration::from_secs(100),
+            keepalive: None,
         }
     }
 }

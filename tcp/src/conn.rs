@@ -15,14 +15,14 @@ use crate::life::Life;
 use crate::link::LinkHeader;
 use crate::lower::Lower;
 use crate::port::Port;
+use crate::probe::{Probes, Reason};
 use crate::time::Instant;
 use crate::track::{MAX_SEGMENTS_IN_FLIGHT, Tracker};
 
 /// Segments that a connection may send in one turn before the others have theirs.
 const EGRESS_BUDGET: usize = 64;
-/// How long a window that is too small is waited upon before it is probed, and between probes: the retransmission timeout's
-/// lower bound (RFC 9293 §3.8.6.1, RFC 6298 §2.4).
-const PERSIST: Duration = Duration::from_secs(1);
+/// The send buffer's size in receive buffers. At its end a connection waits until all is acknowledged: the longer, the rarer.
+const SEND_BUFFERS: usize = 4;
 /// What smoltcp takes for a receive buffer, and a size that still holds a few segments.
 const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 
@@ -40,11 +40,10 @@ pub(crate) struct Conn {
     user_timeout: Duration,
     /// When the peer last showed that it lives, by an acknowledgment if one is due.
     progress: Instant,
-    /// When to begin to probe a window that is too small.
-    persist: Option<Instant>,
-    probing: bool,
+    keepalive: Option<Duration>,
+    probes: Probes,
     grant: Option<Grant>,
-    /// Where a grant lies that would straddle the ring's end.
+    /// Where a grant lies that straddles the ring's end: one larger than a segment.
     spill: Vec<u8>,
     /// The length that `writable` refused last; 0 after it became possible.
     wanted: usize,
@@ -91,8 +90,8 @@ impl Conn {
             connect_timeout: config.connect_timeout,
             user_timeout: config.user_timeout,
             progress: now,
-            persist: None,
-            probing: false,
+            keepalive: config.keepalive,
+            probes: Probes::default(),
             grant: None,
             spill: Vec::new(),
             wanted: 0,
@@ -194,13 +193,16 @@ impl Conn {
         }
         if progress {
             self.progress = now;
+            if self.probes.heard() {
+                self.tcp_mut().set_keep_alive(None);
+            }
         }
         self.readable_len() > unread
     }
 
     /// Sends what can be sent; the number of segments. `is_drained` says whether that was all.
     pub(crate) fn egress(&mut self, lower: &mut Lower, now: Instant) -> usize {
-        self.watch_window(now);
+        self.watch(now);
         let mut port = Port::new(lower, &self.link, &mut self.track);
         let mut sent = 0;
         while sent < EGRESS_BUDGET
@@ -260,7 +262,19 @@ impl Conn {
 
     /// True if a piece of `len` octets would leave at once, and as one segment if `len` is at most the EMSS. A window that is
     /// never as large as the piece is filled when nothing else is on its way, or the connection would stand still.
-    pub(crate) fn can_write(&self, len: usize) -> bool {
+    pub(crate) fn can_write(&mut self, len: usize) -> bool {
+        self.has_room(len) && self.lies_together(len)
+    }
+
+    /// True if the ring has room for a segment of `len` octets without straddling its end, where smoltcp would cut it in two. When
+    /// everything is acknowledged, smoltcp begins anew at the ring's start.
+    fn lies_together(&mut self, len: usize) -> bool {
+        len > self.emss()
+            || self.unacked() == 0
+            || self.tcp_mut().send(|ring| (0, ring.len() >= len)) == Ok(true)
+    }
+
+    fn has_room(&self, len: usize) -> bool {
         let socket = self.tcp();
         let free = socket.send_capacity() - socket.send_queue();
         let room = self.track.room();
@@ -336,7 +350,7 @@ impl Conn {
 
     /// When the peer must have shown that it lives.
     fn expiry(&self) -> Option<Instant> {
-        let waits_for_ack = self.unacked() > 0 || self.probing;
+        let waits_for_ack = self.unacked() > 0 || self.probes.active();
         match self.state() {
             State::SynSent | State::SynReceived => Some(self.progress + self.connect_timeout),
             State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck => {
@@ -359,50 +373,53 @@ impl Conn {
 
     /// When to run next.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
-        self.watch_window(now);
+        self.watch(now);
         let theirs = self.iface.poll_at(now.to_smoltcp(), &self.sockets);
         let theirs = theirs.map(Instant::from_smoltcp);
-        [theirs, self.expiry(), self.persist]
+        [theirs, self.expiry(), self.probes.begin()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// The persist timer (RFC 9293 §3.8.6.1). smoltcp probes a closed window only if it has octets to send, and here it has none:
-    /// they are not written before there is room. Its keep-alive has the same effect, but repeats the last sequence number with
-    /// an octet of its own, and must be off before there is anything unacknowledged that this octet could stand for.
-    fn watch_window(&mut self, now: Instant) {
-        let blocked = self.wanted > 0
-            && self.tcp().may_send()
-            && self.unacked() == 0
-            && self.track.room() < self.wanted;
-        if !blocked {
-            self.persist = None;
-            if self.probing {
-                self.probing = false;
-                self.tcp_mut().set_keep_alive(None);
-            }
-        } else if !self.probing && self.persist.is_none() {
-            self.persist = Some(now + PERSIST);
+    /// Sees whether there is a reason to probe the peer. smoltcp probes a closed window only if it has octets to send, and here it
+    /// has none: they are not written before there is room. Its keep-alive serves for both reasons, but repeats the last sequence
+    /// number with an octet of its own, and must be off before there is anything unacknowledged that this octet could stand for.
+    fn watch(&mut self, now: Instant) {
+        let reason = self.probe_reason();
+        let begin = match reason {
+            Some(Reason::Silence(limit)) => self.progress + limit,
+            Some(Reason::Window) | None => now + Reason::Window.interval(),
+        };
+        if self.probes.update(reason, begin) {
+            self.tcp_mut().set_keep_alive(None);
         }
     }
 
-    /// Begins to probe the window if its time has come.
-    pub(crate) fn persist(&mut self, now: Instant) {
-        if self.persist.is_some_and(|at| at <= now) {
-            self.persist = None;
-            self.probing = true;
+    fn probe_reason(&self) -> Option<Reason> {
+        if !self.tcp().may_send() || self.unacked() > 0 || !self.is_synchronized() {
+            None
+        } else if self.wanted > 0 && self.track.room() < self.wanted {
+            Some(Reason::Window)
+        } else {
+            self.keepalive.map(Reason::Silence)
+        }
+    }
+
+    /// Begins to probe the peer if the time has come.
+    pub(crate) fn probe(&mut self, now: Instant) {
+        if let Some(reason) = self.probes.start(now, self.progress) {
             self.progress = now;
-            self.tcp_mut()
-                .set_keep_alive(Some(smoltcp::time::Duration::from(PERSIST)));
+            let interval = smoltcp::time::Duration::from(reason.interval());
+            self.tcp_mut().set_keep_alive(Some(interval));
         }
     }
 }
 
 fn new_socket(buffer: usize) -> Socket<'static> {
     let buffer = buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1);
-    let ring = || SocketBuffer::new(vec![0; buffer]);
-    let mut socket = Socket::new(ring(), ring());
+    let ring = |octets| SocketBuffer::new(vec![0; octets]);
+    let mut socket = Socket::new(ring(buffer), ring(buffer * SEND_BUFFERS));
     socket.set_nagle_enabled(false);
     socket.set_ack_delay(None); // an egress after each burst acknowledges it all at once
     socket.set_congestion_control(CongestionControl::None);

@@ -65,7 +65,7 @@ impl Stack {
             if conn.has_expired(self.now) {
                 self.reset(handle, CloseReason::TimedOut);
             } else {
-                conn.persist(self.now);
+                conn.probe(self.now);
                 self.touch(handle);
             }
         }

@@ -31,6 +31,7 @@ mod life;
 mod link;
 mod lower;
 mod port;
+mod probe;
 mod reset;
 mod slots;
 mod stack;

@@ -338,7 +338,7 @@ impl Stack {
         };
         if !conn.can_write(len) {
             conn.refuse(len);
-            self.touch(id.0); // the persist timer may have to be set
+            self.touch(id.0); // the window may have to be probed
             return false;
         }
         if self.lower.reserve_frame() {

@@ -67,6 +67,9 @@ pub struct RnicConfig {
     pub progress: Progress,
     /// What it does without work.
     pub waiting: Waiting,
+    /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
+    /// that the death of a peer which owes nothing goes unnoticed.
+    pub keepalive: Option<Duration>,
 }
 
 impl Default for RnicConfig {
@@ -75,6 +78,7 @@ impl Default for RnicConfig {
             nic: NicConfig::default(),
             progress: Progress::Thread,
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
+            keepalive: None,
         }
     }
 }
@@ -95,6 +99,7 @@ impl Rnic {
             mac: nic.info.mac.0,
             mtu: nic.info.mtu,
             max_connections: 2 * MAX_QPS,
+            keepalive: config.keepalive,
             ..StackConfig::default()
         };
         let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xwarp_tcp::{CloseReason, ConnId, Event, Stack};
+use xwarp_tcp::{CloseReason, ConnId, Event, Stack, StackConfig};
 
 use crate::frames;
 use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
@@ -210,6 +210,61 @@ fn an_idle_connection_lives_on() {
     net.a.write(a, b"still there", net.now);
     net.settle();
     assert_eq!(net.b.read(b, 1), b"still there");
+}
+
+/// Hosts of which A asks a silent peer every 10 s whether it lives.
+fn with_keepalive() -> Net {
+    let keepalive = Some(Duration::from_secs(10));
+    let a = StackConfig {
+        keepalive,
+        ..config(MAC_A)
+    };
+    Net::with(a, config(MAC_B))
+}
+
+#[test]
+fn a_silent_peer_that_lives_is_kept() {
+    let mut net = with_keepalive();
+    let (a, b) = net.connect(false);
+    net.carried.clear();
+    net.pass(Duration::from_mins(10));
+    assert_eq!((net.a.events(), net.b.events()), (vec![], vec![]));
+    let probes = net.carried.iter().filter(|(from, _)| *from == From::A);
+    assert!((50..=60).contains(&probes.count()), "one in 10 s");
+    net.a.write(a, b"still there", net.now);
+    net.settle();
+    assert_eq!(net.b.read(b, 1), b"still there");
+    assert_eq!(net.a.stack.counters().retransmissions, 0);
+}
+
+#[test]
+fn a_silent_peer_that_has_died_is_given_up() {
+    let mut net = with_keepalive();
+    let (a, _) = net.connect(false);
+    net.judge(|_, _| Fate::Lose);
+    net.pass(Duration::from_secs(10 + 99));
+    assert_eq!(net.a.events(), []);
+    net.pass(Duration::from_secs(2));
+    assert_eq!(net.a.events(), [closed(a, CloseReason::TimedOut)]);
+}
+
+#[test]
+fn a_silent_peer_whose_program_has_died_answers_a_probe_with_a_reset() {
+    let mut net = with_keepalive();
+    let (a, b) = net.connect(false);
+    // B forgets the connection without a word, as a host does whose program was killed.
+    net.judge(|from, _| {
+        if from == From::B {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    net.b.stack.abort(b, net.now);
+    net.settle();
+    net.judge(|_, _| Fate::Pass);
+    net.pass(Duration::from_secs(11));
+    assert_eq!(net.a.close_reasons(a), [CloseReason::Reset]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use xwarp_tcp::Event;
 
 use crate::frames;
-use crate::net::{From, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{From, MAC_A, MAC_B, Net, config, pattern, small};
 
 #[test]
 fn odd_sizes_arrive_both_ways() {
@@ -86,6 +86,28 @@ fn a_commit_is_a_segment_with_exactly_its_octets() {
     // All of them came in one burst, and one ACK answers it.
     assert_eq!(net.carried.len(), lens.len() + 1);
     assert_eq!(net.a.stack.counters().retransmissions, 0);
+}
+
+#[test]
+fn no_segment_is_cut_where_the_send_buffer_ends() {
+    // The send buffer, 16384 octets, is no multiple of the segments, and is passed many times.
+    let mut net = Net::with(small(MAC_A, 4096), config(MAC_B));
+    let (a, b) = net.connect(false);
+    net.carried.clear();
+    let mut received = 0;
+    for _ in 0..200 {
+        while net.a.write(a, &pattern(1459, 3), net.now) {}
+        net.settle();
+        received += net.b.read(b, 1).len();
+    }
+    let segments = net.carried.iter().filter(|(from, _)| *from == From::A);
+    let lens: Vec<usize> = segments
+        .map(|(_, frame)| frames::read(frame).payload.len())
+        .filter(|len| *len > 0)
+        .collect();
+    assert!(lens.iter().all(|len| *len == 1459), "{lens:?}");
+    assert_eq!(lens.len() * 1459, received);
+    assert!(received > 10 * 16384);
 }
 
 #[test]

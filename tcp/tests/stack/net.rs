@@ -125,6 +125,14 @@ pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
     }
 }
 
+/// A host with a receive buffer of so many octets.
+pub(crate) fn small(mac: [u8; 6], buffer: usize) -> StackConfig {
+    StackConfig {
+        buffer,
+        ..config(mac)
+    }
+}
+
 impl Net {
     pub(crate) fn new() -> Self {
         Self::with(config(MAC_A), config(MAC_B))

@@ -6,17 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xwarp_driver::{IoCounters, IoError, MemoryIo, PacketIo, RxFrame, TxFrame};
-use xwarp_tcp::{CloseReason, Event, MAX_SEGMENTS_IN_FLIGHT, StackConfig};
+use xwarp_tcp::{CloseReason, Event, MAX_SEGMENTS_IN_FLIGHT};
 
 use crate::frames;
-use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, pattern};
-
-fn small(mac: [u8; 6], buffer: usize) -> StackConfig {
-    StackConfig {
-        buffer,
-        ..config(mac)
-    }
-}
+use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, pattern, small};
 
 #[test]
 fn a_full_window_refuses_and_an_ack_invites() {
@@ -54,13 +47,16 @@ fn the_window_is_filled_to_the_last_octet_without_splitting() {
 
 #[test]
 fn the_send_buffer_limits_too() {
+    // The send buffer is four times the receive buffer: 8192 octets.
     let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
     let (a, _) = net.connect(false);
-    assert!(net.a.write(a, &pattern(1400, 1), net.now));
+    for _ in 0..5 {
+        assert!(net.a.write(a, &pattern(1400, 1), net.now));
+    }
     assert!(net.a.stack.writable(a, 1400).is_none());
     net.settle();
     assert_eq!(net.a.events(), [Event::Writable(a)]);
-    assert!(net.a.stack.writable(a, 4000).is_none(), "it will never fit");
+    assert!(net.a.stack.writable(a, 9000).is_none(), "it will never fit");
 }
 
 #[test]
@@ -128,7 +124,7 @@ fn a_closed_window_of_a_dead_peer_times_out() {
     net.settle();
     assert!(!net.a.write(a, &[1], net.now));
     net.judge(|_, _| Fate::Lose);
-    net.pass(Duration::from_secs(120));
+    net.pass(Duration::from_mins(2));
     assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
 }
 

@@ -108,7 +108,7 @@ impl<'a> Pump<'a> {
             Verb::Read => SendRequest::read(id, peer.sink.local(offset, size), remote),
             Verb::Send => SendRequest::send(id, peer.source.local(offset, size)),
         };
-        peer.qp.post_send(request)?;
+        peer.post_send(request)?;
         self.posted += 1;
         Ok(())
     }
@@ -132,7 +132,7 @@ pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Resul
 
 fn post_receive(peer: &mut Peer<'_>, hello: &Hello, message: u64) -> anyhow::Result<()> {
     let buffer = peer.sink.local(hello.slot_offset(message), hello.size);
-    Ok(peer.qp.post_recv(RecvRequest::new(WrId(message), buffer))?)
+    peer.post_recv(RecvRequest::new(WrId(message), buffer))
 }
 
 /// The server's part in a Send test: keeps receive buffers posted and returns credits, until the client's record comes.
@@ -152,7 +152,7 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
         next += 1;
         if received.is_multiple_of(credit_batch(hello)) {
             let credit = SendRequest::send(WrId(received), Sgl::new());
-            peer.qp.post_send(credit.unsignaled())?;
+            peer.post_send(credit.unsignaled())?;
         }
     }
 }

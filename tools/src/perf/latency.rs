@@ -77,8 +77,7 @@ fn one_round(
         }
         Verb::Read => {
             let sink = peer.sink.local(0, hello.size);
-            peer.qp
-                .post_send(SendRequest::read(WrId(round), sink, remote))?;
+            peer.post_send(SendRequest::read(WrId(round), sink, remote))?;
             peer.completion().map(|_| ())
         }
         Verb::Send => {
@@ -99,9 +98,7 @@ fn write_marked(
     let last = hello.size as usize - 1;
     peer.source.bytes().write(last, &[marker(round)])?;
     let source = peer.source.local(0, hello.size);
-    Ok(peer
-        .qp
-        .post_send(SendRequest::write(WrId(round), source, remote))?)
+    peer.post_send(SendRequest::write(WrId(round), source, remote))
 }
 
 fn marker(round: u64) -> u8 {
@@ -139,7 +136,7 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
 fn send(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<()> {
     let source = peer.source.local(0, hello.size);
     let request = SendRequest::send(WrId(round), source).unsignaled();
-    Ok(peer.qp.post_send(request)?)
+    peer.post_send(request)
 }
 
 /// Buffers for the other side's Sends, all the same memory: one message is under way at a time.
@@ -149,7 +146,7 @@ pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Resul
 
 fn post_receive(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     let buffer = peer.sink.local(0, hello.size);
-    Ok(peer.qp.post_recv(RecvRequest::new(WrId(0), buffer))?)
+    peer.post_recv(RecvRequest::new(WrId(0), buffer))
 }
 
 /// The server's part in a Send test: sends a message back for each, until the client's record comes.

@@ -28,6 +28,8 @@ use hello::{Hello, Kind, Places, Style, Verb};
 
 /// Where a server listens unless told otherwise, as perftest does.
 const DEFAULT_PORT: u16 = 18515;
+/// A test whose other end has died ends soon after this.
+const KEEPALIVE: Duration = Duration::from_secs(3);
 /// Octets of memory that a test's buffers may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
 
@@ -193,6 +195,7 @@ impl PerfArgs {
                 EngineArg::Inline => Progress::Inline,
                 EngineArg::Thread => Progress::Thread,
             },
+            keepalive: Some(KEEPALIVE),
             waiting: match self.wait {
                 WaitArg::Busy => Waiting::Busy,
                 WaitArg::Adaptive => Waiting::Adaptive(Duration::from_micros(50)),

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use xwarp::{
     Access, AsyncEventKind, CompletionQueue, CompletionStatus, MemoryRegion, Opcode, Operation,
-    QpConfig, QpState, QueuePair, RecvRequest, RemoteAddress, Rnic, SendRequest, Sge, Sgl, Stag,
-    WorkCompletion, WrId,
+    PostError, QpConfig, QpState, QueuePair, RecvRequest, RemoteAddress, Rnic, SendRequest, Sge,
+    Sgl, Stag, WorkCompletion, WrId,
 };
 
 use super::hello::{Hello, Places};
@@ -142,6 +142,27 @@ impl<'a> Peer<'a> {
         text
     }
 
+    /// Posts to the send queue; when the connection has ended, says why.
+    pub(crate) fn post_send(&mut self, request: SendRequest) -> anyhow::Result<()> {
+        self.qp
+            .post_send(request)
+            .map_err(|error| self.not_posted(error))
+    }
+
+    /// Posts a receive buffer; when the connection has ended, says why.
+    pub(crate) fn post_recv(&mut self, request: RecvRequest) -> anyhow::Result<()> {
+        self.qp
+            .post_recv(request)
+            .map_err(|error| self.not_posted(error))
+    }
+
+    fn not_posted(&self, error: PostError) -> anyhow::Error {
+        match error {
+            PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
+            PostError::TooManyWorkRequests(_) | PostError::TooLong => error.into(),
+        }
+    }
+
     /// Posts a receive buffer of no octets, for a control record or a credit.
     pub(crate) fn expect_empty(&mut self) -> anyhow::Result<()> {
         Ok(self
@@ -161,14 +182,13 @@ impl<'a> Peer<'a> {
             .collect();
         self.outbox.bytes().write(0, &octets)?;
         let write = SendRequest::write(CONTROL_WR, self.outbox.local(0, RECORD_OCTETS), inbox);
-        self.qp.post_send(write.unsignaled())?;
+        self.post_send(write.unsignaled())?;
         let event = Operation::Send {
             sgl: Sgl::new(),
             solicited: true,
             invalidate: None,
         };
-        self.qp
-            .post_send(SendRequest::new(CONTROL_WR, event).unsignaled())?;
+        self.post_send(SendRequest::new(CONTROL_WR, event).unsignaled())?;
         Ok(())
     }
 
@@ -207,8 +227,7 @@ impl<'a> Peer<'a> {
             stag: nowhere,
             to: 0,
         };
-        self.qp
-            .post_send(SendRequest::read(BARRIER_WR, sink, remote))?;
+        self.post_send(SendRequest::read(BARRIER_WR, sink, remote))?;
         while self.completion()?.wr_id != BARRIER_WR {}
         Ok(())
     }

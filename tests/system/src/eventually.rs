@@ -1,0 +1,28 @@
+//! Waiting for a condition, never for a time.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take that takes milliseconds on an idle machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Waits until `condition` holds, and fails the test if it does not within [`PATIENCE`].
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(
+        eventually_within(PATIENCE, condition),
+        "not within {PATIENCE:?}: {what}"
+    );
+}
+
+/// Waits until `condition` holds; false if it does not within `limit`.
+pub fn eventually_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(PAUSE);
+    }
+    true
+}

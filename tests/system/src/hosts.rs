@@ -1,0 +1,237 @@
+//! Two hosts on this machine: network namespaces `xwsys-a` and `xwsys-b`, joined by a veth pair.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+
+use crate::eventually::eventually;
+use crate::process::{Finished, Running, output_of};
+use crate::work_dir::WorkDir;
+use crate::{DEV, PERF_PORT};
+
+/// Held while hosts exist.
+const LOCK: &str = "/run/xwarp-system-tests.lock";
+const NAMES: [&str; 2] = ["xwsys-a", "xwsys-b"];
+
+/// What the cable between the hosts is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The largest IP packet.
+    pub mtu: u32,
+    /// Receive queues of each interface.
+    pub queues: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            queues: 1,
+        }
+    }
+}
+
+/// The two hosts. They go with the value, and so do the files in `work`.
+pub struct Hosts {
+    /// `10.77.0.1` and `fd77::1`: the client's.
+    pub a: Host,
+    /// `10.77.0.2` and `fd77::2`: the server's.
+    pub b: Host,
+    /// For files.
+    pub work: WorkDir,
+    _lock: Flock<File>,
+}
+
+impl Hosts {
+    /// Two hosts with an MTU of 1500 and one queue.
+    pub fn new() -> Self {
+        Self::shaped(Shape::default())
+    }
+
+    /// Two hosts with such a cable. Waits until no other test has any, and removes what a killed one left.
+    pub fn shaped(shape: Shape) -> Self {
+        assert!(
+            Uid::effective().is_root(),
+            "these tests make network namespaces and load XDP programs: run them as root"
+        );
+        let file = File::create(LOCK).unwrap_or_else(|error| panic!("{LOCK}: {error}"));
+        let lock = Flock::lock(file, FlockArg::LockExclusive);
+        let lock = lock.unwrap_or_else(|(_, errno)| panic!("{LOCK}: {errno}"));
+        let [a, b] = NAMES.map(Host::make);
+        ip(&format!(
+            "link add {DEV} netns {} numrxqueues {queues} numtxqueues {queues} type veth \
+             peer name {DEV} netns {} numrxqueues {queues} numtxqueues {queues}",
+            a.name,
+            b.name,
+            queues = shape.queues
+        ));
+        for (host, number) in [(&a, 1), (&b, 2)] {
+            host.configure(number, shape.mtu);
+        }
+        Self {
+            a,
+            b,
+            work: WorkDir::new(),
+            _lock: lock,
+        }
+    }
+
+    /// The server's address.
+    pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+
+    /// The `xwarp` command, as it was built beside the test program.
+    pub fn command_file() -> PathBuf {
+        let test = std::env::current_exe().expect("the test program's path");
+        let profile = test.ancestors().nth(2).expect("target/PROFILE/deps");
+        let command = profile.join("xwarp");
+        assert!(
+            command.exists(),
+            "{} is missing; build it first: cargo build -p xwarp-tools",
+            command.display()
+        );
+        command
+    }
+
+    /// The XDP program in a file, for `ip link`.
+    pub fn object(&self) -> PathBuf {
+        let file = self.work.file("steer.bpf.o");
+        std::fs::write(&file, xwarp_bpf::STEER_OBJECT).expect("our own directory");
+        file
+    }
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One of them.
+pub struct Host {
+    name: &'static str,
+}
+
+impl Host {
+    fn make(name: &'static str) -> Self {
+        let host = Self { name };
+        host.remove();
+        ip(&format!("netns add {name}"));
+        host
+    }
+
+    fn configure(&self, number: u32, mtu: u32) {
+        self.ip("link set lo up");
+        self.ip(&format!("link set {DEV} mtu {mtu} up"));
+        self.ip(&format!("addr add 10.77.0.{number}/24 dev {DEV}"));
+        self.ip(&format!("addr add fd77::{number}/64 dev {DEV} nodad"));
+    }
+
+    /// Removes the namespace, and whatever a test that was killed left running in it.
+    fn remove(&self) {
+        if !Path::new("/run/netns").join(self.name).exists() {
+            return;
+        }
+        for pid in self.pids() {
+            // It may have ended by itself meanwhile.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        eventually("the namespace is empty", || self.pids().is_empty());
+        ip(&format!("netns delete {}", self.name));
+    }
+
+    fn pids(&self) -> Vec<Pid> {
+        let listed = ip(&format!("netns pids {}", self.name));
+        listed
+            .lines()
+            .filter_map(|line| line.parse().ok().map(Pid::from_raw))
+            .collect()
+    }
+
+    /// `ip -n NAMESPACE ARGUMENTS`: what it prints. It must end well.
+    pub fn ip(&self, arguments: &str) -> String {
+        ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// A command, to be run on this host.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", self.name])
+            .arg(program.as_ref());
+        command
+    }
+
+    /// Starts `xwarp` with these arguments.
+    pub fn start(&self, arguments: &str) -> Running {
+        let mut command = self.command(Hosts::command_file());
+        command.args(arguments.split_whitespace());
+        Running::start(command)
+    }
+
+    /// Runs `xwarp` with these arguments.
+    pub fn xwarp(&self, arguments: &str) -> Finished {
+        self.start(arguments).finish()
+    }
+
+    /// Starts a server of `xwarp perf` and waits until it listens.
+    pub fn serve(&self, arguments: &str) -> Running {
+        let mut server = self.start(&format!("perf {arguments} --dev {DEV}"));
+        let line = server.line("waiting for a client at ");
+        assert!(
+            line.contains(&format!(":{PERF_PORT}")) || arguments.contains("--port"),
+            "{line}"
+        );
+        server
+    }
+
+    /// Runs `work` on a thread in the host's namespace. Sockets made there stay there.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let result = thread::scope(|scope| {
+            let inside = || {
+                self.enter();
+                work()
+            };
+            scope.spawn(inside).join()
+        });
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Moves the calling thread, and those that it starts, into the host's namespace.
+    pub fn enter(&self) {
+        let namespace = Path::new("/run/netns").join(self.name);
+        let namespace = File::open(namespace).expect("our own namespace");
+        setns(namespace, CloneFlags::CLONE_NEWNET).expect("root may");
+    }
+
+    /// Has the kernel compute the checksums of what its own TCP sends: a veth pair leaves that out otherwise, and `AF_XDP` shows it.
+    pub fn compute_checksums(&self) {
+        let mut command = self.command("ethtool");
+        command.args(["-K", DEV, "tx", "off"]);
+        output_of(command);
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // A second panic would hide the first. What stays is removed by the next run.
+            let removal = std::panic::AssertUnwindSafe(|| self.remove());
+            let _ = std::panic::catch_unwind(removal);
+        } else {
+            self.remove();
+        }
+    }
+}
+
+fn ip(arguments: &str) -> String {
+    let mut command = Command::new("ip");
+    command.args(arguments.split_whitespace());
+    output_of(command)
+}

@@ -1,0 +1,33 @@
+//! System tests: two hosts made of network namespaces, joined by a veth pair, and the `xwarp` command on real `AF_XDP` sockets.
+//!
+//! [`Hosts`] makes the hosts and removes them again; only one pair exists at a time, whatever the number of test threads and test
+//! programs. [`Running`] is a process with a time limit, [`Case`] a run of `xwarp perf` on both hosts, [`Capture`] what tshark
+//! says of one.
+//!
+//! Everything needs root, and the command beside the test program: `cargo build -p xwarp-tools` in the same profile.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::missing_panics_doc,       // a panic is how a test fails
+    clippy::return_self_not_must_use, // the check is done when a process is passed on
+)]
+
+mod capture;
+mod case;
+mod eventually;
+mod hosts;
+mod process;
+mod program;
+mod work_dir;
+
+pub use capture::{Capture, Frame, Verdicts};
+pub use case::{Case, Measured, Setup, Way};
+pub use eventually::{PATIENCE, eventually, eventually_within};
+pub use hosts::{Host, Hosts, Shape};
+pub use process::{Finished, Running, output_of};
+pub use program::{Mode, Program};
+pub use work_dir::WorkDir;
+
+/// The interface of either host.
+pub const DEV: &str = "eth1";
+/// Where `xwarp perf` listens unless told otherwise.
+pub const PERF_PORT: u16 = 18515;

@@ -1,0 +1,264 @@
+//! Processes that cannot outlive their test, and what they print.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use crate::eventually::{PATIENCE, eventually_within};
+
+/// A process of ours. It is killed, by its number, when the value goes or its time is over.
+pub struct Running {
+    what: String,
+    child: Child,
+    since: Instant,
+    stdout: Output,
+    stderr: Output,
+}
+
+impl Running {
+    /// Starts it, with nothing to read and both outputs kept.
+    pub fn start(mut command: Command) -> Self {
+        let what = text_of(&command);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let stdout = Output::collect(child.stdout.take());
+        let stderr = Output::collect(child.stderr.take());
+        Self {
+            what,
+            child,
+            since: Instant::now(),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        // The child is not reaped before the value goes, so that the number is still its own.
+        let number = i32::try_from(self.child.id()).expect("process numbers fit");
+        signal::kill(Pid::from_raw(number), signal)
+            .unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.what));
+    }
+
+    /// What it has printed so far.
+    pub fn printed(&self) -> String {
+        self.stdout.text().clone()
+    }
+
+    /// Waits until it has printed a line that begins like this, and returns the line. Fails if it ends before.
+    pub fn line(&mut self, beginning: &str) -> String {
+        let mut ended = None;
+        let printed = eventually_within(PATIENCE, || {
+            // Asked first: what a process printed before its end must be looked at after it.
+            ended = self.child.try_wait().expect("our own child");
+            if ended.is_some() {
+                self.stdout.finish();
+            }
+            self.find(beginning).is_some() || ended.is_some()
+        });
+        self.find(beginning).unwrap_or_else(|| {
+            let how = if printed {
+                "it ended"
+            } else {
+                "its time is over"
+            };
+            panic!(
+                "{} has not said {beginning:?}, and {how}\n{}",
+                self.what,
+                self.outputs()
+            );
+        })
+    }
+
+    fn find(&self, beginning: &str) -> Option<String> {
+        let text = self.stdout.text();
+        text.lines()
+            .find(|line| line.starts_with(beginning))
+            .map(str::to_owned)
+    }
+
+    /// Fails if it has ended.
+    pub fn still_runs(&mut self) {
+        let ended = self.child.try_wait().expect("our own child");
+        assert!(
+            ended.is_none(),
+            "{} has ended\n{}",
+            self.what,
+            self.outputs()
+        );
+    }
+
+    /// Waits for its end, and fails if that takes longer than `limit` from now.
+    pub fn finish_within(mut self, limit: Duration) -> Finished {
+        let mut ended = None;
+        eventually_within(limit, || {
+            ended = self.child.try_wait().expect("our own child");
+            ended.is_some()
+        });
+        let Some(status) = ended else {
+            panic!(
+                "{} has not ended within {limit:?}\n{}",
+                self.what,
+                self.outputs()
+            );
+        };
+        let took = self.since.elapsed();
+        self.stdout.finish();
+        self.stderr.finish();
+        Finished {
+            what: self.what.clone(),
+            status,
+            took,
+            stdout: self.stdout.text().clone(),
+            stderr: self.stderr.text().clone(),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn finish(self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    fn outputs(&self) -> String {
+        format!(
+            "stdout: {}\nstderr: {}",
+            *self.stdout.text(),
+            *self.stderr.text()
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither fails on a child that has been waited for: std remembers that.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process that has ended.
+pub struct Finished {
+    what: String,
+    status: ExitStatus,
+    /// From start to end.
+    pub took: Duration,
+    /// All that it printed.
+    pub stdout: String,
+    /// All that it complained of.
+    pub stderr: String,
+}
+
+impl Finished {
+    /// Fails unless it ended well.
+    pub fn succeeded(self) -> Self {
+        assert!(self.status.success(), "{self}");
+        self
+    }
+
+    /// Fails unless it ended with this code.
+    pub fn exited(self, code: i32) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self}");
+        self
+    }
+
+    /// Fails unless it refused as `xwarp` does: exit code 1, and exactly one line on stderr, with all of `parts` in this order.
+    /// Returns the line.
+    pub fn refused(self, parts: &[&str]) -> String {
+        let finished = self.exited(1);
+        assert_eq!(
+            finished.stderr.lines().count(),
+            1,
+            "one line is wanted: {finished}"
+        );
+        assert!(finished.stderr.starts_with("xwarp: "), "{finished}");
+        let mut rest = finished.stderr.as_str();
+        for part in parts {
+            let at = rest
+                .find(part)
+                .unwrap_or_else(|| panic!("{part:?} is not in it: {finished}"));
+            rest = &rest[at + part.len()..];
+        }
+        finished.stderr.trim_end().to_owned()
+    }
+
+    /// Fails unless a signal that it does not handle ended it.
+    pub fn killed_by(self, signal: Signal) {
+        assert_eq!(self.status.signal(), Some(signal as i32), "{self}");
+    }
+}
+
+impl fmt::Display for Finished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, status) = (&self.what, self.status);
+        write!(
+            f,
+            "{what}: {status}\nstdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        )
+    }
+}
+
+/// What a command prints, which must end well.
+pub fn output_of(command: Command) -> String {
+    Running::start(command).finish().succeeded().stdout
+}
+
+fn text_of(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+/// One output of a process, read as it comes by a thread of its own.
+struct Output {
+    text: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Output {
+    fn collect(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let into = Arc::clone(&text);
+        let reader = pipe.map(|pipe| thread::spawn(move || copy_lines(pipe, &into)));
+        Self { text, reader }
+    }
+
+    fn text(&self) -> MutexGuard<'_, String> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all of it is here. Only for a process that has ended, and that has no children.
+    fn finish(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("reading a pipe");
+        }
+    }
+}
+
+fn copy_lines(pipe: impl Read, into: &Mutex<String>) {
+    let mut pipe = BufReader::new(pipe);
+    let mut line = Vec::new();
+    while pipe
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|octets| octets > 0)
+    {
+        let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+}

@@ -1,0 +1,162 @@
+//! `xwarp attach`, `status`, `detach` and `object`.
+
+use serde_json::Value;
+use xwarp_system_tests::{Case, DEV, Hosts, Mode, Setup, Way};
+
+fn status(hosts: &Hosts) -> Value {
+    let printed = hosts
+        .b
+        .xwarp(&format!("status {DEV} --json"))
+        .succeeded()
+        .stdout;
+    serde_json::from_str(&printed).expect("JSON")
+}
+
+#[test]
+fn attach_status_and_detach_agree_with_ip_link() {
+    let hosts = Hosts::new();
+    for (asked, mode) in [
+        ("", Mode::Native),
+        ("--mode native", Mode::Native),
+        ("--mode generic", Mode::Generic),
+    ] {
+        let printed = hosts
+            .b
+            .xwarp(&format!("attach {DEV} {asked}"))
+            .succeeded()
+            .stdout;
+        assert_eq!(printed, format!("eth1: attached, XDP {mode}\n"));
+        let program = hosts.b.program().expect("attached");
+        assert_eq!((program.mode, program.flows()), (mode, 0));
+        let text = hosts.b.xwarp(&format!("status {DEV}")).succeeded().stdout;
+        let first = format!("eth1: XDP {mode}, program {} (xwarp)\n", program.id);
+        assert!(
+            text.starts_with(&first) && text.contains("redirected"),
+            "{text}"
+        );
+        let json = status(&hosts);
+        assert_eq!(json["attached"], true, "{json}");
+        assert_eq!(json["ours"], true, "{json}");
+        assert_eq!(json["mode"], mode.to_string(), "{json}");
+        assert_eq!(json["program_id"], program.id, "{json}");
+        assert_eq!(json["counters"]["redirected"], 0, "{json}");
+        hosts
+            .b
+            .xwarp(&format!("attach {DEV}"))
+            .refused(&["eth1 runs xwarp's XDP program already", &mode.to_string()]);
+        assert_eq!(
+            hosts.b.program(),
+            Some(program),
+            "attaching twice changes nothing"
+        );
+        let printed = hosts.b.xwarp(&format!("detach {DEV}")).succeeded().stdout;
+        assert_eq!(printed, "eth1: detached\n");
+        assert_eq!(hosts.b.program(), None);
+    }
+}
+
+#[test]
+fn nothing_attached_is_told() {
+    let hosts = Hosts::new();
+    hosts
+        .b
+        .xwarp(&format!("detach {DEV}"))
+        .refused(&["eth1 runs no XDP program"]);
+    let text = hosts.b.xwarp(&format!("status {DEV}")).succeeded().stdout;
+    assert_eq!(text, "eth1: no XDP program\n");
+    let json = status(&hosts);
+    assert_eq!(
+        (&json["attached"], &json["dev"]),
+        (&false.into(), &DEV.into()),
+        "{json}"
+    );
+}
+
+#[test]
+fn the_object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
+    let hosts = Hosts::new();
+    let file = hosts.work.file("written.o");
+    let printed = hosts
+        .a
+        .xwarp(&format!("object {}", file.display()))
+        .succeeded()
+        .stdout;
+    let octets = std::fs::metadata(&file).expect("the object").len();
+    assert!(
+        printed.contains(&format!("written.o: {octets} octets")),
+        "{printed}"
+    );
+    for mode in [Mode::Native, Mode::Generic] {
+        hosts.b.ip_link_attach(&file, mode);
+        assert_eq!(status(&hosts)["mode"], mode.to_string());
+        hosts.b.xwarp(&format!("detach {DEV}")).succeeded();
+        assert_eq!(hosts.b.program(), None);
+    }
+}
+
+/// `xwarp attach` is the third way: the command finds its own program and leaves it.
+#[test]
+fn a_run_uses_what_xwarp_has_attached_and_counts_its_packets() {
+    let hosts = Hosts::new();
+    for host in [&hosts.a, &hosts.b] {
+        host.xwarp(&format!("attach {DEV}")).succeeded();
+    }
+    let before = (hosts.a.program(), hosts.b.program());
+    let mut server = hosts.b.serve("write-bw --verify --size 4K --depth 16");
+    assert!(
+        server
+            .line("write-bw")
+            .contains("XDP native (found attached)")
+    );
+    hosts
+        .a
+        .xwarp("perf write-bw --verify --size 4K --depth 16 --iterations 100 10.77.0.2")
+        .succeeded();
+    server.finish().succeeded();
+    assert_eq!((hosts.a.program(), hosts.b.program()), before);
+    let json = status(&hosts);
+    let counted = |name: &str| json["counters"][name].as_u64().expect("a counter");
+    assert!(counted("redirected") > 100 * 4096 / 1460, "{json}");
+    for name in [
+        "pass_no_socket",
+        "pass_truncated",
+        "pass_malformed",
+        "pass_fragment",
+        "pass_extensions",
+    ] {
+        assert_eq!(counted(name), 0, "{name} in {json}");
+    }
+}
+
+#[test]
+fn status_tells_a_program_that_goes_with_its_process() {
+    let hosts = Hosts::new();
+    let server = hosts.b.serve("write-bw");
+    let json = status(&hosts);
+    assert_eq!(json["ours"], true, "{json}");
+    assert_eq!(
+        json["program_id"],
+        hosts.b.program().expect("attached").id,
+        "{json}"
+    );
+    drop(server);
+    assert_eq!(status(&hosts)["attached"], false);
+}
+
+#[test]
+fn one_side_attached_by_ip_link_and_the_other_by_itself_work_together() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    let found = hosts.b.ip_link_attach(&hosts.object(), Mode::Generic);
+    let case = Case::new("send-bw");
+    let server = hosts.b.serve("send-bw --verify");
+    let arguments = format!(
+        "perf {} --verify --iterations 50 --mode native {}",
+        case.test, case.address
+    );
+    hosts.a.xwarp(&arguments).succeeded();
+    server.finish().succeeded();
+    assert_eq!((hosts.a.program(), hosts.b.program()), (None, Some(found)));
+    hosts.b.ip_link_detach(Mode::Generic);
+    setup.check_as_found();
+}

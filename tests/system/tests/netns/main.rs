@@ -1,0 +1,10 @@
+//! Two hosts, real `AF_XDP`, the real command. See the crate's documentation.
+
+mod attaching;
+mod ending;
+mod failing;
+mod library;
+mod matrix;
+mod refusing;
+mod traffic;
+mod wire;

@@ -1,0 +1,178 @@
+//! Every test of `xwarp perf`, in every way of attaching, with its data verified.
+
+use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way};
+
+const BANDWIDTH: [&str; 3] = ["write-bw", "read-bw", "send-bw"];
+const LATENCY: [&str; 3] = ["write-lat", "read-lat", "send-lat"];
+/// Octets of a message, messages, and depth, of which the messages are no multiple, so that the order of buffers matters.
+const SIZES: [(u64, u64, u64); 5] = [
+    (1, 500, 8),
+    (64, 500, 8),
+    (1 << 10, 300, 8),
+    (64 << 10, 30, 8),
+    (1 << 20, 5, 4),
+];
+/// The same at depths from the least to the most.
+const DEPTHS: [(u64, u64, u64); 5] = [
+    (64, 500, 1),
+    (64 << 10, 30, 1),
+    (64, 1000, 256),
+    (4096, 600, 256),
+    (64, 5000, 4096),
+];
+
+fn all_tests() -> impl Iterator<Item = &'static str> {
+    BANDWIDTH.into_iter().chain(LATENCY)
+}
+
+/// Every test as it is by default, and bandwidth and latency at every size.
+fn every_test_and_size(way: Way, mode: Mode) {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, way, mode);
+    for test in all_tests() {
+        setup.measure(&Case::new(test));
+    }
+    for test in BANDWIDTH {
+        for (size, messages, depth) in SIZES {
+            setup.measure(&Case {
+                size,
+                messages,
+                depth,
+                ..Case::new(test)
+            });
+        }
+    }
+    for test in LATENCY {
+        for size in [1, 4096] {
+            setup.measure(&Case {
+                size,
+                ..Case::new(test)
+            });
+        }
+    }
+}
+
+#[test]
+fn data_arrives_in_native_mode_attached_by_ip_link() {
+    every_test_and_size(Way::IpLink, Mode::Native);
+}
+
+#[test]
+fn data_arrives_in_generic_mode_attached_by_ip_link() {
+    every_test_and_size(Way::IpLink, Mode::Generic);
+}
+
+#[test]
+fn data_arrives_in_native_mode_attached_by_xwarp() {
+    every_test_and_size(Way::Itself, Mode::Native);
+}
+
+#[test]
+fn data_arrives_in_generic_mode_attached_by_xwarp() {
+    every_test_and_size(Way::Itself, Mode::Generic);
+}
+
+#[test]
+fn data_arrives_with_an_engine_thread_and_every_way_of_waiting() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for test in all_tests() {
+        for wait in ["adaptive", "blocking"] {
+            for engine in ["thread", "inline"] {
+                setup.measure(&Case {
+                    both: format!("--engine {engine} --wait {wait}"),
+                    ..Case::new(test)
+                });
+            }
+        }
+    }
+    for engine in ["thread", "inline"] {
+        setup.measure(&Case {
+            both: format!("--engine {engine} --wait busy"),
+            ..Case::new("send-bw")
+        });
+    }
+}
+
+#[test]
+fn data_arrives_at_every_depth() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for test in BANDWIDTH {
+        for (size, messages, depth) in DEPTHS {
+            setup.measure(&Case {
+                size,
+                depth,
+                messages,
+                ..Case::new(test)
+            });
+        }
+    }
+}
+
+#[test]
+fn messages_of_no_octets_arrive() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for test in ["write-bw", "read-bw", "send-bw", "read-lat", "send-lat"] {
+        setup.measure(&Case {
+            size: 0,
+            ..Case::new(test)
+        });
+    }
+}
+
+/// 3506 is the largest MTU at which a veth pair takes a native XDP program.
+#[test]
+fn data_arrives_in_large_frames() {
+    for (mtu, mode) in [
+        (3506, Mode::Native),
+        (3500, Mode::Native),
+        (3500, Mode::Generic),
+    ] {
+        let hosts = Hosts::shaped(Shape {
+            mtu,
+            ..Shape::default()
+        });
+        for way in [Way::Itself, Way::IpLink] {
+            let setup = Setup::new(&hosts, way, mode);
+            for test in all_tests() {
+                setup.measure(&Case::new(test));
+            }
+        }
+    }
+}
+
+#[test]
+fn data_arrives_over_ipv6() {
+    let hosts = Hosts::new();
+    for (way, mode) in [
+        (Way::Itself, Mode::Native),
+        (Way::Itself, Mode::Generic),
+        (Way::IpLink, Mode::Native),
+    ] {
+        let setup = Setup::new(&hosts, way, mode);
+        for test in all_tests() {
+            setup.measure(&Case {
+                address: "fd77::2",
+                ..Case::new(test)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_test_by_duration_ends_and_its_data_arrives() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for test in all_tests() {
+        let (server, client) = setup.begin(&Case {
+            client: "--duration 200ms".to_owned(),
+            ..Case::new(test)
+        });
+        let printed = client.finish().succeeded().stdout;
+        assert!(printed.contains("every octet as sent"), "{printed}");
+        server.finish().succeeded();
+        setup.check_as_found();
+    }
+}

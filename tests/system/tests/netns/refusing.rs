@@ -1,0 +1,291 @@
+//! What cannot work is refused at once, in one sentence that says what and why, and leaves nothing behind.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, Mode, PERF_PORT, Running, Shape, output_of};
+
+/// Fails unless `xwarp` refused with these words and has left nothing attached.
+fn refuses(host: &Host, arguments: &str, words: &[&str]) {
+    let before = host.program();
+    host.xwarp(arguments).refused(words);
+    assert_eq!(host.program(), before, "xwarp {arguments}");
+}
+
+#[test]
+fn an_interface_that_cannot_serve_is_refused() {
+    let hosts = Hosts::new();
+    let host = &hosts.a;
+    for command in ["perf write-bw --dev", "attach", "detach", "status"] {
+        refuses(
+            host,
+            &format!("{command} nope"),
+            &["no interface is named \"nope\" here", "lo, eth1"],
+        );
+    }
+    refuses(
+        host,
+        "perf write-bw --dev lo",
+        &["lo is the loopback interface", "choose another"],
+    );
+    host.ip(&format!("link set {DEV} down"));
+    refuses(
+        host,
+        &format!("perf write-bw --dev {DEV}"),
+        &["eth1 is down", "ip link set eth1 up"],
+    );
+    refuses(
+        host,
+        "perf write-bw",
+        &["no interface is up and has an address"],
+    );
+    host.ip(&format!("link set {DEV} up"));
+    host.ip(&format!("addr flush dev {DEV}"));
+    refuses(
+        host,
+        &format!("perf write-bw --dev {DEV}"),
+        &["eth1 has no IP address", "ip addr add"],
+    );
+}
+
+#[test]
+fn one_of_several_interfaces_must_be_named() {
+    let hosts = Hosts::new();
+    hosts.b.ip("link add eth2 type veth peer name eth3");
+    hosts.b.ip("link set eth2 up");
+    hosts.b.ip("addr add 10.78.0.2/24 dev eth2");
+    hosts
+        .b
+        .xwarp("perf write-bw")
+        .refused(&["several interfaces are up", "eth1", "--dev"]);
+}
+
+#[test]
+fn an_mtu_beyond_one_frame_is_refused() {
+    let hosts = Hosts::shaped(Shape {
+        mtu: 9000,
+        ..Shape::default()
+    });
+    let words = [
+        "MTU 9000 of eth1 is too large",
+        "3818",
+        "ip link set eth1 mtu",
+    ];
+    for mode in ["", "--mode native", "--mode generic"] {
+        refuses(
+            &hosts.b,
+            &format!("perf write-bw --dev {DEV} {mode}"),
+            &words,
+        );
+    }
+    let words = ["native XDP on eth1 refuses MTU > about 3500", "generic"];
+    refuses(&hosts.b, &format!("attach {DEV} --mode native"), &words);
+}
+
+/// A frame has room for 3818 octets, but native XDP on veth ends at 3506.
+#[test]
+fn an_mtu_between_native_and_one_frame_is_for_generic_mode() {
+    let hosts = Hosts::shaped(Shape {
+        mtu: 3818,
+        ..Shape::default()
+    });
+    let words = ["native XDP on eth1 refuses MTU > about 3500", "generic"];
+    refuses(
+        &hosts.b,
+        &format!("perf write-bw --dev {DEV} --mode native"),
+        &words,
+    );
+    let mut server = hosts.b.serve("write-bw");
+    let line = server.line("write-bw");
+    assert!(
+        line.contains("XDP generic (attached by us)") && line.contains("MTU 3818"),
+        "{line}"
+    );
+}
+
+#[test]
+fn several_receive_queues_are_refused() {
+    let hosts = Hosts::shaped(Shape {
+        queues: 4,
+        ..Shape::default()
+    });
+    let words = [
+        "eth1 spreads its traffic over 4 receive queues",
+        "ethtool -L eth1",
+    ];
+    refuses(&hosts.a, &format!("perf write-bw --dev {DEV}"), &words);
+    refuses(&hosts.a, "perf write-bw 10.77.0.2", &words);
+}
+
+#[test]
+fn a_foreign_program_is_named_and_left_alone() {
+    let hosts = Hosts::new();
+    let (source, object) = (hosts.work.file("pass.c"), hosts.work.file("pass.o"));
+    fs::write(
+        &source,
+        "__attribute__((section(\"xdp\"), used)) int stranger(void *ctx) { return 2; }",
+    )
+    .unwrap();
+    let mut clang = Command::new("clang");
+    clang
+        .args(["-target", "bpf", "-O2", "-c"])
+        .arg(&source)
+        .arg("-o")
+        .arg(&object);
+    output_of(clang);
+    for (mode, off) in [(Mode::Native, "xdp off"), (Mode::Generic, "xdpgeneric off")] {
+        let foreign = hosts.a.ip_link_attach(&object, mode);
+        let id = foreign.id.to_string();
+        let words = [
+            "eth1 runs the XDP program stranger",
+            &id,
+            "not xwarp's",
+            off,
+        ];
+        for command in ["perf write-bw --dev", "attach", "detach"] {
+            refuses(&hosts.a, &format!("{command} {DEV}"), &words);
+        }
+        refuses(&hosts.a, "perf write-bw 10.77.0.2", &words);
+        let status = hosts.a.xwarp(&format!("status {DEV}")).succeeded().stdout;
+        assert!(
+            status.contains(&id) && status.contains("not xwarp's"),
+            "{status}"
+        );
+        hosts.a.ip_link_detach(mode);
+    }
+}
+
+#[test]
+fn another_mode_than_the_one_attached_is_refused() {
+    let hosts = Hosts::new();
+    let object = hosts.object();
+    for (mode, other) in [(Mode::Native, Mode::Generic), (Mode::Generic, Mode::Native)] {
+        hosts.a.ip_link_attach(&object, mode);
+        let found = format!("in {mode} and not in {other} mode");
+        refuses(
+            &hosts.a,
+            &format!("perf write-bw --dev {DEV} --mode {other}"),
+            &["eth1 runs xwarp's", &found],
+        );
+        hosts.a.ip_link_detach(mode);
+    }
+}
+
+#[test]
+fn a_port_in_use_is_refused() {
+    let hosts = Hosts::new();
+    let listener = hosts
+        .b
+        .run(|| TcpListener::bind(("0.0.0.0", PERF_PORT)))
+        .unwrap();
+    let words = ["TCP port 18515 of 10.77.0.2 is in use by another program"];
+    refuses(&hosts.b, &format!("perf write-bw --dev {DEV}"), &words);
+    let mut server = hosts.b.serve("write-bw --port 18516");
+    assert!(server.line("waiting").contains("10.77.0.2:18516"));
+    drop((listener, server));
+}
+
+#[test]
+fn a_second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
+    let hosts = Hosts::new();
+    let server = hosts.b.serve("write-bw --verify");
+    let program = hosts.b.program();
+    hosts
+        .b
+        .xwarp(&format!("perf write-bw --dev {DEV} --port 18516"))
+        .refused(&["queue 0 of eth1 is in use"]);
+    let words = ["eth1 goes with the process that attached it"];
+    hosts.b.xwarp(&format!("detach {DEV}")).refused(&words);
+    hosts
+        .b
+        .xwarp(&format!("attach {DEV}"))
+        .refused(&["eth1 runs xwarp's XDP program already"]);
+    assert_eq!(hosts.b.program(), program);
+    hosts
+        .a
+        .xwarp("perf write-bw --verify --iterations 100 10.77.0.2")
+        .succeeded();
+    server.finish().succeeded();
+    assert_eq!(hosts.b.program(), None);
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let hosts = Hosts::new();
+    let usage = |arguments: &str, word: &str| {
+        let finished = hosts.a.xwarp(arguments).exited(2);
+        assert!(
+            finished.stderr.starts_with("error: ") && finished.stderr.contains(word),
+            "{finished}"
+        );
+    };
+    usage("perf write-bw --size garbage 10.77.0.2", "garbage");
+    usage("perf write-bw --size 64X 10.77.0.2", "use none, K, M or G");
+    usage("perf write-bw --duration 0 10.77.0.2", "not a duration");
+    usage(
+        "perf write-bw --iterations 5 --duration 5s 10.77.0.2",
+        "cannot be used with",
+    );
+    usage("perf write-bw not-an-address", "not-an-address");
+    usage(
+        "perf write-bw --mode zero-copy 10.77.0.2",
+        "native, generic",
+    );
+    usage("perf write-bw --port 65536 10.77.0.2", "65536");
+    usage("perf copy-bw 10.77.0.2", "copy-bw");
+    for (arguments, word) in [
+        ("write-bw --iterations 0", "--iterations must be at least 1"),
+        ("write-bw --depth 0", "--depth must be at least 1"),
+        ("write-bw --depth 4097", "4096"),
+        ("write-bw --size 2G", "too large"),
+        ("write-lat --size 0", "--size of at least 1"),
+    ] {
+        refuses(&hosts.a, &format!("perf {arguments} 10.77.0.2"), &[word]);
+        refuses(&hosts.a, &format!("perf {arguments} --dev {DEV}"), &[word]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused() {
+    let hosts = Hosts::new();
+    refuses(
+        &hosts.a,
+        "object /nowhere/steer.bpf.o",
+        &["cannot write /nowhere/steer.bpf.o", "No such file"],
+    );
+    let arguments = format!("perf write-bw --dev {DEV} --capture /nowhere/c.pcapng");
+    refuses(&hosts.a, &arguments, &["/nowhere/c.pcapng", "No such file"]);
+}
+
+/// Runs a copy of the command that everybody may run, by way of `setpriv` with these options.
+fn with_less_privilege(hosts: &Hosts, options: &str, arguments: &str) -> Finished {
+    let copy = hosts.work.file("xwarp");
+    fs::copy(Hosts::command_file(), &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = hosts.b.command("setpriv");
+    command
+        .args(options.split_whitespace())
+        .arg(copy)
+        .args(arguments.split_whitespace());
+    Running::start(command).finish()
+}
+
+#[test]
+fn a_user_without_privilege_is_told_what_is_needed() {
+    let hosts = Hosts::new();
+    let nobody = "--reuid 65534 --regid 65534 --clear-groups";
+    let root_without_capabilities = "--bounding-set -all --inh-caps -all";
+    for options in [nobody, root_without_capabilities] {
+        for arguments in ["perf write-bw --dev eth1", "attach eth1"] {
+            with_less_privilege(&hosts, options, arguments).refused(&["needs root"]);
+            assert_eq!(hosts.b.program(), None);
+        }
+    }
+    hosts.b.ip_link_attach(&hosts.object(), Mode::Native);
+    for arguments in ["perf write-bw --dev eth1", "detach eth1", "status eth1"] {
+        with_less_privilege(&hosts, nobody, arguments).refused(&["needs root"]);
+        assert!(hosts.b.program().is_some());
+    }
+}
