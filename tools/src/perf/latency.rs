@@ -15,8 +15,9 @@ const LONGEST: Duration = Duration::from_mins(1);
 const DIGITS: u8 = 3;
 /// Rounds before the measurement, which warm caches and let both sides settle.
 const WARM_UP: u64 = 100;
-/// Rounds of polling memory between two looks for Ctrl-C and for the connection's end.
+/// Looks at memory in vain, and rounds, between two looks for Ctrl-C and for the connection's end.
 const GLANCE: u32 = 4096;
+const GLANCE_ROUNDS: u64 = 256;
 /// Receive buffers that each side keeps posted for Sends.
 const RECEIVES: usize = 4;
 
@@ -115,6 +116,9 @@ fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool>
 
 /// Turns the engine until the other side's message of this round is here; false if its record came instead.
 fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
+    if round.is_multiple_of(GLANCE_ROUNDS) {
+        peer.check_alive()?;
+    }
     let mut idle = 0;
     while !marker_is(peer, hello, round)? {
         if let Some(completion) = peer.try_completion()? {
