@@ -1,10 +1,11 @@
 //! The loaded program with two flows of ours, and a way to run it on a frame.
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::ProgramInput;
 use nix::libc;
+use socket2::{Domain, Socket, Type};
 use xwarp_bpf::{Maps, Steering, Verdict};
 
 use crate::frames::{ETHERNET_LEN, PORT, V4, V6};
@@ -72,15 +73,7 @@ impl Kernel {
 }
 
 /// Not bound: a slot takes it all the same, and the test run delivers nothing.
-#[allow(unsafe_code)] // neither std nor nix knows the address family
 pub(crate) fn af_xdp_socket() -> OwnedFd {
-    // SAFETY: the call takes integers only.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    assert!(
-        fd >= 0,
-        "socket(AF_XDP): {}",
-        std::io::Error::last_os_error()
-    );
-    // SAFETY: `fd` was just opened and nothing else owns it.
-    unsafe { OwnedFd::from_raw_fd(fd) }
+    let socket = Socket::new(Domain::from(libc::AF_XDP), Type::from(libc::SOCK_RAW), None);
+    socket.expect("socket(AF_XDP)").into()
 }
