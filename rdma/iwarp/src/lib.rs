@@ -6,12 +6,12 @@
 //!
 //! | layer | module | RFC |
 //! |---|---|---|
-//! | start-up frames, FPDUs, CRC-32C | [`mpa`], [`crc`] | 5044 |
+//! | start-up frames, FPDUs, markers, CRC-32C | [`mpa`], [`crc`] | 5044 |
 //! | tagged and untagged segments | [`ddp`] | 5041 |
 //! | operations, their checks, Terminate | [`rdmap`] | 5040 |
 //!
-//! A received octet travels `next_fpdu` -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
-//! `Sender` -> [`Message`] -> [`Segment`] -> `seal_fpdu`.
+//! A received octet travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
+//! `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
 #![forbid(unsafe_code)]
 
 pub mod crc;
@@ -21,7 +21,8 @@ pub mod rdmap;
 mod stag;
 
 pub use mpa::{
-    Initiator, MpaError, Negotiated, PrivateData, Responder, StartupError, StartupParams,
+    Deframer, Framer, Initiator, MpaError, Negotiated, PrivateData, Responder, StartupError,
+    StartupParams,
 };
 pub use rdmap::{
     Access, AccessError, Inbound, InboundRead, InvalidateError, Message, Opcode, ReadRequest,

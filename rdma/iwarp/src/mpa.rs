@@ -1,17 +1,23 @@
 //! MPA: start-up frames and FPDUs over a TCP octet stream (RFC 5044).
 //!
 //! Start-up: [`encode_request`] and [`Initiator`] on one side, [`Responder`] on the other; revision 1, without markers.
-//! Full Operation: [`next_fpdu`] and [`seal_fpdu`].
+//! Full Operation: a [`Deframer`] and a [`Framer`] per connection; [`next_fpdu`] and [`seal_fpdu`] are their core without markers.
 
+mod deframer;
 mod fpdu;
 mod frame;
+mod framer;
+mod marker;
 mod startup;
 
+pub use deframer::Deframer;
 pub use fpdu::{MAX_ULPDU, MIN_MULPDU, MpaError, Step, fpdu_len, mulpdu, next_fpdu, seal_fpdu};
 pub use frame::{
     MAX_PRIVATE_DATA, MAX_STARTUP_FRAME, PrivateData, PrivateDataTooLong, REVISION, StartupFrame,
     StartupHeader,
 };
+pub use framer::Framer;
+pub use marker::{MARKER_BYTES, MARKER_INTERVAL, Marker};
 pub use startup::{
     Initiator, InitiatorStep, Negotiated, Request, Responder, ResponderStep, StartupError,
     StartupParams, encode_request,

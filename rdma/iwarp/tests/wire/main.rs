@@ -3,6 +3,7 @@
 
 mod checks;
 mod fpdu;
+mod markers;
 mod messages;
 mod properties;
 mod received;
