@@ -45,8 +45,10 @@ const _: () = assert!(size_of::<UntaggedHeader>() == UNTAGGED_HEADER_BYTES);
 pub const TAGGED_HEADER_BYTES: usize = 14;
 /// Octets of an untagged header.
 pub const UNTAGGED_HEADER_BYTES: usize = 18;
-/// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1); the RDMA Consortium's is 0.
+/// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1).
 pub const VERSION_IETF: u8 = 1;
+/// DDP and RDMAP version of the RDMA Consortium: only on a stream whose start-up settled on it (RFC 5044, appendix C).
+pub const VERSION_RDMAC: u8 = 0;
 /// MSN of the first message on every queue (RFC 5041 §4.3, R5041-4.3-4).
 pub const FIRST_MSN: u32 = 1;
 

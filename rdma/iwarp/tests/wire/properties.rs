@@ -3,7 +3,7 @@
 use crate::support::{Region, Stream, Table, hex, sealed, ulpdu_from};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu};
+use xwarp_iwarp::mpa::{Enhanced, Step, fpdu_len, next_fpdu};
 use xwarp_iwarp::{
     Inbound, Initiator, Message, ReadRequest, Receiver, Responder, SendKind, Sender, Stag,
     StartupParams, StreamConfig,
@@ -316,10 +316,11 @@ proptest! {
         reply: bool,
         crc: bool,
     ) {
-        let key = if reply { b"MPA ID Rep Frame\x40\x01\x00\x05" } else { b"MPA ID Req Frame\x40\x01\x00\x05" };
+        let key = if reply { b"MPA ID Rep Frame\x50\x02\x00\x05" } else { b"MPA ID Req Frame\x50\x02\x00\x05" };
         let stream = [&key[..prefix.min(20)], &noise].concat();
-        let _ = Initiator::new(StartupParams { crc }).on_bytes(&stream);
-        let _ = Responder::new(StartupParams { crc }).on_bytes(&stream);
+        let params = StartupParams { crc, enhanced: crc.then_some(Enhanced::LEFT_TO_ULP), ..StartupParams::DEFAULT };
+        let _ = Initiator::new(params).on_bytes(&stream);
+        let _ = Responder::new(params).on_bytes(&stream);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use rtrb::Consumer;
 use slab::Slab;
-use xwarp_iwarp::mpa::{self, MpaError, Step};
+use xwarp_iwarp::mpa::{Deframer, MpaError, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
     Access as Checked, AccessError, Inbound, InvalidateError, ReceivedTerminate, Resources, Stag,
     Violation,
 };
-use xwarp_tcp::Stack;
+use xwarp_tcp::{ConnId, Stack};
 
 use super::Engine;
 use super::outgoing::{for_each_piece, status_of};
@@ -121,16 +121,35 @@ fn receive_one(
     counters: &mut EngineCounters,
     qp: &mut QpContext,
 ) -> Result<bool, ReceiveFault> {
-    let Link::Stream(stream) = &qp.link else {
+    let Link::Stream(stream) = &mut qp.link else {
         return Ok(false);
     };
-    let (conn, crc) = (stream.conn, stream.crc);
+    let conn = stream.conn;
+    // A ULPDU may lie in the deframer while the queue pair acts upon it.
+    let mut deframer = std::mem::take(&mut stream.deframer);
+    let received = receive_from(&mut deframer, conn, stack, stags, cqs, counters, qp);
+    if let Link::Stream(stream) = &mut qp.link {
+        stream.deframer = deframer;
+    }
+    received
+}
+
+fn receive_from(
+    deframer: &mut Deframer,
+    conn: ConnId,
+    stack: &mut Stack,
+    stags: &mut StagTable,
+    cqs: &mut Slab<CqSink>,
+    counters: &mut EngineCounters,
+    qp: &mut QpContext,
+) -> Result<bool, ReceiveFault> {
     let mut want = 1;
     loop {
         if stack.readable_len(conn) < want {
             return Ok(false);
         }
-        let step = mpa::next_fpdu(stack.readable(conn, want), crc).map_err(ReceiveFault::Mpa)?;
+        let stream = stack.readable(conn, want);
+        let step = deframer.next(stream).map_err(ReceiveFault::Mpa)?;
         match step {
             Step::NeedBytes(n) => want = n.max(want + 1),
             Step::Fpdu { ulpdu, consumed } => {
