@@ -84,16 +84,18 @@ impl Control {
     }
 }
 
-/// The untagged queues that exist without RFC 7306 (RFC 5040 §5; the catalogue's R5040-3.1-2).
+/// The untagged queues (RFC 5040 §5, RFC 7306 §4; the catalogue's R5040-3.1-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Queue {
-    /// QN 0: the four Sends.
+    /// QN 0: the four Sends and Immediate Data.
     Send = 0,
-    /// QN 1: Read Requests.
-    ReadRequest = 1,
+    /// QN 1: Read Requests and Atomic Requests.
+    Request = 1,
     /// QN 2: the Terminate.
     Terminate = 2,
+    /// QN 3: Atomic Responses; exists with RFC 7306 only (R7306-4.1-5).
+    AtomicResponse = 3,
 }
 
 impl Queue {
@@ -101,8 +103,9 @@ impl Queue {
     pub const fn from_qn(qn: u32) -> Option<Self> {
         match qn {
             0 => Some(Self::Send),
-            1 => Some(Self::ReadRequest),
+            1 => Some(Self::Request),
             2 => Some(Self::Terminate),
+            3 => Some(Self::AtomicResponse),
             _ => None,
         }
     }

@@ -6,9 +6,9 @@
 //!
 //! | layer | module | RFC |
 //! |---|---|---|
-//! | start-up frames, FPDUs, markers, CRC-32C | [`mpa`], [`crc`] | 5044 |
+//! | start-up frames, FPDUs, markers, CRC-32C | [`mpa`], [`crc`] | 5044, 6581 |
 //! | tagged and untagged segments | [`ddp`] | 5041 |
-//! | operations, their checks, Terminate | [`rdmap`] | 5040 |
+//! | operations, their checks, Terminate | [`rdmap`] | 5040, 7306 |
 //!
 //! A received octet travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
 //! `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
@@ -25,8 +25,9 @@ pub use mpa::{
     StartupParams,
 };
 pub use rdmap::{
-    Access, AccessError, Inbound, InboundRead, InvalidateError, Message, Opcode, ReadRequest,
-    ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig, TermCode,
-    Terminate, Violation, ViolationCause,
+    Access, AccessError, AtomicOperation, AtomicRequest, Inbound, InboundAtomic, InboundRead,
+    InvalidateError, Message, Opcode, ReadRequest, ReadResponse, ReceivedTerminate, Receiver,
+    Resources, Segment, SendKind, Sender, StreamConfig, TermCode, Terminate, Violation,
+    ViolationCause,
 };
 pub use stag::Stag;

@@ -3,11 +3,13 @@
 
 mod checks;
 mod enhanced;
+mod extensions;
 mod fpdu;
 mod markers;
 mod messages;
 mod properties;
 mod received;
+mod rtr;
 mod segmentation;
 mod startup;
 mod support;

@@ -245,7 +245,12 @@ impl Collected {
                 octets.extend(payload);
                 *whole = last;
             }
-            Inbound::Terminate(_) | Inbound::Dropped => panic!("nothing ends this stream"),
+            Inbound::Immediate { .. }
+            | Inbound::AtomicRequest(_)
+            | Inbound::AtomicResponse { .. }
+            | Inbound::RtrSend
+            | Inbound::Terminate(_)
+            | Inbound::Dropped => panic!("not in this stream"),
         }
     }
 }
@@ -327,9 +332,11 @@ proptest! {
     fn receiver_survives_any_octets(
         segments in proptest::collection::vec(
             (any::<[u8; 2]>(), proptest::collection::vec(any::<u8>(), 0..80)), 1..8),
+        extended: bool,
     ) {
-        let mut stream = Stream::new().page().receive(40).receive(40);
+        let mut stream = if extended { Stream::extended() } else { Stream::new() }.page().receive(40).receive(40);
         stream.receiver.expect_read(ReadRequest { sink: Stag(1), sink_to: 0, len: 9, source: Stag(1), source_to: 0 });
+        stream.receiver.expect_atomic(7);
         for (bits, mut ulpdu) in segments {
             if let [control, rsvd_ulp, ..] = &mut ulpdu[..] {
                 // Mostly good versions, or nothing gets far.

@@ -55,6 +55,8 @@ impl Resources for QpResources<'_> {
 
     fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
         let right = match access {
+            // No region has such a right yet: the extension of RFC 7306 is not enabled.
+            Checked::RemoteAtomic => return Err(AccessError::Rights),
             Checked::RemoteRead => Access::REMOTE_READ,
             // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
             Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
@@ -229,7 +231,12 @@ fn act(
             }
         }
         Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
-        Inbound::Dropped => {}
+        // Not for streams without RFC 7306 and without the peer-to-peer model.
+        Inbound::Immediate { .. }
+        | Inbound::AtomicRequest(_)
+        | Inbound::AtomicResponse { .. }
+        | Inbound::RtrSend
+        | Inbound::Dropped => {}
     }
     Ok(())
 }
