@@ -9,6 +9,7 @@ mod markers;
 mod messages;
 mod properties;
 mod received;
+mod rows;
 mod rtr;
 mod segmentation;
 mod startup;

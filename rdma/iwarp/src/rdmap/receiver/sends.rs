@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn message_number_goes_from_all_ones_to_zero() {
+    fn row_062_message_number_goes_from_all_ones_to_zero() {
         let mut sends = Sends {
             msn: 0xFFFF_FFFF,
             open: None,
