@@ -9,6 +9,8 @@ use zerocopy::network_endian::U16;
 ///
 /// Without markers a ULPDU is borrowed from the stream. With them it is borrowed if no marker cuts it, and joined in a buffer of
 /// this deframer otherwise.
+///
+/// The default checks no CRC and knows no markers: it stands in while the real one is taken out of its place.
 #[derive(Debug, Default)]
 pub struct Deframer {
     crc: bool,

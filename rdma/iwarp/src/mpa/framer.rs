@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 ///
 /// The caller takes a buffer of [`fpdu_len`](Self::fpdu_len) octets, writes the ULPDU to [`ulpdu_at`](Self::ulpdu_at) and calls
 /// [`seal`](Self::seal). A sealed FPDU must be sent, and before the next one: markers count stream octets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Debug)]
 pub struct Framer {
     crc: bool,
     /// Where the next FPDU begins, if the peer asked for markers.
