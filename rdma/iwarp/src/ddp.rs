@@ -45,8 +45,10 @@ const _: () = assert!(size_of::<UntaggedHeader>() == UNTAGGED_HEADER_BYTES);
 pub const TAGGED_HEADER_BYTES: usize = 14;
 /// Octets of an untagged header.
 pub const UNTAGGED_HEADER_BYTES: usize = 18;
-/// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1); the RDMA Consortium's is 0.
+/// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1).
 pub const VERSION_IETF: u8 = 1;
+/// DDP and RDMAP version of the RDMA Consortium: only on a stream whose start-up settled on it (RFC 5044, appendix C).
+pub const VERSION_RDMAC: u8 = 0;
 /// MSN of the first message on every queue (RFC 5041 §4.3, R5041-4.3-4).
 pub const FIRST_MSN: u32 = 1;
 
@@ -82,16 +84,18 @@ impl Control {
     }
 }
 
-/// The untagged queues that exist without RFC 7306 (RFC 5040 §5; the catalogue's R5040-3.1-2).
+/// The untagged queues (RFC 5040 §5, RFC 7306 §4; the catalogue's R5040-3.1-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Queue {
-    /// QN 0: the four Sends.
+    /// QN 0: the four Sends and Immediate Data.
     Send = 0,
-    /// QN 1: Read Requests.
-    ReadRequest = 1,
+    /// QN 1: Read Requests and Atomic Requests.
+    Request = 1,
     /// QN 2: the Terminate.
     Terminate = 2,
+    /// QN 3: Atomic Responses; exists with RFC 7306 only (R7306-4.1-5).
+    AtomicResponse = 3,
 }
 
 impl Queue {
@@ -99,8 +103,9 @@ impl Queue {
     pub const fn from_qn(qn: u32) -> Option<Self> {
         match qn {
             0 => Some(Self::Send),
-            1 => Some(Self::ReadRequest),
+            1 => Some(Self::Request),
             2 => Some(Self::Terminate),
+            3 => Some(Self::AtomicResponse),
             _ => None,
         }
     }

@@ -6,12 +6,12 @@
 //!
 //! | layer | module | RFC |
 //! |---|---|---|
-//! | start-up frames, FPDUs, CRC-32C | [`mpa`], [`crc`] | 5044 |
+//! | start-up frames, FPDUs, markers, CRC-32C | [`mpa`], [`crc`] | 5044, 6581 |
 //! | tagged and untagged segments | [`ddp`] | 5041 |
-//! | operations, their checks, Terminate | [`rdmap`] | 5040 |
+//! | operations, their checks, Terminate | [`rdmap`] | 5040, 7306 |
 //!
-//! A received octet travels `next_fpdu` -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
-//! `Sender` -> [`Message`] -> [`Segment`] -> `seal_fpdu`.
+//! A received octet travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
+//! `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
 #![forbid(unsafe_code)]
 
 pub mod crc;
@@ -21,11 +21,13 @@ pub mod rdmap;
 mod stag;
 
 pub use mpa::{
-    Initiator, MpaError, Negotiated, PrivateData, Responder, StartupError, StartupParams,
+    Deframer, Framer, Initiator, MpaError, Negotiated, PrivateData, Responder, StartupError,
+    StartupParams,
 };
 pub use rdmap::{
-    Access, AccessError, Inbound, InboundRead, InvalidateError, Message, Opcode, ReadRequest,
-    ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig, TermCode,
-    Terminate, Violation, ViolationCause,
+    Access, AccessError, AtomicOperation, AtomicRequest, Inbound, InboundAtomic, InboundRead,
+    InvalidateError, Message, Opcode, ReadRequest, ReadResponse, ReceivedTerminate, Receiver,
+    Resources, Segment, SendKind, Sender, StreamConfig, TermCode, Terminate, Violation,
+    ViolationCause,
 };
 pub use stag::Stag;

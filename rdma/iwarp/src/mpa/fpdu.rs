@@ -1,12 +1,12 @@
-//! FPDU framing without markers (RFC 5044 §4).
+//! One FPDU without markers, and what all FPDUs have in common (RFC 5044 §4).
 
 use crate::crc::crc32c;
 use crate::rdmap::{TermCode, Terminate};
 use zerocopy::FromBytes;
 use zerocopy::network_endian::U16;
 
-const LENGTH_BYTES: usize = size_of::<U16>();
-const CRC_BYTES: usize = 4;
+pub(super) const LENGTH_BYTES: usize = size_of::<U16>();
+pub(super) const CRC_BYTES: usize = 4;
 
 /// Longest ULPDU in octets (RFC 5044 §3, R5044-3-4).
 pub const MAX_ULPDU: usize = 64_768;
@@ -22,13 +22,24 @@ pub enum MpaError {
     /// The length field exceeds what any ULPDU may have (D13).
     #[error("ULPDU_Length {0} is above the limit of {MAX_ULPDU} octets")]
     Length(u16),
+    /// Code 3: the CRC is right, but a marker names another begin of its FPDU than the length fields before it.
+    #[error(
+        "marker with FPDUPTR {fpduptr:#x}, {distance:#x} octets behind the length field of its FPDU"
+    )]
+    Marker {
+        /// What the marker says.
+        fpduptr: u16,
+        /// Octets of stream from the length field to the marker.
+        distance: usize,
+    },
 }
 
 impl MpaError {
-    /// What the peer is told: no captured header in either case.
+    /// What the peer is told: no captured header in any case.
     pub const fn term_code(self) -> TermCode {
         match self {
             Self::Crc => TermCode::mpa(0x02),
+            Self::Marker { .. } => TermCode::mpa(0x03),
             Self::Length(_) => TermCode::ddp_local(), // D13: "segment larger than supported"
         }
     }
@@ -62,7 +73,11 @@ pub const fn fpdu_len(ulpdu_len: usize) -> usize {
 ///
 /// `emss` excludes TCP options in use. The result lies in [`MIN_MULPDU`]`..=`[`MAX_ULPDU`].
 pub const fn mulpdu(emss: usize) -> usize {
-    let fits = emss.saturating_sub(LENGTH_BYTES + CRC_BYTES + emss % 4);
+    clamp_mulpdu(emss.saturating_sub(LENGTH_BYTES + CRC_BYTES + emss % 4))
+}
+
+/// R5044-4.5-6.
+pub(super) const fn clamp_mulpdu(fits: usize) -> usize {
     if fits < MIN_MULPDU {
         MIN_MULPDU
     } else if fits > MAX_ULPDU {
@@ -96,8 +111,8 @@ pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
     })
 }
 
-/// Does the FPDU's last field fit what is before it: length, ULPDU and pad (R5044-4.4-9)?
-fn crc_matches(fpdu: &[u8]) -> bool {
+/// Does the FPDU's last field fit what is before it: length, ULPDU, pad and markers (R5044-4.4-9)?
+pub(super) fn crc_matches(fpdu: &[u8]) -> bool {
     fpdu.split_last_chunk()
         .is_some_and(|(covered, field)| crc32c(covered).to_le_bytes() == *field)
 }
@@ -116,15 +131,20 @@ pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
         "FPDU buffer for a ULPDU of {ulpdu_len} octets"
     );
     let length = u16::try_from(ulpdu_len).expect("MAX_ULPDU fits the field");
-    let (covered, crc_field) = fpdu
+    let (covered, field) = fpdu
         .split_last_chunk_mut::<CRC_BYTES>()
         .expect("fpdu_len counts the CRC");
     let (head, pad) = covered.split_at_mut(LENGTH_BYTES + ulpdu_len);
     head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
     pad.fill(0);
-    *crc_field = if crc {
+    *field = crc_field(covered, crc);
+}
+
+/// The CRC field behind these octets; zero without CRC.
+pub(super) fn crc_field(covered: &[u8], crc: bool) -> [u8; CRC_BYTES] {
+    if crc {
         crc32c(covered).to_le_bytes()
     } else {
         [0; CRC_BYTES]
-    };
+    }
 }

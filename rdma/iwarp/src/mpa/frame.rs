@@ -1,17 +1,22 @@
-//! The Request and Reply Frames of MPA start-up as octets (RFC 5044 §7.1.1).
+//! The Request and Reply Frames of MPA start-up as octets (RFC 5044 §7.1.1, RFC 6581 §6).
 
+use super::enhanced::{ENHANCED_BYTES, EnhancedData, EnhancedHeader};
 use arrayvec::ArrayVec;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most private data a start-up frame carries, in octets (R5044-7.1.1-15).
+/// Most private data a start-up frame carries, in octets, enhanced data included (R5044-7.1.1-15, R6581-6-7).
 pub const MAX_PRIVATE_DATA: usize = 512;
 /// Octets before the private data.
 pub(super) const HEADER_BYTES: usize = 20;
 /// Longest start-up frame in octets.
 pub const MAX_STARTUP_FRAME: usize = HEADER_BYTES + MAX_PRIVATE_DATA;
-/// MPA revision that is spoken: RFC 5044's (R5044-7.1.1-12).
-pub const REVISION: u8 = 1;
+/// MPA revision of the RDMA Consortium: RFC 5044, appendix C.
+pub const REVISION_RDMAC: u8 = 0;
+/// MPA revision of RFC 5044 (R5044-7.1.1-12).
+pub const REVISION_1: u8 = 1;
+/// MPA revision of RFC 6581 (R6581-6-1).
+pub const REVISION_2: u8 = 2;
 
 /// Key of a Request Frame (R5044-7.1.1-1).
 pub(super) const REQUEST_KEY: [u8; 16] = *b"MPA ID Req Frame";
@@ -24,6 +29,8 @@ pub(super) const FLAG_MARKERS: u8 = 0x80;
 pub(super) const FLAG_CRC: u8 = 0x40;
 /// R: rejected by the ULP; only read in a Reply (R5044-7.1.1-8).
 pub(super) const FLAG_REJECTED: u8 = 0x20;
+/// S: the private data begins with enhanced data; only read from revision 2 on (R6581-6-10).
+pub(super) const FLAG_ENHANCED: u8 = 0x10;
 
 /// Application octets that travel in a start-up frame.
 pub type PrivateData = ArrayVec<u8, MAX_PRIVATE_DATA>;
@@ -50,33 +57,50 @@ const _: () = assert!(size_of::<StartupHeader>() == HEADER_BYTES);
 
 /// More private data than a start-up frame can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} octets of private data, the limit is {MAX_PRIVATE_DATA}")]
-pub struct PrivateDataTooLong(
+#[error("{len} octets of private data, the limit is {limit}")]
+pub struct PrivateDataTooLong {
     /// Octets that were given.
-    pub usize,
-);
-
-/// Writes a start-up frame.
-pub(super) fn encode(
-    key: [u8; 16],
-    flags: u8,
-    revision: u8,
-    private_data: &[u8],
-) -> Result<StartupFrame, PrivateDataTooLong> {
-    let too_long = PrivateDataTooLong(private_data.len());
-    let pd_length = u16::try_from(private_data.len()).map_err(|_| too_long)?;
-    let header = StartupHeader {
-        key,
-        flags,
-        revision,
-        pd_length: pd_length.into(),
-    };
-    let mut frame = StartupFrame::new();
-    frame
-        .try_extend_from_slice(header.as_bytes())
-        .map_err(|_| too_long)?;
-    frame
-        .try_extend_from_slice(private_data)
-        .map_err(|_| too_long)?;
-    Ok(frame)
+    pub len: usize,
+    /// Octets that would fit: 512, or 508 besides enhanced data.
+    pub limit: usize,
 }
+
+/// What a start-up frame of ours says, but for the ULP's private data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) key: [u8; 16],
+    /// M, C, R; S follows from `enhanced`.
+    pub(super) flags: u8,
+    pub(super) revision: u8,
+    pub(super) enhanced: Option<EnhancedData>,
+}
+
+impl Head {
+    /// Writes the frame.
+    pub(super) fn encode(&self, private_data: &[u8]) -> Result<StartupFrame, PrivateDataTooLong> {
+        let enhanced = self.enhanced.as_ref().map(EnhancedHeader::from);
+        let enhanced = enhanced.as_ref().map_or(&[][..], EnhancedHeader::as_bytes);
+        let too_long = PrivateDataTooLong {
+            len: private_data.len(),
+            limit: MAX_PRIVATE_DATA - enhanced.len(),
+        };
+        let s = if enhanced.is_empty() {
+            0
+        } else {
+            FLAG_ENHANCED
+        };
+        let pd_length = u16::try_from(enhanced.len() + private_data.len()).map_err(|_| too_long)?;
+        let header = StartupHeader {
+            key: self.key,
+            flags: self.flags | s,
+            revision: self.revision,
+            pd_length: pd_length.into(),
+        };
+        let mut frame = StartupFrame::new();
+        for part in [header.as_bytes(), enhanced, private_data] {
+            frame.try_extend_from_slice(part).map_err(|_| too_long)?;
+        }
+        Ok(frame)
+    }
+}
+const _: () = assert!(ENHANCED_BYTES < MAX_PRIVATE_DATA);

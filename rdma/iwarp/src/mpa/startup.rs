@@ -1,22 +1,68 @@
-//! Both roles of MPA start-up, revision 1 (RFC 5044 §7.1). Deadlines and closing are the caller's.
+//! Both roles of MPA start-up (RFC 5044 §7.1, RFC 6581). Deadlines and closing are the caller's.
 
-use super::frame::{
-    FLAG_CRC, FLAG_MARKERS, FLAG_REJECTED, HEADER_BYTES, MAX_PRIVATE_DATA, PrivateData,
-    PrivateDataTooLong, REPLY_KEY, REQUEST_KEY, REVISION, StartupFrame, StartupHeader, encode,
-};
-use zerocopy::FromBytes;
+mod initiator;
+mod read;
+mod responder;
+
+pub use initiator::{Initiator, InitiatorStep, encode_request};
+pub use responder::{Request, Responder, ResponderStep};
+
+use super::depths::{Enhanced, NegotiatedEnhanced};
+use super::frame::{FLAG_CRC, FLAG_MARKERS, MAX_PRIVATE_DATA, REVISION_RDMAC};
+use crate::ddp::{VERSION_IETF, VERSION_RDMAC};
+use crate::rdmap::{TermCode, Terminate};
+
+/// The highest MPA revision that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Revision {
+    /// RFC 5044's: no enhanced start-up in either role.
+    One,
+    /// RFC 6581's.
+    Two,
+}
 
 /// What this side wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartupParams {
     /// The C bit we ask for. Off is an administrator's explicit choice (R5044-4.4-2).
     pub crc: bool,
+    /// The M bit we ask for: markers in what we receive. The peer's M bit is obeyed in any case (R5044-4.3-1).
+    pub markers: bool,
+    /// The highest revision. Revision 1 is always understood (R6581-6-6).
+    pub highest: Revision,
+    /// As initiator: ask for enhanced start-up, with revision 2; `None` sends a Request of revision 1 (R6581-10-3).
+    /// As responder: what an enhanced Request is answered; `None` is [`Enhanced::LEFT_TO_ULP`].
+    pub enhanced: Option<Enhanced>,
+    /// Permissive mode of RFC 5044's appendix C: accept a peer of the RDMA Consortium, that is of revision 0.
+    pub rdmac: bool,
+}
+
+impl StartupParams {
+    /// CRCs on, no markers, nothing of RFC 6581 asked for but everything of it answered, no RDMA Consortium.
+    pub const DEFAULT: Self = Self {
+        crc: true,
+        markers: false,
+        highest: Revision::Two,
+        enhanced: None,
+        rdmac: false,
+    };
+
+    /// What the Request asks for.
+    fn asks(self) -> Option<Enhanced> {
+        self.enhanced.filter(|_| self.highest >= Revision::Two)
+    }
+
+    fn flags(self) -> u8 {
+        let markers = if self.markers { FLAG_MARKERS } else { 0 };
+        let crc = if self.crc { FLAG_CRC } else { 0 };
+        markers | crc
+    }
 }
 
 impl Default for StartupParams {
-    /// CRCs on.
+    /// [`StartupParams::DEFAULT`].
     fn default() -> Self {
-        Self { crc: true }
+        Self::DEFAULT
     }
 }
 
@@ -25,11 +71,47 @@ impl Default for StartupParams {
 pub struct Negotiated {
     /// CRCs are generated and checked: one side's wish is enough (R5044-7.1.1-6).
     pub crc: bool,
+    /// We generate markers: the peer's M bit.
+    pub send_markers: bool,
+    /// The peer generates markers: our M bit.
+    pub receive_markers: bool,
     /// MPA revision of the Reply.
     pub revision: u8,
+    /// DDP and RDMAP version of the stream: the RDMA Consortium's 0 only with revision 0.
+    pub version: u8,
+    /// What enhanced start-up has settled, if both speak it.
+    pub enhanced: Option<NegotiatedEnhanced>,
 }
 
-/// Why start-up failed: MPA error code 4. No Terminate and no Reply: the TCP connection is closed (R5044-8-5).
+impl Negotiated {
+    /// Our wishes and the peer's frame.
+    fn new(params: StartupParams, peer: &read::WholeFrame<'_>) -> Self {
+        let revision = peer.header.revision;
+        if revision == REVISION_RDMAC {
+            return Self::RDMAC;
+        }
+        Self {
+            crc: params.crc || peer.has(FLAG_CRC),
+            send_markers: peer.has(FLAG_MARKERS),
+            receive_markers: params.markers,
+            revision,
+            version: VERSION_IETF,
+            enhanced: None,
+        }
+    }
+
+    /// CRCs and markers both ways, whatever the bits say (RFC 5044, appendix C).
+    const RDMAC: Self = Self {
+        crc: true,
+        send_markers: true,
+        receive_markers: true,
+        revision: REVISION_RDMAC,
+        version: VERSION_RDMAC,
+        enhanced: None,
+    };
+}
+
+/// Why start-up failed: MPA error code 4, but for the last two. No Reply: the TCP connection is closed (R5044-8-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartupError {
     /// The first octets are of no MPA frame.
@@ -41,270 +123,44 @@ pub enum StartupError {
     /// `PD_Length` above 512 (R5044-7.1.1-14).
     #[error("PD_Length {0} is above the limit of {MAX_PRIVATE_DATA} octets")]
     PrivateDataLength(u16),
-    /// A revision that cannot be spoken (R5044-7.1.1-13).
-    #[error("MPA revision {0} is not supported, only {REVISION}")]
+    /// S=1, but the private data is too short for the enhanced data (R6581-6-8).
+    #[error("PD_Length {0} leaves no room for the enhanced data that the S bit announces")]
+    EnhancedLength(u16),
+    /// A revision that is not spoken here, or that does not answer ours (R5044-7.1.1-13).
+    #[error("MPA revision {0} is not supported")]
     Revision(u8),
-    /// The M bit is set, and markers are not implemented yet.
-    #[error("the peer asks for MPA markers, which are not supported")]
-    MarkersUnsupported,
     /// So many octets came after the Request, before any Reply (D11).
     #[error("{0} octets after the MPA Request and before the Reply")]
     Trailing(usize),
-}
-
-/// Writes the Request Frame that an initiator sends first (R5044-7.1.2-1-1).
-pub fn encode_request(
-    params: StartupParams,
-    private_data: &[u8],
-) -> Result<StartupFrame, PrivateDataTooLong> {
-    encode(REQUEST_KEY, crc_flag(params.crc), REVISION, private_data)
-}
-
-/// The initiator after its Request, waiting for the Reply.
-#[derive(Clone, Copy, Debug)]
-pub struct Initiator {
-    params: StartupParams,
-}
-
-/// What the initiator makes of the octets so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InitiatorStep {
-    /// Come back when the stream holds at least this many octets, counted from its head.
-    NeedBytes(usize),
-    /// Full Operation begins right after `consumed` octets.
-    Accepted {
-        /// What holds from now on.
-        negotiated: Negotiated,
-        /// The responder's octets.
-        private_data: PrivateData,
-        /// Octets of the Reply; what follows are FPDUs.
-        consumed: usize,
+    /// The Reply is not enhanced, and what our Request asked for is required (D10).
+    #[error("the peer's Reply ignores the enhanced Request")]
+    NotEnhanced,
+    /// Code 6: the responder's ORD is beyond what our IRD can be raised to (R6581-9.1-8).
+    #[error("the peer demands an IRD of {demanded}, the limit is {limit}")]
+    InsufficientIrd {
+        /// ORD of the Reply.
+        demanded: u16,
+        /// The highest IRD that there are resources for.
+        limit: u16,
     },
-    /// The responder's ULP said no (R5044-7.1.1-9). TCP stays open, MPA is left.
-    Rejected {
-        /// The responder's octets.
-        private_data: PrivateData,
-        /// Octets of the Reply.
-        consumed: usize,
-    },
+    /// Code 7: none of the Reply's RTR types can be sent, or it has none (R6581-9.2-10).
+    #[error("no RTR type in common with the peer")]
+    NoCommonRtr,
 }
 
-impl Initiator {
-    /// An initiator that sent its Request with these `params`.
-    pub fn new(params: StartupParams) -> Self {
-        Self { params }
-    }
-
-    /// `stream`: in-order octets not yet consumed. Those after the Reply stay in the stream.
-    pub fn on_bytes(&self, stream: &[u8]) -> Result<InitiatorStep, StartupError> {
-        let frame = match read_frame(stream, REPLY_KEY, REQUEST_KEY)? {
-            Frame::NeedBytes(total) => return Ok(InitiatorStep::NeedBytes(total)),
-            Frame::Whole(frame) => frame,
-        };
-        let (private_data, consumed) = (frame.private_data()?, frame.consumed);
-        if frame.has(FLAG_REJECTED) {
-            return Ok(InitiatorStep::Rejected {
-                private_data,
-                consumed,
-            });
-        }
-        frame.refuse_markers()?;
-        let crc = self.params.crc || frame.has(FLAG_CRC);
-        let negotiated = Negotiated {
-            crc,
-            revision: frame.header.revision,
-        };
-        Ok(InitiatorStep::Accepted {
-            negotiated,
-            private_data,
-            consumed,
-        })
-    }
-}
-
-/// A good Request, for the ULP to decide on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The initiator's octets.
-    pub private_data: PrivateData,
-    /// The initiator wants CRCs.
-    pub crc: bool,
-    /// The initiator wants markers in what we send. Never so yet: [`StartupError::MarkersUnsupported`].
-    pub markers: bool,
-    /// The initiator's MPA revision.
-    pub revision: u8,
-}
-
-/// The responder, waiting for a Request.
-#[derive(Clone, Copy, Debug)]
-pub struct Responder {
-    params: StartupParams,
-}
-
-/// What the responder makes of the octets so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "once per connection; a box would allocate for a peer that may be nobody"
-)]
-pub enum ResponderStep {
-    /// Come back when the stream holds at least this many octets, counted from its head.
-    NeedBytes(usize),
-    /// A good Request; answer with [`Responder::accept`] or [`Responder::reject`].
-    Request {
-        /// What it says.
-        request: Request,
-        /// Its octets in the stream: all there are.
-        consumed: usize,
-    },
-}
-
-impl Responder {
-    /// A responder with these `params`.
-    pub fn new(params: StartupParams) -> Self {
-        Self { params }
-    }
-
-    /// `stream`: in-order octets not yet consumed. Any octet beyond the Request before the Reply is an error (D11).
-    pub fn on_bytes(&self, stream: &[u8]) -> Result<ResponderStep, StartupError> {
-        let frame = match read_frame(stream, REQUEST_KEY, REPLY_KEY)? {
-            Frame::NeedBytes(total) => return Ok(ResponderStep::NeedBytes(total)),
-            Frame::Whole(frame) => frame,
-        };
-        frame.refuse_markers()?;
-        let trailing = stream.len().saturating_sub(frame.consumed);
-        if trailing > 0 {
-            return Err(StartupError::Trailing(trailing));
-        }
-        let request = Request {
-            private_data: frame.private_data()?,
-            crc: frame.has(FLAG_CRC),
-            markers: false,
-            revision: frame.header.revision,
-        };
-        Ok(ResponderStep::Request {
-            request,
-            consumed: frame.consumed,
-        })
-    }
-
-    /// The Reply that accepts. Be ready to receive FPDUs before it leaves; send none before one came (R5044-7.1.2-4-1).
-    pub fn accept(
-        &self,
-        request: &Request,
-        private_data: &[u8],
-    ) -> Result<(StartupFrame, Negotiated), PrivateDataTooLong> {
-        let negotiated = self.negotiate(request);
-        let frame = encode(
-            REPLY_KEY,
-            crc_flag(negotiated.crc),
-            negotiated.revision,
-            private_data,
-        )?;
-        Ok((frame, negotiated))
-    }
-
-    /// The Reply that rejects on behalf of the ULP. TCP stays open, MPA is left (R5044-7.1.2-2-3).
-    pub fn reject(
-        &self,
-        request: &Request,
-        private_data: &[u8],
-    ) -> Result<StartupFrame, PrivateDataTooLong> {
-        let negotiated = self.negotiate(request);
-        encode(
-            REPLY_KEY,
-            FLAG_REJECTED | crc_flag(negotiated.crc),
-            negotiated.revision,
-            private_data,
-        )
-    }
-
-    /// The Reply's C bit is the outcome and not our wish alone: a siw that demands CRCs refuses a Reply without it.
-    fn negotiate(self, request: &Request) -> Negotiated {
-        Negotiated {
-            crc: self.params.crc || request.crc,
-            revision: request.revision,
+impl StartupError {
+    /// The Terminate that an initiator enters Full Operation to send, before it closes (RFC 6581 §8). `None`: just close.
+    pub fn terminate(&self) -> Option<Terminate> {
+        match self {
+            Self::InsufficientIrd { .. } => Some(Terminate::with_code(TermCode::mpa(0x06))),
+            Self::NoCommonRtr => Some(Terminate::with_code(TermCode::mpa(0x07))),
+            Self::NotMpa
+            | Self::WrongRole
+            | Self::PrivateDataLength(_)
+            | Self::EnhancedLength(_)
+            | Self::Revision(_)
+            | Self::Trailing(_)
+            | Self::NotEnhanced => None,
         }
     }
-}
-
-/// A start-up frame of the peer, so far.
-enum Frame<'a> {
-    NeedBytes(usize),
-    Whole(WholeFrame<'a>),
-}
-
-struct WholeFrame<'a> {
-    header: &'a StartupHeader,
-    private_data: &'a [u8],
-    /// Octets of the frame.
-    consumed: usize,
-}
-
-impl WholeFrame<'_> {
-    fn has(&self, flag: u8) -> bool {
-        self.header.flags & flag != 0
-    }
-
-    fn private_data(&self) -> Result<PrivateData, StartupError> {
-        PrivateData::try_from(self.private_data)
-            .map_err(|_| StartupError::PrivateDataLength(self.header.pd_length.get()))
-    }
-
-    fn refuse_markers(&self) -> Result<(), StartupError> {
-        if self.has(FLAG_MARKERS) {
-            Err(StartupError::MarkersUnsupported)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-/// Reads a frame of either role. The head is judged before the private data is there, the key octet by octet.
-fn read_frame(
-    stream: &[u8],
-    key: [u8; 16],
-    other_key: [u8; 16],
-) -> Result<Frame<'_>, StartupError> {
-    check_key(stream, key, other_key)?;
-    let Ok((header, rest)) = StartupHeader::ref_from_prefix(stream) else {
-        return Ok(Frame::NeedBytes(HEADER_BYTES));
-    };
-    let pd_length = usize::from(header.pd_length.get());
-    if pd_length > MAX_PRIVATE_DATA {
-        return Err(StartupError::PrivateDataLength(header.pd_length.get()));
-    }
-    if header.revision != REVISION {
-        return Err(StartupError::Revision(header.revision));
-    }
-    let consumed = HEADER_BYTES + pd_length;
-    Ok(match rest.get(..pd_length) {
-        Some(private_data) => Frame::Whole(WholeFrame {
-            header,
-            private_data,
-            consumed,
-        }),
-        None => Frame::NeedBytes(consumed),
-    })
-}
-
-/// Refuses at the first octet that cannot be of `key`, so that a peer which is no MPA at all is not waited for.
-fn check_key(stream: &[u8], key: [u8; 16], other_key: [u8; 16]) -> Result<(), StartupError> {
-    let begins = |key: [u8; 16]| {
-        stream
-            .iter()
-            .zip(key)
-            .all(|(octet, expected)| *octet == expected)
-    };
-    if begins(key) {
-        Ok(())
-    } else if begins(other_key) {
-        Err(StartupError::WrongRole)
-    } else {
-        Err(StartupError::NotMpa)
-    }
-}
-
-const fn crc_flag(crc: bool) -> u8 {
-    if crc { FLAG_CRC } else { 0 }
 }

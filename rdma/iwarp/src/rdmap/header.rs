@@ -7,6 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Octets of a Read Request header: all of that message's DDP payload (R5040-4.2-2).
 pub const READ_REQUEST_BYTES: usize = 28;
+/// Octets of Immediate Data: all of that message's DDP payload (R7306-6.2-1).
+pub const IMMEDIATE_BYTES: usize = 8;
 /// Octets of a Terminate before the captured headers.
 pub const TERMINATE_CONTROL_BYTES: usize = 4;
 
@@ -71,6 +73,15 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
+    /// The zero-length Read of a peer-to-peer initiator: names no memory (RFC 6581 §9.2, D19).
+    pub const RTR: Self = Self {
+        sink: Stag::PLACEHOLDER,
+        sink_to: 0,
+        len: 0,
+        source: Stag::PLACEHOLDER,
+        source_to: 0,
+    };
+
     /// What is left of it after `sent` octets of its response (R5040-4.8-13).
     pub(super) fn after(self, sent: u32) -> Self {
         Self {

@@ -1,16 +1,20 @@
 //! Transmit side: message numbers and segmentation (RFC 5041 §5).
 
 use super::header::append;
-use super::{Opcode, READ_REQUEST_BYTES, ReadRequest, ReadRequestHeader, SendKind, StreamConfig};
+use super::{
+    ATOMIC_REQUEST_BYTES, ATOMIC_RESPONSE_BYTES, AtomicRequest, AtomicRequestHeader,
+    AtomicResponseHeader, IMMEDIATE_BYTES, InboundRead, Opcode, READ_REQUEST_BYTES, ReadRequest,
+    ReadRequestHeader, ReadResponse, SendKind, StreamConfig,
+};
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
-use crate::mpa::{MAX_ULPDU, MIN_MULPDU};
+use crate::mpa::{MAX_ULPDU, MIN_MULPDU, Rtr};
 use arrayvec::ArrayVec;
 use core::ops::Range;
 use zerocopy::IntoBytes;
 
-/// Longest header of a [`Segment`] in octets: untagged with a Read Request.
-pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES;
+/// Longest header of a [`Segment`] in octets: untagged with an Atomic Request.
+pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES;
 
 /// Numbers the outbound messages of one stream, in the order in which they are asked for (R5040-5.5-8).
 ///
@@ -19,7 +23,9 @@ pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES
 pub struct Sender {
     version: u8,
     send_msn: u32,
-    read_msn: u32,
+    /// Read and Atomic Requests share it (R7306-5.2-1).
+    request_msn: u32,
+    atomic_response_msn: u32,
 }
 
 impl Sender {
@@ -28,7 +34,8 @@ impl Sender {
         Self {
             version: config.version,
             send_msn: FIRST_MSN,
-            read_msn: FIRST_MSN,
+            request_msn: FIRST_MSN,
+            atomic_response_msn: FIRST_MSN,
         }
     }
 
@@ -57,16 +64,50 @@ impl Sender {
 
     /// An RDMA Read Request; takes the next MSN on QN 1.
     pub fn read_request(&mut self, request: &ReadRequest) -> Message {
-        let msn = take(&mut self.read_msn);
-        let model = Model::Untagged {
-            queue: Queue::ReadRequest,
-            stag: Stag(0),
-            msn,
+        let msn = take(&mut self.request_msn);
+        let body = Body::ReadRequest(*request);
+        self.header_only(Opcode::ReadRequest, Queue::Request, msn, body)
+    }
+
+    /// An Atomic Request; takes the next MSN on QN 1, as a Read Request does (R7306-5.2-1).
+    pub fn atomic_request(&mut self, request: &AtomicRequest) -> Message {
+        let msn = take(&mut self.request_msn);
+        let body = Body::AtomicRequest(*request);
+        self.header_only(Opcode::AtomicRequest, Queue::Request, msn, body)
+    }
+
+    /// The answer to an executed Atomic Request: its identifier, and what was in memory before. Takes the next MSN on QN 3.
+    pub fn atomic_response(&mut self, id: u32, original: u64) -> Message {
+        let msn = take(&mut self.atomic_response_msn);
+        let body = Body::AtomicResponse { id, original };
+        self.header_only(Opcode::AtomicResponse, Queue::AtomicResponse, msn, body)
+    }
+
+    /// Immediate Data; takes the next MSN on QN 0, as a Send does (R7306-6.3-1).
+    pub fn immediate(&mut self, data: [u8; IMMEDIATE_BYTES], solicited: bool) -> Message {
+        let msn = take(&mut self.send_msn);
+        let opcode = if solicited {
+            Opcode::ImmediateDataSolicited
+        } else {
+            Opcode::ImmediateData
         };
-        Message {
-            rdmap: Some(*request),
-            ..self.message(Opcode::ReadRequest, model, 0)
+        self.header_only(opcode, Queue::Send, msn, Body::Immediate(data))
+    }
+
+    /// The initiator's first message in the peer-to-peer model (RFC 6581 §9.2). It names no memory, with `STag` 1 (D19).
+    ///
+    /// For [`Rtr::Read`] expect [`ReadRequest::RTR`] at the receiver: it is answered, and takes one ORD credit until then.
+    pub fn ready_to_receive(&mut self, rtr: Rtr) -> Message {
+        match rtr {
+            Rtr::Send => self.send(SendKind::default(), 0),
+            Rtr::Write => self.write(Stag::PLACEHOLDER, 0, 0),
+            Rtr::Read => self.read_request(&ReadRequest::RTR),
         }
+    }
+
+    /// The answer to a Read Request of the peer's, with what is needed to stop it half-way.
+    pub const fn respond(&mut self, read: InboundRead) -> ReadResponse {
+        ReadResponse::new(read, self.read_response(&read.request))
     }
 
     /// The answer to the peer's `request`: all its octets, to the sink that it named, unread (R5040-4.4-2).
@@ -78,12 +119,22 @@ impl Sender {
         self.message(Opcode::ReadResponse, model, request.len)
     }
 
+    /// An untagged message of one segment that consists of headers.
+    fn header_only(&self, opcode: Opcode, queue: Queue, msn: u32, body: Body) -> Message {
+        let stag = Stag(0);
+        let model = Model::Untagged { queue, stag, msn };
+        Message {
+            body,
+            ..self.message(opcode, model, 0)
+        }
+    }
+
     const fn message(&self, opcode: Opcode, model: Model, len: u32) -> Message {
         Message {
             version: self.version,
             opcode,
             model,
-            rdmap: None,
+            body: Body::Payload,
             len,
             offset: 0,
             done: false,
@@ -105,14 +156,59 @@ enum Model {
     Untagged { queue: Queue, stag: Stag, msn: u32 },
 }
 
+/// What follows the DDP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// The ULP's octets.
+    Payload,
+    ReadRequest(ReadRequest),
+    AtomicRequest(AtomicRequest),
+    AtomicResponse {
+        id: u32,
+        original: u64,
+    },
+    Immediate([u8; IMMEDIATE_BYTES]),
+}
+
+impl Body {
+    const fn header_len(self) -> usize {
+        match self {
+            Self::Payload => 0,
+            Self::ReadRequest(_) => READ_REQUEST_BYTES,
+            Self::AtomicRequest(_) => ATOMIC_REQUEST_BYTES,
+            Self::AtomicResponse { .. } => ATOMIC_RESPONSE_BYTES,
+            Self::Immediate(_) => IMMEDIATE_BYTES,
+        }
+    }
+
+    fn append_to(self, header: &mut ArrayVec<u8, MAX_SEGMENT_HEADER>) {
+        match self {
+            Self::Payload => {}
+            Self::ReadRequest(request) => {
+                append(header, ReadRequestHeader::from(&request).as_bytes());
+            }
+            Self::AtomicRequest(request) => {
+                append(header, AtomicRequestHeader::from(&request).as_bytes());
+            }
+            Self::AtomicResponse { id, original } => {
+                let response = AtomicResponseHeader {
+                    id: id.into(),
+                    original: original.into(),
+                };
+                append(header, response.as_bytes());
+            }
+            Self::Immediate(data) => append(header, &data),
+        }
+    }
+}
+
 /// One RDMAP message on its way out, cut into DDP segments as there is room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     version: u8,
     opcode: Opcode,
     model: Model,
-    /// The RDMAP header behind DDP's, for a Read Request.
-    rdmap: Option<ReadRequest>,
+    body: Body,
     len: u32,
     offset: u32,
     done: bool,
@@ -121,7 +217,7 @@ pub struct Message {
 /// One DDP segment: the ULPDU is `header`, then the message's octets `payload`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// DDP header, and the Read Request's.
+    /// DDP header, and RDMAP's if the message has one.
     pub header: ArrayVec<u8, MAX_SEGMENT_HEADER>,
     /// Which octets of the message follow.
     pub payload: Range<u32>,
@@ -182,14 +278,14 @@ impl Message {
     }
 
     fn header_len(&self) -> usize {
-        match (self.model, self.rdmap) {
-            (Model::Tagged { .. }, _) => size_of::<TaggedHeader>(),
-            (Model::Untagged { .. }, None) => size_of::<UntaggedHeader>(),
-            (Model::Untagged { .. }, Some(_)) => MAX_SEGMENT_HEADER,
-        }
+        let ddp = match self.model {
+            Model::Tagged { .. } => size_of::<TaggedHeader>(),
+            Model::Untagged { .. } => size_of::<UntaggedHeader>(),
+        };
+        ddp + self.body.header_len()
     }
 
-    fn next_payload(&self, mulpdu: usize) -> usize {
+    pub(super) fn next_payload(&self, mulpdu: usize) -> usize {
         let room = mulpdu.clamp(MIN_MULPDU, MAX_ULPDU) - self.header_len();
         let left = self.len - self.offset;
         usize::try_from(left).map_or(room, |left| left.min(room))
@@ -222,9 +318,7 @@ impl Message {
                 append(&mut header, untagged.as_bytes());
             }
         }
-        if let Some(request) = &self.rdmap {
-            append(&mut header, ReadRequestHeader::from(request).as_bytes());
-        }
+        self.body.append_to(&mut header);
         header
     }
 }
@@ -238,9 +332,8 @@ mod tests {
     #[test]
     fn message_number_goes_from_all_ones_to_zero() {
         let mut sender = Sender {
-            version: 1,
             send_msn: 0xFFFF_FFFE,
-            read_msn: 1,
+            ..Sender::new(StreamConfig::new(0, 0))
         };
         for (msn, crc) in [
             (0xFFFF_FFFE_u32, [0x0c, 0x29, 0x0d, 0x3b]),

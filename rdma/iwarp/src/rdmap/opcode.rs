@@ -21,13 +21,13 @@ pub enum Opcode {
     SendSolicitedInvalidate = 0x6,
     /// The last message of a stream in error.
     Terminate = 0x7,
-    /// RFC 7306, not enabled yet.
+    /// RFC 7306: eight octets for the peer's next receive completion.
     ImmediateData = 0x8,
-    /// RFC 7306, not enabled yet.
+    /// The same, and an event wanted.
     ImmediateDataSolicited = 0x9,
-    /// RFC 7306, not enabled yet.
+    /// RFC 7306: asks the peer to change eight octets of its memory.
     AtomicRequest = 0xA,
-    /// RFC 7306, not enabled yet.
+    /// RFC 7306: what was there before.
     AtomicResponse = 0xB,
 }
 
@@ -69,21 +69,30 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
-    /// The queue of an untagged opcode; `None` for tagged ones and for those of RFC 7306 (R5040-3.1-2).
+    /// Known only where RFC 7306 is enabled (R7306-1.1-3).
+    pub const fn is_extension(self) -> bool {
+        matches!(
+            self,
+            Self::ImmediateData
+                | Self::ImmediateDataSolicited
+                | Self::AtomicRequest
+                | Self::AtomicResponse
+        )
+    }
+
+    /// The queue of an untagged opcode; `None` for tagged ones (R5040-3.1-2, R7306-4.1-1).
     pub const fn queue(self) -> Option<Queue> {
         match self {
             Self::Send
             | Self::SendInvalidate
             | Self::SendSolicited
-            | Self::SendSolicitedInvalidate => Some(Queue::Send),
-            Self::ReadRequest => Some(Queue::ReadRequest),
-            Self::Terminate => Some(Queue::Terminate),
-            Self::Write
-            | Self::ReadResponse
+            | Self::SendSolicitedInvalidate
             | Self::ImmediateData
-            | Self::ImmediateDataSolicited
-            | Self::AtomicRequest
-            | Self::AtomicResponse => None,
+            | Self::ImmediateDataSolicited => Some(Queue::Send),
+            Self::ReadRequest | Self::AtomicRequest => Some(Queue::Request),
+            Self::Terminate => Some(Queue::Terminate),
+            Self::AtomicResponse => Some(Queue::AtomicResponse),
+            Self::Write | Self::ReadResponse => None,
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Receive side of one RDMAP stream: checks each DDP segment before an octet of it is placed (RFC 5041 §7, RFC 5040 §7).
 
-mod inbound_reads;
-mod outstanding_reads;
+mod inbound_requests;
+mod outstanding;
 mod sends;
 
-pub use inbound_reads::InboundRead;
+pub use inbound_requests::InboundRead;
 
 use super::{
-    Access, Opcode, ReadRequest, ReceivedTerminate, Resources, SendKind, StreamConfig, Violation,
-    ViolationCause,
+    Access, IMMEDIATE_BYTES, InboundAtomic, Opcode, ReadRequest, ReceivedTerminate, Resources,
+    SendKind, StreamConfig, Violation, ViolationCause,
 };
 use crate::Stag;
-use crate::ddp::{Control, DdpSegment, Queue, TaggedHeader, UntaggedHeader};
+use crate::ddp::{Control, DdpSegment, Queue, TaggedHeader, UntaggedHeader, VERSION_IETF};
 use crate::mpa::MAX_ULPDU;
-use inbound_reads::InboundReads;
-use outstanding_reads::OutstandingReads;
+use inbound_requests::InboundRequests;
+use outstanding::Outstanding;
 use sends::Sends;
 
 /// What to do with an inbound segment that passed all checks.
@@ -56,6 +56,24 @@ pub enum Inbound<'a> {
         /// On the last segment: octets of the whole message. Now invalidate `kind`'s `STag`, then complete the receive.
         message_len: Option<u32>,
     },
+    /// Complete the receive that was taken for it, with these octets: its buffer stays as it is (RFC 7306 §6, D9).
+    Immediate {
+        /// What the peer says.
+        data: [u8; IMMEDIATE_BYTES],
+        /// An event is wanted.
+        solicited: bool,
+    },
+    /// Execute it once, atomically with all others of this RNIC, and answer it after the requests before it. Its target was
+    /// checked. Takes one IRD credit until [`Receiver::response_sent`].
+    AtomicRequest(InboundAtomic),
+    /// The oldest outstanding request, an Atomic Request, is complete.
+    AtomicResponse {
+        /// What was in the peer's memory before.
+        original: u64,
+    },
+    /// The peer is Ready To Receive: the zero-length Send of a peer-to-peer initiator, which concerns no ULP and took no
+    /// buffer (R6581-9.2-11). RTRs of the other types come as Write and Read Request.
+    RtrSend,
     /// The peer ended the stream. Whatever it sends after is [`Inbound::Dropped`].
     Terminate(ReceivedTerminate),
     /// Nothing: the stream has ended by a violation or a Terminate before (R5041-7.1-15).
@@ -69,19 +87,24 @@ pub enum Inbound<'a> {
 pub struct Receiver {
     version: u8,
     sends: Sends,
-    inbound_reads: InboundReads,
-    outstanding_reads: OutstandingReads,
+    inbound_requests: InboundRequests,
+    outstanding: Outstanding,
+    extensions: bool,
+    /// The first segment may be an RTR Send.
+    await_rtr: bool,
     ended: bool,
 }
 
 impl Receiver {
-    /// A stream that has received nothing yet. Allocates room for `config.ord` outstanding reads.
+    /// A stream that has received nothing yet. Allocates room for `config.ord` outstanding requests.
     pub fn new(config: StreamConfig) -> Self {
         Self {
             version: config.version,
             sends: Sends::new(),
-            inbound_reads: InboundReads::new(config.ird),
-            outstanding_reads: OutstandingReads::new(config.ord),
+            inbound_requests: InboundRequests::new(config.ird),
+            outstanding: Outstanding::new(config.ord),
+            extensions: config.extensions && config.version == VERSION_IETF,
+            await_rtr: config.await_rtr,
             ended: false,
         }
     }
@@ -90,22 +113,27 @@ impl Receiver {
     ///
     /// The caller keeps at most ORD of them outstanding (R5040-6.1-2).
     pub fn expect_read(&mut self, read: ReadRequest) {
-        self.outstanding_reads.expect(read);
+        self.outstanding.expect_read(read);
     }
 
-    /// Read Requests of ours whose response is not wholly here.
+    /// The transmit side sent an Atomic Request with this identifier: likewise.
+    pub fn expect_atomic(&mut self, id: u32) {
+        self.outstanding.expect_atomic(id);
+    }
+
+    /// Read and Atomic Requests of ours whose response is not wholly here: they share ORD (R7306-5.2-1).
     pub fn outstanding_reads(&self) -> usize {
-        self.outstanding_reads.len()
+        self.outstanding.len()
     }
 
-    /// A Read Response of ours was handed to TCP wholly: its IRD credit returns.
+    /// A Read or Atomic Response of ours was handed to TCP wholly: its IRD credit returns.
     pub fn response_sent(&mut self) {
-        self.inbound_reads.response_sent();
+        self.inbound_requests.response_sent();
     }
 
     /// A Send or a Read Response is only partly here, so that a FIN now would cut it.
     pub fn mid_message(&self) -> bool {
-        self.sends.mid_message() || self.outstanding_reads.mid_message()
+        self.sends.mid_message() || self.outstanding.mid_message()
     }
 
     /// A violation or a Terminate ended the stream: all else is dropped.
@@ -137,11 +165,12 @@ impl Receiver {
         let segment = DdpSegment::parse(ulpdu)
             .filter(|_| ulpdu.len() <= MAX_ULPDU)
             .ok_or(ViolationCause::SegmentSize { len: ulpdu.len() })?;
+        let may_be_rtr = core::mem::take(&mut self.await_rtr);
         let opcode = self.opcode(&segment)?;
         match segment {
             DdpSegment::Tagged(header, payload) => self.tagged(opcode, header, payload, resources),
             DdpSegment::Untagged(header, payload) => {
-                self.untagged(opcode, header, payload, resources)
+                self.untagged(opcode, header, payload, resources, may_be_rtr)
             }
         }
     }
@@ -178,7 +207,7 @@ impl Receiver {
         resources: &impl Resources,
     ) -> Result<Inbound<'a>, ViolationCause> {
         if opcode == Opcode::ReadResponse {
-            return self.outstanding_reads.accept(header, payload, resources);
+            return self.outstanding.accept_read(header, payload, resources);
         }
         let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), octets(payload));
         if len > 0 {
@@ -206,21 +235,29 @@ impl Receiver {
         header: &UntaggedHeader,
         payload: &'a [u8],
         resources: &mut impl Resources,
+        may_be_rtr: bool,
     ) -> Result<Inbound<'a>, ViolationCause> {
         let qn = header.qn.get();
-        let queue = Queue::from_qn(qn).ok_or(ViolationCause::InvalidQueue { qn })?;
-        if queue == Queue::ReadRequest && !self.inbound_reads.enabled() {
+        let queue = Queue::from_qn(qn)
+            .filter(|queue| *queue != Queue::AtomicResponse || self.extensions)
+            .ok_or(ViolationCause::InvalidQueue { qn })?;
+        if queue == Queue::Request && !self.inbound_requests.enabled() {
             return Err(ViolationCause::ReadsDisabled);
         }
-        if opcode.queue() != Some(queue) {
+        let known = self.extensions || !opcode.is_extension();
+        if !known || opcode.queue() != Some(queue) {
             return Err(ViolationCause::OpcodeQueue { opcode, qn });
         }
         match queue {
+            Queue::Send if may_be_rtr && self.sends.is_rtr(opcode, header, payload) => {
+                self.sends.absorb_rtr();
+                Ok(Inbound::RtrSend)
+            }
             Queue::Send => self.sends.accept(opcode, header, payload, resources),
-            Queue::ReadRequest => self
-                .inbound_reads
-                .accept(header, payload, resources)
-                .map(Inbound::ReadRequest),
+            Queue::Request => self
+                .inbound_requests
+                .accept(opcode, header, payload, resources),
+            Queue::AtomicResponse => self.outstanding.accept_atomic(header, payload),
             Queue::Terminate => {
                 self.ended = true;
                 Ok(Inbound::Terminate(ReceivedTerminate::parse(
@@ -234,4 +271,21 @@ impl Receiver {
 /// Length of a payload as regions count: no payload exceeds [`MAX_ULPDU`].
 fn octets(payload: &[u8]) -> u64 {
     u64::try_from(payload.len()).unwrap_or(u64::MAX)
+}
+
+/// The payload of a message of RFC 7306 that has just this length; a longer one exceeds its buffer (R7306-6.3-3).
+fn exactly<const N: usize>(opcode: Opcode, payload: &[u8]) -> Result<[u8; N], ViolationCause> {
+    let len = payload.len();
+    if len > N {
+        return Err(ViolationCause::MessageTooLong {
+            mo: 0,
+            len,
+            buffer: u64::try_from(N).unwrap_or(u64::MAX),
+        });
+    }
+    <[u8; N]>::try_from(payload).map_err(|_| ViolationCause::ExtensionSize {
+        opcode,
+        len,
+        expected: N,
+    })
 }

@@ -1,14 +1,22 @@
+use super::ATOMIC_OPERAND_BYTES;
 use crate::Stag;
 
 /// What the receive side has to ask about regions and buffers. They may change between two calls.
 pub trait Resources {
-    /// Takes the next posted receive buffer for a new Send; its length in octets, `None` if none is posted.
+    /// Takes the next posted receive buffer for a new Send or Immediate Data; its length in octets, `None` if none is posted.
     fn take_receive(&mut self) -> Option<u64>;
 
     /// May this stream access `[to, to + len)` of `stag`? Never called for `len == 0` (R5041-5.2-9, R5040-5.2.1-8).
     ///
     /// The checks come in the order of [`AccessError`]'s variants, so that wrap is seen before bounds (D15).
     fn check(&self, stag: Stag, to: u64, len: u64, access: Access) -> Result<(), AccessError>;
+
+    /// Do the 8 octets at `to` of `stag` lie 8-aligned in memory (R7306-5.1.1-1)? Asked after [`Resources::check`] said yes.
+    ///
+    /// This default is right where the first octet of every region is 8-aligned both in memory and as a Tagged Offset.
+    fn is_aligned(&self, _stag: Stag, to: u64) -> bool {
+        to.is_multiple_of(ATOMIC_OPERAND_BYTES)
+    }
 
     /// May this stream's peer invalidate the `STag` (RFC 5040 §5.3)?
     fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError>;
@@ -21,6 +29,8 @@ pub enum Access {
     RemoteWrite,
     /// Serve a Read Request: needs the remote read right.
     RemoteRead,
+    /// Execute an Atomic Request: needs the remote atomic right (R7306-8.2-3).
+    RemoteAtomic,
     /// Place a Read Response that we asked for (D20).
     ReadSink,
 }

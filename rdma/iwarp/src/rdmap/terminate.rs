@@ -2,8 +2,8 @@
 
 use super::header::append;
 use super::{
-    AccessError, InboundRead, Opcode, READ_REQUEST_BYTES, ReadRequestHeader,
-    TERMINATE_CONTROL_BYTES, TermCode, TerminateControl, ViolationCause,
+    ATOMIC_REQUEST_BYTES, AccessError, InboundAtomic, InboundRead, Opcode, READ_REQUEST_BYTES,
+    ReadRequestHeader, TERMINATE_CONTROL_BYTES, TermCode, TerminateControl, ViolationCause,
 };
 use crate::ddp::{Control, FIRST_MSN, Queue, UNTAGGED_HEADER_BYTES, UntaggedHeader, VERSION_IETF};
 use arrayvec::ArrayVec;
@@ -57,7 +57,7 @@ impl Terminate {
         append(&mut headers, rest.as_bytes());
         let segment_len = READ_REQUEST_SEGMENT;
         Self {
-            code: ViolationCause::read_source_code(cause),
+            code: ViolationCause::source_code(cause),
             version: Control(read.header.control).version(),
             captured: Some(Captured {
                 segment_len,
@@ -65,6 +65,17 @@ impl Terminate {
                 headers,
             }),
         }
+    }
+
+    /// An Atomic Request whose target went away before its turn: its DDP header without RDMAP's (R7306-8.1-2).
+    pub fn atomic_refused(atomic: &InboundAtomic, cause: AccessError) -> Self {
+        Self::captured(
+            ViolationCause::source_code(cause),
+            Control(atomic.header.control).version(),
+            ATOMIC_REQUEST_SEGMENT,
+            atomic.header.as_bytes(),
+            false,
+        )
     }
 
     /// An offending segment: `headers` is its DDP header and, for a refused Read Request, RDMAP's.
@@ -143,3 +154,7 @@ impl Terminate {
 /// `ULPDU_Length` of every valid Read Request: 46 octets.
 #[expect(clippy::cast_possible_truncation, reason = "a constant, 46")]
 const READ_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES) as u16;
+
+/// `ULPDU_Length` of every valid Atomic Request: 70 octets.
+#[expect(clippy::cast_possible_truncation, reason = "a constant, 70")]
+const ATOMIC_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES) as u16;

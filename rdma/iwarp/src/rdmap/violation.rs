@@ -52,8 +52,8 @@ pub enum ViolationCause {
         /// The Queue Number.
         qn: u32,
     },
-    /// A Read Request although this side offers no IRD (D7).
-    #[error("a Read Request, but IRD is 0")]
+    /// A Read or Atomic Request although this side offers no IRD (D7).
+    #[error("a Read or Atomic Request, but IRD is 0")]
     ReadsDisabled,
     /// A message that must be one segment lacks its L bit (D22).
     #[error("{opcode:?} without the L bit")]
@@ -78,14 +78,14 @@ pub enum ViolationCause {
         msn: u32,
     },
     /// No receive buffer is posted.
-    #[error("no receive buffer for Send {msn}")]
+    #[error("no receive buffer for message {msn}")]
     NoReceive {
-        /// The Send's MSN.
+        /// The message's MSN.
         msn: u32,
     },
-    /// More Read Requests than IRD (D7).
-    #[error("Read Request {msn} exceeds the IRD of {ird}")]
-    TooManyReads {
+    /// More Read and Atomic Requests than IRD (D7).
+    #[error("Read or Atomic Request {msn} exceeds the IRD of {ird}")]
+    TooManyRequests {
         /// The request's MSN.
         msn: u32,
         /// Requests that may wait.
@@ -109,11 +109,60 @@ pub enum ViolationCause {
         /// Octets of the buffer.
         buffer: u64,
     },
-    /// Fewer octets than the Read Request header has.
-    #[error("a Read Request of {len} octets instead of {READ_REQUEST_BYTES}")]
-    ReadRequestSize {
+    /// Fewer octets than the header of a Read or Atomic Request has.
+    #[error("{opcode:?} of {len} octets instead of {expected}")]
+    RequestSize {
+        /// The message's opcode.
+        opcode: Opcode,
         /// Octets of payload.
         len: usize,
+        /// Octets of the header.
+        expected: usize,
+    },
+    /// Immediate Data or an Atomic Response that is too short (R7306-6.3-3, R7306-5.2.2-7-1).
+    #[error("{opcode:?} of {len} octets instead of {expected}")]
+    ExtensionSize {
+        /// The message's opcode.
+        opcode: Opcode,
+        /// Octets of payload.
+        len: usize,
+        /// Octets that it should have.
+        expected: usize,
+    },
+    /// An `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
+    #[error("unknown AOpCode {0:#x}")]
+    AtomicOpcode(u32),
+    /// An Atomic Request that its region does not admit.
+    #[error("Atomic on {stag:?} at TO {to:#x}: {cause}")]
+    AtomicTarget {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first octet.
+        to: u64,
+        /// What its owner says.
+        cause: AccessError,
+    },
+    /// An Atomic Request for octets that are not 8-aligned in memory (R7306-8.2-2).
+    #[error("Atomic on {stag:?} at TO {to:#x}, which is not 8-aligned in memory")]
+    Misaligned {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first octet.
+        to: u64,
+    },
+    /// An Atomic Response, but the oldest outstanding request is no Atomic Request.
+    #[error("Atomic Response {msn} without an Atomic Request")]
+    UnexpectedAtomicResponse {
+        /// Its MSN.
+        msn: u32,
+    },
+    /// An Atomic Response with the Request Identifier of another request.
+    #[error("Atomic Response to request {found:#x}, expected {expected:#x}")]
+    AtomicResponseId {
+        /// Its Request Identifier.
+        found: u32,
+        /// The oldest request's.
+        expected: u32,
     },
     /// An RDMA Write that its region does not admit.
     #[error("Write of {len} octets to {stag:?} at TO {to:#x}: {cause}")]
@@ -195,22 +244,28 @@ impl ViolationCause {
     /// What the peer is told in the Terminate.
     pub const fn term_code(self) -> TermCode {
         match self {
-            Self::SegmentSize { .. } | Self::ReadRequestSize { .. } => TermCode::ddp_local(),
+            Self::SegmentSize { .. } | Self::RequestSize { .. } => TermCode::ddp_local(),
             Self::DdpVersion { tagged: true, .. } => TermCode::ddp_tagged(0x04),
             Self::DdpVersion { tagged: false, .. } => TermCode::ddp_untagged(0x06),
             Self::RdmapVersion { .. } => TermCode::rdmap_operation(0x05),
             Self::UnknownOpcode(_)
             | Self::OpcodeBufferModel { .. }
             | Self::OpcodeQueue { .. }
-            | Self::MessageChanged { .. } => TermCode::rdmap_operation(0x06),
-            Self::NotLast { .. } => TermCode::rdmap_operation(0x07),
+            | Self::MessageChanged { .. }
+            | Self::AtomicOpcode(_) => TermCode::rdmap_operation(0x06),
+            Self::NotLast { .. } | Self::Misaligned { .. } => TermCode::rdmap_operation(0x07),
+            Self::ExtensionSize { .. } | Self::AtomicResponseId { .. } => TermCode::UNSPECIFIED,
             Self::InvalidQueue { .. } | Self::ReadsDisabled => TermCode::ddp_untagged(0x01),
             Self::NoReceive { .. } => TermCode::ddp_untagged(0x02),
-            Self::MessageNumber { .. } | Self::TooManyReads { .. } => TermCode::ddp_untagged(0x03),
+            Self::MessageNumber { .. }
+            | Self::TooManyRequests { .. }
+            | Self::UnexpectedAtomicResponse { .. } => TermCode::ddp_untagged(0x03),
             Self::MessageOffset { .. } => TermCode::ddp_untagged(0x04),
             Self::MessageTooLong { .. } => TermCode::ddp_untagged(0x05),
             Self::Write { cause, .. } | Self::ReadSink { cause, .. } => placement_code(cause),
-            Self::ReadSource { cause, .. } => Self::read_source_code(cause),
+            Self::ReadSource { cause, .. } | Self::AtomicTarget { cause, .. } => {
+                Self::source_code(cause)
+            }
             Self::UnexpectedResponse { .. } | Self::ResponseStag { .. } => {
                 TermCode::ddp_tagged(0x00)
             }
@@ -219,8 +274,8 @@ impl ViolationCause {
         }
     }
 
-    /// RFC 5040 §7.2: the source of a Read Request.
-    pub(super) const fn read_source_code(cause: AccessError) -> TermCode {
+    /// RFC 5040 §7.2: the source of a Read Request; RFC 7306 §8.2: the target of an Atomic Request.
+    pub(super) const fn source_code(cause: AccessError) -> TermCode {
         TermCode::rdmap_protection(match cause {
             AccessError::InvalidStag => 0x00,
             AccessError::Bounds => 0x01,
@@ -234,7 +289,7 @@ impl ViolationCause {
     /// (RFC 5040 §4.8, Figure 10).
     const fn captures(self) -> Capture {
         match self {
-            Self::SegmentSize { .. } | Self::ReadRequestSize { .. } => Capture::Nothing,
+            Self::SegmentSize { .. } | Self::RequestSize { .. } => Capture::Nothing,
             Self::ReadSource { .. } => Capture::DdpAndReadRequest,
             Self::DdpVersion { .. }
             | Self::RdmapVersion { .. }
@@ -247,7 +302,7 @@ impl ViolationCause {
             | Self::MessageNumber { .. }
             | Self::MessageChanged { .. }
             | Self::NoReceive { .. }
-            | Self::TooManyReads { .. }
+            | Self::TooManyRequests { .. }
             | Self::MessageOffset { .. }
             | Self::MessageTooLong { .. }
             | Self::Write { .. }
@@ -255,7 +310,13 @@ impl ViolationCause {
             | Self::UnexpectedResponse { .. }
             | Self::ResponseStag { .. }
             | Self::ResponseRange { .. }
-            | Self::Invalidate { .. } => Capture::Ddp,
+            | Self::Invalidate { .. }
+            | Self::ExtensionSize { .. }
+            | Self::AtomicOpcode(_)
+            | Self::AtomicTarget { .. }
+            | Self::Misaligned { .. }
+            | Self::UnexpectedAtomicResponse { .. }
+            | Self::AtomicResponseId { .. } => Capture::Ddp,
         }
     }
 }

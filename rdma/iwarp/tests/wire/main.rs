@@ -2,10 +2,15 @@
 //! `test-vectors.md`: computed by a separate encoder, checked by a separate decoder and by Wireshark.
 
 mod checks;
+mod enhanced;
+mod extensions;
 mod fpdu;
+mod markers;
 mod messages;
 mod properties;
 mod received;
+mod rows;
+mod rtr;
 mod segmentation;
 mod startup;
 mod support;

@@ -3,7 +3,7 @@
 use crate::support::{Region, Stream, Table, hex, sealed, ulpdu_from};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu};
+use xwarp_iwarp::mpa::{Enhanced, Step, fpdu_len, next_fpdu};
 use xwarp_iwarp::{
     Inbound, Initiator, Message, ReadRequest, Receiver, Responder, SendKind, Sender, Stag,
     StartupParams, StreamConfig,
@@ -245,7 +245,12 @@ impl Collected {
                 octets.extend(payload);
                 *whole = last;
             }
-            Inbound::Terminate(_) | Inbound::Dropped => panic!("nothing ends this stream"),
+            Inbound::Immediate { .. }
+            | Inbound::AtomicRequest(_)
+            | Inbound::AtomicResponse { .. }
+            | Inbound::RtrSend
+            | Inbound::Terminate(_)
+            | Inbound::Dropped => panic!("not in this stream"),
         }
     }
 }
@@ -316,19 +321,22 @@ proptest! {
         reply: bool,
         crc: bool,
     ) {
-        let key = if reply { b"MPA ID Rep Frame\x40\x01\x00\x05" } else { b"MPA ID Req Frame\x40\x01\x00\x05" };
+        let key = if reply { b"MPA ID Rep Frame\x50\x02\x00\x05" } else { b"MPA ID Req Frame\x50\x02\x00\x05" };
         let stream = [&key[..prefix.min(20)], &noise].concat();
-        let _ = Initiator::new(StartupParams { crc }).on_bytes(&stream);
-        let _ = Responder::new(StartupParams { crc }).on_bytes(&stream);
+        let params = StartupParams { crc, enhanced: crc.then_some(Enhanced::LEFT_TO_ULP), ..StartupParams::DEFAULT };
+        let _ = Initiator::new(params).on_bytes(&stream);
+        let _ = Responder::new(params).on_bytes(&stream);
     }
 
     #[test]
     fn receiver_survives_any_octets(
         segments in proptest::collection::vec(
             (any::<[u8; 2]>(), proptest::collection::vec(any::<u8>(), 0..80)), 1..8),
+        extended: bool,
     ) {
-        let mut stream = Stream::new().page().receive(40).receive(40);
+        let mut stream = if extended { Stream::extended() } else { Stream::new() }.page().receive(40).receive(40);
         stream.receiver.expect_read(ReadRequest { sink: Stag(1), sink_to: 0, len: 9, source: Stag(1), source_to: 0 });
+        stream.receiver.expect_atomic(7);
         for (bits, mut ulpdu) in segments {
             if let [control, rsvd_ulp, ..] = &mut ulpdu[..] {
                 // Mostly good versions, or nothing gets far.

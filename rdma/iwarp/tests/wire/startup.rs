@@ -1,11 +1,33 @@
-//! MPA Request and Reply Frames: section 2 of the vectors.
+//! MPA Request and Reply Frames of revision 1, and of the RDMA Consortium's 0: section 2 of the vectors.
 
 use crate::support::{hex, pattern};
-use xwarp_iwarp::mpa::{InitiatorStep, MAX_STARTUP_FRAME, Request, ResponderStep, encode_request};
+use xwarp_iwarp::mpa::{
+    InitiatorStep, MAX_STARTUP_FRAME, PrivateDataTooLong, Request, ResponderStep, Revision,
+    encode_request,
+};
 use xwarp_iwarp::{Initiator, Negotiated, Responder, StartupError, StartupParams};
 
-const CRC: StartupParams = StartupParams { crc: true };
-const NO_CRC: StartupParams = StartupParams { crc: false };
+const CRC: StartupParams = StartupParams::DEFAULT;
+const NO_CRC: StartupParams = StartupParams { crc: false, ..CRC };
+const MARKERS: StartupParams = StartupParams {
+    markers: true,
+    ..CRC
+};
+const RDMAC: StartupParams = StartupParams { rdmac: true, ..CRC };
+const REVISION_1: StartupParams = StartupParams {
+    highest: Revision::One,
+    ..CRC
+};
+
+/// CRCs on, no markers, revision 1.
+const PLAIN: Negotiated = Negotiated {
+    crc: true,
+    send_markers: false,
+    receive_markers: false,
+    revision: 1,
+    version: 1,
+    enhanced: None,
+};
 
 /// "MPA ID Req Frame" and "MPA ID Rep Frame".
 const REQ: &str = "4d504120494420526571204672616d65";
@@ -53,7 +75,11 @@ fn largest_private_data_makes_a_frame_of_532_octets() {
     assert_eq!(frame.len(), MAX_STARTUP_FRAME);
     assert_eq!(frame[..20], request("40 01 0200"));
     assert_eq!(good_request(&frame).private_data[..], pattern(512));
-    assert_eq!(encode_request(CRC, &pattern(513)).unwrap_err().0, 513);
+    let too_long = PrivateDataTooLong {
+        len: 513,
+        limit: 512,
+    };
+    assert_eq!(encode_request(CRC, &pattern(513)), Err(too_long));
 }
 
 #[test]
@@ -65,7 +91,8 @@ fn requests_are_read_as_the_vectors_say() {
             private_data: [].into_iter().collect(),
             crc: true,
             markers: false,
-            revision: 1
+            revision: 1,
+            enhanced: None,
         }
     );
     assert!(!good_request(&request("00 01 0000")).crc);
@@ -86,13 +113,7 @@ fn replies_are_encoded_as_the_vectors_say() {
     let request = good_request(&request("40 01 0000"));
     let (accepting, negotiated) = responder.accept(&request, b"").unwrap();
     assert_eq!(accepting[..], reply("40 01 0000")); // MPA-5
-    assert_eq!(
-        negotiated,
-        Negotiated {
-            crc: true,
-            revision: 1
-        }
-    );
+    assert_eq!(negotiated, PLAIN);
     assert_eq!(
         responder.reject(&request, b"no").unwrap()[..],
         reply("60 01 0002 6e6f")
@@ -131,10 +152,7 @@ fn one_wish_for_crc_is_enough_and_the_reply_tells_it() {
 fn accepting_reply_leaves_the_octets_after_it_in_the_stream() {
     let stream = [reply("40 01 0002 6f6b"), hex("000e c140")].concat();
     let expected = InitiatorStep::Accepted {
-        negotiated: Negotiated {
-            crc: true,
-            revision: 1,
-        },
+        negotiated: PLAIN,
         private_data: b"ok".iter().copied().collect(),
         consumed: 22,
     };
@@ -145,6 +163,7 @@ fn accepting_reply_leaves_the_octets_after_it_in_the_stream() {
 fn rejecting_reply_hands_up_its_private_data() {
     let expected = InitiatorStep::Rejected {
         private_data: b"no".iter().copied().collect(),
+        enhanced: None,
         consumed: 22,
     };
     assert_eq!(initiate(&reply("60 01 0002 6e6f")), Ok(expected.clone()));
@@ -233,35 +252,48 @@ fn truncated_private_data_is_waited_for() {
 }
 
 #[test]
-fn other_revisions_are_refused() {
-    assert_eq!(
-        respond(&request("50 02 0002 8001")),
-        Err(StartupError::Revision(2))
-    ); // MPA-B8
-    assert_eq!(
-        respond(&request("40 03 0000")),
-        Err(StartupError::Revision(3))
-    ); // MPA-B9
-    assert_eq!(
-        respond(&request("40 ff 0000")),
-        Err(StartupError::Revision(255))
-    ); // MPA-B10
-    assert_eq!(
-        respond(&request("40 02 0000")),
-        Err(StartupError::Revision(2))
-    ); // MPA-8: S=0
-    assert_eq!(
-        respond(&request("50 02 0004 0010 0008")),
-        Err(StartupError::Revision(2))
-    ); // MPA-9: S=1
-    assert_eq!(
-        respond(&request("c0 00 0000")),
-        Err(StartupError::Revision(0))
-    ); // MPA-20: RDMAC
-    assert_eq!(
-        initiate(&reply("40 02 0000")),
-        Err(StartupError::Revision(2))
-    );
+fn unknown_revisions_are_refused() {
+    for (rest, revision) in [
+        ("40 03 0000", 3),   // MPA-B9
+        ("40 ff 0000", 255), // MPA-B10
+        ("c0 00 0000", 0),   // MPA-20: RDMAC
+    ] {
+        let refused = Err(StartupError::Revision(revision));
+        assert_eq!(respond(&request(rest)), refused);
+        assert_eq!(
+            initiate(&reply(rest)).map(|_| ()),
+            refused.map(|_: ResponderStep| ())
+        );
+    }
+    for rest in ["40 02 0000", "50 02 0004 0010 0008"] {
+        let step = Responder::new(REVISION_1).on_bytes(&request(rest));
+        assert_eq!(step, Err(StartupError::Revision(2))); // MPA-8, MPA-9 at a responder of revision 1
+        assert_eq!(initiate(&reply(rest)), Err(StartupError::Revision(2))); // not what our Request asked for
+    }
+}
+
+#[test]
+fn rdma_consortium_is_spoken_to_in_permissive_mode_only() {
+    let step = Responder::new(RDMAC).on_bytes(&request("c0 00 0000")); // MPA-20
+    let Ok(ResponderStep::Request { request, .. }) = step else {
+        panic!("a good Request, not {step:?}")
+    };
+    let (frame, negotiated) = Responder::new(RDMAC).accept(&request, b"").unwrap();
+    assert_eq!(frame[..], reply("c0 00 0000")); // MPA-21
+    let expected = Negotiated {
+        crc: true,
+        send_markers: true,
+        receive_markers: true,
+        revision: 0,
+        version: 0,
+        enhanced: None,
+    };
+    assert_eq!(negotiated, expected);
+    let step = Initiator::new(RDMAC).on_bytes(&frame);
+    let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
+        panic!("accepted, not {step:?}")
+    };
+    assert_eq!(negotiated, expected);
 }
 
 #[test]
@@ -273,13 +305,29 @@ fn octets_after_the_request_are_refused() {
 }
 
 #[test]
-fn markers_are_refused_in_both_roles() {
-    assert_eq!(
-        respond(&request("c0 01 0000")),
-        Err(StartupError::MarkersUnsupported)
-    ); // MPA-2
-    assert_eq!(
-        initiate(&reply("c0 01 0000")),
-        Err(StartupError::MarkersUnsupported)
-    ); // MPA-6
+fn markers_are_agreed_per_direction() {
+    for (ours, theirs, own_octet, peer_octet) in [
+        (false, false, "40", "40"),
+        (false, true, "40", "c0"), // MPA-2, MPA-6
+        (true, false, "c0", "40"),
+        (true, true, "c0", "c0"),
+    ] {
+        let params = if ours { MARKERS } else { CRC };
+        let expected = Negotiated {
+            send_markers: theirs,
+            receive_markers: ours,
+            ..PLAIN
+        };
+        let own = |frame: &str| hex(&format!("{frame}{own_octet} 01 0000"));
+        assert_eq!(encode_request(params, b"").unwrap()[..], own(REQ));
+        let step = Initiator::new(params).on_bytes(&reply(&format!("{peer_octet} 01 0000")));
+        let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
+            panic!("accepted, not {step:?}")
+        };
+        assert_eq!(negotiated, expected);
+        let asked = good_request(&request(&format!("{peer_octet} 01 0000")));
+        assert_eq!(asked.markers, theirs);
+        let (frame, negotiated) = Responder::new(params).accept(&asked, b"").unwrap();
+        assert_eq!((frame[..].to_vec(), negotiated), (own(REP), expected));
+    }
 }

@@ -112,8 +112,20 @@ impl Stream {
     }
 
     pub(crate) fn with_ird(ird: u16) -> Self {
+        Self::with_config(StreamConfig::new(ird, 4))
+    }
+
+    /// RFC 7306 is enabled.
+    pub(crate) fn extended() -> Self {
+        Self::with_config(StreamConfig {
+            extensions: true,
+            ..StreamConfig::new(4, 4)
+        })
+    }
+
+    pub(crate) fn with_config(config: StreamConfig) -> Self {
         Self {
-            receiver: Receiver::new(StreamConfig::new(ird, 4)),
+            receiver: Receiver::new(config),
             table: Table::default(),
         }
     }

@@ -1,13 +1,13 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
 
 use rtrb::Consumer;
-use xwarp_iwarp::mpa::{self, MpaError, Step};
+use xwarp_iwarp::mpa::{Deframer, MpaError, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
     Access as Checked, AccessError, Inbound, InvalidateError, ReceivedTerminate, Resources, Stag,
     Violation,
 };
-use xwarp_tcp::Stack;
+use xwarp_tcp::{ConnId, Stack};
 
 use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
@@ -57,6 +57,8 @@ impl Resources for QpResources<'_> {
 
     fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
         let right = match access {
+            // No region has such a right yet: the extension of RFC 7306 is not enabled.
+            Checked::RemoteAtomic => return Err(AccessError::Rights),
             Checked::RemoteRead => Access::REMOTE_READ,
             // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
             Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
@@ -125,16 +127,35 @@ fn receive_one(
     counters: &mut EngineCounters,
     qp: &mut QpContext,
 ) -> Result<bool, ReceiveFault> {
-    let Link::Stream(stream) = &qp.link else {
+    let Link::Stream(stream) = &mut qp.link else {
         return Ok(false);
     };
-    let (conn, crc) = (stream.conn, stream.crc);
+    let conn = stream.conn;
+    // A ULPDU may lie in the deframer while the queue pair acts upon it.
+    let mut deframer = std::mem::take(&mut stream.deframer);
+    let received = receive_from(&mut deframer, conn, stack, stags, cqs, counters, qp);
+    if let Link::Stream(stream) = &mut qp.link {
+        stream.deframer = deframer;
+    }
+    received
+}
+
+fn receive_from(
+    deframer: &mut Deframer,
+    conn: ConnId,
+    stack: &mut Stack,
+    stags: &mut StagTable,
+    cqs: &mut CqTable,
+    counters: &mut EngineCounters,
+    qp: &mut QpContext,
+) -> Result<bool, ReceiveFault> {
     let mut want = 1;
     loop {
         if stack.readable_len(conn) < want {
             return Ok(false);
         }
-        let step = mpa::next_fpdu(stack.readable(conn, want), crc).map_err(ReceiveFault::Mpa)?;
+        let stream = stack.readable(conn, want);
+        let step = deframer.next(stream).map_err(ReceiveFault::Mpa)?;
         match step {
             Step::NeedBytes(n) => want = n.max(want + 1),
             Step::Fpdu { ulpdu, consumed } => {
@@ -217,7 +238,12 @@ fn act(
             }
         }
         Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
-        Inbound::Dropped => {}
+        // Not for streams without RFC 7306 and without the peer-to-peer model.
+        Inbound::Immediate { .. }
+        | Inbound::AtomicRequest(_)
+        | Inbound::AtomicResponse { .. }
+        | Inbound::RtrSend
+        | Inbound::Dropped => {}
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{
-    Initiator, InitiatorStep, Negotiated, PrivateData, StartupError, StartupParams, encode_request,
+    Initiator, InitiatorStep, Negotiated, PrivateData, Revision, StartupError, StartupParams,
+    encode_request,
 };
 use xwarp_tcp::{CloseReason, ConnId, Instant, Path};
 
@@ -17,8 +18,11 @@ use crate::error::ConnectError;
 use crate::host::LocalPort;
 use crate::qp::{QpId, QpState};
 
-/// We ask for CRC; with that it is on (RFC 5044 §7.1.1).
-pub(super) const PARAMS: StartupParams = StartupParams { crc: true };
+/// We ask for CRC; with that it is on (RFC 5044 §7.1.1). Revision 1 only.
+pub(super) const PARAMS: StartupParams = StartupParams {
+    highest: Revision::One,
+    ..StartupParams::DEFAULT
+};
 
 type Outcome = Result<Vec<u8>, ConnectError>;
 
@@ -139,7 +143,7 @@ impl Engine {
                 }
             }
             Err(too_long) => {
-                self.fail_start(key, |_| ConnectError::PrivateDataTooLong(too_long.0));
+                self.fail_start(key, |_| ConnectError::PrivateDataTooLong(too_long.len));
             }
         }
     }
@@ -193,7 +197,7 @@ impl Engine {
                     private_data: private_data.to_vec(),
                 });
             }
-            Err(source) => {
+            Err(source) | Ok(InitiatorStep::Unacceptable { error: source, .. }) => {
                 self.counters.drop_startup += 1;
                 self.fail_start(key, |peer| ConnectError::NotIwarp { peer, source });
             }

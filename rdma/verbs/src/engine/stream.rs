@@ -3,15 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xwarp_iwarp::mpa::Negotiated;
+use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated};
 use xwarp_iwarp::{InboundRead, Receiver, Sender, StreamConfig, Terminate};
 use xwarp_tcp::ConnId;
 
 use super::outgoing::Outgoing;
 use crate::host::LocalPort;
-
-/// DDP and RDMAP version of the RFCs (RFC 5040 §4.1, RFC 5041 §4.1).
-const IETF_VERSION: u8 = 1;
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +32,8 @@ pub(super) struct Stream {
     pub(super) conn: ConnId,
     pub(super) crc: bool,
     pub(super) gate: Gate,
+    pub(super) deframer: Deframer,
+    pub(super) framer: Framer,
     pub(super) receiver: Receiver,
     pub(super) sender: Sender,
     /// The message being sent.
@@ -60,14 +59,15 @@ impl Stream {
         port: Arc<LocalPort>,
     ) -> Self {
         let config = StreamConfig {
-            ird,
-            ord,
-            version: IETF_VERSION,
+            version: negotiated.version,
+            ..StreamConfig::new(ird, ord)
         };
         Self {
             conn,
             crc: negotiated.crc,
             gate: if responder { Gate::Fenced } else { Gate::Open },
+            deframer: Deframer::new(negotiated.crc, negotiated.receive_markers),
+            framer: Framer::new(negotiated.crc, negotiated.send_markers),
             receiver: Receiver::new(config),
             sender: Sender::new(config),
             outgoing: None,

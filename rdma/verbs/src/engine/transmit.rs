@@ -1,6 +1,6 @@
 //! Sending: work requests, Read Responses and the Terminate, one FPDU per TCP segment.
 
-use xwarp_iwarp::mpa::{fpdu_len, mulpdu, seal_fpdu};
+use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{ReadRequest, Stag, Terminate};
 use xwarp_tcp::Stack;
@@ -14,9 +14,6 @@ use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
 use crate::qp::QpState;
 use crate::work::{Operation, SendRequest, Sgl};
-
-/// Octets of an FPDU ahead of its ULPDU.
-const LENGTH_OCTETS: usize = 2;
 
 /// What one attempt to send came to.
 enum Sent {
@@ -133,15 +130,15 @@ fn send_terminate(
     ulpdu: &[u8],
     now: xwarp_tcp::Instant,
 ) -> Sent {
-    let len = fpdu_len(ulpdu.len());
+    let len = stream.framer.fpdu_len(ulpdu.len());
     let Some(fpdu) = stack.writable(stream.conn, len) else {
         return Sent::Blocked;
     };
-    let Some(place) = fpdu.get_mut(LENGTH_OCTETS..LENGTH_OCTETS + ulpdu.len()) else {
+    let Some(place) = fpdu.get_mut(Framer::ulpdu_at(ulpdu.len())) else {
         return Sent::Blocked;
     };
     place.copy_from_slice(ulpdu);
-    seal_fpdu(fpdu, ulpdu.len(), stream.crc);
+    stream.framer.seal(fpdu, ulpdu.len());
     stack.commit(stream.conn, len, now);
     stack.close(stream.conn, now);
     stream.terminate = None;
@@ -287,17 +284,17 @@ fn send_segment(
     let Some(mut outgoing) = stream.outgoing.take() else {
         return Ok(Sent::Nothing);
     };
-    let mulpdu = mulpdu(stack.emss(stream.conn));
+    let mulpdu = stream.framer.mulpdu(stack.emss(stream.conn));
     let Some(ulpdu_len) = outgoing.message.next_len(mulpdu) else {
         return Ok(Sent::Message(outgoing.source));
     };
-    let len = fpdu_len(ulpdu_len);
+    let len = stream.framer.fpdu_len(ulpdu_len);
     let Some(fpdu) = stack.writable(stream.conn, len) else {
         stream.outgoing = Some(outgoing);
         return Ok(Sent::Blocked);
     };
     write_segment(fpdu, ulpdu_len, &mut outgoing, stags, pd, mulpdu)?;
-    seal_fpdu(fpdu, ulpdu_len, stream.crc);
+    stream.framer.seal(fpdu, ulpdu_len);
     stack.commit(stream.conn, len, now);
     if outgoing.message.is_done() {
         return Ok(Sent::Message(outgoing.source));
@@ -319,7 +316,7 @@ fn write_segment(
     let Some(segment) = outgoing.message.next_segment(mulpdu) else {
         return Ok(());
     };
-    let ulpdu = &mut fpdu[LENGTH_OCTETS..LENGTH_OCTETS + ulpdu_len];
+    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
     let (header, payload) = ulpdu.split_at_mut(segment.header.len());
     header.copy_from_slice(&segment.header);
     outgoing

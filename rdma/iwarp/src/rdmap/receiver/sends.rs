@@ -1,4 +1,4 @@
-//! Inbound Sends: QN 0 (RFC 5040 §5.3, RFC 5041 §7.1).
+//! Inbound Sends and Immediate Data: QN 0 (RFC 5040 §5.3, RFC 5041 §7.1, RFC 7306 §6).
 
 use super::{Inbound, octets};
 use crate::Stag;
@@ -32,6 +32,19 @@ impl Sends {
         self.open.is_some()
     }
 
+    /// The RTR of a peer-to-peer initiator takes a message number, but no buffer of the user's (R6581-9.2-11).
+    pub(super) const fn absorb_rtr(&mut self) {
+        self.msn = self.msn.wrapping_add(1);
+    }
+
+    /// Is this the RTR Send, if one is due?
+    pub(super) fn is_rtr(&self, opcode: Opcode, header: &UntaggedHeader, payload: &[u8]) -> bool {
+        opcode == Opcode::Send
+            && payload.is_empty()
+            && Control(header.control).is_last()
+            && (header.msn.get(), header.mo.get()) == (self.msn, 0)
+    }
+
     /// Checks U2 to U5 of the digest's §5.2, and at the end of the message its Invalidate `STag`.
     pub(super) fn accept<'a>(
         &mut self,
@@ -41,8 +54,9 @@ impl Sends {
         resources: &mut impl Resources,
     ) -> Result<Inbound<'a>, ViolationCause> {
         let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
-        let kind = SendKind::from_wire(opcode, Stag(header.rsvd_ulp_stag.get()))
-            .ok_or(ViolationCause::OpcodeQueue { opcode, qn })?;
+        let Some(kind) = SendKind::from_wire(opcode, Stag(header.rsvd_ulp_stag.get())) else {
+            return self.accept_immediate(opcode, header, payload, resources);
+        };
         if msn != self.msn {
             return Err(ViolationCause::MessageNumber {
                 qn,
@@ -78,6 +92,37 @@ impl Sends {
             offset: mo,
             payload,
             message_len: Some(end),
+        })
+    }
+
+    /// Eight octets that go to the completion, not to the buffer: its length does not matter (D9, R7306-6.3-4).
+    fn accept_immediate<'a>(
+        &mut self,
+        opcode: Opcode,
+        header: &UntaggedHeader,
+        payload: &'a [u8],
+        resources: &mut impl Resources,
+    ) -> Result<Inbound<'a>, ViolationCause> {
+        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
+        if !Control(header.control).is_last() {
+            return Err(ViolationCause::NotLast { opcode });
+        }
+        if msn != self.msn {
+            return Err(ViolationCause::MessageNumber {
+                qn,
+                msn,
+                expected: self.msn,
+            });
+        }
+        self.open_send(header, resources)?;
+        if mo != 0 {
+            return Err(ViolationCause::MessageOffset { mo, expected: 0 });
+        }
+        let data = super::exactly(opcode, payload)?;
+        self.msn = msn.wrapping_add(1);
+        Ok(Inbound::Immediate {
+            data,
+            solicited: opcode == Opcode::ImmediateDataSolicited,
         })
     }
 
@@ -152,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn message_number_goes_from_all_ones_to_zero() {
+    fn row_062_message_number_goes_from_all_ones_to_zero() {
         let mut sends = Sends {
             msn: 0xFFFF_FFFF,
             open: None,

@@ -1,0 +1,88 @@
+//! The transmit direction of one connection in Full Operation (RFC 5044 §4).
+
+use super::fpdu::{CRC_BYTES, LENGTH_BYTES, clamp_mulpdu, crc_field, fpdu_len, mulpdu, seal_fpdu};
+use super::marker::{Layout, MARKER_BYTES, Marker, Phase, unclamped_mulpdu};
+use core::ops::Range;
+use zerocopy::IntoBytes;
+
+/// Completes our FPDUs, from the first octet of Full Operation on, in the order in which they are sent.
+///
+/// The caller takes a buffer of [`fpdu_len`](Self::fpdu_len) octets, writes the ULPDU to [`ulpdu_at`](Self::ulpdu_at) and calls
+/// [`seal`](Self::seal). A sealed FPDU must be sent, and before the next one: markers count stream octets.
+#[derive(Debug)]
+pub struct Framer {
+    crc: bool,
+    /// Where the next FPDU begins, if the peer asked for markers.
+    markers: Option<Phase>,
+}
+
+impl Framer {
+    /// `crc`: CRCs are generated; otherwise the field is zero. `markers`: the peer's M bit (R5044-4.3-1, -11).
+    pub fn new(crc: bool, markers: bool) -> Self {
+        Self {
+            crc,
+            markers: markers.then(Phase::default),
+        }
+    }
+
+    /// Octets that the next FPDU takes with a ULPDU of this length, all its markers included.
+    pub const fn fpdu_len(&self, ulpdu_len: usize) -> usize {
+        match self.markers {
+            None => fpdu_len(ulpdu_len),
+            Some(phase) => Layout::new(phase, ulpdu_len).wire_len(),
+        }
+    }
+
+    /// Largest ULPDU in octets whose FPDU fits a TCP segment of `emss` octets, which excludes TCP options in use
+    /// (RFC 5044 §4.5).
+    pub const fn mulpdu(&self, emss: usize) -> usize {
+        match self.markers {
+            None => mulpdu(emss),
+            Some(_) => clamp_mulpdu(unclamped_mulpdu(emss)),
+        }
+    }
+
+    /// Where in the FPDU's buffer the caller writes the ULPDU, in one piece.
+    pub const fn ulpdu_at(ulpdu_len: usize) -> Range<usize> {
+        LENGTH_BYTES..LENGTH_BYTES + ulpdu_len
+    }
+
+    /// Completes an FPDU in place: moves the ULPDU apart for the markers, writes them, the length field, the zero pad and
+    /// the CRC. A marker that is due behind the FPDU goes out with the next one (R5044-4.3-12).
+    ///
+    /// # Panics
+    /// If `ulpdu_len` is above the limit or `fpdu` has another length: both are the caller's own numbers.
+    pub fn seal(&mut self, fpdu: &mut [u8], ulpdu_len: usize) {
+        let Some(phase) = self.markers else {
+            return seal_fpdu(fpdu, ulpdu_len, self.crc);
+        };
+        let layout = Layout::new(phase, ulpdu_len);
+        assert_eq!(
+            fpdu.len(),
+            layout.wire_len(),
+            "FPDU buffer for a ULPDU of {ulpdu_len} octets"
+        );
+        let plain = fpdu_len(ulpdu_len);
+        seal_fpdu(&mut fpdu[..plain], ulpdu_len, false);
+        insert_markers(fpdu, layout);
+        let (covered, field) = fpdu
+            .split_last_chunk_mut::<CRC_BYTES>()
+            .expect("wire_len counts the CRC");
+        *field = crc_field(covered, self.crc);
+        self.markers = Some(phase.after(layout.wire_len()));
+    }
+}
+
+/// Moves the octets apart, last first, so that none is overwritten before it has moved.
+fn insert_markers(fpdu: &mut [u8], layout: Layout) {
+    for interval in layout.intervals().rev() {
+        let marker = layout.lead + interval.distance;
+        let behind = marker + MARKER_BYTES;
+        fpdu.copy_within(interval.raw_start..interval.raw_end, behind);
+        fpdu[marker..behind].copy_from_slice(Marker::new(interval.distance).as_bytes());
+    }
+    if layout.lead > 0 {
+        fpdu.copy_within(..layout.first.min(layout.raw), layout.lead);
+        fpdu[..layout.lead].copy_from_slice(Marker::new(0).as_bytes());
+    }
+}

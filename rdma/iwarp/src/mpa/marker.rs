@@ -1,0 +1,188 @@
+//! Where markers lie in the stream and what they say (RFC 5044 §4.3).
+
+use super::fpdu::{CRC_BYTES, LENGTH_BYTES, fpdu_len};
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Octets of TCP stream from one marker to the next (R5044-4.3-2).
+pub const MARKER_INTERVAL: usize = 512;
+/// Octets of a marker.
+pub const MARKER_BYTES: usize = size_of::<Marker>();
+/// Octets of FPDUs between two markers.
+const SPAN: usize = MARKER_INTERVAL - MARKER_BYTES;
+
+/// Marker as it is on the wire: 4 octets (RFC 5044 §4.3, figure 4).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Marker {
+    /// Sent 0, not read.
+    pub reserved: U16,
+    /// Octets of stream from the FPDU's length field to this marker; 0 in front of an FPDU. Low two bits are not read.
+    pub fpduptr: U16,
+}
+
+impl Marker {
+    /// The marker `distance` octets behind the length field of the FPDU that it is in.
+    pub(super) fn new(distance: usize) -> Self {
+        let fpduptr = u16::try_from(distance).unwrap_or(u16::MAX); // 65,284 at most
+        Self {
+            reserved: 0.into(),
+            fpduptr: fpduptr.into(),
+        }
+    }
+
+    /// Does it point to a length field `distance` octets before it?
+    pub(super) fn points_back(self, distance: usize) -> bool {
+        usize::from(self.fpduptr.get() & !3) == distance
+    }
+}
+
+/// Position in one direction's octets of Full Operation, modulo the marker interval: that is all that markers depend on.
+///
+/// As 512 divides 2^32, the wrap of TCP's sequence numbers does not disturb it (R5044-4.3-4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Phase(usize);
+
+impl Phase {
+    /// The position `octets` later.
+    pub(super) const fn after(self, octets: usize) -> Self {
+        Self((self.0 + octets % MARKER_INTERVAL) % MARKER_INTERVAL)
+    }
+
+    /// Octets of the marker that the next FPDU begins with: it is due right here (R5044-4.3-6).
+    pub(super) const fn lead(self) -> usize {
+        if self.0 == 0 { MARKER_BYTES } else { 0 }
+    }
+}
+
+/// How one FPDU lies in the stream: its octets of length field, ULPDU and pad, cut by markers.
+///
+/// ```text
+/// [marker] length ULPDU.. | marker ..508 octets.. | marker ..rest, pad [| marker] CRC
+///          <--- first ---> <----- interval -----> <-- a marker before the CRC is still this FPDU's (digest §4.2)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Octets of the marker before the length field: 0 or 4.
+    pub(super) lead: usize,
+    /// Octets from the length field to the next position where a marker is due.
+    pub(super) first: usize,
+    /// Markers behind the length field.
+    pub(super) markers: usize,
+    /// Octets of length field, ULPDU and pad.
+    pub(super) raw: usize,
+}
+
+impl Layout {
+    /// An FPDU with a ULPDU of this length that begins at `phase`. Positions and FPDUs are multiples of 4 octets, so
+    /// markers never split the length field or the CRC (R5044-4.3-9).
+    pub(super) const fn new(phase: Phase, ulpdu_len: usize) -> Self {
+        let lead = phase.lead();
+        let first = MARKER_INTERVAL - phase.0 - lead;
+        let raw = fpdu_len(ulpdu_len) - CRC_BYTES;
+        let markers = if raw < first {
+            0
+        } else {
+            1 + (raw - first) / SPAN
+        };
+        Self {
+            lead,
+            first,
+            markers,
+            raw,
+        }
+    }
+
+    /// Octets of the FPDU on the wire, all its markers included.
+    pub(super) const fn wire_len(self) -> usize {
+        self.lead + self.raw + self.markers * MARKER_BYTES + CRC_BYTES
+    }
+
+    /// The markers behind the length field, first to last: octets from the length field, and how many octets of the
+    /// FPDU follow until the next marker or the CRC.
+    pub(super) fn intervals(self) -> impl DoubleEndedIterator<Item = Interval> {
+        (0..self.markers).map(move |n| Interval {
+            distance: self.first + n * MARKER_INTERVAL,
+            raw_start: self.first + n * SPAN,
+            raw_end: (self.first + (n + 1) * SPAN).min(self.raw),
+        })
+    }
+}
+
+/// A marker inside an FPDU and the octets behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    /// Octets of stream from the length field to the marker: its FPDUPTR.
+    pub(super) distance: usize,
+    /// First octet behind it, counted without markers from the length field.
+    pub(super) raw_start: usize,
+    /// End of the octets behind it, likewise. Equal to `raw_start` if the CRC follows.
+    pub(super) raw_end: usize,
+}
+
+/// Largest ULPDU in octets whose FPDU fits a TCP segment of `emss` octets, wherever its markers fall, before clamping
+/// (RFC 5044 §4.5, R5044-4.5-2).
+pub(super) const fn unclamped_mulpdu(emss: usize) -> usize {
+    let markers = emss.div_ceil(MARKER_INTERVAL) * MARKER_BYTES;
+    emss.saturating_sub(LENGTH_BYTES + CRC_BYTES + markers + emss % 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Octet by octet, as the digest's §4.2 says it: where markers start, and the octets in all.
+    fn walk(start: usize, ulpdu_len: usize) -> (Vec<usize>, usize) {
+        let (mut p, mut markers) = (start, Vec::new());
+        let mut marker_if_due = |p: &mut usize| {
+            if p.is_multiple_of(MARKER_INTERVAL) {
+                markers.push(*p - start);
+                *p += MARKER_BYTES;
+            }
+        };
+        marker_if_due(&mut p);
+        for _ in 0..fpdu_len(ulpdu_len) - CRC_BYTES {
+            p += 1;
+            marker_if_due(&mut p);
+        }
+        (markers, p + CRC_BYTES - start)
+    }
+
+    #[test]
+    fn layout_agrees_with_a_walk_over_every_octet() {
+        for start in (0..MARKER_INTERVAL).step_by(4) {
+            for ulpdu_len in (0..1600).step_by(7).chain([506, 508, 8882]) {
+                let layout = Layout::new(Phase::default().after(start), ulpdu_len);
+                let inner = layout.intervals().map(|at| layout.lead + at.distance);
+                let markers: Vec<usize> = (layout.lead > 0)
+                    .then_some(0)
+                    .into_iter()
+                    .chain(inner)
+                    .collect();
+                assert_eq!(
+                    (markers, layout.wire_len()),
+                    walk(start, ulpdu_len),
+                    "{ulpdu_len} octets at {start}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn positions_wrap_with_the_sequence_numbers() {
+        // Section 7.8 of the vectors: the first octet has the sequence number 0xFFFFFF00.
+        let mut phase = Phase::default();
+        let mut sequence = 0xFFFF_FF00_u32;
+        let mut starts = Vec::new();
+        while starts.len() < 4 {
+            if phase.lead() > 0 {
+                starts.push(sequence);
+            }
+            phase = phase.after(4);
+            sequence = sequence.wrapping_add(4);
+        }
+        assert_eq!(starts, [0xFFFF_FF00, 0x0000_0100, 0x0000_0300, 0x0000_0500]);
+    }
+}

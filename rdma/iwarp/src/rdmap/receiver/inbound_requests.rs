@@ -1,0 +1,148 @@
+//! Inbound Read and Atomic Requests: QN 1 (RFC 5040 §5.2, §6.1; RFC 7306 §5.2).
+
+use super::Inbound;
+use crate::ddp::{Control, FIRST_MSN, UntaggedHeader};
+use crate::rdmap::{
+    ATOMIC_OPERAND_BYTES, Access, AtomicRequest, AtomicRequestHeader, InboundAtomic, Opcode,
+    ReadRequest, ReadRequestHeader, Resources, ViolationCause,
+};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// A Read Request of the peer's that is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboundRead {
+    /// What it asks for. The sink is the peer's and not judged here (digest §9, row 106).
+    pub request: ReadRequest,
+    /// For the Terminate, should the source be revoked while the response leaves.
+    pub(in crate::rdmap) header: UntaggedHeader,
+}
+
+/// Numbers the requests of one peer and keeps count of those not answered.
+#[derive(Debug)]
+pub(super) struct InboundRequests {
+    msn: u32,
+    ird: u16,
+    waiting: u16,
+}
+
+impl InboundRequests {
+    pub(super) const fn new(ird: u16) -> Self {
+        Self {
+            msn: FIRST_MSN,
+            ird,
+            waiting: 0,
+        }
+    }
+
+    /// Without IRD the queue does not exist (D7).
+    pub(super) const fn enabled(&self) -> bool {
+        self.ird > 0
+    }
+
+    pub(super) const fn response_sent(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// L bit, message number, credit, offset, size; then the memory that it names.
+    pub(super) fn accept<'a>(
+        &mut self,
+        opcode: Opcode,
+        header: &UntaggedHeader,
+        payload: &[u8],
+        resources: &impl Resources,
+    ) -> Result<Inbound<'a>, ViolationCause> {
+        self.check_place(opcode, header)?;
+        let inbound = if opcode == Opcode::AtomicRequest {
+            let request = read_atomic(payload, resources)?;
+            Inbound::AtomicRequest(InboundAtomic {
+                request,
+                header: *header,
+            })
+        } else {
+            let request = ReadRequest::from(exactly_header::<ReadRequestHeader>(opcode, payload)?);
+            check_source(&request, resources)?;
+            Inbound::ReadRequest(InboundRead {
+                request,
+                header: *header,
+            })
+        };
+        self.msn = self.msn.wrapping_add(1);
+        self.waiting = self.waiting.saturating_add(1);
+        Ok(inbound)
+    }
+
+    fn check_place(&self, opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCause> {
+        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
+        if !Control(header.control).is_last() {
+            return Err(ViolationCause::NotLast { opcode });
+        }
+        if msn != self.msn {
+            return Err(ViolationCause::MessageNumber {
+                qn,
+                msn,
+                expected: self.msn,
+            });
+        }
+        if self.waiting >= self.ird {
+            return Err(ViolationCause::TooManyRequests { msn, ird: self.ird });
+        }
+        if mo != 0 {
+            return Err(ViolationCause::MessageOffset { mo, expected: 0 });
+        }
+        Ok(())
+    }
+}
+
+/// The payload is the header and nothing else (R5040-4.2-3, R7306-4.2-1): each credit is a buffer for one header.
+fn exactly_header<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    opcode: Opcode,
+    payload: &[u8],
+) -> Result<&T, ViolationCause> {
+    let (len, expected) = (payload.len(), size_of::<T>());
+    match T::ref_from_prefix(payload) {
+        Ok((header, [])) => Ok(header),
+        Ok(_) => Err(ViolationCause::MessageTooLong {
+            mo: 0,
+            len,
+            buffer: u64::try_from(expected).unwrap_or(u64::MAX),
+        }),
+        Err(_) => Err(ViolationCause::RequestSize {
+            opcode,
+            len,
+            expected,
+        }),
+    }
+}
+
+/// The source of a Read, unless nothing is read (R5040-5.2.1-7, -8).
+fn check_source(request: &ReadRequest, resources: &impl Resources) -> Result<(), ViolationCause> {
+    let (stag, to, len) = (request.source, request.source_to, u64::from(request.len));
+    if len == 0 {
+        return Ok(());
+    }
+    resources
+        .check(stag, to, len, Access::RemoteRead)
+        .map_err(|cause| ViolationCause::ReadSource {
+            stag,
+            to,
+            len,
+            cause,
+        })
+}
+
+/// A known operation, on memory that admits it and where it can be atomic (R7306-8.2-1 to -3).
+fn read_atomic(
+    payload: &[u8],
+    resources: &impl Resources,
+) -> Result<AtomicRequest, ViolationCause> {
+    let header = exactly_header::<AtomicRequestHeader>(Opcode::AtomicRequest, payload)?;
+    let request = AtomicRequest::try_from(header).map_err(ViolationCause::AtomicOpcode)?;
+    let (stag, to) = (request.stag, request.to);
+    resources
+        .check(stag, to, ATOMIC_OPERAND_BYTES, Access::RemoteAtomic)
+        .map_err(|cause| ViolationCause::AtomicTarget { stag, to, cause })?;
+    if !resources.is_aligned(stag, to) {
+        return Err(ViolationCause::Misaligned { stag, to });
+    }
+    Ok(request)
+}

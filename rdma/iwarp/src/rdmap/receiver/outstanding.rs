@@ -1,0 +1,187 @@
+//! Read and Atomic Responses: they must be what the oldest outstanding request asked for (D6; RFC 5042 §6.2.1).
+//!
+//! The peer answers in the order of the requests, whatever their kind (R5040-5.5, R7306-5.4-8-1).
+
+use super::{Inbound, exactly, octets};
+use crate::Stag;
+use crate::ddp::{Control, FIRST_MSN, TaggedHeader, UntaggedHeader};
+use crate::rdmap::{
+    ATOMIC_RESPONSE_BYTES, Access, AtomicResponseHeader, Opcode, ReadRequest, Resources,
+    ViolationCause,
+};
+use std::collections::VecDeque;
+
+/// Requests of ours, oldest first.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    requests: VecDeque<Awaited>,
+    /// Of the next Atomic Response (R7306-5.2.2-3).
+    atomic_msn: u32,
+}
+
+/// The response that a request awaits.
+#[derive(Clone, Copy, Debug)]
+enum Awaited {
+    Read(AwaitedRead),
+    Atomic { id: u32 },
+}
+
+/// What of one Read Response has not come.
+#[derive(Clone, Copy, Debug)]
+struct AwaitedRead {
+    sink: Stag,
+    to: u64,
+    left: u32,
+    started: bool,
+}
+
+impl Outstanding {
+    pub(super) fn new(ord: u16) -> Self {
+        Self {
+            requests: VecDeque::with_capacity(usize::from(ord)),
+            atomic_msn: FIRST_MSN,
+        }
+    }
+
+    pub(super) fn expect_read(&mut self, read: ReadRequest) {
+        self.expect(Awaited::Read(AwaitedRead {
+            sink: read.sink,
+            to: read.sink_to,
+            left: read.len,
+            started: false,
+        }));
+    }
+
+    pub(super) fn expect_atomic(&mut self, id: u32) {
+        self.expect(Awaited::Atomic { id });
+    }
+
+    fn expect(&mut self, awaited: Awaited) {
+        debug_assert!(
+            self.requests.len() < self.requests.capacity(),
+            "more requests outstanding than ORD"
+        );
+        self.requests.push_back(awaited);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn mid_message(&self) -> bool {
+        matches!(self.requests.front(), Some(Awaited::Read(read)) if read.started)
+    }
+
+    /// The n-th response on QN 3 answers the n-th Atomic Request; its identifier must say so, too (R7306-5.2.2-2).
+    pub(super) fn accept_atomic<'a>(
+        &mut self,
+        header: &UntaggedHeader,
+        payload: &[u8],
+    ) -> Result<Inbound<'a>, ViolationCause> {
+        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
+        let opcode = Opcode::AtomicResponse;
+        if !Control(header.control).is_last() {
+            return Err(ViolationCause::NotLast { opcode });
+        }
+        if msn != self.atomic_msn {
+            return Err(ViolationCause::MessageNumber {
+                qn,
+                msn,
+                expected: self.atomic_msn,
+            });
+        }
+        let Some(Awaited::Atomic { id: expected }) = self.requests.front().copied() else {
+            return Err(ViolationCause::UnexpectedAtomicResponse { msn });
+        };
+        if mo != 0 {
+            return Err(ViolationCause::MessageOffset { mo, expected: 0 });
+        }
+        let octets: [u8; ATOMIC_RESPONSE_BYTES] = exactly(opcode, payload)?;
+        let response: AtomicResponseHeader = zerocopy::transmute!(octets);
+        let found = response.id.get();
+        if found != expected {
+            return Err(ViolationCause::AtomicResponseId { found, expected });
+        }
+        self.requests.pop_front();
+        self.atomic_msn = msn.wrapping_add(1);
+        Ok(Inbound::AtomicResponse {
+            original: response.original.get(),
+        })
+    }
+
+    /// The response must match, and its region must admit it still (R5040-5.2.2-6, D20).
+    pub(super) fn accept_read<'a>(
+        &mut self,
+        header: &TaggedHeader,
+        payload: &'a [u8],
+        resources: &impl Resources,
+    ) -> Result<Inbound<'a>, ViolationCause> {
+        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), octets(payload));
+        let last = Control(header.control).is_last();
+        let Some(Awaited::Read(read)) = self.requests.front_mut() else {
+            return Err(ViolationCause::UnexpectedResponse { stag });
+        };
+        let next = read.after(header, payload)?;
+        if len > 0 {
+            resources
+                .check(stag, to, len, Access::ReadSink)
+                .map_err(|cause| ViolationCause::ReadSink {
+                    stag,
+                    to,
+                    len,
+                    cause,
+                })?;
+        }
+        *read = next;
+        if last {
+            self.requests.pop_front();
+        }
+        Ok(Inbound::ReadResponse {
+            stag,
+            to,
+            payload,
+            done: last,
+        })
+    }
+}
+
+impl AwaitedRead {
+    /// What is left after this segment. Without payload its `STag` and TO mean nothing (R5041-5.2-9), and a last segment
+    /// without payload may follow the last octet (D17).
+    fn after(self, header: &TaggedHeader, payload: &[u8]) -> Result<Self, ViolationCause> {
+        let (stag, to, last) = (
+            Stag(header.stag.get()),
+            header.to.get(),
+            Control(header.control).is_last(),
+        );
+        let range = ViolationCause::ResponseRange {
+            to,
+            len: payload.len(),
+            last,
+            expected: self.to,
+            left: self.left,
+        };
+        if !payload.is_empty() {
+            if stag != self.sink {
+                return Err(ViolationCause::ResponseStag {
+                    stag,
+                    expected: self.sink,
+                });
+            }
+            if to != self.to {
+                return Err(range);
+            }
+        }
+        let len = u32::try_from(payload.len()).map_err(|_| range)?;
+        let left = self.left.checked_sub(len).ok_or(range)?;
+        if last && left > 0 {
+            return Err(range);
+        }
+        Ok(Self {
+            to: self.to.wrapping_add(u64::from(len)),
+            left,
+            started: true,
+            ..self
+        })
+    }
+}

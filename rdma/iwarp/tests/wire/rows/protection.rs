@@ -1,0 +1,234 @@
+//! Rows 73 to 92, 106 and 110: regions, Reads, invalidation.
+
+use super::{
+    SEND, Untagged, accepts, page, read_octets, read_request, reading, refuses, response, tagged,
+    write,
+};
+use crate::support::{A, B, Region, Stream};
+use xwarp_iwarp::{Inbound, InvalidateError, Stag};
+
+const UNKNOWN: Stag = Stag(0xbadb_ad00);
+
+#[test]
+fn row_073_write_to_an_invalid_stag_is_1_1_00() {
+    for stag in [UNKNOWN, Stag(0), Stag(A.0 ^ 1)] {
+        refuses(
+            Stream::new().page(),
+            &write(stag, 0x1000, b"x"),
+            "1/1/00 110",
+        );
+    }
+}
+
+#[test]
+fn row_074_write_to_a_region_of_another_stream_is_1_1_02() {
+    refuses(
+        page(|region| region.ours = false),
+        &write(A, 0x1000, b"x"),
+        "1/1/02 110",
+    );
+}
+
+#[test]
+fn row_075_write_without_the_right_is_1_1_02() {
+    refuses(
+        page(|region| region.rights = false),
+        &write(A, 0x1000, b"x"),
+        "1/1/02 110",
+    );
+}
+
+#[test]
+fn row_076_write_outside_its_region_is_1_1_01() {
+    for (to, len) in [
+        (0x0fff, 1),
+        (0x2000, 1),
+        (0x1fff, 2),
+        (0, 1),
+        (0x0fff, 0x1001),
+    ] {
+        refuses(
+            Stream::new().page(),
+            &write(A, to, &vec![0; len]),
+            "1/1/01 110",
+        );
+    }
+}
+
+#[test]
+fn row_077_write_that_wraps_is_1_1_03() {
+    for (to, len) in [(u64::MAX, 1), (u64::MAX - 2, 4)] {
+        refuses(
+            Stream::new().page(),
+            &write(A, to, &vec![0; len]),
+            "1/1/03 110",
+        );
+    }
+}
+
+#[test]
+fn row_078_write_that_fits_exactly_is_accepted() {
+    accepts(&mut Stream::new().page(), &write(A, 0x1000, &[0; 0x1000]));
+    accepts(&mut Stream::new().page(), &write(A, 0x1000, b"x"));
+    accepts(&mut Stream::new().page(), &write(A, 0x1fff, b"x"));
+}
+
+#[test]
+fn row_079_third_segment_out_of_bounds_is_1_1_01() {
+    let mut stream = Stream::new().page();
+    accepts(&mut stream, &tagged([0x81, 0x40], A, 0x1ff0, b"12345678"));
+    accepts(&mut stream, &tagged([0x81, 0x40], A, 0x1ff8, b"12345678"));
+    refuses(stream, &write(A, 0x2000, b"1"), "1/1/01 110");
+}
+
+#[test]
+fn row_080_stag_revoked_between_segments_is_1_1_00() {
+    let mut stream = Stream::new().page();
+    accepts(&mut stream, &tagged([0x81, 0x40], A, 0x1000, b"x"));
+    stream.table.regions.clear();
+    refuses(stream, &write(A, 0x1001, b"x"), "1/1/00 110");
+}
+
+#[test]
+fn row_081_refused_read_returns_its_header() {
+    let good = read_request(&read_octets());
+    refuses(Stream::new(), &good, "0/1/00 111");
+    refuses(page(|region| region.ours = false), &good, "0/1/03 111");
+    refuses(page(|region| region.rights = false), &good, "0/1/02 111");
+    refuses(page(|region| region.len = 15), &good, "0/1/01 111");
+    let mut wrapping = read_octets();
+    wrapping[20..].fill(0xff);
+    refuses(Stream::new().page(), &read_request(&wrapping), "0/1/04 111");
+}
+
+#[test]
+fn row_082_zero_length_read_names_no_memory() {
+    let mut garbage = vec![0xee; 28];
+    garbage[12..16].fill(0);
+    accepts(&mut Stream::new(), &read_request(&garbage));
+}
+
+#[test]
+fn row_083_read_request_has_28_octets() {
+    for len in 0..28 {
+        refuses(
+            Stream::new().page(),
+            &read_request(&read_octets()[..len]),
+            "1/0/00 000",
+        );
+    }
+    for more in [1, 4, 24, 1000] {
+        let long = [read_octets(), vec![0; more]].concat();
+        refuses(Stream::new().page(), &read_request(&long), "1/2/05 110");
+    }
+}
+
+#[test]
+fn row_085_more_requests_than_ird_are_1_2_03_and_any_without_ird_1_2_01() {
+    for ird in [1, 4] {
+        let mut stream = Stream::with_ird(ird).page();
+        for msn in 1..=u32::from(ird) {
+            accepts(&mut stream, &nth_read(msn));
+        }
+        refuses(stream, &nth_read(u32::from(ird) + 1), "1/2/03 110");
+    }
+    refuses(Stream::with_ird(0).page(), &nth_read(1), "1/2/01 110");
+}
+
+fn nth_read(msn: u32) -> Vec<u8> {
+    let mut request = read_request(&read_octets());
+    request[10..14].copy_from_slice(&msn.to_be_bytes());
+    request
+}
+
+#[test]
+fn row_086_read_response_that_nobody_asked_for_is_1_1_00() {
+    refuses(
+        Stream::new().page(),
+        &response(A, 0x1000, b"x"),
+        "1/1/00 110",
+    );
+    refuses(
+        Stream::new().page(),
+        &response(A, 0x1000, b""),
+        "1/1/00 110",
+    );
+}
+
+#[test]
+fn row_087_read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
+    let stream = || reading(4).page();
+    refuses(stream(), &response(A, 0x2000, b"abcd"), "1/1/00 110");
+    refuses(stream(), &response(B, 0x2001, b"abcd"), "1/1/01 110"); // gap
+    refuses(stream(), &response(B, 0x1fff, b"abcd"), "1/1/01 110"); // overlap
+    refuses(stream(), &response(B, 0x2000, b"abcde"), "1/1/01 110"); // too long
+    refuses(stream(), &response(B, 0x2000, b"abc"), "1/1/01 110"); // L before all octets
+    refuses(stream(), &response(B, 0x2000, b""), "1/1/01 110");
+}
+
+#[test]
+fn row_088_stag_of_a_zero_length_response_is_not_read() {
+    accepts(&mut reading(0), &response(Stag(7), 99, b""));
+}
+
+#[test]
+fn row_089_sink_that_was_invalidated_is_1_1_00() {
+    let mut stream = reading(4);
+    stream.table.regions.clear();
+    refuses(stream, &response(B, 0x2000, b"abcd"), "1/1/00 110");
+}
+
+/// A Send with Invalidate of [`A`].
+fn invalidating() -> Vec<u8> {
+    Untagged {
+        control: [0x41, 0x44],
+        stag: A.0,
+        ..SEND
+    }
+    .octets()
+}
+
+#[test]
+fn row_090_invalidate_of_an_unknown_stag_is_0_1_00_and_of_another_streams_0_1_09() {
+    refuses(Stream::new().receive(8), &invalidating(), "0/1/00 110");
+    let foreign = page(|region| region.invalidate = Err(InvalidateError::NotAssociated));
+    refuses(foreign.receive(8), &invalidating(), "0/1/09 110");
+}
+
+#[test]
+fn row_091_invalidate_that_is_not_allowed_is_0_1_09() {
+    let kept = page(|region| region.invalidate = Err(InvalidateError::Forbidden));
+    refuses(kept.receive(8), &invalidating(), "0/1/09 110");
+    accepts(&mut Stream::new().page().receive(8), &invalidating());
+}
+
+#[test]
+fn row_092_invalidate_stag_of_a_plain_send_is_not_read() {
+    let mut stream = Stream::new().receive(8);
+    let send = Untagged {
+        stag: 0xdead_beef,
+        ..SEND
+    }
+    .octets();
+    let Ok(Inbound::Send { kind, .. }) = stream.ulpdu(&send) else {
+        panic!("a Send")
+    };
+    assert_eq!(kind.invalidate, None);
+}
+
+#[test]
+fn row_106_sink_of_a_read_is_the_requesters_business() {
+    let mut octets = read_octets();
+    octets[..12].fill(0xff); // sink STag and TO
+    accepts(&mut Stream::new().page(), &read_request(&octets));
+    let mut requester = reading(4);
+    requester.table.regions = vec![Region::new(B, 0x2000, 3)];
+    refuses(requester, &response(B, 0x2000, b"abcd"), "1/1/01 110");
+}
+
+#[test]
+fn row_110_largest_read_is_refused_by_its_bounds() {
+    let mut octets = read_octets();
+    octets[12..16].fill(0xff);
+    refuses(Stream::new().page(), &read_request(&octets), "0/1/01 111");
+}

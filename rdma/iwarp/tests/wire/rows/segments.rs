@@ -1,0 +1,300 @@
+//! Rows 49 to 72: versions, opcodes, queues, message numbers and offsets.
+
+use super::{SEND, SEND_MORE, Untagged, accepts, reading, refuses, tagged, write};
+use crate::support::{A, B, Stream};
+use xwarp_iwarp::{Inbound, Stag, StreamConfig};
+
+/// A Send with these control octets.
+fn control(control: [u8; 2]) -> Vec<u8> {
+    Untagged { control, ..SEND }.octets()
+}
+
+fn on_queue(opcode: u8, qn: u32) -> Vec<u8> {
+    Untagged {
+        control: [0x41, 0x40 | opcode],
+        qn,
+        ..SEND
+    }
+    .octets()
+}
+
+#[test]
+fn row_049_reserved_bits_are_not_read() {
+    accepts(&mut Stream::new().receive(8), &control([0x7d, 0x73]));
+    accepts(
+        &mut Stream::new().page(),
+        &tagged([0xfd, 0x70], A, 0x1000, b"x"),
+    );
+}
+
+#[test]
+fn row_050_tagged_segment_of_another_version_is_1_1_04() {
+    for dv in [0, 2, 3] {
+        refuses(
+            Stream::new().page(),
+            &tagged([0xc0 | dv, 0x40], A, 0x1000, b"x"),
+            "1/1/04 110",
+        );
+    }
+}
+
+#[test]
+fn row_051_untagged_segment_of_another_version_is_1_2_06() {
+    for dv in [0, 2, 3] {
+        refuses(
+            Stream::new().receive(8),
+            &control([0x40 | dv, 0x43]),
+            "1/2/06 110",
+        );
+    }
+}
+
+#[test]
+fn row_052_rdmap_of_another_version_is_0_2_05() {
+    for rv in [0x00, 0x80, 0xc0] {
+        refuses(
+            Stream::new().receive(8),
+            &control([0x41, rv | 3]),
+            "0/2/05 110",
+        );
+        refuses(
+            Stream::new().page(),
+            &tagged([0xc1, rv], A, 0x1000, b"x"),
+            "0/2/05 110",
+        );
+    }
+}
+
+#[test]
+fn row_053_both_versions_0_are_refused_by_ddp() {
+    refuses(
+        Stream::new().page(),
+        &tagged([0xc0, 0x00], A, 0x1000, b"x"),
+        "1/1/04 110",
+    );
+    refuses(
+        Stream::new().receive(8),
+        &control([0x40, 0x03]),
+        "1/2/06 110",
+    );
+    // and are right where start-up settled on the RDMA Consortium's; RFC 7306 is not known there
+    let config = StreamConfig {
+        version: 0,
+        extensions: true,
+        ..StreamConfig::new(4, 4)
+    };
+    accepts(
+        &mut Stream::with_config(config).receive(8),
+        &control([0x40, 0x03]),
+    );
+    refuses(
+        Stream::with_config(config).receive(8),
+        &control([0x40, 0x08]),
+        "0/2/06 110",
+    );
+    refuses(
+        Stream::with_config(config).receive(8),
+        &control([0x41, 0x43]),
+        "1/2/06 110",
+    );
+}
+
+#[test]
+fn row_054_unassigned_opcode_is_0_2_06() {
+    for opcode in 0xc..=0xf {
+        refuses(
+            Stream::extended().receive(8),
+            &on_queue(opcode, 0),
+            "0/2/06 110",
+        );
+    }
+}
+
+#[test]
+fn row_055_opcode_of_a_disabled_extension_is_0_2_06() {
+    for (opcode, qn) in [(8, 0), (9, 0), (0xa, 1)] {
+        refuses(
+            Stream::new().receive(8),
+            &on_queue(opcode, qn),
+            "0/2/06 110",
+        );
+    }
+}
+
+#[test]
+fn row_056_untagged_opcode_in_a_tagged_segment_is_0_2_06() {
+    for opcode in [1, 3, 4, 5, 6, 7, 8, 9, 0xa, 0xb] {
+        for stream in [Stream::new(), Stream::extended()] {
+            refuses(
+                stream.page(),
+                &tagged([0xc1, 0x40 | opcode], A, 0x1000, b"x"),
+                "0/2/06 110",
+            );
+        }
+    }
+}
+
+#[test]
+fn row_057_tagged_opcode_in_an_untagged_segment_is_0_2_06() {
+    for opcode in [0, 2] {
+        refuses(Stream::new().receive(8), &on_queue(opcode, 0), "0/2/06 110");
+    }
+}
+
+#[test]
+fn row_058_queue_that_does_not_exist_is_1_2_01() {
+    refuses(Stream::new(), &on_queue(0xb, 3), "1/2/01 110");
+    for qn in [4, 5, u32::MAX] {
+        refuses(
+            Stream::extended().receive(8),
+            &on_queue(3, qn),
+            "1/2/01 110",
+        );
+    }
+}
+
+#[test]
+fn row_059_opcode_on_another_queue_is_0_2_06() {
+    for (opcode, queues) in [
+        (3, &[1, 2, 3][..]),
+        (1, &[0, 2, 3]),
+        (7, &[0, 1, 3]),
+        (8, &[1, 2, 3]),
+        (0xa, &[0, 2, 3]),
+        (0xb, &[0, 1, 2]),
+    ] {
+        for qn in queues {
+            refuses(
+                Stream::extended().receive(8),
+                &on_queue(opcode, *qn),
+                "0/2/06 110",
+            );
+        }
+    }
+}
+
+#[test]
+fn row_060_send_without_a_buffer_is_1_2_02() {
+    refuses(Stream::new(), &SEND.octets(), "1/2/02 110");
+}
+
+#[test]
+fn row_061_message_number_out_of_turn_is_1_2_03() {
+    for msn in [0, 2, 5, u32::MAX] {
+        refuses(
+            Stream::new().receive(8),
+            &Untagged { msn, ..SEND }.octets(),
+            "1/2/03 110",
+        );
+    }
+    let mut stream = Stream::new().receive(8).receive(8);
+    accepts(&mut stream, &SEND.octets());
+    refuses(stream, &SEND.octets(), "1/2/03 110");
+}
+
+// Row 62, the wrap of message numbers, is tested where they can be set: `row_062_..` in `rdmap::receiver::sends`.
+
+#[test]
+fn row_063_gap_or_overlap_of_offsets_is_1_2_04() {
+    for mo in [1, 4, 7] {
+        refuses(
+            Stream::new().receive(8),
+            &Untagged { mo, ..SEND }.octets(),
+            "1/2/04 110",
+        );
+    }
+    for mo in [0, 3, 5] {
+        let mut stream = Stream::new().receive(16);
+        accepts(&mut stream, &SEND_MORE.octets());
+        refuses(stream, &Untagged { mo, ..SEND }.octets(), "1/2/04 110");
+    }
+}
+
+#[test]
+fn row_064_offset_beyond_the_buffer_is_1_2_04() {
+    for mo in [9, 5000, u32::MAX] {
+        refuses(
+            Stream::new().receive(8),
+            &Untagged { mo, ..SEND }.octets(),
+            "1/2/04 110",
+        );
+    }
+}
+
+#[test]
+fn row_065_message_longer_than_its_buffer_is_1_2_05() {
+    refuses(Stream::new().receive(3), &SEND.octets(), "1/2/05 110");
+    refuses(Stream::new().receive(0), &SEND.octets(), "1/2/05 110");
+}
+
+#[test]
+fn row_066_second_segment_beyond_the_buffer_is_1_2_05() {
+    let mut stream = Stream::new().receive(7);
+    accepts(&mut stream, &SEND_MORE.octets());
+    refuses(stream, &Untagged { mo: 4, ..SEND }.octets(), "1/2/05 110");
+}
+
+#[test]
+fn row_067_message_that_changes_is_0_2_06() {
+    for (opcode, stag) in [(0x44, 0), (0x45, 0), (0x46, 0), (0x43, 1), (0x48, 0)] {
+        let mut stream = Stream::extended().receive(16);
+        accepts(&mut stream, &SEND_MORE.octets());
+        let second = Untagged {
+            control: [0x41, opcode],
+            stag,
+            mo: 4,
+            ..SEND
+        };
+        refuses(stream, &second.octets(), "0/2/06 110");
+    }
+}
+
+#[test]
+fn row_068_next_message_before_the_end_of_this_is_1_2_03() {
+    let mut stream = Stream::new().receive(8).receive(8);
+    accepts(&mut stream, &SEND_MORE.octets());
+    refuses(stream, &Untagged { msn: 2, ..SEND }.octets(), "1/2/03 110");
+}
+
+#[test]
+fn row_069_tagged_segment_within_a_send_is_accepted() {
+    let mut stream = Stream::new().page().receive(8);
+    accepts(&mut stream, &SEND_MORE.octets());
+    accepts(&mut stream, &write(A, 0x1000, b"w"));
+    accepts(&mut stream, &Untagged { mo: 4, ..SEND }.octets());
+}
+
+#[test]
+fn row_070_write_within_a_read_response_is_accepted() {
+    let mut stream = reading(8).page();
+    accepts(&mut stream, &tagged([0x81, 0x42], B, 0x2000, b"abcd"));
+    accepts(&mut stream, &write(A, 0x1000, b"w"));
+    accepts(&mut stream, &tagged([0xc1, 0x42], B, 0x2004, b"efgh"));
+    assert_eq!(stream.receiver.outstanding_reads(), 0);
+}
+
+#[test]
+fn row_071_zero_length_write_names_no_memory() {
+    for (stag, to) in [(0, 0), (1, 0), (u32::MAX, u64::MAX), (0xbad_bad00, 7)] {
+        accepts(&mut Stream::new(), &write(Stag(stag), to, b""));
+    }
+}
+
+#[test]
+fn row_072_zero_length_send_takes_a_buffer() {
+    let empty = Untagged {
+        payload: b"",
+        ..SEND
+    }
+    .octets();
+    let mut stream = Stream::new().receive(0);
+    assert!(matches!(
+        stream.ulpdu(&empty),
+        Ok(Inbound::Send {
+            message_len: Some(0),
+            ..
+        })
+    ));
+    assert!(stream.table.receives.is_empty());
+    refuses(Stream::new(), &empty, "1/2/02 110");
+}

@@ -1,0 +1,110 @@
+//! Rows 100 to 105: Terminates of the peer.
+
+use super::{SEND, Untagged, write};
+use crate::support::{A, Stream, hex};
+use xwarp_iwarp::rdmap::TerminateFault;
+use xwarp_iwarp::{Inbound, ReceivedTerminate, TermCode};
+
+const TERMINATE: Untagged<'static> = Untagged {
+    control: [0x41, 0x47],
+    qn: 2,
+    payload: &[0x20, 0x02, 0, 0],
+    ..SEND
+};
+
+/// What the stream makes of a Terminate; it reads nothing after.
+fn received(segment: Untagged<'_>) -> ReceivedTerminate {
+    let mut stream = Stream::new().page();
+    let octets = segment.octets();
+    let Ok(Inbound::Terminate(terminate)) = stream.ulpdu(&octets) else {
+        panic!("a Terminate")
+    };
+    for late in [octets.clone(), write(A, 0x1000, b"x"), SEND.octets()] {
+        assert_eq!(stream.ulpdu(&late), Ok(Inbound::Dropped)); // row 104
+    }
+    terminate
+}
+
+fn with_payload(payload: &str) -> ReceivedTerminate {
+    received(Untagged {
+        payload: &hex(payload),
+        ..TERMINATE
+    })
+}
+
+#[test]
+fn row_100_irregular_terminate_is_taken_and_noted() {
+    for (segment, fault) in [
+        (
+            Untagged {
+                control: [0x01, 0x47],
+                ..TERMINATE
+            },
+            TerminateFault::NotLast,
+        ),
+        (
+            Untagged { mo: 8, ..TERMINATE },
+            TerminateFault::MessageOffset(8),
+        ),
+        (
+            Untagged {
+                msn: 0,
+                ..TERMINATE
+            },
+            TerminateFault::MessageNumber(0),
+        ),
+    ] {
+        let terminate = received(segment);
+        assert_eq!(
+            (terminate.code, terminate.fault),
+            (TermCode::mpa(2), Some(fault))
+        );
+    }
+}
+
+#[test]
+fn row_101_terminate_without_a_code_is_one() {
+    for (octets, payload) in ["", "20", "2002", "200200"].into_iter().enumerate() {
+        let terminate = with_payload(payload);
+        assert_eq!(terminate.code, TermCode::UNSPECIFIED);
+        assert_eq!(terminate.fault, Some(TerminateFault::NoCode(octets)));
+    }
+}
+
+#[test]
+fn row_102_truncated_headers_are_absent() {
+    let whole = hex("0101e000 002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00001001 11223344 0000000000001000");
+    for len in 4..=whole.len() {
+        let terminate = received(Untagged {
+            payload: &whole[..len],
+            ..TERMINATE
+        });
+        assert_eq!(terminate.code, TermCode::rdmap_protection(1));
+        assert_eq!(terminate.segment_len.is_some(), len >= 6, "{len} octets");
+        assert_eq!(terminate.ddp_header.is_some(), len >= 24, "{len} octets");
+        assert_eq!(terminate.read_request.is_some(), len >= 52, "{len} octets");
+    }
+}
+
+#[test]
+fn row_103_unknown_codes_and_reserved_bits_reach_the_ulp() {
+    let terminate = with_payload("9c771fff");
+    let code = terminate.code;
+    assert_eq!((code.layer(), code.etype(), code.code()), (9, 0xc, 0x77));
+    assert_eq!(terminate.control, [0x9c, 0x77, 0x1f, 0xff]);
+}
+
+#[test]
+fn row_104_everything_after_a_terminate_is_dropped() {
+    let terminate = received(TERMINATE);
+    assert_eq!(terminate.fault, None);
+}
+
+#[test]
+fn row_105_bit_order_of_siw_is_understood() {
+    let terminate = with_payload("21050300 0065 41 43 00000000 00000000 00000001 00000000"); // TQ-1
+    assert_eq!(terminate.code, TermCode::ddp_untagged(5));
+    assert_eq!(terminate.control, [0x21, 0x05, 0x03, 0]);
+    assert!(terminate.ddp_header.is_some());
+}

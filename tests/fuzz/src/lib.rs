@@ -1,0 +1,187 @@
+//! Fuzz targets: each takes any octets, and must neither panic nor break what it asserts.
+//!
+//! | target | octets are |
+//! |---|---|
+//! | [`startup`] | one flag octet, then a peer's start-up frame |
+//! | [`framing`] | one flag octet, then a stream in Full Operation |
+//! | [`segments`] | one flag octet, then ULPDUs, each behind its length (one octet) |
+//! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
+//!
+//! `tests/corpus.rs` runs the committed corpus and mutates it for `XWARP_FUZZ_SECONDS`. A fuzzing engine needs no more
+//! than these functions.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "to panic where a rule is broken is what a target is for"
+)]
+
+mod memory;
+mod mutate;
+
+pub use mutate::Mutator;
+
+use memory::Memory;
+use xwarp_iwarp::mpa::{
+    Enhanced, InitiatorStep, MAX_STARTUP_FRAME, MAX_ULPDU, MpaError, ResponderStep, Revision, Step,
+    encode_request,
+};
+use xwarp_iwarp::rdmap::MAX_TERMINATE;
+use xwarp_iwarp::{
+    Deframer, Framer, Inbound, Initiator, ReadRequest, Receiver, Responder, Stag, StartupParams,
+    StreamConfig,
+};
+
+/// A target of the table above.
+pub type Target = fn(&[u8]);
+
+/// All targets by the name of their corpus folder.
+pub const TARGETS: [(&str, Target); 4] = [
+    ("startup", startup),
+    ("framing", framing),
+    ("segments", segments),
+    ("connection", connection),
+];
+
+/// Is bit `n` of the flag octet set?
+const fn bit(flags: u8, n: u8) -> bool {
+    flags >> n & 1 == 1
+}
+
+/// Start-up in both roles. A good Request is answered; the answer is a good Reply to an initiator that asked the same.
+pub fn startup(input: &[u8]) {
+    let Some((&flags, stream)) = input.split_first() else {
+        return;
+    };
+    let enhanced = Enhanced {
+        peer_to_peer: bit(flags, 0),
+        required: bit(flags, 1),
+        ..Enhanced::with_depths(8, 8)
+    };
+    let params = StartupParams {
+        crc: bit(flags, 2),
+        markers: bit(flags, 3),
+        highest: if bit(flags, 4) {
+            Revision::One
+        } else {
+            Revision::Two
+        },
+        enhanced: bit(flags, 5).then_some(enhanced),
+        rdmac: bit(flags, 6),
+    };
+    match Initiator::new(params).on_bytes(stream) {
+        Ok(InitiatorStep::NeedBytes(total)) => assert_wanted(total, stream, MAX_STARTUP_FRAME),
+        Ok(
+            InitiatorStep::Accepted { consumed, .. }
+            | InitiatorStep::Unacceptable { consumed, .. }
+            | InitiatorStep::Rejected { consumed, .. },
+        ) => assert!(consumed <= stream.len()),
+        Err(_) => {}
+    }
+    let responder = Responder::new(params);
+    match responder.on_bytes(stream) {
+        Ok(ResponderStep::NeedBytes(total)) => assert_wanted(total, stream, MAX_STARTUP_FRAME),
+        Ok(ResponderStep::Request { request, consumed }) => {
+            assert_eq!(consumed, stream.len());
+            let accepted = responder.accept(&request, b"").expect("no private data");
+            let rejected = responder.reject(&request, b"no").expect("two octets");
+            assert!(accepted.0.len() < MAX_STARTUP_FRAME && rejected.len() < MAX_STARTUP_FRAME);
+            assert_eq!(accepted.1.enhanced.is_some(), request.enhanced.is_some());
+        }
+        Err(_) => {}
+    }
+    assert!(encode_request(params, b"").is_ok());
+}
+
+/// A stream in Full Operation; what is found in it is framed again, and found again.
+pub fn framing(input: &[u8]) {
+    on_fpdus(input, |_| true);
+}
+
+/// As [`framing`], and a receiver judges the ULPDUs.
+pub fn connection(input: &[u8]) {
+    let mut memory = Memory::default();
+    let mut receiver = receiver(input.first().copied().unwrap_or(0) >> 2);
+    on_fpdus(input, |ulpdu| judge(&mut receiver, &mut memory, ulpdu));
+}
+
+/// A receiver that expects some responses.
+fn receiver(flags: u8) -> Receiver {
+    let mut receiver = Receiver::new(StreamConfig {
+        extensions: bit(flags, 0),
+        await_rtr: bit(flags, 1),
+        version: u8::from(!bit(flags, 2)),
+        ..StreamConfig::new(if bit(flags, 3) { 0 } else { 3 }, 4)
+    });
+    receiver.expect_read(ReadRequest {
+        sink: Memory::STAG,
+        sink_to: Memory::BASE,
+        len: 24,
+        source: Stag(9),
+        source_to: 0,
+    });
+    receiver.expect_atomic(7);
+    receiver.expect_read(ReadRequest::RTR);
+    receiver
+}
+
+/// Single ULPDUs, framing aside.
+pub fn segments(input: &[u8]) {
+    let Some((&flags, mut rest)) = input.split_first() else {
+        return;
+    };
+    let (mut receiver, mut memory) = (receiver(flags), Memory::default());
+    while let Some((&len, behind)) = rest.split_first() {
+        let (ulpdu, next) = behind.split_at(usize::from(len).min(behind.len()));
+        judge(&mut receiver, &mut memory, ulpdu);
+        rest = next;
+    }
+}
+
+/// One ULPDU; places nothing outside its region or buffer. True if the stream goes on.
+fn judge(receiver: &mut Receiver, memory: &mut Memory, ulpdu: &[u8]) -> bool {
+    match receiver.on_ulpdu(ulpdu, memory) {
+        Ok(inbound) => memory.take(&inbound),
+        Err(violation) => {
+            let told = violation.terminate().ulpdu();
+            assert!(told.len() <= MAX_TERMINATE && violation.terminate().code().is_known());
+            assert!(receiver.has_ended() && !violation.to_string().is_empty());
+            assert_eq!(receiver.on_ulpdu(ulpdu, memory), Ok(Inbound::Dropped));
+        }
+    }
+    !receiver.has_ended()
+}
+
+/// Calls `each` for the ULPDUs of a stream behind its flag octet, until it says no.
+fn on_fpdus(input: &[u8], mut each: impl FnMut(&[u8]) -> bool) {
+    let Some((&flags, mut stream)) = input.split_first() else {
+        return;
+    };
+    let (crc, markers) = (bit(flags, 0), bit(flags, 1));
+    let (mut deframer, mut framer) = (Deframer::new(crc, markers), Framer::new(crc, markers));
+    loop {
+        match deframer.next(stream) {
+            Ok(Step::NeedBytes(total)) => return assert_wanted(total, stream, 2 * MAX_ULPDU),
+            Ok(Step::Fpdu { ulpdu, consumed }) => {
+                assert_eq!(consumed, framer.fpdu_len(ulpdu.len()));
+                let mut again = vec![0; consumed];
+                again[Framer::ulpdu_at(ulpdu.len())].copy_from_slice(ulpdu);
+                framer.seal(&mut again, ulpdu.len());
+                if !each(ulpdu) {
+                    return;
+                }
+                stream = stream.get(consumed..).expect("an FPDU lies in its stream");
+            }
+            Err(error) => {
+                assert_eq!(deframer.next(stream), Err(error));
+                assert!(crc || error != MpaError::Crc);
+                assert!(error.terminate().code().is_known());
+                return;
+            }
+        }
+    }
+}
+
+/// More octets are wanted than there are, and no absurd number of them.
+fn assert_wanted(total: usize, stream: &[u8], limit: usize) {
+    assert!(total > stream.len() && total <= limit, "{total} wanted");
+}
