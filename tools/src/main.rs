@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 /// A software RNIC: RDMA (iWARP) on any Linux network interface that can run XDP.
 #[derive(Parser)]
-#[command(name = "xwarp", version, about)]
+#[command(name = "xwarp", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
