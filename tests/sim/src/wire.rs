@@ -5,7 +5,10 @@ use xwarp_iwarp::{Stag, TermCode};
 
 /// An MPA Request, revision 1, CRC wanted, no private data (RFC 5044 §7.1.1).
 pub const REQUEST: &[u8; 20] = b"MPA ID Req Frame\x40\x01\x00\x00";
-/// The Reply that accepts it.
+/// The Request of an RNIC and a queue pair of the default configuration: revision 2, CRC wanted, IRD and ORD 32, client-server
+/// model (RFC 6581 §6, §9).
+pub const ENHANCED_REQUEST: &[u8; 24] = b"MPA ID Req Frame\x50\x02\x00\x04\x00\x20\x00\x20";
+/// The Reply that accepts [`REQUEST`].
 pub const REPLY: &[u8; 20] = b"MPA ID Rep Frame\x40\x01\x00\x00";
 
 /// An untagged segment's header fields; the default is the first Send's only segment.
