@@ -42,7 +42,7 @@ pub(crate) fn run(
             }
         }
     };
-    serve(&rnic, request, &hello, interrupted)
+    serve(&rnic, request, &hello, args, interrupted)
 }
 
 /// The unspecified addresses of the families that the interface has addresses of.
@@ -89,6 +89,7 @@ fn serve(
     rnic: &Rnic,
     request: ConnectionRequest,
     hello: &Hello,
+    args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = Peer::new(rnic, hello, interrupted)?;
@@ -107,6 +108,7 @@ fn serve(
     request
         .accept(&mut peer.qp, &places.to_octets())
         .with_context(|| format!("the connection from {remote} was lost"))?;
+    report::print_client(remote, &peer.qp, args);
     let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(&mut peer, hello)?,
         (Verb::Send, Style::Latency) => latency::serve_sends(&mut peer, hello)?,
