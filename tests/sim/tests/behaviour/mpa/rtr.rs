@@ -105,35 +105,32 @@ fn of_the_replys_types_a_write_is_preferred_then_a_read() {
 
 #[test]
 fn an_rtr_that_is_a_read_takes_a_credit_and_completes_no_work() {
-    let mut initiating = Initiating::new(MpaConfig::default(), &peer_to_peer(RtrTypes::ALL));
-    let sink = initiating.end.target(4);
-    let source = xwarp::RemoteAddress {
-        stag: Stag(7),
-        to: 0,
-    };
-    initiating.end.post_read(1, sink.local(0, 4), source);
-    let one_read = enhanced(A | 1, D);
-    let answer = reply(CRC | ENHANCED, 2, &one_read);
-    initiating.answered(&answer).unwrap();
-    initiating.sim.run_for(Duration::from_secs(1));
-    assert_eq!(ulpdus(&initiating.sent()), [rtr_ulpdu(Rtr::Read)]);
+    for credits in [1, 2] {
+        let mut initiating = Initiating::new(MpaConfig::default(), &peer_to_peer(RtrTypes::ALL));
+        let sink = initiating.end.target(4);
+        let source = xwarp::RemoteAddress {
+            stag: Stag(7),
+            to: 0,
+        };
+        initiating.end.post_read(1, sink.local(0, 4), source);
+        let answer = reply(CRC | ENHANCED, 2, &enhanced(A | credits, D));
+        initiating.answered(&answer).unwrap();
+        initiating.sim.run_for(Duration::from_secs(1));
+        let sent = ulpdus(&initiating.sent());
+        assert_eq!(sent[0], rtr_ulpdu(Rtr::Read));
+        assert_eq!(sent.len(), usize::from(credits), "the other Read waits");
 
-    let response = Tagged::read_response(Stag(1), 0).fpdu(b"");
-    initiating.peer.send(&response);
-    initiating.sim.run_for(Duration::from_secs(1));
-    assert_eq!(
-        ulpdus(&initiating.sent()).len(),
-        2,
-        "the Read of the work request"
-    );
-    assert_eq!(initiating.end.sends(), []);
+        (initiating.peer).send(&Tagged::read_response(Stag(1), 0).fpdu(b""));
+        initiating.sim.run_for(Duration::from_secs(1));
+        assert_eq!(ulpdus(&initiating.sent()).len(), 2);
+        assert_eq!(initiating.end.sends(), [], "of {credits} credits");
 
-    let place = sink.remote(0);
-    let response = Tagged::read_response(place.stag, place.to).fpdu(b"data");
-    initiating.peer.send(&response);
-    initiating.sim.run_for(Duration::from_secs(1));
-    assert_eq!(initiating.end.sends(), [Done::read(1, 4)]);
-    assert_eq!(sink.to_vec(), b"data");
+        let place = sink.remote(0);
+        (initiating.peer).send(&Tagged::read_response(place.stag, place.to).fpdu(b"data"));
+        initiating.sim.run_for(Duration::from_secs(1));
+        assert_eq!(initiating.end.sends(), [Done::read(1, 4)]);
+        assert_eq!(sink.to_vec(), b"data");
+    }
 }
 
 #[test]
