@@ -50,6 +50,8 @@ pub(super) struct Starting {
     requested: bool,
     /// Something has come upon it.
     answered: bool,
+    /// This is the second try: the peer was there, and has closed.
+    retried: bool,
     outcome: Sender<Outcome>,
 }
 
@@ -105,6 +107,7 @@ impl Engine {
             began: self.now,
             requested: false,
             answered: false,
+            retried: false,
             outcome: order.outcome,
         }));
     }
@@ -239,7 +242,7 @@ impl Engine {
         };
         if reason == CloseReason::TimedOut {
             self.on_start_timeout(key);
-        } else if starting.requested {
+        } else if starting.requested || starting.retried {
             self.on_start_closed(key);
         } else {
             self.fail_start(key, ConnectError::Refused);
@@ -288,6 +291,7 @@ impl Engine {
         let old_port = std::mem::replace(&mut starting.port, Arc::new(port));
         starting.params = params;
         starting.requested = false;
+        starting.retried = true;
         self.owners.remove(&old_conn);
         self.stack.close(old_conn, self.now);
         self.linger(old_port);

@@ -67,6 +67,25 @@ fn a_second_try_has_only_the_time_that_is_left() {
 }
 
 #[test]
+fn a_peer_that_has_gone_before_the_second_try_has_closed_the_first() {
+    let mut sim = pair(up_to(Two), up_to(One)).expecting(&["drop_startup", "drop_no_flow"]);
+    let at = sim.b().at(sim.new_port());
+    let listener = sim.b().rnic().listen(at).unwrap();
+    let mut a = sim.a().end(&QpConfig::default());
+    let mut connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
+    let b = sim.b();
+    sim.run_until("the first Request", || {
+        b.drops().contains_key("drop_startup")
+    });
+    drop(listener);
+    let outcome = sim.wait_for("the outcome", || connecting.try_finish());
+    assert!(
+        matches!(outcome, Err(ConnectError::PeerClosed(peer)) if peer == at),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn row_004_a_peer_that_closes_within_its_reply_is_not_tried_again() {
     for end in [PlainPeer::close, PlainPeer::abort] {
         let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
