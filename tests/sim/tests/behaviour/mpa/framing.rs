@@ -179,6 +179,18 @@ fn a_peer_that_asks_for_markers_gets_them_at_every_512th_octet() {
     }
 }
 
+#[test]
+fn row_023_a_reply_that_asks_for_markers_is_obeyed() {
+    let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
+    initiating.end.post_send(1, &[7; 1_200]);
+    initiating.answered(&reply(MARKERS | CRC, 1, b"")).unwrap();
+    initiating.sim.run_until_idle();
+    let sent = deframed(Deframer::new(true, true), &initiating.sent());
+    assert_eq!(sent, [Untagged::default().ulpdu(&[7; 1_200])]);
+    let info = info(&initiating.end);
+    assert!(info.send_markers && !info.receive_markers);
+}
+
 /// An end at A that has asked its peer, the initiator, for markers and CRCs.
 fn wanting_markers() -> (Responding, End, usize) {
     let mut responding = Responding::new(markers(true));
