@@ -5,6 +5,7 @@ mod depths;
 mod floods;
 mod frames;
 mod framing;
+mod noise;
 mod rdmac;
 mod revisions;
 mod rtr;
