@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
-use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp::{MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
 
 use crate::device;
 use crate::interface::ModeArg;
@@ -83,12 +83,25 @@ pub(crate) struct PerfArgs {
     /// Who runs the protocol engine
     #[arg(long, default_value = "inline")]
     engine: EngineArg,
+    #[command(flatten)]
+    mpa: MpaArgs,
     /// Write every frame to this pcapng file
     #[arg(long)]
     capture: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What this side asks of MPA.
+#[derive(Args)]
+struct MpaArgs {
+    /// Do without CRCs, if the other side is told so, too
+    #[arg(long)]
+    no_crc: bool,
+    /// Ask the other side for markers in what it sends
+    #[arg(long)]
+    markers: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -201,6 +214,11 @@ impl PerfArgs {
                 EngineArg::Thread => Progress::Thread,
             },
             keepalive: Some(KEEPALIVE),
+            mpa: MpaConfig {
+                crc: !self.mpa.no_crc,
+                markers: self.mpa.markers,
+                ..MpaConfig::default()
+            },
             waiting: match self.wait {
                 WaitArg::Busy => Waiting::Busy,
                 WaitArg::Adaptive => Waiting::Adaptive(Duration::from_micros(50)),

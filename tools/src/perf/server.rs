@@ -35,7 +35,7 @@ pub(crate) fn run(
             }
         }
     };
-    serve(&rnic, request, &hello, interrupted)
+    serve(&rnic, request, &hello, args, interrupted)
 }
 
 fn check_request(
@@ -63,6 +63,7 @@ fn serve(
     rnic: &Rnic,
     request: ConnectionRequest,
     hello: &Hello,
+    args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = Peer::new(rnic, hello, interrupted)?;
@@ -81,6 +82,7 @@ fn serve(
     request
         .accept(&mut peer.connection.qp, &places.to_octets())
         .with_context(|| format!("the connection from {remote} was lost"))?;
+    report::print_client(remote, &peer.connection.qp, args);
     let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(&mut peer, hello)?,
         (Verb::Send, Style::Latency) => latency::serve_sends(&mut peer, hello)?,

@@ -37,6 +37,7 @@ impl<'a> End<'a> {
             recv_depth: DEPTH,
             ord: 1,
             ird: 1,
+            ..QpConfig::default()
         };
         let qp = pd.create_qp(&config, &cq, &cq)?;
         let both =

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp::{MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
 
 use crate::device;
 use crate::interface::ModeArg;
@@ -100,6 +100,7 @@ impl PingArgs {
             progress: Progress::Inline,
             keepalive: Some(KEEPALIVE),
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
+            mpa: MpaConfig::default(),
         };
         Ok(Rnic::open(device, &config)?)
     }

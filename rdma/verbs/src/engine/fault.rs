@@ -134,7 +134,8 @@ impl Engine {
         self.counters.drop_after_failure += rest as u64;
         if terminate.is_some() && stream.gate == Gate::Open {
             self.counters.terminates_out += 1;
-            stream.terminate = terminate;
+            let version = stream.version;
+            stream.terminate = terminate.map(|terminate| terminate.on_version(version));
             self.activate(key);
         } else {
             stream.gate = Gate::Shut;

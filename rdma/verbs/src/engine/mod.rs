@@ -27,6 +27,7 @@ use crate::counters::{EngineCounters, RnicCounters};
 use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
+use crate::mpa::MpaConfig;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
 
@@ -71,6 +72,7 @@ pub(crate) struct Engine {
     ready: Arc<ReadySet>,
     events: Sender<AsyncEvent>,
     counters: EngineCounters,
+    mpa: MpaConfig,
     now: Instant,
     max_qps: usize,
     failed: bool,
@@ -81,6 +83,7 @@ impl Engine {
         stack: Stack,
         ready: Arc<ReadySet>,
         events: Sender<AsyncEvent>,
+        mpa: MpaConfig,
         max_qps: usize,
     ) -> Self {
         Self {
@@ -97,6 +100,7 @@ impl Engine {
             ready,
             events,
             counters: EngineCounters::default(),
+            mpa,
             now: Instant::from_micros(0),
             max_qps,
             failed: false,

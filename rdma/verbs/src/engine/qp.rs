@@ -10,6 +10,7 @@ use super::cq_table::{CqId, CqOverflow, CqTable};
 use super::start::Starting;
 use super::stream::Stream;
 use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
+use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
 use crate::work::{RecvRequest, SendRequest, WrId};
@@ -17,8 +18,7 @@ use crate::work::{RecvRequest, SendRequest, WrId};
 /// What a new queue pair is made of.
 pub(crate) struct NewQp {
     pub(crate) pd: PdId,
-    pub(crate) ord: u16,
-    pub(crate) ird: u16,
+    pub(crate) wishes: Wishes,
     pub(crate) sq: Consumer<SendRequest>,
     pub(crate) rq: Consumer<RecvRequest>,
     pub(crate) send_cq: CqId,
@@ -51,8 +51,9 @@ pub(super) struct Receiving {
 pub(super) struct QpContext {
     pub(super) id: QpId,
     pub(super) pd: PdId,
+    /// Reads that it may have outstanding on its connection.
     pub(super) ord: u16,
-    pub(super) ird: u16,
+    pub(super) wishes: Wishes,
     pub(super) link: Link,
     pub(super) sq: Consumer<SendRequest>,
     pub(super) rq: Consumer<RecvRequest>,
@@ -74,8 +75,8 @@ impl QpContext {
         Self {
             id,
             pd: new.pd,
-            ord: new.ord,
-            ird: new.ird,
+            ord: new.wishes.ord,
+            wishes: new.wishes,
             link: Link::None,
             sq: new.sq,
             rq: new.rq,
@@ -105,8 +106,9 @@ impl QpContext {
     }
 
     /// Full operation over `stream` begins.
-    pub(super) fn enter_rts(&mut self, stream: Stream) {
-        self.shared.set_crc(stream.crc);
+    pub(super) fn enter_rts(&mut self, stream: Stream, info: ConnectionInfo) {
+        self.ord = info.ord;
+        self.shared.set_connection(info);
         self.link = Link::Stream(Box::new(stream));
         self.deadline = None;
         self.set_state(QpState::Rts);

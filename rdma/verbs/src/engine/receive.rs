@@ -13,7 +13,7 @@ use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
 use super::outgoing::{for_each_piece, status_of};
 use super::qp::{Link, QpContext, Receiving};
-use super::stream::Gate;
+use super::stream::{Gate, Stream};
 use crate::completion::{CompletionStatus, Opcode};
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
@@ -238,11 +238,11 @@ fn act(
             }
         }
         Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
-        // Not for streams without RFC 7306 and without the peer-to-peer model.
-        Inbound::Immediate { .. }
+        // An RTR has opened the fence, and concerns nobody else (R6581-9.2-11). The others are not for streams without RFC 7306.
+        Inbound::RtrSend
+        | Inbound::Immediate { .. }
         | Inbound::AtomicRequest(_)
         | Inbound::AtomicResponse { .. }
-        | Inbound::RtrSend
         | Inbound::Dropped => {}
     }
     Ok(())
@@ -269,6 +269,9 @@ fn place(
 
 /// The oldest Read that waits for its response has it.
 fn finish_read(qp: &mut QpContext) {
+    if qp.stream().is_some_and(Stream::take_rtr_response) {
+        return;
+    }
     let waiting = |begun: &&mut super::qp::Begun| begun.opcode == Opcode::Read && !begun.done;
     if let Some(begun) = qp.begun.iter_mut().find(waiting) {
         begun.done = true;

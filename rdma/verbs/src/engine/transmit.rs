@@ -8,7 +8,7 @@ use xwarp_tcp::Stack;
 use super::cq_table::CqOverflow;
 use super::outgoing::{Outgoing, Source};
 use super::qp::{Begun, Link, QpContext, opcode_of};
-use super::stream::{Gate, Stream, Turn};
+use super::stream::{Gate, Stream, Turn, send_ulpdu};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
@@ -130,16 +130,9 @@ fn send_terminate(
     ulpdu: &[u8],
     now: xwarp_tcp::Instant,
 ) -> Sent {
-    let len = stream.framer.fpdu_len(ulpdu.len());
-    let Some(fpdu) = stack.writable(stream.conn, len) else {
+    if !send_ulpdu(stack, stream.conn, &mut stream.framer, ulpdu, now) {
         return Sent::Blocked;
-    };
-    let Some(place) = fpdu.get_mut(Framer::ulpdu_at(ulpdu.len())) else {
-        return Sent::Blocked;
-    };
-    place.copy_from_slice(ulpdu);
-    stream.framer.seal(fpdu, ulpdu.len());
-    stack.commit(stream.conn, len, now);
+    }
     stack.close(stream.conn, now);
     stream.terminate = None;
     stream.gate = Gate::Shut;

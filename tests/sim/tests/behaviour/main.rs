@@ -4,6 +4,7 @@ mod close;
 mod hostile;
 mod local_errors;
 mod lossy;
+mod mpa;
 mod protection;
 mod queues;
 mod startup;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState,
-    RemoteAddress, Stag, TermCode,
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, MpaConfig, Opcode, QpConfig, QpState,
+    RemoteAddress, Revision, Stag, TermCode,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, Host, KIB, MIB, Sim, pattern};
@@ -17,7 +17,11 @@ const ALL_BUT_REMOTE_READ: Access = Access::LOCAL_READ
     .union(Access::REMOTE_WRITE);
 
 fn sim() -> Sim {
-    Sim::new(Seed(13))
+    sim_of(MpaConfig::default())
+}
+
+fn sim_of(mpa: MpaConfig) -> Sim {
+    Sim::with_mpa(Seed(13), mpa, mpa)
         .one_way_delay(Duration::from_micros(50))
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
@@ -277,7 +281,11 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
         (2, TermCode::ddp_untagged(3)),
         (0, TermCode::ddp_untagged(1)),
     ] {
-        let mut sim = sim();
+        // Revision 2 would have told the peer.
+        let mut sim = sim_of(MpaConfig {
+            highest: Revision::One,
+            ..MpaConfig::default()
+        });
         let offers = |ird| QpConfig {
             ird,
             ..QpConfig::default()
