@@ -55,9 +55,11 @@ pub use memory::{Access, MemoryRegion};
 pub use pd::ProtectionDomain;
 pub use qp::{QpConfig, QpId, QpState, QueuePair};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
-pub use work::{MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId};
+pub use work::{
+    Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
+};
 
 pub use xwarp_driver::attach::XdpMode;
 pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionPool, SharedBytes};
-pub use xwarp_iwarp::{Stag, TermCode};
+pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
 pub use xwarp_tcp::Instant;

@@ -59,11 +59,14 @@ pub struct QpConfig {
     pub send_depth: usize,
     /// Work requests that the receive queue holds.
     pub recv_depth: usize,
-    /// Reads that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 1 does not tell the peer:
+    /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 1 does not tell the peer:
     /// it must not exceed the peer's IRD.
     pub ord: u16,
-    /// Reads that the peer may have outstanding (IRD). One more ends the connection.
+    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the connection.
     pub ird: u16,
+    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
+    /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
+    pub extensions: bool,
 }
 
 impl Default for QpConfig {
@@ -73,6 +76,7 @@ impl Default for QpConfig {
             recv_depth: 128,
             ord: 32,
             ird: 32,
+            extensions: true,
         }
     }
 }
@@ -125,6 +129,7 @@ pub struct QueuePair {
     sends: Producer<SendRequest>,
     recvs: Producer<RecvRequest>,
     shared: Arc<QpShared>,
+    extensions: bool,
     control: Arc<Control>,
 }
 
@@ -144,6 +149,7 @@ impl QueuePair {
             pd,
             ord: config.ord,
             ird: config.ird,
+            extensions: config.extensions,
             sq,
             rq,
             send_cq,
@@ -156,6 +162,7 @@ impl QueuePair {
             sends,
             recvs,
             shared,
+            extensions: config.extensions,
             control: Arc::clone(control),
         })
     }
@@ -183,6 +190,9 @@ impl QueuePair {
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
         request.operation.len().ok_or(PostError::TooLong)?;
+        if request.operation.is_extension() && !self.extensions {
+            return Err(PostError::ExtensionsDisabled);
+        }
         push(&mut self.sends, request)?;
         self.control.notify(self.id);
         Ok(())

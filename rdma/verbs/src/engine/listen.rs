@@ -212,6 +212,7 @@ impl Engine {
                 negotiated,
                 true,
                 depths,
+                qp.extensions,
                 incoming.port,
             ));
         }

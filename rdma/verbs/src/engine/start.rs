@@ -214,7 +214,14 @@ impl Engine {
         };
         let depths = (qp.ird, qp.ord);
         let port = Arc::clone(&starting.port);
-        let stream = Stream::new(starting.conn, negotiated, false, depths, port);
+        let stream = Stream::new(
+            starting.conn,
+            negotiated,
+            false,
+            depths,
+            qp.extensions,
+            port,
+        );
         qp.enter_rts(stream);
         starting.tell(Ok(private_data.to_vec()));
         // The first FPDUs may have come along with the Reply, and work may have been posted in Idle.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated};
-use xwarp_iwarp::{InboundRead, Receiver, Sender, StreamConfig, Terminate};
+use xwarp_iwarp::{Receiver, Sender, StreamConfig, Terminate};
 use xwarp_tcp::ConnId;
 
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Response};
 use crate::host::LocalPort;
 
 /// Whether FPDUs may be sent.
@@ -20,7 +20,7 @@ pub(super) enum Gate {
     Shut,
 }
 
-/// Whose message is next where both a work request and a Read Response wait.
+/// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Request,
@@ -38,8 +38,10 @@ pub(super) struct Stream {
     pub(super) sender: Sender,
     /// The message being sent.
     pub(super) outgoing: Option<Outgoing>,
-    /// Reads of the peer that wait for their response.
-    pub(super) responses: VecDeque<InboundRead>,
+    /// Requests of the peer that wait for their response.
+    pub(super) responses: VecDeque<Response>,
+    /// Request Identifier of our next Atomic Request.
+    pub(super) next_atomic: u32,
     pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
     pub(super) terminate: Option<Terminate>,
@@ -56,10 +58,12 @@ impl Stream {
         negotiated: Negotiated,
         responder: bool,
         (ird, ord): (u16, u16),
+        extensions: bool,
         port: Arc<LocalPort>,
     ) -> Self {
         let config = StreamConfig {
             version: negotiated.version,
+            extensions,
             ..StreamConfig::new(ird, ord)
         };
         Self {
@@ -72,6 +76,7 @@ impl Stream {
             sender: Sender::new(config),
             outgoing: None,
             responses: VecDeque::with_capacity(usize::from(ird)),
+            next_atomic: 0,
             turn: Turn::Request,
             terminate: None,
             closing: false,
