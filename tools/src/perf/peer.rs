@@ -159,7 +159,9 @@ impl<'a> Peer<'a> {
     fn not_posted(&self, error: PostError) -> anyhow::Error {
         match error {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
-            PostError::TooManyWorkRequests(_) | PostError::TooLong => error.into(),
+            PostError::TooManyWorkRequests(_)
+            | PostError::TooLong
+            | PostError::ExtensionsDisabled => error.into(),
         }
     }
 
