@@ -115,7 +115,9 @@ impl<'a> Connection<'a> {
     fn not_posted(&self, error: PostError) -> anyhow::Error {
         match error {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
-            PostError::TooManyWorkRequests(_) | PostError::TooLong => error.into(),
+            PostError::TooManyWorkRequests(_)
+            | PostError::TooLong
+            | PostError::ExtensionsDisabled => error.into(),
         }
     }
 

@@ -92,6 +92,9 @@ pub enum PostError {
     /// A message of 4 GiB or more.
     #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
     TooLong,
+    /// An operation of RFC 7306 on a queue pair that was made without.
+    #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
+    ExtensionsDisabled,
 }
 
 /// Why a connection could not be made.

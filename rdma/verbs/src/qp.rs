@@ -60,15 +60,18 @@ pub struct QpConfig {
     pub send_depth: usize,
     /// Work requests that the receive queue holds.
     pub recv_depth: usize,
-    /// Reads that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it to the peer's IRD;
-    /// revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
+    /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
+    /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
     pub ord: u16,
-    /// Reads that the peer may have outstanding (IRD). One more ends the connection. Accepting by MPA revision 2 lowers it to the
-    /// peer's ORD.
+    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the connection. Accepting by MPA revision
+    /// 2 lowers it to the peer's ORD.
     pub ird: u16,
     /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the client-server model. As responder only
     /// the RTR types count, and `None` takes them all: the model is the initiator's choice.
     pub peer_to_peer: Option<PeerToPeer>,
+    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
+    /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
+    pub extensions: bool,
 }
 
 impl Default for QpConfig {
@@ -79,6 +82,7 @@ impl Default for QpConfig {
             ord: 32,
             ird: 32,
             peer_to_peer: None,
+            extensions: true,
         }
     }
 }
@@ -151,6 +155,7 @@ pub struct QueuePair {
     recvs: Producer<RecvRequest>,
     wishes: Wishes,
     shared: Arc<QpShared>,
+    extensions: bool,
     control: Arc<Control>,
 }
 
@@ -170,6 +175,7 @@ impl QueuePair {
         let new = NewQp {
             pd,
             wishes,
+            extensions: config.extensions,
             sq,
             rq,
             send_cq,
@@ -183,6 +189,7 @@ impl QueuePair {
             recvs,
             wishes,
             shared,
+            extensions: config.extensions,
             control: Arc::clone(control),
         })
     }
@@ -228,6 +235,9 @@ impl QueuePair {
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
         request.operation.len().ok_or(PostError::TooLong)?;
+        if request.operation.is_extension() && !self.extensions {
+            return Err(PostError::ExtensionsDisabled);
+        }
         push(&mut self.sends, request)?;
         self.control.notify(self.id);
         Ok(())

@@ -71,6 +71,31 @@ impl Untagged {
         }
     }
 
+    /// The first request's header, if it is an Atomic Request (RFC 7306 §5.2.1).
+    pub fn atomic_request() -> Self {
+        Self {
+            rdmap: 0x4a,
+            ..Self::read_request()
+        }
+    }
+
+    /// The first Atomic Response's header (RFC 7306 §5.2.2).
+    pub fn atomic_response() -> Self {
+        Self {
+            rdmap: 0x4b,
+            qn: 3,
+            ..Self::default()
+        }
+    }
+
+    /// The header of Immediate Data (RFC 7306 §6.2).
+    pub fn immediate() -> Self {
+        Self {
+            rdmap: 0x48,
+            ..Self::default()
+        }
+    }
+
     /// The segment as an FPDU.
     pub fn fpdu(self, payload: &[u8]) -> Vec<u8> {
         fpdu(&self.ulpdu(payload))
@@ -144,6 +169,24 @@ pub fn read_request(sink: Stag, sink_to: u64, len: u32, source: Stag, source_to:
     header.extend_from_slice(&source.to_be_bytes());
     header.extend_from_slice(&source_to.to_be_bytes());
     header
+}
+
+/// A `FetchAdd`'s RDMAP header (RFC 7306 §5.2.1) with all of `operation`: reserved bits and `AOpCode`.
+pub fn atomic_request(operation: u32, id: u32, stag: Stag, to: u64, add: u64) -> Vec<u8> {
+    let Stag(stag) = stag;
+    let mut header = Vec::new();
+    for field in [operation, id, stag] {
+        header.extend_from_slice(&field.to_be_bytes());
+    }
+    for field in [to, add, 0, 0, u64::MAX] {
+        header.extend_from_slice(&field.to_be_bytes());
+    }
+    header
+}
+
+/// An Atomic Response's RDMAP header (RFC 7306 §5.2.2).
+pub fn atomic_response(id: u32, original: u64) -> Vec<u8> {
+    [&id.to_be_bytes()[..], &original.to_be_bytes()[..]].concat()
 }
 
 /// An FPDU around any octets, with the right length, pad and CRC.

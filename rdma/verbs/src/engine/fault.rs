@@ -44,12 +44,23 @@ impl Engine {
                     "a receive buffer cannot be used",
                 );
             }
+            ReceiveFault::Sink => {
+                self.fail_local(
+                    key,
+                    Terminate::local(),
+                    None,
+                    "the sink of an Atomic Operation cannot be used",
+                );
+            }
             ReceiveFault::Terminated(terminate) => {
                 self.counters.terminates_in += 1;
                 self.on_terminate_received(key, terminate.code);
             }
-            ReceiveFault::ReadAfterClose => {
-                self.lose(key, "the peer asked to read after this side had closed");
+            ReceiveFault::RequestAfterClose => {
+                self.lose(
+                    key,
+                    "the peer asked for a response after this side had closed",
+                );
             }
             ReceiveFault::Overflow => self.fail_overflow(key),
         }
@@ -199,7 +210,7 @@ impl Engine {
         let Some(receiving) = qp.receiving.take() else {
             return;
         };
-        let completion = qp.receive_completion(receiving.request.wr_id, status, 0);
+        let completion = qp.receive_completion(receiving.request.wr_id, status);
         if self.cqs.push(qp.recv_cq, completion).is_err() {
             self.counters.drop_cq_overflow += 1;
         }

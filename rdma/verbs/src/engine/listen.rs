@@ -209,7 +209,8 @@ impl Engine {
         self.own(incoming.conn, qp_key);
         if let Some(qp) = self.qps.get_mut(qp_key) {
             let info = ConnectionInfo::new(&negotiated, wishes);
-            let stream = Stream::new(incoming.conn, &negotiated, true, &info, incoming.port);
+            let (conn, port) = (incoming.conn, incoming.port);
+            let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
             qp.enter_rts(stream, info);
         }
         Ok(())

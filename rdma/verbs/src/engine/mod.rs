@@ -3,6 +3,7 @@
 //! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
+mod begin;
 mod cq_table;
 mod fault;
 mod lifecycle;

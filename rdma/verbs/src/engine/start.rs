@@ -209,7 +209,8 @@ impl Engine {
         };
         let info = ConnectionInfo::new(negotiated, qp.wishes);
         let port = Arc::clone(&starting.port);
-        let mut stream = Stream::new(starting.conn, negotiated, false, &info, port);
+        let conn = starting.conn;
+        let mut stream = Stream::new(conn, negotiated, false, &info, qp.extensions, port);
         if let Some(rtr) = info.rtr {
             stream.begin_rtr(rtr);
         }

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr};
-use xwarp_iwarp::{InboundRead, ReadRequest, Receiver, Sender, StreamConfig, Terminate};
+use xwarp_iwarp::{ReadRequest, Receiver, Sender, StreamConfig, Terminate};
 use xwarp_tcp::{ConnId, Instant, Stack};
 
-use super::outgoing::{Outgoing, Source};
+use super::outgoing::{Outgoing, Response};
 use crate::host::LocalPort;
 use crate::mpa::ConnectionInfo;
-use crate::work::Sgl;
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(super) enum Gate {
     Shut,
 }
 
-/// Whose message is next where both a work request and a Read Response wait.
+/// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Request,
@@ -41,8 +40,10 @@ pub(super) struct Stream {
     pub(super) sender: Sender,
     /// The message being sent.
     pub(super) outgoing: Option<Outgoing>,
-    /// Reads of the peer that wait for their response.
-    pub(super) responses: VecDeque<InboundRead>,
+    /// Requests of the peer that wait for their response.
+    pub(super) responses: VecDeque<Response>,
+    /// Request Identifier of our next Atomic Request.
+    pub(super) next_atomic: u32,
     pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
     pub(super) terminate: Option<Terminate>,
@@ -61,12 +62,14 @@ impl Stream {
         negotiated: &Negotiated,
         responder: bool,
         info: &ConnectionInfo,
+        extensions: bool,
         port: Arc<LocalPort>,
     ) -> Self {
         // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one (R6581-9.2-14).
         let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
         let config = StreamConfig {
             version: negotiated.version,
+            extensions,
             await_rtr: negotiated.enhanced.is_some_and(|it| it.await_rtr),
             ..StreamConfig::new(info.ird, info.ord.max(rtr_reads))
         };
@@ -80,6 +83,7 @@ impl Stream {
             sender: Sender::new(config),
             outgoing: None,
             responses: VecDeque::with_capacity(usize::from(info.ird)),
+            next_atomic: 0,
             turn: Turn::Request,
             terminate: None,
             closing: false,
@@ -95,11 +99,9 @@ impl Stream {
             self.receiver.expect_read(ReadRequest::RTR);
             self.rtr_read = true;
         }
-        self.outgoing = Some(Outgoing {
-            message: self.sender.ready_to_receive(rtr),
-            // Of no work request: none has begun.
-            source: Source::Request(Sgl::new()),
-        });
+        // Of no work request: none has begun.
+        let message = self.sender.ready_to_receive(rtr);
+        self.outgoing = Some(Outgoing::header_only(message));
     }
 
     /// True for the first Read Response if it answers our RTR.
