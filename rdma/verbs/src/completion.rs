@@ -35,7 +35,7 @@ pub enum CompletionStatus {
     Success,
     /// Not done, because the queue pair left RTS before.
     Flushed,
-    /// A local `STag` names no region that may be used for this.
+    /// A local `STag` names no region that may be used for this, or the peer asked to invalidate one that does not exist.
     InvalidStag,
     /// A local buffer leaves its region, or a receive buffer was too short.
     BaseBounds,

@@ -154,6 +154,18 @@ impl Operation {
         }
     }
 
+    /// Where this side places what the peer returns in no tagged message: what an Atomic Operation has found.
+    pub(crate) fn result_sink(&self) -> Option<Sge> {
+        match self {
+            Self::Atomic { sink, .. } => *sink,
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. } => None,
+        }
+    }
+
     /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets
     /// nothing is accessed.
     pub(crate) fn names_stag_zero(&self) -> bool {

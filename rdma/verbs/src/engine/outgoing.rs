@@ -106,22 +106,23 @@ fn write_response(
     stags: &StagTable,
     pd: PdId,
 ) -> Result<(), AccessError> {
-    let source = match response.next_source(mulpdu) {
-        // A Read of no octets looks at no source (RFC 5040 §5.2).
-        None => None,
-        Some(range) => {
-            let right = Access::REMOTE_READ;
-            Some(stags.access(pd, range.stag, range.to, range.len, right)?)
-        }
-    };
-    let Some(segment) = response.next_segment(mulpdu) else {
-        return Ok(());
-    };
-    let payload = write_header(ulpdu, &segment);
-    match source {
-        None => Ok(()),
-        Some((bytes, offset)) => bytes.read(offset, payload).map_err(|_| AccessError::Bounds),
+    // A Read of no octets looks at no source (RFC 5040 §5.2).
+    if let Some(range) = response.next_source(mulpdu) {
+        let right = Access::REMOTE_READ;
+        let (bytes, offset) = stags.access(pd, range.stag, range.to, range.len, right)?;
+        let payload = usize::try_from(range.len)
+            .ok()
+            .and_then(|len| ulpdu.len().checked_sub(len))
+            .and_then(|begin| ulpdu.get_mut(begin..))
+            .ok_or(AccessError::Bounds)?;
+        bytes
+            .read(offset, payload)
+            .map_err(|_| AccessError::Bounds)?;
     }
+    if let Some(segment) = response.next_segment(mulpdu) {
+        write_header(ulpdu, &segment);
+    }
+    Ok(())
 }
 
 /// Writes a segment's header; what is left for its payload.

@@ -13,7 +13,7 @@ use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
-use crate::work::{Operation, RecvRequest, SendRequest, Sge, WrId};
+use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 
 /// What a new queue pair is made of.
 pub(crate) struct NewQp {
@@ -60,10 +60,7 @@ impl Begun {
             signaled: request.signaled,
             byte_len: operation.len().unwrap_or(u32::MAX),
             awaits_response: operation.awaits_response(),
-            sink: match operation {
-                Operation::Atomic { sink, .. } => *sink,
-                _ => None,
-            },
+            sink: operation.result_sink(),
             original: None,
             outcome: None,
         }

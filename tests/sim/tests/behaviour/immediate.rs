@@ -298,9 +298,8 @@ fn immediate_data_of_any_other_form_is_refused() {
         victim.end.post_recv(1, 100);
         let captured = victim.assert_terminates(what, &offending, code);
         assert_eq!(captured.len(), 2 + 2 + 18, "{what}: M and D, not R");
-        let done = received(&mut victim.end);
-        assert_eq!(done.len(), 1, "{what}");
-        assert!(!done[0].is_success() && done[0].immediate.is_none());
+        let flushed = Done::flushed(1, Opcode::Receive);
+        assert_eq!(victim.end.receives(), [flushed], "{what}");
     }
 }
 

@@ -306,15 +306,15 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
 
 #[test]
 fn a_send_may_invalidate_only_what_the_peer_may_touch() {
-    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    type Case = (&'static str, fn(&Host) -> Aim, u8, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 4] = [
-        ("wrong key", bad_key, TermCode::rdmap_protection(0)),
-        ("deregistered", deregistered, TermCode::rdmap_protection(0)),
-        ("other domain", other_pd, TermCode::rdmap_protection(9)),
-        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), TermCode::rdmap_protection(9)),
+        ("wrong key", bad_key, 0, CompletionStatus::InvalidStag),
+        ("deregistered", deregistered, 0, CompletionStatus::InvalidStag),
+        ("other domain", other_pd, 9, CompletionStatus::InvalidateRefused),
+        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), 9, CompletionStatus::InvalidateRefused),
     ];
-    for (case, aim, code) in cases {
+    for (case, aim, code, status) in cases {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
         let aim = aim(b.host());
@@ -327,10 +327,9 @@ fn a_send_may_invalidate_only_what_the_peer_may_touch() {
         };
         a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
         sim.run_until_idle();
-        assert_refused(&a, &b, code);
-        let failed = b.receives();
-        assert_eq!(failed.len(), 1, "{case}");
-        assert!(failed[0].outcome.is_err(), "{case}: {failed:?}");
+        assert_refused(&a, &b, TermCode::rdmap_protection(code));
+        let failed = Done::failed(1, Opcode::Receive, status);
+        assert_eq!(b.receives(), [failed], "{case}");
         drop(aim.region);
     }
 }

@@ -210,7 +210,7 @@ fn a_target_in_stag_zero_is_refused_here() {
     assert_eq!(b.events(), told);
 }
 
-/// The operation was executed, and its completion says both that and what was found, and that it went nowhere.
+/// The operations were executed all the same; which one is at fault is told.
 #[test]
 fn a_sink_that_goes_while_the_request_is_under_way_fails_its_own_work_request() {
     let mut sim = sim();

@@ -1,10 +1,13 @@
 //! Atomic Operations to the octet, and a peer that breaks their rules (RFC 7306 §5.2, §8; digest section 9, rows 84 and 93 to 99).
 
+use std::time::Duration;
+
 use xwarp::{Access, AsyncEventKind, Opcode, QpConfig, SendRequest, Stag, TermCode, WrId};
 use xwarp_sim_tests::wire::{
     Tagged, Untagged, atomic_request, atomic_response, read_request, ulpdus,
 };
 use xwarp_sim_tests::{Done, Target};
+use xwarp_tcp::CloseReason;
 
 use super::{holding, number, post_add};
 use crate::hostile::Victim;
@@ -278,9 +281,14 @@ fn a_request_after_this_side_has_closed_resets_and_is_not_executed() {
     let region = victim.end.region(8, Access::all());
     victim.end.qp.begin_disconnect().unwrap();
     victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    let closed_at = victim.sim.now();
     let header = atomic_request(FETCH_ADD, 0, region.stag(), 0, 1);
     victim.peer.send(&Untagged::atomic_request().fpdu(&header));
-    victim.sim.run_until_idle();
+    victim
+        .sim
+        .run_until("the reset", || victim.peer.ended().is_some());
+    assert_eq!(victim.peer.ended(), Some(CloseReason::Reset));
+    assert!(victim.sim.now() < closed_at + Duration::from_millis(1));
     let events = victim.end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::BadClose { .. }]),
