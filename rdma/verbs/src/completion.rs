@@ -49,6 +49,8 @@ pub enum CompletionStatus {
     ZeroReadResources,
     /// The peer asked to invalidate what it may not.
     InvalidateRefused,
+    /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0 has neither.
+    NotInVersion,
 }
 
 impl fmt::Display for CompletionStatus {
@@ -62,6 +64,7 @@ impl fmt::Display for CompletionStatus {
             Self::InvalidPd => "a local region belongs to another protection domain",
             Self::Wrap => "a local offset plus length passes 2^64",
             Self::ZeroReadResources => "the queue pair may have no Read or Atomic outstanding",
+            Self::NotInVersion => "the peer's version of RDMAP has no such operation",
             Self::InvalidateRefused => "the peer asked to invalidate what it may not",
         })
     }

@@ -21,6 +21,8 @@ pub struct EngineCounters {
     pub fpdus_in: u64,
     /// FPDUs handed to TCP.
     pub fpdus_out: u64,
+    /// Of these, RDMA Writes of no octets to wake a silent peer.
+    pub nudges_out: u64,
     /// Payload octets placed into regions.
     pub placed_octets: u64,
     /// Connections refused because their start-up was not MPA's.

@@ -1,6 +1,7 @@
 //! MPA start-up as an application sees it: what it wishes for, and what came of that (RFC 5044 §7.1, RFC 6581).
 
 use std::fmt;
+use std::time::Duration;
 
 use xwarp_iwarp::mpa::{
     Enhanced, EnhancedData, EnhancedHeader, MAX_PRIVATE_DATA, Negotiated, Request, Revision, Rtr,
@@ -21,16 +22,21 @@ pub struct MpaConfig {
     pub markers: bool,
     /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are spoken with, too (RFC 5044, appendix C).
     pub rdmac: bool,
+    /// As initiator: a peer that has sent nothing so long after our first message is woken by RDMA Writes of no octets, four at most.
+    /// Linux siw needs that now and then, as it can overlook what follows its Reply at once; to others it means nothing. `None`:
+    /// nobody is woken.
+    pub nudge: Option<Duration>,
 }
 
 impl Default for MpaConfig {
-    /// Revision 2, CRCs on, no markers, no RDMA Consortium.
+    /// Revision 2, CRCs on, no markers, no RDMA Consortium, silent peers woken after 5 ms.
     fn default() -> Self {
         Self {
             highest: Revision::Two,
             crc: true,
             markers: false,
             rdmac: false,
+            nudge: Some(Duration::from_millis(5)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is sent next: a work request or a response, in turn where both wait.
 
+use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
 
@@ -80,6 +81,9 @@ fn begin_request(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFaul
         return Ok(false);
     };
     qp.begun.push_back(Begun::new(&request));
+    if request.operation.is_extension() && stream.version != VERSION_IETF {
+        return Err(SendFault::Request(CompletionStatus::NotInVersion));
+    }
     if awaits_response && ord == 0 {
         return Err(SendFault::Request(CompletionStatus::ZeroReadResources));
     }

@@ -8,6 +8,7 @@ mod cq_table;
 mod fault;
 mod lifecycle;
 mod listen;
+mod nudge;
 mod outgoing;
 mod qp;
 mod receive;
@@ -248,6 +249,10 @@ impl Engine {
             .filter(|(_, qp)| due(qp.deadline))
             .map(|(key, _)| key)
             .collect();
+        let silent: Vec<usize> = (self.qps.iter())
+            .filter(|(_, qp)| due(qp.nudge_due()))
+            .map(|(key, _)| key)
+            .collect();
         let incoming: Vec<usize> = (self.incoming.iter())
             .filter(|(_, incoming)| due(incoming.deadline))
             .map(|(key, _)| key)
@@ -255,22 +260,27 @@ impl Engine {
         for &key in &qps {
             self.on_qp_deadline(key);
         }
+        for &key in &silent {
+            self.nudge(key);
+        }
         for &key in &incoming {
             self.counters.drop_startup_timeout += 1;
             self.drop_incoming(key);
         }
-        qps.len() + incoming.len()
+        qps.len() + silent.len() + incoming.len()
     }
 
     /// When there will be something to do even if nothing happens.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let qps = self.qps.iter().filter_map(|(_, qp)| qp.deadline);
+        let silent = self.qps.iter().filter_map(|(_, qp)| qp.nudge_due());
         let incoming = self
             .incoming
             .iter()
             .filter_map(|(_, incoming)| incoming.deadline);
         let linger = self.lingering.front().map(|(until, _)| *until);
-        qps.chain(incoming)
+        qps.chain(silent)
+            .chain(incoming)
             .chain(linger)
             .chain(self.stack.next_deadline())
             .min()

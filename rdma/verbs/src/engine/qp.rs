@@ -141,6 +141,14 @@ impl QpContext {
         self.set_state(QpState::Rts);
     }
 
+    /// When the peer is to be woken, should it still be silent.
+    pub(super) fn nudge_due(&self) -> Option<Instant> {
+        match &self.link {
+            Link::Stream(stream) => stream.nudge.due(),
+            Link::None | Link::Starting(_) => None,
+        }
+    }
+
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.link {
             Link::Stream(stream) => Some(stream),

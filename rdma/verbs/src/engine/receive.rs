@@ -185,7 +185,7 @@ fn take_ulpdu(
         return Ok(());
     };
     // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
-    stream.open_fence();
+    stream.heard();
     let mut resources = QpResources {
         pd: qp.pd,
         stags,

@@ -12,6 +12,7 @@ use xwarp_iwarp::mpa::{
 use xwarp_tcp::{CloseReason, ConnId, Instant, Path};
 
 use super::Engine;
+use super::nudge::Nudge;
 use super::qp::Link;
 use super::stream::{Stream, send_ulpdu};
 use crate::error::ConnectError;
@@ -211,6 +212,7 @@ impl Engine {
         let port = Arc::clone(&starting.port);
         let conn = starting.conn;
         let mut stream = Stream::new(conn, negotiated, false, &info, qp.extensions, port);
+        stream.nudge = Nudge::new(self.mpa.nudge);
         if let Some(rtr) = info.rtr {
             stream.begin_rtr(rtr);
         }

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr};
-use xwarp_iwarp::{ReadRequest, Receiver, Sender, StreamConfig, Terminate};
+use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr};
+use xwarp_iwarp::{ReadRequest, Receiver, Sender, Stag, StreamConfig, Terminate};
 use xwarp_tcp::{ConnId, Instant, Stack};
 
+use super::nudge::Nudge;
 use super::outgoing::{Outgoing, Response};
 use crate::host::LocalPort;
 use crate::mpa::ConnectionInfo;
@@ -40,6 +41,7 @@ pub(super) struct Stream {
     pub(super) sender: Sender,
     /// The message being sent.
     pub(super) outgoing: Option<Outgoing>,
+    pub(super) nudge: Nudge,
     /// Requests of the peer that wait for their response.
     pub(super) responses: VecDeque<Response>,
     /// Request Identifier of our next Atomic Request.
@@ -82,6 +84,7 @@ impl Stream {
             receiver: Receiver::new(config),
             sender: Sender::new(config),
             outgoing: None,
+            nudge: Nudge::new(None),
             responses: VecDeque::with_capacity(usize::from(info.ird)),
             next_atomic: 0,
             turn: Turn::Request,
@@ -104,13 +107,21 @@ impl Stream {
         self.outgoing = Some(Outgoing::header_only(message));
     }
 
+    /// The ULPDU of an RDMA Write of no octets, which is its header.
+    pub(super) fn wake_up(&mut self) -> Vec<u8> {
+        let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
+        let segment = message.next_segment(MAX_ULPDU);
+        segment.map_or_else(Vec::new, |segment| segment.header.to_vec())
+    }
+
     /// True for the first Read Response if it answers our RTR.
     pub(super) fn take_rtr_response(&mut self) -> bool {
         std::mem::take(&mut self.rtr_read)
     }
 
-    /// The peer's first FPDU is here.
-    pub(super) fn open_fence(&mut self) {
+    /// An FPDU of the peer is here.
+    pub(super) fn heard(&mut self) {
+        self.nudge.heard();
         if self.gate == Gate::Fenced {
             self.gate = Gate::Open;
         }

@@ -57,6 +57,7 @@ impl Engine {
             match self.send_one(key) {
                 Ok(Sent::Fpdu | Sent::Message(_)) => {
                     self.counters.fpdus_out += 1;
+                    self.note_sent(key);
                     self.renew_patience(key);
                 }
                 Ok(Sent::Blocked) => return sent,
@@ -72,6 +73,35 @@ impl Engine {
         }
         self.activate(key);
         TX_BUDGET
+    }
+
+    fn note_sent(&mut self, key: usize) {
+        let now = self.now;
+        if let Some(stream) = self.qps.get_mut(key).and_then(QpContext::stream) {
+            stream.nudge.sent(now);
+        }
+    }
+
+    /// Wakes a peer that has sent nothing since our first FPDU. Between the segments of a message there is no place for that, and no
+    /// need: more comes.
+    pub(super) fn nudge(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        let in_rts = qp.state() == QpState::Rts;
+        let Some(stream) = qp.stream() else {
+            return;
+        };
+        stream.nudge.passed(self.now);
+        if !in_rts || stream.gate != Gate::Open || stream.outgoing.is_some() {
+            return;
+        }
+        let ulpdu = stream.wake_up();
+        let (conn, framer) = (stream.conn, &mut stream.framer);
+        if send_ulpdu(&mut self.stack, conn, framer, &ulpdu, self.now) {
+            self.counters.fpdus_out += 1;
+            self.counters.nudges_out += 1;
+        }
     }
 
     fn send_one(&mut self, key: usize) -> Result<Sent, SendFault> {

@@ -6,6 +6,7 @@ mod floods;
 mod frames;
 mod framing;
 mod noise;
+mod nudge;
 mod rdmac;
 mod revisions;
 mod rtr;
@@ -37,6 +38,14 @@ const C: u16 = 0x8000;
 const D: u16 = 0x4000;
 /// The depth that leaves it to the ULP.
 const LEFT_TO_ULP: u16 = 0x3fff;
+
+/// A silent peer is not woken, so that all that is sent is what a test posts.
+fn patient() -> MpaConfig {
+    MpaConfig {
+        nudge: None,
+        ..MpaConfig::default()
+    }
+}
 
 fn up_to(highest: Revision) -> MpaConfig {
     MpaConfig {

@@ -1,6 +1,8 @@
 //! CRC and markers, as start-up has settled them for each direction.
 
-use super::{CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, up_to};
+use super::{
+    CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, patient, up_to,
+};
 use std::time::Duration;
 use xwarp::{AsyncEventKind, MpaConfig, QpConfig, QpState, Revision, Stag, TermCode};
 use xwarp_iwarp::mpa::{Deframer, Framer};
@@ -181,7 +183,7 @@ fn a_peer_that_asks_for_markers_gets_them_at_every_512th_octet() {
 
 #[test]
 fn row_023_a_reply_that_asks_for_markers_is_obeyed() {
-    let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
+    let mut initiating = Initiating::new(patient(), &QpConfig::default());
     initiating.end.post_send(1, &[7; 1_200]);
     initiating.answered(&reply(MARKERS | CRC, 1, b"")).unwrap();
     initiating.sim.run_until_idle();

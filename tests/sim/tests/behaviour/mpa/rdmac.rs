@@ -1,7 +1,10 @@
 //! Permissive mode: a peer of the RDMA Consortium, MPA revision 0, DDP and RDMAP version 0 (RFC 5044, appendix C).
 
 use super::{CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, up_to};
-use xwarp::{AsyncEventKind, MpaConfig, QpConfig, QpState, Revision, TermCode};
+use xwarp::{
+    AsyncEventKind, CompletionStatus, MpaConfig, QpConfig, QpState, RemoteAddress, Revision,
+    SendRequest, Stag, TermCode, WrId,
+};
 use xwarp_iwarp::mpa::{Deframer, Framer};
 use xwarp_sim_tests::wire::{Untagged, deframed, framed, reply, request};
 use xwarp_sim_tests::{Done, End, PlainPeer, Sim};
@@ -123,5 +126,32 @@ fn permission_changes_nothing_between_peers_of_the_ietf() {
         assert!(info(&near).revision > 0);
         assert!(!info(&near).send_markers);
         exchange(&mut sim, &mut near, &mut far);
+    }
+}
+
+#[test]
+fn what_version_0_lacks_is_refused_here_and_not_sent() {
+    let remote = RemoteAddress {
+        stag: Stag(7),
+        to: 0,
+    };
+    for request in [
+        SendRequest::immediate(WrId(1), *b"8 octets"),
+        SendRequest::fetch_add(WrId(1), 1, remote),
+    ] {
+        let mut initiating = Initiating::new(permissive(), &QpConfig::default());
+        let answer = reply(MARKERS | CRC, 0, b"");
+        initiating.answered(&answer).unwrap();
+        initiating.end.qp.post_send(request).unwrap();
+        initiating
+            .sim
+            .run_until("the FIN", || initiating.peer.saw_fin());
+        let sent = deframed(Deframer::new(true, true), &initiating.sent());
+        let [terminate] = &sent[..] else {
+            panic!("only a Terminate is sent, not {sent:?}");
+        };
+        assert_eq!(terminate[1] & 0x0f, 7, "{terminate:?}");
+        let completion = initiating.end.send_cq().poll().unwrap();
+        assert_eq!(completion.status, CompletionStatus::NotInVersion);
     }
 }
