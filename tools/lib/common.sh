@@ -1,4 +1,4 @@
-# Shared by tools/demo and tools/test: missing packages, the build, two hosts made of network namespaces.
+# Shared by the scripts of tools/: missing packages, the build, two hosts made of network namespaces.
 # shellcheck shell=bash
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

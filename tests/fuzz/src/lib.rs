@@ -6,6 +6,7 @@
 //! | [`framing`] | one flag octet, then a stream in Full Operation |
 //! | [`segments`] | one flag octet, then ULPDUs, each behind its length (one octet) |
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
+//! | [`rnic`] | a program for the peer of a whole RNIC: TCP octets, frames, time; what application and network do besides |
 //!
 //! `tests/corpus.rs` runs the committed corpus and mutates it for `XWARP_FUZZ_SECONDS`. A fuzzing engine needs no more
 //! than these functions.
@@ -15,10 +16,14 @@
     reason = "to panic where a rule is broken is what a target is for"
 )]
 
+mod behaviour;
 mod memory;
 mod mutate;
+mod rnic;
 
+pub use behaviour::Behaviour;
 pub use mutate::Mutator;
+pub use rnic::rnic;
 
 use memory::Memory;
 use xwarp_iwarp::mpa::{
@@ -32,18 +37,24 @@ use xwarp_iwarp::{
 };
 
 /// A target of the table above.
-pub type Target = fn(&[u8]);
+pub type Target = fn(&[u8]) -> Behaviour;
 
-/// All targets by the name of their corpus folder.
-pub const TARGETS: [(&str, Target); 4] = [
-    ("startup", startup),
-    ("framing", framing),
-    ("segments", segments),
-    ("connection", connection),
+/// All targets by the name of their corpus folder. Of the pure state machines every input counts as one behaviour.
+pub const TARGETS: [(&str, Target); 5] = [
+    ("startup", |input| unknown(startup, input)),
+    ("framing", |input| unknown(framing, input)),
+    ("segments", |input| unknown(segments, input)),
+    ("connection", |input| unknown(connection, input)),
+    ("rnic", rnic),
 ];
 
+fn unknown(target: fn(&[u8]), input: &[u8]) -> Behaviour {
+    target(input);
+    Behaviour::default()
+}
+
 /// Is bit `n` of the flag octet set?
-const fn bit(flags: u8, n: u8) -> bool {
+pub(crate) const fn bit(flags: u8, n: u8) -> bool {
     flags >> n & 1 == 1
 }
 

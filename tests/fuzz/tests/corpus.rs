@@ -1,8 +1,16 @@
 //! The committed corpus, as it is and mutated. Each file is one input in hex; blanks, line ends and lines after `#` do not count.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `XWARP_FUZZ_SECONDS` | how long inputs are mutated, 5 unless set |
+//! | `XWARP_FUZZ_TARGET` | only this target |
+//! | `XWARP_FUZZ_SEED` | other mutations |
+//! | `XWARP_FUZZ_INPUT` | runs this input alone, in hex |
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use xwarp_fuzz::{Mutator, TARGETS};
+use xwarp_fuzz::{Behaviour, Mutator, TARGETS, Target};
 
 /// Seconds of mutation for all targets together, unless `XWARP_FUZZ_SECONDS` says otherwise.
 const DEFAULT_SECONDS: u64 = 5;
@@ -60,34 +68,67 @@ fn every_prefix_of_the_corpus_is_survived() {
     }
 }
 
+/// A number from the environment.
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Inputs that do something new are mutated further, where a target tells.
 #[test]
 fn mutations_of_the_corpus_are_survived() {
-    let seconds = std::env::var("XWARP_FUZZ_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(DEFAULT_SECONDS);
-    let share = Duration::from_secs(seconds) / u32::try_from(TARGETS.len()).expect("a few");
-    for (name, target) in TARGETS {
-        let inputs = corpus(name);
-        let (began, mut mutator, mut runs) = (Instant::now(), Mutator::new(0x5157), 0_u64);
-        while began.elapsed() < share {
-            let input = &inputs[mutator.below(inputs.len())].1;
-            let other = &inputs[mutator.below(inputs.len())].1;
-            let mutated = mutator.mutate(input, other);
-            if std::panic::catch_unwind(|| target(&mutated)).is_err() {
-                let hex: String = mutated
-                    .iter()
-                    .flat_map(|octet| [octet >> 4, octet & 15])
-                    .map(digit)
-                    .collect();
-                panic!("{name} fails on {hex}");
-            }
-            runs += 1;
-        }
-        println!("{name}: {runs} inputs");
+    let seconds = number("XWARP_FUZZ_SECONDS").unwrap_or(DEFAULT_SECONDS);
+    let seed = number("XWARP_FUZZ_SEED").unwrap_or(0x5157);
+    let only = std::env::var("XWARP_FUZZ_TARGET").ok();
+    let chosen = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    let targets: Vec<_> = TARGETS
+        .into_iter()
+        .filter(|(name, _)| chosen(name))
+        .collect();
+    assert!(!targets.is_empty(), "XWARP_FUZZ_TARGET names no target");
+    let share = Duration::from_secs(seconds) / u32::try_from(targets.len()).expect("a few");
+    for (name, target) in targets {
+        mutate(name, target, share, &mut Mutator::new(seed));
     }
 }
 
-fn digit(value: u8) -> char {
-    char::from_digit(u32::from(value), 16).expect("below 16")
+fn mutate(name: &str, target: Target, time: Duration, mutator: &mut Mutator) {
+    let mut inputs: Vec<Vec<u8>> = corpus(name).into_iter().map(|(_, input)| input).collect();
+    let mut known: BTreeSet<Behaviour> = inputs.iter().map(|input| target(input)).collect();
+    let (began, mut runs) = (Instant::now(), 0_u64);
+    while began.elapsed() < time {
+        let input = &inputs[mutator.below(inputs.len())];
+        let other = &inputs[mutator.below(inputs.len())];
+        let mutated = mutator.mutate(input, other);
+        let Ok(behaviour) = std::panic::catch_unwind(|| target(&mutated)) else {
+            panic!("{name} fails on {}", hex(&mutated));
+        };
+        if known.insert(behaviour) {
+            inputs.push(mutated);
+        }
+        runs += 1;
+    }
+    println!("{name}: {runs} inputs, {} behaviours", known.len());
+}
+
+fn hex(octets: &[u8]) -> String {
+    let digits = octets.iter().flat_map(|octet| [octet >> 4, octet & 15]);
+    digits
+        .map(|digit| char::from_digit(u32::from(digit), 16).expect("below 16"))
+        .collect()
+}
+
+/// `XWARP_FUZZ_INPUT`, in hex, goes to `XWARP_FUZZ_TARGET`: what a failure of the mutations printed.
+#[test]
+fn one_input_from_the_environment_is_survived() {
+    let (Ok(text), Ok(name)) = (
+        std::env::var("XWARP_FUZZ_INPUT"),
+        std::env::var("XWARP_FUZZ_TARGET"),
+    ) else {
+        return;
+    };
+    let (_, target) = TARGETS
+        .into_iter()
+        .find(|(target, _)| *target == name)
+        .expect("a target");
+    println!("{:?}", target(&octets(&text)));
 }

@@ -1,0 +1,24 @@
+//! Work of the protocol core whose instructions `tools/bench` counts.
+//!
+//! Each case is a function of its own, so that callgrind names it: `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 octets of
+//! payload without markers. All is prepared, and done once, before: what is counted is the steady state.
+#![forbid(unsafe_code)]
+
+mod cases;
+mod region;
+
+use std::hint::black_box;
+
+use cases::{CASES, FPDUS};
+use crc_fast::{CrcAlgorithm, get_calculator_target};
+
+fn main() {
+    for case in CASES {
+        // Whatever is done once per process, such as asking what the CPU can do, happens here.
+        black_box(xwarp_iwarp::crc::crc32c(&[0; 9000]));
+        (case.run)(&mut case.prepare());
+        println!("{}", case.name);
+    }
+    println!("fpdus {FPDUS}");
+    println!("crc {}", get_calculator_target(CrcAlgorithm::Crc32Iscsi));
+}
