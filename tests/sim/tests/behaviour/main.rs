@@ -6,5 +6,6 @@ mod local_errors;
 mod lossy;
 mod protection;
 mod queues;
+mod segments;
 mod startup;
 mod transfer;
