@@ -17,8 +17,11 @@ fn sim() -> Sim {
     Sim::new(Seed(53)).one_way_delay(Duration::from_micros(50))
 }
 
+/// Frames and which way they went.
+type Seen = Rc<RefCell<Vec<(Direction, Vec<u8>)>>>;
+
 /// All frames that are sent from now on.
-fn frames(sim: &mut Sim) -> Rc<RefCell<Vec<(Direction, Vec<u8>)>>> {
+fn frames(sim: &mut Sim) -> Seen {
     let frames = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&frames);
     sim.link().observe(move |sighting| {
