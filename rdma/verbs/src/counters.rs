@@ -27,6 +27,8 @@ pub struct EngineCounters {
     pub drop_startup: u64,
     /// Connections dropped because their start-up took too long.
     pub drop_startup_timeout: u64,
+    /// Connections dropped because too many waited at their listener: those without a Request first.
+    pub drop_startup_backlog: u64,
     /// FPDUs whose framing or CRC was wrong.
     pub drop_bad_fpdu: u64,
     /// Segments refused by the checks of DDP and RDMAP.

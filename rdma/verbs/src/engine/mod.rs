@@ -3,6 +3,7 @@
 //! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
+mod begin;
 mod cq_table;
 mod fault;
 mod lifecycle;
@@ -27,6 +28,7 @@ use crate::counters::{EngineCounters, RnicCounters};
 use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
+use crate::mpa::MpaConfig;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
 
@@ -71,6 +73,7 @@ pub(crate) struct Engine {
     ready: Arc<ReadySet>,
     events: Sender<AsyncEvent>,
     counters: EngineCounters,
+    mpa: MpaConfig,
     now: Instant,
     max_qps: usize,
     failed: bool,
@@ -81,6 +84,7 @@ impl Engine {
         stack: Stack,
         ready: Arc<ReadySet>,
         events: Sender<AsyncEvent>,
+        mpa: MpaConfig,
         max_qps: usize,
     ) -> Self {
         Self {
@@ -97,6 +101,7 @@ impl Engine {
             ready,
             events,
             counters: EngineCounters::default(),
+            mpa,
             now: Instant::from_micros(0),
             max_qps,
             failed: false,
