@@ -107,7 +107,7 @@ fn responses_to_as_many_atomics_as_may_be_outstanding_are_taken() {
     }
 }
 
-/// R7306-8.2-3: to the last octet, and never for an STag that is not there.
+/// R7306-8.2-3: to the last octet of the region.
 #[test]
 fn atomic_is_an_access_to_eight_octets() {
     let [_, _, (_, _, header), _] = messages();
