@@ -2,6 +2,7 @@
 //! `test-vectors.md`: computed by a separate encoder, checked by a separate decoder and by Wireshark.
 
 mod checks;
+mod conformance;
 mod enhanced;
 mod extensions;
 mod fpdu;

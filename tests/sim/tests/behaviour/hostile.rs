@@ -1,5 +1,6 @@
 //! A peer that speaks MPA and then breaks the rules: the reactions are those of RFC 5040 to 5044, and nothing else happens.
 
+mod crc;
 mod malformed;
 mod noise;
 mod streams;

@@ -11,5 +11,6 @@ mod protection;
 mod queues;
 mod read_responses;
 mod rows;
+mod segments;
 mod startup;
 mod transfer;

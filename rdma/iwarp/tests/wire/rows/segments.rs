@@ -123,7 +123,7 @@ fn row_055_opcode_of_a_disabled_extension_is_0_2_06() {
 
 #[test]
 fn row_056_untagged_opcode_in_a_tagged_segment_is_0_2_06() {
-    for opcode in [1, 3, 4, 5, 6, 7, 8, 9, 0xa, 0xb] {
+    for opcode in (0..16).filter(|opcode| ![0, 2].contains(opcode)) {
         for stream in [Stream::new(), Stream::extended()] {
             refuses(
                 stream.page(),
@@ -203,7 +203,7 @@ fn row_063_gap_or_overlap_of_offsets_is_1_2_04() {
             "1/2/04 110",
         );
     }
-    for mo in [0, 3, 5] {
+    for mo in [0, 3, 5, 17] {
         let mut stream = Stream::new().receive(16);
         accepts(&mut stream, &SEND_MORE.octets());
         refuses(stream, &Untagged { mo, ..SEND }.octets(), "1/2/04 110");

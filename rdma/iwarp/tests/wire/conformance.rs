@@ -1,0 +1,20 @@
+//! Requirements of the catalogue that the vectors and the digest's rows do not show, by specification.
+
+mod extensions;
+mod mpa;
+mod registries;
+mod startup;
+
+use crate::support::hex;
+
+/// Key of a Request and of a Reply.
+const REQUEST: &str = "4d504120494420526571204672616d65";
+const REPLY: &str = "4d504120494420526570204672616d65";
+
+fn request(rest: &str) -> Vec<u8> {
+    hex(&format!("{REQUEST}{rest}"))
+}
+
+fn reply(rest: &str) -> Vec<u8> {
+    hex(&format!("{REPLY}{rest}"))
+}

@@ -1,0 +1,81 @@
+//! Prints what the conformance ledger covers, or the evidence of one requirement.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use xwarp_conformance::{Catalogue, Coverage, Evidence, Ledger, Requirement, Row, repository};
+
+/// Print what the conformance ledger covers, by specification and level.
+#[derive(Parser)]
+#[command(name = "report")]
+struct Cli {
+    /// Print the evidence of one requirement instead, such as R5044-4.3-5
+    #[arg(long)]
+    id: Option<String>,
+}
+
+/// Exit code for a ledger that cannot be read.
+const FAILURE: u8 = 1;
+/// Exit code for wrong arguments.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match report(&cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("report: {error}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// Help where it was asked for, and one sentence for anything else.
+fn usage(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayHelp {
+        print!("{error}");
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let sentence = text.lines().next().unwrap_or_default();
+    eprintln!(
+        "report: {}; try --help.",
+        sentence.trim_start_matches("error: ")
+    );
+    ExitCode::from(USAGE)
+}
+
+fn report(cli: &Cli) -> Result<ExitCode, Box<dyn Error>> {
+    let catalogue = Catalogue::own()?;
+    let ledger = Ledger::load(&repository())?;
+    let Some(id) = &cli.id else {
+        print!("{}", Coverage::new(&catalogue, &ledger));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let Some(requirement) = catalogue.find(id) else {
+        eprintln!("report: {id:?} is no requirement of the catalogue.");
+        return Ok(ExitCode::from(USAGE));
+    };
+    print_row(requirement, ledger.find(id));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_row(requirement: &Requirement, row: Option<&Row>) {
+    let status = row.map_or("without a row", |row| row.evidence.status());
+    println!("{}  {}  {status}", requirement.id, requirement.level);
+    match row.map(|row| &row.evidence) {
+        Some(Evidence::Proved(citations)) => {
+            for citation in citations {
+                println!("  {citation}");
+            }
+        }
+        Some(Evidence::Excused(text) | Evidence::Open(text)) => println!("  {text}"),
+        None => {}
+    }
+}

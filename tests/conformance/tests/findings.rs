@@ -1,0 +1,119 @@
+//! A bad ledger is found to be one, each fault by its name.
+
+use xwarp_conformance::{Catalogue, Citation, Finding, Ledger, Sources, Table, check};
+
+const IDS: &str = "id\tlevel\nR5044-1\tMUST\nR5044-2\tMAY\nR6581-1\tinfo\n";
+const SOURCE: &str =
+    "#[test]\nfn shows_it() {}\n\nfn helper() {}\n\n#[test]\n#[ignore]\nfn idle() {}\n";
+const EXCUSE: &str = "R5044-2\texcused\tis a choice that this implementation does not make";
+
+/// What is found in files of these rows.
+fn found(mpa: &[&str], enhanced: &[&str]) -> Vec<Finding> {
+    let table = |file, rows: &[&str]| {
+        let text = format!("id\tstatus\tevidence\n{}", rows.join("\n"));
+        Table::parse(file, &text).expect("rows")
+    };
+    let ledger = Ledger {
+        tables: vec![table("rfc5044.tsv", mpa), table("rfc6581.tsv", enhanced)],
+    };
+    let sources = Sources::default().with("a.rs", SOURCE);
+    check(&Catalogue::parse(IDS).expect("ids"), &ledger, &sources)
+}
+
+const FIRST: &str = "R5044-1\tproved\ta.rs::shows_it";
+const THIRD: &str = "R6581-1\tproved\ta.rs::shows_it";
+
+fn cited(path: &str, function: &str) -> Citation {
+    Citation {
+        path: path.to_owned(),
+        function: function.to_owned(),
+    }
+}
+
+#[test]
+fn nothing_is_found_in_a_good_ledger() {
+    assert_eq!(found(&[FIRST, EXCUSE], &[THIRD]), []);
+}
+
+#[test]
+fn a_requirement_without_a_row_is_missing() {
+    let missing = Finding::Missing("R5044-2".to_owned());
+    assert_eq!(found(&[FIRST], &[THIRD]), [missing]);
+}
+
+#[test]
+fn a_second_row_is_a_duplicate() {
+    let duplicate = Finding::Duplicate("R5044-1".to_owned());
+    assert_eq!(found(&[FIRST, FIRST, EXCUSE], &[THIRD]), [duplicate]);
+}
+
+#[test]
+fn a_row_without_a_requirement_is_unknown() {
+    let unknown = Finding::Unknown {
+        file: "rfc5044.tsv".to_owned(),
+        id: "R5044-9".to_owned(),
+    };
+    let row = "R5044-9\tproved\ta.rs::shows_it";
+    assert_eq!(found(&[FIRST, EXCUSE, row], &[THIRD]), [unknown]);
+}
+
+#[test]
+fn a_row_in_the_file_of_another_specification_is_misfiled() {
+    let misfiled = Finding::Misfiled {
+        file: "rfc5044.tsv".to_owned(),
+        id: "R6581-1".to_owned(),
+    };
+    assert_eq!(found(&[FIRST, EXCUSE, THIRD], &[]), [misfiled]);
+}
+
+#[test]
+fn a_row_before_its_turn_is_out_of_order() {
+    let disorder = Finding::OutOfOrder("R5044-1".to_owned());
+    assert_eq!(found(&[EXCUSE, FIRST], &[THIRD]), [disorder]);
+}
+
+#[test]
+fn an_open_row_is_found() {
+    let open = Finding::Open {
+        id: "R6581-1".to_owned(),
+        missing: "a test".to_owned(),
+    };
+    let row = "R6581-1\topen\ta test";
+    assert_eq!(found(&[FIRST, EXCUSE], &[row]), [open]);
+}
+
+#[test]
+fn an_excuse_without_substance_is_found() {
+    for reason in ["", "n/a", "does not apply to us here"] {
+        let thin = Finding::ThinExcuse {
+            id: "R6581-1".to_owned(),
+            reason: reason.to_owned(),
+        };
+        let row = format!("R6581-1\texcused\t{reason}");
+        assert_eq!(found(&[FIRST, EXCUSE], &[&row]), [thin]);
+    }
+}
+
+#[test]
+fn a_test_in_a_file_that_is_not_there_is_found() {
+    let id = "R6581-1".to_owned();
+    let citation = cited("b.rs", "shows_it");
+    let row = "R6581-1\tproved\ta.rs::shows_it b.rs::shows_it";
+    assert_eq!(
+        found(&[FIRST, EXCUSE], &[row]),
+        [Finding::NoSuchFile { id, citation }]
+    );
+}
+
+#[test]
+fn a_function_that_is_no_test_or_does_not_run_is_found() {
+    for function in ["helper", "shows", "idle", "nothing"] {
+        let id = "R6581-1".to_owned();
+        let citation = cited("a.rs", function);
+        let row = format!("R6581-1\tproved\ta.rs::{function}");
+        assert_eq!(
+            found(&[FIRST, EXCUSE], &[&row]),
+            [Finding::NoSuchTest { id, citation }]
+        );
+    }
+}

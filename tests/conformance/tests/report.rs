@@ -1,0 +1,61 @@
+//! What the `report` program prints, and how it refuses.
+
+use std::process::{Command, Output};
+
+fn report(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_report"))
+        .args(args)
+        .output()
+        .expect("the program runs")
+}
+
+/// It prints one sentence to standard error and exits with 2.
+fn assert_refused(args: &[&str], sentence: &str) {
+    let output = report(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(told, format!("report: {sentence}\n"));
+}
+
+#[test]
+fn coverage_ends_with_the_sum_of_all_requirements() {
+    let output = report(&[]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let last: Vec<&str> = text
+        .lines()
+        .last()
+        .expect("a line")
+        .split_whitespace()
+        .collect();
+    assert_eq!((last[0], last[1], last[5]), ("all", "all", "614"));
+}
+
+#[test]
+fn evidence_of_one_requirement_is_printed() {
+    let output = report(&["--id", "R5044-4.3-5"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("R5044-4.3-5  MUST  proved"));
+    assert!(lines.all(|line| line.contains(".rs::")), "{text}");
+    assert!(text.lines().count() > 1, "{text}");
+}
+
+#[test]
+fn wrong_arguments_are_refused_in_one_sentence() {
+    assert_refused(
+        &["--id", "R5044-99"],
+        "\"R5044-99\" is no requirement of the catalogue.",
+    );
+    assert_refused(&["--all"], "unexpected argument '--all' found; try --help.");
+    assert_refused(
+        &["R5044-4.3-5"],
+        "unexpected argument 'R5044-4.3-5' found; try --help.",
+    );
+    assert_refused(
+        &["--id"],
+        "a value is required for '--id <ID>' but none was supplied; try --help.",
+    );
+}

@@ -1,0 +1,133 @@
+//! How FPDUs lie in TCP segments and packets (RFC 5044 §5.1, appendix A).
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use xwarp_iwarp::mpa::{Step, next_fpdu};
+use xwarp_netsim::{Direction, Seed};
+use xwarp_sim_tests::{Done, KIB, Sim, pattern};
+
+/// Octets of an Ethernet and of an IPv4 header.
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+
+fn sim() -> Sim {
+    Sim::new(Seed(53)).one_way_delay(Duration::from_micros(50))
+}
+
+/// Frames and which way they went.
+type Seen = Rc<RefCell<Vec<(Direction, Vec<u8>)>>>;
+
+/// All frames that are sent from now on.
+fn frames(sim: &mut Sim) -> Seen {
+    let frames = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&frames);
+    sim.link().observe(move |sighting| {
+        let frame = (sighting.direction, sighting.frame.to_vec());
+        seen.borrow_mut().push(frame);
+    });
+    frames
+}
+
+/// Sequence number and payload of the TCP segment in a frame.
+fn segment(frame: &[u8]) -> (u32, &[u8]) {
+    let packet = &frame[ETHERNET..];
+    let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+    let tcp = &packet[IPV4..total];
+    let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+    (sequence, &tcp[usize::from(tcp[12] >> 4) * 4..])
+}
+
+/// Writes, Sends and Reads of several sizes, in both directions.
+fn transfer(sim: &mut Sim) {
+    let (mut a, mut b) = sim.connected_pair();
+    for (i, len) in (1..).zip([1, 4, 100, 1_440, 1_441, 20_000]) {
+        let (target, source, sink) = (b.target(len), a.target(len), b.target(len));
+        source.fill(&pattern(len));
+        b.post_recv(i, len);
+        a.post_write(i, &pattern(len), target.remote(0));
+        a.post_send(i, &pattern(len));
+        b.post_read(i, sink.local(0, len), source.remote(0));
+        sim.run_until_idle();
+        assert_eq!(a.sends(), [Done::write(i, len), Done::send(i, len)]);
+        assert_eq!(b.sends(), [Done::read(i, len)]);
+        assert!(target.to_vec() == pattern(len) && sink.to_vec() == pattern(len));
+    }
+}
+
+/// R5044-5.1-1, R5044-A.1-1
+#[test]
+fn each_segment_begins_with_an_fpdu_and_holds_it_whole() {
+    let mut sim = sim();
+    let frames = frames(&mut sim);
+    transfer(&mut sim);
+    let (mut startup, mut fpdus) = (0, 0);
+    for (direction, frame) in frames.borrow().iter() {
+        let (_, payload) = segment(frame);
+        if payload.starts_with(b"MPA ID Re") {
+            startup += 1;
+        } else if !payload.is_empty() {
+            let step = next_fpdu(payload, true);
+            let whole =
+                matches!(step, Ok(Step::Fpdu { consumed, .. }) if consumed == payload.len());
+            assert!(whole, "{direction:?}: {} octets, {step:?}", payload.len());
+            fpdus += 1;
+        }
+    }
+    assert_eq!(startup, 2, "a Request and a Reply");
+    assert!(fpdus > 60, "{fpdus} FPDUs");
+}
+
+/// R5044-A.1-2
+#[test]
+fn a_segment_that_is_sent_again_has_the_same_borders() {
+    const LEN: usize = 64 * KIB;
+    for lost in [3, 10, 25] {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        let frames = frames(&mut sim);
+        sim.link().lane(Direction::AToB).drop_nth(lost);
+        let target = b.target(LEN);
+        a.post_write(1, &pattern(LEN), target.remote(0));
+        sim.run_until_idle();
+        assert!(target.to_vec() == pattern(LEN));
+        let (mut sent, mut again) = (BTreeMap::new(), 0);
+        for (direction, frame) in frames.borrow().iter() {
+            let (sequence, payload) = segment(frame);
+            if *direction == Direction::AToB && !payload.is_empty() {
+                let first = sent.entry(sequence).or_insert_with(|| payload.to_vec());
+                assert_eq!(first.len(), payload.len(), "without frame {lost}");
+                assert!(first == payload, "other octets under the same numbers");
+                again += 1;
+            }
+        }
+        assert!(again > sent.len(), "something was sent again");
+        // No segment begins inside another one: borders only repeat.
+        let ends = sent
+            .iter()
+            .map(|(at, payload)| at.wrapping_add(u32::try_from(payload.len()).unwrap()));
+        let inner = ends.filter(|end| !sent.contains_key(end)).count();
+        assert_eq!(inner, 1, "only the last has none behind it");
+    }
+}
+
+/// R5044-A.5.1-1: DF is set in every packet, data or not; none is a fragment.
+#[test]
+fn no_packet_may_be_fragmented() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let frames = frames(&mut sim);
+    transfer(&mut sim);
+    let mut refused = sim.a().end(&xwarp::QpConfig::default());
+    let at = sim.b().at(9);
+    let limit = Duration::from_secs(5);
+    let mut connecting = refused.qp.begin_connect(at, b"", limit).unwrap();
+    let outcome = sim.wait_for("the refusal", || connecting.try_finish());
+    assert!(outcome.is_err());
+    for (direction, frame) in frames.borrow().iter() {
+        let fragmentation = [frame[ETHERNET + 6], frame[ETHERNET + 7]];
+        assert_eq!(fragmentation, [0x40, 0], "{direction:?}: {frame:x?}");
+    }
+    assert!(frames.borrow().len() > 60, "data, answers, resets");
+}
