@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 pub struct WorkDir(PathBuf);
 
 impl WorkDir {
-    /// An empty directory that everybody may look into. What an earlier process of the same number left there goes first.
-    pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("xwsys-{}", std::process::id()));
+    /// An empty directory that everybody may look into, of this name and the process's number. What an earlier process of the same
+    /// number left there goes first.
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         // There is none, as a rule.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("a directory for temporary files");
