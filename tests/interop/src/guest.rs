@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use xwarp_system_tests::{PATIENCE, Running};
@@ -12,10 +13,12 @@ use xwarp_system_tests::{PATIENCE, Running};
 use crate::image::{Image, guest_file};
 use crate::job::{Ended, Job};
 use crate::lab::{GUESTS, Lab};
-use crate::line::Line;
+use crate::line::{GuestEnd, Line};
 
 /// Commands that a guest can run at once, and one line more, by which they are killed.
 const COMMANDS: usize = 7;
+/// Held while a guest's process starts.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// What a guest is like.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +58,9 @@ impl<'a> Guest<'a> {
     /// Boots guest 1 or 2 of a lab, and returns when it takes commands.
     pub fn boot_as(lab: &'a Lab, image: &Image, number: u8, config: GuestConfig) -> Self {
         assert!((1..=GUESTS).contains(&number), "guest {number}");
-        let mut lines: Vec<Line> = (0..=COMMANDS).map(|_| Line::new()).collect();
-        let command = command_line(lab, image, number, config, &lines);
-        let process = Running::start_reading(command, lab.plug(number));
+        let (mut lines, guest_ends): (Vec<Line>, Vec<GuestEnd>) =
+            (0..=COMMANDS).map(|_| Line::new()).unzip();
+        let process = start(lab, image, number, config, guest_ends);
         for line in &mut lines {
             let said = line.hear(PATIENCE);
             assert!(
@@ -65,7 +68,6 @@ impl<'a> Guest<'a> {
                 "guest {number} says {said:?}\n{}",
                 process.printed()
             );
-            line.hand_over();
         }
         Self {
             lab,
@@ -146,13 +148,30 @@ fn share(lab: &Lab, number: u8) -> PathBuf {
     lab.work.file(&format!("guest{number}"))
 }
 
+/// A guest's process, which alone has the far ends of the lines.
+fn start(
+    lab: &Lab,
+    image: &Image,
+    number: u8,
+    config: GuestConfig,
+    ends: Vec<GuestEnd>,
+) -> Running {
+    // A guest that is started meanwhile would inherit them, too, and keep them open.
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let descriptors: Vec<RawFd> = ends.iter().map(GuestEnd::bequeath).collect();
+    let command = command_line(lab, image, number, config, &descriptors);
+    let process = Running::start_reading(command, lab.plug(number));
+    drop(ends);
+    process
+}
+
 /// The command that boots a guest: what guest/init is to know is in the environment, which is the kernel's command line.
 fn command_line(
     lab: &Lab,
     image: &Image,
     number: u8,
     config: GuestConfig,
-    lines: &[Line],
+    lines: &[RawFd],
 ) -> Command {
     let share = share(lab, number);
     std::fs::create_dir(&share).expect("our own directory");
@@ -171,8 +190,8 @@ fn command_line(
         count = lines.len(),
         share = share.display(),
     );
-    for (number, line) in lines.iter().enumerate() {
-        write!(words, " ssl{number}=tty:{}", line.device()).expect("memory");
+    for (line, descriptor) in lines.iter().enumerate() {
+        write!(words, " ssl{line}=fd:{descriptor}").expect("memory");
     }
     let mut command = lab.switch().command(&image.kernel);
     command.args(words.split(' ').filter(|word| !word.is_empty()));

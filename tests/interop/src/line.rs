@@ -1,56 +1,40 @@
 //! A serial line into a guest.
 
-use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
-use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
-/// This machine's end of a pseudo-terminal whose other end is a serial line of the guest's.
+/// This machine's end of a serial line of a guest's.
+///
+/// A socket, not a pseudo-terminal: that one can forget to say that it has room again.
 pub(crate) struct Line {
-    device: String,
-    to: File,
+    to: UnixStream,
     from: Receiver<String>,
-    /// Keeps the line up until the guest has it open.
-    guest_end: Option<File>,
+}
+
+/// The guest's end, which its process inherits by number.
+pub(crate) struct GuestEnd(OwnedFd);
+
+impl GuestEnd {
+    /// Leaves it to every process that is started from now on, until the value goes.
+    pub(crate) fn bequeath(&self) -> RawFd {
+        fcntl(&self.0, FcntlArg::F_SETFD(FdFlag::empty())).expect("our own descriptor");
+        self.0.as_raw_fd()
+    }
 }
 
 impl Line {
-    pub(crate) fn new() -> Self {
-        // What a child inherited would be open for as long as it lives.
-        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = posix_openpt(flags).expect("a pseudo-terminal");
-        grantpt(&master).expect("our own pseudo-terminal");
-        unlockpt(&master).expect("our own pseudo-terminal");
-        let device = ptsname_r(&master).expect("our own pseudo-terminal");
-        let guest_end = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(OFlag::O_NOCTTY.bits())
-            .open(&device);
-        let to = File::from(OwnedFd::from(master));
-        let from = hear_all(to.try_clone().expect("a descriptor"));
-        Self {
-            device,
-            to,
-            from,
-            guest_end: Some(guest_end.expect("our own pseudo-terminal")),
-        }
-    }
-
-    /// The file that the guest is to open.
-    pub(crate) fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// The guest has it open: from now on the line is down when the guest is.
-    pub(crate) fn hand_over(&mut self) {
-        self.guest_end = None;
+    /// Both ends.
+    pub(crate) fn new() -> (Self, GuestEnd) {
+        let (ours, guests) = UnixStream::pair().expect("two sockets");
+        let from = hear_all(ours.try_clone().expect("a descriptor"));
+        let line = Self { to: ours, from };
+        (line, GuestEnd(guests.into()))
     }
 
     /// Says one line.
@@ -67,7 +51,7 @@ impl Line {
 }
 
 /// Reads lines as they come, until the other end is closed.
-fn hear_all(from: File) -> Receiver<String> {
+fn hear_all(from: UnixStream) -> Receiver<String> {
     let (heard, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut from = BufReader::new(from);

@@ -1,17 +1,12 @@
 //! Whatever ends a test, nothing stays.
 
-use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use xwarp_interop_tests::{Guest, Image, Lab};
 use xwarp_system_tests::{Running, eventually};
-
-/// Tells the test below that it is the one to be killed.
-const VICTIM: &str = "XWARP_INTEROP_VICTIM";
 
 /// User-Mode Linux processes that run the image's kernel. Each guest has several.
 fn guests() -> usize {
@@ -21,29 +16,13 @@ fn guests() -> usize {
     programs.filter(|program| program == image.kernel()).count()
 }
 
-/// Not a test of its own: it boots a guest and waits to be killed.
-#[test]
-fn victim() {
-    let Some(image) = Image::find() else { return };
-    if env::var_os(VICTIM).is_none() {
-        return;
-    }
-    let lab = Lab::new();
-    let guest = Guest::boot(&lab, &image, 1);
-    println!("\nbooted");
-    let _ = guest
-        .start("sleep 60")
-        .finish_within(Duration::from_mins(1));
-}
-
 #[test]
 fn a_guest_ends_when_its_test_is_killed_and_the_next_lab_removes_the_rest() {
     if Image::find().is_none() {
         return;
     }
-    let mut command = Command::new(env::current_exe().expect("our own program"));
-    command.args(["ending::victim", "--exact", "--nocapture"]);
-    command.env(VICTIM, "1");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guest"));
+    command.arg("echo booted; sleep 60");
     let mut victim = Running::start(command);
     victim.line("booted");
     assert!(guests() > 0);

@@ -7,6 +7,7 @@ use xwarp_interop_tests::{Guest, Image, Lab, Peer};
 
 mod ending;
 mod guests;
+mod inside;
 mod peers;
 mod refusals;
 mod tools;
