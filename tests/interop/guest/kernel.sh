@@ -1,5 +1,5 @@
 # Builds User-Mode Linux with siw in it from Debian's kernel source package. Sourced by `image`.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 
 # Newer than Debian 12's own: User-Mode Linux before 6.16 cannot run on processors with large register state (AMX).
 suite=trixie-backports
@@ -9,7 +9,9 @@ own_apt() { # COMMAND ARGUMENT...
     local apt=$cache/apt mirror
     mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$apt/state"
     : >"$apt/status"
-    mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -m1 '/debian/*$' || echo http://deb.debian.org/debian)
+    # The machine's own mirror, if it has one.
+    mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | awk '/\/debian\/*$/ && !found { print; found = 1 }')
+    mirror=${mirror:-http://deb.debian.org/debian}
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
     cat >"$apt/conf" <<C
 Dir::Etc::SourceList "$apt/sources.list";

@@ -30,11 +30,6 @@ impl Image {
         None
     }
 
-    /// The kernel, which is a program.
-    pub fn kernel(&self) -> &Path {
-        &self.kernel
-    }
-
     fn parse(printed: &str) -> Self {
         let file = |name: &str| {
             let line = printed.lines().find_map(|line| line.strip_prefix(name));

@@ -214,7 +214,8 @@ static bool read_parameters(const struct line *line, struct rdma_conn_param *par
 	return true;
 }
 
-int do_accept(const struct line *line)
+/* What ends in a request or a reply. How that goes on is an event. */
+static int call(const struct line *line, int (*function)(struct rdma_cm_id *, struct rdma_conn_param *), const char *name)
 {
 	struct connection *connection = find_connection(line, "name");
 	struct rdma_conn_param param;
@@ -222,7 +223,17 @@ int do_accept(const struct line *line)
 
 	if (!connection || !read_parameters(line, &param, data))
 		return -1;
-	return rdma_accept(connection->id, &param) ? failed("rdma_accept") : ok();
+	return function(connection->id, &param) ? failed(name) : ok();
+}
+
+int do_accept(const struct line *line)
+{
+	return call(line, rdma_accept, "rdma_accept");
+}
+
+int do_connect(const struct line *line)
+{
+	return call(line, rdma_connect, "rdma_connect");
 }
 
 int do_reject(const struct line *line)
@@ -292,18 +303,6 @@ int do_resolve(const struct line *line)
 		return give_up(connection, "making a queue pair");
 	keep(connection);
 	return ok();
-}
-
-/* Sends the request; how it ends is an event. */
-int do_connect(const struct line *line)
-{
-	struct connection *connection = find_connection(line, "name");
-	struct rdma_conn_param param;
-	uint8_t data[256];
-
-	if (!connection || !read_parameters(line, &param, data))
-		return -1;
-	return rdma_connect(connection->id, &param) ? failed("rdma_connect") : ok();
 }
 
 int do_disconnect(const struct line *line)

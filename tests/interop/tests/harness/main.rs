@@ -16,8 +16,12 @@ mod tools;
 const SETTLE: Duration = Duration::from_millis(5);
 const PORT: u16 = 7471;
 
-fn boot_two<'a>(lab: &'a Lab, image: &Image) -> [Guest<'a>; 2] {
-    [1, 2].map(|number| Guest::boot(lab, image, number))
+/// Runs a test in two guests, which is skipped where guests cannot be had.
+fn with_two_guests(test: impl FnOnce(&Lab, &[Guest<'_>; 2])) {
+    let Some(image) = Image::find() else { return };
+    let lab = Lab::new();
+    let guests = [1, 2].map(|number| Guest::boot(&lab, &image, number));
+    test(&lab, &guests);
 }
 
 /// Two peers with connection `c` in the first and `s` in the second, one step before the request: receives can be posted at `c`.

@@ -2,41 +2,39 @@
 
 use xwarp_interop_tests::{Image, Lab, Peer};
 
-use crate::{Remote, boot_two, connect_with_regions, prepare};
+use crate::{Remote, connect_with_regions, prepare, with_two_guests};
 
 #[test]
 fn a_rejection_carries_its_private_data() {
-    let Some(image) = Image::find() else { return };
-    let lab = Lab::new();
-    let guests = boot_two(&lab, &image);
-    let [mut client, mut server] = prepare(&guests);
-    client.ask("connect name=c");
-    server.ask("take listener=l name=s");
-    server.ask("reject name=s data=6e6f");
-    let rejected = client.expect_event("c", "REJECTED");
-    assert_eq!(rejected.text("data"), "6e6f");
+    with_two_guests(|_, guests| {
+        let [mut client, mut server] = prepare(guests);
+        client.ask("connect name=c");
+        server.ask("take listener=l name=s");
+        server.ask("reject name=s data=6e6f");
+        let rejected = client.expect_event("c", "REJECTED");
+        assert_eq!(rejected.text("data"), "6e6f");
+    });
 }
 
 #[test]
 fn a_write_to_an_unknown_stag_ends_both_queue_pairs() {
-    let Some(image) = Image::find() else { return };
-    let lab = Lab::new();
-    let guests = boot_two(&lab, &image);
-    let mut peers = prepare(&guests);
-    let [_, Remote { stag, to }] = connect_with_regions(&mut peers, 4096);
-    let [client, server] = &mut peers;
-    let wrong = stag ^ 0x0100_0000;
-    server.ask("recv name=s id=5 region=r offset=0 length=64");
-    client.ask(&format!(
-        "write name=c id=0 region=r offset=0 length=64 stag={wrong} to={to}"
-    ));
-    let flushed = server.poll("s", 1);
-    assert_eq!(flushed[0].id, 5);
-    assert_eq!(flushed[0].status, "work-request-flushed-error");
-    client.expect_event("c", "DISCONNECTED");
-    for (peer, name) in [(client, "c"), (server, "s")] {
-        assert_eq!(peer.ask(&format!("state name={name}")).text("state"), "err");
-    }
+    with_two_guests(|_, guests| {
+        let mut peers = prepare(guests);
+        let [_, Remote { stag, to }] = connect_with_regions(&mut peers, 4096);
+        let [client, server] = &mut peers;
+        let wrong = stag ^ 0x0100_0000;
+        server.ask("recv name=s id=5 region=r offset=0 length=64");
+        client.ask(&format!(
+            "write name=c id=0 region=r offset=0 length=64 stag={wrong} to={to}"
+        ));
+        let flushed = server.poll("s", 1);
+        assert_eq!(flushed[0].id, 5);
+        assert_eq!(flushed[0].status, "work-request-flushed-error");
+        client.expect_event("c", "DISCONNECTED");
+        for (peer, name) in [(client, "c"), (server, "s")] {
+            assert_eq!(peer.ask(&format!("state name={name}")).text("state"), "err");
+        }
+    });
 }
 
 #[test]
