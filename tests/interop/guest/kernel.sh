@@ -29,7 +29,7 @@ C
 
 # Prints the path of the newest kernel source package, which stays in the cache.
 kernel_source() {
-    own_apt apt-get update -qq || unable "the package lists of Debian's $suite cannot be had; is there a network?"
+    own_apt apt-get update -qq --error-on=any || unable "the package lists of Debian's $suite cannot be had; is there a network?"
     local package version file
     package=$(own_apt apt-cache search --names-only '^linux-source-[0-9.]+$' | cut -d' ' -f1 | sort -V | tail -n1)
     [ -n "$package" ] || unable "Debian's $suite has no linux-source package"
