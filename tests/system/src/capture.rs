@@ -65,6 +65,11 @@ const FIELDS: [&str; 13] = [
 impl Capture {
     /// Has tshark dissect what `xwarp perf` captured.
     pub fn dissect(file: &Path) -> Self {
+        Self::dissect_port(file, PERF_PORT)
+    }
+
+    /// Has tshark dissect the TCP connections of this port in a file.
+    pub fn dissect_port(file: &Path, port: u16) -> Self {
         let mut arguments = vec!["-T", "fields"];
         arguments.extend([
             "-E",
@@ -75,13 +80,16 @@ impl Capture {
             "occurrence=a",
         ]);
         arguments.extend(FIELDS.iter().flat_map(|field| ["-e", field]));
-        let frames: Vec<Frame> = tshark(file, &arguments).lines().map(Frame::parse).collect();
+        let frames: Vec<Frame> = tshark(file, port, &arguments)
+            .lines()
+            .map(Frame::parse)
+            .collect();
         assert!(
             !frames.is_empty(),
-            "tshark finds no TCP to port {PERF_PORT} in {}",
+            "tshark finds no TCP to port {port} in {}",
             file.display()
         );
-        let text = tshark(file, &["-O", "iwarp_mpa"]);
+        let text = tshark(file, port, &["-O", "iwarp_mpa"]);
         let verdicts = Verdicts {
             good: text.matches("(Good CRC32)").count(),
             bad: text.matches("(Bad CRC32").count(),
@@ -120,11 +128,11 @@ impl Capture {
     }
 }
 
-fn tshark(file: &Path, arguments: &[&str]) -> String {
+fn tshark(file: &Path, port: u16, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(OPTIONS);
     command
-        .args(["-Y", &format!("tcp.port == {PERF_PORT}")])
+        .args(["-Y", &format!("tcp.port == {port}")])
         .args(arguments);
     Running::start(command)
         .finish_within(LIMIT)

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 
 use crate::eventually::eventually;
+use crate::exclusive::Exclusive;
 use crate::process::{Finished, Running, output_of};
 use crate::work_dir::WorkDir;
 use crate::{DEV, PERF_PORT};
@@ -46,7 +46,7 @@ pub struct Hosts {
     pub b: Host,
     /// For files.
     pub work: WorkDir,
-    _lock: Flock<File>,
+    _lock: Exclusive,
 }
 
 impl Hosts {
@@ -61,10 +61,8 @@ impl Hosts {
             Uid::effective().is_root(),
             "these tests make network namespaces and load XDP programs: run them as root"
         );
-        let file = File::create(LOCK).unwrap_or_else(|error| panic!("{LOCK}: {error}"));
-        let lock = Flock::lock(file, FlockArg::LockExclusive);
-        let lock = lock.unwrap_or_else(|(_, errno)| panic!("{LOCK}: {errno}"));
-        let [a, b] = NAMES.map(Host::make);
+        let lock = Exclusive::wait_for(LOCK);
+        let [a, b] = NAMES.map(Host::new);
         ip(&format!(
             "link add {DEV} netns {} numrxqueues {queues} numtxqueues {queues} type veth \
              peer name {DEV} netns {} numrxqueues {queues} numtxqueues {queues}",
@@ -78,7 +76,7 @@ impl Hosts {
         Self {
             a,
             b,
-            work: WorkDir::new(),
+            work: WorkDir::new("xwsys"),
             _lock: lock,
         }
     }
@@ -113,13 +111,14 @@ impl Default for Hosts {
     }
 }
 
-/// One of them.
+/// One of them: a network namespace that goes with the value.
 pub struct Host {
     name: &'static str,
 }
 
 impl Host {
-    fn make(name: &'static str) -> Self {
+    /// An empty namespace of this name. What a test that was killed left of it goes first.
+    pub fn new(name: &'static str) -> Self {
         let host = Self { name };
         host.remove();
         ip(&format!("netns add {name}"));
@@ -210,10 +209,21 @@ impl Host {
         setns(namespace, CloneFlags::CLONE_NEWNET).expect("root may");
     }
 
+    /// The namespace's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Has the kernel compute the checksums of what its own TCP sends: a veth pair leaves that out otherwise, and `AF_XDP` shows it.
     pub fn compute_checksums(&self) {
+        self.switch_off(DEV, &["tx"]);
+    }
+
+    /// Switches features of an interface off, by ethtool's names.
+    pub fn switch_off(&self, interface: &str, features: &[&str]) {
         let mut command = self.command("ethtool");
-        command.args(["-K", DEV, "tx", "off"]);
+        command.args(["-K", interface]);
+        command.args(features.iter().flat_map(|feature| [feature, "off"]));
         output_of(command);
     }
 }

@@ -13,7 +13,9 @@
 
 mod capture;
 mod case;
+mod drops;
 mod eventually;
+mod exclusive;
 mod hosts;
 mod process;
 mod program;
@@ -21,7 +23,9 @@ mod work_dir;
 
 pub use capture::{Capture, Frame, Verdicts};
 pub use case::{Case, Measured, Setup, Way};
+pub use drops::check_nothing_dropped;
 pub use eventually::{PATIENCE, eventually, eventually_within};
+pub use exclusive::Exclusive;
 pub use hosts::{Host, Hosts, Shape};
 pub use process::{Finished, Running, output_of};
 pub use program::{Mode, Program};

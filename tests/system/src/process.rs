@@ -24,10 +24,15 @@ pub struct Running {
 
 impl Running {
     /// Starts it, with nothing to read and both outputs kept.
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
+        Self::start_reading(command, Stdio::null())
+    }
+
+    /// Starts it with this as its input, and both outputs kept.
+    pub fn start_reading(mut command: Command, input: impl Into<Stdio>) -> Self {
         let what = text_of(&command);
         command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command
@@ -87,6 +92,11 @@ impl Running {
         text.lines()
             .find(|line| line.starts_with(beginning))
             .map(str::to_owned)
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("our own child").is_some()
     }
 
     /// Fails if it has ended.

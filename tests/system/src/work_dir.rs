@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 pub struct WorkDir(PathBuf);
 
 impl WorkDir {
-    /// An empty directory that everybody may look into. What an earlier process of the same number left there goes first.
-    pub(crate) fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("xwsys-{}", std::process::id()));
+    /// An empty directory that everybody may look into, of this name and the process's number. What killed processes left goes first.
+    pub fn new(name: &str) -> Self {
+        remove_leftovers(&format!("{name}-"));
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         // There is none, as a rule.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("a directory for temporary files");
@@ -34,5 +35,19 @@ impl Drop for WorkDir {
     fn drop(&mut self) {
         // At worst it stays until the machine restarts.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the directories of processes that are no more.
+fn remove_leftovers(beginning: &str) {
+    let all = fs::read_dir(std::env::temp_dir()).expect("a directory for temporary files");
+    for entry in all.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(beginning));
+        let number = owner.and_then(|owner| owner.parse::<u32>().ok());
+        if number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists()) {
+            // Another test may do the same.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }

@@ -10,7 +10,7 @@ use xwarp::{
     QueuePair, RecvRequest, Rnic, RnicConfig, SendRequest, Sgl, Waiting, WorkCompletion, WrId,
     XdpMode,
 };
-use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE};
+use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped};
 
 const OCTETS: usize = 64 << 10;
 const LEN: u32 = 64 << 10;
@@ -122,14 +122,8 @@ impl<'a> Pair<'a> {
 
     /// Nothing was dropped: not by the kernel, by TCP or by the RDMA layers.
     fn check_counters(&self) {
-        for rnic in [&self.a, &self.b] {
-            let counters = format!("{:?}", rnic.counters().expect("an engine"));
-            assert!(counters.contains("drop_rx_ring_full"), "{counters}");
-            for counter in counters.split(['{', ',', '}']).map(str::trim) {
-                let dropped = counter.starts_with("drop_") && !counter.ends_with(": 0");
-                assert!(!dropped, "{counter} in {counters}");
-            }
-        }
+        check_nothing_dropped(&self.a);
+        check_nothing_dropped(&self.b);
     }
 
     /// Nothing is left on the interfaces when both are gone, and all objects that were made from them before.

@@ -1,0 +1,199 @@
+//! A Linux of its own: a process of User-Mode Linux.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use xwarp_system_tests::{PATIENCE, Running};
+
+use crate::image::{Image, guest_file};
+use crate::job::{Ended, Job};
+use crate::lab::{GUESTS, Lab};
+use crate::line::{GuestEnd, Line};
+
+/// Commands that a guest can run at once, and one line more, by which they are killed.
+const COMMANDS: usize = 7;
+/// Held while a guest's process starts.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// What a guest is like.
+#[derive(Clone, Copy, Debug)]
+pub struct GuestConfig {
+    /// Whether its interface has an RDMA device, `siw0`.
+    pub siw: bool,
+    /// Its memory, in MiB.
+    pub memory: u32,
+}
+
+impl Default for GuestConfig {
+    fn default() -> Self {
+        Self {
+            siw: true,
+            memory: 512,
+        }
+    }
+}
+
+/// A running guest. It ends with the value; if that is because a test fails, its console is shown.
+pub struct Guest<'a> {
+    lab: &'a Lab,
+    number: u8,
+    peer: PathBuf,
+    process: Running,
+    /// Those that no command uses.
+    lines: Mutex<Vec<Line>>,
+    killer: Mutex<Line>,
+}
+
+impl<'a> Guest<'a> {
+    /// Boots guest 1 or 2 of a lab, with siw.
+    pub fn boot(lab: &'a Lab, image: &Image, number: u8) -> Self {
+        Self::boot_as(lab, image, number, GuestConfig::default())
+    }
+
+    /// Boots guest 1 or 2 of a lab, and returns when it takes commands.
+    pub fn boot_as(lab: &'a Lab, image: &Image, number: u8, config: GuestConfig) -> Self {
+        assert!((1..=GUESTS).contains(&number), "guest {number}");
+        let (mut lines, guest_ends): (Vec<Line>, Vec<GuestEnd>) =
+            (0..=COMMANDS).map(|_| Line::new()).unzip();
+        let process = start(lab, image, number, config, guest_ends);
+        for line in &mut lines {
+            let said = line.hear(PATIENCE);
+            assert!(
+                said.as_deref() == Ok("ready"),
+                "guest {number} says {said:?}\n{}",
+                process.printed()
+            );
+        }
+        Self {
+            lab,
+            number,
+            peer: image.peer.clone(),
+            process,
+            killer: Mutex::new(lines.remove(0)),
+            lines: Mutex::new(lines),
+        }
+    }
+
+    /// Its address. `fd78::1` and `fd78::2` are the guests' too.
+    pub fn address(&self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 78, 0, self.number))
+    }
+
+    /// Its address with a port.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address(), port)
+    }
+
+    /// The peer program's file.
+    pub(crate) fn peer_file(&self) -> &Path {
+        &self.peer
+    }
+
+    /// A directory of this machine's that the guest has at `/mnt` and can write.
+    pub fn share(&self) -> PathBuf {
+        share(self.lab, self.number)
+    }
+
+    /// Starts a shell command.
+    pub fn start(&self, command: &str) -> Job<'_> {
+        let line = self.lines.lock().expect("no panic").pop();
+        let line = line.unwrap_or_else(|| panic!("a guest runs {COMMANDS} commands at once"));
+        Job::start(self, line, command)
+    }
+
+    /// Runs a shell command, with nothing to read.
+    pub fn run(&self, command: &str) -> Ended {
+        self.start(&format!("{{ {command}; }} </dev/null")).finish()
+    }
+
+    /// Sets a parameter of the siw driver (guest/siw-parameters.sed), for the connections that follow.
+    pub fn set_siw(&self, parameter: &str, value: impl std::fmt::Display) {
+        let command = format!("echo {value} >/sys/module/siw/parameters/{parameter}");
+        let _ = self.run(&command).succeeded();
+    }
+
+    /// All that its kernel has said.
+    pub fn console(&self) -> String {
+        let said = self.process.printed();
+        format!("console of guest {}:\n{said}", self.number)
+    }
+
+    pub(crate) fn give_back(&self, line: Line) {
+        self.lines.lock().expect("no panic").push(line);
+    }
+
+    /// Kills a process group.
+    pub(crate) fn kill(&self, group: &str) {
+        // Also by a test that fails.
+        if let Ok(mut line) = self.killer.lock() {
+            line.say(&format!("kill -9 -{group}"));
+        }
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.console());
+        }
+    }
+}
+
+fn share(lab: &Lab, number: u8) -> PathBuf {
+    lab.work.file(&format!("guest{number}"))
+}
+
+/// A guest's process, which alone has the far ends of the lines.
+fn start(
+    lab: &Lab,
+    image: &Image,
+    number: u8,
+    config: GuestConfig,
+    ends: Vec<GuestEnd>,
+) -> Running {
+    // A guest that is started meanwhile would inherit them, too, and keep them open.
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let descriptors: Vec<RawFd> = ends.iter().map(GuestEnd::bequeath).collect();
+    let command = command_line(lab, image, number, config, &descriptors);
+    let process = Running::start_reading(command, lab.plug(number));
+    drop(ends);
+    process
+}
+
+/// The command that boots a guest: what guest/init is to know is in the environment, which is the kernel's command line.
+fn command_line(
+    lab: &Lab,
+    image: &Image,
+    number: u8,
+    config: GuestConfig,
+    lines: &[RawFd],
+) -> Command {
+    let share = share(lab, number);
+    std::fs::create_dir(&share).expect("our own directory");
+    let work = share.parent().expect("the lab's directory");
+    let mut words = format!(
+        "umid=uml{number} uml_dir={work} mem={memory}M quiet \
+         root=/dev/root rootfstype=hostfs rootflags=/ ro init={init} \
+         con=null con0=null,fd:1 ssl=null vec0:transport=fd,fd=0,gro=0,mac=52:54:00:78:00:0{number} \
+         GUEST_ADDRESSES=10.78.0.{number}/24,fd78::{number}/64 GUEST_MTU={mtu} GUEST_SIW={siw} \
+         GUEST_LINES={count} GUEST_SHARE={share}",
+        work = work.display(),
+        memory = config.memory,
+        init = guest_file("init").display(),
+        mtu = lab.mtu(),
+        siw = if config.siw { "yes" } else { "no" },
+        count = lines.len(),
+        share = share.display(),
+    );
+    for (line, descriptor) in lines.iter().enumerate() {
+        write!(words, " ssl{line}=fd:{descriptor}").expect("memory");
+    }
+    let mut command = lab.switch().command(&image.kernel);
+    command.args(words.split(' ').filter(|word| !word.is_empty()));
+    command
+}

@@ -1,0 +1,155 @@
+//! A command that runs in a guest.
+
+use std::fmt;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use xwarp_system_tests::PATIENCE;
+
+use crate::guest::Guest;
+use crate::line::Line;
+
+/// What a command's last line begins with; its exit status follows. See `serve` in guest/init.
+const END: char = '\u{4}';
+
+/// It is killed, with all its children, when the value goes.
+pub struct Job<'a> {
+    guest: &'a Guest<'a>,
+    what: String,
+    /// Until it has ended. Then the line is the next command's.
+    line: Option<Line>,
+    group: String,
+    heard: Vec<String>,
+    status: Option<i32>,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn start(guest: &'a Guest<'a>, mut line: Line, what: &str) -> Self {
+        line.say(what);
+        let group = line.hear(PATIENCE).unwrap_or_else(|error| {
+            panic!("{what} has not started: {error}\n{}", guest.console());
+        });
+        Self {
+            guest,
+            what: what.to_owned(),
+            line: Some(line),
+            group,
+            heard: Vec::new(),
+            status: None,
+        }
+    }
+
+    /// Gives it a line to read.
+    pub fn tell(&mut self, text: &str) {
+        let Some(line) = &mut self.line else {
+            panic!("it has ended: {self}");
+        };
+        line.say(text);
+    }
+
+    /// The next line that it prints, which must come within this time; `None` once it has ended.
+    pub fn next_line(&mut self, within: Duration) -> Option<String> {
+        match self.hear(within) {
+            Ok(line) => line,
+            Err(error) => panic!("nothing within {within:?} ({error}): {self}"),
+        }
+    }
+
+    fn hear(&mut self, within: Duration) -> Result<Option<String>, RecvTimeoutError> {
+        let Some(line) = &mut self.line else {
+            return Ok(None);
+        };
+        let text = line.hear(within)?;
+        let Some(status) = text.strip_prefix(END) else {
+            self.heard.push(text.clone());
+            return Ok(Some(text));
+        };
+        self.status = Some(status.parse().expect("an exit status"));
+        // The line before the last is empty, so that the last is a line of its own.
+        if self.heard.last().is_some_and(String::is_empty) {
+            self.heard.pop();
+        }
+        self.guest.give_back(self.line.take().expect("just used"));
+        Ok(None)
+    }
+
+    /// Waits until it has printed a line that begins like this, and returns the line.
+    pub fn line(&mut self, beginning: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.next_line(left) {
+                Some(line) if line.starts_with(beginning) => return line,
+                Some(_) => {}
+                None => panic!("it ended without saying {beginning:?}: {self}"),
+            }
+        }
+    }
+
+    /// Waits for its end, and fails if that takes longer than `limit` from now.
+    pub fn finish_within(mut self, limit: Duration) -> Ended {
+        let deadline = Instant::now() + limit;
+        while self
+            .next_line(deadline.saturating_duration_since(Instant::now()))
+            .is_some()
+        {}
+        Ended {
+            what: self.what.clone(),
+            status: self.status.expect("it has ended"),
+            output: self.heard.join("\n"),
+        }
+    }
+
+    /// Waits for its end.
+    pub fn finish(self) -> Ended {
+        self.finish_within(PATIENCE)
+    }
+}
+
+impl fmt::Display for Job<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, heard) = (&self.what, self.heard.join("\n"));
+        write!(f, "{what}\nprinted: {heard}\n{}", self.guest.console())
+    }
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        if self.line.is_none() {
+            return;
+        }
+        self.guest.kill(&self.group);
+        let deadline = Instant::now() + PATIENCE;
+        // A guest that does not answer any more is ended by force itself, and its line is not needed.
+        while let Ok(Some(_)) = self.hear(deadline.saturating_duration_since(Instant::now())) {}
+    }
+}
+
+/// A command that has ended.
+pub struct Ended {
+    what: String,
+    status: i32,
+    /// All that it printed, to either output.
+    pub output: String,
+}
+
+impl Ended {
+    /// Fails unless it ended well.
+    #[must_use = "the check is done when the value is passed on"]
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.status, 0, "{self}");
+        self
+    }
+
+    /// Its exit status; 128 and the signal's number if a signal ended it.
+    pub fn status(&self) -> i32 {
+        self.status
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, status, output) = (&self.what, self.status, &self.output);
+        write!(f, "{what}: exit status {status}\nprinted: {output}")
+    }
+}

@@ -1,0 +1,125 @@
+//! The Ethernet of a test: namespace `xwiop-net` with a bridge, `xwiop-a` with the interface for xwarp, and cables for guests.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+
+use xwarp_system_tests::{DEV, Exclusive, Host, WorkDir};
+
+use crate::plug::plug;
+use crate::recorder::Recorder;
+
+/// Held while a lab exists.
+const LOCK: &str = "/run/xwarp-interop-tests.lock";
+/// Guests that a lab has cables for.
+pub(crate) const GUESTS: u8 = 2;
+/// The address of the host that xwarp runs on. `fd78::100` is the same host's.
+pub const XWARP_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 100));
+
+/// The namespaces. They go with the value, and so do the files in `work`.
+pub struct Lab {
+    /// Where xwarp runs: its interface is [`DEV`].
+    pub xwarp: Host,
+    /// For files.
+    pub work: WorkDir,
+    switch: Host,
+    mtu: u32,
+    _lock: Exclusive,
+}
+
+impl Lab {
+    /// A lab with an MTU of 1500.
+    pub fn new() -> Self {
+        Self::with_mtu(1500)
+    }
+
+    /// A lab with this MTU. Waits until no other test has any, and removes what a killed one left.
+    pub fn with_mtu(mtu: u32) -> Self {
+        let lock = Exclusive::wait_for(LOCK);
+        let [switch, xwarp] = ["xwiop-net", "xwiop-a"].map(Host::new);
+        let lab = Self {
+            xwarp,
+            work: WorkDir::new("xwiop"),
+            switch,
+            mtu,
+            _lock: lock,
+        };
+        lab.make_bridge();
+        for guest in 1..=GUESTS {
+            lab.make_cable(guest);
+        }
+        lab.connect_xwarp();
+        lab
+    }
+
+    fn make_bridge(&self) {
+        self.switch.ip("link add br0 type bridge mcast_snooping 0");
+        self.enable(&self.switch, "br0");
+    }
+
+    /// A cable whose far end becomes the network card of a guest.
+    fn make_cable(&self, guest: u8) {
+        let (port, card) = (port(guest), card(guest));
+        self.switch
+            .ip(&format!("link add {port} type veth peer name {card}"));
+        self.switch.ip(&format!("link set {port} master br0"));
+        self.enable(&self.switch, &port);
+        self.enable(&self.switch, &card);
+    }
+
+    fn connect_xwarp(&self) {
+        let far = self.xwarp.name();
+        self.switch.ip(&format!(
+            "link add port0 type veth peer name {DEV} netns {far}"
+        ));
+        self.switch.ip("link set port0 master br0");
+        self.enable(&self.switch, "port0");
+        self.enable(&self.xwarp, DEV);
+        self.xwarp.ip("link set lo up");
+        self.xwarp.ip(&format!("addr add 10.78.0.100/24 dev {DEV}"));
+        self.xwarp
+            .ip(&format!("addr add fd78::100/64 dev {DEV} nodad"));
+    }
+
+    /// Brings an interface up, so that it carries what a wire would: complete checksums, no packet above the MTU, and nothing of this
+    /// machine's own making.
+    fn enable(&self, host: &Host, interface: &str) {
+        host.switch_off(interface, &["tx", "sg", "tso", "gso", "gro"]);
+        host.ip(&format!("link set {interface} addrgenmode none"));
+        host.ip(&format!("link set {interface} mtu {} up", self.mtu));
+    }
+
+    /// The largest IP packet.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// The namespace that guests' processes are in.
+    pub(crate) fn switch(&self) -> &Host {
+        &self.switch
+    }
+
+    /// What a guest's network card is plugged into.
+    pub(crate) fn plug(&self, guest: u8) -> OwnedFd {
+        self.switch.run(|| plug(&card(guest)))
+    }
+
+    /// Records what passes a guest's cable, both ways.
+    pub fn record(&self, guest: u8) -> Recorder {
+        let frames = self.switch.run(|| plug(&port(guest)));
+        Recorder::start(frames, self.work.file(&format!("guest{guest}.pcap")))
+    }
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn port(guest: u8) -> String {
+    format!("port{guest}")
+}
+
+fn card(guest: u8) -> String {
+    format!("card{guest}")
+}

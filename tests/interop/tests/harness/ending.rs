@@ -1,0 +1,51 @@
+//! Whatever ends a test, nothing runs on.
+
+use std::fs;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use xwarp_interop_tests::{Guest, Image, Lab};
+use xwarp_system_tests::{Running, eventually};
+
+/// Whether a process was started with this word on its command line.
+fn runs(word: &str) -> bool {
+    let mut all = fs::read_dir("/proc").expect("processes");
+    all.any(|process| {
+        let line = process.and_then(|process| fs::read(process.path().join("cmdline")));
+        line.is_ok_and(|line| {
+            line.split(|octet| *octet == 0)
+                .any(|one| one == word.as_bytes())
+        })
+    })
+}
+
+#[test]
+fn a_guest_ends_when_its_test_is_killed_and_does_not_hinder_the_next() {
+    let Some(image) = Image::find() else { return };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guest"));
+    command.arg("echo booted GUEST_SHARE=$GUEST_SHARE; sleep 60");
+    let mut victim = Running::start(command);
+    let line = victim.line("booted");
+    let (_, word) = line.split_once(' ').expect("two words");
+    assert!(runs(word), "{word}");
+    victim.signal(Signal::SIGKILL);
+    victim.finish().killed_by(Signal::SIGKILL);
+    eventually("the guest ends", || !runs(word));
+    let lab = Lab::new();
+    let next = Guest::boot(&lab, &image, 1).run("true");
+    assert_eq!(next.status(), 0, "{next}");
+}
+
+#[test]
+fn commands_end_with_their_jobs_and_guests_with_their_values() {
+    let Some(image) = Image::find() else { return };
+    let lab = Lab::new();
+    let guest = Guest::boot(&lab, &image, 1);
+    drop(guest.start("sleep 1000"));
+    let sleepers = guest.run("ps -eo args | grep -c '^[s]leep 1000'");
+    assert_eq!(sleepers.output, "0", "{sleepers}");
+    let word = format!("GUEST_SHARE={}", guest.share().display());
+    assert!(runs(&word), "{word}");
+    drop(guest);
+    eventually("the guest ends", || !runs(&word));
+}
