@@ -2,6 +2,8 @@
 //! `test-vectors.md`: computed by a separate encoder, checked by a separate decoder and by Wireshark.
 
 mod checks;
+mod conformance_ddp;
+mod conformance_rdmap;
 mod enhanced;
 mod extensions;
 mod fpdu;
