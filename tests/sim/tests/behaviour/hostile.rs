@@ -12,15 +12,15 @@ use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, terminate};
 use xwarp_sim_tests::{End, PlainPeer, Sim};
 
 /// An RNIC at A and, connected to it, a plain peer that has begun to speak iWARP.
-struct Victim {
-    sim: Sim,
-    end: End,
-    peer: PlainPeer,
+pub(crate) struct Victim {
+    pub(crate) sim: Sim,
+    pub(crate) end: End,
+    pub(crate) peer: PlainPeer,
 }
 
 impl Victim {
     /// The peer has not sent an FPDU yet.
-    fn fenced(seed: Seed, config: &QpConfig) -> Self {
+    pub(crate) fn fenced(seed: Seed, config: &QpConfig) -> Self {
         let (sim, peer) = Sim::with_plain_peer(seed);
         let mut sim = sim.one_way_delay(Duration::from_micros(50));
         let mut end = sim.a().end(config);
@@ -35,30 +35,35 @@ impl Victim {
     }
 
     /// The peer has sent an FPDU, an empty Write.
-    fn with(config: &QpConfig) -> Self {
+    pub(crate) fn with(config: &QpConfig) -> Self {
         let victim = Self::fenced(Seed(29), config);
         victim.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
         victim
     }
 
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(&QpConfig::default())
     }
 
     /// The same, with drops of these names expected.
-    fn expecting(mut self, drops: &[&'static str]) -> Self {
+    pub(crate) fn expecting(mut self, drops: &[&'static str]) -> Self {
         self.sim = self.sim.expecting(drops);
         self
     }
 
     /// What the RNIC has sent after its Reply.
-    fn answer(&self) -> Vec<u8> {
+    pub(crate) fn answer(&self) -> Vec<u8> {
         self.peer.received().split_off(REPLY.len())
     }
 
     /// The peer sends `octets`; a Terminate of `code` must come back, then a FIN, and nothing may have been placed. What of the
     /// offending segment the Terminate returns.
-    fn assert_terminates(&mut self, what: &str, octets: &[u8], code: TermCode) -> Vec<u8> {
+    pub(crate) fn assert_terminates(
+        &mut self,
+        what: &str,
+        octets: &[u8],
+        code: TermCode,
+    ) -> Vec<u8> {
         let before = self.end.host().memory();
         self.peer.send(octets);
         self.sim.run_until("the RNIC's FIN", || self.peer.saw_fin());
