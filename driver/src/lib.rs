@@ -2,6 +2,7 @@
 //!
 //! This is the only crate of xwarp with `unsafe` code, each block one operation under one proof.
 
+mod atomic;
 pub mod attach;
 mod frame;
 mod memory_io;
@@ -17,6 +18,7 @@ mod umem;
 mod wake;
 mod xdp;
 
+pub use atomic::AtomicAccessError;
 pub use frame::{RxFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};

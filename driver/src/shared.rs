@@ -20,7 +20,7 @@ pub struct SharedBytes {
     _owner: Arc<dyn Send + Sync>,
 }
 
-// SAFETY: all access goes through `racy_copy`, which is made for memory that others change meanwhile.
+// SAFETY: all access goes through `racy_copy`, which is made for memory that others change meanwhile, or is atomic.
 unsafe impl Send for SharedBytes {}
 // SAFETY: as for Send.
 unsafe impl Sync for SharedBytes {}
@@ -115,7 +115,12 @@ impl SharedBytes {
         copy
     }
 
-    fn checked_ptr(&self, offset: usize, len: usize) -> Result<NonNull<u8>, OutOfBounds> {
+    /// Where the octet at `offset` lies, if it and the `len - 1` after it lie in the memory.
+    pub(crate) fn checked_ptr(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> Result<NonNull<u8>, OutOfBounds> {
         let outside = OutOfBounds {
             offset,
             len,

@@ -1,8 +1,11 @@
 //! `xwarp`: measures RDMA between two hosts, and puts the XDP program on an interface and takes it off.
 #![forbid(unsafe_code)]
 
+mod connection;
+mod device;
 mod interface;
 mod perf;
+mod ping;
 mod signals;
 mod size;
 
@@ -23,6 +26,8 @@ enum Command {
     /// Measure bandwidth or latency between two hosts, and verify the data
     #[command(subcommand)]
     Perf(perf::Test),
+    /// Read and write back messages between two hosts, as rdma-core's rping does, and verify them
+    Ping(ping::PingArgs),
     /// Put the XDP program on an interface, where it stays until it is detached
     Attach(interface::AttachArgs),
     /// Take our XDP program off an interface
@@ -42,6 +47,7 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
     let outcome = match Cli::parse().command {
         Command::Perf(test) => perf::run(&test),
+        Command::Ping(args) => ping::run(&args),
         Command::Attach(args) => interface::attach(&args),
         Command::Detach(args) => interface::detach(&args),
         Command::Status(args) => interface::status(&args),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
+use xwarp_iwarp::mpa::EnhancedData;
+
 use crate::control::Control;
 use crate::engine::{IncomingId, IncomingRequest};
 use crate::error::{AcceptError, ConnectError, RnicClosed};
@@ -96,6 +98,8 @@ pub struct ConnectionRequest {
     id: Option<IncomingId>,
     remote: SocketAddr,
     private_data: Vec<u8>,
+    revision: u8,
+    enhanced: Option<EnhancedData>,
     control: Arc<Control>,
 }
 
@@ -105,6 +109,8 @@ impl ConnectionRequest {
             id: Some(request.id),
             remote: request.remote,
             private_data: request.private_data,
+            revision: request.revision,
+            enhanced: request.enhanced,
             control: Arc::clone(control),
         }
     }
@@ -114,13 +120,29 @@ impl ConnectionRequest {
         self.remote
     }
 
-    /// What came along with it, at most 512 octets.
+    /// What came along with it, at most 512 octets, 508 from a peer of MPA revision 2.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
 
+    /// The peer's MPA revision: 1, 2, or 0 for one of the RDMA Consortium. The answer has the same.
+    pub fn revision(&self) -> u8 {
+        self.revision
+    }
+
+    /// The peer's read depths and RTR types as they came (RFC 6581 §9.1); `None` if its Request is not enhanced.
+    pub fn enhanced(&self) -> Option<EnhancedData> {
+        self.enhanced
+    }
+
+    /// The peer begins with an RTR, so that this side may send before the peer's application does (RFC 6581 §9.2).
+    pub fn is_peer_to_peer(&self) -> bool {
+        self.enhanced.is_some_and(|enhanced| enhanced.rtr.is_some())
+    }
+
     /// Accepts: `qp`, which must be Idle, becomes our end. Post receives before; sends wait until the peer's first message
-    /// (RFC 5044 §7.1.2).
+    /// (RFC 5044 §7.1.2). If the Request is enhanced, `qp`'s ORD is lowered to the peer's IRD and its IRD to the peer's ORD
+    /// (RFC 6581 §9.1). `private_data` has 512 octets at most, 508 if the Request is enhanced. After an error the peer is rejected.
     pub fn accept(mut self, qp: &mut QueuePair, private_data: &[u8]) -> Result<(), AcceptError> {
         let Some(id) = self.id.take() else {
             return Err(AcceptError::PeerGone);
@@ -130,17 +152,43 @@ impl ConnectionRequest {
             return Err(AcceptError::InvalidState(qp.state()));
         }
         let (qp, data) = (qp.id(), private_data.to_vec());
-        self.control
-            .call(move |engine| engine.accept(id, qp, &data))?
+        let answered = self
+            .control
+            .call(move |engine| engine.accept(id, qp, &data))?;
+        self.settle(id, answered)
     }
 
     /// Says no.
-    pub fn reject(mut self, private_data: &[u8]) -> Result<(), AcceptError> {
+    pub fn reject(self, private_data: &[u8]) -> Result<(), AcceptError> {
+        self.answer_no(None, private_data)
+    }
+
+    /// Says no because the peer's IRD is below the `ord` that is needed here, and tells a peer of revision 2 which that is
+    /// (RFC 6581 §9.1); to others it is a plain rejection. Whether an IRD suffices is the application's to judge:
+    /// [`accept`](Self::accept) makes do with any.
+    pub fn reject_for_ord(self, ord: u16, private_data: &[u8]) -> Result<(), AcceptError> {
+        self.answer_no(Some(ord), private_data)
+    }
+
+    fn answer_no(mut self, ord: Option<u16>, private_data: &[u8]) -> Result<(), AcceptError> {
         let Some(id) = self.id.take() else {
             return Err(AcceptError::PeerGone);
         };
         let data = private_data.to_vec();
-        self.control.call(move |engine| engine.reject(id, &data))?
+        let answered = self
+            .control
+            .call(move |engine| engine.reject(id, ord, &data))?;
+        self.settle(id, answered)
+    }
+
+    /// A request whose answer failed is not left without one: it is rejected when this is dropped.
+    fn settle(
+        &mut self,
+        id: IncomingId,
+        answered: Result<(), AcceptError>,
+    ) -> Result<(), AcceptError> {
+        self.id = answered.is_err().then_some(id);
+        answered
     }
 }
 
@@ -148,7 +196,9 @@ impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             // A peer or an engine that is gone needs no answer.
-            let _ = self.control.call(move |engine| engine.reject(id, &[]));
+            let _ = self
+                .control
+                .call(move |engine| engine.reject(id, None, &[]));
         }
     }
 }

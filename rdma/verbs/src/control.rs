@@ -11,6 +11,7 @@ use xwarp_driver::{Doorbell, RegionPool, Sleeper};
 use crate::engine::Engine;
 use crate::error::RnicClosed;
 use crate::host::Host;
+use crate::mpa::MpaConfig;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
 use crate::rnic::Waiting;
@@ -27,6 +28,7 @@ pub(crate) struct Control {
     ready: Arc<ReadySet>,
     host: Arc<dyn Host>,
     regions: RegionPool,
+    mpa: MpaConfig,
 }
 
 enum Mode {
@@ -101,6 +103,7 @@ impl Control {
             ready: parts.ready,
             host: parts.host,
             regions: parts.regions,
+            mpa: parts.mpa,
         })
     }
 
@@ -139,6 +142,10 @@ impl Control {
 
     pub(crate) fn regions(&self) -> &RegionPool {
         &self.regions
+    }
+
+    pub(crate) fn mpa(&self) -> MpaConfig {
+        self.mpa
     }
 
     /// Has the engine's owner do something, and waits for the answer.
@@ -261,6 +268,7 @@ pub(crate) struct Parts {
     pub(crate) ready: Arc<ReadySet>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) regions: RegionPool,
+    pub(crate) mpa: MpaConfig,
 }
 
 /// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.

@@ -21,12 +21,16 @@ pub struct EngineCounters {
     pub fpdus_in: u64,
     /// FPDUs handed to TCP.
     pub fpdus_out: u64,
+    /// Of these, RDMA Writes of no octets to wake a silent peer.
+    pub nudges_out: u64,
     /// Payload octets placed into regions.
     pub placed_octets: u64,
     /// Connections refused because their start-up was not MPA's.
     pub drop_startup: u64,
     /// Connections dropped because their start-up took too long.
     pub drop_startup_timeout: u64,
+    /// Connections dropped because too many waited at their listener: those without a Request first.
+    pub drop_startup_backlog: u64,
     /// FPDUs whose framing or CRC was wrong.
     pub drop_bad_fpdu: u64,
     /// Segments refused by the checks of DDP and RDMAP.

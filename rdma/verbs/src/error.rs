@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use xwarp_driver::{NicError, RegionAreaFull};
-use xwarp_iwarp::mpa::StartupError;
+use xwarp_iwarp::mpa::{EnhancedData, PrivateDataTooLong, StartupError};
 
 use crate::host::HostError;
 use crate::memory::Access;
@@ -45,6 +45,14 @@ pub enum CreateError {
     /// A completion queue of another RNIC, or one that is gone.
     #[error("the completion queue belongs to another RNIC")]
     InvalidCq,
+    /// The peer-to-peer model without an RTR (R6581-9.2-1).
+    #[error("a queue pair of the peer-to-peer model needs at least one RTR type (RFC 6581 §9.2)")]
+    NoRtr,
+    /// The peer-to-peer model is required, and the RNIC speaks MPA revision 1 only.
+    #[error(
+        "the peer-to-peer model needs MPA revision 2 (RFC 6581 §9.2), and this RNIC was opened with revision 1 as the highest"
+    )]
+    NeedsRevisionTwo,
     /// A resource of the host.
     #[error("the object could not be set up: {0}")]
     System(#[from] std::io::Error),
@@ -84,6 +92,9 @@ pub enum PostError {
     /// A message of 4 GiB or more.
     #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
     TooLong,
+    /// An operation of RFC 7306 on a queue pair that was made without.
+    #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
+    ExtensionsDisabled,
 }
 
 /// Why a connection could not be made.
@@ -98,9 +109,14 @@ pub enum ConnectError {
     /// The queue pair has a connection already, or has failed.
     #[error("the queue pair is in state {0:?}; only an Idle one can be connected")]
     InvalidState(QpState),
-    /// Private data has a limit (RFC 5044 §7.1.1).
-    #[error("private data of {0} octets is too long: at most 512 fit into an MPA start-up frame")]
-    PrivateDataTooLong(usize),
+    /// Private data has a limit (RFC 5044 §7.1.1): 512 octets, 4 of which revision 2 needs (RFC 6581 §6).
+    #[error("private data of {len} octets is too long: at most {limit} fit into this MPA Request")]
+    PrivateDataTooLong {
+        /// Octets that were given.
+        len: usize,
+        /// Octets that fit.
+        limit: usize,
+    },
     /// No listener.
     #[error("connection refused: no program listens at {0}")]
     Refused(SocketAddr),
@@ -134,6 +150,16 @@ pub enum ConnectError {
         peer: SocketAddr,
         /// What it said along with it.
         private_data: Vec<u8>,
+        /// Its depths, if it speaks revision 2: its ORD may be the one that it would have needed (RFC 6581 §9.1).
+        enhanced: Option<EnhancedData>,
+    },
+    /// The peer accepted on terms that cannot be met; a Terminate has told it so (RFC 6581 §8).
+    #[error("{peer} accepted the connection, but its terms cannot be met: {source}")]
+    Unacceptable {
+        /// Whom.
+        peer: SocketAddr,
+        /// Which term.
+        source: StartupError,
     },
     /// Connections are used up.
     #[error("no further connection is possible: {0}")]
@@ -176,9 +202,20 @@ pub enum AcceptError {
     /// The queue pair has a connection already, or has failed.
     #[error("the queue pair is in state {0:?}; only an Idle one can accept")]
     InvalidState(QpState),
-    /// Private data has a limit (RFC 5044 §7.1.1).
-    #[error("private data of {0} octets is too long: at most 512 fit into an MPA start-up frame")]
-    PrivateDataTooLong(usize),
+    /// Private data has a limit (RFC 5044 §7.1.1): 512 octets, 4 of which revision 2 needs (RFC 6581 §6).
+    #[error("private data of {len} octets is too long: at most {limit} fit into this MPA Reply")]
+    PrivateDataTooLong {
+        /// Octets that were given.
+        len: usize,
+        /// Octets that fit.
+        limit: usize,
+    },
+}
+
+impl From<PrivateDataTooLong> for AcceptError {
+    fn from(PrivateDataTooLong { len, limit }: PrivateDataTooLong) -> Self {
+        Self::PrivateDataTooLong { len, limit }
+    }
 }
 
 fn list(addresses: &[IpAddr]) -> String {

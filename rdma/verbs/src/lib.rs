@@ -35,6 +35,7 @@ mod error;
 mod event;
 mod host;
 mod memory;
+mod mpa;
 mod pd;
 mod qp;
 mod ready;
@@ -52,12 +53,16 @@ pub use error::{
 pub use event::{AsyncEvent, AsyncEventKind};
 pub use host::{FixedHost, Host, HostError, LocalPort};
 pub use memory::{Access, MemoryRegion};
+pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::ProtectionDomain;
 pub use qp::{QpConfig, QpId, QpState, QueuePair};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
-pub use work::{MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId};
+pub use work::{
+    Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
+};
 
 pub use xwarp_driver::attach::XdpMode;
 pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionPool, SharedBytes};
-pub use xwarp_iwarp::{Stag, TermCode};
+pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
+pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
 pub use xwarp_tcp::Instant;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bitflags::bitflags;
 use xwarp_driver::SharedBytes;
-use xwarp_iwarp::{AccessError, InvalidateError, Stag};
+use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
+use xwarp_iwarp::{AccessError, AtomicRequest, InvalidateError, Stag};
 
 use crate::control::Control;
 use crate::error::RegisterError;
@@ -25,16 +26,21 @@ bitflags! {
         const REMOTE_READ = 4;
         /// The peer may write it, Read Responses that we asked for included.
         const REMOTE_WRITE = 8;
+        /// The peer may execute Atomic Operations on it (RFC 7306 §5), which read and write: it needs both local rights, but
+        /// neither needs nor implies a remote one.
+        const REMOTE_ATOMIC = 16;
     }
 }
 
 impl Access {
-    /// The rules of figure 18: at least one local right, and the local right of each remote one.
+    /// The rules of figure 18: at least one local right, and the local right of each remote one; both of them for atomics.
     fn check(self) -> Result<(), RegisterError> {
         let local = self.intersects(Self::LOCAL_READ | Self::LOCAL_WRITE);
         let read = !self.contains(Self::REMOTE_READ) || self.contains(Self::LOCAL_READ);
         let write = !self.contains(Self::REMOTE_WRITE) || self.contains(Self::LOCAL_WRITE);
-        if local && read && write {
+        let both = Self::LOCAL_READ | Self::LOCAL_WRITE;
+        let atomic = !self.contains(Self::REMOTE_ATOMIC) || self.contains(both);
+        if local && read && write && atomic {
             Ok(())
         } else {
             Err(RegisterError::Rights(self))
@@ -220,6 +226,23 @@ impl StagTable {
         Ok((&region.bytes, offset))
     }
 
+    /// Do the octets at `to`, which may be accessed, lie where they can be changed atomically (R7306-5.1.1-1)?
+    pub(crate) fn is_aligned(&self, stag: Stag, to: u64) -> bool {
+        let offset = usize::try_from(to);
+        (self.find(stag)).is_some_and(|region| offset.is_ok_and(|at| region.bytes.is_aligned(at)))
+    }
+
+    /// Executes an Atomic Request of a peer on a stream of `pd`, atomically with all others on the same memory
+    /// (R7306-5.3-1); what was there before.
+    pub(crate) fn execute(&self, pd: PdId, request: &AtomicRequest) -> Result<u64, AccessError> {
+        let (stag, to) = (request.stag, request.to);
+        let right = Access::REMOTE_ATOMIC;
+        let (bytes, offset) = self.access(pd, stag, to, ATOMIC_OPERAND_BYTES, right)?;
+        bytes
+            .update_u64(offset, |before| request.operation.apply(before))
+            .map_err(|_| AccessError::Bounds) // alignment was judged with the request, and no region moves
+    }
+
     /// May a peer on a stream of `pd` invalidate `stag` (RFC 5040 §5.3, verbs draft §7.10.4)?
     pub(crate) fn check_invalidate(&self, pd: PdId, stag: Stag) -> Result<(), InvalidateError> {
         let region = self.find(stag).ok_or(InvalidateError::InvalidStag)?;
@@ -228,7 +251,7 @@ impl StagTable {
         }
         if !region
             .access
-            .intersects(Access::REMOTE_READ | Access::REMOTE_WRITE)
+            .intersects(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
         {
             return Err(InvalidateError::Forbidden);
         }
@@ -365,6 +388,41 @@ mod tests {
     }
 
     #[test]
+    fn atomics_need_both_local_rights_and_no_remote_one() {
+        let allowed: Vec<u8> = (16..32)
+            .filter(|&bits| Access::from_bits_retain(bits).check().is_ok())
+            .collect();
+        assert_eq!(allowed, [19, 23, 27, 31]);
+    }
+
+    #[test]
+    fn an_atomic_is_executed_only_where_its_right_is() {
+        let mut table = StagTable::new();
+        let local = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        let all_others = region(local | Access::REMOTE_READ | Access::REMOTE_WRITE);
+        let atomic = region(local | Access::REMOTE_ATOMIC);
+        let memory = atomic.bytes.clone();
+        let (all_others, atomic) = (
+            table.insert(all_others).unwrap(),
+            table.insert(atomic).unwrap(),
+        );
+        let add = |stag, to| AtomicRequest {
+            id: 0,
+            operation: xwarp_iwarp::AtomicOperation::FetchAdd { add: 5, mask: 0 },
+            stag,
+            to,
+        };
+        let execute = |stag, to| table.execute(PD, &add(stag, to));
+        assert_eq!(execute(all_others, 0), Err(AccessError::Rights));
+        assert_eq!(execute(atomic, 4096 - 7), Err(AccessError::Bounds));
+        assert_eq!(memory.to_vec(), [0; 4096]);
+        assert_eq!((execute(atomic, 8), execute(atomic, 8)), (Ok(0), Ok(5)));
+        assert_eq!(memory.to_vec()[8..16], 10_u64.to_ne_bytes());
+        assert!(table.is_aligned(atomic, 4088) && !table.is_aligned(atomic, 4));
+        assert!(!table.is_aligned(Stag(7), 8) && !table.is_aligned(atomic, u64::MAX - 7));
+    }
+
+    #[test]
     fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
         let mut table = StagTable::new();
         let local = table.insert(region(Access::LOCAL_READ)).unwrap();
@@ -375,7 +433,10 @@ mod tests {
             table.check_invalidate(PD, local),
             Err(InvalidateError::Forbidden)
         );
+        let atomic = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+        let atomic = table.insert(region(atomic)).unwrap();
         assert_eq!(table.check_invalidate(PD, remote), Ok(()));
+        assert_eq!(table.check_invalidate(PD, atomic), Ok(()));
         assert_eq!(
             table.check_invalidate(PdId(9), remote),
             Err(InvalidateError::NotAssociated)

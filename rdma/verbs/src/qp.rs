@@ -1,17 +1,18 @@
 //! Queue pairs as an application holds them (verbs draft §6).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rtrb::{Producer, PushError, RingBuffer};
-use xwarp_iwarp::mpa::MAX_PRIVATE_DATA;
+use xwarp_iwarp::mpa::{Initiator, Revision};
 
 use crate::cm::Connecting;
 use crate::control::Control;
 use crate::engine::{ConnectOrder, CqId, NewQp};
 use crate::error::{ConnectError, CreateError, PostError, RnicClosed};
+use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
 use crate::work::{RecvRequest, SendRequest, total};
 
@@ -59,11 +60,18 @@ pub struct QpConfig {
     pub send_depth: usize,
     /// Work requests that the receive queue holds.
     pub recv_depth: usize,
-    /// Reads that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 1 does not tell the peer:
-    /// it must not exceed the peer's IRD.
+    /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
+    /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
     pub ord: u16,
-    /// Reads that the peer may have outstanding (IRD). One more ends the connection.
+    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the connection. Accepting by MPA revision
+    /// 2 lowers it to the peer's ORD.
     pub ird: u16,
+    /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the client-server model. As responder only
+    /// the RTR types count, and `None` takes them all: the model is the initiator's choice.
+    pub peer_to_peer: Option<PeerToPeer>,
+    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
+    /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
+    pub extensions: bool,
 }
 
 impl Default for QpConfig {
@@ -73,12 +81,14 @@ impl Default for QpConfig {
             recv_depth: 128,
             ord: 32,
             ird: 32,
+            peer_to_peer: None,
+            extensions: true,
         }
     }
 }
 
 impl QpConfig {
-    fn check(&self) -> Result<(), CreateError> {
+    fn check(&self, highest: Revision) -> Result<(), CreateError> {
         let limits = [
             ("a send queue of depth", self.send_depth, 1, MAX_DEPTH),
             ("a receive queue of depth", self.recv_depth, 1, MAX_DEPTH),
@@ -90,21 +100,36 @@ impl QpConfig {
                 return Err(CreateError::Capability { what, wanted, max });
             }
         }
-        Ok(())
+        match self.peer_to_peer {
+            Some(model) if model.rtr.is_empty() => Err(CreateError::NoRtr),
+            Some(model) if model.required && highest < Revision::Two => {
+                Err(CreateError::NeedsRevisionTwo)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn wishes(&self) -> Wishes {
+        Wishes {
+            ird: self.ird,
+            ord: self.ord,
+            peer_to_peer: self.peer_to_peer,
+        }
     }
 }
 
 /// What the engine shows of a queue pair.
 pub(crate) struct QpShared {
     state: AtomicU8,
-    crc: AtomicBool,
+    /// Written once per connection.
+    connection: Mutex<Option<ConnectionInfo>>,
 }
 
 impl QpShared {
     fn new() -> Self {
         Self {
             state: AtomicU8::new(QpState::Idle as u8),
-            crc: AtomicBool::new(false),
+            connection: Mutex::new(None),
         }
     }
 
@@ -114,8 +139,12 @@ impl QpShared {
         fence(Ordering::SeqCst);
     }
 
-    pub(crate) fn set_crc(&self, on: bool) {
-        self.crc.store(on, Ordering::Release);
+    pub(crate) fn set_connection(&self, info: ConnectionInfo) {
+        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner) = Some(info);
+    }
+
+    fn connection(&self) -> Option<ConnectionInfo> {
+        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,7 +153,9 @@ pub struct QueuePair {
     id: QpId,
     sends: Producer<SendRequest>,
     recvs: Producer<RecvRequest>,
+    wishes: Wishes,
     shared: Arc<QpShared>,
+    extensions: bool,
     control: Arc<Control>,
 }
 
@@ -136,14 +167,15 @@ impl QueuePair {
         send_cq: CqId,
         recv_cq: CqId,
     ) -> Result<Self, CreateError> {
-        config.check()?;
+        config.check(control.mpa().highest)?;
+        let wishes = config.wishes();
         let (sends, sq) = RingBuffer::new(config.send_depth);
         let (recvs, rq) = RingBuffer::new(config.recv_depth);
         let shared = Arc::new(QpShared::new());
         let new = NewQp {
             pd,
-            ord: config.ord,
-            ird: config.ird,
+            wishes,
+            extensions: config.extensions,
             sq,
             rq,
             send_cq,
@@ -155,7 +187,9 @@ impl QueuePair {
             id,
             sends,
             recvs,
+            wishes,
             shared,
+            extensions: config.extensions,
             control: Arc::clone(control),
         })
     }
@@ -170,9 +204,27 @@ impl QueuePair {
         QpState::from_u8(self.shared.state.load(Ordering::Acquire))
     }
 
+    /// What start-up has settled for its connection, the present or the last one. `None` before there was one.
+    pub fn connection(&self) -> Option<ConnectionInfo> {
+        self.shared.connection()
+    }
+
     /// Whether its connection, the present or the last one, carries CRCs that are checked (RFC 5044 §7.1.1).
     pub fn crc(&self) -> bool {
-        self.shared.crc.load(Ordering::Acquire)
+        self.connection().is_some_and(|connection| connection.crc)
+    }
+
+    /// Reads that the peer may have outstanding: as start-up has settled it for the present or the last connection, before one as it
+    /// was asked for.
+    pub fn ird(&self) -> u16 {
+        self.connection()
+            .map_or(self.wishes.ird, |connection| connection.ird)
+    }
+
+    /// Reads that we may have outstanding, likewise.
+    pub fn ord(&self) -> u16 {
+        self.connection()
+            .map_or(self.wishes.ord, |connection| connection.ord)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -183,6 +235,9 @@ impl QueuePair {
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
         request.operation.len().ok_or(PostError::TooLong)?;
+        if request.operation.is_extension() && !self.extensions {
+            return Err(PostError::ExtensionsDisabled);
+        }
         push(&mut self.sends, request)?;
         self.control.notify(self.id);
         Ok(())
@@ -210,7 +265,10 @@ impl QueuePair {
         }
     }
 
-    /// Connects to a listener, as MPA initiator, within `limit`. Returns the private data of its answer.
+    /// Connects to a listener, as MPA initiator, within `limit`, which a second try with MPA revision 1 does not extend. Returns the
+    /// private data of its answer; [`connection`](Self::connection) tells what was settled besides.
+    ///
+    /// `private_data` has 508 octets at most, 512 if the RNIC's highest revision is 1.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -230,21 +288,32 @@ impl QueuePair {
         if self.state() != QpState::Idle {
             return Err(ConnectError::InvalidState(self.state()));
         }
-        if private_data.len() > MAX_PRIVATE_DATA {
-            return Err(ConnectError::PrivateDataTooLong(private_data.len()));
+        let (mpa, len) = (self.control.mpa(), private_data.len());
+        let data_limit = mpa.private_data_limit();
+        if len > data_limit {
+            let limit = data_limit;
+            return Err(ConnectError::PrivateDataTooLong { len, limit });
         }
+        let params = mpa.params(Some(self.wishes.offer()));
         let start = Instant::now();
         let host = self.control.host();
         let (source, next_hop) = host.path_to(remote.ip(), limit)?;
         let port = host.open_port(source, 0)?;
-        let (order, outcome) = ConnectOrder::new(
-            self.id,
+        // The engine, which may have to try a second time, asks nothing of the host.
+        let may_retry = Initiator::new(params).retry().is_some();
+        let spare = may_retry.then(|| host.open_port(source, 0)).transpose()?;
+        let (outcome_sender, outcome) = mpsc::channel();
+        let order = ConnectOrder {
+            qp: self.id,
             port,
+            spare,
             remote,
             next_hop,
-            private_data.to_vec(),
-            limit.saturating_sub(start.elapsed()),
-        );
+            params,
+            private_data: private_data.to_vec(),
+            limit: limit.saturating_sub(start.elapsed()),
+            outcome: outcome_sender,
+        };
         self.control.call(move |engine| engine.connect(order))?;
         Ok(Connecting::new(outcome, Arc::clone(&self.control)))
     }

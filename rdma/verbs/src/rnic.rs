@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::{CreateError, ListenError, OpenError, RnicClosed};
 use crate::event::AsyncEvent;
 use crate::host::{Host, KernelHost};
+use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
 
@@ -70,6 +71,8 @@ pub struct RnicConfig {
     /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
     /// that the death of a peer which owes nothing goes unnoticed.
     pub keepalive: Option<Duration>,
+    /// How connections are started.
+    pub mpa: MpaConfig,
 }
 
 impl Default for RnicConfig {
@@ -79,6 +82,7 @@ impl Default for RnicConfig {
             progress: Progress::Thread,
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
             keepalive: None,
+            mpa: MpaConfig::default(),
         }
     }
 }
@@ -127,11 +131,12 @@ impl Rnic {
     ) -> Result<Self, OpenError> {
         let (event_sender, events) = mpsc::channel();
         let ready = Arc::new(ReadySet::new(MAX_QPS));
-        let engine = Engine::new(stack, Arc::clone(&ready), event_sender, MAX_QPS);
+        let engine = Engine::new(stack, Arc::clone(&ready), event_sender, config.mpa, MAX_QPS);
         let parts = Parts {
             ready,
             host,
             regions,
+            mpa: config.mpa,
         };
         let control = match config.progress {
             Progress::Thread => Control::threaded(engine, parts, config.waiting)?,

@@ -1,7 +1,13 @@
 //! Work requests: what an application posts (verbs draft §8.1, §9.3.1).
 
 use arrayvec::ArrayVec;
-use xwarp_iwarp::Stag;
+use xwarp_iwarp::rdmap::IMMEDIATE_BYTES;
+use xwarp_iwarp::{AtomicOperation, Stag};
+
+use crate::completion::Opcode;
+
+/// Octets that an Atomic Operation works on.
+pub(crate) const OPERAND: u32 = 8;
 
 /// Elements that a scatter/gather list may have.
 pub const MAX_SGE: usize = 4;
@@ -39,6 +45,9 @@ pub struct RemoteAddress {
     pub to: u64,
 }
 
+/// What Immediate Data carries.
+pub type Immediate = [u8; IMMEDIATE_BYTES];
+
 /// What a work request of the send queue does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -65,15 +74,113 @@ pub enum Operation {
         /// What to read.
         remote: RemoteAddress,
     },
+    /// Sends eight octets that end a receive of the peer's and come in its completion (RFC 7306 §6).
+    Immediate {
+        /// The octets.
+        data: Immediate,
+        /// Asks for an event at the peer when they are received.
+        solicited: bool,
+    },
+    /// Writes into the peer's memory, then sends Immediate Data, which the peer receives when the Write is placed (RFC 7306
+    /// §6): two messages, one completion.
+    WriteImmediate {
+        /// What to write.
+        sgl: Sgl,
+        /// Where to.
+        remote: RemoteAddress,
+        /// What the peer's completion will say.
+        data: Immediate,
+        /// Asks for an event at the peer when all is there.
+        solicited: bool,
+    },
+    /// Changes eight octets of the peer's memory atomically with all other such operations of its RNIC (RFC 7306 §5). What they
+    /// held before comes in the completion.
+    Atomic {
+        /// The change. It is made to a number in the order of octets of the peer's memory.
+        operation: AtomicOperation,
+        /// Which octets: 8-aligned in the peer's memory, in a region with
+        /// [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC).
+        remote: RemoteAddress,
+        /// Eight octets of a region with [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE) that also get what was there before,
+        /// in this host's order of octets. They need no alignment.
+        sink: Option<Sge>,
+    },
 }
 
 impl Operation {
     /// Octets of the message; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
     pub(crate) fn len(&self) -> Option<u32> {
         match self {
-            Self::Send { sgl, .. } | Self::Write { sgl, .. } => total(sgl),
+            Self::Send { sgl, .. } | Self::Write { sgl, .. } | Self::WriteImmediate { sgl, .. } => {
+                total(sgl)
+            }
             Self::Read { sink, .. } => Some(sink.len),
+            Self::Immediate { .. } => Some(0),
+            Self::Atomic { .. } => Some(OPERAND),
         }
+    }
+
+    /// Which completion it has.
+    pub(crate) fn opcode(&self) -> Opcode {
+        match self {
+            Self::Send { .. } => Opcode::Send,
+            Self::Write { .. } => Opcode::Write,
+            Self::Read { .. } => Opcode::Read,
+            Self::Immediate { .. } => Opcode::Immediate,
+            Self::WriteImmediate { .. } => Opcode::WriteImmediate,
+            Self::Atomic { operation, .. } => match operation {
+                AtomicOperation::FetchAdd { .. } => Opcode::FetchAdd,
+                AtomicOperation::CompareSwap { .. } => Opcode::CompareSwap,
+            },
+        }
+    }
+
+    /// True for what only RFC 7306 knows.
+    pub(crate) fn is_extension(&self) -> bool {
+        match self {
+            Self::Send { .. } | Self::Write { .. } | Self::Read { .. } => false,
+            Self::Immediate { .. } | Self::WriteImmediate { .. } | Self::Atomic { .. } => true,
+        }
+    }
+
+    /// True for what the peer answers: it is bounded by ORD (R7306-5.2-1).
+    pub(crate) fn awaits_response(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Atomic { .. } => true,
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. } => false,
+        }
+    }
+
+    /// Where this side places what the peer returns in no tagged message: what an Atomic Operation has found.
+    pub(crate) fn result_sink(&self) -> Option<Sge> {
+        match self {
+            Self::Atomic { sink, .. } => *sink,
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. } => None,
+        }
+    }
+
+    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets
+    /// nothing is accessed.
+    pub(crate) fn names_stag_zero(&self) -> bool {
+        let zero = Stag(0);
+        self.len() != Some(0)
+            && match self {
+                Self::Send { .. } | Self::Immediate { .. } => false,
+                Self::Write { remote, .. } | Self::WriteImmediate { remote, .. } => {
+                    remote.stag == zero
+                }
+                Self::Read { sink, remote } => sink.stag == zero || remote.stag == zero,
+                Self::Atomic { sink, remote, .. } => {
+                    remote.stag == zero || sink.is_some_and(|sink| sink.stag == zero)
+                }
+            }
     }
 }
 
@@ -92,7 +199,7 @@ pub struct SendRequest {
     pub operation: Operation,
     /// Whether success is reported by a completion; failure always is.
     pub signaled: bool,
-    /// Waits until all earlier Reads of this queue pair have completed (verbs draft §8.2.2.1).
+    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.1).
     pub read_fence: bool,
 }
 
@@ -131,6 +238,87 @@ impl SendRequest {
         Self::new(wr_id, Operation::Read { sink, remote })
     }
 
+    /// Immediate Data.
+    pub fn immediate(wr_id: WrId, data: Immediate) -> Self {
+        let solicited = false;
+        Self::new(wr_id, Operation::Immediate { data, solicited })
+    }
+
+    /// An RDMA Write followed by Immediate Data.
+    pub fn write_immediate(
+        wr_id: WrId,
+        sgl: impl Into<Sgl>,
+        remote: RemoteAddress,
+        data: Immediate,
+    ) -> Self {
+        let operation = Operation::WriteImmediate {
+            sgl: sgl.into(),
+            remote,
+            data,
+            solicited: false,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// An atomic addition, without overflow from one masked field into the next, or a masked comparison and exchange.
+    pub fn atomic(wr_id: WrId, operation: AtomicOperation, remote: RemoteAddress) -> Self {
+        let operation = Operation::Atomic {
+            operation,
+            remote,
+            sink: None,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// An atomic addition of 64 bits, modulo 2^64.
+    pub fn fetch_add(wr_id: WrId, add: u64, remote: RemoteAddress) -> Self {
+        Self::atomic(wr_id, AtomicOperation::FetchAdd { add, mask: 0 }, remote)
+    }
+
+    /// Puts `swap` where `compare` is, atomically.
+    pub fn compare_swap(wr_id: WrId, compare: u64, swap: u64, remote: RemoteAddress) -> Self {
+        let operation = AtomicOperation::CompareSwap {
+            compare,
+            compare_mask: u64::MAX,
+            swap,
+            swap_mask: u64::MAX,
+        };
+        Self::atomic(wr_id, operation, remote)
+    }
+
+    /// Puts `swap` into place whatever is there, atomically: a comparison of no bits.
+    pub fn swap(wr_id: WrId, swap: u64, remote: RemoteAddress) -> Self {
+        let operation = AtomicOperation::CompareSwap {
+            compare: 0,
+            compare_mask: 0,
+            swap,
+            swap_mask: u64::MAX,
+        };
+        Self::atomic(wr_id, operation, remote)
+    }
+
+    /// The same, with what an Atomic Operation returns placed into `sink`, too. Means nothing to other operations.
+    #[must_use]
+    pub fn into_sink(mut self, place: Sge) -> Self {
+        if let Operation::Atomic { sink, .. } = &mut self.operation {
+            *sink = Some(place);
+        }
+        self
+    }
+
+    /// The same, asking for an event at the peer when it has received the message. Means nothing to operations that the peer's
+    /// application does not learn of.
+    #[must_use]
+    pub fn solicited(mut self) -> Self {
+        match &mut self.operation {
+            Operation::Send { solicited, .. }
+            | Operation::Immediate { solicited, .. }
+            | Operation::WriteImmediate { solicited, .. } => *solicited = true,
+            Operation::Write { .. } | Operation::Read { .. } | Operation::Atomic { .. } => {}
+        }
+        self
+    }
+
     /// The same, reporting only failure.
     #[must_use]
     pub fn unsignaled(mut self) -> Self {
@@ -138,7 +326,7 @@ impl SendRequest {
         self
     }
 
-    /// The same, waiting for earlier Reads.
+    /// The same, waiting for earlier Reads and Atomic Operations.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;

@@ -136,6 +136,11 @@ impl Link {
         self.lanes.iter().filter_map(Lane::next_arrival).min()
     }
 
+    /// Lets a frame that nobody has sent arrive at the end of a direction, now.
+    pub fn inject(&self, direction: Direction, frame: Vec<u8>) {
+        self.ends[1 - direction as usize].deliver(frame);
+    }
+
     /// Takes what either end has sent and delivers what has arrived; how many frames that were.
     pub fn carry(&mut self, now: Duration) -> usize {
         Direction::ALL

@@ -29,6 +29,16 @@ impl Done {
         Self::success(wr_id, Opcode::Read, len)
     }
 
+    /// Immediate Data that was sent.
+    pub fn immediate(wr_id: u64) -> Self {
+        Self::success(wr_id, Opcode::Immediate, 0)
+    }
+
+    /// An addition that was made.
+    pub fn fetch_add(wr_id: u64) -> Self {
+        Self::success(wr_id, Opcode::FetchAdd, 8)
+    }
+
     /// A message of `len` octets that was received.
     pub fn receive(wr_id: u64, len: usize) -> Self {
         Self::success(wr_id, Opcode::Receive, len)
@@ -48,7 +58,8 @@ impl Done {
         }
     }
 
-    fn success(wr_id: u64, opcode: Opcode, len: usize) -> Self {
+    /// Work of any kind that was done.
+    pub fn success(wr_id: u64, opcode: Opcode, len: usize) -> Self {
         Self {
             wr_id,
             opcode,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, Progress, ProtectionDomain,
-    QpConfig, QpId, RegionPool, RemoteAddress, Rnic, RnicConfig, SharedBytes,
+    Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, MpaConfig, Progress,
+    ProtectionDomain, QpConfig, QpId, RegionPool, RemoteAddress, Rnic, RnicConfig, SharedBytes,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
@@ -87,13 +87,19 @@ struct Inner {
 
 impl Host {
     /// `address_of` tells the address of either end.
-    pub(crate) fn new(place: Place, address_of: fn(Place) -> IpAddr, seed: Seed) -> (Self, Wire) {
+    pub(crate) fn new(
+        place: Place,
+        address_of: fn(Place) -> IpAddr,
+        seed: Seed,
+        mpa: MpaConfig,
+    ) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let peer = place.other();
         let host = FixedHost::new(address_of(place), [(address_of(peer), peer.mac())]);
         let regions = RegionPool::anonymous(REGION_AREA).unwrap();
         let config = RnicConfig {
             progress: Progress::Manual,
+            mpa,
             ..RnicConfig::default()
         };
         let rnic = Rnic::with_io(

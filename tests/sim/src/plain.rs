@@ -32,6 +32,8 @@ struct Inner {
     ended: Option<CloseReason>,
     reads: bool,
     next_port: u16,
+    /// Who has connected, the oldest first.
+    clients: Vec<SocketAddr>,
     now: Instant,
 }
 
@@ -49,12 +51,13 @@ impl PlainPeer {
             ended: None,
             reads: true,
             next_port: LOCAL_PORT,
+            clients: Vec::new(),
             now: Instant::ORIGIN,
         };
         (Self(Rc::new(RefCell::new(inner))), wire)
     }
 
-    /// Listens for one connection.
+    /// Listens for connections, one after the other: the newest is the one that all else is about.
     pub fn listen(&self, port: u16) {
         let mut inner = self.0.borrow_mut();
         let local = SocketAddr::new(inner.place.address(), port);
@@ -71,10 +74,8 @@ impl PlainPeer {
         };
         let now = inner.now;
         inner.next_port += 1;
-        inner.conn = Some(inner.stack.connect(path, now).unwrap());
-        inner.received.clear();
-        inner.outbox.clear();
-        (inner.connected, inner.saw_fin, inner.ended) = (false, false, None);
+        let conn = inner.stack.connect(path, now).unwrap();
+        inner.begin(conn, false);
     }
 
     /// Sends `octets` after what it was told to send before.
@@ -123,6 +124,11 @@ impl PlainPeer {
         self.0.borrow().connected
     }
 
+    /// Who has connected to it so far, the oldest first.
+    pub fn clients(&self) -> Vec<SocketAddr> {
+        self.0.borrow().clients.clone()
+    }
+
     /// The other side has sent its FIN.
     pub fn saw_fin(&self) -> bool {
         self.0.borrow().saw_fin
@@ -169,9 +175,9 @@ impl Inner {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Incoming { conn, .. } => {
-                self.conn = Some(conn);
-                self.connected = true;
+            Event::Incoming { conn, remote, .. } => {
+                self.clients.push(remote);
+                self.begin(conn, true);
                 self.read();
             }
             Event::Connected(conn) => self.connected |= self.conn == Some(conn),
@@ -183,6 +189,13 @@ impl Inner {
             Event::Closed { conn, reason } if self.conn == Some(conn) => self.ended = Some(reason),
             Event::Writable(_) | Event::Closed { .. } => {}
         }
+    }
+
+    fn begin(&mut self, conn: ConnId, connected: bool) {
+        self.conn = Some(conn);
+        self.received.clear();
+        self.outbox.clear();
+        (self.connected, self.saw_fin, self.ended) = (connected, false, None);
     }
 
     fn read(&mut self) {

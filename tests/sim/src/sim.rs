@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use xwarp::{QpConfig, SendRequest, WrId};
+use xwarp::{MpaConfig, QpConfig, SendRequest, WrId};
 use xwarp_netsim::{Direction, Link, Seed};
 use xwarp_tcp::Instant;
 
@@ -46,24 +46,38 @@ pub struct Sim {
 impl Sim {
     /// Two hosts with RNICs on a perfect link.
     pub fn new(seed: Seed) -> Self {
-        Self::with_addresses(seed, Place::address)
+        Self::with_addresses(seed, Place::address, [MpaConfig::default(); 2])
     }
 
     /// The same over IPv6.
     pub fn over_ipv6(seed: Seed) -> Self {
-        Self::with_addresses(seed, Place::address_v6)
+        Self::with_addresses(seed, Place::address_v6, [MpaConfig::default(); 2])
     }
 
-    fn with_addresses(seed: Seed, address_of: fn(Place) -> IpAddr) -> Self {
-        let (a, wire_a) = Host::new(Place::A, address_of, seed);
-        let (b, wire_b) = Host::new(Place::B, address_of, seed);
+    /// The same over IPv4, where A and B speak MPA like this.
+    pub fn with_mpa(seed: Seed, a: MpaConfig, b: MpaConfig) -> Self {
+        Self::with_addresses(seed, Place::address, [a, b])
+    }
+
+    fn with_addresses(
+        seed: Seed,
+        address_of: fn(Place) -> IpAddr,
+        [mpa_a, mpa_b]: [MpaConfig; 2],
+    ) -> Self {
+        let (a, wire_a) = Host::new(Place::A, address_of, seed, mpa_a);
+        let (b, wire_b) = Host::new(Place::B, address_of, seed, mpa_b);
         let link = Link::new(seed, wire_a, wire_b);
         Self::with_machines(link, [Machine::Rnic(a), Machine::Rnic(b)])
     }
 
     /// A host with an RNIC at A, a plain TCP peer at B.
     pub fn with_plain_peer(seed: Seed) -> (Self, PlainPeer) {
-        let (a, wire_a) = Host::new(Place::A, Place::address, seed);
+        Self::with_mpa_and_plain_peer(seed, MpaConfig::default())
+    }
+
+    /// The same, where A speaks MPA like this.
+    pub fn with_mpa_and_plain_peer(seed: Seed, mpa: MpaConfig) -> (Self, PlainPeer) {
+        let (a, wire_a) = Host::new(Place::A, Place::address, seed, mpa);
         let (peer, wire_b) = PlainPeer::new(Place::B, seed);
         let link = Link::new(seed, wire_a, wire_b);
         let machines = [Machine::Rnic(a), Machine::Plain(peer.clone())];

@@ -1,12 +1,35 @@
 //! iWARP by hand, for peers that break its rules: FPDUs around any octets, and headers with any values (RFC 5041 §4, RFC 5040 §4).
 
-use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu, seal_fpdu};
+use xwarp_iwarp::mpa::{Deframer, Framer, Step, fpdu_len, next_fpdu, seal_fpdu};
 use xwarp_iwarp::{Stag, TermCode};
 
 /// An MPA Request, revision 1, CRC wanted, no private data (RFC 5044 §7.1.1).
 pub const REQUEST: &[u8; 20] = b"MPA ID Req Frame\x40\x01\x00\x00";
-/// The Reply that accepts it.
+/// The Request of an RNIC and a queue pair of the default configuration: revision 2, CRC wanted, IRD and ORD 32, client-server
+/// model (RFC 6581 §6, §9).
+pub const ENHANCED_REQUEST: &[u8; 24] = b"MPA ID Req Frame\x50\x02\x00\x04\x00\x20\x00\x20";
+/// The Reply that accepts [`REQUEST`].
 pub const REPLY: &[u8; 20] = b"MPA ID Rep Frame\x40\x01\x00\x00";
+
+/// An MPA Request of any flags and revision.
+pub fn request(flags: u8, revision: u8, private_data: &[u8]) -> Vec<u8> {
+    frame(b"MPA ID Req Frame", flags, revision, private_data)
+}
+
+/// An MPA Reply likewise.
+pub fn reply(flags: u8, revision: u8, private_data: &[u8]) -> Vec<u8> {
+    frame(b"MPA ID Rep Frame", flags, revision, private_data)
+}
+
+fn frame(key: &[u8; 16], flags: u8, revision: u8, private_data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(private_data.len()).unwrap().to_be_bytes();
+    [key, [flags, revision].as_slice(), &length, private_data].concat()
+}
+
+/// The enhanced data of RFC 6581 §9: A, B and IRD, then C, D and ORD.
+pub fn enhanced(a_b_ird: u16, c_d_ord: u16) -> Vec<u8> {
+    [a_b_ird.to_be_bytes(), c_d_ord.to_be_bytes()].concat()
+}
 
 /// An untagged segment's header fields; the default is the first Send's only segment.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +71,44 @@ impl Untagged {
         }
     }
 
+    /// The first request's header, if it is an Atomic Request (RFC 7306 §5.2.1).
+    pub fn atomic_request() -> Self {
+        Self {
+            rdmap: 0x4a,
+            ..Self::read_request()
+        }
+    }
+
+    /// The first Atomic Response's header (RFC 7306 §5.2.2).
+    pub fn atomic_response() -> Self {
+        Self {
+            rdmap: 0x4b,
+            qn: 3,
+            ..Self::default()
+        }
+    }
+
+    /// The header of Immediate Data (RFC 7306 §6.2).
+    pub fn immediate() -> Self {
+        Self {
+            rdmap: 0x48,
+            ..Self::default()
+        }
+    }
+
     /// The segment as an FPDU.
     pub fn fpdu(self, payload: &[u8]) -> Vec<u8> {
+        fpdu(&self.ulpdu(payload))
+    }
+
+    /// The segment alone.
+    pub fn ulpdu(self, payload: &[u8]) -> Vec<u8> {
         let mut ulpdu = vec![self.control, self.rdmap];
         for field in [self.stag, self.qn, self.msn, self.mo] {
             ulpdu.extend_from_slice(&field.to_be_bytes());
         }
         ulpdu.extend_from_slice(payload);
-        fpdu(&ulpdu)
+        ulpdu
     }
 }
 
@@ -93,12 +146,17 @@ impl Tagged {
 
     /// The segment as an FPDU.
     pub fn fpdu(self, payload: &[u8]) -> Vec<u8> {
+        fpdu(&self.ulpdu(payload))
+    }
+
+    /// The segment alone.
+    pub fn ulpdu(self, payload: &[u8]) -> Vec<u8> {
         let Stag(stag) = self.stag;
         let mut ulpdu = vec![self.control, self.rdmap];
         ulpdu.extend_from_slice(&stag.to_be_bytes());
         ulpdu.extend_from_slice(&self.to.to_be_bytes());
         ulpdu.extend_from_slice(payload);
-        fpdu(&ulpdu)
+        ulpdu
     }
 }
 
@@ -113,12 +171,56 @@ pub fn read_request(sink: Stag, sink_to: u64, len: u32, source: Stag, source_to:
     header
 }
 
+/// A `FetchAdd`'s RDMAP header (RFC 7306 §5.2.1) with all of `operation`: reserved bits and `AOpCode`.
+pub fn atomic_request(operation: u32, id: u32, stag: Stag, to: u64, add: u64) -> Vec<u8> {
+    let Stag(stag) = stag;
+    let mut header = Vec::new();
+    for field in [operation, id, stag] {
+        header.extend_from_slice(&field.to_be_bytes());
+    }
+    for field in [to, add, 0, 0, u64::MAX] {
+        header.extend_from_slice(&field.to_be_bytes());
+    }
+    header
+}
+
+/// An Atomic Response's RDMAP header (RFC 7306 §5.2.2).
+pub fn atomic_response(id: u32, original: u64) -> Vec<u8> {
+    [&id.to_be_bytes()[..], &original.to_be_bytes()[..]].concat()
+}
+
 /// An FPDU around any octets, with the right length, pad and CRC.
 pub fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     let mut fpdu = vec![0; fpdu_len(ulpdu.len())];
     fpdu[2..2 + ulpdu.len()].copy_from_slice(ulpdu);
     seal_fpdu(&mut fpdu, ulpdu.len(), true);
     fpdu
+}
+
+/// The same as the next FPDU of a stream with markers, or without CRC.
+pub fn framed(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
+    let mut fpdu = vec![0; framer.fpdu_len(ulpdu.len())];
+    fpdu[Framer::ulpdu_at(ulpdu.len())].copy_from_slice(ulpdu);
+    framer.seal(&mut fpdu, ulpdu.len());
+    fpdu
+}
+
+/// The ULPDUs of such a stream of whole FPDUs.
+///
+/// # Panics
+/// If the stream holds anything else.
+pub fn deframed(mut deframer: Deframer, mut stream: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while !stream.is_empty() {
+        match deframer.next(stream).expect("what an RNIC sends is right") {
+            Step::Fpdu { ulpdu, consumed } => {
+                found.push(ulpdu.to_vec());
+                stream = &stream[consumed..];
+            }
+            Step::NeedBytes(_) => panic!("{} octets are no whole FPDU", stream.len()),
+        }
+    }
+    found
 }
 
 /// The ULPDUs of a stream of whole FPDUs.

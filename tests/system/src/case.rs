@@ -97,7 +97,7 @@ impl<'a> Setup<'a> {
         self.check_as_found();
         let measured = Measured::new(&client);
         measured.check(case);
-        measured.check_setup(self);
+        measured.check_setup(self, case);
         measured
     }
 
@@ -218,9 +218,28 @@ impl Measured {
     }
 
     /// Fails unless it says what was really in force.
-    fn check_setup(&self, setup: &Setup<'_>) {
+    fn check_setup(&self, setup: &Setup<'_>, case: &Case) {
         let said = &self.0["setup"];
-        assert_eq!(said["crc"], true, "{said}");
+        let client = |flag| {
+            [&case.both, &case.client]
+                .iter()
+                .any(|it| it.contains(flag))
+        };
+        let server = |flag| {
+            [&case.both, &case.server]
+                .iter()
+                .any(|it| it.contains(flag))
+        };
+        let crc = !(client("--no-crc") && server("--no-crc"));
+        assert_eq!(said["crc"], crc, "{case}: {said}");
+        let mpa = &said["mpa"];
+        assert_eq!(mpa["revision"], 2, "{case}: {said}");
+        assert_eq!(mpa["markers_sent"], server("--markers"), "{case}: {said}");
+        assert_eq!(
+            mpa["markers_received"],
+            client("--markers"),
+            "{case}: {said}"
+        );
         let nic = &said["nic"];
         assert_eq!(nic["interface"], crate::DEV, "{said}");
         assert_eq!(nic["xdp_mode"], setup.mode.to_string(), "{said}");

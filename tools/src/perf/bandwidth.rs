@@ -54,7 +54,7 @@ pub(crate) fn run(
         }
         pump.take(peer)?;
         if pump.completed.is_multiple_of(GLANCE) {
-            peer.check_alive()?;
+            peer.connection.check_alive()?;
         }
     }
     while pump.completed < pump.posted {
@@ -108,13 +108,13 @@ impl<'a> Pump<'a> {
             Verb::Read => SendRequest::read(id, peer.sink.local(offset, size), remote),
             Verb::Send => SendRequest::send(id, peer.source.local(offset, size)),
         };
-        peer.post_send(request)?;
+        peer.connection.post_send(request)?;
         self.posted += 1;
         Ok(())
     }
 
     fn take(&mut self, peer: &mut Peer<'_>) -> anyhow::Result<()> {
-        let completion = peer.completion()?;
+        let completion = peer.connection.completion()?;
         if completion.opcode == Opcode::Receive {
             self.credited += credit_batch(self.hello);
             peer.expect_empty()
@@ -132,7 +132,8 @@ pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Resul
 
 fn post_receive(peer: &mut Peer<'_>, hello: &Hello, message: u64) -> anyhow::Result<()> {
     let buffer = peer.sink.local(hello.slot_offset(message), hello.size);
-    peer.post_recv(RecvRequest::new(WrId(message), buffer))
+    peer.connection
+        .post_recv(RecvRequest::new(WrId(message), buffer))
 }
 
 /// The server's part in a Send test: keeps receive buffers posted and returns credits, until the client's record comes.
@@ -140,7 +141,7 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
     let mut next = send_window(hello) + 1;
     let mut received = 0_u64;
     loop {
-        let completion = peer.completion()?;
+        let completion = peer.connection.completion()?;
         if completion.opcode != Opcode::Receive {
             continue;
         }
@@ -152,7 +153,7 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
         next += 1;
         if received.is_multiple_of(credit_batch(hello)) {
             let credit = SendRequest::send(WrId(received), Sgl::new());
-            peer.post_send(credit.unsignaled())?;
+            peer.connection.post_send(credit.unsignaled())?;
         }
     }
 }

@@ -37,8 +37,8 @@ pub(crate) fn run(
         ..hello.clone()
     };
     let remote = connect(&mut peer, server, &hello)?;
-    report::print_setup(rnic, &hello, &peer.qp, args);
-    let setup = report::setup_json(rnic, &peer.qp, args);
+    report::print_setup(rnic, &hello, &peer.connection.qp, args);
+    let setup = report::setup_json(rnic, &peer.connection.qp, args);
     let before = rnic.counters()?.tcp.retransmissions;
     let measured = match hello.kind.style {
         Style::Bandwidth => Measured::Bandwidth(bandwidth::run(
@@ -56,7 +56,7 @@ pub(crate) fn run(
     };
     let retransmitted = rnic.counters()?.tcp.retransmissions - before;
     let verified = finish(&mut peer, &hello, measured.messages(), remote)?;
-    peer.close()?;
+    peer.connection.close()?;
     if args.json {
         return report::print_json(&hello, &setup, &measured, verified, retransmitted);
     }
@@ -70,7 +70,11 @@ const SEND_LATENCY: Kind = Kind {
 };
 
 fn connect(peer: &mut Peer<'_>, server: SocketAddr, hello: &Hello) -> anyhow::Result<Places> {
-    let answer = match peer.qp.connect(server, &hello.to_octets(), CONNECT_LIMIT) {
+    let answer = match peer
+        .connection
+        .qp
+        .connect(server, &hello.to_octets(), CONNECT_LIMIT)
+    {
         Ok(answer) => answer,
         Err(ConnectError::Rejected { private_data, .. }) => {
             anyhow::bail!(

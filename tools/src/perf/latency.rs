@@ -78,12 +78,13 @@ fn one_round(
         }
         Verb::Read => {
             let sink = peer.sink.local(0, hello.size);
-            peer.post_send(SendRequest::read(WrId(round), sink, remote))?;
-            peer.completion().map(|_| ())
+            peer.connection
+                .post_send(SendRequest::read(WrId(round), sink, remote))?;
+            peer.connection.completion().map(|_| ())
         }
         Verb::Send => {
             send(peer, hello, round)?;
-            while peer.completion()?.opcode != Opcode::Receive {}
+            while peer.connection.completion()?.opcode != Opcode::Receive {}
             post_receive(peer, hello)
         }
     }
@@ -99,7 +100,8 @@ fn write_marked(
     let last = hello.size as usize - 1;
     peer.source.bytes().write(last, &[marker(round)])?;
     let source = peer.source.local(0, hello.size);
-    peer.post_send(SendRequest::write(WrId(round), source, remote))
+    peer.connection
+        .post_send(SendRequest::write(WrId(round), source, remote))
 }
 
 fn marker(round: u64) -> u8 {
@@ -117,11 +119,11 @@ fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool>
 /// Turns the engine until the other side's message of this round is here; false if its record came instead.
 fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
     if round.is_multiple_of(GLANCE_ROUNDS) {
-        peer.check_alive()?;
+        peer.connection.check_alive()?;
     }
     let mut idle = 0;
     while !marker_is(peer, hello, round)? {
-        if let Some(completion) = peer.try_completion()? {
+        if let Some(completion) = peer.connection.try_completion()? {
             if Peer::announces_record(&completion) {
                 return Ok(false);
             }
@@ -130,7 +132,7 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
         idle += 1;
         if idle == GLANCE {
             idle = 0;
-            peer.check_alive()?;
+            peer.connection.check_alive()?;
         }
         std::hint::spin_loop();
     }
@@ -140,7 +142,7 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
 fn send(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<()> {
     let source = peer.source.local(0, hello.size);
     let request = SendRequest::send(WrId(round), source).unsignaled();
-    peer.post_send(request)
+    peer.connection.post_send(request)
 }
 
 /// Buffers for the other side's Sends, all the same memory: one message is under way at a time.
@@ -150,14 +152,14 @@ pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Resul
 
 fn post_receive(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     let buffer = peer.sink.local(0, hello.size);
-    peer.post_recv(RecvRequest::new(WrId(0), buffer))
+    peer.connection.post_recv(RecvRequest::new(WrId(0), buffer))
 }
 
 /// The server's part in a Send test: sends a message back for each, until the client's record comes.
 pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Record> {
     let mut round = 0;
     loop {
-        let completion = peer.completion()?;
+        let completion = peer.connection.completion()?;
         if Peer::announces_record(&completion) {
             return peer.record();
         }

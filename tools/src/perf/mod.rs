@@ -16,11 +16,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
-use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting};
-use xwarp_driver::net;
+use xwarp::{MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
 
+use crate::device;
 use crate::interface::ModeArg;
 use crate::signals::Interrupted;
 use crate::size::{parse_duration, parse_octets};
@@ -83,12 +83,25 @@ pub(crate) struct PerfArgs {
     /// Who runs the protocol engine
     #[arg(long, default_value = "inline")]
     engine: EngineArg,
+    #[command(flatten)]
+    mpa: MpaArgs,
     /// Write every frame to this pcapng file
     #[arg(long)]
     capture: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What this side asks of MPA.
+#[derive(Args)]
+struct MpaArgs {
+    /// Do without CRCs, if the other side is told so, too
+    #[arg(long)]
+    no_crc: bool,
+    /// Ask the other side for markers in what it sends
+    #[arg(long)]
+    markers: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -129,10 +142,15 @@ pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
     let kind = Kind { verb, style };
     let interrupted = Interrupted::watch()?;
     let Some(host) = args.host else {
-        return server::run(&server_device(args)?, kind, args, &interrupted);
+        return server::run(
+            &device::serving(args.dev.as_deref())?,
+            kind,
+            args,
+            &interrupted,
+        );
     };
     let hello = args.hello(kind)?;
-    let rnic = args.open(&client_device(args, host)?, &hello)?;
+    let rnic = args.open(&device::towards(args.dev.as_deref(), host)?, &hello)?;
     let server = SocketAddr::new(host, args.port);
     client::run(&rnic, server, &hello, args, &interrupted)
 }
@@ -196,6 +214,11 @@ impl PerfArgs {
                 EngineArg::Thread => Progress::Thread,
             },
             keepalive: Some(KEEPALIVE),
+            mpa: MpaConfig {
+                crc: !self.mpa.no_crc,
+                markers: self.mpa.markers,
+                ..MpaConfig::default()
+            },
             waiting: match self.wait {
                 WaitArg::Busy => Waiting::Busy,
                 WaitArg::Adaptive => Waiting::Adaptive(Duration::from_micros(50)),
@@ -214,44 +237,6 @@ impl PerfArgs {
             (EngineArg::Thread, WaitArg::Busy) => "thread, busy",
             (EngineArg::Thread, WaitArg::Adaptive) => "thread, adaptive",
             (EngineArg::Thread, WaitArg::Blocking) => "thread, blocking",
-        }
-    }
-}
-
-/// The interface that leads to the server.
-fn client_device(args: &PerfArgs, host: IpAddr) -> anyhow::Result<String> {
-    if let Some(dev) = &args.dev {
-        return Ok(dev.clone());
-    }
-    let route = net::route_to(host, None)?;
-    let link = net::links()?
-        .into_iter()
-        .find(|link| link.index == route.link_index)
-        .with_context(|| format!("the interface that leads to {host} has gone"))?;
-    Ok(link.name)
-}
-
-/// The only interface that could serve.
-fn server_device(args: &PerfArgs) -> anyhow::Result<String> {
-    if let Some(dev) = &args.dev {
-        return Ok(dev.clone());
-    }
-    let mut names: Vec<String> = net::links()?
-        .into_iter()
-        .filter(|link| link.up && !link.loopback && !link.addresses.is_empty())
-        .map(|link| link.name)
-        .collect();
-    match (names.pop(), names.is_empty()) {
-        (Some(name), true) => Ok(name),
-        (None, _) => {
-            bail!("no interface is up and has an address; set one up, or name it with --dev")
-        }
-        (Some(name), false) => {
-            names.push(name);
-            bail!(
-                "several interfaces are up ({}); name one with --dev",
-                names.join(", ")
-            )
         }
     }
 }

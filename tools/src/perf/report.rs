@@ -1,5 +1,6 @@
 //! What a test prints: what it ran, then aligned columns with units; or JSON.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
@@ -46,11 +47,24 @@ pub(crate) fn print_setup(rnic: &Rnic, hello: &Hello, qp: &QueuePair, args: &Per
         Style::Latency => String::new(),
     };
     println!(
-        "{}  RC  1 QP{depth}  {rnic}  CRC {}  engine {}",
+        "{}  RC  1 QP{depth}  {rnic}  {}  engine {}",
         hello.kind,
-        if qp.crc() { "on" } else { "off" },
+        mpa_text(qp),
         args.engine_text()
     );
+}
+
+/// The server's line about its client: how they are connected.
+pub(crate) fn print_client(client: SocketAddr, qp: &QueuePair, args: &PerfArgs) {
+    if !args.json {
+        println!("client {client}  {}", mpa_text(qp));
+    }
+}
+
+/// What MPA start-up has settled.
+fn mpa_text(qp: &QueuePair) -> String {
+    qp.connection()
+        .map_or_else(|| "not connected".to_owned(), |it| it.to_string())
 }
 
 /// What the connection really was, for the JSON report.
@@ -65,7 +79,16 @@ pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_
             "queues": 1,
         })
     });
-    json!({ "nic": nic, "crc": qp.crc(), "engine": args.engine_text() })
+    let mpa = qp.connection().map(|it| {
+        json!({
+            "revision": it.revision,
+            "markers_sent": it.send_markers,
+            "markers_received": it.receive_markers,
+            "ird": it.ird,
+            "ord": it.ord,
+        })
+    });
+    json!({ "nic": nic, "mpa": mpa, "crc": qp.crc(), "engine": args.engine_text() })
 }
 
 /// The client's result.

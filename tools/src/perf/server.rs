@@ -1,19 +1,16 @@
 //! The server: waits for one client, plays its part of the test, checks the data, ends.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use anyhow::Context;
 use xwarp::{ConnectionRequest, Rnic};
-use xwarp_driver::net;
 
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
 use super::{MEMORY_LIMIT, PerfArgs, bandwidth, data, latency, report};
+use crate::connection::next_client;
+use crate::device::any_addresses;
 use crate::signals::Interrupted;
-
-/// How often the wait for a client looks for Ctrl-C.
-const GLANCE: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(
     device: &str,
@@ -29,11 +26,7 @@ pub(crate) fn run(
     }
     report::print_listening(&rnic, kind, &listeners, args);
     let (request, hello) = loop {
-        let request = listeners
-            .iter_mut()
-            .find_map(|listener| listener.accept(GLANCE));
-        interrupted.check()?;
-        let Some(request) = request else { continue };
+        let request = next_client(&mut listeners, interrupted)?;
         match check_request(&request, kind, &largest) {
             Ok(hello) => break (request, hello),
             Err(error) => {
@@ -42,26 +35,7 @@ pub(crate) fn run(
             }
         }
     };
-    serve(&rnic, request, &hello, interrupted)
-}
-
-/// The unspecified addresses of the families that the interface has addresses of.
-fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
-    let addresses = net::link_by_name(device)?.addresses;
-    let v4 = addresses.iter().any(IpAddr::is_ipv4);
-    let v6 = addresses.iter().any(IpAddr::is_ipv6);
-    let any: Vec<IpAddr> = [
-        v4.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    anyhow::ensure!(
-        !any.is_empty(),
-        "{device} has no IP address; give it one with `ip addr add`"
-    );
-    Ok(any)
+    serve(&rnic, request, &hello, args, interrupted)
 }
 
 fn check_request(
@@ -89,6 +63,7 @@ fn serve(
     rnic: &Rnic,
     request: ConnectionRequest,
     hello: &Hello,
+    args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = Peer::new(rnic, hello, interrupted)?;
@@ -105,8 +80,9 @@ fn serve(
     let remote = request.remote();
     let places: Places = peer.places(hello.kind.verb == Verb::Read);
     request
-        .accept(&mut peer.qp, &places.to_octets())
+        .accept(&mut peer.connection.qp, &places.to_octets())
         .with_context(|| format!("the connection from {remote} was lost"))?;
+    report::print_client(remote, &peer.connection.qp, args);
     let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(&mut peer, hello)?,
         (Verb::Send, Style::Latency) => latency::serve_sends(&mut peer, hello)?,
@@ -115,7 +91,7 @@ fn serve(
     };
     let verdict = check(&peer, hello, messages)?;
     peer.send_record(verdict, hello.places.control)?;
-    peer.wait_closed()
+    peer.connection.wait_closed()
 }
 
 /// Whether this side holds what was sent to it: octets checked, and where the first wrong one is.

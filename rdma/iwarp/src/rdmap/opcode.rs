@@ -69,6 +69,14 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
+    /// One of the four Sends, whose payload goes into a receive buffer.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
+        )
+    }
+
     /// Known only where RFC 7306 is enabled (R7306-1.1-3).
     pub const fn is_extension(self) -> bool {
         matches!(

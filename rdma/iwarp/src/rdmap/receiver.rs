@@ -278,6 +278,7 @@ fn exactly<const N: usize>(opcode: Opcode, payload: &[u8]) -> Result<[u8; N], Vi
     let len = payload.len();
     if len > N {
         return Err(ViolationCause::MessageTooLong {
+            opcode,
             mo: 0,
             len,
             buffer: u64::try_from(N).unwrap_or(u64::MAX),

@@ -108,6 +108,12 @@ impl Terminate {
         }
     }
 
+    /// The same, on a stream of this DDP and RDMAP version.
+    #[must_use]
+    pub fn on_version(self, version: u8) -> Self {
+        Self { version, ..self }
+    }
+
     /// What the peer is told.
     pub const fn code(&self) -> TermCode {
         self.code

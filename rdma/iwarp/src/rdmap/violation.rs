@@ -100,8 +100,10 @@ pub enum ViolationCause {
         expected: u32,
     },
     /// The payload ends behind its buffer.
-    #[error("{len} octets at MO {mo} exceed the buffer of {buffer} octets")]
+    #[error("{opcode:?} of {len} octets at MO {mo} exceeds the buffer of {buffer} octets")]
     MessageTooLong {
+        /// The message's opcode.
+        opcode: Opcode,
         /// The segment's MO.
         mo: u32,
         /// Octets of payload.

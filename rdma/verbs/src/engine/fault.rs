@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use xwarp_iwarp::{TermCode, Terminate};
+use xwarp_iwarp::{InvalidateError, TermCode, Terminate, ViolationCause};
 
 use super::Engine;
 use super::qp::Link;
@@ -16,10 +16,6 @@ use crate::qp::QpState;
 /// How long a Terminate and the close after it may take before the connection is reset.
 pub(super) const TERMINATE_LIMIT: Duration = Duration::from_secs(3);
 
-/// DDP untagged: message too long for its buffer (RFC 5041 §8.2).
-const MESSAGE_TOO_LONG: TermCode = TermCode::ddp_untagged(5);
-/// RDMAP remote protection: the `STag` cannot be invalidated (RFC 5040 §4.8).
-const CANNOT_INVALIDATE: TermCode = TermCode::rdmap_protection(9);
 /// RDMAP remote operation: catastrophic error, localized to the stream (RFC 5040 §4.8).
 const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
 
@@ -32,7 +28,9 @@ impl Engine {
             }
             ReceiveFault::Violation(violation) => {
                 self.counters.drop_refused_segment += 1;
-                self.complete_refused_receive(key, violation.terminate().code());
+                if let Some(status) = receive_status(violation.cause()) {
+                    self.complete_receive(key, status);
+                }
                 self.fail_inbound(key, violation.terminate(), violation.cause().to_string());
             }
             ReceiveFault::Buffer(status) => {
@@ -44,12 +42,23 @@ impl Engine {
                     "a receive buffer cannot be used",
                 );
             }
+            ReceiveFault::Sink => {
+                self.fail_local(
+                    key,
+                    Terminate::local(),
+                    None,
+                    "the sink of an Atomic Operation cannot be used",
+                );
+            }
             ReceiveFault::Terminated(terminate) => {
                 self.counters.terminates_in += 1;
                 self.on_terminate_received(key, terminate.code);
             }
-            ReceiveFault::ReadAfterClose => {
-                self.lose(key, "the peer asked to read after this side had closed");
+            ReceiveFault::RequestAfterClose => {
+                self.lose(
+                    key,
+                    "the peer asked for a response after this side had closed",
+                );
             }
             ReceiveFault::Overflow => self.fail_overflow(key),
         }
@@ -134,7 +143,8 @@ impl Engine {
         self.counters.drop_after_failure += rest as u64;
         if terminate.is_some() && stream.gate == Gate::Open {
             self.counters.terminates_out += 1;
-            stream.terminate = terminate;
+            let version = stream.version;
+            stream.terminate = terminate.map(|terminate| terminate.on_version(version));
             self.activate(key);
         } else {
             stream.gate = Gate::Shut;
@@ -181,16 +191,6 @@ impl Engine {
         self.report(self.qps.get(key).map(|qp| qp.id), kind);
     }
 
-    /// A Send that was refused ends the receive it had taken: too long for it (digest A7), or asking for an invalidation that is
-    /// not allowed (digest A9).
-    fn complete_refused_receive(&mut self, key: usize, code: TermCode) {
-        match code {
-            MESSAGE_TOO_LONG => self.complete_receive(key, CompletionStatus::BaseBounds),
-            CANNOT_INVALIDATE => self.complete_receive(key, CompletionStatus::InvalidateRefused),
-            _ => {}
-        }
-    }
-
     fn complete_receive(&mut self, key: usize, status: CompletionStatus) {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
@@ -198,9 +198,26 @@ impl Engine {
         let Some(receiving) = qp.receiving.take() else {
             return;
         };
-        let completion = qp.receive_completion(receiving.request.wr_id, status, 0);
+        let completion = qp.receive_completion(receiving.request.wr_id, status);
         if self.cqs.push(qp.recv_cq, completion).is_err() {
             self.counters.drop_cq_overflow += 1;
         }
     }
+}
+
+/// A Send that is refused ends the receive it has taken: too long for it (digest A7), or asking for an invalidation that is not
+/// allowed (digest A9). Any other violation is no fault of the receive that is being filled.
+fn receive_status(cause: ViolationCause) -> Option<CompletionStatus> {
+    if let ViolationCause::MessageTooLong { opcode, .. } = cause {
+        return opcode.is_send().then_some(CompletionStatus::BaseBounds);
+    }
+    let ViolationCause::Invalidate { cause, .. } = cause else {
+        return None;
+    };
+    Some(match cause {
+        InvalidateError::InvalidStag => CompletionStatus::InvalidStag,
+        InvalidateError::NotAssociated | InvalidateError::Forbidden => {
+            CompletionStatus::InvalidateRefused
+        }
+    })
 }

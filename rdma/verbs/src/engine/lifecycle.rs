@@ -93,7 +93,9 @@ impl Engine {
         };
         // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
         let drained = stream.gate == Gate::Fenced || !has_requests && stream.responses.is_empty();
-        if !stream.closing || !drained || stream.outgoing.is_some() {
+        // An RTR that is a Read is no work, but waits for its response likewise.
+        let awaits_rtr = stream.receiver.outstanding_reads() > 0;
+        if !stream.closing || !drained || awaits_rtr || stream.outgoing.is_some() {
             return;
         }
         stream.gate = Gate::Shut;

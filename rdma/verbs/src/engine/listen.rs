@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use xwarp_iwarp::mpa::{Request, Responder, ResponderStep, StartupError};
+use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
 use xwarp_tcp::{ConnId, Instant, ListenerId};
 
 use super::qp::{Link, QpContext};
-use super::start::PARAMS;
 use super::stream::Stream;
 use super::{Engine, Owner};
 use crate::error::{AcceptError, ListenError};
 use crate::host::LocalPort;
+use crate::mpa::ConnectionInfo;
 use crate::qp::{QpId, QpState};
 
 /// How long a peer may take for its Request after TCP is established; not extended by single octets (digest 3.5).
@@ -31,6 +31,8 @@ pub(crate) struct IncomingRequest {
     pub(crate) id: IncomingId,
     pub(crate) remote: SocketAddr,
     pub(crate) private_data: Vec<u8>,
+    pub(crate) revision: u8,
+    pub(crate) enhanced: Option<EnhancedData>,
 }
 
 /// One address and port that is listened on.
@@ -38,16 +40,18 @@ pub(super) struct ListenerContext {
     id: ListenerId,
     port: Arc<LocalPort>,
     requests: Sender<IncomingRequest>,
+    /// Connections that may wait for their Request, or for the application's answer to it.
+    backlog: usize,
 }
 
 /// A connection without a queue pair yet.
 pub(super) struct Incoming {
     id: IncomingId,
+    listener: ListenerId,
     conn: ConnId,
     remote: SocketAddr,
     port: Arc<LocalPort>,
     requests: Sender<IncomingRequest>,
-    responder: Responder,
     /// The whole Request, while the application decides.
     request: Option<Request>,
     /// When the Request must be here.
@@ -75,6 +79,7 @@ impl Engine {
                 id,
                 port: Arc::new(port),
                 requests: requests.clone(),
+                backlog,
             });
         }
         self.listeners.append(&mut begun);
@@ -94,7 +99,9 @@ impl Engine {
 
     /// TCP has accepted a connection: waits for its Request.
     pub(super) fn on_incoming(&mut self, listener: ListenerId, conn: ConnId, remote: SocketAddr) {
-        let Some(context) = self.listeners.iter().find(|context| context.id == listener) else {
+        let has_room = self.make_room(listener);
+        let context = self.listeners.iter().find(|context| context.id == listener);
+        let Some(context) = context.filter(|_| has_room) else {
             self.stack.abort(conn, self.now);
             return;
         };
@@ -107,11 +114,11 @@ impl Engine {
         self.owners.insert(conn, Owner::Incoming(id.key));
         entry.insert(Incoming {
             id,
+            listener,
             conn,
             remote,
             port: Arc::clone(&context.port),
             requests: context.requests.clone(),
-            responder: Responder::new(PARAMS),
             request: None,
             deadline: Some(self.now + REQUEST_LIMIT),
         });
@@ -135,10 +142,8 @@ impl Engine {
             self.drop_incoming(key);
             return;
         }
-        match incoming
-            .responder
-            .on_bytes(self.stack.readable(conn, available))
-        {
+        let responder = Responder::new(self.mpa.params(None));
+        match responder.on_bytes(self.stack.readable(conn, available)) {
             Ok(ResponderStep::NeedBytes(_)) => {}
             Ok(ResponderStep::Request { request, consumed }) => {
                 self.stack.consume(conn, consumed);
@@ -165,6 +170,8 @@ impl Engine {
             id: incoming.id,
             remote: incoming.remote,
             private_data: request.private_data.to_vec(),
+            revision: request.revision,
+            enhanced: request.enhanced,
         };
         incoming.deadline = None;
         incoming.request = Some(request);
@@ -174,7 +181,8 @@ impl Engine {
         }
     }
 
-    /// The application says yes: the queue pair is bound and receives, then the Reply goes out (digest 3.2).
+    /// The application says yes: the queue pair is bound and receives, then the Reply goes out (digest 3.2). Unless the peer has
+    /// gone, the Request still waits for its answer after an error.
     pub(crate) fn accept(
         &mut self,
         id: IncomingId,
@@ -183,52 +191,45 @@ impl Engine {
     ) -> Result<(), AcceptError> {
         let QpId(qp_key) = qp;
         let qp_key = qp_key as usize;
-        let state = self
-            .qps
-            .get(qp_key)
-            .map_or(QpState::Error, QpContext::state);
-        let unconnected = self
-            .qps
-            .get(qp_key)
-            .is_some_and(|qp| matches!(qp.link, Link::None));
-        if state != QpState::Idle || !unconnected {
-            return Err(AcceptError::InvalidState(state));
-        }
-        let (incoming, request) = self.take_incoming(id)?;
-        let answer = incoming.responder.accept(&request, private_data);
-        let Ok((reply, negotiated)) = answer else {
-            self.stack.abort(incoming.conn, self.now);
-            return Err(AcceptError::PrivateDataTooLong(private_data.len()));
+        let wishes = match self.qps.get(qp_key) {
+            Some(qp) if qp.state() == QpState::Idle && matches!(qp.link, Link::None) => qp.wishes,
+            qp => {
+                let state = qp.map_or(QpState::Error, QpContext::state);
+                return Err(AcceptError::InvalidState(state));
+            }
         };
+        let request = self.asked(id)?;
+        let responder = Responder::new(self.mpa.params(Some(wishes.answer(request))));
+        let (reply, negotiated) = responder.accept(request, private_data)?;
+        let incoming = self.take_incoming(id);
         if !self.send_startup(incoming.conn, &reply) {
             self.stack.abort(incoming.conn, self.now);
             return Err(AcceptError::PeerGone);
         }
         self.own(incoming.conn, qp_key);
         if let Some(qp) = self.qps.get_mut(qp_key) {
-            let depths = (qp.ird, qp.ord);
-            qp.enter_rts(Stream::new(
-                incoming.conn,
-                negotiated,
-                true,
-                depths,
-                incoming.port,
-            ));
+            let info = ConnectionInfo::new(&negotiated, wishes);
+            let (conn, port) = (incoming.conn, incoming.port);
+            let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
+            qp.enter_rts(stream, info);
         }
         Ok(())
     }
 
-    /// The application says no: a Reply that says so, then a graceful close.
+    /// The application says no: a Reply that says so, and which `ord` would have been needed, then a graceful close.
     pub(crate) fn reject(
         &mut self,
         id: IncomingId,
+        ord: Option<u16>,
         private_data: &[u8],
     ) -> Result<(), AcceptError> {
-        let (incoming, request) = self.take_incoming(id)?;
-        let Ok(reply) = incoming.responder.reject(&request, private_data) else {
-            self.stack.abort(incoming.conn, self.now);
-            return Err(AcceptError::PrivateDataTooLong(private_data.len()));
-        };
+        let request = self.asked(id)?;
+        let responder = Responder::new(self.mpa.params(None));
+        let reply = match ord {
+            None => responder.reject(request, private_data),
+            Some(ord) => responder.reject_for_ord(request, ord, private_data),
+        }?;
+        let incoming = self.take_incoming(id);
         let sent = self.send_startup(incoming.conn, &reply);
         self.stack.close(incoming.conn, self.now);
         self.linger(incoming.port);
@@ -239,18 +240,40 @@ impl Engine {
         }
     }
 
-    fn take_incoming(&mut self, id: IncomingId) -> Result<(Incoming, Request), AcceptError> {
-        if self
-            .incoming
-            .get(id.key)
-            .is_none_or(|incoming| incoming.id != id)
-        {
-            return Err(AcceptError::PeerGone);
+    /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been
+    /// silent for longest, so that silent ones cannot keep others out; false if all of them have sent their Request.
+    fn make_room(&mut self, listener: ListenerId) -> bool {
+        let context = self.listeners.iter().find(|context| context.id == listener);
+        let Some(backlog) = context.map(|context| context.backlog) else {
+            return false;
+        };
+        let waiting = || (self.incoming.iter()).filter(|(_, it)| it.listener == listener);
+        if waiting().count() < backlog {
+            return true;
         }
-        let mut incoming = self.incoming.remove(id.key);
+        self.counters.drop_startup_backlog += 1;
+        let silent = waiting().filter(|(_, it)| it.request.is_none());
+        let oldest = silent.min_by_key(|(_, it)| it.id.serial);
+        let Some((key, _)) = oldest else {
+            return false;
+        };
+        self.drop_incoming(key);
+        true
+    }
+
+    /// The Request that the application is to answer.
+    fn asked(&self, id: IncomingId) -> Result<&Request, AcceptError> {
+        let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
+        incoming
+            .and_then(|incoming| incoming.request.as_ref())
+            .ok_or(AcceptError::PeerGone)
+    }
+
+    /// The connection whose Request is answered now.
+    fn take_incoming(&mut self, id: IncomingId) -> Incoming {
+        let incoming = self.incoming.remove(id.key);
         self.owners.remove(&incoming.conn);
-        let request = incoming.request.take().ok_or(AcceptError::PeerGone)?;
-        Ok((incoming, request))
+        incoming
     }
 
     /// Resets a connection that has not become a queue pair's.

@@ -3,10 +3,12 @@
 //! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
+mod begin;
 mod cq_table;
 mod fault;
 mod lifecycle;
 mod listen;
+mod nudge;
 mod outgoing;
 mod qp;
 mod receive;
@@ -27,6 +29,7 @@ use crate::counters::{EngineCounters, RnicCounters};
 use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
+use crate::mpa::MpaConfig;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
 
@@ -71,6 +74,7 @@ pub(crate) struct Engine {
     ready: Arc<ReadySet>,
     events: Sender<AsyncEvent>,
     counters: EngineCounters,
+    mpa: MpaConfig,
     now: Instant,
     max_qps: usize,
     failed: bool,
@@ -81,6 +85,7 @@ impl Engine {
         stack: Stack,
         ready: Arc<ReadySet>,
         events: Sender<AsyncEvent>,
+        mpa: MpaConfig,
         max_qps: usize,
     ) -> Self {
         Self {
@@ -97,6 +102,7 @@ impl Engine {
             ready,
             events,
             counters: EngineCounters::default(),
+            mpa,
             now: Instant::from_micros(0),
             max_qps,
             failed: false,
@@ -243,6 +249,10 @@ impl Engine {
             .filter(|(_, qp)| due(qp.deadline))
             .map(|(key, _)| key)
             .collect();
+        let silent: Vec<usize> = (self.qps.iter())
+            .filter(|(_, qp)| due(qp.nudge_due()))
+            .map(|(key, _)| key)
+            .collect();
         let incoming: Vec<usize> = (self.incoming.iter())
             .filter(|(_, incoming)| due(incoming.deadline))
             .map(|(key, _)| key)
@@ -250,22 +260,27 @@ impl Engine {
         for &key in &qps {
             self.on_qp_deadline(key);
         }
+        for &key in &silent {
+            self.nudge(key);
+        }
         for &key in &incoming {
             self.counters.drop_startup_timeout += 1;
             self.drop_incoming(key);
         }
-        qps.len() + incoming.len()
+        qps.len() + silent.len() + incoming.len()
     }
 
     /// When there will be something to do even if nothing happens.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let qps = self.qps.iter().filter_map(|(_, qp)| qp.deadline);
+        let silent = self.qps.iter().filter_map(|(_, qp)| qp.nudge_due());
         let incoming = self
             .incoming
             .iter()
             .filter_map(|(_, incoming)| incoming.deadline);
         let linger = self.lingering.front().map(|(until, _)| *until);
-        qps.chain(incoming)
+        qps.chain(silent)
+            .chain(incoming)
             .chain(linger)
             .chain(self.stack.next_deadline())
             .min()

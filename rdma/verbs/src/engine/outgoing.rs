@@ -2,36 +2,146 @@
 
 use std::ops::Range;
 
-use xwarp_iwarp::{AccessError, InboundRead, Message};
+use xwarp_iwarp::{
+    AccessError, InboundAtomic, InboundRead, Message, ReadResponse, Segment, Stag, Terminate,
+};
 
+use super::stream::Turn;
+use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
 use crate::memory::{Access, StagTable};
 use crate::pd::PdId;
-use crate::work::Sgl;
+use crate::work::{Immediate, Sgl};
+
+/// A request of the peer's that waits for its response.
+pub(super) enum Response {
+    Read(InboundRead),
+    Atomic(InboundAtomic),
+}
 
 /// A message, partly sent.
-pub(super) struct Outgoing {
-    pub(super) message: Message,
-    pub(super) source: Source,
-}
-
-/// Where a message's payload comes from.
-pub(super) enum Source {
-    /// Local buffers of a work request.
-    Request(Sgl),
+pub(super) enum Outgoing {
+    /// A work request's, from local buffers.
+    Request {
+        message: Message,
+        sgl: Sgl,
+        /// Immediate Data of the same work request, and whether it asks for an event.
+        then: Option<(Immediate, bool)>,
+    },
     /// Memory that the peer reads.
-    Response(InboundRead),
+    Read(ReadResponse),
+    /// What an Atomic Request, which has been executed, has found.
+    Atomic(Message),
 }
 
-/// Why payload could not be had.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GatherError(pub(super) AccessError);
-
-impl GatherError {
-    /// What the work request completes with (verbs draft §9.5.2).
-    pub(super) fn status(self) -> CompletionStatus {
-        status_of(self.0)
+impl Outgoing {
+    /// A message without payload.
+    pub(super) fn header_only(message: Message) -> Self {
+        Self::Request {
+            message,
+            sgl: Sgl::new(),
+            then: None,
+        }
     }
+
+    fn message(&self) -> &Message {
+        match self {
+            Self::Request { message, .. } | Self::Atomic(message) => message,
+            Self::Read(response) => response.message(),
+        }
+    }
+
+    /// Octets of the next segment's ULPDU; `None` when there is none.
+    pub(super) fn next_len(&self, mulpdu: usize) -> Option<usize> {
+        self.message().next_len(mulpdu)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.message().is_done()
+    }
+
+    /// On whose behalf it is sent.
+    pub(super) fn whose(&self) -> Turn {
+        match self {
+            Self::Request { .. } => Turn::Request,
+            Self::Read(_) | Self::Atomic(_) => Turn::Response,
+        }
+    }
+
+    /// Writes the next segment, which is as long as `ulpdu`. All memory is checked anew, as a region may have been deregistered
+    /// since the last segment.
+    pub(super) fn write_segment(
+        &mut self,
+        ulpdu: &mut [u8],
+        mulpdu: usize,
+        stags: &StagTable,
+        pd: PdId,
+    ) -> Result<(), SendFault> {
+        match self {
+            Self::Request { message, sgl, .. } => {
+                let Some(segment) = message.next_segment(mulpdu) else {
+                    return Ok(());
+                };
+                let payload = write_header(ulpdu, &segment);
+                gather(stags, pd, sgl, segment.payload, payload)
+                    .map_err(|error| SendFault::Request(status_of(error)))
+            }
+            Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, pd)
+                .map_err(|error| SendFault::Response(response.aborted(error))),
+            Self::Atomic(message) => {
+                if let Some(segment) = message.next_segment(mulpdu) {
+                    write_header(ulpdu, &segment);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The next segment of a Read Response. On `Err` none of it counts as sent.
+fn write_response(
+    response: &mut ReadResponse,
+    ulpdu: &mut [u8],
+    mulpdu: usize,
+    stags: &StagTable,
+    pd: PdId,
+) -> Result<(), AccessError> {
+    // A Read of no octets looks at no source (RFC 5040 §5.2).
+    if let Some(range) = response.next_source(mulpdu) {
+        let right = Access::REMOTE_READ;
+        let (bytes, offset) = stags.access(pd, range.stag, range.to, range.len, right)?;
+        let payload = usize::try_from(range.len)
+            .ok()
+            .and_then(|len| ulpdu.len().checked_sub(len))
+            .and_then(|begin| ulpdu.get_mut(begin..))
+            .ok_or(AccessError::Bounds)?;
+        bytes
+            .read(offset, payload)
+            .map_err(|_| AccessError::Bounds)?;
+    }
+    if let Some(segment) = response.next_segment(mulpdu) {
+        write_header(ulpdu, &segment);
+    }
+    Ok(())
+}
+
+/// Writes a segment's header; what is left for its payload.
+fn write_header<'a>(ulpdu: &'a mut [u8], segment: &Segment) -> &'a mut [u8] {
+    let (header, payload) = ulpdu.split_at_mut(segment.header.len());
+    header.copy_from_slice(&segment.header);
+    payload
+}
+
+/// An Atomic Request is executed when its turn to be answered has come, hence once, after all requests before it were answered and
+/// before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1); what it found.
+pub(super) fn execute(
+    stags: &StagTable,
+    pd: PdId,
+    atomic: &InboundAtomic,
+) -> Result<u64, SendFault> {
+    stags
+        .execute(pd, &atomic.request)
+        .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
 }
 
 /// The completion status of a local access that was refused.
@@ -45,49 +155,21 @@ pub(super) fn status_of(error: AccessError) -> CompletionStatus {
     }
 }
 
-impl Source {
-    /// Copies the message's octets `range` to `into`, which is as long. Every access is checked anew, as a region may have been
-    /// deregistered since the last segment.
-    pub(super) fn gather(
-        &self,
-        stags: &StagTable,
-        pd: PdId,
-        range: Range<u32>,
-        into: &mut [u8],
-    ) -> Result<(), GatherError> {
-        match self {
-            Self::Request(sgl) => {
-                let len = range.end.saturating_sub(range.start) as usize;
-                for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
-                    let len = span.len() as u64;
-                    let (bytes, offset) = stags
-                        .access(pd, stag, sge_to, len, Access::LOCAL_READ)
-                        .map_err(GatherError)?;
-                    let piece = into.get_mut(span).ok_or(GatherError(AccessError::Bounds))?;
-                    bytes
-                        .read(offset, piece)
-                        .map_err(|_| GatherError(AccessError::Bounds))
-                })
-            }
-            Self::Response(read) if into.is_empty() => {
-                // A Read of no octets looks at no source (RFC 5040 §5.2).
-                debug_assert_eq!(read.request.len, 0);
-                Ok(())
-            }
-            Self::Response(read) => {
-                let to = (read.request.source_to)
-                    .checked_add(u64::from(range.start))
-                    .ok_or(GatherError(AccessError::Wrap))?;
-                let (source, len) = (read.request.source, into.len() as u64);
-                let (bytes, offset) = stags
-                    .access(pd, source, to, len, Access::REMOTE_READ)
-                    .map_err(GatherError)?;
-                bytes
-                    .read(offset, into)
-                    .map_err(|_| GatherError(AccessError::Bounds))
-            }
-        }
-    }
+/// Copies octets `range` of the message that a list makes to `into`, which is as long.
+fn gather(
+    stags: &StagTable,
+    pd: PdId,
+    sgl: &Sgl,
+    range: Range<u32>,
+    into: &mut [u8],
+) -> Result<(), AccessError> {
+    let len = range.end.saturating_sub(range.start) as usize;
+    for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
+        let len = span.len() as u64;
+        let (bytes, offset) = stags.access(pd, stag, sge_to, len, Access::LOCAL_READ)?;
+        let piece = into.get_mut(span).ok_or(AccessError::Bounds)?;
+        bytes.read(offset, piece).map_err(|_| AccessError::Bounds)
+    })
 }
 
 /// Calls `each` for the pieces of a scatter/gather list that octets `start..start+len` of its message cover, with the Tagged
@@ -96,7 +178,7 @@ pub(super) fn for_each_piece<E>(
     sgl: &Sgl,
     start: u32,
     len: usize,
-    mut each: impl FnMut(u64, xwarp_iwarp::Stag, Range<usize>) -> Result<(), E>,
+    mut each: impl FnMut(u64, Stag, Range<usize>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut skip = start as usize;
     let mut done = 0;
@@ -122,7 +204,6 @@ pub(super) fn for_each_piece<E>(
 mod tests {
     use super::*;
     use crate::work::Sge;
-    use xwarp_iwarp::Stag;
 
     fn pieces(start: u32, len: usize) -> Vec<(u64, u32, Range<usize>)> {
         let sgl: Sgl = [(1, 100, 10), (2, 0, 0), (3, 50, 5), (4, 7, 20)]

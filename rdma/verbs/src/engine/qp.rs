@@ -10,15 +10,17 @@ use super::cq_table::{CqId, CqOverflow, CqTable};
 use super::start::Starting;
 use super::stream::Stream;
 use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
+use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
-use crate::work::{RecvRequest, SendRequest, WrId};
+use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 
 /// What a new queue pair is made of.
 pub(crate) struct NewQp {
     pub(crate) pd: PdId,
-    pub(crate) ord: u16,
-    pub(crate) ird: u16,
+    pub(crate) wishes: Wishes,
+    /// Immediate Data and Atomic Operations are known (RFC 7306).
+    pub(crate) extensions: bool,
     pub(crate) sq: Consumer<SendRequest>,
     pub(crate) rq: Consumer<RecvRequest>,
     pub(crate) send_cq: CqId,
@@ -39,7 +41,30 @@ pub(super) struct Begun {
     pub(super) opcode: Opcode,
     pub(super) signaled: bool,
     pub(super) byte_len: u32,
-    pub(super) done: bool,
+    /// It is done when the peer has answered, not when it is sent.
+    pub(super) awaits_response: bool,
+    /// Where an Atomic Operation's result goes.
+    pub(super) sink: Option<Sge>,
+    /// An Atomic Operation's result.
+    pub(super) original: Option<u64>,
+    /// How it has ended, if it has.
+    pub(super) outcome: Option<CompletionStatus>,
+}
+
+impl Begun {
+    pub(super) fn new(request: &SendRequest) -> Self {
+        let operation = &request.operation;
+        Self {
+            wr_id: request.wr_id,
+            opcode: operation.opcode(),
+            signaled: request.signaled,
+            byte_len: operation.len().unwrap_or(u32::MAX),
+            awaits_response: operation.awaits_response(),
+            sink: operation.result_sink(),
+            original: None,
+            outcome: None,
+        }
+    }
 }
 
 /// A receive buffer that a message is being placed into.
@@ -51,8 +76,10 @@ pub(super) struct Receiving {
 pub(super) struct QpContext {
     pub(super) id: QpId,
     pub(super) pd: PdId,
+    /// Reads and Atomic Operations that it may have outstanding on its connection.
     pub(super) ord: u16,
-    pub(super) ird: u16,
+    pub(super) wishes: Wishes,
+    pub(super) extensions: bool,
     pub(super) link: Link,
     pub(super) sq: Consumer<SendRequest>,
     pub(super) rq: Consumer<RecvRequest>,
@@ -74,8 +101,9 @@ impl QpContext {
         Self {
             id,
             pd: new.pd,
-            ord: new.ord,
-            ird: new.ird,
+            ord: new.wishes.ord,
+            wishes: new.wishes,
+            extensions: new.extensions,
             link: Link::None,
             sq: new.sq,
             rq: new.rq,
@@ -105,11 +133,20 @@ impl QpContext {
     }
 
     /// Full operation over `stream` begins.
-    pub(super) fn enter_rts(&mut self, stream: Stream) {
-        self.shared.set_crc(stream.crc);
+    pub(super) fn enter_rts(&mut self, stream: Stream, info: ConnectionInfo) {
+        self.ord = info.ord;
+        self.shared.set_connection(info);
         self.link = Link::Stream(Box::new(stream));
         self.deadline = None;
         self.set_state(QpState::Rts);
+    }
+
+    /// When the peer is to be woken, should it still be silent.
+    pub(super) fn nudge_due(&self) -> Option<Instant> {
+        match &self.link {
+            Link::Stream(stream) => stream.nudge.due(),
+            Link::None | Link::Starting(_) => None,
+        }
     }
 
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {
@@ -121,7 +158,8 @@ impl QpContext {
 
     /// Completes begun work from the oldest on, as far as it is done: completions come in the order of posting.
     pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
-        while self.begun.front().is_some_and(|begun| begun.done) {
+        let done = |begun: &Begun| begun.outcome == Some(CompletionStatus::Success);
+        while self.begun.front().is_some_and(done) {
             let Some(begun) = self.begun.pop_front() else {
                 break;
             };
@@ -133,15 +171,16 @@ impl QpContext {
         Ok(())
     }
 
+    /// The oldest work request that waits for its response: the peer answers in order (RFC 5040 §5.5, R7306-5.4-8-1).
+    pub(super) fn oldest_unanswered(&mut self) -> Option<&mut Begun> {
+        (self.begun.iter_mut()).find(|begun| begun.awaits_response && begun.outcome.is_none())
+    }
+
     fn completion(&self, begun: &Begun, status: CompletionStatus) -> WorkCompletion {
+        let (wr_id, opcode, byte_len) = (begun.wr_id, begun.opcode, begun.byte_len);
         WorkCompletion {
-            wr_id: begun.wr_id,
-            qp: self.id,
-            opcode: begun.opcode,
-            status,
-            byte_len: begun.byte_len,
-            invalidated: None,
-            solicited: false,
+            original: begun.original,
+            ..WorkCompletion::new(wr_id, self.id, opcode, status, byte_len)
         }
     }
 
@@ -150,42 +189,27 @@ impl QpContext {
         &self,
         wr_id: WrId,
         status: CompletionStatus,
-        byte_len: u32,
     ) -> WorkCompletion {
-        WorkCompletion {
-            wr_id,
-            qp: self.id,
-            opcode: Opcode::Receive,
-            status,
-            byte_len,
-            invalidated: None,
-            solicited: false,
-        }
+        WorkCompletion::new(wr_id, self.id, Opcode::Receive, status, 0)
     }
 
     /// Ends all work that is not complete: `Flushed`, but for the newest begun send, which gets `culprit` if there is one
-    /// (verbs draft §6.2, digest 4.3). Work that was done keeps its success.
+    /// (verbs draft §6.2, digest 4.3). Work that has ended keeps its outcome.
     pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
         let newest = self.begun.len().checked_sub(1);
         for (i, begun) in std::mem::take(&mut self.begun).into_iter().enumerate() {
             let status = match culprit {
                 Some(status) if Some(i) == newest => status,
-                _ if begun.done => CompletionStatus::Success,
-                _ => CompletionStatus::Flushed,
+                _ => begun.outcome.unwrap_or(CompletionStatus::Flushed),
             };
             if begun.signaled || status != CompletionStatus::Success {
                 cqs.push_or_lose(self.send_cq, self.completion(&begun, status));
             }
         }
         while let Ok(request) = self.sq.pop() {
-            let begun = Begun {
-                wr_id: request.wr_id,
-                opcode: opcode_of(&request),
-                signaled: true,
-                byte_len: 0,
-                done: false,
-            };
-            let flushed = self.completion(&begun, CompletionStatus::Flushed);
+            let opcode = request.operation.opcode();
+            let status = CompletionStatus::Flushed;
+            let flushed = WorkCompletion::new(request.wr_id, self.id, opcode, status, 0);
             cqs.push_or_lose(self.send_cq, flushed);
         }
         self.flush_receives(cqs);
@@ -200,18 +224,8 @@ impl QpContext {
         let posted = std::iter::from_fn(|| self.rq.pop().ok().map(|request| request.wr_id));
         let all: Vec<WrId> = current.into_iter().chain(posted).collect();
         for wr_id in all {
-            let completion = self.receive_completion(wr_id, CompletionStatus::Flushed, 0);
+            let completion = self.receive_completion(wr_id, CompletionStatus::Flushed);
             cqs.push_or_lose(self.recv_cq, completion);
         }
-    }
-}
-
-/// Which completion a request will have.
-pub(super) fn opcode_of(request: &SendRequest) -> Opcode {
-    use crate::work::Operation::{Read, Send, Write};
-    match request.operation {
-        Send { .. } => Opcode::Send,
-        Write { .. } => Opcode::Write,
-        Read { .. } => Opcode::Read,
     }
 }

@@ -11,10 +11,10 @@ use xwarp_tcp::{ConnId, Stack};
 
 use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
-use super::outgoing::{for_each_piece, status_of};
+use super::outgoing::{Response, for_each_piece, status_of};
 use super::qp::{Link, QpContext, Receiving};
-use super::stream::Gate;
-use crate::completion::{CompletionStatus, Opcode};
+use super::stream::{Gate, Stream};
+use crate::completion::{CompletionStatus, WorkCompletion};
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
 use crate::pd::PdId;
@@ -28,8 +28,10 @@ pub(super) enum ReceiveFault {
     /// A receive buffer of ours is not usable.
     Buffer(CompletionStatus),
     Terminated(ReceivedTerminate),
-    /// The peer asks to read, and we have sent our FIN.
-    ReadAfterClose,
+    /// The result of an Atomic Operation could not be placed; its work request has that outcome.
+    Sink,
+    /// The peer asks for a response, and we have sent our FIN.
+    RequestAfterClose,
     Overflow,
 }
 
@@ -57,13 +59,16 @@ impl Resources for QpResources<'_> {
 
     fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
         let right = match access {
-            // No region has such a right yet: the extension of RFC 7306 is not enabled.
-            Checked::RemoteAtomic => return Err(AccessError::Rights),
+            Checked::RemoteAtomic => Access::REMOTE_ATOMIC,
             Checked::RemoteRead => Access::REMOTE_READ,
             // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
             Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
         };
         self.stags.access(self.pd, stag, to, len, right).map(|_| ())
+    }
+
+    fn is_aligned(&self, stag: Stag, to: u64) -> bool {
+        self.stags.is_aligned(stag, to)
     }
 
     fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError> {
@@ -180,7 +185,7 @@ fn take_ulpdu(
         return Ok(());
     };
     // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
-    stream.open_fence();
+    stream.heard();
     let mut resources = QpResources {
         pd: qp.pd,
         stags,
@@ -217,13 +222,11 @@ fn act(
                 qp.complete_sends(cqs)?;
             }
         }
-        Inbound::ReadRequest(read) => {
-            if let Some(stream) = qp.stream() {
-                if stream.gate == Gate::Shut {
-                    return Err(ReceiveFault::ReadAfterClose);
-                }
-                stream.responses.push_back(*read);
-            }
+        Inbound::ReadRequest(read) => queue_response(qp, Response::Read(*read))?,
+        Inbound::AtomicRequest(atomic) => queue_response(qp, Response::Atomic(*atomic))?,
+        Inbound::AtomicResponse { original } => {
+            finish_atomic(stags, qp, *original)?;
+            qp.complete_sends(cqs)?;
         }
         Inbound::Send {
             kind,
@@ -234,17 +237,29 @@ fn act(
             scatter(stags, qp, *offset, payload).map_err(ReceiveFault::Buffer)?;
             counters.placed_octets += payload.len() as u64;
             if let Some(len) = message_len {
-                finish_receive(stags, cqs, qp, *kind, *len)?;
+                finish_send(stags, cqs, qp, *kind, *len)?;
             }
         }
+        Inbound::Immediate { data, solicited } => finish_receive(cqs, qp, |completion| {
+            completion.immediate = Some(*data);
+            completion.solicited = *solicited;
+        })?,
         Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
-        // Not for streams without RFC 7306 and without the peer-to-peer model.
-        Inbound::Immediate { .. }
-        | Inbound::AtomicRequest(_)
-        | Inbound::AtomicResponse { .. }
-        | Inbound::RtrSend
-        | Inbound::Dropped => {}
+        // An RTR has opened the fence, and concerns nobody else (R6581-9.2-11).
+        Inbound::RtrSend | Inbound::Dropped => {}
     }
+    Ok(())
+}
+
+/// A request of the peer's waits for its turn to be answered.
+fn queue_response(qp: &mut QpContext, response: Response) -> Result<(), ReceiveFault> {
+    let Some(stream) = qp.stream() else {
+        return Ok(());
+    };
+    if stream.gate == Gate::Shut {
+        return Err(ReceiveFault::RequestAfterClose);
+    }
+    stream.responses.push_back(response);
     Ok(())
 }
 
@@ -269,10 +284,32 @@ fn place(
 
 /// The oldest Read that waits for its response has it.
 fn finish_read(qp: &mut QpContext) {
-    let waiting = |begun: &&mut super::qp::Begun| begun.opcode == Opcode::Read && !begun.done;
-    if let Some(begun) = qp.begun.iter_mut().find(waiting) {
-        begun.done = true;
+    if qp.stream().is_some_and(Stream::take_rtr_response) {
+        return;
     }
+    if let Some(begun) = qp.oldest_unanswered() {
+        begun.outcome = Some(CompletionStatus::Success);
+    }
+}
+
+/// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
+fn finish_atomic(stags: &StagTable, qp: &mut QpContext, original: u64) -> Result<(), ReceiveFault> {
+    let pd = qp.pd;
+    let Some(begun) = qp.oldest_unanswered() else {
+        return Ok(());
+    };
+    begun.original = Some(original);
+    let placed = begun.sink.map_or(Ok(()), |sink| {
+        let (octets, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
+        let (bytes, at) = stags
+            .access(pd, sink.stag, sink.to, octets.len() as u64, right)
+            .map_err(status_of)?;
+        bytes
+            .write(at, &octets)
+            .map_err(|_| CompletionStatus::BaseBounds)
+    });
+    begun.outcome = Some(placed.err().unwrap_or(CompletionStatus::Success));
+    placed.map_err(|_| ReceiveFault::Sink)
 }
 
 /// Copies a Send's payload into the receive buffer's pieces.
@@ -301,23 +338,34 @@ fn scatter(
 }
 
 /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
-fn finish_receive(
+fn finish_send(
     stags: &mut StagTable,
     cqs: &mut CqTable,
     qp: &mut QpContext,
     kind: SendKind,
     len: u32,
 ) -> Result<(), ReceiveFault> {
-    let Some(receiving) = qp.receiving.take() else {
-        return Ok(());
-    };
     if let Some(stag) = kind.invalidate {
         stags.remove(stag);
     }
-    let wr_id = receiving.request.wr_id;
-    let mut completion = qp.receive_completion(wr_id, CompletionStatus::Success, len);
-    completion.invalidated = kind.invalidate;
-    completion.solicited = kind.solicited;
+    finish_receive(cqs, qp, |completion| {
+        completion.byte_len = len;
+        completion.invalidated = kind.invalidate;
+        completion.solicited = kind.solicited;
+    })
+}
+
+/// Completes the receive that the current message has taken, with what `describe` says of the message.
+fn finish_receive(
+    cqs: &mut CqTable,
+    qp: &mut QpContext,
+    describe: impl FnOnce(&mut WorkCompletion),
+) -> Result<(), ReceiveFault> {
+    let Some(receiving) = qp.receiving.take() else {
+        return Ok(());
+    };
+    let mut completion = qp.receive_completion(receiving.request.wr_id, CompletionStatus::Success);
+    describe(&mut completion);
     cqs.push(qp.recv_cq, completion)?;
     Ok(())
 }

@@ -2,75 +2,57 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{
-    Initiator, InitiatorStep, Negotiated, PrivateData, Revision, StartupError, StartupParams,
+    Framer, Initiator, InitiatorStep, Negotiated, PrivateData, StartupError, StartupParams,
     encode_request,
 };
 use xwarp_tcp::{CloseReason, ConnId, Instant, Path};
 
 use super::Engine;
+use super::nudge::Nudge;
 use super::qp::Link;
-use super::stream::Stream;
+use super::stream::{Stream, send_ulpdu};
 use crate::error::ConnectError;
 use crate::host::LocalPort;
+use crate::mpa::ConnectionInfo;
 use crate::qp::{QpId, QpState};
 
-/// We ask for CRC; with that it is on (RFC 5044 §7.1.1). Revision 1 only.
-pub(super) const PARAMS: StartupParams = StartupParams {
-    highest: Revision::One,
-    ..StartupParams::DEFAULT
-};
-
-type Outcome = Result<Vec<u8>, ConnectError>;
+/// The private data of the peer's answer.
+pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
 
 /// A verb: connect this queue pair.
 pub(crate) struct ConnectOrder {
-    qp: QpId,
-    port: LocalPort,
-    remote: SocketAddr,
-    next_hop: [u8; 6],
-    private_data: Vec<u8>,
-    limit: Duration,
-    outcome: Sender<Outcome>,
-}
-
-impl ConnectOrder {
-    /// The order, and where its outcome will be told.
-    pub(crate) fn new(
-        qp: QpId,
-        port: LocalPort,
-        remote: SocketAddr,
-        next_hop: [u8; 6],
-        private_data: Vec<u8>,
-        limit: Duration,
-    ) -> (Self, Receiver<Outcome>) {
-        let (outcome, receiver) = mpsc::channel();
-        let order = Self {
-            qp,
-            port,
-            remote,
-            next_hop,
-            private_data,
-            limit,
-            outcome,
-        };
-        (order, receiver)
-    }
+    pub(crate) qp: QpId,
+    pub(crate) port: LocalPort,
+    /// For a second TCP connection, should the peer know MPA revision 1 only.
+    pub(crate) spare: Option<LocalPort>,
+    pub(crate) remote: SocketAddr,
+    pub(crate) next_hop: [u8; 6],
+    pub(crate) params: StartupParams,
+    pub(crate) private_data: Vec<u8>,
+    pub(crate) limit: Duration,
+    pub(crate) outcome: Sender<Outcome>,
 }
 
 /// A connection of ours that is being made.
 pub(super) struct Starting {
     conn: ConnId,
     port: Arc<LocalPort>,
+    spare: Option<LocalPort>,
     remote: SocketAddr,
+    next_hop: [u8; 6],
+    params: StartupParams,
     private_data: Vec<u8>,
-    initiator: Initiator,
     began: Instant,
     /// TCP is established and the Request sent.
     requested: bool,
+    /// Something has come upon it.
+    answered: bool,
+    /// This is the second try: the peer was there, and has closed.
+    retried: bool,
     outcome: Sender<Outcome>,
 }
 
@@ -118,11 +100,15 @@ impl Engine {
         qp.link = Link::Starting(Box::new(Starting {
             conn,
             port: Arc::new(order.port),
+            spare: order.spare,
             remote: order.remote,
+            next_hop: order.next_hop,
+            params: order.params,
             private_data: order.private_data,
-            initiator: Initiator::new(PARAMS),
             began: self.now,
             requested: false,
+            answered: false,
+            retried: false,
             outcome: order.outcome,
         }));
     }
@@ -134,7 +120,7 @@ impl Engine {
         };
         starting.requested = true;
         let conn = starting.conn;
-        match encode_request(PARAMS, &starting.private_data) {
+        match encode_request(starting.params, &starting.private_data) {
             Ok(frame) => {
                 if !self.send_startup(conn, &frame) {
                     self.fail_start(key, |peer| {
@@ -143,7 +129,8 @@ impl Engine {
                 }
             }
             Err(too_long) => {
-                self.fail_start(key, |_| ConnectError::PrivateDataTooLong(too_long.len));
+                let (len, limit) = (too_long.len, too_long.limit);
+                self.fail_start(key, |_| ConnectError::PrivateDataTooLong { len, limit });
             }
         }
     }
@@ -163,14 +150,15 @@ impl Engine {
         let Some(Link::Starting(starting)) = self.qps.get_mut(key).map(|qp| &mut qp.link) else {
             return;
         };
-        let conn = starting.conn;
+        let (conn, initiator) = (starting.conn, Initiator::new(starting.params));
         let mut want = 1;
         let step = loop {
             let available = self.stack.readable_len(conn);
             if available < want {
                 return;
             }
-            match starting.initiator.on_bytes(self.stack.readable(conn, want)) {
+            starting.answered = true;
+            match initiator.on_bytes(self.stack.readable(conn, want)) {
                 Ok(InitiatorStep::NeedBytes(n)) => want = n.max(want + 1),
                 step => break step,
             }
@@ -187,17 +175,25 @@ impl Engine {
                 consumed,
             }) => {
                 self.stack.consume(conn, consumed);
-                self.enter_rts(key, negotiated, &private_data);
+                self.enter_rts(key, &negotiated, &private_data);
             }
-            Ok(InitiatorStep::Rejected { private_data, .. }) => {
+            Ok(InitiatorStep::Unacceptable {
+                negotiated, error, ..
+            }) => self.decline(key, conn, &negotiated, error),
+            Ok(InitiatorStep::Rejected {
+                private_data,
+                enhanced,
+                ..
+            }) => {
                 // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends gracefully.
                 self.stack.close(conn, self.now);
                 self.end_start(key, |peer| ConnectError::Rejected {
                     peer,
                     private_data: private_data.to_vec(),
+                    enhanced,
                 });
             }
-            Err(source) | Ok(InitiatorStep::Unacceptable { error: source, .. }) => {
+            Err(source) => {
                 self.counters.drop_startup += 1;
                 self.fail_start(key, |peer| ConnectError::NotIwarp { peer, source });
             }
@@ -205,20 +201,41 @@ impl Engine {
     }
 
     /// The Reply said yes: full operation.
-    fn enter_rts(&mut self, key: usize, negotiated: Negotiated, private_data: &PrivateData) {
+    fn enter_rts(&mut self, key: usize, negotiated: &Negotiated, private_data: &PrivateData) {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
         let Link::Starting(starting) = std::mem::replace(&mut qp.link, Link::None) else {
             return;
         };
-        let depths = (qp.ird, qp.ord);
+        let info = ConnectionInfo::new(negotiated, qp.wishes);
         let port = Arc::clone(&starting.port);
-        let stream = Stream::new(starting.conn, negotiated, false, depths, port);
-        qp.enter_rts(stream);
+        let conn = starting.conn;
+        let mut stream = Stream::new(conn, negotiated, false, &info, qp.extensions, port);
+        stream.nudge = Nudge::new(self.mpa.nudge);
+        if let Some(rtr) = info.rtr {
+            stream.begin_rtr(rtr);
+        }
+        qp.enter_rts(stream, info);
         starting.tell(Ok(private_data.to_vec()));
         // The first FPDUs may have come along with the Reply, and work may have been posted in Idle.
         self.receive_fpdus(key);
+    }
+
+    /// The Reply said yes, on terms that cannot be met: full operation for no more than a Terminate (RFC 6581 §8). The queue pair
+    /// stays Idle.
+    fn decline(&mut self, key: usize, conn: ConnId, negotiated: &Negotiated, source: StartupError) {
+        let mut framer = Framer::new(negotiated.crc, negotiated.send_markers);
+        if let Some(terminate) = source.terminate() {
+            let ulpdu = terminate.on_version(negotiated.version).ulpdu();
+            if send_ulpdu(&mut self.stack, conn, &mut framer, &ulpdu, self.now) {
+                self.counters.fpdus_out += 1;
+                self.counters.terminates_out += 1;
+            }
+        }
+        self.counters.drop_startup += 1;
+        self.stack.close(conn, self.now);
+        self.end_start(key, |peer| ConnectError::Unacceptable { peer, source });
     }
 
     /// TCP ended before the Reply was here.
@@ -228,8 +245,8 @@ impl Engine {
         };
         if reason == CloseReason::TimedOut {
             self.on_start_timeout(key);
-        } else if starting.requested {
-            self.fail_start(key, ConnectError::PeerClosed);
+        } else if starting.requested || starting.retried {
+            self.on_start_closed(key);
         } else {
             self.fail_start(key, ConnectError::Refused);
         }
@@ -237,7 +254,52 @@ impl Engine {
 
     /// The peer closed before the Reply was here.
     pub(super) fn on_start_closed(&mut self, key: usize) {
-        self.fail_start(key, ConnectError::PeerClosed);
+        if !self.retry(key) {
+            self.fail_start(key, ConnectError::PeerClosed);
+        }
+    }
+
+    /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once, and if what revision 2 has
+    /// besides is not required, the same is tried with revision 1 on a new TCP connection (R6581-10-5); the deadline stays.
+    fn retry(&mut self, key: usize) -> bool {
+        let Some(Link::Starting(starting)) = self.qps.get_mut(key).map(|qp| &mut qp.link) else {
+            return false;
+        };
+        if starting.answered {
+            return false;
+        }
+        let Some(params) = Initiator::new(starting.params).retry() else {
+            return false;
+        };
+        let Some(port) = starting.spare.take() else {
+            return false;
+        };
+        let path = Path {
+            local: port.local(),
+            remote: starting.remote,
+            next_hop: starting.next_hop,
+        };
+        let conn = match self.stack.connect(path, self.now) {
+            Ok(conn) => conn,
+            Err(error) => {
+                log::info!("no second try with {}: {error}", starting.remote);
+                return false;
+            }
+        };
+        log::info!(
+            "{} closed upon MPA revision 2; trying revision 1",
+            starting.remote
+        );
+        let old_conn = std::mem::replace(&mut starting.conn, conn);
+        let old_port = std::mem::replace(&mut starting.port, Arc::new(port));
+        starting.params = params;
+        starting.requested = false;
+        starting.retried = true;
+        self.owners.remove(&old_conn);
+        self.stack.close(old_conn, self.now);
+        self.linger(old_port);
+        self.own(conn, key);
+        true
     }
 
     pub(super) fn on_start_timeout(&mut self, key: usize) {

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated};
-use xwarp_iwarp::{InboundRead, Receiver, Sender, StreamConfig, Terminate};
-use xwarp_tcp::ConnId;
+use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr};
+use xwarp_iwarp::{ReadRequest, Receiver, Sender, Stag, StreamConfig, Terminate};
+use xwarp_tcp::{ConnId, Instant, Stack};
 
-use super::outgoing::Outgoing;
+use super::nudge::Nudge;
+use super::outgoing::{Outgoing, Response};
 use crate::host::LocalPort;
+use crate::mpa::ConnectionInfo;
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub(super) enum Gate {
     Shut,
 }
 
-/// Whose message is next where both a work request and a Read Response wait.
+/// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Request,
@@ -30,7 +32,8 @@ pub(super) enum Turn {
 /// One RDMAP stream over one TCP connection.
 pub(super) struct Stream {
     pub(super) conn: ConnId,
-    pub(super) crc: bool,
+    /// DDP and RDMAP version.
+    pub(super) version: u8,
     pub(super) gate: Gate,
     pub(super) deframer: Deframer,
     pub(super) framer: Framer,
@@ -38,13 +41,18 @@ pub(super) struct Stream {
     pub(super) sender: Sender,
     /// The message being sent.
     pub(super) outgoing: Option<Outgoing>,
-    /// Reads of the peer that wait for their response.
-    pub(super) responses: VecDeque<InboundRead>,
+    pub(super) nudge: Nudge,
+    /// Requests of the peer that wait for their response.
+    pub(super) responses: VecDeque<Response>,
+    /// Request Identifier of our next Atomic Request.
+    pub(super) next_atomic: u32,
     pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
     pub(super) terminate: Option<Terminate>,
     /// The connection is closed once everything posted is sent.
     pub(super) closing: bool,
+    /// Our RTR was a Read, whose response completes no work request.
+    rtr_read: bool,
     /// The peer has closed its side: nothing comes any more.
     pub(super) peer_closed: bool,
     pub(super) port: Arc<LocalPort>,
@@ -53,37 +61,90 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(
         conn: ConnId,
-        negotiated: Negotiated,
+        negotiated: &Negotiated,
         responder: bool,
-        (ird, ord): (u16, u16),
+        info: &ConnectionInfo,
+        extensions: bool,
         port: Arc<LocalPort>,
     ) -> Self {
+        // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one (R6581-9.2-14).
+        let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
         let config = StreamConfig {
             version: negotiated.version,
-            ..StreamConfig::new(ird, ord)
+            extensions,
+            await_rtr: negotiated.enhanced.is_some_and(|it| it.await_rtr),
+            ..StreamConfig::new(info.ird, info.ord.max(rtr_reads))
         };
         Self {
             conn,
-            crc: negotiated.crc,
+            version: negotiated.version,
             gate: if responder { Gate::Fenced } else { Gate::Open },
             deframer: Deframer::new(negotiated.crc, negotiated.receive_markers),
             framer: Framer::new(negotiated.crc, negotiated.send_markers),
             receiver: Receiver::new(config),
             sender: Sender::new(config),
             outgoing: None,
-            responses: VecDeque::with_capacity(usize::from(ird)),
+            nudge: Nudge::new(None),
+            responses: VecDeque::with_capacity(usize::from(info.ird)),
+            next_atomic: 0,
             turn: Turn::Request,
             terminate: None,
             closing: false,
+            rtr_read: false,
             peer_closed: false,
             port,
         }
     }
 
-    /// The peer's first FPDU is here.
-    pub(super) fn open_fence(&mut self) {
+    /// An initiator of the peer-to-peer model begins with its RTR, ahead of all work (R6581-5-1).
+    pub(super) fn begin_rtr(&mut self, rtr: Rtr) {
+        if rtr == Rtr::Read {
+            self.receiver.expect_read(ReadRequest::RTR);
+            self.rtr_read = true;
+        }
+        // Of no work request: none has begun.
+        let message = self.sender.ready_to_receive(rtr);
+        self.outgoing = Some(Outgoing::header_only(message));
+    }
+
+    /// The ULPDU of an RDMA Write of no octets, which is its header.
+    pub(super) fn wake_up(&mut self) -> Vec<u8> {
+        let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
+        let segment = message.next_segment(MAX_ULPDU);
+        segment.map_or_else(Vec::new, |segment| segment.header.to_vec())
+    }
+
+    /// True for the first Read Response if it answers our RTR.
+    pub(super) fn take_rtr_response(&mut self) -> bool {
+        std::mem::take(&mut self.rtr_read)
+    }
+
+    /// An FPDU of the peer is here.
+    pub(super) fn heard(&mut self) {
+        self.nudge.heard();
         if self.gate == Gate::Fenced {
             self.gate = Gate::Open;
         }
     }
+}
+
+/// Sends a ULPDU that is there whole; false if TCP takes nothing now.
+pub(super) fn send_ulpdu(
+    stack: &mut Stack,
+    conn: ConnId,
+    framer: &mut Framer,
+    ulpdu: &[u8],
+    now: Instant,
+) -> bool {
+    let len = framer.fpdu_len(ulpdu.len());
+    let Some(fpdu) = stack.writable(conn, len) else {
+        return false;
+    };
+    let Some(place) = fpdu.get_mut(Framer::ulpdu_at(ulpdu.len())) else {
+        return false;
+    };
+    place.copy_from_slice(ulpdu);
+    framer.seal(fpdu, ulpdu.len());
+    stack.commit(conn, len, now);
+    true
 }

@@ -1,26 +1,25 @@
-//! Sending: work requests, Read Responses and the Terminate, one FPDU per TCP segment.
+//! Sending: work requests, responses and the Terminate, one FPDU per TCP segment.
 
+use xwarp_iwarp::Terminate;
 use xwarp_iwarp::mpa::Framer;
-use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{ReadRequest, Stag, Terminate};
 use xwarp_tcp::Stack;
 
+use super::begin::begin_message;
 use super::cq_table::CqOverflow;
-use super::outgoing::{Outgoing, Source};
-use super::qp::{Begun, Link, QpContext, opcode_of};
-use super::stream::{Gate, Stream, Turn};
+use super::outgoing::Outgoing;
+use super::qp::{Link, QpContext};
+use super::stream::{Gate, Stream, Turn, send_ulpdu};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
 use crate::qp::QpState;
-use crate::work::{Operation, SendRequest, Sgl};
 
 /// What one attempt to send came to.
 enum Sent {
     /// An FPDU was handed to TCP.
     Fpdu,
     /// A whole message was: the work request or response is done.
-    Message(Source),
+    Message(Turn),
     /// TCP takes nothing now; it will say when it does.
     Blocked,
     /// There is nothing to send.
@@ -28,10 +27,10 @@ enum Sent {
 }
 
 /// Why sending cannot go on.
-enum SendFault {
+pub(super) enum SendFault {
     /// The current work request is at fault.
     Request(CompletionStatus),
-    /// Memory that the peer reads is no longer there.
+    /// Memory that the peer asked for is no longer there.
     Response(Terminate),
     /// A completion queue was full.
     Overflow,
@@ -58,6 +57,7 @@ impl Engine {
             match self.send_one(key) {
                 Ok(Sent::Fpdu | Sent::Message(_)) => {
                     self.counters.fpdus_out += 1;
+                    self.note_sent(key);
                     self.renew_patience(key);
                 }
                 Ok(Sent::Blocked) => return sent,
@@ -75,6 +75,35 @@ impl Engine {
         TX_BUDGET
     }
 
+    fn note_sent(&mut self, key: usize) {
+        let now = self.now;
+        if let Some(stream) = self.qps.get_mut(key).and_then(QpContext::stream) {
+            stream.nudge.sent(now);
+        }
+    }
+
+    /// Wakes a peer that has sent nothing since our first FPDU. Between the segments of a message there is no place for that, and no
+    /// need: more comes.
+    pub(super) fn nudge(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        let in_rts = qp.state() == QpState::Rts;
+        let Some(stream) = qp.stream() else {
+            return;
+        };
+        stream.nudge.passed(self.now);
+        if !in_rts || stream.gate != Gate::Open || stream.outgoing.is_some() {
+            return;
+        }
+        let ulpdu = stream.wake_up();
+        let (conn, framer) = (stream.conn, &mut stream.framer);
+        if send_ulpdu(&mut self.stack, conn, framer, &ulpdu, self.now) {
+            self.counters.fpdus_out += 1;
+            self.counters.nudges_out += 1;
+        }
+    }
+
     fn send_one(&mut self, key: usize) -> Result<Sent, SendFault> {
         let Some(qp) = self.qps.get_mut(key) else {
             return Ok(Sent::Nothing);
@@ -89,12 +118,12 @@ impl Engine {
             let ulpdu = terminate.ulpdu();
             return Ok(send_terminate(&mut self.stack, stream, &ulpdu, self.now));
         }
-        if qp.state() != QpState::Rts || !begin_message(qp)? {
+        if qp.state() != QpState::Rts || !begin_message(qp, &self.stags)? {
             return Ok(Sent::Nothing);
         }
         let sent = send_segment(&mut self.stack, &self.stags, qp, self.now)?;
-        if let Sent::Message(source) = &sent {
-            finish_message(qp, source);
+        if let Sent::Message(whose) = sent {
+            finish_message(qp, whose);
             qp.complete_sends(&mut self.cqs)?;
         }
         Ok(sent)
@@ -115,7 +144,7 @@ impl Engine {
                     key,
                     terminate,
                     None,
-                    "memory that the peer was reading is gone",
+                    "memory that the peer asked for is gone",
                 );
             }
             SendFault::Overflow => self.fail_overflow(key),
@@ -130,144 +159,13 @@ fn send_terminate(
     ulpdu: &[u8],
     now: xwarp_tcp::Instant,
 ) -> Sent {
-    let len = stream.framer.fpdu_len(ulpdu.len());
-    let Some(fpdu) = stack.writable(stream.conn, len) else {
+    if !send_ulpdu(stack, stream.conn, &mut stream.framer, ulpdu, now) {
         return Sent::Blocked;
-    };
-    let Some(place) = fpdu.get_mut(Framer::ulpdu_at(ulpdu.len())) else {
-        return Sent::Blocked;
-    };
-    place.copy_from_slice(ulpdu);
-    stream.framer.seal(fpdu, ulpdu.len());
-    stack.commit(stream.conn, len, now);
+    }
     stack.close(stream.conn, now);
     stream.terminate = None;
     stream.gate = Gate::Shut;
     Sent::Fpdu
-}
-
-/// Makes sure that a message is being sent: goes on with the current one, or begins a Read Response or the next work request,
-/// in turn where both wait. False when there is none.
-fn begin_message(qp: &mut QpContext) -> Result<bool, SendFault> {
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
-    };
-    if stream.outgoing.is_some() {
-        return Ok(true);
-    }
-    let request_waits = !qp.sq.is_empty();
-    if (stream.turn == Turn::Response || !request_waits)
-        && let Some(read) = stream.responses.pop_front()
-    {
-        stream.turn = Turn::Request;
-        begin_response(stream, read);
-        return Ok(true);
-    }
-    stream.turn = Turn::Response;
-    if begin_request(qp)? {
-        return Ok(true);
-    }
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
-    };
-    let Some(read) = stream.responses.pop_front() else {
-        return Ok(false);
-    };
-    begin_response(stream, read);
-    Ok(true)
-}
-
-fn begin_response(stream: &mut Stream, read: xwarp_iwarp::InboundRead) {
-    stream.outgoing = Some(Outgoing {
-        message: stream.sender.read_response(&read.request),
-        source: Source::Response(read),
-    });
-}
-
-/// Begins the next work request unless the send queue is empty, or stalls: for a Read Fence, or because ORD Reads are
-/// outstanding (verbs draft §6.5, §8.2.2).
-fn begin_request(qp: &mut QpContext) -> Result<bool, SendFault> {
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
-    };
-    let Ok(next) = qp.sq.peek() else {
-        return Ok(false);
-    };
-    let reads = stream.receiver.outstanding_reads();
-    let is_read = matches!(next.operation, Operation::Read { .. });
-    let ord = usize::from(qp.ord);
-    if next.read_fence && reads > 0 || is_read && ord > 0 && reads >= ord {
-        return Ok(false);
-    }
-    let Ok(request) = qp.sq.pop() else {
-        return Ok(false);
-    };
-    qp.begun.push_back(Begun {
-        wr_id: request.wr_id,
-        opcode: opcode_of(&request),
-        signaled: request.signaled,
-        byte_len: request.operation.len().unwrap_or(u32::MAX),
-        done: false,
-    });
-    if is_read && ord == 0 {
-        return Err(SendFault::Request(CompletionStatus::ZeroReadResources));
-    }
-    if names_stag_zero(&request.operation) {
-        return Err(SendFault::Request(CompletionStatus::InvalidStag));
-    }
-    stream.outgoing = Some(outgoing(stream, request));
-    Ok(true)
-}
-
-/// True if the request has the peer access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets nothing is
-/// accessed.
-fn names_stag_zero(operation: &Operation) -> bool {
-    let zero = Stag(0);
-    operation.len() != Some(0)
-        && match operation {
-            Operation::Send { .. } => false,
-            Operation::Write { remote, .. } => remote.stag == zero,
-            Operation::Read { sink, remote } => sink.stag == zero || remote.stag == zero,
-        }
-}
-
-/// The message of a work request.
-fn outgoing(stream: &mut Stream, request: SendRequest) -> Outgoing {
-    let len = request.operation.len().unwrap_or(u32::MAX);
-    match request.operation {
-        Operation::Send {
-            sgl,
-            solicited,
-            invalidate,
-        } => {
-            let kind = SendKind {
-                solicited,
-                invalidate,
-            };
-            Outgoing {
-                message: stream.sender.send(kind, len),
-                source: Source::Request(sgl),
-            }
-        }
-        Operation::Write { sgl, remote } => Outgoing {
-            message: stream.sender.write(remote.stag, remote.to, len),
-            source: Source::Request(sgl),
-        },
-        Operation::Read { sink, remote } => {
-            let read = ReadRequest {
-                sink: sink.stag,
-                sink_to: sink.to,
-                len,
-                source: remote.stag,
-                source_to: remote.to,
-            };
-            stream.receiver.expect_read(read);
-            Outgoing {
-                message: stream.sender.read_request(&read),
-                source: Source::Request(Sgl::new()),
-            }
-        }
-    }
 }
 
 /// Sends the next segment of the current message.
@@ -285,65 +183,51 @@ fn send_segment(
         return Ok(Sent::Nothing);
     };
     let mulpdu = stream.framer.mulpdu(stack.emss(stream.conn));
-    let Some(ulpdu_len) = outgoing.message.next_len(mulpdu) else {
-        return Ok(Sent::Message(outgoing.source));
+    let Some(ulpdu_len) = outgoing.next_len(mulpdu) else {
+        return Ok(Sent::Message(outgoing.whose()));
     };
     let len = stream.framer.fpdu_len(ulpdu_len);
     let Some(fpdu) = stack.writable(stream.conn, len) else {
         stream.outgoing = Some(outgoing);
         return Ok(Sent::Blocked);
     };
-    write_segment(fpdu, ulpdu_len, &mut outgoing, stags, pd, mulpdu)?;
+    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
+    outgoing.write_segment(ulpdu, mulpdu, stags, pd)?;
     stream.framer.seal(fpdu, ulpdu_len);
     stack.commit(stream.conn, len, now);
-    if outgoing.message.is_done() {
-        return Ok(Sent::Message(outgoing.source));
-    }
-    stream.outgoing = Some(outgoing);
-    Ok(Sent::Fpdu)
+    Ok(after_segment(stream, outgoing))
 }
 
-/// Writes the next segment's header and payload into the FPDU.
-fn write_segment(
-    fpdu: &mut [u8],
-    ulpdu_len: usize,
-    outgoing: &mut Outgoing,
-    stags: &StagTable,
-    pd: crate::pd::PdId,
-    mulpdu: usize,
-) -> Result<(), SendFault> {
-    let sent_before = outgoing.message.offset();
-    let Some(segment) = outgoing.message.next_segment(mulpdu) else {
-        return Ok(());
+/// What is left of a message after one of its segments was handed to TCP.
+fn after_segment(stream: &mut Stream, outgoing: Outgoing) -> Sent {
+    stream.outgoing = match outgoing {
+        outgoing if !outgoing.is_done() => Some(outgoing),
+        // No other message comes between a Write and its Immediate Data.
+        Outgoing::Request {
+            then: Some((data, solicited)),
+            ..
+        } => Some(Outgoing::header_only(
+            stream.sender.immediate(data, solicited),
+        )),
+        outgoing => return Sent::Message(outgoing.whose()),
     };
-    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-    let (header, payload) = ulpdu.split_at_mut(segment.header.len());
-    header.copy_from_slice(&segment.header);
-    outgoing
-        .source
-        .gather(stags, pd, segment.payload, payload)
-        .map_err(|error| match &outgoing.source {
-            Source::Request(_) => SendFault::Request(error.status()),
-            Source::Response(read) => {
-                SendFault::Response(Terminate::read_aborted(read, sent_before, error.0))
-            }
-        })
+    Sent::Fpdu
 }
 
-/// A message has been handed to TCP wholly. A Send or Write is complete with that (RFC 5040 §5.5, digest A22); a Read waits for its
-/// response.
-fn finish_message(qp: &mut QpContext, source: &Source) {
-    match source {
-        Source::Response(_) => {
+/// A message has been handed to TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, digest A22); a
+/// Read or an Atomic Operation waits for its response.
+fn finish_message(qp: &mut QpContext, whose: Turn) {
+    match whose {
+        Turn::Response => {
             if let Some(stream) = qp.stream() {
                 stream.receiver.response_sent();
             }
         }
-        Source::Request(_) => {
+        Turn::Request => {
             if let Some(begun) = qp.begun.back_mut()
-                && begun.opcode != crate::completion::Opcode::Read
+                && !begun.awaits_response
             {
-                begun.done = true;
+                begun.outcome = Some(CompletionStatus::Success);
             }
         }
     }

@@ -1,13 +1,18 @@
 //! What two connected RNICs owe their applications, whatever the link between them does.
 
+mod atomics;
 mod close;
 mod emitted;
 mod hostile;
+mod immediate;
 mod local_errors;
 mod lossy;
+mod mpa;
 mod order;
 mod protection;
 mod queues;
+mod read_responses;
+mod rows;
 mod security;
 mod startup;
 mod transfer;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState,
-    RemoteAddress, Stag, TermCode,
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, MpaConfig, Opcode, QpConfig, QpState,
+    RemoteAddress, Revision, Stag, TermCode,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, Host, KIB, MIB, Sim, pattern};
@@ -17,7 +17,11 @@ const ALL_BUT_REMOTE_READ: Access = Access::LOCAL_READ
     .union(Access::REMOTE_WRITE);
 
 fn sim() -> Sim {
-    Sim::new(Seed(13))
+    sim_of(MpaConfig::default())
+}
+
+fn sim_of(mpa: MpaConfig) -> Sim {
+    Sim::with_mpa(Seed(13), mpa, mpa)
         .one_way_delay(Duration::from_micros(50))
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
@@ -277,7 +281,11 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
         (2, TermCode::ddp_untagged(3)),
         (0, TermCode::ddp_untagged(1)),
     ] {
-        let mut sim = sim();
+        // Revision 2 would have told the peer.
+        let mut sim = sim_of(MpaConfig {
+            highest: Revision::One,
+            ..MpaConfig::default()
+        });
         let offers = |ird| QpConfig {
             ird,
             ..QpConfig::default()
@@ -298,15 +306,15 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
 
 #[test]
 fn a_send_may_invalidate_only_what_the_peer_may_touch() {
-    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    type Case = (&'static str, fn(&Host) -> Aim, u8, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 4] = [
-        ("wrong key", bad_key, TermCode::rdmap_protection(0)),
-        ("deregistered", deregistered, TermCode::rdmap_protection(0)),
-        ("other domain", other_pd, TermCode::rdmap_protection(9)),
-        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), TermCode::rdmap_protection(9)),
+        ("wrong key", bad_key, 0, CompletionStatus::InvalidStag),
+        ("deregistered", deregistered, 0, CompletionStatus::InvalidStag),
+        ("other domain", other_pd, 9, CompletionStatus::InvalidateRefused),
+        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), 9, CompletionStatus::InvalidateRefused),
     ];
-    for (case, aim, code) in cases {
+    for (case, aim, code, status) in cases {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
         let aim = aim(b.host());
@@ -319,10 +327,9 @@ fn a_send_may_invalidate_only_what_the_peer_may_touch() {
         };
         a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
         sim.run_until_idle();
-        assert_refused(&a, &b, code);
-        let failed = b.receives();
-        assert_eq!(failed.len(), 1, "{case}");
-        assert!(failed[0].outcome.is_err(), "{case}: {failed:?}");
+        assert_refused(&a, &b, TermCode::rdmap_protection(code));
+        let failed = Done::failed(1, Opcode::Receive, status);
+        assert_eq!(b.receives(), [failed], "{case}");
         drop(aim.region);
     }
 }

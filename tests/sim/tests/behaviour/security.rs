@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CreateError, MemoryRegion, QpConfig, QpState, RemoteAddress, TermCode,
+    Access, AsyncEventKind, CreateError, MemoryRegion, MpaConfig, QpConfig, QpState, RemoteAddress,
+    Revision, TermCode,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
@@ -12,7 +13,11 @@ use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
 
 fn sim() -> Sim {
-    Sim::new(Seed(37))
+    sim_of(MpaConfig::default())
+}
+
+fn sim_of(mpa: MpaConfig) -> Sim {
+    Sim::with_mpa(Seed(37), mpa, mpa)
         .one_way_delay(Duration::from_micros(50))
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
@@ -78,7 +83,11 @@ fn each_registration_has_its_own_rights_for_as_long_as_it_lasts() {
 
 #[test]
 fn too_many_reads_on_one_stream_cost_another_nothing() {
-    let mut sim = sim();
+    // Revision 2 would have told the peer how many there may be.
+    let mut sim = sim_of(MpaConfig {
+        highest: Revision::One,
+        ..MpaConfig::default()
+    });
     let config = |ird| QpConfig {
         ird,
         ..QpConfig::default()

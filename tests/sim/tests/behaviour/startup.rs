@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp::{AcceptError, ConnectError, Connecting, Listener, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
-use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged};
+use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, Tagged};
 use xwarp_sim_tests::{Done, End, Place, PlainPeer, Sim, pattern};
 use xwarp_tcp::CloseReason;
 
@@ -34,20 +34,26 @@ fn outcome_with(
     peer: &PlainPeer,
     act: impl Fn(&PlainPeer),
 ) -> (End, Result<Vec<u8>, ConnectError>) {
-    let port = sim.new_port();
-    peer.listen(port);
-    let mut a = sim.a().end(&QpConfig::default());
-    let at = (Place::B.address(), port).into();
-    let mut connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
-    sim.run_until("the Request", || peer.received() == REQUEST);
+    let (a, mut connecting) = requesting(sim, peer);
     act(peer);
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
     (a, outcome)
 }
 
+/// An end at A whose Request has reached a plain peer.
+fn requesting(sim: &mut Sim, peer: &PlainPeer) -> (End, Connecting) {
+    let port = sim.new_port();
+    peer.listen(port);
+    let mut a = sim.a().end(&QpConfig::default());
+    let at = (Place::B.address(), port).into();
+    let connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
+    sim.run_until("the Request", || peer.received() == ENHANCED_REQUEST);
+    (a, connecting)
+}
+
 #[test]
 fn private_data_of_any_length_reaches_the_other_side() {
-    for (asked, answered) in [(0, 0), (1, 512), (512, 1)] {
+    for (asked, answered) in [(0, 0), (1, 508), (508, 1)] {
         let mut sim = sim();
         let (a, mut connecting, mut listener) = connecting(&mut sim, &pattern(asked));
         let mut b = sim.b().end(&QpConfig::default());
@@ -62,24 +68,34 @@ fn private_data_of_any_length_reaches_the_other_side() {
 }
 
 #[test]
-fn private_data_beyond_512_octets_is_refused_at_once() {
+fn private_data_beyond_508_octets_is_refused_at_once() {
     let mut sim = sim();
     let mut a = sim.a().end(&QpConfig::default());
-    let refused = a.qp.begin_connect(sim.b().at(7471), &[0; 513], LIMIT).err();
+    let refused = a.qp.begin_connect(sim.b().at(7471), &[0; 509], LIMIT).err();
     assert!(
-        matches!(refused, Some(ConnectError::PrivateDataTooLong(513))),
+        matches!(
+            refused,
+            Some(ConnectError::PrivateDataTooLong {
+                len: 509,
+                limit: 508
+            })
+        ),
         "{refused:?}"
     );
     let (_a, mut connecting, mut listener) = connecting(&mut sim, b"");
     let mut b = sim.b().end(&QpConfig::default());
     let request = sim.wait_for("the request", || listener.try_accept());
     assert_eq!(
-        request.accept(&mut b.qp, &[0; 513]),
-        Err(AcceptError::PrivateDataTooLong(513))
+        request.accept(&mut b.qp, &[0; 509]),
+        Err(AcceptError::PrivateDataTooLong {
+            len: 509,
+            limit: 508
+        })
     );
+    sim = sim.expecting(&["drop_no_flow"]); // as after any rejection
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
     assert!(
-        matches!(outcome, Err(ConnectError::PeerClosed(_))),
+        matches!(outcome, Err(ConnectError::Rejected { .. })),
         "{outcome:?}"
     );
 }
@@ -214,12 +230,17 @@ fn answers_that_are_no_mpa_reply_are_named_as_such() {
 fn a_peer_that_closes_or_resets_instead_of_answering_is_reported() {
     for end in [PlainPeer::close, PlainPeer::abort] {
         let (mut sim, peer) = plain_sim();
-        let (a, outcome) = outcome_with(&mut sim, &peer, end);
+        let (a, mut connecting) = requesting(&mut sim, &peer);
+        end(&peer);
+        sim.run_until("the second Request", || peer.received() == REQUEST);
+        end(&peer);
+        let outcome = sim.wait_for("the outcome", || connecting.try_finish());
         assert!(
             matches!(outcome, Err(ConnectError::PeerClosed(_))),
             "{outcome:?}"
         );
         assert_eq!(a.state(), QpState::Idle);
+        assert_eq!(peer.clients().len(), 2, "there is no third try");
     }
 }
 
@@ -359,8 +380,8 @@ fn a_connected_queue_pair_can_be_neither_connected_nor_accepted_with() {
     sim = sim.expecting(&["drop_no_flow"]);
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
     assert!(
-        outcome.is_err(),
-        "a request that could not be accepted is not left hanging"
+        matches!(outcome, Err(ConnectError::Rejected { .. })),
+        "a request that could not be accepted is not left hanging: {outcome:?}"
     );
 }
 

@@ -5,6 +5,7 @@ mod ending;
 mod failing;
 mod library;
 mod matrix;
+mod pinging;
 mod refusing;
 mod traffic;
 mod wire;

@@ -111,6 +111,25 @@ fn data_arrives_at_every_depth() {
 }
 
 #[test]
+fn data_arrives_with_markers_and_without_crcs() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for (client, server) in [
+        ("--markers", ""),
+        ("--no-crc", "--markers"),
+        ("--markers --no-crc", "--no-crc --markers"),
+    ] {
+        for test in BANDWIDTH {
+            setup.measure(&Case {
+                client: client.to_owned(),
+                server: server.to_owned(),
+                ..Case::new(test)
+            });
+        }
+    }
+}
+
+#[test]
 fn messages_of_no_octets_arrive() {
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);

@@ -102,6 +102,7 @@ fn exactly_header<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     match T::ref_from_prefix(payload) {
         Ok((header, [])) => Ok(header),
         Ok(_) => Err(ViolationCause::MessageTooLong {
+            opcode,
             mo: 0,
             len,
             buffer: u64::try_from(expected).unwrap_or(u64::MAX),

@@ -71,7 +71,7 @@ impl Sends {
                 expected: send.placed,
             });
         }
-        let end = send.end(mo, payload)?;
+        let end = send.end(opcode, mo, payload)?;
         if !Control(header.control).is_last() {
             self.open = Some(OpenSend {
                 placed: end,
@@ -153,12 +153,13 @@ impl Sends {
 
 impl OpenSend {
     /// Where `payload` ends in the message: inside the buffer, and below 2^32 (R5041-7.1-5, R5041-5.2-2).
-    fn end(&self, mo: u32, payload: &[u8]) -> Result<u32, ViolationCause> {
+    fn end(&self, opcode: Opcode, mo: u32, payload: &[u8]) -> Result<u32, ViolationCause> {
         u64::from(mo)
             .checked_add(octets(payload))
             .filter(|end| *end <= self.buffer)
             .and_then(|end| u32::try_from(end).ok())
             .ok_or(ViolationCause::MessageTooLong {
+                opcode,
                 mo,
                 len: payload.len(),
                 buffer: self.buffer,

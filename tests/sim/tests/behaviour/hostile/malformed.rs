@@ -121,20 +121,17 @@ fn headers_that_must_not_be_are_refused_with_their_code() {
     let read = Untagged::read_request();
     let payload = [0, 1, 2, 3];
     #[rustfmt::skip]
-    let cases: [(&str, Vec<u8>, TermCode); 20] = [
+    let cases: [(&str, Vec<u8>, TermCode); 17] = [
         ("RV 2", Untagged { rdmap: 0x83, ..send }.fpdu(&payload), TermCode::rdmap_operation(5)),
         ("RV 3", Untagged { rdmap: 0xc3, ..send }.fpdu(&payload), TermCode::rdmap_operation(5)),
         ("DV 0 and RV 0", Untagged { control: 0x40, rdmap: 0x03, ..send }.fpdu(&payload), TermCode::ddp_untagged(6)),
         ("opcode D", Untagged { rdmap: 0x4d, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
         ("opcode E", Untagged { rdmap: 0x4e, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
         ("opcode F", Untagged { rdmap: 0x4f, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
-        ("Immediate Data", Untagged { rdmap: 0x48, ..send }.fpdu(&[0; 8]), TermCode::rdmap_operation(6)),
-        ("Atomic Request", Untagged { rdmap: 0x4a, qn: 1, ..send }.fpdu(&[0; 52]), TermCode::rdmap_operation(6)),
         ("untagged Write", Untagged { rdmap: 0x40, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
         ("untagged Read Response", Untagged { rdmap: 0x42, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
         ("Send on QN 1", Untagged { qn: 1, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
         ("Send on QN 2", Untagged { qn: 2, ..send }.fpdu(&payload), TermCode::rdmap_operation(6)),
-        ("QN 3", Untagged { qn: 3, ..send }.fpdu(&payload), TermCode::ddp_untagged(1)),
         ("the last QN", Untagged { qn: u32::MAX, ..send }.fpdu(&payload), TermCode::ddp_untagged(1)),
         ("Read Request on QN 0", Untagged { qn: 0, ..read }.fpdu(&[0; 28]), TermCode::rdmap_operation(6)),
         ("MSN 0", Untagged { msn: 0, ..send }.fpdu(&payload), TermCode::ddp_untagged(3)),
@@ -145,6 +142,28 @@ fn headers_that_must_not_be_are_refused_with_their_code() {
     ];
     for (what, offending, code) in cases {
         let mut victim = Victim::new().expecting(REFUSED);
+        victim.end.post_recv(1, 100);
+        victim.assert_terminates(what, &offending, code);
+    }
+}
+
+#[test]
+fn messages_of_rfc_7306_are_refused_where_it_is_not_enabled() {
+    let send = Untagged::default();
+    #[rustfmt::skip]
+    let cases = [
+        ("row 55: Immediate Data", Untagged { rdmap: 0x48, ..send }.fpdu(&[0; 8]), TermCode::rdmap_operation(6)),
+        ("row 55: with event", Untagged { rdmap: 0x49, ..send }.fpdu(&[0; 8]), TermCode::rdmap_operation(6)),
+        ("row 55: Atomic Request", Untagged { rdmap: 0x4a, qn: 1, ..send }.fpdu(&[0; 52]), TermCode::rdmap_operation(6)),
+        ("row 58: Atomic Response", Untagged { rdmap: 0x4b, qn: 3, ..send }.fpdu(&[0; 12]), TermCode::ddp_untagged(1)),
+        ("row 58: QN 3", Untagged { qn: 3, ..send }.fpdu(&[0; 4]), TermCode::ddp_untagged(1)),
+    ];
+    let config = QpConfig {
+        extensions: false,
+        ..QpConfig::default()
+    };
+    for (what, offending, code) in cases {
+        let mut victim = Victim::with(&config).expecting(REFUSED);
         victim.end.post_recv(1, 100);
         victim.assert_terminates(what, &offending, code);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp::{Access, MemoryRegion, QpConfig, QpState, Stag};
 use xwarp_netsim::{Rng, Seed};
-use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
+use xwarp_sim_tests::wire::{Tagged, Untagged, atomic_request, fpdu, read_request};
 use xwarp_sim_tests::{KIB, for_each_seed};
 
 use super::Victim;
@@ -77,7 +77,7 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
     let place = target.remote(0);
     let len = rng.index(300);
     let payload = rng.octets(len);
-    match rng.below(4) {
+    match rng.below(6) {
         0 => {
             let header = Untagged {
                 control: octet(rng, 0x41),
@@ -112,6 +112,29 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
                 to: near(rng, place.to),
             };
             header.fpdu(&payload)
+        }
+        3 => {
+            let (swaps, number) = (rng.below(2) == 0, rng.below(37));
+            let operation = word(rng, if swaps { 2 } else { 0 });
+            let stag = Stag(word(rng, place.stag.0));
+            let to = near(rng, place.to + 8 * number);
+            let request = atomic_request(operation, word(rng, msn), stag, to, rng.draw());
+            let header = Untagged {
+                control: octet(rng, 0x41),
+                rdmap: octet(rng, 0x4a),
+                msn: word(rng, msn),
+                ..Untagged::read_request()
+            };
+            header.fpdu(&request)
+        }
+        4 => {
+            let header = Untagged {
+                control: octet(rng, 0x41),
+                rdmap: octet(rng, 0x48),
+                msn: word(rng, msn),
+                ..Untagged::default()
+            };
+            header.fpdu(payload.get(..8).unwrap_or(&payload))
         }
         _ => fpdu(&payload),
     }

@@ -384,3 +384,25 @@ fn terminates_that_cross_are_not_answered() {
     );
     assert_eq!(captured, [0, 0]);
 }
+
+/// Only the message that a receive was taken for can be too long for it.
+#[test]
+fn a_request_that_is_too_long_is_no_fault_of_the_receive_that_is_being_filled() {
+    let begin = Untagged {
+        control: 0x01,
+        ..Untagged::default()
+    };
+    let requests = [
+        Untagged::read_request().fpdu(&[0; 29]),
+        Untagged::atomic_request().fpdu(&[0; 53]),
+    ];
+    for request in requests {
+        let mut victim = Victim::new().expecting(REFUSED);
+        victim.end.post_recv(1, 100);
+        victim.peer.send(&begin.fpdu(b"begun"));
+        victim.sim.run_until_idle();
+        victim.assert_terminates("too long", &request, TermCode::ddp_untagged(5));
+        let flushed = Done::flushed(1, xwarp::Opcode::Receive);
+        assert_eq!(victim.end.receives(), [flushed]);
+    }
+}

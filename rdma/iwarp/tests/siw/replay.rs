@@ -1,0 +1,174 @@
+//! A recorded connection, read as each of its ends would have read it.
+
+use std::fmt::Write;
+
+use xwarp_iwarp::mpa::{Enhanced, InitiatorStep, ResponderStep, Step};
+use xwarp_iwarp::{
+    Access, AccessError, Deframer, Inbound, Initiator, InvalidateError, Opcode, ReadRequest,
+    Receiver, Resources, Responder, Stag, StartupParams, StreamConfig,
+};
+
+use crate::capture::{Connection, End};
+
+/// Reads that either side may have outstanding: siw's limit.
+const DEPTH: u16 = 128;
+/// What siw is: it wants no CRC, but the exchange of depths.
+const SIW: StartupParams = StartupParams {
+    crc: false,
+    enhanced: Some(Enhanced::with_depths(DEPTH, DEPTH)),
+    ..StartupParams::DEFAULT
+};
+
+/// What a connection held.
+pub(crate) struct Replayed {
+    pub(crate) revision: u8,
+    pub(crate) crc: bool,
+    /// What each end sent: opcode, segments, messages.
+    pub(crate) initiator: String,
+    pub(crate) responder: String,
+    /// FPDUs that were not whole in the TCP segment that they began in.
+    pub(crate) spanning: usize,
+}
+
+/// Every region and buffer is there.
+struct Everything;
+
+impl Resources for Everything {
+    fn take_receive(&mut self) -> Option<u64> {
+        Some(u64::from(u32::MAX))
+    }
+
+    fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+        Ok(())
+    }
+
+    fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {
+        Ok(())
+    }
+}
+
+/// How often each opcode came: segments, messages.
+#[derive(Default)]
+struct Counts(Vec<(Opcode, usize, usize)>);
+
+impl Counts {
+    fn add(&mut self, opcode: Opcode, last: bool) {
+        let Self(counts) = self;
+        let at = counts.iter().position(|(known, ..)| *known == opcode);
+        let at = at.unwrap_or_else(|| {
+            counts.push((opcode, 0, 0));
+            counts.len() - 1
+        });
+        counts[at].1 += 1;
+        counts[at].2 += usize::from(last);
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (opcode, segments, messages) in &self.0 {
+            let comma = if text.is_empty() { "" } else { ", " };
+            write!(text, "{comma}{opcode:?} {segments}/{messages}").expect("to a string");
+        }
+        text
+    }
+}
+
+/// One end: what it has received.
+struct Reader {
+    stream: Vec<u8>,
+    deframer: Deframer,
+    receiver: Receiver,
+    counts: Counts,
+    spanning: usize,
+}
+
+impl Reader {
+    fn new(crc: bool) -> Self {
+        Self {
+            stream: Vec::new(),
+            deframer: Deframer::new(crc, false),
+            receiver: Receiver::new(StreamConfig::new(DEPTH, DEPTH)),
+            counts: Counts::default(),
+            spanning: 0,
+        }
+    }
+
+    /// Octets from the other end. Returns the Reads that it asks for, and how many responses of it were whole.
+    fn read(&mut self, octets: &[u8]) -> (Vec<ReadRequest>, usize) {
+        self.stream.extend_from_slice(octets);
+        let (mut reads, mut responses) = (Vec::new(), 0);
+        loop {
+            match self.deframer.next(&self.stream).expect("a good FPDU") {
+                Step::NeedBytes(_) => break,
+                Step::Fpdu { ulpdu, consumed } => {
+                    let opcode = Opcode::from_control(ulpdu[1]).expect("an opcode");
+                    let inbound = self.receiver.on_ulpdu(ulpdu, &mut Everything);
+                    match inbound.unwrap_or_else(|why| panic!("refused: {}", why.cause())) {
+                        Inbound::ReadRequest(read) => reads.push(read.request),
+                        Inbound::ReadResponse { done, .. } => responses += usize::from(done),
+                        Inbound::Write { .. } | Inbound::Send { .. } => {}
+                        other => panic!("siw sends no {other:?}"),
+                    }
+                    self.counts.add(opcode, ulpdu[0] & 0x40 != 0);
+                    self.stream.drain(..consumed);
+                }
+            }
+        }
+        self.spanning += usize::from(!self.stream.is_empty());
+        (reads, responses)
+    }
+}
+
+pub(crate) fn replay(connection: &Connection) -> Replayed {
+    let mut chunks = connection.chunks.iter();
+    let request = chunks.next().expect("a Request");
+    assert_eq!(request.from, End::Initiator);
+    let request = match Responder::new(SIW)
+        .on_bytes(&request.octets)
+        .expect("a Request")
+    {
+        ResponderStep::Request { request, .. } => request,
+        ResponderStep::NeedBytes(_) => panic!("siw's Request comes in one piece"),
+    };
+    let reply = chunks.next().expect("a Reply");
+    assert_eq!(reply.from, End::Responder);
+    let initiator = Initiator::new(StartupParams {
+        crc: request.crc,
+        enhanced: SIW.enhanced.filter(|_| request.enhanced.is_some()),
+        ..SIW
+    });
+    let negotiated = match initiator.on_bytes(&reply.octets).expect("a Reply") {
+        InitiatorStep::Accepted {
+            negotiated,
+            consumed,
+            ..
+        } if consumed == reply.octets.len() => negotiated,
+        other => panic!("the Reply accepts, and comes alone: {other:?}"),
+    };
+    let mut initiator = Reader::new(negotiated.crc);
+    let mut responder = Reader::new(negotiated.crc);
+    for chunk in chunks {
+        let (receiving, sending) = match chunk.from {
+            End::Initiator => (&mut responder, &mut initiator),
+            End::Responder => (&mut initiator, &mut responder),
+        };
+        let (reads, responses) = receiving.read(&chunk.octets);
+        for read in reads {
+            sending.receiver.expect_read(read);
+        }
+        for _ in 0..responses {
+            sending.receiver.response_sent();
+        }
+    }
+    assert!(
+        initiator.stream.is_empty() && responder.stream.is_empty(),
+        "an FPDU is cut off"
+    );
+    Replayed {
+        revision: negotiated.revision,
+        crc: negotiated.crc,
+        initiator: responder.counts.text(),
+        responder: initiator.counts.text(),
+        spanning: initiator.spanning + responder.spanning,
+    }
+}

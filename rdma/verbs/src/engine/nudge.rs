@@ -1,0 +1,91 @@
+//! Waking a peer that has overlooked our first message.
+//!
+//! Linux siw, as responder, answers a Request before it looks at its socket: what comes between stays unread there until more
+//! comes, perhaps for ever. An RDMA Write of no octets is more, and nothing besides: it names no memory, completes nothing at the peer
+//! and may be sent at any time (RFC 5041 §5.2, RFC 5040 §5.1).
+
+use std::time::Duration;
+
+use xwarp_tcp::Instant;
+
+/// How often a peer is woken; each time it is waited twice as long.
+const TRIES: u8 = 4;
+
+/// When an initiator wakes its peer: some time after its first FPDU, unless the peer has sent one.
+#[derive(Debug)]
+pub(super) struct Nudge {
+    patience: Duration,
+    tries: u8,
+    due: Option<Instant>,
+}
+
+impl Nudge {
+    /// For a stream that has sent nothing; `None` wakes nobody.
+    pub(super) fn new(patience: Option<Duration>) -> Self {
+        Self {
+            patience: patience.unwrap_or_default(),
+            tries: if patience.is_some() { TRIES } else { 0 },
+            due: None,
+        }
+    }
+
+    /// An FPDU was sent.
+    pub(super) fn sent(&mut self, now: Instant) {
+        if self.tries > 0 && self.due.is_none() {
+            self.due = Some(now + self.patience);
+        }
+    }
+
+    /// The peer has sent an FPDU: it is awake.
+    pub(super) fn heard(&mut self) {
+        *self = Self::new(None);
+    }
+
+    /// When the peer is to be woken.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The time has come, whether or not something could be sent: the next time is later.
+    pub(super) fn passed(&mut self, now: Instant) {
+        self.tries = self.tries.saturating_sub(1);
+        self.patience *= 2;
+        self.due = (self.tries > 0).then(|| now + self.patience);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_micros(millis * 1000)
+    }
+
+    #[test]
+    fn a_silent_peer_is_woken_four_times_ever_later() {
+        let mut nudge = Nudge::new(Some(Duration::from_millis(5)));
+        assert_eq!(nudge.due(), None, "nothing was sent");
+        nudge.sent(at(100));
+        nudge.sent(at(103));
+        let mut times = Vec::new();
+        while let Some(due) = nudge.due() {
+            times.push(due);
+            nudge.passed(due);
+            nudge.sent(due);
+        }
+        assert_eq!(times, [at(105), at(115), at(135), at(175)]);
+    }
+
+    #[test]
+    fn a_peer_that_was_heard_is_left_alone() {
+        let mut nudge = Nudge::new(Some(Duration::from_millis(5)));
+        nudge.sent(at(0));
+        nudge.heard();
+        nudge.sent(at(1));
+        assert_eq!(nudge.due(), None);
+        let mut off = Nudge::new(None);
+        off.sent(at(0));
+        assert_eq!(off.due(), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! The XDP program on an interface.
+
+use std::os::fd::AsFd;
+
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, Xdp, XdpFlags};
+
+use crate::Rule;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/impair.bpf.o"));
+const PROGRAM: &str = "impair";
+const RULES: &str = "rules";
+const DETOUR: &str = "detour";
+const FATES: &str = "fates";
+
+/// Why a link could not be impaired.
+#[derive(Debug, thiserror::Error)]
+pub enum ImpairError {
+    /// libbpf or the kernel refused; the program needs root.
+    #[error("the kernel did not take the impairing program (it needs root): {0:#}")]
+    Refused(#[from] libbpf_rs::Error),
+    /// The object lacks a part: a broken build.
+    #[error("the compiled object has no {0}")]
+    Missing(&'static str),
+    /// An interface's number is none.
+    #[error("{0} is no number of an interface")]
+    Interface(u32),
+}
+
+/// What became of the segments so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Gone on as if nothing were there.
+    pub passed: u64,
+    /// Lost.
+    pub lost: u64,
+    /// Sent on the detour.
+    pub detoured: u64,
+}
+
+/// The program, on one interface until it is dropped.
+pub struct Impairment {
+    object: Object,
+    interface: Option<i32>,
+}
+
+impl Impairment {
+    /// Loads the program with this rule; `detour` is the number of the interface that the detour begins with.
+    pub fn load(rule: &Rule, detour: u32) -> Result<Self, ImpairError> {
+        let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
+        let this = Self {
+            object,
+            interface: None,
+        };
+        this.set_rule(rule)?;
+        let key = 0_u32.to_ne_bytes();
+        this.map(DETOUR)?
+            .update(&key, &detour.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(this)
+    }
+
+    /// The same, put on interface number `interface`: segments that come in there are impaired.
+    pub fn attach(rule: &Rule, interface: u32, detour: u32) -> Result<Self, ImpairError> {
+        let mut this = Self::load(rule, detour)?;
+        let index = i32::try_from(interface).map_err(|_| ImpairError::Interface(interface))?;
+        // In the kernel's stack, where the detour need not be able to take frames as the driver has them.
+        let program = this.program()?;
+        Xdp::new(program.as_fd())
+            .attach(index, XdpFlags::SKB_MODE | XdpFlags::UPDATE_IF_NOEXIST)?;
+        this.interface = Some(index);
+        Ok(this)
+    }
+
+    /// Begins anew with another rule.
+    pub fn set_rule(&self, rule: &Rule) -> Result<(), ImpairError> {
+        let key = 0_u32.to_ne_bytes();
+        self.map(RULES)?
+            .update(&key, &rule.to_map_value(), MapFlags::ANY)?;
+        Ok(())
+    }
+
+    /// The program, to run it on single frames.
+    pub fn program(&self) -> Result<ProgramMut<'_>, ImpairError> {
+        let mut programs = self.object.progs_mut();
+        programs
+            .find(|program| program.name() == PROGRAM)
+            .ok_or(ImpairError::Missing("program"))
+    }
+
+    /// What became of the segments so far.
+    pub fn fates(&self) -> Result<Fates, ImpairError> {
+        let map = self.map(FATES)?;
+        let count = |key: u32| -> Result<u64, ImpairError> {
+            let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY)?;
+            let octets = value.and_then(|value| value.try_into().ok());
+            Ok(u64::from_ne_bytes(
+                octets.ok_or(ImpairError::Missing("counter"))?,
+            ))
+        };
+        Ok(Fates {
+            passed: count(0)?,
+            lost: count(1)?,
+            detoured: count(2)?,
+        })
+    }
+
+    fn map(&self, name: &'static str) -> Result<impl MapCore, ImpairError> {
+        self.object
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or(ImpairError::Missing(name))
+    }
+}
+
+impl Drop for Impairment {
+    fn drop(&mut self) {
+        let (Some(interface), Ok(program)) = (self.interface, self.program()) else {
+            return;
+        };
+        // The interface may have gone with its namespace.
+        let _ = Xdp::new(program.as_fd()).detach(interface, XdpFlags::SKB_MODE);
+    }
+}

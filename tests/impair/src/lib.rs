@@ -1,0 +1,15 @@
+//! A link that loses, repeats and reorders TCP segments, for tests between real hosts; this kernel needs no netem for it.
+//!
+//! The hosts are joined by a bridge. An XDP program ([`Impairment`]) on a port of the bridge loses some of the segments that come in
+//! there, and sends others on a detour: a veth pair one end of which is a port of the bridge as well, while a thread ([`Detour`]) at
+//! the other end sends each frame back twice, or late. Which frames it takes is decided by the seed and the order in which frames
+//! come; when a late frame arrives depends on the machine.
+#![forbid(unsafe_code)]
+
+mod detour;
+mod impairment;
+mod rule;
+
+pub use detour::Detour;
+pub use impairment::{Fates, ImpairError, Impairment};
+pub use rule::Rule;

@@ -1,0 +1,134 @@
+//! The rule in the kernel, frame by frame, and two kernels' TCP over an impaired link. Needs root.
+
+mod hosts;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use hosts::Lab;
+use libbpf_rs::ProgramInput;
+use xwarp_impair::{Fates, Impairment, Rule};
+use xwarp_netsim::{Rng, Seed};
+
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+/// The loopback interface, which every namespace has.
+const SOME_INTERFACE: u32 = 1;
+
+/// A frame of this Ethernet type whose IP packet, of version 4 or 6, has this protocol.
+fn frame(kind: u16, protocol: u8) -> Vec<u8> {
+    let mut frame = vec![0; 64];
+    frame[12..14].copy_from_slice(&kind.to_be_bytes());
+    let at = if kind == 0x86dd { 14 + 6 } else { 14 + 9 };
+    frame[at] = protocol;
+    frame
+}
+
+fn run(impairment: &Impairment, frame: &[u8]) -> u32 {
+    let program = impairment.program().expect("the program");
+    let input = ProgramInput {
+        data_in: Some(frame),
+        ..ProgramInput::default()
+    };
+    program.test_run(input).expect("a run").return_value
+}
+
+fn rule(seed: u64) -> Rule {
+    Rule {
+        loss: 0.1,
+        duplicate: 0.02,
+        reorder: 0.03,
+        ..Rule::new(Seed(seed))
+    }
+}
+
+#[test]
+fn a_seed_says_which_frames_are_lost_and_detoured() {
+    let tcp = frame(0x0800, 6);
+    let draws = |seed| -> Vec<u32> {
+        let impairment = Impairment::load(&rule(seed), SOME_INTERFACE).expect("root");
+        (0..2000).map(|_| run(&impairment, &tcp)).collect()
+    };
+    let first = draws(7);
+    assert_eq!(first, draws(7));
+    assert_ne!(first, draws(8));
+    let share = |action| first.iter().filter(|&&drawn| drawn == action).count();
+    // The mean is 200 and 100, the standard deviation 13 and 10.
+    assert!((140..260).contains(&share(XDP_DROP)), "{}", share(XDP_DROP));
+    assert!(
+        (50..150).contains(&share(XDP_REDIRECT)),
+        "{}",
+        share(XDP_REDIRECT)
+    );
+    assert_eq!(
+        share(XDP_DROP) + share(XDP_REDIRECT) + share(XDP_PASS),
+        2000
+    );
+}
+
+#[test]
+fn only_tcp_is_impaired() {
+    let all_lost = Rule {
+        loss: 1.0,
+        ..Rule::new(Seed(1))
+    };
+    let impairment = Impairment::load(&all_lost, SOME_INTERFACE).expect("root");
+    let udp = [frame(0x0800, 17), frame(0x86dd, 17), frame(0x0806, 6)];
+    for other in udp {
+        assert_eq!(run(&impairment, &other), XDP_PASS);
+    }
+    assert_eq!(impairment.fates().expect("counters"), Fates::default());
+    for kind in [0x0800, 0x86dd] {
+        assert_eq!(run(&impairment, &frame(kind, 6)), XDP_DROP);
+    }
+    let fates = Fates {
+        lost: 2,
+        ..Fates::default()
+    };
+    assert_eq!(impairment.fates().expect("counters"), fates);
+}
+
+/// Sends `data` from one host to the other by the kernels' TCP; what arrives.
+fn transfer(lab: &Lab, data: Vec<u8>) -> Vec<u8> {
+    let address: SocketAddr = "10.79.0.2:5001".parse().expect("an address");
+    let listener = lab
+        .b
+        .call(move || TcpListener::bind(address).expect("a free port"));
+    let receiving = lab.b.begin(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("data");
+        received
+    });
+    lab.a.call(move || {
+        let mut stream = TcpStream::connect(address).expect("a listener");
+        stream.write_all(&data).expect("a receiver");
+    });
+    receiving.recv().expect("what came")
+}
+
+#[test]
+fn tcp_gets_through_loss_repetition_and_disorder() {
+    let data = Rng::new(Seed(3), 0).octets(2 << 20);
+    let rule = Rule {
+        loss: 0.01,
+        duplicate: 0.02,
+        reorder: 0.02,
+        delay: Duration::from_millis(2),
+        ..Rule::new(Seed(5))
+    };
+    let lab = Lab::new();
+    let port = lab.impair(rule);
+    assert!(transfer(&lab, data.clone()) == data);
+    let fates = port.fates();
+    assert!(fates.lost > 0 && fates.detoured > 0, "{fates:?}");
+    // The receiver's kernel has seen segments twice, and segments before their time.
+    let seen = lab.b.tcp_counter("TCPDSACKOldSent") + lab.b.tcp_counter("TCPDSACKOfoSent");
+    assert!(seen > 0, "no segment arrived twice");
+    assert!(
+        lab.b.tcp_counter("TCPOFOQueue") > 0,
+        "none arrived before its time"
+    );
+}

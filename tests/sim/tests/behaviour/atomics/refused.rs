@@ -1,0 +1,239 @@
+//! Atomic Operations that may not be: at the peer (RFC 7306 §8.2), and because of this side's sink.
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpState, RemoteAddress,
+    SendRequest, Sge, Stag, TermCode, WrId,
+};
+use xwarp_sim_tests::{Done, End, KIB, MIB, Sim};
+
+use super::{completions, holding, number, post_add};
+
+const ALL_BUT_ATOMIC: Access = Access::all().difference(Access::REMOTE_ATOMIC);
+const ATOMIC_ONLY: Access = Access::LOCAL_READ
+    .union(Access::LOCAL_WRITE)
+    .union(Access::REMOTE_ATOMIC);
+
+fn sim() -> Sim {
+    super::sim().expecting(&["drop_refused_segment", "drop_after_failure"])
+}
+
+/// `b` has ended the stream with `code`, and `a` knows; both are in Error.
+fn assert_refused(case: &str, a: &End, b: &End, code: TermCode) {
+    let events = b.events();
+    let told = |event: &AsyncEventKind| matches!(event, AsyncEventKind::Terminated { code: told, .. } if *told == code);
+    assert!(events.len() == 1 && told(&events[0]), "{case}: {events:?}");
+    assert_eq!(a.events(), [AsyncEventKind::TerminateReceived(code)]);
+    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+/// Its region, kept registered, and the place that A names.
+type Aim = (Option<MemoryRegion>, RemoteAddress);
+
+fn at(region: MemoryRegion, to: u64) -> Aim {
+    let remote = region.remote(to);
+    (Some(region), remote)
+}
+
+fn bad_key(b: &End) -> Aim {
+    let (region, mut remote) = at(b.region(KIB, Access::all()), 0);
+    remote.stag = Stag(remote.stag.0 ^ 1);
+    (region, remote)
+}
+
+fn deregistered(b: &End) -> Aim {
+    (None, at(b.region(KIB, Access::all()), 0).1)
+}
+
+fn other_pd(b: &End) -> Aim {
+    let other = b.host().rnic().allocate_pd();
+    at(b.host().region_in(&other, KIB, Access::all()), 0)
+}
+
+/// Digest section 9, rows 94 and 96.
+#[test]
+fn an_atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
+    type Case = (&'static str, fn(&End) -> Aim, TermCode);
+    let protection = TermCode::rdmap_protection;
+    let misaligned = TermCode::rdmap_operation(7);
+    #[rustfmt::skip]
+    let cases: [Case; 13] = [
+        ("wrong key", bad_key, protection(0)),
+        ("deregistered", deregistered, protection(0)),
+        ("last octet outside", |b| at(b.region(KIB - 1, Access::all()), 1016), protection(1)),
+        ("behind the end", |b| at(b.region(KIB, Access::all()), 1024), protection(1)),
+        ("far behind it", |b| at(b.region(KIB, Access::all()), 1 << 40), protection(1)),
+        ("no right", |b| at(b.region(KIB, ALL_BUT_ATOMIC), 0), protection(2)),
+        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ | Access::LOCAL_WRITE), 0), protection(2)),
+        ("other domain", other_pd, protection(3)),
+        ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 6), protection(4)),
+        ("misaligned by 1", |b| at(b.region(KIB, Access::all()), 1), misaligned),
+        ("misaligned by 4", |b| at(b.region(KIB, Access::all()), 20), misaligned),
+        ("misaligned by 7", |b| at(b.region(KIB, Access::all()), 1015), misaligned),
+        ("misaligned and without right", |b| at(b.region(KIB, ALL_BUT_ATOMIC), 4), protection(2)),
+    ];
+    for (case, aim, code) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let (region, remote) = aim(&b);
+        let sink = a.target(8);
+        b.post_recv(5, 100);
+        let before = (a.host().memory(), b.host().memory());
+        let request = SendRequest::fetch_add(WrId(1), 1, remote);
+        a.post(request.into_sink(sink.local(0, 8)));
+        a.post(SendRequest::swap(WrId(2), 7, remote));
+        sim.run_until_idle();
+        assert_refused(case, &a, &b, code);
+        let after = (a.host().memory(), b.host().memory());
+        assert!(after == before, "{case}: memory has changed");
+        let flushed = [
+            Done::flushed(1, Opcode::FetchAdd),
+            Done::flushed(2, Opcode::CompareSwap),
+        ];
+        assert_eq!(a.sends(), flushed, "{case}");
+        assert_eq!(b.receives(), [Done::flushed(5, Opcode::Receive)], "{case}");
+        drop(region);
+    }
+}
+
+#[test]
+fn the_right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let region = b.region(KIB, ATOMIC_ONLY);
+    post_add(&mut a, 1, 3, region.remote(1016));
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::fetch_add(1)]);
+    a.post_write(2, &[7; 8], region.remote(0));
+    sim.run_until_idle();
+    assert_refused("Write", &a, &b, TermCode::ddp_tagged(2));
+
+    let (mut a, b) = sim.connected_pair();
+    let region = b.region(KIB, ATOMIC_ONLY);
+    let sink = a.target(8);
+    a.post_read(1, sink.local(0, 8), region.remote(0));
+    sim.run_until_idle();
+    assert_refused("Read", &a, &b, TermCode::rdmap_protection(2));
+}
+
+/// The target goes between the request's arrival and its turn.
+#[test]
+fn an_atomic_whose_target_goes_while_it_waits_is_not_executed() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let (source, sink) = (b.target(MIB), a.target(MIB));
+    let region = b.region(8, Access::all());
+    let memory = region.bytes().clone();
+    a.post_read(1, sink.local(0, MIB), source.remote(0));
+    post_add(&mut a, 2, 1, region.remote(0));
+    sim.run_for(Duration::from_micros(60));
+    drop(region);
+    sim.run_until_idle();
+    assert_refused("deregistered", &a, &b, TermCode::rdmap_protection(0));
+    assert_eq!(memory.to_vec(), [0; 8]);
+    let expected = [Done::read(1, MIB), Done::flushed(2, Opcode::FetchAdd)];
+    assert_eq!(a.sends(), expected);
+}
+
+fn sge(region: &MemoryRegion, to: u64, len: u32) -> Sge {
+    Sge {
+        stag: region.stag(),
+        to,
+        len,
+    }
+}
+
+#[test]
+fn a_sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() {
+    type Case = (
+        &'static str,
+        fn(&End) -> (MemoryRegion, Sge),
+        CompletionStatus,
+    );
+    fn with(region: MemoryRegion, to: u64, len: u32) -> (MemoryRegion, Sge) {
+        let sge = sge(&region, to, len);
+        (region, sge)
+    }
+    fn unknown(a: &End, stag: fn(Stag) -> Stag) -> (MemoryRegion, Sge) {
+        let (region, mut sge) = with(a.region(8, Access::all()), 0, 8);
+        sge.stag = stag(sge.stag);
+        (region, sge)
+    }
+    fn foreign(a: &End) -> (MemoryRegion, Sge) {
+        let other = a.host().rnic().allocate_pd();
+        with(a.host().region_in(&other, 8, Access::all()), 0, 8)
+    }
+    #[rustfmt::skip]
+    let cases: [Case; 8] = [
+        ("unknown", |a| unknown(a, |stag| Stag(stag.0 ^ 1)), CompletionStatus::InvalidStag),
+        ("STag 0", |a| unknown(a, |_| Stag(0)), CompletionStatus::InvalidStag),
+        ("no right", |a| with(a.region(8, Access::LOCAL_READ), 0, 8), CompletionStatus::AccessViolation),
+        ("other domain", foreign, CompletionStatus::InvalidPd),
+        ("outside", |a| with(a.region(8, Access::all()), 1, 8), CompletionStatus::BaseBounds),
+        ("wrapping", |a| with(a.region(8, Access::all()), u64::MAX, 8), CompletionStatus::Wrap),
+        ("too short", |a| with(a.region(16, Access::all()), 0, 7), CompletionStatus::BaseBounds),
+        ("too long", |a| with(a.region(16, Access::all()), 0, 9), CompletionStatus::BaseBounds),
+    ];
+    for (case, sink, status) in cases {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        let target = holding(&b, 5);
+        let (region, sink) = sink(&a);
+        let request = SendRequest::fetch_add(WrId(1), 1, target.remote(0));
+        a.post(request.into_sink(sink));
+        a.post_send(2, b"never sent");
+        sim.run_until_idle();
+        let failed = Done::failed(1, Opcode::FetchAdd, status);
+        let expected = [failed, Done::flushed(2, Opcode::Send)];
+        assert_eq!(a.sends(), expected, "{case}");
+        assert_eq!(number(&target), 5, "{case}");
+        let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];
+        assert_eq!(b.events(), told, "{case}");
+        drop(region);
+    }
+}
+
+#[test]
+fn a_target_in_stag_zero_is_refused_here() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let zero = RemoteAddress {
+        stag: Stag(0),
+        to: 0,
+    };
+    post_add(&mut a, 1, 1, zero);
+    sim.run_until_idle();
+    let status = CompletionStatus::InvalidStag;
+    assert_eq!(a.sends(), [Done::failed(1, Opcode::FetchAdd, status)]);
+    let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];
+    assert_eq!(b.events(), told);
+}
+
+/// The operations were executed all the same; which one is at fault is told.
+#[test]
+fn a_sink_that_goes_while_the_request_is_under_way_fails_its_own_work_request() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let target = holding(&b, 5);
+    let sink = a.region(8, Access::all());
+    let memory = sink.bytes().clone();
+    post_add(&mut a, 1, 1, target.remote(0));
+    let request = SendRequest::fetch_add(WrId(2), 1, target.remote(0));
+    a.post(request.into_sink(sink.local(0, 8)));
+    post_add(&mut a, 3, 1, target.remote(0));
+    sim.run_for(Duration::from_micros(60));
+    drop(sink);
+    sim.run_until_idle();
+    let done: Vec<Done> = completions(&mut a).into_iter().map(Done::from).collect();
+    #[rustfmt::skip]
+    assert_eq!(done, [
+        Done::fetch_add(1),
+        Done::failed(2, Opcode::FetchAdd, CompletionStatus::InvalidStag),
+        Done::flushed(3, Opcode::FetchAdd),
+    ]);
+    assert_eq!(memory.to_vec(), [0; 8]);
+    assert_eq!(number(&target), 8);
+    let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];
+    assert_eq!(b.events(), told);
+}

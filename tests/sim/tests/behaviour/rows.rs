@@ -1,0 +1,250 @@
+//! Rows of the digest's section 9 that TCP and the engine decide, not the protocol's core: how a connection ends in the middle of
+//! things, and TCP segments that must not count.
+
+mod segments;
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, AsyncEventKind, Opcode, QpState, RemoteAddress, SendRequest, Stag, TermCode, WrId,
+};
+use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request, ulpdus};
+use xwarp_sim_tests::{Done, End, MIB, pattern};
+use xwarp_tcp::CloseReason;
+
+use crate::hostile::Victim;
+
+const FAR: RemoteAddress = RemoteAddress {
+    stag: Stag(0x100),
+    to: 0,
+};
+
+fn assert_bad_close(what: &str, end: &End) {
+    let events = end.events();
+    assert!(
+        matches!(events[..], [AsyncEventKind::BadClose { .. }]),
+        "{what}: {events:?}"
+    );
+    assert_eq!(end.state(), QpState::Error, "{what}");
+}
+
+/// MPA error 1: wherever the FPDU is cut, nothing of it is placed or received, and the connection is aborted.
+#[test]
+fn row_041_a_fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
+    for cut in [1, 2, 3, 15, 16, 17, 60, 116, 119] {
+        let mut victim = Victim::new();
+        victim.end.post_recv(1, 100);
+        victim.end.post_write(2, b"8 octets", FAR);
+        let target = victim.end.target(100);
+        let place = target.remote(0);
+        let whole = Tagged::write(place.stag, place.to).fpdu(&pattern(100));
+        assert_eq!(whole.len(), 120, "length, header, payload and CRC");
+        victim.peer.send(&whole[..cut]);
+        victim.sim.run_until_idle();
+        victim.peer.close();
+        victim.sim.run_until_idle();
+        assert_bad_close(&format!("{cut} octets"), &victim.end);
+        assert_eq!(target.to_vec(), [0; 100]);
+        let flushed = Done::flushed(1, Opcode::Receive);
+        assert_eq!(victim.end.receives(), [flushed]);
+        assert_eq!(victim.end.sends(), [Done::write(2, 8)]);
+        assert_eq!(victim.peer.ended(), Some(CloseReason::Reset));
+        let answer = ulpdus(&victim.answer());
+        assert_eq!(answer.len(), 1, "the Write and no Terminate");
+    }
+}
+
+/// The stream ends well for MPA, but a message of the ULP's is cut: what waits for it is told.
+#[test]
+fn row_042_a_fin_before_a_messages_last_segment_is_an_error_of_that_message() {
+    let mut victim = Victim::new();
+    victim.end.post_recv(1, 100);
+    let begin = Untagged {
+        control: 0x01,
+        ..Untagged::default()
+    };
+    victim.peer.send(&begin.fpdu(b"to be continued"));
+    victim.sim.run_until_idle();
+    victim.peer.close();
+    victim.sim.run_until_idle();
+    assert_bad_close("a Send", &victim.end);
+    let flushed = Done::flushed(1, Opcode::Receive);
+    assert_eq!(victim.end.receives(), [flushed]);
+
+    let mut victim = Victim::new();
+    let sink = victim.end.target(100);
+    let place = sink.remote(0);
+    victim.end.post_read(1, sink.local(0, 100), FAR);
+    victim.sim.run_until_idle();
+    let begin = Tagged {
+        control: 0x81,
+        ..Tagged::read_response(place.stag, place.to)
+    };
+    victim.peer.send(&begin.fpdu(&pattern(60)));
+    victim.sim.run_until_idle();
+    victim.peer.close();
+    victim.sim.run_until_idle();
+    assert_bad_close("a Read Response", &victim.end);
+    assert_eq!(victim.end.sends(), [Done::flushed(1, Opcode::Read)]);
+    assert_eq!(sink.to_vec()[..60], pattern(60), "what was right stays");
+}
+
+/// A Write tells nobody of its end, so that a close before it is one like any other (RFC 5040 section 5.1).
+#[test]
+fn row_042_a_fin_before_a_writes_last_segment_is_a_close() {
+    let mut victim = Victim::new();
+    let target = victim.end.target(100);
+    let place = target.remote(0);
+    let begin = Tagged {
+        control: 0x81,
+        ..Tagged::write(place.stag, place.to)
+    };
+    victim.peer.send(&begin.fpdu(&pattern(60)));
+    victim.sim.run_until_idle();
+    victim.peer.close();
+    victim.sim.run_until_idle();
+    assert_eq!(victim.end.events(), [AsyncEventKind::Closed]);
+    assert_eq!(target.to_vec()[..60], pattern(60));
+}
+
+fn terminate_fpdu() -> Vec<u8> {
+    let header = Untagged {
+        rdmap: 0x47,
+        qn: 2,
+        ..Untagged::default()
+    };
+    header.fpdu(&[0x11, 0x01, 0, 0])
+}
+
+#[test]
+fn row_104_whatever_follows_a_terminate_is_dropped() {
+    type Later = fn(RemoteAddress) -> Vec<u8>;
+    #[rustfmt::skip]
+    let cases: [(&str, Later); 6] = [
+        ("the same Terminate", |_| terminate_fpdu()),
+        ("another Terminate", |_| Untagged { rdmap: 0x47, qn: 2, msn: 2, ..Untagged::default() }.fpdu(&[0x20, 0x02, 0, 0])),
+        ("a Write", |place| Tagged::write(place.stag, place.to).fpdu(&[7; 8])),
+        ("a Send", |_| Untagged::default().fpdu(b"too late")),
+        ("a Read Request", |place| Untagged::read_request().fpdu(&read_request(Stag(1), 0, 8, place.stag, place.to))),
+        ("rubbish", |_| vec![0xff; 100]),
+    ];
+    for together in [true, false] {
+        for (what, later) in cases {
+            let mut victim = Victim::new().expecting(&["drop_after_failure"]);
+            victim.end.post_recv(1, 100);
+            let target = victim.end.target(8);
+            let later = later(target.remote(0));
+            if together {
+                victim
+                    .peer
+                    .send(&[terminate_fpdu(), later.clone()].concat());
+            } else {
+                victim.peer.send(&terminate_fpdu());
+                victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+                victim.peer.send(&later);
+            }
+            victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+            victim.sim.run_for(Duration::from_millis(1));
+            victim.peer.close();
+            victim.sim.run_until_idle();
+            let told = [AsyncEventKind::TerminateReceived(TermCode::ddp_tagged(1))];
+            assert_eq!(victim.end.events(), told, "{what}: one event");
+            assert_eq!(target.to_vec(), [0; 8], "{what}");
+            let flushed = Done::flushed(1, Opcode::Receive);
+            assert_eq!(victim.end.receives(), [flushed], "{what}");
+            assert_eq!(victim.end.buffer(1), [0; 100], "{what}");
+            assert!(victim.answer().is_empty(), "{what}: no answer");
+            let dropped = victim.end.host().drops()["drop_after_failure"];
+            assert_eq!(dropped, later.len() as u64, "{what}");
+        }
+    }
+}
+
+/// All work is flushed, and nobody tries to send a Terminate.
+#[test]
+fn row_107_a_reset_in_the_middle_flushes_all_work() {
+    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
+    victim.end.post_recv(1, 100);
+    victim.end.post_recv(2, 100);
+    let sink = victim.end.target(8);
+    let source = victim.end.region(MIB, Access::all());
+    victim.end.post_read(3, sink.local(0, 8), FAR);
+    let swap = SendRequest::swap(WrId(4), 7, FAR);
+    victim.end.post(swap.into_sink(sink.local(0, 8)));
+    victim.end.post_write(5, &pattern(MIB), FAR);
+    victim.end.post_send(6, b"behind it");
+    let header = read_request(Stag(1), 0, 1 << 20, source.stag(), 0);
+    victim.peer.send(&Untagged::read_request().fpdu(&header));
+    let begin = Untagged {
+        control: 0x01,
+        ..Untagged::default()
+    };
+    victim.peer.send(&begin.fpdu(b"half a message"));
+    victim.sim.run_for(Duration::from_micros(120));
+    victim.peer.abort();
+    victim.sim.run_until_idle();
+    let events = victim.end.events();
+    assert!(
+        matches!(events[..], [AsyncEventKind::ConnectionLost { .. }]),
+        "{events:?}"
+    );
+    #[rustfmt::skip]
+    assert_eq!(victim.end.sends(), [
+        Done::flushed(3, Opcode::Read), Done::flushed(4, Opcode::CompareSwap),
+        Done::flushed(5, Opcode::Write), Done::flushed(6, Opcode::Send),
+    ]);
+    let flushed = [1, 2].map(|i| Done::flushed(i, Opcode::Receive));
+    assert_eq!(victim.end.receives(), flushed);
+    let counters = victim.end.host().rnic().counters().unwrap();
+    assert_eq!(counters.rdma.terminates_out, 0);
+    assert_eq!(sink.to_vec(), [0; 8]);
+}
+
+/// However the window came to be closed: the Terminate is waited for, then the connection is reset.
+#[test]
+fn row_108_a_terminate_before_a_closed_window_is_given_up_after_a_while() {
+    for responding in [true, false] {
+        let drops = &["drop_refused_segment", "drop_after_failure", "drop_no_flow"];
+        let mut victim = Victim::new().expecting(drops);
+        victim.sim.run_until_idle();
+        victim.peer.set_reading(false);
+        let source = victim.end.region(MIB, Access::all());
+        if responding {
+            let header = read_request(Stag(1), 0, 1 << 20, source.stag(), 0);
+            victim.peer.send(&Untagged::read_request().fpdu(&header));
+        } else {
+            victim.end.post_write(1, &pattern(MIB), FAR);
+        }
+        victim.sim.run_for(Duration::from_secs(1));
+        let before = victim.sim.now();
+        victim.peer.send(&fpdu(&[0xc1; 5]));
+        victim.sim.run_for(Duration::from_secs(1));
+        assert_eq!(victim.end.state(), QpState::Terminate, "it waits");
+        victim
+            .sim
+            .run_until("the end", || victim.end.state() == QpState::Error);
+        assert!(victim.sim.now() < before + Duration::from_secs(5));
+        victim.sim.run_until_idle();
+        assert_eq!(victim.peer.ended(), Some(CloseReason::Reset));
+    }
+}
+
+/// A window that opens in time lets the Terminate out.
+#[test]
+fn row_108_a_terminate_leaves_when_the_window_opens() {
+    let drops = &["drop_refused_segment", "drop_after_failure"];
+    let mut victim = Victim::new().expecting(drops);
+    victim.sim.run_until_idle();
+    victim.peer.set_reading(false);
+    victim.end.post_write(1, &pattern(MIB), FAR);
+    victim.sim.run_for(Duration::from_secs(1));
+    victim.peer.send(&fpdu(&[0xc1; 5]));
+    victim.sim.run_for(Duration::from_secs(1));
+    victim.peer.set_reading(true);
+    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    victim.peer.close();
+    victim.sim.run_until_idle();
+    let (code, _) = xwarp_sim_tests::wire::terminate(&victim.answer());
+    assert_eq!(code, TermCode::ddp_local());
+    assert_eq!(victim.peer.ended(), Some(CloseReason::Graceful));
+}

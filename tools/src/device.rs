@@ -1,0 +1,63 @@
+//! Which interface a command uses when it is not told.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, bail, ensure};
+use xwarp_driver::net;
+
+/// `dev`, or the interface that leads to `host`.
+pub(crate) fn towards(dev: Option<&str>, host: IpAddr) -> anyhow::Result<String> {
+    if let Some(dev) = dev {
+        return Ok(dev.to_owned());
+    }
+    let route = net::route_to(host, None)?;
+    let link = net::links()?
+        .into_iter()
+        .find(|link| link.index == route.link_index)
+        .with_context(|| format!("the interface that leads to {host} has gone"))?;
+    Ok(link.name)
+}
+
+/// `dev`, or the only interface that could serve.
+pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
+    if let Some(dev) = dev {
+        return Ok(dev.to_owned());
+    }
+    let mut names: Vec<String> = net::links()?
+        .into_iter()
+        .filter(|link| link.up && !link.loopback && !link.addresses.is_empty())
+        .map(|link| link.name)
+        .collect();
+    match (names.pop(), names.is_empty()) {
+        (Some(name), true) => Ok(name),
+        (None, _) => {
+            bail!("no interface is up and has an address; set one up, or name it with --dev")
+        }
+        (Some(name), false) => {
+            names.push(name);
+            bail!(
+                "several interfaces are up ({}); name one with --dev",
+                names.join(", ")
+            )
+        }
+    }
+}
+
+/// The unspecified addresses of the families that the interface has addresses of.
+pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
+    let addresses = net::link_by_name(device)?.addresses;
+    let v4 = addresses.iter().any(IpAddr::is_ipv4);
+    let v6 = addresses.iter().any(IpAddr::is_ipv6);
+    let any: Vec<IpAddr> = [
+        v4.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    ensure!(
+        !any.is_empty(),
+        "{device} has no IP address; give it one with `ip addr add`"
+    );
+    Ok(any)
+}

@@ -1,0 +1,116 @@
+//! The client: sends pings and compares what comes back.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use xwarp::{MemoryRegion, Rnic};
+
+use super::ends::End;
+use super::place::Place;
+use super::{PingArgs, text};
+use crate::signals::Interrupted;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(
+    rnic: &Rnic,
+    server: SocketAddr,
+    args: &PingArgs,
+    interrupted: &Interrupted,
+) -> anyhow::Result<()> {
+    let mut end = End::new(rnic, interrupted)?;
+    end.connection.qp.connect(server, &[], CONNECT_LIMIT)?;
+    if !args.quiet {
+        println!("ping {server}  {} B  {rnic}", args.size);
+    }
+    let mut times = Vec::new();
+    let outcome = ping_all(&mut end, server, args, interrupted, &mut times);
+    if !times.is_empty() {
+        print_summary(server, &times);
+    }
+    outcome?;
+    end.connection.close()
+}
+
+/// All pings; `times` holds how long each took, also when one fails.
+fn ping_all(
+    end: &mut End<'_>,
+    server: SocketAddr,
+    args: &PingArgs,
+    interrupted: &Interrupted,
+    times: &mut Vec<Duration>,
+) -> anyhow::Result<()> {
+    let size = usize::try_from(args.size)?;
+    for number in 0..args.count {
+        let began = Instant::now();
+        ping(end, number, size).with_context(|| format!("ping {number} to {server} failed"))?;
+        let time = began.elapsed();
+        times.push(time);
+        if !args.quiet {
+            println!("ping {number:>5}  verified  {:>10.1} us", micros(time));
+        }
+        pause(args, number, began, interrupted)?;
+    }
+    Ok(())
+}
+
+/// One ping: the server reads the message, and writes it back.
+fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
+    let message = text::message(number, size);
+    end.data.bytes().write(0, &message)?;
+    end.echo.bytes().write(0, &vec![0; size])?;
+    let place = |region: &MemoryRegion| -> anyhow::Result<Place> {
+        Ok(Place {
+            address: region.remote(0),
+            len: u32::try_from(size)?,
+        })
+    };
+    end.send(place(&end.data)?)?;
+    end.receive()?;
+    end.send(place(&end.echo)?)?;
+    end.receive()?;
+    let mut echo = vec![0; size];
+    end.echo.bytes().read(0, &mut echo)?;
+    let wrong = echo
+        .iter()
+        .zip(&message)
+        .position(|(got, sent)| got != sent);
+    if let Some(at) = wrong {
+        bail!("DATA MISMATCH: octet {at} is not what was sent");
+    }
+    Ok(())
+}
+
+/// Waits for the next ping's time.
+fn pause(
+    args: &PingArgs,
+    number: u64,
+    began: Instant,
+    interrupted: &Interrupted,
+) -> anyhow::Result<()> {
+    let Some(interval) = args.interval.filter(|_| number + 1 < args.count) else {
+        return interrupted.check();
+    };
+    while let Some(left) = interval.checked_sub(began.elapsed()) {
+        interrupted.check()?;
+        std::thread::sleep(left.min(crate::connection::GLANCE));
+    }
+    Ok(())
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn print_summary(server: SocketAddr, times: &[Duration]) {
+    let total: Duration = times.iter().sum();
+    let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
+    let mean = micros(total / count);
+    let edge = |time: Option<&Duration>| time.copied().map_or(0.0, micros);
+    let (min, max) = (edge(times.iter().min()), edge(times.iter().max()));
+    println!(
+        "{server}: {} pings, all verified, min {min:.1} us, mean {mean:.1} us, max {max:.1} us",
+        times.len()
+    );
+}

@@ -1,0 +1,93 @@
+//! What both ends need: a connection, and buffers for the two kinds of message.
+
+use xwarp::{
+    Access, MemoryRegion, Opcode, QpConfig, RecvRequest, Rnic, SendRequest, WorkCompletion, WrId,
+};
+
+use super::LARGEST;
+use super::place::{PLACE_OCTETS, Place};
+use crate::connection::Connection;
+use crate::signals::Interrupted;
+
+/// Names of work requests.
+const SEND: WrId = WrId(1);
+const RECEIVE: WrId = WrId(2);
+/// Work requests under way at once are at most two.
+const DEPTH: usize = 8;
+
+/// One end of a ping.
+pub(crate) struct End<'a> {
+    pub(crate) connection: Connection<'a>,
+    /// The message: read or written by the server, in the client's memory or from its own.
+    pub(crate) data: MemoryRegion,
+    /// A second one at the client: where the message comes back to.
+    pub(crate) echo: MemoryRegion,
+    outbox: MemoryRegion,
+    inbox: MemoryRegion,
+}
+
+impl<'a> End<'a> {
+    /// An end with a receive posted, not yet connected.
+    pub(crate) fn new(rnic: &'a Rnic, interrupted: &'a Interrupted) -> anyhow::Result<Self> {
+        let pd = rnic.allocate_pd();
+        let cq = rnic.create_cq(4 * DEPTH)?;
+        // One Read at a time, as rping asks for.
+        let config = QpConfig {
+            send_depth: DEPTH,
+            recv_depth: DEPTH,
+            ord: 1,
+            ird: 1,
+            ..QpConfig::default()
+        };
+        let qp = pd.create_qp(&config, &cq, &cq)?;
+        let both =
+            Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let mut end = Self {
+            connection: Connection::new(qp, cq, rnic, interrupted),
+            data: pd.allocate(LARGEST as usize, both)?,
+            echo: pd.allocate(LARGEST as usize, both)?,
+            outbox: pd.allocate(PLACE_OCTETS as usize, Access::LOCAL_READ)?,
+            inbox: pd.allocate(PLACE_OCTETS as usize, Access::LOCAL_WRITE)?,
+        };
+        end.post_receive()?;
+        Ok(end)
+    }
+
+    fn post_receive(&mut self) -> anyhow::Result<()> {
+        let buffer = self.inbox.local(0, PLACE_OCTETS);
+        self.connection.post_recv(RecvRequest::new(RECEIVE, buffer))
+    }
+
+    /// Sends a place. The server's "go ahead" is one, too, whose content means nothing.
+    pub(crate) fn send(&mut self, place: Place) -> anyhow::Result<()> {
+        self.outbox.bytes().write(0, &place.to_octets())?;
+        let request = SendRequest::send(SEND, self.outbox.local(0, PLACE_OCTETS));
+        self.connection.post_send(request)?;
+        self.await_opcode(Opcode::Send).map(|_| ())
+    }
+
+    /// Waits for the other side's Send.
+    pub(crate) fn receive(&mut self) -> anyhow::Result<Place> {
+        let completion = self.await_opcode(Opcode::Receive)?;
+        let mut octets = vec![0; completion.byte_len as usize];
+        self.inbox.bytes().read(0, &mut octets)?;
+        self.post_receive()?;
+        Place::from_octets(&octets)
+    }
+
+    /// Posts a Read or Write and waits until it is complete.
+    pub(crate) fn carry_out(&mut self, request: SendRequest, opcode: Opcode) -> anyhow::Result<()> {
+        self.connection.post_send(request)?;
+        self.await_opcode(opcode).map(|_| ())
+    }
+
+    /// The two sides take turns, so the next completion is the one waited for, but for a Send's that comes after its answer.
+    fn await_opcode(&mut self, opcode: Opcode) -> anyhow::Result<WorkCompletion> {
+        loop {
+            let completion = self.connection.completion()?;
+            if completion.opcode == opcode {
+                return Ok(completion);
+            }
+        }
+    }
+}

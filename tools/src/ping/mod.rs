@@ -1,0 +1,107 @@
+//! `xwarp ping`: is RDMA possible between two hosts, and does it bring the right octets?
+//!
+//! It speaks the protocol of rdma-core's `rping`, so that either side may be one. For each ping the client sends the place of its
+//! message; the server reads it by RDMA Read and says so by a Send; the client sends the place of an empty buffer; the server
+//! writes what it has read there by RDMA Write, and says so. The client compares.
+
+mod client;
+mod ends;
+mod place;
+mod server;
+mod text;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use xwarp::{MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
+
+use crate::device;
+use crate::interface::ModeArg;
+use crate::signals::Interrupted;
+use crate::size::{parse_duration, parse_octets};
+
+/// Where a server listens unless told otherwise, as rping does.
+const DEFAULT_PORT: u16 = 7174;
+/// Octets of the largest message; rping's buffers are no larger.
+const LARGEST: u32 = (64 << 10) - 1;
+/// An end whose other end has died ends soon after this.
+const KEEPALIVE: Duration = Duration::from_secs(3);
+/// Octets of memory for both ends' buffers.
+const REGION_OCTETS: usize = 1 << 20;
+
+#[derive(Args)]
+pub(crate) struct PingArgs {
+    /// The server's address; without it this is the server, which serves one client and ends
+    host: Option<IpAddr>,
+    /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
+    #[arg(long)]
+    dev: Option<String>,
+    /// TCP port of the server
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Octets of a message (client)
+    #[arg(long, default_value = "64", value_parser = parse_octets)]
+    size: u64,
+    /// Pings (client)
+    #[arg(long, default_value_t = 10)]
+    count: u64,
+    /// Time from one ping to the next, for example 1s [default: none] (client)
+    #[arg(long, value_parser = parse_duration)]
+    interval: Option<Duration>,
+    /// Print only the last line
+    #[arg(long)]
+    quiet: bool,
+    /// Serve one client after another, until Ctrl-C (server)
+    #[arg(long, conflicts_with = "host")]
+    persistent: bool,
+    /// Demand this XDP mode; without it, what is attached, or native before generic
+    #[arg(long)]
+    mode: Option<ModeArg>,
+    /// Write every frame to this pcapng file
+    #[arg(long)]
+    capture: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
+    let interrupted = Interrupted::watch()?;
+    let Some(host) = args.host else {
+        let device = device::serving(args.dev.as_deref())?;
+        let rnic = args.open(&device)?;
+        return server::run(&rnic, &device, args, &interrupted);
+    };
+    args.check()?;
+    let rnic = args.open(&device::towards(args.dev.as_deref(), host)?)?;
+    client::run(&rnic, SocketAddr::new(host, args.port), args, &interrupted)
+}
+
+impl PingArgs {
+    fn check(&self) -> anyhow::Result<()> {
+        let smallest = text::SMALLEST;
+        ensure!(
+            (u64::from(smallest)..=u64::from(LARGEST)).contains(&self.size),
+            "--size {} is not possible: a message has {smallest} to {LARGEST} octets",
+            self.size
+        );
+        ensure!(self.count > 0, "--count must be at least 1");
+        Ok(())
+    }
+
+    fn open(&self, device: &str) -> anyhow::Result<Rnic> {
+        let config = RnicConfig {
+            nic: NicConfig {
+                mode: self.mode.map(Into::into),
+                region_octets: REGION_OCTETS,
+                capture: self.capture.clone(),
+                ..NicConfig::default()
+            },
+            progress: Progress::Inline,
+            keepalive: Some(KEEPALIVE),
+            waiting: Waiting::Adaptive(Duration::from_micros(50)),
+            mpa: MpaConfig::default(),
+        };
+        Ok(Rnic::open(device, &config)?)
+    }
+}

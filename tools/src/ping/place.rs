@@ -1,0 +1,69 @@
+//! What the client says in a Send: where in its memory a message is, or shall go.
+
+use anyhow::ensure;
+use xwarp::{RemoteAddress, Stag};
+
+/// Octets of a place on the wire.
+pub(crate) const PLACE_OCTETS: u32 = 16;
+
+/// A piece of the client's memory: Tagged Offset, `STag` and length, big-endian in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) address: RemoteAddress,
+    pub(crate) len: u32,
+}
+
+impl Place {
+    pub(crate) fn to_octets(self) -> [u8; PLACE_OCTETS as usize] {
+        let mut octets = [0; PLACE_OCTETS as usize];
+        let Stag(stag) = self.address.stag;
+        octets[..8].copy_from_slice(&self.address.to.to_be_bytes());
+        octets[8..12].copy_from_slice(&stag.to_be_bytes());
+        octets[12..].copy_from_slice(&self.len.to_be_bytes());
+        octets
+    }
+
+    /// Reads a message of the other side.
+    pub(crate) fn from_octets(octets: &[u8]) -> anyhow::Result<Self> {
+        let numbers = octets.as_chunks::<4>();
+        ensure!(
+            numbers.0.len() == 4 && numbers.1.is_empty(),
+            "the other side does not speak rping's protocol: it sent {} octets, not {PLACE_OCTETS}",
+            octets.len()
+        );
+        let number = |i: usize| u32::from_be_bytes(numbers.0[i]);
+        Ok(Self {
+            address: RemoteAddress {
+                stag: Stag(number(2)),
+                to: u64::from(number(0)) << 32 | u64::from(number(1)),
+            },
+            len: number(3),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_offset_stag_and_length_in_network_order() {
+        let place = Place {
+            address: RemoteAddress {
+                stag: Stag(0x0a0b_0c0d),
+                to: 0x0102_0304_0506_0708,
+            },
+            len: 64,
+        };
+        let octets = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 0, 0, 0, 64];
+        assert_eq!(place.to_octets(), octets);
+        assert_eq!(Place::from_octets(&octets).ok(), Some(place));
+    }
+
+    #[test]
+    fn another_length_is_refused() {
+        for len in [0, 15, 17, 32] {
+            assert!(Place::from_octets(&vec![0; len]).is_err(), "{len} octets");
+        }
+    }
+}
