@@ -1,5 +1,6 @@
 //! Memory regions, and the table of `STag`s that the engine checks every access against (verbs draft §7).
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -142,50 +143,59 @@ pub(crate) struct Region {
 
 /// All valid `STag`s of an RNIC.
 ///
-/// The low 16 bits of an `STag` index are the slot; the other 8 and the key are random, so that `STag`s cannot be guessed from
-/// one another (RFC 5042 §6.1.1, §8.1) and a slot's next region does not answer to the former `STag`.
+/// All 32 bits of an `STag` are random, so that none can be guessed from others and they are spread over the whole range
+/// (RFC 5040 §8.1.1; RFC 5042 §6.1.1), but its index, the upper 24 bits, is neither 0 (verbs draft §7.2.1) nor that of another
+/// region, nor that of one of the regions which were deregistered last.
 pub(crate) struct StagTable {
-    slots: Vec<Option<(Stag, Region)>>,
-    free: Vec<u16>,
+    /// By index; `None` for one that rests.
+    entries: HashMap<u32, Option<(Stag, Region)>>,
+    /// Indices of deregistered regions, the longest ago first.
+    resting: VecDeque<u32>,
 }
 
-const SLOT_BITS: u32 = 16;
+/// Regions that there can be at once: one index in 256, so that a guess rarely hits one.
+const MAX_REGIONS: usize = u16::MAX as usize;
+/// Regions that are deregistered before an index is used again.
+const REST: usize = 16_384;
 
 impl StagTable {
     pub(crate) fn new() -> Self {
         Self {
-            // Slot 0 stays empty: an STag index is never 0 (verbs draft §7.2.1).
-            slots: vec![None],
-            free: Vec::new(),
+            entries: HashMap::new(),
+            resting: VecDeque::new(),
         }
     }
 
     fn insert(&mut self, region: Region) -> Result<Stag, RegisterError> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => u16::try_from(self.slots.len()).map_err(|_| RegisterError::TooManyRegions)?,
-        };
-        let random = getrandom::u32().map_err(|_| RegisterError::NoRandomness)?;
-        let stag = stag_of(slot, random);
-        let place = usize::from(slot);
-        if place == self.slots.len() {
-            self.slots.push(None);
+        if self.entries.len() - self.resting.len() >= MAX_REGIONS {
+            return Err(RegisterError::TooManyRegions);
         }
-        self.slots[place] = Some((stag, region));
-        Ok(stag)
+        loop {
+            let stag = Stag(getrandom::u32().map_err(|_| RegisterError::NoRandomness)?);
+            // Of 2^24 indices less than 1 in 200 is taken: this ends soon.
+            if stag.index() != 0 && !self.entries.contains_key(&stag.index()) {
+                self.entries.insert(stag.index(), Some((stag, region)));
+                return Ok(stag);
+            }
+        }
     }
 
     /// Forgets a region: when this returns, nothing can be placed into it or read from it any more.
     pub(crate) fn remove(&mut self, stag: Stag) {
-        let place = slot_of(stag);
-        if self.find(stag).is_some() {
-            self.slots[usize::from(place)] = None;
-            self.free.push(place);
+        if self.find(stag).is_none() {
+            return;
+        }
+        self.entries.insert(stag.index(), None);
+        self.resting.push_back(stag.index());
+        if self.resting.len() > REST
+            && let Some(rested) = self.resting.pop_front()
+        {
+            self.entries.remove(&rested);
         }
     }
 
     fn find(&self, stag: Stag) -> Option<&Region> {
-        match self.slots.get(usize::from(slot_of(stag)))? {
+        match self.entries.get(&stag.index())? {
             Some((valid, region)) if *valid == stag => Some(region),
             _ => None,
         }
@@ -249,18 +259,10 @@ impl StagTable {
     }
 }
 
-fn slot_of(stag: Stag) -> u16 {
-    (stag.index() & 0xffff) as u16
-}
-
-/// `random` gives the upper 8 bits of the index and the key.
-fn stag_of(slot: u16, random: u32) -> Stag {
-    let index = ((random >> 8) & 0xff) << SLOT_BITS | u32::from(slot);
-    Stag(index << 8 | random & 0xff)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     const PD: PdId = PdId(1);
@@ -308,19 +310,72 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_stag_is_invalid_even_when_its_slot_is_used_again() {
+    fn a_removed_stag_is_invalid_and_removing_it_again_harms_nothing() {
         let mut table = StagTable::new();
-        let mut seen = std::collections::HashSet::new();
-        for _ in 0..64 {
-            let stag = table.insert(region(Access::LOCAL_READ)).unwrap();
-            seen.insert(stag);
+        let other = table.insert(region(Access::LOCAL_READ)).unwrap();
+        let stag = table.insert(region(Access::LOCAL_READ)).unwrap();
+        for _ in 0..2 {
             table.remove(stag);
-            table.remove(stag);
-            let gone = table.access(PD, stag, 0, 1, Access::LOCAL_READ).map(|_| ());
-            assert_eq!(gone, Err(AccessError::InvalidStag));
+            let access = |stag| table.access(PD, stag, 0, 1, Access::LOCAL_READ).map(|_| ());
+            assert_eq!(access(stag), Err(AccessError::InvalidStag));
+            assert_eq!(access(other), Ok(()));
         }
-        assert_eq!(table.slots.len(), 2, "one slot was enough");
-        assert!(seen.len() > 32, "STags of one slot differ");
+        assert_eq!(table.resting.len(), 1);
+    }
+
+    /// One mapping serves all regions of a test that are never accessed.
+    fn regions_of_one_page() -> impl FnMut() -> Region {
+        let bytes = SharedBytes::anonymous(4096).unwrap();
+        move || Region {
+            pd: PD,
+            access: Access::LOCAL_READ,
+            bytes: bytes.clone(),
+        }
+    }
+
+    #[test]
+    fn stags_are_spread_over_all_32_bits_and_follow_no_pattern() {
+        let (mut table, mut next) = (StagTable::new(), regions_of_one_page());
+        let stags: Vec<u32> = (0..4096).map(|_| table.insert(next()).unwrap().0).collect();
+        for bit in 0..32 {
+            let ones = stags.iter().filter(|stag| *stag >> bit & 1 == 1).count();
+            // The standard deviation is 32: twelve of them are no chance.
+            assert!((1664..=2432).contains(&ones), "bit {bit}: {ones} of 4096");
+        }
+        let steps: HashSet<u32> = stags
+            .windows(2)
+            .map(|pair| pair[1].wrapping_sub(pair[0]))
+            .collect();
+        assert!(steps.len() > 4080, "{} different steps", steps.len());
+    }
+
+    #[test]
+    fn an_index_rests_before_it_is_used_again() {
+        let (mut table, mut next) = (StagTable::new(), regions_of_one_page());
+        let (mut recent, mut order) = (HashSet::new(), VecDeque::new());
+        for _ in 0..100_000 {
+            let stag = table.insert(next()).unwrap();
+            assert!(stag.index() != 0 && recent.insert(stag.index()), "{stag:?}");
+            order.push_back(stag.index());
+            table.remove(stag);
+            if order.len() > REST {
+                recent.remove(&order.pop_front().unwrap());
+            }
+        }
+        assert_eq!(table.entries.len(), REST, "and no memory is kept for more");
+    }
+
+    #[test]
+    fn regions_beyond_the_limit_are_refused_until_one_goes() {
+        let (mut table, mut next) = (StagTable::new(), regions_of_one_page());
+        let first = table.insert(next()).unwrap();
+        for _ in 1..MAX_REGIONS {
+            table.insert(next()).unwrap();
+        }
+        let refused = table.insert(next());
+        assert!(matches!(refused, Err(RegisterError::TooManyRegions)));
+        table.remove(first);
+        assert!(table.insert(next()).is_ok());
     }
 
     #[test]

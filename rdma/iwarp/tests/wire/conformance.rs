@@ -1,7 +1,9 @@
 //! Requirements of the catalogue that the vectors and the digest's rows do not show, by specification.
 
+mod ddp;
 mod extensions;
 mod mpa;
+mod rdmap;
 mod registries;
 mod startup;
 

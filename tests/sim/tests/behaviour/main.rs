@@ -2,15 +2,18 @@
 
 mod atomics;
 mod close;
+mod emitted;
 mod hostile;
 mod immediate;
 mod local_errors;
 mod lossy;
 mod mpa;
+mod order;
 mod protection;
 mod queues;
 mod read_responses;
 mod rows;
+mod security;
 mod segments;
 mod startup;
 mod transfer;

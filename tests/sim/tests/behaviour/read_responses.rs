@@ -85,7 +85,7 @@ fn a_revoked_source_stops_the_response_and_the_rest_is_returned() {
     }
 }
 
-/// Another region that gets the same slot of the table is not read in its stead.
+/// A region that is registered as soon as the other has gone is not read in its stead.
 #[test]
 fn a_region_registered_in_the_place_of_the_revoked_one_is_not_read() {
     let mut victim = Victim::new().expecting(&["drop_after_failure"]);
