@@ -12,7 +12,7 @@ mod cable;
 mod tshark;
 
 pub use cable::Cable;
-pub use tshark::{Capture, Dissected, dissect};
+pub use tshark::{Capture, Dissected, OPTIONS, dissect};
 
 use xwarp_iwarp::Framer;
 

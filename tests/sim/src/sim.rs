@@ -112,6 +112,15 @@ impl Sim {
         self
     }
 
+    /// Two RNICs half a millisecond apart, where 5 % of the frames are lost, 10 % come late and 10 % twice.
+    pub fn on_a_bad_link(seed: Seed) -> Self {
+        Self::new(seed)
+            .one_way_delay(Duration::from_micros(500))
+            .loss(0.05)
+            .reorder(0.1)
+            .duplicate(0.1)
+    }
+
     /// The same with this probability of loss.
     #[must_use]
     pub fn loss(mut self, probability: f64) -> Self {

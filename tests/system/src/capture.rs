@@ -5,25 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use xwarp_capture_tests::OPTIONS;
+
 use crate::PERF_PORT;
 use crate::process::Running;
 
-/// Checks that are off unless asked for, and the heuristic that finds iWARP behind any TCP port.
-///
-/// What is in a Send is nobody's business: tshark would take it for SMB Direct or RPC over RDMA, and a Send of no octets for a
-/// malformed one.
-const OPTIONS: [&str; 10] = [
-    "-o",
-    "tcp.check_checksum:TRUE",
-    "-o",
-    "ip.check_checksum:TRUE",
-    "--disable-protocol",
-    "rpcordma",
-    "--disable-protocol",
-    "smb_direct",
-    "--enable-heuristic",
-    "iwarp_mpa_tcp",
-];
 /// tshark reads some ten thousand frames a second.
 const LIMIT: Duration = Duration::from_mins(1);
 

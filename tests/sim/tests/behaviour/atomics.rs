@@ -118,11 +118,7 @@ fn the_sink_needs_no_alignment() {
 #[test]
 fn operations_on_one_number_take_effect_in_the_order_of_posting() {
     for_each_seed(|seed| {
-        let mut sim = Sim::new(seed)
-            .one_way_delay(Duration::from_micros(500))
-            .loss(0.05)
-            .reorder(0.1)
-            .duplicate(0.1);
+        let mut sim = Sim::on_a_bad_link(seed);
         let (mut a, mut b) = sim.connected_pair();
         let (target, sinks) = (b.target(8), [a.target(8), a.target(8)]);
         let remote = target.remote(0);
@@ -157,11 +153,7 @@ fn operations_on_one_number_take_effect_in_the_order_of_posting() {
 fn under_loss_every_addition_is_made_once() {
     const EACH: u64 = 60;
     for_each_seed(|seed| {
-        let mut sim = Sim::new(seed)
-            .one_way_delay(Duration::from_micros(500))
-            .loss(0.05)
-            .reorder(0.1)
-            .duplicate(0.1);
+        let mut sim = Sim::on_a_bad_link(seed);
         let (mut a, mut b) = sim.connected_pair();
         let (mut c, mut d) = sim.connected_pair();
         let target = b.target(8);

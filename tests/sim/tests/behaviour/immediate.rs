@@ -117,11 +117,7 @@ fn only_what_asks_for_an_event_wakes_who_waits_for_one() {
 #[test]
 fn sends_and_immediate_data_are_received_in_order_whatever_the_link_does() {
     for_each_seed(|seed| {
-        let mut sim = Sim::new(seed)
-            .one_way_delay(Duration::from_micros(500))
-            .loss(0.05)
-            .reorder(0.1)
-            .duplicate(0.1);
+        let mut sim = Sim::on_a_bad_link(seed);
         let (mut a, mut b) = sim.connected_pair();
         for i in 0..40 {
             b.post_recv(i, 5_000);
