@@ -1,10 +1,11 @@
 //! Memory regions, and the table of `STag`s that the engine checks every access against (verbs draft §7).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use bitflags::bitflags;
+use rustc_hash::FxHashMap;
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
 use xwarp_iwarp::{AccessError, AtomicRequest, InvalidateError, Stag};
@@ -147,8 +148,8 @@ pub(crate) struct Region {
 /// (RFC 5040 §8.1.1; RFC 5042 §6.1.1), but its index, the upper 24 bits, is neither 0 (verbs draft §7.2.1) nor that of another
 /// region, nor that of one of the regions which were deregistered last.
 pub(crate) struct StagTable {
-    /// By index; `None` for one that rests.
-    entries: HashMap<u32, Option<(Stag, Region)>>,
+    /// By index; `None` for one that rests. No peer chooses an index, and ours are random, so the cheapest hash is as good as any.
+    entries: FxHashMap<u32, Option<(Stag, Region)>>,
     /// Indices of deregistered regions, the longest ago first.
     resting: VecDeque<u32>,
 }
@@ -161,7 +162,7 @@ const REST: usize = 16_384;
 impl StagTable {
     pub(crate) fn new() -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: FxHashMap::default(),
             resting: VecDeque::new(),
         }
     }
