@@ -41,13 +41,13 @@ pub enum CompletionStatus {
     BaseBounds,
     /// A local region lacks the right.
     AccessViolation,
-    /// A local region belongs to another protection domain.
+    /// A local region belongs to another protection domain, or to another queue pair alone.
     InvalidPd,
     /// A local Tagged Offset plus length passes 2^64.
     Wrap,
     /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD 0).
     ZeroReadResources,
-    /// The peer asked to invalidate what it may not.
+    /// The peer asked to invalidate what it may not: a region of others, without remote rights, or that several queue pairs share.
     InvalidateRefused,
     /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0 has neither.
     NotInVersion,
@@ -61,7 +61,7 @@ impl fmt::Display for CompletionStatus {
             Self::InvalidStag => "a local STag names no usable region",
             Self::BaseBounds => "a local buffer leaves its region or was too short",
             Self::AccessViolation => "a local region lacks the access right",
-            Self::InvalidPd => "a local region belongs to another protection domain",
+            Self::InvalidPd => "a local region belongs to another protection domain or queue pair",
             Self::Wrap => "a local offset plus length passes 2^64",
             Self::ZeroReadResources => "the queue pair may have no Read or Atomic outstanding",
             Self::NotInVersion => "the peer's version of RDMAP has no such operation",

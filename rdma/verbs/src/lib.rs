@@ -40,6 +40,7 @@ mod pd;
 mod qp;
 mod ready;
 mod rnic;
+mod user;
 mod work;
 
 pub use cm::{Connecting, ConnectionRequest, Listener};

@@ -1,17 +1,18 @@
 //! Memory regions, and the table of `STag`s that the engine checks every access against (verbs draft §7).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use bitflags::bitflags;
+use rustc_hash::FxHashMap;
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
 use xwarp_iwarp::{AccessError, AtomicRequest, InvalidateError, Stag};
 
 use crate::control::Control;
 use crate::error::RegisterError;
-use crate::pd::PdId;
+use crate::user::{Scope, User, Users};
 use crate::work::{RemoteAddress, Sge};
 
 bitflags! {
@@ -59,13 +60,13 @@ pub struct MemoryRegion {
 impl MemoryRegion {
     pub(crate) fn register(
         control: &Arc<Control>,
-        pd: PdId,
+        scope: Scope,
         bytes: SharedBytes,
         access: Access,
     ) -> Result<Self, RegisterError> {
         access.check()?;
         let entry = Region {
-            pd,
+            scope,
             access,
             bytes: bytes.clone(),
         };
@@ -136,7 +137,7 @@ impl fmt::Debug for MemoryRegion {
 
 /// What the table holds of a region.
 pub(crate) struct Region {
-    pd: PdId,
+    scope: Scope,
     access: Access,
     bytes: SharedBytes,
 }
@@ -147,10 +148,12 @@ pub(crate) struct Region {
 /// (RFC 5040 §8.1.1; RFC 5042 §6.1.1), but its index, the upper 24 bits, is neither 0 (verbs draft §7.2.1) nor that of another
 /// region, nor that of one of the regions which were deregistered last.
 pub(crate) struct StagTable {
-    /// By index; `None` for one that rests.
-    entries: HashMap<u32, Option<(Stag, Region)>>,
+    /// By index; `None` for one that rests. No peer chooses an index, and ours are random, so the cheapest hash is as good as any.
+    entries: FxHashMap<u32, Option<(Stag, Region)>>,
     /// Indices of deregistered regions, the longest ago first.
     resting: VecDeque<u32>,
+    /// The queue pairs that regions may be there for.
+    pub(crate) users: Users,
 }
 
 /// Regions that there can be at once: one index in 256, so that a guess rarely hits one.
@@ -161,8 +164,9 @@ const REST: usize = 16_384;
 impl StagTable {
     pub(crate) fn new() -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: FxHashMap::default(),
             resting: VecDeque::new(),
+            users: Users::new(),
         }
     }
 
@@ -201,18 +205,18 @@ impl StagTable {
         }
     }
 
-    /// The memory behind `len` octets at `to`, and the offset in it, for a user of `pd` with all of `rights`. The checks and
+    /// The memory behind `len` octets at `to`, and the offset in it, for `user` with all of `rights`. The checks and
     /// their order are those of RFC 5041 §7.1 (digest 5.2, T1 to T5). For no octets there is nothing to check.
     pub(crate) fn access(
         &self,
-        pd: PdId,
+        user: User,
         stag: Stag,
         to: u64,
         len: u64,
         rights: Access,
     ) -> Result<(&SharedBytes, usize), AccessError> {
         let region = self.find(stag).ok_or(AccessError::InvalidStag)?;
-        if region.pd != pd {
+        if !region.scope.admits(user) {
             return Err(AccessError::NotAssociated);
         }
         if !region.access.contains(rights) {
@@ -232,27 +236,25 @@ impl StagTable {
         (self.find(stag)).is_some_and(|region| offset.is_ok_and(|at| region.bytes.is_aligned(at)))
     }
 
-    /// Executes an Atomic Request of a peer on a stream of `pd`, atomically with all others on the same memory
+    /// Executes an Atomic Request of `user`'s peer, atomically with all others on the same memory
     /// (R7306-5.3-1); what was there before.
-    pub(crate) fn execute(&self, pd: PdId, request: &AtomicRequest) -> Result<u64, AccessError> {
+    pub(crate) fn execute(&self, user: User, request: &AtomicRequest) -> Result<u64, AccessError> {
         let (stag, to) = (request.stag, request.to);
         let right = Access::REMOTE_ATOMIC;
-        let (bytes, offset) = self.access(pd, stag, to, ATOMIC_OPERAND_BYTES, right)?;
+        let (bytes, offset) = self.access(user, stag, to, ATOMIC_OPERAND_BYTES, right)?;
         bytes
             .update_u64(offset, |before| request.operation.apply(before))
             .map_err(|_| AccessError::Bounds) // alignment was judged with the request, and no region moves
     }
 
-    /// May a peer on a stream of `pd` invalidate `stag` (RFC 5040 §5.3, verbs draft §7.10.4)?
-    pub(crate) fn check_invalidate(&self, pd: PdId, stag: Stag) -> Result<(), InvalidateError> {
+    /// May `user`'s peer invalidate `stag` (RFC 5040 §5.3, verbs draft §7.10.4)? Not if others may use the region, too (R5040-8.1.1-7).
+    pub(crate) fn check_invalidate(&self, user: User, stag: Stag) -> Result<(), InvalidateError> {
         let region = self.find(stag).ok_or(InvalidateError::InvalidStag)?;
-        if region.pd != pd {
+        if !region.scope.admits(user) {
             return Err(InvalidateError::NotAssociated);
         }
-        if !region
-            .access
-            .intersects(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
-        {
+        let remote = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        if !region.access.intersects(remote) || self.users.share(region.scope) {
             return Err(InvalidateError::Forbidden);
         }
         Ok(())
@@ -264,12 +266,14 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::pd::PdId;
 
     const PD: PdId = PdId(1);
+    const OTHER_PD: PdId = PdId(2);
 
     fn region(access: Access) -> Region {
         Region {
-            pd: PD,
+            scope: Scope::Domain(PD),
             access,
             bytes: SharedBytes::anonymous(4096).unwrap(),
         }
@@ -278,33 +282,34 @@ mod tests {
     #[test]
     fn an_access_is_checked_in_the_order_of_the_rfc() {
         let mut table = StagTable::new();
+        let (user, stranger) = (table.users.join(PD), table.users.join(OTHER_PD));
         let stag = table
             .insert(region(Access::LOCAL_READ | Access::REMOTE_READ))
             .unwrap();
-        let check = |pd, stag, to, len, rights| {
+        let check = |user, stag, to, len, rights| {
             table
-                .access(pd, stag, to, len, rights)
+                .access(user, stag, to, len, rights)
                 .map(|(_, offset)| offset)
         };
         let read = Access::REMOTE_READ;
-        assert_eq!(check(PD, stag, 96, 4000, read), Ok(96), "exact fit");
-        assert_eq!(check(PD, stag, 97, 4000, read), Err(AccessError::Bounds));
-        assert_eq!(check(PD, stag, u64::MAX, 2, read), Err(AccessError::Wrap));
+        assert_eq!(check(user, stag, 96, 4000, read), Ok(96), "exact fit");
+        assert_eq!(check(user, stag, 97, 4000, read), Err(AccessError::Bounds));
+        assert_eq!(check(user, stag, u64::MAX, 2, read), Err(AccessError::Wrap));
         assert_eq!(
-            check(PD, stag, u64::MAX, 2, Access::REMOTE_WRITE),
+            check(user, stag, u64::MAX, 2, Access::REMOTE_WRITE),
             Err(AccessError::Rights)
         );
         assert_eq!(
-            check(PdId(2), stag, u64::MAX, 2, read),
+            check(stranger, stag, u64::MAX, 2, read),
             Err(AccessError::NotAssociated)
         );
         let other_key = Stag(stag.0 ^ 1);
         assert_eq!(
-            check(PdId(2), other_key, 0, 1, read),
+            check(stranger, other_key, 0, 1, read),
             Err(AccessError::InvalidStag)
         );
         assert_eq!(
-            check(PD, Stag(0), 0, 1, read),
+            check(user, Stag(0), 0, 1, read),
             Err(AccessError::InvalidStag)
         );
     }
@@ -312,11 +317,15 @@ mod tests {
     #[test]
     fn a_removed_stag_is_invalid_and_removing_it_again_harms_nothing() {
         let mut table = StagTable::new();
+        let user = table.users.join(PD);
         let other = table.insert(region(Access::LOCAL_READ)).unwrap();
         let stag = table.insert(region(Access::LOCAL_READ)).unwrap();
         for _ in 0..2 {
             table.remove(stag);
-            let access = |stag| table.access(PD, stag, 0, 1, Access::LOCAL_READ).map(|_| ());
+            let access = |stag| {
+                let access = table.access(user, stag, 0, 1, Access::LOCAL_READ);
+                access.map(|_| ())
+            };
             assert_eq!(access(stag), Err(AccessError::InvalidStag));
             assert_eq!(access(other), Ok(()));
         }
@@ -327,7 +336,7 @@ mod tests {
     fn regions_of_one_page() -> impl FnMut() -> Region {
         let bytes = SharedBytes::anonymous(4096).unwrap();
         move || Region {
-            pd: PD,
+            scope: Scope::Domain(PD),
             access: Access::LOCAL_READ,
             bytes: bytes.clone(),
         }
@@ -398,6 +407,7 @@ mod tests {
     #[test]
     fn an_atomic_is_executed_only_where_its_right_is() {
         let mut table = StagTable::new();
+        let user = table.users.join(PD);
         let local = Access::LOCAL_READ | Access::LOCAL_WRITE;
         let all_others = region(local | Access::REMOTE_READ | Access::REMOTE_WRITE);
         let atomic = region(local | Access::REMOTE_ATOMIC);
@@ -412,7 +422,7 @@ mod tests {
             stag,
             to,
         };
-        let execute = |stag, to| table.execute(PD, &add(stag, to));
+        let execute = |stag, to| table.execute(user, &add(stag, to));
         assert_eq!(execute(all_others, 0), Err(AccessError::Rights));
         assert_eq!(execute(atomic, 4096 - 7), Err(AccessError::Bounds));
         assert_eq!(memory.to_vec(), [0; 4096]);
@@ -425,25 +435,92 @@ mod tests {
     #[test]
     fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
         let mut table = StagTable::new();
+        let (user, stranger) = (table.users.join(PD), table.users.join(OTHER_PD));
         let local = table.insert(region(Access::LOCAL_READ)).unwrap();
         let remote = table
             .insert(region(Access::LOCAL_READ | Access::REMOTE_READ))
             .unwrap();
         assert_eq!(
-            table.check_invalidate(PD, local),
+            table.check_invalidate(user, local),
             Err(InvalidateError::Forbidden)
         );
         let atomic = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
         let atomic = table.insert(region(atomic)).unwrap();
-        assert_eq!(table.check_invalidate(PD, remote), Ok(()));
-        assert_eq!(table.check_invalidate(PD, atomic), Ok(()));
+        assert_eq!(table.check_invalidate(user, remote), Ok(()));
+        assert_eq!(table.check_invalidate(user, atomic), Ok(()));
         assert_eq!(
-            table.check_invalidate(PdId(9), remote),
+            table.check_invalidate(stranger, remote),
             Err(InvalidateError::NotAssociated)
         );
         assert_eq!(
-            table.check_invalidate(PD, Stag(7)),
+            table.check_invalidate(user, Stag(7)),
             Err(InvalidateError::InvalidStag)
         );
+    }
+
+    const ALL: Access = Access::all();
+
+    fn region_for(user: User) -> Region {
+        Region {
+            scope: Scope::QueuePair(user),
+            ..region(ALL)
+        }
+    }
+
+    #[test]
+    fn a_region_of_one_queue_pair_is_closed_to_the_others_of_its_domain() {
+        let mut table = StagTable::new();
+        let (owner, neighbour) = (table.users.join(PD), table.users.join(PD));
+        let stag = table.insert(region_for(owner)).unwrap();
+        let add = AtomicRequest {
+            id: 0,
+            operation: xwarp_iwarp::AtomicOperation::FetchAdd { add: 5, mask: 0 },
+            stag,
+            to: 0,
+        };
+        for right in Access::all().iter() {
+            let access = |user| table.access(user, stag, 8, 4, right).map(|(_, at)| at);
+            assert_eq!(access(owner), Ok(8), "{right:?}");
+            assert_eq!(access(neighbour), Err(AccessError::NotAssociated));
+        }
+        let refused = table.execute(neighbour, &add);
+        assert_eq!(refused, Err(AccessError::NotAssociated));
+        assert_eq!(table.execute(owner, &add), Ok(0), "nothing was added");
+        // The scope is judged before rights, wrap and bounds.
+        let wraps = table.access(neighbour, stag, u64::MAX, 2, ALL);
+        assert_eq!(wraps.map(|_| ()), Err(AccessError::NotAssociated));
+        let invalidate = |user| table.check_invalidate(user, stag);
+        assert_eq!(invalidate(neighbour), Err(InvalidateError::NotAssociated));
+        assert_eq!(invalidate(owner), Ok(()));
+    }
+
+    #[test]
+    fn a_region_of_a_queue_pair_that_is_gone_is_open_to_nobody() {
+        let mut table = StagTable::new();
+        let owner = table.users.join(PD);
+        let stag = table.insert(region_for(owner)).unwrap();
+        table.users.leave(owner);
+        let heir = table.users.join(PD);
+        let access = table.access(heir, stag, 0, 1, Access::LOCAL_READ);
+        assert_eq!(access.map(|_| ()), Err(AccessError::NotAssociated));
+        let invalidate = table.check_invalidate(heir, stag);
+        assert_eq!(invalidate, Err(InvalidateError::NotAssociated));
+    }
+
+    #[test]
+    fn a_region_that_several_queue_pairs_may_use_cannot_be_invalidated_remotely() {
+        let mut table = StagTable::new();
+        let shared = table.insert(region(ALL)).unwrap();
+        let user = table.users.join(PD);
+        table.users.join(OTHER_PD);
+        assert_eq!(table.check_invalidate(user, shared), Ok(()), "alone");
+        let neighbour = table.users.join(PD);
+        for user in [user, neighbour] {
+            let refused = table.check_invalidate(user, shared);
+            assert_eq!(refused, Err(InvalidateError::Forbidden));
+        }
+        table.users.leave(user);
+        let last = table.check_invalidate(neighbour, shared);
+        assert_eq!(last, Ok(()), "alone again");
     }
 }

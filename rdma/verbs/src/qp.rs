@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rtrb::{Producer, PushError, RingBuffer};
+use xwarp_driver::SharedBytes;
 use xwarp_iwarp::mpa::{Initiator, Revision};
 
 use crate::cm::Connecting;
 use crate::control::Control;
 use crate::engine::{ConnectOrder, CqId, NewQp};
-use crate::error::{ConnectError, CreateError, PostError, RnicClosed};
+use crate::error::{ConnectError, CreateError, PostError, RegisterError, RnicClosed};
+use crate::memory::{Access, MemoryRegion};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
+use crate::user::{Scope, User};
 use crate::work::{RecvRequest, SendRequest, total};
 
 /// Work requests that a queue may hold.
@@ -151,6 +154,7 @@ impl QpShared {
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once.
 pub struct QueuePair {
     id: QpId,
+    user: User,
     sends: Producer<SendRequest>,
     recvs: Producer<RecvRequest>,
     wishes: Wishes,
@@ -182,9 +186,10 @@ impl QueuePair {
             recv_cq,
             shared: Arc::clone(&shared),
         };
-        let id = control.call(move |engine| engine.create_qp(new))??;
+        let (id, user) = control.call(move |engine| engine.create_qp(new))??;
         Ok(Self {
             id,
+            user,
             sends,
             recvs,
             wishes,
@@ -225,6 +230,25 @@ impl QueuePair {
     pub fn ord(&self) -> u16 {
         self.connection()
             .map_or(self.wishes.ord, |connection| connection.ord)
+    }
+
+    /// Carves a zeroed region of `len` octets out of the RNIC's region area and registers it for this queue pair alone.
+    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
+        let bytes = self.control.regions().allocate(len)?;
+        self.register(bytes, access)
+    }
+
+    /// Registers memory that the application has already for this queue pair alone: it is the stream that the `STag` is associated
+    /// with (RFC 5041 §8.2), and any other is refused, of the same protection domain, too. Its peer may invalidate the region.
+    ///
+    /// The region is the queue pair's before it is connected, so that the peer can be told of it in private data, and stays so
+    /// if it is connected anew. Once the queue pair has been dropped nobody can use the region any more.
+    pub fn register(
+        &self,
+        bytes: SharedBytes,
+        access: Access,
+    ) -> Result<MemoryRegion, RegisterError> {
+        MemoryRegion::register(&self.control, Scope::QueuePair(self.user), bytes, access)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {

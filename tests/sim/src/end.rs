@@ -62,6 +62,11 @@ impl End {
         self.host.region(len, access)
     }
 
+    /// A zeroed region of its host that is there for this queue pair alone.
+    pub fn own_region(&self, len: usize, access: Access) -> MemoryRegion {
+        self.host.region_for(&self.qp, len, access)
+    }
+
     /// Guarded memory of its host.
     pub fn target(&self, len: usize) -> Target {
         self.host.target(len)

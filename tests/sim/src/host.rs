@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use xwarp::{
     Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, MpaConfig, Progress,
-    ProtectionDomain, QpConfig, QpId, RegionPool, RemoteAddress, Rnic, RnicConfig, SharedBytes,
+    ProtectionDomain, QpConfig, QpId, QueuePair, RegionPool, RemoteAddress, Rnic, RnicConfig,
+    SharedBytes,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
@@ -148,6 +149,13 @@ impl Host {
     /// The same in any protection domain.
     pub fn region_in(&self, pd: &ProtectionDomain, len: usize, access: Access) -> MemoryRegion {
         let region = pd.allocate(len, access).unwrap();
+        self.0.memory.borrow_mut().push(region.bytes().clone());
+        region
+    }
+
+    /// The same for a queue pair alone.
+    pub fn region_for(&self, qp: &QueuePair, len: usize, access: Access) -> MemoryRegion {
+        let region = qp.allocate(len, access).unwrap();
         self.0.memory.borrow_mut().push(region.bytes().clone());
         region
     }

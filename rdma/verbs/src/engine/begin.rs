@@ -10,13 +10,13 @@ use super::stream::{Stream, Turn};
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
 use crate::memory::{Access, StagTable};
-use crate::pd::PdId;
+use crate::user::User;
 use crate::work::{OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl};
 
 /// Makes sure that a message is being sent: goes on with the current one, or begins a response or the next work request, in turn
 /// where both wait. False when there is none.
 pub(super) fn begin_message(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFault> {
-    let pd = qp.pd;
+    let user = qp.user;
     let Link::Stream(stream) = &mut qp.link else {
         return Ok(false);
     };
@@ -28,7 +28,7 @@ pub(super) fn begin_message(qp: &mut QpContext, stags: &StagTable) -> Result<boo
         && let Some(response) = stream.responses.pop_front()
     {
         stream.turn = Turn::Request;
-        begin_response(stream, stags, pd, &response)?;
+        begin_response(stream, stags, user, &response)?;
         return Ok(true);
     }
     stream.turn = Turn::Response;
@@ -41,20 +41,20 @@ pub(super) fn begin_message(qp: &mut QpContext, stags: &StagTable) -> Result<boo
     let Some(response) = stream.responses.pop_front() else {
         return Ok(false);
     };
-    begin_response(stream, stags, pd, &response)?;
+    begin_response(stream, stags, user, &response)?;
     Ok(true)
 }
 
 fn begin_response(
     stream: &mut Stream,
     stags: &StagTable,
-    pd: PdId,
+    user: User,
     response: &Response,
 ) -> Result<(), SendFault> {
     stream.outgoing = Some(match response {
         Response::Read(read) => Outgoing::Read(stream.sender.respond(*read)),
         Response::Atomic(atomic) => {
-            let original = execute(stags, pd, atomic)?;
+            let original = execute(stags, user, atomic)?;
             let response = stream.sender.atomic_response(atomic.request.id, original);
             Outgoing::Atomic(response)
         }
@@ -90,7 +90,7 @@ fn begin_request(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFaul
     if request.operation.names_stag_zero() {
         return Err(SendFault::Request(CompletionStatus::InvalidStag));
     }
-    stream.outgoing = Some(outgoing(stream, stags, qp.pd, request)?);
+    stream.outgoing = Some(outgoing(stream, stags, qp.user, request)?);
     Ok(true)
 }
 
@@ -98,7 +98,7 @@ fn begin_request(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFaul
 fn outgoing(
     stream: &mut Stream,
     stags: &StagTable,
-    pd: PdId,
+    user: User,
     request: SendRequest,
 ) -> Result<Outgoing, SendFault> {
     let len = request.operation.len().unwrap_or(u32::MAX);
@@ -136,7 +136,7 @@ fn outgoing(
             remote,
             sink,
         } => {
-            check_sink(stags, pd, sink)?;
+            check_sink(stags, user, sink)?;
             return Ok(atomic(stream, operation, remote));
         }
     };
@@ -169,7 +169,7 @@ fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress
 }
 
 /// An Atomic Operation whose result could not be placed is not even asked for.
-fn check_sink(stags: &StagTable, pd: PdId, sink: Option<Sge>) -> Result<(), SendFault> {
+fn check_sink(stags: &StagTable, user: User, sink: Option<Sge>) -> Result<(), SendFault> {
     let Some(Sge { stag, to, len }) = sink else {
         return Ok(());
     };
@@ -177,7 +177,7 @@ fn check_sink(stags: &StagTable, pd: PdId, sink: Option<Sge>) -> Result<(), Send
         return Err(SendFault::Request(CompletionStatus::BaseBounds));
     }
     stags
-        .access(pd, stag, to, u64::from(len), Access::LOCAL_WRITE)
+        .access(user, stag, to, u64::from(len), Access::LOCAL_WRITE)
         .map_err(|error| SendFault::Request(status_of(error)))?;
     Ok(())
 }

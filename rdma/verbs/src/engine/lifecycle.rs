@@ -11,13 +11,14 @@ use super::{Engine, Owner};
 use crate::error::CreateError;
 use crate::event::AsyncEventKind;
 use crate::qp::{QpId, QpState};
+use crate::user::User;
 
 /// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While octets are unacknowledged TCP's
 /// user timeout is the bound.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
-    pub(crate) fn create_qp(&mut self, new: NewQp) -> Result<QpId, CreateError> {
+    pub(crate) fn create_qp(&mut self, new: NewQp) -> Result<(QpId, User), CreateError> {
         if self.qps.len() >= self.max_qps {
             return Err(CreateError::Capability {
                 what: "a number of queue pairs of",
@@ -32,8 +33,9 @@ impl Engine {
         let key = entry.key();
         // `max_qps` bounds the slab's keys.
         let id = QpId(u32::try_from(key).unwrap_or(u32::MAX));
-        entry.insert(QpContext::new(id, new));
-        Ok(id)
+        let user = self.stags.users.join(new.pd);
+        entry.insert(QpContext::new(id, user, new));
+        Ok((id, user))
     }
 
     pub(crate) fn destroy_qp(&mut self, id: QpId) {
@@ -49,7 +51,8 @@ impl Engine {
             self.stack.abort(conn, self.now);
         }
         self.detach(key);
-        self.qps.remove(key);
+        let qp = self.qps.remove(key);
+        self.stags.users.leave(qp.user);
     }
 
     /// Modify QP to Error (verbs draft §6.2): resets, flushes.

@@ -10,7 +10,7 @@ use super::stream::Turn;
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
 use crate::memory::{Access, StagTable};
-use crate::pd::PdId;
+use crate::user::User;
 use crate::work::{Immediate, Sgl};
 
 /// A request of the peer's that waits for its response.
@@ -75,7 +75,7 @@ impl Outgoing {
         ulpdu: &mut [u8],
         mulpdu: usize,
         stags: &StagTable,
-        pd: PdId,
+        user: User,
     ) -> Result<(), SendFault> {
         match self {
             Self::Request { message, sgl, .. } => {
@@ -83,10 +83,10 @@ impl Outgoing {
                     return Ok(());
                 };
                 let payload = write_header(ulpdu, &segment);
-                gather(stags, pd, sgl, segment.payload, payload)
+                gather(stags, user, sgl, segment.payload, payload)
                     .map_err(|error| SendFault::Request(status_of(error)))
             }
-            Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, pd)
+            Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, user)
                 .map_err(|error| SendFault::Response(response.aborted(error))),
             Self::Atomic(message) => {
                 if let Some(segment) = message.next_segment(mulpdu) {
@@ -104,12 +104,12 @@ fn write_response(
     ulpdu: &mut [u8],
     mulpdu: usize,
     stags: &StagTable,
-    pd: PdId,
+    user: User,
 ) -> Result<(), AccessError> {
     // A Read of no octets looks at no source (RFC 5040 §5.2).
     if let Some(range) = response.next_source(mulpdu) {
         let right = Access::REMOTE_READ;
-        let (bytes, offset) = stags.access(pd, range.stag, range.to, range.len, right)?;
+        let (bytes, offset) = stags.access(user, range.stag, range.to, range.len, right)?;
         let payload = usize::try_from(range.len)
             .ok()
             .and_then(|len| ulpdu.len().checked_sub(len))
@@ -136,11 +136,11 @@ fn write_header<'a>(ulpdu: &'a mut [u8], segment: &Segment) -> &'a mut [u8] {
 /// before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1); what it found.
 pub(super) fn execute(
     stags: &StagTable,
-    pd: PdId,
+    user: User,
     atomic: &InboundAtomic,
 ) -> Result<u64, SendFault> {
     stags
-        .execute(pd, &atomic.request)
+        .execute(user, &atomic.request)
         .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
 }
 
@@ -158,7 +158,7 @@ pub(super) fn status_of(error: AccessError) -> CompletionStatus {
 /// Copies octets `range` of the message that a list makes to `into`, which is as long.
 fn gather(
     stags: &StagTable,
-    pd: PdId,
+    user: User,
     sgl: &Sgl,
     range: Range<u32>,
     into: &mut [u8],
@@ -166,7 +166,7 @@ fn gather(
     let len = range.end.saturating_sub(range.start) as usize;
     for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
         let len = span.len() as u64;
-        let (bytes, offset) = stags.access(pd, stag, sge_to, len, Access::LOCAL_READ)?;
+        let (bytes, offset) = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
         let piece = into.get_mut(span).ok_or(AccessError::Bounds)?;
         bytes.read(offset, piece).map_err(|_| AccessError::Bounds)
     })

@@ -13,6 +13,7 @@ use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
+use crate::user::User;
 use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 
 /// What a new queue pair is made of.
@@ -75,7 +76,8 @@ pub(super) struct Receiving {
 /// A queue pair.
 pub(super) struct QpContext {
     pub(super) id: QpId,
-    pub(super) pd: PdId,
+    /// What its accesses to regions are judged by.
+    pub(super) user: User,
     /// Reads and Atomic Operations that it may have outstanding on its connection.
     pub(super) ord: u16,
     pub(super) wishes: Wishes,
@@ -97,10 +99,10 @@ pub(super) struct QpContext {
 }
 
 impl QpContext {
-    pub(super) fn new(id: QpId, new: NewQp) -> Self {
+    pub(super) fn new(id: QpId, user: User, new: NewQp) -> Self {
         Self {
             id,
-            pd: new.pd,
+            user,
             ord: new.wishes.ord,
             wishes: new.wishes,
             extensions: new.extensions,

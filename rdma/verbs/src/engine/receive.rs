@@ -17,8 +17,8 @@ use super::stream::{Gate, Stream};
 use crate::completion::{CompletionStatus, WorkCompletion};
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
-use crate::pd::PdId;
 use crate::qp::QpState;
+use crate::user::User;
 use crate::work::{RecvRequest, total};
 
 /// Why receiving cannot go on.
@@ -43,7 +43,7 @@ impl From<CqOverflow> for ReceiveFault {
 
 /// What the protocol's checks need to know of a queue pair.
 struct QpResources<'a> {
-    pd: PdId,
+    user: User,
     stags: &'a StagTable,
     rq: &'a mut Consumer<RecvRequest>,
     receiving: &'a mut Option<Receiving>,
@@ -64,7 +64,9 @@ impl Resources for QpResources<'_> {
             // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
             Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
         };
-        self.stags.access(self.pd, stag, to, len, right).map(|_| ())
+        self.stags
+            .access(self.user, stag, to, len, right)
+            .map(|_| ())
     }
 
     fn is_aligned(&self, stag: Stag, to: u64) -> bool {
@@ -72,7 +74,7 @@ impl Resources for QpResources<'_> {
     }
 
     fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError> {
-        self.stags.check_invalidate(self.pd, stag)
+        self.stags.check_invalidate(self.user, stag)
     }
 }
 
@@ -187,7 +189,7 @@ fn take_ulpdu(
     // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
     stream.heard();
     let mut resources = QpResources {
-        pd: qp.pd,
+        user: qp.user,
         stags,
         rq: &mut qp.rq,
         receiving: &mut qp.receiving,
@@ -209,14 +211,14 @@ fn act(
     match inbound {
         Inbound::Write {
             stag, to, payload, ..
-        } => place(stags, qp.pd, *stag, *to, payload, counters),
+        } => place(stags, qp.user, *stag, *to, payload, counters),
         Inbound::ReadResponse {
             stag,
             to,
             payload,
             done,
         } => {
-            place(stags, qp.pd, *stag, *to, payload, counters);
+            place(stags, qp.user, *stag, *to, payload, counters);
             if *done {
                 finish_read(qp);
                 qp.complete_sends(cqs)?;
@@ -266,7 +268,7 @@ fn queue_response(qp: &mut QpContext, response: Response) -> Result<(), ReceiveF
 /// Copies a tagged segment's payload to its place, which has just been checked.
 fn place(
     stags: &StagTable,
-    pd: PdId,
+    user: User,
     stag: Stag,
     to: u64,
     payload: &[u8],
@@ -276,7 +278,7 @@ fn place(
         return;
     }
     let placed = stags
-        .access(pd, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
+        .access(user, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
         .is_ok_and(|(bytes, offset)| bytes.write(offset, payload).is_ok());
     debug_assert!(placed, "the segment was checked against the same table");
     counters.placed_octets += payload.len() as u64;
@@ -294,7 +296,7 @@ fn finish_read(qp: &mut QpContext) {
 
 /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
 fn finish_atomic(stags: &StagTable, qp: &mut QpContext, original: u64) -> Result<(), ReceiveFault> {
-    let pd = qp.pd;
+    let user = qp.user;
     let Some(begun) = qp.oldest_unanswered() else {
         return Ok(());
     };
@@ -302,7 +304,7 @@ fn finish_atomic(stags: &StagTable, qp: &mut QpContext, original: u64) -> Result
     let placed = begun.sink.map_or(Ok(()), |sink| {
         let (octets, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
         let (bytes, at) = stags
-            .access(pd, sink.stag, sink.to, octets.len() as u64, right)
+            .access(user, sink.stag, sink.to, octets.len() as u64, right)
             .map_err(status_of)?;
         bytes
             .write(at, &octets)
@@ -328,7 +330,7 @@ fn scatter(
         payload.len(),
         |to, stag, span| {
             let (bytes, at) = stags
-                .access(qp.pd, stag, to, span.len() as u64, Access::LOCAL_WRITE)
+                .access(qp.user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
                 .map_err(status_of)?;
             bytes
                 .write(at, payload.get(span).unwrap_or_default())

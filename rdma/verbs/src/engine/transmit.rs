@@ -175,7 +175,7 @@ fn send_segment(
     qp: &mut QpContext,
     now: xwarp_tcp::Instant,
 ) -> Result<Sent, SendFault> {
-    let pd = qp.pd;
+    let user = qp.user;
     let Link::Stream(stream) = &mut qp.link else {
         return Ok(Sent::Nothing);
     };
@@ -192,7 +192,7 @@ fn send_segment(
         return Ok(Sent::Blocked);
     };
     let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-    outgoing.write_segment(ulpdu, mulpdu, stags, pd)?;
+    outgoing.write_segment(ulpdu, mulpdu, stags, user)?;
     stream.framer.seal(fpdu, ulpdu_len);
     stack.commit(stream.conn, len, now);
     Ok(after_segment(stream, outgoing))

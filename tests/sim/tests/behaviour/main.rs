@@ -13,6 +13,7 @@ mod protection;
 mod queues;
 mod read_responses;
 mod rows;
+mod scope;
 mod security;
 mod segments;
 mod startup;

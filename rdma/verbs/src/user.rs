@@ -1,0 +1,124 @@
+//! Queue pairs as users of regions, and which of them a region is there for (RFC 5041 §8.2).
+
+use rustc_hash::FxHashMap;
+
+use crate::pd::PdId;
+
+/// A queue pair in the eyes of the `STag` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pd: PdId,
+    /// No other queue pair of the RNIC ever has it. A `QpId` would not do: the next queue pair may have it again.
+    serial: u64,
+}
+
+/// Which queue pairs may use a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All of a protection domain.
+    Domain(PdId),
+    /// This one.
+    QueuePair(User),
+}
+
+impl Scope {
+    pub(crate) fn admits(self, user: User) -> bool {
+        match self {
+            Self::Domain(pd) => pd == user.pd,
+            Self::QueuePair(only) => only == user,
+        }
+    }
+}
+
+/// The queue pairs that there are.
+pub(crate) struct Users {
+    next_serial: u64,
+    /// How many each protection domain has; none is left out.
+    of_domain: FxHashMap<PdId, usize>,
+}
+
+impl Users {
+    pub(crate) fn new() -> Self {
+        Self {
+            next_serial: 0,
+            of_domain: FxHashMap::default(),
+        }
+    }
+
+    /// A queue pair is created.
+    pub(crate) fn join(&mut self, pd: PdId) -> User {
+        let serial = self.next_serial;
+        self.next_serial += 1; // 2^64 will not be created
+        *self.of_domain.entry(pd).or_default() += 1;
+        User { pd, serial }
+    }
+
+    /// A queue pair is destroyed: no scope admits it again.
+    pub(crate) fn leave(&mut self, user: User) {
+        if let Some(count) = self.of_domain.get_mut(&user.pd) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_domain.remove(&user.pd);
+            }
+        }
+    }
+
+    /// May more than one queue pair use a region of this scope?
+    pub(crate) fn share(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Domain(pd) => self.of_domain.get(&pd).is_some_and(|count| *count > 1),
+            Scope::QueuePair(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PD: PdId = PdId(1);
+    const OTHER: PdId = PdId(2);
+
+    #[test]
+    fn a_scope_admits_a_domain_or_one_queue_pair_of_it() {
+        let mut users = Users::new();
+        let (a, b, stranger) = (users.join(PD), users.join(PD), users.join(OTHER));
+        let admitted = |scope: Scope| [a, b, stranger].map(|user| scope.admits(user));
+        assert_eq!(admitted(Scope::Domain(PD)), [true, true, false]);
+        assert_eq!(admitted(Scope::Domain(OTHER)), [false, false, true]);
+        assert_eq!(admitted(Scope::QueuePair(a)), [true, false, false]);
+        assert_eq!(admitted(Scope::QueuePair(stranger)), [false, false, true]);
+    }
+
+    #[test]
+    fn nobody_inherits_the_scope_of_a_queue_pair_that_is_gone() {
+        let mut users = Users::new();
+        let gone = users.join(PD);
+        users.leave(gone);
+        for _ in 0..3 {
+            let next = users.join(PD);
+            assert!(!Scope::QueuePair(gone).admits(next));
+            users.leave(next);
+        }
+    }
+
+    #[test]
+    fn a_domain_is_shared_while_it_has_several_queue_pairs() {
+        let mut users = Users::new();
+        let shared = |users: &Users| [PD, OTHER].map(|pd| users.share(Scope::Domain(pd)));
+        assert_eq!(shared(&users), [false, false]);
+        let (a, stranger) = (users.join(PD), users.join(OTHER));
+        assert_eq!(shared(&users), [false, false], "one each");
+        let b = users.join(PD);
+        assert_eq!(shared(&users), [true, false]);
+        assert!(!users.share(Scope::QueuePair(a)) && !users.share(Scope::QueuePair(b)));
+        users.leave(a);
+        assert_eq!(shared(&users), [false, false], "b is left");
+        let c = users.join(PD);
+        assert_eq!(shared(&users), [true, false]);
+        for user in [b, c, stranger] {
+            users.leave(user);
+        }
+        assert!(users.of_domain.is_empty(), "and no memory is kept");
+    }
+}
