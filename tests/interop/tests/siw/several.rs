@@ -1,0 +1,90 @@
+//! Several connections, and traffic both ways at once.
+
+use ::xwarp::{Opcode, QpState, RecvRequest, SendRequest, Stag, WrId};
+use xwarp_system_tests::check_nothing_dropped;
+
+use crate::xwarp::Setup;
+use crate::{Pair, Role, with_guest};
+
+/// Writes one way while Reads of the same side and Sends of the other are under way.
+#[test]
+fn both_sides_work_at_once() {
+    const PIECE: u32 = 32 << 10;
+    const PIECES: u64 = 32;
+    with_guest(|lab, guest| {
+        let setup = Setup {
+            octets: 4 << 20,
+            ..Setup::default()
+        };
+        let mut pair = Pair::connect(lab, guest, Role::Initiator, &setup);
+        let remote = pair.remote;
+        let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
+        for id in 0..PIECES {
+            xwarp.expect(1000 + id, PIECE);
+        }
+        siw.ask(&format!(
+            "fill region=r offset=3145728 length={PIECE} seed=6"
+        ));
+        let source = xwarp.source.remote(0);
+        let Stag(stag) = source.stag;
+        siw.begin(&format!(
+            "send name=s id=500 region=r offset=3145728 length={PIECE} times={PIECES}"
+        ));
+        for id in 0..PIECES {
+            let at = id * u64::from(PIECE);
+            let to = ::xwarp::RemoteAddress {
+                to: remote.to + at,
+                ..remote
+            };
+            let piece = xwarp.source.local(at, PIECE);
+            xwarp.post(SendRequest::write(WrId(id), piece, to));
+        }
+        siw.answer().expect("posted");
+        siw.ask(&format!(
+            "read name=s id=700 region=r offset=2097152 length={PIECE} stag={stag} to=0 times=8"
+        ));
+        let mut received = 0;
+        let mut written = 0;
+        while received < PIECES || written < PIECES {
+            let done = xwarp.completion();
+            assert!(done.is_success(), "{done:?}");
+            match done.opcode {
+                Opcode::Receive => received += 1,
+                Opcode::Write => written += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        let done = siw.poll("s", 40);
+        assert!(done.iter().all(|done| done.status == "success"), "{done:?}");
+        siw.ask(&format!("check region=r offset=0 length={whole} seed=1"));
+        let read = 8 * PIECE;
+        siw.ask(&format!(
+            "check region=r offset=2097152 length={read} seed=1"
+        ));
+        xwarp.assert_received(usize::try_from(whole).expect("1 MiB"), 6);
+        check_nothing_dropped(&xwarp.rnic);
+    });
+}
+
+#[test]
+fn many_connections_end_in_order_from_either_side() {
+    with_guest(|lab, guest| {
+        for round in 0..10 {
+            let role = Role::BOTH[round % 2];
+            let mut pair = Pair::connect(lab, guest, role, &Setup::default());
+            pair.exchange(role, 1000);
+            if round < 5 {
+                let limit = xwarp_system_tests::PATIENCE;
+                assert!(pair.xwarp.qp.disconnect(limit).expect("an engine"));
+                pair.siw.expect_event("s", "DISCONNECTED");
+            } else {
+                pair.siw.ask("disconnect name=s");
+                xwarp_system_tests::eventually("the end", || {
+                    matches!(pair.xwarp.qp.state(), QpState::Idle | QpState::Error)
+                });
+                assert_eq!(pair.xwarp.qp.state(), QpState::Idle, "{role:?}");
+            }
+            check_nothing_dropped(&pair.xwarp.rnic);
+        }
+    });
+}
