@@ -19,11 +19,14 @@ fn both_sides_work_at_once() {
         let mut pair = Pair::connect(lab, guest, Role::Initiator, &setup);
         let remote = pair.remote;
         let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
+        let whole = PIECES * u64::from(PIECE);
         for id in 0..PIECES {
-            xwarp.expect(1000 + id, PIECE);
+            let buffer = xwarp.sink.local(id * u64::from(PIECE), PIECE);
+            let request = RecvRequest::new(WrId(1000 + id), buffer);
+            xwarp.qp.post_recv(request).expect("room");
         }
         siw.ask(&format!(
-            "fill region=r offset=3145728 length={PIECE} seed=6"
+            "fill region=r offset=3145728 length={whole} seed=6"
         ));
         let source = xwarp.source.remote(0);
         let Stag(stag) = source.stag;
