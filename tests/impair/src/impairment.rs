@@ -116,7 +116,15 @@ impl Drop for Impairment {
         let (Some(interface), Ok(program)) = (self.interface, self.program()) else {
             return;
         };
-        // The interface may have gone with its namespace.
-        let _ = Xdp::new(program.as_fd()).detach(interface, XdpFlags::SKB_MODE);
+        // Whoever drops this may be in another namespace, where the number is another interface's.
+        let xdp = Xdp::new(program.as_fd());
+        let ours = libbpf_rs::Program::id_from_fd(program.as_fd());
+        let there = xdp.query_id(interface, XdpFlags::SKB_MODE);
+        if let (Ok(ours), Ok(there)) = (ours, there)
+            && ours == there
+        {
+            // It may go with its namespace meanwhile.
+            let _ = xdp.detach(interface, XdpFlags::SKB_MODE);
+        }
     }
 }

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 
+use xwarp_impair::Rule;
 use xwarp_system_tests::{DEV, Exclusive, Host, WorkDir};
 
+use crate::impaired::Impaired;
 use crate::plug::plug;
 use crate::recorder::Recorder;
 
@@ -96,6 +98,11 @@ impl Lab {
     /// The namespace that guests' processes are in.
     pub(crate) fn switch(&self) -> &Host {
         &self.switch
+    }
+
+    /// Impairs what xwarp and guest 1 send, as long as the value lives.
+    pub fn impair(&self, rule: &Rule) -> Impaired<'_> {
+        Impaired::new(&self.switch, ["port0", &port(1)], rule)
     }
 
     /// What a guest's network card is plugged into.

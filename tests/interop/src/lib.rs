@@ -11,6 +11,7 @@
 
 mod guest;
 mod image;
+mod impaired;
 mod job;
 mod lab;
 mod line;
@@ -20,6 +21,7 @@ mod recorder;
 
 pub use guest::{Guest, GuestConfig};
 pub use image::Image;
+pub use impaired::Impaired;
 pub use job::{Ended, Job};
 pub use lab::{Lab, XWARP_ADDRESS};
 pub use peer::{Answer, Completion, Peer, pattern};

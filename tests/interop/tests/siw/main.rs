@@ -1,6 +1,7 @@
 //! xwarp, the library on real `AF_XDP`, against the kernel's siw in a guest.
 
 mod handshake;
+mod lossy;
 mod operations;
 mod pair;
 mod reads;
