@@ -1,5 +1,6 @@
 //! xwarp, the library on real `AF_XDP`, against the kernel's siw in a guest.
 
+mod endings;
 mod handshake;
 mod lossy;
 mod operations;
