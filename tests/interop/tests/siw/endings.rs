@@ -4,6 +4,7 @@ use ::xwarp::{CompletionStatus, QpState, SendRequest, WrId};
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{DEV, PATIENCE, eventually};
 
+use crate::rping::serve;
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
@@ -123,11 +124,7 @@ fn an_xwarp_that_is_killed_leaves_nothing_and_comes_again() {
     with_guest(|lab, guest| {
         for _ in 0..2 {
             let address = guest.address();
-            let server = guest.start(&format!("rping -s -a {address} -S 60000"));
-            eventually("rping listens", || {
-                let listed = guest.run("rdma resource show cm_id").succeeded();
-                listed.output.contains("LISTEN")
-            });
+            let server = serve(guest, 60_000);
             let ping = format!("ping {address} --dev {DEV} --count 1000000 --size 60000");
             let mut client = lab.xwarp.start(&ping);
             client.line("ping     5  verified");

@@ -1,22 +1,29 @@
 //! `xwarp ping` and rdma-core's rping.
 
-use xwarp_interop_tests::XWARP_ADDRESS;
+use xwarp_interop_tests::{Guest, Job, XWARP_ADDRESS};
 use xwarp_system_tests::{DEV, eventually};
 
 use crate::with_guest;
 
 const SIZES: [u32; 4] = [64, 1448, 10_000, 65_535];
 
+/// rping as a server, which listens when this returns.
+pub(crate) fn serve<'a>(guest: &'a Guest<'a>, size: u32) -> Job<'a> {
+    let address = guest.address();
+    let server = guest.start(&format!("rping -s -a {address} -S {size}"));
+    eventually("rping listens", || {
+        let listed = guest.run("rdma resource show cm_id").succeeded();
+        listed.output.contains("LISTEN")
+    });
+    server
+}
+
 #[test]
 fn xwarp_pings_rping() {
     with_guest(|lab, guest| {
         for size in SIZES {
             let address = guest.address();
-            let server = guest.start(&format!("rping -s -a {address} -S {size} -V -C 10"));
-            eventually("rping listens", || {
-                let listed = guest.run("rdma resource show cm_id").succeeded();
-                listed.output.contains("LISTEN")
-            });
+            let server = serve(guest, size);
             let client = format!("ping {address} --dev {DEV} --count 10 --size {size}");
             let client = lab.xwarp.xwarp(&client).succeeded();
             assert!(
