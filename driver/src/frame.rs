@@ -142,6 +142,93 @@ impl fmt::Debug for RxFrame {
     }
 }
 
+/// Where a queue keeps the frames that are out of our reach, one place per frame.
+pub(crate) struct Parking(Vec<Parked>);
+
+/// What is at one place.
+#[derive(Default)]
+enum Parked {
+    #[default]
+    Nothing,
+    /// The kernel has it; it is free when it comes back.
+    Lent(Frame),
+    /// The kernel has it, and its sender wants it again.
+    Kept(Frame),
+    /// The kernel has returned it, and its sender has not asked for it yet.
+    Returned(Frame),
+}
+
+impl Parking {
+    pub(crate) fn new(places: usize) -> Self {
+        Self((0..places).map(|_| Parked::default()).collect())
+    }
+
+    /// Puts a frame out of our own reach, `kept` for whoever sent it.
+    pub(crate) fn park(&mut self, place: usize, frame: Frame, kept: bool) {
+        if let Some(slot) = self.0.get_mut(place) {
+            *slot = if kept {
+                Parked::Kept(frame)
+            } else {
+                Parked::Lent(frame)
+            };
+        }
+    }
+
+    /// The kernel returns a frame: ours at once unless its sender keeps it. `Err` if the kernel did not have it.
+    pub(crate) fn returned(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {
+        let slot = self.0.get_mut(place).ok_or(NotLent)?;
+        match std::mem::take(slot) {
+            Parked::Lent(frame) => Ok(Some(frame)),
+            Parked::Kept(frame) => {
+                *slot = Parked::Returned(frame);
+                Ok(None)
+            }
+            other => {
+                *slot = other;
+                Err(NotLent)
+            }
+        }
+    }
+
+    /// A kept frame, if the kernel has returned it.
+    pub(crate) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        let Some(slot) = self.0.get_mut(sent.place) else {
+            return Err(sent);
+        };
+        match std::mem::take(slot) {
+            Parked::Returned(frame) => {
+                let mut frame = TxFrame::new(frame);
+                frame.set_len(sent.len);
+                Ok(frame)
+            }
+            other => {
+                *slot = other;
+                Err(sent)
+            }
+        }
+    }
+
+    /// A kept frame is not wanted any more: the frame, if the kernel has returned it.
+    pub(crate) fn release(&mut self, sent: &SentFrame) -> Option<Frame> {
+        let slot = self.0.get_mut(sent.place)?;
+        match std::mem::take(slot) {
+            Parked::Returned(frame) => Some(frame),
+            Parked::Kept(frame) => {
+                *slot = Parked::Lent(frame);
+                None
+            }
+            other => {
+                *slot = other;
+                None
+            }
+        }
+    }
+}
+
+/// The kernel returned a frame that it did not have.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotLent;
+
 /// A frame to be filled and sent. Its length is what [`set_len`](Self::set_len) said last, 0 at first.
 #[must_use = "a frame that is neither sent nor discarded is lost to its queue"]
 pub struct TxFrame {
@@ -180,6 +267,31 @@ impl Deref for TxFrame {
 impl DerefMut for TxFrame {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.frame.bytes_mut(self.len)
+    }
+}
+
+/// A frame that was sent and is still its sender's: a token that gives no access, as the kernel may be reading the frame.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a sent frame that is neither reclaimed nor released is lost to its queue"]
+pub struct SentFrame {
+    /// Where the queue keeps the frame.
+    place: usize,
+    len: usize,
+}
+
+impl SentFrame {
+    pub(crate) fn new(place: usize, len: usize) -> Self {
+        Self { place, len }
+    }
+
+    /// Octets that were sent.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a frame without octets.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 }
 

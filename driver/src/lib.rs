@@ -19,10 +19,10 @@ mod wake;
 mod xdp;
 
 pub use atomic::AtomicAccessError;
-pub use frame::{RxFrame, TxFrame};
+pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};
-pub use packet_io::{IoCounters, IoError, PacketIo};
+pub use packet_io::{Icmp, IoCounters, IoError, PacketIo};
 pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{OutOfBounds, SharedBytes};
 pub use tap::{Tap, TapError};

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::frame::{Arena, Frame, RxFrame, TxFrame};
-use crate::packet_io::{IoCounters, IoError, PacketIo};
+use crate::frame::{Arena, Frame, Parking, RxFrame, SentFrame, TxFrame};
+use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
 /// A frame's room, as on an AF_XDP queue: 4096 octets less the kernel's headroom of 256.
 const FRAME_CAPACITY: usize = 3840;
@@ -14,6 +14,11 @@ const FRAME_CAPACITY: usize = 3840;
 /// A [`PacketIo`] whose other end is a [`Wire`].
 pub struct MemoryIo {
     free: Vec<Frame>,
+    /// Sent frames that are kept, or have not completed.
+    parking: Parking,
+    /// Places of frames that have not completed.
+    uncompleted: Vec<usize>,
+    frames: usize,
     wire: Wire,
     counters: IoCounters,
 }
@@ -26,6 +31,9 @@ pub struct Wire(Arc<Mutex<Ends>>);
 struct Ends {
     sent: VecDeque<Vec<u8>>,
     arriving: VecDeque<Vec<u8>>,
+    icmp: VecDeque<Icmp>,
+    /// Transmissions do not complete.
+    busy: bool,
 }
 
 impl Wire {
@@ -37,6 +45,17 @@ impl Wire {
     /// Lets a frame arrive, after those that are waiting already.
     pub fn deliver(&self, frame: Vec<u8>) {
         self.ends().arriving.push_back(frame);
+    }
+
+    /// Lets an ICMP message arrive that is to be asked for.
+    pub fn deliver_icmp(&self, message: Icmp) {
+        self.ends().icmp.push_back(message);
+    }
+
+    /// Says whether the interface is busy: while it is, what it sends reaches the wire, but no transmission completes, as with a
+    /// kernel that is slow to return frames.
+    pub fn set_busy(&self, busy: bool) {
+        self.ends().busy = busy;
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
@@ -51,10 +70,37 @@ impl MemoryIo {
         let wire = Wire::default();
         let io = Self {
             free: crate::umem::carve_frames(&arena, 0, frames, FRAME_CAPACITY, FRAME_CAPACITY),
+            parking: Parking::new(frames),
+            uncompleted: Vec::new(),
+            frames,
             wire: wire.clone(),
             counters: IoCounters::default(),
         };
         Ok((io, wire))
+    }
+
+    fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
+        let len = frame.len();
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += len as u64;
+        self.wire.ends().sent.push_back(frame.to_vec());
+        let frame = frame.into_frame();
+        let place = frame.offset() / FRAME_CAPACITY;
+        self.parking.park(place, frame, kept);
+        self.uncompleted.push(place);
+        self.complete();
+        SentFrame::new(place, len)
+    }
+
+    fn complete(&mut self) {
+        if self.wire.ends().busy {
+            return;
+        }
+        for place in self.uncompleted.drain(..) {
+            if let Ok(Some(frame)) = self.parking.returned(place) {
+                self.free.push(frame);
+            }
+        }
     }
 
     fn accept(&mut self, bytes: &[u8]) -> Option<RxFrame> {
@@ -98,10 +144,28 @@ impl PacketIo for MemoryIo {
     }
 
     fn send(&mut self, frame: TxFrame) {
-        self.counters.tx_frames += 1;
-        self.counters.tx_octets += frame.len() as u64;
-        self.wire.ends().sent.push_back(frame.to_vec());
-        self.free.push(frame.into_frame());
+        let _completes_by_itself = self.emit(frame, false);
+    }
+
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
+        self.emit(frame, true)
+    }
+
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.complete();
+        self.parking.reclaim(sent)
+    }
+
+    fn release(&mut self, sent: SentFrame) {
+        self.free.extend(self.parking.release(&sent));
+    }
+
+    fn tx_free(&self) -> usize {
+        self.free.len()
+    }
+
+    fn rx_frames(&self) -> usize {
+        self.frames
     }
 
     fn discard(&mut self, frame: TxFrame) {
@@ -109,11 +173,16 @@ impl PacketIo for MemoryIo {
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
+        self.complete();
         Ok(())
     }
 
     fn backlog(&self) -> bool {
-        false
+        !self.uncompleted.is_empty()
+    }
+
+    fn too_big(&mut self) -> Option<Icmp> {
+        self.wire.ends().icmp.pop_front()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
@@ -168,5 +237,42 @@ mod tests {
         assert_eq!(io.counters().drop_rx_other, 1);
         assert_eq!(io.counters().drop_rx_no_frame, 1);
         io.recycle(frames.remove(0));
+    }
+
+    #[test]
+    fn a_kept_frame_comes_back_as_it_was_sent_once_its_transmission_has_completed() {
+        let (mut io, wire) = MemoryIo::new(1).unwrap();
+        let mut frame = io.tx_frame().unwrap();
+        frame.set_len(3);
+        frame.copy_from_slice(&[1, 2, 3]);
+        wire.set_busy(true);
+        let sent = io.send_kept(frame);
+        assert_eq!((sent.len(), wire.take_sent()), (3, Some(vec![1, 2, 3])));
+        let sent = io.reclaim(sent).expect_err("the kernel has it");
+        assert!(io.backlog());
+        wire.set_busy(false);
+        io.flush().unwrap();
+        assert!(io.tx_frame().is_none(), "it is its sender's");
+        let mut frame = io.reclaim(sent).unwrap();
+        assert_eq!(*frame, [1, 2, 3]);
+        frame[0] = 9;
+        let sent = io.send_kept(frame);
+        assert_eq!(wire.take_sent(), Some(vec![9, 2, 3]));
+        io.release(sent);
+        assert!(io.tx_frame().is_some());
+    }
+
+    #[test]
+    fn a_frame_released_before_its_completion_is_free_after_it() {
+        let (mut io, wire) = MemoryIo::new(1).unwrap();
+        wire.set_busy(true);
+        let frame = io.tx_frame().unwrap();
+        let sent = io.send_kept(frame);
+        io.release(sent);
+        assert!(io.tx_frame().is_none());
+        wire.set_busy(false);
+        io.flush().unwrap();
+        assert_eq!(io.tx_free(), 1);
+        assert!(io.tx_frame().is_some());
     }
 }

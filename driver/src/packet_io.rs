@@ -2,13 +2,14 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::frame::{RxFrame, TxFrame};
+use crate::frame::{RxFrame, SentFrame, TxFrame};
 
 /// One queue of a network interface: Ethernet frames in, Ethernet frames out.
 ///
 /// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a frame taken with
-/// [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or [`discard`](Self::discard). A frame that is dropped
-/// instead is lost to its queue until the queue is closed.
+/// [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or [`discard`](Self::discard), or is sent and kept with
+/// [`send_kept`](Self::send_kept) to be sent again. A frame that is dropped instead is lost to its queue until the queue is
+/// closed.
 pub trait PacketIo: Send {
     /// Appends up to `budget` received frames to `out`.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>);
@@ -22,6 +23,23 @@ pub trait PacketIo: Send {
     /// Queues a filled frame for transmission; [`flush`](Self::flush) sets it in motion.
     fn send(&mut self, frame: TxFrame);
 
+    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the caller. Nobody can reach its octets
+    /// until [`reclaim`](Self::reclaim) gives it back.
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
+
+    /// Gives a sent frame back with the length and octets that it was sent with, or the token again while its transmission has not
+    /// completed.
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame>;
+
+    /// Gives up a sent frame: its memory is free once its transmission has completed.
+    fn release(&mut self, sent: SentFrame);
+
+    /// How many frames can be taken for transmission now, or will be when those that are neither kept nor taken have completed.
+    fn tx_free(&self) -> usize;
+
+    /// How many frames there are to receive into, those that were received and not recycled included.
+    fn rx_frames(&self) -> usize;
+
     /// Gives back a frame that is not to be sent after all.
     fn discard(&mut self, frame: TxFrame);
 
@@ -31,11 +49,26 @@ pub trait PacketIo: Send {
     /// True while frames are queued that the kernel has not taken yet, so that [`flush`](Self::flush) must be called again.
     fn backlog(&self) -> bool;
 
+    /// The oldest ICMP message that says a packet was too large for its path and was not asked for yet: for whoever misses an
+    /// acknowledgment. By default there are none.
+    fn too_big(&mut self) -> Option<Icmp> {
+        None
+    }
+
     /// What becomes readable when a frame arrives; `None` where nothing can be slept on.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// What this queue has counted since it was opened.
     fn counters(&self) -> IoCounters;
+}
+
+/// An ICMP message from its type on, of whose octets nothing is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Icmp {
+    /// ICMP (RFC 792).
+    V4(Vec<u8>),
+    /// `ICMPv6` (RFC 4443).
+    V6(Vec<u8>),
 }
 
 /// Frames moved and frames lost, by cause, since the queue was opened.

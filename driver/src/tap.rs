@@ -13,8 +13,8 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 
-use crate::frame::{RxFrame, TxFrame};
-use crate::packet_io::{IoCounters, IoError, PacketIo};
+use crate::frame::{RxFrame, SentFrame, TxFrame};
+use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
 /// Nanoseconds, the unit in which the writer stores times (`if_tsresol`: 10^-9).
 const NANOSECONDS: u8 = 9;
@@ -109,6 +109,27 @@ impl<P: PacketIo> PacketIo for Tap<P> {
         self.inner.send(frame);
     }
 
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
+        self.record(&frame, now());
+        self.inner.send_kept(frame)
+    }
+
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.inner.reclaim(sent)
+    }
+
+    fn release(&mut self, sent: SentFrame) {
+        self.inner.release(sent);
+    }
+
+    fn tx_free(&self) -> usize {
+        self.inner.tx_free()
+    }
+
+    fn rx_frames(&self) -> usize {
+        self.inner.rx_frames()
+    }
+
     fn discard(&mut self, frame: TxFrame) {
         self.inner.discard(frame);
     }
@@ -119,6 +140,10 @@ impl<P: PacketIo> PacketIo for Tap<P> {
 
     fn backlog(&self) -> bool {
         self.inner.backlog()
+    }
+
+    fn too_big(&mut self) -> Option<Icmp> {
+        self.inner.too_big()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

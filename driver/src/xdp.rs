@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
-use crate::frame::{Frame, RxFrame, TxFrame};
-use crate::packet_io::{IoCounters, IoError, PacketIo};
+use crate::frame::{Frame, Parking, RxFrame, SentFrame, TxFrame};
+use crate::net::icmp::IcmpSockets;
+use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::umem::CHUNK;
 
 /// Descriptors moved between a ring and us in one go.
@@ -57,12 +58,14 @@ pub(crate) struct XdpIo {
     interface: String,
     descriptors: Vec<FrameDesc>,
     /// Frames that the kernel has, by chunk number.
-    parked: Vec<Option<Frame>>,
+    parked: Parking,
     free: Vec<Frame>,
     /// Filled frames that the transmit ring has not taken yet.
     queued: Vec<FrameDesc>,
     batch: Vec<FrameDesc>,
     in_flight: usize,
+    /// Frames that circulate between the fill ring and the receive ring, or are with whoever received them.
+    receive_frames: usize,
     last_progress: Option<Instant>,
     counters: IoCounters,
     drop_rx_unusable: u64,
@@ -71,6 +74,8 @@ pub(crate) struct XdpIo {
     fill: FillQueue,
     completion: CompQueue,
     umem: Umem,
+    /// `None` if the kernel refused them.
+    icmp: Option<IcmpSockets>,
 }
 
 impl XdpIo {
@@ -87,9 +92,14 @@ impl XdpIo {
             interface: interface.to_owned(),
             queue,
         })?;
+        let icmp = IcmpSockets::open(interface).inspect_err(|error| {
+            log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");
+        });
         let mut io = Self {
+            icmp: icmp.ok(),
             interface: interface.to_owned(),
-            parked: frames.iter().map(|_| None).collect(),
+            parked: Parking::new(frames.len()),
+            receive_frames: frames.len() / 2,
             free: frames,
             queued: Vec::with_capacity(descriptors.len()),
             batch: Vec::with_capacity(BATCH),
@@ -104,8 +114,7 @@ impl XdpIo {
             completion,
             umem,
         };
-        let receive_frames = io.free.len() / 2;
-        io.refill(receive_frames);
+        io.refill(io.receive_frames);
         Ok(io)
     }
 
@@ -119,7 +128,7 @@ impl XdpIo {
     fn refill(&mut self, count: usize) {
         for _ in 0..count {
             let Some(frame) = self.free.pop() else { break };
-            let descriptor = self.park(frame);
+            let descriptor = self.park(frame, false);
             self.batch.push(descriptor);
             if self.batch.len() == BATCH {
                 self.produce_fill();
@@ -133,28 +142,43 @@ impl XdpIo {
         let taken = unsafe { self.fill.produce(&self.batch) };
         if taken == 0 {
             for descriptor in self.batch.drain(..) {
-                self.free.extend(self.parked[chunk_of(&descriptor)].take());
+                let unused = self.parked.returned(chunk_of(&descriptor));
+                self.free.extend(unused.ok().flatten());
             }
         }
         self.batch.clear();
     }
 
     /// Puts a frame out of our own reach and names it as the kernel does.
-    fn park(&mut self, frame: Frame) -> FrameDesc {
+    fn park(&mut self, frame: Frame, kept: bool) -> FrameDesc {
         let chunk = frame.offset() / CHUNK;
-        self.parked[chunk] = Some(frame);
+        self.parked.park(chunk, frame, kept);
         self.descriptors[chunk]
     }
 
+    /// Takes a frame back from the kernel; `None` for one that its sender keeps.
     fn unpark(&mut self, descriptor: &FrameDesc) -> Option<Frame> {
-        let frame = self.parked.get_mut(chunk_of(descriptor))?.take();
-        if frame.is_none() {
+        let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
             log::error!(
                 "{}: the kernel returned a frame that it did not have",
                 self.interface
             );
-        }
+            return None;
+        };
         frame
+    }
+
+    fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
+        let len = frame.len();
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += len as u64;
+        let mut descriptor = self.park(frame.into_frame(), kept);
+        // SAFETY: the frame is ours until the descriptor is produced; only the length is set through this view.
+        let mut view = unsafe { self.umem.data_mut(&mut descriptor) };
+        view.cursor().set_pos(len);
+        self.queued.push(descriptor);
+        self.in_flight += 1;
+        SentFrame::new(chunk_of(&descriptor), len)
     }
 
     /// Takes in a frame that lies where our frames begin; an XDP program of somebody else may have moved its start.
@@ -197,10 +221,12 @@ impl XdpIo {
             // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
             let n = unsafe { self.completion.consume(&mut done) };
             for descriptor in &done[..n] {
-                if let Some(frame) = self.unpark(descriptor) {
-                    self.free.push(frame);
-                    self.in_flight -= 1;
-                }
+                let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
+                    log::error!("{}: a completion without a frame", self.interface);
+                    continue;
+                };
+                self.free.extend(frame);
+                self.in_flight -= 1;
             }
             if n > 0 {
                 self.last_progress = None;
@@ -250,7 +276,7 @@ impl PacketIo for XdpIo {
     }
 
     fn recycle(&mut self, frame: RxFrame) {
-        let descriptor = self.park(frame.into_frame());
+        let descriptor = self.park(frame.into_frame(), false);
         self.batch.push(descriptor);
         if self.batch.len() == BATCH {
             self.produce_fill();
@@ -269,15 +295,28 @@ impl PacketIo for XdpIo {
     }
 
     fn send(&mut self, frame: TxFrame) {
-        let len = frame.len();
-        self.counters.tx_frames += 1;
-        self.counters.tx_octets += len as u64;
-        let mut descriptor = self.park(frame.into_frame());
-        // SAFETY: the frame is ours until the descriptor is produced; only the length is set through this view.
-        let mut view = unsafe { self.umem.data_mut(&mut descriptor) };
-        view.cursor().set_pos(len);
-        self.queued.push(descriptor);
-        self.in_flight += 1;
+        let _completes_by_itself = self.transmit(frame, false);
+    }
+
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
+        self.transmit(frame, true)
+    }
+
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.complete();
+        self.parked.reclaim(sent)
+    }
+
+    fn release(&mut self, sent: SentFrame) {
+        self.free.extend(self.parked.release(&sent));
+    }
+
+    fn tx_free(&self) -> usize {
+        self.free.len()
+    }
+
+    fn rx_frames(&self) -> usize {
+        self.receive_frames
     }
 
     fn discard(&mut self, frame: TxFrame) {
@@ -304,6 +343,10 @@ impl PacketIo for XdpIo {
 
     fn backlog(&self) -> bool {
         self.in_flight > 0
+    }
+
+    fn too_big(&mut self) -> Option<Icmp> {
+        self.icmp.as_ref()?.next()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

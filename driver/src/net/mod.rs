@@ -3,6 +3,7 @@
 //! Every function asks the kernel anew, in the network namespace of the calling thread.
 
 mod ethtool;
+pub(crate) mod icmp;
 mod link;
 mod neighbour;
 mod netlink;

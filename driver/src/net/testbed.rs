@@ -76,6 +76,13 @@ impl Testbed {
                  ip link set {link} up"
             ));
         }
+        // The kernel answers for an IPv6 address some time after the link is up.
+        for (namespace, host) in [(&near, 1), (&far, 2)] {
+            eventually("the IPv6 address is in use", || {
+                let local = namespace.sh("ip -6 route show table local");
+                local.contains(&format!("local fd77::{host} "))
+            });
+        }
         Self { near, far }
     }
 }
