@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::congestion::Algorithm;
+
 /// What a [`Stack`](crate::Stack) is told at its start.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
@@ -26,6 +28,14 @@ pub struct StackConfig {
     /// After how long a silence the peer is asked whether it still lives, and how often; `None`, the default, never (RFC 9293
     /// §3.8.4). A host whose program has died answers with a RST.
     pub keepalive: Option<Duration>,
+    /// How much may be in flight.
+    pub congestion: Algorithm,
+    /// The least time to a retransmission beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by default: for peers on one link,
+    /// which do not hold ACKs back.
+    pub min_rto: Duration,
+    /// Timestamps are offered and accepted (RFC 7323): 12 octets per segment, for protection against wrapped sequence numbers
+    /// and against needless recoveries.
+    pub timestamps: bool,
 }
 
 impl Default for StackConfig {
@@ -39,6 +49,9 @@ impl Default for StackConfig {
             connect_timeout: Duration::from_secs(5),
             user_timeout: Duration::from_secs(100),
             keepalive: None,
+            congestion: Algorithm::default(),
+            min_rto: Duration::from_millis(5),
+            timestamps: true,
         }
     }
 }

@@ -7,8 +7,30 @@ pub struct StackCounters {
     pub segments_in: u64,
     /// TCP segments sent.
     pub segments_out: u64,
-    /// Segments sent that began below the highest sequence number sent before.
+    /// Times that a connection was looked at: for a segment, a timer, or a call.
+    pub looks: u64,
+    /// Segments sent again.
     pub retransmissions: u64,
+    /// Of these, tail loss probes (RFC 8985 §7).
+    pub tail_probes: u64,
+    /// Recoveries that turned out to be for nothing, and were undone.
+    pub undone: u64,
+    /// ACKs that called a segment a duplicate (RFC 2883).
+    pub duplicates_reported: u64,
+    /// Segments received before others in front of them.
+    pub out_of_order: u64,
+    /// Probes of closed windows and silent peers sent.
+    pub probes_out: u64,
+    /// Challenge ACKs (RFC 5961).
+    pub challenge_acks: u64,
+    /// SYNs answered by a cookie, as the backlog was full.
+    pub cookies_out: u64,
+    /// Connections established by a cookie.
+    pub cookies_in: u64,
+    /// Paths that have become narrower, as ICMP messages told.
+    pub narrowed: u64,
+    /// Other ICMP messages: about what the kernel has sent, or forged.
+    pub icmp_ignored: u64,
     /// RSTs sent in answer to segments of no flow.
     pub resets_out: u64,
     /// Frames that are neither IPv4 nor IPv6, or too short to tell.
@@ -27,14 +49,16 @@ pub struct StackCounters {
     pub drop_bad_tcp: u64,
     /// Segments of no flow and no listener, answered by a RST unless they were one.
     pub drop_no_flow: u64,
-    /// SYNs to a listener whose backlog is full.
+    /// SYNs to a listener, and ACKs of its cookies, while too many connections wait to be polled.
     pub drop_backlog_full: u64,
     /// SYNs for which there was no connection left.
     pub drop_table_full: u64,
-    /// Segments beyond the window that was announced, in the cases where smoltcp would take them.
+    /// Segments that lie beyond the window that was announced.
     pub drop_beyond_window: u64,
-    /// Answers for which there was no TX frame.
+    /// Segments without a timestamp on connections that use them (RFC 7323 §3.2).
+    pub drop_no_timestamp: u64,
+    /// Segments with new octets and a timestamp that is too old (PAWS, RFC 7323 §5).
+    pub drop_old_timestamp: u64,
+    /// RSTs in answer to segments of no flow, and SYN cookies, for which there was no TX frame.
     pub drop_no_tx_frame: u64,
-    /// Segments that do not fit a TX frame.
-    pub drop_tx_too_long: u64,
 }

@@ -1,7 +1,6 @@
 //! From connections to frames: timers, transmission, and how connections end.
 
-use smoltcp::socket::tcp::State;
-
+use crate::conn::State;
 use crate::event::{CloseReason, ConnId, Event};
 use crate::life::Marks;
 use crate::slots::Handle;
@@ -37,6 +36,7 @@ impl Stack {
         if conn.life.is(Marks::ENDED) && conn.state() != State::TimeWait {
             return 0; // all that there was to say has been said
         }
+        self.lower.counters.looks += 1;
         let sent = conn.egress(&mut self.lower, self.now);
         let drained = conn.is_drained();
         if !drained {
@@ -45,7 +45,8 @@ impl Stack {
         self.settle(handle, false, false);
         if let Some(conn) = self.conns.get_mut(handle) {
             let deadline = conn.deadline(self.now).filter(|_| drained);
-            self.timers.set(handle, &mut conn.life.alarm, deadline);
+            self.timers
+                .set(handle, &mut conn.life.alarm, deadline, self.now);
         }
         sent
     }
@@ -53,19 +54,21 @@ impl Stack {
     /// Runs the connections whose timers are due; how many there were.
     pub(crate) fn run_timers(&mut self) -> usize {
         let mut ran = 0;
-        while let Some(entry) = self.timers.pop(self.now) {
-            let (_, handle) = entry;
+        while let Some(due) = self.timers.pop(&self.conns, self.now) {
+            let handle = due.handle;
+            self.lower.counters.looks += 1;
             let Some(conn) = self.conns.get_mut(handle) else {
                 continue;
             };
-            if !self.timers.fired(entry, &mut conn.life.alarm, self.now) {
+            if !self.timers.fired(due, &mut conn.life.alarm, self.now) {
                 continue;
             }
             ran += 1;
             if conn.has_expired(self.now) {
                 self.reset(handle, CloseReason::TimedOut);
             } else {
-                conn.probe(self.now);
+                conn.on_timer(&mut self.lower, self.now);
+                self.settle(handle, false, false);
                 self.touch(handle);
             }
         }
@@ -74,21 +77,24 @@ impl Stack {
 
     /// Forgets timers that were called off, so that an idle stack has no deadline.
     pub(crate) fn trim_timers(&mut self) {
-        self.timers.trim(|handle, at| {
-            let conn = self.conns.get_mut(handle);
-            conn.is_some_and(|conn| conn.life.alarm.needs(at))
-        });
+        let conns = &self.conns;
+        self.timers
+            .trim(|handle| conns.get(handle).map(|conn| conn.life.alarm));
     }
 
     /// Tells those who waited for a TX frame that there is one.
     pub(crate) fn feed_starved(&mut self) {
-        if self.starved.is_empty() || !self.lower.reserve_frame() {
+        if self.starved.is_empty() {
             return;
         }
+        let Some(frame) = self.lower.data_frame() else {
+            return;
+        };
+        self.lower.io.discard(frame);
         for handle in std::mem::take(&mut self.starved) {
             if let Some(conn) = self.conns.get_mut(handle) {
                 conn.life.marks.remove(Marks::STARVED);
-                if conn.relent() {
+                if conn.relent(self.now) {
                     self.events.push_back(Event::Writable(ConnId(handle)));
                 }
             }
@@ -104,12 +110,10 @@ impl Stack {
         if conn.life.is(Marks::ENDED) {
             return;
         }
-        let silent = matches!(conn.state(), State::SynSent | State::Listen)
+        let silent = conn.state() == State::SynSent
             || (reason == CloseReason::TimedOut && conn.state() == State::SynReceived);
-        conn.abort();
-        if !silent {
-            conn.egress(&mut self.lower, self.now);
-        }
+        conn.abort(silent, &mut self.lower);
+        conn.egress(&mut self.lower, self.now);
         self.end(handle, reason);
     }
 
@@ -131,10 +135,11 @@ impl Stack {
                 self.resting.push_back(handle);
             }
         } else {
+            conn.release(&mut self.lower);
             self.unmap(handle);
             if detached || !known {
                 self.accepted(handle);
-                self.conns.remove(handle);
+                self.remove(handle);
             }
         }
     }
@@ -145,8 +150,10 @@ impl Stack {
             return;
         };
         conn.life.marks.insert(Marks::DETACHED);
-        if conn.state() != State::TimeWait {
-            self.conns.remove(handle);
+        if conn.state() == State::TimeWait {
+            conn.forget_unread(&mut self.lower);
+        } else {
+            self.remove(handle);
         }
     }
 
@@ -156,9 +163,9 @@ impl Stack {
         let conn = self.conns.get_mut(handle);
         if let Some(conn) = conn {
             if conn.life.is(Marks::DETACHED) {
-                self.conns.remove(handle);
+                self.remove(handle);
             } else {
-                conn.abort(); // `Closed` is queued, and removes it
+                conn.abort(true, &mut self.lower); // `Closed` is queued, and removes it
             }
         }
     }
@@ -168,7 +175,7 @@ impl Stack {
         let id = ConnId(handle);
         self.events.retain(|event| event.conn() != id);
         self.unmap(handle);
-        self.conns.remove(handle);
+        self.remove(handle);
     }
 
     /// True if there is room for one more connection, made by ending the oldest TIME-WAIT if need be.

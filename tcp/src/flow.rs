@@ -12,13 +12,17 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Octets of TCP payload in an IP packet of `mtu` octets without options.
-    pub(crate) fn payload_of(&self, mtu: usize) -> usize {
-        let ip_header = match self.local.addr {
+    /// Octets of the IP header.
+    pub(crate) fn ip_header_len(&self) -> usize {
+        match self.local.addr {
             IpAddress::Ipv4(_) => IPV4_HEADER_LEN,
             IpAddress::Ipv6(_) => IPV6_HEADER_LEN,
-        };
-        mtu - ip_header - TCP_HEADER_LEN
+        }
+    }
+
+    /// Octets of TCP payload in an IP packet of `mtu` octets without options.
+    pub(crate) fn payload_of(&self, mtu: usize) -> usize {
+        mtu.saturating_sub(self.ip_header_len() + TCP_HEADER_LEN)
     }
 }
 

@@ -1,5 +1,7 @@
 //! From a received frame to a TCP segment: everything is verified here, once, and nowhere after.
 
+use std::ops::Range;
+
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     IpAddress, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr,
@@ -8,25 +10,71 @@ use smoltcp::wire::{
 use crate::counters::StackCounters;
 use crate::flow::{Flow, is_unicast};
 use crate::link::{Framed, IPV4, IPV6};
+use crate::seq::{Seq, from_raw};
 
-/// A TCP segment with valid checksums.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment<'a> {
-    pub(crate) framed: Framed<'a>,
-    /// The IP packet, without Ethernet padding.
-    pub(crate) packet: &'a [u8],
+/// The codepoint of a packet that met congestion (RFC 3168 §5).
+const CONGESTION_EXPERIENCED: u8 = 0b11;
+/// The shift count that a larger one stands for (RFC 7323 §2.3).
+const MAX_SHIFT: u8 = 14;
+
+/// A TCP segment with valid checksums. Its payload stays in the frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
     pub(crate) flow: Flow,
-    pub(crate) tcp: TcpRepr<'a>,
+    pub(crate) control: TcpControl,
+    pub(crate) seq: Seq,
+    pub(crate) ack: Option<Seq>,
+    /// As it is in the header, not scaled.
+    pub(crate) window: u16,
+    pub(crate) options: Options,
+    /// Where the payload lies in the frame.
+    pub(crate) payload: Range<usize>,
+    pub(crate) ecn: Ecn,
 }
 
-impl Segment<'_> {
+/// A segment's options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) mss: Option<u16>,
+    /// Shift count of the sender's windows.
+    pub(crate) shift: Option<u8>,
+    pub(crate) sack_permitted: bool,
+    /// Left and right edges (RFC 2018 §3); of four blocks, the first three.
+    pub(crate) sack: [Option<(Seq, Seq)>; 3],
+    /// `TSval` and `TSecr` (RFC 7323 §3.2).
+    pub(crate) timestamp: Option<(u32, u32)>,
+}
+
+/// What a segment says of congestion (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ecn {
+    /// The packet met congestion.
+    pub(crate) ce: bool,
+    pub(crate) ece: bool,
+    pub(crate) cwr: bool,
+}
+
+impl Segment {
     pub(crate) fn is_reset(&self) -> bool {
-        self.tcp.control == TcpControl::Rst
+        self.control == TcpControl::Rst
     }
 
     /// True for the first segment of a connection.
     pub(crate) fn opens(&self) -> bool {
-        self.tcp.control == TcpControl::Syn && self.tcp.ack_number.is_none()
+        self.control == TcpControl::Syn && self.ack.is_none()
+    }
+
+    pub(crate) fn has_fin(&self) -> bool {
+        self.control == TcpControl::Fin
+    }
+
+    pub(crate) fn has_syn(&self) -> bool {
+        self.control == TcpControl::Syn
+    }
+
+    /// Sequence numbers that it takes (SEG.LEN, RFC 9293 §3.3.1).
+    pub(crate) fn len(&self) -> usize {
+        self.payload.len() + usize::from(self.has_syn() || self.has_fin())
     }
 }
 
@@ -59,14 +107,16 @@ impl Discard {
 
 /// An IP packet whose header holds what it says.
 struct Packet<'a> {
-    octets: &'a [u8],
     source: IpAddress,
     destination: IpAddress,
+    /// Octets of the IP header.
+    header: usize,
+    ce: bool,
     payload: &'a [u8],
 }
 
 /// Finds the TCP segment in a frame.
-pub(crate) fn parse(frame: &[u8]) -> Result<Segment<'_>, Discard> {
+pub(crate) fn parse(frame: &[u8]) -> Result<Segment, Discard> {
     let framed = Framed::parse(frame).ok_or(Discard::NotIp)?;
     let packet = match framed.ethertype {
         IPV4 => parse_ipv4(framed.payload)?,
@@ -77,16 +127,8 @@ pub(crate) fn parse(frame: &[u8]) -> Result<Segment<'_>, Discard> {
     if !(framed.is_unicast() && is_unicast(source.into()) && is_unicast(destination.into())) {
         return Err(Discard::NotUnicast);
     }
-    let tcp = parse_tcp(packet.payload, source, destination)?;
-    Ok(Segment {
-        framed,
-        packet: packet.octets,
-        flow: Flow {
-            local: IpEndpoint::new(destination, tcp.dst_port),
-            remote: IpEndpoint::new(source, tcp.src_port),
-        },
-        tcp,
-    })
+    let at = framed.header_len() + packet.header;
+    parse_tcp(&packet, at)
 }
 
 fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
@@ -98,17 +140,16 @@ fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
         return Err(Discard::BadChecksum);
     }
     if packet.more_frags() || packet.frag_offset() != 0 {
-        return Err(Discard::Fragment); // smoltcp would take the piece for the whole
+        return Err(Discard::Fragment); // a piece is not the whole
     }
     if packet.next_header() != IpProtocol::Tcp {
         return Err(Discard::NotTcp);
     }
     Ok(Packet {
-        octets: octets
-            .get(..usize::from(packet.total_len()))
-            .ok_or(Discard::BadIp)?,
         source: packet.src_addr().into(),
         destination: packet.dst_addr().into(),
+        header: usize::from(packet.header_len()),
+        ce: packet.ecn() == CONGESTION_EXPERIENCED,
         payload: packet.payload(),
     })
 }
@@ -123,24 +164,53 @@ fn parse_ipv6(octets: &[u8]) -> Result<Packet<'_>, Discard> {
         return Err(Discard::NotTcp);
     }
     Ok(Packet {
-        octets: octets.get(..packet.total_len()).ok_or(Discard::BadIp)?,
         source: packet.src_addr().into(),
         destination: packet.dst_addr().into(),
+        header: packet.header_len(),
+        ce: packet.traffic_class() & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED,
         payload: packet.payload(),
     })
 }
 
-fn parse_tcp(
-    octets: &[u8],
-    source: IpAddress,
-    destination: IpAddress,
-) -> Result<TcpRepr<'_>, Discard> {
-    let packet = TcpPacket::new_checked(octets).map_err(|_| Discard::BadTcp)?;
-    if !packet.verify_checksum(&source, &destination) {
+/// The segment in `packet`, whose TCP header begins at `at` in the frame.
+fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
+    let (source, destination) = (packet.source, packet.destination);
+    let tcp = TcpPacket::new_checked(packet.payload).map_err(|_| Discard::BadTcp)?;
+    if !tcp.verify_checksum(&source, &destination) {
         return Err(Discard::BadChecksum);
     }
     let verified = ChecksumCapabilities::ignored();
-    TcpRepr::parse(&packet, &source, &destination, &verified).map_err(|_| Discard::BadTcp)
+    let repr =
+        TcpRepr::parse(&tcp, &source, &destination, &verified).map_err(|_| Discard::BadTcp)?;
+    let begin = at + usize::from(tcp.header_len());
+    Ok(Segment {
+        flow: Flow {
+            local: IpEndpoint::new(destination, repr.dst_port),
+            remote: IpEndpoint::new(source, repr.src_port),
+        },
+        control: repr.control,
+        seq: repr.seq_number,
+        ack: repr.ack_number,
+        window: repr.window_len,
+        options: options(&repr),
+        payload: begin..begin + repr.payload.len(),
+        ecn: Ecn {
+            ce: packet.ce,
+            ece: tcp.ece(),
+            cwr: tcp.cwr(),
+        },
+    })
+}
+
+fn options(repr: &TcpRepr<'_>) -> Options {
+    let edges = |(left, right)| (from_raw(left), from_raw(right));
+    Options {
+        mss: repr.max_seg_size.filter(|mss| *mss != 0),
+        shift: repr.window_scale.map(|shift| shift.min(MAX_SHIFT)),
+        sack_permitted: repr.sack_permitted,
+        sack: repr.sack_ranges.map(|block| block.map(edges)),
+        timestamp: repr.timestamp.map(|stamp| (stamp.tsval, stamp.tsecr)),
+    }
 }
 
 #[cfg(test)]
@@ -160,19 +230,19 @@ mod tests {
         0xff, 0xff,                                     // Ethernet padding
     ];
 
-    fn changed(change: impl FnOnce(&mut [u8])) -> Result<Segment<'static>, Discard> {
-        let frame = Vec::leak(SYN.to_vec());
-        change(frame);
-        parse(frame)
+    fn changed(change: impl FnOnce(&mut [u8])) -> Result<Segment, Discard> {
+        let mut frame = SYN.to_vec();
+        change(&mut frame);
+        parse(&frame)
     }
 
     #[test]
     fn a_syn_is_understood_and_its_padding_ignored() {
         let segment = parse(&SYN).unwrap();
-        assert_eq!(segment.packet, &SYN[14..58]);
+        assert_eq!((segment.payload.clone(), segment.len()), (58..58, 1));
         assert_eq!(segment.flow.local.to_string(), "10.0.0.1:80");
         assert_eq!(segment.flow.remote.to_string(), "10.0.0.2:49152");
-        assert_eq!(segment.tcp.max_seg_size, Some(1460));
+        assert_eq!(segment.options.mss, Some(1460));
         assert!(segment.opens() && !segment.is_reset());
     }
 

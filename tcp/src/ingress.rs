@@ -1,11 +1,12 @@
 //! From received frames to connections.
 
-use smoltcp::socket::tcp::State;
+use xwarp_driver::RxFrame;
 
+use crate::conn::{Conn, State};
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
 use crate::inbound::{self, Segment};
 use crate::life::Marks;
-use crate::link::LinkHeader;
+use crate::link::{Framed, LinkHeader};
 use crate::reset;
 use crate::slots::Handle;
 use crate::stack::Stack;
@@ -18,80 +19,103 @@ impl Stack {
         let received = frames.len();
         for frame in frames.drain(..) {
             match inbound::parse(&frame) {
-                Ok(segment) => self.dispatch(&segment),
-                Err(discard) => discard.count(&mut self.lower.counters),
+                Ok(segment) => self.dispatch(&segment, frame),
+                Err(discard) => {
+                    discard.count(&mut self.lower.counters);
+                    self.lower.io.recycle(frame);
+                }
             }
-            self.lower.io.recycle(frame);
         }
         self.frames = frames;
         received
     }
 
-    fn dispatch(&mut self, segment: &Segment<'_>) {
+    fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
         self.lower.counters.segments_in += 1;
-        let listener = if segment.opens() {
-            self.ports.get(&segment.flow.local).copied()
-        } else {
-            None
-        };
+        let listener = self.ports.get(&segment.flow.local).copied();
         let mut found = self.flows.get(&segment.flow).copied();
-        if let (Some(handle), Some(_)) = (found, listener)
+        if let (Some(handle), Some(_), true) = (found, listener, segment.opens())
             && self.has_successor(handle, segment)
         {
             self.retire(handle);
             found = None;
         }
-        match (found, listener) {
-            (Some(handle), _) => self.deliver(handle, segment),
-            (None, Some(listener)) => self.accept(ListenerId(listener), segment),
-            (None, None) => {
+        if let Some(handle) = found {
+            self.deliver(handle, segment, frame);
+            return;
+        }
+        self.greet(listener.map(ListenerId), segment, frame);
+    }
+
+    /// A segment of no flow: a SYN for a listener, the ACK of a cookie, or a mistake.
+    fn greet(&mut self, listener: Option<ListenerId>, segment: &Segment, frame: RxFrame) {
+        let Some(link) = self.answer_link(&frame) else {
+            self.lower.io.recycle(frame);
+            return;
+        };
+        if let Some(id) = listener
+            && let Some(opened) = self.recall(segment)
+        {
+            self.accept_by_cookie(id, opened, segment, (link, frame));
+            return;
+        }
+        match listener {
+            Some(id) if segment.opens() => self.accept(id, segment, link),
+            _ => {
                 self.lower.counters.drop_no_flow += 1;
-                reset::answer(segment, self.config.mac, &mut self.lower);
+                reset::answer(segment, &link, &mut self.lower);
             }
         }
+        self.lower.io.recycle(frame);
     }
 
-    fn has_successor(&self, handle: Handle, segment: &Segment<'_>) -> bool {
+    /// The Ethernet header of an answer to a frame.
+    fn answer_link(&self, frame: &RxFrame) -> Option<LinkHeader> {
+        let framed = Framed::parse(frame)?;
+        Some(LinkHeader::answer(&framed, self.config.mac))
+    }
+
+    fn has_successor(&self, handle: Handle, segment: &Segment) -> bool {
         let conn = self.conns.get(handle);
-        conn.is_some_and(|conn| conn.is_succeeded_by(segment))
+        conn.is_some_and(|conn| conn.is_succeeded_by(segment, self.now))
     }
 
-    /// Opens a connection for a SYN to a listener.
-    fn accept(&mut self, id: ListenerId, segment: &Segment<'_>) {
+    /// Opens a connection for a SYN to a listener. Octets that come with it are not taken: the peer sends them again.
+    fn accept(&mut self, id: ListenerId, syn: &Segment, link: LinkHeader) {
         let listener = self.listeners.get(id.0);
-        if listener.is_none_or(|listener| listener.waiting >= listener.backlog) {
+        let Some(listener) = listener.filter(|it| it.unpolled < it.backlog) else {
             self.lower.counters.drop_backlog_full += 1;
+            return;
+        };
+        if listener.half_open >= listener.backlog {
+            self.answer_by_cookie(syn, &link);
             return;
         }
         if !self.has_room() {
             self.lower.counters.drop_table_full += 1;
             return;
         }
-        let link = LinkHeader::answer(&segment.framed, self.config.mac);
-        let mut conn = self.open(segment.flow, link);
-        if conn.listen().is_err() {
-            return; // the listener's address and port have been checked
-        }
-        conn.life.waiting = Some(id);
-        let handle = self.insert(conn);
-        if let Some(listener) = self.listeners.get_mut(id.0) {
-            listener.waiting += 1;
-        }
-        self.deliver(handle, segment);
+        let mut conn = self.open(syn.flow, link);
+        conn.open_passive(syn, self.now);
+        let handle = self.insert_half_open(conn, id);
+        self.touch(handle);
     }
 
-    fn deliver(&mut self, handle: Handle, segment: &Segment<'_>) {
+    /// Enters a connection that is in a listener's backlog.
+    pub(crate) fn insert_half_open(&mut self, mut conn: Conn, id: ListenerId) -> Handle {
+        conn.life.waiting = Some(id);
+        if let Some(listener) = self.listeners.get_mut(id.0) {
+            listener.half_open += 1;
+        }
+        self.insert(conn)
+    }
+
+    pub(crate) fn deliver(&mut self, handle: Handle, segment: &Segment, frame: RxFrame) {
         let Some(conn) = self.conns.get_mut(handle) else {
+            self.lower.io.recycle(frame);
             return;
         };
-        if conn.overreaches(segment) {
-            self.lower.counters.drop_beyond_window += 1;
-            return;
-        }
-        if conn.is_needless(segment) {
-            return;
-        }
-        let grown = conn.receive(segment, &mut self.lower, self.now);
+        let grown = conn.arrive(segment, frame, &mut self.lower, self.now);
         self.settle(handle, segment.is_reset(), grown);
         self.touch(handle);
     }
@@ -104,7 +128,12 @@ impl Stack {
         let id = ConnId(handle);
         if conn.is_synchronized() && conn.life.mark(Marks::ANNOUNCED) {
             let remote = conn.flow.remote.into();
-            self.events.push_back(match conn.life.waiting {
+            let waiting = conn.life.waiting;
+            if let Some(listener) = waiting.and_then(|id| self.listeners.get_mut(id.0)) {
+                listener.half_open = listener.half_open.saturating_sub(1);
+                listener.unpolled += 1;
+            }
+            self.events.push_back(match waiting {
                 Some(listener) => Event::Incoming {
                     listener,
                     conn: id,
@@ -116,10 +145,10 @@ impl Stack {
         if grown && conn.is_synchronized() && conn.life.mark(Marks::READABLE) {
             self.events.push_back(Event::Readable(id));
         }
-        if conn.peer_closed() && conn.life.mark(Marks::PEER_CLOSED) {
+        if conn.state().peer_closed() && conn.life.mark(Marks::PEER_CLOSED) {
             self.events.push_back(Event::PeerClosed(id));
         }
-        if !conn.life.is(Marks::STARVED) && conn.relent() {
+        if !conn.life.is(Marks::STARVED) && conn.relent(self.now) {
             self.events.push_back(Event::Writable(id));
         }
         let reason = match reset {
@@ -127,22 +156,26 @@ impl Stack {
             true => CloseReason::Refused,
             false => CloseReason::Graceful,
         };
-        // A RST returns a socket in SYN-RECEIVED to LISTEN (RFC 9293 §3.10.7.4).
-        if matches!(
-            conn.state(),
-            State::TimeWait | State::Closed | State::Listen
-        ) {
+        if matches!(conn.state(), State::TimeWait | State::Closed) {
             self.end(handle, reason);
         }
     }
 
-    /// `Incoming` was polled: the connection is in no backlog any more.
+    /// `Incoming` was polled, or the connection has ended before: it is in no backlog any more.
     pub(crate) fn accepted(&mut self, handle: Handle) {
-        let conn = self.conns.get_mut(handle);
-        if let Some(id) = conn.and_then(|conn| conn.life.waiting.take())
+        let Some(conn) = self.conns.get_mut(handle) else {
+            return;
+        };
+        let announced = conn.life.is(Marks::ANNOUNCED);
+        if let Some(id) = conn.life.waiting.take()
             && let Some(listener) = self.listeners.get_mut(id.0)
         {
-            listener.waiting = listener.waiting.saturating_sub(1);
+            let count = if announced {
+                &mut listener.unpolled
+            } else {
+                &mut listener.half_open
+            };
+            *count = count.saturating_sub(1);
         }
     }
 }

@@ -1,48 +1,58 @@
-//! TCP connections over a packet interface: smoltcp's state machine behind [`Stack`].
+//! TCP connections over a packet interface.
 //!
 //! A [`Stack`] owns one [`PacketIo`](xwarp_driver::PacketIo) and every connection on it. It has no thread, no clock and no lock:
-//! [`Stack::step`] is called with the time, real or virtual, and everything else follows from the frames. Each connection is a
-//! smoltcp interface of its own with one socket in it, found by the hash of its 4-tuple, so that no connection pays for another;
-//! nothing of smoltcp appears in the interface, so that it can be replaced.
+//! [`Stack::step`] is called with the time, real or virtual, and everything else follows from the frames. Connections are found by
+//! the hash of their 4-tuple, so that no connection pays for another. smoltcp reads and writes headers; the engine behind them is
+//! our own.
 //!
-//! # Limits of this stage
+//! Nothing is copied between a frame and whoever reads or writes it: received octets are read where the frame has them, and held
+//! there while they wait for others; what is written lies in the frame that carries it, which is also what is sent again until it
+//! is acknowledged. Each piece that is committed is one segment, also when it is sent again.
 //!
-//! They are smoltcp's, and go with it:
+//! # Standards
 //!
-//! - No congestion control: the sender fills the peer's window. A connection's window is fixed by [`StackConfig::buffer`].
-//! - Loss recovery is fast retransmit of one segment at three duplicate ACKs, else a retransmission timeout of at least 1 s after
-//!   which everything unacknowledged is sent again (go-back-N). Received SACK blocks are not used.
-//! - Each direction copies once, between the frame and the connection's ring.
-//! - TIME-WAIT lasts 10 s. A SYN with a higher sequence number ends it early (RFC 9293 §3.6.1), and so does a new connection for
-//!   which there would be no room otherwise.
-//! - An in-window RST is believed wherever in the window it lies (RFC 9293 §3.10.7.4, without RFC 5961 §3.2).
+//! RFC 9293 with RFC 7323 (timestamps, window scale, PAWS), RFC 5961 and RFC 1337 (blind attacks), RFC 6528 (sequence numbers),
+//! RFC 2018 and RFC 2883 (SACK, D-SACK), RFC 8985 (RACK-TLP), RFC 6298 (RTO, with a floor of [`StackConfig::min_rto`]), RFC 3522
+//! and RFC 3708 (needless recoveries are undone), RFC 6937 (PRR), RFC 6582 for peers without SACK. TIME-WAIT lasts 10 s; a newer
+//! SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection for which there would be no room otherwise.
 #![forbid(unsafe_code)]
 
 mod config;
+mod congestion;
 mod conn;
+mod cookie;
 mod counters;
 mod egress;
 mod error;
 mod event;
+mod flood;
 mod flow;
+mod grant;
 mod inbound;
 mod ingress;
+mod isn;
 mod life;
 mod link;
 mod lower;
-mod port;
-mod probe;
+mod outbound;
+mod paths;
+mod rate;
 mod reset;
+mod rtt;
+mod seq;
 mod slots;
 mod stack;
 mod time;
 mod timers;
-mod track;
+mod too_big;
+mod wheel;
+mod windowed;
 
 pub use config::{Path, StackConfig};
+pub use congestion::Algorithm;
+pub use conn::MAX_SEGMENTS_IN_FLIGHT;
 pub use counters::StackCounters;
 pub use error::{ConnectError, ListenError};
 pub use event::{CloseReason, ConnId, Event, ListenerId};
 pub use stack::Stack;
 pub use time::Instant;
-pub use track::MAX_SEGMENTS_IN_FLIGHT;

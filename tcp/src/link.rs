@@ -45,6 +45,11 @@ impl<'a> Framed<'a> {
         None
     }
 
+    /// Octets of the header, tags included.
+    pub(crate) fn header_len(&self) -> usize {
+        self.header.len()
+    }
+
     /// True if the frame was sent to one station (IEEE 802.3 §3.2.3: the first octet's lowest bit).
     pub(crate) fn is_unicast(&self) -> bool {
         self.header.first().is_some_and(|octet| octet & 1 == 0)

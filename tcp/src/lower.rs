@@ -1,16 +1,25 @@
 //! What lies below the connections: the packet interface, its frames, and what is counted on the way.
 
-use xwarp_driver::{PacketIo, TxFrame};
+use xwarp_driver::{PacketIo, RxFrame, SentFrame, TxFrame};
 
 use crate::counters::StackCounters;
+use crate::flow::Flow;
+use crate::outbound::{self, Header};
 
-/// The packet interface, and at most one TX frame set aside for a piece that a connection was promised room for.
+/// Frames that data leaves to ACKs, retransmissions and RSTs, and the part of all receive frames that they are at most.
+const RESERVE: usize = 16;
+const RESERVE_PART: usize = 8;
+/// The part of the receive frames that connections may hold between steps: the rest is the kernel's to receive into.
+const HELD_PART: usize = 2;
+
+/// The packet interface.
 pub(crate) struct Lower {
     pub(crate) io: Box<dyn PacketIo>,
     pub(crate) counters: StackCounters,
     /// Octets of the largest IP packet.
     pub(crate) mtu: usize,
-    reserved: Option<TxFrame>,
+    /// Received frames that connections hold.
+    held: usize,
 }
 
 impl Lower {
@@ -19,46 +28,63 @@ impl Lower {
             io,
             counters: StackCounters::default(),
             mtu,
-            reserved: None,
+            held: 0,
         }
     }
 
-    /// Sets a TX frame aside; false if there is none. The next frame sent is this one.
-    pub(crate) fn reserve_frame(&mut self) -> bool {
-        if self.reserved.is_none() {
-            self.reserved = self.io.tx_frame();
+    /// A frame for data; `None` when those that are left are for other segments.
+    pub(crate) fn data_frame(&mut self) -> Option<TxFrame> {
+        let reserve = RESERVE.min(self.io.rx_frames() / RESERVE_PART);
+        if self.io.tx_free() <= reserve && self.io.flush().is_err() {
+            return None; // the next step reports it
         }
-        self.reserved.is_some()
+        if self.io.tx_free() <= reserve {
+            return None;
+        }
+        self.io.tx_frame()
     }
 
-    pub(crate) fn take_frame(&mut self) -> Option<TxFrame> {
-        self.reserved.take().or_else(|| self.io.tx_frame())
+    /// True if a connection may keep one more received frame; it is counted as kept.
+    pub(crate) fn hold(&mut self) -> bool {
+        let may = self.held < self.io.rx_frames() / HELD_PART;
+        self.held += usize::from(may);
+        may
     }
 
-    /// Sends `link` and a packet of `len` octets that `fill` writes. A segment that cannot be sent is lost as it could be on the
-    /// wire, but counted.
-    pub(crate) fn send<R>(
-        &mut self,
-        frame: Option<TxFrame>,
-        link: &[u8],
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        let Some(mut frame) = frame else {
-            self.counters.drop_no_tx_frame += 1;
-            return fill(&mut vec![0; len]);
+    /// A connection gives a frame back that it kept.
+    pub(crate) fn unhold(&mut self, frame: RxFrame) {
+        self.held = self.held.saturating_sub(1);
+        self.io.recycle(frame);
+    }
+
+    /// Sends a segment without payload in a fresh frame; false if there is none.
+    pub(crate) fn send_bare(&mut self, link: &[u8], flow: &Flow, header: &Header) -> bool {
+        let Some(mut frame) = self.io.tx_frame() else {
+            return false;
         };
-        if frame.capacity() < link.len() + len {
-            self.counters.drop_tx_too_long += 1;
-            self.io.discard(frame);
-            return fill(&mut vec![0; len]);
-        }
-        frame.set_len(link.len() + len);
-        let (header, packet) = frame.split_at_mut(link.len());
-        header.copy_from_slice(link);
-        let result = fill(packet);
+        frame.set_len(link.len() + outbound::header_len(flow, header.options.len()));
+        write_headers(&mut frame, link, flow, header);
         self.counters.segments_out += 1;
         self.io.send(frame);
-        result
+        true
     }
+
+    /// Sends a segment whose payload lies in `frame` behind the room for its headers, and keeps the frame.
+    pub(crate) fn send_data(
+        &mut self,
+        mut frame: TxFrame,
+        link: &[u8],
+        flow: &Flow,
+        header: &Header,
+    ) -> SentFrame {
+        write_headers(&mut frame, link, flow, header);
+        self.counters.segments_out += 1;
+        self.io.send_kept(frame)
+    }
+}
+
+fn write_headers(frame: &mut TxFrame, link: &[u8], flow: &Flow, header: &Header) {
+    let (ethernet, packet) = frame.split_at_mut(link.len());
+    ethernet.copy_from_slice(link);
+    outbound::emit(packet, flow, header);
 }

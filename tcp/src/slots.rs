@@ -9,6 +9,13 @@ pub(crate) struct Handle {
     serial: u64,
 }
 
+impl Handle {
+    /// The place, which no two things have at once.
+    pub(crate) fn key(self) -> u32 {
+        u32::try_from(self.place).unwrap_or(u32::MAX)
+    }
+}
+
 /// A table whose handles, when stale, find nothing.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
@@ -33,6 +40,16 @@ impl<T> Slots<T> {
         self.next_serial += 1;
         let place = self.places.insert((serial, value));
         Handle { place, serial }
+    }
+
+    /// The handle of what is in the place that a handle's [`key`](Handle::key) names.
+    pub(crate) fn handle(&self, key: u32) -> Option<Handle> {
+        let place = usize::try_from(key).ok()?;
+        let (serial, _) = self.places.get(place)?;
+        Some(Handle {
+            place,
+            serial: *serial,
+        })
     }
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {

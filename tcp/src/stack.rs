@@ -2,27 +2,33 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 
 use smoltcp::wire::IpEndpoint;
 use xwarp_driver::{IoError, PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
-use crate::conn::Conn;
+use crate::conn::{Conn, Secrets};
 use crate::counters::StackCounters;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
+use crate::flood::Flood;
 use crate::flow::{Flow, endpoint};
+use crate::grant::Grant;
+use crate::isn::IsnSource;
 use crate::life::Marks;
 use crate::link::{self, LinkHeader};
 use crate::lower::Lower;
+use crate::seq::from_raw;
 use crate::slots::{Handle, Slots};
 use crate::time::Instant;
 use crate::timers::Timers;
 
 /// Octets of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
 const MTU_LIMITS: (usize, usize) = (576, 65535);
+
+/// Turns in a row that may find as many frames as they ask for before timers run all the same.
+const PATIENCE: u32 = 64;
 
 /// TCP connections over one packet interface.
 pub struct Stack {
@@ -41,10 +47,19 @@ pub struct Stack {
     /// Connections in TIME-WAIT, the oldest first.
     pub(crate) resting: VecDeque<Handle>,
     pub(crate) now: Instant,
+    /// Turns in a row that have not emptied the receive ring.
+    behind: u32,
+    /// When it was last asked what routers say, and how many retransmissions there had been.
+    pub(crate) asked: (Instant, u64),
+    /// Makes initial sequence numbers, and where timestamps begin.
+    numbers: IsnSource,
+    stamps: IsnSource,
+    pub(crate) flood: Flood,
     /// Where received frames are gathered; empty between steps.
     pub(crate) frames: Vec<RxFrame>,
+    /// Room that was given out and not committed.
+    grant: Option<Grant>,
     joined: Vec<u8>,
-    opened: u64,
 }
 
 /// Whoever waits for connections to an address and port.
@@ -52,8 +67,10 @@ pub struct Stack {
 pub(crate) struct Listener {
     pub(crate) local: IpEndpoint,
     pub(crate) backlog: usize,
-    /// Connections half open, or established and not polled.
-    pub(crate) waiting: usize,
+    /// Connections half open.
+    pub(crate) half_open: usize,
+    /// Connections established whose `Incoming` was not polled.
+    pub(crate) unpolled: usize,
 }
 
 impl Stack {
@@ -68,27 +85,33 @@ impl Stack {
                 mtu = fits.max(MTU_LIMITS.0);
             }
         }
+        let [numbers, stamps] = [0, 1].map(|purpose| IsnSource::new(secret(config.seed, purpose)));
         Self {
+            flood: Flood::new(secret(config.seed, 2)),
             config,
+            numbers,
+            stamps,
             lower: Lower::new(io, mtu),
             conns: Slots::new(),
             flows: HashMap::new(),
             listeners: Slots::new(),
             ports: HashMap::new(),
             events: VecDeque::new(),
-            timers: Timers::default(),
+            timers: Timers::new(),
             dirty: Vec::new(),
             starved: Vec::new(),
             resting: VecDeque::new(),
             now: Instant::ORIGIN,
+            behind: 0,
+            asked: (Instant::ORIGIN, 0),
             frames: Vec::new(),
+            grant: None,
             joined: Vec::new(),
-            opened: 0,
         }
     }
 
-    /// Accepts connections to exactly this address and port, `backlog` of them at once before they are polled as
-    /// [`Event::Incoming`].
+    /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once, more are answered by SYN
+    /// cookies; and as many may wait to be polled as [`Event::Incoming`], before SYNs are dropped.
     pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, ListenError> {
         let local_endpoint = endpoint(local).ok_or(ListenError::BadAddress(local))?;
         if self.ports.contains_key(&local_endpoint) {
@@ -97,7 +120,8 @@ impl Stack {
         let handle = self.listeners.insert(Listener {
             local: local_endpoint,
             backlog,
-            waiting: 0,
+            half_open: 0,
+            unpolled: 0,
         });
         self.ports.insert(local_endpoint, handle);
         Ok(ListenerId(handle))
@@ -147,8 +171,7 @@ impl Stack {
         };
         let link = LinkHeader::new(path.next_hop, self.config.mac, ethertype);
         let mut conn = self.open(flow, link);
-        conn.connect()
-            .map_err(|_| ConnectError::BadAddress(remote))?;
+        conn.open(self.now);
         let handle = self.insert(conn);
         self.run(handle);
         Ok(ConnId(handle))
@@ -156,9 +179,25 @@ impl Stack {
 
     /// One turn: receives up to `budget` frames, runs the timers that are due, transmits what can be sent, and flushes. Returns
     /// how much there was to do; 0 means idle. Everything received is acknowledged once per turn and connection.
+    ///
+    /// While there may be more frames than were received, no timer runs: what a timer would give up waiting for may be among them,
+    /// as after a pause of the whole process. A flood cannot hold the timers up for more than 63 turns.
     pub fn step(&mut self, now: Instant, budget: usize) -> Result<usize, IoError> {
         self.advance(now);
-        let done = self.receive(budget) + self.run_timers() + self.send_dirty();
+        let received = self.receive(budget);
+        self.behind = if received < budget {
+            0
+        } else {
+            self.behind % PATIENCE + 1
+        };
+        let mut done = received;
+        if self.behind.is_multiple_of(PATIENCE) {
+            done += self.run_timers();
+        }
+        done += self.send_dirty();
+        if self.hear_of_paths() > 0 {
+            done += self.send_dirty();
+        }
         self.trim_timers();
         self.lower.io.flush()?;
         self.feed_starved();
@@ -191,7 +230,7 @@ impl Stack {
     }
 
     /// In-order octets received and not consumed: at least `want` of them in one slice if that many are there, else those that
-    /// lie together. The slice is joined in a buffer only if what is wanted straddles the ring's end.
+    /// lie together. They are read in the frame that brought them, and are joined in a buffer only if what is wanted lies in several.
     pub fn readable(&mut self, conn: ConnId, want: usize) -> &[u8] {
         match live(&mut self.conns, conn) {
             Some(conn) => conn.readable(want, &mut self.joined),
@@ -208,33 +247,41 @@ impl Stack {
     /// [`transmit`](Self::transmit).
     pub fn consume(&mut self, conn: ConnId, n: usize) {
         if let Some(found) = live(&mut self.conns, conn) {
-            found.consume(n);
-            self.touch(conn.0);
+            found.consume(n, &mut self.lower);
+            if found.has_news() {
+                self.touch(conn.0);
+            }
         }
     }
 
     /// Room for a piece of `len` octets that will leave at once, as one TCP segment if `len` is at most
-    /// [`emss`](Self::emss). The octets given hold what was there before.
+    /// [`emss`](Self::emss): in the frame that will carry it. The octets given hold what was there before. The room is there until
+    /// it is committed, or `writable` is called again for any connection.
     ///
-    /// `None` unless all that was committed has been sent, the peer's window and the send buffer have room for all of it, fewer
-    /// than [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are unacknowledged, and there is a TX frame.
-    /// [`Event::Writable`] follows when that has changed. A piece larger than any window that the peer ever announced is let
-    /// through, to be split, when nothing is unacknowledged.
+    /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it, nothing waits to be
+    /// sent again, fewer than [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are unacknowledged, and there is
+    /// a TX frame. [`Event::Writable`] follows when that has changed. A piece larger than any window that the peer ever announced
+    /// is let through, to be split, when nothing is unacknowledged.
     pub fn writable(&mut self, conn: ConnId, len: usize) -> Option<&mut [u8]> {
-        if !self.admits(conn, len) {
-            return None;
+        if let Some(unused) = self.grant.take() {
+            unused.discard(&mut self.lower);
         }
-        live(&mut self.conns, conn)?.grant(len)
+        self.grant = self.admit(conn, len);
+        self.grant.as_mut().map(Grant::octets)
     }
 
-    /// Hands the first `n` octets of the slice that [`writable`](Self::writable) gave to TCP and emits them, as a segment of
-    /// their own with PSH. They are on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
+    /// Sends the first `n` octets of the room that [`writable`](Self::writable) gave, as a segment of their own with PSH. They are
+    /// on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
     pub fn commit(&mut self, conn: ConnId, n: usize, now: Instant) {
         self.advance(now);
-        if let Some(found) = live(&mut self.conns, conn) {
-            found.commit(n, self.now);
-            self.run(conn.0);
+        let Some(grant) = self.grant.take_if(|grant| grant.conn == conn.0) else {
+            return;
+        };
+        match live(&mut self.conns, conn) {
+            Some(found) => grant.commit(n, found, &mut self.lower, self.now),
+            None => grant.discard(&mut self.lower),
         }
+        self.touch(conn.0);
     }
 
     /// Octets of payload that one segment takes: what the MTU and the peer's MSS allow. 0 for a stale id.
@@ -307,8 +354,13 @@ impl Stack {
 
     /// A closed connection for `flow`, in no table yet.
     pub(crate) fn open(&mut self, flow: Flow, link: LinkHeader) -> Conn {
-        let seed = self.next_seed(flow);
-        Conn::new(flow, link, &self.config, seed, &mut self.lower, self.now)
+        let secrets = self.secrets(&flow);
+        self.open_with(secrets, flow, link)
+    }
+
+    /// A closed connection with numbers that are known already.
+    pub(crate) fn open_with(&mut self, secrets: Secrets, flow: Flow, link: LinkHeader) -> Conn {
+        Conn::new(flow, link, &self.config, secrets, self.lower.mtu, self.now)
     }
 
     pub(crate) fn insert(&mut self, conn: Conn) -> Handle {
@@ -318,43 +370,60 @@ impl Stack {
         handle
     }
 
-    /// A seed for one connection's initial sequence number (RFC 6528 §3: a keyed hash, and the key is secret).
-    fn next_seed(&mut self, flow: Flow) -> u64 {
-        self.opened += 1;
-        let mut hasher = DefaultHasher::new();
-        (self.config.seed, self.opened, flow).hash(&mut hasher);
-        hasher.finish()
+    /// What a connection begins with: its sequence number moves with the clock, so that successors on a flow begin above it; its
+    /// timestamps begin at a hash of the flow.
+    pub(crate) fn secrets(&self, flow: &Flow) -> Secrets {
+        Secrets {
+            iss: from_raw(self.numbers.isn(flow, self.now)),
+            stamp_offset: self.stamps.isn(flow, Instant::ORIGIN),
+        }
     }
 
-    /// Time does not go back: smoltcp would take the difference for a very long one.
+    /// Time does not go back.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    /// True if `len` octets can leave at once, with a TX frame set aside for them.
-    fn admits(&mut self, id: ConnId, len: usize) -> bool {
-        let Some(conn) = live(&mut self.conns, id) else {
-            return false;
-        };
-        if !conn.can_write(len) {
+    /// Room for `len` octets, if they can leave at once.
+    fn admit(&mut self, id: ConnId, len: usize) -> Option<Grant> {
+        let now = self.now;
+        let conn = live(&mut self.conns, id)?;
+        if !conn.can_write(len, now) {
             conn.refuse(len);
             self.touch(id.0); // the window may have to be probed
-            return false;
+            return None;
         }
-        if self.lower.reserve_frame() {
-            return true;
+        let grant = Grant::new(id.0, conn, len, &mut self.lower);
+        if grant.is_none() {
+            conn.refuse(len);
+            if conn.life.mark(Marks::STARVED) {
+                self.starved.push(id.0);
+            }
         }
-        conn.refuse(len);
-        if conn.life.mark(Marks::STARVED) {
-            self.starved.push(id.0);
+        grant
+    }
+
+    /// Removes a connection; its frames go back.
+    pub(crate) fn remove(&mut self, handle: Handle) {
+        if let Some(conn) = self.conns.remove(handle) {
+            self.timers.remove(handle);
+            conn.dispose(&mut self.lower);
         }
-        false
     }
 
     fn live(&self, id: ConnId) -> Option<&Conn> {
         let conn = self.conns.get(id.0)?;
         (!conn.life.is(Marks::DETACHED)).then_some(conn)
     }
+}
+
+/// A secret for one purpose, from the configuration's seed.
+fn secret(seed: u64, purpose: u64) -> [u8; 16] {
+    let mut secret = [0; 16];
+    let (low, high) = secret.split_at_mut(8);
+    low.copy_from_slice(&seed.to_be_bytes());
+    high.copy_from_slice(&purpose.to_be_bytes());
+    secret
 }
 
 /// The connection that `id` names, unless it is only in TIME-WAIT.

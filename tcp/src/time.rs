@@ -20,16 +20,6 @@ impl Instant {
     pub const fn since_origin(self) -> Duration {
         self.0
     }
-
-    /// smoltcp counts microseconds in an `i64` and adds to them unchecked: half the range leaves room for that.
-    pub(crate) fn to_smoltcp(self) -> smoltcp::time::Instant {
-        let micros = i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX);
-        smoltcp::time::Instant::from_micros(micros.min(i64::MAX / 2))
-    }
-
-    pub(crate) fn from_smoltcp(instant: smoltcp::time::Instant) -> Self {
-        Self::from_micros(u64::try_from(instant.total_micros()).unwrap_or(0))
-    }
 }
 
 impl Add<Duration> for Instant {
@@ -37,6 +27,15 @@ impl Add<Duration> for Instant {
 
     fn add(self, rhs: Duration) -> Self {
         Self(self.0.saturating_add(rhs))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    /// The instant so much earlier, at the earliest the origin.
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(rhs))
     }
 }
 
@@ -60,17 +59,5 @@ mod tests {
         assert_eq!(late - early, Duration::from_micros(7));
         assert_eq!(early - late, Duration::ZERO);
         assert_eq!(late + Duration::MAX, Instant(Duration::MAX));
-    }
-
-    #[test]
-    fn smoltcp_sees_whole_microseconds() {
-        let instant = Instant::from_micros(12) + Duration::from_nanos(999);
-        assert_eq!(instant.to_smoltcp().total_micros(), 12);
-        assert_eq!(
-            Instant::from_smoltcp(instant.to_smoltcp()),
-            Instant::from_micros(12)
-        );
-        let end = Instant::ORIGIN + Duration::MAX;
-        assert_eq!(end.to_smoltcp().total_micros(), i64::MAX / 2);
     }
 }

@@ -2,144 +2,292 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
-use crate::slots::Handle;
+use crate::slots::{Handle, Slots};
 use crate::time::Instant;
+use crate::wheel::Wheel;
+
+/// What lies nearer than this is kept by its exact time: two of the wheel's ticks and somewhat more.
+const NEAR: Duration = Duration::from_micros(64);
+/// By so much the wheel may be late, whatever the deadline: its tick, and the one that its clock may lag by.
+const TICKS: Duration = Duration::from_micros(32);
 
 /// A connection's own view of its timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Alarm {
     /// When it wants to run.
     deadline: Option<Instant>,
-    /// Its earliest entry in the heap.
+    /// What it is entered for: no later than the deadline.
     armed: Option<Instant>,
 }
 
-impl Alarm {
-    /// True if the entry for `at` is needed. If not, it must be removed.
-    pub(crate) fn needs(&mut self, at: Instant) -> bool {
-        if self.armed != Some(at) {
-            return false;
-        }
-        self.armed = self.armed.filter(|_| self.deadline.is_some());
-        self.armed.is_some()
-    }
+/// An entry whose time may have come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub(crate) handle: Handle,
+    /// The exact time, of a near entry.
+    at: Option<Instant>,
 }
 
-/// A heap of timers with lazy deletion: an alarm that is moved back, as every ACK does to the retransmission timer, keeps its
-/// entry, which finds at its time that it came too early. So a wake-up may be spurious and is never late.
-#[derive(Debug, Default)]
+/// Deadlines far ahead wait in a [`Wheel`], which is told to wake a little early for as much as it may be late, and at last in a
+/// heap of those that are only microseconds away. So a connection runs exactly at its deadline, and how many others have one
+/// does not matter to it.
+///
+/// An alarm that is moved back, as every ACK does to the retransmission timer, keeps its entry, which finds at its time that it
+/// came too early. So a wake-up may be spurious and is never late.
+#[derive(Debug)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(Instant, Handle)>>,
+    wheel: Wheel,
+    near: BinaryHeap<Reverse<(Instant, Handle)>>,
 }
 
 impl Timers {
-    /// Sets when `handle` wants to run.
-    pub(crate) fn set(&mut self, handle: Handle, alarm: &mut Alarm, deadline: Option<Instant>) {
-        alarm.deadline = deadline;
-        let Some(deadline) = deadline else { return };
-        if alarm.armed.is_none_or(|armed| deadline < armed) {
-            alarm.armed = Some(deadline);
-            self.heap.push(Reverse((deadline, handle)));
+    pub(crate) fn new() -> Self {
+        Self {
+            wheel: Wheel::new(Instant::ORIGIN),
+            near: BinaryHeap::new(),
         }
     }
 
-    /// Takes the oldest entry that is due at `now`.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Instant, Handle)> {
-        let Reverse((at, _)) = self.heap.peek()?;
-        if *at > now {
-            return None;
+    /// Sets when `handle` wants to run.
+    pub(crate) fn set(
+        &mut self,
+        handle: Handle,
+        alarm: &mut Alarm,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) {
+        alarm.deadline = deadline;
+        let Some(deadline) = deadline else {
+            if alarm.armed.take().is_some() {
+                self.wheel.cancel(handle.key());
+            }
+            return;
+        };
+        if alarm.armed.is_none_or(|armed| deadline < armed) {
+            alarm.armed = Some(deadline);
+            self.enter(handle, deadline, now);
         }
-        self.heap.pop().map(|Reverse(entry)| entry)
+    }
+
+    fn enter(&mut self, handle: Handle, deadline: Instant, now: Instant) {
+        let ahead = deadline - now;
+        if ahead <= NEAR {
+            self.wheel.cancel(handle.key());
+            self.near.push(Reverse((deadline, handle)));
+        } else {
+            let early = ahead.saturating_sub(TICKS) / 32;
+            self.wheel.advance(now);
+            self.wheel.set(handle.key(), deadline - TICKS - early);
+        }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn remove(&mut self, handle: Handle) {
+        self.wheel.cancel(handle.key());
+    }
+
+    /// Takes an entry whose time has come, to be judged by [`fired`](Self::fired).
+    pub(crate) fn pop<T>(&mut self, slots: &Slots<T>, now: Instant) -> Option<Due> {
+        if let Some(Reverse((at, _))) = self.near.peek()
+            && *at <= now
+        {
+            let Reverse((at, handle)) = self.near.pop()?;
+            return Some(Due {
+                handle,
+                at: Some(at),
+            });
+        }
+        while let Some(key) = self.wheel.pop(now) {
+            if let Some(handle) = slots.handle(key) {
+                return Some(Due { handle, at: None });
+            }
+        }
+        None
     }
 
     /// Judges an entry that was popped: true if its connection is to run now.
-    pub(crate) fn fired(
-        &mut self,
-        (at, handle): (Instant, Handle),
-        alarm: &mut Alarm,
-        now: Instant,
-    ) -> bool {
-        if alarm.armed != Some(at) {
+    pub(crate) fn fired(&mut self, due: Due, alarm: &mut Alarm, now: Instant) -> bool {
+        if due.at.is_some() && alarm.armed != due.at {
             return false; // superseded by an earlier entry, which has been judged already
         }
         alarm.armed = None;
-        let due = alarm.deadline.is_some_and(|deadline| deadline <= now);
-        if !due {
-            self.set(handle, alarm, alarm.deadline);
+        let fires = alarm.deadline.is_some_and(|deadline| deadline <= now);
+        if !fires {
+            self.set(due.handle, alarm, alarm.deadline, now);
         }
-        due
+        fires
     }
 
-    /// Removes the oldest entries for as long as `keep` finds that they mean nothing.
-    pub(crate) fn trim(&mut self, mut keep: impl FnMut(Handle, Instant) -> bool) {
-        while let Some(Reverse((at, handle))) = self.heap.peek() {
-            if keep(*handle, *at) {
+    /// Removes near entries that mean nothing, so that an idle stack has no deadline. `alarm` is that of a connection, if there
+    /// is still one.
+    pub(crate) fn trim(&mut self, mut alarm: impl FnMut(Handle) -> Option<Alarm>) {
+        while let Some(Reverse((at, handle))) = self.near.peek() {
+            if alarm(*handle).is_some_and(|alarm| alarm.armed == Some(*at)) {
                 return;
             }
-            self.heap.pop();
+            self.near.pop();
         }
     }
 
     /// The earliest entry's time: no connection wants to run before it.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse((at, _))| *at)
+        let near = self.near.peek().map(|Reverse((at, _))| *at);
+        [near, self.wheel.next()].into_iter().flatten().min()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::slots::Slots;
 
     fn at(micros: u64) -> Instant {
         Instant::from_micros(micros)
     }
 
+    /// Connections that are nothing but alarms, and what fired when.
+    struct Model {
+        timers: Timers,
+        slots: Slots<Alarm>,
+        now: Instant,
+        fired: Vec<(Handle, Instant)>,
+    }
+
+    impl Model {
+        fn new() -> Self {
+            Self {
+                timers: Timers::new(),
+                slots: Slots::new(),
+                now: at(0),
+                fired: Vec::new(),
+            }
+        }
+
+        fn set(&mut self, handle: Handle, deadline: Option<Instant>) {
+            let alarm = self.slots.get_mut(handle).unwrap();
+            self.timers.set(handle, alarm, deadline, self.now);
+        }
+
+        /// One turn; how many entries were looked at.
+        fn turn(&mut self, now: Instant) -> usize {
+            self.now = now;
+            let mut looked = 0;
+            while let Some(due) = self.timers.pop(&self.slots, now) {
+                looked += 1;
+                let alarm = self.slots.get_mut(due.handle).unwrap();
+                if self.timers.fired(due, alarm, now) {
+                    self.fired.push((due.handle, now));
+                    self.timers.set(due.handle, alarm, None, now);
+                }
+            }
+            let slots = &self.slots;
+            self.timers.trim(|handle| slots.get(handle).copied());
+            looked
+        }
+
+        /// Sleeps from deadline to deadline until `end`; how often it woke.
+        fn run(&mut self, end: Instant) -> usize {
+            let mut turns = 0;
+            while let Some(next) = self.timers.next().filter(|next| *next <= end) {
+                self.turn(self.now.max(next));
+                turns += 1;
+            }
+            self.now = end;
+            turns
+        }
+    }
+
     #[test]
     fn a_deadline_moved_back_fires_once_at_its_new_time() {
-        let handle = Slots::new().insert(());
-        let (mut timers, mut alarm) = (Timers::default(), Alarm::default());
-        timers.set(handle, &mut alarm, Some(at(10)));
-        timers.set(handle, &mut alarm, Some(at(30)));
-        let early = timers.pop(at(10)).unwrap();
-        assert!(!timers.fired(early, &mut alarm, at(10)));
-        assert_eq!(timers.next(), Some(at(30)));
-        let due = timers.pop(at(30)).unwrap();
-        assert!(timers.fired(due, &mut alarm, at(30)));
-        assert_eq!(timers.pop(at(99)), None);
+        let mut model = Model::new();
+        let handle = model.slots.insert(Alarm::default());
+        for micros in [1000, 3000, 5000] {
+            model.set(handle, Some(at(micros)));
+        }
+        model.run(at(9999));
+        assert_eq!(model.fired, [(handle, at(5000))]);
     }
 
     #[test]
     fn a_deadline_moved_forward_fires_at_its_new_time_only() {
-        let handle = Slots::new().insert(());
-        let (mut timers, mut alarm) = (Timers::default(), Alarm::default());
-        timers.set(handle, &mut alarm, Some(at(30)));
-        timers.set(handle, &mut alarm, Some(at(10)));
-        let due = timers.pop(at(10)).unwrap();
-        assert!(timers.fired(due, &mut alarm, at(10)));
-        timers.set(handle, &mut alarm, None);
-        let stale = timers.pop(at(30)).unwrap();
-        assert!(!timers.fired(stale, &mut alarm, at(30)));
+        for (far, near) in [(30, 10), (5000, 10), (5000, 3000)] {
+            let mut model = Model::new();
+            let handle = model.slots.insert(Alarm::default());
+            model.set(handle, Some(at(far)));
+            model.set(handle, Some(at(near)));
+            model.run(at(9999));
+            assert_eq!(model.fired, [(handle, at(near))]);
+        }
     }
 
     #[test]
-    fn entries_without_a_meaning_are_trimmed() {
-        let mut slots = Slots::new();
-        let (gone, idle, busy) = (slots.insert(()), slots.insert(()), slots.insert(()));
-        let mut timers = Timers::default();
-        let mut alarms = [Alarm::default(); 3];
-        for (alarm, (handle, micros)) in alarms.iter_mut().zip([(gone, 1), (idle, 2), (busy, 3)]) {
-            timers.set(handle, alarm, Some(at(micros)));
+    fn an_hour_ahead_it_wakes_a_few_times_and_fires_exactly() {
+        let mut model = Model::new();
+        let handle = model.slots.insert(Alarm::default());
+        let hour = at(3_600_000_001);
+        model.set(handle, Some(hour));
+        let turns = model.run(hour);
+        assert_eq!(model.fired, [(handle, hour)]);
+        assert!(turns <= 8, "{turns} turns");
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_called_off_or_is_gone() {
+        let mut model = Model::new();
+        for micros in [40, 4000] {
+            let [off, gone] = [0, 1].map(|_| model.slots.insert(Alarm::default()));
+            model.set(off, Some(at(micros)));
+            model.set(gone, Some(at(micros)));
+            model.set(off, None);
+            model.timers.remove(gone);
+            model.slots.remove(gone);
         }
-        timers.set(idle, &mut alarms[1], None);
-        timers.trim(|handle, at| match handle {
-            handle if handle == idle => alarms[1].needs(at),
-            handle if handle == busy => alarms[2].needs(at),
-            _ => false,
-        });
-        assert_eq!(timers.next(), Some(at(3)));
-        timers.set(idle, &mut alarms[1], Some(at(2)));
-        assert_eq!(timers.next(), Some(at(2)), "it can be set again");
+        model.turn(at(0));
+        assert_eq!(model.timers.next(), None);
+    }
+
+    #[test]
+    fn ten_thousand_idle_connections_are_not_looked_at() {
+        let mut model = Model::new();
+        for n in 0..10_000 {
+            let handle = model.slots.insert(Alarm::default());
+            model.set(handle, Some(at(7_200_000_000 + n)));
+        }
+        let busy = model.slots.insert(Alarm::default());
+        let mut looked = 0;
+        for round in 1..=1000 {
+            model.set(busy, Some(at(round * 50 + 5000)));
+            looked += model.turn(at(round * 50));
+        }
+        // The busy one's own entry is met every 5 ms or so.
+        assert!(looked <= 20, "{looked} entries");
+    }
+
+    proptest! {
+        #[test]
+        fn each_fires_exactly_at_its_deadline(
+            steps in prop::collection::vec((0_usize..5, prop::option::of(0_u32..34), 0_u32..24), 1..60),
+        ) {
+            let mut model = Model::new();
+            let handles: Vec<_> = (0..5).map(|_| model.slots.insert(Alarm::default())).collect();
+            let mut wanted = vec![None; 5];
+            for (which, ahead, pass) in steps {
+                let deadline = ahead.map(|bits| model.now + Duration::from_micros((1 << bits) - 1));
+                model.set(handles[which], deadline);
+                wanted[which] = deadline;
+                let end = model.now + Duration::from_micros(1 << pass);
+                model.run(end);
+                for (handle, wanted) in handles.iter().zip(&mut wanted) {
+                    let fired: Vec<_> = model.fired.iter().filter(|it| it.0 == *handle).collect();
+                    let due = wanted.take_if(|deadline| *deadline <= end);
+                    prop_assert_eq!(fired.len(), usize::from(due.is_some()));
+                    prop_assert!(fired.iter().all(|it| Some(it.1) == due), "{:?} for {:?}", fired, due);
+                }
+                model.fired.clear();
+            }
+        }
     }
 }

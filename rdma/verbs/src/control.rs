@@ -67,15 +67,22 @@ impl Runner {
 
     /// One turn; how much was done.
     fn step(&mut self) -> usize {
-        let now = Instant::now();
-        let micros = now.duration_since(self.origin).as_micros();
-        let done = self.engine.step(xwarp_tcp::Instant::from_micros(
-            u64::try_from(micros).unwrap_or(u64::MAX),
-        ));
+        let done = self.engine.step(self.now());
         if done > 0 {
-            self.last_work = now;
+            self.last_work = Instant::now();
         }
         done
+    }
+
+    /// The engine, for a verb. It may have slept since its last turn, and what begins now has all of its time.
+    fn engine(&mut self) -> &mut Engine {
+        self.engine.wake_at(self.now());
+        &mut self.engine
+    }
+
+    fn now(&self) -> xwarp_tcp::Instant {
+        let micros = self.origin.elapsed().as_micros();
+        xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
     /// After a turn without work: spins or sleeps, as the policy says, at most `limit`.
@@ -84,10 +91,7 @@ impl Runner {
             std::hint::spin_loop();
             return Ok(());
         }
-        let now = xwarp_tcp::Instant::from_micros(
-            u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX),
-        );
-        let timeout = [limit, self.engine.sleep_limit(now)]
+        let timeout = [limit, self.engine.sleep_limit(self.now())]
             .into_iter()
             .flatten()
             .min();
@@ -154,7 +158,7 @@ impl Control {
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicClosed> {
         match &self.mode {
-            Mode::Inline(runner) => Ok(work(&mut lock(runner).engine)),
+            Mode::Inline(runner) => Ok(work(lock(runner).engine())),
             Mode::Manual(engine) => Ok(work(&mut lock(engine))),
             Mode::Thread { commands, bell, .. } => {
                 let (answer, reply) = mpsc::sync_channel(1);
@@ -276,11 +280,11 @@ fn run(mut runner: Runner, inbox: &Receiver<Command>) {
     let mut next: Option<Command> = None;
     loop {
         if let Some(command) = next.take() {
-            command(&mut runner.engine);
+            command(runner.engine());
         }
         loop {
             match inbox.try_recv() {
-                Ok(command) => command(&mut runner.engine),
+                Ok(command) => command(runner.engine()),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }

@@ -66,4 +66,4 @@ pub use xwarp_driver::attach::XdpMode;
 pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionPool, SharedBytes};
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
 pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
-pub use xwarp_tcp::Instant;
+pub use xwarp_tcp::{Algorithm as CongestionControl, Instant};

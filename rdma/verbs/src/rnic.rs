@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionPool};
-use xwarp_tcp::{Instant, Stack, StackConfig};
+use xwarp_tcp::{Algorithm, Instant, Stack, StackConfig};
 
 use crate::cm::Listener;
 use crate::control::{Control, Parts};
@@ -71,6 +71,14 @@ pub struct RnicConfig {
     /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
     /// that the death of a peer which owes nothing goes unnoticed.
     pub keepalive: Option<Duration>,
+    /// How long an acknowledgment may take beyond the round trip before a segment is sent again (RFC 6298 §2.4). 5 ms by default;
+    /// more where peers may have to wait longer for a processor, less delay after a loss with less.
+    pub min_rto: Duration,
+    /// How long a peer may leave octets, or the question whether it lives, unanswered before the connection is given up (RFC 9293
+    /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
+    pub user_timeout: Duration,
+    /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
+    pub congestion: Algorithm,
     /// How connections are started.
     pub mpa: MpaConfig,
 }
@@ -82,6 +90,9 @@ impl Default for RnicConfig {
             progress: Progress::Thread,
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
             keepalive: None,
+            min_rto: StackConfig::default().min_rto,
+            user_timeout: StackConfig::default().user_timeout,
+            congestion: StackConfig::default().congestion,
             mpa: MpaConfig::default(),
         }
     }
@@ -104,6 +115,9 @@ impl Rnic {
             mtu: nic.info.mtu,
             max_connections: 2 * MAX_QPS,
             keepalive: config.keepalive,
+            min_rto: config.min_rto,
+            user_timeout: config.user_timeout,
+            congestion: config.congestion,
             ..StackConfig::default()
         };
         let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering));

@@ -101,10 +101,6 @@ fn a_fin_follows_all_that_was_committed_despite_loss() {
         let mut net = Net::new();
         let (a, b) = net.connect(false);
         let data = pattern(50_000, 4);
-        for piece in data.chunks(1000) {
-            assert!(net.a.write(a, piece, net.now));
-        }
-        net.a.stack.close(a, net.now);
         let mut count = 0;
         net.judge(move |_, _| {
             count += 1;
@@ -114,6 +110,12 @@ fn a_fin_follows_all_that_was_committed_despite_loss() {
                 Fate::Pass
             }
         });
+        for piece in data.chunks(1000) {
+            while !net.a.write(a, piece, net.now) {
+                assert!(net.jump(), "one in {k}");
+            }
+        }
+        net.a.stack.close(a, net.now);
         net.pass(Duration::from_secs(29));
         assert_eq!(net.b.read(b, 4096), data);
         assert_eq!(

@@ -35,7 +35,7 @@ fn octets_around_the_rings_end_are_joined() {
     let data = pattern(200_000, 1);
     let mut len = 0;
     let piece = move || {
-        len = len % 1459 + 1;
+        len = len % 1447 + 1;
         len
     };
     assert_eq!(net.transfer(pair, &data, piece), data);
@@ -67,7 +67,7 @@ fn a_commit_is_a_segment_with_exactly_its_octets() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     net.carried.clear();
-    let lens = [1, 1460, 20, 700, 1459];
+    let lens = [1, 1448, 20, 700, 1447];
     for len in lens {
         assert!(net.a.write(a, &pattern(len, 2), net.now));
     }
@@ -96,7 +96,7 @@ fn no_segment_is_cut_where_the_send_buffer_ends() {
     net.carried.clear();
     let mut received = 0;
     for _ in 0..200 {
-        while net.a.write(a, &pattern(1459, 3), net.now) {}
+        while net.a.write(a, &pattern(1447, 3), net.now) {}
         net.settle();
         received += net.b.read(b, 1).len();
     }
@@ -105,8 +105,8 @@ fn no_segment_is_cut_where_the_send_buffer_ends() {
         .map(|(_, frame)| frames::read(frame).payload.len())
         .filter(|len| *len > 0)
         .collect();
-    assert!(lens.iter().all(|len| *len == 1459), "{lens:?}");
-    assert_eq!(lens.len() * 1459, received);
+    assert!(lens.iter().all(|len| *len == 1447), "{lens:?}");
+    assert_eq!(lens.len() * 1447, received);
     assert!(received > 10 * 16384);
 }
 

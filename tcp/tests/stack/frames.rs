@@ -17,6 +17,10 @@ pub(crate) struct Seen {
     pub(crate) fin: bool,
     pub(crate) rst: bool,
     pub(crate) psh: bool,
+    pub(crate) ece: bool,
+    pub(crate) cwr: bool,
+    /// The codepoint of the IP header (RFC 3168 §5).
+    pub(crate) ecn: u8,
     pub(crate) seq: u32,
     pub(crate) ack_number: u32,
     pub(crate) window: u16,
@@ -27,10 +31,13 @@ pub(crate) struct Seen {
 /// Reads an untagged frame.
 pub(crate) fn read(frame: &[u8]) -> Seen {
     let packet = &frame[14..];
-    let payload = if packet[0] >> 4 == 4 {
-        Ipv4Packet::new_checked(packet).unwrap().payload()
+    let (payload, ecn) = if packet[0] >> 4 == 4 {
+        let packet = Ipv4Packet::new_checked(packet).unwrap();
+        assert!(packet.verify_checksum(), "the IPv4 checksum is wrong");
+        (packet.payload(), packet.ecn())
     } else {
-        Ipv6Packet::new_checked(packet).unwrap().payload()
+        let packet = Ipv6Packet::new_checked(packet).unwrap();
+        (packet.payload(), packet.traffic_class() & 3)
     };
     let tcp = TcpPacket::new_checked(payload).unwrap();
     Seen {
@@ -39,6 +46,9 @@ pub(crate) fn read(frame: &[u8]) -> Seen {
         fin: tcp.fin(),
         rst: tcp.rst(),
         psh: tcp.psh(),
+        ece: tcp.ece(),
+        cwr: tcp.cwr(),
+        ecn,
         seq: tcp.seq_number().0.cast_unsigned(),
         ack_number: tcp.ack_number().0.cast_unsigned(),
         window: tcp.window_len(),

@@ -1,6 +1,8 @@
 //! A cable that does not carry everything as it was sent.
 
-use crate::net::{Fate, From, Net, pattern};
+use std::time::Duration;
+
+use crate::net::{BUDGET, Fate, From, Net, pattern};
 
 fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
     let mut net = Net::new();
@@ -94,4 +96,44 @@ fn corrupted_frames_are_dropped_counted_and_sent_again() {
     assert!(counters.drop_bad_checksum > 0);
     assert_eq!(counters.drop_beyond_window, 0);
     assert!(net.a.stack.counters().retransmissions > 0);
+}
+
+/// A host that was not run for a while finds more frames than one turn takes, and the timer of what they acknowledge has expired.
+#[test]
+fn what_has_arrived_is_heard_before_timers_are() {
+    let mut net = Net::new();
+    let (a, _) = net.connect(false);
+    net.a.write(a, b"acknowledged in time", net.now);
+    net.a.step(net.now);
+    let [question] = &net.a.sent()[..] else {
+        panic!("one segment was written");
+    };
+    net.b.wire.deliver(question.clone());
+    net.b.step(net.now);
+    let answers = net.b.sent();
+    let late = net.now + Duration::from_secs(2);
+    (0..5 * BUDGET).for_each(|_| net.a.wire.deliver(vec![0; 14])); // no IP packets
+    for answer in answers {
+        net.a.wire.deliver(answer);
+    }
+    while net.a.step(late) > 0 {}
+    let counters = net.a.stack.counters();
+    assert_eq!(counters.drop_not_ip, 5 * BUDGET as u64);
+    assert_eq!((net.a.stack.unacked(a), counters.retransmissions), (0, 0));
+}
+
+#[test]
+fn a_flood_does_not_stop_the_timers() {
+    let mut net = Net::new();
+    let (a, _) = net.connect(false);
+    net.a.write(a, b"lost", net.now);
+    net.a.step(net.now);
+    net.a.sent();
+    let late = net.now + Duration::from_secs(2);
+    for _ in 0..64 {
+        assert_eq!(net.a.stack.counters().retransmissions, 0);
+        (0..BUDGET).for_each(|_| net.a.wire.deliver(vec![0; 14]));
+        net.a.step(late);
+    }
+    assert_eq!(net.a.stack.counters().retransmissions, 1);
 }

@@ -2,10 +2,12 @@
 
 mod close;
 mod data;
+mod flood;
 mod frames;
 mod garbage;
 mod handshake;
 mod loss;
 mod net;
 mod peer;
+mod scale;
 mod window;

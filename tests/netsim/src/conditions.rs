@@ -11,8 +11,17 @@ pub struct Conditions {
     pub rate: Option<u64>,
     /// Frames that may wait for transmission where there is a rate; further ones are dropped.
     pub queue: usize,
+    /// Frames waiting for transmission from which on a further one is marked, if its IPv4 header says that it may be (RFC 3168 §5);
+    /// `None`: none is.
+    pub mark: Option<usize>,
     /// Probability that a frame is lost.
     pub loss: f64,
+    /// Probability that a frame begins a burst of losses.
+    pub burst: f64,
+    /// How long a burst lasts: what is sent meanwhile is lost.
+    pub burst_time: Duration,
+    /// How often the link goes down, and for how long each time, at the end of the period: what is sent meanwhile is lost.
+    pub flap: Option<(Duration, Duration)>,
     /// Probability that a frame is held back, so that later ones overtake it.
     pub reorder: f64,
     /// The longest time that such a frame is held back.
@@ -31,7 +40,11 @@ impl Default for Conditions {
             one_way_delay: Duration::ZERO,
             rate: None,
             queue: 1000,
+            mark: None,
             loss: 0.0,
+            burst: 0.0,
+            burst_time: Duration::from_millis(1),
+            flap: None,
             reorder: 0.0,
             reorder_delay: Duration::from_millis(5),
             duplicate: 0.0,
@@ -42,6 +55,14 @@ impl Default for Conditions {
 }
 
 impl Conditions {
+    /// True if the link is down.
+    pub(crate) fn is_down(&self, now: Duration) -> bool {
+        self.flap.is_some_and(|(period, down)| {
+            let into = now.as_nanos() % period.as_nanos().max(1);
+            into + down.as_nanos() >= period.as_nanos()
+        })
+    }
+
     /// How long a frame of `octets` occupies the link.
     pub(crate) fn transmission_time(&self, octets: usize) -> Duration {
         const NANOS: u64 = 1_000_000_000;
@@ -56,6 +77,18 @@ impl Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_goes_down_at_the_end_of_each_period() {
+        let millis = Duration::from_millis;
+        let conditions = Conditions {
+            flap: Some((millis(100), millis(10))),
+            ..Conditions::default()
+        };
+        let down = [0, 89, 90, 99, 100, 189, 190].map(|at| conditions.is_down(millis(at)));
+        assert_eq!(down, [false, false, true, true, false, false, true]);
+        assert!(!Conditions::default().is_down(millis(99)));
+    }
 
     #[test]
     fn a_rate_is_bits_per_second() {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use crate::conditions::Conditions;
+use crate::ecn;
 use crate::rng::Rng;
 use crate::trace::Fate;
 
@@ -18,10 +19,12 @@ pub struct LaneCounters {
     pub sent: u64,
     /// Frames that came out of it, copies included.
     pub delivered: u64,
-    /// Frames lost at random.
+    /// Frames lost at random, alone, in bursts, or while the link was down.
     pub lost: u64,
     /// Frames dropped because the queue was full.
     pub queue_full: u64,
+    /// Frames marked because of the queue's length.
+    pub marked: u64,
     /// Frames dropped because the test wanted it.
     pub dropped: u64,
     /// Frames held back.
@@ -47,6 +50,8 @@ pub struct Lane {
     drop_rule: Option<DropRule>,
     counters: LaneCounters,
     serial: u64,
+    /// When the burst of losses ends.
+    burst_end: Duration,
 }
 
 /// Ordered by arrival, then by the order of sending.
@@ -68,6 +73,7 @@ impl Lane {
             drop_rule: None,
             counters: LaneCounters::default(),
             serial: 0,
+            burst_end: Duration::ZERO,
         }
     }
 
@@ -107,9 +113,12 @@ impl Lane {
             self.counters.queue_full += 1;
             return Fate::QueueFull;
         };
-        if self.rng.chance(self.conditions.loss) {
+        if self.is_lost(now) {
             self.counters.lost += 1;
             return Fate::Lost;
+        }
+        if self.is_to_be_marked() && ecn::mark(&mut frame) {
+            self.counters.marked += 1;
         }
         let corrupted = self.rng.chance(self.conditions.corrupt) && self.corrupt(&mut frame);
         let held_back = self.hold_back();
@@ -138,6 +147,15 @@ impl Lane {
         Some(first.frame)
     }
 
+    fn is_lost(&mut self, now: Duration) -> bool {
+        // Without bursts nothing is drawn: what other seeds do stays as it is.
+        if self.conditions.burst > 0.0 && self.rng.chance(self.conditions.burst) {
+            self.burst_end = now + self.conditions.burst_time;
+        }
+        let in_burst = now < self.burst_end;
+        self.rng.chance(self.conditions.loss) || in_burst || self.conditions.is_down(now)
+    }
+
     fn is_to_be_dropped(&mut self, frame: &[u8]) -> bool {
         let by_number = self.drop_ordinals.remove(&self.counters.sent);
         let by_rule = self.drop_rule.as_mut().is_some_and(|rule| rule(frame));
@@ -163,6 +181,12 @@ impl Lane {
         let free = self.departures.back().copied().unwrap_or(now);
         self.departures.push_back(free + time);
         Some(free + time)
+    }
+
+    /// True if the frame that was queued last has found the queue longer than it should be.
+    fn is_to_be_marked(&self) -> bool {
+        let found = self.departures.len().saturating_sub(1);
+        self.conditions.rate.is_some() && self.conditions.mark.is_some_and(|from| found >= from)
     }
 
     fn hold_back(&mut self) -> Duration {
@@ -258,6 +282,22 @@ mod tests {
     }
 
     #[test]
+    fn a_long_queue_marks_what_may_be_marked() {
+        let mut lane = lane(Conditions {
+            rate: Some(800_000),
+            mark: Some(2),
+            ..Conditions::default()
+        });
+        for codepoint in [0b10, 0b10, 0b10, 0b00, 0b01] {
+            lane.send(ecn::testing::packet(codepoint), Duration::ZERO);
+        }
+        let arrived = std::iter::from_fn(|| lane.arrived(Duration::MAX));
+        let codepoints: Vec<u8> = arrived.map(|frame| frame[15] & 3).collect();
+        assert_eq!(codepoints, [0b10, 0b10, 0b11, 0b00, 0b11]);
+        assert_eq!(lane.counters().marked, 2);
+    }
+
+    #[test]
     fn the_frame_that_the_test_names_is_dropped() {
         let mut lane = lane(Conditions::default());
         lane.send(numbered(0), MS);
@@ -272,6 +312,25 @@ mod tests {
         lane.send(numbered(5), MS);
         assert_eq!(all_of(&mut lane), [0, 1, 3, 4, 5]);
         assert_eq!(lane.counters().dropped, 2);
+    }
+
+    #[test]
+    fn bursts_take_several_frames_in_a_row() {
+        let mut lane = lane(Conditions {
+            burst: 0.02,
+            burst_time: 5 * MS,
+            ..Conditions::default()
+        });
+        for n in 0..200 {
+            lane.send(numbered(n), u32::from(n) * MS);
+        }
+        let came = all_of(&mut lane);
+        let gaps = came.windows(2).map(|pair| pair[1] - pair[0] - 1);
+        let gaps: Vec<u8> = gaps.filter(|gap| *gap > 0).collect();
+        assert!(
+            !gaps.is_empty() && gaps.iter().all(|gap| *gap >= 5),
+            "{gaps:?}"
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod conditions;
+mod ecn;
 mod lane;
 mod link;
 mod rng;

@@ -67,6 +67,12 @@ impl Link {
         })
     }
 
+    /// The same, with frames marked that find `frames` or more waiting for transmission.
+    #[must_use]
+    pub fn mark(self, frames: usize) -> Self {
+        self.with(|conditions| conditions.mark = Some(frames))
+    }
+
     /// The same with this probability of loss.
     #[must_use]
     pub fn loss(self, probability: f64) -> Self {

@@ -128,12 +128,13 @@ impl Sim {
         self
     }
 
-    /// The same with this probability that a frame is held back.
+    /// The same with this probability that a frame is held back. One that comes after the repetition of one in front of it looks
+    /// old by its timestamp (RFC 7323 §5.3).
     #[must_use]
     pub fn reorder(mut self, probability: f64) -> Self {
         self.link
             .change(|conditions| conditions.reorder = probability);
-        self
+        self.expecting(&["drop_old_timestamp"])
     }
 
     /// The same with this probability that a frame arrives twice.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
-use xwarp::{MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp::{CongestionControl, MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
 
 use crate::device;
 use crate::interface::ModeArg;
@@ -30,6 +30,8 @@ use hello::{Hello, Kind, Places, Style, Verb};
 const DEFAULT_PORT: u16 = 18515;
 /// A test whose other end has died ends soon after this.
 const KEEPALIVE: Duration = Duration::from_secs(3);
+/// So does one whose other end is out of reach.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Octets of memory that a test's buffers may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
 
@@ -83,6 +85,12 @@ pub(crate) struct PerfArgs {
     /// Who runs the protocol engine
     #[arg(long, default_value = "inline")]
     engine: EngineArg,
+    /// How long an acknowledgment may take beyond the round trip before this side sends again, for example 1s [default: 5ms]
+    #[arg(long, value_parser = parse_duration)]
+    min_rto: Option<Duration>,
+    /// How this side adapts to the network
+    #[arg(long, default_value = "cubic")]
+    congestion: CongestionArg,
     #[command(flatten)]
     mpa: MpaArgs,
     /// Write every frame to this pcapng file
@@ -112,6 +120,29 @@ enum WaitArg {
     Adaptive,
     /// Sleep at once
     Blocking,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CongestionArg {
+    /// By losses (RFC 9438)
+    Cubic,
+    /// By losses, as of old (RFC 5681)
+    Newreno,
+    /// By marks, where the network marks (RFC 8257)
+    Dctcp,
+    /// By the rate that arrives, where losses are random
+    Bbr,
+}
+
+impl From<CongestionArg> for CongestionControl {
+    fn from(arg: CongestionArg) -> Self {
+        match arg {
+            CongestionArg::Cubic => Self::Cubic,
+            CongestionArg::Newreno => Self::NewReno,
+            CongestionArg::Dctcp => Self::Dctcp,
+            CongestionArg::Bbr => Self::Bbr,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -201,11 +232,12 @@ impl PerfArgs {
         }
     }
 
-    fn open(&self, device: &str, hello: &Hello) -> anyhow::Result<Rnic> {
-        let config = RnicConfig {
+    fn config(&self, region_octets: usize) -> RnicConfig {
+        let defaults = RnicConfig::default();
+        RnicConfig {
             nic: NicConfig {
                 mode: self.mode.map(Into::into),
-                region_octets: hello.region_octets(),
+                region_octets,
                 capture: self.capture.clone(),
                 ..NicConfig::default()
             },
@@ -214,6 +246,9 @@ impl PerfArgs {
                 EngineArg::Thread => Progress::Thread,
             },
             keepalive: Some(KEEPALIVE),
+            min_rto: self.min_rto.unwrap_or(defaults.min_rto),
+            user_timeout: USER_TIMEOUT,
+            congestion: self.congestion.into(),
             mpa: MpaConfig {
                 crc: !self.mpa.no_crc,
                 markers: self.mpa.markers,
@@ -224,7 +259,11 @@ impl PerfArgs {
                 WaitArg::Adaptive => Waiting::Adaptive(Duration::from_micros(50)),
                 WaitArg::Blocking => Waiting::Blocking,
             },
-        };
+        }
+    }
+
+    fn open(&self, device: &str, hello: &Hello) -> anyhow::Result<Rnic> {
+        let config = self.config(hello.region_octets());
         Ok(Rnic::open(device, &config)?)
     }
 
@@ -238,5 +277,42 @@ impl PerfArgs {
             (EngineArg::Thread, WaitArg::Adaptive) => "thread, adaptive",
             (EngineArg::Thread, WaitArg::Blocking) => "thread, blocking",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: PerfArgs,
+    }
+
+    fn parse(words: &[&str]) -> Result<PerfArgs, clap::Error> {
+        let words = [&["perf"], words].concat();
+        Line::try_parse_from(words).map(|line| line.args)
+    }
+
+    #[test]
+    fn the_congestion_control_reaches_the_rnic() {
+        for (words, wanted) in [
+            (&[][..], CongestionControl::Cubic),
+            (&["--congestion", "newreno"], CongestionControl::NewReno),
+            (&["--congestion", "dctcp"], CongestionControl::Dctcp),
+            (&["--congestion", "bbr"], CongestionControl::Bbr),
+        ] {
+            assert_eq!(parse(words).unwrap().config(0).congestion, wanted);
+        }
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_is_refused_with_those_that_there_are() {
+        let error = parse(&["--congestion", "vegas"]).err().unwrap().to_string();
+        assert!(error.contains("'vegas'"), "{error}");
+        assert!(error.contains("cubic, newreno, dctcp, bbr"), "{error}");
     }
 }

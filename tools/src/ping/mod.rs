@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use xwarp::{MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting};
 
 use crate::device;
 use crate::interface::ModeArg;
@@ -29,6 +29,8 @@ const DEFAULT_PORT: u16 = 7174;
 const LARGEST: u32 = (64 << 10) - 1;
 /// An end whose other end has died ends soon after this.
 const KEEPALIVE: Duration = Duration::from_secs(3);
+/// So does one whose other end is out of reach.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Octets of memory for both ends' buffers.
 const REGION_OCTETS: usize = 1 << 20;
 
@@ -99,8 +101,9 @@ impl PingArgs {
             },
             progress: Progress::Inline,
             keepalive: Some(KEEPALIVE),
+            user_timeout: USER_TIMEOUT,
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
-            mpa: MpaConfig::default(),
+            ..RnicConfig::default()
         };
         Ok(Rnic::open(device, &config)?)
     }

@@ -80,6 +80,7 @@ impl Engine {
             stream.closing = true;
         }
         self.activate(key);
+        self.watch(key);
     }
 
     /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its response.

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
-use xwarp_tcp::{ConnId, Instant, ListenerId};
+use xwarp_tcp::{ConnId, ListenerId};
 
 use super::qp::{Link, QpContext};
 use super::stream::Stream;
@@ -24,6 +24,12 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct IncomingId {
     key: usize,
     serial: u64,
+}
+
+impl IncomingId {
+    pub(super) fn key(self) -> usize {
+        self.key
+    }
 }
 
 /// What the application learns of a peer that wants to connect.
@@ -54,8 +60,6 @@ pub(super) struct Incoming {
     requests: Sender<IncomingRequest>,
     /// The whole Request, while the application decides.
     request: Option<Request>,
-    /// When the Request must be here.
-    pub(super) deadline: Option<Instant>,
 }
 
 impl Engine {
@@ -120,8 +124,8 @@ impl Engine {
             port: Arc::clone(&context.port),
             requests: context.requests.clone(),
             request: None,
-            deadline: Some(self.now + REQUEST_LIMIT),
         });
+        self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
         // The Request may be here already.
         self.on_request_octets(id.key);
     }
@@ -173,7 +177,6 @@ impl Engine {
             revision: request.revision,
             enhanced: request.enhanced,
         };
-        incoming.deadline = None;
         incoming.request = Some(request);
         if incoming.requests.send(offered).is_err() {
             // The listener has been dropped.
@@ -259,6 +262,12 @@ impl Engine {
         };
         self.drop_incoming(key);
         true
+    }
+
+    /// True if the Request of this connection is not wholly here.
+    pub(super) fn awaits_request(&self, id: IncomingId) -> bool {
+        let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
+        incoming.is_some_and(|incoming| incoming.request.is_none())
     }
 
     /// The Request that the application is to answer.

@@ -5,6 +5,7 @@
 
 mod begin;
 mod cq_table;
+mod deadlines;
 mod fault;
 mod lifecycle;
 mod listen;
@@ -39,6 +40,7 @@ pub(crate) use qp::NewQp;
 pub(crate) use start::ConnectOrder;
 
 use cq_table::CqTable;
+use deadlines::Deadlines;
 use listen::{Incoming, ListenerContext};
 use qp::QpContext;
 
@@ -70,6 +72,7 @@ pub(crate) struct Engine {
     next_incoming: u64,
     /// Queue pairs that may have something to send, in turn.
     active: VecDeque<usize>,
+    deadlines: Deadlines,
     lingering: VecDeque<(Instant, Arc<LocalPort>)>,
     ready: Arc<ReadySet>,
     events: Sender<AsyncEvent>,
@@ -98,6 +101,7 @@ impl Engine {
             incoming: Slab::new(),
             next_incoming: 0,
             active: VecDeque::new(),
+            deadlines: Deadlines::default(),
             lingering: VecDeque::new(),
             ready,
             events,
@@ -107,6 +111,11 @@ impl Engine {
             max_qps,
             failed: false,
         }
+    }
+
+    /// The time at which a verb is called.
+    pub(crate) fn wake_at(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
@@ -121,10 +130,15 @@ impl Engine {
         };
         while let Some(event) = self.stack.poll_event() {
             done += 1;
+            let owner = self.owners.get(&event.conn()).copied();
             self.on_tcp_event(event);
+            if let Some(Owner::Qp(key)) = owner {
+                self.watch(key);
+            }
         }
         done += self.expire();
         done += self.send_all();
+        self.trim_deadlines();
         if let Err(error) = self.stack.transmit(now) {
             return self.give_up(&error);
         }
@@ -230,60 +244,9 @@ impl Engine {
                 qp.active = false;
             }
             done += self.send_some(key);
+            self.watch(key);
         }
         done
-    }
-
-    /// Acts upon deadlines that have passed; how many.
-    fn expire(&mut self) -> usize {
-        let now = self.now;
-        while self
-            .lingering
-            .front()
-            .is_some_and(|(until, _)| *until <= now)
-        {
-            self.lingering.pop_front();
-        }
-        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        let qps: Vec<usize> = (self.qps.iter())
-            .filter(|(_, qp)| due(qp.deadline))
-            .map(|(key, _)| key)
-            .collect();
-        let silent: Vec<usize> = (self.qps.iter())
-            .filter(|(_, qp)| due(qp.nudge_due()))
-            .map(|(key, _)| key)
-            .collect();
-        let incoming: Vec<usize> = (self.incoming.iter())
-            .filter(|(_, incoming)| due(incoming.deadline))
-            .map(|(key, _)| key)
-            .collect();
-        for &key in &qps {
-            self.on_qp_deadline(key);
-        }
-        for &key in &silent {
-            self.nudge(key);
-        }
-        for &key in &incoming {
-            self.counters.drop_startup_timeout += 1;
-            self.drop_incoming(key);
-        }
-        qps.len() + silent.len() + incoming.len()
-    }
-
-    /// When there will be something to do even if nothing happens.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let qps = self.qps.iter().filter_map(|(_, qp)| qp.deadline);
-        let silent = self.qps.iter().filter_map(|(_, qp)| qp.nudge_due());
-        let incoming = self
-            .incoming
-            .iter()
-            .filter_map(|(_, incoming)| incoming.deadline);
-        let linger = self.lingering.front().map(|(until, _)| *until);
-        qps.chain(silent)
-            .chain(incoming)
-            .chain(linger)
-            .chain(self.stack.next_deadline())
-            .min()
     }
 
     /// How long a sleep may last; `None`: until something happens.

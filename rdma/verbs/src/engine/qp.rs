@@ -94,6 +94,8 @@ pub(super) struct QpContext {
     pub(super) active: bool,
     /// When patience with the peer ends: during start-up, Closing and Terminate.
     pub(super) deadline: Option<Instant>,
+    /// Its earliest entry among the engine's deadlines.
+    pub(super) armed: Option<Instant>,
     state: QpState,
     shared: Arc<QpShared>,
 }
@@ -115,6 +117,7 @@ impl QpContext {
             recv_cq: new.recv_cq,
             active: false,
             deadline: None,
+            armed: None,
             state: QpState::Idle,
             shared: new.shared,
         }
@@ -149,6 +152,14 @@ impl QpContext {
             Link::Stream(stream) => stream.nudge.due(),
             Link::None | Link::Starting(_) => None,
         }
+    }
+
+    /// When there is something to do for it even if nothing happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        [self.deadline, self.nudge_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {

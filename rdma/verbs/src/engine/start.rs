@@ -111,6 +111,7 @@ impl Engine {
             retried: false,
             outcome: order.outcome,
         }));
+        self.watch(key);
     }
 
     /// TCP is established: sends the Request.

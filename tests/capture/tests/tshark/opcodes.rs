@@ -10,8 +10,8 @@ use xwarp_iwarp::{
 
 use crate::support::{STARTUP, assert_shown};
 
-/// Octets of a ULPDU that fills a segment: an EMSS of 1460 (RFC 5044 §4.5).
-const MULPDU: usize = 1454;
+/// Octets of a ULPDU that fills a segment: an EMSS of 1448 (RFC 5044 §4.5).
+const MULPDU: usize = 1442;
 
 const READ: ReadRequest = ReadRequest {
     sink: Stag(0x5566_7788),

@@ -59,7 +59,7 @@ impl Form {
             Self::Untagged => sender.send(SendKind::default(), 4),
             Self::ReadRequest => sender.read_request(&read),
         };
-        let segment = message.next_segment(1454).expect("a new message");
+        let segment = message.next_segment(1442).expect("a new message");
         let ddp = if self == Self::Tagged { 14 } else { 18 };
         let (ddp, rdmap) = segment.header.split_at(ddp);
         (ddp.to_vec(), rdmap.to_vec())

@@ -321,7 +321,7 @@ fn a_start_up_frame_is_one_tcp_segment() {
     request.accept(&mut b.qp, &[2; 400]).unwrap();
     let answer = sim.wait_for("the Reply", || connecting.try_finish());
     assert_eq!(answer.unwrap(), [2; 400]);
-    let headers = 14 + 20 + 20; // Ethernet, IPv4, TCP
+    let headers = 14 + 20 + 20 + 12; // Ethernet, IPv4, TCP with timestamps
     for (frame, private_data) in lengths.borrow().iter().zip([500, 400]) {
         // The 4 octets of enhanced data are there in revision 2.
         let rest = frame - headers - 20 - private_data;

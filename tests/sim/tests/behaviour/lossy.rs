@@ -209,6 +209,8 @@ fn damage_that_tcp_does_not_see_never_reaches_memory() {
             "drop_after_failure",
             "drop_no_flow",
             "drop_beyond_window",
+            "drop_no_timestamp",
+            "drop_old_timestamp",
         ];
         let mut sim = sim(seed).corrupt(0.05, 2).expecting(&checks);
         let (mut a, b) = sim.connected_pair();

@@ -1,6 +1,7 @@
 //! What two connected RNICs owe their applications, whatever the link between them does.
 
 mod atomics;
+mod clock;
 mod close;
 mod emitted;
 mod hostile;

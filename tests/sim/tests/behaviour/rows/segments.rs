@@ -1,5 +1,4 @@
-//! TCP segments that must not count: rows 48 and 109 of the digest's section 9. There are no old timestamps, as neither side offers
-//! that option.
+//! TCP segments that must not count: rows 48 and 109 of the digest's section 9.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,8 +12,10 @@ use crate::hostile::Victim;
 
 /// Octets of the Ethernet and IPv4 headers in front of a TCP header.
 const TCP: usize = 14 + 20;
-/// The same and a TCP header without options.
-const PAYLOAD: usize = TCP + 20;
+/// The time of sending, in the timestamps option behind two NOPs (RFC 7323 appendix A).
+const TSVAL: usize = TCP + 20 + 4;
+/// The same headers and one of TCP with timestamps.
+const PAYLOAD: usize = TCP + 20 + 12;
 
 /// A frame with TCP over IPv4.
 #[derive(Clone)]
@@ -27,6 +28,14 @@ impl Frame {
 
     fn with_seq(mut self, seq: u32) -> Self {
         self.0[TCP + 4..TCP + 8].copy_from_slice(&seq.to_be_bytes());
+        self.summed()
+    }
+
+    /// As if sent so many of the peer's ticks ago.
+    fn older_by(mut self, age: u32) -> Self {
+        let then = u32::from_be_bytes(self.0[TSVAL..TSVAL + 4].try_into().unwrap());
+        let sent = then.wrapping_sub(age).to_be_bytes();
+        self.0[TSVAL..TSVAL + 4].copy_from_slice(&sent);
         self.summed()
     }
 
@@ -200,6 +209,22 @@ fn row_109_a_segment_out_of_the_window_is_dropped() {
         let frame = other.clone().with_seq(next.wrapping_add(distance));
         replay.assert_ignored(what, frame);
     }
+    replay.assert_goes_on();
+}
+
+/// A segment that would be the next one, but was sent before what has arrived (RFC 7323 §5.3).
+#[test]
+fn row_109_a_segment_with_an_old_timestamp_is_dropped() {
+    let mut replay = Replay::new(&["drop_old_timestamp"]);
+    let next = replay.frame.seq() + u32::try_from(replay.fpdu.len()).unwrap();
+    let other = replay.frame.clone().with_seq(next);
+    let other = other.with_payload(&replay.other_write());
+    for age in [1, 1 << 20, 0x7fff_ffff] {
+        let frame = other.clone().older_by(age);
+        replay.assert_ignored("sent before", frame);
+    }
+    let drops = replay.victim.end.host().drops();
+    assert_eq!(drops["drop_old_timestamp"], 3);
     replay.assert_goes_on();
 }
 

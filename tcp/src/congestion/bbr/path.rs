@@ -1,0 +1,140 @@
+//! What BBR knows of the path: how much it carries, how long it is, and whether it is full (§4.1).
+
+use std::time::Duration;
+
+use crate::congestion::Acked;
+use crate::rate::RateSample;
+use crate::time::Instant;
+use crate::windowed::Windowed;
+
+/// Round trips over which the greatest delivery rate counts (§4.1.1.3).
+const RATE_ROUNDS: u64 = 10;
+/// How long the least round trip counts (§4.1.2.3).
+const RTT_WINDOW: Duration = Duration::from_secs(10);
+/// The pipe is full when so many rounds in a row do not add a quarter to the rate (§4.3.2.2).
+const FULL_ROUNDS: u32 = 3;
+
+/// Bottleneck bandwidth and round-trip propagation time, with what it takes to estimate them.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// Octets per second, by round trips.
+    rate: Windowed<u64>,
+    least: Option<(Duration, Instant)>,
+    rounds: u64,
+    /// A round trip ends when a segment is acknowledged that was sent after so much was delivered (§4.1.1.2).
+    round_ends: u64,
+    /// This ACK ended a round trip.
+    round_start: bool,
+    /// The rate that growth is measured by, and rounds without.
+    plateau: (u64, u32),
+}
+
+impl Path {
+    pub(super) fn new() -> Self {
+        Self {
+            rate: Windowed::new(RATE_ROUNDS),
+            least: None,
+            rounds: 0,
+            round_ends: 0,
+            round_start: false,
+            plateau: (0, 0),
+        }
+    }
+
+    /// Takes in what an ACK says. True if the least round trip had grown too old, and was not seen again (§4.1.2.3).
+    pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
+        self.round_start = false;
+        if let Some(sample) = &acked.rate {
+            self.count_round(sample, acked.delivered);
+            self.note_rate(sample);
+        }
+        self.note_rtt(acked)
+    }
+
+    fn count_round(&mut self, sample: &RateSample, delivered: u64) {
+        if sample.prior_delivered >= self.round_ends {
+            self.round_ends = delivered;
+            self.rounds += 1;
+            self.round_start = true;
+        }
+    }
+
+    /// A rate for want of data says how slow the application is, unless it is the greatest of all the same (§4.1.1.4).
+    fn note_rate(&mut self, sample: &RateSample) {
+        let rate = sample.per_second();
+        if !sample.app_limited || self.rate.best().is_some_and(|best| rate >= best) {
+            self.rate.update(rate, self.rounds);
+        }
+        if self.round_start && !sample.app_limited {
+            self.measure_growth();
+        }
+    }
+
+    fn measure_growth(&mut self) {
+        let now = self.rate.best().unwrap_or(0);
+        let (before, rounds) = self.plateau;
+        self.plateau = if now >= before.saturating_add(before / 4).max(1) {
+            (now, 0)
+        } else {
+            (before, rounds.saturating_add(1))
+        };
+    }
+
+    fn note_rtt(&mut self, acked: &Acked) -> bool {
+        let Some(rtt) = acked.rtt else {
+            return false;
+        };
+        let expired = self
+            .least
+            .is_some_and(|(_, seen)| acked.now - seen > RTT_WINDOW);
+        if expired || self.least.is_none_or(|(least, _)| rtt <= least) {
+            let lower = self.least.is_none_or(|(least, _)| rtt <= least);
+            self.least = Some((rtt, acked.now));
+            return expired && !lower;
+        }
+        false
+    }
+
+    /// The least round trip was just as good as seen: what was in flight was too little to make it longer.
+    pub(super) fn confirm_rtt(&mut self, now: Instant) {
+        if let Some((_, seen)) = &mut self.least {
+            *seen = now;
+        }
+    }
+
+    /// Octets per second that the path carries.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.rate.best().filter(|rate| *rate > 0)
+    }
+
+    /// The round trip without a queue.
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.least.map(|(least, _)| least)
+    }
+
+    /// Octets that the path holds, times `gain` thousandths.
+    pub(super) fn product(&self, gain: u64) -> Option<usize> {
+        let (rate, rtt) = (self.rate()?, self.rtt()?);
+        let product = u128::from(rate).saturating_mul(rtt.as_nanos()) / 1_000_000_000;
+        let octets = product.saturating_mul(u128::from(gain)) / 1000;
+        Some(usize::try_from(octets).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The ACK at hand ended a round trip.
+    pub(super) fn round_start(&self) -> bool {
+        self.round_start
+    }
+
+    /// A round trip begins with what is sent from now on.
+    pub(super) fn begin_round(&mut self, delivered: u64) {
+        self.round_ends = delivered;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.plateau.1 >= FULL_ROUNDS
+    }
+}

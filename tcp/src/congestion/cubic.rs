@@ -1,0 +1,360 @@
+//! CUBIC (RFC 9438) with `HyStart++` (RFC 9406).
+
+use std::time::Duration;
+
+use super::curve::Epoch;
+use super::hystart::HyStart;
+use super::window::{MAX_WINDOW, Window};
+use super::{Acked, Congestion};
+use crate::time::Instant;
+
+/// β of the multiplicative decrease, 0.7 (§4.6), in tenths.
+const BETA: (usize, usize) = (7, 10);
+/// Fast convergence, (1 + β) / 2 (§4.7).
+const CONVERGE: (usize, usize) = (17, 20);
+/// What a spurious reduction has overwritten (§4.9).
+type Before = (usize, Option<Epoch>, usize);
+
+/// The window as a cubic function of the time since the last loss.
+#[derive(Clone, Debug)]
+pub(super) struct Cubic {
+    window: Window,
+    hystart: HyStart,
+    /// Window at the last reduction, lowered by fast convergence; zero if unknown, and after a timeout.
+    w_max: usize,
+    cwnd_prior: usize,
+    epoch: Option<Epoch>,
+    before: Option<Before>,
+    srtt: Duration,
+    last_ack: Option<Instant>,
+}
+
+/// `part` of `octets`.
+fn scale(octets: usize, part: (usize, usize)) -> usize {
+    octets.min(MAX_WINDOW * 4) / part.1 * part.0 + octets % part.1 * part.0 / part.1
+}
+
+impl Cubic {
+    pub(super) fn new(mss: usize) -> Self {
+        Self {
+            window: Window::new(mss),
+            hystart: HyStart::default(),
+            w_max: 0,
+            cwnd_prior: 0,
+            epoch: None,
+            before: None,
+            srtt: Duration::ZERO,
+            last_ack: None,
+        }
+    }
+
+    fn smooth(&mut self, rtt: Option<Duration>) {
+        let Some(rtt) = rtt.map(|rtt| rtt.min(Duration::from_hours(1))) else {
+            return;
+        };
+        self.srtt = if self.srtt.is_zero() {
+            rtt
+        } else {
+            (self.srtt * 7 + rtt) / 8
+        };
+    }
+
+    /// A stage of congestion avoidance begins (§4.2).
+    fn begin(&self, now: Instant) -> Epoch {
+        Epoch::new(now, &self.window, self.w_max, self.cwnd_prior)
+    }
+
+    fn avoid(&mut self, octets: usize, now: Instant) {
+        let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin(now));
+        let cwnd = self.window.cwnd;
+        let elapsed = now - epoch.start;
+        let friendly = epoch.friendly(octets, &self.window);
+        let grown = if epoch.curve(elapsed, self.window.mss) < friendly {
+            friendly.saturating_sub(cwnd) // Reno-friendly region
+        } else {
+            let ahead = elapsed.saturating_add(self.srtt);
+            let target = epoch.curve(ahead, self.window.mss);
+            epoch.towards(target.clamp(cwnd, cwnd + cwnd / 2), octets, cwnd)
+        };
+        self.window.grow(grown);
+        self.epoch = Some(epoch);
+    }
+
+    /// Time in which the window was not used does not move the curve on (§5.8).
+    fn pause(&mut self, now: Instant) {
+        if let (Some(epoch), Some(last)) = (&mut self.epoch, self.last_ack) {
+            epoch.start = epoch.start + (now - last);
+        }
+    }
+
+    fn state(&self) -> Before {
+        (self.w_max, self.epoch.clone(), self.cwnd_prior)
+    }
+
+    /// Window and threshold to have after congestion (§4.6), with fast convergence (§4.7).
+    fn decrease(&mut self, in_flight: usize) -> usize {
+        let cwnd = self.window.cwnd;
+        self.w_max = if cwnd < self.w_max {
+            scale(cwnd, CONVERGE)
+        } else {
+            cwnd
+        };
+        self.cwnd_prior = cwnd;
+        self.epoch = None;
+        scale(in_flight, BETA)
+    }
+}
+
+impl Congestion for Cubic {
+    fn on_ack(&mut self, acked: &Acked) {
+        self.smooth(acked.rtt);
+        if !self.window.may_grow(acked) {
+            if !acked.cwnd_limited {
+                self.pause(acked.now);
+            }
+        } else if self.window.slow_start() {
+            self.hystart
+                .on_ack(acked, self.window.ssthresh == MAX_WINDOW);
+            let left = self
+                .window
+                .grow_slow_start(self.hystart.growth(acked.octets));
+            if self.hystart.ended() {
+                self.window.ssthresh = self.window.cwnd;
+            } else if left > 0 {
+                self.avoid(left, acked.now);
+            }
+        } else {
+            self.avoid(acked.octets, acked.now);
+        }
+        self.last_ack = Some(acked.now);
+    }
+
+    fn on_loss(&mut self, _now: Instant, in_flight: usize) {
+        self.before = Some(self.state());
+        let target = self.decrease(in_flight);
+        self.window.lose(target);
+    }
+
+    fn on_recovered(&mut self, _now: Instant) {
+        self.window.recovered();
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight: usize) {
+        let before = self.state();
+        let recovering = self.window.recovering();
+        if self.window.time_out(scale(in_flight, BETA)) && !recovering {
+            self.before = Some(before);
+        }
+        self.w_max = 0; // the next stage starts at its plateau (§4.8)
+        self.cwnd_prior = 0;
+        self.epoch = None;
+    }
+
+    fn on_undo(&mut self, _now: Instant) {
+        if self.window.undo()
+            && let Some(before) = self.before.take()
+        {
+            (self.w_max, self.epoch, self.cwnd_prior) = before;
+        }
+    }
+
+    fn on_ecn(&mut self, _now: Instant, in_flight: usize) {
+        self.before = None;
+        let target = self.decrease(in_flight);
+        self.window.reduce(target);
+    }
+
+    fn on_idle(&mut self, now: Instant, idle: Duration, rto: Duration) {
+        self.pause(now);
+        self.last_ack = Some(now);
+        if self.window.restart(idle, rto) {
+            self.epoch = None; // slow start brings the window back; a curve begins where that ends
+        }
+    }
+
+    fn on_mss(&mut self, mss: usize) {
+        self.window.set_mss(mss);
+        self.epoch = None; // its K counted segments
+    }
+
+    fn window(&self) -> usize {
+        self.window.cwnd
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    fn wants_ecn(&self) -> bool {
+        false
+    }
+
+    fn slow_start(&self) -> bool {
+        self.window.slow_start()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, at};
+    use super::*;
+
+    const MSS: usize = 1000;
+
+    /// Lost with 100 segments in flight and in the window, recovered at 0 ms, a round trip of 100 ms.
+    fn after_loss() -> Cubic {
+        let mut cubic = Cubic::new(MSS);
+        cubic.srtt = Duration::from_millis(100);
+        cubic.window.cwnd = 100 * MSS;
+        cubic.on_loss(at(0), 100 * MSS);
+        cubic.on_recovered(at(0));
+        cubic
+    }
+
+    #[test]
+    fn the_curve_is_that_of_the_rfc() {
+        // W_max = 100 segments, cwnd = 70: K = cbrt(30 / 0.4) = 4.217163 s
+        let mut cubic = after_loss();
+        assert_eq!(cubic.window(), 70 * MSS);
+        cubic.on_ack(&ack(0, 0));
+        let epoch = cubic.begin(at(0));
+        assert_eq!(epoch.k, 4_217_163);
+        let segments = |millis| epoch.curve(Duration::from_millis(millis), MSS);
+        assert_eq!(segments(0), 70_001, "70 but for K's last digit");
+        assert_eq!(segments(1000), 86_681); // 100 - 0.4 * 3.217163^3, rounded up
+        assert_eq!(segments(2000), 95_641); // 100 - 0.4 * 2.217163^3
+        assert_eq!(segments(4217), 100_000);
+        assert_eq!(segments(6000), 102_266); // 100 + 0.4 * 1.782837^3
+        assert_eq!(segments(10_000), 177_354); // 100 + 0.4 * 5.782837^3
+    }
+
+    #[test]
+    fn the_window_follows_the_curve_one_round_trip_ahead() {
+        let mut cubic = after_loss();
+        for millis in (0..30).map(|round| round * 100) {
+            cubic.on_ack(&ack(millis, cubic.window()));
+        }
+        let epoch = cubic.epoch.clone().unwrap();
+        // the last ACK was at 2.9 s: the curve at 3 s; Reno would have 70 + 9/17 * 30 = 85.9
+        assert_eq!(cubic.window(), epoch.curve(Duration::from_secs(3), MSS));
+        assert_eq!(cubic.window(), 99_279); // 100 - 0.4 * 1.217163^3
+    }
+
+    #[test]
+    fn with_short_round_trips_the_window_is_renos() {
+        let mut cubic = after_loss();
+        cubic.srtt = Duration::from_millis(1);
+        for millis in 0..50 {
+            cubic.on_ack(&ack(millis, cubic.window()));
+        }
+        // 50 windows at 9/17 of a segment each
+        let expected = 70 * MSS + 50 * 9 * MSS / 17;
+        assert!(
+            cubic.window().abs_diff(expected) < MSS,
+            "{}",
+            cubic.window()
+        );
+    }
+
+    #[test]
+    fn past_the_window_before_the_loss_reno_adds_a_whole_segment() {
+        let mut cubic = after_loss();
+        cubic.srtt = Duration::from_millis(1);
+        let mut at_prior = None;
+        for round in 0..80 {
+            cubic.on_ack(&ack(round, cubic.window()));
+            at_prior =
+                at_prior.or((cubic.window() >= 100 * MSS).then_some((round, cubic.window())));
+        }
+        let (round, window) = at_prior.unwrap();
+        assert_eq!(round, 56, "30 segments at 9/17");
+        let grown = cubic.window() - window;
+        assert!(grown.abs_diff((79 - 56) * MSS) < MSS, "{grown}");
+    }
+
+    #[test]
+    fn a_second_loss_below_the_plateau_lowers_it() {
+        let mut cubic = after_loss();
+        cubic.on_loss(at(1), 70 * MSS);
+        assert_eq!(cubic.w_max, 59_500, "70 * (1 + 0.7) / 2");
+        assert_eq!(cubic.window(), 49 * MSS);
+    }
+
+    #[test]
+    fn after_a_timeout_the_curve_starts_at_its_plateau() {
+        let mut cubic = after_loss();
+        cubic.on_timeout(at(0), 100 * MSS);
+        assert_eq!(cubic.window(), MSS);
+        cubic.on_ack(&ack(100, 69 * MSS));
+        assert_eq!(cubic.window(), 70 * MSS);
+        cubic.on_ack(&ack(200, MSS));
+        let epoch = cubic.epoch.unwrap();
+        assert_eq!((epoch.k, epoch.w_max), (0, 70 * MSS));
+    }
+
+    #[test]
+    fn an_undone_reduction_restores_the_curve() {
+        let mut cubic = after_loss();
+        cubic.on_ack(&ack(1000, 70 * MSS));
+        let (window, k) = (cubic.window(), cubic.epoch.as_ref().unwrap().k);
+        cubic.on_loss(at(1100), window);
+        cubic.on_timeout(at(1300), window);
+        cubic.on_undo(at(1400));
+        assert_eq!(cubic.window(), window);
+        assert_eq!(cubic.epoch.as_ref().unwrap().k, k);
+        assert_eq!(cubic.w_max, 100 * MSS);
+    }
+
+    #[test]
+    fn time_without_use_of_the_window_does_not_move_the_curve() {
+        let mut cubic = after_loss();
+        cubic.on_ack(&ack(0, MSS));
+        let idle = Acked {
+            cwnd_limited: false,
+            ..ack(9000, MSS)
+        };
+        cubic.on_ack(&idle);
+        assert_eq!(cubic.epoch.as_ref().unwrap().start, at(9000));
+    }
+    #[test]
+    fn a_reduction_for_a_mark_stays_when_a_loss_is_undone() {
+        let mut cubic = after_loss();
+        cubic.on_ecn(at(1), 70 * MSS);
+        let plateau = cubic.w_max;
+        cubic.on_undo(at(2));
+        assert_eq!((cubic.window(), cubic.w_max), (49 * MSS, plateau));
+    }
+
+    /// A segment in 20,000 is lost, evenly, and round trips take 1 ms: the mean window is sqrt(3/2 * 20,000) = 173.2 segments for
+    /// Reno, and the same for CUBIC, as its increase is made for that (RFC 9438 §4.3).
+    #[test]
+    fn over_many_losses_the_mean_window_is_renos() {
+        let mean = |control: &mut dyn Congestion| {
+            let (mut sum, mut until_loss) = (0, 20_000_usize);
+            control.on_loss(at(0), 250 * MSS); // no slow start
+            control.on_recovered(at(0));
+            for round in 0..6_000_u64 {
+                let window = control.window() / MSS;
+                for _ in 0..window {
+                    control.on_ack(&Acked {
+                        rtt: Some(Duration::from_millis(1)),
+                        ..ack(round, MSS)
+                    });
+                }
+                if let Some(left) = until_loss.checked_sub(window) {
+                    until_loss = left;
+                } else {
+                    until_loss += 20_000 - window;
+                    control.on_loss(at(round), control.window());
+                    control.on_recovered(at(round));
+                }
+                sum += window;
+            }
+            sum / 6_000
+        };
+        let reno = mean(&mut super::super::new_reno::NewReno::new(MSS));
+        let cubic = mean(&mut Cubic::new(MSS));
+        assert!(reno.abs_diff(173) < 6, "{reno}");
+        assert!(cubic.abs_diff(173) < 6, "{cubic}");
+    }
+}

@@ -1,0 +1,116 @@
+//! The curve of CUBIC, and what Reno would have instead (RFC 9438 §4.2 to §4.4).
+
+use std::time::Duration;
+
+use super::window::{MAX_WINDOW, Window};
+use crate::time::Instant;
+
+/// α of the Reno-friendly window, 3 (1 - β) / (1 + β) (§4.3).
+const ALPHA: (u128, u128) = (9, 17);
+/// Microseconds for which the cube of a time fits; more than an hour, when any window has long reached its limit.
+const MAX_TIME: u128 = 1 << 32;
+/// A second cubed in microseconds cubed, over C = 0.4 (§5.1).
+const SECOND_CUBED_OVER_C: u128 = 2_500_000_000_000_000_000;
+/// Parts of an octet in which the Reno-friendly window is counted: what each ACK of a segment adds to the largest window is
+/// hundreds of them, so that little is lost in rounding.
+const PARTS: u128 = 1 << 20;
+
+/// The curve of one stage of congestion avoidance (§4.1.2).
+#[derive(Clone, Debug)]
+pub(super) struct Epoch {
+    pub(super) start: Instant,
+    /// Microseconds from `start` until the curve is at `w_max`.
+    pub(super) k: u64,
+    pub(super) w_max: usize,
+    /// What Reno would have, in `PARTS` of an octet (§4.3).
+    w_est: u128,
+    /// The window before the last reduction.
+    cwnd_prior: usize,
+    /// Octets times octets not yet enough for the window to grow by one.
+    credit: u128,
+}
+
+/// Microseconds until the curve has risen by `rise` octets to its plateau (§4.2, equation 2).
+fn k(rise: usize, mss: usize) -> u64 {
+    cube_root((rise as u128) * SECOND_CUBED_OVER_C / (mss as u128).max(1))
+}
+
+/// The integer cube root of `n` below 2^126.
+fn cube_root(n: u128) -> u64 {
+    (0..42).rev().fold(0_u64, |root, bit| {
+        let next = u128::from(root | 1 << bit);
+        if next * next * next <= n {
+            root | 1 << bit
+        } else {
+            root
+        }
+    })
+}
+
+impl Epoch {
+    /// From the window as it is: towards `w_max`, or with the plateau at once if no loss says where it is (§4.8, §4.10).
+    pub(super) fn new(now: Instant, window: &Window, w_max: usize, cwnd_prior: usize) -> Self {
+        let cwnd = window.cwnd;
+        let w_max = w_max.max(cwnd);
+        Self {
+            start: now,
+            k: k(w_max - cwnd, window.mss),
+            w_max,
+            w_est: (cwnd as u128) * PARTS,
+            cwnd_prior: cwnd_prior.max(cwnd),
+            credit: 0,
+        }
+    }
+
+    /// The curve at `time` in octets (§4.2, equation 1).
+    pub(super) fn curve(&self, time: Duration, mss: usize) -> usize {
+        let k = u128::from(self.k);
+        let distance = time.as_micros().abs_diff(k).min(MAX_TIME);
+        let rise = distance.pow(3) * (mss as u128) / SECOND_CUBED_OVER_C;
+        let rise = usize::try_from(rise).unwrap_or(usize::MAX);
+        if time.as_micros() < k {
+            self.w_max.saturating_sub(rise)
+        } else {
+            self.w_max.saturating_add(rise).min(MAX_WINDOW)
+        }
+    }
+
+    /// Lets the Reno-friendly window grow for `octets` acknowledged (§4.3, equation 4), and returns it.
+    pub(super) fn friendly(&mut self, octets: usize, window: &Window) -> usize {
+        let alpha = if self.w_est >= (self.cwnd_prior as u128) * PARTS {
+            (1, 1)
+        } else {
+            ALPHA
+        };
+        let grown = (octets as u128).min(MAX_WINDOW as u128) * (window.mss as u128) * PARTS;
+        self.w_est += grown * alpha.0 / alpha.1 / (window.cwnd as u128).max(1);
+        self.w_est = self.w_est.min((MAX_WINDOW as u128) * PARTS);
+        usize::try_from(self.w_est / PARTS).unwrap_or(MAX_WINDOW)
+    }
+
+    /// Octets to grow by for `octets` acknowledged, towards `target` (§4.4).
+    pub(super) fn towards(&mut self, target: usize, octets: usize, cwnd: usize) -> usize {
+        let cwnd_wide = (cwnd as u128).max(1);
+        let octets = (octets as u128).min(MAX_WINDOW as u128);
+        self.credit += (target.saturating_sub(cwnd) as u128) * octets;
+        let grown = self.credit / cwnd_wide;
+        self.credit %= cwnd_wide;
+        let room = target.saturating_sub(cwnd);
+        usize::try_from(grown).map_or(room, |grown| grown.min(room))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cube_roots_are_whole() {
+        for root in [0, 1, 2, 3, 1000, 4_217_163, (1 << 42) - 1] {
+            let cube = u128::from(root).pow(3);
+            assert_eq!(cube_root(cube), root);
+            assert_eq!(cube_root(cube + 1), root.max(u64::from(root == 0)));
+            assert_eq!(cube_root(cube.saturating_sub(1)), root.saturating_sub(1));
+        }
+    }
+}

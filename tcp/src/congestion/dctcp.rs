@@ -1,0 +1,215 @@
+//! DCTCP (RFC 8257): reduces by how much was marked, not by whether something was.
+
+use std::time::Duration;
+
+use super::window::{Linear, Window};
+use super::{Acked, Congestion};
+use crate::time::Instant;
+
+/// α is counted in parts of this (§3.3).
+const ONE: usize = 1 << 20;
+/// The weight of the newest estimate is 1/16 (§4.2).
+const G_SHIFT: u32 = 4;
+
+/// Reno, but for a reduction by α/2 once per window with marks.
+#[derive(Clone, Debug)]
+pub(super) struct Dctcp {
+    window: Window,
+    linear: Linear,
+    /// Part of the octets that meets congestion, smoothed.
+    alpha: usize,
+    acked: u128,
+    marked: u128,
+    /// Octets delivered when the observation window ends.
+    window_end: u64,
+    /// Octets delivered when the window may be reduced again (RFC 3168 §6.1.2).
+    reduced_until: Option<u64>,
+}
+
+impl Dctcp {
+    pub(super) fn new(mss: usize) -> Self {
+        Self {
+            window: Window::new(mss),
+            linear: Linear::default(),
+            alpha: ONE, // §4.2: until something is known, react as strongly as Reno
+            acked: 0,
+            marked: 0,
+            window_end: 0,
+            reduced_until: None,
+        }
+    }
+
+    /// §3.3, steps 2 to 8.
+    fn observe(&mut self, acked: &Acked) {
+        self.acked += acked.octets as u128;
+        self.marked += acked.ece_octets.min(acked.octets) as u128;
+        if acked.delivered < self.window_end || self.acked == 0 {
+            return;
+        }
+        let part = (self.marked << (20 - G_SHIFT)) / self.acked;
+        let part = usize::try_from(part).unwrap_or(ONE >> G_SHIFT);
+        let decay = (self.alpha >> G_SHIFT).max(1); // at least 1, so that it reaches 0
+        self.alpha = (self.alpha.saturating_sub(decay) + part).min(ONE);
+        self.acked = 0;
+        self.marked = 0;
+        self.window_end = acked.delivered.saturating_add(acked.in_flight as u64);
+    }
+
+    /// §3.3, step 9. The first marks end slow start.
+    fn reduce(&mut self, acked: &Acked) {
+        let cwnd = self.window.cwnd;
+        let less = (cwnd as u128) * (self.alpha as u128) / (2 * ONE as u128);
+        self.window
+            .reduce(cwnd - usize::try_from(less).unwrap_or(cwnd));
+        self.linear.reset();
+        self.reduced_until = Some(acked.delivered.saturating_add(acked.in_flight as u64));
+    }
+}
+
+impl Congestion for Dctcp {
+    fn on_ack(&mut self, acked: &Acked) {
+        self.observe(acked);
+        if self
+            .reduced_until
+            .is_some_and(|until| acked.delivered > until)
+        {
+            self.reduced_until = None;
+        }
+        let may_grow = self.window.may_grow(acked);
+        if self.reduced_until.is_some() {
+            return;
+        }
+        if acked.ece_octets > 0 && !self.window.repairing() {
+            self.reduce(acked);
+        } else if may_grow {
+            let octets = if self.window.slow_start() {
+                self.window.grow_slow_start(acked.octets)
+            } else {
+                acked.octets
+            };
+            self.linear.grow(&mut self.window, octets);
+        }
+    }
+
+    /// A lost segment is no mark: Reno's reaction (§3.5).
+    fn on_loss(&mut self, _now: Instant, in_flight: usize) {
+        self.window.lose(in_flight / 2);
+        self.linear.reset();
+    }
+
+    fn on_recovered(&mut self, _now: Instant) {
+        self.window.recovered();
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight: usize) {
+        self.window.time_out(in_flight / 2);
+        self.linear.reset();
+        self.reduced_until = None;
+    }
+
+    fn on_undo(&mut self, _now: Instant) {
+        self.window.undo();
+    }
+
+    /// The marks have been counted from [`Acked::ece_octets`].
+    fn on_ecn(&mut self, _now: Instant, _in_flight: usize) {}
+
+    fn on_idle(&mut self, _now: Instant, idle: Duration, rto: Duration) {
+        self.window.restart(idle, rto);
+    }
+
+    fn on_mss(&mut self, mss: usize) {
+        self.window.set_mss(mss);
+    }
+
+    fn window(&self) -> usize {
+        self.window.cwnd
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    fn wants_ecn(&self) -> bool {
+        true
+    }
+
+    fn slow_start(&self) -> bool {
+        self.window.slow_start()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, at};
+    use super::*;
+
+    const MSS: usize = 1000;
+
+    /// One window of ten segments in ten ACKs, `marked` of them with marks.
+    fn window(dctcp: &mut Dctcp, delivered: &mut u64, marked: usize) {
+        for i in 0..10 {
+            *delivered += MSS as u64;
+            dctcp.on_ack(&Acked {
+                delivered: *delivered,
+                in_flight: 10 * MSS,
+                ece_octets: if i < marked { MSS } else { 0 },
+                ..ack(0, MSS)
+            });
+        }
+    }
+
+    #[test]
+    fn alpha_is_smoothed_by_a_sixteenth_per_window() {
+        let (mut dctcp, mut delivered) = (Dctcp::new(MSS), 0);
+        window(&mut dctcp, &mut delivered, 0); // the first ACK ends a window at once: 15/16
+        assert_eq!(dctcp.alpha, ONE / 16 * 15);
+        window(&mut dctcp, &mut delivered, 0); // the first window's end
+        assert_eq!(dctcp.alpha, ONE / 256 * 225);
+        dctcp.alpha = ONE / 2;
+        dctcp.acked = 0;
+        dctcp.marked = 0;
+        dctcp.window_end = delivered + 10 * MSS as u64;
+        window(&mut dctcp, &mut delivered, 4);
+        // 1/2 * 15/16 + 4/10 * 1/16 = 0.49375
+        assert_eq!(dctcp.alpha, ONE / 2 - ONE / 32 + ONE / 40);
+    }
+
+    #[test]
+    fn alpha_comes_down_to_nothing() {
+        let (mut dctcp, mut delivered) = (Dctcp::new(MSS), 0);
+        for _ in 0..250 {
+            window(&mut dctcp, &mut delivered, 0);
+        }
+        assert_eq!(dctcp.alpha, 0);
+    }
+
+    #[test]
+    fn marks_reduce_once_per_window_by_half_of_alpha() {
+        let mut dctcp = Dctcp::new(MSS);
+        dctcp.alpha = ONE / 4;
+        dctcp.window_end = u64::MAX;
+        dctcp.window.cwnd = 80 * MSS;
+        let marked = |delivered| Acked {
+            delivered,
+            in_flight: 50 * MSS,
+            ece_octets: MSS,
+            ..ack(0, MSS)
+        };
+        dctcp.on_ack(&marked(1));
+        assert_eq!(dctcp.window(), 70 * MSS, "80 * (1 - 1/8)");
+        assert!(!dctcp.slow_start());
+        dctcp.on_ack(&marked(50 * MSS as u64 + 1));
+        assert_eq!(dctcp.window(), 70 * MSS);
+        dctcp.on_ack(&marked(50 * MSS as u64 + 2));
+        assert_eq!(dctcp.window(), 61_250);
+    }
+
+    #[test]
+    fn loss_halves_whatever_alpha_is() {
+        let mut dctcp = Dctcp::new(MSS);
+        dctcp.alpha = 0;
+        dctcp.on_loss(at(0), 40 * MSS);
+        assert_eq!(dctcp.window(), 20 * MSS);
+    }
+}

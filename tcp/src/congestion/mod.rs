@@ -1,0 +1,143 @@
+//! Congestion control: how much may be in flight, told by what ACKs say and by what is lost.
+//!
+//! The engine counts what is in flight (RFC 6675 §4, `pipe`), finds losses and repairs them; an algorithm only says how large the
+//! window is, and how fast to pace. So no window is ever inflated by duplicate ACKs: where RFC 5681 §3.2 and RFC 6582 §3.2 inflate
+//! and deflate it, octets leaving the network lower `in_flight` instead.
+
+mod bbr;
+#[cfg(test)]
+mod bottleneck;
+mod cubic;
+mod curve;
+mod dctcp;
+mod hystart;
+mod new_reno;
+#[cfg(test)]
+mod properties;
+mod window;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::rate::RateSample;
+use crate::time::Instant;
+
+/// Which congestion control a stack uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// RFC 9438, with RFC 9406 in slow start.
+    #[default]
+    Cubic,
+    /// RFC 5681 and RFC 6582.
+    NewReno,
+    /// RFC 8257, for networks that mark; it negotiates ECN.
+    Dctcp,
+    /// draft-cardwell-iccrg-bbr-congestion-control-00, for paths that lose at random.
+    Bbr,
+}
+
+impl Algorithm {
+    /// The state of a new connection that sends segments of at most `mss` octets.
+    pub(crate) fn start(self, mss: usize, _now: Instant) -> Box<dyn Congestion> {
+        match self {
+            Self::Bbr => Box::new(bbr::Bbr::new(mss)),
+            Self::Cubic => Box::new(cubic::Cubic::new(mss)),
+            Self::Dctcp => Box::new(dctcp::Dctcp::new(mss)),
+            Self::NewReno => Box::new(new_reno::NewReno::new(mss)),
+        }
+    }
+}
+
+/// What an ACK says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acked {
+    pub(crate) now: Instant,
+    /// Octets newly acknowledged, cumulatively or selectively.
+    pub(crate) octets: usize,
+    /// Octets in flight after this ACK.
+    pub(crate) in_flight: usize,
+    /// A valid round-trip sample of this ACK.
+    pub(crate) rtt: Option<Duration>,
+    /// Octets delivered on the connection in all, after this ACK.
+    pub(crate) delivered: u64,
+    pub(crate) rate: Option<RateSample>,
+    /// Of `octets`, those acknowledged with ECE set.
+    pub(crate) ece_octets: usize,
+    /// The window, not the application, limited sending (RFC 9438 §5.8, RFC 7661 §4.1).
+    pub(crate) cwnd_limited: bool,
+    /// Losses found otherwise than by a timeout are being repaired.
+    pub(crate) in_recovery: bool,
+}
+
+/// A congestion control algorithm. None has a clock: instants are given, and never go back.
+pub(crate) trait Congestion: Debug + Send {
+    fn on_ack(&mut self, acked: &Acked);
+
+    /// Loss found by RACK or duplicate ACKs: once per recovery. `in_flight` is what it was before the lost octets are taken off.
+    fn on_loss(&mut self, now: Instant, in_flight: usize);
+
+    /// What was sent before the last loss or timeout has been acknowledged.
+    fn on_recovered(&mut self, now: Instant);
+
+    /// The retransmission timer expired, perhaps again. `in_flight` is what it was before.
+    fn on_timeout(&mut self, now: Instant, in_flight: usize);
+
+    /// The last reduction was for nothing (F-RTO, DSACK, Eifel): undo it.
+    fn on_undo(&mut self, now: Instant);
+
+    /// ECE seen outside of a recovery, at most once per window (RFC 3168 §6.1.2). DCTCP goes by [`Acked::ece_octets`] instead.
+    fn on_ecn(&mut self, now: Instant, in_flight: usize);
+
+    /// Nothing was sent for `idle` (RFC 5681 §4.1).
+    fn on_idle(&mut self, now: Instant, idle: Duration, rto: Duration);
+
+    /// The path now takes segments of `mss` octets (RFC 1191 §3): counts in segments are kept where they mean segments.
+    fn on_mss(&mut self, mss: usize);
+
+    /// Congestion window in octets: at least one segment.
+    fn window(&self) -> usize;
+
+    /// Octets per second; `None`: not paced.
+    fn pacing_rate(&self) -> Option<u64>;
+
+    /// ECN is to be negotiated and segments are to be marked ECT(0).
+    fn wants_ecn(&self) -> bool;
+
+    /// The window grows as fast as it can.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests ask"))]
+    fn slow_start(&self) -> bool;
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! ACKs for unit tests.
+
+    use super::*;
+
+    pub(crate) const ALL: [Algorithm; 4] = [
+        Algorithm::NewReno,
+        Algorithm::Cubic,
+        Algorithm::Dctcp,
+        Algorithm::Bbr,
+    ];
+
+    /// What an ACK of `octets` at `millis` says when all is well and the window is the limit.
+    pub(crate) fn ack(millis: u64, octets: usize) -> Acked {
+        Acked {
+            now: at(millis),
+            octets,
+            in_flight: 0,
+            rtt: None,
+            delivered: 0,
+            rate: None,
+            ece_octets: 0,
+            cwnd_limited: true,
+            in_recovery: false,
+        }
+    }
+
+    pub(crate) fn at(millis: u64) -> Instant {
+        Instant::from_micros(millis * 1000)
+    }
+}

@@ -1,0 +1,254 @@
+//! `NewReno` (RFC 5681, RFC 6582).
+
+use std::time::Duration;
+
+use super::window::{Linear, Window};
+use super::{Acked, Congestion};
+use crate::time::Instant;
+
+/// Slow start, one segment per round trip after it, half of what was in flight after a loss.
+#[derive(Clone, Debug)]
+pub(super) struct NewReno {
+    window: Window,
+    linear: Linear,
+}
+
+impl NewReno {
+    pub(super) fn new(mss: usize) -> Self {
+        Self {
+            window: Window::new(mss),
+            linear: Linear::default(),
+        }
+    }
+}
+
+impl Congestion for NewReno {
+    fn on_ack(&mut self, acked: &Acked) {
+        if !self.window.may_grow(acked) {
+            return;
+        }
+        let octets = if self.window.slow_start() {
+            self.window.grow_slow_start(acked.octets)
+        } else {
+            acked.octets
+        };
+        self.linear.grow(&mut self.window, octets);
+    }
+
+    fn on_loss(&mut self, _now: Instant, in_flight: usize) {
+        self.window.lose(in_flight / 2);
+        self.linear.reset();
+    }
+
+    fn on_recovered(&mut self, _now: Instant) {
+        self.window.recovered();
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight: usize) {
+        self.window.time_out(in_flight / 2);
+        self.linear.reset();
+    }
+
+    fn on_undo(&mut self, _now: Instant) {
+        self.window.undo();
+    }
+
+    fn on_ecn(&mut self, _now: Instant, in_flight: usize) {
+        self.window.reduce(in_flight / 2);
+        self.linear.reset();
+    }
+
+    fn on_idle(&mut self, _now: Instant, idle: Duration, rto: Duration) {
+        self.window.restart(idle, rto);
+    }
+
+    fn on_mss(&mut self, mss: usize) {
+        self.window.set_mss(mss);
+    }
+
+    fn window(&self) -> usize {
+        self.window.cwnd
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    fn wants_ecn(&self) -> bool {
+        false
+    }
+
+    fn slow_start(&self) -> bool {
+        self.window.slow_start()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, at};
+    use super::*;
+
+    const MSS: usize = 1000;
+
+    /// In congestion avoidance with a window of ten segments.
+    fn steady() -> NewReno {
+        let mut reno = NewReno::new(MSS);
+        reno.on_loss(at(0), 20 * MSS);
+        reno.on_recovered(at(0));
+        reno
+    }
+
+    #[test]
+    fn slow_start_doubles_the_window_per_window_acknowledged() {
+        let mut reno = NewReno::new(MSS);
+        assert_eq!(reno.window(), 10 * MSS);
+        for _ in 0..10 {
+            reno.on_ack(&ack(1, MSS));
+        }
+        assert_eq!(reno.window(), 20 * MSS);
+        reno.on_ack(&ack(2, 20 * MSS));
+        assert_eq!(reno.window(), 40 * MSS, "one ACK for all does as well");
+        assert!(reno.slow_start());
+    }
+
+    #[test]
+    fn congestion_avoidance_adds_a_segment_per_window_acknowledged() {
+        let mut reno = steady();
+        assert!(!reno.slow_start());
+        reno.on_ack(&ack(1, 10 * MSS - 1));
+        assert_eq!(reno.window(), 10 * MSS);
+        reno.on_ack(&ack(1, 1));
+        assert_eq!(reno.window(), 11 * MSS);
+        reno.on_ack(&ack(2, 11 * MSS + 12 * MSS));
+        assert_eq!(reno.window(), 13 * MSS);
+    }
+
+    #[test]
+    fn loss_halves_what_was_in_flight_and_holds_until_recovered() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_loss(at(0), 30 * MSS);
+        assert_eq!(reno.window(), 15 * MSS);
+        reno.on_ack(&ack(1, 15 * MSS));
+        assert_eq!(reno.window(), 15 * MSS);
+        reno.on_recovered(at(1));
+        reno.on_ack(&ack(2, 15 * MSS));
+        assert_eq!(reno.window(), 16 * MSS);
+        reno.on_loss(at(3), 0);
+        assert_eq!(reno.window(), 2 * MSS, "never less than two segments");
+    }
+
+    #[test]
+    fn slow_start_after_a_timeout_ends_at_half_of_what_was_in_flight() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_timeout(at(0), 16 * MSS);
+        assert_eq!(reno.window(), MSS);
+        let repairing = |octets| Acked {
+            in_recovery: true, // the window grows all the same
+            ..ack(1, octets)
+        };
+        reno.on_ack(&repairing(MSS));
+        reno.on_ack(&repairing(2 * MSS));
+        reno.on_ack(&repairing(4 * MSS));
+        assert_eq!(reno.window(), 8 * MSS);
+        assert!(!reno.slow_start());
+        reno.on_ack(&repairing(8 * MSS));
+        assert_eq!(reno.window(), 9 * MSS);
+    }
+
+    #[test]
+    fn a_second_timeout_for_the_same_octets_leaves_the_threshold() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_timeout(at(0), 16 * MSS);
+        reno.on_timeout(at(1), MSS);
+        reno.on_ack(&ack(2, 7 * MSS));
+        assert_eq!(reno.window(), 8 * MSS);
+        assert!(!reno.slow_start());
+    }
+
+    #[test]
+    fn an_undone_reduction_leaves_no_trace() {
+        let mut reno = steady();
+        reno.on_loss(at(1), 10 * MSS);
+        reno.on_timeout(at(2), 5 * MSS);
+        reno.on_timeout(at(3), MSS);
+        reno.on_undo(at(4));
+        assert_eq!(reno.window(), 10 * MSS);
+        assert!(!reno.slow_start());
+        reno.on_undo(at(5));
+        assert_eq!(reno.window(), 10 * MSS, "there is nothing to undo");
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_ack(&Acked {
+            cwnd_limited: false,
+            ..ack(1, 10 * MSS)
+        });
+        assert_eq!(reno.window(), 10 * MSS);
+    }
+
+    #[test]
+    fn silence_longer_than_the_timeout_restarts_with_the_initial_window() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_ack(&ack(1, 90 * MSS));
+        let second = Duration::from_secs(1);
+        reno.on_idle(at(9), second, second);
+        assert_eq!(reno.window(), 100 * MSS);
+        reno.on_idle(at(9), second * 2, second);
+        assert_eq!(reno.window(), 10 * MSS);
+    }
+
+    #[test]
+    fn a_pause_below_a_second_keeps_the_window_however_short_the_timeout() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_ack(&ack(1, 90 * MSS));
+        let (rto, second) = (Duration::from_millis(5), Duration::from_secs(1));
+        for pause in 1..100 {
+            reno.on_idle(at(pause * 1000), second, rto);
+        }
+        assert_eq!(reno.window(), 100 * MSS);
+        reno.on_idle(at(200_000), second + rto, rto);
+        assert_eq!(reno.window(), 10 * MSS);
+    }
+
+    #[test]
+    fn a_reduction_for_a_mark_stays_when_a_loss_is_undone() {
+        let mut reno = steady();
+        reno.on_ecn(at(1), 10 * MSS);
+        reno.on_undo(at(2));
+        assert_eq!(reno.window(), 5 * MSS);
+
+        let mut reno = steady();
+        reno.on_loss(at(1), 10 * MSS);
+        reno.on_recovered(at(2));
+        reno.on_ecn(at(3), 5 * MSS);
+        reno.on_undo(at(4));
+        assert_eq!(
+            reno.window(),
+            2500,
+            "the mark was true whatever the loss was"
+        );
+
+        reno.on_timeout(at(5), 2500);
+        reno.on_undo(at(6));
+        assert_eq!(reno.window(), 2500, "what came after the mark is undone");
+    }
+
+    #[test]
+    fn a_mark_halves_the_window_without_a_recovery() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_ecn(at(0), 10 * MSS);
+        assert_eq!(reno.window(), 5 * MSS);
+        reno.on_ack(&ack(1, 5 * MSS));
+        assert_eq!(reno.window(), 6 * MSS);
+    }
+
+    #[test]
+    fn a_larger_segment_size_leaves_at_least_one_segment() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_timeout(at(0), 0);
+        reno.on_mss(9000);
+        assert_eq!(reno.window(), 9000);
+    }
+}

@@ -1,0 +1,313 @@
+//! What an acknowledgment says: of what has arrived, of the round trip, of losses, of the window.
+
+use std::time::Duration;
+
+use super::Conn;
+use super::rack::Rack;
+use super::recovery::Phase;
+use super::send_queue::Piece;
+use super::tail::Verdict;
+use super::timestamps::older;
+use crate::congestion::Acked;
+use crate::inbound::Segment;
+use crate::lower::Lower;
+use crate::rate::RateSampler;
+use crate::seq::Seq;
+use crate::time::Instant;
+
+/// Duplicate ACKs that mean a loss to a sender without SACK (RFC 5681 §3.2).
+const DUPLICATE_THRESHOLD: usize = 3;
+
+/// A round trip that is measured in milliseconds by timestamps; longer ones are none.
+const MAX_TICKS: u32 = 60_000;
+
+/// What one ACK has told so far.
+#[derive(Debug)]
+struct News {
+    now: Instant,
+    /// The echoed timestamp.
+    echoed: Option<u32>,
+    min_rtt: Option<Duration>,
+    /// Octets that were not known to have arrived.
+    octets: usize,
+    pieces: usize,
+    /// When the latest of those was sent that were sent once.
+    sent: Option<Instant>,
+}
+
+impl News {
+    /// Counts a piece whose arrival is news.
+    fn credit(&mut self, piece: &Piece, rate: &mut RateSampler, rack: &mut Rack) {
+        let rtt = self.now - piece.sent_at;
+        let repeated = piece.transmits > 1;
+        let echo_is_older = self.echoed.is_some_and(|echoed| older(echoed, piece.stamp));
+        let too_soon = self.min_rtt.is_some_and(|least| rtt < least);
+        rate.on_acked(&piece.rate, piece.len, self.now);
+        rack.delivered(piece, rtt, repeated && (echo_is_older || too_soon));
+        self.octets += piece.len;
+        self.pieces += 1;
+        if !repeated {
+            self.sent = self.sent.max(Some(piece.sent_at));
+        }
+    }
+}
+
+impl Conn {
+    /// Octets in flight. Without SACK, each duplicate ACK stands for a segment that has left (RFC 5681 §3.2).
+    pub(super) fn pipe(&self) -> usize {
+        let left = self.send.duplicates * self.emss();
+        self.send.queue.pipe().saturating_sub(left)
+    }
+
+    /// Acts upon an acceptable ACK (RFC 9293 §3.10.7.4, fifth).
+    pub(super) fn on_ack(&mut self, segment: &Segment, ack: Seq, lower: &mut Lower, now: Instant) {
+        let una = self.send.una;
+        let echoed = (segment.options.timestamp.filter(|_| self.terms.timestamps)).map(|(_, e)| e);
+        let mut news = News {
+            now,
+            echoed,
+            min_rtt: self.rtt.min_rtt(),
+            octets: 0,
+            pieces: 0,
+            sent: None,
+        };
+        let duplicate = self.find_duplicate(segment, ack, lower, now);
+        self.take_acked(ack, &mut news, lower);
+        self.take_sacked(segment, &mut news);
+        let shift = if segment.has_syn() {
+            0
+        } else {
+            self.terms.peer_shift
+        };
+        let window_changed = self.send.update_window(segment, ack, shift);
+        if una == self.send.iss && self.send.una > una && news.sent.is_none() {
+            // The echo is of whichever SYN arrived first: it would count the timeouts of both ends.
+            self.rtt.syn_was_repeated();
+        } else {
+            self.take_sample(&news, duplicate, now);
+        }
+        let advanced = self.send.una > una;
+        if advanced && echoed.is_some_and(|echoed| self.recovery.answers_original(echoed)) {
+            self.undo(lower, now);
+        }
+        if !self.terms.sack {
+            let repeats = !advanced && segment.len() == 0 && !window_changed;
+            self.count_duplicates(repeats, advanced, now);
+        }
+        let bare = news.pieces == 0 && segment.len() == 0;
+        self.judge_tail(ack, duplicate, bare, now);
+        self.detect_losses(now);
+        self.go_on(&news, segment, advanced, now);
+        self.note_life(segment, advanced, now);
+    }
+
+    /// Takes the pieces that are acknowledged.
+    fn take_acked(&mut self, ack: Seq, news: &mut News, lower: &mut Lower) {
+        if ack <= self.send.una {
+            return;
+        }
+        self.send.una = ack;
+        while let Some(mut piece) = self.send.queue.pop_acked(ack) {
+            if !piece.sacked {
+                news.credit(&piece, &mut self.rate, &mut self.rack);
+            }
+            if let Some(frame) = piece.frame.take() {
+                frame.free(lower);
+            }
+        }
+    }
+
+    /// Marks the pieces that the peer has out of order (RFC 2018 §5).
+    fn take_sacked(&mut self, segment: &Segment, news: &mut News) {
+        if !self.terms.sack {
+            return;
+        }
+        for (left, right) in segment.options.sack.into_iter().flatten() {
+            if left <= self.send.una || right > self.send.nxt || left >= right {
+                continue;
+            }
+            for at in self.send.queue.within(left, right) {
+                if self.send.queue.mark_sacked(at)
+                    && let Some(piece) = self.send.queue.get(at)
+                {
+                    news.credit(piece, &mut self.rate, &mut self.rack);
+                }
+            }
+        }
+    }
+
+    /// Looks for a D-SACK: a first block below the ACK, or within the second (RFC 2883 §4). True if there is one.
+    fn find_duplicate(
+        &mut self,
+        segment: &Segment,
+        ack: Seq,
+        lower: &mut Lower,
+        now: Instant,
+    ) -> bool {
+        let [Some((left, right)), second, _] = segment.options.sack else {
+            return false;
+        };
+        let inside = second.is_some_and(|(from, to)| left >= from && right <= to);
+        if !self.terms.sack || left >= right || !(right <= ack || inside) {
+            return false;
+        }
+        lower.counters.duplicates_reported += 1;
+        self.rack.on_duplicate(self.send.una, self.send.nxt);
+        if self.recovery.called_duplicate(left) {
+            self.undo(lower, now);
+        }
+        true
+    }
+
+    /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are
+    /// coarse (RFC 7323 §4), unless a duplicate is reported: an earlier ACK was lost then, and the echo is old. Without either the
+    /// timer stays backed off.
+    fn take_sample(&mut self, news: &News, duplicate: bool, now: Instant) {
+        let ambiguous = !self.terms.sack && !self.recovery.is_open();
+        if let Some(sent) = news.sent.filter(|_| !ambiguous) {
+            self.rtt.sample(now - sent, now);
+        } else if news.pieces > 0
+            && !duplicate
+            && let Some(echoed) = news.echoed
+        {
+            let ticks = self.stamps.value(now).wrapping_sub(echoed);
+            if (1..MAX_TICKS).contains(&ticks) {
+                self.rtt.sample(Duration::from_millis(ticks.into()), now);
+            }
+        }
+    }
+
+    /// The last reduction was for nothing, and so is what was to be sent again.
+    fn undo(&mut self, lower: &mut Lower, now: Instant) {
+        self.congestion.on_undo(now);
+        self.recovery.cancel();
+        self.send.queue.forgive();
+        self.rtt.reset_backoff();
+        lower.counters.undone += 1;
+    }
+
+    /// Fast retransmit and `NewReno` (RFC 6582), for peers without SACK.
+    fn count_duplicates(&mut self, repeats: bool, advanced: bool, now: Instant) {
+        if advanced {
+            self.send.duplicates = 0;
+            if self.recovery.phase() == Phase::Repair && self.send.una < self.recovery.point() {
+                // The next hole is repaired at once (RFC 6582 §3.2, step 3).
+                self.pending.first = self.send.queue.mark_lost(0);
+            }
+        } else if repeats && self.send.queue.len() > self.send.duplicates {
+            self.send.duplicates += 1;
+            if self.send.duplicates == DUPLICATE_THRESHOLD && self.recovery.is_open() {
+                self.send.queue.mark_lost(0);
+                self.begin_repair(now);
+            }
+        }
+    }
+
+    fn judge_tail(&mut self, ack: Seq, duplicate: bool, bare: bool, now: Instant) {
+        if self.tail.judge(ack, duplicate, bare) == Verdict::Repaired && self.recovery.is_open() {
+            self.congestion.on_loss(now, self.unacked());
+            self.congestion.on_recovered(now);
+        }
+    }
+
+    /// Looks for losses, and begins to repair them.
+    pub(super) fn detect_losses(&mut self, now: Instant) {
+        self.clock.reorder = None;
+        if !self.terms.sack || !self.send.queue.is_disordered() {
+            return;
+        }
+        let repairing = !self.recovery.is_open();
+        let path = self.path_times();
+        let (found, later) = (self.rack).detect(&mut self.send.queue, repairing, path, now);
+        self.clock.reorder = later;
+        if found && !repairing {
+            self.begin_repair(now);
+        }
+    }
+
+    fn begin_repair(&mut self, now: Instant) {
+        let flight = self.unacked(); // FlightSize (RFC 5681 §2), in which RFC 6937 counts too
+        self.congestion.on_loss(now, flight);
+        let (una, nxt) = (self.send.una, self.send.nxt);
+        let mss = self.emss();
+        self.recovery
+            .begin(una, nxt, flight, self.congestion.window(), mss);
+        self.recovery.delivered(0, self.pipe(), mss);
+        self.tail.clear();
+        self.clock.tail = None;
+    }
+
+    /// Ends a recovery that is over, tells congestion control, and sets the timers.
+    fn go_on(&mut self, news: &News, segment: &Segment, advanced: bool, now: Instant) {
+        let in_recovery = self.recovery.phase() == Phase::Repair;
+        if self.recovery.ends(self.send.una) {
+            self.congestion.on_recovered(now);
+            self.rack.on_recovered();
+            self.send.duplicates = 0;
+        }
+        // In a SYN the flag negotiates (RFC 3168 §6.1.1).
+        let congested = self.terms.ecn && segment.ecn.ece && !segment.has_syn();
+        self.forget_echo();
+        if news.pieces > 0 {
+            let pipe = self.pipe();
+            self.recovery.delivered(news.octets, pipe, self.emss());
+            let acked = Acked {
+                now,
+                octets: news.octets,
+                in_flight: pipe,
+                rtt: news.sent.map(|sent| now - sent),
+                delivered: self.rate.delivered(),
+                rate: self.rate.sample(self.rtt.min_rtt()),
+                ece_octets: if congested { news.octets } else { 0 },
+                cwnd_limited: self.window_limited,
+                in_recovery,
+            };
+            self.congestion.on_ack(&acked);
+            self.note_limit();
+        }
+        if congested {
+            self.answer_congestion(now);
+        }
+        if advanced {
+            self.arm_retransmission(now);
+        } else if self.send.queue.sacked() > 0 {
+            self.clock.tail = None;
+        }
+    }
+
+    /// Notes what limits sending until the next ACK.
+    fn note_limit(&mut self) {
+        let limited = self.wanted > 0 || self.send.queue.has_lost();
+        self.window_limited &= limited;
+        if !limited && self.pipe() < self.window() {
+            self.rate.set_app_limited(self.pipe());
+        }
+    }
+
+    /// What is acknowledged by now was sent after the last answer to congestion: a further echo is news.
+    fn forget_echo(&mut self) {
+        let una = self.send.una;
+        self.send.echo_until.take_if(|until| una > *until);
+    }
+
+    /// Slows down at most once per window (RFC 3168 §6.1.2).
+    fn answer_congestion(&mut self, now: Instant) {
+        if self.send.echo_until.is_some() {
+            return;
+        }
+        self.send.echo_until = Some(self.send.nxt);
+        self.send.reduced = true;
+        if self.recovery.is_open() {
+            self.congestion.on_ecn(now, self.pipe());
+        }
+    }
+
+    /// The peer lives: it has acknowledged something, or there is nothing to acknowledge, or no room that it could acknowledge
+    /// octets in.
+    fn note_life(&mut self, segment: &Segment, advanced: bool, now: Instant) {
+        if advanced || self.send.queue.is_empty() || segment.window == 0 {
+            self.clock.progress = now;
+            self.probing.heard();
+        }
+    }
+}

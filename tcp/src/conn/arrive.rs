@@ -1,0 +1,269 @@
+//! A segment arrives (RFC 9293 §3.10.7.4, in the order of its steps, with RFC 5961 and RFC 7323).
+
+use xwarp_driver::RxFrame;
+
+use super::receive_side::Arrival;
+use super::{Conn, State};
+use crate::inbound::Segment;
+use crate::lower::Lower;
+use crate::seq::Seq;
+use crate::time::Instant;
+
+/// What the checks before the ACK field have found.
+enum Checked {
+    /// The segment is to be processed further.
+    Acceptable,
+    /// It has been dealt with.
+    Done,
+}
+
+impl Conn {
+    /// Processes a segment and takes its frame. True if there are octets to read that were not there before.
+    pub(crate) fn arrive(
+        &mut self,
+        segment: &Segment,
+        frame: RxFrame,
+        lower: &mut Lower,
+        now: Instant,
+    ) -> bool {
+        let (before, unread) = (self.state, self.readable_len());
+        match self.state {
+            State::Closed => lower.io.recycle(frame),
+            State::SynSent => {
+                self.arrive_in_syn_sent(segment, lower, now);
+                lower.io.recycle(frame);
+            }
+            _ => self.arrive_in_window(segment, frame, lower, now),
+        }
+        if self.state != before {
+            self.clock.progress = now;
+            if self.state == State::TimeWait {
+                self.rest(now);
+            }
+        }
+        self.readable_len() > unread
+    }
+
+    fn arrive_in_window(
+        &mut self,
+        segment: &Segment,
+        frame: RxFrame,
+        lower: &mut Lower,
+        now: Instant,
+    ) {
+        let checked = match self.check(segment, lower, now) {
+            Checked::Acceptable => self.check_ack(segment, lower, now),
+            Checked::Done => Checked::Done,
+        };
+        match checked {
+            Checked::Acceptable => self.take_payload(segment, frame, lower, now),
+            Checked::Done => lower.io.recycle(frame),
+        }
+    }
+
+    /// Timestamp, sequence number, RST and SYN.
+    fn check(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) -> Checked {
+        if !segment.is_reset() && !self.is_timely(segment, lower, now) {
+            return Checked::Done;
+        }
+        if !self.receive.is_acceptable(segment) && !self.is_ack_at_closed_window(segment) {
+            self.on_unacceptable(segment, lower, now);
+            return Checked::Done;
+        }
+        if segment.is_reset() {
+            self.on_reset(segment, now);
+            return Checked::Done;
+        }
+        if segment.has_syn() {
+            self.challenge(lower, now); // RFC 5961 §4.2
+            return Checked::Done;
+        }
+        if let Some((tsval, _)) = segment.options.timestamp
+            && self.terms.timestamps
+        {
+            let acked = self.receive.acked();
+            self.stamps.take(tsval, segment.seq, acked, now);
+        }
+        Checked::Acceptable
+    }
+
+    /// The test of RFC 7323 §5.3, R1, and §3.2: a segment without a timestamp is none of this connection.
+    fn is_timely(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) -> bool {
+        if !self.terms.timestamps || self.state == State::SynReceived && segment.has_syn() {
+            return true;
+        }
+        let Some((tsval, _)) = segment.options.timestamp else {
+            lower.counters.drop_no_timestamp += 1;
+            return false;
+        };
+        if !self.stamps.is_old(tsval, now) {
+            return true;
+        }
+        if segment.seq + segment.len() > self.receive.next() {
+            lower.counters.drop_old_timestamp += 1;
+        }
+        self.acknowledge_again(segment, lower, now);
+        false
+    }
+
+    /// A pure ACK at RCV.NXT must be heard with a closed window too, as must the ACK of a segment whose octets have no room
+    /// (RFC 9293 §3.10.7.4).
+    fn is_ack_at_closed_window(&self, segment: &Segment) -> bool {
+        self.receive.window() == 0 && segment.seq == self.receive.next() && !segment.has_syn()
+    }
+
+    fn on_unacceptable(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+        if segment.is_reset() {
+            return;
+        }
+        if self.state == State::SynReceived && segment.opens() && self.passive {
+            // Our answer to the SYN was lost.
+            if segment.seq + 1 == self.receive.next() && self.limiter.allow(now) {
+                self.send.queue.mark_lost(0);
+            }
+            return;
+        }
+        if self.receive.is_beyond(segment) {
+            lower.counters.drop_beyond_window += 1;
+        }
+        if self.state == State::TimeWait && segment.has_fin() {
+            self.rest(now);
+        }
+        self.acknowledge_again(segment, lower, now);
+    }
+
+    /// Tells the peer what we have. A duplicate is named (RFC 2883); what anybody can provoke is limited.
+    fn acknowledge_again(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+        let duplicate = self.receive.duplicate(segment);
+        if duplicate.is_some() && self.terms.sack {
+            self.acks.duplicate(duplicate);
+            self.send_ack(lower, now);
+        } else if duplicate.is_some() || segment.has_fin() || self.limiter.allow(now) {
+            self.acks.demand();
+        }
+    }
+
+    /// An ACK that asks the peer whether it means it (RFC 5961).
+    fn challenge(&mut self, lower: &mut Lower, now: Instant) {
+        if self.limiter.allow(now) {
+            lower.counters.challenge_acks += 1;
+            self.acks.demand();
+        }
+    }
+
+    /// A RST in the window (RFC 5961 §3.2). In TIME-WAIT it must not end the waiting (RFC 1337).
+    fn on_reset(&mut self, segment: &Segment, now: Instant) {
+        if self.state == State::TimeWait {
+            return;
+        }
+        if segment.seq == self.receive.next() {
+            self.state = State::Closed;
+        } else if self.limiter.allow(now) {
+            self.acks.demand();
+        }
+    }
+
+    /// The ACK field.
+    fn check_ack(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) -> Checked {
+        let Some(ack) = segment.ack else {
+            return Checked::Done;
+        };
+        if self.state == State::SynReceived {
+            if ack <= self.send.una || ack > self.send.nxt {
+                self.refuse_ack(segment, lower);
+                return Checked::Done;
+            }
+            self.establish(now);
+        } else if !self.send.is_plausible(ack) {
+            self.challenge(lower, now); // RFC 5961 §5.2
+            return Checked::Done;
+        }
+        self.on_ack(segment, ack, lower, now);
+        self.after_fin(now);
+        if self.state == State::Closed {
+            return Checked::Done;
+        }
+        Checked::Acceptable
+    }
+
+    /// Goes on once our FIN is acknowledged.
+    fn after_fin(&mut self, now: Instant) {
+        if !self.send.fin_acked() {
+            return;
+        }
+        let next = self.state.on_fin_acked();
+        if next == State::TimeWait && self.state != State::TimeWait {
+            self.rest(now);
+        }
+        self.state = next;
+    }
+
+    /// The segment's octets and its FIN.
+    fn take_payload(&mut self, segment: &Segment, frame: RxFrame, lower: &mut Lower, now: Instant) {
+        if segment.len() == 0 || !self.state.may_receive() {
+            if segment.len() > 0 {
+                self.acks.demand();
+            }
+            lower.io.recycle(frame);
+            return;
+        }
+        let duplicate = self.receive.duplicate(segment);
+        self.notice_congestion(segment, lower, now);
+        let arrival = self.receive.accept(segment, frame, lower);
+        if self.receive.is_finished() {
+            self.state = self.state.on_fin();
+            self.receive.clear_parts(lower);
+        }
+        self.owe_ack(
+            arrival,
+            segment.seq,
+            duplicate.filter(|_| self.terms.sack),
+            lower,
+            now,
+        );
+    }
+
+    /// Acknowledges at the end of the turn, or at once what says of a loss (RFC 5681 §4.2).
+    fn owe_ack(
+        &mut self,
+        arrival: Arrival,
+        seq: Seq,
+        duplicate: Option<(Seq, Seq)>,
+        lower: &mut Lower,
+        now: Instant,
+    ) {
+        if duplicate.is_some() {
+            self.acks.duplicate(duplicate);
+        }
+        match arrival {
+            Arrival::InOrder { filled: false } => self.acks.owe(),
+            Arrival::InOrder { filled: true } => self.acks.demand(),
+            Arrival::OutOfOrder => {
+                self.acks.out_of_order(seq);
+                lower.counters.out_of_order += 1;
+                self.send_ack(lower, now);
+            }
+            Arrival::Nothing => {
+                self.acks.demand();
+                if duplicate.is_some() {
+                    self.send_ack(lower, now);
+                }
+            }
+        }
+    }
+
+    /// Notes whether the packet met congestion: a change is told at once (RFC 8257 §3.2).
+    fn notice_congestion(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+        if !self.terms.ecn
+            || segment.payload.is_empty()
+            || self.receive.met_congestion == segment.ecn.ce
+        {
+            return;
+        }
+        if self.acks.is_due() {
+            self.send_ack(lower, now);
+        }
+        self.receive.met_congestion = segment.ecn.ce;
+        self.acks.demand();
+    }
+}

@@ -1,0 +1,251 @@
+//! A connection's timers: when they are set, and what happens when their time has come.
+
+use std::time::Duration;
+
+use super::probing::Reason;
+use super::rack::PathTimes;
+use super::{Conn, State};
+use crate::lower::Lower;
+use crate::time::Instant;
+
+/// Twice the maximum segment lifetime: how long TIME-WAIT lasts. RFC 9293 §3.4.2 has four minutes; on one link 10 s are plenty.
+const TIME_WAIT: Duration = Duration::from_secs(10);
+/// The least time before the first probe of a closed window, before a round trip was measured.
+const PERSIST: Duration = Duration::from_secs(1);
+/// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.
+const UNSENT_RECHECK: Duration = Duration::from_millis(1);
+
+/// Instants of one connection.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    /// When the peer last showed that it lives, by an acknowledgment if one is due.
+    pub(crate) progress: Instant,
+    /// Retransmission timeout (RFC 6298 §5).
+    pub(crate) retransmit: Option<Instant>,
+    /// Tail loss probe (RFC 8985 §7.2).
+    pub(crate) tail: Option<Instant>,
+    /// More segments may be found lost (RFC 8985 §6.3).
+    pub(crate) reorder: Option<Instant>,
+    /// The end of TIME-WAIT.
+    rest: Option<Instant>,
+    /// When a segment was sent last.
+    pub(crate) sent: Instant,
+}
+
+impl Clock {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            progress: now,
+            retransmit: None,
+            tail: None,
+            reorder: None,
+            rest: None,
+            sent: now,
+        }
+    }
+
+    /// Stops all timers of what is sent.
+    pub(crate) fn all_acked(&mut self) {
+        self.retransmit = None;
+        self.tail = None;
+        self.reorder = None;
+    }
+}
+
+impl Conn {
+    /// The retransmission timeout. The floor is kept above the round trip, not only above nothing, as the variance of a steady
+    /// path comes down to nothing.
+    pub(super) fn rto(&self) -> Duration {
+        let srtt = self.rtt.srtt();
+        self.rtt
+            .rto()
+            .max(srtt.map_or(Duration::ZERO, |srtt| srtt + self.settings.min_rto))
+    }
+
+    /// (Re)starts the retransmission timer, and the tail probe's in front of it.
+    pub(super) fn arm_retransmission(&mut self, now: Instant) {
+        if self.send.queue.is_empty() {
+            self.clock.all_acked();
+            return;
+        }
+        self.clock.retransmit = Some(now + self.rto());
+        self.arm_tail(now);
+    }
+
+    /// (Re)starts the tail probe's timer: no later than the first timeout, in whose place it comes then (RFC 8985 §7.2), and no
+    /// later than a timeout after the last segment was sent, which an ACK of those before it does not make any younger.
+    pub(super) fn arm_tail(&mut self, now: Instant) {
+        let last = self.send.queue.len().checked_sub(1);
+        let last = last.and_then(|at| self.send.queue.get(at));
+        let overdue = last.map(|piece| (piece.sent_at + self.rto()).max(now));
+        let probe = self.probe_timeout().map(|pto| now + pto);
+        self.clock.tail = probe.and_then(|probe| {
+            let limits = [Some(probe), overdue, self.clock.retransmit];
+            limits.into_iter().flatten().min()
+        });
+    }
+
+    /// Time to a tail loss probe (RFC 8985 §7.2); `None` if there is to be none.
+    fn probe_timeout(&self) -> Option<Duration> {
+        let eligible = self.terms.sack
+            && self.is_synchronized()
+            && self.recovery.is_open()
+            && self.send.queue.sacked() == 0
+            && !self.send.queue.has_lost()
+            && !self.tail.is_outstanding();
+        let srtt = self.rtt.srtt().filter(|_| eligible)?;
+        // An ACK may be held back by as much as the floor says, however many segments it is for: the peer is a process that may
+        // have to wait for its turn.
+        Some(srtt * 2 + self.settings.min_rto)
+    }
+
+    /// Begins TIME-WAIT, or begins it anew.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.clock.rest = Some(now + TIME_WAIT);
+    }
+
+    pub(super) fn path_times(&self) -> PathTimes {
+        PathTimes {
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min_rtt(),
+        }
+    }
+
+    /// When the peer must have shown that it lives.
+    fn expiry(&self) -> Option<Instant> {
+        let waits = !self.send.queue.is_empty() || self.probing.is_active();
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                Some(self.clock.progress + self.settings.connect_timeout)
+            }
+            State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck => {
+                Some(self.clock.progress + self.settings.user_timeout)
+            }
+            State::Established | State::CloseWait if waits => {
+                Some(self.clock.progress + self.settings.user_timeout)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn has_expired(&self, now: Instant) -> bool {
+        self.expiry().is_some_and(|expiry| expiry <= now)
+    }
+
+    /// When to run next.
+    pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
+        self.watch(now);
+        let waits = self.wanted > 0 || self.send.queue.has_lost();
+        let pace = self.pacer.wake(now).filter(|_| waits);
+        [
+            self.clock.retransmit,
+            self.clock.tail,
+            self.clock.reorder,
+            self.clock.rest,
+            self.probing.next(),
+            self.expiry(),
+            pace,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Acts upon the timers that are due. What there is to send is sent by the next egress.
+    pub(crate) fn on_timer(&mut self, lower: &mut Lower, now: Instant) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.clock.rest) {
+            self.clock.rest = None;
+            self.state = State::Closed;
+            return;
+        }
+        if due(self.clock.reorder) {
+            self.clock.reorder = None;
+            self.detect_losses(now);
+        }
+        if due(self.clock.tail) {
+            self.clock.tail = None;
+            self.probe_tail(lower, now);
+        }
+        if due(self.clock.retransmit) {
+            self.time_out(now);
+        }
+        if self.probing.is_due(self.clock.progress, now) {
+            if self.probing.sent() == 1 {
+                self.clock.progress = now; // an answer is due from now on
+            }
+            self.send_probe(lower, now);
+        }
+    }
+
+    fn probe_tail(&mut self, lower: &mut Lower, now: Instant) {
+        let last = self.send.queue.len().checked_sub(1);
+        if let Some(at) = last.filter(|_| !self.send.queue.has_lost())
+            && self.resend(at, lower, now)
+        {
+            self.tail.sent(self.send.nxt);
+            lower.counters.tail_probes += 1;
+            self.clock.retransmit = Some(now + self.rto());
+        }
+    }
+
+    /// The retransmission timer has expired (RFC 6298 §5.4 to §5.6, RFC 8985 §6.3).
+    fn time_out(&mut self, now: Instant) {
+        let Some(first) = self.send.queue.first() else {
+            self.clock.retransmit = None;
+            return;
+        };
+        if first.transmits == 0 {
+            self.clock.retransmit = Some(now + self.rto()); // the window is closed, and is probed
+            return;
+        }
+        if first.sacked {
+            self.send.queue.distrust();
+        }
+        if self.is_synchronized() {
+            self.congestion.on_timeout(now, self.unacked());
+        }
+        self.recovery.time_out(self.send.una, self.send.nxt);
+        self.send.duplicates = 0;
+        self.tail.clear();
+        self.send.queue.mark_lost(0);
+        self.pending.first = true;
+        for at in 1..self.send.queue.len() {
+            let overdue = |piece| self.rack.is_overdue(piece, now);
+            if self.send.queue.get(at).is_some_and(overdue) {
+                self.send.queue.mark_lost(at);
+            }
+        }
+        self.rtt.back_off();
+        self.clock.tail = None;
+        self.clock.reorder = None;
+        self.clock.retransmit = Some(now + self.rto());
+    }
+
+    /// A segment could not be sent again, because the kernel has not sent it yet.
+    pub(super) fn recheck_unsent(&mut self, now: Instant) {
+        let soon = now + UNSENT_RECHECK;
+        self.clock.reorder = Some(self.clock.reorder.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// Sees whether there is a reason to probe the peer.
+    pub(super) fn watch(&mut self, now: Instant) {
+        let reason = self.probe_reason();
+        self.probing.update(reason, self.clock.progress, now);
+    }
+
+    fn probe_reason(&self) -> Option<Reason> {
+        let open = self.state.may_send() || self.pending.fin;
+        let waits = self.send.waits_for_window();
+        if !open || !waits && !self.send.queue.is_empty() {
+            return None;
+        }
+        let wanted = self.wanted.max(usize::from(self.pending.fin));
+        if waits || wanted > 0 && self.send.room() < wanted {
+            let first = self.rtt.srtt().map_or(PERSIST, |_| self.rto());
+            let patience = self.settings.user_timeout;
+            return Some(Reason::Window { first, patience });
+        }
+        self.settings.keepalive.map(Reason::Silence)
+    }
+}

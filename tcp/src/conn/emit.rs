@@ -1,0 +1,328 @@
+//! Segments leave.
+
+use smoltcp::wire::TcpControl;
+use xwarp_driver::TxFrame;
+
+use super::send_queue::{Held, Piece};
+use super::{Conn, State};
+use crate::lower::Lower;
+use crate::outbound::{Header, OutOptions};
+use crate::seq::Seq;
+use crate::time::Instant;
+
+impl Conn {
+    /// Sends what there is to send but new data; the number of segments. `is_drained` says whether that was all.
+    pub(crate) fn egress(&mut self, lower: &mut Lower, now: Instant) -> usize {
+        self.starved = false;
+        let before = lower.counters.segments_out;
+        if self.pending.reset {
+            self.send_reset(lower, now);
+        }
+        if self.state != State::Closed {
+            if self.pending.syn {
+                self.pending.syn = !self.send_first(TcpControl::Syn, lower, now);
+            }
+            self.send_lost(lower, now);
+            if self.pending.fin && !self.send.queue.has_lost() && self.may_send_fin() {
+                self.pending.fin = !self.send_first(TcpControl::Fin, lower, now);
+            }
+            if self.acks.is_due() {
+                self.send_ack(lower, now);
+            }
+            self.watch(now);
+        }
+        let sent = lower.counters.segments_out - before;
+        usize::try_from(sent).unwrap_or(usize::MAX)
+    }
+
+    /// False if there were too few TX frames for all that had to be sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.starved
+    }
+
+    /// A FIN takes a sequence number, which must have room in the peer's window.
+    fn may_send_fin(&self) -> bool {
+        self.send.room() > 0
+    }
+
+    /// The congestion window, in octets.
+    pub(super) fn window(&self) -> usize {
+        let window = self.recovery.window();
+        window.unwrap_or_else(|| self.congestion.window())
+    }
+
+    /// Headers of a segment of a connection whose peer's SYN is known.
+    fn header(&mut self, control: TcpControl, seq: Seq, now: Instant) -> Header {
+        Header {
+            control,
+            seq,
+            ack: Some(self.receive.next()),
+            window: self.receive.announce(self.terms.own_shift),
+            options: OutOptions {
+                timestamp: self.terms.timestamps.then(|| self.stamps.pair(now)),
+                ..OutOptions::default()
+            },
+            ece: self.terms.ecn && self.receive.met_congestion,
+            cwr: false,
+            ect: false,
+        }
+    }
+
+    /// Sends a segment without data; false if there is no frame for it.
+    fn send_bare(&mut self, header: &Header, lower: &mut Lower) -> bool {
+        let sent = lower.send_bare(&self.link, &self.flow, header);
+        self.starved |= !sent;
+        sent
+    }
+
+    /// Acknowledges, with all that there is to say of what came out of order or twice (RFC 2018 §4).
+    pub(super) fn send_ack(&mut self, lower: &mut Lower, now: Instant) {
+        if self.state == State::SynSent {
+            return;
+        }
+        let mut header = self.header(TcpControl::None, self.send.bare_seq(), now);
+        if self.terms.sack {
+            header.options.sack = self.acks.blocks(self.receive.parts());
+        }
+        if self.send_bare(&header, lower) {
+            self.acks.sent();
+        }
+    }
+
+    fn send_reset(&mut self, lower: &mut Lower, now: Instant) {
+        let mut header = self.header(TcpControl::Rst, self.send.nxt, now);
+        header.window = 0;
+        self.pending.reset = !self.send_bare(&header, lower);
+    }
+
+    /// A segment that the peer must answer: its sequence number is below what it expects (RFC 9293 §3.8.4).
+    pub(super) fn send_probe(&mut self, lower: &mut Lower, now: Instant) {
+        let header = self.header(TcpControl::None, self.send.una - 1, now);
+        if self.send_bare(&header, lower) {
+            lower.counters.probes_out += 1;
+        }
+    }
+
+    fn control_header(&mut self, control: TcpControl, seq: Seq, now: Instant) -> Header {
+        match control {
+            TcpControl::Syn => self.syn_header(now),
+            _ => self.header(control, seq, now),
+        }
+    }
+
+    /// Sends our SYN or FIN for the first time; false if there is no frame for it.
+    fn send_first(&mut self, control: TcpControl, lower: &mut Lower, now: Instant) -> bool {
+        let begin = self.send.end;
+        let header = self.control_header(control, begin, now);
+        if !self.send_bare(&header, lower) {
+            return false;
+        }
+        if control == TcpControl::Fin {
+            self.send.fin = Some(begin);
+            self.acks.piggybacked();
+        }
+        self.track(begin, 0, control, None, now);
+        true
+    }
+
+    /// Notes a segment that was sent for the first time.
+    fn track(
+        &mut self,
+        begin: Seq,
+        len: usize,
+        control: TcpControl,
+        frame: Option<Held>,
+        now: Instant,
+    ) {
+        let rate = self.rate.on_sent(now, self.pipe());
+        let piece = Piece {
+            begin,
+            len,
+            control,
+            frame,
+            sent_at: now,
+            transmits: 1,
+            stamp: self.stamps.value(now),
+            rate,
+            sacked: false,
+            lost: false,
+        };
+        self.send.end = piece.end();
+        self.send.nxt = self.send.end;
+        self.send.queue.push(piece);
+        self.clock.sent = now;
+        self.recovery.sent(len);
+        if self.clock.retransmit.is_none() {
+            self.arm_retransmission(now);
+        } else {
+            self.arm_tail(now);
+        }
+    }
+
+    /// Appends the first `n` octets of the payload that lies in `frame`, to be sent when the peer's window has room for them.
+    pub(crate) fn enqueue(&mut self, mut frame: TxFrame, n: usize, now: Instant) {
+        frame.set_len(self.head() + n);
+        let rate = self.rate.on_sent(now, self.pipe());
+        let piece = Piece {
+            begin: self.send.end,
+            len: n,
+            control: Self::DATA,
+            frame: Some(Held::Ready(frame)),
+            sent_at: now,
+            transmits: 0,
+            stamp: 0,
+            rate,
+            sacked: false,
+            lost: true,
+        };
+        self.send.end = piece.end();
+        self.send.queue.push(piece);
+        if self.clock.retransmit.is_none() {
+            self.arm_retransmission(now);
+        }
+    }
+
+    /// Sends the first `n` octets of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2).
+    pub(crate) fn commit(&mut self, mut frame: TxFrame, n: usize, lower: &mut Lower, now: Instant) {
+        if !self.state.may_send() || n == 0 {
+            lower.io.discard(frame);
+            return;
+        }
+        if self.send.queue.is_empty() {
+            self.clock.progress = now;
+            let (idle, rto) = (now - self.clock.sent, self.rto());
+            if idle > rto {
+                self.congestion.on_idle(now, idle, rto);
+            }
+        }
+        frame.set_len(self.head() + n);
+        let begin = self.send.end;
+        let mut header = self.header(Self::DATA, begin, now);
+        self.mark_new(&mut header);
+        let sent = lower.send_data(frame, &self.link, &self.flow, &header);
+        self.acks.piggybacked();
+        self.pacer.sent(n, self.congestion.pacing_rate(), now);
+        self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);
+    }
+
+    /// New data may be marked, and says that congestion was answered (RFC 3168 §6.1.2); what is repeated does neither (§6.1.5).
+    fn mark_new(&mut self, header: &mut Header) {
+        header.ect = self.terms.ecn;
+        header.cwr = std::mem::take(&mut self.send.reduced);
+    }
+
+    /// Sends lost segments again, as far as the window allows; one always if nothing is in flight.
+    fn send_lost(&mut self, lower: &mut Lower, now: Instant) {
+        while let Some(at) = self.send.queue.first_lost() {
+            let Some(piece) = self.send.queue.get(at) else {
+                return;
+            };
+            let (len, pipe) = (piece.len, self.pipe());
+            let closed = piece.transmits == 0 && piece.end() > self.send.edge();
+            let forced = std::mem::take(&mut self.pending.first);
+            let full = !forced && pipe > 0 && pipe + len > self.window();
+            self.window_limited |= full;
+            let early = !forced && pipe > 0 && !self.pacer.is_open(now);
+            if closed || full || early {
+                return;
+            }
+            if !self.resend(at, lower, now) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a segment again; false if that is not possible now.
+    pub(super) fn resend(&mut self, at: usize, lower: &mut Lower, now: Instant) -> bool {
+        let Some(piece) = self.send.queue.get(at) else {
+            return false;
+        };
+        let (begin, control) = (piece.begin, piece.control);
+        if control == Self::DATA {
+            return self.resend_data(at, lower, now);
+        }
+        let header = self.control_header(control, begin, now);
+        let sent = self.send_bare(&header, lower);
+        if sent {
+            self.note_resent(at, lower, now);
+        }
+        sent
+    }
+
+    fn resend_data(&mut self, at: usize, lower: &mut Lower, now: Instant) -> bool {
+        let frame = match self.send.queue.take_frame(at) {
+            Some(Held::Sent(sent)) => lower.io.reclaim(sent),
+            Some(Held::Ready(frame)) => Ok(frame),
+            None => return false,
+        };
+        let mut frame = match frame {
+            Ok(frame) => frame,
+            Err(sent) => {
+                // It has not left yet: there is nothing to repeat.
+                self.send.queue.put_frame(at, Held::Sent(sent));
+                self.recheck_unsent(now);
+                return false;
+            }
+        };
+        self.cut(at, &mut frame, lower, now);
+        self.repeat(at, frame, lower, now);
+        true
+    }
+
+    /// Cuts off what is more than a segment has room for on a path that has become narrower, and sends it.
+    fn cut(&mut self, at: usize, frame: &mut TxFrame, lower: &mut Lower, now: Instant) {
+        let (head, mss) = (self.head(), self.emss());
+        while let Some(len) = self.send.queue.get(at).map(|piece| piece.len)
+            && len > mss
+        {
+            let keep = (len - 1) / mss * mss;
+            let Some(mut rest) = lower.io.tx_frame() else {
+                return; // the whole is sent, and found lost again
+            };
+            rest.set_len(head + len - keep);
+            let cut_off = frame.get(head + keep..head + len).unwrap_or_default();
+            if let Some(place) = rest.get_mut(head..head + cut_off.len()) {
+                place.copy_from_slice(cut_off);
+            }
+            frame.set_len(head + keep);
+            self.send.queue.split(at, keep);
+            self.repeat(at + 1, rest, lower, now);
+        }
+    }
+
+    /// Sends a piece again in its frame: acknowledgment, window, timestamp and checksum are those of now.
+    fn repeat(&mut self, at: usize, frame: TxFrame, lower: &mut Lower, now: Instant) {
+        let piece = self.send.queue.get(at);
+        let (begin, transmits) = piece.map_or((self.send.nxt, 0), |p| (p.begin, p.transmits));
+        let mut header = self.header(Self::DATA, begin, now);
+        if transmits == 0 {
+            self.mark_new(&mut header);
+        }
+        let sent = lower.send_data(frame, &self.link, &self.flow, &header);
+        self.send.queue.put_frame(at, Held::Sent(sent));
+        self.acks.piggybacked();
+        self.note_resent(at, lower, now);
+    }
+
+    fn note_resent(&mut self, at: usize, lower: &mut Lower, now: Instant) {
+        let stamp = self.stamps.value(now);
+        let rate = self.rate.on_sent(now, self.pipe());
+        let Some(piece) = self.send.queue.get(at) else {
+            return;
+        };
+        let (len, again) = (piece.len, piece.transmits > 0);
+        self.send.nxt = self.send.nxt.max(piece.end());
+        self.send.queue.resent(at, now, stamp, rate);
+        self.recovery.sent(len);
+        self.pacer.sent(len, self.congestion.pacing_rate(), now);
+        self.clock.sent = now;
+        if at == 0 {
+            // The answer to this one is what the timer waits for now.
+            self.clock.retransmit = Some(now + self.rto());
+        }
+        if again {
+            self.recovery.repeated(stamp);
+            lower.counters.retransmissions += 1;
+        }
+    }
+}

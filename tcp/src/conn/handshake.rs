@@ -1,0 +1,148 @@
+//! How a connection begins (RFC 9293 §3.5).
+
+use std::net::IpAddr;
+
+use smoltcp::wire::TcpControl;
+
+use super::{Conn, State};
+use crate::cookie::Opened;
+use crate::inbound::Segment;
+use crate::lower::Lower;
+use crate::outbound::{Header, OutOptions};
+use crate::time::Instant;
+
+impl Conn {
+    /// Active OPEN (RFC 9293 §3.10.1): the next egress sends the SYN.
+    pub(crate) fn open(&mut self, now: Instant) {
+        self.state = State::SynSent;
+        self.pending.syn = true;
+        self.clock.progress = now;
+    }
+
+    /// A SYN came to a listener (RFC 9293 §3.10.7.2, third): the next egress answers it.
+    pub(crate) fn open_passive(&mut self, syn: &Segment, now: Instant) {
+        self.state = State::SynReceived;
+        self.passive = true;
+        self.pending.syn = true;
+        self.clock.progress = now;
+        self.agree(syn, syn.ecn.ece && syn.ecn.cwr, 0, now);
+    }
+
+    /// Answers the SYN that has just opened this connection, which will be forgotten; false if there is no frame for it. A cookie has
+    /// no room for what was agreed upon of ECN.
+    pub(crate) fn answer_without_memory(&mut self, lower: &mut Lower, now: Instant) -> bool {
+        self.terms.ecn = false;
+        let header = self.syn_header(now);
+        lower.send_bare(&self.link, &self.flow, &header)
+    }
+
+    /// The connection that a cookie stands for, which `segment` acknowledges: as if the SYN had been kept. All that is unknown is
+    /// the SYN's window, in place of which the segment's will be taken.
+    pub(crate) fn open_by_cookie(&mut self, opened: Opened, segment: &Segment, now: Instant) {
+        self.state = State::SynReceived;
+        self.passive = true;
+        self.clock.progress = now;
+        let options = opened.options(segment.options.timestamp);
+        let local = IpAddr::from(self.flow.local.addr);
+        self.terms = self.offer.accept(&options, local, false);
+        let announced = usize::from(self.receive.syn_window());
+        self.receive.begin(segment.seq - 1, announced);
+        self.send.end = self.send.iss + 1;
+        self.send.nxt = self.send.end;
+    }
+
+    /// Takes the peer's SYN: what it agrees to, and its numbers. `announced`: the window that a SYN of ours told it.
+    fn agree(&mut self, syn: &Segment, ecn: bool, announced: usize, now: Instant) {
+        let local = IpAddr::from(self.flow.local.addr);
+        self.terms = self.offer.accept(&syn.options, local, ecn);
+        self.receive.begin(syn.seq, announced);
+        if let Some((tsval, _)) = syn.options.timestamp {
+            self.stamps.take(tsval, syn.seq, self.receive.acked(), now);
+        }
+        // A SYN's window is not scaled (RFC 7323 §2.2).
+        self.send.update_window(syn, self.send.una, 0);
+    }
+
+    /// The headers of our SYN, with an ACK once the peer's is here.
+    pub(super) fn syn_header(&mut self, now: Instant) -> Header {
+        let pair = Some(self.stamps.pair(now));
+        let mut header = Header {
+            control: TcpControl::Syn,
+            seq: self.send.iss,
+            ack: None,
+            window: self.receive.syn_window(),
+            options: self.offer.options(pair),
+            ece: self.offer.ecn,
+            cwr: self.offer.ecn,
+            ect: false,
+        };
+        if self.state != State::SynSent {
+            header.ack = Some(self.receive.next());
+            header.window = self.receive.announce(0);
+            header.ece = self.terms.ecn;
+            header.cwr = false;
+            header.options = OutOptions {
+                shift: header.options.shift.filter(|_| self.terms.scaled),
+                sack_permitted: self.terms.sack,
+                timestamp: pair.filter(|_| self.terms.timestamps),
+                ..header.options
+            };
+        }
+        header
+    }
+
+    /// A segment arrives in SYN-SENT (RFC 9293 §3.10.7.3).
+    pub(super) fn arrive_in_syn_sent(
+        &mut self,
+        segment: &Segment,
+        lower: &mut Lower,
+        now: Instant,
+    ) {
+        let acceptable = |ack| ack > self.send.iss && ack <= self.send.nxt;
+        if let Some(ack) = segment.ack
+            && !acceptable(ack)
+        {
+            if !segment.is_reset() {
+                self.refuse_ack(segment, lower);
+            }
+            return;
+        }
+        if segment.is_reset() {
+            if segment.ack.is_some() {
+                self.state = State::Closed;
+            }
+            return;
+        }
+        if !segment.has_syn() {
+            return;
+        }
+        let ecn = segment.ecn.ece && !segment.ecn.cwr;
+        let announced = usize::from(self.receive.syn_window());
+        self.agree(segment, ecn, announced, now);
+        if let Some(ack) = segment.ack {
+            self.on_ack(segment, ack, lower, now);
+            self.establish(now);
+            self.acks.demand();
+        } else {
+            // Both have opened at once: our SYN is sent again, with an ACK (RFC 9293 §3.5, figure 7).
+            self.state = State::SynReceived;
+            self.send.queue.mark_lost(0);
+        }
+    }
+
+    /// Answers an unacceptable ACK of a connection that is not synchronized (RFC 9293 §3.5.2, group 2).
+    pub(super) fn refuse_ack(&mut self, segment: &Segment, lower: &mut Lower) {
+        let header = crate::reset::reset_for(segment);
+        if lower.send_bare(&self.link, &self.flow, &header) {
+            lower.counters.resets_out += 1;
+        }
+    }
+
+    /// Both SYNs are acknowledged.
+    pub(super) fn establish(&mut self, now: Instant) {
+        self.state = State::Established;
+        self.clock.progress = now;
+        self.congestion = self.settings.algorithm.start(self.emss(), now);
+        self.recovery.cancel();
+    }
+}

@@ -1,0 +1,367 @@
+//! One connection: the state machine of RFC 9293, sans I/O but for the frames that it holds.
+//!
+//! Received octets stay in the frames that brought them until they are consumed; sent ones in the frames that carry them until
+//! they are acknowledged. What the parts do is in their own files: segments arrive in [`arrive`] and [`handshake`], their
+//! acknowledgments are acted upon in [`acked`], segments leave in [`emit`], time passes in [`clock`].
+
+mod ack;
+mod acked;
+mod arrive;
+mod chunk;
+mod clock;
+mod emit;
+mod handshake;
+mod limiter;
+mod pacer;
+mod probing;
+mod rack;
+mod reassembly;
+mod receive_queue;
+mod receive_side;
+mod recovery;
+mod send_queue;
+mod send_side;
+mod state;
+mod tail;
+mod terms;
+mod timestamps;
+
+use std::time::Duration;
+
+use smoltcp::wire::{TCP_HEADER_LEN, TcpControl};
+use xwarp_driver::TxFrame;
+
+pub(crate) use state::State;
+
+use crate::config::StackConfig;
+use crate::congestion::{Algorithm, Congestion};
+use crate::flow::Flow;
+use crate::inbound::Segment;
+use crate::life::Life;
+use crate::link::LinkHeader;
+use crate::lower::Lower;
+use crate::rate::RateSampler;
+use crate::rtt::RttEstimator;
+use crate::seq::Seq;
+use crate::time::Instant;
+use ack::AckPolicy;
+use clock::Clock;
+use limiter::Limiter;
+use pacer::Pacer;
+use probing::Probing;
+use rack::Rack;
+use receive_side::ReceiveSide;
+use recovery::Recovery;
+use send_side::SendSide;
+use tail::TailProbe;
+use terms::{Offer, Terms};
+use timestamps::Timestamps;
+
+/// Segments that a connection may have unacknowledged. Each holds a TX frame, and a queue's frames are shared.
+pub const MAX_SEGMENTS_IN_FLIGHT: usize = 256;
+/// The send buffer's size in receive buffers.
+const SEND_BUFFERS: usize = 4;
+/// A receive buffer that holds a few segments, and what windows can announce.
+const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
+/// The retransmission timeout's ceiling (RFC 6298 §2.5).
+const MAX_RTO: Duration = Duration::from_mins(1);
+
+/// What a connection is told at its start.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    connect_timeout: Duration,
+    user_timeout: Duration,
+    keepalive: Option<Duration>,
+    min_rto: Duration,
+    send_buffer: usize,
+    algorithm: Algorithm,
+}
+
+/// What is secret and differs from connection to connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secrets {
+    /// The initial sequence number (RFC 6528).
+    pub(crate) iss: Seq,
+    /// Where our timestamps begin (RFC 7323 §5.4).
+    pub(crate) stamp_offset: u32,
+}
+
+/// Things to be sent that are not data.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is sent on its own
+struct Pending {
+    syn: bool,
+    fin: bool,
+    reset: bool,
+    /// The first segment, whatever the window says (RFC 6298 §5.4).
+    first: bool,
+}
+
+/// A connection.
+pub(crate) struct Conn {
+    pub(crate) flow: Flow,
+    pub(crate) life: Life,
+    link: LinkHeader,
+    settings: Settings,
+    state: State,
+    /// The connection began with a SYN of the peer.
+    passive: bool,
+    offer: Offer,
+    terms: Terms,
+    /// Octets of the largest IP packet on the way.
+    path_mtu: usize,
+    send: SendSide,
+    receive: ReceiveSide,
+    acks: AckPolicy,
+    stamps: Timestamps,
+    limiter: Limiter,
+    rtt: RttEstimator,
+    rate: RateSampler,
+    congestion: Box<dyn Congestion>,
+    rack: Rack,
+    recovery: Recovery,
+    tail: TailProbe,
+    pacer: Pacer,
+    probing: Probing,
+    clock: Clock,
+    pending: Pending,
+    /// The length that `writable` refused last; 0 after it became possible.
+    wanted: usize,
+    /// The congestion window was what refused it.
+    window_limited: bool,
+    /// There was no TX frame for all that had to be sent.
+    starved: bool,
+}
+
+impl Conn {
+    pub(crate) fn new(
+        flow: Flow,
+        link: LinkHeader,
+        config: &StackConfig,
+        secrets: Secrets,
+        mtu: usize,
+        now: Instant,
+    ) -> Self {
+        let buffer = config.buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1);
+        let mss = flow.payload_of(mtu);
+        let congestion = config.congestion.start(mss, now);
+        Self {
+            flow,
+            life: Life::default(),
+            link,
+            settings: Settings {
+                connect_timeout: config.connect_timeout,
+                user_timeout: config.user_timeout,
+                keepalive: config.keepalive,
+                min_rto: config.min_rto,
+                send_buffer: buffer.saturating_mul(SEND_BUFFERS),
+                algorithm: config.congestion,
+            },
+            state: State::Closed,
+            passive: false,
+            offer: Offer::new(config, mss, buffer, congestion.wants_ecn()),
+            terms: Terms::none(),
+            path_mtu: mtu,
+            send: SendSide::new(secrets.iss),
+            receive: ReceiveSide::new(buffer),
+            acks: AckPolicy::default(),
+            stamps: Timestamps::new(secrets.stamp_offset),
+            limiter: Limiter::new(now),
+            rtt: RttEstimator::new(config.min_rto, MAX_RTO),
+            rate: RateSampler::new(now),
+            congestion,
+            rack: Rack::default(),
+            recovery: Recovery::default(),
+            tail: TailProbe::default(),
+            pacer: Pacer::default(),
+            probing: Probing::default(),
+            clock: Clock::new(now),
+            pending: Pending::default(),
+            wanted: 0,
+            window_limited: false,
+            starved: false,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) fn is_synchronized(&self) -> bool {
+        self.state.is_synchronized()
+    }
+
+    /// True if `segment` begins a new connection after this one, which is in TIME-WAIT: by a sequence number that is higher, or
+    /// by a timestamp that is (RFC 9293 §3.6.1, RFC 6191 §2).
+    pub(crate) fn is_succeeded_by(&self, segment: &Segment, now: Instant) -> bool {
+        if self.state != State::TimeWait || !segment.opens() {
+            return false;
+        }
+        match segment.options.timestamp {
+            Some((tsval, _)) if self.terms.timestamps && tsval != self.stamps.pair(now).1 => {
+                !self.stamps.is_old(tsval, now)
+            }
+            _ => segment.seq > self.receive.next(),
+        }
+    }
+
+    /// Octets per segment: what the path's MTU and the peer's MSS allow beside the options.
+    pub(crate) fn emss(&self) -> usize {
+        let own = self.flow.payload_of(self.path_mtu);
+        own.min(self.terms.peer_mss)
+            .saturating_sub(self.terms.option_len())
+            .max(1)
+    }
+
+    /// True if the octet with this sequence number was sent and is not acknowledged.
+    pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
+        seq >= self.send.una && seq < self.send.nxt
+    }
+
+    /// Octets of the largest IP packet that the path takes, as far as is known.
+    pub(crate) fn path_mtu(&self) -> usize {
+        self.path_mtu
+    }
+
+    /// The path takes IP packets of at most `mtu` octets from now on: larger segments are cut when they are sent again, which
+    /// those in flight are (RFC 1191 §6.1, RFC 8201 §5.4).
+    pub(crate) fn set_path_mtu(&mut self, mtu: usize, now: Instant) {
+        let before = self.emss();
+        self.path_mtu = mtu.min(self.path_mtu);
+        let mss = self.emss();
+        if mss >= before {
+            return;
+        }
+        self.congestion.on_mss(mss);
+        for at in 0..self.send.queue.len() {
+            if self.send.queue.get(at).is_some_and(|piece| piece.len > mss) {
+                self.send.queue.mark_lost(at);
+            }
+        }
+        self.arm_retransmission(now);
+    }
+
+    /// Octets that were committed and are not acknowledged.
+    pub(crate) fn unacked(&self) -> usize {
+        self.send.queue.payload_from(self.send.una)
+    }
+
+    pub(crate) fn readable_len(&self) -> usize {
+        self.receive.queue().len()
+    }
+
+    pub(crate) fn readable<'a>(&'a self, want: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
+        self.receive.queue().readable(want, joined)
+    }
+
+    pub(crate) fn consume(&mut self, n: usize, lower: &mut Lower) {
+        self.receive.consume(n, lower);
+        if self.state.may_receive() && self.receive.has_news(self.emss(), self.terms.own_shift) {
+            self.acks.owe();
+        }
+    }
+
+    /// True if there is something to send.
+    pub(crate) fn has_news(&self) -> bool {
+        self.acks.is_due()
+    }
+
+    /// Octets of each part of a piece of `len` octets: what a segment has room for, and what the peer's window ever had.
+    pub(crate) fn part_len(&self, len: usize) -> usize {
+        let window = self.send.largest_window();
+        let fits = if len > window { window } else { len };
+        fits.clamp(1, self.emss())
+    }
+
+    /// True if the peer's window has room for `len` octets now.
+    pub(crate) fn has_window(&self, len: usize) -> bool {
+        self.send.room() >= len
+    }
+
+    /// Octets of headers in front of the payload of a segment with data.
+    fn head(&self) -> usize {
+        let tcp = TCP_HEADER_LEN + self.terms.option_len();
+        self.link.len() + self.flow.ip_header_len() + tcp
+    }
+
+    /// True if a piece of `len` octets would leave at once, as one segment if `len` is at most the EMSS. A window that is never
+    /// as large as the piece is filled when nothing else is on its way, or the connection would stand still.
+    pub(crate) fn can_write(&mut self, len: usize, now: Instant) -> bool {
+        let queue = &self.send.queue;
+        let room = self.send.room();
+        let must_split = self.send.largest_window() < len && room > 0 && queue.is_empty();
+        let allowed = self.state.may_send()
+            && !self.starved
+            && !queue.has_lost()
+            && queue.len() + len.div_ceil(self.part_len(len)) <= MAX_SEGMENTS_IN_FLIGHT
+            && self.unacked() + len <= self.settings.send_buffer
+            && (room >= len || must_split);
+        let pipe = self.pipe();
+        let congested = pipe > 0 && pipe + len > self.window();
+        self.window_limited |= allowed && congested;
+        allowed && !congested && self.pacer.is_open(now)
+    }
+
+    /// Remembers that `len` octets could not be written.
+    pub(crate) fn refuse(&mut self, len: usize) {
+        self.wanted = len.max(1);
+    }
+
+    /// True, once, if what was refused has become possible.
+    pub(crate) fn relent(&mut self, now: Instant) -> bool {
+        let possible = self.wanted > 0 && self.can_write(self.wanted, now);
+        if possible {
+            self.wanted = 0;
+        }
+        possible
+    }
+
+    /// The room for `len` octets of payload in `frame`; `None` if they do not fit one segment.
+    pub(crate) fn room_in<'a>(&self, frame: &'a mut TxFrame, len: usize) -> Option<&'a mut [u8]> {
+        let head = self.head();
+        if len > self.part_len(len) || head + len > frame.capacity() {
+            return None;
+        }
+        frame.set_len(head + len);
+        frame.get_mut(head..)
+    }
+
+    /// CLOSE (RFC 9293 §3.10.4) of a synchronized connection.
+    pub(crate) fn close(&mut self, now: Instant) {
+        if self.state.may_send() {
+            self.pending.fin = true;
+            self.clock.progress = now;
+        }
+        self.state = self.state.on_close();
+    }
+
+    /// ABORT (RFC 9293 §3.10.5): the next egress sends a RST, unless the peer knows of nothing or all is said.
+    pub(crate) fn abort(&mut self, silent: bool, lower: &mut Lower) {
+        self.pending = Pending {
+            reset: !silent && !matches!(self.state, State::Closed | State::TimeWait),
+            ..Pending::default()
+        };
+        self.state = State::Closed;
+        self.release(lower);
+    }
+
+    /// Gives all frames back but those of octets that can still be read.
+    pub(crate) fn release(&mut self, lower: &mut Lower) {
+        self.send.queue.clear(lower);
+        self.receive.clear_parts(lower);
+    }
+
+    /// Nobody will read what was received.
+    pub(crate) fn forget_unread(&mut self, lower: &mut Lower) {
+        self.receive.clear(lower);
+    }
+
+    /// Gives all frames back.
+    pub(crate) fn dispose(mut self, lower: &mut Lower) {
+        self.release(lower);
+        self.receive.clear(lower);
+    }
+
+    /// The control bit of pieces with data.
+    const DATA: TcpControl = TcpControl::Psh;
+}

@@ -1,0 +1,132 @@
+//! Spacing of segments where congestion control asks for a rate.
+//!
+//! Segments leave by a schedule, one after the other at the rate. A timer for each would cost more than the segment at some Gb/s, so
+//! whoever has to wait is woken for a batch; and who comes late sends what the schedule is behind, but never more than a burst.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// How long a batch takes at the rate, less a segment: a few segments at 1 Gb/s, and little of the round trip of one rack.
+const BATCH: Duration = Duration::from_micros(32);
+/// The longest that the schedule may be behind, of which much is made up for at once only by slow connections.
+const BEHIND: Duration = Duration::from_millis(1);
+/// The octets of a burst that makes up for it are those of so long, which covers a timer's resolution and a thread's waking up,
+const BURST: Duration = Duration::from_micros(128);
+/// within these limits: at most 45 full segments at an MTU of 1500, a small part of a peer's ring.
+const BURST_OCTETS: (u64, u64) = (16 << 10, 64 << 10);
+
+/// When the next segment may be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Pacer {
+    next: Option<Instant>,
+    /// How long a batch takes, less a segment.
+    batch: Duration,
+}
+
+/// How long `octets` take at `rate` octets per second.
+fn time(octets: u64, rate: u64) -> Duration {
+    Duration::from_nanos(octets.saturating_mul(1_000_000_000) / rate.max(1))
+}
+
+/// How far behind a schedule at this rate may be.
+fn behind(rate: u64) -> Duration {
+    let octets = u128::from(rate) * BURST.as_nanos() / 1_000_000_000;
+    let octets = u64::try_from(octets).unwrap_or(u64::MAX);
+    BEHIND.min(time(octets.clamp(BURST_OCTETS.0, BURST_OCTETS.1), rate))
+}
+
+impl Pacer {
+    /// A segment of `len` octets is sent at `rate` octets per second.
+    pub(crate) fn sent(&mut self, len: usize, rate: Option<u64>, now: Instant) {
+        let Some(rate) = rate else {
+            self.next = None;
+            return;
+        };
+        let behind = behind(rate);
+        self.batch = BATCH.min(behind / 2); // the other half is for those who are woken late
+        let from = self.next.map_or(now, |next| next.max(now - behind));
+        self.next = Some(from + time(len as u64, rate));
+    }
+
+    /// True if a segment may be sent.
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| next <= now)
+    }
+
+    /// When a batch may be sent, if nothing may be sent `now`.
+    pub(crate) fn wake(&self, now: Instant) -> Option<Instant> {
+        let next = self.next.filter(|next| *next > now)?;
+        Some(next + self.batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 Gb/s: a segment in 12 us.
+    const GIGABIT: u64 = 125_000_000;
+    const SEGMENT: usize = 1500;
+
+    fn start() -> Instant {
+        Instant::from_micros(1_000_000)
+    }
+
+    /// Sends as long as it may; how many segments that were.
+    fn burst(pacer: &mut Pacer, rate: u64, now: Instant) -> u64 {
+        let mut sent = 0;
+        while pacer.is_open(now) {
+            pacer.sent(SEGMENT, Some(rate), now);
+            sent += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn batches_keep_the_rate_and_are_small() {
+        for rate in [GIGABIT / 10, GIGABIT, 10 * GIGABIT, 100 * GIGABIT] {
+            let (mut pacer, mut now, mut sent, mut wakes) = (Pacer::default(), start(), 0, 0);
+            let end = now + Duration::from_millis(100);
+            let per_batch = 2 + rate * 32 / 1_000_000 / SEGMENT as u64;
+            while now < end {
+                let batch = burst(&mut pacer, rate, now);
+                assert!((1..=per_batch).contains(&batch), "{batch} at {rate}");
+                sent += batch * SEGMENT as u64;
+                wakes += 1;
+                now = pacer.wake(now).unwrap();
+            }
+            let most = (100_000 / 32).max(rate / 10 / (24 << 10));
+            let wanted = rate / 10;
+            assert!(sent.abs_diff(wanted) < wanted / 100, "{sent} of {wanted}");
+            assert!(wakes <= most, "{wakes} at {rate}");
+        }
+    }
+
+    #[test]
+    fn who_comes_late_sends_a_bounded_burst() {
+        for (rate, most) in [
+            (GIGABIT / 1000, 1),
+            (GIGABIT / 10, 9),
+            (GIGABIT, 11),
+            (10 * GIGABIT, 44),
+            (100 * GIGABIT, 44),
+        ] {
+            let (mut pacer, now) = (Pacer::default(), start());
+            pacer.sent(SEGMENT, Some(rate), now);
+            let late = now + Duration::from_secs(1);
+            let sent = burst(&mut pacer, rate, late);
+            assert!((most..=most + 1).contains(&sent), "{sent} at {rate}");
+        }
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pacer = Pacer::default();
+        pacer.sent(SEGMENT, Some(1000), start());
+        assert!(!pacer.is_open(start()));
+        pacer.sent(SEGMENT, None, start());
+        assert!(pacer.is_open(start()));
+        assert_eq!(pacer.wake(start()), None);
+    }
+}

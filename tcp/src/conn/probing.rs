@@ -1,0 +1,155 @@
+//! Probes: segments that a peer must answer, sent where there is nothing else to send.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// Between probes of a closed window, at most.
+const WINDOW_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
+/// Why a connection is to be probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The peer's window has no room for what is to be written (RFC 9293 §3.8.6.1).
+    Window {
+        /// Probes begin after so long, and are sent at intervals that double.
+        first: Duration,
+        /// How long the peer may be silent: it is asked more often.
+        patience: Duration,
+    },
+    /// The peer has been silent for so long (keep-alive, RFC 9293 §3.8.4).
+    Silence(Duration),
+}
+
+impl Reason {
+    fn is_like(self, other: Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Window { .. }, Self::Window { .. }) | (Self::Silence(_), Self::Silence(_))
+        )
+    }
+
+    /// Time to the probe that follows `sent` others.
+    fn interval(self, sent: u32) -> Duration {
+        match self {
+            Self::Window { first, patience } => first
+                .saturating_mul(1 << sent.min(16))
+                .min(WINDOW_INTERVAL_MAX.min(patience / 3).max(first)),
+            Self::Silence(limit) => limit,
+        }
+    }
+}
+
+/// Whether a connection is being probed, or will be.
+#[derive(Debug, Default)]
+pub(crate) struct Probing {
+    reason: Option<Reason>,
+    next: Option<Instant>,
+    sent: u32,
+}
+
+impl Probing {
+    /// True while answers to probes are awaited.
+    pub(crate) fn is_active(&self) -> bool {
+        self.sent > 0
+    }
+
+    /// When the next probe is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Takes note of the present reason; `heard`: the peer's last sign of life.
+    pub(crate) fn update(&mut self, reason: Option<Reason>, heard: Instant, now: Instant) {
+        let same = match (self.reason, reason) {
+            (Some(old), Some(new)) => old.is_like(new),
+            (None, None) => true,
+            _ => false,
+        };
+        if same {
+            return;
+        }
+        let begin = |reason: Reason| match reason {
+            Reason::Window { .. } => now + reason.interval(0),
+            Reason::Silence(limit) => heard + limit,
+        };
+        *self = Self {
+            reason,
+            next: reason.map(begin),
+            sent: 0,
+        };
+    }
+
+    /// True if a probe is to be sent now; the first one says so. The next one has its time then.
+    pub(crate) fn is_due(&mut self, heard: Instant, now: Instant) -> bool {
+        let Some(reason) = self.reason else {
+            return false;
+        };
+        if self.next.is_none_or(|next| next > now) {
+            return false;
+        }
+        if let Reason::Silence(limit) = reason
+            && self.sent == 0
+            && heard + limit > now
+        {
+            self.next = Some(heard + limit);
+            return false;
+        }
+        self.sent += 1;
+        self.next = Some(now + reason.interval(self.sent));
+        true
+    }
+
+    /// Probes that were sent since the last answer.
+    pub(crate) fn sent(&self) -> u32 {
+        self.sent
+    }
+
+    /// The peer has been heard: its silence is broken.
+    pub(crate) fn heard(&mut self) {
+        if self.sent > 0 && matches!(self.reason, Some(Reason::Silence(_))) {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_window_is_probed_at_doubling_intervals() {
+        let mut now = Instant::ORIGIN;
+        let mut probing = Probing::default();
+        let second = Duration::from_secs(1);
+        let reason = Reason::Window {
+            first: second,
+            patience: Duration::from_secs(100),
+        };
+        probing.update(Some(reason), now, now);
+        let mut gaps = Vec::new();
+        for _ in 0..6 {
+            let next = probing.next().unwrap();
+            gaps.push((next - now).as_secs());
+            now = next;
+            assert!(probing.is_due(Instant::ORIGIN, now));
+        }
+        assert_eq!(gaps, [1, 2, 4, 8, 10, 10]);
+        probing.update(None, now, now);
+        assert_eq!(probing.next(), None);
+    }
+
+    #[test]
+    fn silence_is_counted_from_the_last_sign_of_life() {
+        let start = Instant::ORIGIN;
+        let limit = Duration::from_secs(10);
+        let mut probing = Probing::default();
+        probing.update(Some(Reason::Silence(limit)), start, start);
+        let heard = start + Duration::from_secs(4);
+        assert!(!probing.is_due(heard, start + limit));
+        assert_eq!(probing.next(), Some(heard + limit));
+        assert!(probing.is_due(heard, heard + limit));
+        probing.heard();
+        assert!(!probing.is_active());
+    }
+}

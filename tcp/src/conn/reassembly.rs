@@ -1,0 +1,188 @@
+//! Octets that came before those in front of them.
+
+use std::collections::VecDeque;
+
+use super::chunk::Chunk;
+use crate::lower::Lower;
+use crate::seq::{Seq, octets};
+
+/// Parts at most: with more the memory for them, not the octets, would be the limit.
+const MAX_PARTS: usize = 512;
+
+/// A list of parts in the order of the stream; they do not overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Reassembly {
+    parts: VecDeque<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    begin: Seq,
+    chunk: Chunk,
+}
+
+impl Part {
+    fn end(&self) -> Seq {
+        self.begin + self.chunk.len()
+    }
+
+    /// Takes away what `other`, which begins no later, has.
+    fn trim_known(&mut self, other: Option<&Self>) {
+        if let Some(other) = other {
+            let known = octets(self.begin, other.end()).min(self.chunk.len());
+            self.chunk.trim_front(known);
+            self.begin += known;
+        }
+    }
+}
+
+impl Reassembly {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Puts a chunk that begins at `begin` in its place. False if all of it was there already, or if there are too many parts;
+    /// the frame is given back then.
+    pub(crate) fn insert(&mut self, begin: Seq, chunk: Chunk, lower: &mut Lower) -> bool {
+        let mut part = Part { begin, chunk };
+        let mut at = self.parts.partition_point(|other| other.begin <= begin);
+        // What lies in the parts before it is known; with its front trimmed, it may begin in the next one.
+        if let Some(before) = at.checked_sub(1) {
+            part.trim_known(self.parts.get(before));
+        }
+        while let Some(next) = self.parts.get(at)
+            && next.begin <= part.begin
+        {
+            part.trim_known(Some(next));
+            at += 1;
+        }
+        // Those that the new part covers wholly add nothing any more.
+        while let Some(next) = self.parts.get(at)
+            && next.end() <= part.end()
+            && part.chunk.len() > 0
+        {
+            if let Some(covered) = self.parts.remove(at) {
+                covered.chunk.free(lower);
+            }
+        }
+        if let Some(next) = self.parts.get(at) {
+            part.chunk.truncate(octets(part.begin, next.begin));
+        }
+        if part.chunk.len() == 0 || self.parts.len() >= MAX_PARTS {
+            part.chunk.free(lower);
+            return false;
+        }
+        self.parts.insert(at, part);
+        true
+    }
+
+    /// Takes the first part if it begins at or before `next`, with what lies from there on.
+    pub(crate) fn take(&mut self, next: Seq, lower: &mut Lower) -> Option<Chunk> {
+        loop {
+            let first = self.parts.front()?;
+            if first.begin > next {
+                return None;
+            }
+            let mut part = self.parts.pop_front()?;
+            part.chunk.trim_front(octets(part.begin, next));
+            if part.chunk.len() > 0 {
+                return Some(part.chunk);
+            }
+            part.chunk.free(lower);
+        }
+    }
+
+    /// The contiguous block that holds `seq` (RFC 2018 §3).
+    pub(crate) fn block(&self, seq: Seq) -> Option<(Seq, Seq)> {
+        let at = self.parts.partition_point(|part| part.begin <= seq);
+        let held = self.parts.get(at.checked_sub(1)?)?;
+        if held.end() <= seq {
+            return None;
+        }
+        let (mut left, mut right) = (held.begin, held.end());
+        for part in self.parts.iter().take(at.saturating_sub(1)).rev() {
+            if part.end() != left {
+                break;
+            }
+            left = part.begin;
+        }
+        for part in self.parts.iter().skip(at) {
+            if part.begin != right {
+                break;
+            }
+            right = part.end();
+        }
+        Some((left, right))
+    }
+
+    pub(crate) fn clear(&mut self, lower: &mut Lower) {
+        for part in self.parts.drain(..) {
+            part.chunk.free(lower);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use xwarp_driver::MemoryIo;
+
+    use super::*;
+    use crate::seq::from_raw;
+
+    fn lower() -> Lower {
+        let (io, _) = MemoryIo::new(1).unwrap();
+        Lower::new(Box::new(io), 1500)
+    }
+
+    /// The octets of a stream in which octet n is n modulo 251, from `begin` on.
+    fn chunk(begin: usize, len: usize) -> Chunk {
+        let octets = (begin..begin + len).map(|n| u8::try_from(n % 251).unwrap());
+        Chunk::Copied {
+            octets: octets.collect(),
+            begin: 0,
+        }
+    }
+
+    #[test]
+    fn blocks_are_contiguous_parts() {
+        let mut lower = lower();
+        let mut parts = Reassembly::default();
+        let base = from_raw(u32::MAX - 50);
+        assert!(parts.insert(base + 100, chunk(100, 10), &mut lower));
+        assert!(parts.insert(base + 120, chunk(120, 10), &mut lower));
+        assert_eq!(parts.block(base + 105), Some((base + 100, base + 110)));
+        assert!(parts.insert(base + 110, chunk(110, 10), &mut lower));
+        assert_eq!(parts.block(base + 105), Some((base + 100, base + 130)));
+        assert!(!parts.insert(base + 101, chunk(101, 20), &mut lower));
+        assert_eq!(parts.block(base + 130), None);
+        assert!(parts.take(base + 99, &mut lower).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn parts_in_any_order_give_the_stream(parts in prop::collection::vec((1_usize..300, 1_usize..80), 1..60)) {
+            let base = from_raw(u32::MAX - 150);
+            let mut lower = lower();
+            let mut list = Reassembly::default();
+            let mut have = [false; 400];
+            for (begin, len) in parts {
+                let new = (begin..begin + len).any(|n| !have[n]);
+                have[begin..begin + len].fill(true);
+                prop_assert_eq!(list.insert(base + begin, chunk(begin, len), &mut lower), new);
+            }
+            let mut next = 0;
+            for (n, held) in have.iter().enumerate() {
+                if n >= next && *held {
+                    prop_assert!(list.block(base + n).is_some_and(|(left, right)| left <= base + n && right > base + n));
+                    let chunk = list.take(base + n, &mut lower).unwrap();
+                    for (i, octet) in chunk.octets().iter().enumerate() {
+                        prop_assert_eq!(usize::from(*octet), (n + i) % 251);
+                    }
+                    next = n + chunk.len();
+                }
+            }
+            prop_assert!(list.is_empty());
+        }
+    }
+}

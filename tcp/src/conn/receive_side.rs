@@ -1,0 +1,237 @@
+//! What is received: RCV.NXT, the window, octets in order and out of order, the peer's FIN (RFC 9293 §3.3.1).
+
+use std::ops::Range;
+
+use xwarp_driver::RxFrame;
+
+use super::chunk::Chunk;
+use super::reassembly::Reassembly;
+use super::receive_queue::ReceiveQueue;
+use crate::inbound::Segment;
+use crate::lower::Lower;
+use crate::seq::{Seq, distance, octets};
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub(crate) struct ReceiveSide {
+    /// RCV.NXT.
+    next: Seq,
+    /// Up to where the peer was told that it may send: never taken back (RFC 9293 §3.8.6.2.1).
+    edge: Seq,
+    /// What was acknowledged last (Last.ACK.sent, RFC 7323 §4.3).
+    acked: Seq,
+    /// Octets that may be held.
+    capacity: usize,
+    queue: ReceiveQueue,
+    parts: Reassembly,
+    /// The sequence number of the peer's FIN, once seen.
+    fin: Option<Seq>,
+    /// The last packet with data met congestion (RFC 8257 §3.2).
+    pub(crate) met_congestion: bool,
+}
+
+/// What an acceptable segment's payload came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// There was nothing new in it.
+    Nothing,
+    /// RCV.NXT has advanced; `filled`: with octets that were waiting for these.
+    InOrder { filled: bool },
+    /// It waits for what is in front of it.
+    OutOfOrder,
+}
+
+impl ReceiveSide {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            next: Seq::default(),
+            edge: Seq::default(),
+            acked: Seq::default(),
+            capacity,
+            queue: ReceiveQueue::default(),
+            parts: Reassembly::default(),
+            fin: None,
+            met_congestion: false,
+        }
+    }
+
+    /// The peer's SYN has the sequence number `irs`. A SYN of ours has announced `announced` octets to it already, or none.
+    pub(crate) fn begin(&mut self, irs: Seq, announced: usize) {
+        self.next = irs + 1;
+        self.acked = self.next;
+        self.edge = self.next + announced;
+    }
+
+    pub(crate) fn next(&self) -> Seq {
+        self.next
+    }
+
+    pub(crate) fn acked(&self) -> Seq {
+        self.acked
+    }
+
+    pub(crate) fn queue(&self) -> &ReceiveQueue {
+        &self.queue
+    }
+
+    pub(crate) fn parts(&self) -> &Reassembly {
+        &self.parts
+    }
+
+    /// True once the peer's FIN was received in order.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| self.next > fin)
+    }
+
+    pub(crate) fn consume(&mut self, n: usize, lower: &mut Lower) {
+        self.queue.consume(n, lower);
+    }
+
+    /// RCV.WND.
+    pub(crate) fn window(&self) -> usize {
+        octets(self.next, self.edge)
+    }
+
+    fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.queue.len())
+    }
+
+    /// The window of a SYN, which is not scaled (RFC 7323 §2.2).
+    pub(crate) fn syn_window(&self) -> u16 {
+        u16::try_from(self.free()).unwrap_or(u16::MAX)
+    }
+
+    /// Acknowledges RCV.NXT and announces what is free; the window field.
+    pub(crate) fn announce(&mut self, shift: u8) -> u16 {
+        let unit = 1_usize << shift;
+        let wanted = self.next + (self.free() / unit * unit);
+        self.edge = self.edge.max(wanted);
+        // Rounded up, as an edge that was announced stays.
+        let field = self.window().div_ceil(unit);
+        let field = u16::try_from(field).unwrap_or(u16::MAX);
+        self.edge = self.next + (usize::from(field) << shift);
+        self.acked = self.next;
+        field
+    }
+
+    /// True if the window has grown by so much that the peer should know (RFC 9293 §3.8.6.2.2): by a segment or half the buffer,
+    /// and unless plenty is left, to twice of what is left.
+    pub(crate) fn has_news(&self, mss: usize, shift: u8) -> bool {
+        let most = usize::from(u16::MAX) << shift;
+        let (now, told) = (self.free().min(most), self.window());
+        let grown = now.saturating_sub(told);
+        grown > 0
+            && grown >= mss.min(self.capacity / 2)
+            && (told < (2 * mss).max(self.capacity / 4) || now >= 2 * told)
+    }
+
+    /// The acceptability test of RFC 9293 §3.10.7.4, first.
+    pub(crate) fn is_acceptable(&self, segment: &Segment) -> bool {
+        let (len, window) = (segment.len(), self.window());
+        let within = |seq: Seq| {
+            usize::try_from(distance(self.next, seq)).is_ok_and(|offset| offset < window)
+        };
+        match (len, window) {
+            (0, 0) => segment.seq == self.next,
+            (_, 0) => false,
+            (0, _) => within(segment.seq),
+            (_, _) => within(segment.seq) || within(segment.seq + (len - 1)) || self.spans(segment),
+        }
+    }
+
+    /// True for a segment that begins before the window and ends behind it.
+    fn spans(&self, segment: &Segment) -> bool {
+        segment.seq <= self.next && segment.seq + segment.len() > self.edge
+    }
+
+    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for.
+    pub(crate) fn is_beyond(&self, segment: &Segment) -> bool {
+        segment.seq > self.edge || segment.seq == self.edge && segment.len() > 0
+    }
+
+    /// The part of `segment` that was received before (RFC 2883 §4), if any.
+    pub(crate) fn duplicate(&self, segment: &Segment) -> Option<(Seq, Seq)> {
+        let end = segment.seq + segment.payload.len();
+        if segment.payload.is_empty() {
+            return None;
+        }
+        if segment.seq < self.next {
+            return Some((segment.seq, end.min(self.next)));
+        }
+        let (_, right) = self.parts.block(segment.seq)?;
+        Some((segment.seq, end.min(right)))
+    }
+
+    /// Takes the payload and the FIN of an acceptable segment. The frame is kept or given back.
+    pub(crate) fn accept(
+        &mut self,
+        segment: &Segment,
+        frame: RxFrame,
+        lower: &mut Lower,
+    ) -> Arrival {
+        let (begin, range) = self.clip(segment);
+        self.note_fin(segment);
+        let before = self.next;
+        let waited = !self.parts.is_empty();
+        let mut waits = false;
+        if range.is_empty() {
+            lower.io.recycle(frame);
+        } else if begin == self.next {
+            self.append(Chunk::new(frame, range, lower));
+            while let Some(chunk) = self.parts.take(self.next, lower) {
+                self.append(chunk);
+            }
+        } else {
+            let chunk = Chunk::new(frame, range, lower);
+            waits = self.parts.insert(begin, chunk, lower);
+        }
+        waits |= self
+            .fin
+            .is_some_and(|fin| fin > self.next && segment.has_fin());
+        if self.fin == Some(self.next) {
+            self.next += 1;
+        }
+        if self.next != before {
+            Arrival::InOrder { filled: waited }
+        } else if waits {
+            Arrival::OutOfOrder
+        } else {
+            Arrival::Nothing
+        }
+    }
+
+    fn append(&mut self, chunk: Chunk) {
+        self.next += chunk.len();
+        self.queue.push(chunk);
+    }
+
+    /// What of the payload lies in the window and before the FIN: where it begins, and its place in the frame.
+    fn clip(&self, segment: &Segment) -> (Seq, Range<usize>) {
+        let Range { start, end } = segment.payload;
+        let old = octets(segment.seq, self.next);
+        let start = (start + old).min(end);
+        let begin = segment.seq + old.min(segment.payload.len());
+        let last = self.fin.map_or(self.edge, |fin| fin.min(self.edge));
+        let room = octets(begin, last);
+        (begin, start..end.min(start + room))
+    }
+
+    /// Notes the FIN, unless it lies beyond the window, or where octets were received already.
+    fn note_fin(&mut self, segment: &Segment) {
+        let at = segment.seq + segment.payload.len();
+        if segment.has_fin() && self.fin.is_none() && at >= self.next && at <= self.edge {
+            self.fin = Some(at);
+        }
+    }
+
+    /// Gives all frames back.
+    pub(crate) fn clear(&mut self, lower: &mut Lower) {
+        self.queue.clear(lower);
+        self.parts.clear(lower);
+    }
+
+    /// Gives those back that wait for others, when nothing will come any more.
+    pub(crate) fn clear_parts(&mut self, lower: &mut Lower) {
+        self.parts.clear(lower);
+    }
+}

@@ -1,0 +1,124 @@
+//! More SYNs than a listener's backlog holds: they are answered by cookies, of which nothing is kept (RFC 4987 §3.6).
+
+use std::time::Duration;
+
+use xwarp_driver::RxFrame;
+
+use crate::conn::Secrets;
+use crate::cookie::{Cookies, Opened, Peer};
+use crate::event::ListenerId;
+use crate::inbound::Segment;
+use crate::link::LinkHeader;
+use crate::seq::{from_raw, raw};
+use crate::stack::Stack;
+use crate::time::Instant;
+
+/// How long a cookie may be good; without one made in this time, no ACK can be a cookie's.
+const MEMORY: Duration = Duration::from_secs(128);
+/// Wrong cookies per second that are looked at: by guessing, one connection can be had in two hours.
+const GUESSES: u32 = 1000;
+const SECOND: Duration = Duration::from_secs(1);
+/// As many backlogs of connections may wait to be polled: those that a cookie was given to, too.
+const BACKLOGS: usize = 2;
+
+/// What a stack knows of cookies.
+#[derive(Debug)]
+pub(crate) struct Flood {
+    cookies: Cookies,
+    /// When the last one was made.
+    made: Option<Instant>,
+    /// Since when so many wrong ones have come.
+    wrong: (Instant, u32),
+}
+
+impl Flood {
+    pub(crate) fn new(secret: [u8; 16]) -> Self {
+        Self {
+            cookies: Cookies::new(secret),
+            made: None,
+            wrong: (Instant::ORIGIN, 0),
+        }
+    }
+
+    fn make(&mut self, peer: &Peer, opened: Opened, now: Instant) -> u32 {
+        self.made = Some(now);
+        self.cookies.make(peer, opened, now)
+    }
+
+    fn check(&mut self, peer: &Peer, cookie: u32, now: Instant) -> Option<Opened> {
+        self.made.filter(|made| now - *made < MEMORY)?;
+        let (since, count) = self.wrong;
+        if now - since >= SECOND {
+            self.wrong = (now, 0);
+        } else if count >= GUESSES {
+            return None;
+        }
+        let opened = self.cookies.check(peer, cookie, now);
+        self.wrong.1 += u32::from(opened.is_none());
+        opened
+    }
+}
+
+impl Stack {
+    /// Answers a SYN, and keeps nothing of it.
+    pub(crate) fn answer_by_cookie(&mut self, syn: &Segment, link: &LinkHeader) {
+        let opened = Opened::of(&syn.options, syn.flow.local.addr.into());
+        let peer = Peer {
+            flow: syn.flow,
+            isn: raw(syn.seq),
+            timestamps: self.config.timestamps && syn.options.timestamp.is_some(),
+        };
+        let iss = from_raw(self.flood.make(&peer, opened, self.now));
+        let secrets = Secrets {
+            iss,
+            ..self.secrets(&syn.flow)
+        };
+        let mut conn = self.open_with(secrets, syn.flow, link.clone());
+        conn.open_passive(syn, self.now);
+        if conn.answer_without_memory(&mut self.lower, self.now) {
+            self.lower.counters.cookies_out += 1;
+        } else {
+            self.lower.counters.drop_no_tx_frame += 1;
+        }
+    }
+
+    /// What the SYN has said whose cookie this segment acknowledges.
+    pub(crate) fn recall(&mut self, segment: &Segment) -> Option<Opened> {
+        let ack = segment
+            .ack
+            .filter(|_| !segment.has_syn() && !segment.is_reset())?;
+        let peer = Peer {
+            flow: segment.flow,
+            isn: raw(segment.seq - 1),
+            timestamps: self.config.timestamps && segment.options.timestamp.is_some(),
+        };
+        self.flood.check(&peer, raw(ack - 1), self.now)
+    }
+
+    /// Establishes the connection that a cookie stands for, by the segment that brings it back.
+    pub(crate) fn accept_by_cookie(
+        &mut self,
+        id: ListenerId,
+        opened: Opened,
+        segment: &Segment,
+        (link, frame): (LinkHeader, RxFrame),
+    ) {
+        let listener = self.listeners.get(id.0);
+        let room = listener.is_some_and(|it| it.unpolled < BACKLOGS * it.backlog);
+        if !room || !self.has_room() {
+            self.lower.counters.drop_backlog_full += u64::from(!room);
+            self.lower.counters.drop_table_full += u64::from(room);
+            self.lower.io.recycle(frame);
+            return;
+        }
+        let secrets = Secrets {
+            iss: segment.ack.unwrap_or_default() - 1,
+            ..self.secrets(&segment.flow)
+        };
+        let mut conn = self.open_with(secrets, segment.flow, link);
+        conn.open_by_cookie(opened, segment, self.now);
+        let handle = self.insert_half_open(conn, id);
+        self.lower.counters.cookies_in += 1;
+        self.deliver(handle, segment, frame);
+    }
+}

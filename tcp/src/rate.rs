@@ -1,0 +1,217 @@
+//! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation-02).
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// How fast octets were delivered over about one round trip (§2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateSample {
+    /// Octets delivered over `interval`.
+    pub(crate) delivered: usize,
+    /// The longer of the time to send them and the time to have them acknowledged.
+    pub(crate) interval: Duration,
+    /// There was not enough to send, so that the path may be faster.
+    pub(crate) app_limited: bool,
+    /// Octets delivered on the connection when the newest of the acknowledged segments was sent.
+    pub(crate) prior_delivered: u64,
+}
+
+impl RateSample {
+    /// Octets per second.
+    pub(crate) fn per_second(&self) -> u64 {
+        let nanos = self.interval.as_nanos().max(1);
+        let rate = (self.delivered as u128).saturating_mul(1_000_000_000) / nanos;
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+/// What was known when a segment was last sent; kept with it (§3.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentRate {
+    sent: Instant,
+    /// When the first segment of the flight was sent.
+    first_sent: Instant,
+    delivered: u64,
+    delivered_at: Instant,
+    app_limited: bool,
+}
+
+/// Counts what one connection has delivered.
+#[derive(Clone, Debug)]
+pub(crate) struct RateSampler {
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    /// Sending was limited by the application until so much is delivered.
+    app_limited_until: Option<u64>,
+    /// The newest segment acknowledged by the ACK at hand.
+    newest: Option<SentRate>,
+}
+
+impl RateSampler {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            delivered: 0,
+            delivered_at: now,
+            first_sent: now,
+            app_limited_until: None,
+            newest: None,
+        }
+    }
+
+    /// Octets delivered in all.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// A segment is sent, for the first time or again; `in_flight` octets were in flight before (§3.2).
+    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: usize) -> SentRate {
+        if in_flight == 0 {
+            self.first_sent = now;
+            self.delivered_at = now;
+        }
+        SentRate {
+            sent: now,
+            first_sent: self.first_sent,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            app_limited: self.app_limited_until.is_some(),
+        }
+    }
+
+    /// A segment is acknowledged for the first time, cumulatively or selectively (§3.3). To be followed by
+    /// [`sample`](Self::sample) once all segments of the ACK have been told.
+    pub(crate) fn on_acked(&mut self, segment: &SentRate, octets: usize, now: Instant) {
+        self.delivered = self.delivered.saturating_add(octets as u64);
+        self.delivered_at = now;
+        let order = |rate: &SentRate| (rate.delivered, rate.sent);
+        if self
+            .newest
+            .is_none_or(|newest| order(segment) >= order(&newest))
+        {
+            self.newest = Some(*segment);
+            self.first_sent = segment.sent;
+        }
+    }
+
+    /// The rate that the ACK shows. `None` if it acknowledged nothing new, or if its interval is shorter than the least round
+    /// trip, which says that a segment was taken for a retransmission of itself (§3.3).
+    pub(crate) fn sample(&mut self, min_rtt: Option<Duration>) -> Option<RateSample> {
+        if self
+            .app_limited_until
+            .is_some_and(|until| self.delivered > until)
+        {
+            self.app_limited_until = None;
+        }
+        let newest = self.newest.take()?;
+        let sending = newest.sent - newest.first_sent;
+        let acking = self.delivered_at - newest.delivered_at;
+        let interval = sending.max(acking);
+        if interval.is_zero() || min_rtt.is_some_and(|least| interval < least) {
+            return None;
+        }
+        let delivered = self.delivered.saturating_sub(newest.delivered);
+        Some(RateSample {
+            delivered: usize::try_from(delivered).unwrap_or(usize::MAX),
+            interval,
+            app_limited: newest.app_limited,
+            prior_delivered: newest.delivered,
+        })
+    }
+
+    /// Nothing is left to send although the window has room, and nothing waits to be retransmitted (§3.4): samples of what is
+    /// sent before these octets are delivered say too little.
+    pub(crate) fn set_app_limited(&mut self, in_flight: usize) {
+        self.app_limited_until = Some(self.delivered.saturating_add(in_flight as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_micros(millis * 1000)
+    }
+
+    #[test]
+    fn a_steady_flight_shows_the_rate_of_the_path() {
+        // a segment of 1000 octets per millisecond, a round trip of 10 ms
+        let mut rate = RateSampler::new(at(0));
+        let (mut sent, mut last) = (Vec::new(), None);
+        for millis in 0..30_usize {
+            if let Some(early) = millis.checked_sub(10) {
+                rate.on_acked(&sent[early], 1000, at(millis as u64));
+            }
+            last = rate.sample(Some(Duration::from_millis(10)));
+            sent.push(rate.on_sent(at(millis as u64), if millis == 0 { 0 } else { 9000 }));
+        }
+        let last = last.unwrap();
+        assert_eq!(last.per_second(), 1_000_000);
+        assert_eq!(last.interval, Duration::from_millis(10));
+        assert_eq!(last.prior_delivered, 10_000);
+        assert!(!last.app_limited);
+    }
+
+    #[test]
+    fn acks_that_come_in_one_burst_are_not_taken_for_a_fast_path() {
+        let mut rate = RateSampler::new(at(0));
+        let first = rate.on_sent(at(0), 0);
+        let second = rate.on_sent(at(8), 1000); // 8 ms later
+        rate.on_acked(&first, 1000, at(20));
+        rate.on_acked(&second, 1000, at(20));
+        let sample = rate.sample(None).unwrap();
+        assert_eq!(
+            (sample.delivered, sample.interval),
+            (2000, Duration::from_millis(20))
+        );
+    }
+
+    #[test]
+    fn an_interval_below_the_least_round_trip_is_no_sample() {
+        let mut rate = RateSampler::new(at(0));
+        let segment = rate.on_sent(at(0), 0);
+        rate.on_acked(&segment, 1000, at(3));
+        assert_eq!(rate.sample(Some(Duration::from_millis(4))), None);
+        assert_eq!(rate.sample(None), None, "nothing new");
+        assert_eq!(rate.delivered(), 1000);
+    }
+
+    #[test]
+    fn what_is_sent_for_want_of_data_is_marked_until_it_is_delivered() {
+        let mut rate = RateSampler::new(at(0));
+        let before = rate.on_sent(at(0), 0);
+        rate.set_app_limited(1000);
+        let during = rate.on_sent(at(1), 1000);
+        rate.on_acked(&before, 1000, at(10));
+        assert!(!rate.sample(None).unwrap().app_limited);
+        rate.on_acked(&during, 1000, at(11));
+        assert!(rate.sample(None).unwrap().app_limited);
+        let after = rate.on_sent(at(12), 0);
+        rate.on_acked(&after, 1000, at(22));
+        assert!(!rate.sample(None).unwrap().app_limited);
+    }
+
+    proptest! {
+        #[test]
+        fn no_order_of_calls_panics(steps: Vec<(u32, usize, usize, u8)>) {
+            let mut rate = RateSampler::new(at(0));
+            let mut sent = vec![rate.on_sent(at(0), 0)];
+            for (time, octets, pick, kind) in steps {
+                let now = Instant::from_micros(u64::from(time));
+                match kind % 3 {
+                    0 => sent.push(rate.on_sent(now, octets)),
+                    1 => rate.on_acked(&sent[pick % sent.len()], octets, now),
+                    _ => rate.set_app_limited(octets),
+                }
+                if let Some(sample) = rate.sample(None) {
+                    prop_assert!(!sample.interval.is_zero());
+                    sample.per_second();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! DCTCP on a link whose queue marks (RFC 8257).
+
+use std::time::Duration;
+
+use xwarp_netsim::{Link, Seed};
+use xwarp_tcp::{Algorithm, Instant, StackConfig};
+
+use crate::pair::{StackEnd, pattern, run};
+
+const OCTETS: usize = 8_000_000;
+
+/// How long a transfer takes, and how many segments were sent again.
+fn transfer(algorithm: Algorithm, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
+    let config = StackConfig {
+        congestion: algorithm,
+        ..StackConfig::default()
+    };
+    let (a, wire_a) = StackEnd::new(0, pattern(OCTETS, 1), &config);
+    let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
+    let mut a = a.in_bulk();
+    b.listen();
+    a.connect(Instant::ORIGIN + Duration::from_secs(1));
+    let (time, _) = run(&mut a, &mut b, [wire_a, wire_b], Seed(1), conditions);
+    (time, a.stack.counters().retransmissions)
+}
+
+/// 1 Gb/s, a round trip of 100 us, and a buffer that holds less than the peer's window.
+fn shallow(link: Link) -> Link {
+    link.one_way_delay(Duration::from_micros(50))
+        .rate(1_000_000_000, 100)
+}
+
+#[test]
+fn marks_keep_the_queue_from_overflowing_and_the_link_full() {
+    let (time, repeated) = transfer(Algorithm::Dctcp, |link| shallow(link).mark(20));
+    assert_eq!(repeated, 0, "the queue has overflowed");
+    let megabits = OCTETS as u128 * 8000 / time.as_nanos();
+    assert!(megabits > 900, "{megabits} Mb/s");
+    let (_, without_marks) = transfer(Algorithm::Dctcp, shallow);
+    assert!(without_marks > 0, "nothing has tried the queue");
+}
+
+#[test]
+fn who_does_not_want_marks_gets_none() {
+    let (marking, plain) = (
+        transfer(Algorithm::NewReno, |link| shallow(link).mark(20)),
+        transfer(Algorithm::NewReno, shallow),
+    );
+    assert_eq!(marking, plain);
+}

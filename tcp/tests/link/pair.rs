@@ -1,0 +1,222 @@
+//! Two ends on a link, and what they carry.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_netsim::{Link, Seed};
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack, StackConfig};
+
+/// Frames of an end.
+pub(crate) const FRAMES: usize = 1024;
+const BUDGET: usize = 64;
+pub(crate) const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
+/// An end of the link: it sends what it was given, then closes, and keeps what it receives.
+pub(crate) trait End {
+    fn step(&mut self, now: Instant) -> usize;
+    fn next_deadline(&self) -> Option<Instant>;
+    fn received(&self) -> &[u8];
+    /// It has closed, and so has the other.
+    fn is_done(&self) -> bool;
+    fn report(&self) -> String;
+}
+
+/// An end with a stack.
+pub(crate) struct StackEnd {
+    pub(crate) stack: Stack,
+    pub(crate) conn: Option<ConnId>,
+    outbox: Vec<u8>,
+    sent: usize,
+    /// Octets of the next segment.
+    piece: usize,
+    /// Segments are as large as they can be, not of all sizes.
+    full: bool,
+    connected: bool,
+    closed: bool,
+    received: Vec<u8>,
+    pub(crate) ended: Option<CloseReason>,
+}
+
+pub(crate) fn address(place: usize) -> SocketAddr {
+    let octet = u8::try_from(place + 1).unwrap();
+    SocketAddr::from(([10, 0, 0, octet], [40_000, 4791][place]))
+}
+
+impl StackEnd {
+    pub(crate) fn new(place: usize, outbox: Vec<u8>, config: &StackConfig) -> (Self, Wire) {
+        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        let config = StackConfig {
+            mac: MACS[place],
+            seed: 3,
+            connect_timeout: Duration::from_mins(1),
+            ..config.clone()
+        };
+        let end = Self {
+            stack: Stack::new(Box::new(io), config),
+            conn: None,
+            outbox,
+            sent: 0,
+            piece: 1448,
+            full: false,
+            connected: false,
+            closed: false,
+            received: Vec::new(),
+            ended: None,
+        };
+        (end, wire)
+    }
+
+    /// Sends full segments.
+    pub(crate) fn in_bulk(mut self) -> Self {
+        self.full = true;
+        self
+    }
+
+    pub(crate) fn listen(&mut self) {
+        self.stack.listen(address(1), 4).unwrap();
+    }
+
+    pub(crate) fn connect(&mut self, now: Instant) {
+        let path = Path {
+            local: address(0),
+            remote: address(1),
+            next_hop: MACS[1],
+        };
+        self.conn = Some(self.stack.connect(path, now).unwrap());
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Incoming { conn, .. } | Event::Connected(conn) => {
+                self.conn = Some(conn);
+                self.connected = true;
+            }
+            Event::Closed { reason, .. } => {
+                self.read();
+                self.ended = Some(reason);
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self) {
+        let Some(conn) = self.conn else { return };
+        while self.stack.readable_len(conn) > 0 {
+            let slice = self.stack.readable(conn, 1);
+            let len = slice.len();
+            self.received.extend_from_slice(slice);
+            self.stack.consume(conn, len);
+        }
+    }
+
+    fn write(&mut self, now: Instant) -> usize {
+        let Some(conn) = self.conn.filter(|_| self.connected && !self.closed) else {
+            return 0;
+        };
+        let before = self.sent;
+        while let Some(rest) = self.outbox.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            let piece = &rest[..self.piece.min(rest.len())];
+            let Some(room) = self.stack.writable(conn, piece.len()) else {
+                return self.sent - before;
+            };
+            room.copy_from_slice(piece);
+            let len = piece.len();
+            self.stack.commit(conn, len, now);
+            self.sent += len;
+            if !self.full {
+                self.piece = self.piece * 31 % 1448 + 1;
+            }
+        }
+        self.stack.close(conn, now);
+        self.closed = true;
+        1
+    }
+}
+
+impl End for StackEnd {
+    fn step(&mut self, now: Instant) -> usize {
+        let mut done = self.stack.step(now, BUDGET).unwrap();
+        while let Some(event) = self.stack.poll_event() {
+            done += 1;
+            self.on_event(event);
+            self.read();
+        }
+        done += self.write(now);
+        self.stack.transmit(now).unwrap();
+        done
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.stack.next_deadline()
+    }
+
+    fn received(&self) -> &[u8] {
+        &self.received
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn report(&self) -> String {
+        format!(
+            "sent {} of {}, received {}, ended {:?}, {} frames free, {:?}",
+            self.sent,
+            self.outbox.len(),
+            self.received.len(),
+            self.ended,
+            self.stack.io().tx_free(),
+            self.stack.counters()
+        )
+    }
+}
+
+/// Octets that differ from place to place.
+pub(crate) fn pattern(len: usize, key: u32) -> Vec<u8> {
+    let octet = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
+    (0..u32::try_from(len).unwrap()).map(octet).collect()
+}
+
+/// Runs both ends until they are done; the virtual time that it took, and the longest in which nothing was received.
+pub(crate) fn run(
+    a: &mut dyn End,
+    b: &mut dyn End,
+    wires: [Wire; 2],
+    seed: Seed,
+    conditions: impl FnOnce(Link) -> Link,
+) -> (Duration, Duration) {
+    let [wire_a, wire_b] = wires;
+    let mut link = conditions(Link::new(seed, wire_a, wire_b));
+    let start = Duration::from_secs(1);
+    let (mut now, mut progress, mut stall) = (start, start, Duration::ZERO);
+    let mut received = 0;
+    for _ in 0..5_000_000 {
+        let instant = Instant::ORIGIN + now;
+        let done = a.step(instant) + b.step(instant) + link.carry(now);
+        let total = a.received().len() + b.received().len();
+        if total > received {
+            if received > 0 {
+                stall = stall.max(now.saturating_sub(progress));
+            }
+            (received, progress) = (total, now);
+        }
+        if a.is_done() && b.is_done() {
+            return (progress.saturating_sub(start), stall);
+        }
+        if done > 0 {
+            continue;
+        }
+        let deadlines = [a.next_deadline(), b.next_deadline()];
+        let deadlines = deadlines.into_iter().flatten().map(Instant::since_origin);
+        let Some(next) = deadlines.chain(link.next_arrival()).min() else {
+            break;
+        };
+        now = next.max(now + Duration::from_micros(1));
+    }
+    panic!(
+        "seed {seed:?}: no end\na: {}\nb: {}",
+        a.report(),
+        b.report()
+    );
+}

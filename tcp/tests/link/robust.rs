@@ -1,0 +1,99 @@
+//! Links that do everything at once that links do, drawn by a seed, under every congestion control.
+//!
+//! `XWARP_SEEDS` says how many seeds there are, `XWARP_SEED` runs one alone.
+
+use std::env;
+use std::time::Duration;
+
+use xwarp_netsim::{Conditions, Link, Rng, Seed};
+use xwarp_tcp::{Algorithm, StackConfig};
+
+use crate::seeds::both_ways;
+
+/// Seeds unless `XWARP_SEEDS` says otherwise.
+const SEEDS: u64 = 100;
+/// The stream of random numbers of a seed that its conditions come from; the link's two lanes have the first ones.
+const STREAM: u64 = 7;
+const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm::Cubic,
+    Algorithm::NewReno,
+    Algorithm::Dctcp,
+    Algorithm::Bbr,
+];
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
+}
+
+/// Says how to replay the seed if the test panics.
+struct Guard(u64, Conditions);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self(seed, conditions) = self;
+            eprintln!(
+                "seed {seed} fails; replay: XWARP_SEED={seed} cargo test -p xwarp-tcp --test link robust::\n{conditions:?}"
+            );
+        }
+    }
+}
+
+fn micros(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_micros(range.start + rng.below(range.end - range.start))
+}
+
+/// Every second condition is in force, so that each meets each.
+fn draw(rng: &mut Rng) -> Conditions {
+    let mut probability = |most: f64| {
+        let part = f64::from(u32::try_from(rng.below(1000)).unwrap_or(0)) / 1000.0;
+        if rng.chance(0.5) { most * part } else { 0.0 }
+    };
+    let mut conditions = Conditions {
+        loss: probability(0.1),
+        burst: probability(0.01),
+        reorder: probability(0.1),
+        duplicate: probability(0.1),
+        corrupt: probability(0.05),
+        ..Conditions::default()
+    };
+    conditions.one_way_delay = micros(rng, 5..2000);
+    conditions.reorder_delay = micros(rng, 10..3000);
+    conditions.burst_time = micros(rng, 10..20_000);
+    if rng.chance(0.5) {
+        conditions.rate = Some(5_000_000 << rng.below(9));
+        conditions.queue = rng.index(100) + 4;
+    }
+    conditions.mark = rng.chance(0.5).then(|| rng.index(50));
+    // Never down for more than an eighth: SYNs are repeated in step with it, and six are all that a handshake has.
+    if rng.chance(0.3) {
+        let period = micros(rng, 20_000..500_000);
+        conditions.flap = Some((period, period / [8, 16, 32, 64][rng.index(4)]));
+    }
+    conditions
+}
+
+fn scenario(seed: u64) {
+    let mut rng = Rng::new(Seed(seed), STREAM);
+    let config = StackConfig {
+        congestion: ALGORITHMS[rng.index(ALGORITHMS.len())],
+        timestamps: rng.chance(0.5),
+        buffer: [4096, 20_000, 65_536, 262_144][rng.index(4)],
+        ..StackConfig::default()
+    };
+    let octets = [0, 1].map(|_| rng.index(40_000));
+    let conditions = draw(&mut rng);
+    let _guard = Guard(seed, conditions);
+    let link = |link: Link| link.with(|each| *each = conditions);
+    both_ways(Seed(seed), &config, octets, link);
+}
+
+#[test]
+fn octets_arrive_intact_whatever_links_do() {
+    if let Some(seed) = number("XWARP_SEED") {
+        return scenario(seed);
+    }
+    (0..number("XWARP_SEEDS").unwrap_or(SEEDS)).for_each(scenario);
+}

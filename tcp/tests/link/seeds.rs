@@ -1,0 +1,97 @@
+//! Everything arrives, whatever the link does.
+
+use std::time::Duration;
+
+use xwarp_netsim::{Link, Seed};
+use xwarp_tcp::{CloseReason, StackConfig};
+
+use crate::pair::{FRAMES, StackEnd, pattern, run};
+
+/// Octets in either direction.
+const OCTETS: [usize; 2] = [120_000, 90_000];
+
+/// Carries octets both ways at once and closes; every frame must be back in the end.
+pub(crate) fn both_ways(
+    seed: Seed,
+    config: &StackConfig,
+    octets: [usize; 2],
+    conditions: impl FnOnce(Link) -> Link,
+) {
+    let data = [pattern(octets[0], 1), pattern(octets[1], 2)];
+    let (mut a, wire_a) = StackEnd::new(0, data[0].clone(), config);
+    let (mut b, wire_b) = StackEnd::new(1, data[1].clone(), config);
+    b.listen();
+    a.connect(xwarp_tcp::Instant::ORIGIN + Duration::from_secs(1));
+    run(&mut a, &mut b, [wire_a, wire_b], seed, conditions);
+    for (end, wanted) in [(&a, &data[1]), (&b, &data[0])] {
+        use crate::pair::End;
+        assert!(end.received() == &wanted[..], "{seed:?}: {}", end.report());
+        // The other may have seen the last ACK lost, and find nobody there any more.
+        let ended = end.ended.unwrap();
+        assert!(
+            matches!(ended, CloseReason::Graceful | CloseReason::Reset),
+            "{seed:?}: {}",
+            end.report()
+        );
+        assert_eq!(
+            end.stack.io().tx_free(),
+            FRAMES,
+            "{seed:?}: frames are lost"
+        );
+    }
+}
+
+fn rough(link: Link) -> Link {
+    link.one_way_delay(Duration::from_micros(300))
+        .loss(0.03)
+        .reorder(0.03, Duration::from_millis(2))
+        .duplicate(0.03)
+}
+
+#[test]
+fn octets_arrive_intact_both_ways_on_a_rough_link() {
+    for seed in 0..60 {
+        both_ways(Seed(seed), &StackConfig::default(), OCTETS, rough);
+    }
+}
+
+#[test]
+fn octets_arrive_intact_without_timestamps() {
+    let config = StackConfig {
+        timestamps: false,
+        ..StackConfig::default()
+    };
+    for seed in 100..130 {
+        both_ways(Seed(seed), &config, OCTETS, rough);
+    }
+}
+
+#[test]
+fn octets_arrive_intact_through_small_windows() {
+    for (seed, buffer) in (200..).zip([1024, 1500, 3000, 4096, 9000, 20_000, 65_536]) {
+        let config = StackConfig {
+            buffer,
+            ..StackConfig::default()
+        };
+        both_ways(Seed(seed), &config, OCTETS, rough);
+    }
+}
+
+#[test]
+fn octets_arrive_intact_through_a_short_queue() {
+    for seed in 300..310 {
+        both_ways(Seed(seed), &StackConfig::default(), OCTETS, |link| {
+            link.one_way_delay(Duration::from_millis(2))
+                .rate(20_000_000, 12)
+        });
+    }
+}
+
+#[test]
+fn octets_arrive_intact_when_a_third_is_lost() {
+    for seed in 400..405 {
+        both_ways(Seed(seed), &StackConfig::default(), OCTETS, |link| {
+            link.one_way_delay(Duration::from_micros(100)).loss(0.3)
+        });
+    }
+}

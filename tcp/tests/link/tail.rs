@@ -1,0 +1,164 @@
+//! The last segments of what an application has to say are lost: nothing follows that could tell.
+
+use std::time::Duration;
+
+use xwarp_driver::MemoryIo;
+use xwarp_netsim::{Direction, Link, Seed};
+use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
+
+use crate::pair::{FRAMES, MACS, address};
+
+const MS: Duration = Duration::from_millis(1);
+const US: Duration = Duration::from_micros(1);
+
+/// Two stacks with a connection, on a link that loses what it is told to.
+struct Talk {
+    stacks: [Stack; 2],
+    conns: [Option<ConnId>; 2],
+    link: Link,
+    now: Duration,
+}
+
+impl Talk {
+    fn new(round_trip: Duration, config: &StackConfig) -> Self {
+        let ios = [0, 1].map(|_| MemoryIo::new(FRAMES).unwrap());
+        let [(io_a, wire_a), (io_b, wire_b)] = ios;
+        let stack = |io: MemoryIo, place: usize| {
+            let mac = MACS[place];
+            Stack::new(
+                Box::new(io),
+                StackConfig {
+                    mac,
+                    seed: 3,
+                    ..config.clone()
+                },
+            )
+        };
+        let mut talk = Self {
+            stacks: [stack(io_a, 0), stack(io_b, 1)],
+            conns: [None, None],
+            link: Link::new(Seed(1), wire_a, wire_b).one_way_delay(round_trip / 2),
+            now: Duration::from_secs(1),
+        };
+        talk.connect();
+        talk
+    }
+
+    fn connect(&mut self) {
+        let now = Instant::ORIGIN + self.now;
+        self.stacks[1].listen(address(1), 4).unwrap();
+        let path = Path {
+            local: address(0),
+            remote: address(1),
+            next_hop: MACS[1],
+        };
+        self.conns[0] = Some(self.stacks[0].connect(path, now).unwrap());
+        self.run(|talk| talk.conns[1].is_some());
+    }
+
+    /// Lets time pass until `done` holds; how long that took.
+    fn run(&mut self, done: impl Fn(&Self) -> bool) -> Duration {
+        let start = self.now;
+        for _ in 0..100_000 {
+            if done(self) {
+                return self.now.saturating_sub(start);
+            }
+            if self.turn() == 0 {
+                self.wait();
+            }
+        }
+        panic!("no end: {:?}", self.stacks.each_ref().map(Stack::counters));
+    }
+
+    fn turn(&mut self) -> usize {
+        let now = Instant::ORIGIN + self.now;
+        let mut done = self.link.carry(self.now);
+        for (stack, conn) in self.stacks.iter_mut().zip(&mut self.conns) {
+            done += stack.step(now, 64).unwrap();
+            while let Some(event) = stack.poll_event() {
+                if let Event::Incoming { conn: incoming, .. } = event {
+                    *conn = Some(incoming);
+                }
+            }
+            if let Some(conn) = *conn {
+                let n = stack.readable_len(conn);
+                stack.consume(conn, n);
+            }
+        }
+        done
+    }
+
+    fn wait(&mut self) {
+        let deadlines = self.stacks.iter().filter_map(Stack::next_deadline);
+        let next = deadlines
+            .map(Instant::since_origin)
+            .chain(self.link.next_arrival())
+            .min();
+        self.now = next.expect("something to wait for").max(self.now + US);
+    }
+
+    /// Sends so many segments; the time until all are acknowledged.
+    fn say(&mut self, segments: usize) -> Duration {
+        let (conn, now) = (self.conns[0].unwrap(), Instant::ORIGIN + self.now);
+        for _ in 0..segments {
+            self.stacks[0].writable(conn, 1448).expect("room").fill(1);
+            self.stacks[0].commit(conn, 1448, now);
+        }
+        self.stacks[0].transmit(now).unwrap();
+        self.run(|talk| talk.stacks[0].unacked(conn) == 0)
+    }
+
+    /// The same, while the last of them is lost.
+    fn say_and_lose_the_tail(&mut self, segments: usize) -> Duration {
+        let mut left = segments;
+        self.link.lane(Direction::AToB).drop_if(move |frame| {
+            let data = frame.len() > 1000;
+            left = left.wrapping_sub(usize::from(data));
+            data && left == 0
+        });
+        let time = self.say(segments);
+        self.link.lane(Direction::AToB).drop_no_more();
+        time
+    }
+}
+
+#[test]
+fn a_lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
+    for round_trip in [20 * US, 100 * US, MS, 2 * MS, 5 * MS, 10 * MS] {
+        for segments in [1, 2, 3, 8] {
+            let mut talk = Talk::new(round_trip, &StackConfig::default());
+            for _ in 0..30 {
+                talk.say(1); // so that the variance is the path's
+            }
+            let time = talk.say_and_lose_the_tail(segments);
+            let what = format!("{segments} segments, a round trip of {round_trip:?}: {time:?}");
+            assert!(time <= 2 * round_trip + 5 * MS + 20 * US, "{what}");
+            let counters = talk.stacks[0].counters();
+            assert_eq!(counters.retransmissions, 1, "{what}: {counters:?}");
+        }
+    }
+}
+
+#[test]
+fn a_repaired_tail_costs_one_segment_and_no_timeout() {
+    let mut talk = Talk::new(100 * US, &StackConfig::default());
+    talk.say(8);
+    talk.say_and_lose_the_tail(8);
+    let counters = talk.stacks[0].counters();
+    assert_eq!((counters.tail_probes, counters.retransmissions), (1, 1));
+}
+
+#[test]
+fn the_floor_is_what_a_tail_waits_for_beyond_the_round_trip() {
+    let patient = StackConfig {
+        min_rto: Duration::from_secs(1),
+        ..StackConfig::default()
+    };
+    let mut talk = Talk::new(100 * US, &patient);
+    talk.say(8);
+    let time = talk.say_and_lose_the_tail(1);
+    assert!(
+        time >= Duration::from_secs(1) && time < Duration::from_millis(1001),
+        "{time:?}"
+    );
+}

@@ -1,0 +1,235 @@
+//! Connections begin.
+
+use crate::{ESTABLISHED, PLAIN, run, run_after};
+
+#[test]
+fn an_active_open_offers_all_options_and_agrees_to_those_of_the_answer() {
+    run("
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
++10ms < S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 7 ecr 0,nop,wscale 0>
+> . 1:1(0) ack 1 win 32768 <nop,nop,TS val 10 ecr 7>
+event Connected
+write 1448
+> P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 10 ecr 7>
+");
+}
+
+#[test]
+fn timestamps_are_not_offered_if_they_are_off() {
+    run("
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 7 ecr 0,nop,wscale 0>
+> . 1:1(0) ack 1 win 32768
+event Connected
+");
+}
+
+#[test]
+fn a_peer_without_options_gets_none() {
+    run_after(
+        PLAIN,
+        "
+< P. 1:101(100) ack 1
+> . 1:1(0) ack 101 win 65535
+read 100
+event Readable
+",
+    );
+}
+
+#[test]
+fn a_window_is_scaled_only_if_both_sides_scale() {
+    run("
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
+< S. 0:0(0) ack 1 win 1000 <mss 1460>
+> . 1:1(0) ack 1 win 65535
+event Connected
+write 1000
+> P. 1:1001(1000) ack 1
+refuse 1
+");
+}
+
+#[test]
+fn a_lost_syn_is_sent_again_after_one_second_and_then_two() {
+    run("
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
++1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 1000 ecr 0,nop,wscale 3>
++2s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 3000 ecr 0,nop,wscale 3>
++2s event TimedOut
+");
+}
+
+#[test]
+fn a_lost_answer_is_sent_again_when_the_syn_comes_again() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
++500ms < S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< . 1:1(0) ack 1
+event Incoming
+");
+}
+
+#[test]
+fn a_lost_answer_is_sent_again_after_one_second() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
++1s > S. 0:0(0) ack 1 win 65535 <mss 1460>
+< . 1:1(0) ack 1
+event Incoming
+");
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    run("
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
+> . 1:1(0) ack 1
+< . 1:1(0) ack 1
+event Connected
+");
+}
+
+#[test]
+fn an_answer_to_another_syn_is_reset() {
+    run("
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S. 0:0(0) ack 9 win 65535 <mss 1460>
+> R 9:9(0) win 0
+event none
+< S. 0:0(0) ack 1 win 65535 <mss 1460>
+> . 1:1(0) ack 1
+event Connected
+");
+}
+
+#[test]
+fn an_ack_of_another_answer_is_reset_and_the_handshake_goes_on() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< . 1:1(0) ack 9
+> R 9:9(0) win 0
+< . 1:1(0) ack 1
+event Incoming
+");
+}
+
+#[test]
+fn a_refusal_ends_the_attempt_and_a_stray_reset_does_not() {
+    run("
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
+< R 0:0(0)
+event none
+< R. 0:0(0) ack 7
+event none
+< R. 0:0(0) ack 1
+event Refused
+");
+}
+
+#[test]
+fn octets_with_the_last_ack_are_taken() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< P. 1:11(10) ack 1
+> . 1:1(0) ack 11
+event Incoming
+event Readable
+read 10
+");
+}
+
+#[test]
+fn a_fin_with_the_last_ack_closes_the_peers_side() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< F. 1:11(10) ack 1
+> . 1:1(0) ack 12
+event Incoming
+event Readable
+event PeerClosed
+read 10
+");
+}
+
+#[test]
+fn octets_with_a_syn_are_left_to_be_sent_again() {
+    run("
+listen
+< S 0:10(10) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< . 1:11(10) ack 1
+> . 1:1(0) ack 11
+read 10
+");
+}
+
+#[test]
+fn the_mss_counts_without_the_options() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1000,sackOK,TS val 100 ecr 0>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 0 ecr 100>
+< . 1:1(0) ack 1 win 65535 <nop,nop,TS val 110 ecr 0>
+event Incoming
+write 988
+> P. 1:989(988) ack 1 <nop,nop,TS val 0 ecr 110>
+write 989
+> P. 989:1977(988) ack 1 <nop,nop,TS val 0 ecr 110>
+> P. 1977:1978(1) ack 1 <nop,nop,TS val 0 ecr 110>
+");
+}
+
+#[test]
+fn a_round_trip_is_measured_by_the_handshake() {
+    // SRTT 10 ms, RTTVAR 5 ms: the timeout is 30 ms; the tail is probed after 2 SRTT and the floor.
+    run_after(
+        ESTABLISHED,
+        "
+write 100
+> P. 1:101(100) ack 1
++25ms > P. 1:101(100) ack 1
+",
+    );
+}
+
+#[test]
+fn a_repeated_syn_is_no_measure_of_the_round_trip() {
+    // The echo is of the first SYN; the timeout is then three seconds (RFC 6298 §5.7).
+    run("
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
++1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 1000 ecr 0,nop,wscale 3>
++2s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 3000 ecr 0,nop,wscale 3>
++10ms < S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 7 ecr 10,nop,wscale 0>
+> . 1:1(0) ack 1 win 32768 <nop,nop,TS val 3010 ecr 7>
+event Connected
+write 1448
+> P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 3010 ecr 7>
++3s > P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 6010 ecr 7>
+");
+}

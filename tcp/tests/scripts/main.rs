@@ -1,0 +1,53 @@
+//! Wire-exact scripts in the manner of packetdrill: what the peer sends, what must be answered, and when.
+//!
+//! A script is a list of lines; see [`runner`] for what they say. The peer's sequence numbers are counted from its SYN, ours from
+//! ours, timestamps of ours from our first.
+
+mod close;
+mod ecn;
+#[path = "../stack/frames.rs"]
+mod frames;
+mod handshake;
+mod net;
+mod path;
+mod reset;
+mod retransmit;
+mod runner;
+mod sack;
+mod segment;
+mod timestamps;
+mod window;
+
+pub(crate) use runner::run;
+
+/// A connection that the peer has opened, with SACK, a window scale of 0 and a round trip of 10 ms.
+pub(crate) const ESTABLISHED: &str = "
+listen
+< S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
++10ms < . 1:1(0) ack 1 win 65535
+event Incoming
+";
+
+/// The same with timestamps.
+pub(crate) const TIMESTAMPS: &str = "
+listen
+< S 0:0(0) win 65535 <mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 0>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 0 ecr 100,nop,wscale 3>
++10ms < . 1:1(0) ack 1 win 65535 <nop,nop,TS val 110 ecr 0>
+event Incoming
+";
+
+/// The same for a peer that knows no options but the MSS.
+pub(crate) const PLAIN: &str = "
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
++10ms < . 1:1(0) ack 1 win 65535
+event Incoming
+";
+
+/// Runs a script after a beginning.
+pub(crate) fn run_after(beginning: &str, script: &str) {
+    run(&format!("{beginning}{script}"));
+}

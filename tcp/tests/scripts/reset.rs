@@ -1,0 +1,185 @@
+//! RSTs, SYNs and ACKs that a stranger may have sent (RFC 5961).
+
+use crate::{ESTABLISHED, run_after};
+
+#[test]
+fn a_reset_at_the_expected_number_ends() {
+    run_after(
+        ESTABLISHED,
+        "
+< R 1:1(0)
+event Reset
+",
+    );
+}
+
+#[test]
+fn a_reset_elsewhere_in_the_window_is_challenged() {
+    run_after(
+        ESTABLISHED,
+        "
+< R 2:2(0)
+> . 1:1(0) ack 1
+event none
+< R 1:1(0)
+event Reset
+",
+    );
+}
+
+#[test]
+fn a_reset_beyond_the_window_is_ignored() {
+    run_after(
+        ESTABLISHED,
+        "
+< R 300001:300001(0)
+nothing
+event none
+",
+    );
+}
+
+#[test]
+fn a_reset_below_the_window_is_ignored() {
+    run_after(
+        ESTABLISHED,
+        "
+< P. 1:101(100) ack 1
+> . 1:1(0) ack 101
+event Readable
+< R 100:100(0)
+nothing
+event none
+read 100
+",
+    );
+}
+
+#[test]
+fn a_syn_is_challenged_wherever_it_lies() {
+    run_after(
+        ESTABLISHED,
+        "
+< S 0:0(0)
+> . 1:1(0) ack 1
+< S 1:1(0)
+> . 1:1(0) ack 1
+< S 500000:500000(0)
+> . 1:1(0) ack 1
+< S. 1:1(0) ack 1
+> . 1:1(0) ack 1
+event none
+",
+    );
+}
+
+#[test]
+fn an_ack_of_what_was_never_sent_is_challenged_and_its_octets_dropped() {
+    run_after(
+        ESTABLISHED,
+        "
+< P. 1:101(100) ack 2
+> . 1:1(0) ack 1
+unread 0
+",
+    );
+}
+
+#[test]
+fn an_ack_from_too_far_back_is_challenged() {
+    run_after(
+        ESTABLISHED,
+        "
+< P. 1:101(100) ack -70000
+> . 1:1(0) ack 1
+unread 0
+",
+    );
+}
+
+#[test]
+fn an_old_ack_brings_its_octets_all_the_same() {
+    run_after(
+        ESTABLISHED,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 1001
+< P. 1:101(100) ack 501
+> . 1001:1001(0) ack 101
+read 100
+",
+    );
+}
+
+#[test]
+fn challenges_are_limited_to_sixteen_a_second() {
+    let challenge = "< R 2:2(0)\n> . 1:1(0) ack 1\n".repeat(16);
+    run_after(
+        ESTABLISHED,
+        &format!(
+            "
++1s {challenge}
+< R 2:2(0)
+nothing
++1s < R 2:2(0)
+> . 1:1(0) ack 1
+"
+        ),
+    );
+}
+
+#[test]
+fn a_segment_without_ack_is_dropped() {
+    run_after(
+        ESTABLISHED,
+        "
+< P 1:101(100)
+nothing
+unread 0
+",
+    );
+}
+
+#[test]
+fn octets_beyond_the_window_are_dropped_and_the_window_told() {
+    run_after(
+        ESTABLISHED,
+        "
+< P. 300001:300101(100) ack 1
+> . 1:1(0) ack 1
+unread 0
+",
+    );
+}
+
+#[test]
+fn an_abort_is_a_reset_with_an_ack() {
+    run_after(
+        ESTABLISHED,
+        "
+abort
+> R. 1:1(0) ack 1 win 0
+event Aborted
+< P. 1:101(100) ack 1
+> R 1:1(0) win 0
+",
+    );
+}
+
+#[test]
+fn a_half_open_connection_is_reset_at_the_expected_number_only() {
+    crate::run(
+        "
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< R 5:5(0)
+> . 1:1(0) ack 1
+< R 1:1(0)
+< . 1:1(0) ack 1
+> R 1:1(0) win 0
+event none
+",
+    );
+}

@@ -1,0 +1,302 @@
+//! Runs a script line by line.
+//!
+//! - `listen`, `connect`: the host opens; the first line.
+//! - `config timestamps=off min_rto=20ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp`: before that.
+//! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
+//! - `write N`, `refuse N`: N octets are written as one piece, or find no room. `read N`, `unread N`: N octets can be read, and
+//!   are; or are there. `close`, `abort`.
+//! - `toobig SEQ LEN MTU`: a router says that the packet with this sequence number and length did not fit.
+//! - `busy on`, `busy off`: transmissions do not complete.
+//! - `event NAME`: the next event. `nothing`: nothing was sent.
+//! - `+5ms LINE`: 5 ms pass, in which nothing is sent until the last microsecond.
+//! - `#` begins a comment. Whatever was sent must have been asked for before the next line acts.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use xwarp_driver::{Icmp, MemoryIo, Wire};
+use xwarp_tcp::{Algorithm, ConnId, Event, Instant, Path, Stack, StackConfig};
+
+use crate::frames;
+use crate::net::{MAC_A, MAC_B};
+use crate::segment::{Line, Origin, PEER_ISS, payload, stamp_in};
+
+const FRAMES: usize = 512;
+const BUDGET: usize = 64;
+
+struct Runner {
+    stack: Stack,
+    wire: Wire,
+    now: Instant,
+    origin: Origin,
+    conn: Option<ConnId>,
+    sent: VecDeque<Line>,
+    events: VecDeque<Event>,
+    /// The next octet to be read, by the peer's sequence numbers.
+    read: u32,
+}
+
+/// Runs a script.
+///
+/// # Panics
+/// At the first line that is not as it says, which is named.
+pub(crate) fn run(script: &str) {
+    let lines: Vec<&str> = script.lines().map(without_comment).collect();
+    let config = lines.iter().find_map(|line| line.strip_prefix("config "));
+    let mut runner = Runner::new(config.unwrap_or_default());
+    for (number, line) in lines.iter().enumerate() {
+        if line.is_empty() || line.starts_with("config ") {
+            continue;
+        }
+        if let Err(problem) = runner.line(line) {
+            panic!("line {}: {line}\n{problem}\nin\n{script}", number + 1);
+        }
+    }
+    assert!(runner.sent.is_empty(), "unasked for: {:?}", runner.sent);
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+fn duration(text: &str) -> Duration {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number: u64 = text[..text.len() - unit.len()].parse().expect("a number");
+    match unit {
+        "us" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        other => panic!("unit {other}"),
+    }
+}
+
+fn config(text: &str) -> StackConfig {
+    let mut config = StackConfig {
+        mac: MAC_B,
+        seed: 11,
+        ..StackConfig::default()
+    };
+    for (key, value) in text
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='))
+    {
+        match key {
+            "timestamps" => config.timestamps = value == "on",
+            "min_rto" => config.min_rto = duration(value),
+            "buffer" => config.buffer = value.parse().expect("octets"),
+            "mtu" => config.mtu = value.parse().expect("octets"),
+            "congestion" => config.congestion = algorithm(value),
+            "keepalive" => config.keepalive = Some(duration(value)),
+            "user_timeout" => config.user_timeout = duration(value),
+            "connect_timeout" => config.connect_timeout = duration(value),
+            other => panic!("config {other}"),
+        }
+    }
+    config
+}
+
+fn algorithm(name: &str) -> Algorithm {
+    match name {
+        "dctcp" => Algorithm::Dctcp,
+        "bbr" => Algorithm::Bbr,
+        other => panic!("algorithm {other}"),
+    }
+}
+
+type Outcome = Result<(), String>;
+
+fn expect(holds: bool, problem: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(problem()) }
+}
+
+impl Runner {
+    fn new(text: &str) -> Self {
+        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        Self {
+            stack: Stack::new(Box::new(io), config(text)),
+            wire,
+            now: Instant::from_micros(1_000_000),
+            origin: Origin {
+                peer: PEER_ISS,
+                ..Origin::default()
+            },
+            conn: None,
+            sent: VecDeque::new(),
+            events: VecDeque::new(),
+            read: 1,
+        }
+    }
+
+    fn line(&mut self, line: &str) -> Outcome {
+        if let Some(timed) = line.strip_prefix('+') {
+            let (time, rest) = timed.split_once(' ').expect("something after the time");
+            self.pass(duration(time))?;
+            return self.line(rest.trim());
+        }
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            ">" => return self.expect_segment(rest),
+            "nothing" => return self.expect_silence(),
+            "event" => return self.expect_event(rest),
+            _ => self.expect_silence()?,
+        }
+        let number = || rest.parse::<usize>().expect("a number");
+        match verb {
+            "<" => self.deliver(rest),
+            "<<" => {
+                self.deliver(rest);
+                return Ok(());
+            }
+            "listen" => drop(self.stack.listen(path().local, 4).unwrap()),
+            "connect" => self.conn = Some(self.stack.connect(path(), self.now).unwrap()),
+            "close" => self.stack.close(self.conn(), self.now),
+            "abort" => self.stack.abort(self.conn(), self.now),
+            "toobig" => self.too_big(rest),
+            "busy" => self.wire.set_busy(rest == "on"),
+            "write" => self.write(number())?,
+            "refuse" => {
+                let room = self.stack.writable(self.conn(), number()).is_some();
+                expect(!room, || "there is room".to_owned())?;
+            }
+            "read" => self.read(number())?,
+            "unread" => {
+                let there = self.stack.readable_len(self.conn());
+                expect(there == number(), || format!("{there} octets are there"))?;
+            }
+            other => panic!("no such line: {other}"),
+        }
+        self.step();
+        Ok(())
+    }
+
+    fn conn(&self) -> ConnId {
+        self.conn.expect("a connection")
+    }
+
+    fn deliver(&mut self, text: &str) {
+        let line = Line::parse(text);
+        let payload = payload(line.begin, line.len);
+        let repr = line.to_repr(self.origin, &payload);
+        let mut frame = frames::write(&repr);
+        line.mark(&mut frame);
+        self.wire.deliver(frame);
+    }
+
+    /// ICMP of a router (RFC 1191 §4): what it has, and the beginning of what it dropped.
+    fn too_big(&mut self, text: &str) {
+        let mut numbers = text
+            .split_whitespace()
+            .map(|word| word.parse::<u32>().expect("a number"));
+        let mut next = || numbers.next().expect("three numbers");
+        let (seq, len, mtu) = (next(), next(), next());
+        let half = |n: u32| u16::try_from(n).expect("16 bits").to_be_bytes();
+        let ours = self.origin.ours.expect("our SYN");
+        let mut message = [&[3, 4, 0, 0, 0, 0][..], &half(mtu), &[0x45, 0], &half(len)].concat();
+        message.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+        message.extend(
+            [
+                &half(4791)[..],
+                &half(40_000),
+                &ours.wrapping_add(seq).to_be_bytes(),
+            ]
+            .concat(),
+        );
+        self.wire.deliver_icmp(Icmp::V4(message));
+    }
+
+    fn write(&mut self, len: usize) -> Outcome {
+        let conn = self.conn();
+        let Some(room) = self.stack.writable(conn, len) else {
+            return Err("there is no room".to_owned());
+        };
+        room.fill(0x5a);
+        self.stack.commit(conn, len, self.now);
+        Ok(())
+    }
+
+    fn read(&mut self, len: usize) -> Outcome {
+        let conn = self.conn();
+        let slice = self.stack.readable(conn, len);
+        expect(slice.len() >= len, || {
+            format!("{} octets are there", slice.len())
+        })?;
+        let right = slice[..len] == payload(self.read, len)[..];
+        expect(right, || "the octets differ".to_owned())?;
+        self.read += u32::try_from(len).unwrap();
+        self.stack.consume(conn, len);
+        Ok(())
+    }
+
+    /// Lets the host run until it has nothing to do.
+    fn step(&mut self) {
+        while self.stack.step(self.now, BUDGET).unwrap() > 0 {}
+        while let Some(event) = self.stack.poll_event() {
+            if let Event::Incoming { conn, .. } = event {
+                self.conn = Some(conn);
+            }
+            self.events.push_back(event);
+        }
+        while let Some(frame) = self.wire.take_sent() {
+            let seen = frames::read(&frame);
+            if seen.syn {
+                self.origin.ours.get_or_insert(seen.seq);
+            }
+            if let Some(stamp) = stamp_in(&seen.options) {
+                self.origin.our_stamp.get_or_insert(stamp);
+            }
+            self.sent.push_back(Line::of(&seen, self.origin));
+        }
+    }
+
+    /// Lets time pass; nothing may be sent but in the last microsecond.
+    fn pass(&mut self, time: Duration) -> Outcome {
+        let end = self.now + time;
+        self.expect_silence()?;
+        while let Some(next) = self.stack.next_deadline().filter(|next| *next < end) {
+            self.now = self.now.max(next);
+            self.step();
+            let early = format!("{:?} early", end - self.now);
+            self.expect_silence()
+                .map_err(|what| format!("{early}: {what}"))?;
+        }
+        self.now = end;
+        self.step();
+        Ok(())
+    }
+
+    fn expect_segment(&mut self, text: &str) -> Outcome {
+        let wanted = Line::parse(text);
+        match self.sent.pop_front() {
+            None => Err("nothing was sent".to_owned()),
+            Some(seen) => expect(seen.satisfies(&wanted), || format!("sent: {seen:?}")),
+        }
+    }
+
+    fn expect_silence(&mut self) -> Outcome {
+        let sent = self.sent.front();
+        expect(sent.is_none(), || format!("sent: {sent:?}"))
+    }
+
+    fn expect_event(&mut self, name: &str) -> Outcome {
+        let event = self.events.pop_front();
+        let text = match event {
+            None => return expect(name == "none", || "no event".to_owned()),
+            Some(Event::Incoming { .. }) => "Incoming".to_owned(),
+            Some(Event::Closed { reason, .. }) => format!("{reason:?}"),
+            Some(Event::Connected(_)) => "Connected".to_owned(),
+            Some(Event::Readable(_)) => "Readable".to_owned(),
+            Some(Event::Writable(_)) => "Writable".to_owned(),
+            Some(Event::PeerClosed(_)) => "PeerClosed".to_owned(),
+        };
+        expect(text == name, || format!("it is {text}"))
+    }
+}
+
+/// From the host, which is 10.0.0.2, to the peer.
+fn path() -> Path {
+    Path {
+        local: "10.0.0.2:4791".parse().unwrap(),
+        remote: "10.0.0.1:40000".parse().unwrap(),
+        next_hop: MAC_A,
+    }
+}

@@ -1,0 +1,212 @@
+//! Windows: the peer's, which limits us, and ours.
+
+use std::fmt::Write as _;
+
+use crate::{ESTABLISHED, PLAIN, run, run_after};
+
+#[test]
+fn a_closed_window_is_probed_until_it_opens() {
+    // The first probe comes after the retransmission timeout, 25 ms by then, the next ones at intervals that double.
+    run_after(
+        PLAIN,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
++10ms < . 1:1(0) ack 1001 win 0
+refuse 1
++25ms > . 1000:1000(0) ack 1
++50ms > . 1000:1000(0) ack 1
+< . 1:1(0) ack 1001 win 2000
+event Writable
+write 1000
+> P. 1001:2001(1000) ack 1
+< . 1:1(0) ack 2001
+",
+    );
+}
+
+#[test]
+fn nothing_is_probed_while_nothing_is_wanted() {
+    run_after(
+        PLAIN,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 1001 win 0
++100s nothing
+",
+    );
+}
+
+#[test]
+fn a_piece_larger_than_the_window_ever_was_is_split() {
+    run("
+listen
+< S 0:0(0) win 600 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
++10ms < . 1:1(0) ack 1 win 600
+event Incoming
+write 1000
+> P. 1:601(600) ack 1
++10ms < . 1:1(0) ack 601 win 600
+> P. 601:1001(400) ack 1
+< . 1:1(0) ack 1001 win 600
+");
+}
+
+#[test]
+fn a_window_that_shrinks_stops_new_octets() {
+    run_after(
+        PLAIN,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 501 win 0
+refuse 1
+< . 1:1(0) ack 1001 win 65535
+event Writable
+write 1
+> P. 1001:1002(1) ack 1
+",
+    );
+}
+
+#[test]
+fn an_older_segment_does_not_change_the_window() {
+    run_after(
+        ESTABLISHED,
+        "
+< P. 1:101(100) ack 1 win 5000
+> . 1:1(0) ack 101
+< . 1:1(0) ack 1 win 100
+> . 1:1(0) ack 101
+write 1000
+> P. 1:1001(1000) ack 101
+read 100
+",
+    );
+}
+
+#[test]
+fn reading_reopens_a_closed_window() {
+    run("
+config buffer=4096
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 4096 <mss 1460>
+< . 1:1(0) ack 1
+event Incoming
+< P. 1:1461(1460) ack 1
+> . 1:1(0) ack 1461 win 2636
+< P. 1461:2921(1460) ack 1
+> . 1:1(0) ack 2921 win 1176
+< P. 2921:4097(1176) ack 1
+> . 1:1(0) ack 4097 win 0
+read 1000
+nothing
+read 1000
+> . 1:1(0) ack 4097 win 2000
+");
+}
+
+#[test]
+fn a_probe_of_our_closed_window_is_answered() {
+    run("
+config buffer=1024
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 1024 <mss 1460>
+< . 1:1(0) ack 1
+< P. 1:1025(1024) ack 1
+> . 1:1(0) ack 1025 win 0
+< . 1024:1024(0) ack 1
+> . 1:1(0) ack 1025 win 0
+< P. 1025:1026(1) ack 1
+> . 1:1(0) ack 1025 win 0
+unread 1024
+");
+}
+
+#[test]
+fn a_burst_beyond_the_window_is_cut() {
+    run("
+config buffer=1024
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 1024 <mss 1460>
+< . 1:1(0) ack 1
+< P. 1:1461(1460) ack 1
+> . 1:1(0) ack 1025 win 0
+read 1024
+> . 1:1(0) ack 1025 win 1024
+");
+}
+
+#[test]
+fn a_silent_peer_is_asked_whether_it_lives() {
+    run_after(
+        &format!("config keepalive=10s user_timeout=15s\n{PLAIN}"),
+        "
++10s > . 0:0(0) ack 1
+< . 1:1(0) ack 1
++10s > . 0:0(0) ack 1
++10s > . 0:0(0) ack 1
++5s > R. 1:1(0) ack 1 win 0
+event TimedOut
+",
+    );
+}
+
+#[test]
+fn the_congestion_window_begins_with_ten_segments() {
+    let mut ten = String::new();
+    for n in 0..10 {
+        let (begin, end) = (n * 1460 + 1, n * 1460 + 1461);
+        writeln!(ten, "write 1460\n> P. {begin}:{end}(1460) ack 1").unwrap();
+    }
+    run_after(
+        PLAIN,
+        &format!(
+            "{ten}
+refuse 1460
++10ms < . 1:1(0) ack 2921
+event Writable
+write 1460
+> P. 14601:16061(1460) ack 1
+"
+        ),
+    );
+}
+
+#[test]
+fn a_peer_that_answers_probes_is_not_given_up_and_a_silent_one_is() {
+    run_after(
+        &format!("config user_timeout=3s min_rto=500ms\n{PLAIN}"),
+        "
+< . 1:1(0) ack 1 win 0
+refuse 100
++510ms > . 0:0(0) ack 1
+< . 1:1(0) ack 1 win 0
++1s > . 0:0(0) ack 1     # twice as long would be more than a third of the user timeout
+< . 1:1(0) ack 1 win 0
++1s > . 0:0(0) ack 1
+< . 1:1(0) ack 1 win 0
++1s > . 0:0(0) ack 1
++1s > . 0:0(0) ack 1
++1s > R. 1:1(0) ack 1 win 0
+event TimedOut
+",
+    );
+}
+
+#[test]
+fn without_keepalive_nothing_is_asked() {
+    run_after(
+        PLAIN,
+        "
++3600s nothing
+write 10
+> P. 1:11(10) ack 1
+",
+    );
+}

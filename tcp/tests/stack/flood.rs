@@ -1,0 +1,199 @@
+//! SYNs without end: cookies (RFC 4987).
+
+use std::time::Duration;
+
+use smoltcp::wire::{TcpControl, TcpRepr};
+use xwarp_tcp::{ConnId, Event, StackConfig};
+
+use crate::frames::{self, Seen};
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+
+const BACKLOG: usize = 4;
+
+/// A host b that listens, and has been sent so many SYNs whose senders say no more.
+fn flooded(syns: u16, config: impl Fn([u8; 6]) -> StackConfig) -> Net {
+    let mut net = Net::with(config(MAC_A), config(MAC_B));
+    let listened = Net::path(false, 1).remote;
+    net.b.stack.listen(listened, BACKLOG).unwrap();
+    for port in 0..syns {
+        deliver(
+            &mut net,
+            &TcpRepr {
+                src_port: 1000 + port,
+                ..frames::segment(TcpControl::Syn, 7, None)
+            },
+        );
+    }
+    net
+}
+
+fn deliver(net: &mut Net, segment: &TcpRepr<'_>) -> Vec<Seen> {
+    net.b.wire.deliver(frames::write(segment));
+    net.b.step(net.now);
+    net.b
+        .sent()
+        .iter()
+        .map(|frame| frames::read(frame))
+        .collect()
+}
+
+fn connected(net: &mut Net) -> (ConnId, ConnId) {
+    net.connect_from(false, 40_000)
+}
+
+/// Both directions of a connection.
+fn carries(net: &mut Net, (a, b): (ConnId, ConnId)) {
+    let data = pattern(300_000, 3);
+    assert!(net.transfer((a, b), &data, || 1000) == data);
+    assert!(net.b.write(b, &data[..1000], net.now));
+    net.settle();
+    assert!(net.a.read(a, 1000) == data[..1000]);
+}
+
+#[test]
+fn a_flood_of_syns_keeps_nobody_out_and_takes_no_more_room_than_the_backlog() {
+    let mut net = flooded(5000, config);
+    assert_eq!(net.b.stack.counters().cookies_out, 5000 - BACKLOG as u64);
+    let debug = format!("{:?}", net.b.stack);
+    assert!(
+        debug.contains(&format!("connections: {BACKLOG}")),
+        "{debug}"
+    );
+    let pair = connected(&mut net);
+    let counters = net.b.stack.counters();
+    assert_eq!((counters.cookies_in, counters.drop_no_flow), (1, 0));
+    carries(&mut net, pair);
+}
+
+#[test]
+fn a_cookie_keeps_window_scale_sack_and_timestamps() {
+    let mut net = flooded(5, |mac| StackConfig {
+        buffer: 1 << 20,
+        ..config(mac)
+    });
+    let pair = connected(&mut net);
+    let emss = [net.a.stack.emss(pair.0), net.b.stack.emss(pair.1)];
+    assert_eq!(emss, [1448, 1448], "with room for timestamps");
+    let data = pattern(2_000_000, 5);
+    let (mut most, mut left) = (0, &data[..]);
+    while let Some((piece, rest)) = left
+        .split_at_checked(left.len().min(1448))
+        .filter(|it| !it.0.is_empty())
+    {
+        if net.b.write(pair.1, piece, net.now) {
+            left = rest;
+            continue;
+        }
+        most = most.max(net.b.stack.unacked(pair.1));
+        net.settle();
+        net.a.read(pair.0, 1000);
+        net.settle();
+    }
+    assert!(most > 65535, "{most} octets, if the window is scaled");
+    let mut sent = 0;
+    net.judge(move |from, _| {
+        sent += usize::from(from == From::A);
+        if sent == 40 { Fate::Lose } else { Fate::Pass }
+    });
+    assert!(net.transfer(pair, &data[..300_000], || 1448) == data[..300_000]);
+    assert_eq!(net.a.stack.counters().retransmissions, 1, "with SACK");
+}
+
+#[test]
+fn without_timestamps_a_cookie_is_good_too() {
+    let plain = |mac| StackConfig {
+        timestamps: false,
+        ..config(mac)
+    };
+    let mut net = flooded(5, plain);
+    let pair = connected(&mut net);
+    assert_eq!(net.b.stack.counters().cookies_in, 1);
+    assert_eq!(net.b.stack.emss(pair.1), 1460);
+    carries(&mut net, pair);
+}
+
+#[test]
+fn octets_that_bring_the_cookie_back_are_taken() {
+    let mut net = flooded(4, config);
+    let answer = deliver(&mut net, &frames::segment(TcpControl::Syn, 99, None));
+    let [
+        Seen {
+            seq,
+            ack_number: 100,
+            syn: true,
+            ..
+        },
+    ] = answer[..]
+    else {
+        panic!("{answer:?}");
+    };
+    let data = TcpRepr {
+        payload: b"at once",
+        ..frames::segment(TcpControl::Psh, 100, Some(seq.wrapping_add(1)))
+    };
+    let answer = deliver(&mut net, &data);
+    assert!(
+        matches!(
+            answer[..],
+            [Seen {
+                ack_number: 107,
+                rst: false,
+                ..
+            }]
+        ),
+        "{answer:?}"
+    );
+    let [Event::Incoming { conn, .. }, Event::Readable(_)] = net.b.events()[..] else {
+        panic!("no connection");
+    };
+    assert_eq!(net.b.read(conn, 7), b"at once");
+}
+
+#[test]
+fn a_wrong_an_old_or_an_unasked_cookie_is_reset() {
+    let mut net = flooded(4, config);
+    let answer = deliver(&mut net, &frames::segment(TcpControl::Syn, 99, None));
+    let cookie = answer[0].seq.wrapping_add(1);
+    let refused = |net: &mut Net, segment: &TcpRepr<'_>| {
+        let answer = deliver(net, segment);
+        assert!(matches!(answer[..], [Seen { rst: true, .. }]), "{answer:?}");
+    };
+    refused(
+        &mut net,
+        &frames::segment(TcpControl::None, 100, Some(cookie.wrapping_add(1))),
+    );
+    refused(
+        &mut net,
+        &frames::segment(TcpControl::None, 101, Some(cookie)),
+    );
+    let other = TcpRepr {
+        src_port: 40_001,
+        ..frames::segment(TcpControl::None, 100, Some(cookie))
+    };
+    refused(&mut net, &other);
+    net.now = net.now + Duration::from_secs(200);
+    refused(
+        &mut net,
+        &frames::segment(TcpControl::None, 100, Some(cookie)),
+    );
+    assert_eq!(net.b.events(), []);
+}
+
+#[test]
+fn once_the_flood_is_over_connections_are_kept_from_their_syn_on() {
+    let mut net = flooded(100, config);
+    net.judge(|from, _| {
+        if from == From::B {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    net.pass(Duration::from_secs(10));
+    net.be_kind();
+    let before = net.b.stack.counters().cookies_out;
+    let pair = connected(&mut net);
+    let counters = net.b.stack.counters();
+    assert_eq!((counters.cookies_out, counters.cookies_in), (before, 0));
+    carries(&mut net, pair);
+}

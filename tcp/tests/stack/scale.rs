@@ -1,0 +1,66 @@
+//! What a connection costs when there are many.
+
+use std::time::Duration;
+
+use xwarp_tcp::{ConnId, StackConfig};
+
+use crate::net::{MAC_A, MAC_B, Net, config, pattern};
+
+/// Octets of a message of the busy connection, and how many there are.
+const MESSAGE: usize = 1448;
+const MESSAGES: usize = 2000;
+
+/// A host for so many connections, whose peers are asked whether they live.
+fn crowded(mac: [u8; 6], connections: usize) -> StackConfig {
+    StackConfig {
+        max_connections: connections,
+        keepalive: Some(Duration::from_hours(2)),
+        ..config(mac)
+    }
+}
+
+/// Two hosts with so many established connections, and the last of them.
+fn established(connections: u16) -> (Net, (ConnId, ConnId)) {
+    let of = |mac| crowded(mac, connections.into());
+    let mut net = Net::with(of(MAC_A), of(MAC_B));
+    net.listen(false);
+    let mut last = None;
+    for n in 0..connections {
+        last = Some(net.connect_from(false, 20_000 + n));
+    }
+    (net, last.unwrap())
+}
+
+/// How often both hosts look at connections while one of them carries messages to and fro.
+fn looks(connections: u16) -> u64 {
+    let (mut net, (a, b)) = established(connections);
+    let counted = |net: &Net| net.a.stack.counters().looks + net.b.stack.counters().looks;
+    let before = counted(&net);
+    let data = pattern(MESSAGE, 1);
+    for _ in 0..MESSAGES {
+        assert!(net.a.write(a, &data, net.now));
+        net.settle();
+        assert!(net.b.read(b, MESSAGE) == data);
+        assert!(net.b.write(b, &data, net.now));
+        net.settle();
+        assert!(net.a.read(a, MESSAGE) == data);
+    }
+    counted(&net) - before
+}
+
+#[test]
+fn ten_thousand_idle_connections_are_not_looked_at() {
+    let (alone, crowded) = (looks(1), looks(10_000));
+    assert!(alone >= 2 * MESSAGES as u64, "{alone} looks");
+    assert!(
+        crowded <= alone + alone / 20,
+        "{crowded} looks with idle connections, {alone} without"
+    );
+}
+
+#[test]
+fn idle_connections_are_asked_whether_they_live_however_many_there_are() {
+    let (mut net, _) = established(1000);
+    net.pass(Duration::from_hours(2) + Duration::from_mins(1));
+    assert_eq!(net.a.stack.counters().probes_out, 1000);
+}
