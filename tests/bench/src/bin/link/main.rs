@@ -1,0 +1,87 @@
+//! What a link carries without RDMA, for `tools/bench --link` to compare with: raw AF_XDP through xwarp's own driver, and the
+//! kernel's TCP. Every command runs in the network namespace of one of two hosts.
+#![forbid(unsafe_code)]
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+mod frame;
+mod latency;
+mod raw;
+mod tcp;
+
+/// The measuring programs of `tools/bench --link`
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Count the frames that arrive until none has come for a while
+    RawSink(Raw),
+    /// Send frames as fast as they leave
+    RawSource {
+        #[command(flatten)]
+        raw: Raw,
+        #[arg(long, default_value = "2000")]
+        milliseconds: u64,
+    },
+    /// Send back every frame, until none has come for a while
+    RawPong(Raw),
+    /// Have frames sent back, one at a time
+    RawPing {
+        #[command(flatten)]
+        raw: Raw,
+        #[arg(long, default_value_t = 20_000)]
+        count: usize,
+    },
+    /// Send back what comes over one TCP connection of the kernel's, spinning
+    TcpPong { at: SocketAddrV4, octets: usize },
+    /// Have messages sent back over TCP, spinning
+    TcpPing {
+        to: SocketAddrV4,
+        octets: usize,
+        #[arg(long, default_value_t = 20_000)]
+        count: usize,
+    },
+}
+
+/// One side of a raw measurement.
+#[derive(Args)]
+struct Raw {
+    /// The network interface
+    #[arg(long)]
+    dev: String,
+    /// This side's address
+    #[arg(long)]
+    local: Ipv4Addr,
+    /// The other side's address
+    #[arg(long)]
+    remote: Ipv4Addr,
+    /// The other side's Ethernet address
+    #[arg(long)]
+    mac: String,
+    /// Octets of a frame, its Ethernet header included
+    #[arg(long, default_value_t = 1514)]
+    octets: usize,
+    /// `native` or `generic`
+    #[arg(long, default_value = "native")]
+    mode: String,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::RawSink(raw) => raw::sink(&raw),
+        Command::RawSource { raw, milliseconds } => {
+            raw::source(&raw, Duration::from_millis(milliseconds))
+        }
+        Command::RawPong(raw) => raw::pong(&raw),
+        Command::RawPing { raw, count } => raw::ping(&raw, count),
+        Command::TcpPong { at, octets } => tcp::pong(at, octets),
+        Command::TcpPing { to, octets, count } => tcp::ping(to, octets, count),
+    }
+}

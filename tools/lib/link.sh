@@ -1,0 +1,134 @@
+# What RDMA Write makes of a link, next to raw AF_XDP and to the kernel's TCP: `tools/bench --link`. Two network namespaces, a veth
+# pair between them; rounds in turn, medians.
+# shellcheck shell=bash disable=SC2154
+
+a=xwarp-bench-a b=xwarp-bench-b
+rounds=5
+
+clean_up_link() {
+    remove_host "$a"
+    remove_host "$b"
+}
+
+# The number behind a key of a JSON text.
+number() { # KEY
+    sed -n "s/.*\"$1\":[[:space:]]*\([0-9.e+-]*\).*/\1/p" | head -n 1
+}
+
+# Starts a command on host B and waits until it says that it is ready.
+serve() { # READY COMMAND...
+    local ready=$1
+    shift
+    ip netns exec "$b" "$@" >"$work/server" 2>&1 &
+    server=$!
+    until grep -q "$ready" "$work/server"; do
+        kill -0 "$server" 2>/dev/null || { cat "$work/server" >&2; fail "$1 has not started"; }
+        sleep 0.05
+    done
+}
+
+served() {
+    wait "$server" || { cat "$work/server" >&2; fail "the server has failed"; }
+}
+
+mac_of() { # HOST
+    ip netns exec "$1" cat /sys/class/net/eth1/address
+}
+
+raw() { # COMMAND HOST OCTETS: the arguments of a raw side
+    local other=$a local=10.77.0.2 remote=10.77.0.1
+    [ "$2" = "$b" ] || { other=$b local=10.77.0.1 remote=10.77.0.2; }
+    echo "$link $1 --dev eth1 --local $local --remote $remote --mac $(mac_of "$other") --octets $3 --mode $mode"
+}
+
+# Each prints one figure. Gb/s of whole frames, of TCP payload and of messages, and microseconds of a round trip.
+bandwidth_raw() {
+    local octets=$((mtu + 14))
+    # shellcheck disable=SC2046
+    serve ready $(raw raw-sink "$b" "$octets")
+    # shellcheck disable=SC2046
+    ip netns exec "$a" $(raw raw-source "$a" "$octets") >/dev/null
+    served
+    tail -n 1 "$work/server" | awk -v octets="$octets" '{ print $1 * octets * 8 / 1e9 }'
+}
+
+bandwidth_tcp() {
+    serve 'Server listening' iperf3 --server --one-off --forceflush
+    ip netns exec "$a" iperf3 --client 10.77.0.2 --time 2 --congestion cubic --json >"$work/out"
+    served
+    sed -n '/"sum_received"/,$p' "$work/out" | number bits_per_second | awk '{ print $1 / 1e9 }'
+}
+
+perf() { # TEST ARGUMENT...
+    serve '^waiting' "$xwarp" perf "$@" --mode "$mode" --dev eth1
+    ip netns exec "$a" "$xwarp" perf "$@" --mode "$mode" --json 10.77.0.2 >"$work/out"
+    served
+}
+
+bandwidth_xwarp() {
+    perf write-bw --size 64K --duration 2s
+    number gigabits_per_second <"$work/out"
+}
+
+latency_raw() {
+    # shellcheck disable=SC2046
+    serve ready $(raw raw-pong "$b" 78)
+    # shellcheck disable=SC2046
+    ip netns exec "$a" $(raw raw-ping "$a" 78) | tail -n 1 | cut -d' ' -f1
+    served
+}
+
+latency_tcp() {
+    serve ready "$link" tcp-pong 10.77.0.2:7001 64
+    ip netns exec "$a" "$link" tcp-ping 10.77.0.2:7001 64 | cut -d' ' -f1
+    served
+}
+
+# perf tells half of a round trip.
+latency_xwarp() {
+    perf write-lat --size 64 --iterations 20000 --wait busy
+    number p50 <"$work/out" | awk '{ print $1 * 2 / 1000 }'
+}
+
+# compare KIND: rounds of raw, tcp and xwarp in turn; prints a line with the medians and ratios.
+compare() {
+    local round who
+    rm -f "$work"/figures.*
+    for round in $(seq "$rounds"); do
+        for who in raw tcp xwarp; do
+            "$1_$who" >>"$work/figures.$who"
+        done
+    done
+    local medians=()
+    for who in raw tcp xwarp; do
+        [ "$(grep -c . "$work/figures.$who")" = "$rounds" ] || fail "$1_$who has given no figure in some round"
+        medians+=("$(sort -g "$work/figures.$who" | sed -n "$(((rounds + 1) / 2))p")")
+    done
+    printf '%-10s%6s %-8s' "$1" "$mtu" "$mode"
+    echo "${medians[@]}" | awk '{ printf "%12.2f%12.2f%12.2f%12.2f%12.2f\n", $1, $2, $3, $3 / $1, $3 / $2 }'
+}
+
+link_table() {
+    need_root
+    build_packages
+    need_packages iperf3:/usr/bin/iperf3
+    say "building"
+    cargo build --release --locked --manifest-path "$top/Cargo.toml" --package xwarp-bench --package xwarp-tools
+    link="${CARGO_TARGET_DIR:-$top/target}/release/link"
+    xwarp="${CARGO_TARGET_DIR:-$top/target}/release/xwarp"
+    trap 'clean_up_link; rm -rf "$work"' EXIT
+    trap 'exit 130' INT TERM
+    say "medians of $rounds rounds; bandwidth in Gb/s, latency as the round trip of 64 octets in us, all spinning; kernel TCP without offloads"
+    printf '%-10s%6s %-8s%12s%12s%12s%12s%12s\n' '' MTU mode 'raw AF_XDP' 'kernel TCP' 'RDMA Write' '/ raw' '/ TCP'
+    for mtu in 1500 3500; do
+        for mode in native generic; do
+            clean_up_link
+            make_hosts "$a" "$b" "$mtu"
+            for host in "$a" "$b"; do
+                ip netns exec "$host" ethtool -K eth1 tx off >/dev/null
+            done
+            compare bandwidth
+            [ "$mtu" != 1500 ] || compare latency
+        done
+    done
+}
