@@ -30,6 +30,17 @@ build_packages() {
     command -v cargo >/dev/null || fail "cargo is missing; install Rust 1.91 or newer from https://rustup.rs"
 }
 
+# What guests with the kernel's siw need. Fails where it cannot be installed.
+guest_packages() {
+    (need_packages flex:/usr/bin/flex bison:/usr/bin/bison bc:/usr/bin/bc xz-utils:/usr/bin/xz \
+        libibverbs-dev:/usr/include/infiniband/verbs.h librdmacm-dev:/usr/include/rdma/rdma_cma.h \
+        ibverbs-providers:/etc/libibverbs.d/siw.driver ibverbs-utils:/usr/bin/ibv_devinfo rdmacm-utils:/usr/bin/rping \
+        perftest:/usr/bin/ib_send_bw tshark:/usr/bin/tshark procps:/usr/bin/ps) || {
+        echo "no guest: these packages are needed, and cannot be installed; is there a network?" >&2
+        return 1
+    }
+}
+
 # Removes a namespace, and whatever a run that was killed left running in it.
 remove_host() {
     local pid

@@ -1,13 +1,14 @@
 //! A Linux of its own: a process of User-Mode Linux.
 
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use nix::sys::signal::Signal;
 use xwarp_system_tests::{PATIENCE, Running};
 
 use crate::image::{Image, guest_file};
@@ -43,7 +44,7 @@ pub struct Guest<'a> {
     lab: &'a Lab,
     number: u8,
     peer: PathBuf,
-    process: Running,
+    process: Mutex<Running>,
     /// Those that no command uses.
     lines: Mutex<Vec<Line>>,
     killer: Mutex<Line>,
@@ -73,15 +74,20 @@ impl<'a> Guest<'a> {
             lab,
             number,
             peer: image.peer.clone(),
-            process,
+            process: Mutex::new(process),
             killer: Mutex::new(lines.remove(0)),
             lines: Mutex::new(lines),
         }
     }
 
-    /// Its address. `fd78::1` and `fd78::2` are the guests' too.
+    /// Its address.
     pub fn address(&self) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 78, 0, self.number))
+    }
+
+    /// Its address of IPv6.
+    pub fn address_6(&self) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, self.number.into()))
     }
 
     /// Its address with a port.
@@ -119,8 +125,23 @@ impl<'a> Guest<'a> {
 
     /// All that its kernel has said.
     pub fn console(&self) -> String {
-        let said = self.process.printed();
+        let said = self.process().printed();
         format!("console of guest {}:\n{said}", self.number)
+    }
+
+    /// Stops it where it is, as a host is that has lost its power: nothing of it moves until [`Guest::go_on`].
+    pub fn stand_still(&self) {
+        self.process().signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        self.process().signal(Signal::SIGCONT);
+    }
+
+    fn process(&self) -> MutexGuard<'_, Running> {
+        // Asked for by a test that fails, too.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn give_back(&self, line: Line) {
@@ -179,13 +200,13 @@ fn command_line(
     let mut words = format!(
         "umid=uml{number} uml_dir={work} mem={memory}M quiet \
          root=/dev/root rootfstype=hostfs rootflags=/ ro init={init} \
-         con=null con0=null,fd:1 ssl=null vec0:transport=fd,fd=0,gro=0,mac=52:54:00:78:00:0{number} \
+         con=null con0=null,fd:1 ssl=null vec0:transport=fd,fd=0,gro=0,mtu={mtu},mac=52:54:00:78:00:0{number} \
          GUEST_ADDRESSES=10.78.0.{number}/24,fd78::{number}/64 GUEST_MTU={mtu} GUEST_SIW={siw} \
          GUEST_LINES={count} GUEST_SHARE={share}",
         work = work.display(),
         memory = config.memory,
         init = guest_file("init").display(),
-        mtu = lab.mtu(),
+        mtu = lab.mtus().guests,
         siw = if config.siw { "yes" } else { "no" },
         count = lines.len(),
         share = share.display(),

@@ -1,12 +1,13 @@
 //! The Ethernet of a test: namespace `xwiop-net` with a bridge, `xwiop-a` with the interface for xwarp, and cables for guests.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use xwarp_impair::Rule;
 use xwarp_system_tests::{DEV, Exclusive, Host, WorkDir};
 
 use crate::impaired::Impaired;
+use crate::meddler::Meddler;
 use crate::plug::plug;
 use crate::recorder::Recorder;
 
@@ -14,8 +15,36 @@ use crate::recorder::Recorder;
 const LOCK: &str = "/run/xwarp-interop-tests.lock";
 /// Guests that a lab has cables for.
 pub(crate) const GUESTS: u8 = 2;
-/// The address of the host that xwarp runs on. `fd78::100` is the same host's.
+/// The address of the host that xwarp runs on.
 pub const XWARP_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 100));
+/// The same host's address of IPv6.
+pub const XWARP_ADDRESS_6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 0x100));
+
+/// The largest IP packet at either end, in octets.
+#[derive(Clone, Copy, Debug)]
+pub struct Mtus {
+    /// Of xwarp's interface.
+    pub xwarp: u32,
+    /// Of the guests'.
+    pub guests: u32,
+}
+
+impl Mtus {
+    /// The same everywhere.
+    pub fn all(mtu: u32) -> Self {
+        Self {
+            xwarp: mtu,
+            guests: mtu,
+        }
+    }
+}
+
+impl Default for Mtus {
+    /// Ethernet's.
+    fn default() -> Self {
+        Self::all(1500)
+    }
+}
 
 /// The namespaces. They go with the value, and so do the files in `work`.
 pub struct Lab {
@@ -24,25 +53,25 @@ pub struct Lab {
     /// For files.
     pub work: WorkDir,
     switch: Host,
-    mtu: u32,
+    mtus: Mtus,
     _lock: Exclusive,
 }
 
 impl Lab {
     /// A lab with an MTU of 1500.
     pub fn new() -> Self {
-        Self::with_mtu(1500)
+        Self::with_mtus(Mtus::default())
     }
 
-    /// A lab with this MTU. Waits until no other test has any, and removes what a killed one left.
-    pub fn with_mtu(mtu: u32) -> Self {
+    /// A lab with these MTUs. Waits until no other test has any, and removes what a killed one left.
+    pub fn with_mtus(mtus: Mtus) -> Self {
         let lock = Exclusive::wait_for(LOCK);
         let [switch, xwarp] = ["xwiop-net", "xwiop-a"].map(Host::new);
         let lab = Self {
             xwarp,
             work: WorkDir::new("xwiop"),
             switch,
-            mtu,
+            mtus,
             _lock: lock,
         };
         lab.make_bridge();
@@ -55,7 +84,8 @@ impl Lab {
 
     fn make_bridge(&self) {
         self.switch.ip("link add br0 type bridge mcast_snooping 0");
-        self.enable(&self.switch, "br0");
+        let largest = self.mtus.xwarp.max(self.mtus.guests);
+        enable(&self.switch, "br0", largest);
     }
 
     /// A cable whose far end becomes the network card of a guest.
@@ -64,8 +94,8 @@ impl Lab {
         self.switch
             .ip(&format!("link add {port} type veth peer name {card}"));
         self.switch.ip(&format!("link set {port} master br0"));
-        self.enable(&self.switch, &port);
-        self.enable(&self.switch, &card);
+        enable(&self.switch, &port, self.mtus.guests);
+        enable(&self.switch, &card, self.mtus.guests);
     }
 
     fn connect_xwarp(&self) {
@@ -74,25 +104,29 @@ impl Lab {
             "link add port0 type veth peer name {DEV} netns {far}"
         ));
         self.switch.ip("link set port0 master br0");
-        self.enable(&self.switch, "port0");
-        self.enable(&self.xwarp, DEV);
+        enable(&self.switch, "port0", self.mtus.xwarp);
+        enable(&self.xwarp, DEV, self.mtus.xwarp);
         self.xwarp.ip("link set lo up");
         self.xwarp.ip(&format!("addr add 10.78.0.100/24 dev {DEV}"));
         self.xwarp
             .ip(&format!("addr add fd78::100/64 dev {DEV} nodad"));
     }
 
-    /// Brings an interface up, so that it carries what a wire would: complete checksums, no packet above the MTU, and nothing of this
-    /// machine's own making.
-    fn enable(&self, host: &Host, interface: &str) {
-        host.switch_off(interface, &["tx", "sg", "tso", "gso", "gro"]);
-        host.ip(&format!("link set {interface} addrgenmode none"));
-        host.ip(&format!("link set {interface} mtu {} up", self.mtu));
+    /// The largest IP packets.
+    pub fn mtus(&self) -> Mtus {
+        self.mtus
     }
 
-    /// The largest IP packet.
-    pub fn mtu(&self) -> u32 {
-        self.mtu
+    /// Pulls a guest's cable out at the bridge; [`Lab::plug_in`] puts it back. The guest's card sees nothing of it.
+    pub fn pull_out(&self, guest: u8) {
+        self.switch
+            .ip(&format!("link set {} nomaster", port(guest)));
+    }
+
+    /// Puts a cable back.
+    pub fn plug_in(&self, guest: u8) {
+        self.switch
+            .ip(&format!("link set {} master br0", port(guest)));
     }
 
     /// The namespace that guests' processes are in.
@@ -105,6 +139,11 @@ impl Lab {
         Impaired::new(&self.switch, ["port0", &port(1)], rule)
     }
 
+    /// Has somebody change every frame that goes to a guest, as long as the value lives.
+    pub fn meddle(&self, guest: u8, change: fn(&mut [u8])) -> Meddler<'_> {
+        Meddler::new(self, guest, &port(guest), change)
+    }
+
     /// What a guest's network card is plugged into.
     pub(crate) fn plug(&self, guest: u8) -> OwnedFd {
         self.switch.run(|| plug(&card(guest)))
@@ -115,6 +154,14 @@ impl Lab {
         let frames = self.switch.run(|| plug(&port(guest)));
         Recorder::start(frames, self.work.file(&format!("guest{guest}.pcap")))
     }
+}
+
+/// Brings an interface up, so that it carries what a wire would: complete checksums, no packet above the MTU, and nothing of this
+/// machine's own making.
+pub(crate) fn enable(host: &Host, interface: &str, mtu: u32) {
+    host.switch_off(interface, &["tx", "sg", "tso", "gso", "gro"]);
+    host.ip(&format!("link set {interface} addrgenmode none"));
+    host.ip(&format!("link set {interface} mtu {mtu} up"));
 }
 
 impl Default for Lab {

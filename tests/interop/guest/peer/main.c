@@ -18,7 +18,7 @@ static const struct command {
 	const char *needs;
 	const char *may;
 } commands[] = {
-	{ "region", do_region, "region size rights", "" },
+	{ "region", do_region, "region size rights", "foreign" },
 	{ "dereg", do_dereg, "region", "" },
 	{ "fill", do_fill, "region offset length seed", "" },
 	{ "check", do_check, "region offset length seed", "" },
@@ -205,7 +205,8 @@ static int open_device(void)
 	/* The list is not freed: the connection manager's contexts live as long as the program. */
 	device.context = devices[0];
 	device.pd = ibv_alloc_pd(device.context);
-	if (!device.pd)
+	device.other_pd = ibv_alloc_pd(device.context);
+	if (!device.pd || !device.other_pd)
 		return failed("ibv_alloc_pd");
 	return gives("device=%s", ibv_get_device_name(device.context->device));
 }

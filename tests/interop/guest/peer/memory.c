@@ -57,7 +57,7 @@ int do_region(const struct line *line)
 		free(region);
 		return failed("mmap");
 	}
-	region->mr = ibv_reg_mr(device.pd, region->octets, region->size, access);
+	region->mr = ibv_reg_mr(number(line, "foreign", 0) ? device.other_pd : device.pd, region->octets, region->size, access);
 	if (!region->mr) {
 		munmap(region->octets, region->size);
 		free(region);

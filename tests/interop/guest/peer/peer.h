@@ -45,10 +45,11 @@ const char *one_word(const char *words);
 /* Waits until there is something to read: 1, or 0 when the time is over. */
 int wait_readable(int fd, int timeout);
 
-/* The device and the protection domain that everything belongs to. */
+/* The device, the protection domain that everything belongs to, and one that only regions with `foreign=1` belong to. */
 struct device {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
+	struct ibv_pd *other_pd;
 };
 extern struct device device;
 

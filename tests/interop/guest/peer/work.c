@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 /* What a line asks for, `times` times: each with the next number and the octets that follow. */
@@ -24,6 +25,8 @@ static bool read_work(const struct line *line, struct work *work)
 		return false;
 	work->id = number(line, "id", 0);
 	work->times = number(line, "times", 1);
+	if (!work->times)
+		return error("times must be 1 or more"), false;
 	/* Not checked against the region: that is what the device is to be tried with. */
 	work->piece = (struct ibv_sge){
 		.addr = (uintptr_t)region->octets + number(line, "offset", 0),
@@ -63,37 +66,58 @@ static unsigned int read_flags(const struct line *line)
 	       (has_word(flags, "unsignaled") ? 0 : IBV_SEND_SIGNALED);
 }
 
+/* The request number i of a line. */
+static void fill_request(const struct line *line, enum ibv_wr_opcode opcode, const struct work *work, uint64_t i, struct ibv_sge *piece,
+			 struct ibv_send_wr *request)
+{
+	*piece = work->piece;
+	piece->addr += i * piece->length;
+	*request = (struct ibv_send_wr){
+		.wr_id = work->id + i,
+		.sg_list = piece,
+		.num_sge = piece->length ? 1 : 0,
+		.opcode = opcode,
+		.send_flags = read_flags(line),
+		.next = i + 1 < work->times ? request + 1 : NULL,
+	};
+	if (opcode == IBV_WR_SEND_WITH_INV) {
+		request->invalidate_rkey = (uint32_t)number(line, "invalidate", 0);
+		/* Where libsiw looks for it. */
+		request->wr.rdma.rkey = request->invalidate_rkey;
+	}
+	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ) {
+		request->wr.rdma.rkey = (uint32_t)number(line, "stag", 0);
+		request->wr.rdma.remote_addr = number(line, "to", 0) + i * piece->length;
+	}
+}
+
+/*
+ * Posts all of it as one list: siw never completes what is posted after it has flushed its queue, so requests that may be refused by the
+ * other side have to be there before the first of them leaves.
+ */
 static int post(const struct line *line, enum ibv_wr_opcode opcode)
 {
 	struct work work;
-	struct ibv_send_wr *refused;
-	uint64_t to = number(line, "to", 0);
+	struct ibv_send_wr *refused, *requests;
+	struct ibv_sge *pieces;
+	int failure;
 
 	if (!read_work(line, &work))
 		return -1;
-	for (uint64_t i = 0; i < work.times; i++, work.piece.addr += work.piece.length, to += work.piece.length) {
-		struct ibv_send_wr request = {
-			.wr_id = work.id + i,
-			.sg_list = &work.piece,
-			.num_sge = work.piece.length ? 1 : 0,
-			.opcode = opcode,
-			.send_flags = read_flags(line),
-		};
-
-		if (opcode == IBV_WR_SEND_WITH_INV) {
-			request.invalidate_rkey = (uint32_t)number(line, "invalidate", 0);
-			/* Where libsiw looks for it. */
-			request.wr.rdma.rkey = request.invalidate_rkey;
-		}
-		if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ) {
-			request.wr.rdma.rkey = (uint32_t)number(line, "stag", 0);
-			request.wr.rdma.remote_addr = to;
-		}
-		errno = ibv_post_send(work.connection->id->qp, &request, &refused);
-		if (errno)
-			return failed("ibv_post_send");
+	requests = calloc(work.times, sizeof(*requests));
+	pieces = calloc(work.times, sizeof(*pieces));
+	if (!requests || !pieces) {
+		free(requests);
+		free(pieces);
+		return error("no memory for %llu requests", (unsigned long long)work.times);
 	}
-	return ok();
+	for (uint64_t i = 0; i < work.times; i++)
+		fill_request(line, opcode, &work, i, &pieces[i], &requests[i]);
+	failure = ibv_post_send(work.connection->id->qp, requests, &refused);
+	free(requests);
+	free(pieces);
+	errno = failure;
+	return failure ? failed("ibv_post_send") : ok();
 }
 
 int do_send(const struct line *line)

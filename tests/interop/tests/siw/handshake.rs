@@ -232,3 +232,78 @@ fn an_rtr_opens_the_peer_to_peer_model() {
         }
     });
 }
+
+fn offering(rtr: Rtr, crc: bool) -> Setup {
+    Setup {
+        mpa: MpaConfig {
+            crc,
+            ..MpaConfig::default()
+        },
+        qp: QpConfig {
+            peer_to_peer: Some(PeerToPeer {
+                rtr: RtrTypes::only(rtr),
+                required: true,
+            }),
+            ..QpConfig::default()
+        },
+        ..Setup::default()
+    }
+}
+
+/// siw has no RTR that is a Send, and answers with another.
+#[test]
+fn an_rtr_that_siw_does_not_have_is_unacceptable_to_xwarp() {
+    with_guest(|lab, guest| {
+        let mut xwarp = Xwarp::open(lab, &offering(Rtr::Send, true));
+        let mut siw = Peer::start(guest);
+        let address = guest.address();
+        siw.ask(&format!("listen name=l address={address} port={PORT}"));
+        let outcome = thread::scope(|scope| {
+            scope.spawn(|| {
+                siw.ask("take listener=l name=s");
+                siw.ask("accept name=s");
+            });
+            xwarp.connect(guest.at(PORT), b"")
+        });
+        let unacceptable = matches!(outcome, Err(ConnectError::Unacceptable { .. }));
+        assert!(unacceptable, "{outcome:?}");
+        assert_eq!(xwarp.qp.state(), ::xwarp::QpState::Idle);
+    });
+}
+
+#[test]
+fn an_rtr_that_xwarp_does_not_have_is_unacceptable_to_siw() {
+    with_guest(|lab, guest| {
+        guest.set_siw("peer_to_peer", 1);
+        for (offer, rtr) in [(1, Rtr::Read), (2, Rtr::Write), (3, Rtr::Send)] {
+            guest.set_siw("rtr_offer", offer);
+            let mut xwarp = Xwarp::open(lab, &offering(rtr, false));
+            let mut listener = xwarp.listen();
+            let mut siw = Peer::start(guest);
+            siw.ask(&format!(
+                "resolve name=s address={XWARP_ADDRESS} port={PORT}"
+            ));
+            siw.ask("connect name=s");
+            let request = await_request(&mut listener);
+            assert!(request.is_peer_to_peer());
+            request.accept(&mut xwarp.qp, b"").expect("accepted");
+            let told = siw.ask("event name=s");
+            assert_eq!(told.text("event"), "CONNECT_ERROR", "{told:?}");
+            // 2/0/07 in siw's spelling, without a header that would tell.
+            let code = ::xwarp::TermCode::rdmap_operation(7);
+            let told = xwarp.event();
+            assert_eq!(told, ::xwarp::AsyncEventKind::TerminateReceived(code));
+        }
+    });
+}
+
+/// The model without an RTR: what comes first may be anything.
+#[test]
+fn siw_that_offers_no_rtr_speaks_first() {
+    with_guest(|lab, guest| {
+        guest.set_siw("peer_to_peer", 1);
+        guest.set_siw("rtr_offer", 0);
+        let mut pair = Pair::connect(lab, guest, Role::Responder, &Setup::default());
+        pair.exchange(Role::Responder, 1000);
+    });
+}

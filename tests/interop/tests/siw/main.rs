@@ -1,15 +1,26 @@
 //! xwarp, the library on real `AF_XDP`, against the kernel's siw in a guest.
 
+mod aims;
+mod connecting;
+mod depths;
 mod endings;
 mod handshake;
+mod ipv6;
 mod lossy;
+mod many;
+mod mtu;
 mod operations;
 mod pair;
+mod parameters;
 mod reads;
-mod refused;
 mod rping;
 mod several;
+mod siw_refuses;
+mod sweep;
+mod transfers;
+mod vanish;
 mod xwarp;
+mod xwarp_refuses;
 
 use pair::{Pair, Role, with_guest};
 

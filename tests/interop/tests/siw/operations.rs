@@ -80,7 +80,7 @@ fn a_send_invalidates_a_region_of_the_other_side() {
 }
 
 /// Writes `len` octets each way at an odd place, followed by a Send, which says that they are there.
-fn write_each_way(pair: &mut Pair<'_>, len: u32) {
+pub(crate) fn write_each_way(pair: &mut Pair<'_>, len: u32) {
     const AT: u64 = 3;
     let to = pair.remote.to + AT;
     let remote = ::xwarp::RemoteAddress { to, ..pair.remote };

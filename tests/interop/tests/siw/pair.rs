@@ -1,9 +1,10 @@
 //! xwarp and a peer program on siw, connected in either role.
 
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
 use ::xwarp::Listener;
-use xwarp_interop_tests::{Guest, Image, Lab, Peer, XWARP_ADDRESS};
+use xwarp_interop_tests::{Guest, Image, Lab, Mtus, Peer};
 use xwarp_system_tests::PATIENCE;
 
 use crate::PORT;
@@ -22,8 +23,13 @@ impl Role {
 
 /// Runs a test beside a guest, which is skipped where guests cannot be had.
 pub(crate) fn with_guest(test: impl FnOnce(&Lab, &Guest<'_>)) {
+    with_guest_on(Mtus::default(), test);
+}
+
+/// The same, with these MTUs.
+pub(crate) fn with_guest_on(mtus: Mtus, test: impl FnOnce(&Lab, &Guest<'_>)) {
     let Some(image) = Image::find() else { return };
-    let lab = Lab::new();
+    let lab = Lab::with_mtus(mtus);
     let guest = Guest::boot(&lab, &image, 1);
     test(&lab, &guest);
 }
@@ -72,35 +78,37 @@ impl<'a> Pair<'a> {
             told_siw: String::new(),
         };
         match role {
-            Role::Initiator => pair.initiate(guest, ours, theirs),
-            Role::Responder => pair.respond(ours, theirs),
+            Role::Initiator => pair.initiate(address_of(guest, setup), setup, ours, theirs),
+            Role::Responder => pair.respond(setup, ours, theirs),
         }
         pair
     }
 
-    fn initiate(&mut self, guest: &Guest<'_>, ours: &[u8], theirs: &str) {
+    fn initiate(&mut self, address: IpAddr, setup: &Setup, ours: &[u8], theirs: &str) {
         let (xwarp, siw) = (&mut self.xwarp, &mut self.siw);
-        let address = guest.address();
+        let depths = setup.depths_of_siw();
         siw.ask(&format!("listen name=l address={address} port={PORT}"));
         (self.told_xwarp, self.told_siw) = thread::scope(|scope| {
             let accepting = scope.spawn(|| {
                 let request = siw.ask("take listener=l name=s depth=256");
-                siw.ask(&format!("accept name=s data={theirs}"));
+                siw.ask(&format!("accept name=s data={theirs} {depths}"));
                 siw.expect_event("s", "ESTABLISHED");
                 request.text("data").to_owned()
             });
-            let told = xwarp.connect(guest.at(PORT), ours).expect("a connection");
+            let at = SocketAddr::new(address, PORT);
+            let told = xwarp.connect(at, ours).expect("a connection");
             (told, accepting.join().expect("siw accepts"))
         });
     }
 
-    fn respond(&mut self, ours: &[u8], theirs: &str) {
+    fn respond(&mut self, setup: &Setup, ours: &[u8], theirs: &str) {
+        let (address, depths) = (setup.xwarp_address(), setup.depths_of_siw());
         let mut listener = self.xwarp.listen();
         self.siw.ask(&format!(
-            "resolve name=s address={XWARP_ADDRESS} port={PORT} depth=256"
+            "resolve name=s address={address} port={PORT} depth=256"
         ));
         self.siw
-            .ask(&format!("connect name=s data={theirs} ird=16 ord=16"));
+            .ask(&format!("connect name=s data={theirs} {depths}"));
         let request = await_request(&mut listener);
         self.told_xwarp = request.private_data().to_vec();
         request.accept(&mut self.xwarp.qp, ours).expect("accepted");
@@ -147,6 +155,23 @@ impl<'a> Pair<'a> {
         assert_eq!(received.byte_len, len);
         assert_eq!(self.siw.poll("s", 1)[0].status, "success");
         self.xwarp.assert_received(len as usize, 2);
+    }
+}
+
+/// Fails unless connections can be made and used, in either role.
+pub(crate) fn assert_works(lab: &Lab, guest: &Guest<'_>) {
+    for role in Role::BOTH {
+        let mut pair = Pair::connect(lab, guest, role, &Setup::default());
+        pair.exchange(role, 1000);
+    }
+}
+
+/// The guest's address of the family that is used.
+pub(crate) fn address_of(guest: &Guest<'_>, setup: &Setup) -> IpAddr {
+    if setup.ipv6 {
+        guest.address_6()
+    } else {
+        guest.address()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Reads, each way, in both roles, and many at once.
 
-use ::xwarp::{Opcode, QpConfig, SendRequest, Stag, WrId};
+use ::xwarp::{Opcode, SendRequest, Stag, WrId};
 use xwarp_system_tests::check_nothing_dropped;
 
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
 /// xwarp reads `len` octets of siw's, in `pieces` at once.
-fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
+pub(crate) fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
     let remote = pair.remote;
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
     if len > 0 {
@@ -31,7 +31,7 @@ fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
 }
 
 /// siw reads `len` octets of xwarp's, in `pieces` at once.
-fn read_from_xwarp(pair: &mut Pair<'_>, len: u32, pieces: u32) {
+pub(crate) fn read_from_xwarp(pair: &mut Pair<'_>, len: u32, pieces: u32) {
     let source = pair.xwarp.source.remote(0);
     let (Stag(stag), to) = (source.stag, source.to);
     let piece = len / pieces;
@@ -51,13 +51,8 @@ fn read_from_xwarp(pair: &mut Pair<'_>, len: u32, pieces: u32) {
 
 fn with_depth(depth: u16, octets: usize) -> Setup {
     Setup {
-        qp: QpConfig {
-            ird: depth,
-            ord: depth,
-            ..QpConfig::default()
-        },
         octets,
-        ..Setup::default()
+        ..Setup::with_depths(depth, depth)
     }
 }
 

@@ -1,5 +1,7 @@
 //! `xwarp ping` and rdma-core's rping.
 
+use std::net::IpAddr;
+
 use xwarp_interop_tests::{Guest, Job, XWARP_ADDRESS};
 use xwarp_system_tests::{DEV, eventually};
 
@@ -9,7 +11,11 @@ const SIZES: [u32; 4] = [64, 1448, 10_000, 65_535];
 
 /// rping as a server, which listens when this returns.
 pub(crate) fn serve<'a>(guest: &'a Guest<'a>, size: u32) -> Job<'a> {
-    let address = guest.address();
+    serve_at(guest, guest.address(), size)
+}
+
+/// The same at this address of the guest's.
+pub(crate) fn serve_at<'a>(guest: &'a Guest<'a>, address: IpAddr, size: u32) -> Job<'a> {
     let server = guest.start(&format!("rping -s -a {address} -S {size}"));
     eventually("rping listens", || {
         let listed = guest.run("rdma resource show cm_id").succeeded();

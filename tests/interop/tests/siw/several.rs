@@ -6,67 +6,69 @@ use xwarp_system_tests::check_nothing_dropped;
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
-/// Writes one way while Reads of the same side and Sends of the other are under way.
 #[test]
-fn both_sides_work_at_once() {
+fn both_sides_work_at_once_in_either_role() {
+    with_guest(|lab, guest| {
+        for role in Role::BOTH {
+            let mut pair = Pair::connect(lab, guest, role, &Setup::with_octets(4 << 20));
+            work_at_once(&mut pair);
+        }
+    });
+}
+
+/// Writes one way while Reads of the same side and Sends of the other are under way.
+fn work_at_once(pair: &mut Pair<'_>) {
     const PIECE: u32 = 32 << 10;
     const PIECES: u64 = 32;
-    with_guest(|lab, guest| {
-        let setup = Setup {
-            octets: 4 << 20,
-            ..Setup::default()
+    let remote = pair.remote;
+    let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
+    let whole = PIECES * u64::from(PIECE);
+    for id in 0..PIECES {
+        let buffer = xwarp.sink.local(id * u64::from(PIECE), PIECE);
+        let request = RecvRequest::new(WrId(1000 + id), buffer);
+        xwarp.qp.post_recv(request).expect("room");
+    }
+    siw.ask(&format!(
+        "fill region=r offset=3145728 length={whole} seed=6"
+    ));
+    let source = xwarp.source.remote(0);
+    let Stag(stag) = source.stag;
+    siw.begin(&format!(
+        "send name=s id=500 region=r offset=3145728 length={PIECE} times={PIECES}"
+    ));
+    for id in 0..PIECES {
+        let at = id * u64::from(PIECE);
+        let to = ::xwarp::RemoteAddress {
+            to: remote.to + at,
+            ..remote
         };
-        let mut pair = Pair::connect(lab, guest, Role::Initiator, &setup);
-        let remote = pair.remote;
-        let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
-        let whole = PIECES * u64::from(PIECE);
-        for id in 0..PIECES {
-            let buffer = xwarp.sink.local(id * u64::from(PIECE), PIECE);
-            let request = RecvRequest::new(WrId(1000 + id), buffer);
-            xwarp.qp.post_recv(request).expect("room");
+        let piece = xwarp.source.local(at, PIECE);
+        xwarp.post(SendRequest::write(WrId(id), piece, to));
+    }
+    siw.answer().expect("posted");
+    siw.ask(&format!(
+        "read name=s id=700 region=r offset=2097152 length={PIECE} stag={stag} to=0 times=8"
+    ));
+    let mut received = 0;
+    let mut written = 0;
+    while received < PIECES || written < PIECES {
+        let done = xwarp.completion();
+        assert!(done.is_success(), "{done:?}");
+        match done.opcode {
+            Opcode::Receive => received += 1,
+            Opcode::Write => written += 1,
+            other => panic!("{other:?}"),
         }
-        siw.ask(&format!(
-            "fill region=r offset=3145728 length={whole} seed=6"
-        ));
-        let source = xwarp.source.remote(0);
-        let Stag(stag) = source.stag;
-        siw.begin(&format!(
-            "send name=s id=500 region=r offset=3145728 length={PIECE} times={PIECES}"
-        ));
-        for id in 0..PIECES {
-            let at = id * u64::from(PIECE);
-            let to = ::xwarp::RemoteAddress {
-                to: remote.to + at,
-                ..remote
-            };
-            let piece = xwarp.source.local(at, PIECE);
-            xwarp.post(SendRequest::write(WrId(id), piece, to));
-        }
-        siw.answer().expect("posted");
-        siw.ask(&format!(
-            "read name=s id=700 region=r offset=2097152 length={PIECE} stag={stag} to=0 times=8"
-        ));
-        let mut received = 0;
-        let mut written = 0;
-        while received < PIECES || written < PIECES {
-            let done = xwarp.completion();
-            assert!(done.is_success(), "{done:?}");
-            match done.opcode {
-                Opcode::Receive => received += 1,
-                Opcode::Write => written += 1,
-                other => panic!("{other:?}"),
-            }
-        }
-        let done = siw.poll("s", 40);
-        assert!(done.iter().all(|done| done.status == "success"), "{done:?}");
-        siw.ask(&format!("check region=r offset=0 length={whole} seed=1"));
-        let read = 8 * PIECE;
-        siw.ask(&format!(
-            "check region=r offset=2097152 length={read} seed=1"
-        ));
-        xwarp.assert_received(usize::try_from(whole).expect("1 MiB"), 6);
-        check_nothing_dropped(&xwarp.rnic);
-    });
+    }
+    let done = siw.poll("s", 40);
+    assert!(done.iter().all(|done| done.status == "success"), "{done:?}");
+    siw.ask(&format!("check region=r offset=0 length={whole} seed=1"));
+    let read = 8 * PIECE;
+    siw.ask(&format!(
+        "check region=r offset=2097152 length={read} seed=1"
+    ));
+    xwarp.assert_received(usize::try_from(whole).expect("1 MiB"), 6);
+    check_nothing_dropped(&xwarp.rnic);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The side of xwarp: an RNIC in a lab, with one queue pair.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use ::xwarp::{
-    Access, AsyncEventKind, CompletionQueue, ConnectError, ConnectionInfo, Listener, MemoryRegion,
-    MpaConfig, NicConfig, Opcode, ProtectionDomain, QpConfig, QueuePair, RecvRequest, Rnic,
-    RnicConfig, SendRequest, WorkCompletion, WrId,
+    Access, AsyncEventKind, CompletionQueue, ConnectError, Connecting, ConnectionInfo, Listener,
+    MemoryRegion, MpaConfig, NicConfig, Opcode, ProtectionDomain, QpConfig, QueuePair, RecvRequest,
+    Rnic, RnicConfig, SendRequest, WorkCompletion, WrId, XdpMode,
 };
-use xwarp_interop_tests::{Lab, XWARP_ADDRESS, pattern};
+use xwarp_interop_tests::{Lab, XWARP_ADDRESS, XWARP_ADDRESS_6, pattern};
 use xwarp_system_tests::{DEV, PATIENCE};
 
 use crate::PORT;
@@ -19,11 +20,84 @@ pub(crate) struct Setup {
     pub(crate) qp: QpConfig,
     /// Octets of each region; 64 KiB if 0.
     pub(crate) octets: usize,
+    /// By IPv6.
+    pub(crate) ipv6: bool,
+    /// An XDP mode that is demanded.
+    pub(crate) mode: Option<XdpMode>,
+    /// The IRD and ORD that siw's application asks for; 16 each otherwise.
+    pub(crate) siw_depths: Option<(u8, u8)>,
+    /// After how long a silence a peer is asked whether it lives.
+    pub(crate) keepalive: Option<Duration>,
+    /// How long a peer may answer nothing, if not as long as by default.
+    pub(crate) user_timeout: Option<Duration>,
+}
+
+impl Setup {
+    /// This many Reads outstanding each way.
+    pub(crate) fn with_depths(ird: u16, ord: u16) -> Self {
+        Self {
+            qp: QpConfig {
+                ird,
+                ord,
+                ..QpConfig::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Regions of this many octets.
+    pub(crate) fn with_octets(octets: usize) -> Self {
+        Self {
+            octets,
+            ..Self::default()
+        }
+    }
+
+    /// Octets of each region.
+    fn region_octets(&self) -> usize {
+        if self.octets == 0 {
+            64 << 10
+        } else {
+            self.octets
+        }
+    }
+
+    /// How an RNIC with room for `regions` regions is opened.
+    fn config(&self, regions: usize) -> RnicConfig {
+        let default = RnicConfig::default();
+        RnicConfig {
+            nic: NicConfig {
+                region_octets: regions * self.region_octets() + (1 << 20),
+                mode: self.mode,
+                ..NicConfig::default()
+            },
+            mpa: self.mpa,
+            keepalive: self.keepalive,
+            user_timeout: self.user_timeout.unwrap_or(default.user_timeout),
+            ..default
+        }
+    }
+
+    /// The same in a command for siw.
+    pub(crate) fn depths_of_siw(&self) -> String {
+        let (ird, ord) = self.siw_depths.unwrap_or((16, 16));
+        format!("ird={ird} ord={ord}")
+    }
+
+    /// xwarp's address.
+    pub(crate) fn xwarp_address(&self) -> IpAddr {
+        if self.ipv6 {
+            XWARP_ADDRESS_6
+        } else {
+            XWARP_ADDRESS
+        }
+    }
 }
 
 /// An RNIC in a lab with one queue pair, and memory to send from and to receive into.
 pub(crate) struct Xwarp<'a> {
     lab: &'a Lab,
+    address: IpAddr,
     pub(crate) qp: QueuePair,
     pub(crate) cq: CompletionQueue,
     /// May be read, by the peer too; holds pattern 1.
@@ -36,26 +110,14 @@ pub(crate) struct Xwarp<'a> {
 
 impl<'a> Xwarp<'a> {
     pub(crate) fn open(lab: &'a Lab, setup: &Setup) -> Self {
-        let octets = if setup.octets == 0 {
-            64 << 10
-        } else {
-            setup.octets
-        };
-        let config = RnicConfig {
-            nic: NicConfig {
-                region_octets: 2 * octets + (1 << 20),
-                ..NicConfig::default()
-            },
-            mpa: setup.mpa,
-            ..RnicConfig::default()
-        };
-        let rnic = lab.xwarp.run(|| Rnic::open(DEV, &config));
-        let rnic = rnic.expect("an RNIC");
+        let rnic = open(lab, setup, 2);
+        let octets = setup.region_octets();
         let cq = rnic.create_cq(1024).expect("a queue");
         let pd = rnic.allocate_pd();
         let memory = |access| pd.allocate(octets, access).expect("memory");
         let this = Self {
             lab,
+            address: setup.xwarp_address(),
             qp: pd.create_qp(&setup.qp, &cq, &cq).expect("a queue pair"),
             source: memory(Access::LOCAL_READ | Access::REMOTE_READ),
             sink: memory(Access::LOCAL_WRITE | Access::REMOTE_WRITE),
@@ -79,9 +141,20 @@ impl<'a> Xwarp<'a> {
         self.lab.xwarp.run(connect)
     }
 
+    /// Begins to connect.
+    pub(crate) fn begin_connect(
+        &mut self,
+        to: SocketAddr,
+        limit: Duration,
+    ) -> Result<Connecting, ConnectError> {
+        let qp = &mut self.qp;
+        let connect = || qp.begin_connect(to, b"", limit);
+        self.lab.xwarp.run(connect)
+    }
+
     /// Listens on [`PORT`].
     pub(crate) fn listen(&self) -> Listener {
-        let at = SocketAddr::new(XWARP_ADDRESS, PORT);
+        let at = SocketAddr::new(self.address, PORT);
         let rnic = &self.rnic;
         let listener = self.lab.xwarp.run(|| rnic.listen(at));
         listener.expect("a free port")
@@ -137,4 +210,11 @@ impl<'a> Xwarp<'a> {
         let held = self.sink.bytes().to_vec();
         assert!(held[..len] == pattern(len, seed), "{len} octets of {seed}");
     }
+}
+
+/// Opens an RNIC with room for so many regions.
+pub(crate) fn open(lab: &Lab, setup: &Setup, regions: usize) -> Rnic {
+    let config = setup.config(regions);
+    let rnic = lab.xwarp.run(|| Rnic::open(DEV, &config));
+    rnic.expect("an RNIC")
 }

@@ -1,0 +1,175 @@
+//! A guest that stops without a word, as one does that has lost its power.
+
+use std::time::{Duration, Instant};
+
+use ::xwarp::{AsyncEventKind, CompletionStatus, ConnectError, QpState, SendRequest, WrId};
+use xwarp_interop_tests::{Guest, Image, Lab, Peer};
+use xwarp_system_tests::eventually_within;
+
+use crate::many::{End, listen};
+use crate::xwarp::{Setup, Xwarp, open};
+use crate::{PORT, Pair, Role, with_guest};
+
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// How long octets, or the question whether a peer lives, may stay unanswered.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of those something is wanted of, it begins when that was first sent, or a little before.
+const SOONEST: Duration = Duration::from_secs(9);
+/// For what a loaded machine adds.
+const MARGIN: Duration = Duration::from_secs(20);
+
+/// How a guest is out of reach for a while.
+#[derive(Clone, Copy, Debug)]
+enum Absence {
+    StandsStill,
+    CableOut,
+}
+
+impl Absence {
+    fn begin(self, lab: &Lab, guest: &Guest<'_>) {
+        match self {
+            Self::StandsStill => guest.stand_still(),
+            Self::CableOut => lab.pull_out(1),
+        }
+    }
+
+    fn end(self, lab: &Lab, guest: &Guest<'_>) {
+        match self {
+            Self::StandsStill => guest.go_on(),
+            Self::CableOut => lab.plug_in(1),
+        }
+    }
+}
+
+#[test]
+fn a_guest_out_of_reach_for_a_while_costs_only_time() {
+    with_guest(|lab, guest| {
+        let absences = [Absence::StandsStill, Absence::CableOut];
+        for (role, absence) in Role::BOTH.into_iter().zip(absences) {
+            let setup = Setup {
+                keepalive: Some(KEEPALIVE),
+                ..Setup::with_octets(1 << 20)
+            };
+            let mut pair = Pair::connect(lab, guest, role, &setup);
+            pair.exchange(role, 1000);
+            absence.begin(lab, guest);
+            write_while(&mut pair, || absence.end(lab, guest));
+            pair.exchange(role, 1000);
+        }
+    });
+}
+
+/// More Writes than can be on their way, which are done only when the guest is back.
+fn write_while(pair: &mut Pair<'_>, bring_back: impl FnOnce()) {
+    const PIECE: u32 = 256 << 10;
+    const PIECES: u64 = 8;
+    for id in 0..PIECES {
+        let (source, remote) = (pair.xwarp.source.local(0, PIECE), pair.remote);
+        let write = SendRequest::write(WrId(id), source, remote);
+        pair.xwarp.post(write);
+    }
+    let early = pair.xwarp.cq.wait(3 * KEEPALIVE / 2).expect("a queue");
+    bring_back();
+    let mut done = u64::from(early.is_some());
+    while done < PIECES {
+        let completion = pair.xwarp.completion();
+        assert!(completion.is_success(), "{completion:?}");
+        done += 1;
+    }
+}
+
+#[test]
+fn a_guest_that_stands_still_cannot_be_connected_with_until_it_goes_on() {
+    with_guest(|lab, guest| {
+        let mut pair = Pair::connect(lab, guest, Role::Initiator, &Setup::default());
+        pair.exchange(Role::Initiator, 1);
+        drop(pair);
+        let mut xwarp = Xwarp::open(lab, &Setup::default());
+        guest.stand_still();
+        let waiting = xwarp.begin_connect(guest.at(PORT), Duration::from_secs(1));
+        let outcome = waiting.expect("a way").wait();
+        guest.go_on();
+        let timed_out = matches!(outcome, Err(ConnectError::TimedOut { .. }));
+        assert!(timed_out, "{outcome:?}");
+        drop(xwarp);
+        let mut again = Pair::connect(lab, guest, Role::Initiator, &Setup::default());
+        again.exchange(Role::Initiator, 1000);
+    });
+}
+
+/// Four connections: the guest of the first three stops, and what is wanted of it differs.
+#[test]
+fn a_guest_that_is_gone_is_noticed_and_everything_is_freed() {
+    let Some(image) = Image::find() else { return };
+    let lab = Lab::new();
+    let guests = [1, 2].map(|number| Guest::boot(&lab, &image, number));
+    let setup = Setup {
+        keepalive: Some(KEEPALIVE),
+        user_timeout: Some(USER_TIMEOUT),
+        ..Setup::with_octets(256 << 10)
+    };
+    let rnic = open(&lab, &setup, 4);
+    let pd = rnic.allocate_pd();
+    let mut peers = [&guests[0], &guests[1]].map(Peer::start);
+    for (guest, siw) in guests.iter().zip(&mut peers) {
+        listen(guest, siw, 0);
+    }
+    let [gone, other] = &mut peers;
+    let mut ends: Vec<End> = (0..3)
+        .map(|number| End::new(&rnic, &pd, gone, number))
+        .collect();
+    for end in &mut ends {
+        end.connect(&lab, &guests[0], gone, 0);
+        end.prepare(gone);
+        end.post_all(gone);
+        end.check_all(gone);
+    }
+    let mut living = End::new(&rnic, &pd, other, 3);
+    living.connect(&lab, &guests[1], other, 0);
+
+    guests[0].stand_still();
+    let began = Instant::now();
+    // Of the first nothing is wanted.
+    ends[1].post_write(500).expect("room");
+    ends[2].post_read(500).expect("room");
+    let all_gone = eventually_within(USER_TIMEOUT + MARGIN, || {
+        // The other guest is not concerned.
+        living.prepare(other);
+        living.post_all(other);
+        living.check_all(other);
+        ends.iter().all(|end| end.qp.state() == QpState::Error)
+    });
+    assert!(all_gone, "not within {:?}", began.elapsed());
+    assert!(began.elapsed() > SOONEST, "too soon");
+    for end in &mut ends {
+        assert_lost(end);
+    }
+    for _ in 0..3 {
+        let event = rnic.poll_event().expect("an event of each").kind;
+        let lost = matches!(event, AsyncEventKind::ConnectionLost { .. });
+        assert!(lost, "{event:?}");
+    }
+    // There is room for just these.
+    ends.clear();
+    guests[0].go_on();
+    let mut again: Vec<End> = (10..13)
+        .map(|number| End::new(&rnic, &pd, gone, number))
+        .collect();
+    for end in &mut again {
+        end.connect(&lab, &guests[0], gone, 0);
+        end.prepare(gone);
+        end.post_all(gone);
+        end.check_all(gone);
+    }
+}
+
+/// What was left on a connection that is lost has come back.
+fn assert_lost(end: &mut End) {
+    while let Some(done) = end.cq.wait(Duration::ZERO).expect("a queue") {
+        // A Write is done when TCP has taken it.
+        let right = done.is_success() || done.status == CompletionStatus::Flushed;
+        assert!(right, "{done:?}");
+        assert_eq!(done.wr_id, WrId(500));
+    }
+    assert!(end.post_write(501).is_err(), "it takes work");
+}
