@@ -63,6 +63,8 @@ pub(crate) struct XdpIo {
     /// Filled frames that the transmit ring has not taken yet.
     queued: Vec<FrameDesc>,
     batch: Vec<FrameDesc>,
+    /// Where descriptors are gathered that leave a ring. Making them anew for each look would cost more than the look.
+    taken: Box<[FrameDesc; BATCH]>,
     in_flight: usize,
     /// Frames that circulate between the fill ring and the receive ring, or are with whoever received them.
     receive_frames: usize,
@@ -103,6 +105,7 @@ impl XdpIo {
             free: frames,
             queued: Vec::with_capacity(descriptors.len()),
             batch: Vec::with_capacity(BATCH),
+            taken: Box::new([descriptors[0]; BATCH]),
             descriptors,
             in_flight: 0,
             last_progress: None,
@@ -216,11 +219,10 @@ impl XdpIo {
         if self.in_flight == 0 {
             return;
         }
-        let mut done = [self.descriptors[0]; BATCH];
         loop {
             // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
-            let n = unsafe { self.completion.consume(&mut done) };
-            for descriptor in &done[..n] {
+            let n = unsafe { self.completion.consume(&mut self.taken[..]) };
+            for descriptor in &self.taken[..n] {
                 let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
                     log::error!("{}: a completion without a frame", self.interface);
                     continue;
@@ -257,15 +259,15 @@ impl XdpIo {
 
 impl PacketIo for XdpIo {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
-        let mut arrived = [self.descriptors[0]; BATCH];
         let mut left = budget;
         while left > 0 {
             let want = left.min(BATCH);
             // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
-            let n = unsafe { self.rx.consume(&mut arrived[..want]) };
-            for descriptor in &arrived[..n] {
-                if let Some(frame) = self.unpark(descriptor) {
-                    self.accept(descriptor, frame, out);
+            let n = unsafe { self.rx.consume(&mut self.taken[..want]) };
+            for at in 0..n {
+                let descriptor = self.taken[at];
+                if let Some(frame) = self.unpark(&descriptor) {
+                    self.accept(&descriptor, frame, out);
                 }
             }
             left -= n;

@@ -33,6 +33,10 @@ pub struct StackConfig {
     /// The least time to a retransmission beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by default: for peers on one link,
     /// which do not hold ACKs back.
     pub min_rto: Duration,
+    /// How long the acknowledgment of one segment may wait for an answer to ride on, where the last ones were answered as soon; that of
+    /// two never waits (RFC 9293 §3.8.6.3, which allows 500 ms). 200 µs by default. Zero acknowledges everything at the end of the
+    /// turn that brought it.
+    pub ack_delay: Duration,
     /// Timestamps are offered and accepted (RFC 7323): 12 octets per segment, for protection against wrapped sequence numbers
     /// and against needless recoveries.
     pub timestamps: bool,
@@ -51,6 +55,7 @@ impl Default for StackConfig {
             keepalive: None,
             congestion: Algorithm::default(),
             min_rto: Duration::from_millis(5),
+            ack_delay: Duration::from_micros(200),
             timestamps: true,
         }
     }

@@ -32,18 +32,14 @@ impl Stack {
 
     fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
         self.lower.counters.segments_in += 1;
-        let listener = self.ports.get(&segment.flow.local).copied();
-        let mut found = self.flows.get(&segment.flow).copied();
-        if let (Some(handle), Some(_), true) = (found, listener, segment.opens())
-            && self.has_successor(handle, segment)
-        {
+        if let Some(handle) = self.flows.get(&segment.flow).copied() {
+            if !self.gives_way(handle, segment) {
+                self.deliver(handle, segment, frame);
+                return;
+            }
             self.retire(handle);
-            found = None;
         }
-        if let Some(handle) = found {
-            self.deliver(handle, segment, frame);
-            return;
-        }
+        let listener = self.ports.get(&segment.flow.local).copied();
         self.greet(listener.map(ListenerId), segment, frame);
     }
 
@@ -75,9 +71,11 @@ impl Stack {
         Some(LinkHeader::answer(&framed, self.config.mac))
     }
 
-    fn has_successor(&self, handle: Handle, segment: &Segment) -> bool {
+    /// True if a connection rests in TIME-WAIT and `segment` opens another with a listener.
+    fn gives_way(&self, handle: Handle, segment: &Segment) -> bool {
         let conn = self.conns.get(handle);
         conn.is_some_and(|conn| conn.is_succeeded_by(segment, self.now))
+            && self.ports.contains_key(&segment.flow.local)
     }
 
     /// Opens a connection for a SYN to a listener. Octets that come with it are not taken: the peer sends them again.

@@ -10,6 +10,8 @@ pub struct Instant(Duration);
 impl Instant {
     /// The origin itself.
     pub const ORIGIN: Self = Self(Duration::ZERO);
+    /// Later than anything.
+    pub(crate) const FAR: Self = Self(Duration::MAX);
 
     /// The instant `micros` microseconds after the origin.
     pub const fn from_micros(micros: u64) -> Self {

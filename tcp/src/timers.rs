@@ -39,6 +39,8 @@ pub(crate) struct Due {
 #[derive(Debug)]
 pub(crate) struct Timers {
     wheel: Wheel,
+    /// Nothing in the wheel is due before: so that a turn without work need not look.
+    idle_until: Instant,
     near: BinaryHeap<Reverse<(Instant, Handle)>>,
 }
 
@@ -46,6 +48,7 @@ impl Timers {
     pub(crate) fn new() -> Self {
         Self {
             wheel: Wheel::new(Instant::ORIGIN),
+            idle_until: Instant::ORIGIN,
             near: BinaryHeap::new(),
         }
     }
@@ -80,6 +83,7 @@ impl Timers {
             let early = ahead.saturating_sub(TICKS) / 32;
             self.wheel.advance(now);
             self.wheel.set(handle.key(), deadline - TICKS - early);
+            self.idle_until = Instant::ORIGIN;
         }
     }
 
@@ -99,11 +103,15 @@ impl Timers {
                 at: Some(at),
             });
         }
+        if now < self.idle_until {
+            return None;
+        }
         while let Some(key) = self.wheel.pop(now) {
             if let Some(handle) = slots.handle(key) {
                 return Some(Due { handle, at: None });
             }
         }
+        self.idle_until = self.wheel.next().unwrap_or(Instant::FAR);
         None
     }
 

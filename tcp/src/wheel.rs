@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::time::Instant;
 
 /// Nanoseconds of a tick: what two deadlines near by can differ in and still fire together.
-const TICK: u128 = 16_000;
+const TICK: u32 = 16_000;
+const TICKS_PER_SECOND: u64 = 62_500;
 /// Slots of a level.
 const SLOTS: usize = 256;
 /// Words of a level's bitmap.
@@ -52,20 +53,24 @@ pub(crate) struct Wheel {
 
 /// The tick at or before `at`.
 fn floor(at: Instant) -> u64 {
-    u64::try_from(at.since_origin().as_nanos() / TICK).map_or(MAX_TICK, |tick| tick.min(MAX_TICK))
+    let since = at.since_origin();
+    ticks(since.as_secs(), since.subsec_nanos() / TICK)
 }
 
 /// The tick at or after `at`.
 fn ceil(at: Instant) -> u64 {
-    let ticks = at.since_origin().as_nanos().div_ceil(TICK);
-    u64::try_from(ticks).map_or(MAX_TICK, |tick| tick.min(MAX_TICK))
+    let since = at.since_origin();
+    ticks(since.as_secs(), since.subsec_nanos().div_ceil(TICK))
+}
+
+fn ticks(seconds: u64, rest: u32) -> u64 {
+    let whole = seconds.saturating_mul(TICKS_PER_SECOND);
+    whole.saturating_add(rest.into()).min(MAX_TICK)
 }
 
 fn instant(tick: u64) -> Instant {
-    let nanos = u128::from(tick) * TICK;
-    let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
-    let rest = u32::try_from(nanos % 1_000_000_000).unwrap_or(0);
-    Instant::ORIGIN + Duration::new(seconds, rest)
+    let rest = u32::try_from(tick % TICKS_PER_SECOND).unwrap_or(0) * TICK;
+    Instant::ORIGIN + Duration::new(tick / TICKS_PER_SECOND, rest)
 }
 
 fn units(tick: u64, level: usize) -> u64 {

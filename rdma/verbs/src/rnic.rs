@@ -74,6 +74,9 @@ pub struct RnicConfig {
     /// How long an acknowledgment may take beyond the round trip before a segment is sent again (RFC 6298 §2.4). 5 ms by default;
     /// more where peers may have to wait longer for a processor, less delay after a loss with less.
     pub min_rto: Duration,
+    /// How long the TCP acknowledgment of a message may wait for the application's answer to ride on, where it answered the last ones as soon
+    /// (RFC 9293 §3.8.6.3). 200 µs by default; zero sends it at once.
+    pub ack_delay: Duration,
     /// How long a peer may leave octets, or the question whether it lives, unanswered before the connection is given up (RFC 9293
     /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
@@ -91,6 +94,7 @@ impl Default for RnicConfig {
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
             keepalive: None,
             min_rto: StackConfig::default().min_rto,
+            ack_delay: StackConfig::default().ack_delay,
             user_timeout: StackConfig::default().user_timeout,
             congestion: StackConfig::default().congestion,
             mpa: MpaConfig::default(),
@@ -116,6 +120,7 @@ impl Rnic {
             max_connections: 2 * MAX_QPS,
             keepalive: config.keepalive,
             min_rto: config.min_rto,
+            ack_delay: config.ack_delay,
             user_timeout: config.user_timeout,
             congestion: config.congestion,
             ..StackConfig::default()

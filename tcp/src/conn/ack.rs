@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::reassembly::Reassembly;
 use crate::seq::{Seq, raw};
+use crate::time::Instant;
 
 /// Blocks that an ACK has room for beside a timestamp.
 const MAX_BLOCKS: usize = 3;
@@ -13,6 +14,12 @@ const MAX_BLOCKS: usize = 3;
 pub(crate) struct AckPolicy {
     /// Something is to be acknowledged by the end of the turn; any segment will do.
     due: bool,
+    /// One segment was received that is to be acknowledged by then; any segment will do.
+    later: Option<Instant>,
+    /// Until when octets that are sent are an answer to those received last.
+    answer_by: Option<Instant>,
+    /// What was received lately has been answered, so that waiting for it pays.
+    interactive: bool,
     /// An ACK is to be sent that is nothing else: it says what segments with data have no room for.
     explicit: bool,
     /// What came twice last.
@@ -25,6 +32,34 @@ impl AckPolicy {
     /// Something was received.
     pub(crate) fn owe(&mut self) {
         self.due = true;
+    }
+
+    /// A segment was received in order. Where answers come soon, it may wait for one until `latest`, a second one does not (RFC 9293
+    /// §3.8.6.3).
+    pub(crate) fn owe_by(&mut self, latest: Instant) {
+        self.answer_by = Some(latest);
+        if self.interactive && self.later.is_none() {
+            self.later = self.answer_by;
+        } else {
+            self.due = true;
+        }
+    }
+
+    /// No answer has come.
+    pub(crate) fn give_up(&mut self) {
+        self.interactive = false;
+        self.due = true;
+    }
+
+    /// Octets were sent for the first time, in a segment that acknowledges.
+    pub(crate) fn answered(&mut self, now: Instant) {
+        self.interactive |= self.answer_by.take().is_some_and(|latest| now < latest);
+        self.piggybacked();
+    }
+
+    /// When something is to be acknowledged at the latest.
+    pub(crate) fn latest(&self) -> Option<Instant> {
+        self.later
     }
 
     /// Something was received of which the peer must know at once.
@@ -52,14 +87,20 @@ impl AckPolicy {
         self.due || self.explicit
     }
 
+    /// True if something was received that is not acknowledged.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.is_due() || self.later.is_some()
+    }
+
     /// A segment with data was sent that acknowledges.
     pub(crate) fn piggybacked(&mut self) {
         self.due = false;
+        self.later = None;
     }
 
     /// An ACK was sent, with all that there was to say.
     pub(crate) fn sent(&mut self) {
-        self.due = false;
+        self.piggybacked();
         self.explicit = false;
         self.duplicate = None;
     }

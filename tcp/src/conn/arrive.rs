@@ -223,7 +223,7 @@ impl Conn {
         );
     }
 
-    /// Acknowledges at the end of the turn, or at once what says of a loss (RFC 5681 §4.2).
+    /// Acknowledges at the end of the turn, or with an answer soon after, and what says of a loss at once (RFC 5681 §4.2).
     fn owe_ack(
         &mut self,
         arrival: Arrival,
@@ -236,7 +236,10 @@ impl Conn {
             self.acks.duplicate(duplicate);
         }
         match arrival {
-            Arrival::InOrder { filled: false } => self.acks.owe(),
+            Arrival::InOrder { filled: false } if self.receive.is_finished() => self.acks.owe(),
+            Arrival::InOrder { filled: false } => {
+                self.acks.owe_by(now + self.settings.ack_delay);
+            }
             Arrival::InOrder { filled: true } => self.acks.demand(),
             Arrival::OutOfOrder => {
                 self.acks.out_of_order(seq);
@@ -260,7 +263,7 @@ impl Conn {
         {
             return;
         }
-        if self.acks.is_due() {
+        if self.acks.is_owed() {
             self.send_ack(lower, now);
         }
         self.receive.met_congestion = segment.ecn.ce;

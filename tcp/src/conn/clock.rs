@@ -142,6 +142,7 @@ impl Conn {
             self.clock.tail,
             self.clock.reorder,
             self.clock.rest,
+            self.acks.latest(),
             self.probing.next(),
             self.expiry(),
             pace,
@@ -158,6 +159,9 @@ impl Conn {
             self.clock.rest = None;
             self.state = State::Closed;
             return;
+        }
+        if due(self.acks.latest()) {
+            self.acks.give_up();
         }
         if due(self.clock.reorder) {
             self.clock.reorder = None;

@@ -200,7 +200,7 @@ impl Conn {
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);
         let sent = lower.send_data(frame, &self.link, &self.flow, &header);
-        self.acks.piggybacked();
+        self.acks.answered(now);
         self.pacer.sent(n, self.congestion.pacing_rate(), now);
         self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);
     }

@@ -73,6 +73,7 @@ struct Settings {
     user_timeout: Duration,
     keepalive: Option<Duration>,
     min_rto: Duration,
+    ack_delay: Duration,
     send_buffer: usize,
     algorithm: Algorithm,
 }
@@ -154,6 +155,7 @@ impl Conn {
                 user_timeout: config.user_timeout,
                 keepalive: config.keepalive,
                 min_rto: config.min_rto,
+                ack_delay: config.ack_delay,
                 send_buffer: buffer.saturating_mul(SEND_BUFFERS),
                 algorithm: config.congestion,
             },

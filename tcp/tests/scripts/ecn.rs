@@ -200,3 +200,25 @@ write 1500
 > P. 1001:1501(500) ack 1 ecn ect0
 ");
 }
+
+#[test]
+fn an_ack_that_waits_is_sent_before_the_echo_changes() {
+    run_after(
+        &AGREED.replace("congestion=dctcp", "congestion=dctcp ack_delay=1ms"),
+        "
+< P. 1:101(100) ack 1 ecn ect0
+> . 1:1(0) ack 101
+event Readable
+read 100
+write 50
+> P. 1:51(50) ack 101 ecn ect0
+< P. 101:201(100) ack 51 ecn ect0
+nothing
+< P. 201:301(100) ack 51 ecn ce
+> . 51:51(0) ack 201
+> E. 51:51(0) ack 301
+event Readable
+read 200
+",
+    );
+}

@@ -4,6 +4,7 @@
 //! ours, timestamps of ours from our first.
 
 mod close;
+mod delay;
 mod ecn;
 #[path = "../stack/frames.rs"]
 mod frames;

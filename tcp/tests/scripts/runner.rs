@@ -1,7 +1,7 @@
 //! Runs a script line by line.
 //!
 //! - `listen`, `connect`: the host opens; the first line.
-//! - `config timestamps=off min_rto=20ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp`: before that.
+//! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp`: before that.
 //! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
 //! - `write N`, `refuse N`: N octets are written as one piece, or find no room. `read N`, `unread N`: N octets can be read, and
 //!   are; or are there. `close`, `abort`.
@@ -74,6 +74,7 @@ fn config(text: &str) -> StackConfig {
     let mut config = StackConfig {
         mac: MAC_B,
         seed: 11,
+        ack_delay: Duration::ZERO,
         ..StackConfig::default()
     };
     for (key, value) in text
@@ -82,6 +83,7 @@ fn config(text: &str) -> StackConfig {
     {
         match key {
             "timestamps" => config.timestamps = value == "on",
+            "ack_delay" => config.ack_delay = duration(value),
             "min_rto" => config.min_rto = duration(value),
             "buffer" => config.buffer = value.parse().expect("octets"),
             "mtu" => config.mtu = value.parse().expect("octets"),
