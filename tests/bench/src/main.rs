@@ -1,11 +1,13 @@
-//! Work of the protocol core whose instructions `tools/bench` counts.
+//! Work of the protocol core and of TCP whose instructions `tools/bench` counts.
 //!
 //! Each case is a function of its own, so that callgrind names it: `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 octets of
-//! payload without markers. All is prepared, and done once, before: what is counted is the steady state.
+//! payload without markers, `receive_1448` as many segments. All is prepared, and done once, before: what is counted is the steady
+//! state.
 #![forbid(unsafe_code)]
 
 mod cases;
 mod region;
+mod segments;
 
 use std::hint::black_box;
 
@@ -18,6 +20,10 @@ fn main() {
         black_box(xwarp_iwarp::crc::crc32c(&[0; 9000]));
         (case.run)(&mut case.prepare());
         println!("{}", case.name);
+    }
+    segments::count();
+    for name in segments::NAMES {
+        println!("{name}");
     }
     println!("fpdus {FPDUS}");
     println!("crc {}", get_calculator_target(CrcAlgorithm::Crc32Iscsi));

@@ -4,12 +4,16 @@
 //! there, and sends others on a detour: a veth pair one end of which is a port of the bridge as well, while a thread ([`Detour`]) at
 //! the other end sends each frame back twice, or late. Which frames it takes is decided by the seed and the order in which frames
 //! come; when a late frame arrives depends on the machine.
+//!
+//! A [`Lab`] is two hosts, each a thread in a network namespace of its own, on such a bridge. Needs root.
 #![forbid(unsafe_code)]
 
 mod detour;
 mod impairment;
+mod lab;
 mod rule;
 
 pub use detour::Detour;
 pub use impairment::{Fates, ImpairError, Impairment};
+pub use lab::{DEV, Host, Impaired, Lab, Side};
 pub use rule::Rule;

@@ -1,14 +1,11 @@
 //! The rule in the kernel, frame by frame, and two kernels' TCP over an impaired link. Needs root.
 
-mod hosts;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use hosts::Lab;
 use libbpf_rs::ProgramInput;
-use xwarp_impair::{Fates, Impairment, Rule};
+use xwarp_impair::{Fates, Impairment, Lab, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 
 const XDP_DROP: u32 = 1;
@@ -120,7 +117,7 @@ fn tcp_gets_through_loss_repetition_and_disorder() {
         ..Rule::new(Seed(5))
     };
     let lab = Lab::new();
-    let port = lab.impair(rule);
+    let port = lab.impair(Side::A, rule);
     assert!(transfer(&lab, data.clone()) == data);
     let fates = port.fates();
     assert!(fates.lost > 0 && fates.detoured > 0, "{fates:?}");

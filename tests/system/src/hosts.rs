@@ -16,8 +16,8 @@ use crate::process::{Finished, Running, output_of};
 use crate::work_dir::WorkDir;
 use crate::{DEV, PERF_PORT};
 
-/// Held while hosts exist.
-const LOCK: &str = "/run/xwarp-system-tests.lock";
+/// Held while hosts exist, or namespaces of another kind that must be alone.
+pub const LOCK: &str = "/run/xwarp-system-tests.lock";
 const NAMES: [&str; 2] = ["xwsys-a", "xwsys-b"];
 
 /// What the cable between the hosts is like.

@@ -26,7 +26,7 @@ pub use case::{Case, Measured, Setup, Way};
 pub use drops::check_nothing_dropped;
 pub use eventually::{PATIENCE, eventually, eventually_within};
 pub use exclusive::Exclusive;
-pub use hosts::{Host, Hosts, Shape};
+pub use hosts::{Host, Hosts, LOCK, Shape};
 pub use process::{Finished, Running, output_of};
 pub use program::{Mode, Program};
 pub use work_dir::WorkDir;

@@ -1,20 +1,61 @@
 //! Two hosts on a bridge, with a detour. The namespaces have no names: they go with their threads, however the test ends.
+#![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use crate::{Detour, Fates, Impairment, Rule};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::gettid;
-use xwarp_impair::{Detour, Fates, Impairment, Rule};
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// A thread in a network namespace of its own.
-pub(crate) struct Host {
+pub struct Host {
     thread: i32,
     work: Sender<Work>,
 }
+
+/// One of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// `10.79.0.1`.
+    A,
+    /// `10.79.0.2`.
+    B,
+}
+
+impl Side {
+    /// The port of the bridge that it is at.
+    fn port(self) -> &'static str {
+        match self {
+            Self::A => "port-a",
+            Self::B => "port-b",
+        }
+    }
+
+    /// Its address.
+    pub fn address(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 79, 0, self.number())
+    }
+
+    /// Its Ethernet address.
+    pub fn mac(self) -> [u8; 6] {
+        [2, 0, 0, 0, 0x79, self.number()]
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::A => 1,
+            Self::B => 2,
+        }
+    }
+}
+
+/// The interface of either host.
+pub const DEV: &str = "eth0";
 
 impl Host {
     fn new() -> Self {
@@ -34,7 +75,7 @@ impl Host {
     }
 
     /// Begins `work` on the host; where its result comes. The host does one thing after the other.
-    pub(crate) fn begin<T: Send + 'static>(
+    pub fn begin<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Receiver<T> {
@@ -48,7 +89,7 @@ impl Host {
     }
 
     /// Does `work` on the host.
-    pub(crate) fn call<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub fn call<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         self.begin(work).recv().expect("a result")
     }
 
@@ -58,7 +99,7 @@ impl Host {
     }
 
     /// A counter of the host's TCP by its name in /proc/net/netstat.
-    pub(crate) fn tcp_counter(&self, name: &'static str) -> u64 {
+    pub fn tcp_counter(&self, name: &'static str) -> u64 {
         self.call(move || {
             let text = std::fs::read_to_string("/proc/thread-self/net/netstat").expect("netstat");
             let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -93,14 +134,18 @@ fn index_of(device: &str) -> u32 {
 }
 
 /// The hosts and the network between them.
-pub(crate) struct Lab {
-    pub(crate) a: Host,
-    pub(crate) b: Host,
+pub struct Lab {
+    /// [`Side::A`].
+    pub a: Host,
+    /// [`Side::B`].
+    pub b: Host,
     network: Host,
 }
 
 impl Lab {
-    pub(crate) fn new() -> Self {
+    /// Makes them.
+    #[expect(clippy::new_without_default, reason = "it makes network namespaces")]
+    pub fn new() -> Self {
         let lab = Self {
             a: Host::new(),
             b: Host::new(),
@@ -108,19 +153,8 @@ impl Lab {
         };
         lab.network.ip("link add bridge type bridge");
         lab.network.ip("link set bridge up");
-        for (host, port, address) in [
-            (&lab.a, "port-a", "10.79.0.1/24"),
-            (&lab.b, "port-b", "10.79.0.2/24"),
-        ] {
-            let thread = host.thread;
-            lab.network.ip(&format!(
-                "link add {port} type veth peer name eth0 netns {thread}"
-            ));
-            lab.network.ip(&format!("link set {port} master bridge up"));
-            host.ip(&format!("address add {address} dev eth0"));
-            host.ip("link set eth0 up");
-            // Otherwise a "frame" is many segments with one unfinished checksum.
-            host.call(|| command("ethtool", "-K eth0 tx off tso off gso off gro off"));
+        for (host, side) in [(&lab.a, Side::A), (&lab.b, Side::B)] {
+            lab.plug_in(host, side);
         }
         lab.network.ip("link add detour type veth peer name turn");
         lab.network.ip("link set detour master bridge up");
@@ -135,13 +169,33 @@ impl Lab {
         lab
     }
 
-    /// Impairs what host `a` sends.
-    pub(crate) fn impair(&self, rule: Rule) -> Impaired<'_> {
+    /// Joins a host to the bridge.
+    fn plug_in(&self, host: &Host, side: Side) {
+        let (thread, port, address) = (host.thread, side.port(), side.address());
+        let mac = side.mac().map(|octet| format!("{octet:02x}")).join(":");
+        self.network.ip(&format!(
+            "link add {port} type veth peer name {DEV} address {mac} netns {thread}"
+        ));
+        self.network
+            .ip(&format!("link set {port} master bridge up"));
+        host.ip(&format!("address add {address}/24 dev {DEV}"));
+        host.ip(&format!("link set {DEV} up"));
+        // Otherwise a "frame" is many segments with one unfinished checksum.
+        host.call(|| {
+            command(
+                "ethtool",
+                &format!("-K {DEV} tx off tso off gso off gro off"),
+            );
+        });
+    }
+
+    /// Impairs what a host sends. One at a time.
+    pub fn impair(&self, side: Side, rule: Rule) -> Impaired<'_> {
         let (made, parts) = mpsc::channel();
         let (end, ended) = mpsc::channel::<Sender<Fates>>();
         let outcome = self.network.begin(move || {
             let detour = Detour::start("turn", &rule).expect("root");
-            let (port, begin) = (index_of("port-a"), index_of("detour"));
+            let (port, begin) = (index_of(side.port()), index_of("detour"));
             let impairment = Impairment::attach(&rule, port, begin).expect("root");
             made.send(()).expect("the test waits");
             for asker in ended {
@@ -161,14 +215,15 @@ impl Lab {
 }
 
 /// An impairment at work, until it is dropped.
-pub(crate) struct Impaired<'a> {
+pub struct Impaired<'a> {
     asks: Option<Sender<Sender<Fates>>>,
     outcome: Receiver<()>,
     _lab: &'a Lab,
 }
 
 impl Impaired<'_> {
-    pub(crate) fn fates(&self) -> Fates {
+    /// What became of the segments so far.
+    pub fn fates(&self) -> Fates {
         let (asker, answer) = mpsc::channel();
         let asks = self.asks.as_ref().expect("at work");
         asks.send(asker).expect("at work");

@@ -1,0 +1,185 @@
+//! Segments of TCP: a stream in bursts from one stack to another, each over an interface in memory, whose copies are counted as well.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
+
+use crate::cases::FPDUS;
+
+/// The names of what is counted, [`FPDUS`] segments each.
+pub(crate) const NAMES: [&str; 2] = ["transmit_1448", "receive_1448"];
+/// Octets of payload in a full segment at an MTU of 1500, with timestamps.
+const PAYLOAD: usize = 1448;
+/// Segments of a burst, which is acknowledged once.
+const BURST: usize = 25;
+/// Bursts before anything counts: the congestion window has its size then.
+const WARM_UP: usize = 40;
+const FRAMES: usize = 512;
+const BUDGET: usize = 64;
+const HALF_TRIP: Duration = Duration::from_micros(20);
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
+/// One end.
+struct Host {
+    stack: Stack,
+    wire: Wire,
+}
+
+impl Host {
+    fn new(mac: [u8; 6]) -> Self {
+        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
+        let config = StackConfig {
+            mac,
+            seed: 1,
+            ..StackConfig::default()
+        };
+        Self {
+            stack: Stack::new(Box::new(io), config),
+            wire,
+        }
+    }
+
+    fn step(&mut self, now: Instant) {
+        black_box(
+            self.stack
+                .step(now, BUDGET)
+                .expect("an interface in memory"),
+        );
+    }
+
+    fn conn(&mut self) -> ConnId {
+        while let Some(event) = self.stack.poll_event() {
+            if matches!(event, Event::Connected(_) | Event::Incoming { .. }) {
+                return event.conn();
+            }
+        }
+        panic!("no connection");
+    }
+}
+
+fn carry(from: &Host, to: &Host) {
+    while let Some(frame) = from.wire.take_sent() {
+        to.wire.deliver(frame);
+    }
+}
+
+/// Takes the ACK of the burst before, and sends one: what the payload is written by is not counted.
+#[inline]
+fn transmit(host: &mut Host, conn: ConnId, now: Instant) {
+    host.step(now);
+    for _ in 0..BURST {
+        let room = host.stack.writable(conn, PAYLOAD).expect("an open window");
+        black_box(room);
+        host.stack.commit(conn, PAYLOAD, now);
+    }
+    host.stack.transmit(now).expect("an interface in memory");
+}
+
+/// Takes a burst and acknowledges it: what the payload is read by is not counted.
+#[inline]
+fn receive(host: &mut Host, conn: ConnId, now: Instant) {
+    host.step(now);
+    while let Some(event) = host.stack.poll_event() {
+        black_box(event);
+    }
+    for _ in 0..BURST {
+        let room = host.stack.readable(conn, PAYLOAD);
+        assert_eq!(black_box(room).len(), PAYLOAD);
+        host.stack.consume(conn, PAYLOAD);
+    }
+    host.stack.transmit(now).expect("an interface in memory");
+}
+
+#[inline(never)]
+fn transmit_1448(host: &mut Host, conn: ConnId, now: Instant) {
+    black_box("transmit");
+    transmit(host, conn, now);
+}
+
+#[inline(never)]
+fn receive_1448(host: &mut Host, conn: ConnId, now: Instant) {
+    black_box("receive");
+    receive(host, conn, now);
+}
+
+type Work = fn(&mut Host, ConnId, Instant);
+
+/// Carries so many bursts.
+fn run(
+    hosts: &mut [Host; 2],
+    conns: [ConnId; 2],
+    now: &mut Instant,
+    bursts: usize,
+    work: [Work; 2],
+) {
+    let [a, b] = hosts;
+    let [send, take] = work;
+    for _ in 0..bursts {
+        send(a, conns[0], *now);
+        carry(a, b);
+        *now = *now + HALF_TRIP;
+        take(b, conns[1], *now);
+        carry(b, a);
+        *now = *now + HALF_TRIP;
+    }
+}
+
+/// A connection.
+fn connect(hosts: &mut [Host; 2], now: &mut Instant) -> [ConnId; 2] {
+    let [a, b] = hosts;
+    let local = SocketAddr::from(([10, 0, 0, 1], 40_000));
+    let remote = SocketAddr::from(([10, 0, 0, 2], 4791));
+    b.stack.listen(remote, 1).expect("a free port");
+    let path = Path {
+        local,
+        remote,
+        next_hop: MACS[1],
+    };
+    a.stack.connect(path, *now).expect("a new flow");
+    for _ in 0..4 {
+        a.step(*now);
+        carry(a, b);
+        b.step(*now);
+        carry(b, a);
+        *now = *now + HALF_TRIP;
+    }
+    [a.conn(), b.conn()]
+}
+
+/// Counts [`FPDUS`] segments.
+pub(crate) fn count() {
+    let mut hosts = MACS.map(Host::new);
+    let mut now = Instant::from_micros(1_000_000);
+    let conns = connect(&mut hosts, &mut now);
+    // Slow start begins with fewer segments than a burst has.
+    for _ in 0..WARM_UP {
+        warm_up(&mut hosts, conns, &mut now);
+    }
+    run(&mut hosts, conns, &mut now, 2, [transmit, receive]);
+    let counted: [Work; 2] = [transmit_1448, receive_1448];
+    run(&mut hosts, conns, &mut now, FPDUS / BURST, counted);
+}
+
+/// As many segments there as the window has room for, up to two bursts, and their ACK back.
+fn warm_up(hosts: &mut [Host; 2], [conn, peer]: [ConnId; 2], now: &mut Instant) {
+    let [a, b] = hosts;
+    for _ in 0..2 * BURST {
+        if a.stack.writable(conn, PAYLOAD).is_none() {
+            break;
+        }
+        a.stack.commit(conn, PAYLOAD, *now);
+    }
+    a.step(*now);
+    carry(a, b);
+    *now = *now + HALF_TRIP;
+    b.step(*now);
+    let n = b.stack.readable_len(peer);
+    b.stack.consume(peer, n);
+    b.step(*now);
+    carry(b, a);
+    *now = *now + HALF_TRIP;
+    a.step(*now);
+}

@@ -1,0 +1,127 @@
+//! The engine on host A, turned by whoever waits for something.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use xwarp_driver::attach::XdpMode;
+use xwarp_driver::{Nic, NicConfig, Steering};
+use xwarp_impair::{DEV, Side};
+use xwarp_tcp::{ConnId, Event, Path, Stack, StackConfig};
+
+/// Frames received in a turn.
+const BUDGET: usize = 64;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The stack, its interface and its clock.
+pub(crate) struct Engine {
+    pub(crate) stack: Stack,
+    steering: Steering,
+    origin: Instant,
+}
+
+impl Engine {
+    /// On the interface of the calling thread's namespace, which is A's.
+    pub(crate) fn open(mode: XdpMode) -> Self {
+        let config = NicConfig {
+            mode: Some(mode),
+            ..NicConfig::default()
+        };
+        let nic = Nic::open(DEV, &config).expect("root may");
+        let config = StackConfig {
+            mac: nic.info.mac.0,
+            mtu: nic.info.mtu,
+            ..StackConfig::default()
+        };
+        Self {
+            stack: Stack::new(nic.io, config),
+            steering: nic.steering,
+            origin: Instant::now(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> xwarp_tcp::Instant {
+        let micros = self.origin.elapsed().as_micros();
+        xwarp_tcp::Instant::from_micros(u64::try_from(micros).expect("a short test"))
+    }
+
+    pub(crate) fn listen(&mut self, port: u16) {
+        let local = SocketAddr::from((Side::A.address(), port));
+        self.steering.add(local).expect("room in the map");
+        self.stack.listen(local, 128).expect("a free port");
+    }
+
+    /// Connects to B.
+    pub(crate) fn connect(&mut self, from: u16, to: u16) -> ConnId {
+        let local = SocketAddr::from((Side::A.address(), from));
+        self.steering.add(local).expect("room in the map");
+        let path = Path {
+            local,
+            remote: SocketAddr::from((Side::B.address(), to)),
+            next_hop: Side::B.mac(),
+        };
+        let now = self.now();
+        self.stack.connect(path, now).expect("a new flow")
+    }
+
+    /// Turns until `end` says so, telling it what happens.
+    pub(crate) fn run(&mut self, mut end: impl FnMut(&mut Self, Option<Event>) -> bool) {
+        let began = Instant::now();
+        loop {
+            let done = self.stack.step(self.now(), BUDGET).expect("a sane kernel");
+            while let Some(event) = self.stack.poll_event() {
+                if end(self, Some(event)) {
+                    return;
+                }
+            }
+            if end(self, None) {
+                return;
+            }
+            self.stack.transmit(self.now()).expect("a sane kernel");
+            if done == 0 {
+                std::thread::yield_now();
+            }
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.stack.counters());
+        }
+    }
+
+    /// Writes as much of `data` as finds room, in segments; how much.
+    pub(crate) fn write(&mut self, conn: ConnId, data: &[u8]) -> usize {
+        let mut written = 0;
+        while written < data.len() {
+            let len = self.stack.emss(conn).min(data.len() - written);
+            let Some(room) = self.stack.writable(conn, len) else {
+                break;
+            };
+            room.copy_from_slice(&data[written..written + len]);
+            let now = self.now();
+            self.stack.commit(conn, len, now);
+            written += len;
+        }
+        written
+    }
+
+    /// Takes all that is there.
+    pub(crate) fn read(&mut self, conn: ConnId, data: &mut Vec<u8>) {
+        loop {
+            let slice = self.stack.readable(conn, 1);
+            let n = slice.len();
+            if n == 0 {
+                return;
+            }
+            data.extend_from_slice(slice);
+            self.stack.consume(conn, n);
+        }
+    }
+
+    /// Nothing that arrived was in disorder but for what a network does.
+    pub(crate) fn check(&self) {
+        let counters = self.stack.counters();
+        assert_eq!(counters.drop_bad_checksum, 0, "{counters:?}");
+        assert_eq!(counters.drop_bad_tcp, 0, "{counters:?}");
+        assert_eq!(counters.drop_no_timestamp, 0, "{counters:?}");
+        assert_eq!(counters.drop_beyond_window, 0, "{counters:?}");
+        let io = self.stack.io().counters();
+        assert_eq!((io.drop_rx_other, io.drop_tx_invalid), (0, 0), "{io:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! The TCP engine on `AF_XDP` against the Linux kernel's TCP: long streams and many short connections, in both directions, on a network
+//! that may lose segments of either side. Needs root.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod short;
+mod streams;
+
+use xwarp_driver::attach::XdpMode;
+use xwarp_impair::{Impaired, Lab, Rule, Side};
+use xwarp_netsim::Seed;
+
+/// What is lost, of whose segments.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    of: Side,
+    part: f64,
+}
+
+/// A perfect network, and networks that lose segments of either side.
+const LOSSES: [Option<Loss>; 3] = [
+    None,
+    Some(Loss {
+        of: Side::A,
+        part: 0.02,
+    }),
+    Some(Loss {
+        of: Side::B,
+        part: 0.02,
+    }),
+];
+
+const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
+
+/// Impairs the network, if that is wanted.
+fn impair(lab: &Lab, loss: Option<Loss>) -> Option<Impaired<'_>> {
+    let loss = loss?;
+    let rule = Rule {
+        loss: loss.part,
+        ..Rule::new(Seed(11))
+    };
+    Some(lab.impair(loss.of, rule))
+}
+
+/// Something was lost, if it was meant to be.
+fn check_impaired(impaired: Option<Impaired<'_>>) {
+    if let Some(impaired) = impaired {
+        let fates = impaired.fates();
+        assert!(fates.lost > 0, "nothing was lost: {fates:?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Long streams.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
+use xwarp_driver::attach::XdpMode;
+use xwarp_impair::{Lab, Side};
+use xwarp_netsim::{Rng, Seed};
+use xwarp_system_tests::{Exclusive, LOCK};
+use xwarp_tcp::{CloseReason, ConnId, Event, StackCounters};
+
+use crate::engine::Engine;
+use crate::{LOSSES, Loss, MODES, check_impaired, impair};
+
+const PORT: u16 = 5001;
+
+/// Octets of a stream: fewer where each lost one costs time.
+fn data(loss: Option<Loss>) -> Vec<u8> {
+    let len = if loss.is_some() { 3 << 20 } else { 12 << 20 };
+    Rng::new(Seed(3), 0).octets(len)
+}
+
+/// Writes all, closes, and waits until the peer has closed as well.
+fn send_all(engine: &mut Engine, conn: ConnId, data: &[u8]) {
+    let (mut left, mut open, mut closing) = (data, false, false);
+    engine.run(|engine, event| match event {
+        Some(Event::Connected(_)) => {
+            open = true;
+            false
+        }
+        Some(Event::Closed { reason, .. }) => {
+            assert_eq!(reason, CloseReason::Graceful);
+            assert!(left.is_empty());
+            true
+        }
+        _ => {
+            if open && !closing {
+                left = &left[engine.write(conn, left)..];
+                closing = left.is_empty();
+                if closing {
+                    let now = engine.now();
+                    engine.stack.close(conn, now);
+                }
+            }
+            false
+        }
+    });
+}
+
+/// The engine's stream to the kernel; what became of it.
+fn to_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
+    let address = SocketAddr::from((Side::B.address(), PORT));
+    let listener = lab
+        .b
+        .call(move || TcpListener::bind(address).expect("free"));
+    let receiving = lab.b.begin(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("data");
+        received
+    });
+    let counters = lab.a.call(move || {
+        let mut engine = Engine::open(mode);
+        let conn = engine.connect(40_000, PORT);
+        send_all(&mut engine, conn, &data);
+        engine.check();
+        engine.stack.counters()
+    });
+    (receiving.recv().expect("what came"), counters)
+}
+
+/// Takes a stream until the peer closes, and closes as well.
+fn receive_all(engine: &mut Engine) -> Vec<u8> {
+    let mut received = Vec::new();
+    engine.run(|engine, event| match event {
+        Some(Event::Readable(conn)) => {
+            engine.read(conn, &mut received);
+            false
+        }
+        Some(Event::PeerClosed(conn)) => {
+            engine.read(conn, &mut received);
+            let now = engine.now();
+            engine.stack.close(conn, now);
+            false
+        }
+        Some(Event::Closed { reason, .. }) => {
+            assert_eq!(reason, CloseReason::Graceful);
+            true
+        }
+        _ => false,
+    });
+    received
+}
+
+/// The kernel's stream to the engine; what became of it.
+fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
+    let address = SocketAddr::from((Side::A.address(), PORT));
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let receiving = lab.a.begin(move || {
+        let mut engine = Engine::open(mode);
+        engine.listen(PORT);
+        ready.send(()).expect("the test waits");
+        let received = receive_all(&mut engine);
+        engine.check();
+        (received, engine.stack.counters())
+    });
+    is_ready.recv().expect("a listener");
+    lab.b.call(move || {
+        let mut stream = TcpStream::connect(address).expect("a listener");
+        stream.write_all(&data).expect("a receiver");
+        stream.shutdown(Shutdown::Write).expect("open until now");
+        assert_eq!(stream.read(&mut [0]).expect("a FIN"), 0);
+    });
+    receiving.recv().expect("what came")
+}
+
+#[test]
+fn a_stream_reaches_the_kernel() {
+    for mode in MODES {
+        for loss in LOSSES {
+            let _alone = Exclusive::wait_for(LOCK);
+            let lab = Lab::new();
+            let data = data(loss);
+            let impaired = impair(&lab, loss);
+            let (received, counters) = to_the_kernel(&lab, mode, data.clone());
+            assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
+            if loss.is_some_and(|loss| loss.of == Side::A) {
+                assert!(counters.retransmissions > 0, "{counters:?}");
+            }
+            check_impaired(impaired);
+        }
+    }
+}
+
+#[test]
+fn a_stream_comes_from_the_kernel() {
+    for mode in MODES {
+        for loss in LOSSES {
+            let _alone = Exclusive::wait_for(LOCK);
+            let lab = Lab::new();
+            let data = data(loss);
+            let impaired = impair(&lab, loss);
+            let (received, counters) = from_the_kernel(&lab, mode, data.clone());
+            assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
+            if loss.is_some_and(|loss| loss.of == Side::B) {
+                assert!(counters.out_of_order > 0, "{counters:?}");
+            }
+            check_impaired(impaired);
+        }
+    }
+}
