@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 
+use foldhash::quality::RandomState;
 use smoltcp::wire::IpEndpoint;
 use xwarp_driver::{IoError, PacketIo, RxFrame};
 
@@ -35,9 +36,10 @@ pub struct Stack {
     pub(crate) config: StackConfig,
     pub(crate) lower: Lower,
     pub(crate) conns: Slots<Conn>,
-    pub(crate) flows: HashMap<Flow, Handle>,
+    /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
+    pub(crate) flows: HashMap<Flow, Handle, RandomState>,
     pub(crate) listeners: Slots<Listener>,
-    pub(crate) ports: HashMap<IpEndpoint, Handle>,
+    pub(crate) ports: HashMap<IpEndpoint, Handle, RandomState>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) timers: Timers,
     /// Connections that may have something to send.
@@ -93,9 +95,9 @@ impl Stack {
             stamps,
             lower: Lower::new(io, mtu),
             conns: Slots::new(),
-            flows: HashMap::new(),
+            flows: HashMap::default(),
             listeners: Slots::new(),
-            ports: HashMap::new(),
+            ports: HashMap::default(),
             events: VecDeque::new(),
             timers: Timers::new(),
             dirty: Vec::new(),

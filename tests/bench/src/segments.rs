@@ -1,7 +1,7 @@
 //! Segments of TCP: a stream in bursts from one stack to another, each over an interface in memory, whose copies are counted as well.
 
 use std::hint::black_box;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use xwarp_driver::{MemoryIo, Wire};
@@ -9,8 +9,15 @@ use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
 
 use crate::cases::FPDUS;
 
-/// The names of what is counted, [`FPDUS`] segments each.
-pub(crate) const NAMES: [&str; 2] = ["transmit_1448", "receive_1448"];
+/// The names of what is counted, [`FPDUS`] segments each: of the only connection, and of one among [`CROWD`] more.
+pub(crate) const NAMES: [&str; 4] = [
+    "transmit_1448",
+    "receive_1448",
+    "transmit_crowded",
+    "receive_crowded",
+];
+/// Connections that are established and idle.
+const CROWD: u16 = 10_000;
 /// Octets of payload in a full segment at an MTU of 1500, with timestamps.
 const PAYLOAD: usize = 1448;
 /// Segments of a burst, which is acknowledged once.
@@ -20,6 +27,7 @@ const WARM_UP: usize = 40;
 const FRAMES: usize = 512;
 const BUDGET: usize = 64;
 const HALF_TRIP: Duration = Duration::from_micros(20);
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4791);
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// One end.
@@ -34,6 +42,7 @@ impl Host {
         let config = StackConfig {
             mac,
             seed: 1,
+            max_connections: usize::from(CROWD) + 1,
             ..StackConfig::default()
         };
         Self {
@@ -105,6 +114,18 @@ fn receive_1448(host: &mut Host, conn: ConnId, now: Instant) {
     receive(host, conn, now);
 }
 
+#[inline(never)]
+fn transmit_crowded(host: &mut Host, conn: ConnId, now: Instant) {
+    black_box("transmit in a crowd");
+    transmit(host, conn, now);
+}
+
+#[inline(never)]
+fn receive_crowded(host: &mut Host, conn: ConnId, now: Instant) {
+    black_box("receive in a crowd");
+    receive(host, conn, now);
+}
+
 type Work = fn(&mut Host, ConnId, Instant);
 
 /// Carries so many bursts.
@@ -127,15 +148,12 @@ fn run(
     }
 }
 
-/// A connection.
-fn connect(hosts: &mut [Host; 2], now: &mut Instant) -> [ConnId; 2] {
+/// A connection from this port.
+fn connect(hosts: &mut [Host; 2], now: &mut Instant, port: u16) -> [ConnId; 2] {
     let [a, b] = hosts;
-    let local = SocketAddr::from(([10, 0, 0, 1], 40_000));
-    let remote = SocketAddr::from(([10, 0, 0, 2], 4791));
-    b.stack.listen(remote, 1).expect("a free port");
     let path = Path {
-        local,
-        remote,
+        local: SocketAddr::from(([10, 0, 0, 1], port)),
+        remote: SERVER,
         next_hop: MACS[1],
     };
     a.stack.connect(path, *now).expect("a new flow");
@@ -149,18 +167,27 @@ fn connect(hosts: &mut [Host; 2], now: &mut Instant) -> [ConnId; 2] {
     [a.conn(), b.conn()]
 }
 
-/// Counts [`FPDUS`] segments.
-pub(crate) fn count() {
+/// Counts [`FPDUS`] segments of a connection beside `crowd` idle ones.
+fn count_beside(crowd: u16, counted: [Work; 2]) {
     let mut hosts = MACS.map(Host::new);
     let mut now = Instant::from_micros(1_000_000);
-    let conns = connect(&mut hosts, &mut now);
+    hosts[1].stack.listen(SERVER, 1).expect("a free port");
+    for number in 0..crowd {
+        connect(&mut hosts, &mut now, 10_000 + number);
+    }
+    let conns = connect(&mut hosts, &mut now, 40_000);
     // Slow start begins with fewer segments than a burst has.
     for _ in 0..WARM_UP {
         warm_up(&mut hosts, conns, &mut now);
     }
     run(&mut hosts, conns, &mut now, 2, [transmit, receive]);
-    let counted: [Work; 2] = [transmit_1448, receive_1448];
     run(&mut hosts, conns, &mut now, FPDUS / BURST, counted);
+}
+
+/// Counts all.
+pub(crate) fn count() {
+    count_beside(0, [transmit_1448, receive_1448]);
+    count_beside(CROWD, [transmit_crowded, receive_crowded]);
 }
 
 /// As many segments there as the window has room for, up to two bursts, and their ACK back.

@@ -17,12 +17,13 @@ mod start;
 mod stream;
 mod transmit;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use slab::Slab;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
@@ -66,7 +67,7 @@ pub(crate) struct Engine {
     qps: Slab<QpContext>,
     pub(crate) cqs: CqTable,
     pub(crate) stags: StagTable,
-    owners: HashMap<ConnId, Owner>,
+    owners: FxHashMap<ConnId, Owner>,
     listeners: Vec<ListenerContext>,
     incoming: Slab<Incoming>,
     next_incoming: u64,
@@ -96,7 +97,7 @@ impl Engine {
             qps: Slab::new(),
             cqs: CqTable::default(),
             stags: StagTable::new(),
-            owners: HashMap::new(),
+            owners: FxHashMap::default(),
             listeners: Vec::new(),
             incoming: Slab::new(),
             next_incoming: 0,
