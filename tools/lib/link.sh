@@ -2,12 +2,13 @@
 # pair between them; rounds in turn, medians.
 # shellcheck shell=bash disable=SC2154
 
-a=xwarp-bench-a b=xwarp-bench-b
+a=xwarp-bench-a b=xwarp-bench-b net=xwarp-bench-net
 rounds=5
 
 clean_up_link() {
     remove_host "$a"
     remove_host "$b"
+    remove_host "$net"
 }
 
 # The number behind a key of a JSON text.
@@ -108,7 +109,7 @@ compare() {
     echo "${medians[@]}" | awk '{ printf "%12.2f%12.2f%12.2f%12.2f%12.2f\n", $1, $2, $3, $3 / $1, $3 / $2 }'
 }
 
-link_table() {
+prepare() {
     need_root
     build_packages
     need_packages iperf3:/usr/bin/iperf3
@@ -118,6 +119,10 @@ link_table() {
     xwarp="${CARGO_TARGET_DIR:-$top/target}/release/xwarp"
     trap 'clean_up_link; rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM
+}
+
+link_table() {
+    prepare
     say "medians of $rounds rounds; bandwidth in Gb/s, latency as the round trip of 64 octets in us, all spinning; kernel TCP without offloads"
     printf '%-10s%6s %-8s%12s%12s%12s%12s%12s\n' '' MTU mode 'raw AF_XDP' 'kernel TCP' 'RDMA Write' '/ raw' '/ TCP'
     for mtu in 1500 3500; do
@@ -130,5 +135,76 @@ link_table() {
             compare bandwidth
             [ "$mtu" != 1500 ] || compare latency
         done
+    done
+}
+
+# The two hosts on a bridge in a namespace of its own, where segments of host A can be lost.
+make_bridged_hosts() {
+    local host port
+    ip netns add "$net"
+    ip -n "$net" link add bridge type bridge
+    ip -n "$net" link set bridge up
+    for host in 1 2; do
+        port=port$host
+        local name=$a
+        [ "$host" = 1 ] || name=$b
+        ip netns add "$name"
+        ip link add "$port" netns "$net" type veth peer name eth1 netns "$name"
+        ip -n "$net" link set "$port" master bridge up
+        ip -n "$name" link set lo up
+        ip -n "$name" link set eth1 up
+        ip -n "$name" addr add "10.77.0.$host/24" dev eth1
+        ip netns exec "$name" ethtool -K eth1 tx off >/dev/null
+    done
+}
+
+# lose PART COMMAND...: runs a command while segments of host A are lost.
+lose() {
+    local part=$1 keep
+    shift
+    [ "$part" != 0 ] || { "$@"; return; }
+    mkfifo "$work/keep"
+    ip netns exec "$net" "$link" impair --dev port1 --loss "$part" <"$work/keep" >"$work/impair" &
+    keep=$!
+    exec 9>"$work/keep"
+    rm "$work/keep"
+    until grep -q ready "$work/impair"; do
+        kill -0 "$keep" 2>/dev/null || fail "no segments can be lost"
+        sleep 0.05
+    done
+    "$@"
+    exec 9>&-
+    wait "$keep"
+}
+
+with_congestion() { # ALGORITHM
+    perf write-bw --size 64K --duration 3s --congestion "$1"
+    number gigabits_per_second <"$work/out"
+}
+
+bandwidth_cubic() { with_congestion cubic; }
+bandwidth_bbr() { with_congestion bbr; }
+
+loss_table() {
+    local part who round mode=native bbr_alone=
+    prepare
+    clean_up_link
+    make_bridged_hosts
+    say "medians of $rounds rounds, Gb/s at MTU 1500 by the part of the sender's segments that is lost; kernel TCP without offloads"
+    printf '%-6s%14s%14s%14s%14s%14s\n' loss 'kernel CUBIC' 'xwarp CUBIC' '/ kernel' 'xwarp BBR' '/ loss-free'
+    for part in 0 0.001 0.01 0.05; do
+        rm -f "$work"/figures.*
+        for round in $(seq "$rounds"); do
+            for who in tcp cubic bbr; do
+                lose "$part" "bandwidth_$who" >>"$work/figures.$who"
+            done
+        done
+        local medians=()
+        for who in tcp cubic bbr; do
+            [ "$(grep -c . "$work/figures.$who")" = "$rounds" ] || fail "bandwidth_$who has given no figure in some round"
+            medians+=("$(sort -g "$work/figures.$who" | sed -n "$(((rounds + 1) / 2))p")")
+        done
+        : "${bbr_alone:=${medians[2]}}"
+        echo "$part" "${medians[@]}" "$bbr_alone" | awk '{ printf "%-6s%14.2f%14.2f%14.2f%14.2f%14.2f\n", $1 * 100 " %", $2, $3, $3 / $2, $4, $4 / $5 }'
     done
 }

@@ -67,12 +67,19 @@ fn draw(rng: &mut Rng) -> Conditions {
         conditions.queue = rng.index(100) + 4;
     }
     conditions.mark = rng.chance(0.5).then(|| rng.index(50));
-    // Never down for more than an eighth: SYNs are repeated in step with it, and six are all that a handshake has.
     if rng.chance(0.3) {
         let period = micros(rng, 20_000..500_000);
-        conditions.flap = Some((period, period / [8, 16, 32, 64][rng.index(4)]));
+        let down = period / [8, 16, 32, 64][rng.index(4)];
+        conditions.flap = Some((period, down)).filter(|_| !is_in_step(period, down));
     }
     conditions
+}
+
+/// True if the SYN that is repeated after a second may find the link down like the first, and all the others after it.
+fn is_in_step(period: Duration, down: Duration) -> bool {
+    let shift = 1_000_000 % period.as_micros();
+    let down = down.as_micros();
+    shift <= down || shift + down >= period.as_micros()
 }
 
 fn scenario(seed: u64) {

@@ -73,6 +73,14 @@ impl<'a> Peer<'a> {
         self.ask(&format!("poll name={name} count={count} timeout=15000"))
             .completions
     }
+
+    /// Waits for as many completions, and after two seconds without one takes fewer, too.
+    pub fn poll_up_to(&mut self, name: &str, count: usize) -> Vec<Completion> {
+        self.ask(&format!(
+            "poll name={name} count={count} least=0 timeout=2000"
+        ))
+        .completions
+    }
 }
 
 /// What a command gave.

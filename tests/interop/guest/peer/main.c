@@ -41,7 +41,7 @@ static const struct command {
 	{ "send", do_send, "name id region offset length", "times flags invalidate" },
 	{ "write", do_write, "name id region offset length stag to", "times flags" },
 	{ "read", do_read, "name id region offset length stag to", "times flags" },
-	{ "poll", do_poll, "name count", "timeout" },
+	{ "poll", do_poll, "name count", "least timeout" },
 	{ "arm", do_arm, "name", "solicited" },
 	{ "woken", do_woken, "name", "timeout" },
 };

@@ -184,6 +184,7 @@ int do_poll(const struct line *line)
 {
 	struct connection *connection = find_connection(line, "name");
 	uint64_t count = number(line, "count", 1), got = 0;
+	uint64_t least = number(line, "least", count);
 	int64_t deadline = now() + (int64_t)number(line, "timeout", PATIENCE);
 	bool armed = false;
 
@@ -204,6 +205,8 @@ int do_poll(const struct line *line)
 			armed = true;
 		} else if (sleep_until_woken(connection, deadline)) {
 			armed = false;
+		} else if (got >= least) {
+			break;
 		} else {
 			return error("%llu of %llu completions", (unsigned long long)got, (unsigned long long)count);
 		}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 mod frame;
+mod impair;
 mod latency;
 mod raw;
 mod tcp;
@@ -39,6 +40,8 @@ enum Command {
         #[arg(long, default_value_t = 20_000)]
         count: usize,
     },
+    /// Lose TCP segments that come in, until standard input ends; print how many passed and how many did not
+    Impair(Impair),
     /// Send back what comes over one TCP connection of the kernel's, spinning
     TcpPong { at: SocketAddrV4, octets: usize },
     /// Have messages sent back over TCP, spinning
@@ -48,6 +51,20 @@ enum Command {
         #[arg(long, default_value_t = 20_000)]
         count: usize,
     },
+}
+
+/// What is lost.
+#[derive(Args)]
+struct Impair {
+    /// The network interface
+    #[arg(long)]
+    dev: String,
+    /// The part of the segments that is lost, from 0 to 1
+    #[arg(long)]
+    loss: f64,
+    /// What chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// One side of a raw measurement.
@@ -81,6 +98,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::RawPong(raw) => raw::pong(&raw),
         Command::RawPing { raw, count } => raw::ping(&raw, count),
+        Command::Impair(impair) => impair::run(&impair),
         Command::TcpPong { at, octets } => tcp::pong(at, octets),
         Command::TcpPing { to, octets, count } => tcp::ping(to, octets, count),
     }
