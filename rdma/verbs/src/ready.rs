@@ -4,42 +4,65 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of small numbers that any thread can add to and the engine empties.
-pub(crate) struct ReadySet(Vec<AtomicU64>);
+/// A set of small numbers that any thread can add to and the engine empties. Looking at an empty one costs a load per 4096 numbers.
+pub(crate) struct ReadySet {
+    words: Vec<AtomicU64>,
+    /// A bit for each word that may have one.
+    summary: Vec<AtomicU64>,
+}
+
+fn zeroed(words: usize) -> Vec<AtomicU64> {
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// Empties a word, calling `each` with the number of every bit.
+fn drain_word(words: &[AtomicU64], at: usize, mut each: impl FnMut(usize)) {
+    let Some(word) = words.get(at) else {
+        return;
+    };
+    if word.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let mut bits = word.swap(0, Ordering::Acquire);
+    while bits != 0 {
+        each(at * BITS + bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}
 
 impl ReadySet {
     /// For numbers below `capacity`.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self(
-            (0..capacity.div_ceil(BITS))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-        )
+        let words = capacity.div_ceil(BITS);
+        Self {
+            words: zeroed(words),
+            summary: zeroed(words.div_ceil(BITS)),
+        }
     }
 
     /// Adds `number`. What the caller did before is visible to whoever takes it out.
     pub(crate) fn add(&self, number: usize) {
-        if let Some(word) = self.0.get(number / BITS) {
+        let at = number / BITS;
+        if let Some(word) = self.words.get(at) {
             word.fetch_or(1 << (number % BITS), Ordering::Release);
+            // After the word: whoever finds this bit finds that one.
+            self.summary[at / BITS].fetch_or(1 << (at % BITS), Ordering::Release);
         }
     }
 
     /// True if nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+        self.summary
+            .iter()
+            .all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
     /// Empties the set, calling `each` with every number.
     pub(crate) fn drain(&self, mut each: impl FnMut(usize)) {
-        for (i, word) in self.0.iter().enumerate() {
-            if word.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = word.swap(0, Ordering::Acquire);
-            while bits != 0 {
-                each(i * BITS + bits.trailing_zeros() as usize);
-                bits &= bits - 1;
-            }
+        for at in 0..self.summary.len() {
+            drain_word(&self.summary, at, |word| {
+                drain_word(&self.words, word, &mut each);
+            });
         }
     }
 }
@@ -50,17 +73,21 @@ mod tests {
 
     #[test]
     fn each_number_comes_out_once_in_order() {
-        let set = ReadySet::new(130);
-        for number in [129, 0, 64, 0, 63, 5000] {
-            set.add(number);
-        }
-        let mut taken = Vec::new();
-        set.drain(|number| taken.push(number));
-        assert_eq!(
-            taken,
-            [0, 63, 64, 129],
-            "a number beyond the capacity is no member"
-        );
+        let set = ReadySet::new(5000);
         assert!(set.is_empty());
+        for _ in 0..2 {
+            for number in [129, 0, 64, 4999, 4096, 0, 63, 6000] {
+                set.add(number);
+            }
+            assert!(!set.is_empty());
+            let mut taken = Vec::new();
+            set.drain(|number| taken.push(number));
+            assert_eq!(
+                taken,
+                [0, 63, 64, 129, 4096, 4999],
+                "a number beyond the capacity is no member"
+            );
+            assert!(set.is_empty());
+        }
     }
 }
