@@ -1,22 +1,12 @@
-//! Two hosts on a bridge, with a detour. The namespaces have no names: they go with their threads, however the test ends.
+//! Two hosts on a bridge, with a detour.
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use crate::{Detour, Fates, Impairment, Rule};
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::gettid;
-
-type Work = Box<dyn FnOnce() + Send>;
-
-/// A thread in a network namespace of its own.
-pub struct Host {
-    thread: i32,
-    work: Sender<Work>,
-}
+use crate::host::{command, mac, text_of};
+use crate::{DEV, Detour, Fates, Host, Impairment, Rule};
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +33,7 @@ impl Side {
 
     /// Its Ethernet address.
     pub fn mac(self) -> [u8; 6] {
-        [2, 0, 0, 0, 0x79, self.number()]
+        mac(79, self.number())
     }
 
     fn number(self) -> u8 {
@@ -52,81 +42,6 @@ impl Side {
             Self::B => 2,
         }
     }
-}
-
-/// The interface of either host.
-pub const DEV: &str = "eth0";
-
-impl Host {
-    fn new() -> Self {
-        let (work, inbox) = mpsc::channel::<Work>();
-        let (started, thread) = mpsc::channel();
-        thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("root may");
-            started.send(gettid().as_raw()).expect("the test waits");
-            for work in inbox {
-                work();
-            }
-        });
-        Self {
-            thread: thread.recv().expect("a namespace"),
-            work,
-        }
-    }
-
-    /// Begins `work` on the host; where its result comes. The host does one thing after the other.
-    pub fn begin<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Receiver<T> {
-        let (result, receiver) = mpsc::channel();
-        let work: Work = Box::new(move || {
-            // A test that has failed no longer waits.
-            let _ = result.send(work());
-        });
-        self.work.send(work).expect("the host lives");
-        receiver
-    }
-
-    /// Does `work` on the host.
-    pub fn call<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        self.begin(work).recv().expect("a result")
-    }
-
-    fn ip(&self, arguments: &str) {
-        let arguments = arguments.to_owned();
-        self.call(move || ip(&arguments));
-    }
-
-    /// A counter of the host's TCP by its name in /proc/net/netstat.
-    pub fn tcp_counter(&self, name: &'static str) -> u64 {
-        self.call(move || {
-            let text = std::fs::read_to_string("/proc/thread-self/net/netstat").expect("netstat");
-            let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
-            let (names, values) = (lines.next(), lines.next());
-            let names = names.unwrap_or_default().split_whitespace();
-            let values = values.unwrap_or_default().split_whitespace();
-            let mut pairs = names.zip(values);
-            let (_, value) = pairs.find(|(key, _)| *key == name).expect("the counter");
-            value.parse().expect("a number")
-        })
-    }
-}
-
-fn ip(arguments: &str) {
-    command("ip", arguments);
-}
-
-fn command(program: &str, arguments: &str) {
-    let output = Command::new(program)
-        .args(arguments.split_whitespace())
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {arguments}: {complaint}"
-    );
 }
 
 fn index_of(device: &str) -> u32 {
@@ -172,7 +87,7 @@ impl Lab {
     /// Joins a host to the bridge.
     fn plug_in(&self, host: &Host, side: Side) {
         let (thread, port, address) = (host.thread, side.port(), side.address());
-        let mac = side.mac().map(|octet| format!("{octet:02x}")).join(":");
+        let mac = text_of(side.mac());
         self.network.ip(&format!(
             "link add {port} type veth peer name {DEV} address {mac} netns {thread}"
         ));
@@ -180,13 +95,7 @@ impl Lab {
             .ip(&format!("link set {port} master bridge up"));
         host.ip(&format!("address add {address}/24 dev {DEV}"));
         host.ip(&format!("link set {DEV} up"));
-        // Otherwise a "frame" is many segments with one unfinished checksum.
-        host.call(|| {
-            command(
-                "ethtool",
-                &format!("-K {DEV} tx off tso off gso off gro off"),
-            );
-        });
+        host.switch_offloads_off();
     }
 
     /// Impairs what a host sends. One at a time.

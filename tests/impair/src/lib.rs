@@ -5,15 +5,20 @@
 //! the other end sends each frame back twice, or late. Which frames it takes is decided by the seed and the order in which frames
 //! come; when a late frame arrives depends on the machine.
 //!
-//! A [`Lab`] is two hosts, each a thread in a network namespace of its own, on such a bridge. Needs root.
+//! A [`Lab`] is two hosts, each a thread in a network namespace of its own, on such a bridge; [`Routed`] has a router between them
+//! whose second link is narrow. Needs root.
 #![forbid(unsafe_code)]
 
 mod detour;
+mod host;
 mod impairment;
 mod lab;
+mod routed;
 mod rule;
 
 pub use detour::Detour;
+pub use host::{DEV, Host};
 pub use impairment::{Fates, ImpairError, Impairment};
-pub use lab::{DEV, Host, Impaired, Lab, Side};
+pub use lab::{Impaired, Lab, Side};
+pub use routed::Routed;
 pub use rule::Rule;

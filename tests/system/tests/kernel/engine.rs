@@ -51,17 +51,24 @@ impl Engine {
         self.stack.listen(local, 128).expect("a free port");
     }
 
-    /// Connects to B.
+    /// Connects to B on the same bridge.
     pub(crate) fn connect(&mut self, from: u16, to: u16) -> ConnId {
-        let local = SocketAddr::from((Side::A.address(), from));
-        self.steering.add(local).expect("room in the map");
-        let path = Path {
-            local,
+        self.connect_along(Path {
+            local: SocketAddr::from((Side::A.address(), from)),
             remote: SocketAddr::from((Side::B.address(), to)),
             next_hop: Side::B.mac(),
-        };
+        })
+    }
+
+    pub(crate) fn connect_along(&mut self, path: Path) -> ConnId {
+        self.steering.add(path.local).expect("room in the map");
         let now = self.now();
         self.stack.connect(path, now).expect("a new flow")
+    }
+
+    /// Turns until the only connection is established.
+    pub(crate) fn until_connected(&mut self) {
+        self.run(|_, event| matches!(event, Some(Event::Connected(_))));
     }
 
     /// Turns until `end` says so, telling it what happens.

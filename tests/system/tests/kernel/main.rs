@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod narrow;
 mod short;
 mod streams;
 

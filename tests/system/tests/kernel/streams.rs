@@ -21,29 +21,21 @@ fn data(loss: Option<Loss>) -> Vec<u8> {
 }
 
 /// Writes all, closes, and waits until the peer has closed as well.
-fn send_all(engine: &mut Engine, conn: ConnId, data: &[u8]) {
-    let (mut left, mut open, mut closing) = (data, false, false);
-    engine.run(|engine, event| match event {
-        Some(Event::Connected(_)) => {
-            open = true;
-            false
-        }
-        Some(Event::Closed { reason, .. }) => {
+pub(crate) fn send_all(engine: &mut Engine, conn: ConnId, data: &[u8]) {
+    let (mut left, mut closing) = (data, false);
+    engine.run(|engine, event| {
+        if let Some(Event::Closed { reason, .. }) = event {
             assert_eq!(reason, CloseReason::Graceful);
             assert!(left.is_empty());
-            true
+            return true;
         }
-        _ => {
-            if open && !closing {
-                left = &left[engine.write(conn, left)..];
-                closing = left.is_empty();
-                if closing {
-                    let now = engine.now();
-                    engine.stack.close(conn, now);
-                }
-            }
-            false
+        left = &left[engine.write(conn, left)..];
+        if left.is_empty() && !closing {
+            closing = true;
+            let now = engine.now();
+            engine.stack.close(conn, now);
         }
+        false
     });
 }
 
@@ -62,6 +54,7 @@ fn to_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCoun
     let counters = lab.a.call(move || {
         let mut engine = Engine::open(mode);
         let conn = engine.connect(40_000, PORT);
+        engine.until_connected();
         send_all(&mut engine, conn, &data);
         engine.check();
         engine.stack.counters()
