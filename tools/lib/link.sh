@@ -91,6 +91,13 @@ latency_xwarp() {
     number p50 <"$work/out" | awk '{ print $1 * 2 / 1000 }'
 }
 
+# median WHO: of the figures that a contender gave, one a round.
+median() {
+    local figures="$work/figures.$1"
+    [ "$(grep -c . "$figures")" = "$rounds" ] || fail "$1 has given no figure in some round"
+    sort -g "$figures" | sed -n "$(((rounds + 1) / 2))p"
+}
+
 # compare KIND: rounds of raw, tcp and xwarp in turn; prints a line with the medians and ratios.
 compare() {
     local round who
@@ -100,10 +107,10 @@ compare() {
             "$1_$who" >>"$work/figures.$who"
         done
     done
-    local medians=()
+    local medians=() of
     for who in raw tcp xwarp; do
-        [ "$(grep -c . "$work/figures.$who")" = "$rounds" ] || fail "$1_$who has given no figure in some round"
-        medians+=("$(sort -g "$work/figures.$who" | sed -n "$(((rounds + 1) / 2))p")")
+        of=$(median "$who")
+        medians+=("$of")
     done
     printf '%-10s%6s %-8s' "$1" "$mtu" "$mode"
     echo "${medians[@]}" | awk '{ printf "%12.2f%12.2f%12.2f%12.2f%12.2f\n", $1, $2, $3, $3 / $1, $3 / $2 }'
@@ -199,10 +206,10 @@ loss_table() {
                 lose "$part" "bandwidth_$who" >>"$work/figures.$who"
             done
         done
-        local medians=()
+        local medians=() of
         for who in tcp cubic bbr; do
-            [ "$(grep -c . "$work/figures.$who")" = "$rounds" ] || fail "bandwidth_$who has given no figure in some round"
-            medians+=("$(sort -g "$work/figures.$who" | sed -n "$(((rounds + 1) / 2))p")")
+            of=$(median "$who")
+            medians+=("$of")
         done
         : "${bbr_alone:=${medians[2]}}"
         echo "$part" "${medians[@]}" "$bbr_alone" | awk '{ printf "%-6s%14.2f%14.2f%14.2f%14.2f%14.2f\n", $1 * 100 " %", $2, $3, $3 / $2, $4, $4 / $5 }'
