@@ -34,8 +34,8 @@ pub struct StackConfig {
     /// which do not hold ACKs back.
     pub min_rto: Duration,
     /// How long the acknowledgment of one segment may wait for an answer to ride on, where the last ones were answered as soon; that of
-    /// two never waits (RFC 9293 §3.8.6.3, which allows 500 ms). 200 µs by default. Zero acknowledges everything at the end of the
-    /// turn that brought it.
+    /// two never waits (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; what exceeds a peer's [`min_rto`](Self::min_rto) looks
+    /// like a loss to it. Zero acknowledges everything at the end of the turn that brought it.
     pub ack_delay: Duration,
     /// Timestamps are offered and accepted (RFC 7323): 12 octets per segment, for protection against wrapped sequence numbers
     /// and against needless recoveries.

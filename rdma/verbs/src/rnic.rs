@@ -75,7 +75,7 @@ pub struct RnicConfig {
     /// more where peers may have to wait longer for a processor, less delay after a loss with less.
     pub min_rto: Duration,
     /// How long the TCP acknowledgment of a message may wait for the application's answer to ride on, where it answered the last ones as soon
-    /// (RFC 9293 §3.8.6.3). 200 µs by default; zero sends it at once.
+    /// (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; zero sends it at once.
     pub ack_delay: Duration,
     /// How long a peer may leave octets, or the question whether it lives, unanswered before the connection is given up (RFC 9293
     /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.

@@ -66,6 +66,9 @@ const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 /// The retransmission timeout's ceiling (RFC 6298 §2.5).
 const MAX_RTO: Duration = Duration::from_mins(1);
 
+/// An ACK must not be delayed for half a second (RFC 9293 §3.8.6.3).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
+
 /// What a connection is told at its start.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
@@ -155,7 +158,7 @@ impl Conn {
                 user_timeout: config.user_timeout,
                 keepalive: config.keepalive,
                 min_rto: config.min_rto,
-                ack_delay: config.ack_delay,
+                ack_delay: config.ack_delay.min(MAX_ACK_DELAY),
                 send_buffer: buffer.saturating_mul(SEND_BUFFERS),
                 algorithm: config.congestion,
             },

@@ -63,6 +63,18 @@ read 200
 }
 
 #[test]
+fn no_acknowledgment_waits_for_half_a_second() {
+    run(&format!(
+        "config ack_delay=1000s\n{PLAIN}{ANSWERED}
+< P. 101:201(100) ack 51
++499ms > . 51:51(0) ack 201
+event Readable
+read 100
+"
+    ));
+}
+
+#[test]
 fn a_second_segment_is_not_waited_with() {
     run_delayed(
         "
