@@ -16,8 +16,9 @@ mod verdicts;
 pub use flows::Flows;
 pub use maps::{MapError, Maps, OpenMapsError, program_name};
 pub use sockets::Sockets;
-pub use steering::{LoadError, Steering, libbpf_to_log};
+pub use steering::{Buffers, LoadError, Steering, libbpf_to_log};
 pub use verdicts::{Counters, Verdict, Verdicts};
 
-/// The compiled program, as `ip link set DEV xdp obj FILE sec xdp` takes it from a file.
+/// The compiled programs, as `ip link set DEV xdp obj FILE sec SECTION` takes them from a file: section `xdp` holds the one for frames
+/// of one buffer, `xdp.frags` the one for frames of any size.
 pub const STEER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));

@@ -70,8 +70,10 @@ struct {
 
 /* The part of the frame that is not parsed yet. */
 struct rest {
+	void *start;
 	void *next;
-	void *end;
+	void *end;    /* of what is in reach: a large frame goes on in further buffers */
+	__u32 octets; /* of the whole frame, from `start` on */
 	__u32 ip_left; /* bytes of the IP packet from `next` on, as its length field has it */
 };
 
@@ -95,6 +97,15 @@ static __always_inline void *take(struct rest *rest, __u32 size)
 	return header;
 }
 
+/* Bytes of the frame from `next` on, in reach or not. */
+static __always_inline __u32 left(const struct rest *rest)
+{
+	__u32 parsed = rest->next - rest->start;
+
+	barrier_var(parsed); /* or the compiler adds the length to a pointer, which the verifier refuses */
+	return rest->octets - parsed;
+}
+
 static __always_inline enum verdict skip_vlan_tags(struct rest *rest, __be16 *ethertype)
 {
 	struct {
@@ -116,7 +127,7 @@ static __always_inline enum verdict skip_vlan_tags(struct rest *rest, __be16 *et
 
 static __always_inline enum verdict parse_ipv4(struct rest *rest, struct flow *flow)
 {
-	__u32 frame_left = rest->end - rest->next;
+	__u32 frame_left = left(rest);
 	struct iphdr *ip = take(rest, sizeof(*ip));
 	__u32 header_len, total_len;
 
@@ -191,7 +202,7 @@ static __always_inline enum verdict parse_ipv6(struct rest *rest, struct flow *f
 	if (ip->version != 6)
 		return MALFORMED;
 	rest->ip_left = bpf_ntohs(ip->payload_len);
-	if (rest->ip_left > rest->end - rest->next)
+	if (rest->ip_left > left(rest))
 		return TRUNCATED;
 	__builtin_memcpy(flow->addr, &ip->daddr, sizeof(flow->addr));
 	/* Such an address must not be on the wire, and it would match a flow of IPv4. */
@@ -250,12 +261,13 @@ static __always_inline void count(__u32 verdict)
 		*counter += 1;
 }
 
-SEC("xdp")
-int steer(struct xdp_md *ctx)
+static __always_inline int steer_frame(struct xdp_md *ctx, __u32 octets)
 {
 	struct rest rest = {
+		.start = (void *)(long)ctx->data,
 		.next = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
+		.octets = octets,
 	};
 	struct flow flow = {};
 	enum verdict verdict = parse(&rest, &flow);
@@ -270,6 +282,20 @@ int steer(struct xdp_md *ctx)
 	}
 	count(verdict);
 	return action;
+}
+
+/* For frames of one buffer: native mode takes it up to an MTU of about 3500. */
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	return steer_frame(ctx, ctx->data_end - ctx->data);
+}
+
+/* For frames of any size, from Linux 5.18 on. */
+SEC("xdp.frags")
+int steer_frags(struct xdp_md *ctx)
+{
+	return steer_frame(ctx, bpf_xdp_get_buff_len(ctx));
 }
 
 /* What the kernel asks for; the program calls no helper that is reserved for GPL. */

@@ -7,7 +7,6 @@ use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramMut, set_print};
 
 use crate::{Maps, OpenMapsError, STEER_OBJECT};
 
-const PROGRAM: &str = "steer";
 /// <asm-generic/errno-base.h>.
 const EPERM: i32 = 1;
 
@@ -23,33 +22,57 @@ pub enum LoadError {
     )]
     Refused(libbpf_rs::Error),
     /// The object holds no program of that name: a broken build.
-    #[error("the compiled object has no program named {PROGRAM}")]
-    NoProgram,
+    #[error("the compiled object has no program named {0}")]
+    NoProgram(&'static str),
+}
+
+/// How many buffers the driver may spread a frame over; there is a program for either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// One: drivers take it in native mode up to an MTU of about 3500.
+    One,
+    /// As many as the frame needs. Linux has it since 5.18.
+    Many,
+}
+
+impl Buffers {
+    fn program(self) -> &'static str {
+        match self {
+            Self::One => "steer",
+            Self::Many => "steer_frags",
+        }
+    }
 }
 
 /// The program, loaded with fresh maps and attached to nothing yet.
 #[derive(Debug)]
 pub struct Steering {
     object: Object,
+    program: &'static str,
 }
 
 impl Steering {
-    /// Loads the program, with maps of its own.
-    pub fn load() -> Result<Self, LoadError> {
+    /// Loads the program for such frames, with maps of its own.
+    pub fn load(buffers: Buffers) -> Result<Self, LoadError> {
         libbpf_to_log();
-        let object = ObjectBuilder::default()
+        let program = buffers.program();
+        let mut object = ObjectBuilder::default()
             .open_memory(STEER_OBJECT)
-            .and_then(libbpf_rs::OpenObject::load)
             .map_err(refused)?;
-        Ok(Self { object })
+        for mut other in object.progs_mut() {
+            let wanted = other.name() == program;
+            other.set_autoload(wanted);
+        }
+        let object = object.load().map_err(refused)?;
+        Ok(Self { object, program })
     }
 
     /// The loaded program, to attach it or to run it on a frame.
     pub fn program(&self) -> Result<ProgramMut<'_>, LoadError> {
         let mut programs = self.object.progs_mut();
         programs
-            .find(|program| program.name() == PROGRAM)
-            .ok_or(LoadError::NoProgram)
+            .find(|program| program.name() == self.program)
+            .ok_or(LoadError::NoProgram(self.program))
     }
 
     /// The maps of this very program.

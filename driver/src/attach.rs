@@ -7,6 +7,7 @@
 //! thread.
 
 mod kernel;
+mod modes;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Program;
 use nix::errno::Errno;
 use xwarp_bpf::{
-    Counters, LoadError, MapError, Maps, OpenMapsError, Steering, libbpf_to_log, program_name,
+    Buffers, Counters, LoadError, MapError, Maps, OpenMapsError, libbpf_to_log, program_name,
 };
 
 /// How long a process that is ending may take until its program is gone from the interface.
@@ -96,8 +97,8 @@ pub enum AttachError {
     HeldByProcess(String),
     /// The MTU is too large for native mode.
     #[error(
-        "native XDP on {0} refuses MTU > about 3500 (3506 on veth, where the peer's MTU counts): \
-         lower the MTU or ask for generic mode"
+        "native XDP on {0} refuses its MTU, also for frames of several buffers: lower it to 3500, or \
+         ask for generic mode"
     )]
     MtuTooLarge(String),
     /// The driver does not do native XDP, or not with its present settings.
@@ -149,11 +150,17 @@ impl Attachment {
     /// value lives.
     ///
     /// `wanted` None takes the mode that is there, or tries native and then generic mode: see
-    /// [`Attachment::mode`] for which it was. With Some, any other mode is an error.
-    pub fn open(ifindex: u32, ifname: &str, wanted: Option<XdpMode>) -> Result<Self, AttachError> {
+    /// [`Attachment::mode`] for which it was. With Some, any other mode is an error. `frames` are
+    /// those of the interface's MTU.
+    pub fn open(
+        ifindex: u32,
+        ifname: &str,
+        wanted: Option<XdpMode>,
+        frames: Buffers,
+    ) -> Result<Self, AttachError> {
         let device = Device::new(ifindex, ifname);
         let Some((running, maps)) = device.lasting_program()? else {
-            return Self::attach(&device, wanted);
+            return Self::attach(&device, wanted, frames);
         };
         let (ifname, found) = (device.ifname, running.mode);
         if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
@@ -172,15 +179,17 @@ impl Attachment {
         })
     }
 
-    fn attach(device: &Device, wanted: Option<XdpMode>) -> Result<Self, AttachError> {
-        let steering = Steering::load()?;
-        let program = steering.program()?;
-        let attached = in_mode(wanted, |mode| {
-            let link = kernel::link(program.as_fd(), device.ifindex, mode);
+    fn attach(
+        device: &Device,
+        wanted: Option<XdpMode>,
+        frames: Buffers,
+    ) -> Result<Self, AttachError> {
+        let attached = modes::attach(wanted, frames, |program, mode| {
+            let link = kernel::link(program, device.ifindex, mode);
             link.map_err(|errno| device.refused(mode, errno))
         })?;
         Ok(Self {
-            maps: steering.maps()?,
+            maps: attached.steering.maps()?,
             mode: attached.mode,
             native_refusal: attached.native_refusal,
             link: Some(attached.link),
@@ -210,20 +219,19 @@ impl Attachment {
 
 /// Attaches our program so that it outlives the process, and says in which mode it runs.
 ///
-/// `mode` None tries native and then generic mode.
+/// `mode` None tries native and then generic mode. `frames` are those of the interface's MTU.
 pub fn attach_permanently(
     ifindex: u32,
     ifname: &str,
     mode: Option<XdpMode>,
+    frames: Buffers,
 ) -> Result<XdpMode, AttachError> {
     let device = Device::new(ifindex, ifname);
     if let Some((found, _)) = device.our_program()? {
         return Err(AttachError::AlreadyAttached(device.ifname, found.mode));
     }
-    let steering = Steering::load()?;
-    let program = steering.program()?;
-    let attached = in_mode(mode, |mode| {
-        let attached = kernel::attach(program.as_fd(), device.ifindex, mode);
+    let attached = modes::attach(mode, frames, |program, mode| {
+        let attached = kernel::attach(program, device.ifindex, mode);
         attached.map_err(|errno| device.refused(mode, errno))
     })?;
     Ok(attached.mode)
@@ -370,37 +378,6 @@ impl Device {
             _ => AttachError::Kernel(ifname, errno),
         }
     }
-}
-
-struct InMode<T> {
-    link: T,
-    mode: XdpMode,
-    native_refusal: Option<AttachError>,
-}
-
-/// Attaches in the wanted mode, or else in native and, when the driver refuses it, generic mode.
-fn in_mode<T>(
-    wanted: Option<XdpMode>,
-    attach: impl Fn(XdpMode) -> Result<T, AttachError>,
-) -> Result<InMode<T>, AttachError> {
-    let first = wanted.unwrap_or(XdpMode::Native);
-    let refusal = match attach(first) {
-        Err(error) if wanted.is_none() && error.concerns_native_mode() => error,
-        attached => {
-            return Ok(InMode {
-                link: attached?,
-                mode: first,
-                native_refusal: None,
-            });
-        }
-    };
-    log::warn!("{refusal}; trying generic mode");
-    let mode = XdpMode::Generic;
-    Ok(InMode {
-        link: attach(mode)?,
-        mode,
-        native_refusal: Some(refusal),
-    })
 }
 
 fn name_of_program(program_id: u32) -> Result<String, AttachError> {

@@ -190,6 +190,15 @@ impl Parking {
         }
     }
 
+    /// The first `len` octets of a frame that was parked and not returned. Only for a queue whose frames wait here to be copied, so
+    /// that no kernel is writing them.
+    pub(crate) fn octets(&self, place: usize, len: usize) -> Option<&[u8]> {
+        match self.0.get(place)? {
+            Parked::Lent(frame) | Parked::Kept(frame) => Some(frame.bytes(len)),
+            Parked::Nothing | Parked::Returned(_) => None,
+        }
+    }
+
     /// A kept frame, if the kernel has returned it.
     pub(crate) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         let Some(slot) = self.0.get_mut(sent.place) else {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+
+use xwarp_bpf::Buffers;
 
 use crate::attach::{AttachError, Attachment, XdpMode};
 use crate::net::{self, Link, LinkError, MacAddr};
@@ -11,14 +13,16 @@ use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::tap::{Tap, TapError};
 use crate::umem::{self, FRAME_CAPACITY, UmemError};
-use crate::xdp::{OpenQueueError, XdpIo};
+use crate::xdp::{self, OpenQueueError, Target};
 
 /// The queue that is served; an interface with more than one is refused.
 const QUEUE: u32 = 0;
 /// Octets of an Ethernet header with two VLAN tags.
 const LINK_HEADER_MAX: usize = 22;
-/// The largest MTU whose frames fit, in octets.
-const MTU_MAX: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
+/// The largest MTU whose frames fit into a chunk, in octets.
+const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
+/// An IP packet is never larger, whatever the interface takes.
+const IP_PACKET_MAX: u32 = 65_535;
 
 /// How an interface is to be opened.
 #[derive(Clone, Debug)]
@@ -33,6 +37,17 @@ pub struct NicConfig {
     pub region_octets: usize,
     /// A pcapng file to write every frame to.
     pub capture: Option<PathBuf>,
+}
+
+impl Link {
+    /// Over how many buffers a driver may have to spread the interface's frames.
+    pub fn frames(&self) -> Buffers {
+        if mtu_of(self) <= MTU_OF_ONE_CHUNK {
+            Buffers::One
+        } else {
+            Buffers::Many
+        }
+    }
 }
 
 impl Default for NicConfig {
@@ -93,18 +108,6 @@ pub enum NicError {
     /// It is no Ethernet interface.
     #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
     Loopback(String),
-    /// Its packets do not fit into a frame.
-    #[error(
-        "MTU {mtu} of {name} is too large: one frame holds an IP packet of at most {max} octets; use `ip link set {name} mtu {max}` or less"
-    )]
-    MtuTooLarge {
-        /// The interface.
-        name: String,
-        /// Its MTU.
-        mtu: u32,
-        /// The largest that is possible.
-        max: usize,
-    },
     /// Its traffic is spread over several queues.
     #[error(
         "{name} spreads its traffic over {queues} receive queues, but one is served; use `ethtool -L {name} combined 1` (or rx 1)"
@@ -154,21 +157,27 @@ impl Nic {
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
         let link = net::link_by_name(name)?;
         check_link(&link)?;
-        let memory = umem::create(config.frames, config.ring, config.region_octets)?;
-        let frames = (memory.umem, memory.descriptors, memory.frames);
+        let frames = link.frames();
+        let (memory, regions) = umem::create(config.frames, config.ring, config.region_octets)?;
+        let target = Target {
+            interface: name,
+            queue: QUEUE,
+            ring: config.ring,
+            frames,
+        };
         // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
-        let io = XdpIo::open(name, QUEUE, config.ring, frames)?;
-        let attachment = Attachment::open(link.index, &link.name, config.mode)?;
+        let io = xdp::open(&target, mtu_of(&link) + LINK_HEADER_MAX, memory)?;
+        let attachment = Attachment::open(link.index, &link.name, config.mode, frames)?;
         let info = describe(link, &attachment);
-        let steering = Steering::begin(attachment, &io)?;
+        let steering = Steering::begin(attachment, io.as_fd())?;
         let io: Box<dyn PacketIo> = match &config.capture {
-            None => Box::new(io),
+            None => io,
             Some(path) => Box::new(Tap::new(io, path, name)?),
         };
         Ok(Self {
             info,
             io,
-            regions: memory.regions,
+            regions,
             steering,
         })
     }
@@ -182,13 +191,6 @@ fn check_link(link: &Link) -> Result<(), NicError> {
     if !link.up {
         return Err(NicError::Down(name));
     }
-    if link.mtu as usize > MTU_MAX {
-        return Err(NicError::MtuTooLarge {
-            name,
-            mtu: link.mtu,
-            max: MTU_MAX,
-        });
-    }
     if link.rx_queues > 1 {
         return Err(NicError::Queues {
             name,
@@ -198,9 +200,14 @@ fn check_link(link: &Link) -> Result<(), NicError> {
     Ok(())
 }
 
+/// The largest IP packet of the interface, in octets.
+fn mtu_of(link: &Link) -> usize {
+    link.mtu.min(IP_PACKET_MAX) as usize
+}
+
 fn describe(link: Link, attachment: &Attachment) -> NicInfo {
     NicInfo {
-        mtu: link.mtu as usize,
+        mtu: mtu_of(&link),
         name: link.name,
         index: link.index,
         mac: link.mac,
@@ -218,10 +225,10 @@ pub struct Steering {
 
 impl Steering {
     /// Puts the socket into the program's slot and forgets flows that a killed process left there.
-    fn begin(attachment: Attachment, io: &XdpIo) -> Result<Self, SteeringError> {
+    fn begin(attachment: Attachment, socket: BorrowedFd<'_>) -> Result<Self, SteeringError> {
         let maps = attachment.maps();
         maps.flows.clear()?;
-        maps.sockets.set(QUEUE, io.fd().as_fd())?;
+        maps.sockets.set(QUEUE, socket)?;
         Ok(Self {
             attachment,
             flows: Vec::new(),

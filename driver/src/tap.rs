@@ -20,8 +20,8 @@ use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 const NANOSECONDS: u8 = 9;
 
 /// A queue whose frames, both ways, are written to a pcapng file.
-pub struct Tap<P> {
-    inner: P,
+pub struct Tap {
+    inner: Box<dyn PacketIo>,
     /// `None` once writing has failed: the queue goes on without it.
     writer: Option<PcapNgWriter<BufWriter<File>>>,
     path: PathBuf,
@@ -37,9 +37,9 @@ pub struct TapError {
     pub reason: String,
 }
 
-impl<P: PacketIo> Tap<P> {
+impl Tap {
     /// Captures what `inner` carries into a new file at `path`, which names `interface`.
-    pub fn new(inner: P, path: &Path, interface: &str) -> Result<Self, TapError> {
+    pub fn new(inner: Box<dyn PacketIo>, path: &Path, interface: &str) -> Result<Self, TapError> {
         let failed = |reason: String| TapError {
             path: path.to_owned(),
             reason,
@@ -86,7 +86,7 @@ fn now() -> Duration {
         .unwrap_or_default()
 }
 
-impl<P: PacketIo> PacketIo for Tap<P> {
+impl PacketIo for Tap {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let before = out.len();
         self.inner.receive(budget, out);

@@ -40,18 +40,15 @@ pub enum UmemError {
     },
 }
 
-/// The registered memory, cut up.
-pub(crate) struct CutUmem {
-    pub(crate) umem: Umem,
-    /// The kernel's view of each frame; index = chunk number.
-    pub(crate) descriptors: Vec<FrameDesc>,
-    /// Our view of the same frames, in the same order.
-    pub(crate) frames: Vec<Frame>,
-    pub(crate) regions: RegionPool,
-}
+/// A queue's part of the registered memory: the kernel's view of each chunk, by number, and ours in the same order.
+pub(crate) type QueueMemory = (Umem, Vec<FrameDesc>, Vec<Frame>);
 
 /// Maps and registers `frames` frames and at least `region_octets` octets of region area.
-pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<CutUmem, UmemError> {
+pub(crate) fn create(
+    frames: u32,
+    ring: u32,
+    region_octets: usize,
+) -> Result<(QueueMemory, RegionPool), UmemError> {
     let frame_count = frames as usize;
     let chunks = frame_count + region_octets.div_ceil(CHUNK);
     let octets = chunks.saturating_mul(CHUNK);
@@ -71,12 +68,7 @@ pub(crate) fn create(frames: u32, ring: u32, region_octets: usize) -> Result<Cut
     // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
     let regions =
         unsafe { RegionPool::new(arena, frame_count * CHUNK, octets - frame_count * CHUNK) };
-    Ok(CutUmem {
-        umem,
-        descriptors,
-        frames,
-        regions,
-    })
+    Ok(((umem, descriptors, frames), regions))
 }
 
 fn refusal(error: &(dyn std::error::Error + 'static), octets: usize) -> UmemError {

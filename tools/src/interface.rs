@@ -59,7 +59,12 @@ pub(crate) struct ObjectArgs {
 
 pub(crate) fn attach(args: &AttachArgs) -> anyhow::Result<()> {
     let link = net::link_by_name(&args.dev)?;
-    let mode = attach::attach_permanently(link.index, &link.name, args.mode.map(Into::into))?;
+    let mode = attach::attach_permanently(
+        link.index,
+        &link.name,
+        args.mode.map(Into::into),
+        link.frames(),
+    )?;
     println!("{}: attached, XDP {mode}", link.name);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::ProgramInput;
 use nix::libc;
 use socket2::{Domain, Socket, Type};
-use xwarp_bpf::{Maps, Steering, Verdict};
+use xwarp_bpf::{Buffers, Maps, Steering, Verdict};
 
 use crate::frames::{ETHERNET_LEN, PORT, V4, V6};
 
@@ -24,7 +24,11 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Nothing is ours yet.
     pub(crate) fn empty() -> Self {
-        let loaded = Steering::load();
+        Self::load(Buffers::One)
+    }
+
+    fn load(buffers: Buffers) -> Self {
+        let loaded = Steering::load(buffers);
         let steering = loaded.unwrap_or_else(|error| panic!("these tests run as root: {error}"));
         let maps = steering.maps().unwrap();
         Self {
@@ -36,7 +40,17 @@ impl Kernel {
 
     /// One flow of each IP version is ours, and queue 0 has a socket.
     pub(crate) fn with_flows_and_socket() -> Self {
-        let mut kernel = Self::empty();
+        Self::steering(Buffers::One)
+    }
+
+    /// The same with each of the two programs.
+    pub(crate) fn both() -> [Self; 2] {
+        [Buffers::One, Buffers::Many].map(Self::steering)
+    }
+
+    /// The same with the program for such frames.
+    pub(crate) fn steering(buffers: Buffers) -> Self {
+        let mut kernel = Self::load(buffers);
         kernel.maps.flows.insert(IpAddr::from(V4), PORT).unwrap();
         kernel.maps.flows.insert(IpAddr::from(V6), PORT).unwrap();
         let socket = af_xdp_socket();

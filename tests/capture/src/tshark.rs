@@ -139,7 +139,7 @@ pub fn dissect(frames: &[Vec<u8>]) -> Capture {
 /// Has the tap capture them.
 fn write(frames: &[Vec<u8>], file: &Path) {
     let (io, wire) = MemoryIo::new(1).expect("memory");
-    let mut tap = Tap::new(io, file, "sim0").expect("a capture");
+    let mut tap = Tap::new(Box::new(io), file, "sim0").expect("a capture");
     for frame in frames {
         wire.deliver(frame.clone());
         let mut received = Vec::new();

@@ -15,7 +15,7 @@ const PATIENCE: &str = "--min-rto 1s";
 /// Who attaches the XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// `ip link set dev eth1 xdp obj FILE sec xdp`, beforehand.
+    /// `ip link set dev eth1 xdp obj FILE sec xdp`, or `sec xdp.frags` where the MTU needs it, beforehand.
     IpLink,
     /// Each `xwarp` itself, for as long as it runs.
     Itself,
@@ -33,16 +33,25 @@ pub struct Setup<'a> {
 impl<'a> Setup<'a> {
     /// Attaches, if that is not left to `xwarp`.
     pub fn new(hosts: &'a Hosts, way: Way, mode: Mode) -> Self {
-        let found = match way {
-            Way::Itself => [None, None],
-            Way::IpLink => {
-                let object = hosts.object();
-                [&hosts.a, &hosts.b].map(|host| Some(host.ip_link_attach(&object, mode)))
-            }
-        };
+        match way {
+            Way::IpLink => Self::by_ip_link(hosts, mode, hosts.section()),
+            Way::Itself => Self {
+                hosts,
+                way,
+                mode,
+                found: [None, None],
+            },
+        }
+    }
+
+    /// Attaches the program of such a section.
+    pub fn by_ip_link(hosts: &'a Hosts, mode: Mode, section: &str) -> Self {
+        let object = hosts.object();
+        let found = [&hosts.a, &hosts.b]
+            .map(|host| Some(host.ip_link_attach_section(&object, mode, section)));
         Self {
             hosts,
-            way,
+            way: Way::IpLink,
             mode,
             found,
         }

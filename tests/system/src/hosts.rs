@@ -46,6 +46,7 @@ pub struct Hosts {
     pub b: Host,
     /// For files.
     pub work: WorkDir,
+    mtu: u32,
     _lock: Exclusive,
 }
 
@@ -77,6 +78,7 @@ impl Hosts {
             a,
             b,
             work: WorkDir::new("xwsys"),
+            mtu: shape.mtu,
             _lock: lock,
         }
     }
@@ -97,7 +99,12 @@ impl Hosts {
         command
     }
 
-    /// The XDP program in a file, for `ip link`.
+    /// The section of the program that native mode takes at this MTU: `xdp` goes up to 3506 on a veth pair.
+    pub fn section(&self) -> &'static str {
+        if self.mtu <= 3506 { "xdp" } else { "xdp.frags" }
+    }
+
+    /// The XDP programs in a file, for `ip link`.
     pub fn object(&self) -> PathBuf {
         let file = self.work.file("steer.bpf.o");
         std::fs::write(&file, xwarp_bpf::STEER_OBJECT).expect("our own directory");

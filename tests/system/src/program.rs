@@ -86,8 +86,15 @@ impl Host {
 
     /// Attaches the first program of section `xdp` in a file, as an administrator does.
     pub fn ip_link_attach(&self, object: &Path, mode: Mode) -> Program {
+        self.ip_link_attach_section(object, mode, "xdp")
+    }
+
+    /// Attaches the first program of such a section.
+    pub fn ip_link_attach_section(&self, object: &Path, mode: Mode, section: &str) -> Program {
         let (word, file) = (mode.ip_word(), object.display());
-        self.ip(&format!("link set dev {DEV} {word} obj {file} sec xdp"));
+        self.ip(&format!(
+            "link set dev {DEV} {word} obj {file} sec {section}"
+        ));
         let program = self.program().expect("ip link has attached it");
         assert_eq!(program.mode, mode);
         program

@@ -141,13 +141,20 @@ fn messages_of_no_octets_arrive() {
     }
 }
 
-/// 3506 is the largest MTU at which a veth pair takes a native XDP program.
+/// 3506 is the largest MTU at which a veth pair takes a native XDP program for frames of one buffer, 3818 the largest whose frames fit
+/// into one of ours, 65535 the largest of all.
 #[test]
 fn data_arrives_in_large_frames() {
     for (mtu, mode) in [
-        (3506, Mode::Native),
-        (3500, Mode::Native),
         (3500, Mode::Generic),
+        (3506, Mode::Native),
+        (3507, Mode::Native),
+        (3818, Mode::Generic),
+        (3819, Mode::Generic),
+        (9000, Mode::Native),
+        (9000, Mode::Generic),
+        (65_535, Mode::Native),
+        (65_535, Mode::Generic),
     ] {
         let hosts = Hosts::shaped(Shape {
             mtu,
@@ -159,6 +166,34 @@ fn data_arrives_in_large_frames() {
                 setup.measure(&Case::new(test));
             }
         }
+    }
+}
+
+/// The kernel makes one buffer of what comes to the program that wants one.
+#[test]
+fn the_program_for_one_buffer_is_enough_in_generic_mode() {
+    let hosts = Hosts::shaped(Shape {
+        mtu: 9000,
+        ..Shape::default()
+    });
+    let setup = Setup::by_ip_link(&hosts, Mode::Generic, "xdp");
+    for test in all_tests() {
+        setup.measure(&Case::new(test));
+    }
+}
+
+#[test]
+fn data_arrives_in_large_frames_over_ipv6() {
+    let hosts = Hosts::shaped(Shape {
+        mtu: 9000,
+        ..Shape::default()
+    });
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for test in all_tests() {
+        setup.measure(&Case {
+            address: "fd77::2",
+            ..Case::new(test)
+        });
     }
 }
 

@@ -63,49 +63,6 @@ fn one_of_several_interfaces_must_be_named() {
 }
 
 #[test]
-fn an_mtu_beyond_one_frame_is_refused() {
-    let hosts = Hosts::shaped(Shape {
-        mtu: 9000,
-        ..Shape::default()
-    });
-    let words = [
-        "MTU 9000 of eth1 is too large",
-        "3818",
-        "ip link set eth1 mtu",
-    ];
-    for mode in ["", "--mode native", "--mode generic"] {
-        refuses(
-            &hosts.b,
-            &format!("perf write-bw --dev {DEV} {mode}"),
-            &words,
-        );
-    }
-    let words = ["native XDP on eth1 refuses MTU > about 3500", "generic"];
-    refuses(&hosts.b, &format!("attach {DEV} --mode native"), &words);
-}
-
-/// A frame has room for 3818 octets, but native XDP on veth ends at 3506.
-#[test]
-fn an_mtu_between_native_and_one_frame_is_for_generic_mode() {
-    let hosts = Hosts::shaped(Shape {
-        mtu: 3818,
-        ..Shape::default()
-    });
-    let words = ["native XDP on eth1 refuses MTU > about 3500", "generic"];
-    refuses(
-        &hosts.b,
-        &format!("perf write-bw --dev {DEV} --mode native"),
-        &words,
-    );
-    let mut server = hosts.b.serve("write-bw");
-    let line = server.line("write-bw");
-    assert!(
-        line.contains("XDP generic (attached by us)") && line.contains("MTU 3818"),
-        "{line}"
-    );
-}
-
-#[test]
 fn several_receive_queues_are_refused() {
     let hosts = Hosts::shaped(Shape {
         queues: 4,

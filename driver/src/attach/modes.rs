@@ -1,0 +1,62 @@
+//! Which of the two programs is attached, and where: whatever the driver takes.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use xwarp_bpf::{Buffers, Steering};
+
+use super::{AttachError, XdpMode};
+
+/// What was attached in the end.
+pub(super) struct Attached<T> {
+    pub(super) steering: Steering,
+    pub(super) link: T,
+    pub(super) mode: XdpMode,
+    /// Why it was not native mode.
+    pub(super) native_refusal: Option<AttachError>,
+}
+
+/// Attaches in the wanted mode, or else in native and, when the driver refuses it, generic mode.
+pub(super) fn attach<T>(
+    wanted: Option<XdpMode>,
+    frames: Buffers,
+    attach: impl Fn(BorrowedFd<'_>, XdpMode) -> Result<T, AttachError>,
+) -> Result<Attached<T>, AttachError> {
+    let refusal = match in_mode(wanted.unwrap_or(XdpMode::Native), frames, &attach) {
+        Err(error) if wanted.is_none() && error.concerns_native_mode() => error,
+        attached => return attached,
+    };
+    log::warn!("{refusal}; trying generic mode");
+    let mut attached = in_mode(XdpMode::Generic, frames, &attach)?;
+    attached.native_refusal = Some(refusal);
+    Ok(attached)
+}
+
+/// A driver may refuse native mode with frames of one buffer, as its MTU or its peer's allows larger ones, and take the program
+/// for frames of any size.
+fn in_mode<T>(
+    mode: XdpMode,
+    frames: Buffers,
+    attach: &impl Fn(BorrowedFd<'_>, XdpMode) -> Result<T, AttachError>,
+) -> Result<Attached<T>, AttachError> {
+    match with_program(mode, frames, attach) {
+        Err(refusal) if frames == Buffers::One && refusal.concerns_native_mode() => {
+            with_program(mode, Buffers::Many, attach).map_err(|_refused_too| refusal)
+        }
+        attached => attached,
+    }
+}
+
+fn with_program<T>(
+    mode: XdpMode,
+    frames: Buffers,
+    attach: &impl Fn(BorrowedFd<'_>, XdpMode) -> Result<T, AttachError>,
+) -> Result<Attached<T>, AttachError> {
+    let steering = Steering::load(frames)?;
+    let link = attach(steering.program()?.as_fd(), mode)?;
+    Ok(Attached {
+        steering,
+        link,
+        mode,
+        native_refusal: None,
+    })
+}

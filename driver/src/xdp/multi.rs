@@ -1,0 +1,213 @@
+//! A queue whose frames may take several chunks.
+//!
+//! The kernel takes a large frame as a row of descriptors, each within its chunk and behind the chunk's headroom, so that what lies
+//! in one piece for us must be copied there and back. A frame that arrives in one chunk is read where it is.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::bind::{OpenQueueError, Target};
+use super::joined::Joiner;
+use super::rings::{BATCH, Piece, Rings};
+use crate::frame::{Arena, Frame, Parking, RxFrame, SentFrame, TxFrame};
+use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
+use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory, carve_frames};
+
+/// Frames that there are at least, for each direction.
+const FRAMES_MIN: usize = 128;
+/// Frames start on a cache line.
+const LINE: usize = 64;
+
+/// An open queue.
+pub(crate) struct MultiBufferIo {
+    rings: Rings,
+    joiner: Joiner,
+    /// Octets from one frame to the next.
+    stride: usize,
+    free: Vec<Frame>,
+    /// Sent frames that are kept, or wait for chunks.
+    parked: Parking,
+    /// Sent frames that wait for chunks, by place, with their lengths.
+    waiting: VecDeque<(usize, usize)>,
+    counters: IoCounters,
+}
+
+impl MultiBufferIo {
+    /// Binds the queue and gives it half of the chunks to receive into. Frames of `octets` have memory of their own, as much as the
+    /// chunks have.
+    pub(crate) fn open(
+        target: &Target<'_>,
+        octets: usize,
+        memory: QueueMemory,
+    ) -> Result<Self, OpenQueueError> {
+        let stride = octets.next_multiple_of(LINE);
+        let each = (memory.2.len() * CHUNK / stride / 2).max(FRAMES_MIN);
+        let arena = Arena::anonymous(2 * each * stride).map_err(|error| target.refused(&error))?;
+        let mut free = carve_frames(&arena, 0, 2 * each, octets, stride);
+        let joined = free.split_off(each);
+        Ok(Self {
+            rings: Rings::open(target, memory)?,
+            joiner: Joiner::new(joined),
+            stride,
+            parked: Parking::new(free.len()),
+            free,
+            waiting: VecDeque::new(),
+            counters: IoCounters::default(),
+        })
+    }
+
+    fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
+        let len = frame.len();
+        self.counters.tx_frames += 1;
+        self.counters.tx_octets += len as u64;
+        let frame = frame.into_frame();
+        let place = frame.offset() / self.stride;
+        self.parked.park(place, frame, kept);
+        self.waiting.push_back((place, len));
+        self.scatter();
+        SentFrame::new(place, len)
+    }
+
+    /// Copies waiting frames into chunks, as far as there are any. A frame is its sender's again as soon as it has been copied.
+    fn scatter(&mut self) {
+        while let Some(&(place, len)) = self.waiting.front() {
+            if self.rings.free_chunks() < len.div_ceil(FRAME_CAPACITY) {
+                self.rings.complete();
+                if self.rings.free_chunks() < len.div_ceil(FRAME_CAPACITY) {
+                    return;
+                }
+            }
+            self.waiting.pop_front();
+            self.scatter_one(place, len);
+            if let Ok(released) = self.parked.returned(place) {
+                self.free.extend(released);
+            }
+        }
+    }
+
+    fn scatter_one(&mut self, place: usize, len: usize) {
+        let Some(octets) = self.parked.octets(place, len) else {
+            return;
+        };
+        let mut pieces = octets.chunks(FRAME_CAPACITY).peekable();
+        while let Some(piece) = pieces.next() {
+            let Some(chunk) = self.rings.take_chunk() else {
+                return;
+            };
+            let mut chunk = TxFrame::new(chunk);
+            chunk.set_len(piece.len());
+            chunk.copy_from_slice(piece);
+            let more = pieces.peek().is_some();
+            self.rings
+                .transmit(chunk.into_frame(), piece.len(), more, false);
+        }
+    }
+
+    /// A frame, if the piece is one or was the last of one.
+    fn accept(&mut self, piece: Piece) -> Option<RxFrame> {
+        if !piece.more && self.joiner.is_between() {
+            return Some(RxFrame::new(piece.chunk, piece.len));
+        }
+        let chunk = RxFrame::new(piece.chunk, piece.len);
+        let frame = self.joiner.take(&chunk, piece.more, &mut self.counters);
+        self.rings.lend(chunk.into_frame());
+        frame
+    }
+}
+
+impl AsFd for MultiBufferIo {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.rings.as_fd()
+    }
+}
+
+impl PacketIo for MultiBufferIo {
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        let mut left = budget;
+        while left > 0 {
+            let n = self.rings.consume(BATCH);
+            for at in 0..n {
+                let frame = self.rings.piece(at).and_then(|piece| self.accept(piece));
+                if let Some(frame) = frame {
+                    self.counters.rx_frames += 1;
+                    self.counters.rx_octets += frame.len() as u64;
+                    left = left.saturating_sub(1);
+                    out.push(frame);
+                }
+            }
+            if n < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn recycle(&mut self, frame: RxFrame) {
+        let frame = frame.into_frame();
+        if frame.capacity() > FRAME_CAPACITY {
+            self.joiner.give_back(frame);
+        } else {
+            self.rings.lend(frame);
+        }
+    }
+
+    fn tx_frame(&mut self) -> Option<TxFrame> {
+        if self.free.is_empty() {
+            self.scatter();
+        }
+        let frame = self.free.pop();
+        if frame.is_none() {
+            self.counters.tx_exhausted += 1;
+        }
+        frame.map(TxFrame::new)
+    }
+
+    fn send(&mut self, frame: TxFrame) {
+        let _completes_by_itself = self.transmit(frame, false);
+    }
+
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
+        self.transmit(frame, true)
+    }
+
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.scatter();
+        self.parked.reclaim(sent)
+    }
+
+    fn release(&mut self, sent: SentFrame) {
+        self.free.extend(self.parked.release(&sent));
+    }
+
+    fn tx_free(&self) -> usize {
+        self.free.len()
+    }
+
+    fn rx_frames(&self) -> usize {
+        self.joiner.frames()
+    }
+
+    fn discard(&mut self, frame: TxFrame) {
+        self.free.push(frame.into_frame());
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.scatter();
+        self.rings.flush()
+    }
+
+    fn backlog(&self) -> bool {
+        !self.waiting.is_empty() || self.rings.in_flight()
+    }
+
+    fn too_big(&mut self) -> Option<Icmp> {
+        self.rings.too_big()
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.rings.counters(self.counters)
+    }
+}

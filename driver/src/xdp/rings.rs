@@ -1,0 +1,319 @@
+//! The rings of one AF_XDP socket in copy mode, and the chunks that go round in them.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
+
+use super::bind::{OpenQueueError, Target, bind};
+use crate::frame::{Frame, Parking, SentFrame, TxFrame};
+use crate::net::icmp::IcmpSockets;
+use crate::packet_io::{Icmp, IoCounters, IoError};
+use crate::umem::{CHUNK, QueueMemory};
+
+/// Descriptors moved between a ring and us in one go.
+pub(super) const BATCH: usize = BATCH_ENTRIES as usize;
+const BATCH_ENTRIES: u32 = 64;
+/// A frame that the kernel has not completed after this long will never be.
+const STALL_LIMIT: Duration = Duration::from_secs(5);
+/// The option of a descriptor whose frame goes on in the next one (`XDP_PKT_CONTD`).
+const GOES_ON: u32 = 1;
+
+/// A chunk that the kernel has filled: a received frame, or a piece of one.
+pub(super) struct Piece {
+    pub(super) chunk: Frame,
+    pub(super) len: usize,
+    /// The frame goes on in the next piece.
+    pub(super) more: bool,
+}
+
+/// The rings of an open queue. Half of its chunks receive, the others are there to be filled and sent.
+pub(super) struct Rings {
+    interface: String,
+    descriptors: Vec<FrameDesc>,
+    /// Chunks that the kernel has, by number.
+    parked: Parking,
+    free: Vec<Frame>,
+    /// Filled chunks that the transmit ring has not taken yet.
+    queued: Vec<FrameDesc>,
+    batch: Vec<FrameDesc>,
+    /// Where descriptors are gathered that leave a ring. Making them anew for each look would cost more than the look.
+    taken: Box<[FrameDesc; BATCH]>,
+    in_flight: usize,
+    /// Chunks that circulate between the fill ring and the receive ring, or are with whoever received them.
+    receive_chunks: usize,
+    last_progress: Option<Instant>,
+    drop_rx_unusable: u64,
+    rx: RxQueue,
+    tx: TxQueue,
+    fill: FillQueue,
+    completion: CompQueue,
+    umem: Umem,
+    /// `None` if the kernel refused them.
+    icmp: Option<IcmpSockets>,
+}
+
+impl Rings {
+    /// Binds the queue in copy mode and lends it half of the chunks to receive into.
+    pub(super) fn open(target: &Target<'_>, memory: QueueMemory) -> Result<Self, OpenQueueError> {
+        let (umem, descriptors, chunks) = memory;
+        let interface = target.interface;
+        let (tx, rx, rings) = bind(target, &umem)?;
+        let (fill, completion) = rings.ok_or_else(|| target.busy())?;
+        let icmp = IcmpSockets::open(interface).inspect_err(|error| {
+            log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");
+        });
+        let mut rings = Self {
+            icmp: icmp.ok(),
+            interface: interface.to_owned(),
+            parked: Parking::new(chunks.len()),
+            receive_chunks: chunks.len() / 2,
+            free: chunks,
+            queued: Vec::with_capacity(descriptors.len()),
+            batch: Vec::with_capacity(BATCH),
+            taken: Box::new([descriptors[0]; BATCH]),
+            descriptors,
+            in_flight: 0,
+            last_progress: None,
+            drop_rx_unusable: 0,
+            rx,
+            tx,
+            fill,
+            completion,
+            umem,
+        };
+        rings.refill(rings.receive_chunks);
+        Ok(rings)
+    }
+
+    /// Lends `count` free frames to the kernel to receive into.
+    fn refill(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(frame) = self.free.pop() else { break };
+            let descriptor = self.park(frame, false);
+            self.batch.push(descriptor);
+            if self.batch.len() == BATCH {
+                self.produce_fill();
+            }
+        }
+        self.produce_fill();
+    }
+
+    fn produce_fill(&mut self) {
+        // SAFETY: every descriptor is of this UMEM and its frame was just parked, so nobody touches it until it comes back.
+        let taken = unsafe { self.fill.produce(&self.batch) };
+        if taken == 0 {
+            for descriptor in self.batch.drain(..) {
+                let unused = self.parked.returned(chunk_of(&descriptor));
+                self.free.extend(unused.ok().flatten());
+            }
+        }
+        self.batch.clear();
+    }
+
+    /// Puts a frame out of our own reach and names it as the kernel does.
+    fn park(&mut self, frame: Frame, kept: bool) -> FrameDesc {
+        let chunk = frame.offset() / CHUNK;
+        self.parked.park(chunk, frame, kept);
+        self.descriptors[chunk]
+    }
+
+    /// Takes a frame back from the kernel; `None` for one that its sender keeps.
+    fn unpark(&mut self, descriptor: &FrameDesc) -> Option<Frame> {
+        let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
+            log::error!(
+                "{}: the kernel returned a frame that it did not have",
+                self.interface
+            );
+            return None;
+        };
+        frame
+    }
+
+    /// Queues a filled chunk for transmission; its place.
+    pub(super) fn transmit(&mut self, chunk: Frame, len: usize, more: bool, kept: bool) -> usize {
+        let mut descriptor = self.park(chunk, kept);
+        // SAFETY: the chunk is ours until the descriptor is produced; only the length is set through this view.
+        let mut view = unsafe { self.umem.data_mut(&mut descriptor) };
+        view.cursor().set_pos(len);
+        if more {
+            descriptor.set_options(GOES_ON);
+        }
+        self.queued.push(descriptor);
+        self.in_flight += 1;
+        chunk_of(&descriptor)
+    }
+
+    /// Takes up to `want` descriptors, at most [`BATCH`], out of the receive ring; how many.
+    pub(super) fn consume(&mut self, want: usize) -> usize {
+        // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
+        unsafe { self.rx.consume(&mut self.taken[..want]) }
+    }
+
+    /// What came with a descriptor that was consumed last. It must lie where our chunks begin: an XDP program of somebody else may
+    /// have moved its start.
+    pub(super) fn piece(&mut self, at: usize) -> Option<Piece> {
+        let descriptor = self.taken[at];
+        let chunk = self.unpark(&descriptor)?;
+        if descriptor.addr() != chunk.offset() {
+            self.drop_rx_unusable += 1;
+            self.lend(chunk);
+            return None;
+        }
+        Some(Piece {
+            chunk,
+            len: descriptor.lengths().data(),
+            more: descriptor.has_more_frames(),
+        })
+    }
+
+    /// Lends a chunk to the kernel to receive into.
+    pub(super) fn lend(&mut self, chunk: Frame) {
+        let descriptor = self.park(chunk, false);
+        self.batch.push(descriptor);
+        if self.batch.len() == BATCH {
+            self.produce_fill();
+        }
+    }
+
+    /// A chunk to be filled.
+    pub(super) fn take_chunk(&mut self) -> Option<Frame> {
+        if self.free.is_empty() {
+            self.complete();
+        }
+        self.free.pop()
+    }
+
+    pub(super) fn give_back(&mut self, chunk: Frame) {
+        self.free.push(chunk);
+    }
+
+    pub(super) fn free_chunks(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(super) fn receive_chunks(&self) -> usize {
+        self.receive_chunks
+    }
+
+    pub(super) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.complete();
+        self.parked.reclaim(sent)
+    }
+
+    pub(super) fn release(&mut self, sent: &SentFrame) {
+        self.free.extend(self.parked.release(sent));
+    }
+
+    /// Whether the kernel has chunks that it has not sent.
+    pub(super) fn in_flight(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// Sets everything that is queued in motion and takes back what was sent.
+    pub(super) fn flush(&mut self) -> Result<(), IoError> {
+        if !self.batch.is_empty() {
+            self.produce_fill();
+        }
+        if self.in_flight == 0 {
+            return Ok(());
+        }
+        self.produce_tx();
+        if self.tx.needs_wakeup() {
+            self.tx.wakeup().map_err(|source| IoError::Transmit {
+                interface: self.interface.clone(),
+                source,
+            })?;
+        }
+        self.complete();
+        self.watch_progress()
+    }
+
+    pub(super) fn too_big(&mut self) -> Option<Icmp> {
+        self.icmp.as_ref()?.next()
+    }
+
+    /// `ours`, and what the kernel and the rings know.
+    pub(super) fn counters(&self, ours: IoCounters) -> IoCounters {
+        let mut counters = ours;
+        counters.drop_rx_other += self.drop_rx_unusable;
+        if let Ok(kernel) = self.rx.fd().xdp_statistics() {
+            counters.drop_rx_ring_full += kernel.rx_ring_full();
+            counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs();
+            counters.drop_rx_other += kernel.rx_dropped();
+            counters.drop_tx_invalid += kernel.tx_invalid_descs();
+        }
+        counters
+    }
+
+    /// Moves queued frames to the transmit ring as far as it has room.
+    fn produce_tx(&mut self) {
+        while !self.queued.is_empty() {
+            let n = self
+                .queued
+                .len()
+                .min(BATCH)
+                .min(self.tx.nb_free(BATCH_ENTRIES) as usize);
+            // SAFETY: every queued descriptor is of this UMEM and its frame is parked until the completion ring returns it.
+            let taken = unsafe { self.tx.produce(&self.queued[..n]) };
+            if taken == 0 {
+                return;
+            }
+            self.queued.drain(..taken);
+        }
+    }
+
+    /// Takes back the chunks that the kernel has sent.
+    pub(super) fn complete(&mut self) {
+        if self.in_flight == 0 {
+            return;
+        }
+        loop {
+            // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
+            let n = unsafe { self.completion.consume(&mut self.taken[..]) };
+            for descriptor in &self.taken[..n] {
+                let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
+                    log::error!("{}: a completion without a frame", self.interface);
+                    continue;
+                };
+                self.free.extend(frame);
+                self.in_flight -= 1;
+            }
+            if n > 0 {
+                self.last_progress = None;
+            }
+            if n < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Fails when frames are in flight and none has come back for [`STALL_LIMIT`].
+    fn watch_progress(&mut self) -> Result<(), IoError> {
+        if self.in_flight == 0 {
+            self.last_progress = None;
+            return Ok(());
+        }
+        let since = *self.last_progress.get_or_insert_with(Instant::now);
+        if since.elapsed() < STALL_LIMIT {
+            return Ok(());
+        }
+        Err(IoError::Stalled {
+            interface: self.interface.clone(),
+            frames: self.in_flight,
+            seconds: STALL_LIMIT.as_secs(),
+        })
+    }
+}
+
+impl AsFd for Rings {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the receive queue keeps the socket open as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
+    }
+}
+
+fn chunk_of(descriptor: &FrameDesc) -> usize {
+    descriptor.addr() / CHUNK
+}
