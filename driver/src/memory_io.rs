@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::frame::{Arena, Frame, Parking, RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
-/// A frame's room, as on an AF_XDP queue: 4096 octets less the kernel's headroom of 256.
-const FRAME_CAPACITY: usize = 3840;
+/// A frame's room, if nothing else is said: the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole cache line.
+/// Memory that is never written takes none.
+const ROOM: usize = 65_600;
 
 /// A [`PacketIo`] whose other end is a [`Wire`].
 pub struct MemoryIo {
@@ -19,6 +20,8 @@ pub struct MemoryIo {
     /// Places of frames that have not completed.
     uncompleted: Vec<usize>,
     frames: usize,
+    /// Octets of each.
+    room: usize,
     wire: Wire,
     counters: IoCounters,
 }
@@ -64,15 +67,21 @@ impl Wire {
 }
 
 impl MemoryIo {
-    /// An interface with `frames` frames, and its wire.
+    /// An interface with `frames` frames that have room for any packet, and its wire.
     pub fn new(frames: usize) -> io::Result<(Self, Wire)> {
-        let arena = Arena::anonymous(frames * FRAME_CAPACITY)?;
+        Self::with_room(frames, ROOM)
+    }
+
+    /// An interface with `frames` frames of at most `room` octets, and its wire.
+    pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
+        let arena = Arena::anonymous(frames * room)?;
         let wire = Wire::default();
         let io = Self {
-            free: crate::umem::carve_frames(&arena, 0, frames, FRAME_CAPACITY, FRAME_CAPACITY),
+            free: crate::umem::carve_frames(&arena, 0, frames, room, room),
             parking: Parking::new(frames),
             uncompleted: Vec::new(),
             frames,
+            room,
             wire: wire.clone(),
             counters: IoCounters::default(),
         };
@@ -85,7 +94,7 @@ impl MemoryIo {
         self.counters.tx_octets += len as u64;
         self.wire.ends().sent.push_back(frame.to_vec());
         let frame = frame.into_frame();
-        let place = frame.offset() / FRAME_CAPACITY;
+        let place = frame.offset() / self.room;
         self.parking.park(place, frame, kept);
         self.uncompleted.push(place);
         self.complete();
@@ -104,7 +113,7 @@ impl MemoryIo {
     }
 
     fn accept(&mut self, bytes: &[u8]) -> Option<RxFrame> {
-        if bytes.len() > FRAME_CAPACITY {
+        if bytes.len() > self.room {
             self.counters.drop_rx_other += 1;
             return None;
         }
@@ -228,7 +237,7 @@ mod tests {
     #[test]
     fn frames_without_room_are_counted_as_dropped() {
         let (mut io, wire) = MemoryIo::new(1).unwrap();
-        wire.deliver(vec![0; FRAME_CAPACITY + 1]);
+        wire.deliver(vec![0; ROOM + 1]);
         wire.deliver(vec![0; 60]);
         wire.deliver(vec![0; 60]);
         let mut frames = Vec::new();

@@ -128,17 +128,22 @@ prepare() {
     trap 'exit 130' INT TERM
 }
 
+without_offloads() { # HOST...
+    local host
+    for host in "$@"; do
+        ip netns exec "$host" ethtool -K eth1 tx off >/dev/null
+    done
+}
+
 link_table() {
     prepare
-    say "medians of $rounds rounds; bandwidth in Gb/s, latency as the round trip of 64 octets in us, all spinning; kernel TCP without offloads"
+    say "medians of $rounds rounds; bandwidth in Gb/s, latency as the round trip of 64 octets in us, all spinning; kernel TCP without offloads, but with all of them at MTU 65535"
     printf '%-10s%6s %-8s%12s%12s%12s%12s%12s\n' '' MTU mode 'raw AF_XDP' 'kernel TCP' 'RDMA Write' '/ raw' '/ TCP'
-    for mtu in 1500 3500; do
+    for mtu in 1500 3500 9000 65535; do
         for mode in native generic; do
             clean_up_link
             make_hosts "$a" "$b" "$mtu"
-            for host in "$a" "$b"; do
-                ip netns exec "$host" ethtool -K eth1 tx off >/dev/null
-            done
+            [ "$mtu" = 65535 ] || without_offloads "$a" "$b"
             compare bandwidth
             [ "$mtu" != 1500 ] || compare latency
         done
@@ -161,7 +166,7 @@ make_bridged_hosts() {
         ip -n "$name" link set lo up
         ip -n "$name" link set eth1 up
         ip -n "$name" addr add "10.77.0.$host/24" dev eth1
-        ip netns exec "$name" ethtool -K eth1 tx off >/dev/null
+        without_offloads "$name"
     done
 }
 

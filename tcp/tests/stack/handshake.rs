@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use xwarp_tcp::{CloseReason, ConnectError, Event, ListenError, Path, Stack};
+use xwarp_driver::MemoryIo;
+use xwarp_tcp::{CloseReason, ConnectError, Event, Instant, ListenError, Path, Stack};
 
 use crate::frames;
 use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
@@ -65,11 +66,26 @@ fn the_mss_follows_from_the_mtu_and_the_smaller_one_counts() {
 fn an_mtu_that_no_frame_holds_is_lowered() {
     let mut jumbo = config(MAC_A);
     jumbo.mtu = 9000;
-    let mut net = Net::with(jumbo.clone(), jumbo);
-    let pair = net.connect(false);
-    assert_eq!(net.a.stack.emss(pair.0), 3840 - 22 - 40 - 12);
-    let data = pattern(100_000, 1);
-    assert_eq!(net.transfer(pair, &data, || 3766), data);
+    let (io, wire) = MemoryIo::with_room(8, 3840).unwrap();
+    let (mut stack, now) = (Stack::new(Box::new(io), jumbo), Instant::from_micros(0));
+    stack.connect(Net::path(false, 1), now).unwrap();
+    stack.step(now, 1).unwrap();
+    let syn = frames::read(&wire.take_sent().unwrap());
+    let largest = u16::from_be_bytes([syn.options[2], syn.options[3]]);
+    assert_eq!((syn.options[0], largest), (2, 3840 - 22 - 40));
+}
+
+#[test]
+fn an_mtu_beyond_ethernets_is_used() {
+    for mtu in [9000, 65_535] {
+        let mut jumbo = config(MAC_A);
+        jumbo.mtu = mtu;
+        let mut net = Net::with(jumbo.clone(), jumbo);
+        let pair = net.connect(false);
+        assert_eq!(net.a.stack.emss(pair.0), mtu - 40 - 12);
+        let data = pattern(1_000_000, 1);
+        assert_eq!(net.transfer(pair, &data, || mtu - 74), data);
+    }
 }
 
 #[test]

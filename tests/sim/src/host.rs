@@ -19,6 +19,8 @@ use crate::MIB;
 use crate::drops::{Drops, drops_of};
 use crate::end::End;
 
+/// Octets of an IP packet at most, if nothing else is said.
+pub(crate) const MTU: usize = 1500;
 /// Frames of an interface.
 const FRAMES: usize = 512;
 /// Octets of a host's region area; they cost nothing until they are used.
@@ -63,9 +65,10 @@ impl Place {
     }
 
     /// TCP's parameters there. The handshake has time for many lost frames.
-    pub(crate) fn stack(self, Seed(seed): Seed) -> StackConfig {
+    pub(crate) fn stack(self, Seed(seed): Seed, mtu: usize) -> StackConfig {
         StackConfig {
             mac: self.mac(),
+            mtu,
             seed: Rng::new(Seed(seed), 100 + self as u64).draw(),
             connect_timeout: Duration::from_mins(1),
             ..StackConfig::default()
@@ -86,14 +89,32 @@ struct Inner {
     rnic: Rnic,
 }
 
+/// What the simulation's hosts are like.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    /// The address of either end.
+    pub(crate) address_of: fn(Place) -> IpAddr,
+    pub(crate) mpa: MpaConfig,
+    pub(crate) mtu: usize,
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self {
+            address_of: Place::address,
+            mpa: MpaConfig::default(),
+            mtu: MTU,
+        }
+    }
+}
+
 impl Host {
-    /// `address_of` tells the address of either end.
-    pub(crate) fn new(
-        place: Place,
-        address_of: fn(Place) -> IpAddr,
-        seed: Seed,
-        mpa: MpaConfig,
-    ) -> (Self, Wire) {
+    pub(crate) fn new(place: Place, seed: Seed, kind: Kind) -> (Self, Wire) {
+        let Kind {
+            address_of,
+            mpa,
+            mtu,
+        } = kind;
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let peer = place.other();
         let host = FixedHost::new(address_of(place), [(address_of(peer), peer.mac())]);
@@ -105,7 +126,7 @@ impl Host {
         };
         let rnic = Rnic::with_io(
             Box::new(io),
-            place.stack(seed),
+            place.stack(seed, mtu),
             Arc::new(host),
             regions,
             &config,

@@ -9,7 +9,7 @@ use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::Seed;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack};
 
-use crate::host::Place;
+use crate::host::{MTU, Place};
 
 const FRAMES: usize = 512;
 const BUDGET: usize = 64;
@@ -42,7 +42,7 @@ impl PlainPeer {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let inner = Inner {
             place,
-            stack: Stack::new(Box::new(io), place.stack(seed)),
+            stack: Stack::new(Box::new(io), place.stack(seed, MTU)),
             conn: None,
             outbox: VecDeque::new(),
             received: Vec::new(),

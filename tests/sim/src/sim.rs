@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use xwarp::{MpaConfig, QpConfig, SendRequest, WrId};
@@ -10,7 +9,7 @@ use xwarp_netsim::{Direction, Link, Seed};
 use xwarp_tcp::Instant;
 
 use crate::end::End;
-use crate::host::{Host, Place};
+use crate::host::{Host, Kind, Place};
 use crate::plain::PlainPeer;
 
 /// Virtual time that a condition may take to come true.
@@ -46,26 +45,39 @@ pub struct Sim {
 impl Sim {
     /// Two hosts with RNICs on a perfect link.
     pub fn new(seed: Seed) -> Self {
-        Self::with_addresses(seed, Place::address, [MpaConfig::default(); 2])
+        Self::with_kinds(seed, [Kind::default(); 2])
     }
 
     /// The same over IPv6.
     pub fn over_ipv6(seed: Seed) -> Self {
-        Self::with_addresses(seed, Place::address_v6, [MpaConfig::default(); 2])
+        let kind = Kind {
+            address_of: Place::address_v6,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
+    /// The same over IPv4 on a link that carries IP packets of so many octets.
+    pub fn with_mtu(seed: Seed, mtu: usize) -> Self {
+        let kind = Kind {
+            mtu,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
     }
 
     /// The same over IPv4, where A and B speak MPA like this.
     pub fn with_mpa(seed: Seed, a: MpaConfig, b: MpaConfig) -> Self {
-        Self::with_addresses(seed, Place::address, [a, b])
+        let kind = |mpa| Kind {
+            mpa,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind(a), kind(b)])
     }
 
-    fn with_addresses(
-        seed: Seed,
-        address_of: fn(Place) -> IpAddr,
-        [mpa_a, mpa_b]: [MpaConfig; 2],
-    ) -> Self {
-        let (a, wire_a) = Host::new(Place::A, address_of, seed, mpa_a);
-        let (b, wire_b) = Host::new(Place::B, address_of, seed, mpa_b);
+    fn with_kinds(seed: Seed, [kind_a, kind_b]: [Kind; 2]) -> Self {
+        let (a, wire_a) = Host::new(Place::A, seed, kind_a);
+        let (b, wire_b) = Host::new(Place::B, seed, kind_b);
         let link = Link::new(seed, wire_a, wire_b);
         Self::with_machines(link, [Machine::Rnic(a), Machine::Rnic(b)])
     }
@@ -77,7 +89,11 @@ impl Sim {
 
     /// The same, where A speaks MPA like this.
     pub fn with_mpa_and_plain_peer(seed: Seed, mpa: MpaConfig) -> (Self, PlainPeer) {
-        let (a, wire_a) = Host::new(Place::A, Place::address, seed, mpa);
+        let kind = Kind {
+            mpa,
+            ..Kind::default()
+        };
+        let (a, wire_a) = Host::new(Place::A, seed, kind);
         let (peer, wire_b) = PlainPeer::new(Place::B, seed);
         let link = Link::new(seed, wire_a, wire_b);
         let machines = [Machine::Rnic(a), Machine::Plain(peer.clone())];

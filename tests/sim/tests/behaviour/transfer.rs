@@ -118,6 +118,31 @@ fn writes_whose_segments_are_full_fill_the_mtu_exactly() {
     assert_eq!(largest.get(), 14 + 1500, "one full FPDU per TCP segment");
 }
 
+/// An FPDU fills a segment, as long as its ULPDU has no more than 64,768 octets (RFC 5044 section 3), which make 64,776 with framing.
+#[test]
+fn large_packets_are_filled_and_survive_losses() {
+    for (mtu, largest_frame) in [(9000, 14 + 9000), (65_535, 14 + 52 + 64_776)] {
+        let mut sim = Sim::with_mtu(Seed(11), mtu)
+            .one_way_delay(Duration::from_micros(50))
+            .loss(0.02);
+        let (mut a, b) = sim.connected_pair();
+        let (target, fetchable) = (b.target(4 * MIB), b.target(MIB));
+        fetchable.fill(&pattern_of(2, MIB));
+        let fetched = a.target(MIB);
+        let largest = std::rc::Rc::new(std::cell::Cell::new(0));
+        let seen = std::rc::Rc::clone(&largest);
+        sim.link()
+            .observe(move |sighting| seen.set(sighting.frame.len().max(seen.get())));
+        a.post_write(1, &pattern(4 * MIB), target.remote(0));
+        a.post_read(2, fetched.local(0, MIB), fetchable.remote(0));
+        sim.run_until_idle();
+        assert_eq!(a.sends(), [Done::write(1, 4 * MIB), Done::read(2, MIB)]);
+        assert!(target.to_vec() == pattern(4 * MIB), "MTU {mtu}");
+        assert!(fetched.to_vec() == pattern_of(2, MIB), "MTU {mtu}");
+        assert_eq!(largest.get(), largest_frame, "MTU {mtu}");
+    }
+}
+
 #[test]
 fn both_directions_at_once_do_not_disturb_each_other() {
     let mut sim = sim();
