@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::frame::Arena;
@@ -16,6 +17,8 @@ pub struct RegionPool(Arc<Pool>);
 
 struct Pool {
     arena: Arc<Arena>,
+    /// Where the area begins in the arena.
+    begin: usize,
     size: usize,
     /// Free extents: offset in the arena to length, never touching each other.
     free: Mutex<BTreeMap<usize, usize>>,
@@ -44,6 +47,7 @@ impl RegionPool {
     pub(crate) unsafe fn new(arena: Arc<Arena>, offset: usize, len: usize) -> Self {
         Self(Arc::new(Pool {
             arena,
+            begin: offset,
             size: len,
             free: Mutex::new(BTreeMap::from([(offset, len)])),
         }))
@@ -80,6 +84,27 @@ impl RegionPool {
             return Err(self.0.full(len));
         }
         Ok(bytes)
+    }
+
+    /// The whole area, free pieces and those of all regions: its offsets are the physical addresses of an RNIC (verbs draft
+    /// §7.2.1). Whoever holds it can read and write every region of the area.
+    pub fn area(&self) -> SharedBytes {
+        let pool = &self.0;
+        // An area outside its arena, of which no region could be carved, is an empty one.
+        let (start, len) = (pool.arena)
+            .checked_ptr(pool.begin, pool.size)
+            .map_or((NonNull::dangling(), 0), |start| (start, pool.size));
+        // SAFETY: the range is empty or the pool's, hence without frames, and all access to it goes through `SharedBytes`; the owner
+        // keeps the arena mapped.
+        unsafe { SharedBytes::new(start, len, Arc::new(Arc::clone(&pool.arena))) }
+    }
+
+    /// Where memory of this area begins in [`area`](Self::area); `None` for other memory.
+    pub fn address_of(&self, bytes: &SharedBytes) -> Option<u64> {
+        let area = self.area().checked_ptr(0, 0).ok()?;
+        let start = bytes.checked_ptr(0, 0).ok()?;
+        let offset = start.addr().get().checked_sub(area.addr().get())?;
+        (offset < self.0.size).then_some(offset as u64)
     }
 }
 
@@ -172,6 +197,28 @@ mod tests {
             }
             assert!(pool.allocate(3 * PAGE).is_ok(), "{order:?}");
         }
+    }
+
+    #[test]
+    fn an_address_is_the_same_memory_in_the_area() {
+        let pool = RegionPool::anonymous(4 * PAGE).unwrap();
+        let (first, second) = (pool.allocate(PAGE).unwrap(), pool.allocate(100).unwrap());
+        let area = pool.area();
+        assert_eq!(area.len(), 4 * PAGE);
+        assert_eq!(pool.address_of(&first), Some(0));
+        let address = pool.address_of(&second).unwrap();
+        assert_eq!(address, PAGE as u64);
+        second.write(7, b"here").unwrap();
+        assert_eq!(area.to_vec()[PAGE + 7..PAGE + 11], *b"here");
+        let elsewhere = SharedBytes::anonymous(PAGE).unwrap();
+        assert_eq!(pool.address_of(&elsewhere), None);
+        drop(pool);
+        area.write(4 * PAGE - 1, b"x").unwrap();
+        assert_eq!(
+            area.to_vec()[4 * PAGE - 1],
+            b'x',
+            "the area keeps its arena"
+        );
     }
 
     #[test]

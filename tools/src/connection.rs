@@ -117,6 +117,7 @@ impl<'a> Connection<'a> {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
             PostError::TooManyWorkRequests(_)
             | PostError::TooLong
+            | PostError::StagZero
             | PostError::ExtensionsDisabled => error.into(),
         }
     }

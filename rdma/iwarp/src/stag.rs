@@ -17,6 +17,13 @@ impl Stag {
     pub const fn key(self) -> u8 {
         self.0.to_be_bytes()[3]
     }
+
+    /// The same index with another key.
+    #[must_use]
+    pub const fn with_key(self, key: u8) -> Self {
+        let [a, b, c, _] = self.0.to_be_bytes();
+        Self(u32::from_be_bytes([a, b, c, key]))
+    }
 }
 
 impl fmt::Debug for Stag {

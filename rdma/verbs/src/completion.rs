@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use xwarp_iwarp::Stag;
+use xwarp_iwarp::{AccessError, Stag};
 
+use crate::memory::{ListMode, SpecError};
 use crate::qp::QpId;
 use crate::work::WrId;
 
@@ -16,6 +17,14 @@ pub enum Opcode {
     Write,
     /// An RDMA Read.
     Read,
+    /// An RDMA Read with Invalidate Local `STag`.
+    ReadInvalidate,
+    /// A memory window was bound.
+    Bind,
+    /// Memory was registered.
+    FastRegister,
+    /// An `STag` was invalidated.
+    Invalidate,
     /// Immediate Data.
     Immediate,
     /// An RDMA Write followed by Immediate Data.
@@ -49,8 +58,61 @@ pub enum CompletionStatus {
     ZeroReadResources,
     /// The peer asked to invalidate what it may not: a region of others, without remote rights, or that several queue pairs share.
     InvalidateRefused,
+    /// A Fast-Register on a queue pair that is not privileged.
+    NotPrivileged,
+    /// The window to bind is bound, or the `STag` for a Fast-Register is Valid.
+    StagNotInvalid,
+    /// A Bind names no window.
+    InvalidWindow,
+    /// A Bind names no Valid region, or one whose Tagged Offsets begin at 0.
+    InvalidRegion,
+    /// A Fast-Register's pages have a size that is not supported.
+    InvalidPageSize,
+    /// A Fast-Register's blocks have a size that is not supported.
+    InvalidBufferSize,
+    /// A Fast-Register's list has an entry where none may begin.
+    InvalidListEntry,
+    /// A Fast-Register's list is longer than its `STag` was made for.
+    ListTooLong,
+    /// A Fast-Register's first byte offset lies outside the first entry.
+    InvalidFirstByteOffset,
+    /// A Fast-Register's region is longer than its list.
+    InvalidLength,
+    /// A Fast-Register's rights do not go together, or with its `STag`'s Remote Access Flag.
+    InvalidRights,
+    /// A Fast-Register's Tagged Offsets do not fit its list.
+    InvalidVirtualAddress,
     /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0 has neither.
     NotInVersion,
+}
+
+impl CompletionStatus {
+    /// Of a local access that was refused.
+    pub(crate) fn of_access(error: AccessError) -> Self {
+        match error {
+            AccessError::InvalidStag => Self::InvalidStag,
+            AccessError::NotAssociated => Self::InvalidPd,
+            AccessError::Rights => Self::AccessViolation,
+            AccessError::Wrap => Self::Wrap,
+            AccessError::Bounds => Self::BaseBounds,
+        }
+    }
+
+    /// Of a Fast-Register that asks for what is not possible (digest A27).
+    pub(crate) fn of_spec(error: SpecError) -> Self {
+        match error {
+            SpecError::Rights(_) => Self::InvalidRights,
+            SpecError::VirtualAddress(_) => Self::InvalidVirtualAddress,
+            SpecError::Length { .. } => Self::InvalidLength,
+            SpecError::FirstByteOffset { .. } => Self::InvalidFirstByteOffset,
+            SpecError::Entry { .. } => Self::InvalidListEntry,
+            SpecError::EntrySize { mode, .. } => match mode {
+                ListMode::Page => Self::InvalidPageSize,
+                ListMode::Block => Self::InvalidBufferSize,
+            },
+            SpecError::TooManyEntries(_) => Self::ListTooLong,
+        }
+    }
 }
 
 impl fmt::Display for CompletionStatus {
@@ -65,6 +127,20 @@ impl fmt::Display for CompletionStatus {
             Self::Wrap => "a local offset plus length passes 2^64",
             Self::ZeroReadResources => "the queue pair may have no Read or Atomic outstanding",
             Self::NotInVersion => "the peer's version of RDMAP has no such operation",
+            Self::NotPrivileged => "the queue pair is not privileged",
+            Self::StagNotInvalid => "the STag is not in state Invalid",
+            Self::InvalidWindow => "the STag to bind is that of no memory window",
+            Self::InvalidRegion => "the STag to bind to is that of no region that can have windows",
+            Self::InvalidPageSize => "pages of that size are not supported",
+            Self::InvalidBufferSize => "blocks of that size are not supported",
+            Self::InvalidListEntry => {
+                "an entry of the physical buffer list is not aligned or outside"
+            }
+            Self::ListTooLong => "the physical buffer list is longer than the STag was made for",
+            Self::InvalidFirstByteOffset => "the first byte offset exceeds the first entry",
+            Self::InvalidLength => "the region is longer than its list",
+            Self::InvalidRights => "the access rights do not go together",
+            Self::InvalidVirtualAddress => "the Tagged Offsets do not fit the list",
             Self::InvalidateRefused => "the peer asked to invalidate what it may not",
         })
     }

@@ -7,7 +7,7 @@ use xwarp_driver::{NicError, RegionAreaFull};
 use xwarp_iwarp::mpa::{EnhancedData, PrivateDataTooLong, StartupError};
 
 use crate::host::HostError;
-use crate::memory::Access;
+use crate::memory::SpecError;
 use crate::qp::QpState;
 
 /// The RNIC behind a handle has been closed or has failed.
@@ -64,20 +64,84 @@ pub enum RegisterError {
     /// No RNIC.
     #[error(transparent)]
     Closed(#[from] RnicClosed),
-    /// A combination of rights that the verbs forbid.
-    #[error(
-        "{0:?} is no valid set of rights: a region needs a local right, and the local right of each remote one (verbs draft figure 18)"
-    )]
-    Rights(Access),
+    /// Rights, list or Tagged Offsets that are not possible.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// The region area is used up.
     #[error(transparent)]
     Full(#[from] RegionAreaFull),
-    /// All region slots are taken.
-    #[error("there are 65535 regions already; deregister some")]
-    TooManyRegions,
+    /// All `STag`s are taken.
+    #[error("there are 65535 regions and windows already; deallocate some")]
+    TooManyStags,
+    /// The region is not Valid, or shared where only one that is not will do.
+    #[error("the region's STag is invalid, or that of a shared region")]
+    InvalidStag,
+    /// Windows are bound to the region.
+    #[error("memory windows are still bound to the region")]
+    WindowsBound,
+    /// A protection domain of another RNIC.
+    #[error("the protection domain belongs to another RNIC")]
+    OtherRnic,
     /// The kernel gave no random octets for an `STag`.
     #[error("the system's random number source failed")]
     NoRandomness,
+}
+
+/// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the region is as it was; any other has
+/// deallocated it (verbs draft §7.3.2.3).
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
+pub struct ReregisterError<R> {
+    /// The region, if it is as it was.
+    pub region: Option<R>,
+    /// What is wrong.
+    pub cause: RegisterError,
+}
+
+/// Why an `STag` was not deallocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeallocateError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// No region or window has it.
+    #[error("no region or window has this STag")]
+    InvalidStag,
+    /// Windows are bound to the region.
+    #[error("memory windows are still bound to the region")]
+    WindowsBound,
+}
+
+/// Why nothing is told of a region or window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// No object of that kind has it.
+    #[error("no such region or window has this STag")]
+    InvalidStag,
+}
+
+/// A verb that would end an object was refused: the object is as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused<T, E> {
+    /// The object.
+    pub object: T,
+    /// Why.
+    pub error: E,
+}
+
+/// Why a queue pair was not destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DestroyError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// Windows are bound to it.
+    #[error("memory windows are still bound to the queue pair")]
+    WindowsBound,
 }
 
 /// Why a work request was not posted. Nothing of it was done.
@@ -92,6 +156,9 @@ pub enum PostError {
     /// A message of 4 GiB or more.
     #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
     TooLong,
+    /// `STag` 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1).
+    #[error("STag 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1)")]
+    StagZero,
     /// An operation of RFC 7306 on a queue pair that was made without.
     #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
     ExtensionsDisabled,

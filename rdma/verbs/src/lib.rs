@@ -48,22 +48,26 @@ pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
 pub use cq::{Arm, CompletionQueue};
 pub use error::{
-    AcceptError, ConnectError, CreateError, ListenError, OpenError, PostError, RegisterError,
-    RnicClosed,
+    AcceptError, ConnectError, CreateError, DeallocateError, DestroyError, ListenError, OpenError,
+    PostError, QueryError, Refused, RegisterError, ReregisterError, RnicClosed,
 };
 pub use event::{AsyncEvent, AsyncEventKind};
 pub use host::{FixedHost, Host, HostError, LocalPort};
-pub use memory::{Access, MemoryRegion};
+pub use memory::{
+    Access, Addressing, Bind, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion, MemoryWindow,
+    PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag, SpecError, WindowInfo,
+};
 pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
-pub use pd::ProtectionDomain;
+pub use pd::{PdId, ProtectionDomain};
 pub use qp::{QpConfig, QpId, QpState, QueuePair};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
 pub use work::{
-    Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
+    Immediate, MAX_SGE, MemoryWork, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl,
+    WrId,
 };
 
 pub use xwarp_driver::attach::XdpMode;
-pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionPool, SharedBytes};
+pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionAreaFull, RegionPool, SharedBytes};
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
 pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
 pub use xwarp_tcp::{Algorithm as CongestionControl, Instant};

@@ -7,13 +7,13 @@ use xwarp_driver::SharedBytes;
 use crate::control::Control;
 use crate::cq::CompletionQueue;
 use crate::error::{CreateError, RegisterError};
-use crate::memory::{Access, MemoryRegion};
+use crate::memory::{Access, MemoryRegion, MemoryWindow, RegionMemory, RegionSpec, RegionStag};
 use crate::qp::{QpConfig, QueuePair};
 use crate::user::Scope;
 
 /// A protection domain's identity within its RNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PdId(pub(crate) u32);
+pub struct PdId(pub(crate) u32);
 
 /// Regions and queue pairs of one domain can be used together; those of different domains cannot.
 ///
@@ -31,6 +31,19 @@ impl ProtectionDomain {
         Self { id, control }
     }
 
+    /// Its identity in what is told of regions and windows.
+    pub fn id(&self) -> PdId {
+        self.id
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::Domain(self.id)
+    }
+
+    pub(crate) fn is_of(&self, control: &Arc<Control>) -> bool {
+        Arc::ptr_eq(&self.control, control)
+    }
+
     /// Carves a zeroed region of `len` octets out of the RNIC's region area and registers it for the domain's queue pairs.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control.regions().allocate(len)?;
@@ -44,7 +57,35 @@ impl ProtectionDomain {
         bytes: SharedBytes,
         access: Access,
     ) -> Result<MemoryRegion, RegisterError> {
-        MemoryRegion::register(&self.control, Scope::Domain(self.id), bytes, access)
+        self.register_with(bytes, &RegionSpec::new(access))
+    }
+
+    /// The same with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets, key and Remote Access Flag; of memory in
+    /// one piece, or of a [`PhysicalList`](crate::PhysicalList).
+    pub fn register_with<M>(
+        &self,
+        memory: M,
+        spec: &RegionSpec,
+    ) -> Result<MemoryRegion<M>, RegisterError>
+    where
+        M: Clone + Into<RegionMemory>,
+    {
+        MemoryRegion::register(&self.control, self.scope(), memory, spec)
+    }
+
+    /// Allocates the `STag` of a region without memory (verbs draft §9.2.6.1), for lists of up to `entries` entries. Without
+    /// `remote_access` no remote right can be given to it.
+    pub fn allocate_stag(
+        &self,
+        entries: usize,
+        remote_access: bool,
+    ) -> Result<RegionStag, RegisterError> {
+        RegionStag::allocate(&self.control, self.scope(), entries, remote_access)
+    }
+
+    /// Allocates a memory window (verbs draft §9.2.6.7), for queue pairs and regions of the domain.
+    pub fn allocate_window(&self) -> Result<MemoryWindow, RegisterError> {
+        MemoryWindow::allocate(&self.control, self.scope())
     }
 
     /// Creates a queue pair in state Idle whose sends and receives complete on the given queues, which may be the same.

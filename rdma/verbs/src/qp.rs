@@ -12,11 +12,13 @@ use xwarp_iwarp::mpa::{Initiator, Revision};
 use crate::cm::Connecting;
 use crate::control::Control;
 use crate::engine::{ConnectOrder, CqId, NewQp};
-use crate::error::{ConnectError, CreateError, PostError, RegisterError, RnicClosed};
-use crate::memory::{Access, MemoryRegion};
+use crate::error::{
+    ConnectError, CreateError, DestroyError, PostError, Refused, RegisterError, RnicClosed,
+};
+use crate::memory::{Access, MemoryRegion, RegionSpec};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
-use crate::user::{Scope, User};
+use crate::user::{Ability, Scope, User};
 use crate::work::{RecvRequest, SendRequest, total};
 
 /// Work requests that a queue may hold.
@@ -75,6 +77,11 @@ pub struct QpConfig {
     /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
     /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
     pub extensions: bool,
+    /// Whether it may bind memory windows (verbs draft §6.1.3).
+    pub bind_windows: bool,
+    /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
+    /// ([`Rnic::physical_address`](crate::Rnic::physical_address)), and whether it may Fast-Register (verbs draft §7.2.1, §7.5).
+    pub privileged: bool,
 }
 
 impl Default for QpConfig {
@@ -86,6 +93,8 @@ impl Default for QpConfig {
             ird: 32,
             peer_to_peer: None,
             extensions: true,
+            bind_windows: true,
+            privileged: false,
         }
     }
 }
@@ -110,6 +119,13 @@ impl QpConfig {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn ability(&self) -> Ability {
+        let mut ability = Ability::empty();
+        ability.set(Ability::BIND_WINDOWS, self.bind_windows);
+        ability.set(Ability::PHYSICAL, self.privileged);
+        ability
     }
 
     fn wishes(&self) -> Wishes {
@@ -151,7 +167,7 @@ impl QpShared {
     }
 }
 
-/// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once.
+/// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
 pub struct QueuePair {
     id: QpId,
     user: User,
@@ -160,6 +176,8 @@ pub struct QueuePair {
     wishes: Wishes,
     shared: Arc<QpShared>,
     extensions: bool,
+    /// There is nothing left to destroy.
+    destroyed: bool,
     control: Arc<Control>,
 }
 
@@ -178,6 +196,7 @@ impl QueuePair {
         let shared = Arc::new(QpShared::new());
         let new = NewQp {
             pd,
+            ability: config.ability(),
             wishes,
             extensions: config.extensions,
             sq,
@@ -195,6 +214,7 @@ impl QueuePair {
             wishes,
             shared,
             extensions: config.extensions,
+            destroyed: false,
             control: Arc::clone(control),
         })
     }
@@ -248,7 +268,8 @@ impl QueuePair {
         bytes: SharedBytes,
         access: Access,
     ) -> Result<MemoryRegion, RegisterError> {
-        MemoryRegion::register(&self.control, Scope::QueuePair(self.user), bytes, access)
+        let spec = RegionSpec::new(access);
+        MemoryRegion::register(&self.control, Scope::QueuePair(self.user), bytes, &spec)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -259,6 +280,9 @@ impl QueuePair {
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
         request.operation.len().ok_or(PostError::TooLong)?;
+        if request.operation.works_on_stag_zero() {
+            return Err(PostError::StagZero);
+        }
         if request.operation.is_extension() && !self.extensions {
             return Err(PostError::ExtensionsDisabled);
         }
@@ -366,6 +390,26 @@ impl QueuePair {
     }
 }
 
+impl QueuePair {
+    /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
+    /// them away instead.
+    pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
+        let id = self.id;
+        let error = match self.control.call(move |engine| engine.try_destroy_qp(id)) {
+            Ok(true) => {
+                self.destroyed = true;
+                return Ok(());
+            }
+            Ok(false) => DestroyError::WindowsBound,
+            Err(closed) => closed.into(),
+        };
+        Err(Refused {
+            object: self,
+            error,
+        })
+    }
+}
+
 fn push<T>(ring: &mut Producer<T>, request: T) -> Result<(), PostError> {
     let depth = ring.buffer().capacity();
     ring.push(request)
@@ -375,6 +419,9 @@ fn push<T>(ring: &mut Producer<T>, request: T) -> Result<(), PostError> {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         let id = self.id;
+        if self.destroyed {
+            return;
+        }
         // An engine that is gone has no queue pairs.
         let _ = self.control.call(move |engine| engine.destroy_qp(id));
     }

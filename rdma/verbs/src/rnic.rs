@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionPool};
+use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes};
 use xwarp_tcp::{Algorithm, Instant, Stack, StackConfig};
 
 use crate::cm::Listener;
@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::{CreateError, ListenError, OpenError, RnicClosed};
 use crate::event::AsyncEvent;
 use crate::host::{Host, KernelHost};
+use crate::memory::{ListMode, StagTable};
 use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
@@ -84,6 +85,8 @@ pub struct RnicConfig {
     pub congestion: Algorithm,
     /// How connections are started.
     pub mpa: MpaConfig,
+    /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
+    pub lists: ListMode,
 }
 
 impl Default for RnicConfig {
@@ -98,6 +101,7 @@ impl Default for RnicConfig {
             user_timeout: StackConfig::default().user_timeout,
             congestion: StackConfig::default().congestion,
             mpa: MpaConfig::default(),
+            lists: ListMode::Page,
         }
     }
 }
@@ -150,7 +154,9 @@ impl Rnic {
     ) -> Result<Self, OpenError> {
         let (event_sender, events) = mpsc::channel();
         let ready = Arc::new(ReadySet::new(MAX_QPS));
-        let engine = Engine::new(stack, Arc::clone(&ready), event_sender, config.mpa, MAX_QPS);
+        let stags = StagTable::new(regions.area(), config.lists);
+        let (mpa, queue) = (config.mpa, Arc::clone(&ready));
+        let engine = Engine::new(stack, queue, event_sender, mpa, stags, MAX_QPS);
         let parts = Parts {
             ready,
             host,
@@ -184,6 +190,17 @@ impl Rnic {
     /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
         CompletionQueue::create(&self.control, entries)
+    }
+
+    /// Carves zeroed memory of `len` octets out of the region area, to be registered. It goes back with its last handle.
+    pub fn allocate_memory(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
+        self.control.regions().allocate(len)
+    }
+
+    /// The physical address of memory of the region area: what physical buffer lists and, with `STag` 0, Tagged Offsets of this RNIC
+    /// name it by. `None` for memory that is elsewhere.
+    pub fn physical_address(&self, memory: &SharedBytes) -> Option<u64> {
+        self.control.regions().address_of(memory)
     }
 
     /// Listens for connections. With an unspecified address (`0.0.0.0`, `::`), on the port of every address of that family

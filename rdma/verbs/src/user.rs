@@ -1,15 +1,38 @@
 //! Queue pairs as users of regions, and which of them a region is there for (RFC 5041 §8.2).
 
+use bitflags::bitflags;
 use rustc_hash::FxHashMap;
 
 use crate::pd::PdId;
+
+bitflags! {
+    /// What a queue pair may do with memory, fixed when it is created (verbs draft §6.1.3).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Ability: u8 {
+        /// Use `STag` 0 and Fast-Register: it is privileged.
+        const PHYSICAL = 1;
+        /// Bind windows.
+        const BIND_WINDOWS = 2;
+    }
+}
 
 /// A queue pair in the eyes of the `STag` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pd: PdId,
+    ability: Ability,
     /// No other queue pair of the RNIC ever has it. A `QpId` would not do: the next queue pair may have it again.
     serial: u64,
+}
+
+impl User {
+    pub(crate) fn can(self, ability: Ability) -> bool {
+        self.ability.contains(ability)
+    }
+
+    pub(crate) fn serial(self) -> u64 {
+        self.serial
+    }
 }
 
 /// Which queue pairs may use a region.
@@ -26,6 +49,14 @@ impl Scope {
         match self {
             Self::Domain(pd) => pd == user.pd,
             Self::QueuePair(only) => only == user,
+        }
+    }
+
+    /// Its protection domain.
+    pub(crate) fn pd(self) -> PdId {
+        match self {
+            Self::Domain(pd) => pd,
+            Self::QueuePair(user) => user.pd,
         }
     }
 }
@@ -46,11 +77,15 @@ impl Users {
     }
 
     /// A queue pair is created.
-    pub(crate) fn join(&mut self, pd: PdId) -> User {
+    pub(crate) fn join(&mut self, pd: PdId, ability: Ability) -> User {
         let serial = self.next_serial;
         self.next_serial += 1; // 2^64 will not be created
         *self.of_domain.entry(pd).or_default() += 1;
-        User { pd, serial }
+        User {
+            pd,
+            ability,
+            serial,
+        }
     }
 
     /// A queue pair is destroyed: no scope admits it again.
@@ -78,11 +113,16 @@ mod tests {
 
     const PD: PdId = PdId(1);
     const OTHER: PdId = PdId(2);
+    const NONE: Ability = Ability::empty();
 
     #[test]
     fn a_scope_admits_a_domain_or_one_queue_pair_of_it() {
         let mut users = Users::new();
-        let (a, b, stranger) = (users.join(PD), users.join(PD), users.join(OTHER));
+        let (a, b, stranger) = (
+            users.join(PD, NONE),
+            users.join(PD, NONE),
+            users.join(OTHER, NONE),
+        );
         let admitted = |scope: Scope| [a, b, stranger].map(|user| scope.admits(user));
         assert_eq!(admitted(Scope::Domain(PD)), [true, true, false]);
         assert_eq!(admitted(Scope::Domain(OTHER)), [false, false, true]);
@@ -93,10 +133,10 @@ mod tests {
     #[test]
     fn nobody_inherits_the_scope_of_a_queue_pair_that_is_gone() {
         let mut users = Users::new();
-        let gone = users.join(PD);
+        let gone = users.join(PD, NONE);
         users.leave(gone);
         for _ in 0..3 {
-            let next = users.join(PD);
+            let next = users.join(PD, NONE);
             assert!(!Scope::QueuePair(gone).admits(next));
             users.leave(next);
         }
@@ -107,14 +147,14 @@ mod tests {
         let mut users = Users::new();
         let shared = |users: &Users| [PD, OTHER].map(|pd| users.share(Scope::Domain(pd)));
         assert_eq!(shared(&users), [false, false]);
-        let (a, stranger) = (users.join(PD), users.join(OTHER));
+        let (a, stranger) = (users.join(PD, NONE), users.join(OTHER, NONE));
         assert_eq!(shared(&users), [false, false], "one each");
-        let b = users.join(PD);
+        let b = users.join(PD, NONE);
         assert_eq!(shared(&users), [true, false]);
         assert!(!users.share(Scope::QueuePair(a)) && !users.share(Scope::QueuePair(b)));
         users.leave(a);
         assert_eq!(shared(&users), [false, false], "b is left");
-        let c = users.join(PD);
+        let c = users.join(PD, NONE);
         assert_eq!(shared(&users), [true, false]);
         for user in [b, c, stranger] {
             users.leave(user);

@@ -5,6 +5,7 @@ use xwarp_iwarp::rdmap::IMMEDIATE_BYTES;
 use xwarp_iwarp::{AtomicOperation, Stag};
 
 use crate::completion::Opcode;
+use crate::memory::{Bind, FastRegister};
 
 /// Octets that an Atomic Operation works on.
 pub(crate) const OPERAND: u32 = 8;
@@ -73,6 +74,8 @@ pub enum Operation {
         sink: Sge,
         /// What to read.
         remote: RemoteAddress,
+        /// Whether the sink's `STag` is invalidated when all is there, before the completion (verbs draft §8.1.2.2).
+        invalidate_sink: bool,
     },
     /// Sends eight octets that end a receive of the peer's and come in its completion (RFC 7306 §6).
     Immediate {
@@ -105,6 +108,45 @@ pub enum Operation {
         /// in this host's order of octets. They need no alignment.
         sink: Option<Sge>,
     },
+    /// Changes a region or window of this side. Nothing is sent.
+    Memory(MemoryWork),
+}
+
+/// A change of a region or window, in its turn with the other work of a send queue: work that is posted behind it begins when it has
+/// taken effect (verbs draft §8.1.2.3, §8.2.2.1). One that cannot be made ends the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryWork {
+    /// Binds a memory window.
+    Bind(Bind),
+    /// Registers memory with an Invalid `STag`.
+    FastRegister(Box<FastRegister>),
+    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window. One that is Invalid already stays so.
+    Invalidate {
+        /// Which.
+        stag: Stag,
+        /// Waits until all earlier work of this queue pair has completed (Local Fence, verbs draft §8.2.2.2). Otherwise earlier Reads
+        /// into that memory may be under way, and then fail.
+        local_fence: bool,
+    },
+}
+
+impl MemoryWork {
+    /// The region or window that it changes.
+    fn stag(&self) -> Stag {
+        match self {
+            Self::Bind(bind) => bind.window,
+            Self::FastRegister(request) => request.stag,
+            Self::Invalidate { stag, .. } => *stag,
+        }
+    }
+
+    fn opcode(&self) -> Opcode {
+        match self {
+            Self::Bind(_) => Opcode::Bind,
+            Self::FastRegister(_) => Opcode::FastRegister,
+            Self::Invalidate { .. } => Opcode::Invalidate,
+        }
+    }
 }
 
 impl Operation {
@@ -115,7 +157,7 @@ impl Operation {
                 total(sgl)
             }
             Self::Read { sink, .. } => Some(sink.len),
-            Self::Immediate { .. } => Some(0),
+            Self::Immediate { .. } | Self::Memory(_) => Some(0),
             Self::Atomic { .. } => Some(OPERAND),
         }
     }
@@ -125,7 +167,13 @@ impl Operation {
         match self {
             Self::Send { .. } => Opcode::Send,
             Self::Write { .. } => Opcode::Write,
-            Self::Read { .. } => Opcode::Read,
+            Self::Read {
+                invalidate_sink, ..
+            } => match invalidate_sink {
+                false => Opcode::Read,
+                true => Opcode::ReadInvalidate,
+            },
+            Self::Memory(work) => work.opcode(),
             Self::Immediate { .. } => Opcode::Immediate,
             Self::WriteImmediate { .. } => Opcode::WriteImmediate,
             Self::Atomic { operation, .. } => match operation {
@@ -138,7 +186,7 @@ impl Operation {
     /// True for what only RFC 7306 knows.
     pub(crate) fn is_extension(&self) -> bool {
         match self {
-            Self::Send { .. } | Self::Write { .. } | Self::Read { .. } => false,
+            Self::Send { .. } | Self::Write { .. } | Self::Read { .. } | Self::Memory(_) => false,
             Self::Immediate { .. } | Self::WriteImmediate { .. } | Self::Atomic { .. } => true,
         }
     }
@@ -150,8 +198,47 @@ impl Operation {
             Self::Send { .. }
             | Self::Write { .. }
             | Self::Immediate { .. }
-            | Self::WriteImmediate { .. } => false,
+            | Self::WriteImmediate { .. }
+            | Self::Memory(_) => false,
         }
+    }
+
+    /// What is invalidated when the peer has answered.
+    pub(crate) fn sink_to_invalidate(&self) -> Option<Stag> {
+        match self {
+            Self::Read {
+                sink,
+                invalidate_sink: true,
+                ..
+            } => Some(sink.stag),
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. }
+            | Self::Atomic { .. }
+            | Self::Memory(_) => None,
+        }
+    }
+
+    /// True for what begins only when all earlier work is complete.
+    pub(crate) fn has_local_fence(&self) -> bool {
+        matches!(
+            self,
+            Self::Memory(MemoryWork::Invalidate {
+                local_fence: true,
+                ..
+            })
+        )
+    }
+
+    /// True if it would change what `STag` 0 means, or bind a window to it (verbs draft §7.2.1).
+    pub(crate) fn works_on_stag_zero(&self) -> bool {
+        let Self::Memory(work) = self else {
+            return false;
+        };
+        let to_zero = matches!(work, MemoryWork::Bind(bind) if bind.region.index() == 0);
+        to_zero || work.stag().index() == 0
     }
 
     /// Where this side places what the peer returns in no tagged message: what an Atomic Operation has found.
@@ -162,7 +249,8 @@ impl Operation {
             | Self::Write { .. }
             | Self::Read { .. }
             | Self::Immediate { .. }
-            | Self::WriteImmediate { .. } => None,
+            | Self::WriteImmediate { .. }
+            | Self::Memory(_) => None,
         }
     }
 
@@ -172,11 +260,11 @@ impl Operation {
         let zero = Stag(0);
         self.len() != Some(0)
             && match self {
-                Self::Send { .. } | Self::Immediate { .. } => false,
+                Self::Send { .. } | Self::Immediate { .. } | Self::Memory(_) => false,
                 Self::Write { remote, .. } | Self::WriteImmediate { remote, .. } => {
                     remote.stag == zero
                 }
-                Self::Read { sink, remote } => sink.stag == zero || remote.stag == zero,
+                Self::Read { sink, remote, .. } => sink.stag == zero || remote.stag == zero,
                 Self::Atomic { sink, remote, .. } => {
                     remote.stag == zero || sink.is_some_and(|sink| sink.stag == zero)
                 }
@@ -235,7 +323,30 @@ impl SendRequest {
 
     /// An RDMA Read.
     pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
-        Self::new(wr_id, Operation::Read { sink, remote })
+        let operation = Operation::Read {
+            sink,
+            remote,
+            invalidate_sink: false,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// The binding of a memory window.
+    pub fn bind(wr_id: WrId, bind: Bind) -> Self {
+        Self::new(wr_id, Operation::Memory(MemoryWork::Bind(bind)))
+    }
+
+    /// A registration of memory with an `STag` that is there already.
+    pub fn fast_register(wr_id: WrId, request: FastRegister) -> Self {
+        let work = MemoryWork::FastRegister(Box::new(request));
+        Self::new(wr_id, Operation::Memory(work))
+    }
+
+    /// The invalidation of an `STag` of this side, without a Local Fence.
+    pub fn invalidate(wr_id: WrId, stag: Stag) -> Self {
+        let local_fence = false;
+        let work = MemoryWork::Invalidate { stag, local_fence };
+        Self::new(wr_id, Operation::Memory(work))
     }
 
     /// Immediate Data.
@@ -314,7 +425,10 @@ impl SendRequest {
             Operation::Send { solicited, .. }
             | Operation::Immediate { solicited, .. }
             | Operation::WriteImmediate { solicited, .. } => *solicited = true,
-            Operation::Write { .. } | Operation::Read { .. } | Operation::Atomic { .. } => {}
+            Operation::Write { .. }
+            | Operation::Read { .. }
+            | Operation::Atomic { .. }
+            | Operation::Memory(_) => {}
         }
         self
     }
@@ -330,6 +444,27 @@ impl SendRequest {
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;
+        self
+    }
+
+    /// The same, waiting for all earlier work. Means nothing to operations other than the invalidation of an `STag` of this side.
+    #[must_use]
+    pub fn locally_fenced(mut self) -> Self {
+        if let Operation::Memory(MemoryWork::Invalidate { local_fence, .. }) = &mut self.operation {
+            *local_fence = true;
+        }
+        self
+    }
+
+    /// The same, with the sink's `STag` invalidated when a Read is complete. Means nothing to other operations.
+    #[must_use]
+    pub fn invalidating_sink(mut self) -> Self {
+        if let Operation::Read {
+            invalidate_sink, ..
+        } = &mut self.operation
+        {
+            *invalidate_sink = true;
+        }
         self
     }
 }

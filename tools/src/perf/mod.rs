@@ -248,6 +248,7 @@ impl PerfArgs {
             keepalive: Some(KEEPALIVE),
             min_rto: self.min_rto.unwrap_or(defaults.min_rto),
             ack_delay: defaults.ack_delay,
+            lists: defaults.lists,
             user_timeout: USER_TIMEOUT,
             congestion: self.congestion.into(),
             mpa: MpaConfig {

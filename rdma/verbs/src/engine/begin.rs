@@ -4,24 +4,33 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
 
-use super::outgoing::{Outgoing, Response, execute, status_of};
+use super::outgoing::{Outgoing, Response, execute};
 use super::qp::{Begun, Link, QpContext};
 use super::stream::{Stream, Turn};
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
 use crate::memory::{Access, StagTable};
 use crate::user::User;
-use crate::work::{OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl};
+use crate::work::{MemoryWork, OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl};
+
+/// What is next.
+pub(super) enum Next {
+    /// A message is being sent.
+    Message,
+    /// A work request that sends nothing was done.
+    Done,
+    Nothing,
+}
 
 /// Makes sure that a message is being sent: goes on with the current one, or begins a response or the next work request, in turn
-/// where both wait. False when there is none.
-pub(super) fn begin_message(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFault> {
+/// where both wait.
+pub(super) fn begin_message(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
     let user = qp.user;
     let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
+        return Ok(Next::Nothing);
     };
     if stream.outgoing.is_some() {
-        return Ok(true);
+        return Ok(Next::Message);
     }
     let request_waits = !qp.sq.is_empty();
     if (stream.turn == Turn::Response || !request_waits)
@@ -29,20 +38,21 @@ pub(super) fn begin_message(qp: &mut QpContext, stags: &StagTable) -> Result<boo
     {
         stream.turn = Turn::Request;
         begin_response(stream, stags, user, &response)?;
-        return Ok(true);
+        return Ok(Next::Message);
     }
     stream.turn = Turn::Response;
-    if begin_request(qp, stags)? {
-        return Ok(true);
+    match begin_request(qp, stags)? {
+        Next::Nothing => {}
+        begun @ (Next::Message | Next::Done) => return Ok(begun),
     }
     let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
+        return Ok(Next::Nothing);
     };
     let Some(response) = stream.responses.pop_front() else {
-        return Ok(false);
+        return Ok(Next::Nothing);
     };
     begin_response(stream, stags, user, &response)?;
-    Ok(true)
+    Ok(Next::Message)
 }
 
 fn begin_response(
@@ -62,23 +72,25 @@ fn begin_response(
     Ok(())
 }
 
-/// Begins the next work request unless the send queue is empty, or stalls: for a Read Fence, or because ORD Reads and Atomic
+/// Begins the next work request unless the send queue is empty, or stalls: for a fence, or because ORD Reads and Atomic
 /// Operations are outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
-fn begin_request(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFault> {
+fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
     let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
+        return Ok(Next::Nothing);
     };
     let Ok(next) = qp.sq.peek() else {
-        return Ok(false);
+        return Ok(Next::Nothing);
     };
     let outstanding = stream.receiver.outstanding_reads();
     let awaits_response = next.operation.awaits_response();
     let ord = usize::from(qp.ord);
-    if next.read_fence && outstanding > 0 || awaits_response && ord > 0 && outstanding >= ord {
-        return Ok(false);
+    let fenced = next.read_fence && outstanding > 0
+        || next.operation.has_local_fence() && !qp.begun.is_empty();
+    if fenced || awaits_response && ord > 0 && outstanding >= ord {
+        return Ok(Next::Nothing);
     }
     let Ok(request) = qp.sq.pop() else {
-        return Ok(false);
+        return Ok(Next::Nothing);
     };
     qp.begun.push_back(Begun::new(&request));
     if request.operation.is_extension() && stream.version != VERSION_IETF {
@@ -90,17 +102,23 @@ fn begin_request(qp: &mut QpContext, stags: &StagTable) -> Result<bool, SendFaul
     if request.operation.names_stag_zero() {
         return Err(SendFault::Request(CompletionStatus::InvalidStag));
     }
-    stream.outgoing = Some(outgoing(stream, stags, qp.user, request)?);
-    Ok(true)
+    stream.outgoing = outgoing(stream, stags, qp.user, request)?;
+    if stream.outgoing.is_some() {
+        return Ok(Next::Message);
+    }
+    if let Some(begun) = qp.begun.back_mut() {
+        begun.outcome = Some(CompletionStatus::Success);
+    }
+    Ok(Next::Done)
 }
 
-/// The message of a work request.
+/// The message of a work request; `None` for one that sends nothing, and is done.
 fn outgoing(
     stream: &mut Stream,
-    stags: &StagTable,
+    stags: &mut StagTable,
     user: User,
     request: SendRequest,
-) -> Result<Outgoing, SendFault> {
+) -> Result<Option<Outgoing>, SendFault> {
     let len = request.operation.len().unwrap_or(u32::MAX);
     let (message, sgl, then) = match request.operation {
         Operation::Send {
@@ -130,17 +148,34 @@ fn outgoing(
         Operation::Immediate { data, solicited } => {
             (stream.sender.immediate(data, solicited), Sgl::new(), None)
         }
-        Operation::Read { sink, remote } => return Ok(read(stream, sink, remote)),
+        Operation::Read { sink, remote, .. } => return Ok(Some(read(stream, sink, remote))),
         Operation::Atomic {
             operation,
             remote,
             sink,
         } => {
             check_sink(stags, user, sink)?;
-            return Ok(atomic(stream, operation, remote));
+            return Ok(Some(atomic(stream, operation, remote)));
+        }
+        Operation::Memory(work) => {
+            change_memory(stags, user, &work).map_err(SendFault::Request)?;
+            return Ok(None);
         }
     };
-    Ok(Outgoing::Request { message, sgl, then })
+    Ok(Some(Outgoing::Request { message, sgl, then }))
+}
+
+/// All messages in front of it have been handed to TCP, and none behind it has begun.
+fn change_memory(
+    stags: &mut StagTable,
+    user: User,
+    work: &MemoryWork,
+) -> Result<(), CompletionStatus> {
+    match work {
+        MemoryWork::Bind(bind) => stags.bind(user, bind),
+        MemoryWork::FastRegister(request) => stags.fast_register(user, request),
+        MemoryWork::Invalidate { stag, .. } => stags.invalidate_local(user, *stag),
+    }
 }
 
 fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) -> Outgoing {
@@ -178,6 +213,6 @@ fn check_sink(stags: &StagTable, user: User, sink: Option<Sge>) -> Result<(), Se
     }
     stags
         .access(user, stag, to, u64::from(len), Access::LOCAL_WRITE)
-        .map_err(|error| SendFault::Request(status_of(error)))?;
+        .map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))?;
     Ok(())
 }

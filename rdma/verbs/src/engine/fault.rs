@@ -42,14 +42,7 @@ impl Engine {
                     "a receive buffer cannot be used",
                 );
             }
-            ReceiveFault::Sink => {
-                self.fail_local(
-                    key,
-                    Terminate::local(),
-                    None,
-                    "the sink of an Atomic Operation cannot be used",
-                );
-            }
+            ReceiveFault::Sink(what) => self.fail_local(key, Terminate::local(), None, what),
             ReceiveFault::Terminated(terminate) => {
                 self.counters.terminates_in += 1;
                 self.on_terminate_received(key, terminate.code);

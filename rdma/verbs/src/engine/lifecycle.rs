@@ -33,7 +33,7 @@ impl Engine {
         let key = entry.key();
         // `max_qps` bounds the slab's keys.
         let id = QpId(u32::try_from(key).unwrap_or(u32::MAX));
-        let user = self.stags.users.join(new.pd);
+        let user = self.stags.users.join(new.pd, new.ability);
         entry.insert(QpContext::new(id, user, new));
         Ok((id, user))
     }
@@ -52,7 +52,18 @@ impl Engine {
         }
         self.detach(key);
         let qp = self.qps.remove(key);
-        self.stags.users.leave(qp.user);
+        self.stags.leave(qp.user);
+    }
+
+    /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4). False if there are.
+    pub(crate) fn try_destroy_qp(&mut self, id: QpId) -> bool {
+        let QpId(key) = id;
+        let user = self.qps.get(key as usize).map(|qp| qp.user);
+        if user.is_some_and(|user| self.stags.has_windows(user)) {
+            return false;
+        }
+        self.destroy_qp(id);
+        true
     }
 
     /// Modify QP to Error (verbs draft §6.2): resets, flushes.

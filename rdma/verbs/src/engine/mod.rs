@@ -90,13 +90,14 @@ impl Engine {
         ready: Arc<ReadySet>,
         events: Sender<AsyncEvent>,
         mpa: MpaConfig,
+        stags: StagTable,
         max_qps: usize,
     ) -> Self {
         Self {
             stack,
             qps: Slab::new(),
             cqs: CqTable::default(),
-            stags: StagTable::new(),
+            stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),
             incoming: Slab::new(),

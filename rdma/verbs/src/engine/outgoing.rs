@@ -84,7 +84,7 @@ impl Outgoing {
                 };
                 let payload = write_header(ulpdu, &segment);
                 gather(stags, user, sgl, segment.payload, payload)
-                    .map_err(|error| SendFault::Request(status_of(error)))
+                    .map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))
             }
             Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, user)
                 .map_err(|error| SendFault::Response(response.aborted(error))),
@@ -109,15 +109,13 @@ fn write_response(
     // A Read of no octets looks at no source (RFC 5040 §5.2).
     if let Some(range) = response.next_source(mulpdu) {
         let right = Access::REMOTE_READ;
-        let (bytes, offset) = stags.access(user, range.stag, range.to, range.len, right)?;
+        let octets = stags.access(user, range.stag, range.to, range.len, right)?;
         let payload = usize::try_from(range.len)
             .ok()
             .and_then(|len| ulpdu.len().checked_sub(len))
             .and_then(|begin| ulpdu.get_mut(begin..))
             .ok_or(AccessError::Bounds)?;
-        bytes
-            .read(offset, payload)
-            .map_err(|_| AccessError::Bounds)?;
+        octets.read(payload).map_err(|_| AccessError::Bounds)?;
     }
     if let Some(segment) = response.next_segment(mulpdu) {
         write_header(ulpdu, &segment);
@@ -144,17 +142,6 @@ pub(super) fn execute(
         .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
 }
 
-/// The completion status of a local access that was refused.
-pub(super) fn status_of(error: AccessError) -> CompletionStatus {
-    match error {
-        AccessError::InvalidStag => CompletionStatus::InvalidStag,
-        AccessError::NotAssociated => CompletionStatus::InvalidPd,
-        AccessError::Rights => CompletionStatus::AccessViolation,
-        AccessError::Wrap => CompletionStatus::Wrap,
-        AccessError::Bounds => CompletionStatus::BaseBounds,
-    }
-}
-
 /// Copies octets `range` of the message that a list makes to `into`, which is as long.
 fn gather(
     stags: &StagTable,
@@ -166,9 +153,9 @@ fn gather(
     let len = range.end.saturating_sub(range.start) as usize;
     for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
         let len = span.len() as u64;
-        let (bytes, offset) = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
+        let octets = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
         let piece = into.get_mut(span).ok_or(AccessError::Bounds)?;
-        bytes.read(offset, piece).map_err(|_| AccessError::Bounds)
+        octets.read(piece).map_err(|_| AccessError::Bounds)
     })
 }
 

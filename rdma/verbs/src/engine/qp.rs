@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::Consumer;
+use xwarp_iwarp::Stag;
 use xwarp_tcp::Instant;
 
 use super::cq_table::{CqId, CqOverflow, CqTable};
@@ -13,12 +14,13 @@ use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
-use crate::user::User;
+use crate::user::{Ability, User};
 use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 
 /// What a new queue pair is made of.
 pub(crate) struct NewQp {
     pub(crate) pd: PdId,
+    pub(crate) ability: Ability,
     pub(crate) wishes: Wishes,
     /// Immediate Data and Atomic Operations are known (RFC 7306).
     pub(crate) extensions: bool,
@@ -44,6 +46,8 @@ pub(super) struct Begun {
     pub(super) byte_len: u32,
     /// It is done when the peer has answered, not when it is sent.
     pub(super) awaits_response: bool,
+    /// What a Read invalidates when it is answered.
+    pub(super) invalidate: Option<Stag>,
     /// Where an Atomic Operation's result goes.
     pub(super) sink: Option<Sge>,
     /// An Atomic Operation's result.
@@ -61,6 +65,7 @@ impl Begun {
             signaled: request.signaled,
             byte_len: operation.len().unwrap_or(u32::MAX),
             awaits_response: operation.awaits_response(),
+            invalidate: operation.sink_to_invalidate(),
             sink: operation.result_sink(),
             original: None,
             outcome: None,

@@ -11,7 +11,7 @@ use xwarp_tcp::{ConnId, Stack};
 
 use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
-use super::outgoing::{Response, for_each_piece, status_of};
+use super::outgoing::{Response, for_each_piece};
 use super::qp::{Link, QpContext, Receiving};
 use super::stream::{Gate, Stream};
 use crate::completion::{CompletionStatus, WorkCompletion};
@@ -28,8 +28,8 @@ pub(super) enum ReceiveFault {
     /// A receive buffer of ours is not usable.
     Buffer(CompletionStatus),
     Terminated(ReceivedTerminate),
-    /// The result of an Atomic Operation could not be placed; its work request has that outcome.
-    Sink,
+    /// What should have been done with the response to a work request of ours could not be; its outcome says so.
+    Sink(&'static str),
     /// The peer asks for a response, and we have sent our FIN.
     RequestAfterClose,
     Overflow,
@@ -220,7 +220,7 @@ fn act(
         } => {
             place(stags, qp.user, *stag, *to, payload, counters);
             if *done {
-                finish_read(qp);
+                finish_read(stags, qp)?;
                 qp.complete_sends(cqs)?;
             }
         }
@@ -279,19 +279,25 @@ fn place(
     }
     let placed = stags
         .access(user, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
-        .is_ok_and(|(bytes, offset)| bytes.write(offset, payload).is_ok());
+        .is_ok_and(|octets| octets.write(payload).is_ok());
     debug_assert!(placed, "the segment was checked against the same table");
     counters.placed_octets += payload.len() as u64;
 }
 
-/// The oldest Read that waits for its response has it.
-fn finish_read(qp: &mut QpContext) {
+/// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
+fn finish_read(stags: &mut StagTable, qp: &mut QpContext) -> Result<(), ReceiveFault> {
+    let user = qp.user;
     if qp.stream().is_some_and(Stream::take_rtr_response) {
-        return;
+        return Ok(());
     }
-    if let Some(begun) = qp.oldest_unanswered() {
-        begun.outcome = Some(CompletionStatus::Success);
-    }
+    let Some(begun) = qp.oldest_unanswered() else {
+        return Ok(());
+    };
+    let invalidated = begun
+        .invalidate
+        .map_or(Ok(()), |stag| stags.invalidate_local(user, stag));
+    begun.outcome = Some(invalidated.err().unwrap_or(CompletionStatus::Success));
+    invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))
 }
 
 /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
@@ -302,16 +308,15 @@ fn finish_atomic(stags: &StagTable, qp: &mut QpContext, original: u64) -> Result
     };
     begun.original = Some(original);
     let placed = begun.sink.map_or(Ok(()), |sink| {
-        let (octets, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
-        let (bytes, at) = stags
-            .access(user, sink.stag, sink.to, octets.len() as u64, right)
-            .map_err(status_of)?;
-        bytes
-            .write(at, &octets)
+        let (result, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
+        stags
+            .access(user, sink.stag, sink.to, result.len() as u64, right)
+            .map_err(CompletionStatus::of_access)?
+            .write(&result)
             .map_err(|_| CompletionStatus::BaseBounds)
     });
     begun.outcome = Some(placed.err().unwrap_or(CompletionStatus::Success));
-    placed.map_err(|_| ReceiveFault::Sink)
+    placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))
 }
 
 /// Copies a Send's payload into the receive buffer's pieces.
@@ -329,11 +334,10 @@ fn scatter(
         offset,
         payload.len(),
         |to, stag, span| {
-            let (bytes, at) = stags
+            stags
                 .access(qp.user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
-                .map_err(status_of)?;
-            bytes
-                .write(at, payload.get(span).unwrap_or_default())
+                .map_err(CompletionStatus::of_access)?
+                .write(payload.get(span).unwrap_or_default())
                 .map_err(|_| CompletionStatus::BaseBounds)
         },
     )
@@ -348,7 +352,7 @@ fn finish_send(
     len: u32,
 ) -> Result<(), ReceiveFault> {
     if let Some(stag) = kind.invalidate {
-        stags.remove(stag);
+        stags.invalidate(stag);
     }
     finish_receive(cqs, qp, |completion| {
         completion.byte_len = len;

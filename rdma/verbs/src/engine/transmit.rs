@@ -4,7 +4,7 @@ use xwarp_iwarp::Terminate;
 use xwarp_iwarp::mpa::Framer;
 use xwarp_tcp::Stack;
 
-use super::begin::begin_message;
+use super::begin::{Next, begin_message};
 use super::cq_table::CqOverflow;
 use super::outgoing::Outgoing;
 use super::qp::{Link, QpContext};
@@ -20,6 +20,8 @@ enum Sent {
     Fpdu,
     /// A whole message was: the work request or response is done.
     Message(Turn),
+    /// A work request was done that sends nothing.
+    Work,
     /// TCP takes nothing now; it will say when it does.
     Blocked,
     /// There is nothing to send.
@@ -60,6 +62,7 @@ impl Engine {
                     self.note_sent(key);
                     self.renew_patience(key);
                 }
+                Ok(Sent::Work) => {}
                 Ok(Sent::Blocked) => return sent,
                 Ok(Sent::Nothing) => {
                     self.close_if_drained(key);
@@ -118,8 +121,16 @@ impl Engine {
             let ulpdu = terminate.ulpdu();
             return Ok(send_terminate(&mut self.stack, stream, &ulpdu, self.now));
         }
-        if qp.state() != QpState::Rts || !begin_message(qp, &self.stags)? {
+        if qp.state() != QpState::Rts {
             return Ok(Sent::Nothing);
+        }
+        match begin_message(qp, &mut self.stags)? {
+            Next::Message => {}
+            Next::Done => {
+                qp.complete_sends(&mut self.cqs)?;
+                return Ok(Sent::Work);
+            }
+            Next::Nothing => return Ok(Sent::Nothing),
         }
         let sent = send_segment(&mut self.stack, &self.stags, qp, self.now)?;
         if let Sent::Message(whose) = sent {

@@ -90,6 +90,7 @@ fn qp_config(offers: u8) -> QpConfig {
         ord: depth(offers >> 2),
         extensions: !crate::bit(offers, 4),
         peer_to_peer: peer_to_peer(offers >> 5),
+        ..QpConfig::default()
     }
 }
 

@@ -108,6 +108,7 @@ fn post_everything(victim: &mut Victim) {
                 remote: FAR,
             },
             1 => Operation::Read {
+                invalidate_sink: false,
                 sink: sink.local(0, 100),
                 remote: FAR,
             },

@@ -1,0 +1,272 @@
+//! Memory as a list of pages or blocks of the region area (verbs draft §7.6.2).
+
+use xwarp_driver::{OutOfBounds, SharedBytes};
+
+use super::spec::{Addressing, SpecError};
+
+/// Entries that a list may have.
+pub const MAX_LIST_ENTRIES: usize = 1 << 16;
+/// The smallest page: regions are carved from the area in pages of that size.
+const MIN_PAGE: u64 = 4096;
+/// The largest page or block, in octets.
+const MAX_ENTRY: u64 = 1 << 30;
+
+/// What the entries of physical buffer lists are, for all lists of an RNIC (verbs draft §7.6.2, §9.2.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListMode {
+    /// Pages: their size is a power of two from 4 KiB to 1 GiB, and each begins at a multiple of it.
+    #[default]
+    Page,
+    /// Blocks of 1 octet to 1 GiB that begin anywhere.
+    Block,
+}
+
+/// A region's memory as a list of pages or blocks of one size, in the order of the region's octets (verbs draft §7.6.2).
+///
+/// Addresses are physical ones: offsets in the RNIC's region area, as [`Rnic::physical_address`](crate::Rnic::physical_address) tells
+/// them. Like any physical address they keep nothing alive: the application holds the memory for as long as the list is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhysicalList {
+    /// Octets of each entry.
+    pub entry_size: u64,
+    /// Where the entries begin.
+    pub addresses: Vec<u64>,
+    /// Which octet of the first entry is the region's first.
+    pub first_byte_offset: u64,
+    /// Octets of the region, which may end anywhere in the list.
+    pub len: u64,
+}
+
+impl PhysicalList {
+    /// May it be registered, with its first octet at the Tagged Offset that `addressing` says?
+    pub(super) fn check(
+        &self,
+        mode: ListMode,
+        area: u64,
+        addressing: Addressing,
+    ) -> Result<(), SpecError> {
+        let (size, entries) = (self.entry_size, self.addresses.len());
+        let sized = match mode {
+            ListMode::Page => size.is_power_of_two() && (MIN_PAGE..=MAX_ENTRY).contains(&size),
+            ListMode::Block => (1..=MAX_ENTRY).contains(&size),
+        };
+        if !sized {
+            return Err(SpecError::EntrySize { mode, size });
+        }
+        if entries > MAX_LIST_ENTRIES {
+            return Err(SpecError::TooManyEntries(entries));
+        }
+        let aligned = |address: u64| mode == ListMode::Block || address.is_multiple_of(size);
+        let inside = |address: u64| address.checked_add(size).is_some_and(|end| end <= area);
+        let mut addresses = self.addresses.iter().copied();
+        if let Some(address) = addresses.find(|&it| !aligned(it) || !inside(it)) {
+            return Err(SpecError::Entry { address });
+        }
+        let offset = self.first_byte_offset;
+        if offset > size {
+            return Err(SpecError::FirstByteOffset { offset, size });
+        }
+        let capacity = (size * entries as u64).saturating_sub(offset); // at most 2^46
+        if self.len > capacity {
+            return Err(SpecError::Length {
+                len: self.len,
+                capacity,
+            });
+        }
+        match addressing {
+            Addressing::VaBased(va) if va % size != offset % size => {
+                Err(SpecError::VirtualAddress(va))
+            }
+            Addressing::VaBased(_) | Addressing::ZeroBased => Ok(()),
+        }
+    }
+}
+
+/// A list that was checked: the memory of a registered region.
+#[derive(Debug)]
+pub(super) struct Scattered {
+    area: SharedBytes,
+    /// Octets of each entry; not 0.
+    entry_size: usize,
+    addresses: Box<[u64]>,
+}
+
+impl Scattered {
+    pub(super) fn new(area: SharedBytes, list: &PhysicalList) -> Self {
+        Self {
+            area,
+            entry_size: usize::try_from(list.entry_size).unwrap_or(1).max(1),
+            addresses: list.addresses.clone().into(),
+        }
+    }
+
+    pub(super) fn read(&self, at: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
+        let mut rest = into;
+        self.pieces(at, rest.len(), |address, len| {
+            let (piece, others) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = others;
+            self.area.read(address, piece)
+        })
+    }
+
+    pub(super) fn write(&self, at: usize, from: &[u8]) -> Result<(), OutOfBounds> {
+        let mut rest = from;
+        self.pieces(at, rest.len(), |address, len| {
+            let (piece, others) = rest.split_at(len);
+            rest = others;
+            self.area.write(address, piece)
+        })
+    }
+
+    /// The area, and where in it `len` octets lie that one entry holds; `None` if several do.
+    pub(super) fn unbroken(&self, at: usize, len: usize) -> Option<(&SharedBytes, usize)> {
+        let whole = self.entry_size - at % self.entry_size >= len;
+        whole.then(|| (&self.area, self.address(at)))
+    }
+
+    /// The physical address of octet `at`; one that cannot be accessed if the list has no such octet.
+    fn address(&self, at: usize) -> usize {
+        let entry = self.addresses.get(at / self.entry_size);
+        let begin = entry.and_then(|&begin| usize::try_from(begin).ok());
+        begin.map_or(usize::MAX, |begin| {
+            begin.saturating_add(at % self.entry_size)
+        })
+    }
+
+    /// Calls `each` for the pieces that octets `at..at+len` are in, with their physical addresses and lengths.
+    fn pieces(
+        &self,
+        at: usize,
+        len: usize,
+        mut each: impl FnMut(usize, usize) -> Result<(), OutOfBounds>,
+    ) -> Result<(), OutOfBounds> {
+        let mut done = 0;
+        while done < len {
+            let place = at.saturating_add(done);
+            let piece = (self.entry_size - place % self.entry_size).min(len - done);
+            each(self.address(place), piece)?;
+            done += piece;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AREA: u64 = 1 << 20;
+    const PAGE: u64 = 4096;
+
+    fn list(entry_size: u64, addresses: &[u64], first_byte_offset: u64, len: u64) -> PhysicalList {
+        PhysicalList {
+            entry_size,
+            addresses: addresses.to_vec(),
+            first_byte_offset,
+            len,
+        }
+    }
+
+    #[test]
+    fn pages_are_powers_of_two_and_aligned_and_blocks_need_not_be() {
+        let check = |mode, list: &PhysicalList| list.check(mode, AREA, Addressing::ZeroBased);
+        let pages = list(PAGE, &[0, 3 * PAGE], 1, 2 * PAGE - 1);
+        assert_eq!(check(ListMode::Page, &pages), Ok(()));
+        for size in [0, 1, 2048, 3000, 4097, 1 << 31] {
+            let refused = SpecError::EntrySize {
+                mode: ListMode::Page,
+                size,
+            };
+            let odd = list(size, &[0], 0, 0);
+            assert_eq!(check(ListMode::Page, &odd), Err(refused));
+        }
+        let odd = list(3000, &[1, 12_345], 0, 6000);
+        assert_eq!(check(ListMode::Block, &odd), Ok(()));
+        for size in [0, (1 << 30) + 1] {
+            let mode = ListMode::Block;
+            let refused = SpecError::EntrySize { mode, size };
+            assert_eq!(check(mode, &list(size, &[], 0, 0)), Err(refused));
+        }
+        for address in [1, 512, PAGE + 1, AREA, AREA - 1, u64::MAX - 4095] {
+            let refused = Err(SpecError::Entry { address });
+            let stray = list(PAGE, &[0, address], 0, 1);
+            assert_eq!(check(ListMode::Page, &stray), refused);
+        }
+        let last = list(PAGE, &[AREA - PAGE], 0, PAGE);
+        assert_eq!(check(ListMode::Page, &last), Ok(()));
+        let beyond = list(100, &[AREA - 99], 0, 1);
+        assert!(check(ListMode::Block, &beyond).is_err());
+    }
+
+    #[test]
+    fn offset_and_length_stay_in_the_list() {
+        let check = |offset, len| {
+            let list = list(PAGE, &[0, PAGE], offset, len);
+            list.check(ListMode::Page, AREA, Addressing::ZeroBased)
+        };
+        for (offset, len) in [(0, 2 * PAGE), (1, 2 * PAGE - 1), (PAGE, PAGE), (17, 0)] {
+            assert_eq!(check(offset, len), Ok(()));
+        }
+        let size = PAGE;
+        let offset = PAGE + 1;
+        let refused = SpecError::FirstByteOffset { offset, size };
+        assert_eq!(check(offset, 0), Err(refused));
+        for (offset, len, capacity) in [(0, 2 * PAGE + 1, 2 * PAGE), (PAGE, PAGE + 1, PAGE)] {
+            let refused = SpecError::Length { len, capacity };
+            assert_eq!(check(offset, len), Err(refused));
+        }
+        let none = list(PAGE, &[], 0, 1).check(ListMode::Page, AREA, Addressing::ZeroBased);
+        assert_eq!(
+            none,
+            Err(SpecError::Length {
+                len: 1,
+                capacity: 0
+            })
+        );
+        let many = list(1, &vec![0; MAX_LIST_ENTRIES + 1], 0, 0);
+        let refused = SpecError::TooManyEntries(MAX_LIST_ENTRIES + 1);
+        let checked = many.check(ListMode::Block, AREA, Addressing::ZeroBased);
+        assert_eq!(checked, Err(refused));
+    }
+
+    #[test]
+    fn a_virtual_address_has_the_lists_first_byte_offset() {
+        for (mode, size) in [(ListMode::Page, PAGE), (ListMode::Block, 3000)] {
+            let list = list(size, &[0], 5, 100);
+            for (va, fits) in [
+                (5, true),
+                (7 * size + 5, true),
+                (7 * size, false),
+                (6, false),
+            ] {
+                let checked = list.check(mode, AREA, Addressing::VaBased(va));
+                assert_eq!(checked.is_ok(), fits, "{mode:?} {va}");
+                assert!(fits || checked == Err(SpecError::VirtualAddress(va)));
+            }
+        }
+    }
+
+    #[test]
+    fn octets_are_found_across_the_entries() {
+        let area = SharedBytes::anonymous(1 << 16).unwrap();
+        let list = list(10, &[500, 77, 3], 0, 30);
+        let scattered = Scattered::new(area.clone(), &list);
+        let octets: Vec<u8> = (1..=30).collect();
+        scattered.write(0, &octets).unwrap();
+        let memory = area.to_vec();
+        assert_eq!(memory[500..510], octets[..10]);
+        assert_eq!(memory[77..87], octets[10..20]);
+        assert_eq!(memory[3..13], octets[20..]);
+        assert_eq!(memory.iter().filter(|octet| **octet != 0).count(), 30);
+        for at in 0..30 {
+            for len in 0..=30 - at {
+                let mut copy = vec![0; len];
+                scattered.read(at, &mut copy).unwrap();
+                assert_eq!(copy, octets[at..at + len]);
+            }
+        }
+        assert!(scattered.write(25, &[0; 6]).is_err(), "no fourth entry");
+        assert_eq!(scattered.unbroken(12, 8).map(|it| it.1), Some(79));
+        assert!(scattered.unbroken(13, 8).is_none());
+    }
+}

@@ -1,0 +1,174 @@
+//! Regions as an application holds them (verbs draft §7.3).
+
+use std::fmt;
+use std::sync::Arc;
+
+use xwarp_driver::SharedBytes;
+use xwarp_iwarp::Stag;
+
+use super::entry::RegionInfo;
+use super::register::{NotReregistered, RegionMemory};
+use super::spec::{Addressing, RegionSpec};
+use super::stag::RegionStag;
+use crate::control::Control;
+use crate::error::{DeallocateError, QueryError, Refused, RegisterError, ReregisterError};
+use crate::pd::ProtectionDomain;
+use crate::user::Scope;
+use crate::work::{RemoteAddress, Sge};
+
+/// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::PhysicalList). Dropping it deregisters it, and takes away
+/// the windows that are bound to it: from then on nobody can reach the memory through its `STag`.
+pub struct MemoryRegion<M = SharedBytes> {
+    stag: RegionStag,
+    /// Tagged Offset of its first octet.
+    base: u64,
+    len: u64,
+    memory: M,
+}
+
+impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
+    pub(super) fn new(stag: RegionStag, memory: M, addressing: Addressing) -> Self {
+        let base = match addressing {
+            Addressing::ZeroBased => 0,
+            Addressing::VaBased(va) => va,
+        };
+        Self {
+            stag,
+            base,
+            len: memory.clone().into().len(),
+            memory,
+        }
+    }
+
+    pub(crate) fn register(
+        control: &Arc<Control>,
+        scope: Scope,
+        memory: M,
+        spec: &RegionSpec,
+    ) -> Result<Self, RegisterError> {
+        let (source, spec) = (memory.clone().into(), *spec);
+        let stag = control.call(move |engine| engine.stags.register(scope, &source, &spec))??;
+        let stag = RegionStag::new(stag, control);
+        Ok(Self::new(stag, memory, spec.addressing))
+    }
+
+    /// Registers the same memory once more, shared: under an `STag` of its own, in any domain of this RNIC, with rights and Tagged
+    /// Offsets of its own (verbs draft §7.3.2.4). Both regions stay shared for as long as they live: neither can be invalidated,
+    /// reregistered or used for Fast-Register, only deallocated. Otherwise this region and its windows stay as they are.
+    ///
+    /// Tagged Offsets that do not begin at 0 have to lie within a page or block as those of this region do.
+    pub fn share(&self, pd: &ProtectionDomain, spec: &RegionSpec) -> Result<Self, RegisterError> {
+        let control = self.stag.control();
+        if !pd.is_of(control) {
+            return Err(RegisterError::OtherRnic);
+        }
+        let (existing, scope, spec) = (self.stag(), pd.scope(), *spec);
+        let stag =
+            control.call(move |engine| engine.stags.register_shared(existing, scope, &spec))??;
+        let stag = RegionStag::new(stag, control);
+        Ok(Self::new(stag, self.memory.clone(), spec.addressing))
+    }
+
+    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
+    /// rights. Not while windows are bound to it, nor if it is shared: then it comes back as it was. Any other error leaves no
+    /// registration.
+    pub fn reregister<N>(
+        mut self,
+        pd: &ProtectionDomain,
+        memory: N,
+        spec: &RegionSpec,
+    ) -> Result<MemoryRegion<N>, ReregisterError<Self>>
+    where
+        N: Clone + Into<RegionMemory>,
+    {
+        match self.stag.replace(pd, memory.clone().into(), spec) {
+            Ok(stag) => {
+                self.stag.renew(stag);
+                Ok(MemoryRegion::new(self.stag, memory, spec.addressing))
+            }
+            Err(NotReregistered { kept, cause }) => {
+                let region = kept.then_some(self);
+                Err(ReregisterError { region, cause })
+            }
+        }
+    }
+
+    /// Deallocate `STag` (verbs draft §7.9). When this returns nobody can reach the memory through it any more; what was under way
+    /// fails. Refused while windows are bound to it.
+    pub fn deallocate(self) -> Result<(), Refused<Self, DeallocateError>> {
+        let Self {
+            stag,
+            base,
+            len,
+            memory,
+        } = self;
+        stag.deallocate().map_err(|refused| Refused {
+            object: Self {
+                stag: refused.object,
+                base,
+                len,
+                memory,
+            },
+            error: refused.error,
+        })
+    }
+}
+
+impl<M> MemoryRegion<M> {
+    /// The region's `STag`, to be told to the peer. An invalidation takes effect on it, but does not change it.
+    pub fn stag(&self) -> Stag {
+        self.stag.stag()
+    }
+
+    /// Query Memory Region (verbs draft §9.2.6.3).
+    pub fn query(&self) -> Result<RegionInfo, QueryError> {
+        self.stag.query()
+    }
+
+    /// The `STag` by itself, whose memory stays registered until it is invalidated; for Fast-Register after that.
+    pub fn into_stag(self) -> RegionStag {
+        self.stag
+    }
+
+    /// `len` octets from `offset` on, for a scatter/gather list.
+    pub fn local(&self, offset: u64, len: u32) -> Sge {
+        let RemoteAddress { stag, to } = self.remote(offset);
+        Sge { stag, to, len }
+    }
+
+    /// The place of octet `offset`, for the peer to name.
+    pub fn remote(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress {
+            stag: self.stag(),
+            to: self.base.wrapping_add(offset), // one that is outside is refused where it is used
+        }
+    }
+
+    /// The memory that it was made of: of one piece or a list.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+}
+
+impl MemoryRegion {
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// True for a region of no octets.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// The memory. The peer may change it at any time that its rights allow.
+    pub fn bytes(&self) -> &SharedBytes {
+        &self.memory
+    }
+}
+
+impl<M> fmt::Debug for MemoryRegion<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryRegion({:?}, {} octets)", self.stag(), self.len)
+    }
+}

@@ -1,0 +1,74 @@
+//! What work requests of the memory kind say (verbs draft §9.3.1.1, figure 27).
+
+use xwarp_iwarp::Stag;
+
+use super::access::Access;
+use super::list::PhysicalList;
+use super::spec::{Addressing, RegionSpec};
+use crate::work::RemoteAddress;
+
+/// Binds a memory window: the peer of the queue pair that it is posted to, and nobody else, may use a part of a region (verbs draft
+/// §7.10.2). Nothing is sent; work that is posted behind it begins when it has taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window's index, and the key that it will have.
+    pub window: Stag,
+    /// The region, which is not zero-based, and has [`Access::BIND_WINDOWS`].
+    pub region: Stag,
+    /// Tagged Offset, in the region, of the window's first octet.
+    pub to: u64,
+    /// Octets.
+    pub len: u64,
+    /// Whether the window's first octet has Tagged Offset 0 rather than the one that it has in the region.
+    pub zero_based: bool,
+    /// [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] or both. The region needs the local right of each, but no remote one.
+    pub access: Access,
+}
+
+impl Bind {
+    /// The same with Tagged Offsets from 0 on.
+    #[must_use]
+    pub fn zero_based(mut self) -> Self {
+        self.zero_based = true;
+        self
+    }
+
+    /// The place of octet `offset` of the window, for the peer to name.
+    pub fn remote(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress {
+            stag: self.window,
+            to: self.base().wrapping_add(offset),
+        }
+    }
+
+    /// Tagged Offset of the window's first octet.
+    pub(super) fn base(&self) -> u64 {
+        if self.zero_based { 0 } else { self.to }
+    }
+}
+
+/// Registers memory with an Invalid `STag` of a region (verbs draft §7.3.2.5), on a privileged queue pair. Nothing is sent; work that
+/// is posted behind it begins when it has taken effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastRegister {
+    /// The region's index, and the key that it will have.
+    pub stag: Stag,
+    /// The memory.
+    pub list: PhysicalList,
+    /// What may be done with it; remote rights need the `STag`'s Remote Access Flag.
+    pub access: Access,
+    /// Where its Tagged Offsets begin.
+    pub addressing: Addressing,
+}
+
+impl FastRegister {
+    /// What the region will be, if its Remote Access Flag is this.
+    pub(super) fn spec(&self, remote_access: bool) -> RegionSpec {
+        RegionSpec {
+            access: self.access,
+            addressing: self.addressing,
+            key: Some(self.stag.key()),
+            remote_access,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A region's `STag` by itself, with or without memory (verbs draft §7.3.2.1).
+
+use std::fmt;
+use std::sync::Arc;
+
+use xwarp_iwarp::Stag;
+
+use super::access::Access;
+use super::entry::RegionInfo;
+use super::list::PhysicalList;
+use super::owner::Owner;
+use super::region::MemoryRegion;
+use super::register::{NotReregistered, RegionMemory};
+use super::requests::FastRegister;
+use super::spec::{Addressing, RegionSpec};
+use crate::control::Control;
+use crate::error::{DeallocateError, QueryError, Refused, RegisterError, ReregisterError};
+use crate::pd::ProtectionDomain;
+use crate::user::Scope;
+
+/// The `STag` of a region that is not shared, for memory to be registered with by Fast-Register or
+/// [`reregister`](Self::reregister). Dropping it deallocates it, and takes away the windows that are bound to it.
+///
+/// ```no_run
+/// # fn fast(rnic: &xwarp::Rnic, pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair) -> Result<(), Box<dyn std::error::Error>> {
+/// use xwarp::{Access, PhysicalList, SendRequest, WrId};
+///
+/// let memory = rnic.allocate_memory(8192)?;
+/// let at = rnic.physical_address(&memory).ok_or("not of this RNIC")?;
+/// let mut stag = pd.allocate_stag(2, true)?;
+/// let list = PhysicalList {
+///     entry_size: 4096,
+///     addresses: vec![at + 4096, at],
+///     first_byte_offset: 0,
+///     len: 8192,
+/// };
+/// let request = stag.fast_register(list, Access::LOCAL_READ | Access::REMOTE_READ);
+/// qp.post_send(SendRequest::fast_register(WrId(1), request.clone()))?;
+/// // ... and when the peer has read:
+/// qp.post_send(SendRequest::invalidate(WrId(2), request.stag))?;
+/// # Ok(()) }
+/// ```
+pub struct RegionStag {
+    owner: Owner,
+    /// What it was given last, by the verb that made it or by [`fast_register`](Self::fast_register).
+    stag: Stag,
+}
+
+impl RegionStag {
+    pub(super) fn new(stag: Stag, control: &Arc<Control>) -> Self {
+        Self {
+            owner: Owner::new(stag.index(), control),
+            stag,
+        }
+    }
+
+    pub(crate) fn allocate(
+        control: &Arc<Control>,
+        scope: Scope,
+        entries: usize,
+        remote_access: bool,
+    ) -> Result<Self, RegisterError> {
+        let stag =
+            control.call(move |engine| engine.stags.allocate(scope, entries, remote_access))??;
+        Ok(Self::new(stag, control))
+    }
+
+    /// The `STag` that it was given last. Whether it is Valid, [`query`](Self::query) tells.
+    pub fn stag(&self) -> Stag {
+        self.stag
+    }
+
+    /// Query Memory Region (verbs draft §9.2.6.3).
+    pub fn query(&self) -> Result<RegionInfo, QueryError> {
+        let index = self.owner.index();
+        let control = self.owner.control();
+        control.call(move |engine| engine.stags.query_region(index))?
+    }
+
+    /// A request that registers a list, zero-based, with the next key: the one before it stays unused for as long as there are others.
+    /// The list may have as many entries as [`RegionInfo::entries`] says, and the region remote rights if its Remote Access Flag is
+    /// set (verbs draft §7.3.2.5).
+    pub fn fast_register(&mut self, list: PhysicalList, access: Access) -> FastRegister {
+        self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
+        FastRegister {
+            stag: self.stag,
+            list,
+            access,
+            addressing: Addressing::ZeroBased,
+        }
+    }
+
+    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
+    /// rights, whether the `STag` is Valid or not. Not while windows are bound to it, nor if it is shared: then it comes back as it was.
+    /// Any other error leaves no registration.
+    pub fn reregister<M>(
+        mut self,
+        pd: &ProtectionDomain,
+        memory: M,
+        spec: &RegionSpec,
+    ) -> Result<MemoryRegion<M>, ReregisterError<Self>>
+    where
+        M: Clone + Into<RegionMemory>,
+    {
+        match self.replace(pd, memory.clone().into(), spec) {
+            Ok(stag) => {
+                self.renew(stag);
+                Ok(MemoryRegion::new(self, memory, spec.addressing))
+            }
+            Err(NotReregistered { kept, cause }) => {
+                let region = kept.then_some(self);
+                Err(ReregisterError { region, cause })
+            }
+        }
+    }
+
+    /// Reregisters; on an error that deallocates there is nothing left to own.
+    pub(super) fn replace(
+        &mut self,
+        pd: &ProtectionDomain,
+        memory: RegionMemory,
+        spec: &RegionSpec,
+    ) -> Result<Stag, NotReregistered> {
+        let (control, index) = (self.owner.control(), self.owner.index());
+        let kept = |cause| NotReregistered { kept: true, cause };
+        if !pd.is_of(control) {
+            return Err(kept(RegisterError::OtherRnic));
+        }
+        let (scope, spec) = (pd.scope(), *spec);
+        let replaced = control
+            .call(move |engine| engine.stags.reregister(index, scope, &memory, &spec))
+            .map_err(|closed| kept(closed.into()))?;
+        if let Err(NotReregistered { kept: false, .. }) = replaced {
+            self.owner.disown();
+        }
+        replaced
+    }
+
+    /// Deallocate `STag` (verbs draft §7.9), whether Valid or not. When this returns nobody can reach memory through it any more.
+    /// Refused while windows are bound to it.
+    pub fn deallocate(mut self) -> Result<(), Refused<Self, DeallocateError>> {
+        match self.owner.deallocate() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Refused {
+                object: self,
+                error,
+            }),
+        }
+    }
+
+    /// It was registered anew.
+    pub(super) fn renew(&mut self, stag: Stag) {
+        self.stag = stag;
+    }
+
+    pub(super) fn control(&self) -> &Arc<Control> {
+        self.owner.control()
+    }
+}
+
+impl fmt::Debug for RegionStag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegionStag({:?})", self.stag)
+    }
+}

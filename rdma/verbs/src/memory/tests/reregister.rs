@@ -1,0 +1,131 @@
+//! Reregister, and what its errors leave (verbs draft §7.3.2.3).
+
+use super::*;
+use crate::error::{QueryError, RegisterError};
+
+fn whole(bytes: &SharedBytes) -> RegionMemory {
+    RegionMemory::Whole(bytes.clone())
+}
+
+#[test]
+fn a_region_has_all_that_is_new_under_the_same_index() {
+    let mut it = Fixture::new();
+    let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
+    let old = it.region(Access::LOCAL_READ);
+    let bytes = SharedBytes::anonymous(10_000).unwrap();
+    let rights = LOCAL | Access::REMOTE_WRITE;
+    let spec = RegionSpec::new(rights).at(VA).with_key(9);
+    let scope = Scope::Domain(OTHER_PD);
+    let new = it
+        .table
+        .reregister(old.index(), scope, &whole(&bytes), &spec);
+    let new = new.unwrap();
+    assert_eq!(new, old.with_key(9));
+    let info = it.table.query_region(new.index()).unwrap();
+    assert_eq!((info.pd, info.access, info.entries), (OTHER_PD, rights, 3));
+    assert!(info.is_valid() && info.remote_access && !info.shared);
+    let octets = it.table.access(stranger, new, VA, 10_000, rights);
+    octets.unwrap().write(b"new").unwrap();
+    assert_eq!(bytes.to_vec()[..3], *b"new");
+    let refused = it.access(user, new, VA, Access::LOCAL_READ);
+    assert_eq!(refused, Err(AccessError::NotAssociated));
+    for right in [Access::LOCAL_READ, Access::REMOTE_WRITE] {
+        let stale = it.access(stranger, old, VA, right);
+        assert_eq!(stale, Err(AccessError::InvalidStag));
+    }
+}
+
+#[test]
+fn an_invalid_region_and_one_without_memory_become_valid() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let invalid = it.region(ALL);
+    it.table.invalidate_local(user, invalid).unwrap();
+    let allocated = it.table.allocate(Scope::Domain(PD), 2, false).unwrap();
+    for stag in [invalid, allocated] {
+        let spec = RegionSpec::new(ALL);
+        let scope = Scope::Domain(PD);
+        let new = it
+            .table
+            .reregister(stag.index(), scope, &whole(&memory()), &spec);
+        assert_eq!(it.access(user, new.unwrap(), 0, ALL), Ok(()));
+        let info = it.table.query_region(stag.index()).unwrap();
+        assert!(info.remote_access, "only this can change the flag");
+    }
+}
+
+#[test]
+fn a_random_key_is_never_the_one_before() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let (bytes, spec) = (memory(), RegionSpec::new(LOCAL));
+    let mut stag = it.region(LOCAL);
+    for _ in 0..1000 {
+        let scope = Scope::Domain(PD);
+        let new = it
+            .table
+            .reregister(stag.index(), scope, &whole(&bytes), &spec);
+        let new = new.unwrap();
+        assert!(new != stag && new.index() == stag.index());
+        assert_eq!(
+            it.access(user, stag, 0, LOCAL),
+            Err(AccessError::InvalidStag)
+        );
+        assert_eq!(it.access(user, new, 0, LOCAL), Ok(()));
+        stag = new;
+    }
+}
+
+#[test]
+fn errors_of_stag_and_windows_leave_the_region_and_others_deallocate_it() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let scope = Scope::Domain(PD);
+    let fine = RegionSpec::new(LOCAL);
+    let bound = it.va_region(ALL);
+    let window = it.bound(user, bound);
+    let shared = it.region(ALL);
+    it.table.register_shared(shared, scope, &fine).unwrap();
+    for (stag, windows) in [(bound, true), (shared, false), (window, false)] {
+        let refused = it
+            .table
+            .reregister(stag.index(), scope, &whole(&memory()), &fine);
+        let refused = refused.unwrap_err();
+        assert!(refused.kept);
+        let by_window = matches!(refused.cause, RegisterError::WindowsBound);
+        assert!(
+            by_window == windows
+                && (windows || matches!(refused.cause, RegisterError::InvalidStag))
+        );
+    }
+    assert_eq!(it.access(user, bound, VA, ALL), Ok(()));
+    assert_eq!(it.access(user, shared, 0, ALL), Ok(()));
+    assert_eq!(it.access(user, window, VA, Access::REMOTE_READ), Ok(()));
+
+    let list = |change: fn(&mut PhysicalList)| {
+        let mut list = pages(&[0, PAGE]);
+        change(&mut list);
+        RegionMemory::List(list)
+    };
+    let bad: [(RegionMemory, RegionSpec); 7] = [
+        (whole(&memory()), RegionSpec::new(Access::REMOTE_READ)),
+        (whole(&memory()), RegionSpec::new(ALL).remote_access(false)),
+        (whole(&memory()), fine.at(u64::MAX)),
+        (list(|it| it.entry_size = 3000), fine),
+        (list(|it| it.addresses[1] = 5), fine),
+        (list(|it| it.first_byte_offset = PAGE + 1), fine),
+        (list(|it| it.len += 1), fine),
+    ];
+    for (memory, spec) in bad {
+        let stag = it.region(ALL);
+        let refused = it.table.reregister(stag.index(), scope, &memory, &spec);
+        let refused = refused.unwrap_err();
+        assert!(!refused.kept && matches!(refused.cause, RegisterError::Spec(_)));
+        let queried = it.table.query_region(stag.index());
+        assert_eq!(queried, Err(QueryError::InvalidStag), "{memory:?}");
+        assert_eq!(
+            it.access(user, stag, 0, LOCAL),
+            Err(AccessError::InvalidStag)
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Windows as an application holds them (verbs draft §7.10).
+
+use std::fmt;
+use std::sync::Arc;
+
+use xwarp_iwarp::Stag;
+
+use super::access::Access;
+use super::entry::WindowInfo;
+use super::owner::Owner;
+use super::requests::Bind;
+use crate::control::Control;
+use crate::error::{DeallocateError, QueryError, RegisterError};
+use crate::user::Scope;
+use crate::work::RemoteAddress;
+
+/// A memory window: what it is bound to, one peer may use, for as long as it is bound. Binding is a work request, and costs no more than
+/// that. Dropping the window deallocates it: from then on nobody can reach memory through its `STag`.
+///
+/// ```no_run
+/// # fn grant(pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair, memory: xwarp::SharedBytes) -> Result<(), Box<dyn std::error::Error>> {
+/// use xwarp::{Access, RegionSpec, SendRequest, WrId};
+///
+/// // Windows need Tagged Offsets that do not begin at 0.
+/// let rights = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::BIND_WINDOWS;
+/// let region = pd.register_with(memory, &RegionSpec::new(rights).at(0x10_0000))?;
+/// let mut window = pd.allocate_window()?;
+///
+/// let bind = window.bind(region.remote(512), 100, Access::REMOTE_WRITE);
+/// qp.post_send(SendRequest::bind(WrId(1), bind))?;
+/// let _told_to_the_peer = bind.remote(0);
+/// // ... and when the peer has written:
+/// qp.post_send(SendRequest::invalidate(WrId(2), bind.window))?;
+/// # Ok(()) }
+/// ```
+pub struct MemoryWindow {
+    owner: Owner,
+    /// Its index, and the key of the latest Bind.
+    stag: Stag,
+}
+
+impl MemoryWindow {
+    pub(crate) fn allocate(control: &Arc<Control>, scope: Scope) -> Result<Self, RegisterError> {
+        let stag = control.call(move |engine| engine.stags.allocate_window(scope))??;
+        Ok(Self {
+            owner: Owner::new(stag.index(), control),
+            stag,
+        })
+    }
+
+    /// The `STag` of the latest [`bind`](Self::bind); before the first one it has never been Valid.
+    pub fn stag(&self) -> Stag {
+        self.stag
+    }
+
+    /// A request that binds it to `len` octets from `first` on, which is a place in a region (see
+    /// [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key: so an `STag` of an earlier Bind stays unused for
+    /// another 255.
+    pub fn bind(&mut self, first: RemoteAddress, len: u64, access: Access) -> Bind {
+        self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
+        Bind {
+            window: self.stag,
+            region: first.stag,
+            to: first.to,
+            len,
+            zero_based: false,
+            access,
+        }
+    }
+
+    /// Query Memory Window (verbs draft §9.2.6.8).
+    pub fn query(&self) -> Result<WindowInfo, QueryError> {
+        let index = self.owner.index();
+        let control = self.owner.control();
+        control.call(move |engine| engine.stags.query_window(index))?
+    }
+
+    /// Deallocate `STag` (verbs draft §7.9), whether bound or not. When this returns nobody can reach memory through it any more; what
+    /// was under way fails.
+    pub fn deallocate(mut self) -> Result<(), DeallocateError> {
+        self.owner.deallocate()
+    }
+}
+
+impl fmt::Debug for MemoryWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryWindow({:?})", self.stag)
+    }
+}
