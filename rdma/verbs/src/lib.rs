@@ -55,15 +55,15 @@ pub use event::{AsyncEvent, AsyncEventKind};
 pub use host::{FixedHost, Host, HostError, LocalPort};
 pub use memory::{
     Access, Addressing, Bind, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion, MemoryWindow,
-    PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag, SpecError, WindowInfo,
+    MemoryWork, PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag, SpecError,
+    WindowInfo,
 };
 pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::{PdId, ProtectionDomain};
 pub use qp::{QpConfig, QpId, QpState, QueuePair};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
 pub use work::{
-    Immediate, MAX_SGE, MemoryWork, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl,
-    WrId,
+    Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
 };
 
 pub use xwarp_driver::attach::XdpMode;

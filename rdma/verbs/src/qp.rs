@@ -1,5 +1,6 @@
 //! Queue pairs as an application holds them (verbs draft §6).
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -60,6 +61,10 @@ impl QpState {
 
 /// A queue pair's size and limits.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own, as Create QP has them"
+)]
 pub struct QpConfig {
     /// Work requests that the send queue holds.
     pub send_depth: usize,
@@ -77,6 +82,9 @@ pub struct QpConfig {
     /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
     /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
     pub extensions: bool,
+    /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs draft §6.1.3, figure 21). Without it
+    /// such a message ends the connection unless it is empty. Whether the peer may read is said by [`ird`](Self::ird).
+    pub inbound_write: bool,
     /// Whether it may bind memory windows (verbs draft §6.1.3).
     pub bind_windows: bool,
     /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
@@ -93,6 +101,7 @@ impl Default for QpConfig {
             ird: 32,
             peer_to_peer: None,
             extensions: true,
+            inbound_write: true,
             bind_windows: true,
             privileged: false,
         }
@@ -124,6 +133,8 @@ impl QpConfig {
     fn ability(&self) -> Ability {
         let mut ability = Ability::empty();
         ability.set(Ability::BIND_WINDOWS, self.bind_windows);
+        ability.set(Ability::INBOUND_READ, self.ird > 0);
+        ability.set(Ability::INBOUND_WRITE, self.inbound_write);
         ability.set(Ability::PHYSICAL, self.privileged);
         ability
     }
@@ -383,14 +394,6 @@ impl QueuePair {
         self.control.call(move |engine| engine.disconnect(id))
     }
 
-    /// Ends the connection at once, by a reset (Modify QP to Error, verbs draft §6.2). Outstanding work is flushed.
-    pub fn abort(&mut self) -> Result<(), RnicClosed> {
-        let id = self.id;
-        self.control.call(move |engine| engine.abort_qp(id))
-    }
-}
-
-impl QueuePair {
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
     /// them away instead.
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
@@ -408,12 +411,24 @@ impl QueuePair {
             error,
         })
     }
+
+    /// Ends the connection at once, by a reset (Modify QP to Error, verbs draft §6.2). Outstanding work is flushed.
+    pub fn abort(&mut self) -> Result<(), RnicClosed> {
+        let id = self.id;
+        self.control.call(move |engine| engine.abort_qp(id))
+    }
 }
 
 fn push<T>(ring: &mut Producer<T>, request: T) -> Result<(), PostError> {
     let depth = ring.buffer().capacity();
     ring.push(request)
         .map_err(|PushError::Full(_)| PostError::TooManyWorkRequests(depth))
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueuePair({}, {:?})", self.id.0, self.state())
+    }
 }
 
 impl Drop for QueuePair {

@@ -13,6 +13,10 @@ bitflags! {
         const PHYSICAL = 1;
         /// Bind windows.
         const BIND_WINDOWS = 2;
+        /// Have its peer read.
+        const INBOUND_READ = 4;
+        /// Have its peer write, and place Read Responses.
+        const INBOUND_WRITE = 8;
     }
 }
 
@@ -28,6 +32,11 @@ pub(crate) struct User {
 impl User {
     pub(crate) fn can(self, ability: Ability) -> bool {
         self.ability.contains(ability)
+    }
+
+    /// May its peer use any memory?
+    pub(crate) fn is_open(self) -> bool {
+        (self.ability).intersects(Ability::INBOUND_READ | Ability::INBOUND_WRITE)
     }
 
     pub(crate) fn serial(self) -> u64 {

@@ -5,7 +5,7 @@ use xwarp_iwarp::rdmap::IMMEDIATE_BYTES;
 use xwarp_iwarp::{AtomicOperation, Stag};
 
 use crate::completion::Opcode;
-use crate::memory::{Bind, FastRegister};
+use crate::memory::{Bind, FastRegister, MemoryWork};
 
 /// Octets that an Atomic Operation works on.
 pub(crate) const OPERAND: u32 = 8;
@@ -112,43 +112,6 @@ pub enum Operation {
     Memory(MemoryWork),
 }
 
-/// A change of a region or window, in its turn with the other work of a send queue: work that is posted behind it begins when it has
-/// taken effect (verbs draft §8.1.2.3, §8.2.2.1). One that cannot be made ends the connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemoryWork {
-    /// Binds a memory window.
-    Bind(Bind),
-    /// Registers memory with an Invalid `STag`.
-    FastRegister(Box<FastRegister>),
-    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window. One that is Invalid already stays so.
-    Invalidate {
-        /// Which.
-        stag: Stag,
-        /// Waits until all earlier work of this queue pair has completed (Local Fence, verbs draft §8.2.2.2). Otherwise earlier Reads
-        /// into that memory may be under way, and then fail.
-        local_fence: bool,
-    },
-}
-
-impl MemoryWork {
-    /// The region or window that it changes.
-    fn stag(&self) -> Stag {
-        match self {
-            Self::Bind(bind) => bind.window,
-            Self::FastRegister(request) => request.stag,
-            Self::Invalidate { stag, .. } => *stag,
-        }
-    }
-
-    fn opcode(&self) -> Opcode {
-        match self {
-            Self::Bind(_) => Opcode::Bind,
-            Self::FastRegister(_) => Opcode::FastRegister,
-            Self::Invalidate { .. } => Opcode::Invalidate,
-        }
-    }
-}
-
 impl Operation {
     /// Octets of the message; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
     pub(crate) fn len(&self) -> Option<u32> {
@@ -223,22 +186,12 @@ impl Operation {
 
     /// True for what begins only when all earlier work is complete.
     pub(crate) fn has_local_fence(&self) -> bool {
-        matches!(
-            self,
-            Self::Memory(MemoryWork::Invalidate {
-                local_fence: true,
-                ..
-            })
-        )
+        matches!(self, Self::Memory(work) if work.has_local_fence())
     }
 
     /// True if it would change what `STag` 0 means, or bind a window to it (verbs draft §7.2.1).
     pub(crate) fn works_on_stag_zero(&self) -> bool {
-        let Self::Memory(work) = self else {
-            return false;
-        };
-        let to_zero = matches!(work, MemoryWork::Bind(bind) if bind.region.index() == 0);
-        to_zero || work.stag().index() == 0
+        matches!(self, Self::Memory(work) if work.names_index_zero())
     }
 
     /// Where this side places what the peer returns in no tagged message: what an Atomic Operation has found.

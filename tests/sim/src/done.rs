@@ -39,6 +39,21 @@ impl Done {
         Self::success(wr_id, Opcode::FetchAdd, 8)
     }
 
+    /// A window that was bound.
+    pub fn bind(wr_id: u64) -> Self {
+        Self::success(wr_id, Opcode::Bind, 0)
+    }
+
+    /// An `STag` that was invalidated.
+    pub fn invalidate(wr_id: u64) -> Self {
+        Self::success(wr_id, Opcode::Invalidate, 0)
+    }
+
+    /// Memory that was registered by a work request.
+    pub fn fast_register(wr_id: u64) -> Self {
+        Self::success(wr_id, Opcode::FastRegister, 0)
+    }
+
     /// A message of `len` octets that was received.
     pub fn receive(wr_id: u64, len: usize) -> Self {
         Self::success(wr_id, Opcode::Receive, len)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use xwarp::{
     Access, AsyncEventKind, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair,
-    RecvRequest, RemoteAddress, SendRequest, Sge, WrId,
+    RecvRequest, RegionSpec, RemoteAddress, SendRequest, Sge, WrId,
 };
 
 use crate::done::Done;
@@ -65,6 +65,13 @@ impl End {
     /// A zeroed region of its host that is there for this queue pair alone.
     pub fn own_region(&self, len: usize, access: Access) -> MemoryRegion {
         self.host.region_for(&self.qp, len, access)
+    }
+
+    /// A zeroed region of its host whose Tagged Offsets begin at `va`, so that windows can be bound to it.
+    pub fn va_region(&self, len: usize, access: Access, va: u64) -> MemoryRegion {
+        let memory = self.host.rnic().allocate_memory(len).unwrap();
+        let spec = RegionSpec::new(access).at(va);
+        self.host.pd().register_with(memory, &spec).unwrap()
     }
 
     /// Guarded memory of its host.

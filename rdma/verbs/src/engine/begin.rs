@@ -9,9 +9,9 @@ use super::qp::{Begun, Link, QpContext};
 use super::stream::{Stream, Turn};
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
-use crate::memory::{Access, StagTable};
+use crate::memory::{Access, MemoryWork, StagTable};
 use crate::user::User;
-use crate::work::{MemoryWork, OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl};
+use crate::work::{OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl};
 
 /// What is next.
 pub(super) enum Next {

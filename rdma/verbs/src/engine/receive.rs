@@ -18,7 +18,7 @@ use crate::completion::{CompletionStatus, WorkCompletion};
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
 use crate::qp::QpState;
-use crate::user::User;
+use crate::user::{Ability, User};
 use crate::work::{RecvRequest, total};
 
 /// Why receiving cannot go on.
@@ -64,6 +64,10 @@ impl Resources for QpResources<'_> {
             // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
             Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
         };
+        // Where the peer may not read there is no request that could ask for it.
+        if right == Access::REMOTE_WRITE && !self.user.can(Ability::INBOUND_WRITE) {
+            return Err(AccessError::Rights);
+        }
         self.stags
             .access(self.user, stag, to, len, right)
             .map(|_| ())

@@ -23,7 +23,7 @@ pub use entry::{RegionInfo, WindowInfo};
 pub use list::{ListMode, MAX_LIST_ENTRIES, PhysicalList};
 pub use region::MemoryRegion;
 pub use register::RegionMemory;
-pub use requests::{Bind, FastRegister};
+pub use requests::{Bind, FastRegister, MemoryWork};
 pub use spec::{Addressing, RegionSpec, SpecError};
 pub use stag::RegionStag;
 pub use window::MemoryWindow;

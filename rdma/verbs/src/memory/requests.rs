@@ -5,6 +5,7 @@ use xwarp_iwarp::Stag;
 use super::access::Access;
 use super::list::PhysicalList;
 use super::spec::{Addressing, RegionSpec};
+use crate::completion::Opcode;
 use crate::work::RemoteAddress;
 
 /// Binds a memory window: the peer of the queue pair that it is posted to, and nobody else, may use a part of a region (verbs draft
@@ -69,6 +70,51 @@ impl FastRegister {
             addressing: self.addressing,
             key: Some(self.stag.key()),
             remote_access,
+        }
+    }
+}
+
+/// A change of a region or window, in its turn with the other work of a send queue: work that is posted behind it begins when it has
+/// taken effect (verbs draft §8.1.2.3, §8.2.2.1). One that cannot be made ends the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryWork {
+    /// Binds a memory window.
+    Bind(Bind),
+    /// Registers memory with an Invalid `STag`.
+    FastRegister(Box<FastRegister>),
+    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window. One that is Invalid already stays so.
+    Invalidate {
+        /// Which.
+        stag: Stag,
+        /// Waits until all earlier work of this queue pair has completed (Local Fence, verbs draft §8.2.2.2). Otherwise earlier Reads
+        /// into that memory may be under way, and then fail.
+        local_fence: bool,
+    },
+}
+
+impl MemoryWork {
+    pub(crate) fn opcode(&self) -> Opcode {
+        match self {
+            Self::Bind(_) => Opcode::Bind,
+            Self::FastRegister(_) => Opcode::FastRegister,
+            Self::Invalidate { .. } => Opcode::Invalidate,
+        }
+    }
+
+    /// Does it wait for all earlier work?
+    pub(crate) fn has_local_fence(&self) -> bool {
+        match self {
+            Self::Invalidate { local_fence, .. } => *local_fence,
+            Self::Bind(_) | Self::FastRegister(_) => false,
+        }
+    }
+
+    /// Is it about the index that no region or window has?
+    pub(crate) fn names_index_zero(&self) -> bool {
+        match self {
+            Self::Bind(bind) => bind.window.index() == 0 || bind.region.index() == 0,
+            Self::FastRegister(request) => request.stag.index() == 0,
+            Self::Invalidate { stag, .. } => stag.index() == 0,
         }
     }
 }

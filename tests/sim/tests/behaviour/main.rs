@@ -8,6 +8,7 @@ mod hostile;
 mod immediate;
 mod local_errors;
 mod lossy;
+mod memory;
 mod mpa;
 mod order;
 mod protection;

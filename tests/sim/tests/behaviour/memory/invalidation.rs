@@ -1,0 +1,213 @@
+//! Invalidation by either side (verbs draft §7.8, §7.10.4; RFC 5040 §5.3).
+
+use super::*;
+use xwarp::RegionSpec;
+
+/// B's window on octets 0 to 99 of the region.
+fn bound(sim: &mut Sim, b: &mut End, region: &MemoryRegion) -> (xwarp::MemoryWindow, xwarp::Bind) {
+    let mut window = b.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, READ | WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(sim, b, &[Done::bind(1)]);
+    (window, bind)
+}
+
+#[test]
+fn a_peer_gives_its_window_back() {
+    let mut sim = sim();
+    let (mut a, mut b, region) = with_region(&mut sim);
+    let (mut window, bind) = bound(&mut sim, &mut b, &region);
+    b.post_recv(5, 10);
+    a.post_write(1, &pattern(100), bind.remote(0));
+    a.post(invalidation(2, bind.window));
+    sim.run_until_idle();
+    let received = b.recv_cq().poll().unwrap();
+    assert_eq!(received.invalidated, Some(bind.window));
+    assert_eq!(region.bytes().to_vec()[..100], pattern(100));
+    let info = window.query().unwrap();
+    assert_eq!((info.key, info.access), (None, Access::empty()));
+    assert_eq!(info.pd, b.host().pd().id());
+
+    // It can be bound again, without a completion in between.
+    let again = window.bind(region.remote(500), 10, READ);
+    b.post(SendRequest::bind(WrId(2), again));
+    settle(&mut sim, &mut b, &[Done::bind(2)]);
+    let info = window.query().unwrap();
+    assert_eq!((info.key, info.access), (Some(again.window.key()), READ));
+    let stale = attempt(&mut sim, &mut a, &b, WRITE, bind.remote(0));
+    assert_eq!(stale, Some(invalid(WRITE)));
+}
+
+#[test]
+fn an_invalidation_by_the_peer_keeps_the_index_of_a_region() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.region(KIB, Access::all());
+    let before = region.query().unwrap();
+    for wr_id in [5, 6] {
+        b.post_recv(wr_id, 10);
+        a.post(invalidation(wr_id, region.stag()));
+    }
+    sim.run_until_idle();
+    // The second one finds it Invalid already, which is no error (verbs draft §7.8).
+    assert_eq!(b.receives(), [Done::receive(5, 0), Done::receive(6, 0)]);
+    let after = region.query().unwrap();
+    assert!(!after.is_valid());
+    let kept = (after.pd, after.entries, after.remote_access);
+    assert_eq!(kept, (before.pd, before.entries, before.remote_access));
+    let end = attempt(&mut sim, &mut a, &b, READ, region.remote(0));
+    assert_eq!(end, Some(invalid(READ)));
+    let stag = region.stag();
+    let spec = RegionSpec::new(Access::all());
+    let memory = region.bytes().clone();
+    let region = region.reregister(b.host().pd(), memory, &spec).unwrap();
+    assert_eq!(region.stag().index(), stag.index());
+}
+
+#[test]
+fn a_peer_may_not_invalidate_what_is_needed_or_not_its_own() {
+    let cases = ["region with a window", "shared region", "window of another"];
+    for case in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let region = b.va_region(4 * KIB, Access::all(), VA);
+        let mut kept: Vec<Box<dyn std::any::Any>> = Vec::new();
+        let stag = match case {
+            "region with a window" => {
+                kept.push(Box::new(bound(&mut sim, &mut b, &region)));
+                region.stag()
+            }
+            "shared region" => {
+                let spec = RegionSpec::new(LOCAL);
+                let shared = region.share(b.host().pd(), &spec).unwrap();
+                kept.push(Box::new(shared));
+                region.stag()
+            }
+            _ => {
+                let (c, mut d) = sim.connected_pair();
+                let (window, bind) = bound(&mut sim, &mut d, &region);
+                kept.push(Box::new((window, c.qp, d.qp)));
+                bind.window
+            }
+        };
+        b.post_recv(5, 100);
+        let source = a.source(b"placed before it is refused");
+        let send = Operation::Send {
+            sgl: source.into(),
+            solicited: false,
+            invalidate: Some(stag),
+        };
+        a.post(SendRequest::new(WrId(1), send));
+        sim.run_until_idle();
+        let refused = failed(5, Opcode::Receive, CompletionStatus::InvalidateRefused);
+        assert_eq!(b.receives(), [refused], "{case}");
+        assert_refused(case, &a, &b, TermCode::rdmap_protection(9));
+        assert!(region.query().unwrap().is_valid(), "{case}");
+    }
+}
+
+#[test]
+fn a_local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
+    type Choose = fn(&mut Sim, &mut End, &MemoryRegion) -> Stag;
+    #[rustfmt::skip]
+    let cases: [(&str, Choose, CompletionStatus); 6] = [
+        ("unknown", |_, _, _| Stag(0x1234_5678), CompletionStatus::InvalidStag),
+        ("another key", |_, _, region| Stag(region.stag().0 ^ 1), CompletionStatus::InvalidStag),
+        ("shared", |_, b, region| {
+            std::mem::forget(region.share(b.host().pd(), &RegionSpec::new(LOCAL)).unwrap());
+            region.stag()
+        }, CompletionStatus::InvalidStag),
+        ("region with a window", |sim, b, region| {
+            std::mem::forget(bound(sim, b, region));
+            region.stag()
+        }, CompletionStatus::InvalidStag),
+        ("window of another", |sim, _, region| {
+            let (c, mut d) = sim.connected_pair();
+            let (window, bind) = bound(sim, &mut d, region);
+            std::mem::forget((window, c, d));
+            bind.window
+        }, CompletionStatus::InvalidPd),
+        ("other domain", |_, b, _| {
+            let other = b.host().rnic().allocate_pd();
+            let region = other.allocate(8, LOCAL).unwrap();
+            let stag = region.stag();
+            std::mem::forget((region, other));
+            stag
+        }, CompletionStatus::InvalidPd),
+    ];
+    for (case, choose, status) in cases {
+        let mut sim = sim();
+        let (a, mut b, region) = with_region(&mut sim);
+        let stag = choose(&mut sim, &mut b, &region);
+        b.post(SendRequest::invalidate(WrId(7), stag));
+        b.post_send(8, b"never sent");
+        let done = [
+            failed(7, Opcode::Invalidate, status),
+            Done::flushed(8, Opcode::Send),
+        ];
+        settle(&mut sim, &mut b, &done);
+        assert_at_fault(case, &a, &b);
+        assert!(region.query().unwrap().is_valid(), "{case}");
+    }
+}
+
+#[test]
+fn a_read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
+    for through_window in [false, true] {
+        let mut sim = sim();
+        let (a, mut b) = sim.connected_pair();
+        let region = b.va_region(4 * KIB, Access::all(), VA);
+        let source = a.target(100);
+        source.fill(&pattern(100));
+        let window = through_window.then(|| bound(&mut sim, &mut b, &region));
+        let place = window
+            .as_ref()
+            .map_or(region.remote(0), |(_, bind)| bind.remote(0));
+        let sink = xwarp::Sge {
+            stag: place.stag,
+            to: place.to,
+            len: 100,
+        };
+        let read = SendRequest::read(WrId(2), sink, source.remote(0)).invalidating_sink();
+        b.post(read);
+        // What is posted behind it need not wait for it.
+        b.post(SendRequest::write(WrId(3), Sgl::new(), source.remote(0)));
+        let first = sim.wait_for("a completion", || b.send_cq().poll());
+        assert_eq!(
+            Done::from(first),
+            Done::success(2, Opcode::ReadInvalidate, 100)
+        );
+        let valid = match &window {
+            Some((window, _)) => window.query().unwrap().is_valid(),
+            None => region.query().unwrap().is_valid(),
+        };
+        assert!(!valid, "at the completion");
+        settle(&mut sim, &mut b, &[Done::write(3, 0)]);
+        assert_eq!(region.bytes().to_vec()[..100], pattern(100));
+        assert_eq!(b.state(), QpState::Rts);
+    }
+}
+
+#[test]
+fn a_read_whose_sink_may_not_be_invalidated_fails_after_the_data_is_there() {
+    let mut sim = sim();
+    let (a, mut b) = sim.connected_pair();
+    let region = b.va_region(4 * KIB, Access::all(), VA);
+    let _shared = region
+        .share(b.host().pd(), &RegionSpec::new(LOCAL))
+        .unwrap();
+    let source = a.target(100);
+    source.fill(&pattern(100));
+    let sink = region.local(0, 100);
+    b.post(SendRequest::read(WrId(2), sink, source.remote(0)).invalidating_sink());
+    b.post(SendRequest::read(WrId(3), sink, source.remote(0)));
+    sim.run_until_idle();
+    let done = [
+        failed(2, Opcode::ReadInvalidate, CompletionStatus::InvalidStag),
+        Done::flushed(3, Opcode::Read),
+    ];
+    assert_eq!(b.sends(), done);
+    assert_eq!(region.bytes().to_vec()[..100], pattern(100));
+    assert!(region.query().unwrap().is_valid());
+    assert_ended("shared sink", &a, &b);
+}

@@ -1,0 +1,219 @@
+//! Regions with Tagged Offsets of their own, registered anew, and shared (verbs draft §7.3).
+
+use super::*;
+use xwarp::{PhysicalList, RegionSpec, RegisterError};
+
+#[test]
+fn a_va_based_region_has_its_octets_at_their_addresses() {
+    for right in [READ, WRITE] {
+        for (offset, end) in [
+            (0, None),
+            (924, None),
+            (925, Some(outside(right))),
+            (-1, Some(outside(right))),
+        ] {
+            let mut sim = sim();
+            let (mut a, b) = sim.connected_pair();
+            let region = b.va_region(KIB, Access::all(), VA);
+            assert_eq!(region.remote(5).to, VA + 5);
+            let at = RemoteAddress {
+                stag: region.stag(),
+                to: VA.wrapping_add_signed(offset),
+            };
+            let found = attempt(&mut sim, &mut a, &b, right, at);
+            assert_eq!(found, end, "{right:?} {offset}");
+            if right == WRITE && end.is_none() {
+                let begin = usize::try_from(offset).unwrap();
+                assert_eq!(region.bytes().to_vec()[begin..begin + 100], pattern(100));
+            }
+        }
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        let region = b.va_region(KIB, Access::all(), VA);
+        let zero = RemoteAddress {
+            stag: region.stag(),
+            to: 0,
+        };
+        let found = attempt(&mut sim, &mut a, &b, right, zero);
+        assert_eq!(found, Some(outside(right)), "as if it were zero-based");
+    }
+}
+
+#[test]
+fn local_work_names_a_va_based_region_by_its_addresses() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.va_region(KIB, LOCAL, VA);
+    region.bytes().write(0, &pattern(KIB)).unwrap();
+    a.post_recv(1, 10);
+    b.post(SendRequest::send(WrId(1), region.local(700, 10)));
+    settle(&mut sim, &mut b, &[Done::send(1, 10)]);
+    assert_eq!(a.buffer(1), pattern(KIB)[700..710]);
+    b.post(SendRequest::send(WrId(2), region.local(KIB as u64 - 9, 10)));
+    let refused = failed(2, Opcode::Send, CompletionStatus::BaseBounds);
+    settle(&mut sim, &mut b, &[refused]);
+}
+
+/// Pages of the region area, in an order of their own, with a First Byte Offset and an odd length.
+#[test]
+fn a_list_of_pages_is_one_region_to_the_peer() {
+    const LEN: usize = 9_999;
+    for va in [None, Some(0x5000_0000 + 123)] {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        let rnic = b.host().rnic();
+        let memory = rnic.allocate_memory(16 * KIB).unwrap();
+        let begin = rnic.physical_address(&memory).unwrap();
+        let list = PhysicalList {
+            entry_size: 4096,
+            addresses: [3, 0, 2].map(|page| begin + page * 4096).to_vec(),
+            first_byte_offset: 123,
+            len: LEN as u64,
+        };
+        let spec = RegionSpec::new(Access::all());
+        let spec = va.map_or(spec, |va| spec.at(va));
+        let region = b.host().pd().register_with(list, &spec).unwrap();
+        assert_eq!(region.remote(0).to, va.unwrap_or(0));
+        assert_eq!(region.query().unwrap().entries, 3);
+        let sink = a.target(LEN);
+        a.post_write(1, &pattern(LEN), region.remote(0));
+        a.post_read(2, sink.local(0, LEN), region.remote(0));
+        settle(&mut sim, &mut a, &[Done::write(1, LEN), Done::read(2, LEN)]);
+        assert_eq!(sink.to_vec(), pattern(LEN));
+        let octets = memory.to_vec();
+        let pages = [
+            &octets[3 * 4096 + 123..],
+            &octets[..4096],
+            &octets[2 * 4096..3 * 4096],
+        ];
+        assert_eq!(pages.concat()[..LEN], pattern(LEN));
+        assert_eq!(
+            octets[4096..2 * 4096],
+            [0; 4096],
+            "the page that is not listed"
+        );
+        a.post_write(3, b"!", region.remote(LEN as u64));
+        sim.run_until_idle();
+        assert_refused("beyond", &a, &b, TermCode::ddp_tagged(1));
+    }
+}
+
+#[test]
+fn a_reregistered_region_is_closed_to_its_former_stag() {
+    for right in [READ, WRITE] {
+        for old in [false, true] {
+            let mut sim = sim();
+            let (mut a, b) = sim.connected_pair();
+            let region = b.region(KIB, LOCAL);
+            let former = region.remote(0);
+            let memory = b.host().rnic().allocate_memory(2 * KIB).unwrap();
+            let spec = RegionSpec::new(Access::all());
+            let pd = b.host().pd();
+            let region = region.reregister(pd, memory.clone(), &spec).unwrap();
+            assert_eq!(region.stag().index(), former.stag.index());
+            assert_eq!(region.len(), 2 * KIB);
+            let at = if old { former } else { region.remote(1900) };
+            let end = attempt(&mut sim, &mut a, &b, right, at);
+            assert_eq!(end, if old { Some(invalid(right)) } else { None });
+            if right == WRITE && !old {
+                assert_eq!(memory.to_vec()[1900..2000], pattern(100));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_region_is_reregistered_into_another_domain() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let region = b.region(KIB, Access::all());
+    let memory = region.bytes().clone();
+    let other = b.host().rnic().allocate_pd();
+    let spec = RegionSpec::new(Access::all());
+    let region = region.reregister(&other, memory, &spec).unwrap();
+    assert_eq!(region.query().unwrap().pd, other.id());
+    let end = attempt(&mut sim, &mut a, &b, READ, region.remote(0));
+    assert_eq!(end, Some(not_associated(READ)));
+}
+
+#[test]
+fn a_reregistration_that_fails_says_whether_the_region_is_left() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (mut a, mut b, region) = with_region(&mut sim);
+    let memory = region.bytes().clone();
+    let mut window = b.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(&mut sim, &mut b, &[Done::bind(1)]);
+    let fine = RegionSpec::new(LOCAL);
+
+    let foreign = sim.a().rnic().allocate_pd();
+    let failed = region
+        .reregister(&foreign, memory.clone(), &fine)
+        .unwrap_err();
+    assert!(matches!(failed.cause, RegisterError::OtherRnic));
+    let region = failed.region.unwrap();
+    let pd = b.host().pd();
+    let failed = region.reregister(pd, memory.clone(), &fine).unwrap_err();
+    assert!(matches!(failed.cause, RegisterError::WindowsBound));
+    let region = failed.region.unwrap();
+    assert!(region.query().unwrap().is_valid());
+    let through_window = attempt(&mut sim, &mut a, &b, WRITE, bind.remote(0));
+    assert_eq!(through_window, None);
+
+    window.deallocate().unwrap();
+    let place = region.remote(0);
+    let bad = RegionSpec::new(WRITE);
+    let failed = region
+        .reregister(b.host().pd(), memory.clone(), &bad)
+        .unwrap_err();
+    assert!(failed.region.is_none() && matches!(failed.cause, RegisterError::Spec(_)));
+    let end = attempt(&mut sim, &mut a, &b, WRITE, place);
+    assert_eq!(end, Some(invalid(WRITE)));
+}
+
+#[test]
+fn shared_regions_are_one_memory_and_go_one_by_one() {
+    let mut sim = sim();
+    let (mut a, mut b, region) = with_region(&mut sim);
+    let pd = b.host().pd();
+    let spec = RegionSpec::new(LOCAL | READ);
+    let shared = region.share(pd, &spec).unwrap();
+    assert_ne!(shared.stag().index(), region.stag().index());
+    assert!(region.query().unwrap().shared && shared.query().unwrap().shared);
+    let mut window = pd.allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(&mut sim, &mut b, &[Done::bind(1)]);
+    a.post_write(1, &pattern(100), bind.remote(0));
+    let sink = a.target(100);
+    a.post_read(2, sink.local(0, 100), shared.remote(0));
+    settle(&mut sim, &mut a, &[Done::write(1, 100), Done::read(2, 100)]);
+    assert_eq!(sink.to_vec(), pattern(100));
+
+    let place = shared.remote(0);
+    shared.deallocate().unwrap();
+    let still = attempt(&mut sim, &mut a, &b, WRITE, bind.remote(0));
+    assert_eq!(still, None);
+    let gone = attempt(&mut sim, &mut a, &b, READ, place);
+    assert_eq!(gone, Some(invalid(READ)));
+    assert!(region.query().unwrap().shared, "for ever");
+}
+
+#[test]
+fn a_chosen_key_is_the_one_on_the_wire() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let memory = b.host().rnic().allocate_memory(KIB).unwrap();
+    let spec = RegionSpec::new(Access::all()).with_key(0xc3);
+    let region = b.host().pd().register_with(memory, &spec).unwrap();
+    assert_eq!(region.stag().key(), 0xc3);
+    let end = attempt(&mut sim, &mut a, &b, WRITE, region.remote(0));
+    assert_eq!(end, None);
+    let wrong = RemoteAddress {
+        stag: region.stag().with_key(0xc4),
+        to: 0,
+    };
+    let end = attempt(&mut sim, &mut a, &b, WRITE, wrong);
+    assert_eq!(end, Some(invalid(WRITE)));
+}

@@ -1,0 +1,166 @@
+//! Figure 21: what the queue pair and the `STag` have to allow, for each use.
+
+use super::*;
+use xwarp::QpConfig;
+
+/// Remote rights of the `STag`, none and one at a time, with a queue pair that allows what `config` says.
+fn remote_matrix(right: Access, config: &QpConfig) -> [Option<TermCode>; 2] {
+    [LOCAL, LOCAL | right].map(|access| {
+        let mut sim = sim();
+        let plain = QpConfig::default();
+        let (mut a, mut b) = (sim.a().end(&plain), sim.b().end(config));
+        sim.connect(&mut a, &mut b);
+        let region = b.region(KIB, access);
+        attempt(&mut sim, &mut a, &b, right, region.remote(0))
+    })
+}
+
+#[test]
+fn a_peer_writes_only_where_queue_pair_and_stag_allow_it() {
+    let open = QpConfig::default();
+    let closed = QpConfig {
+        inbound_write: false,
+        ..QpConfig::default()
+    };
+    let refused = Some(forbidden(WRITE));
+    assert_eq!(remote_matrix(WRITE, &open), [refused, None]);
+    assert_eq!(remote_matrix(WRITE, &closed), [refused, refused]);
+}
+
+/// The queue pair's part is its IRD. A Read that the peer sends all the same is told that there is no queue for it.
+#[test]
+fn a_peer_reads_only_where_the_stag_allows_it() {
+    let open = QpConfig::default();
+    assert_eq!(remote_matrix(READ, &open), [Some(forbidden(READ)), None]);
+}
+
+#[test]
+fn a_window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
+    let mut sim = sim();
+    let plain = QpConfig::default();
+    let closed = QpConfig {
+        inbound_write: false,
+        ..QpConfig::default()
+    };
+    let (mut a, mut b) = (sim.a().end(&plain), sim.b().end(&closed));
+    sim.connect(&mut a, &mut b);
+    let region = b.va_region(KIB, FOR_WINDOWS, VA);
+    let mut window = b.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, READ | WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(&mut sim, &mut b, &[Done::bind(1)]);
+    let read = attempt(&mut sim, &mut a, &b, READ, bind.remote(0));
+    assert_eq!(read, None);
+    let write = attempt(&mut sim, &mut a, &b, WRITE, bind.remote(0));
+    assert_eq!(write, Some(forbidden(WRITE)));
+}
+
+/// The sink of a Read needs both, and no local right; it is judged when the response comes.
+#[test]
+fn a_read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
+    for (inbound_write, access, placed) in [
+        (true, Access::LOCAL_WRITE | WRITE, true),
+        (true, LOCAL | READ, false),
+        (false, Access::LOCAL_WRITE | WRITE, false),
+    ] {
+        let mut sim = sim();
+        let config = QpConfig {
+            inbound_write,
+            ..QpConfig::default()
+        };
+        let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
+        sim.connect(&mut a, &mut b);
+        let (source, sink) = (a.target(100), b.region(100, access));
+        source.fill(&pattern(100));
+        b.post_read(1, sink.local(0, 100), source.remote(0));
+        sim.run_until_idle();
+        if placed {
+            assert_eq!(b.sends(), [Done::read(1, 100)]);
+            assert_eq!(sink.bytes().to_vec(), pattern(100));
+        } else {
+            assert_eq!(b.sends(), [Done::flushed(1, Opcode::Read)]);
+            assert_eq!(sink.bytes().to_vec(), [0; 100]);
+            assert_refused("sink", &a, &b, TermCode::ddp_tagged(2));
+        }
+    }
+}
+
+/// Remote rights and the queue pair's do not matter for lists, nor local rights of the other kind.
+#[test]
+fn lists_need_the_local_right_of_their_kind_and_nothing_else() {
+    for inbound_write in [true, false] {
+        let config = QpConfig {
+            inbound_write,
+            ird: 0,
+            ..QpConfig::default()
+        };
+        for (access, reads, writes) in [
+            (Access::LOCAL_READ, true, false),
+            (Access::LOCAL_READ | READ, true, false),
+            (Access::LOCAL_WRITE, false, true),
+            (Access::LOCAL_WRITE | WRITE, false, true),
+            (LOCAL, true, true),
+        ] {
+            let (sent, received) = local_uses(&config, access);
+            let ok = |done: Done| match done.outcome {
+                Ok(_) => true,
+                Err(CompletionStatus::AccessViolation) => false,
+                Err(other) => panic!("{other}"),
+            };
+            assert_eq!(sent.map(ok), [reads, reads], "{access:?}");
+            assert_eq!(ok(received), writes, "{access:?}");
+        }
+    }
+}
+
+/// A Send and a Write from a region with these rights, and a receive into one, each on a stream of its own.
+fn local_uses(config: &QpConfig, access: Access) -> ([Done; 2], Done) {
+    let sent = [false, true].map(|write| {
+        let mut sim = sim();
+        let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(config));
+        sim.connect(&mut a, &mut b);
+        a.post_recv(1, 100);
+        let (target, source) = (a.target(8), b.region(8, access));
+        b.post(if write {
+            SendRequest::write(WrId(1), source.local(0, 8), target.remote(0))
+        } else {
+            SendRequest::send(WrId(1), source.local(0, 8))
+        });
+        sim.run_until_idle();
+        b.sends()[0]
+    });
+    let mut sim = sim();
+    let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(config));
+    sim.connect(&mut a, &mut b);
+    let sink = b.region(8, access);
+    let request = xwarp::RecvRequest::new(WrId(1), sink.local(0, 8));
+    b.qp.post_recv(request).unwrap();
+    a.post_send(1, b"8 octets");
+    sim.run_until_idle();
+    (sent, b.receives()[0])
+}
+
+#[test]
+fn a_peer_of_a_closed_queue_pair_invalidates_nothing() {
+    for (inbound_write, ird, allowed) in [
+        (true, 0, true),
+        (false, 8, true),
+        (true, 8, true),
+        (false, 0, false),
+    ] {
+        let mut sim = sim();
+        let config = QpConfig {
+            inbound_write,
+            ird,
+            ..QpConfig::default()
+        };
+        let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
+        sim.connect(&mut a, &mut b);
+        let region = b.region(8, Access::all());
+        b.post_recv(5, 8);
+        a.post(invalidation(1, region.stag()));
+        sim.run_until_idle();
+        assert_eq!(region.query().unwrap().is_valid(), !allowed);
+        assert_eq!(b.receives()[0].outcome.is_ok(), allowed);
+    }
+}
