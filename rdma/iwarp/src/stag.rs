@@ -46,6 +46,7 @@ mod tests {
     fn index_and_key_are_the_upper_three_octets_and_the_last() {
         assert_eq!(Stag(0x1122_3344).index(), 0x11_2233);
         assert_eq!(Stag(0x1122_3344).key(), 0x44);
+        assert_eq!(Stag(0x1122_3344).with_key(0xff), Stag(0x1122_33ff));
         assert_eq!(format!("{:?}", Stag(0xBAD)), "STag 0x00000bad");
     }
 }

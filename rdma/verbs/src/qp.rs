@@ -16,7 +16,7 @@ use crate::engine::{ConnectOrder, CqId, NewQp};
 use crate::error::{
     ConnectError, CreateError, DestroyError, PostError, Refused, RegisterError, RnicClosed,
 };
-use crate::memory::{Access, MemoryRegion, RegionSpec};
+use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
 use crate::user::{Ability, Scope, User};
@@ -279,8 +279,20 @@ impl QueuePair {
         bytes: SharedBytes,
         access: Access,
     ) -> Result<MemoryRegion, RegisterError> {
-        let spec = RegionSpec::new(access);
-        MemoryRegion::register(&self.control, Scope::QueuePair(self.user), bytes, &spec)
+        self.register_with(bytes, &RegionSpec::new(access))
+    }
+
+    /// The same with all that the verbs let choose, as
+    /// [`ProtectionDomain::register_with`](crate::ProtectionDomain::register_with) has it.
+    pub fn register_with<M>(
+        &self,
+        memory: M,
+        spec: &RegionSpec,
+    ) -> Result<MemoryRegion<M>, RegisterError>
+    where
+        M: Clone + Into<RegionMemory>,
+    {
+        MemoryRegion::register(&self.control, Scope::QueuePair(self.user), memory, spec)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {

@@ -42,7 +42,10 @@ impl Engine {
                     "a receive buffer cannot be used",
                 );
             }
-            ReceiveFault::Sink(what) => self.fail_local(key, Terminate::local(), None, what),
+            ReceiveFault::Sink(what) => {
+                log::debug!("queue pair {key}: {what}");
+                self.enter_terminate(key, Some(Terminate::local()), None);
+            }
             ReceiveFault::Terminated(terminate) => {
                 self.counters.terminates_in += 1;
                 self.on_terminate_received(key, terminate.code);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::completion::CompletionStatus;
 use crate::error::DeallocateError;
+use crate::memory::table::MAX_STAGS;
 
 const READ: Access = Access::REMOTE_READ;
 const WRITE: Access = Access::REMOTE_WRITE;
@@ -206,6 +207,21 @@ fn regions_and_queue_pairs_know_the_windows_that_are_bound_to_them() {
     assert!(!it.table.has_windows(user));
     assert_eq!(it.table.deallocate(region.index()), Ok(()));
     assert_eq!(it.table.deallocate(other.index()), Ok(()));
+}
+
+#[test]
+fn all_windows_that_there_can_be_are_bound_to_one_region_by_one_queue_pair() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let region = it.va_region(ALL);
+    let mut last = region;
+    for _ in 1..MAX_STAGS {
+        last = it.bound(user, region);
+    }
+    assert!(it.table.allocate_window(Scope::Domain(PD)).is_err());
+    assert_eq!(it.access(user, last, VA, WRITE), Ok(()));
+    it.table.leave(user);
+    assert_eq!(it.table.deallocate(region.index()), Ok(()));
 }
 
 #[test]

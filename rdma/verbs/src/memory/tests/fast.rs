@@ -35,7 +35,7 @@ fn an_allocated_stag_is_invalid_until_memory_is_registered_with_it() {
     assert_eq!(it.table.fast_register(user, &with_remote), Ok(()));
     let info = it.table.query_region(stag.index()).unwrap();
     assert_eq!((info.key, info.access), (Some(0xa5), access));
-    assert!(!info.shared && info.entries == 2);
+    assert!(!info.shared && info.entries == 2 && info.remote_access);
     let octets = it
         .table
         .access(user, stag, PAGE - 2, 4, Access::REMOTE_WRITE);

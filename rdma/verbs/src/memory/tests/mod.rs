@@ -3,6 +3,7 @@
 mod bind;
 mod fast;
 mod invalidation;
+mod model;
 mod reregister;
 mod shared;
 mod table;

@@ -51,6 +51,11 @@ fn an_invalid_region_and_one_without_memory_become_valid() {
         assert_eq!(it.access(user, new.unwrap(), 0, ALL), Ok(()));
         let info = it.table.query_region(stag.index()).unwrap();
         assert!(info.remote_access, "only this can change the flag");
+        it.table
+            .invalidate_local(user, stag.with_key(info.key.unwrap()))
+            .unwrap();
+        let info = it.table.query_region(stag.index()).unwrap();
+        assert!(!info.is_valid() && info.remote_access);
     }
 }
 

@@ -20,8 +20,8 @@ fn a_peer_gives_its_window_back() {
     b.post_recv(5, 10);
     a.post_write(1, &pattern(100), bind.remote(0));
     a.post(invalidation(2, bind.window));
-    sim.run_until_idle();
-    let received = b.recv_cq().poll().unwrap();
+    let received = sim.wait_for("the Send", || b.recv_cq().poll());
+    assert!(!window.query().unwrap().is_valid(), "at the completion");
     assert_eq!(received.invalidated, Some(bind.window));
     assert_eq!(region.bytes().to_vec()[..100], pattern(100));
     let info = window.query().unwrap();
@@ -91,7 +91,7 @@ fn a_peer_may_not_invalidate_what_is_needed_or_not_its_own() {
             }
         };
         b.post_recv(5, 100);
-        let source = a.source(b"placed before it is refused");
+        let source = a.source(b"never mind");
         let send = Operation::Send {
             sgl: source.into(),
             solicited: false,
@@ -169,9 +169,13 @@ fn a_read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
             len: 100,
         };
         let read = SendRequest::read(WrId(2), sink, source.remote(0)).invalidating_sink();
+        sim.run_until_idle();
+        let sent = |b: &End| b.host().rnic().counters().unwrap().rdma.fpdus_out;
+        let before = sent(&b);
         b.post(read);
-        // What is posted behind it need not wait for it.
         b.post(SendRequest::write(WrId(3), Sgl::new(), source.remote(0)));
+        sim.run_for(Duration::from_micros(20));
+        assert_eq!(sent(&b) - before, 2, "the Write has not waited");
         let first = sim.wait_for("a completion", || b.send_cq().poll());
         assert_eq!(
             Done::from(first),
@@ -209,5 +213,25 @@ fn a_read_whose_sink_may_not_be_invalidated_fails_after_the_data_is_there() {
     assert_eq!(b.sends(), done);
     assert_eq!(region.bytes().to_vec()[..100], pattern(100));
     assert!(region.query().unwrap().is_valid());
-    assert_ended("shared sink", &a, &b);
+    assert_at_fault("shared sink", &a, &b);
+}
+
+/// Nothing is placed once the application knows that the region is Invalid, whatever is on its way.
+#[test]
+fn a_region_that_is_invalidated_while_the_peer_writes_is_left_alone() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let len = 1 << 20;
+    let region = b.region(len, Access::all());
+    a.post_write(1, &pattern(len), region.remote(0));
+    sim.run_for(Duration::from_micros(120));
+    b.post(SendRequest::invalidate(WrId(2), region.stag()));
+    let done = sim.wait_for("the completion", || b.send_cq().poll());
+    assert!(done.is_success());
+    let at_that_time = region.bytes().to_vec();
+    assert!(at_that_time != vec![0; len], "nothing was placed before");
+    assert!(at_that_time != pattern(len), "everything was placed before");
+    sim.run_until_idle();
+    assert!(region.bytes().to_vec() == at_that_time);
+    assert_refused("invalid", &a, &b, TermCode::ddp_tagged(0));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use xwarp::{FastRegister, PhysicalList, QpConfig, RecvRequest, Sge, SharedBytes};
+use xwarp_sim_tests::UNTAGGED_PAYLOAD;
 
 /// Octets of the memory that B has.
 const LEN: usize = 16 * KIB;
@@ -36,6 +37,9 @@ fn memory_is_registered_used_and_taken_away_without_polling_in_between() {
     memory.write(0, &pattern(LEN)).unwrap();
     let mut stag = b.host().pd().allocate_stag(2, true).unwrap();
     assert!(!stag.query().unwrap().is_valid());
+    sim.run_until_idle();
+    let sent = |b: &End| b.host().rnic().counters().unwrap().rdma.fpdus_out;
+    let before = sent(&b);
     for round in 0..10 {
         a.post_recv(round, 2 * 4096);
         let request = stag.fast_register(two_pages(address), LOCAL | READ);
@@ -51,6 +55,8 @@ fn memory_is_registered_used_and_taken_away_without_polling_in_between() {
     }
     let done: Vec<Done> = (0..10).map(|i| Done::invalidate(100 + i)).collect();
     settle(&mut sim, &mut b, &done);
+    let per_send = 8192_u64.div_ceil(UNTAGGED_PAYLOAD as u64);
+    assert_eq!(sent(&b) - before, 10 * per_send, "nothing but the Sends");
     let all = pattern(LEN);
     let sent = [&all[2 * 4096..3 * 4096], &all[..4096]].concat();
     for round in 0..10 {

@@ -217,3 +217,47 @@ fn a_chosen_key_is_the_one_on_the_wire() {
     let end = attempt(&mut sim, &mut a, &b, WRITE, wrong);
     assert_eq!(end, Some(invalid(WRITE)));
 }
+
+/// What was on its way to the former memory reaches neither that nor the new one.
+#[test]
+fn a_region_that_is_reregistered_while_the_peer_writes_is_left_alone() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let len = 1 << 20;
+    let region = b.region(len, Access::all());
+    let former = region.bytes().clone();
+    a.post_write(1, &pattern(len), region.remote(0));
+    sim.run_for(Duration::from_micros(120));
+    let memory = b.host().rnic().allocate_memory(len).unwrap();
+    let spec = RegionSpec::new(Access::all());
+    let region = region.reregister(b.host().pd(), memory, &spec).unwrap();
+    let at_that_time = former.to_vec();
+    assert!(at_that_time != vec![0; len], "nothing was placed before");
+    assert!(at_that_time != pattern(len), "everything was placed before");
+    sim.run_until_idle();
+    assert!(former.to_vec() == at_that_time);
+    assert_eq!(region.bytes().to_vec(), vec![0; len]);
+    assert_refused("reregistered", &a, &b, TermCode::ddp_tagged(0));
+}
+
+#[test]
+fn what_a_failed_queue_pair_leaves_is_taken_away_by_others() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (_a, mut b, region) = with_region(&mut sim);
+    let (_c, mut d) = sim.connected_pair();
+    let open = b.region(8, Access::all());
+    let mut window = b.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(&mut sim, &mut b, &[Done::bind(1)]);
+    b.qp.abort().unwrap();
+    sim.run_until_idle();
+    assert!(window.query().unwrap().is_valid() && open.query().unwrap().is_valid());
+    let refused = b.qp.destroy().unwrap_err();
+    assert_eq!(refused.object.state(), QpState::Error);
+    d.post(SendRequest::invalidate(WrId(2), open.stag()));
+    settle(&mut sim, &mut d, &[Done::invalidate(2)]);
+    assert!(!open.query().unwrap().is_valid());
+    window.deallocate().unwrap();
+    refused.object.destroy().unwrap();
+}

@@ -164,3 +164,36 @@ fn a_peer_of_a_closed_queue_pair_invalidates_nothing() {
         assert_eq!(b.receives()[0].outcome.is_ok(), allowed);
     }
 }
+
+#[test]
+fn where_nothing_is_transferred_no_stag_is_looked_at() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let nowhere = RemoteAddress {
+        stag: Stag(0xdead_be00),
+        to: u64::MAX,
+    };
+    let nothing = xwarp::Sge {
+        stag: Stag(0xbad0_0000),
+        to: u64::MAX,
+        len: 0,
+    };
+    let some = b.source(b"some");
+    let around: Sgl = [nothing, some, nothing].into_iter().collect();
+    a.post_recv(7, 0);
+    a.post_recv(8, 10);
+    b.post(SendRequest::send(WrId(1), nothing));
+    b.post(SendRequest::write(WrId(2), nothing, nowhere));
+    b.post_read(3, nothing, nowhere);
+    b.post(SendRequest::send(WrId(4), around));
+    let done = [
+        Done::send(1, 0),
+        Done::write(2, 0),
+        Done::read(3, 0),
+        Done::send(4, 4),
+    ];
+    settle(&mut sim, &mut b, &done);
+    assert_eq!(a.receives(), [Done::receive(7, 0), Done::receive(8, 4)]);
+    assert_eq!(a.buffer(8)[..4], *b"some");
+    assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
+}
