@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A specification, or another source of requirements; each has a file of the ledger.
+/// A specification, or another source of requirements; each has a file of the ledger, but the two of the verbs share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// RDMAP.
@@ -29,11 +29,13 @@ pub enum Family {
     Interop,
     /// The Verbs specification, where the wire shows it.
     Verbs,
+    /// The same, as its own catalogue has it.
+    Draft,
 }
 
 impl Family {
     /// All of them, in the order of a report.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Rfc5040,
         Self::Rfc5041,
         Self::Rfc5042,
@@ -46,6 +48,7 @@ impl Family {
         Self::Rfc7146,
         Self::Interop,
         Self::Verbs,
+        Self::Draft,
     ];
 
     /// The family that an id's first part names.
@@ -71,6 +74,7 @@ impl Family {
             Self::Rfc7146 => "R7146",
             Self::Interop => "INT",
             Self::Verbs => "VERBS",
+            Self::Draft => "V",
         }
     }
 
@@ -78,7 +82,7 @@ impl Family {
     pub fn file(self) -> String {
         match self {
             Self::Interop => "interop.tsv".to_owned(),
-            Self::Verbs => "verbs.tsv".to_owned(),
+            Self::Verbs | Self::Draft => "verbs.tsv".to_owned(),
             rfc => format!("rfc{}.tsv", &rfc.prefix()[1..]),
         }
     }
@@ -89,6 +93,7 @@ impl fmt::Display for Family {
         match self {
             Self::Interop => f.pad("interoperability"),
             Self::Verbs => f.pad("verbs"),
+            Self::Draft => f.pad("verbs draft"),
             rfc => f.pad(&format!("RFC {}", &rfc.prefix()[1..])),
         }
     }
@@ -104,6 +109,7 @@ mod tests {
             ("R5044-7.1.1-3", "rfc5044.tsv"),
             ("INT-siw-1", "interop.tsv"),
             ("VERBS-1", "verbs.tsv"),
+            ("V-7.10.2-1", "verbs.tsv"),
         ] {
             assert_eq!(Family::of(id).map(Family::file).as_deref(), Some(file));
         }

@@ -1,7 +1,7 @@
 //! The conformance ledger: which test proves each requirement of the wire, or why none can.
 //!
-//! `ids.tsv` lists the requirements by id and level, in the catalogue's order; `ledger/*.tsv` holds one row for each, a file per
-//! specification. A row is `proved` by tests that fail when the requirement is broken, `excused` for a reason, or `open` while work
+//! `ids.tsv` lists the requirements by id and level, in the catalogue's order, of the verbs draft those that are done so far;
+//! `ledger/*.tsv` holds one row for each, a file per specification. A row is `proved` by tests that fail when the requirement is broken, `excused` for a reason, or `open` while work
 //! is under way. [`check`] finds everything that makes the ledger incomplete or untrue; the crate's tests require that it finds
 //! nothing, and the `report` program prints what is covered.
 #![forbid(unsafe_code)]

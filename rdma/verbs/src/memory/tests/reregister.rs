@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::{QueryError, RegisterError};
+use crate::memory::spec::SpecError;
 
 fn whole(bytes: &SharedBytes) -> RegionMemory {
     RegionMemory::Whole(bytes.clone())
@@ -112,25 +113,32 @@ fn errors_of_stag_and_windows_leave_the_region_and_others_deallocate_it() {
         change(&mut list);
         RegionMemory::List(list)
     };
-    let bad: [(RegionMemory, RegionSpec); 7] = [
-        (whole(&memory()), RegionSpec::new(Access::REMOTE_READ)),
-        (whole(&memory()), RegionSpec::new(ALL).remote_access(false)),
-        (whole(&memory()), fine.at(u64::MAX)),
-        (list(|it| it.entry_size = 3000), fine),
-        (list(|it| it.addresses[1] = 5), fine),
-        (list(|it| it.first_byte_offset = PAGE + 1), fine),
-        (list(|it| it.len += 1), fine),
+    let (size, address, offset) = (3000, 5, PAGE + 1);
+    let mode = ListMode::Page;
+    let rights = RegionSpec::new(Access::REMOTE_READ);
+    let (len, capacity) = (2 * PAGE + 1, 2 * PAGE);
+    #[rustfmt::skip]
+    let bad: [(RegionMemory, RegionSpec, SpecError); 7] = [
+        (whole(&memory()), rights, SpecError::Rights(rights.access)),
+        (whole(&memory()), RegionSpec::new(ALL).remote_access(false), SpecError::Rights(ALL)),
+        (whole(&memory()), fine.at(u64::MAX), SpecError::VirtualAddress(u64::MAX)),
+        (list(|it| it.entry_size = 3000), fine, SpecError::EntrySize { mode, size }),
+        (list(|it| it.addresses[1] = 5), fine, SpecError::Entry { address }),
+        (list(|it| it.first_byte_offset = PAGE + 1), fine, SpecError::FirstByteOffset { offset, size: PAGE }),
+        (list(|it| it.len += 1), fine, SpecError::Length { len, capacity }),
     ];
-    for (memory, spec) in bad {
+    for (memory, spec, error) in bad {
         let stag = it.region(ALL);
         let refused = it.table.reregister(stag.index(), scope, &memory, &spec);
         let refused = refused.unwrap_err();
-        assert!(!refused.kept && matches!(refused.cause, RegisterError::Spec(_)));
+        assert!(!refused.kept);
+        assert!(matches!(refused.cause, RegisterError::Spec(found) if found == error));
         let queried = it.table.query_region(stag.index());
         assert_eq!(queried, Err(QueryError::InvalidStag), "{memory:?}");
-        assert_eq!(
-            it.access(user, stag, 0, LOCAL),
-            Err(AccessError::InvalidStag)
-        );
+        let access = it.access(user, stag, 0, LOCAL);
+        assert_eq!(access, Err(AccessError::InvalidStag));
+        // The same is refused where there was nothing before.
+        let refused = it.table.register(scope, &memory, &spec);
+        assert!(matches!(refused, Err(RegisterError::Spec(found)) if found == error));
     }
 }
