@@ -110,6 +110,7 @@ impl Default for RnicConfig {
 pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
+    lists: ListMode,
     next_pd: AtomicU32,
     events: Mutex<Receiver<AsyncEvent>>,
 }
@@ -171,6 +172,7 @@ impl Rnic {
         Ok(Self {
             control,
             info,
+            lists: config.lists,
             next_pd: AtomicU32::new(1),
             events: Mutex::new(events),
         })
@@ -190,6 +192,11 @@ impl Rnic {
     /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
         CompletionQueue::create(&self.control, entries)
+    }
+
+    /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).
+    pub fn list_mode(&self) -> ListMode {
+        self.lists
     }
 
     /// Carves zeroed memory of `len` octets out of the region area, to be registered. It goes back with its last handle.

@@ -1,12 +1,17 @@
 //! The ledger of this repository is complete and true.
 
-use xwarp_conformance::{Catalogue, Ledger, Level, Sources, check, repository};
+use xwarp_conformance::{Catalogue, Family, Ledger, Level, Sources, check, repository};
 
+/// Those of the verbs draft come in as they are done.
 #[test]
 fn requirements_are_as_many_as_the_catalogue_has() {
     let catalogue = Catalogue::own().expect("ids.tsv can be read");
-    let counts = Level::ALL.map(|level| catalogue.count(level));
-    assert_eq!(counts, [787, 41, 42, 204], "MUST, SHOULD, MAY, info");
+    let counts = Level::ALL.map(|level| {
+        let all = catalogue.requirements().iter();
+        all.filter(|it| it.level == level && it.family != Family::Draft)
+            .count()
+    });
+    assert_eq!(counts, [387, 41, 36, 150], "MUST, SHOULD, MAY, info");
 }
 
 #[test]

@@ -29,7 +29,9 @@ fn coverage_ends_with_the_sum_of_all_requirements() {
         .expect("a line")
         .split_whitespace()
         .collect();
-    assert_eq!((last[0], last[1], last[5]), ("all", "all", "1074"));
+    let catalogue = xwarp_conformance::Catalogue::own().expect("ids.tsv can be read");
+    let all = catalogue.requirements().len().to_string();
+    assert_eq!((last[0], last[1], last[5]), ("all", "all", &*all));
 }
 
 #[test]

@@ -1,7 +1,14 @@
 //! Regions with Tagged Offsets of their own, registered anew, and shared (verbs draft §7.3).
 
 use super::*;
-use xwarp::{PhysicalList, RegionSpec, RegisterError};
+use std::sync::Arc;
+
+use xwarp::{
+    FixedHost, ListMode, PhysicalList, Progress, RegionPool, RegionSpec, RegisterError, Rnic,
+    RnicConfig,
+};
+use xwarp_driver::MemoryIo;
+use xwarp_tcp::StackConfig;
 
 #[test]
 fn a_va_based_region_has_its_octets_at_their_addresses() {
@@ -260,4 +267,75 @@ fn what_a_failed_queue_pair_leaves_is_taken_away_by_others() {
     assert!(!open.query().unwrap().is_valid());
     window.deallocate().unwrap();
     refused.object.destroy().unwrap();
+}
+
+/// Each mode takes what the other refuses, and says which it is (verbs draft §7.6.2).
+#[test]
+fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
+    for (mode, entry_size, odd) in [(ListMode::Page, 4096, false), (ListMode::Block, 999, true)] {
+        let rnic = rnic_with(mode);
+        assert_eq!(rnic.list_mode(), mode);
+        let memory = rnic.allocate_memory(8 * KIB).unwrap();
+        let begin = rnic.physical_address(&memory).unwrap();
+        let list = |entry_size, at| PhysicalList {
+            entry_size,
+            addresses: vec![begin + at],
+            first_byte_offset: 0,
+            len: 999,
+        };
+        let (pd, spec) = (rnic.allocate_pd(), RegionSpec::new(LOCAL));
+        let region = pd.register_with(list(entry_size, 0), &spec).unwrap();
+        assert!(region.query().unwrap().is_valid());
+        let at_odd_place = pd.register_with(list(entry_size, 1), &spec);
+        assert_eq!(at_odd_place.is_ok(), odd, "{mode:?}");
+        let blocks = pd.register_with(list(999, 0), &spec);
+        assert_eq!(blocks.is_ok(), odd, "{mode:?}");
+    }
+}
+
+/// An RNIC without a link.
+fn rnic_with(lists: ListMode) -> Rnic {
+    let (io, _wire) = MemoryIo::new(64).unwrap();
+    let place = xwarp_sim_tests::Place::A;
+    let config = RnicConfig {
+        progress: Progress::Manual,
+        lists,
+        ..RnicConfig::default()
+    };
+    let stack = StackConfig {
+        mac: place.mac(),
+        ..StackConfig::default()
+    };
+    let host = Arc::new(FixedHost::new(place.address(), []));
+    let regions = RegionPool::anonymous(64 * KIB).unwrap();
+    Rnic::with_io(Box::new(io), stack, host, regions, &config).unwrap()
+}
+
+#[test]
+fn memory_is_kept_for_as_long_as_a_region_of_it_is_valid() {
+    let rnic = rnic_with(ListMode::Page);
+    let pd = rnic.allocate_pd();
+    let spec = RegionSpec::new(LOCAL);
+    let all = rnic.allocate_memory(64 * KIB).unwrap();
+    let first = pd.register_with(all, &spec).unwrap();
+    let second = first.share(&pd, &spec).unwrap();
+    assert!(rnic.allocate_memory(1).is_err());
+    drop(first);
+    assert!(
+        rnic.allocate_memory(1).is_err(),
+        "the second one has it still"
+    );
+    drop(second);
+    assert!(rnic.allocate_memory(64 * KIB).is_ok());
+}
+
+#[test]
+fn an_stag_means_nothing_to_another_rnic() {
+    let mut sim = sim();
+    let (a, mut b) = sim.connected_pair();
+    let of_a = a.region(100, Access::all());
+    b.post(SendRequest::send(WrId(1), of_a.local(0, 100)));
+    let refused = failed(1, Opcode::Send, CompletionStatus::InvalidStag);
+    settle(&mut sim, &mut b, &[refused]);
+    assert_at_fault("foreign", &a, &b);
 }
