@@ -184,6 +184,11 @@ impl Operation {
         }
     }
 
+    /// True for what the peer notices.
+    pub(crate) fn sends(&self) -> bool {
+        !matches!(self, Self::Memory(_))
+    }
+
     /// True for what begins only when all earlier work is complete.
     pub(crate) fn has_local_fence(&self) -> bool {
         matches!(self, Self::Memory(work) if work.has_local_fence())

@@ -6,7 +6,7 @@ use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
 
 use super::outgoing::{Outgoing, Response, execute};
 use super::qp::{Begun, Link, QpContext};
-use super::stream::{Stream, Turn};
+use super::stream::{Gate, Stream, Turn};
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
 use crate::memory::{Access, MemoryWork, StagTable};
@@ -72,7 +72,7 @@ fn begin_response(
     Ok(())
 }
 
-/// Begins the next work request unless the send queue is empty, or stalls: for a fence, or because ORD Reads and Atomic
+/// Begins the next work request unless the send queue is empty, or stalls: until the peer has spoken, for a fence, or because ORD Reads and Atomic
 /// Operations are outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
 fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
     let Link::Stream(stream) = &mut qp.link else {
@@ -84,9 +84,10 @@ fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, Send
     let outstanding = stream.receiver.outstanding_reads();
     let awaits_response = next.operation.awaits_response();
     let ord = usize::from(qp.ord);
+    let silent = stream.gate == Gate::Fenced && next.operation.sends();
     let fenced = next.read_fence && outstanding > 0
         || next.operation.has_local_fence() && !qp.begun.is_empty();
-    if fenced || awaits_response && ord > 0 && outstanding >= ord {
+    if silent || fenced || awaits_response && ord > 0 && outstanding >= ord {
         return Ok(Next::Nothing);
     }
     let Ok(request) = qp.sq.pop() else {

@@ -216,6 +216,8 @@ impl Engine {
             let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
             qp.enter_rts(stream, info);
         }
+        // Memory work that was posted in Idle takes effect before the peer's first FPDU.
+        self.activate(qp_key);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::mpa::ConnectionInfo;
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2).
+    /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work is done.
     Fenced,
     Open,
     /// TCP has been told to close.

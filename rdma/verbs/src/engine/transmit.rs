@@ -114,7 +114,7 @@ impl Engine {
         let Link::Stream(stream) = &mut qp.link else {
             return Ok(Sent::Nothing);
         };
-        if stream.gate != Gate::Open {
+        if stream.gate == Gate::Shut {
             return Ok(Sent::Nothing);
         }
         if let Some(terminate) = &stream.terminate {

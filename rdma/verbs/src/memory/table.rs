@@ -159,6 +159,6 @@ impl StagTable {
         let right = Access::REMOTE_ATOMIC;
         self.access(user, stag, to, ATOMIC_OPERAND_BYTES, right)?
             .update_u64(|before| request.operation.apply(before))
-            .ok_or(AccessError::Bounds) // alignment was judged with the request, and seldom does a region move since
+            .ok_or(AccessError::Bounds) // alignment was judged with the request, but the STag may have other memory since
     }
 }

@@ -244,6 +244,28 @@ impl Application {
         self.note_posted(newest, id, true, |qp| qp.post_send(request).is_ok());
     }
 
+    /// Posts memory work to the newest queue pair: `which` is 0 to bind the window, 1 to invalidate it, 2 the same with a Local Fence, 3
+    /// to invalidate the target, 4 the region for windows, else to read into the window and invalidate it.
+    fn post_memory_work(&mut self, which: u8) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let (wr, window) = (WrId(id), self.memory.local(Place::Window, 16));
+        let nowhere = RemoteAddress {
+            stag: Stag(0x100),
+            to: 0,
+        };
+        let request = match which {
+            0 => SendRequest::bind(wr, self.memory.bind()),
+            1 => SendRequest::invalidate(wr, window.stag),
+            2 => SendRequest::invalidate(wr, window.stag).locally_fenced(),
+            3 => SendRequest::invalidate(wr, self.memory.local(Place::Target, 0).stag),
+            4 => SendRequest::invalidate(wr, self.memory.windowed()),
+            _ => SendRequest::read(wr, window, nowhere).invalidating_sink(),
+        };
+        let newest = self.qps.len() - 1;
+        self.note_posted(newest, id, true, |qp| qp.post_send(request).is_ok());
+    }
+
     fn note_posted(
         &mut self,
         n: usize,
@@ -268,7 +290,8 @@ impl Application {
     }
 
     /// What else an application does, to the newest queue pair: 0 closes, 1 resets, 2 drops it; 3 deregisters region `which`, 4
-    /// accepts what it left unanswered, 5 gives that up, 6 makes another connection to the peer; 7 to 12 post what RFC 7306 has.
+    /// accepts what it left unanswered, 5 gives that up, 6 makes another connection to the peer; 7 to 12 post what RFC 7306 has, 13
+    /// memory work.
     pub(super) fn act(&mut self, kind: u8, which: u8, peer: SocketAddr) {
         let room = self.qps.len() < MAX_QPS;
         match (kind, self.qps.last_mut()) {
@@ -294,6 +317,7 @@ impl Application {
             (5, _) => self.requests.clear(),
             (6, _) if room => self.connect(peer),
             (7..=12, Some(_)) => self.post_extension(kind, which),
+            (13, Some(_)) => self.post_memory_work(which),
             _ => {}
         }
     }

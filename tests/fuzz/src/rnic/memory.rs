@@ -1,6 +1,9 @@
 //! The RNIC's memory: pages next to each other with different rights, and what each may hold in the end.
 
-use xwarp::{Access, MemoryRegion, ProtectionDomain, RegionPool, Sge, SharedBytes, Stag};
+use xwarp::{
+    Access, Bind, MemoryRegion, MemoryWindow, ProtectionDomain, RegionPool, RegionSpec, Sge,
+    SharedBytes, Stag,
+};
 
 /// Octets of a region: the pages have no slack between them, so that one octet too many lies in the next one.
 pub(super) const PAGE: usize = 4096;
@@ -12,11 +15,16 @@ pub(super) const BUFFERS: usize = PAGE / BUFFER_STRIDE;
 /// What memory holds that a peer may not read, again and again: a leak of 15 octets contains all of it.
 const SECRET: [u8; 8] = [0x9d, 0x1e, 0x7b, 0xc4, 0x03, 0xf8, 0x66, 0xa1];
 
+/// Tagged Offset of the memory that windows are bound to.
+const VA: u64 = 0x1234_5678;
+
 /// Regions by their number in a program. Every other one is out of the peer's reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// All rights.
     Target = 1,
+    /// The window on the target, once it was to be bound; before that out of the peer's reach.
+    Window = 2,
     /// The peer may read it.
     Readable = 3,
     /// The peer may write it, and not read it.
@@ -33,6 +41,9 @@ pub(super) struct Memory {
     regions: [Option<MemoryRegion>; 8],
     bytes: [SharedBytes; 8],
     stags: [Stag; 8],
+    /// The target's memory once more, for the window.
+    windowed: MemoryRegion,
+    window: MemoryWindow,
     /// Receive buffers that were posted.
     posted: usize,
 }
@@ -55,7 +66,12 @@ impl Memory {
         for (n, bytes) in bytes.iter().enumerate() {
             bytes.write(0, &contents(n)).expect("a page");
         }
+        let target = bytes[Place::Target as usize].clone();
+        let for_window = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::BIND_WINDOWS;
+        let spec = RegionSpec::new(for_window).at(VA);
         Self {
+            windowed: pd.register_with(target, &spec).expect("room"),
+            window: pd.allocate_window().expect("room"),
             stags: std::array::from_fn(|n| regions[n].stag()),
             regions: regions.map(Some),
             bytes,
@@ -71,6 +87,20 @@ impl Memory {
     /// The application no longer lets anybody use a region.
     pub(super) fn deregister(&mut self, n: u8) {
         self.regions[usize::from(n % 8)] = None;
+    }
+
+    /// Binds the window to all of the target.
+    pub(super) fn bind(&mut self) -> Bind {
+        let first = self.windowed.remote(0);
+        let rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let bind = self.window.bind(first, PAGE as u64, rights).zero_based();
+        self.stags[Place::Window as usize] = bind.window;
+        bind
+    }
+
+    /// What names the region that windows are bound to.
+    pub(super) fn windowed(&self) -> Stag {
+        self.windowed.stag()
     }
 
     /// Part of a region for a scatter/gather list.

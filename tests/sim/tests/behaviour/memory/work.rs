@@ -262,3 +262,39 @@ fn memory_work_posted_in_idle_is_done_when_the_connection_is_there() {
     settle(&mut sim, &mut a, &[Done::bind(1)]);
     assert!(window.query().unwrap().is_valid());
 }
+
+/// A responder may not send before the peer has spoken (RFC 5044 §7.1.2), but what the peer speaks about has to be there.
+#[test]
+fn a_responders_memory_work_is_done_before_the_first_fpdu_of_the_peer() {
+    let mut sim = sim();
+    let config = QpConfig::default();
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    let region = b.va_region(KIB, FOR_WINDOWS, VA);
+    let (_window, bind) = window(&b, &region);
+    b.post(SendRequest::bind(WrId(1), bind));
+    b.post_send(2, b"not yet");
+    sim.connect_silently(&mut a, &mut b);
+    sim.run_for(Duration::from_millis(1));
+    assert_eq!(b.sends(), [Done::bind(1)]);
+    assert_eq!(b.host().rnic().counters().unwrap().rdma.fpdus_out, 0);
+    a.post_recv(3, 10);
+    a.post_write(4, &pattern(100), bind.remote(0));
+    settle(&mut sim, &mut a, &[Done::write(4, 100)]);
+    assert_eq!(a.receives(), [Done::receive(3, 7)]);
+    assert_eq!(b.sends(), [Done::send(2, 7)]);
+    assert_eq!(region.bytes().to_vec()[..100], pattern(100));
+}
+
+#[test]
+fn memory_work_of_a_responder_that_fails_ends_the_connection_before_the_peer_has_spoken() {
+    let mut sim = sim();
+    let config = QpConfig::default();
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    b.post(SendRequest::invalidate(WrId(1), Stag(0x1234_5678)));
+    sim.connect_silently(&mut a, &mut b);
+    let refused = failed(1, Opcode::Invalidate, CompletionStatus::InvalidStag);
+    settle(&mut sim, &mut b, &[refused]);
+    assert_eq!(b.state(), QpState::Error);
+    assert_ne!(a.state(), QpState::Rts);
+    assert_eq!(b.host().rnic().counters().unwrap().rdma.fpdus_out, 0);
+}
