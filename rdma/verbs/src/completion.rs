@@ -44,19 +44,22 @@ pub enum CompletionStatus {
     Success,
     /// Not done, because the queue pair left RTS before.
     Flushed,
-    /// A local `STag` names no region that may be used for this, or the peer asked to invalidate one that does not exist.
+    /// A local `STag` names nothing that may be used for this: no region, one that is Invalid, a window in a scatter/gather list, a region
+    /// that is shared or has windows where it shall be invalidated. Or the peer asked to invalidate one that does not exist.
     InvalidStag,
-    /// A local buffer leaves its region, or a receive buffer was too short.
+    /// A local buffer or a window to bind leaves its region, or a receive buffer was too short.
     BaseBounds,
-    /// A local region lacks the right.
+    /// A local region lacks the right, for windows to be bound to it or for those that a window shall have; or the queue pair may not
+    /// bind any.
     AccessViolation,
-    /// A local region belongs to another protection domain, or to another queue pair alone.
+    /// A local region or window belongs to another protection domain, or to another queue pair alone.
     InvalidPd,
     /// A local Tagged Offset plus length passes 2^64.
     Wrap,
     /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD 0).
     ZeroReadResources,
-    /// The peer asked to invalidate what it may not: a region of others, without remote rights, or that several queue pairs share.
+    /// The peer asked to invalidate what it may not: a region or window of others, a region without remote rights, with windows, whose
+    /// memory is shared, or that several queue pairs may use.
     InvalidateRefused,
     /// A Fast-Register on a queue pair that is not privileged.
     NotPrivileged,

@@ -45,6 +45,26 @@ impl PhysicalList {
         area: u64,
         addressing: Addressing,
     ) -> Result<(), SpecError> {
+        self.check_entries(mode, area)?;
+        let (offset, size) = (self.first_byte_offset, self.entry_size);
+        if offset > size {
+            return Err(SpecError::FirstByteOffset { offset, size });
+        }
+        let entries = self.addresses.len() as u64;
+        let (len, capacity) = (self.len, (size * entries).saturating_sub(offset)); // at most 2^46
+        if len > capacity {
+            return Err(SpecError::Length { len, capacity });
+        }
+        match addressing {
+            Addressing::VaBased(va) if va % size != offset % size => {
+                Err(SpecError::VirtualAddress(va))
+            }
+            Addressing::VaBased(_) | Addressing::ZeroBased => Ok(()),
+        }
+    }
+
+    /// Their size, number and places.
+    fn check_entries(&self, mode: ListMode, area: u64) -> Result<(), SpecError> {
         let (size, entries) = (self.entry_size, self.addresses.len());
         let sized = match mode {
             ListMode::Page => size.is_power_of_two() && (MIN_PAGE..=MAX_ENTRY).contains(&size),
@@ -59,25 +79,9 @@ impl PhysicalList {
         let aligned = |address: u64| mode == ListMode::Block || address.is_multiple_of(size);
         let inside = |address: u64| address.checked_add(size).is_some_and(|end| end <= area);
         let mut addresses = self.addresses.iter().copied();
-        if let Some(address) = addresses.find(|&it| !aligned(it) || !inside(it)) {
-            return Err(SpecError::Entry { address });
-        }
-        let offset = self.first_byte_offset;
-        if offset > size {
-            return Err(SpecError::FirstByteOffset { offset, size });
-        }
-        let capacity = (size * entries as u64).saturating_sub(offset); // at most 2^46
-        if self.len > capacity {
-            return Err(SpecError::Length {
-                len: self.len,
-                capacity,
-            });
-        }
-        match addressing {
-            Addressing::VaBased(va) if va % size != offset % size => {
-                Err(SpecError::VirtualAddress(va))
-            }
-            Addressing::VaBased(_) | Addressing::ZeroBased => Ok(()),
+        match addresses.find(|&it| !aligned(it) || !inside(it)) {
+            Some(address) => Err(SpecError::Entry { address }),
+            None => Ok(()),
         }
     }
 }

@@ -95,19 +95,24 @@ impl StagTable {
         if self.bindings.region_has_any(index) {
             return Err(kept(RegisterError::WindowsBound));
         }
-        match self.view(memory, spec).and_then(|view| {
-            let stag = self.next_stag(index, spec.key)?;
-            Ok((stag, view))
-        }) {
-            Ok((stag, view)) => {
-                self.put(index, non_shared(stag, view, scope, memory, spec));
-                Ok(stag)
-            }
-            Err(cause) => {
-                self.release(index);
-                Err(NotReregistered { kept: false, cause })
-            }
-        }
+        let replaced = self.replace(index, scope, memory, spec);
+        replaced.map_err(|cause| {
+            self.release(index);
+            NotReregistered { kept: false, cause }
+        })
+    }
+
+    fn replace(
+        &mut self,
+        index: u32,
+        scope: Scope,
+        memory: &RegionMemory,
+        spec: &RegionSpec,
+    ) -> Result<Stag, RegisterError> {
+        let view = self.view(memory, spec)?;
+        let stag = self.next_stag(index, spec.key)?;
+        self.put(index, non_shared(stag, view, scope, memory, spec));
+        Ok(stag)
     }
 
     /// Another `STag` of the same index: with this key, or with a random one that it does not have now.
