@@ -5,6 +5,9 @@
 //! polled from a [`CompletionQueue`]. Connections are made as rdma_cm makes them: [`QueuePair::connect`] on one host,
 //! [`Rnic::listen`] on the other.
 //!
+//! A region is open to the peers of all queue pairs of its domain that know its `STag`, as far as its rights go. What one peer shall use for a
+//! while, and a part of a region only, is given by a [`MemoryWindow`], and taken by an invalidation, which are work requests.
+//!
 //! ```no_run
 //! use std::time::Duration;
 //! use xwarp::{Access, QpConfig, Rnic, RnicConfig, SendRequest, WrId};

@@ -271,6 +271,26 @@ fn a_region_that_is_dropped_takes_its_windows_along() {
     assert_eq!(memory.to_vec(), [0; 4 * KIB]);
 }
 
+#[test]
+fn a_queue_pair_that_is_dropped_leaves_its_windows_to_others() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (a, mut b, region) = with_region(&mut sim);
+    let (mut c, mut d) = sim.connected_pair();
+    let mut window = d.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(&mut sim, &mut b, &[Done::bind(1)]);
+    drop((a, b));
+    assert!(!window.query().unwrap().is_valid());
+    let again = window.bind(region.remote(0), 100, WRITE);
+    d.post(SendRequest::bind(WrId(2), again));
+    settle(&mut sim, &mut d, &[Done::bind(2)]);
+    let end = attempt(&mut sim, &mut c, &d, WRITE, again.remote(0));
+    assert_eq!(end, None);
+    window.deallocate().unwrap();
+    region.deallocate().unwrap();
+}
+
 /// Nothing is placed once the application knows that the window is gone, whatever is on its way.
 #[test]
 fn a_window_that_goes_while_the_peer_writes_stops_the_write() {
