@@ -24,7 +24,7 @@ use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
 
 /// Queue pairs that an RNIC can have, each with a connection of its own, and as many that are being set up.
-const MAX_QPS: usize = 1024;
+const MAX_QPS: usize = 16_384;
 /// Connections that may wait to be accepted, per listener.
 const BACKLOG: usize = 128;
 

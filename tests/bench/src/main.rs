@@ -1,11 +1,14 @@
-//! Work of the protocol core and of TCP whose instructions `tools/bench` counts.
+//! Work of the protocol core, of TCP and of a whole RNIC whose instructions `tools/bench` counts.
 //!
 //! Each case is a function of its own, so that callgrind names it: `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 octets of
-//! payload without markers, `receive_1448` as many segments. All is prepared, and done once, before: what is counted is the steady
+//! payload without markers, `receive_1448` as many segments, `request_write_1` the requester's part of as many Writes. All is prepared, and done once, before: what is counted is the steady
 //! state.
 #![forbid(unsafe_code)]
 
 mod cases;
+mod idle;
+mod messages;
+mod pair;
 mod region;
 mod segments;
 
@@ -15,6 +18,13 @@ use cases::{CASES, FPDUS};
 use crc_fast::{CrcAlgorithm, get_calculator_target};
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("--idle") {
+        return idle::measure();
+    }
+    count();
+}
+
+fn count() {
     for case in CASES {
         // Whatever is done once per process, such as asking what the CPU can do, happens here.
         black_box(xwarp_iwarp::crc::crc32c(&[0; 9000]));
@@ -23,6 +33,10 @@ fn main() {
     }
     segments::count();
     for name in segments::NAMES {
+        println!("{name}");
+    }
+    messages::count();
+    for name in messages::names() {
         println!("{name}");
     }
     println!("fpdus {FPDUS}");
