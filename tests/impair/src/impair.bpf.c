@@ -14,11 +14,16 @@
 /* What became of a segment, and the key of its counter; impairment.rs has the same list. */
 enum fate { PASSED, LOST, DETOURED, FATES };
 
-/* impairment.rs writes it. A draw below `lost` loses the segment, one below `detoured` sends it on the detour. */
+/*
+ * impairment.rs writes it. The segment with which the countdown comes to 0 is lost; a draw below `lost` loses any other, one below `detoured`
+ * sends it on the detour.
+ */
 struct rule {
 	__u64 state; /* of the generator, never 0 */
 	__u32 lost;
 	__u32 detoured;
+	__u32 countdown; /* 0: it has ended */
+	__u32 unused;
 };
 
 struct {
@@ -76,6 +81,8 @@ static enum fate decide(struct rule *rule)
 {
 	__u32 drawn = draw(rule);
 
+	if (rule->countdown && --rule->countdown == 0)
+		return LOST;
 	if (drawn < rule->lost)
 		return LOST;
 	return drawn < rule->detoured ? DETOURED : PASSED;

@@ -42,6 +42,22 @@ fn rule(seed: u64) -> Rule {
 }
 
 #[test]
+fn a_segment_is_lost_by_its_number_alone() {
+    let tcp = frame(0x0800, 6);
+    let rule = Rule {
+        lost_number: 3,
+        ..Rule::new(Seed(1))
+    };
+    let impairment = Impairment::load(&rule, SOME_INTERFACE).expect("root");
+    run(&impairment, &frame(0x0806, 0)); // no segment: it does not count
+    for _ in 0..2 {
+        let fates: Vec<u32> = (0..5).map(|_| run(&impairment, &tcp)).collect();
+        assert_eq!(fates, [XDP_PASS, XDP_PASS, XDP_DROP, XDP_PASS, XDP_PASS]);
+        impairment.set_rule(&rule).expect("root"); // the count begins anew
+    }
+}
+
+#[test]
 fn a_seed_says_which_frames_are_lost_and_detoured() {
     let tcp = frame(0x0800, 6);
     let draws = |seed| -> Vec<u32> {

@@ -5,7 +5,10 @@
 mod engine;
 mod narrow;
 mod short;
+mod stall;
 mod streams;
+mod tail;
+mod waited;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Impaired, Lab, Rule, Side};
