@@ -30,6 +30,9 @@ pub struct StackConfig {
     pub keepalive: Option<Duration>,
     /// How much may be in flight.
     pub congestion: Algorithm,
+    /// CUBIC and `NewReno` negotiate ECN and take marks as losses (RFC 3168, RFC 9438 §4.6): for networks that mark, as some devices
+    /// on old paths drop what asks for it. False by default. DCTCP always negotiates it, BBR never.
+    pub ecn: bool,
     /// The least time to a retransmission beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by default: for peers on one link,
     /// which do not hold ACKs back.
     pub min_rto: Duration,
@@ -54,6 +57,7 @@ impl Default for StackConfig {
             user_timeout: Duration::from_secs(100),
             keepalive: None,
             congestion: Algorithm::default(),
+            ecn: false,
             min_rto: Duration::from_millis(5),
             ack_delay: Duration::from_micros(200),
             timestamps: true,

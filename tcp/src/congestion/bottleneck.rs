@@ -143,7 +143,7 @@ impl Run {
                 number: self.next,
                 sent: now,
                 acked: (!lost).then_some(self.free_at + RTT),
-                marked: self.control.wants_ecn() && waiting > MARKING,
+                marked: self.control.marks() == Marks::Counted && waiting > MARKING,
                 rate,
             });
             self.next += 1;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::curve::Epoch;
 use super::hystart::HyStart;
 use super::window::{MAX_WINDOW, Window};
-use super::{Acked, Congestion};
+use super::{Acked, Congestion, Marks};
 use crate::time::Instant;
 
 /// β of the multiplicative decrease, 0.7 (§4.6), in tenths.
@@ -185,8 +185,8 @@ impl Congestion for Cubic {
         None
     }
 
-    fn wants_ecn(&self) -> bool {
-        false
+    fn marks(&self) -> Marks {
+        Marks::Classic
     }
 
     fn slow_start(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::window::{Linear, Window};
-use super::{Acked, Congestion};
+use super::{Acked, Congestion, Marks};
 use crate::time::Instant;
 
 /// α is counted in parts of this (§3.3).
@@ -130,8 +130,8 @@ impl Congestion for Dctcp {
         None
     }
 
-    fn wants_ecn(&self) -> bool {
-        true
+    fn marks(&self) -> Marks {
+        Marks::Counted
     }
 
     fn slow_start(&self) -> bool {

@@ -26,10 +26,10 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// RFC 9438, with RFC 9406 in slow start.
+    /// RFC 9438, with RFC 9406 in slow start. It negotiates ECN if [`StackConfig::ecn`](crate::StackConfig::ecn) says so.
     #[default]
     Cubic,
-    /// RFC 5681 and RFC 6582.
+    /// RFC 5681 and RFC 6582; ECN as with CUBIC.
     NewReno,
     /// RFC 8257, for networks that mark; it negotiates ECN.
     Dctcp,
@@ -47,6 +47,17 @@ impl Algorithm {
             Self::NewReno => Box::new(new_reno::NewReno::new(mss)),
         }
     }
+}
+
+/// What an algorithm makes of marks on packets (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// Nothing: ECN is not negotiated.
+    Ignored,
+    /// As much as of a loss, once per window; they are echoed until the sender says that it has reduced its window (RFC 3168 §6.1).
+    Classic,
+    /// Each counts, and is echoed as it came (RFC 8257 §3).
+    Counted,
 }
 
 /// What an ACK says.
@@ -86,7 +97,8 @@ pub(crate) trait Congestion: Debug + Send {
     /// The last reduction was for nothing (F-RTO, DSACK, Eifel): undo it.
     fn on_undo(&mut self, now: Instant);
 
-    /// ECE seen outside of a recovery, at most once per window (RFC 3168 §6.1.2). DCTCP goes by [`Acked::ece_octets`] instead.
+    /// ECE seen outside of a recovery, at most once per window (RFC 3168 §6.1.2). `in_flight` is what it was before the ACK that
+    /// had it. DCTCP goes by [`Acked::ece_octets`] instead.
     fn on_ecn(&mut self, now: Instant, in_flight: usize);
 
     /// Nothing was sent for `idle` (RFC 5681 §4.1).
@@ -101,8 +113,8 @@ pub(crate) trait Congestion: Debug + Send {
     /// Octets per second; `None`: not paced.
     fn pacing_rate(&self) -> Option<u64>;
 
-    /// ECN is to be negotiated and segments are to be marked ECT(0).
-    fn wants_ecn(&self) -> bool;
+    /// What marks mean to it.
+    fn marks(&self) -> Marks;
 
     /// The window grows as fast as it can.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests ask"))]

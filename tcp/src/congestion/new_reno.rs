@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::window::{Linear, Window};
-use super::{Acked, Congestion};
+use super::{Acked, Congestion, Marks};
 use crate::time::Instant;
 
 /// Slow start, one segment per round trip after it, half of what was in flight after a loss.
@@ -74,8 +74,8 @@ impl Congestion for NewReno {
         None
     }
 
-    fn wants_ecn(&self) -> bool {
-        false
+    fn marks(&self) -> Marks {
+        Marks::Classic
     }
 
     fn slow_start(&self) -> bool {
@@ -242,6 +242,16 @@ mod tests {
         assert_eq!(reno.window(), 5 * MSS);
         reno.on_ack(&ack(1, 5 * MSS));
         assert_eq!(reno.window(), 6 * MSS);
+    }
+
+    #[test]
+    fn an_echo_lets_the_window_be_as_it_is() {
+        let mut reno = NewReno::new(MSS);
+        reno.on_ack(&Acked {
+            ece_octets: MSS,
+            ..ack(1, MSS)
+        });
+        assert_eq!(reno.window(), 10 * MSS);
     }
 
     #[test]

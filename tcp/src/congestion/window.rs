@@ -63,14 +63,14 @@ impl Window {
     }
 
     /// True if the window may grow for this ACK: it was used (RFC 9438 §5.8), and no loss found by ACKs is being repaired.
-    /// Also notes that a timeout has been answered.
+    /// An ACK with ECE asks for less, not for more. Also notes that a timeout has been answered.
     pub(super) fn may_grow(&mut self, acked: &Acked) -> bool {
         if let Phase::Loss { progress } = &mut self.phase {
             *progress |= acked.octets > 0;
         } else if acked.in_recovery || self.phase == Phase::Recovery {
             return false;
         }
-        acked.cwnd_limited && acked.octets > 0
+        acked.cwnd_limited && acked.octets > 0 && acked.ece_octets == 0
     }
 
     /// Losses found by ACKs are being repaired.

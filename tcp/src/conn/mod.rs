@@ -34,7 +34,7 @@ use xwarp_driver::TxFrame;
 pub(crate) use state::State;
 
 use crate::config::StackConfig;
-use crate::congestion::{Algorithm, Congestion};
+use crate::congestion::{Algorithm, Congestion, Marks};
 use crate::flow::Flow;
 use crate::inbound::Segment;
 use crate::life::Life;
@@ -149,6 +149,11 @@ impl Conn {
         let buffer = config.buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1);
         let mss = flow.payload_of(mtu);
         let congestion = config.congestion.start(mss, now);
+        let ecn = match congestion.marks() {
+            Marks::Ignored => false,
+            Marks::Classic => config.ecn,
+            Marks::Counted => true,
+        };
         Self {
             flow,
             life: Life::default(),
@@ -164,7 +169,7 @@ impl Conn {
             },
             state: State::Closed,
             passive: false,
-            offer: Offer::new(config, mss, buffer, congestion.wants_ecn()),
+            offer: Offer::new(config, mss, buffer, ecn),
             terms: Terms::none(),
             path_mtu: mtu,
             send: SendSide::new(secrets.iss),
