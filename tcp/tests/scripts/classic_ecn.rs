@@ -203,7 +203,34 @@ write 1460
 }
 
 #[test]
-fn a_reduction_for_a_loss_answers_marks_too_and_the_repetition_may_not_be_marked() {
+fn a_reduction_for_a_loss_answers_marks_of_its_window_too_and_the_repetition_may_not_be_marked() {
+    run_after(
+        &format!("{AGREED}{TEN}"),
+        "
++10ms < . 1:1(0) ack 1 <nop,nop,sack 1461:14601>
+> P. 1:1461(1460) ack 1
+< E. 1:1(0) ack 14601          # it changes nothing: the window is 10220, seven segments
+write 1460
+> PW. 14601:16061(1460) ack 1 ecn ect0
+write 1460
+> P. 16061:17521(1460) ack 1 ecn ect0
+write 1460
+> P. 17521:18981(1460) ack 1 ecn ect0
+write 1460
+> P. 18981:20441(1460) ack 1 ecn ect0
+write 1460
+> P. 20441:21901(1460) ack 1 ecn ect0
+write 1460
+> P. 21901:23361(1460) ack 1 ecn ect0
+write 1460
+> P. 23361:24821(1460) ack 1 ecn ect0
+refuse 1460
+",
+    );
+}
+
+#[test]
+fn the_peer_is_told_of_reductions_for_losses() {
     run_after(
         AGREED,
         "
@@ -211,18 +238,32 @@ write 1000
 > P. 1:1001(1000) ack 1 ecn ect0
 write 1000
 > P. 1001:2001(1000) ack 1 ecn ect0
++10ms < . 1:1(0) ack 1 <nop,nop,sack 1001:2001>
++2500us > P. 1:1001(1000) ack 1     # RACK, a quarter of a round trip later
+< . 1:1(0) ack 2001
 write 1000
-> P. 2001:3001(1000) ack 1 ecn ect0
+> PW. 2001:3001(1000) ack 1 ecn ect0
+< . 1:1(0) ack 3001
 write 1000
 > P. 3001:4001(1000) ack 1 ecn ect0
-+10ms < E. 1:1(0) ack 1 <nop,nop,sack 1001:4001>
-> P. 1:1001(1000) ack 1
-< E. 1:1(0) ack 4001
+",
+    );
+}
+
+#[test]
+fn the_peer_is_told_of_reductions_for_timeouts() {
+    let plain = AGREED
+        .replace(" <mss 1460,nop,nop,sackOK,nop,wscale 0>", " <mss 1460>")
+        .replace(" <mss 1460,nop,nop,sackOK,nop,wscale 3>", " <mss 1460>");
+    run_after(
+        &plain,
+        "
 write 1000
-> PW. 4001:5001(1000) ack 1 ecn ect0
-< . 1:1(0) ack 5001
+> P. 1:1001(1000) ack 1 ecn ect0
++30ms > P. 1:1001(1000) ack 1
+< . 1:1(0) ack 1001
 write 1000
-> P. 5001:6001(1000) ack 1 ecn ect0
+> PW. 1001:2001(1000) ack 1 ecn ect0
 ",
     );
 }
