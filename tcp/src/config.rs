@@ -65,6 +65,17 @@ impl Default for StackConfig {
     }
 }
 
+impl StackConfig {
+    /// A secret for one purpose, from the seed.
+    pub(crate) fn secret(&self, purpose: u64) -> [u8; 16] {
+        let mut secret = [0; 16];
+        let (low, high) = secret.split_at_mut(8);
+        low.copy_from_slice(&self.seed.to_be_bytes());
+        high.copy_from_slice(&purpose.to_be_bytes());
+        secret
+    }
+}
+
 /// The way to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {

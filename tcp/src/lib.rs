@@ -33,6 +33,7 @@ mod ingress;
 mod isn;
 mod life;
 mod link;
+mod listeners;
 mod lower;
 mod outbound;
 mod paths;

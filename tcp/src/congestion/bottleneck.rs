@@ -26,10 +26,7 @@ const LENGTH: u64 = 20_000_000_000;
 const LOSSES: [u64; 5] = [0, 100, 1_000, 10_000, 50_000];
 /// From so many octets in the queue on, segments are marked: a sixth of the product (RFC 8257 §5).
 const MARKING: usize = BDP / 6;
-const SNAPSHOT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/src/congestion/utilisation.txt"
-);
+const SNAPSHOT: &str = "src/congestion/utilisation.txt";
 
 #[derive(Debug)]
 struct Segment {
@@ -233,16 +230,7 @@ fn table() -> String {
 
 #[test]
 fn utilisation_is_what_it_was() {
-    let table = table();
-    if std::env::var_os("XWARP_ACCEPT").is_some() {
-        std::fs::write(SNAPSHOT, &table).unwrap();
-    }
-    let kept = std::fs::read_to_string(SNAPSHOT).unwrap_or_default();
-    assert!(
-        table == kept,
-        "congestion control behaves otherwise than before.\n\nbefore:\n{kept}\nnow:\n{table}\n\
-         If that is meant, run the test again with XWARP_ACCEPT=1 in the environment and commit {SNAPSHOT}."
-    );
+    kept::compare(SNAPSHOT, &table(), "congestion control behaves otherwise");
 }
 
 #[test]

@@ -11,6 +11,9 @@ mod cubic;
 mod curve;
 mod dctcp;
 mod hystart;
+#[cfg(test)]
+#[path = "../../tests/link/kept.rs"]
+mod kept;
 mod new_reno;
 #[cfg(test)]
 mod properties;

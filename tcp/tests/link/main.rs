@@ -3,6 +3,7 @@
 
 mod ecn;
 mod goodput;
+mod kept;
 mod measure;
 mod pacing;
 mod pair;
