@@ -17,6 +17,7 @@ mod kept;
 mod new_reno;
 #[cfg(test)]
 mod properties;
+mod ruled;
 mod window;
 
 use std::fmt::Debug;
@@ -24,6 +25,10 @@ use std::time::Duration;
 
 use crate::rate::RateSample;
 use crate::time::Instant;
+use cubic::Cubic;
+use dctcp::Dctcp;
+use new_reno::NewReno;
+use ruled::Ruled;
 
 /// Which congestion control a stack uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,9 +50,9 @@ impl Algorithm {
     pub(crate) fn start(self, mss: usize, _now: Instant) -> Box<dyn Congestion> {
         match self {
             Self::Bbr => Box::new(bbr::Bbr::new(mss)),
-            Self::Cubic => Box::new(cubic::Cubic::new(mss)),
-            Self::Dctcp => Box::new(dctcp::Dctcp::new(mss)),
-            Self::NewReno => Box::new(new_reno::NewReno::new(mss)),
+            Self::Cubic => Box::new(Ruled::<Cubic>::new(mss)),
+            Self::Dctcp => Box::new(Ruled::<Dctcp>::new(mss)),
+            Self::NewReno => Box::new(Ruled::<NewReno>::new(mss)),
         }
     }
 }

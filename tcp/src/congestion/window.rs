@@ -176,7 +176,17 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    pub(super) fn grow(&mut self, window: &mut Window, octets: usize) {
+    /// Grows by slow start up to the threshold, and linearly from there on.
+    pub(super) fn grow_as_reno(&mut self, window: &mut Window, octets: usize) {
+        let left = if window.slow_start() {
+            window.grow_slow_start(octets)
+        } else {
+            octets
+        };
+        self.grow(window, left);
+    }
+
+    fn grow(&mut self, window: &mut Window, octets: usize) {
         self.acked = self.acked.saturating_add(octets).min(MAX_WINDOW);
         while self.acked >= window.cwnd && window.cwnd < MAX_WINDOW {
             self.acked -= window.cwnd;
