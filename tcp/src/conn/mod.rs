@@ -11,6 +11,8 @@ mod chunk;
 mod clock;
 mod emit;
 mod handshake;
+#[cfg(test)]
+mod large;
 mod limiter;
 mod pacer;
 mod probing;
@@ -61,8 +63,6 @@ use timestamps::Timestamps;
 pub const MAX_SEGMENTS_IN_FLIGHT: usize = 256;
 /// The send buffer's size in receive buffers.
 const SEND_BUFFERS: usize = 4;
-/// A receive buffer that holds a few segments, and what windows can announce.
-const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 /// The retransmission timeout's ceiling (RFC 6298 §2.5).
 const MAX_RTO: Duration = Duration::from_mins(1);
 
@@ -146,7 +146,7 @@ impl Conn {
         mtu: usize,
         now: Instant,
     ) -> Self {
-        let buffer = config.buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1);
+        let buffer = config.buffer_at(mtu);
         let mss = flow.payload_of(mtu);
         let congestion = config.congestion.start(mss, now);
         let ecn = match congestion.marks() {

@@ -85,7 +85,7 @@ fn config(text: &str) -> StackConfig {
             "timestamps" => config.timestamps = value == "on",
             "ack_delay" => config.ack_delay = duration(value),
             "min_rto" => config.min_rto = duration(value),
-            "buffer" => config.buffer = value.parse().expect("octets"),
+            "buffer" => config.buffer = Some(value.parse().expect("octets")),
             "mtu" => config.mtu = value.parse().expect("octets"),
             "ecn" => config.ecn = value == "on",
             "congestion" => config.congestion = algorithm(value),
