@@ -97,7 +97,7 @@ impl Conn {
         let bare = news.pieces == 0 && segment.len() == 0;
         self.judge_tail(ack, duplicate, bare, now);
         self.detect_losses(now);
-        self.go_on(&news, segment, advanced, now);
+        self.go_on(&news, segment, advanced, lower, now);
         self.note_life(segment, advanced, now);
     }
 
@@ -242,7 +242,14 @@ impl Conn {
     }
 
     /// Ends a recovery that is over, tells congestion control, and sets the timers.
-    fn go_on(&mut self, news: &News, segment: &Segment, advanced: bool, now: Instant) {
+    fn go_on(
+        &mut self,
+        news: &News,
+        segment: &Segment,
+        advanced: bool,
+        lower: &mut Lower,
+        now: Instant,
+    ) {
         let in_recovery = self.recovery.phase() == Phase::Repair;
         if self.recovery.ends(self.send.una) {
             self.congestion.on_recovered(now);
@@ -270,7 +277,7 @@ impl Conn {
             self.note_limit();
         }
         if congested {
-            self.answer_congestion(news.octets, now);
+            self.answer_congestion(news.octets, lower, now);
         }
         if advanced {
             self.arm_retransmission(now);
@@ -295,12 +302,13 @@ impl Conn {
     }
 
     /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: octets that the ACK took out of flight.
-    fn answer_congestion(&mut self, arrived: usize, now: Instant) {
+    fn answer_congestion(&mut self, arrived: usize, lower: &mut Lower, now: Instant) {
         if self.send.echo_until.is_some() {
             return;
         }
         self.note_reduction();
         if self.recovery.is_open() {
+            lower.counters.congestion_answered += 1;
             self.congestion.on_ecn(now, self.pipe() + arrived);
         }
     }

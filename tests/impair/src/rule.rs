@@ -18,6 +18,8 @@ pub struct Rule {
     pub duplicate: f64,
     /// That it arrives late.
     pub reorder: f64,
+    /// That it is marked on its way, if its sender understands ECN (RFC 3168 §5).
+    pub mark: f64,
     /// How late.
     pub delay: Duration,
     /// The segment of this number is lost in any case, counted from 1 when the rule begins; 0: none is.
@@ -32,6 +34,7 @@ impl Rule {
             loss: 0.0,
             duplicate: 0.0,
             reorder: 0.0,
+            mark: 0.0,
             delay: Duration::from_millis(1),
             lost_number: 0,
         }
@@ -59,6 +62,8 @@ impl Rule {
         value[..8].copy_from_slice(&state.to_ne_bytes());
         value[8..12].copy_from_slice(&threshold(self.loss).to_ne_bytes());
         value[12..16].copy_from_slice(&threshold(self.loss + self.detoured()).to_ne_bytes());
+        let marked = self.loss + self.detoured() + self.mark;
+        value[20..].copy_from_slice(&threshold(marked).to_ne_bytes());
         value[16..20].copy_from_slice(&self.lost_number.to_ne_bytes());
         value
     }

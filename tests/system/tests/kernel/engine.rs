@@ -35,15 +35,20 @@ impl Engine {
 
     /// On the interface of the calling thread's namespace, which is that of `side`.
     pub(crate) fn open_at(side: Side, mode: XdpMode) -> Self {
-        let config = NicConfig {
+        Self::open_with(side, mode, &StackConfig::default())
+    }
+
+    /// The same, with a stack as `config` says, but for what the interface says.
+    pub(crate) fn open_with(side: Side, mode: XdpMode, config: &StackConfig) -> Self {
+        let nic = NicConfig {
             mode: Some(mode),
             ..NicConfig::default()
         };
-        let nic = Nic::open(DEV, &config).expect("root may");
+        let nic = Nic::open(DEV, &nic).expect("root may");
         let config = StackConfig {
             mac: nic.info.mac.0,
             mtu: nic.info.mtu,
-            ..StackConfig::default()
+            ..config.clone()
         };
         Self {
             stack: Stack::new(nic.io, config),

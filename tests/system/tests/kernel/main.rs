@@ -1,8 +1,9 @@
 //! The TCP engine on `AF_XDP` against the Linux kernel's TCP: long streams and many short connections, in both directions, on a network
-//! that may lose segments of either side. Needs root.
+//! that may lose or mark segments of either side; and against itself. Needs root.
 #![forbid(unsafe_code)]
 
 mod engine;
+mod marks;
 mod narrow;
 mod short;
 mod stall;
