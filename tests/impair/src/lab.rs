@@ -70,9 +70,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes them.
+    /// Makes them, with packets of 1500 octets.
     #[expect(clippy::new_without_default, reason = "it makes network namespaces")]
     pub fn new() -> Self {
+        Self::with_mtu(1500)
+    }
+
+    /// Makes them, with packets of `mtu` octets.
+    pub fn with_mtu(mtu: usize) -> Self {
         let lab = Self {
             a: Host::new(),
             b: Host::new(),
@@ -81,7 +86,7 @@ impl Lab {
         lab.network.ip("link add bridge type bridge");
         lab.network.ip("link set bridge up");
         for (host, side) in [(&lab.a, Side::A), (&lab.b, Side::B)] {
-            lab.plug_in(host, side);
+            lab.plug_in(host, side, mtu);
         }
         lab.network.ip("link add detour type veth peer name turn");
         lab.network.ip("link set detour master bridge up");
@@ -97,11 +102,11 @@ impl Lab {
     }
 
     /// Joins a host to the bridge.
-    fn plug_in(&self, host: &Host, side: Side) {
+    fn plug_in(&self, host: &Host, side: Side, mtu: usize) {
         let (thread, port, address) = (host.thread, side.port(), side.address());
         let mac = text_of(side.mac());
         self.network.ip(&format!(
-            "link add {port} type veth peer name {DEV} address {mac} netns {thread}"
+            "link add {port} mtu {mtu} type veth peer name {DEV} address {mac} mtu {mtu} netns {thread}"
         ));
         self.network
             .ip(&format!("link set {port} master bridge up"));

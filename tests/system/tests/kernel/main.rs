@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+mod large;
 mod marks;
 mod narrow;
 mod short;
