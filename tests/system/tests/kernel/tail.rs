@@ -24,7 +24,7 @@ const REPAIRS: u16 = 40;
 const WARM_UP: usize = 20;
 /// What a repair may take beyond two round trips.
 const FLOOR: Duration = Duration::from_millis(5);
-/// What the timer may be late, and a turn take that is not one of a warm-up: of 1600 repairs here, in a debug build and half of them beside a
+/// What the timer may be late, and a turn take that is not one of a warm-up: of 3200 repairs here, in a debug build and half of them beside a
 /// busy processor, none took more than 0.63 ms beyond what it had waited.
 const ALLOWANCE: Duration = Duration::from_millis(1);
 
