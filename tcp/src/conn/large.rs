@@ -1,4 +1,4 @@
-//! Connections of segments that are larger than any frame of the interface in memory: what they may have in flight both ways.
+//! Connections of segments of all sizes: how many they may have in flight both ways.
 
 use smoltcp::wire::{IpEndpoint, TcpControl};
 use xwarp_driver::{MemoryIo, RxFrame, Wire};

@@ -4,6 +4,7 @@
 mod ecn;
 mod goodput;
 mod kept;
+mod large;
 mod measure;
 mod pacing;
 mod pair;
