@@ -134,7 +134,7 @@ fn stream(lab: &Lab) -> Receiver {
     let (give, taken) = mpsc::channel();
     let wanted = block.clone();
     let receiving = lab.b.begin(move || {
-        let mut engine = Engine::open_at(Side::B, XdpMode::Native);
+        let mut engine = Engine::open_at(Side::B, XdpMode::Native).sleeping();
         engine.listen(PORT);
         ready.send(()).expect("the test waits");
         let sender = taken.recv().expect("a sender");
@@ -150,7 +150,7 @@ fn stream(lab: &Lab) -> Receiver {
     });
     is_ready.recv().expect("a listener");
     lab.a.call(move || {
-        let mut engine = Engine::open(XdpMode::Native);
+        let mut engine = Engine::open(XdpMode::Native).sleeping();
         give.send(Waited::of_this_thread()).expect("a receiver");
         let conn = engine.connect(43_000, PORT);
         engine.until_connected();
