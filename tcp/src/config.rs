@@ -6,6 +6,13 @@ use std::time::Duration;
 
 use crate::congestion::Algorithm;
 
+/// Octets of a receive window, by default.
+const BUFFER: usize = 256 << 10;
+/// Packets that it has room for at least. 16 of 65,535 octets are also what a window scale of 4 can announce.
+const BUFFER_PACKETS: usize = 16;
+/// A receive buffer that holds a few segments, and what windows can announce.
+const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
+
 /// What a [`Stack`](crate::Stack) is told at its start.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
@@ -13,8 +20,9 @@ pub struct StackConfig {
     pub mac: [u8; 6],
     /// Octets of the largest IP packet, sent or announced by the MSS option.
     pub mtu: usize,
-    /// Octets per direction and connection: the receive window, and what can be unacknowledged.
-    pub buffer: usize,
+    /// Octets of a connection's receive window, and a quarter of what it can have unacknowledged. `None`, the default: 256 KiB, or 16
+    /// packets of the MTU if that is more, so that there is always something to acknowledge and to repair by.
+    pub buffer: Option<usize>,
     /// Connections at once, those in TIME-WAIT included.
     pub max_connections: usize,
     /// What initial sequence numbers are derived from. The default is random, as it must be outside of tests: who knows it can
@@ -30,6 +38,9 @@ pub struct StackConfig {
     pub keepalive: Option<Duration>,
     /// How much may be in flight.
     pub congestion: Algorithm,
+    /// CUBIC and `NewReno` negotiate ECN and take marks as losses (RFC 3168, RFC 9438 §4.6): for networks that mark, as some devices
+    /// on old paths drop what asks for it. False by default. DCTCP always negotiates it, BBR never.
+    pub ecn: bool,
     /// The least time to a retransmission beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by default: for peers on one link,
     /// which do not hold ACKs back.
     pub min_rto: Duration,
@@ -47,17 +58,35 @@ impl Default for StackConfig {
         Self {
             mac: [2, 0, 0, 0, 0, 0],
             mtu: 1500,
-            buffer: 256 * 1024,
+            buffer: None,
             max_connections: 1024,
             seed: getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(0)),
             connect_timeout: Duration::from_secs(5),
             user_timeout: Duration::from_secs(100),
             keepalive: None,
             congestion: Algorithm::default(),
+            ecn: false,
             min_rto: Duration::from_millis(5),
             ack_delay: Duration::from_micros(200),
             timestamps: true,
         }
+    }
+}
+
+impl StackConfig {
+    /// Octets of a receive window where packets have `mtu` octets at most.
+    pub(crate) fn buffer_at(&self, mtu: usize) -> usize {
+        let buffer = self.buffer.unwrap_or(BUFFER.max(BUFFER_PACKETS * mtu));
+        buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1)
+    }
+
+    /// A secret for one purpose, from the seed.
+    pub(crate) fn secret(&self, purpose: u64) -> [u8; 16] {
+        let mut secret = [0; 16];
+        let (low, high) = secret.split_at_mut(8);
+        low.copy_from_slice(&self.seed.to_be_bytes());
+        high.copy_from_slice(&purpose.to_be_bytes());
+        secret
     }
 }
 
@@ -75,6 +104,18 @@ pub struct Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_holds_sixteen_packets_unless_said_otherwise() {
+        let mut config = StackConfig::default();
+        assert_eq!(config.buffer_at(1500), 256 << 10);
+        assert_eq!(config.buffer_at(9000), 256 << 10, "29 packets");
+        assert_eq!(config.buffer_at(65_535), 16 * 65_535);
+        config.buffer = Some(20_000);
+        assert_eq!(config.buffer_at(65_535), 20_000);
+        config.buffer = Some(usize::MAX);
+        assert_eq!(config.buffer_at(1500), 1 << 30);
+    }
 
     #[test]
     fn default_seeds_differ() {

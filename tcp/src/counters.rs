@@ -15,6 +15,8 @@ pub struct StackCounters {
     pub tail_probes: u64,
     /// Recoveries that turned out to be for nothing, and were undone.
     pub undone: u64,
+    /// Echoes of congestion that were answered by a smaller window, once per window (RFC 3168 §6.1.2).
+    pub congestion_answered: u64,
     /// ACKs that called a segment a duplicate (RFC 2883).
     pub duplicates_reported: u64,
     /// Segments received before others in front of them.

@@ -71,7 +71,7 @@ impl Stack {
         let iss = from_raw(self.flood.make(&peer, opened, self.now));
         let secrets = Secrets {
             iss,
-            ..self.secrets(&syn.flow)
+            ..self.numbers.secrets(&syn.flow, self.now)
         };
         let mut conn = self.open_with(secrets, syn.flow, link.clone());
         conn.open_passive(syn, self.now);
@@ -103,8 +103,8 @@ impl Stack {
         segment: &Segment,
         (link, frame): (LinkHeader, RxFrame),
     ) {
-        let listener = self.listeners.get(id.0);
-        let room = listener.is_some_and(|it| it.unpolled < BACKLOGS * it.backlog);
+        let listener = self.listeners.get(id);
+        let room = listener.is_some_and(|it| it.polls(BACKLOGS));
         if !room || !self.has_room() {
             self.lower.counters.drop_backlog_full += u64::from(!room);
             self.lower.counters.drop_table_full += u64::from(room);
@@ -113,7 +113,7 @@ impl Stack {
         }
         let secrets = Secrets {
             iss: segment.ack.unwrap_or_default() - 1,
-            ..self.secrets(&segment.flow)
+            ..self.numbers.secrets(&segment.flow, self.now)
         };
         let mut conn = self.open_with(secrets, segment.flow, link);
         conn.open_by_cookie(opened, segment, self.now);

@@ -39,8 +39,8 @@ impl Stack {
             }
             self.retire(handle);
         }
-        let listener = self.ports.get(&segment.flow.local).copied();
-        self.greet(listener.map(ListenerId), segment, frame);
+        let listener = self.listeners.at(segment.flow.local);
+        self.greet(listener, segment, frame);
     }
 
     /// A segment of no flow: a SYN for a listener, the ACK of a cookie, or a mistake.
@@ -75,17 +75,17 @@ impl Stack {
     fn gives_way(&self, handle: Handle, segment: &Segment) -> bool {
         let conn = self.conns.get(handle);
         conn.is_some_and(|conn| conn.is_succeeded_by(segment, self.now))
-            && self.ports.contains_key(&segment.flow.local)
+            && self.listeners.at(segment.flow.local).is_some()
     }
 
     /// Opens a connection for a SYN to a listener. Octets that come with it are not taken: the peer sends them again.
     fn accept(&mut self, id: ListenerId, syn: &Segment, link: LinkHeader) {
-        let listener = self.listeners.get(id.0);
-        let Some(listener) = listener.filter(|it| it.unpolled < it.backlog) else {
+        let listener = self.listeners.get(id);
+        let Some(listener) = listener.filter(|it| it.polls(1)) else {
             self.lower.counters.drop_backlog_full += 1;
             return;
         };
-        if listener.half_open >= listener.backlog {
+        if listener.is_flooded() {
             self.answer_by_cookie(syn, &link);
             return;
         }
@@ -102,9 +102,7 @@ impl Stack {
     /// Enters a connection that is in a listener's backlog.
     pub(crate) fn insert_half_open(&mut self, mut conn: Conn, id: ListenerId) -> Handle {
         conn.life.waiting = Some(id);
-        if let Some(listener) = self.listeners.get_mut(id.0) {
-            listener.half_open += 1;
-        }
+        self.listeners.opened(id);
         self.insert(conn)
     }
 
@@ -127,9 +125,8 @@ impl Stack {
         if conn.is_synchronized() && conn.life.mark(Marks::ANNOUNCED) {
             let remote = conn.flow.remote.into();
             let waiting = conn.life.waiting;
-            if let Some(listener) = waiting.and_then(|id| self.listeners.get_mut(id.0)) {
-                listener.half_open = listener.half_open.saturating_sub(1);
-                listener.unpolled += 1;
+            if let Some(id) = waiting {
+                self.listeners.established(id);
             }
             self.events.push_back(match waiting {
                 Some(listener) => Event::Incoming {
@@ -165,15 +162,8 @@ impl Stack {
             return;
         };
         let announced = conn.life.is(Marks::ANNOUNCED);
-        if let Some(id) = conn.life.waiting.take()
-            && let Some(listener) = self.listeners.get_mut(id.0)
-        {
-            let count = if announced {
-                &mut listener.unpolled
-            } else {
-                &mut listener.half_open
-            };
-            *count = count.saturating_sub(1);
+        if let Some(id) = conn.life.waiting.take() {
+            self.listeners.left(id, announced);
         }
     }
 }

@@ -4,7 +4,9 @@ use std::hash::{Hash, Hasher};
 
 use siphasher::sip::SipHasher24;
 
+use crate::conn::Secrets;
 use crate::flow::Flow;
+use crate::seq::from_raw;
 use crate::time::Instant;
 
 /// Nanoseconds in which the clock behind the numbers moves on by one (RFC 6528 §3).
@@ -37,6 +39,32 @@ impl std::fmt::Debug for IsnSource {
     /// The secret stays one.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IsnSource").finish_non_exhaustive()
+    }
+}
+
+/// Makes the numbers that a connection begins with.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    isns: IsnSource,
+    stamps: IsnSource,
+}
+
+impl Numbers {
+    /// Two secrets, neither of which is used for anything else.
+    pub(crate) fn new(isns: [u8; 16], stamps: [u8; 16]) -> Self {
+        Self {
+            isns: IsnSource::new(isns),
+            stamps: IsnSource::new(stamps),
+        }
+    }
+
+    /// A connection's sequence number moves with the clock, so that successors on a flow begin above it; its timestamps begin at a
+    /// hash of the flow.
+    pub(crate) fn secrets(&self, flow: &Flow, now: Instant) -> Secrets {
+        Secrets {
+            iss: from_raw(self.isns.isn(flow, now)),
+            stamp_offset: self.stamps.isn(flow, Instant::ORIGIN),
+        }
     }
 }
 

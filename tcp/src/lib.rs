@@ -13,7 +13,7 @@
 //!
 //! RFC 9293 with RFC 7323 (timestamps, window scale, PAWS), RFC 5961 and RFC 1337 (blind attacks), RFC 6528 (sequence numbers),
 //! RFC 2018 and RFC 2883 (SACK, D-SACK), RFC 8985 (RACK-TLP), RFC 6298 (RTO, with a floor of [`StackConfig::min_rto`]), RFC 3522
-//! and RFC 3708 (needless recoveries are undone), RFC 6937 (PRR), RFC 6582 for peers without SACK. TIME-WAIT lasts 10 s; a newer
+//! and RFC 3708 (needless recoveries are undone), RFC 6937 (PRR), RFC 6582 for peers without SACK, RFC 3168 and RFC 8257 (ECN). TIME-WAIT lasts 10 s; a newer
 //! SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection for which there would be no room otherwise.
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod ingress;
 mod isn;
 mod life;
 mod link;
+mod listeners;
 mod lower;
 mod outbound;
 mod paths;

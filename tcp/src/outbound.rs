@@ -146,6 +146,9 @@ fn emit_tcp(octets: &mut [u8], flow: &Flow, header: &Header) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inbound;
+    use crate::link::{self, LinkHeader};
+    use crate::seq::from_raw;
 
     fn written(options: OutOptions) -> Vec<u8> {
         let mut octets = vec![0xee; options.len()];
@@ -183,5 +186,40 @@ mod tests {
         assert_eq!(octets.len(), 40);
         assert_eq!(octets[..4], [1, 1, 8, 10]);
         assert_eq!(octets[12..24], [1, 1, 5, 26, 0, 0, 0, 10, 0, 0, 0, 20]);
+    }
+
+    #[test]
+    fn the_largest_packets_are_written_as_they_are_read() {
+        for (local, remote, ethertype) in [
+            ("10.0.0.1:1", "10.0.0.2:2", link::IPV4),
+            ("[fd00::1]:1", "[fd00::2]:2", link::IPV6),
+        ] {
+            let endpoint = |text: &str| text.parse::<std::net::SocketAddr>().unwrap().into();
+            let flow = Flow {
+                local: endpoint(local),
+                remote: endpoint(remote),
+            };
+            let header = Header {
+                control: TcpControl::Psh,
+                seq: from_raw(4),
+                ack: Some(from_raw(5)),
+                window: 6,
+                options: OutOptions {
+                    timestamp: Some((1, 2)),
+                    ..OutOptions::default()
+                },
+                ece: false,
+                cwr: false,
+                ect: true,
+            };
+            let head = header_len(&flow, header.options.len());
+            let ethernet = LinkHeader::new([2; 6], [4; 6], ethertype);
+            let mut frame = ethernet.to_vec();
+            frame.resize(ethernet.len() + 65_535, 0xa5);
+            emit(&mut frame[ethernet.len()..], &flow, &header);
+            let segment = inbound::parse(&frame).unwrap();
+            assert_eq!(segment.payload, ethernet.len() + head..frame.len());
+            assert_eq!(segment.options.timestamp, Some((1, 2)));
+        }
     }
 }

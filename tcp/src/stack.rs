@@ -5,7 +5,6 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use foldhash::quality::RandomState;
-use smoltcp::wire::IpEndpoint;
 use xwarp_driver::{IoError, PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
@@ -16,11 +15,11 @@ use crate::event::{CloseReason, ConnId, Event, ListenerId};
 use crate::flood::Flood;
 use crate::flow::{Flow, endpoint};
 use crate::grant::Grant;
-use crate::isn::IsnSource;
+use crate::isn::Numbers;
 use crate::life::Marks;
 use crate::link::{self, LinkHeader};
+use crate::listeners::Listeners;
 use crate::lower::Lower;
-use crate::seq::from_raw;
 use crate::slots::{Handle, Slots};
 use crate::time::Instant;
 use crate::timers::Timers;
@@ -38,8 +37,7 @@ pub struct Stack {
     pub(crate) conns: Slots<Conn>,
     /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
     pub(crate) flows: HashMap<Flow, Handle, RandomState>,
-    pub(crate) listeners: Slots<Listener>,
-    pub(crate) ports: HashMap<IpEndpoint, Handle, RandomState>,
+    pub(crate) listeners: Listeners,
     pub(crate) events: VecDeque<Event>,
     pub(crate) timers: Timers,
     /// Connections that may have something to send.
@@ -53,26 +51,13 @@ pub struct Stack {
     behind: u32,
     /// When it was last asked what routers say, and how many retransmissions there had been.
     pub(crate) asked: (Instant, u64),
-    /// Makes initial sequence numbers, and where timestamps begin.
-    numbers: IsnSource,
-    stamps: IsnSource,
+    pub(crate) numbers: Numbers,
     pub(crate) flood: Flood,
     /// Where received frames are gathered; empty between steps.
     pub(crate) frames: Vec<RxFrame>,
     /// Room that was given out and not committed.
     grant: Option<Grant>,
     joined: Vec<u8>,
-}
-
-/// Whoever waits for connections to an address and port.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) local: IpEndpoint,
-    pub(crate) backlog: usize,
-    /// Connections half open.
-    pub(crate) half_open: usize,
-    /// Connections established whose `Incoming` was not polled.
-    pub(crate) unpolled: usize,
 }
 
 impl Stack {
@@ -87,17 +72,15 @@ impl Stack {
                 mtu = fits.max(MTU_LIMITS.0);
             }
         }
-        let [numbers, stamps] = [0, 1].map(|purpose| IsnSource::new(secret(config.seed, purpose)));
+        let [isns, stamps, cookies] = [0, 1, 2].map(|purpose| config.secret(purpose));
         Self {
-            flood: Flood::new(secret(config.seed, 2)),
+            flood: Flood::new(cookies),
+            numbers: Numbers::new(isns, stamps),
             config,
-            numbers,
-            stamps,
             lower: Lower::new(io, mtu),
             conns: Slots::new(),
             flows: HashMap::default(),
-            listeners: Slots::new(),
-            ports: HashMap::default(),
+            listeners: Listeners::new(),
             events: VecDeque::new(),
             timers: Timers::new(),
             dirty: Vec::new(),
@@ -115,26 +98,14 @@ impl Stack {
     /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once, more are answered by SYN
     /// cookies; and as many may wait to be polled as [`Event::Incoming`], before SYNs are dropped.
     pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, ListenError> {
-        let local_endpoint = endpoint(local).ok_or(ListenError::BadAddress(local))?;
-        if self.ports.contains_key(&local_endpoint) {
-            return Err(ListenError::AddressInUse(local));
-        }
-        let handle = self.listeners.insert(Listener {
-            local: local_endpoint,
-            backlog,
-            half_open: 0,
-            unpolled: 0,
-        });
-        self.ports.insert(local_endpoint, handle);
-        Ok(ListenerId(handle))
+        self.listeners.add(local, backlog)
     }
 
     /// Ends a listener. Its connections that are half open, or whose [`Event::Incoming`] was not polled, are reset.
     pub fn unlisten(&mut self, id: ListenerId) {
-        let Some(listener) = self.listeners.remove(id.0) else {
+        if !self.listeners.remove(id) {
             return;
-        };
-        self.ports.remove(&listener.local);
+        }
         let waiting: Vec<Handle> = self
             .conns
             .iter()
@@ -356,7 +327,7 @@ impl Stack {
 
     /// A closed connection for `flow`, in no table yet.
     pub(crate) fn open(&mut self, flow: Flow, link: LinkHeader) -> Conn {
-        let secrets = self.secrets(&flow);
+        let secrets = self.numbers.secrets(&flow, self.now);
         self.open_with(secrets, flow, link)
     }
 
@@ -370,15 +341,6 @@ impl Stack {
         let handle = self.conns.insert(conn);
         self.flows.insert(flow, handle);
         handle
-    }
-
-    /// What a connection begins with: its sequence number moves with the clock, so that successors on a flow begin above it; its
-    /// timestamps begin at a hash of the flow.
-    pub(crate) fn secrets(&self, flow: &Flow) -> Secrets {
-        Secrets {
-            iss: from_raw(self.numbers.isn(flow, self.now)),
-            stamp_offset: self.stamps.isn(flow, Instant::ORIGIN),
-        }
     }
 
     /// Time does not go back.
@@ -417,15 +379,6 @@ impl Stack {
         let conn = self.conns.get(id.0)?;
         (!conn.life.is(Marks::DETACHED)).then_some(conn)
     }
-}
-
-/// A secret for one purpose, from the configuration's seed.
-fn secret(seed: u64, purpose: u64) -> [u8; 16] {
-    let mut secret = [0; 16];
-    let (low, high) = secret.split_at_mut(8);
-    low.copy_from_slice(&seed.to_be_bytes());
-    high.copy_from_slice(&purpose.to_be_bytes());
-    secret
 }
 
 /// The connection that `id` names, unless it is only in TIME-WAIT.

@@ -83,6 +83,8 @@ pub struct RnicConfig {
     pub user_timeout: Duration,
     /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
     pub congestion: Algorithm,
+    /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default; DCTCP always does, BBR never.
+    pub ecn: bool,
     /// How connections are started.
     pub mpa: MpaConfig,
     /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
@@ -100,6 +102,7 @@ impl Default for RnicConfig {
             ack_delay: StackConfig::default().ack_delay,
             user_timeout: StackConfig::default().user_timeout,
             congestion: StackConfig::default().congestion,
+            ecn: StackConfig::default().ecn,
             mpa: MpaConfig::default(),
             lists: ListMode::Page,
         }
@@ -128,6 +131,7 @@ impl Rnic {
             ack_delay: config.ack_delay,
             user_timeout: config.user_timeout,
             congestion: config.congestion,
+            ecn: config.ecn,
             ..StackConfig::default()
         };
         let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::Acked;
 use super::curve::Epoch;
 use super::hystart::HyStart;
+use super::ruled::Rule;
 use super::window::{MAX_WINDOW, Window};
-use super::{Acked, Congestion};
 use crate::time::Instant;
 
 /// β of the multiplicative decrease, 0.7 (§4.6), in tenths.
@@ -16,9 +17,8 @@ const CONVERGE: (usize, usize) = (17, 20);
 type Before = (usize, Option<Epoch>, usize);
 
 /// The window as a cubic function of the time since the last loss.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    window: Window,
     hystart: HyStart,
     /// Window at the last reduction, lowered by fast convergence; zero if unknown, and after a timeout.
     w_max: usize,
@@ -35,19 +35,6 @@ fn scale(octets: usize, part: (usize, usize)) -> usize {
 }
 
 impl Cubic {
-    pub(super) fn new(mss: usize) -> Self {
-        Self {
-            window: Window::new(mss),
-            hystart: HyStart::default(),
-            w_max: 0,
-            cwnd_prior: 0,
-            epoch: None,
-            before: None,
-            srtt: Duration::ZERO,
-            last_ack: None,
-        }
-    }
-
     fn smooth(&mut self, rtt: Option<Duration>) {
         let Some(rtt) = rtt.map(|rtt| rtt.min(Duration::from_hours(1))) else {
             return;
@@ -60,23 +47,23 @@ impl Cubic {
     }
 
     /// A stage of congestion avoidance begins (§4.2).
-    fn begin(&self, now: Instant) -> Epoch {
-        Epoch::new(now, &self.window, self.w_max, self.cwnd_prior)
+    fn begin(&self, window: &Window, now: Instant) -> Epoch {
+        Epoch::new(now, window, self.w_max, self.cwnd_prior)
     }
 
-    fn avoid(&mut self, octets: usize, now: Instant) {
-        let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin(now));
-        let cwnd = self.window.cwnd;
+    fn avoid(&mut self, window: &mut Window, octets: usize, now: Instant) {
+        let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin(window, now));
+        let cwnd = window.cwnd;
         let elapsed = now - epoch.start;
-        let friendly = epoch.friendly(octets, &self.window);
-        let grown = if epoch.curve(elapsed, self.window.mss) < friendly {
+        let friendly = epoch.friendly(octets, window);
+        let grown = if epoch.curve(elapsed, window.mss) < friendly {
             friendly.saturating_sub(cwnd) // Reno-friendly region
         } else {
             let ahead = elapsed.saturating_add(self.srtt);
-            let target = epoch.curve(ahead, self.window.mss);
+            let target = epoch.curve(ahead, window.mss);
             epoch.towards(target.clamp(cwnd, cwnd + cwnd / 2), octets, cwnd)
         };
-        self.window.grow(grown);
+        window.grow(grown);
         self.epoch = Some(epoch);
     }
 
@@ -92,8 +79,8 @@ impl Cubic {
     }
 
     /// Window and threshold to have after congestion (§4.6), with fast convergence (§4.7).
-    fn decrease(&mut self, in_flight: usize) -> usize {
-        let cwnd = self.window.cwnd;
+    fn decrease(&mut self, window: &Window, in_flight: usize) -> usize {
+        let cwnd = window.cwnd;
         self.w_max = if cwnd < self.w_max {
             scale(cwnd, CONVERGE)
         } else {
@@ -105,44 +92,36 @@ impl Cubic {
     }
 }
 
-impl Congestion for Cubic {
-    fn on_ack(&mut self, acked: &Acked) {
+impl Rule for Cubic {
+    fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
         self.smooth(acked.rtt);
-        if !self.window.may_grow(acked) {
+        if !window.may_grow(acked) {
             if !acked.cwnd_limited {
                 self.pause(acked.now);
             }
-        } else if self.window.slow_start() {
-            self.hystart
-                .on_ack(acked, self.window.ssthresh == MAX_WINDOW);
-            let left = self
-                .window
-                .grow_slow_start(self.hystart.growth(acked.octets));
+        } else if window.slow_start() {
+            self.hystart.on_ack(acked, window.ssthresh == MAX_WINDOW);
+            let left = window.grow_slow_start(self.hystart.growth(acked.octets));
             if self.hystart.ended() {
-                self.window.ssthresh = self.window.cwnd;
+                window.ssthresh = window.cwnd;
             } else if left > 0 {
-                self.avoid(left, acked.now);
+                self.avoid(window, left, acked.now);
             }
         } else {
-            self.avoid(acked.octets, acked.now);
+            self.avoid(window, acked.octets, acked.now);
         }
         self.last_ack = Some(acked.now);
     }
 
-    fn on_loss(&mut self, _now: Instant, in_flight: usize) {
+    fn on_loss(&mut self, window: &mut Window, in_flight: usize) {
         self.before = Some(self.state());
-        let target = self.decrease(in_flight);
-        self.window.lose(target);
+        window.lose(self.decrease(window, in_flight));
     }
 
-    fn on_recovered(&mut self, _now: Instant) {
-        self.window.recovered();
-    }
-
-    fn on_timeout(&mut self, _now: Instant, in_flight: usize) {
+    fn on_timeout(&mut self, window: &mut Window, in_flight: usize) {
         let before = self.state();
-        let recovering = self.window.recovering();
-        if self.window.time_out(scale(in_flight, BETA)) && !recovering {
+        let recovering = window.recovering();
+        if window.time_out(scale(in_flight, BETA)) && !recovering {
             self.before = Some(before);
         }
         self.w_max = 0; // the next stage starts at its plateau (§4.8)
@@ -150,61 +129,44 @@ impl Congestion for Cubic {
         self.epoch = None;
     }
 
-    fn on_undo(&mut self, _now: Instant) {
-        if self.window.undo()
-            && let Some(before) = self.before.take()
-        {
+    fn on_ecn(&mut self, window: &mut Window, in_flight: usize) {
+        self.before = None;
+        window.reduce(self.decrease(window, in_flight));
+    }
+
+    fn on_undone(&mut self) {
+        if let Some(before) = self.before.take() {
             (self.w_max, self.epoch, self.cwnd_prior) = before;
         }
     }
 
-    fn on_ecn(&mut self, _now: Instant, in_flight: usize) {
-        self.before = None;
-        let target = self.decrease(in_flight);
-        self.window.reduce(target);
-    }
-
-    fn on_idle(&mut self, now: Instant, idle: Duration, rto: Duration) {
+    fn on_idle(&mut self, now: Instant, restarted: bool) {
         self.pause(now);
         self.last_ack = Some(now);
-        if self.window.restart(idle, rto) {
+        if restarted {
             self.epoch = None; // slow start brings the window back; a curve begins where that ends
         }
     }
 
-    fn on_mss(&mut self, mss: usize) {
-        self.window.set_mss(mss);
+    fn on_mss(&mut self) {
         self.epoch = None; // its K counted segments
-    }
-
-    fn window(&self) -> usize {
-        self.window.cwnd
-    }
-
-    fn pacing_rate(&self) -> Option<u64> {
-        None
-    }
-
-    fn wants_ecn(&self) -> bool {
-        false
-    }
-
-    fn slow_start(&self) -> bool {
-        self.window.slow_start()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Congestion;
+    use super::super::new_reno::NewReno;
+    use super::super::ruled::Ruled;
     use super::super::testing::{ack, at};
     use super::*;
 
     const MSS: usize = 1000;
 
     /// Lost with 100 segments in flight and in the window, recovered at 0 ms, a round trip of 100 ms.
-    fn after_loss() -> Cubic {
-        let mut cubic = Cubic::new(MSS);
-        cubic.srtt = Duration::from_millis(100);
+    fn after_loss() -> Ruled<Cubic> {
+        let mut cubic = Ruled::<Cubic>::new(MSS);
+        cubic.rule.srtt = Duration::from_millis(100);
         cubic.window.cwnd = 100 * MSS;
         cubic.on_loss(at(0), 100 * MSS);
         cubic.on_recovered(at(0));
@@ -217,7 +179,7 @@ mod tests {
         let mut cubic = after_loss();
         assert_eq!(cubic.window(), 70 * MSS);
         cubic.on_ack(&ack(0, 0));
-        let epoch = cubic.begin(at(0));
+        let epoch = cubic.rule.begin(&cubic.window, at(0));
         assert_eq!(epoch.k, 4_217_163);
         let segments = |millis| epoch.curve(Duration::from_millis(millis), MSS);
         assert_eq!(segments(0), 70_001, "70 but for K's last digit");
@@ -234,7 +196,7 @@ mod tests {
         for millis in (0..30).map(|round| round * 100) {
             cubic.on_ack(&ack(millis, cubic.window()));
         }
-        let epoch = cubic.epoch.clone().unwrap();
+        let epoch = cubic.rule.epoch.clone().unwrap();
         // the last ACK was at 2.9 s: the curve at 3 s; Reno would have 70 + 9/17 * 30 = 85.9
         assert_eq!(cubic.window(), epoch.curve(Duration::from_secs(3), MSS));
         assert_eq!(cubic.window(), 99_279); // 100 - 0.4 * 1.217163^3
@@ -243,7 +205,7 @@ mod tests {
     #[test]
     fn with_short_round_trips_the_window_is_renos() {
         let mut cubic = after_loss();
-        cubic.srtt = Duration::from_millis(1);
+        cubic.rule.srtt = Duration::from_millis(1);
         for millis in 0..50 {
             cubic.on_ack(&ack(millis, cubic.window()));
         }
@@ -259,7 +221,7 @@ mod tests {
     #[test]
     fn past_the_window_before_the_loss_reno_adds_a_whole_segment() {
         let mut cubic = after_loss();
-        cubic.srtt = Duration::from_millis(1);
+        cubic.rule.srtt = Duration::from_millis(1);
         let mut at_prior = None;
         for round in 0..80 {
             cubic.on_ack(&ack(round, cubic.window()));
@@ -276,7 +238,7 @@ mod tests {
     fn a_second_loss_below_the_plateau_lowers_it() {
         let mut cubic = after_loss();
         cubic.on_loss(at(1), 70 * MSS);
-        assert_eq!(cubic.w_max, 59_500, "70 * (1 + 0.7) / 2");
+        assert_eq!(cubic.rule.w_max, 59_500, "70 * (1 + 0.7) / 2");
         assert_eq!(cubic.window(), 49 * MSS);
     }
 
@@ -288,7 +250,7 @@ mod tests {
         cubic.on_ack(&ack(100, 69 * MSS));
         assert_eq!(cubic.window(), 70 * MSS);
         cubic.on_ack(&ack(200, MSS));
-        let epoch = cubic.epoch.unwrap();
+        let epoch = cubic.rule.epoch.unwrap();
         assert_eq!((epoch.k, epoch.w_max), (0, 70 * MSS));
     }
 
@@ -296,13 +258,13 @@ mod tests {
     fn an_undone_reduction_restores_the_curve() {
         let mut cubic = after_loss();
         cubic.on_ack(&ack(1000, 70 * MSS));
-        let (window, k) = (cubic.window(), cubic.epoch.as_ref().unwrap().k);
+        let (window, k) = (cubic.window(), cubic.rule.epoch.as_ref().unwrap().k);
         cubic.on_loss(at(1100), window);
         cubic.on_timeout(at(1300), window);
         cubic.on_undo(at(1400));
         assert_eq!(cubic.window(), window);
-        assert_eq!(cubic.epoch.as_ref().unwrap().k, k);
-        assert_eq!(cubic.w_max, 100 * MSS);
+        assert_eq!(cubic.rule.epoch.as_ref().unwrap().k, k);
+        assert_eq!(cubic.rule.w_max, 100 * MSS);
     }
 
     #[test]
@@ -314,15 +276,15 @@ mod tests {
             ..ack(9000, MSS)
         };
         cubic.on_ack(&idle);
-        assert_eq!(cubic.epoch.as_ref().unwrap().start, at(9000));
+        assert_eq!(cubic.rule.epoch.as_ref().unwrap().start, at(9000));
     }
     #[test]
     fn a_reduction_for_a_mark_stays_when_a_loss_is_undone() {
         let mut cubic = after_loss();
         cubic.on_ecn(at(1), 70 * MSS);
-        let plateau = cubic.w_max;
+        let plateau = cubic.rule.w_max;
         cubic.on_undo(at(2));
-        assert_eq!((cubic.window(), cubic.w_max), (49 * MSS, plateau));
+        assert_eq!((cubic.window(), cubic.rule.w_max), (49 * MSS, plateau));
     }
 
     /// A segment in 20,000 is lost, evenly, and round trips take 1 ms: the mean window is sqrt(3/2 * 20,000) = 173.2 segments for
@@ -352,8 +314,8 @@ mod tests {
             }
             sum / 6_000
         };
-        let reno = mean(&mut super::super::new_reno::NewReno::new(MSS));
-        let cubic = mean(&mut Cubic::new(MSS));
+        let reno = mean(&mut Ruled::<NewReno>::new(MSS));
+        let cubic = mean(&mut Ruled::<Cubic>::new(MSS));
         assert!(reno.abs_diff(173) < 6, "{reno}");
         assert!(cubic.abs_diff(173) < 6, "{cubic}");
     }

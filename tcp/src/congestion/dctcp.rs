@@ -1,10 +1,8 @@
 //! DCTCP (RFC 8257): reduces by how much was marked, not by whether something was.
 
-use std::time::Duration;
-
+use super::ruled::Rule;
 use super::window::{Linear, Window};
-use super::{Acked, Congestion};
-use crate::time::Instant;
+use super::{Acked, Marks};
 
 /// α is counted in parts of this (§3.3).
 const ONE: usize = 1 << 20;
@@ -14,7 +12,6 @@ const G_SHIFT: u32 = 4;
 /// Reno, but for a reduction by α/2 once per window with marks.
 #[derive(Clone, Debug)]
 pub(super) struct Dctcp {
-    window: Window,
     linear: Linear,
     /// Part of the octets that meets congestion, smoothed.
     alpha: usize,
@@ -26,10 +23,9 @@ pub(super) struct Dctcp {
     reduced_until: Option<u64>,
 }
 
-impl Dctcp {
-    pub(super) fn new(mss: usize) -> Self {
+impl Default for Dctcp {
+    fn default() -> Self {
         Self {
-            window: Window::new(mss),
             linear: Linear::default(),
             alpha: ONE, // §4.2: until something is known, react as strongly as Reno
             acked: 0,
@@ -38,7 +34,9 @@ impl Dctcp {
             reduced_until: None,
         }
     }
+}
 
+impl Dctcp {
     /// §3.3, steps 2 to 8.
     fn observe(&mut self, acked: &Acked) {
         self.acked += acked.octets as u128;
@@ -56,18 +54,17 @@ impl Dctcp {
     }
 
     /// §3.3, step 9. The first marks end slow start.
-    fn reduce(&mut self, acked: &Acked) {
-        let cwnd = self.window.cwnd;
+    fn reduce(&mut self, window: &mut Window, acked: &Acked) {
+        let cwnd = window.cwnd;
         let less = (cwnd as u128) * (self.alpha as u128) / (2 * ONE as u128);
-        self.window
-            .reduce(cwnd - usize::try_from(less).unwrap_or(cwnd));
+        window.reduce(cwnd - usize::try_from(less).unwrap_or(cwnd));
         self.linear.reset();
         self.reduced_until = Some(acked.delivered.saturating_add(acked.in_flight as u64));
     }
 }
 
-impl Congestion for Dctcp {
-    fn on_ack(&mut self, acked: &Acked) {
+impl Rule for Dctcp {
+    fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
         self.observe(acked);
         if self
             .reduced_until
@@ -75,79 +72,48 @@ impl Congestion for Dctcp {
         {
             self.reduced_until = None;
         }
-        let may_grow = self.window.may_grow(acked);
+        let may_grow = window.may_grow(acked);
         if self.reduced_until.is_some() {
             return;
         }
-        if acked.ece_octets > 0 && !self.window.repairing() {
-            self.reduce(acked);
+        if acked.ece_octets > 0 && !window.repairing() {
+            self.reduce(window, acked);
         } else if may_grow {
-            let octets = if self.window.slow_start() {
-                self.window.grow_slow_start(acked.octets)
-            } else {
-                acked.octets
-            };
-            self.linear.grow(&mut self.window, octets);
+            self.linear.grow_as_reno(window, acked.octets);
         }
     }
 
     /// A lost segment is no mark: Reno's reaction (§3.5).
-    fn on_loss(&mut self, _now: Instant, in_flight: usize) {
-        self.window.lose(in_flight / 2);
+    fn on_loss(&mut self, window: &mut Window, in_flight: usize) {
+        window.lose(in_flight / 2);
         self.linear.reset();
     }
 
-    fn on_recovered(&mut self, _now: Instant) {
-        self.window.recovered();
-    }
-
-    fn on_timeout(&mut self, _now: Instant, in_flight: usize) {
-        self.window.time_out(in_flight / 2);
+    fn on_timeout(&mut self, window: &mut Window, in_flight: usize) {
+        window.time_out(in_flight / 2);
         self.linear.reset();
         self.reduced_until = None;
     }
 
-    fn on_undo(&mut self, _now: Instant) {
-        self.window.undo();
-    }
-
     /// The marks have been counted from [`Acked::ece_octets`].
-    fn on_ecn(&mut self, _now: Instant, _in_flight: usize) {}
+    fn on_ecn(&mut self, _window: &mut Window, _in_flight: usize) {}
 
-    fn on_idle(&mut self, _now: Instant, idle: Duration, rto: Duration) {
-        self.window.restart(idle, rto);
-    }
-
-    fn on_mss(&mut self, mss: usize) {
-        self.window.set_mss(mss);
-    }
-
-    fn window(&self) -> usize {
-        self.window.cwnd
-    }
-
-    fn pacing_rate(&self) -> Option<u64> {
-        None
-    }
-
-    fn wants_ecn(&self) -> bool {
-        true
-    }
-
-    fn slow_start(&self) -> bool {
-        self.window.slow_start()
+    fn marks(&self) -> Marks {
+        Marks::Counted
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Congestion;
+    use super::super::ruled::Ruled;
     use super::super::testing::{ack, at};
     use super::*;
 
     const MSS: usize = 1000;
 
     /// One window of ten segments in ten ACKs, `marked` of them with marks.
-    fn window(dctcp: &mut Dctcp, delivered: &mut u64, marked: usize) {
+    fn window(dctcp: &mut Ruled<Dctcp>, delivered: &mut u64, marked: usize) {
         for i in 0..10 {
             *delivered += MSS as u64;
             dctcp.on_ack(&Acked {
@@ -161,34 +127,34 @@ mod tests {
 
     #[test]
     fn alpha_is_smoothed_by_a_sixteenth_per_window() {
-        let (mut dctcp, mut delivered) = (Dctcp::new(MSS), 0);
+        let (mut dctcp, mut delivered) = (Ruled::<Dctcp>::new(MSS), 0);
         window(&mut dctcp, &mut delivered, 0); // the first ACK ends a window at once: 15/16
-        assert_eq!(dctcp.alpha, ONE / 16 * 15);
+        assert_eq!(dctcp.rule.alpha, ONE / 16 * 15);
         window(&mut dctcp, &mut delivered, 0); // the first window's end
-        assert_eq!(dctcp.alpha, ONE / 256 * 225);
-        dctcp.alpha = ONE / 2;
-        dctcp.acked = 0;
-        dctcp.marked = 0;
-        dctcp.window_end = delivered + 10 * MSS as u64;
+        assert_eq!(dctcp.rule.alpha, ONE / 256 * 225);
+        dctcp.rule.alpha = ONE / 2;
+        dctcp.rule.acked = 0;
+        dctcp.rule.marked = 0;
+        dctcp.rule.window_end = delivered + 10 * MSS as u64;
         window(&mut dctcp, &mut delivered, 4);
         // 1/2 * 15/16 + 4/10 * 1/16 = 0.49375
-        assert_eq!(dctcp.alpha, ONE / 2 - ONE / 32 + ONE / 40);
+        assert_eq!(dctcp.rule.alpha, ONE / 2 - ONE / 32 + ONE / 40);
     }
 
     #[test]
     fn alpha_comes_down_to_nothing() {
-        let (mut dctcp, mut delivered) = (Dctcp::new(MSS), 0);
+        let (mut dctcp, mut delivered) = (Ruled::<Dctcp>::new(MSS), 0);
         for _ in 0..250 {
             window(&mut dctcp, &mut delivered, 0);
         }
-        assert_eq!(dctcp.alpha, 0);
+        assert_eq!(dctcp.rule.alpha, 0);
     }
 
     #[test]
     fn marks_reduce_once_per_window_by_half_of_alpha() {
-        let mut dctcp = Dctcp::new(MSS);
-        dctcp.alpha = ONE / 4;
-        dctcp.window_end = u64::MAX;
+        let mut dctcp = Ruled::<Dctcp>::new(MSS);
+        dctcp.rule.alpha = ONE / 4;
+        dctcp.rule.window_end = u64::MAX;
         dctcp.window.cwnd = 80 * MSS;
         let marked = |delivered| Acked {
             delivered,
@@ -207,8 +173,8 @@ mod tests {
 
     #[test]
     fn loss_halves_whatever_alpha_is() {
-        let mut dctcp = Dctcp::new(MSS);
-        dctcp.alpha = 0;
+        let mut dctcp = Ruled::<Dctcp>::new(MSS);
+        dctcp.rule.alpha = 0;
         dctcp.on_loss(at(0), 40 * MSS);
         assert_eq!(dctcp.window(), 20 * MSS);
     }

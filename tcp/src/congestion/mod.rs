@@ -11,9 +11,13 @@ mod cubic;
 mod curve;
 mod dctcp;
 mod hystart;
+#[cfg(test)]
+#[path = "../../tests/link/kept.rs"]
+mod kept;
 mod new_reno;
 #[cfg(test)]
 mod properties;
+mod ruled;
 mod window;
 
 use std::fmt::Debug;
@@ -21,15 +25,19 @@ use std::time::Duration;
 
 use crate::rate::RateSample;
 use crate::time::Instant;
+use cubic::Cubic;
+use dctcp::Dctcp;
+use new_reno::NewReno;
+use ruled::Ruled;
 
 /// Which congestion control a stack uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// RFC 9438, with RFC 9406 in slow start.
+    /// RFC 9438, with RFC 9406 in slow start. It negotiates ECN if [`StackConfig::ecn`](crate::StackConfig::ecn) says so.
     #[default]
     Cubic,
-    /// RFC 5681 and RFC 6582.
+    /// RFC 5681 and RFC 6582; ECN as with CUBIC.
     NewReno,
     /// RFC 8257, for networks that mark; it negotiates ECN.
     Dctcp,
@@ -42,11 +50,22 @@ impl Algorithm {
     pub(crate) fn start(self, mss: usize, _now: Instant) -> Box<dyn Congestion> {
         match self {
             Self::Bbr => Box::new(bbr::Bbr::new(mss)),
-            Self::Cubic => Box::new(cubic::Cubic::new(mss)),
-            Self::Dctcp => Box::new(dctcp::Dctcp::new(mss)),
-            Self::NewReno => Box::new(new_reno::NewReno::new(mss)),
+            Self::Cubic => Box::new(Ruled::<Cubic>::new(mss)),
+            Self::Dctcp => Box::new(Ruled::<Dctcp>::new(mss)),
+            Self::NewReno => Box::new(Ruled::<NewReno>::new(mss)),
         }
     }
+}
+
+/// What an algorithm makes of marks on packets (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// Nothing: ECN is not negotiated.
+    Ignored,
+    /// As much as of a loss, once per window; they are echoed until the sender says that it has reduced its window (RFC 3168 §6.1).
+    Classic,
+    /// Each counts, and is echoed as it came (RFC 8257 §3).
+    Counted,
 }
 
 /// What an ACK says.
@@ -86,7 +105,8 @@ pub(crate) trait Congestion: Debug + Send {
     /// The last reduction was for nothing (F-RTO, DSACK, Eifel): undo it.
     fn on_undo(&mut self, now: Instant);
 
-    /// ECE seen outside of a recovery, at most once per window (RFC 3168 §6.1.2). DCTCP goes by [`Acked::ece_octets`] instead.
+    /// ECE seen outside of a recovery, at most once per window (RFC 3168 §6.1.2). `in_flight` is what it was before the ACK that
+    /// had it. DCTCP goes by [`Acked::ece_octets`] instead.
     fn on_ecn(&mut self, now: Instant, in_flight: usize);
 
     /// Nothing was sent for `idle` (RFC 5681 §4.1).
@@ -101,8 +121,8 @@ pub(crate) trait Congestion: Debug + Send {
     /// Octets per second; `None`: not paced.
     fn pacing_rate(&self) -> Option<u64>;
 
-    /// ECN is to be negotiated and segments are to be marked ECT(0).
-    fn wants_ecn(&self) -> bool;
+    /// What marks mean to it.
+    fn marks(&self) -> Marks;
 
     /// The window grows as fast as it can.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests ask"))]

@@ -1,98 +1,52 @@
 //! `NewReno` (RFC 5681, RFC 6582).
 
-use std::time::Duration;
-
+use super::Acked;
+use super::ruled::Rule;
 use super::window::{Linear, Window};
-use super::{Acked, Congestion};
-use crate::time::Instant;
 
 /// Slow start, one segment per round trip after it, half of what was in flight after a loss.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
-    window: Window,
     linear: Linear,
 }
 
-impl NewReno {
-    pub(super) fn new(mss: usize) -> Self {
-        Self {
-            window: Window::new(mss),
-            linear: Linear::default(),
+impl Rule for NewReno {
+    fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
+        if window.may_grow(acked) {
+            self.linear.grow_as_reno(window, acked.octets);
         }
     }
-}
 
-impl Congestion for NewReno {
-    fn on_ack(&mut self, acked: &Acked) {
-        if !self.window.may_grow(acked) {
-            return;
-        }
-        let octets = if self.window.slow_start() {
-            self.window.grow_slow_start(acked.octets)
-        } else {
-            acked.octets
-        };
-        self.linear.grow(&mut self.window, octets);
-    }
-
-    fn on_loss(&mut self, _now: Instant, in_flight: usize) {
-        self.window.lose(in_flight / 2);
+    fn on_loss(&mut self, window: &mut Window, in_flight: usize) {
+        window.lose(in_flight / 2);
         self.linear.reset();
     }
 
-    fn on_recovered(&mut self, _now: Instant) {
-        self.window.recovered();
-    }
-
-    fn on_timeout(&mut self, _now: Instant, in_flight: usize) {
-        self.window.time_out(in_flight / 2);
+    fn on_timeout(&mut self, window: &mut Window, in_flight: usize) {
+        window.time_out(in_flight / 2);
         self.linear.reset();
     }
 
-    fn on_undo(&mut self, _now: Instant) {
-        self.window.undo();
-    }
-
-    fn on_ecn(&mut self, _now: Instant, in_flight: usize) {
-        self.window.reduce(in_flight / 2);
+    fn on_ecn(&mut self, window: &mut Window, in_flight: usize) {
+        window.reduce(in_flight / 2);
         self.linear.reset();
-    }
-
-    fn on_idle(&mut self, _now: Instant, idle: Duration, rto: Duration) {
-        self.window.restart(idle, rto);
-    }
-
-    fn on_mss(&mut self, mss: usize) {
-        self.window.set_mss(mss);
-    }
-
-    fn window(&self) -> usize {
-        self.window.cwnd
-    }
-
-    fn pacing_rate(&self) -> Option<u64> {
-        None
-    }
-
-    fn wants_ecn(&self) -> bool {
-        false
-    }
-
-    fn slow_start(&self) -> bool {
-        self.window.slow_start()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::Congestion;
+    use super::super::ruled::Ruled;
     use super::super::testing::{ack, at};
     use super::*;
 
     const MSS: usize = 1000;
 
     /// In congestion avoidance with a window of ten segments.
-    fn steady() -> NewReno {
-        let mut reno = NewReno::new(MSS);
+    fn steady() -> Ruled<NewReno> {
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_loss(at(0), 20 * MSS);
         reno.on_recovered(at(0));
         reno
@@ -100,7 +54,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_the_window_per_window_acknowledged() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         assert_eq!(reno.window(), 10 * MSS);
         for _ in 0..10 {
             reno.on_ack(&ack(1, MSS));
@@ -125,7 +79,7 @@ mod tests {
 
     #[test]
     fn loss_halves_what_was_in_flight_and_holds_until_recovered() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_loss(at(0), 30 * MSS);
         assert_eq!(reno.window(), 15 * MSS);
         reno.on_ack(&ack(1, 15 * MSS));
@@ -139,7 +93,7 @@ mod tests {
 
     #[test]
     fn slow_start_after_a_timeout_ends_at_half_of_what_was_in_flight() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         assert_eq!(reno.window(), MSS);
         let repairing = |octets| Acked {
@@ -157,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_second_timeout_for_the_same_octets_leaves_the_threshold() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         reno.on_timeout(at(1), MSS);
         reno.on_ack(&ack(2, 7 * MSS));
@@ -180,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_unused_window_does_not_grow() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_ack(&Acked {
             cwnd_limited: false,
             ..ack(1, 10 * MSS)
@@ -190,7 +144,7 @@ mod tests {
 
     #[test]
     fn silence_longer_than_the_timeout_restarts_with_the_initial_window() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_ack(&ack(1, 90 * MSS));
         let second = Duration::from_secs(1);
         reno.on_idle(at(9), second, second);
@@ -201,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_pause_below_a_second_keeps_the_window_however_short_the_timeout() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_ack(&ack(1, 90 * MSS));
         let (rto, second) = (Duration::from_millis(5), Duration::from_secs(1));
         for pause in 1..100 {
@@ -237,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_mark_halves_the_window_without_a_recovery() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_ecn(at(0), 10 * MSS);
         assert_eq!(reno.window(), 5 * MSS);
         reno.on_ack(&ack(1, 5 * MSS));
@@ -245,8 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_lets_the_window_be_as_it_is() {
+        let mut reno = Ruled::<NewReno>::new(MSS);
+        reno.on_ack(&Acked {
+            ece_octets: MSS,
+            ..ack(1, MSS)
+        });
+        assert_eq!(reno.window(), 10 * MSS);
+    }
+
+    #[test]
     fn a_larger_segment_size_leaves_at_least_one_segment() {
-        let mut reno = NewReno::new(MSS);
+        let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 0);
         reno.on_mss(9000);
         assert_eq!(reno.window(), 9000);

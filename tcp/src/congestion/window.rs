@@ -63,14 +63,14 @@ impl Window {
     }
 
     /// True if the window may grow for this ACK: it was used (RFC 9438 §5.8), and no loss found by ACKs is being repaired.
-    /// Also notes that a timeout has been answered.
+    /// An ACK with ECE asks for less, not for more. Also notes that a timeout has been answered.
     pub(super) fn may_grow(&mut self, acked: &Acked) -> bool {
         if let Phase::Loss { progress } = &mut self.phase {
             *progress |= acked.octets > 0;
         } else if acked.in_recovery || self.phase == Phase::Recovery {
             return false;
         }
-        acked.cwnd_limited && acked.octets > 0
+        acked.cwnd_limited && acked.octets > 0 && acked.ece_octets == 0
     }
 
     /// Losses found by ACKs are being repaired.
@@ -176,7 +176,17 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    pub(super) fn grow(&mut self, window: &mut Window, octets: usize) {
+    /// Grows by slow start up to the threshold, and linearly from there on.
+    pub(super) fn grow_as_reno(&mut self, window: &mut Window, octets: usize) {
+        let left = if window.slow_start() {
+            window.grow_slow_start(octets)
+        } else {
+            octets
+        };
+        self.grow(window, left);
+    }
+
+    fn grow(&mut self, window: &mut Window, octets: usize) {
         self.acked = self.acked.saturating_add(octets).min(MAX_WINDOW);
         while self.acked >= window.cwnd && window.cwnd < MAX_WINDOW {
             self.acked -= window.cwnd;

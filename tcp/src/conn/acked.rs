@@ -97,7 +97,7 @@ impl Conn {
         let bare = news.pieces == 0 && segment.len() == 0;
         self.judge_tail(ack, duplicate, bare, now);
         self.detect_losses(now);
-        self.go_on(&news, segment, advanced, now);
+        self.go_on(&news, segment, advanced, lower, now);
         self.note_life(segment, advanced, now);
     }
 
@@ -180,6 +180,8 @@ impl Conn {
     /// The last reduction was for nothing, and so is what was to be sent again.
     fn undo(&mut self, lower: &mut Lower, now: Instant) {
         self.congestion.on_undo(now);
+        self.send.echo_until = None; // nor was it an answer to marks
+        self.send.reduced = false;
         self.recovery.cancel();
         self.send.queue.forgive();
         self.rtt.reset_backoff();
@@ -207,6 +209,7 @@ impl Conn {
         if self.tail.judge(ack, duplicate, bare) == Verdict::Repaired && self.recovery.is_open() {
             self.congestion.on_loss(now, self.unacked());
             self.congestion.on_recovered(now);
+            self.note_reduction();
         }
     }
 
@@ -228,6 +231,7 @@ impl Conn {
     fn begin_repair(&mut self, now: Instant) {
         let flight = self.unacked(); // FlightSize (RFC 5681 §2), in which RFC 6937 counts too
         self.congestion.on_loss(now, flight);
+        self.note_reduction();
         let (una, nxt) = (self.send.una, self.send.nxt);
         let mss = self.emss();
         self.recovery
@@ -238,7 +242,14 @@ impl Conn {
     }
 
     /// Ends a recovery that is over, tells congestion control, and sets the timers.
-    fn go_on(&mut self, news: &News, segment: &Segment, advanced: bool, now: Instant) {
+    fn go_on(
+        &mut self,
+        news: &News,
+        segment: &Segment,
+        advanced: bool,
+        lower: &mut Lower,
+        now: Instant,
+    ) {
         let in_recovery = self.recovery.phase() == Phase::Repair;
         if self.recovery.ends(self.send.una) {
             self.congestion.on_recovered(now);
@@ -266,7 +277,7 @@ impl Conn {
             self.note_limit();
         }
         if congested {
-            self.answer_congestion(now);
+            self.answer_congestion(news.octets, lower, now);
         }
         if advanced {
             self.arm_retransmission(now);
@@ -290,15 +301,24 @@ impl Conn {
         self.send.echo_until.take_if(|until| una > *until);
     }
 
-    /// Slows down at most once per window (RFC 3168 §6.1.2).
-    fn answer_congestion(&mut self, now: Instant) {
+    /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: octets that the ACK took out of flight.
+    fn answer_congestion(&mut self, arrived: usize, lower: &mut Lower, now: Instant) {
         if self.send.echo_until.is_some() {
             return;
         }
-        self.send.echo_until = Some(self.send.nxt);
-        self.send.reduced = true;
+        self.note_reduction();
         if self.recovery.is_open() {
-            self.congestion.on_ecn(now, self.pipe());
+            lower.counters.congestion_answered += 1;
+            self.congestion.on_ecn(now, self.pipe() + arrived);
+        }
+    }
+
+    /// The window was reduced, for whatever reason: the peer is told by the next new octets, and marks on what was sent before need
+    /// no answer of their own (RFC 3168 §6.1.2).
+    pub(super) fn note_reduction(&mut self) {
+        if self.terms.ecn {
+            self.send.echo_until = Some(self.send.nxt);
+            self.send.reduced = true;
         }
     }
 

@@ -4,6 +4,7 @@ use xwarp_driver::RxFrame;
 
 use super::receive_side::Arrival;
 use super::{Conn, State};
+use crate::congestion::Marks;
 use crate::inbound::Segment;
 use crate::lower::Lower;
 use crate::seq::Seq;
@@ -255,18 +256,23 @@ impl Conn {
         }
     }
 
-    /// Notes whether the packet met congestion: a change is told at once (RFC 8257 §3.2).
+    /// Notes whether the peer is to be told of congestion: of what this packet met (RFC 8257 §3.2), or of what any has met since the
+    /// peer last said that it had reduced its window (RFC 3168 §6.1.3). A change is told at once; what came before an exact one is
+    /// acknowledged first.
     fn notice_congestion(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
-        if !self.terms.ecn
-            || segment.payload.is_empty()
-            || self.receive.met_congestion == segment.ecn.ce
-        {
+        if !self.terms.ecn || segment.payload.is_empty() {
             return;
         }
-        if self.acks.is_owed() {
+        let classic = self.congestion.marks() == Marks::Classic;
+        let goes_on = classic && self.receive.met_congestion && !segment.ecn.cwr;
+        let met = segment.ecn.ce || goes_on;
+        if met == self.receive.met_congestion {
+            return;
+        }
+        if !classic && self.acks.is_owed() {
             self.send_ack(lower, now);
         }
-        self.receive.met_congestion = segment.ecn.ce;
+        self.receive.met_congestion = met;
         self.acks.demand();
     }
 }

@@ -208,6 +208,7 @@ impl Conn {
         }
         if self.is_synchronized() {
             self.congestion.on_timeout(now, self.unacked());
+            self.note_reduction();
         }
         self.recovery.time_out(self.send.una, self.send.nxt);
         self.send.duplicates = 0;

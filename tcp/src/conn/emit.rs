@@ -126,7 +126,7 @@ impl Conn {
     }
 
     /// Notes a segment that was sent for the first time.
-    fn track(
+    pub(super) fn track(
         &mut self,
         begin: Seq,
         len: usize,

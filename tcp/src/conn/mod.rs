@@ -11,6 +11,8 @@ mod chunk;
 mod clock;
 mod emit;
 mod handshake;
+#[cfg(test)]
+mod large;
 mod limiter;
 mod pacer;
 mod probing;
@@ -34,7 +36,7 @@ use xwarp_driver::TxFrame;
 pub(crate) use state::State;
 
 use crate::config::StackConfig;
-use crate::congestion::{Algorithm, Congestion};
+use crate::congestion::{Algorithm, Congestion, Marks};
 use crate::flow::Flow;
 use crate::inbound::Segment;
 use crate::life::Life;
@@ -61,8 +63,6 @@ use timestamps::Timestamps;
 pub const MAX_SEGMENTS_IN_FLIGHT: usize = 256;
 /// The send buffer's size in receive buffers.
 const SEND_BUFFERS: usize = 4;
-/// A receive buffer that holds a few segments, and what windows can announce.
-const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 /// The retransmission timeout's ceiling (RFC 6298 §2.5).
 const MAX_RTO: Duration = Duration::from_mins(1);
 
@@ -146,9 +146,14 @@ impl Conn {
         mtu: usize,
         now: Instant,
     ) -> Self {
-        let buffer = config.buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1);
+        let buffer = config.buffer_at(mtu);
         let mss = flow.payload_of(mtu);
         let congestion = config.congestion.start(mss, now);
+        let ecn = match congestion.marks() {
+            Marks::Ignored => false,
+            Marks::Classic => config.ecn,
+            Marks::Counted => true,
+        };
         Self {
             flow,
             life: Life::default(),
@@ -164,7 +169,7 @@ impl Conn {
             },
             state: State::Closed,
             passive: false,
-            offer: Offer::new(config, mss, buffer, congestion.wants_ecn()),
+            offer: Offer::new(config, mss, buffer, ecn),
             terms: Terms::none(),
             path_mtu: mtu,
             send: SendSide::new(secrets.iss),

@@ -26,7 +26,7 @@ pub(crate) struct ReceiveSide {
     parts: Reassembly,
     /// The sequence number of the peer's FIN, once seen.
     fin: Option<Seq>,
-    /// The last packet with data met congestion (RFC 8257 §3.2).
+    /// The peer is to be told that packets with data meet congestion.
     pub(crate) met_congestion: bool,
 }
 

@@ -1,4 +1,4 @@
-//! DCTCP on a link whose queue marks (RFC 8257).
+//! ECN on a link whose queue marks: counted (RFC 8257), and taken for losses (RFC 3168).
 
 use std::time::Duration;
 
@@ -10,18 +10,22 @@ use crate::pair::{StackEnd, pattern, run};
 const OCTETS: usize = 8_000_000;
 
 /// How long a transfer takes, and how many segments were sent again.
-fn transfer(algorithm: Algorithm, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
-    let config = StackConfig {
-        congestion: algorithm,
-        ..StackConfig::default()
-    };
-    let (a, wire_a) = StackEnd::new(0, pattern(OCTETS, 1), &config);
-    let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
+fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
+    let (a, wire_a) = StackEnd::new(0, pattern(OCTETS, 1), config);
+    let (mut b, wire_b) = StackEnd::new(1, Vec::new(), config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
     let (time, _) = run(&mut a, &mut b, [wire_a, wire_b], Seed(1), conditions);
     (time, a.stack.counters().retransmissions)
+}
+
+fn config(congestion: Algorithm, ecn: bool) -> StackConfig {
+    StackConfig {
+        congestion,
+        ecn,
+        ..StackConfig::default()
+    }
 }
 
 /// 1 Gb/s, a round trip of 100 us, and a buffer that holds less than the peer's window.
@@ -32,19 +36,30 @@ fn shallow(link: Link) -> Link {
 
 #[test]
 fn marks_keep_the_queue_from_overflowing_and_the_link_full() {
-    let (time, repeated) = transfer(Algorithm::Dctcp, |link| shallow(link).mark(20));
-    assert_eq!(repeated, 0, "the queue has overflowed");
-    let megabits = OCTETS as u128 * 8000 / time.as_nanos();
-    assert!(megabits > 900, "{megabits} Mb/s");
-    let (_, without_marks) = transfer(Algorithm::Dctcp, shallow);
-    assert!(without_marks > 0, "nothing has tried the queue");
+    // What halves its window needs a queue of a bandwidth-delay product, 8 segments, below the marks to keep the link full.
+    for (algorithm, ecn) in [
+        (Algorithm::Dctcp, false),
+        (Algorithm::Cubic, true),
+        (Algorithm::NewReno, true),
+    ] {
+        let config = config(algorithm, ecn);
+        let (time, repeated) = transfer(&config, |link| shallow(link).mark(20));
+        assert_eq!(repeated, 0, "{algorithm:?}: the queue has overflowed");
+        let megabits = OCTETS as u128 * 8000 / time.as_nanos();
+        assert!(megabits > 900, "{algorithm:?}: {megabits} Mb/s");
+        let (_, without_marks) = transfer(&config, shallow);
+        assert!(
+            without_marks > 0,
+            "{algorithm:?}: nothing has tried the queue"
+        );
+    }
 }
 
 #[test]
 fn who_does_not_want_marks_gets_none() {
-    let (marking, plain) = (
-        transfer(Algorithm::NewReno, |link| shallow(link).mark(20)),
-        transfer(Algorithm::NewReno, shallow),
-    );
-    assert_eq!(marking, plain);
+    for (algorithm, ecn) in [(Algorithm::NewReno, false), (Algorithm::Bbr, true)] {
+        let config = config(algorithm, ecn);
+        let marking = transfer(&config, |link| shallow(link).mark(20));
+        assert_eq!(marking, transfer(&config, shallow));
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
 
+use crate::kept;
 use crate::pair::{StackEnd, pattern, run};
 
 const ALGORITHMS: [Algorithm; 4] = [
@@ -24,7 +25,7 @@ const BULK_SEEDS: u64 = 3;
 const MESSAGE_SEEDS: u64 = 100;
 /// Frames in the queue from which on those are marked that may be.
 const MARKING: usize = 20;
-const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/link/goodput.txt");
+const SNAPSHOT: &str = "tests/link/goodput.txt";
 
 /// A link of one rack: 1 Gb/s, a round trip of 100 us, a buffer of 1.2 ms.
 fn rack(link: Link, loss: f64) -> Link {
@@ -90,16 +91,7 @@ fn table() -> String {
 
 #[test]
 fn goodput_and_completion_times_are_what_they_were() {
-    let table = table();
-    if std::env::var_os("XWARP_ACCEPT").is_some() {
-        std::fs::write(SNAPSHOT, &table).unwrap();
-    }
-    let kept = std::fs::read_to_string(SNAPSHOT).unwrap_or_default();
-    assert!(
-        table == kept,
-        "losses cost something else than before.\n\nbefore:\n{kept}\nnow:\n{table}\n\
-         If that is meant, run the test again with XWARP_ACCEPT=1 in the environment and commit {SNAPSHOT}."
-    );
+    kept::compare(SNAPSHOT, &table(), "losses cost something else");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 mod ecn;
 mod goodput;
+mod kept;
+mod large;
 mod measure;
 mod pacing;
 mod pair;

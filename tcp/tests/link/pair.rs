@@ -35,6 +35,8 @@ pub(crate) struct StackEnd {
     connected: bool,
     closed: bool,
     received: Vec<u8>,
+    /// The most octets that were ever unacknowledged.
+    pub(crate) most_unacked: usize,
     pub(crate) ended: Option<CloseReason>,
 }
 
@@ -62,6 +64,7 @@ impl StackEnd {
             connected: false,
             closed: false,
             received: Vec::new(),
+            most_unacked: 0,
             ended: None,
         };
         (end, wire)
@@ -115,6 +118,9 @@ impl StackEnd {
             return 0;
         };
         let before = self.sent;
+        if self.full {
+            self.piece = self.stack.emss(conn);
+        }
         while let Some(rest) = self.outbox.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let piece = &rest[..self.piece.min(rest.len())];
             let Some(room) = self.stack.writable(conn, piece.len()) else {
@@ -124,6 +130,7 @@ impl StackEnd {
             let len = piece.len();
             self.stack.commit(conn, len, now);
             self.sent += len;
+            self.most_unacked = self.most_unacked.max(self.stack.unacked(conn));
             if !self.full {
                 self.piece = self.piece * 31 % 1448 + 1;
             }

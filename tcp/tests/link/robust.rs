@@ -90,7 +90,8 @@ fn scenario(seed: u64) {
     let config = StackConfig {
         congestion: ALGORITHMS[rng.index(ALGORITHMS.len())],
         timestamps: rng.chance(0.5),
-        buffer: [4096, 20_000, 65_536, 262_144][rng.index(4)],
+        buffer: Some([4096, 20_000, 65_536, 262_144][rng.index(4)]),
+        ecn: seed % 2 == 1,
         ..StackConfig::default()
     };
     let octets = [0, 1].map(|_| rng.index(40_000));

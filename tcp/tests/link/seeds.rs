@@ -70,7 +70,7 @@ fn octets_arrive_intact_without_timestamps() {
 fn octets_arrive_intact_through_small_windows() {
     for (seed, buffer) in (200..).zip([1024, 1500, 3000, 4096, 9000, 20_000, 65_536]) {
         let config = StackConfig {
-            buffer,
+            buffer: Some(buffer),
             ..StackConfig::default()
         };
         both_ways(Seed(seed), &config, OCTETS, rough);

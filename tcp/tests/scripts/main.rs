@@ -3,6 +3,7 @@
 //! A script is a list of lines; see [`runner`] for what they say. The peer's sequence numbers are counted from its SYN, ours from
 //! ours, timestamps of ours from our first.
 
+mod classic_ecn;
 mod close;
 mod delay;
 mod ecn;

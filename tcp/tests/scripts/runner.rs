@@ -1,7 +1,7 @@
 //! Runs a script line by line.
 //!
 //! - `listen`, `connect`: the host opens; the first line.
-//! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp`: before that.
+//! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp ecn=on mtu=9000`: before that.
 //! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
 //! - `write N`, `refuse N`: N octets are written as one piece, or find no room. `read N`, `unread N`: N octets can be read, and
 //!   are; or are there. `close`, `abort`.
@@ -85,8 +85,9 @@ fn config(text: &str) -> StackConfig {
             "timestamps" => config.timestamps = value == "on",
             "ack_delay" => config.ack_delay = duration(value),
             "min_rto" => config.min_rto = duration(value),
-            "buffer" => config.buffer = value.parse().expect("octets"),
+            "buffer" => config.buffer = Some(value.parse().expect("octets")),
             "mtu" => config.mtu = value.parse().expect("octets"),
+            "ecn" => config.ecn = value == "on",
             "congestion" => config.congestion = algorithm(value),
             "keepalive" => config.keepalive = Some(duration(value)),
             "user_timeout" => config.user_timeout = duration(value),
@@ -101,6 +102,8 @@ fn algorithm(name: &str) -> Algorithm {
     match name {
         "dctcp" => Algorithm::Dctcp,
         "bbr" => Algorithm::Bbr,
+        "cubic" => Algorithm::Cubic,
+        "newreno" => Algorithm::NewReno,
         other => panic!("algorithm {other}"),
     }
 }

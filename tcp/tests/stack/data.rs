@@ -32,7 +32,7 @@ fn odd_sizes_arrive_both_ways() {
 #[test]
 fn octets_around_the_rings_end_are_joined() {
     let mut ring = config(MAC_B);
-    ring.buffer = 4096;
+    ring.buffer = Some(4096);
     let mut net = Net::with(config(MAC_A), ring.clone());
     let pair = net.connect(false);
     let data = pattern(200_000, 1);

@@ -68,7 +68,7 @@ fn a_flood_of_syns_keeps_nobody_out_and_takes_no_more_room_than_the_backlog() {
 #[test]
 fn a_cookie_keeps_window_scale_sack_and_timestamps() {
     let mut net = flooded(5, |mac| StackConfig {
-        buffer: 1 << 20,
+        buffer: Some(1 << 20),
         ..config(mac)
     });
     let pair = connected(&mut net);

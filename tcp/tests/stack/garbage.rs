@@ -155,7 +155,7 @@ proptest! {
         actions in prop::collection::vec((action(), any::<bool>()), 0..60),
     ) {
         let mut small = config(MAC_B);
-        small.buffer = buffer;
+        small.buffer = Some(buffer);
         let mut net = Net::with(config(MAC_A), small);
         net.listen(false);
         let syn = TcpRepr { window_scale: scale, ..segment(TcpControl::Syn, 0, None) };

@@ -128,7 +128,7 @@ pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
 /// A host with a receive buffer of so many octets.
 pub(crate) fn small(mac: [u8; 6], buffer: usize) -> StackConfig {
     StackConfig {
-        buffer,
+        buffer: Some(buffer),
         ..config(mac)
     }
 }

@@ -159,7 +159,7 @@ fn octets_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
 #[test]
 fn a_fin_beyond_the_window_does_not_swallow_octets() {
     let mut ring = config(MAC_B);
-    ring.buffer = 1024;
+    ring.buffer = Some(1024);
     let mut net = Net::with(config(MAC_A), ring);
     net.listen(false);
     let iss = send(&mut net.b, net.now, &segment(TcpControl::Syn, ISS, None))[0].seq;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * For tests: loses TCP segments, or sends them on a detour, by a seeded rule. All else passes, so that neighbours are found.
+ * For tests: loses TCP segments, marks them, or sends them on a detour, by a seeded rule. All else passes, so that neighbours are found.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -12,13 +12,18 @@
 #include <bpf/bpf_helpers.h>
 
 /* What became of a segment, and the key of its counter; impairment.rs has the same list. */
-enum fate { PASSED, LOST, DETOURED, FATES };
+enum fate { PASSED, LOST, DETOURED, MARKED, FATES };
 
-/* impairment.rs writes it. A draw below `lost` loses the segment, one below `detoured` sends it on the detour. */
+/*
+ * impairment.rs writes it. The segment with which the countdown comes to 0 is lost; a draw below `lost` loses any other, one below `detoured`
+ * sends it on the detour, one below `marked` marks it if it may be marked.
+ */
 struct rule {
 	__u64 state; /* of the generator, never 0 */
 	__u32 lost;
 	__u32 detoured;
+	__u32 countdown; /* 0: it has ended */
+	__u32 marked;
 };
 
 struct {
@@ -76,9 +81,43 @@ static enum fate decide(struct rule *rule)
 {
 	__u32 drawn = draw(rule);
 
+	if (rule->countdown && --rule->countdown == 0)
+		return LOST;
 	if (drawn < rule->lost)
 		return LOST;
-	return drawn < rule->detoured ? DETOURED : PASSED;
+	if (drawn < rule->detoured)
+		return DETOURED;
+	return drawn < rule->marked ? MARKED : PASSED;
+}
+
+/* Congestion experienced (RFC 3168 section 5), where the sender has said that it understands that; 0 where it has not. */
+static int mark(const struct xdp_md *ctx)
+{
+	void *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ethhdr *ethernet = frame;
+	struct iphdr *ip = (void *)(ethernet + 1);
+	struct ipv6hdr *ip6 = (void *)(ethernet + 1);
+	__u32 sum, added;
+
+	if ((void *)(ethernet + 1) > end)
+		return 0;
+	if (ethernet->h_proto == bpf_htons(ETH_P_IP) && (void *)(ip + 1) <= end) {
+		if (!(ip->tos & 3))
+			return 0;
+		/* RFC 1624: what is added to the header is taken off its checksum. */
+		added = 3 - (ip->tos & 3);
+		sum = (~bpf_ntohs(ip->check) & 0xffff) + added;
+		ip->tos |= 3;
+		ip->check = bpf_htons(~((sum & 0xffff) + (sum >> 16)) & 0xffff);
+		return 1;
+	}
+	if (ethernet->h_proto == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= end) {
+		if (!(ip6->flow_lbl[0] & 0x30))
+			return 0;
+		ip6->flow_lbl[0] |= 0x30;
+		return 1;
+	}
+	return 0;
 }
 
 SEC("xdp")
@@ -91,6 +130,8 @@ int impair(struct xdp_md *ctx)
 	if (!rule || !is_tcp(ctx))
 		return XDP_PASS;
 	fate = decide(rule);
+	if (fate == MARKED && !mark(ctx))
+		fate = PASSED;
 	count = bpf_map_lookup_elem(&fates, &fate);
 	if (count)
 		__sync_fetch_and_add(count, 1);

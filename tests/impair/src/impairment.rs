@@ -35,6 +35,8 @@ pub struct Fates {
     pub lost: u64,
     /// Sent on the detour.
     pub detoured: u64,
+    /// Marked, and gone on.
+    pub marked: u64,
 }
 
 /// The program, on one interface until it is dropped.
@@ -100,6 +102,7 @@ impl Impairment {
             passed: count(0)?,
             lost: count(1)?,
             detoured: count(2)?,
+            marked: count(3)?,
         })
     }
 

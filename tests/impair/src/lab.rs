@@ -18,6 +18,15 @@ pub enum Side {
 }
 
 impl Side {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
     /// The port of the bridge that it is at.
     fn port(self) -> &'static str {
         match self {
@@ -44,6 +53,9 @@ impl Side {
     }
 }
 
+/// Something to be done where the impairment is.
+type Order = Box<dyn FnOnce(&Impairment) + Send>;
+
 fn index_of(device: &str) -> u32 {
     nix::net::if_::if_nametoindex(device).expect("an interface")
 }
@@ -58,9 +70,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes them.
+    /// Makes them, with packets of 1500 octets.
     #[expect(clippy::new_without_default, reason = "it makes network namespaces")]
     pub fn new() -> Self {
+        Self::with_mtu(1500)
+    }
+
+    /// Makes them, with packets of `mtu` octets.
+    pub fn with_mtu(mtu: usize) -> Self {
         let lab = Self {
             a: Host::new(),
             b: Host::new(),
@@ -69,7 +86,7 @@ impl Lab {
         lab.network.ip("link add bridge type bridge");
         lab.network.ip("link set bridge up");
         for (host, side) in [(&lab.a, Side::A), (&lab.b, Side::B)] {
-            lab.plug_in(host, side);
+            lab.plug_in(host, side, mtu);
         }
         lab.network.ip("link add detour type veth peer name turn");
         lab.network.ip("link set detour master bridge up");
@@ -85,11 +102,11 @@ impl Lab {
     }
 
     /// Joins a host to the bridge.
-    fn plug_in(&self, host: &Host, side: Side) {
+    fn plug_in(&self, host: &Host, side: Side, mtu: usize) {
         let (thread, port, address) = (host.thread, side.port(), side.address());
         let mac = text_of(side.mac());
         self.network.ip(&format!(
-            "link add {port} type veth peer name {DEV} address {mac} netns {thread}"
+            "link add {port} mtu {mtu} type veth peer name {DEV} address {mac} mtu {mtu} netns {thread}"
         ));
         self.network
             .ip(&format!("link set {port} master bridge up"));
@@ -101,22 +118,21 @@ impl Lab {
     /// Impairs what a host sends. One at a time.
     pub fn impair(&self, side: Side, rule: Rule) -> Impaired<'_> {
         let (made, parts) = mpsc::channel();
-        let (end, ended) = mpsc::channel::<Sender<Fates>>();
+        let (orders, inbox) = mpsc::channel::<Order>();
         let outcome = self.network.begin(move || {
             let detour = Detour::start("turn", &rule).expect("root");
             let (port, begin) = (index_of(side.port()), index_of("detour"));
             let impairment = Impairment::attach(&rule, port, begin).expect("root");
             made.send(()).expect("the test waits");
-            for asker in ended {
-                let fates = impairment.fates().expect("counters");
-                asker.send(fates).expect("the test waits");
+            for order in inbox {
+                order(&impairment);
             }
             drop(impairment);
             detour.finish().expect("no error of the detour");
         });
         parts.recv().expect("an impairment");
         Impaired {
-            asks: Some(end),
+            orders: Some(orders),
             outcome,
             _lab: self,
         }
@@ -125,7 +141,7 @@ impl Lab {
 
 /// An impairment at work, until it is dropped.
 pub struct Impaired<'a> {
-    asks: Option<Sender<Sender<Fates>>>,
+    orders: Option<Sender<Order>>,
     outcome: Receiver<()>,
     _lab: &'a Lab,
 }
@@ -133,16 +149,29 @@ pub struct Impaired<'a> {
 impl Impaired<'_> {
     /// What became of the segments so far.
     pub fn fates(&self) -> Fates {
-        let (asker, answer) = mpsc::channel();
-        let asks = self.asks.as_ref().expect("at work");
-        asks.send(asker).expect("at work");
-        answer.recv().expect("counters")
+        self.call(|impairment| impairment.fates().expect("counters"))
+    }
+
+    /// Begins anew with another rule, which must detour as the first one did.
+    pub fn set_rule(&self, rule: Rule) {
+        self.call(move |impairment| impairment.set_rule(&rule).expect("root"));
+    }
+
+    fn call<T: Send + 'static>(&self, work: impl FnOnce(&Impairment) -> T + Send + 'static) -> T {
+        let (result, receiver) = mpsc::channel();
+        let order: Order = Box::new(move |impairment| {
+            // A test that has failed no longer waits.
+            let _ = result.send(work(impairment));
+        });
+        let orders = self.orders.as_ref().expect("at work");
+        orders.send(order).expect("at work");
+        receiver.recv().expect("a result")
     }
 }
 
 impl Drop for Impaired<'_> {
     fn drop(&mut self) {
-        self.asks = None;
+        self.orders = None;
         if !thread::panicking() {
             self.outcome.recv().expect("an end in order");
         }

@@ -1,4 +1,4 @@
-//! A link that loses, repeats and reorders TCP segments, for tests between real hosts; this kernel needs no netem for it.
+//! A link that loses, repeats, reorders and marks TCP segments, for tests between real hosts; this kernel needs no netem for it.
 //!
 //! The hosts are joined by a bridge. An XDP program ([`Impairment`]) on a port of the bridge loses some of the segments that come in
 //! there, and sends others on a detour: a veth pair one end of which is a port of the bridge as well, while a thread ([`Detour`]) at

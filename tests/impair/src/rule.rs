@@ -18,8 +18,12 @@ pub struct Rule {
     pub duplicate: f64,
     /// That it arrives late.
     pub reorder: f64,
+    /// That it is marked on its way, if its sender understands ECN (RFC 3168 §5).
+    pub mark: f64,
     /// How late.
     pub delay: Duration,
+    /// The segment of this number is lost in any case, counted from 1 when the rule begins; 0: none is.
+    pub lost_number: u32,
 }
 
 impl Rule {
@@ -30,7 +34,9 @@ impl Rule {
             loss: 0.0,
             duplicate: 0.0,
             reorder: 0.0,
+            mark: 0.0,
             delay: Duration::from_millis(1),
+            lost_number: 0,
         }
     }
 
@@ -48,14 +54,17 @@ impl Rule {
     }
 
     /// The rule as impair.bpf.c has it.
-    pub(crate) fn to_map_value(self) -> [u8; 16] {
+    pub(crate) fn to_map_value(self) -> [u8; 24] {
         let Seed(seed) = self.seed;
         // Any state but 0 will do; neighbouring seeds shall not begin alike.
         let state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut value = [0; 16];
+        let mut value = [0; 24];
         value[..8].copy_from_slice(&state.to_ne_bytes());
         value[8..12].copy_from_slice(&threshold(self.loss).to_ne_bytes());
-        value[12..].copy_from_slice(&threshold(self.loss + self.detoured()).to_ne_bytes());
+        value[12..16].copy_from_slice(&threshold(self.loss + self.detoured()).to_ne_bytes());
+        let marked = self.loss + self.detoured() + self.mark;
+        value[20..].copy_from_slice(&threshold(marked).to_ne_bytes());
+        value[16..20].copy_from_slice(&self.lost_number.to_ne_bytes());
         value
     }
 }

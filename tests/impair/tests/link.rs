@@ -42,6 +42,71 @@ fn rule(seed: u64) -> Rule {
 }
 
 #[test]
+fn a_segment_is_lost_by_its_number_alone() {
+    let tcp = frame(0x0800, 6);
+    let rule = Rule {
+        lost_number: 3,
+        ..Rule::new(Seed(1))
+    };
+    let impairment = Impairment::load(&rule, SOME_INTERFACE).expect("root");
+    run(&impairment, &frame(0x0806, 0)); // no segment: it does not count
+    for _ in 0..2 {
+        let fates: Vec<u32> = (0..5).map(|_| run(&impairment, &tcp)).collect();
+        assert_eq!(fates, [XDP_PASS, XDP_PASS, XDP_DROP, XDP_PASS, XDP_PASS]);
+        impairment.set_rule(&rule).expect("root"); // the count begins anew
+    }
+}
+
+#[test]
+fn what_may_be_marked_is_marked_and_its_checksum_follows() {
+    let all_marked = Rule {
+        mark: 1.0,
+        ..Rule::new(Seed(1))
+    };
+    let impairment = Impairment::load(&all_marked, SOME_INTERFACE).expect("root");
+    let marked = |frame: &[u8]| {
+        let mut out = vec![0; frame.len()];
+        let input = ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..ProgramInput::default()
+        };
+        let program = impairment.program().expect("the program");
+        let verdict = program.test_run(input).expect("a run").return_value;
+        assert_eq!(verdict, XDP_PASS);
+        out
+    };
+    for (class, check) in [
+        (0x02, 0xb85f_u16),
+        (0x01, 0xb860),
+        (0x03, 0xb85e),
+        (0x02, 0),
+    ] {
+        let mut ipv4 = frame(0x0800, 6);
+        ipv4[15] = class;
+        ipv4[24..26].copy_from_slice(&check.to_be_bytes());
+        let out = marked(&ipv4);
+        // One more in the header is one less in the checksum, of which -0 is 0 (RFC 1624 §3).
+        let expected = if check == 0 { 0xfffe } else { 0xb85e_u16 };
+        assert_eq!((out[15], &out[24..26]), (0x03, &expected.to_be_bytes()[..]));
+    }
+    for codepoint in [0x10, 0x20] {
+        let mut ipv6 = frame(0x86dd, 6);
+        ipv6[15] = codepoint;
+        assert_eq!(marked(&ipv6)[15], 0x30);
+    }
+    for unmarkable in [frame(0x0800, 6), frame(0x86dd, 6)] {
+        assert_eq!(marked(&unmarkable), unmarkable);
+    }
+    let fates = Fates {
+        marked: 6,
+        passed: 2,
+        ..Fates::default()
+    };
+    assert_eq!(impairment.fates().expect("counters"), fates);
+}
+
+#[test]
 fn a_seed_says_which_frames_are_lost_and_detoured() {
     let tcp = frame(0x0800, 6);
     let draws = |seed| -> Vec<u32> {

@@ -91,6 +91,9 @@ pub(crate) struct PerfArgs {
     /// How this side adapts to the network
     #[arg(long, default_value = "cubic")]
     congestion: CongestionArg,
+    /// Agree to ECN, for networks that mark; for cubic and newreno, as dctcp always does
+    #[arg(long)]
+    ecn: bool,
     #[command(flatten)]
     mpa: MpaArgs,
     /// Write every frame to this pcapng file
@@ -251,6 +254,7 @@ impl PerfArgs {
             lists: defaults.lists,
             user_timeout: USER_TIMEOUT,
             congestion: self.congestion.into(),
+            ecn: self.ecn,
             mpa: MpaConfig {
                 crc: !self.mpa.no_crc,
                 markers: self.mpa.markers,
@@ -309,6 +313,12 @@ mod tests {
         ] {
             assert_eq!(parse(words).unwrap().config(0).congestion, wanted);
         }
+    }
+
+    #[test]
+    fn ecn_is_used_if_asked_for() {
+        let ecn = |words| parse(words).unwrap().config(0).ecn;
+        assert_eq!((ecn(&[]), ecn(&["--ecn"])), (false, true));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod tests;
 use std::time::Duration;
 
 use super::window::{MAX_WINDOW, clamp_mss, initial_window};
-use super::{Acked, Congestion};
+use super::{Acked, Congestion, Marks};
 use crate::time::Instant;
 use path::Path;
 
@@ -303,8 +303,8 @@ impl Congestion for Bbr {
         Some(u64::try_from(gained).unwrap_or(u64::MAX).max(1))
     }
 
-    fn wants_ecn(&self) -> bool {
-        false
+    fn marks(&self) -> Marks {
+        Marks::Ignored
     }
 
     fn slow_start(&self) -> bool {

@@ -56,7 +56,7 @@ pub(super) fn stack_config(site: Site) -> StackConfig {
     StackConfig {
         mac: site.mac(),
         seed: 7 + site as u64,
-        buffer: TCP_BUFFER,
+        buffer: Some(TCP_BUFFER),
         max_connections: 64,
         ..StackConfig::default()
     }

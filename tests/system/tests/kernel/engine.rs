@@ -1,8 +1,10 @@
-//! The engine on host A, turned by whoever waits for something.
+//! The engine on a host, turned by whoever waits for something.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 use xwarp_driver::attach::XdpMode;
 use xwarp_driver::{Nic, NicConfig, Steering};
 use xwarp_impair::{DEV, Side};
@@ -12,32 +14,55 @@ use xwarp_tcp::{ConnId, Event, Path, Stack, StackConfig};
 const BUDGET: usize = 64;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How long an engine that sleeps does so at a time.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// The stack, its interface and its clock.
 pub(crate) struct Engine {
     pub(crate) stack: Stack,
     steering: Steering,
+    side: Side,
+    /// Between turns without work it sleeps; otherwise it yields.
+    sleeps: bool,
     origin: Instant,
 }
 
 impl Engine {
     /// On the interface of the calling thread's namespace, which is A's.
     pub(crate) fn open(mode: XdpMode) -> Self {
-        let config = NicConfig {
+        Self::open_at(Side::A, mode)
+    }
+
+    /// On the interface of the calling thread's namespace, which is that of `side`.
+    pub(crate) fn open_at(side: Side, mode: XdpMode) -> Self {
+        Self::open_with(side, mode, &StackConfig::default())
+    }
+
+    /// The same, with a stack as `config` says, but for what the interface says.
+    pub(crate) fn open_with(side: Side, mode: XdpMode, config: &StackConfig) -> Self {
+        let nic = NicConfig {
             mode: Some(mode),
             ..NicConfig::default()
         };
-        let nic = Nic::open(DEV, &config).expect("root may");
+        let nic = Nic::open(DEV, &nic).expect("root may");
         let config = StackConfig {
             mac: nic.info.mac.0,
             mtu: nic.info.mtu,
-            ..StackConfig::default()
+            ..config.clone()
         };
         Self {
             stack: Stack::new(nic.io, config),
             steering: nic.steering,
+            side,
+            sleeps: false,
             origin: Instant::now(),
         }
+    }
+
+    /// Sleeps when there is nothing to do.
+    pub(crate) fn sleeping(mut self) -> Self {
+        self.sleeps = true;
+        self
     }
 
     pub(crate) fn now(&self) -> xwarp_tcp::Instant {
@@ -46,17 +71,18 @@ impl Engine {
     }
 
     pub(crate) fn listen(&mut self, port: u16) {
-        let local = SocketAddr::from((Side::A.address(), port));
+        let local = SocketAddr::from((self.side.address(), port));
         self.steering.add(local).expect("room in the map");
         self.stack.listen(local, 128).expect("a free port");
     }
 
-    /// Connects to B on the same bridge.
+    /// Connects to the other host on the same bridge.
     pub(crate) fn connect(&mut self, from: u16, to: u16) -> ConnId {
+        let other = self.side.other();
         self.connect_along(Path {
-            local: SocketAddr::from((Side::A.address(), from)),
-            remote: SocketAddr::from((Side::B.address(), to)),
-            next_hop: Side::B.mac(),
+            local: SocketAddr::from((self.side.address(), from)),
+            remote: SocketAddr::from((other.address(), to)),
+            next_hop: other.mac(),
         })
     }
 
@@ -86,10 +112,22 @@ impl Engine {
             }
             self.stack.transmit(self.now()).expect("a sane kernel");
             if done == 0 {
-                std::thread::yield_now();
+                self.pause();
             }
             assert!(began.elapsed() < PATIENCE, "{:?}", self.stack.counters());
         }
+    }
+
+    /// Leaves the processor to others: if it may sleep, until a frame arrives, a timer is due or a millisecond is over.
+    fn pause(&self) {
+        if !self.sleeps || self.stack.io().backlog() {
+            return std::thread::yield_now();
+        }
+        let (now, deadline) = (self.now(), self.stack.next_deadline());
+        let limit = deadline.map_or(LONGEST_SLEEP, |at| (at - now).min(LONGEST_SLEEP));
+        let readiness = self.stack.io().readiness().expect("a socket");
+        let mut watched = [PollFd::new(readiness, PollFlags::POLLIN)];
+        ppoll(&mut watched, Some(TimeSpec::from(limit)), None).expect("a sane kernel");
     }
 
     /// Writes as much of `data` as finds room, in segments; how much.

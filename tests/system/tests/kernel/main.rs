@@ -1,11 +1,16 @@
 //! The TCP engine on `AF_XDP` against the Linux kernel's TCP: long streams and many short connections, in both directions, on a network
-//! that may lose segments of either side. Needs root.
+//! that may lose or mark segments of either side; and against itself. Needs root.
 #![forbid(unsafe_code)]
 
 mod engine;
+mod large;
+mod marks;
 mod narrow;
 mod short;
+mod stall;
 mod streams;
+mod tail;
+mod waited;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Impaired, Lab, Rule, Side};

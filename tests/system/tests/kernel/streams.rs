@@ -63,7 +63,7 @@ fn to_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCoun
 }
 
 /// Takes a stream until the peer closes, and closes as well.
-fn receive_all(engine: &mut Engine) -> Vec<u8> {
+pub(crate) fn receive_all(engine: &mut Engine) -> Vec<u8> {
     let mut received = Vec::new();
     engine.run(|engine, event| match event {
         Some(Event::Readable(conn)) => {

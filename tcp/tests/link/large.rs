@@ -1,0 +1,93 @@
+//! Segments of 9000 octets and of 64 KiB.
+
+use std::time::Duration;
+
+use xwarp_netsim::{Link, Seed};
+use xwarp_tcp::{Algorithm, Instant, StackConfig};
+
+use crate::pair::{End, StackEnd, pattern, run};
+
+const MTUS: [usize; 2] = [9000, 65_535];
+/// Octets of the headers, timestamps included.
+const HEADERS: usize = 52;
+const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm::Cubic,
+    Algorithm::NewReno,
+    Algorithm::Dctcp,
+    Algorithm::Bbr,
+];
+
+/// Carries `octets` from one end to the other, and back at the same time if `back`: both ends afterwards, the time that it took, and the
+/// longest stall.
+fn transfer(
+    (mtu, congestion): (usize, Algorithm),
+    (octets, back): (usize, bool),
+    seed: u64,
+    conditions: impl FnOnce(Link) -> Link,
+) -> ([StackEnd; 2], Duration, Duration) {
+    let config = StackConfig {
+        mtu,
+        congestion,
+        ..StackConfig::default()
+    };
+    let data = [
+        pattern(octets, 1),
+        pattern(if back { octets } else { 0 }, 2),
+    ];
+    let [(a, wire_a), (b, wire_b)] =
+        [0, 1].map(|place| StackEnd::new(place, data[place].clone(), &config));
+    let (mut a, mut b) = (a.in_bulk(), b.in_bulk());
+    b.listen();
+    a.connect(Instant::ORIGIN + Duration::from_secs(1));
+    let (time, stall) = run(&mut a, &mut b, [wire_a, wire_b], Seed(seed), conditions);
+    assert!(b.received() == data[0] && a.received() == data[1]);
+    ([a, b], time, stall)
+}
+
+/// 10 Gb/s, a round trip of 100 us.
+fn rack(link: Link) -> Link {
+    link.one_way_delay(Duration::from_micros(50))
+        .rate(10_000_000_000, 1000)
+}
+
+#[test]
+fn sixteen_segments_are_in_flight_both_ways_on_a_long_link() {
+    for mtu in MTUS {
+        let long = |link: Link| link.one_way_delay(Duration::from_millis(5));
+        let both = (10_000_000, true);
+        let (ends, ..) = transfer((mtu, Algorithm::Cubic), both, 1, long);
+        for end in ends {
+            let segments = end.most_unacked / (mtu - HEADERS);
+            assert!(segments >= 16, "MTU {mtu}: {segments} segments");
+        }
+    }
+}
+
+#[test]
+fn large_segments_fill_a_link_whatever_the_algorithm() {
+    for mtu in MTUS {
+        for algorithm in ALGORITHMS {
+            let one_way = (20_000_000, false);
+            let (_, time, _) = transfer((mtu, algorithm), one_way, 1, rack);
+            let megabits = 20_000_000 * 8000 / time.as_nanos();
+            println!("MTU {mtu}, {algorithm:?}: {megabits} Mb/s");
+            assert!(megabits > 8000, "MTU {mtu}, {algorithm:?}: {megabits} Mb/s");
+        }
+    }
+}
+
+#[test]
+fn five_percent_loss_never_stalls_large_segments_for_longer_than_200_ms() {
+    for mtu in MTUS {
+        for seed in 0..10 {
+            let one_way = (4_000_000, false);
+            let lossy = |link| rack(link).loss(0.05);
+            let (_, time, stall) = transfer((mtu, Algorithm::Cubic), one_way, seed, lossy);
+            println!("MTU {mtu}, seed {seed}: {time:?}, longest stall {stall:?}");
+            assert!(
+                stall < Duration::from_millis(200),
+                "MTU {mtu}, seed {seed}: {stall:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Large segments on a real link, with the engine on both ends: so many can be in flight, in either direction.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use xwarp_driver::attach::XdpMode;
+use xwarp_impair::{Lab, Side};
+use xwarp_netsim::{Rng, Seed};
+use xwarp_system_tests::{Exclusive, LOCK};
+use xwarp_tcp::{Algorithm, ConnId, Event, StackConfig};
+
+use crate::engine::Engine;
+
+const PORT: u16 = 5007;
+/// Windows that are filled one after the other. The first ACK of each, by a segment at least, makes the next one larger: in the end the
+/// peer's window is what counts.
+const ROUNDS: usize = 40;
+/// Octets of the IPv4 and TCP headers with timestamps.
+const HEADERS: usize = 52;
+
+/// Its window grows by slow start as long as nothing is lost, and however long a peer has to wait for a processor, nothing is repeated.
+fn open(side: Side) -> Engine {
+    let config = StackConfig {
+        congestion: Algorithm::NewReno,
+        min_rto: Duration::from_secs(10),
+        ..StackConfig::default()
+    };
+    Engine::open_with(side, XdpMode::Native, &config)
+}
+
+/// Turns until there is a connection.
+fn accept(engine: &mut Engine) -> ConnId {
+    let mut accepted = None;
+    engine.run(|_, event| {
+        if let Some(Event::Incoming { conn, .. }) = event {
+            accepted = Some(conn);
+        }
+        accepted.is_some()
+    });
+    accepted.expect("turned until there is one")
+}
+
+/// Takes as many octets as it is told have been sent, each time, and answers with one, which tells of all the room that it has again;
+/// what it has taken.
+fn take(engine: &mut Engine, sent: &Receiver<usize>) -> Vec<u8> {
+    let conn = accept(engine);
+    let (mut received, mut wanted) = (Vec::new(), 0);
+    for round in sent {
+        wanted += round;
+        engine.run(|engine, _| {
+            engine.read(conn, &mut received);
+            received.len() == wanted
+        });
+        assert_eq!(engine.write(conn, &[0]), 1);
+        let now = engine.now();
+        engine.stack.transmit(now).expect("a sane kernel");
+    }
+    received
+}
+
+/// Fills the window and has it taken, again and again; how many segments it had room for in the end.
+fn fill(engine: &mut Engine, conn: ConnId, data: &[u8], sent: &Sender<usize>) -> usize {
+    let (mut left, mut segments, mut answers) = (data, 0, Vec::new());
+    for _ in 0..ROUNDS {
+        let written = engine.write(conn, left);
+        assert_eq!(engine.stack.unacked(conn), written);
+        segments = written / engine.stack.emss(conn);
+        left = &left[written..];
+        sent.send(written).expect("a receiver");
+        engine.run(|engine, _| {
+            engine.read(conn, &mut answers);
+            !answers.is_empty()
+        });
+        answers.clear();
+        assert_eq!(engine.stack.unacked(conn), 0);
+    }
+    assert_eq!(engine.stack.counters().retransmissions, 0);
+    segments
+}
+
+/// Segments that A can send before B, which does not turn meanwhile, acknowledges any.
+fn in_flight(lab: &Lab, mtu: usize) -> usize {
+    let (ready, is_ready) = mpsc::channel();
+    let (sent, arrives) = mpsc::channel();
+    let receiving = lab.b.begin(move || {
+        let mut engine = open(Side::B);
+        engine.listen(PORT);
+        ready.send(()).expect("the test waits");
+        let received = take(&mut engine, &arrives);
+        engine.check();
+        received
+    });
+    is_ready.recv().expect("a listener");
+    let data = Rng::new(Seed(6), 0).octets(ROUNDS << 20);
+    let stream = data.clone();
+    let segments = lab.a.call(move || {
+        let mut engine = open(Side::A);
+        let conn = engine.connect(46_000, PORT);
+        engine.until_connected();
+        assert_eq!(engine.stack.emss(conn), mtu - HEADERS);
+        let segments = fill(&mut engine, conn, &stream, &sent);
+        engine.check();
+        segments
+    });
+    let received = receiving.recv().expect("what came");
+    assert!(received == data[..received.len()], "other octets");
+    segments
+}
+
+#[test]
+fn sixteen_segments_are_in_flight_however_large_they_are() {
+    for (mtu, segments) in [(9000, 29), (65_535, 16)] {
+        let _alone = Exclusive::wait_for(LOCK);
+        let lab = Lab::with_mtu(mtu);
+        assert_eq!(in_flight(&lab, mtu), segments, "MTU {mtu}");
+    }
+}

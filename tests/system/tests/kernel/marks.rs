@@ -1,0 +1,113 @@
+//! ECN with the kernel's TCP: who takes marks for losses (RFC 3168) is understood, and understands.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+
+use xwarp_driver::attach::XdpMode;
+use xwarp_impair::{Lab, Rule, Side};
+use xwarp_netsim::{Rng, Seed};
+use xwarp_system_tests::{Exclusive, LOCK};
+use xwarp_tcp::{Algorithm, StackConfig};
+
+use crate::engine::Engine;
+use crate::streams::{receive_all, send_all};
+
+const PORT: u16 = 5006;
+/// The part of the segments of one side that is marked: some ten of a stream.
+const MARKS: f64 = 0.005;
+const ALGORITHMS: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::NewReno];
+
+/// A network, and a host B on it whose kernel wants ECN.
+fn lab() -> Lab {
+    let lab = Lab::new();
+    lab.b
+        .call(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").expect("root may"));
+    lab
+}
+
+fn rule() -> Rule {
+    Rule {
+        mark: MARKS,
+        ..Rule::new(Seed(5))
+    }
+}
+
+fn data() -> Vec<u8> {
+    Rng::new(Seed(3), 0).octets(6 << 20)
+}
+
+fn open(congestion: Algorithm) -> Engine {
+    let config = StackConfig {
+        congestion,
+        ecn: true,
+        ..StackConfig::default()
+    };
+    Engine::open_with(Side::A, XdpMode::Native, &config)
+}
+
+#[test]
+fn the_kernels_echoes_are_answered() {
+    for algorithm in ALGORITHMS {
+        let _alone = Exclusive::wait_for(LOCK);
+        let lab = lab();
+        let impaired = lab.impair(Side::A, rule());
+        let address = SocketAddr::from((Side::B.address(), PORT));
+        let listener = lab
+            .b
+            .call(move || TcpListener::bind(address).expect("free"));
+        let receiving = lab.b.begin(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).expect("data");
+            received
+        });
+        let counters = lab.a.call(move || {
+            let mut engine = open(algorithm);
+            let conn = engine.connect(45_000, PORT);
+            engine.until_connected();
+            send_all(&mut engine, conn, &data());
+            engine.check();
+            engine.stack.counters()
+        });
+        assert!(receiving.recv().expect("what came") == data());
+        let (answered, fates) = (counters.congestion_answered, impaired.fates());
+        println!("{algorithm:?}: {answered} answers, {fates:?}");
+        assert!(answered > 0, "{algorithm:?}: {fates:?}, {counters:?}");
+        // Each was echoed until it was answered, and no longer unless a queue has lost the answer.
+        let most = fates.marked + counters.retransmissions;
+        assert!(answered <= most, "{answered} answers, {fates:?}");
+    }
+}
+
+#[test]
+fn the_kernel_hears_of_marks_from_us() {
+    for algorithm in ALGORITHMS {
+        let _alone = Exclusive::wait_for(LOCK);
+        let lab = lab();
+        let impaired = lab.impair(Side::B, rule());
+        let address = SocketAddr::from((Side::A.address(), PORT));
+        let (ready, is_ready) = mpsc::channel();
+        let receiving = lab.a.begin(move || {
+            let mut engine = open(algorithm);
+            engine.listen(PORT);
+            ready.send(()).expect("the test waits");
+            let received = receive_all(&mut engine);
+            engine.check();
+            received
+        });
+        is_ready.recv().expect("a listener");
+        lab.b.call(move || {
+            let mut stream = TcpStream::connect(address).expect("a listener");
+            stream.write_all(&data()).expect("a receiver");
+            stream.shutdown(Shutdown::Write).expect("open until now");
+            assert_eq!(stream.read(&mut [0]).expect("a FIN"), 0);
+        });
+        assert!(receiving.recv().expect("what came") == data());
+        let (heard, fates) = (lab.b.tcp_counter("TCPDeliveredCE"), impaired.fates());
+        println!("{algorithm:?}: the kernel has heard of {heard} segments, {fates:?}");
+        // Until its answer comes, it hears of more than were marked; then of no more.
+        assert!(heard > 0 && fates.marked > 0, "{heard} of {fates:?}");
+        assert!(heard < fates.passed, "{heard} of {fates:?}");
+    }
+}
