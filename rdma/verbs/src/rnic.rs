@@ -23,7 +23,8 @@ use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
 
-/// Queue pairs that an RNIC can have, each with a connection of its own, and as many that are being set up.
+/// Queue pairs that an RNIC can have, each with a connection of its own, and as many that are being set up. Both may need two entries of
+/// the XDP program's 65,536 flows.
 const MAX_QPS: usize = 16_384;
 /// Connections that may wait to be accepted, per listener.
 const BACKLOG: usize = 128;

@@ -93,6 +93,7 @@ pub(crate) fn count() {
         for turns in [uncounted, [case.requester, case.responder]] {
             for at in 0..FPDUS {
                 message(&mut pair, at * STRIDE % case.queue_pairs, case.kind, turns);
+                pair.pause();
             }
         }
     }

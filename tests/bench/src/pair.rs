@@ -13,6 +13,8 @@ use xwarp_tcp::{Instant, StackConfig};
 
 const FRAMES: usize = 512;
 const HALF_TRIP: Duration = Duration::from_micros(20);
+/// Longer than any timer of a message runs, so that its cost does not depend on when its queue pair sends the next one.
+const PAUSE: Duration = Duration::from_millis(20);
 const PORT: u16 = 4791;
 /// Octets of each side's region.
 pub(crate) const REGION: usize = 4096;
@@ -44,6 +46,7 @@ impl Side {
         let stack = StackConfig {
             mac: mac(place),
             seed: 1,
+            ack_delay: Duration::ZERO,
             max_connections: 2 * QUEUE_PAIRS,
             ..StackConfig::default()
         };
@@ -155,6 +158,11 @@ impl Pair {
         self.forth();
         self.responder.rnic.step_at(self.now);
         self.back();
+    }
+
+    /// Lets time pass between two messages.
+    pub(crate) fn pause(&mut self) {
+        self.now = self.now + PAUSE;
     }
 
     /// Carries what the requester has sent.

@@ -85,7 +85,7 @@ impl Stream {
             sender: Sender::new(config),
             outgoing: None,
             nudge: Nudge::new(None),
-            responses: VecDeque::with_capacity(usize::from(info.ird)),
+            responses: VecDeque::new(),
             next_atomic: 0,
             turn: Turn::Request,
             terminate: None,
