@@ -15,6 +15,7 @@ use crate::mpa::MpaConfig;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
 use crate::rnic::Waiting;
+use crate::slots::SlotTable;
 
 /// Something to be done by whoever owns the engine.
 type Command = Box<dyn FnOnce(&mut Engine) + Send>;
@@ -26,6 +27,7 @@ const RECHECK: Duration = Duration::from_millis(1);
 pub(crate) struct Control {
     mode: Mode,
     ready: Arc<ReadySet>,
+    slots: Arc<SlotTable>,
     host: Arc<dyn Host>,
     regions: RegionPool,
     mpa: MpaConfig,
@@ -105,6 +107,7 @@ impl Control {
         Arc::new(Self {
             mode,
             ready: parts.ready,
+            slots: parts.slots,
             host: parts.host,
             regions: parts.regions,
             mpa: parts.mpa,
@@ -138,6 +141,11 @@ impl Control {
 
     pub(crate) fn manual(engine: Engine, parts: Parts) -> Arc<Self> {
         Self::with_mode(Mode::Manual(Mutex::new(engine)), parts)
+    }
+
+    /// Where slots of work queues are freed.
+    pub(crate) fn slots(&self) -> &Arc<SlotTable> {
+        &self.slots
     }
 
     pub(crate) fn host(&self) -> &dyn Host {
@@ -270,6 +278,7 @@ impl Control {
 /// What an engine shares with its handles.
 pub(crate) struct Parts {
     pub(crate) ready: Arc<ReadySet>,
+    pub(crate) slots: Arc<SlotTable>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) regions: RegionPool,
     pub(crate) mpa: MpaConfig,

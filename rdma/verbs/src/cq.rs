@@ -12,6 +12,7 @@ use crate::completion::WorkCompletion;
 use crate::control::Control;
 use crate::engine::CqId;
 use crate::error::CreateError;
+use crate::slots::SlotKey;
 
 /// Entries that a completion queue may have.
 const MAX_ENTRIES: usize = 1 << 20;
@@ -29,6 +30,13 @@ pub enum Arm {
 /// Nobody waits.
 const UNARMED: u8 = 0;
 
+/// An entry of a completion queue.
+pub(crate) struct Cqe {
+    pub(crate) completion: WorkCompletion,
+    /// Where a slot is free when it has been polled.
+    pub(crate) slots: SlotKey,
+}
+
 struct Shared {
     armed: AtomicU8,
     overflowed: AtomicBool,
@@ -37,7 +45,7 @@ struct Shared {
 /// A completion queue.
 pub struct CompletionQueue {
     id: CqId,
-    ring: Consumer<WorkCompletion>,
+    ring: Consumer<Cqe>,
     shared: Arc<Shared>,
     sleeper: Sleeper,
     control: Arc<Control>,
@@ -81,13 +89,20 @@ impl CompletionQueue {
         &self.control
     }
 
-    /// Takes the oldest completion. Where the engine runs inline, this is what drives it.
+    /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs
+    /// inline, this is what drives it.
     pub fn poll(&mut self) -> Option<WorkCompletion> {
-        if let Ok(completion) = self.ring.pop() {
+        if let Some(completion) = self.take() {
             return Some(completion);
         }
         self.control.progress();
-        self.ring.pop().ok()
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<WorkCompletion> {
+        let entry = self.ring.pop().ok()?;
+        self.control.slots().free(entry.slots);
+        Some(entry.completion)
     }
 
     /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5); one that is in the
@@ -131,12 +146,14 @@ impl Drop for CompletionQueue {
         let id = self.id;
         // Completions of queue pairs that still use it go nowhere from now on.
         let _ = self.control.call(move |engine| engine.cqs.remove(id));
+        // Nobody else can poll these, and their work requests are done.
+        while self.take().is_some() {}
     }
 }
 
 /// The engine's end of a completion queue.
 pub(crate) struct CqSink {
-    ring: Producer<WorkCompletion>,
+    ring: Producer<Cqe>,
     shared: Arc<Shared>,
     bell: Doorbell,
 }
@@ -145,9 +162,9 @@ impl CqSink {
     /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten: false when there
     /// was no room.
     #[must_use]
-    pub(crate) fn push(&mut self, completion: WorkCompletion) -> bool {
-        let wakes_solicited = completion.solicited || !completion.is_success();
-        if self.ring.push(completion).is_err() {
+    pub(crate) fn push(&mut self, entry: Cqe) -> bool {
+        let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
+        if self.ring.push(entry).is_err() {
             self.shared.overflowed.store(true, Ordering::Relaxed);
             return false;
         }

@@ -43,6 +43,7 @@ mod pd;
 mod qp;
 mod ready;
 mod rnic;
+mod slots;
 mod user;
 mod work;
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use rtrb::{Producer, PushError, RingBuffer};
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::mpa::{Initiator, Revision};
 
@@ -19,6 +18,7 @@ use crate::error::{
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
+use crate::slots::WorkQueue;
 use crate::user::{Ability, Scope, User};
 use crate::work::{RecvRequest, SendRequest, total};
 
@@ -182,8 +182,8 @@ impl QpShared {
 pub struct QueuePair {
     id: QpId,
     user: User,
-    sends: Producer<SendRequest>,
-    recvs: Producer<RecvRequest>,
+    sends: WorkQueue<SendRequest>,
+    recvs: WorkQueue<RecvRequest>,
     wishes: Wishes,
     shared: Arc<QpShared>,
     extensions: bool,
@@ -202,8 +202,8 @@ impl QueuePair {
     ) -> Result<Self, CreateError> {
         config.check(control.mpa().highest)?;
         let wishes = config.wishes();
-        let (sends, sq) = RingBuffer::new(config.send_depth);
-        let (recvs, rq) = RingBuffer::new(config.recv_depth);
+        let (sends, sq) = WorkQueue::rings(config.send_depth);
+        let (recvs, rq) = WorkQueue::rings(config.recv_depth);
         let shared = Arc::new(QpShared::new());
         let new = NewQp {
             pd,
@@ -215,13 +215,15 @@ impl QueuePair {
             send_cq,
             recv_cq,
             shared: Arc::clone(&shared),
+            slots: Arc::clone(control.slots()),
         };
         let (id, user) = control.call(move |engine| engine.create_qp(new))??;
+        let [send_slots, recv_slots] = control.slots().pair(id);
         Ok(Self {
             id,
             user,
-            sends,
-            recvs,
+            sends: WorkQueue::new(sends, control.slots(), send_slots),
+            recvs: WorkQueue::new(recvs, control.slots(), recv_slots),
             wishes,
             shared,
             extensions: config.extensions,
@@ -309,7 +311,7 @@ impl QueuePair {
         if request.operation.is_extension() && !self.extensions {
             return Err(PostError::ExtensionsDisabled);
         }
-        push(&mut self.sends, request)?;
+        self.sends.push(request)?;
         self.control.notify(self.id);
         Ok(())
     }
@@ -318,7 +320,7 @@ impl QueuePair {
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.check_postable()?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
-        push(&mut self.recvs, request)?;
+        self.recvs.push(request)?;
         // Either the engine, which changes the state before it flushes, finds the buffer, or the new state is seen here.
         fence(Ordering::SeqCst);
         if self.check_postable().is_err() {
@@ -429,12 +431,6 @@ impl QueuePair {
         let id = self.id;
         self.control.call(move |engine| engine.abort_qp(id))
     }
-}
-
-fn push<T>(ring: &mut Producer<T>, request: T) -> Result<(), PostError> {
-    let depth = ring.buffer().capacity();
-    ring.push(request)
-        .map_err(|PushError::Full(_)| PostError::TooManyWorkRequests(depth))
 }
 
 impl fmt::Debug for QueuePair {

@@ -22,6 +22,7 @@ use crate::memory::{ListMode, StagTable};
 use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
+use crate::slots::SlotTable;
 
 /// Queue pairs that an RNIC can have, each with a connection of its own, and as many that are being set up. Both may need two entries of
 /// the XDP program's 65,536 flows.
@@ -161,10 +162,12 @@ impl Rnic {
         let (event_sender, events) = mpsc::channel();
         let ready = Arc::new(ReadySet::new(MAX_QPS));
         let stags = StagTable::new(regions.area(), config.lists);
-        let (mpa, queue) = (config.mpa, Arc::clone(&ready));
-        let engine = Engine::new(stack, queue, event_sender, mpa, stags, MAX_QPS);
+        let slots = SlotTable::new(MAX_QPS);
+        let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
+        let engine = Engine::new(stack, queue, event_sender, mpa, stags, freed, MAX_QPS);
         let parts = Parts {
             ready,
+            slots,
             host,
             regions,
             mpa: config.mpa,

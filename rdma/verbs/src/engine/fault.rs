@@ -191,11 +191,8 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
-        let Some(receiving) = qp.receiving.take() else {
-            return;
-        };
-        let completion = qp.receive_completion(receiving.request.wr_id, status);
-        if self.cqs.push(qp.recv_cq, completion).is_err() {
+        let completed = qp.complete_receive(&mut self.cqs, |completion| completion.status = status);
+        if completed.is_err() {
             self.counters.drop_cq_overflow += 1;
         }
     }

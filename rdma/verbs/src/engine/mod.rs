@@ -13,6 +13,7 @@ mod nudge;
 mod outgoing;
 mod qp;
 mod receive;
+mod receives;
 mod start;
 mod stream;
 mod transmit;
@@ -34,6 +35,7 @@ use crate::memory::StagTable;
 use crate::mpa::MpaConfig;
 use crate::qp::QpId;
 use crate::ready::ReadySet;
+use crate::slots::SlotTable;
 
 pub(crate) use cq_table::CqId;
 pub(crate) use listen::{IncomingId, IncomingRequest};
@@ -91,12 +93,13 @@ impl Engine {
         events: Sender<AsyncEvent>,
         mpa: MpaConfig,
         stags: StagTable,
+        slots: Arc<SlotTable>,
         max_qps: usize,
     ) -> Self {
         Self {
             stack,
             qps: Slab::new(),
-            cqs: CqTable::default(),
+            cqs: CqTable::new(slots),
             stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),

@@ -8,12 +8,15 @@ use xwarp_iwarp::Stag;
 use xwarp_tcp::Instant;
 
 use super::cq_table::{CqId, CqOverflow, CqTable};
+use super::receives::{Receives, Receiving};
 use super::start::Starting;
 use super::stream::Stream;
 use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
+use crate::cq::Cqe;
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp::{QpId, QpShared, QpState};
+use crate::slots::{SlotKey, SlotTable};
 use crate::user::{Ability, User};
 use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 
@@ -29,6 +32,7 @@ pub(crate) struct NewQp {
     pub(crate) send_cq: CqId,
     pub(crate) recv_cq: CqId,
     pub(crate) shared: Arc<QpShared>,
+    pub(crate) slots: Arc<SlotTable>,
 }
 
 /// What a queue pair is connected to.
@@ -73,11 +77,6 @@ impl Begun {
     }
 }
 
-/// A receive buffer that a message is being placed into.
-pub(super) struct Receiving {
-    pub(super) request: RecvRequest,
-}
-
 /// A queue pair.
 pub(super) struct QpContext {
     pub(super) id: QpId,
@@ -89,12 +88,13 @@ pub(super) struct QpContext {
     pub(super) extensions: bool,
     pub(super) link: Link,
     pub(super) sq: Consumer<SendRequest>,
-    pub(super) rq: Consumer<RecvRequest>,
+    pub(super) receives: Receives,
     /// Begun work, in the order in which it was posted and completes.
     pub(super) begun: VecDeque<Begun>,
-    pub(super) receiving: Option<Receiving>,
     pub(super) send_cq: CqId,
     pub(super) recv_cq: CqId,
+    /// Where slots of its send queue are freed.
+    send_slots: SlotKey,
     /// It is in the engine's list of those that have something to send.
     pub(super) active: bool,
     /// When patience with the peer ends: during start-up, Closing and Terminate.
@@ -107,6 +107,7 @@ pub(super) struct QpContext {
 
 impl QpContext {
     pub(super) fn new(id: QpId, user: User, new: NewQp) -> Self {
+        let [send_slots, recv_slots] = new.slots.open_pair(id);
         Self {
             id,
             user,
@@ -115,11 +116,11 @@ impl QpContext {
             extensions: new.extensions,
             link: Link::None,
             sq: new.sq,
-            rq: new.rq,
+            receives: Receives::new(new.rq, recv_slots),
             begun: VecDeque::new(),
-            receiving: None,
             send_cq: new.send_cq,
             recv_cq: new.recv_cq,
+            send_slots,
             active: false,
             deadline: None,
             armed: None,
@@ -181,12 +182,31 @@ impl QpContext {
             let Some(begun) = self.begun.pop_front() else {
                 break;
             };
-            if begun.signaled {
-                let completion = self.completion(&begun, CompletionStatus::Success);
-                cqs.push(self.send_cq, completion)?;
-            }
+            self.complete(cqs, &begun, CompletionStatus::Success)?;
         }
         Ok(())
+    }
+
+    /// Ends begun work. What was done and is not signaled has no completion, and its slot is free at once (verbs draft §8.2.1).
+    fn complete(
+        &self,
+        cqs: &mut CqTable,
+        begun: &Begun,
+        status: CompletionStatus,
+    ) -> Result<(), CqOverflow> {
+        if begun.signaled || status != CompletionStatus::Success {
+            let completion = self.completion(begun, status);
+            return cqs.push(self.send_cq, self.send_entry(completion));
+        }
+        cqs.free(self.send_slots);
+        Ok(())
+    }
+
+    fn send_entry(&self, completion: WorkCompletion) -> Cqe {
+        Cqe {
+            completion,
+            slots: self.send_slots,
+        }
     }
 
     /// The oldest work request that waits for its response: the peer answers in order (RFC 5040 §5.5, R7306-5.4-8-1).
@@ -202,13 +222,26 @@ impl QpContext {
         }
     }
 
-    /// A completion of the receive queue.
-    pub(super) fn receive_completion(
-        &self,
-        wr_id: WrId,
-        status: CompletionStatus,
-    ) -> WorkCompletion {
-        WorkCompletion::new(wr_id, self.id, Opcode::Receive, status, 0)
+    /// Completes the receive that the current message has taken, with what `describe` says of the message.
+    pub(super) fn complete_receive(
+        &mut self,
+        cqs: &mut CqTable,
+        describe: impl FnOnce(&mut WorkCompletion),
+    ) -> Result<(), CqOverflow> {
+        let Some(receiving) = self.receives.end() else {
+            return Ok(());
+        };
+        let mut entry = self.receive_entry(&receiving, CompletionStatus::Success);
+        describe(&mut entry.completion);
+        cqs.push(self.recv_cq, entry)
+    }
+
+    fn receive_entry(&self, receiving: &Receiving, status: CompletionStatus) -> Cqe {
+        let wr_id = receiving.wr_id();
+        Cqe {
+            completion: WorkCompletion::new(wr_id, self.id, Opcode::Receive, status, 0),
+            slots: receiving.slots,
+        }
     }
 
     /// Ends all work that is not complete: `Flushed`, but for the newest begun send, which gets `culprit` if there is one
@@ -220,30 +253,24 @@ impl QpContext {
                 Some(status) if Some(i) == newest => status,
                 _ => begun.outcome.unwrap_or(CompletionStatus::Flushed),
             };
-            if begun.signaled || status != CompletionStatus::Success {
-                cqs.push_or_lose(self.send_cq, self.completion(&begun, status));
+            if self.complete(cqs, &begun, status).is_err() {
+                log::warn!("the completion of {:?} is lost", begun.wr_id);
             }
         }
         while let Ok(request) = self.sq.pop() {
             let opcode = request.operation.opcode();
             let status = CompletionStatus::Flushed;
             let flushed = WorkCompletion::new(request.wr_id, self.id, opcode, status, 0);
-            cqs.push_or_lose(self.send_cq, flushed);
+            cqs.push_or_lose(self.send_cq, self.send_entry(flushed));
         }
         self.flush_receives(cqs);
     }
 
     /// Ends all receive buffers.
     pub(super) fn flush_receives(&mut self, cqs: &mut CqTable) {
-        let current = self
-            .receiving
-            .take()
-            .map(|receiving| receiving.request.wr_id);
-        let posted = std::iter::from_fn(|| self.rq.pop().ok().map(|request| request.wr_id));
-        let all: Vec<WrId> = current.into_iter().chain(posted).collect();
-        for wr_id in all {
-            let completion = self.receive_completion(wr_id, CompletionStatus::Flushed);
-            cqs.push_or_lose(self.recv_cq, completion);
+        while let Some(receiving) = self.receives.flush_one() {
+            let entry = self.receive_entry(&receiving, CompletionStatus::Flushed);
+            cqs.push_or_lose(self.recv_cq, entry);
         }
     }
 }

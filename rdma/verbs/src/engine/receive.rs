@@ -1,6 +1,5 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
 
-use rtrb::Consumer;
 use xwarp_iwarp::mpa::{Deframer, MpaError, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
@@ -12,14 +11,14 @@ use xwarp_tcp::{ConnId, Stack};
 use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
 use super::outgoing::{Response, for_each_piece};
-use super::qp::{Link, QpContext, Receiving};
+use super::qp::{Link, QpContext};
+use super::receives::Receives;
 use super::stream::{Gate, Stream};
-use crate::completion::{CompletionStatus, WorkCompletion};
+use crate::completion::CompletionStatus;
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
 use crate::qp::QpState;
 use crate::user::{Ability, User};
-use crate::work::{RecvRequest, total};
 
 /// Why receiving cannot go on.
 pub(super) enum ReceiveFault {
@@ -45,16 +44,12 @@ impl From<CqOverflow> for ReceiveFault {
 struct QpResources<'a> {
     user: User,
     stags: &'a StagTable,
-    rq: &'a mut Consumer<RecvRequest>,
-    receiving: &'a mut Option<Receiving>,
+    receives: &'a mut Receives,
 }
 
 impl Resources for QpResources<'_> {
     fn take_receive(&mut self) -> Option<u64> {
-        let request = self.rq.pop().ok()?;
-        let len = total(&request.sgl)?;
-        *self.receiving = Some(Receiving { request });
-        Some(u64::from(len))
+        self.receives.begin()
     }
 
     fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
@@ -195,8 +190,7 @@ fn take_ulpdu(
     let mut resources = QpResources {
         user: qp.user,
         stags,
-        rq: &mut qp.rq,
-        receiving: &mut qp.receiving,
+        receives: &mut qp.receives,
     };
     let inbound = (stream.receiver)
         .on_ulpdu(ulpdu, &mut resources)
@@ -246,7 +240,7 @@ fn act(
                 finish_send(stags, cqs, qp, *kind, *len)?;
             }
         }
-        Inbound::Immediate { data, solicited } => finish_receive(cqs, qp, |completion| {
+        Inbound::Immediate { data, solicited } => qp.complete_receive(cqs, |completion| {
             completion.immediate = Some(*data);
             completion.solicited = *solicited;
         })?,
@@ -330,7 +324,7 @@ fn scatter(
     offset: u32,
     payload: &[u8],
 ) -> Result<(), CompletionStatus> {
-    let Some(receiving) = &qp.receiving else {
+    let Some(receiving) = qp.receives.current() else {
         return Err(CompletionStatus::BaseBounds);
     };
     for_each_piece(
@@ -358,24 +352,10 @@ fn finish_send(
     if let Some(stag) = kind.invalidate {
         stags.invalidate(stag);
     }
-    finish_receive(cqs, qp, |completion| {
+    qp.complete_receive(cqs, |completion| {
         completion.byte_len = len;
         completion.invalidated = kind.invalidate;
         completion.solicited = kind.solicited;
-    })
-}
-
-/// Completes the receive that the current message has taken, with what `describe` says of the message.
-fn finish_receive(
-    cqs: &mut CqTable,
-    qp: &mut QpContext,
-    describe: impl FnOnce(&mut WorkCompletion),
-) -> Result<(), ReceiveFault> {
-    let Some(receiving) = qp.receiving.take() else {
-        return Ok(());
-    };
-    let mut completion = qp.receive_completion(receiving.request.wr_id, CompletionStatus::Success);
-    describe(&mut completion);
-    cqs.push(qp.recv_cq, completion)?;
+    })?;
     Ok(())
 }

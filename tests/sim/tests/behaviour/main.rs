@@ -18,5 +18,6 @@ mod rows;
 mod scope;
 mod security;
 mod segments;
+mod slots;
 mod startup;
 mod transfer;

@@ -1,0 +1,209 @@
+//! Slots of work queues: taken by posting, free when completions were polled (verbs draft §8.2.1).
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, AtomicOperation, Operation, PostError, QpConfig, RecvRequest, SendRequest, Sgl, WrId,
+};
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::{Done, End, Sim};
+
+const DEPTH: usize = 4;
+const FULL: Result<(), PostError> = Err(PostError::TooManyWorkRequests(DEPTH));
+
+fn config() -> QpConfig {
+    QpConfig {
+        send_depth: DEPTH,
+        recv_depth: DEPTH,
+        ..QpConfig::default()
+    }
+}
+
+fn pair() -> (Sim, End, End) {
+    let mut sim = Sim::new(Seed(31)).one_way_delay(Duration::from_micros(50));
+    let (a, b) = sim.connected_pair_with(&config());
+    (sim, a, b)
+}
+
+/// A Write of no octets.
+fn nothing(wr_id: u64) -> SendRequest {
+    let nowhere = xwarp::RemoteAddress {
+        stag: xwarp::Stag::PLACEHOLDER,
+        to: 0,
+    };
+    SendRequest::write(WrId(wr_id), Sgl::new(), nowhere)
+}
+
+fn done(wr_id: u64) -> Option<Done> {
+    Some(Done::write(wr_id, 0))
+}
+
+#[test]
+fn a_send_that_is_done_keeps_its_slot_until_it_is_polled() {
+    let (mut sim, mut a, _b) = pair();
+    for i in 0..4 {
+        a.post(nothing(i));
+    }
+    sim.run_until_idle();
+    for i in 4..20 {
+        assert_eq!(a.qp.post_send(nothing(i)), FULL, "done, but not polled");
+        assert_eq!(a.send_cq().poll().map(Done::from), done(i - 4));
+        a.post(nothing(i));
+        sim.run_until_idle();
+    }
+    assert_eq!(a.sends().len(), DEPTH);
+}
+
+#[test]
+fn a_receive_buffer_that_is_filled_keeps_its_slot_until_it_is_polled() {
+    let (mut sim, mut a, mut b) = pair();
+    let more = |b: &mut End, i| b.qp.post_recv(RecvRequest::new(WrId(i), Sgl::new()));
+    for i in 0..4 {
+        assert_eq!(more(&mut b, i), Ok(()));
+    }
+    for i in 0..12 {
+        assert_eq!(more(&mut b, 4 + i), FULL);
+        a.post(SendRequest::send(WrId(i), Sgl::new()));
+        sim.run_until_idle();
+        assert_eq!(more(&mut b, 4 + i), FULL, "filled, but not polled");
+        let received = b.recv_cq().poll().map(Done::from);
+        assert_eq!(received, Some(Done::receive(i, 0)));
+        assert_eq!(more(&mut b, 4 + i), Ok(()));
+        assert_eq!(a.sends(), [Done::send(i, 0)]);
+    }
+}
+
+#[test]
+fn unsignaled_work_keeps_its_slot_until_it_is_done() {
+    let (mut sim, mut a, _b) = pair();
+    for round in 0..50 {
+        for i in 0..4 {
+            a.post(nothing(4 * round + i).unsignaled());
+        }
+        assert_eq!(a.qp.post_send(nothing(9)), FULL, "nothing is done yet");
+        sim.run_until_idle();
+    }
+    assert_eq!(a.sends(), [], "and none has a completion");
+}
+
+#[test]
+fn unsignaled_work_behind_a_read_is_done_when_that_is() {
+    let (mut sim, mut a, b) = pair();
+    let (source, sink) = (b.target(8), a.target(8));
+    a.post_read(1, sink.local(0, 8), source.remote(0));
+    for i in 2..5 {
+        a.post(nothing(i).unsignaled());
+    }
+    sim.run_for(Duration::from_micros(60));
+    assert_eq!(a.qp.post_send(nothing(5)), FULL, "they are sent, no more");
+    sim.run_until_idle();
+    for i in 5..8 {
+        a.post(nothing(i));
+    }
+    assert_eq!(a.qp.post_send(nothing(8)), FULL, "the Read is not polled");
+    assert_eq!(a.send_cq().poll().map(Done::from), Some(Done::read(1, 8)));
+    a.post(nothing(8));
+}
+
+#[test]
+fn work_of_every_kind_can_be_unsignaled() {
+    let (mut sim, mut a, mut b) = pair();
+    let (far, near) = (b.target(8), a.target(8));
+    let near_b = far.local(0, 8);
+    let mut window = a.host().pd().allocate_window().unwrap();
+    let region = a.va_region(64, Access::all(), 0x1000);
+    let bind = window.bind(region.remote(0), 64, Access::REMOTE_READ);
+    let (place, sge, stag) = (far.remote(0), near.local(0, 8), window.stag());
+    let with = |operation| SendRequest::new(WrId(1), operation);
+    let add = AtomicOperation::FetchAdd { add: 1, mask: 0 };
+    let requests = [
+        SendRequest::send(WrId(1), sge),
+        SendRequest::send(WrId(1), sge).solicited(),
+        SendRequest::write(WrId(1), sge, place),
+        SendRequest::read(WrId(1), sge, place),
+        SendRequest::immediate(WrId(1), [1; 8]),
+        SendRequest::write_immediate(WrId(1), sge, place, [2; 8]),
+        with(Operation::Atomic {
+            operation: add,
+            remote: place,
+            sink: None,
+        }),
+        SendRequest::bind(WrId(1), bind),
+        SendRequest::invalidate(WrId(1), stag),
+    ];
+    for request in requests {
+        // A second Bind of the same window would fail, and failures have a completion.
+        let times = match request.operation {
+            Operation::Memory(_) => 1,
+            _ => DEPTH + 1,
+        };
+        for _ in 0..times {
+            let _ = b.qp.post_recv(RecvRequest::new(WrId(1), near_b));
+            let request = request.clone().unsignaled();
+            a.post(request);
+            sim.run_until_idle();
+            b.receives();
+        }
+        assert_eq!(a.sends(), [], "{request:?}");
+        a.post(nothing(1));
+        sim.run_until_idle();
+        assert_eq!(a.sends().len(), 1);
+    }
+}
+
+#[test]
+fn each_queue_gets_back_its_own_slots() {
+    let mut sim = Sim::new(Seed(32));
+    let host = sim.a();
+    let mut cq = host.rnic().create_cq(64).unwrap();
+    let [mut first, mut second] = [0, 1].map(|_| host.pd().create_qp(&config(), &cq, &cq).unwrap());
+    for i in 0..4 {
+        first.post_send(nothing(i)).unwrap();
+        second.post_send(nothing(i)).unwrap();
+        let buffer = RecvRequest::new(WrId(i), Sgl::new());
+        second.post_recv(buffer).unwrap();
+    }
+    first.abort().unwrap();
+    sim.run_until_idle();
+    assert_eq!(std::iter::from_fn(|| cq.poll()).count(), DEPTH);
+    assert_eq!(second.post_send(nothing(4)), FULL);
+    let buffer = RecvRequest::new(WrId(4), Sgl::new());
+    assert_eq!(second.post_recv(buffer), FULL);
+}
+
+#[test]
+fn completions_of_a_queue_pair_that_is_gone_free_nothing_of_the_next() {
+    let mut sim = Sim::new(Seed(33));
+    let host = sim.a();
+    let mut cq = host.rnic().create_cq(64).unwrap();
+    let mut gone = host.pd().create_qp(&config(), &cq, &cq).unwrap();
+    for i in 0..4 {
+        gone.post_send(nothing(i)).unwrap();
+    }
+    gone.abort().unwrap();
+    sim.run_until_idle();
+    let id = gone.id();
+    drop(gone);
+    let mut next = host.pd().create_qp(&config(), &cq, &cq).unwrap();
+    assert_eq!(next.id(), id, "else this shows nothing");
+    for i in 0..4 {
+        next.post_send(nothing(i)).unwrap();
+    }
+    assert_eq!(std::iter::from_fn(|| cq.poll()).count(), DEPTH);
+    assert_eq!(next.post_send(nothing(4)), FULL);
+}
+
+#[test]
+fn work_whose_completion_queue_is_gone_needs_no_polling() {
+    let mut sim = Sim::new(Seed(34));
+    let (host, mut b) = (sim.a(), sim.b().end(&config()));
+    let mut a = End::with_cqs(&host, &config(), 8, 8);
+    sim.connect(&mut a, &mut b);
+    sim.run_until_idle();
+    let other = host.rnic().create_cq(1).unwrap();
+    drop(std::mem::replace(a.send_cq(), other));
+    for i in 0..40 {
+        a.post(nothing(i));
+        sim.run_until_idle();
+    }
+}
