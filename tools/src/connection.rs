@@ -91,7 +91,9 @@ impl<'a> Connection<'a> {
                 AsyncEventKind::ConnectionLost { reason } | AsyncEventKind::BadClose { reason } => {
                     format!("the connection is lost: {reason}")
                 }
-                AsyncEventKind::CqOverflow => "a completion queue was too small".to_owned(),
+                AsyncEventKind::SendCqError
+                | AsyncEventKind::RecvCqError
+                | AsyncEventKind::CqOverflow(_) => "a completion queue was too small".to_owned(),
                 AsyncEventKind::Failed { reason } => reason,
             };
         }

@@ -1,5 +1,6 @@
 //! Completion queues (verbs draft §5.3, §8.2): filled by the engine, polled by the application.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
@@ -11,7 +12,8 @@ use xwarp_driver::{Doorbell, Sleeper};
 use crate::completion::WorkCompletion;
 use crate::control::Control;
 use crate::engine::CqId;
-use crate::error::CreateError;
+use crate::error::{Capability, CreateError, DestroyError, Refused, ResizeError};
+use crate::handlers::HandlerId;
 use crate::slots::SlotKey;
 
 /// Entries that a completion queue may have.
@@ -42,24 +44,48 @@ struct Shared {
     overflowed: AtomicBool,
 }
 
-/// A completion queue.
+/// Before the queue is looked at again.
+fn arm(shared: &Shared, kind: Arm) {
+    shared.armed.fetch_max(kind as u8, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+}
+
+/// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete on it.
+///
+/// It should have room for all work that can be outstanding on them, unsignaled work included, which completes if it fails. One that is
+/// full loses what is to be added, never what it has: the queue pair whose completion is lost ends with
+/// [`SendCqError`](crate::AsyncEventKind::SendCqError) or [`RecvCqError`](crate::AsyncEventKind::RecvCqError), no other is touched, and
+/// the first time [`CqOverflow`](crate::AsyncEventKind::CqOverflow) names the queue (verbs draft §5.3.1).
 pub struct CompletionQueue {
     id: CqId,
     ring: Consumer<Cqe>,
+    /// What was in former rings, older than what is in this one.
+    backlog: VecDeque<Cqe>,
+    entries: usize,
+    handler: Option<HandlerId>,
     shared: Arc<Shared>,
     sleeper: Sleeper,
+    /// There is nothing left to destroy.
+    destroyed: bool,
     control: Arc<Control>,
 }
 
+fn check_entries(entries: usize) -> Result<(), Capability> {
+    Capability::check(
+        "a completion queue's number of entries",
+        entries,
+        1,
+        MAX_ENTRIES,
+    )
+}
+
 impl CompletionQueue {
-    pub(crate) fn create(control: &Arc<Control>, entries: usize) -> Result<Self, CreateError> {
-        if entries == 0 || entries > MAX_ENTRIES {
-            return Err(CreateError::Capability {
-                what: "a completion queue's number of entries",
-                wanted: entries,
-                max: MAX_ENTRIES,
-            });
-        }
+    pub(crate) fn create(
+        control: &Arc<Control>,
+        entries: usize,
+        handler: Option<HandlerId>,
+    ) -> Result<Self, CreateError> {
+        check_entries(entries)?;
         let (producer, ring) = RingBuffer::new(entries);
         let (sleeper, bell) = Sleeper::new()?;
         let shared = Arc::new(Shared {
@@ -70,19 +96,67 @@ impl CompletionQueue {
             ring: producer,
             shared: Arc::clone(&shared),
             bell,
+            handler,
         };
-        let id = control.call(move |engine| engine.cqs.insert(sink))?;
+        let id = control.call(move |engine| engine.cqs.insert(sink))??;
         Ok(Self {
             id,
             ring,
+            backlog: VecDeque::new(),
+            entries,
+            handler,
             shared,
             sleeper,
+            destroyed: false,
             control: Arc::clone(control),
         })
     }
 
-    pub(crate) fn id(&self) -> CqId {
+    /// Its identity in events.
+    pub fn id(&self) -> CqId {
         self.id
+    }
+
+    /// Query CQ (verbs draft §9.2.3.2): the completions that it has room for.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Query CQ: whom its events are told, besides whoever waits for it.
+    pub fn handler(&self) -> Option<HandlerId> {
+        self.handler
+    }
+
+    /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going on. What it has stays in it, in order; a
+    /// size that this does not fit into is refused, and nothing is changed then.
+    pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
+        check_entries(entries)?;
+        let (producer, ring) = RingBuffer::new(entries);
+        let (id, waiting) = (self.id, self.backlog.len());
+        self.control
+            .call(move |engine| engine.cqs.resize(id, producer, waiting))??;
+        let mut former = std::mem::replace(&mut self.ring, ring);
+        self.backlog
+            .extend(std::iter::from_fn(|| former.pop().ok()));
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
+    pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
+        let id = self.id;
+        let error = match self.control.call(move |engine| engine.try_remove_cq(id)) {
+            Ok(true) => {
+                self.destroyed = true;
+                return Ok(());
+            }
+            Ok(false) => DestroyError::InUse,
+            Err(closed) => closed.into(),
+        };
+        Err(Refused {
+            object: self,
+            error,
+        })
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -100,7 +174,10 @@ impl CompletionQueue {
     }
 
     fn take(&mut self) -> Option<WorkCompletion> {
-        let entry = self.ring.pop().ok()?;
+        let entry = match self.backlog.pop_front() {
+            Some(entry) => entry,
+            None => self.ring.pop().ok()?,
+        };
         self.control.slots().free(entry.slots);
         Some(entry.completion)
     }
@@ -108,8 +185,7 @@ impl CompletionQueue {
     /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5); one that is in the
     /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
     pub fn arm(&self, kind: Arm) {
-        self.shared.armed.fetch_max(kind as u8, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        arm(&self.shared, kind);
     }
 
     /// Takes the oldest completion, waiting for one up to `patience`; `None` when none has come.
@@ -144,11 +220,25 @@ impl CompletionQueue {
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
         let id = self.id;
-        // Completions of queue pairs that still use it go nowhere from now on.
-        let _ = self.control.call(move |engine| engine.cqs.remove(id));
+        if !self.destroyed {
+            // Completions of queue pairs that still use it go nowhere from now on.
+            let _ = self.control.call(move |engine| engine.cqs.remove(id));
+        }
         // Nobody else can poll these, and their work requests are done.
         while self.take().is_some() {}
     }
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Quiet,
+    /// Somebody waited for one like it, and was woken.
+    Woke,
+    /// There was no room, for the first time or again.
+    Full {
+        first: bool,
+    },
 }
 
 /// The engine's end of a completion queue.
@@ -156,17 +246,16 @@ pub(crate) struct CqSink {
     ring: Producer<Cqe>,
     shared: Arc<Shared>,
     bell: Doorbell,
+    pub(crate) handler: Option<HandlerId>,
 }
 
 impl CqSink {
-    /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten: false when there
-    /// was no room.
-    #[must_use]
-    pub(crate) fn push(&mut self, entry: Cqe) -> bool {
+    /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten.
+    pub(crate) fn push(&mut self, entry: Cqe) -> Pushed {
         let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
         if self.ring.push(entry).is_err() {
-            self.shared.overflowed.store(true, Ordering::Relaxed);
-            return false;
+            let first = !self.shared.overflowed.swap(true, Ordering::Relaxed);
+            return Pushed::Full { first };
         }
         // The entry must be visible before the arm state is read: the application arms before it looks again.
         fence(Ordering::SeqCst);
@@ -174,7 +263,90 @@ impl CqSink {
         if armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited) {
             self.shared.armed.store(UNARMED, Ordering::SeqCst);
             self.bell.ring();
+            return Pushed::Woke;
         }
-        true
+        Pushed::Quiet
+    }
+
+    /// Goes on with another ring, which must have room for what is unread here and the `waiting` ones that the application has taken out.
+    pub(crate) fn resize(
+        &mut self,
+        ring: Producer<Cqe>,
+        waiting: usize,
+    ) -> Result<(), ResizeError> {
+        let unread = self.ring.buffer().capacity() - self.ring.slots();
+        let (present, wanted) = (unread + waiting, ring.buffer().capacity());
+        if present > wanted {
+            return Err(ResizeError::TooManyPresent { present, wanted });
+        }
+        self.ring = ring;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::{CompletionStatus, Opcode};
+    use crate::qp::QpId;
+    use crate::slots::SlotTable;
+    use crate::work::WrId;
+
+    /// Completions that are published while the application polls, arms, polls again and sleeps.
+    const COMPLETIONS: u64 = 1_000_000;
+
+    fn publish(sink: &mut CqSink, slots: SlotKey) {
+        for number in 0..COMPLETIONS {
+            loop {
+                let (status, opcode) = (CompletionStatus::Success, Opcode::Receive);
+                let completion = WorkCompletion::new(WrId(number), QpId(0), opcode, status, 0);
+                if !matches!(sink.push(Cqe { completion, slots }), Pushed::Full { .. }) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            if number % 64 == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_however_publishing_and_arming_meet() {
+        let [slots, _] = SlotTable::new(1).open_pair(QpId(0));
+        let (producer, mut ring) = RingBuffer::new(64);
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let shared = Arc::new(Shared {
+            armed: AtomicU8::new(UNARMED),
+            overflowed: AtomicBool::new(false),
+        });
+        let mut sink = CqSink {
+            ring: producer,
+            shared: Arc::clone(&shared),
+            bell,
+            handler: None,
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || publish(&mut sink, slots));
+            let mut next = 0;
+            while next < COMPLETIONS {
+                if let Ok(entry) = ring.pop() {
+                    assert_eq!(entry.completion.wr_id, WrId(next));
+                    next += 1;
+                    continue;
+                }
+                arm(&shared, Arm::Next);
+                if !ring.is_empty() {
+                    continue;
+                }
+                let armed = || shared.armed.load(Ordering::SeqCst) != UNARMED;
+                let (patience, asleep) = (Duration::from_secs(20), Instant::now());
+                // An earlier ring that nobody waited for ends a sleep early.
+                while armed() {
+                    sleeper.sleep(None, Some(patience), armed).unwrap();
+                    assert!(asleep.elapsed() < patience, "nobody rang");
+                }
+            }
+        });
     }
 }

@@ -26,6 +26,39 @@ pub enum OpenError {
     System(#[from] std::io::Error),
 }
 
+/// More of something than the RNIC supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {wanted} is not possible: this RNIC supports {min} to {max}")]
+pub struct Capability {
+    /// The attribute.
+    pub what: &'static str,
+    /// What was asked for.
+    pub wanted: usize,
+    /// The smallest value.
+    pub min: usize,
+    /// The largest value.
+    pub max: usize,
+}
+
+impl Capability {
+    pub(crate) fn check(
+        what: &'static str,
+        wanted: usize,
+        min: usize,
+        max: usize,
+    ) -> Result<(), Self> {
+        if (min..=max).contains(&wanted) {
+            return Ok(());
+        }
+        Err(Self {
+            what,
+            wanted,
+            min,
+            max,
+        })
+    }
+}
+
 /// Why a completion queue or queue pair could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -33,15 +66,11 @@ pub enum CreateError {
     #[error(transparent)]
     Closed(#[from] RnicClosed),
     /// More of something than the RNIC supports.
-    #[error("{what} {wanted} is not possible: this RNIC supports 1 to {max}")]
-    Capability {
-        /// The attribute.
-        what: &'static str,
-        /// What was asked for.
-        wanted: usize,
-        /// The largest value.
-        max: usize,
-    },
+    #[error(transparent)]
+    Capability(#[from] Capability),
+    /// No such completion event handler.
+    #[error(transparent)]
+    Handler(#[from] HandlerError),
     /// A completion queue of another RNIC, or one that is gone.
     #[error("the completion queue belongs to another RNIC")]
     InvalidCq,
@@ -133,7 +162,40 @@ pub struct Refused<T, E> {
     pub error: E,
 }
 
-/// Why a queue pair was not destroyed.
+/// Why a queue was not resized. It is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResizeError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// More than the RNIC supports.
+    #[error(transparent)]
+    Capability(#[from] Capability),
+    /// What is in the queue does not fit.
+    #[error("{present} elements are in the queue, so that it cannot be of {wanted}")]
+    TooManyPresent {
+        /// How many there are.
+        present: usize,
+        /// What was asked for.
+        wanted: usize,
+    },
+}
+
+/// Why nothing was done with a completion event handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandlerError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// No such handler, or one that was cleared.
+    #[error("there is no such completion event handler")]
+    Unknown,
+    /// The RNIC has as many as it can.
+    #[error("there are {0} completion event handlers already; clear some")]
+    TooMany(usize),
+}
+
+/// Why an object was not destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestroyError {
     /// No RNIC.
@@ -142,6 +204,9 @@ pub enum DestroyError {
     /// Windows are bound to it.
     #[error("memory windows are still bound to the queue pair")]
     WindowsBound,
+    /// Queue pairs use it.
+    #[error("queue pairs still use it")]
+    InUse,
 }
 
 /// Why a work request was not posted. Nothing of it was done.

@@ -2,12 +2,13 @@
 
 use xwarp_iwarp::TermCode;
 
+use crate::engine::CqId;
 use crate::qp::QpId;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// The queue pair; `None` for the RNIC as a whole.
+    /// The queue pair; `None` for the RNIC as a whole, or for what `kind` names.
     pub qp: Option<QpId>,
     /// What.
     pub kind: AsyncEventKind,
@@ -37,8 +38,12 @@ pub enum AsyncEventKind {
         /// What was cut off.
         reason: &'static str,
     },
-    /// A completion queue had no room: the completion and the queue pair are lost.
-    CqOverflow,
+    /// The completion queue of its send queue had no room: the completion and the queue pair are lost (CQ/SQ Error).
+    SendCqError,
+    /// The same of its receive queue (CQ/RQ Error).
+    RecvCqError,
+    /// A completion queue had no room, for the first time.
+    CqOverflow(CqId),
     /// The RNIC has failed: nothing works any more.
     Failed {
         /// Why.

@@ -36,7 +36,9 @@ mod cq;
 mod engine;
 mod error;
 mod event;
+mod handlers;
 mod host;
+mod limits;
 mod memory;
 mod mpa;
 mod pd;
@@ -51,11 +53,14 @@ pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
 pub use cq::{Arm, CompletionQueue};
+pub use engine::CqId;
 pub use error::{
-    AcceptError, ConnectError, CreateError, DeallocateError, DestroyError, ListenError, OpenError,
-    PostError, QueryError, Refused, RegisterError, ReregisterError, RnicClosed,
+    AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
+    HandlerError, ListenError, OpenError, PostError, QueryError, Refused, RegisterError,
+    ReregisterError, ResizeError, RnicClosed,
 };
 pub use event::{AsyncEvent, AsyncEventKind};
+pub use handlers::HandlerId;
 pub use host::{FixedHost, Host, HostError, LocalPort};
 pub use memory::{
     Access, Addressing, Bind, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion, MemoryWindow,

@@ -13,7 +13,8 @@ use crate::cm::Connecting;
 use crate::control::Control;
 use crate::engine::{ConnectOrder, CqId, NewQp};
 use crate::error::{
-    ConnectError, CreateError, DestroyError, PostError, Refused, RegisterError, RnicClosed,
+    Capability, ConnectError, CreateError, DestroyError, PostError, Refused, RegisterError,
+    RnicClosed,
 };
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
@@ -117,9 +118,7 @@ impl QpConfig {
             ("IRD", usize::from(self.ird), 0, MAX_READS),
         ];
         for (what, wanted, min, max) in limits {
-            if wanted < min || wanted > max {
-                return Err(CreateError::Capability { what, wanted, max });
-            }
+            Capability::check(what, wanted, min, max)?;
         }
         match self.peer_to_peer {
             Some(model) if model.rtr.is_empty() => Err(CreateError::NoRtr),

@@ -14,19 +14,18 @@ use crate::cm::Listener;
 use crate::control::{Control, Parts};
 use crate::counters::RnicCounters;
 use crate::cq::CompletionQueue;
-use crate::engine::Engine;
-use crate::error::{CreateError, ListenError, OpenError, RnicClosed};
+use crate::engine::{CqId, Engine};
+use crate::error::{CreateError, HandlerError, ListenError, OpenError, RnicClosed};
 use crate::event::AsyncEvent;
+use crate::handlers::HandlerId;
 use crate::host::{Host, KernelHost};
+use crate::limits::MAX_QPS;
 use crate::memory::{ListMode, StagTable};
 use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 
-/// Queue pairs that an RNIC can have, each with a connection of its own, and as many that are being set up. Both may need two entries of
-/// the XDP program's 65,536 flows.
-const MAX_QPS: usize = 16_384;
 /// Connections that may wait to be accepted, per listener.
 const BACKLOG: usize = 128;
 
@@ -199,7 +198,45 @@ impl Rnic {
 
     /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.control, entries)
+        CompletionQueue::create(&self.control, entries, None)
+    }
+
+    /// The same, whose events are told a handler, besides whoever waits for the queue itself.
+    pub fn create_cq_with(
+        &self,
+        entries: usize,
+        handler: HandlerId,
+    ) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create(&self.control, entries, Some(handler))
+    }
+
+    /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
+    /// with the queue that has the completion which was asked for by [`CompletionQueue::arm`], once per arming.
+    ///
+    /// It is called by whoever runs the engine, in the middle of a turn: a verb of the same RNIC would wait for ever there. It should only tell
+    /// somebody, such as by a channel.
+    pub fn add_completion_handler(
+        &self,
+        handler: impl FnMut(CqId) + Send + 'static,
+    ) -> Result<HandlerId, HandlerError> {
+        self.control
+            .call(|engine| engine.cqs.handlers.add(Box::new(handler)))?
+    }
+
+    /// Puts another handler in the place of one, for all completion queues that have it.
+    pub fn replace_completion_handler(
+        &self,
+        id: HandlerId,
+        handler: impl FnMut(CqId) + Send + 'static,
+    ) -> Result<(), HandlerError> {
+        self.control
+            .call(move |engine| engine.cqs.handlers.replace(id, Box::new(handler)))?
+    }
+
+    /// Clears a handler. Completion queues that have it stay, and their events are told nobody.
+    pub fn clear_completion_handler(&self, id: HandlerId) -> Result<(), HandlerError> {
+        self.control
+            .call(move |engine| engine.cqs.handlers.clear(id))?
     }
 
     /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).

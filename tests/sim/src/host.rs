@@ -198,12 +198,21 @@ impl Host {
 
     /// What happened to a queue pair since this was asked last.
     pub fn events(&self, qp: QpId) -> Vec<AsyncEventKind> {
+        self.take_events(Some(qp))
+    }
+
+    fn take_events(&self, qp: Option<QpId>) -> Vec<AsyncEventKind> {
         let mut events = self.0.events.borrow_mut();
         events.extend(std::iter::from_fn(|| self.rnic().poll_event()));
-        let (its, others) = events.drain(..).partition(|event| event.qp == Some(qp));
+        let (its, others) = events.drain(..).partition(|event| event.qp == qp);
         *events = others;
         let its: Vec<AsyncEvent> = its;
         its.into_iter().map(|event| event.kind).collect()
+    }
+
+    /// What happened to no queue pair, but to other objects, since this was asked last.
+    pub fn other_events(&self) -> Vec<AsyncEventKind> {
+        self.take_events(None)
     }
 
     /// What it has dropped or refused.

@@ -1,46 +1,81 @@
 //! The engine's ends of all completion queues.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use rtrb::Producer;
 use slab::Slab;
 
-use crate::cq::{CqSink, Cqe};
+use crate::cq::{CqSink, Cqe, Pushed};
+use crate::error::{Capability, CreateError, ResizeError};
+use crate::event::{AsyncEvent, AsyncEventKind};
+use crate::handlers::Handlers;
+use crate::limits::MAX_CQS;
 use crate::slots::{SlotKey, SlotTable};
 
 /// A completion queue's identity; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CqId {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CqId {
     slot: usize,
     serial: u64,
 }
 
 /// A completion did not fit into its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CqOverflow;
+pub(super) struct CqFull;
 
 /// See the module.
 pub(crate) struct CqTable {
     sinks: Slab<(u64, CqSink)>,
     next_serial: u64,
+    pub(crate) handlers: Handlers,
     slots: Arc<SlotTable>,
+    events: Sender<AsyncEvent>,
 }
 
 impl CqTable {
-    pub(super) fn new(slots: Arc<SlotTable>) -> Self {
+    pub(super) fn new(slots: Arc<SlotTable>, events: Sender<AsyncEvent>) -> Self {
         Self {
             sinks: Slab::new(),
             next_serial: 0,
+            handlers: Handlers::default(),
             slots,
+            events,
         }
     }
 
-    pub(crate) fn insert(&mut self, sink: CqSink) -> CqId {
+    pub(crate) fn insert(&mut self, sink: CqSink) -> Result<CqId, CreateError> {
+        Capability::check(
+            "a number of completion queues of",
+            self.sinks.len() + 1,
+            1,
+            MAX_CQS,
+        )?;
+        if let Some(handler) = sink.handler {
+            self.handlers.check(handler)?;
+        }
         let serial = self.next_serial;
         self.next_serial += 1;
-        CqId {
+        Ok(CqId {
             slot: self.sinks.insert((serial, sink)),
             serial,
-        }
+        })
+    }
+
+    fn sink(&mut self, id: CqId) -> Option<&mut CqSink> {
+        let (serial, sink) = self.sinks.get_mut(id.slot)?;
+        (*serial == id.serial).then_some(sink)
+    }
+
+    /// Goes on with another ring; see [`CqSink::resize`].
+    pub(crate) fn resize(
+        &mut self,
+        id: CqId,
+        ring: Producer<Cqe>,
+        waiting: usize,
+    ) -> Result<(), ResizeError> {
+        self.sink(id)
+            .map_or(Ok(()), |sink| sink.resize(ring, waiting))
     }
 
     /// Forgets a queue. Completions for it go nowhere from now on.
@@ -57,23 +92,40 @@ impl CqTable {
     }
 
     /// Appends a completion. A queue that was dropped takes everything. What nobody will poll frees its slot at once.
-    pub(super) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqOverflow> {
+    pub(super) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
         let slots = entry.slots;
-        let sink = self.sinks.get_mut(id.slot);
-        let pushed = sink
-            .filter(|(serial, _)| *serial == id.serial)
-            .map(|(_, sink)| sink.push(entry));
-        if pushed == Some(true) {
+        let Some(sink) = self.sink(id) else {
+            self.free(slots);
             return Ok(());
+        };
+        match sink.push(entry) {
+            Pushed::Quiet => Ok(()),
+            Pushed::Woke => {
+                if let Some(handler) = sink.handler {
+                    self.handlers.call(handler, id);
+                }
+                Ok(())
+            }
+            Pushed::Full { first } => {
+                self.free(slots);
+                if first {
+                    self.report_overflow(id);
+                }
+                Err(CqFull)
+            }
         }
-        self.free(slots);
-        pushed.map_or(Ok(()), |_| Err(CqOverflow))
+    }
+
+    fn report_overflow(&self, id: CqId) {
+        let kind = AsyncEventKind::CqOverflow(id);
+        // The RNIC handle, which holds the other end, may be gone before its queues.
+        let _ = self.events.send(AsyncEvent { qp: None, kind });
     }
 
     /// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.
     pub(super) fn push_or_lose(&mut self, id: CqId, entry: Cqe) {
         let (wr_id, status) = (entry.completion.wr_id, entry.completion.status);
-        if self.push(id, entry) == Err(CqOverflow) {
+        if self.push(id, entry) == Err(CqFull) {
             log::warn!("a completion queue was full: that of {wr_id:?} ({status}) is lost");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xwarp_iwarp::{InvalidateError, TermCode, Terminate, ViolationCause};
 
 use super::Engine;
-use super::qp::Link;
+use super::qp::{CqOverflow, Link};
 use super::receive::ReceiveFault;
 use super::stream::Gate;
 use crate::completion::CompletionStatus;
@@ -56,7 +56,7 @@ impl Engine {
                     "the peer asked for a response after this side had closed",
                 );
             }
-            ReceiveFault::Overflow => self.fail_overflow(key),
+            ReceiveFault::Overflow(overflow) => self.fail_overflow(key, overflow),
         }
     }
 
@@ -98,9 +98,13 @@ impl Engine {
     }
 
     /// A completion queue of ours is full (verbs draft §8.2.4, digest A3).
-    pub(super) fn fail_overflow(&mut self, key: usize) {
+    pub(super) fn fail_overflow(&mut self, key: usize, overflow: CqOverflow) {
         self.counters.drop_cq_overflow += 1;
-        self.report_for(key, AsyncEventKind::CqOverflow);
+        let kind = match overflow {
+            CqOverflow::Send => AsyncEventKind::SendCqError,
+            CqOverflow::Receive => AsyncEventKind::RecvCqError,
+        };
+        self.report_for(key, kind);
         self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
     }
 

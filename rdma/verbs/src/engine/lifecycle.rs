@@ -8,7 +8,7 @@ use xwarp_tcp::CloseReason;
 use super::qp::{Link, NewQp, QpContext};
 use super::stream::Gate;
 use super::{Engine, Owner};
-use crate::error::CreateError;
+use crate::error::{Capability, CreateError};
 use crate::event::AsyncEventKind;
 use crate::qp::{QpId, QpState};
 use crate::user::User;
@@ -19,13 +19,12 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
     pub(crate) fn create_qp(&mut self, new: NewQp) -> Result<(QpId, User), CreateError> {
-        if self.qps.len() >= self.max_qps {
-            return Err(CreateError::Capability {
-                what: "a number of queue pairs of",
-                wanted: self.qps.len() + 1,
-                max: self.max_qps,
-            });
-        }
+        Capability::check(
+            "a number of queue pairs of",
+            self.qps.len() + 1,
+            1,
+            self.max_qps,
+        )?;
         if !self.cqs.contains(new.send_cq) || !self.cqs.contains(new.recv_cq) {
             return Err(CreateError::InvalidCq);
         }

@@ -37,7 +37,7 @@ use crate::qp::QpId;
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 
-pub(crate) use cq_table::CqId;
+pub use cq_table::CqId;
 pub(crate) use listen::{IncomingId, IncomingRequest};
 pub(crate) use qp::NewQp;
 pub(crate) use start::ConnectOrder;
@@ -99,7 +99,7 @@ impl Engine {
         Self {
             stack,
             qps: Slab::new(),
-            cqs: CqTable::new(slots),
+            cqs: CqTable::new(slots, events.clone()),
             stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),
@@ -277,6 +277,15 @@ impl Engine {
             tcp: self.stack.counters(),
             rdma: self.counters,
         }
+    }
+
+    /// Destroy CQ: false while a queue pair completes on it.
+    pub(crate) fn try_remove_cq(&mut self, id: CqId) -> bool {
+        let used = (self.qps.iter()).any(|(_, qp)| qp.send_cq == id || qp.recv_cq == id);
+        if !used {
+            self.cqs.remove(id);
+        }
+        !used
     }
 
     fn report(&self, qp: Option<QpId>, kind: AsyncEventKind) {

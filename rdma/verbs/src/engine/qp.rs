@@ -7,7 +7,7 @@ use rtrb::Consumer;
 use xwarp_iwarp::Stag;
 use xwarp_tcp::Instant;
 
-use super::cq_table::{CqId, CqOverflow, CqTable};
+use super::cq_table::{CqFull, CqId, CqTable};
 use super::receives::{Receives, Receiving};
 use super::start::Starting;
 use super::stream::Stream;
@@ -33,6 +33,13 @@ pub(crate) struct NewQp {
     pub(crate) recv_cq: CqId,
     pub(crate) shared: Arc<QpShared>,
     pub(crate) slots: Arc<SlotTable>,
+}
+
+/// A completion of a queue pair did not fit into the completion queue of this work queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CqOverflow {
+    Send,
+    Receive,
 }
 
 /// What a queue pair is connected to.
@@ -196,7 +203,8 @@ impl QpContext {
     ) -> Result<(), CqOverflow> {
         if begun.signaled || status != CompletionStatus::Success {
             let completion = self.completion(begun, status);
-            return cqs.push(self.send_cq, self.send_entry(completion));
+            let pushed = cqs.push(self.send_cq, self.send_entry(completion));
+            return pushed.map_err(|CqFull| CqOverflow::Send);
         }
         cqs.free(self.send_slots);
         Ok(())
@@ -233,7 +241,8 @@ impl QpContext {
         };
         let mut entry = self.receive_entry(&receiving, CompletionStatus::Success);
         describe(&mut entry.completion);
-        cqs.push(self.recv_cq, entry)
+        let pushed = cqs.push(self.recv_cq, entry);
+        pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
     fn receive_entry(&self, receiving: &Receiving, status: CompletionStatus) -> Cqe {

@@ -9,9 +9,9 @@ use xwarp_iwarp::{
 use xwarp_tcp::{ConnId, Stack};
 
 use super::Engine;
-use super::cq_table::{CqOverflow, CqTable};
+use super::cq_table::CqTable;
 use super::outgoing::{Response, for_each_piece};
-use super::qp::{Link, QpContext};
+use super::qp::{CqOverflow, Link, QpContext};
 use super::receives::Receives;
 use super::stream::{Gate, Stream};
 use crate::completion::CompletionStatus;
@@ -31,12 +31,12 @@ pub(super) enum ReceiveFault {
     Sink(&'static str),
     /// The peer asks for a response, and we have sent our FIN.
     RequestAfterClose,
-    Overflow,
+    Overflow(CqOverflow),
 }
 
 impl From<CqOverflow> for ReceiveFault {
-    fn from(_: CqOverflow) -> Self {
-        Self::Overflow
+    fn from(overflow: CqOverflow) -> Self {
+        Self::Overflow(overflow)
     }
 }
 

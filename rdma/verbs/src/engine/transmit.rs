@@ -5,9 +5,8 @@ use xwarp_iwarp::mpa::Framer;
 use xwarp_tcp::Stack;
 
 use super::begin::{Next, begin_message};
-use super::cq_table::CqOverflow;
 use super::outgoing::Outgoing;
-use super::qp::{Link, QpContext};
+use super::qp::{CqOverflow, Link, QpContext};
 use super::stream::{Gate, Stream, Turn, send_ulpdu};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
@@ -35,12 +34,12 @@ pub(super) enum SendFault {
     /// Memory that the peer asked for is no longer there.
     Response(Terminate),
     /// A completion queue was full.
-    Overflow,
+    Overflow(CqOverflow),
 }
 
 impl From<CqOverflow> for SendFault {
-    fn from(_: CqOverflow) -> Self {
-        Self::Overflow
+    fn from(overflow: CqOverflow) -> Self {
+        Self::Overflow(overflow)
     }
 }
 
@@ -158,7 +157,7 @@ impl Engine {
                     "memory that the peer asked for is gone",
                 );
             }
-            SendFault::Overflow => self.fail_overflow(key),
+            SendFault::Overflow(overflow) => self.fail_overflow(key, overflow),
         }
     }
 }

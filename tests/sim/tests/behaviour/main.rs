@@ -1,5 +1,6 @@
 //! What two connected RNICs owe their applications, whatever the link between them does.
 
+mod arming;
 mod atomics;
 mod clock;
 mod close;
@@ -14,6 +15,7 @@ mod order;
 mod protection;
 mod queues;
 mod read_responses;
+mod resize;
 mod rows;
 mod scope;
 mod security;

@@ -173,7 +173,7 @@ fn no_object_is_larger_than_the_rnic_supports() {
             ..QpConfig::default()
         },
     ];
-    let is_capability = |refused| matches!(refused, Some(CreateError::Capability { .. }));
+    let is_capability = |refused| matches!(refused, Some(CreateError::Capability(_)));
     for config in configs {
         let refused = sim.a().pd().create_qp(&config, &cq, &cq).err();
         assert!(is_capability(refused), "{config:?}");
@@ -202,7 +202,7 @@ fn queue_pairs_beyond_the_rnics_number_are_refused_and_the_others_work() {
         assert!(made.len() <= 16_384, "no end of queue pairs");
     };
     let max = 16_384;
-    assert!(matches!(refused, CreateError::Capability { max: m, .. } if m == max));
+    assert!(matches!(refused, CreateError::Capability(it) if it.max == max));
     assert_eq!(made.len(), max - 1);
     b.post_recv(1, 10);
     a.post_send(1, b"unmoved");

@@ -1,0 +1,66 @@
+//! Completion event handlers (verbs draft §8.2.5, §9.4.1).
+
+use slab::Slab;
+
+use crate::engine::CqId;
+use crate::error::HandlerError;
+
+/// Handlers that an RNIC can have.
+pub(crate) const MAX_HANDLERS: usize = 1024;
+
+/// A completion event handler's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandlerId {
+    slot: usize,
+    serial: u64,
+}
+
+/// What is called when a completion comes that was waited for. It is told which completion queue has it.
+pub(crate) type Handler = Box<dyn FnMut(CqId) + Send>;
+
+/// All handlers of an RNIC.
+#[derive(Default)]
+pub(crate) struct Handlers {
+    all: Slab<(u64, Handler)>,
+    next_serial: u64,
+}
+
+impl Handlers {
+    pub(crate) fn add(&mut self, handler: Handler) -> Result<HandlerId, HandlerError> {
+        if self.all.len() >= MAX_HANDLERS {
+            return Err(HandlerError::TooMany(MAX_HANDLERS));
+        }
+        let serial = self.next_serial;
+        self.next_serial += 1; // 2^64 will not be registered
+        let slot = self.all.insert((serial, handler));
+        Ok(HandlerId { slot, serial })
+    }
+
+    fn find(&mut self, id: HandlerId) -> Option<&mut Handler> {
+        let (serial, handler) = self.all.get_mut(id.slot)?;
+        (*serial == id.serial).then_some(handler)
+    }
+
+    /// Is there such a handler?
+    pub(crate) fn check(&mut self, id: HandlerId) -> Result<(), HandlerError> {
+        self.find(id).map(|_| ()).ok_or(HandlerError::Unknown)
+    }
+
+    pub(crate) fn replace(&mut self, id: HandlerId, handler: Handler) -> Result<(), HandlerError> {
+        *self.find(id).ok_or(HandlerError::Unknown)? = handler;
+        Ok(())
+    }
+
+    /// Events of completion queues that have it are told nobody from now on.
+    pub(crate) fn clear(&mut self, id: HandlerId) -> Result<(), HandlerError> {
+        self.check(id)?;
+        drop(self.all.remove(id.slot));
+        Ok(())
+    }
+
+    pub(crate) fn call(&mut self, id: HandlerId, cq: CqId) {
+        if let Some(handler) = self.find(id) {
+            handler(cq);
+        }
+    }
+}

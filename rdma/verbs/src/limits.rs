@@ -1,0 +1,7 @@
+//! How much of everything an RNIC can have: what Query RNIC tells (verbs draft §9.2.1.2), and what every verb keeps to.
+
+/// Queue pairs, each with a connection of its own, and as many that are being set up. Both may need two entries of the XDP program's 65,536
+/// flows.
+pub(crate) const MAX_QPS: usize = 16_384;
+/// Completion queues: each work queue may have its own.
+pub(crate) const MAX_CQS: usize = 2 * MAX_QPS;
