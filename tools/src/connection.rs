@@ -94,6 +94,7 @@ impl<'a> Connection<'a> {
                 AsyncEventKind::SendCqError
                 | AsyncEventKind::RecvCqError
                 | AsyncEventKind::CqOverflow(_) => "a completion queue was too small".to_owned(),
+                AsyncEventKind::SrqLimitReached(_) => continue,
                 AsyncEventKind::Failed { reason } => reason,
             };
         }
@@ -120,6 +121,7 @@ impl<'a> Connection<'a> {
             PostError::TooManyWorkRequests(_)
             | PostError::TooLong
             | PostError::StagZero
+            | PostError::SharedReceiveQueue
             | PostError::ExtensionsDisabled => error.into(),
         }
     }

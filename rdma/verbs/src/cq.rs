@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn no_wake_up_is_lost_however_publishing_and_arming_meet() {
-        let [slots, _] = SlotTable::new(1).open_pair(QpId(0));
+        let [slots, _] = SlotTable::new(1, 0).open_pair(QpId(0));
         let (producer, mut ring) = RingBuffer::new(64);
         let (sleeper, bell) = Sleeper::new().unwrap();
         let shared = Arc::new(Shared {

@@ -74,6 +74,17 @@ pub enum CreateError {
     /// A completion queue of another RNIC, or one that is gone.
     #[error("the completion queue belongs to another RNIC")]
     InvalidCq,
+    /// A shared receive queue of another RNIC.
+    #[error("the shared receive queue belongs to another RNIC")]
+    InvalidSrq,
+    /// A shared receive queue's limit exceeds its depth, so that it would always be reached.
+    #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
+    LimitOutOfRange {
+        /// What was asked for.
+        limit: usize,
+        /// Work requests that it holds.
+        depth: usize,
+    },
     /// The peer-to-peer model without an RTR (R6581-9.2-1).
     #[error("a queue pair of the peer-to-peer model needs at least one RTR type (RFC 6581 §9.2)")]
     NoRtr,
@@ -181,6 +192,33 @@ pub enum ResizeError {
     },
 }
 
+/// Why a shared receive queue was not modified. It is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModifySrqError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// Its depth.
+    #[error(transparent)]
+    Resize(#[from] ResizeError),
+    /// The limit exceeds the depth.
+    #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
+    LimitOutOfRange {
+        /// What was asked for.
+        limit: usize,
+        /// Work requests that it holds.
+        depth: usize,
+    },
+    /// The depth would be less than a limit that is armed.
+    #[error("a depth of {depth} is less than the armed limit of {limit}")]
+    BelowLimit {
+        /// What was asked for.
+        depth: usize,
+        /// The armed limit.
+        limit: usize,
+    },
+}
+
 /// Why nothing was done with a completion event handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerError {
@@ -224,6 +262,9 @@ pub enum PostError {
     /// `STag` 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1).
     #[error("STag 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1)")]
     StagZero,
+    /// The queue pair takes its receive buffers from a shared receive queue.
+    #[error("the queue pair has a shared receive queue: post receive buffers there")]
+    SharedReceiveQueue,
     /// An operation of RFC 7306 on a queue pair that was made without.
     #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
     ExtensionsDisabled,

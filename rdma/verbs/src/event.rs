@@ -2,7 +2,7 @@
 
 use xwarp_iwarp::TermCode;
 
-use crate::engine::CqId;
+use crate::engine::{CqId, SrqId};
 use crate::qp::QpId;
 
 /// Something that happened.
@@ -44,6 +44,8 @@ pub enum AsyncEventKind {
     RecvCqError,
     /// A completion queue had no room, for the first time.
     CqOverflow(CqId),
+    /// A shared receive queue has fewer unused buffers than its limit. Told once, until that is armed again.
+    SrqLimitReached(SrqId),
     /// The RNIC has failed: nothing works any more.
     Failed {
         /// Why.

@@ -46,6 +46,7 @@ mod qp;
 mod ready;
 mod rnic;
 mod slots;
+mod srq;
 mod user;
 mod work;
 
@@ -53,11 +54,11 @@ pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
 pub use cq::{Arm, CompletionQueue};
-pub use engine::CqId;
+pub use engine::{CqId, SrqId};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
-    HandlerError, ListenError, OpenError, PostError, QueryError, Refused, RegisterError,
-    ReregisterError, ResizeError, RnicClosed,
+    HandlerError, ListenError, ModifySrqError, OpenError, PostError, QueryError, Refused,
+    RegisterError, ReregisterError, ResizeError, RnicClosed,
 };
 pub use event::{AsyncEvent, AsyncEventKind};
 pub use handlers::HandlerId;
@@ -71,6 +72,7 @@ pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::{PdId, ProtectionDomain};
 pub use qp::{QpConfig, QpId, QpState, QueuePair};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
+pub use srq::{SharedReceiveQueue, SrqConfig, SrqInfo};
 pub use work::{
     Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
 };

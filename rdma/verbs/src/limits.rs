@@ -5,3 +5,7 @@
 pub(crate) const MAX_QPS: usize = 16_384;
 /// Completion queues: each work queue may have its own.
 pub(crate) const MAX_CQS: usize = 2 * MAX_QPS;
+/// Shared receive queues.
+pub(crate) const MAX_SRQS: usize = 1024;
+/// Work requests that a queue may hold.
+pub(crate) const MAX_DEPTH: usize = 1 << 16;

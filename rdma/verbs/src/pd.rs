@@ -6,9 +6,11 @@ use xwarp_driver::SharedBytes;
 
 use crate::control::Control;
 use crate::cq::CompletionQueue;
+use crate::engine::CqId;
 use crate::error::{CreateError, RegisterError};
 use crate::memory::{Access, MemoryRegion, MemoryWindow, RegionMemory, RegionSpec, RegionStag};
 use crate::qp::{QpConfig, QueuePair};
+use crate::srq::{SharedReceiveQueue, SrqConfig};
 use crate::user::Scope;
 
 /// A protection domain's identity within its RNIC.
@@ -95,11 +97,36 @@ impl ProtectionDomain {
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
     ) -> Result<QueuePair, CreateError> {
-        for cq in [send_cq, recv_cq] {
-            if !Arc::ptr_eq(cq.control(), &self.control) {
-                return Err(CreateError::InvalidCq);
-            }
+        let cqs = self.cq_ids([send_cq, recv_cq])?;
+        QueuePair::create(&self.control, self.id, config, cqs, None)
+    }
+
+    fn cq_ids(&self, cqs: [&CompletionQueue; 2]) -> Result<[CqId; 2], CreateError> {
+        let ours = |cq: &&CompletionQueue| Arc::ptr_eq(cq.control(), &self.control);
+        if !cqs.iter().all(ours) {
+            return Err(CreateError::InvalidCq);
         }
-        QueuePair::create(&self.control, self.id, config, send_cq.id(), recv_cq.id())
+        Ok(cqs.map(CompletionQueue::id))
+    }
+
+    /// The same, which takes its receive buffers from a shared queue for all its life; its receive depth is not looked at (verbs draft
+    /// §6.3.4).
+    pub fn create_qp_with_srq(
+        &self,
+        config: &QpConfig,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        srq: &SharedReceiveQueue,
+    ) -> Result<QueuePair, CreateError> {
+        let cqs = self.cq_ids([send_cq, recv_cq])?;
+        if !Arc::ptr_eq(srq.control(), &self.control) {
+            return Err(CreateError::InvalidSrq);
+        }
+        QueuePair::create(&self.control, self.id, config, cqs, Some(srq.id()))
+    }
+
+    /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this domain.
+    pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, CreateError> {
+        SharedReceiveQueue::create(&self.control, self.id, config)
     }
 }

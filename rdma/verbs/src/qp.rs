@@ -11,11 +11,12 @@ use xwarp_iwarp::mpa::{Initiator, Revision};
 
 use crate::cm::Connecting;
 use crate::control::Control;
-use crate::engine::{ConnectOrder, CqId, NewQp};
+use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
 use crate::error::{
     Capability, ConnectError, CreateError, DestroyError, PostError, Refused, RegisterError,
     RnicClosed,
 };
+use crate::limits::MAX_DEPTH;
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
@@ -23,8 +24,6 @@ use crate::slots::WorkQueue;
 use crate::user::{Ability, Scope, User};
 use crate::work::{RecvRequest, SendRequest, total};
 
-/// Work requests that a queue may hold.
-const MAX_DEPTH: usize = 1 << 16;
 /// Reads that may be outstanding per direction.
 const MAX_READS: usize = 1024;
 
@@ -110,10 +109,12 @@ impl Default for QpConfig {
 }
 
 impl QpConfig {
-    fn check(&self, highest: Revision) -> Result<(), CreateError> {
+    fn check(&self, highest: Revision, shared: bool) -> Result<(), CreateError> {
+        // Buffers that are posted elsewhere need no depth here.
+        let recv_depth = if shared { 1 } else { self.recv_depth };
         let limits = [
             ("a send queue of depth", self.send_depth, 1, MAX_DEPTH),
-            ("a receive queue of depth", self.recv_depth, 1, MAX_DEPTH),
+            ("a receive queue of depth", recv_depth, 1, MAX_DEPTH),
             ("ORD", usize::from(self.ord), 0, MAX_READS),
             ("IRD", usize::from(self.ird), 0, MAX_READS),
         ];
@@ -162,6 +163,10 @@ impl QpShared {
         }
     }
 
+    fn state(&self) -> QpState {
+        QpState::from_u8(self.state.load(Ordering::Acquire))
+    }
+
     /// Shows a new state. What the application posted before it can see the state is seen by whoever looks after this call.
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
@@ -182,7 +187,8 @@ pub struct QueuePair {
     id: QpId,
     user: User,
     sends: WorkQueue<SendRequest>,
-    recvs: WorkQueue<RecvRequest>,
+    /// None where buffers are posted to a shared receive queue.
+    recvs: Option<WorkQueue<RecvRequest>>,
     wishes: Wishes,
     shared: Arc<QpShared>,
     extensions: bool,
@@ -196,13 +202,19 @@ impl QueuePair {
         control: &Arc<Control>,
         pd: PdId,
         config: &QpConfig,
-        send_cq: CqId,
-        recv_cq: CqId,
+        [send_cq, recv_cq]: [CqId; 2],
+        srq: Option<SrqId>,
     ) -> Result<Self, CreateError> {
-        config.check(control.mpa().highest)?;
+        config.check(control.mpa().highest, srq.is_some())?;
         let wishes = config.wishes();
         let (sends, sq) = WorkQueue::rings(config.send_depth);
-        let (recvs, rq) = WorkQueue::rings(config.recv_depth);
+        let (recvs, receives) = match srq {
+            Some(srq) => (None, NewReceives::Shared(srq)),
+            None => {
+                let (recvs, rq) = WorkQueue::rings(config.recv_depth);
+                (Some(recvs), NewReceives::Own(rq))
+            }
+        };
         let shared = Arc::new(QpShared::new());
         let new = NewQp {
             pd,
@@ -210,7 +222,7 @@ impl QueuePair {
             wishes,
             extensions: config.extensions,
             sq,
-            rq,
+            receives,
             send_cq,
             recv_cq,
             shared: Arc::clone(&shared),
@@ -222,7 +234,7 @@ impl QueuePair {
             id,
             user,
             sends: WorkQueue::new(sends, control.slots(), send_slots),
-            recvs: WorkQueue::new(recvs, control.slots(), recv_slots),
+            recvs: recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots)),
             wishes,
             shared,
             extensions: config.extensions,
@@ -238,7 +250,7 @@ impl QueuePair {
 
     /// Its state a moment ago.
     pub fn state(&self) -> QpState {
-        QpState::from_u8(self.shared.state.load(Ordering::Acquire))
+        self.shared.state()
     }
 
     /// What start-up has settled for its connection, the present or the last one. `None` before there was one.
@@ -302,7 +314,7 @@ impl QueuePair {
 
     /// Posts to the send queue. In Idle the work waits for the connection.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.check_postable()?;
+        check_state(&self.shared)?;
         request.operation.len().ok_or(PostError::TooLong)?;
         if request.operation.works_on_stag_zero() {
             return Err(PostError::StagZero);
@@ -317,24 +329,16 @@ impl QueuePair {
 
     /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.check_postable()?;
+        let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
+        check_state(&self.shared)?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
-        self.recvs.push(request)?;
+        recvs.push(request)?;
         // Either the engine, which changes the state before it flushes, finds the buffer, or the new state is seen here.
         fence(Ordering::SeqCst);
-        if self.check_postable().is_err() {
+        if check_state(&self.shared).is_err() {
             self.control.notify(self.id);
         }
         Ok(())
-    }
-
-    fn check_postable(&self) -> Result<(), PostError> {
-        match self.state() {
-            QpState::Idle | QpState::Rts => Ok(()),
-            state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
-                Err(PostError::InvalidState(state))
-            }
-        }
     }
 
     /// Connects to a listener, as MPA initiator, within `limit`, which a second try with MPA revision 1 does not extend. Returns the
@@ -429,6 +433,16 @@ impl QueuePair {
     pub fn abort(&mut self) -> Result<(), RnicClosed> {
         let id = self.id;
         self.control.call(move |engine| engine.abort_qp(id))
+    }
+}
+
+/// Whether work is taken in the present state.
+fn check_state(shared: &QpShared) -> Result<(), PostError> {
+    match shared.state() {
+        QpState::Idle | QpState::Rts => Ok(()),
+        state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
+            Err(PostError::InvalidState(state))
+        }
     }
 }
 

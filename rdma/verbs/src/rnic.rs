@@ -19,7 +19,7 @@ use crate::error::{CreateError, HandlerError, ListenError, OpenError, RnicClosed
 use crate::event::AsyncEvent;
 use crate::handlers::HandlerId;
 use crate::host::{Host, KernelHost};
-use crate::limits::MAX_QPS;
+use crate::limits::{MAX_QPS, MAX_SRQS};
 use crate::memory::{ListMode, StagTable};
 use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
@@ -161,7 +161,7 @@ impl Rnic {
         let (event_sender, events) = mpsc::channel();
         let ready = Arc::new(ReadySet::new(MAX_QPS));
         let stags = StagTable::new(regions.area(), config.lists);
-        let slots = SlotTable::new(MAX_QPS);
+        let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let engine = Engine::new(stack, queue, event_sender, mpa, stags, freed, MAX_QPS);
         let parts = Parts {

@@ -26,6 +26,8 @@ pub(crate) struct SlotKey {
 /// How many slots were freed of each queue, modulo 2^32.
 pub(crate) struct SlotTable {
     words: Vec<AtomicU64>,
+    /// Where shared receive queues begin.
+    first_srq: u32,
 }
 
 fn halves(word: u64) -> (u32, u32) {
@@ -38,10 +40,16 @@ fn word(generation: u32, count: u32) -> u64 {
 }
 
 impl SlotTable {
-    /// For so many queue pairs.
-    pub(crate) fn new(qps: usize) -> Arc<Self> {
-        let words = (0..2 * qps).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { words })
+    /// For so many queue pairs and shared receive queues.
+    pub(crate) fn new(qps: usize, srqs: usize) -> Arc<Self> {
+        let words = (0..2 * qps + srqs).map(|_| AtomicU64::new(0)).collect();
+        let first_srq = u32::try_from(2 * qps).unwrap_or(u32::MAX);
+        Arc::new(Self { words, first_srq })
+    }
+
+    /// Begins a new shared receive queue, the so-and-so-manieth of those that there can be.
+    pub(crate) fn open_srq(&self, srq: u32) -> SlotKey {
+        self.open(self.first_srq.saturating_add(srq))
     }
 
     /// Begins the send queue and the receive queue of a new queue pair.
@@ -143,6 +151,12 @@ impl<T> WorkQueue<T> {
         self.in_use()
     }
 
+    /// Goes on with another ring of another depth, which has room for all that is outstanding.
+    pub(crate) fn resize(&mut self, ring: Producer<T>) {
+        self.depth = u32::try_from(ring.buffer().capacity()).unwrap_or(u32::MAX);
+        self.ring = ring;
+    }
+
     /// Puts a work request into the queue, if a slot is free. The other thread's counter is only looked at when none seems to be.
     pub(crate) fn push(&mut self, request: T) -> Result<(), PostError> {
         let full = self.in_use() >= self.depth && self.outstanding() >= self.depth;
@@ -167,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_free_when_it_is_said_to_be_not_when_the_request_is_taken() {
-        let table = SlotTable::new(1);
+        let table = SlotTable::new(1, 0);
         let [sends, recvs] = table.open_pair(QpId(0));
         let (mut queue, mut engine) = queue(&table, sends);
         for round in 0..3 {
@@ -186,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_count_goes_round_and_touches_nothing_else() {
-        let table = SlotTable::new(1);
+        let table = SlotTable::new(1, 0);
         let [key, _] = table.open_pair(QpId(0));
         let (mut queue, mut engine) = queue(&table, key);
         table.words[0].store(word(key.generation, u32::MAX), Ordering::Relaxed);
@@ -201,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_queue_that_is_gone_frees_nothing_of_the_next() {
-        let table = SlotTable::new(2);
+        let table = SlotTable::new(2, 0);
         let [gone, _] = table.open_pair(QpId(1));
         let [next, _] = table.open_pair(QpId(1));
         assert_ne!(gone, next);

@@ -39,6 +39,11 @@ impl User {
         (self.ability).intersects(Ability::INBOUND_READ | Ability::INBOUND_WRITE)
     }
 
+    /// The same queue pair, for a buffer that is judged by another protection domain.
+    pub(crate) fn in_domain(self, pd: PdId) -> Self {
+        Self { pd, ..self }
+    }
+
     pub(crate) fn serial(self) -> u64 {
         self.serial
     }

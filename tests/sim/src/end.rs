@@ -149,6 +149,11 @@ impl End {
         &mut self.recv_cq
     }
 
+    /// Both, that of the send queue first.
+    pub fn cqs(&self) -> (&CompletionQueue, &CompletionQueue) {
+        (&self.send_cq, &self.recv_cq)
+    }
+
     /// The queue pair's state.
     pub fn state(&self) -> QpState {
         self.qp.state()

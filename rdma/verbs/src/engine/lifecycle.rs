@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use xwarp_tcp::CloseReason;
 
-use super::qp::{Link, NewQp, QpContext};
+use super::qp::{Link, NewQp, NewReceives, QpContext};
 use super::stream::Gate;
 use super::{Engine, Owner};
 use crate::error::{Capability, CreateError};
@@ -27,6 +27,11 @@ impl Engine {
         )?;
         if !self.cqs.contains(new.send_cq) || !self.cqs.contains(new.recv_cq) {
             return Err(CreateError::InvalidCq);
+        }
+        if let NewReceives::Shared(srq) = new.receives
+            && !self.srqs.join(srq)
+        {
+            return Err(CreateError::InvalidSrq);
         }
         let entry = self.qps.vacant_entry();
         let key = entry.key();
@@ -52,6 +57,9 @@ impl Engine {
         self.detach(key);
         let qp = self.qps.remove(key);
         self.stags.leave(qp.user);
+        if let Some(srq) = qp.receives.shared() {
+            self.srqs.leave(srq);
+        }
     }
 
     /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4). False if there are.

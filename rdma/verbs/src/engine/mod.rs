@@ -14,6 +14,7 @@ mod outgoing;
 mod qp;
 mod receive;
 mod receives;
+mod srq;
 mod start;
 mod stream;
 mod transmit;
@@ -39,13 +40,15 @@ use crate::slots::SlotTable;
 
 pub use cq_table::CqId;
 pub(crate) use listen::{IncomingId, IncomingRequest};
-pub(crate) use qp::NewQp;
+pub(crate) use qp::{NewQp, NewReceives};
+pub use srq::SrqId;
 pub(crate) use start::ConnectOrder;
 
 use cq_table::CqTable;
 use deadlines::Deadlines;
 use listen::{Incoming, ListenerContext};
 use qp::QpContext;
+use srq::SrqTable;
 
 /// Frames taken from the NIC in one turn.
 const RX_BUDGET: usize = 64;
@@ -68,6 +71,7 @@ pub(crate) struct Engine {
     stack: Stack,
     qps: Slab<QpContext>,
     pub(crate) cqs: CqTable,
+    pub(crate) srqs: SrqTable,
     pub(crate) stags: StagTable,
     owners: FxHashMap<ConnId, Owner>,
     listeners: Vec<ListenerContext>,
@@ -99,7 +103,8 @@ impl Engine {
         Self {
             stack,
             qps: Slab::new(),
-            cqs: CqTable::new(slots, events.clone()),
+            cqs: CqTable::new(Arc::clone(&slots), events.clone()),
+            srqs: SrqTable::new(slots, events.clone()),
             stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),

@@ -8,7 +8,8 @@ use xwarp_iwarp::Stag;
 use xwarp_tcp::Instant;
 
 use super::cq_table::{CqFull, CqId, CqTable};
-use super::receives::{Receives, Receiving};
+use super::receives::{Receives, Receiving, Source};
+use super::srq::SrqId;
 use super::start::Starting;
 use super::stream::Stream;
 use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
@@ -20,6 +21,12 @@ use crate::slots::{SlotKey, SlotTable};
 use crate::user::{Ability, User};
 use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 
+/// Where a new queue pair takes receive buffers from.
+pub(crate) enum NewReceives {
+    Own(Consumer<RecvRequest>),
+    Shared(SrqId),
+}
+
 /// What a new queue pair is made of.
 pub(crate) struct NewQp {
     pub(crate) pd: PdId,
@@ -28,7 +35,7 @@ pub(crate) struct NewQp {
     /// Immediate Data and Atomic Operations are known (RFC 7306).
     pub(crate) extensions: bool,
     pub(crate) sq: Consumer<SendRequest>,
-    pub(crate) rq: Consumer<RecvRequest>,
+    pub(crate) receives: NewReceives,
     pub(crate) send_cq: CqId,
     pub(crate) recv_cq: CqId,
     pub(crate) shared: Arc<QpShared>,
@@ -123,7 +130,10 @@ impl QpContext {
             extensions: new.extensions,
             link: Link::None,
             sq: new.sq,
-            receives: Receives::new(new.rq, recv_slots),
+            receives: Receives::new(match new.receives {
+                NewReceives::Own(posted) => Source::Own(posted, recv_slots),
+                NewReceives::Shared(srq) => Source::Shared(srq),
+            }),
             begun: VecDeque::new(),
             send_cq: new.send_cq,
             recv_cq: new.recv_cq,

@@ -13,6 +13,7 @@ use super::cq_table::CqTable;
 use super::outgoing::{Response, for_each_piece};
 use super::qp::{CqOverflow, Link, QpContext};
 use super::receives::Receives;
+use super::srq::SrqTable;
 use super::stream::{Gate, Stream};
 use crate::completion::CompletionStatus;
 use crate::counters::EngineCounters;
@@ -40,16 +41,25 @@ impl From<CqOverflow> for ReceiveFault {
     }
 }
 
+/// What all queue pairs share.
+struct Tables<'a> {
+    stags: &'a mut StagTable,
+    cqs: &'a mut CqTable,
+    srqs: &'a mut SrqTable,
+    counters: &'a mut EngineCounters,
+}
+
 /// What the protocol's checks need to know of a queue pair.
 struct QpResources<'a> {
     user: User,
     stags: &'a StagTable,
+    srqs: &'a mut SrqTable,
     receives: &'a mut Receives,
 }
 
 impl Resources for QpResources<'_> {
     fn take_receive(&mut self) -> Option<u64> {
-        self.receives.begin()
+        self.receives.begin(self.srqs)
     }
 
     fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
@@ -104,14 +114,13 @@ impl Engine {
             let Some(qp) = self.qps.get_mut(key) else {
                 return;
             };
-            let one = receive_one(
-                &mut self.stack,
-                &mut self.stags,
-                &mut self.cqs,
-                &mut self.counters,
-                qp,
-            );
-            match one {
+            let mut tables = Tables {
+                stags: &mut self.stags,
+                cqs: &mut self.cqs,
+                srqs: &mut self.srqs,
+                counters: &mut self.counters,
+            };
+            match receive_one(&mut self.stack, &mut tables, qp) {
                 Ok(true) => self.renew_patience(key),
                 Ok(false) => break Ok(()),
                 Err(fault) => break Err(fault),
@@ -128,9 +137,7 @@ impl Engine {
 /// Receives one FPDU; false when none is there whole.
 fn receive_one(
     stack: &mut Stack,
-    stags: &mut StagTable,
-    cqs: &mut CqTable,
-    counters: &mut EngineCounters,
+    tables: &mut Tables<'_>,
     qp: &mut QpContext,
 ) -> Result<bool, ReceiveFault> {
     let Link::Stream(stream) = &mut qp.link else {
@@ -139,7 +146,7 @@ fn receive_one(
     let conn = stream.conn;
     // A ULPDU may lie in the deframer while the queue pair acts upon it.
     let mut deframer = std::mem::take(&mut stream.deframer);
-    let received = receive_from(&mut deframer, conn, stack, stags, cqs, counters, qp);
+    let received = receive_from(&mut deframer, conn, stack, tables, qp);
     if let Link::Stream(stream) = &mut qp.link {
         stream.deframer = deframer;
     }
@@ -150,9 +157,7 @@ fn receive_from(
     deframer: &mut Deframer,
     conn: ConnId,
     stack: &mut Stack,
-    stags: &mut StagTable,
-    cqs: &mut CqTable,
-    counters: &mut EngineCounters,
+    tables: &mut Tables<'_>,
     qp: &mut QpContext,
 ) -> Result<bool, ReceiveFault> {
     let mut want = 1;
@@ -165,8 +170,8 @@ fn receive_from(
         match step {
             Step::NeedBytes(n) => want = n.max(want + 1),
             Step::Fpdu { ulpdu, consumed } => {
-                counters.fpdus_in += 1;
-                let taken = take_ulpdu(ulpdu, stags, cqs, counters, qp);
+                tables.counters.fpdus_in += 1;
+                let taken = take_ulpdu(ulpdu, tables, qp);
                 stack.consume(conn, consumed);
                 return taken.map(|()| true);
             }
@@ -177,9 +182,7 @@ fn receive_from(
 /// Checks a ULPDU whose FPDU was right, and acts upon it.
 fn take_ulpdu(
     ulpdu: &[u8],
-    stags: &mut StagTable,
-    cqs: &mut CqTable,
-    counters: &mut EngineCounters,
+    tables: &mut Tables<'_>,
     qp: &mut QpContext,
 ) -> Result<(), ReceiveFault> {
     let Link::Stream(stream) = &mut qp.link else {
@@ -189,23 +192,28 @@ fn take_ulpdu(
     stream.heard();
     let mut resources = QpResources {
         user: qp.user,
-        stags,
+        stags: tables.stags,
+        srqs: tables.srqs,
         receives: &mut qp.receives,
     };
     let inbound = (stream.receiver)
         .on_ulpdu(ulpdu, &mut resources)
         .map_err(ReceiveFault::Violation)?;
-    act(&inbound, stags, cqs, counters, qp)
+    act(&inbound, tables, qp)
 }
 
 /// Places a segment that passed all checks, and completes what it completes.
 fn act(
     inbound: &Inbound<'_>,
-    stags: &mut StagTable,
-    cqs: &mut CqTable,
-    counters: &mut EngineCounters,
+    tables: &mut Tables<'_>,
     qp: &mut QpContext,
 ) -> Result<(), ReceiveFault> {
+    let Tables {
+        stags,
+        cqs,
+        counters,
+        ..
+    } = tables;
     match inbound {
         Inbound::Write {
             stag, to, payload, ..
@@ -327,13 +335,14 @@ fn scatter(
     let Some(receiving) = qp.receives.current() else {
         return Err(CompletionStatus::BaseBounds);
     };
+    let user = receiving.pd.map_or(qp.user, |pd| qp.user.in_domain(pd));
     for_each_piece(
         &receiving.request.sgl,
         offset,
         payload.len(),
         |to, stag, span| {
             stags
-                .access(qp.user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
+                .access(user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
                 .map_err(CompletionStatus::of_access)?
                 .write(payload.get(span).unwrap_or_default())
                 .map_err(|_| CompletionStatus::BaseBounds)

@@ -1,7 +1,10 @@
-//! The receive buffers of a queue pair: those that are posted, and the one that a message is being placed into.
+//! The receive buffers of a queue pair: those that are posted, to it or to a shared queue, and the one that a message is being placed
+//! into.
 
 use rtrb::Consumer;
 
+use super::srq::{SrqId, SrqTable};
+use crate::pd::PdId;
 use crate::slots::SlotKey;
 use crate::work::{RecvRequest, WrId, total};
 
@@ -10,6 +13,8 @@ pub(super) struct Receiving {
     pub(super) request: RecvRequest,
     /// Where its slot is freed.
     pub(super) slots: SlotKey,
+    /// The protection domain that its pieces must be of, where that is not the queue pair's (verbs draft §6.3.5).
+    pub(super) pd: Option<PdId>,
 }
 
 impl Receiving {
@@ -18,25 +23,40 @@ impl Receiving {
     }
 }
 
+/// Where buffers are posted.
+pub(super) enum Source {
+    Own(Consumer<RecvRequest>, SlotKey),
+    Shared(SrqId),
+}
+
 /// See the module.
 pub(super) struct Receives {
-    posted: Consumer<RecvRequest>,
-    slots: SlotKey,
+    source: Source,
     current: Option<Receiving>,
 }
 
 impl Receives {
-    pub(super) fn new(posted: Consumer<RecvRequest>, slots: SlotKey) -> Self {
+    pub(super) fn new(source: Source) -> Self {
         Self {
-            posted,
-            slots,
+            source,
             current: None,
         }
     }
 
+    /// The shared queue that it takes from.
+    pub(super) fn shared(&self) -> Option<SrqId> {
+        match self.source {
+            Source::Own(..) => None,
+            Source::Shared(srq) => Some(srq),
+        }
+    }
+
     /// A message begins: takes the next buffer, and tells how long it is.
-    pub(super) fn begin(&mut self) -> Option<u64> {
-        let next = self.next()?;
+    pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
+        let next = match self.source {
+            Source::Own(..) => self.next_own(),
+            Source::Shared(srq) => srqs.take(srq),
+        }?;
         let len = total(&next.request.sgl)?;
         self.current = Some(next);
         Some(u64::from(len))
@@ -52,14 +72,17 @@ impl Receives {
         self.current.take()
     }
 
-    /// Takes the oldest buffer that has not completed, for the end of the queue pair.
+    /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
+    /// (verbs draft §6.3.6).
     pub(super) fn flush_one(&mut self) -> Option<Receiving> {
-        self.end().or_else(|| self.next())
+        self.end().or_else(|| self.next_own())
     }
 
-    fn next(&mut self) -> Option<Receiving> {
-        let request = self.posted.pop().ok()?;
-        let slots = self.slots;
-        Some(Receiving { request, slots })
+    fn next_own(&mut self) -> Option<Receiving> {
+        let Source::Own(posted, slots) = &mut self.source else {
+            return None;
+        };
+        let (request, slots, pd) = (posted.pop().ok()?, *slots, None);
+        Some(Receiving { request, slots, pd })
     }
 }

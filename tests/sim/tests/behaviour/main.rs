@@ -21,5 +21,6 @@ mod scope;
 mod security;
 mod segments;
 mod slots;
+mod srq;
 mod startup;
 mod transfer;

@@ -1,0 +1,173 @@
+//! Shared receive queues as the engine holds them (verbs draft §6.3).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use rtrb::Consumer;
+use slab::Slab;
+
+use super::receives::Receiving;
+use crate::error::{Capability, CreateError};
+use crate::event::{AsyncEvent, AsyncEventKind};
+use crate::limits::MAX_SRQS;
+use crate::pd::PdId;
+use crate::slots::{SlotKey, SlotTable};
+use crate::work::RecvRequest;
+
+/// A shared receive queue's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SrqId {
+    slot: usize,
+    serial: u64,
+}
+
+/// One of them.
+struct Srq {
+    serial: u64,
+    pd: PdId,
+    posted: Consumer<RecvRequest>,
+    /// What was in former rings, older than what is in this one.
+    backlog: VecDeque<RecvRequest>,
+    slots: SlotKey,
+    /// Below how many unused buffers that is told; 0 while nobody wants to know.
+    armed: usize,
+    /// Queue pairs that take from it.
+    users: usize,
+    /// The application has dropped it; it goes with its last queue pair.
+    orphaned: bool,
+}
+
+impl Srq {
+    fn unused(&self) -> usize {
+        self.backlog.len() + self.posted.slots()
+    }
+}
+
+/// All of an RNIC.
+pub(crate) struct SrqTable {
+    all: Slab<Srq>,
+    next_serial: u64,
+    slots: Arc<SlotTable>,
+    events: Sender<AsyncEvent>,
+}
+
+impl SrqTable {
+    pub(super) fn new(slots: Arc<SlotTable>, events: Sender<AsyncEvent>) -> Self {
+        Self {
+            all: Slab::new(),
+            next_serial: 0,
+            slots,
+            events,
+        }
+    }
+
+    pub(crate) fn create(
+        &mut self,
+        pd: PdId,
+        posted: Consumer<RecvRequest>,
+        limit: usize,
+    ) -> Result<(SrqId, SlotKey), CreateError> {
+        let wanted = self.all.len() + 1;
+        Capability::check("a number of shared receive queues of", wanted, 1, MAX_SRQS)?;
+        let (slot, serial) = (self.all.vacant_key(), self.next_serial);
+        self.next_serial += 1; // 2^64 will not be created
+        // `MAX_SRQS` bounds the slab's keys.
+        let slots = self.slots.open_srq(u32::try_from(slot).unwrap_or(u32::MAX));
+        self.all.insert(Srq {
+            serial,
+            pd,
+            posted,
+            backlog: VecDeque::new(),
+            slots,
+            armed: limit,
+            users: 0,
+            orphaned: false,
+        });
+        Ok((SrqId { slot, serial }, slots))
+    }
+
+    fn find(&mut self, id: SrqId) -> Option<&mut Srq> {
+        let srq = self.all.get_mut(id.slot)?;
+        (srq.serial == id.serial).then_some(srq)
+    }
+
+    /// A queue pair is created that takes from it. False if there is none.
+    pub(super) fn join(&mut self, id: SrqId) -> bool {
+        let srq = self.find(id);
+        srq.map(|srq| srq.users += 1).is_some()
+    }
+
+    /// A queue pair that took from it is gone.
+    pub(super) fn leave(&mut self, id: SrqId) {
+        let Some(srq) = self.find(id) else {
+            return;
+        };
+        srq.users -= 1;
+        if srq.orphaned && srq.users == 0 {
+            self.all.remove(id.slot);
+        }
+    }
+
+    /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival order, verbs draft §6.3.5), and tells
+    /// if too few are left.
+    pub(super) fn take(&mut self, id: SrqId) -> Option<Receiving> {
+        let srq = self.find(id)?;
+        let request = match srq.backlog.pop_front() {
+            Some(request) => request,
+            None => srq.posted.pop().ok()?,
+        };
+        let receiving = Receiving {
+            request,
+            slots: srq.slots,
+            pd: Some(srq.pd),
+        };
+        if srq.armed > 0 && srq.unused() < srq.armed {
+            srq.armed = 0;
+            let kind = AsyncEventKind::SrqLimitReached(id);
+            // The RNIC handle, which holds the other end, may be gone before its queues.
+            let _ = self.events.send(AsyncEvent { qp: None, kind });
+        }
+        Some(receiving)
+    }
+
+    /// Tells below how many unused buffers there shall be an event, once; 0 for never.
+    pub(crate) fn arm(&mut self, id: SrqId, limit: usize) {
+        if let Some(srq) = self.find(id) {
+            srq.armed = limit;
+        }
+    }
+
+    /// The limit that an event is still to be told of.
+    pub(crate) fn armed(&mut self, id: SrqId) -> usize {
+        self.find(id).map_or(0, |srq| srq.armed)
+    }
+
+    /// Goes on with another ring; what is in the former one comes first.
+    pub(crate) fn resize(&mut self, id: SrqId, posted: Consumer<RecvRequest>) {
+        if let Some(srq) = self.find(id) {
+            let mut former = std::mem::replace(&mut srq.posted, posted);
+            srq.backlog.extend(std::iter::from_fn(|| former.pop().ok()));
+        }
+    }
+
+    /// Destroy S-RQ: false while queue pairs take from it. Buffers that are posted go with it.
+    pub(crate) fn try_remove(&mut self, id: SrqId) -> bool {
+        let used = self.find(id).is_some_and(|srq| srq.users > 0);
+        if !used {
+            self.orphan(id);
+        }
+        !used
+    }
+
+    /// Nobody posts to it any more: it goes as soon as no queue pair takes from it.
+    pub(crate) fn orphan(&mut self, id: SrqId) {
+        let Some(srq) = self.find(id) else {
+            return;
+        };
+        srq.orphaned = true;
+        if srq.users == 0 {
+            self.all.remove(id.slot);
+        }
+    }
+}

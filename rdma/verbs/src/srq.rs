@@ -1,0 +1,185 @@
+//! Shared receive queues as an application holds them (verbs draft §6.3).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::engine::SrqId;
+use crate::error::{
+    Capability, CreateError, DestroyError, ModifySrqError, PostError, Refused, ResizeError,
+    RnicClosed,
+};
+use crate::limits::MAX_DEPTH;
+use crate::pd::PdId;
+use crate::slots::WorkQueue;
+use crate::work::{RecvRequest, total};
+
+/// A shared receive queue's size and limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqConfig {
+    /// Work requests that it holds.
+    pub depth: usize,
+    /// Below how many unused buffers [`SrqLimitReached`](crate::AsyncEventKind::SrqLimitReached) is told, once; 0 for never. It cannot exceed
+    /// the depth.
+    pub limit: usize,
+}
+
+impl Default for SrqConfig {
+    fn default() -> Self {
+        Self {
+            depth: 128,
+            limit: 0,
+        }
+    }
+}
+
+/// What Query S-RQ tells (verbs draft §9.2.4.2). Each work request may have [`MAX_SGE`](crate::MAX_SGE) pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqInfo {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Work requests that it holds.
+    pub depth: usize,
+    /// The limit that was set last.
+    pub limit: usize,
+    /// Whether falling below that is still to be told.
+    pub armed: bool,
+}
+
+/// Receive buffers for several queue pairs: a message takes the oldest one, whichever of them it is for, and completes on the completion
+/// queue of that queue pair. Every queue pair may take all of them.
+///
+/// The buffers' pieces are regions of this queue's protection domain, which need not be that of the queue pairs. A buffer that a message has taken
+/// belongs to its queue pair: it is flushed if that ends. All others stay. A message that finds none ends its connection.
+///
+/// Dropping it is sound at any time: queue pairs that take from it find what is posted, and nothing more.
+pub struct SharedReceiveQueue {
+    id: SrqId,
+    pd: PdId,
+    posts: WorkQueue<RecvRequest>,
+    limit: usize,
+    /// There is nothing left to destroy.
+    destroyed: bool,
+    control: Arc<Control>,
+}
+
+fn check_depth(depth: usize) -> Result<(), Capability> {
+    Capability::check("a shared receive queue of depth", depth, 1, MAX_DEPTH)
+}
+
+impl SharedReceiveQueue {
+    pub(crate) fn create(
+        control: &Arc<Control>,
+        pd: PdId,
+        SrqConfig { depth, limit }: SrqConfig,
+    ) -> Result<Self, CreateError> {
+        check_depth(depth)?;
+        if limit > depth {
+            return Err(CreateError::LimitOutOfRange { limit, depth });
+        }
+        let (posts, posted) = WorkQueue::rings(depth);
+        let (id, slots) = control.call(move |engine| engine.srqs.create(pd, posted, limit))??;
+        Ok(Self {
+            id,
+            pd,
+            posts: WorkQueue::new(posts, control.slots(), slots),
+            limit,
+            destroyed: false,
+            control: Arc::clone(control),
+        })
+    }
+
+    /// Its identity in events.
+    pub fn id(&self) -> SrqId {
+        self.id
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion has been polled, wherever that comes.
+    pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        total(&request.sgl).ok_or(PostError::TooLong)?;
+        self.posts.push(request)
+    }
+
+    /// Query S-RQ (verbs draft §9.2.4.2).
+    pub fn query(&self) -> Result<SrqInfo, RnicClosed> {
+        let id = self.id;
+        let armed = self.control.call(move |engine| engine.srqs.armed(id))?;
+        Ok(SrqInfo {
+            pd: self.pd,
+            depth: self.posts.depth(),
+            limit: self.limit,
+            armed: armed > 0,
+        })
+    }
+
+    /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted stays, in order; a depth that what is outstanding
+    /// does not fit into, or below a limit that is armed, is refused.
+    pub fn resize(&mut self, depth: usize) -> Result<(), ModifySrqError> {
+        check_depth(depth).map_err(ResizeError::Capability)?;
+        let id = self.id;
+        let limit = self.control.call(move |engine| engine.srqs.armed(id))?;
+        if depth < limit {
+            return Err(ModifySrqError::BelowLimit { depth, limit });
+        }
+        let present = usize::try_from(self.posts.outstanding()).unwrap_or(usize::MAX);
+        if depth < present {
+            let wanted = depth;
+            return Err(ResizeError::TooManyPresent { present, wanted }.into());
+        }
+        let (posts, posted) = WorkQueue::rings(depth);
+        self.control
+            .call(move |engine| engine.srqs.resize(id, posted))?;
+        self.posts.resize(posts);
+        Ok(())
+    }
+
+    /// Modify S-RQ: sets the limit and arms it, also if it is armed already; 0 disarms.
+    pub fn arm_limit(&mut self, limit: usize) -> Result<(), ModifySrqError> {
+        let (id, depth) = (self.id, self.posts.depth());
+        if limit > depth {
+            return Err(ModifySrqError::LimitOutOfRange { limit, depth });
+        }
+        self.control
+            .call(move |engine| engine.srqs.arm(id, limit))?;
+        self.limit = limit;
+        Ok(())
+    }
+
+    /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Buffers that are posted go without a completion.
+    pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
+        let id = self.id;
+        let error = match self.control.call(move |engine| engine.srqs.try_remove(id)) {
+            Ok(true) => {
+                self.destroyed = true;
+                return Ok(());
+            }
+            Ok(false) => DestroyError::InUse,
+            Err(closed) => closed.into(),
+        };
+        Err(Refused {
+            object: self,
+            error,
+        })
+    }
+}
+
+impl fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedReceiveQueue({:?})", self.id)
+    }
+}
+
+impl Drop for SharedReceiveQueue {
+    fn drop(&mut self) {
+        let id = self.id;
+        if self.destroyed {
+            return;
+        }
+        // An engine that is gone has no queues.
+        let _ = self.control.call(move |engine| engine.srqs.orphan(id));
+    }
+}
