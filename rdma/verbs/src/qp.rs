@@ -413,6 +413,7 @@ impl QueuePair {
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
     /// them away instead.
+    #[allow(clippy::result_large_err, reason = "the queue pair comes back")]
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
         let error = match self.control.call(move |engine| engine.try_destroy_qp(id)) {

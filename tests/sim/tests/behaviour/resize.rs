@@ -109,7 +109,7 @@ fn a_queue_that_is_in_use_is_not_destroyed() {
     a.post(nothing(1));
     sim.run_until_idle();
     let cq = std::mem::replace(a.send_cq(), other);
-    let refused = cq.destroy().err().expect("a refusal");
+    let refused = cq.destroy().expect_err("a refusal");
     assert_eq!(refused.error, DestroyError::InUse);
     let mut cq = refused.object;
     assert_eq!(cq.poll().map(Done::from), Some(Done::write(1, 0)));

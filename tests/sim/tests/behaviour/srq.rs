@@ -122,7 +122,7 @@ fn a_slot_comes_back_with_every_completion_that_is_polled() {
     let mut pairs = pairs(&mut sim, &srq, 2);
     (0..3).for_each(|id| {
         srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
-            .unwrap()
+            .unwrap();
     });
     for id in 0..20 {
         let (a, b) = &mut pairs[usize::from(id % 3 == 0)];
