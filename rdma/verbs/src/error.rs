@@ -270,6 +270,31 @@ pub enum PostError {
     ExtensionsDisabled,
 }
 
+/// Why a list of work requests was not posted to its end (verbs draft §8.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{posted} work requests were posted, the next one was not: {error}")]
+pub struct PostListError {
+    /// Work requests that were posted, and stay so.
+    pub posted: usize,
+    /// Why the next one was not.
+    pub error: PostError,
+}
+
+impl PostListError {
+    /// Posts a list up to the first one that is refused; how many were posted.
+    pub(crate) fn post<T>(
+        requests: impl IntoIterator<Item = T>,
+        mut post: impl FnMut(T) -> Result<(), PostError>,
+    ) -> Result<usize, Self> {
+        let mut posted = 0;
+        for request in requests {
+            post(request).map_err(|error| Self { posted, error })?;
+            posted += 1;
+        }
+        Ok(posted)
+    }
+}
+
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {

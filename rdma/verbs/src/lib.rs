@@ -57,8 +57,8 @@ pub use cq::{Arm, CompletionQueue};
 pub use engine::{CqId, SrqId};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
-    HandlerError, ListenError, ModifySrqError, OpenError, PostError, QueryError, Refused,
-    RegisterError, ReregisterError, ResizeError, RnicClosed,
+    HandlerError, ListenError, ModifySrqError, OpenError, PostError, PostListError, QueryError,
+    Refused, RegisterError, ReregisterError, ResizeError, RnicClosed,
 };
 pub use event::{AsyncEvent, AsyncEventKind};
 pub use handlers::HandlerId;

@@ -3,8 +3,8 @@
 /// Queue pairs, each with a connection of its own, and as many that are being set up. Both may need two entries of the XDP program's 65,536
 /// flows.
 pub(crate) const MAX_QPS: usize = 16_384;
-/// Completion queues: each work queue may have its own.
-pub(crate) const MAX_CQS: usize = 2 * MAX_QPS;
+/// Completion queues, each with a file descriptor of its own.
+pub(crate) const MAX_CQS: usize = 4096;
 /// Shared receive queues.
 pub(crate) const MAX_SRQS: usize = 1024;
 /// Work requests that a queue may hold.

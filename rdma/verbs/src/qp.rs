@@ -13,8 +13,8 @@ use crate::cm::Connecting;
 use crate::control::Control;
 use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
 use crate::error::{
-    Capability, ConnectError, CreateError, DestroyError, PostError, Refused, RegisterError,
-    RnicClosed,
+    Capability, ConnectError, CreateError, DestroyError, PostError, PostListError, Refused,
+    RegisterError, RnicClosed,
 };
 use crate::limits::MAX_DEPTH;
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
@@ -314,6 +314,23 @@ impl QueuePair {
 
     /// Posts to the send queue. In Idle the work waits for the connection.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.queue_send(request)?;
+        self.control.notify(self.id);
+        Ok(())
+    }
+
+    /// Posts a list to the send queue, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it:
+    /// those before it stay posted.
+    pub fn post_send_list(
+        &mut self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<usize, PostListError> {
+        let posted = PostListError::post(requests, |request| self.queue_send(request));
+        self.control.notify(self.id);
+        posted
+    }
+
+    fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         check_state(&self.shared)?;
         request.operation.len().ok_or(PostError::TooLong)?;
         if request.operation.works_on_stag_zero() {
@@ -322,23 +339,39 @@ impl QueuePair {
         if request.operation.is_extension() && !self.extensions {
             return Err(PostError::ExtensionsDisabled);
         }
-        self.sends.push(request)?;
-        self.control.notify(self.id);
-        Ok(())
+        self.sends.push(request)
     }
 
     /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.queue_recv(request)?;
+        self.recheck_state();
+        Ok(())
+    }
+
+    /// Posts a list of buffers, as [`post_send_list`](Self::post_send_list) does.
+    pub fn post_recv_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        let posted = PostListError::post(requests, |request| self.queue_recv(request));
+        self.recheck_state();
+        posted
+    }
+
+    fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
         check_state(&self.shared)?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
-        recvs.push(request)?;
-        // Either the engine, which changes the state before it flushes, finds the buffer, or the new state is seen here.
+        recvs.push(request)
+    }
+
+    /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
+    fn recheck_state(&self) {
         fence(Ordering::SeqCst);
         if check_state(&self.shared).is_err() {
             self.control.notify(self.id);
         }
-        Ok(())
     }
 
     /// Connects to a listener, as MPA initiator, within `limit`, which a second try with MPA revision 1 does not extend. Returns the

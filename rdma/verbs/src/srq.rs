@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::control::Control;
 use crate::engine::SrqId;
 use crate::error::{
-    Capability, CreateError, DestroyError, ModifySrqError, PostError, Refused, ResizeError,
-    RnicClosed,
+    Capability, CreateError, DestroyError, ModifySrqError, PostError, PostListError, Refused,
+    ResizeError, RnicClosed,
 };
 use crate::limits::MAX_DEPTH;
 use crate::pd::PdId;
@@ -102,6 +102,14 @@ impl SharedReceiveQueue {
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         total(&request.sgl).ok_or(PostError::TooLong)?;
         self.posts.push(request)
+    }
+
+    /// Posts a list of buffers, in its order, and tells how many that were. The first one that is refused ends it: those before it stay posted.
+    pub fn post_recv_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        PostListError::post(requests, |request| self.post_recv(request))
     }
 
     /// Query S-RQ (verbs draft §9.2.4.2).

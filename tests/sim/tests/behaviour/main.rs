@@ -7,6 +7,7 @@ mod close;
 mod emitted;
 mod hostile;
 mod immediate;
+mod lists;
 mod local_errors;
 mod lossy;
 mod memory;
