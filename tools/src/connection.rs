@@ -120,6 +120,7 @@ impl<'a> Connection<'a> {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
             PostError::TooManyWorkRequests(_)
             | PostError::TooLong
+            | PostError::Closed(_)
             | PostError::StagZero
             | PostError::SharedReceiveQueue
             | PostError::ExtensionsDisabled => error.into(),

@@ -1,6 +1,7 @@
 //! The way from an application's handles to the engine: verbs as messages, and who turns the engine's crank.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -26,6 +27,7 @@ const RECHECK: Duration = Duration::from_millis(1);
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
     mode: Mode,
+    closed: AtomicBool,
     ready: Arc<ReadySet>,
     slots: Arc<SlotTable>,
     host: Arc<dyn Host>,
@@ -41,9 +43,9 @@ enum Mode {
         thread: Mutex<Option<JoinHandle<()>>>,
     },
     /// Whoever polls runs the engine. The lock is there for handles on other threads; one thread never waits for it.
-    Inline(Mutex<Runner>),
+    Inline(Mutex<Option<Runner>>),
     /// A test runs the engine, with its own clock.
-    Manual(Mutex<Engine>),
+    Manual(Mutex<Option<Engine>>),
 }
 
 /// An engine, the clock it lives by, and how to wait for work.
@@ -106,6 +108,7 @@ impl Control {
     fn with_mode(mode: Mode, parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             mode,
+            closed: AtomicBool::new(false),
             ready: parts.ready,
             slots: parts.slots,
             host: parts.host,
@@ -136,16 +139,55 @@ impl Control {
     pub(crate) fn inline(engine: Engine, parts: Parts, waiting: Waiting) -> io::Result<Arc<Self>> {
         let (sleeper, _) = Sleeper::new()?;
         let runner = Runner::new(engine, sleeper, waiting);
-        Ok(Self::with_mode(Mode::Inline(Mutex::new(runner)), parts))
+        Ok(Self::with_mode(
+            Mode::Inline(Mutex::new(Some(runner))),
+            parts,
+        ))
     }
 
     pub(crate) fn manual(engine: Engine, parts: Parts) -> Arc<Self> {
-        Self::with_mode(Mode::Manual(Mutex::new(engine)), parts)
+        Self::with_mode(Mode::Manual(Mutex::new(Some(engine))), parts)
     }
 
     /// Where slots of work queues are freed.
     pub(crate) fn slots(&self) -> &Arc<SlotTable> {
         &self.slots
+    }
+
+    /// Ends the engine, and with it all objects that it has. Calls are refused from now on.
+    pub(crate) fn shut_down(&self) -> Result<(), RnicClosed> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(RnicClosed);
+        }
+        match &self.mode {
+            Mode::Inline(runner) => {
+                let ended = lock(runner).take();
+                drop(ended);
+            }
+            Mode::Manual(engine) => {
+                let ended = lock(engine).take();
+                drop(ended);
+            }
+            Mode::Thread {
+                commands,
+                bell,
+                thread,
+            } => {
+                lock(commands).take();
+                bell.ring();
+                if let Some(thread) = lock(thread).take()
+                    && thread.join().is_err()
+                {
+                    log::error!("the engine's thread has panicked");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the RNIC was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     pub(crate) fn host(&self) -> &dyn Host {
@@ -166,8 +208,11 @@ impl Control {
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicClosed> {
         match &self.mode {
-            Mode::Inline(runner) => Ok(work(lock(runner).engine())),
-            Mode::Manual(engine) => Ok(work(&mut lock(engine))),
+            Mode::Inline(runner) => {
+                let mut runner = lock(runner);
+                Ok(work(runner.as_mut().ok_or(RnicClosed)?.engine()))
+            }
+            Mode::Manual(engine) => Ok(work(lock(engine).as_mut().ok_or(RnicClosed)?)),
             Mode::Thread { commands, bell, .. } => {
                 let (answer, reply) = mpsc::sync_channel(1);
                 let command: Command = Box::new(move |engine| {
@@ -195,15 +240,17 @@ impl Control {
 
     /// One turn of an inline engine.
     pub(crate) fn progress(&self) {
-        if let Mode::Inline(runner) = &self.mode {
-            lock(runner).step();
+        if let Mode::Inline(runner) = &self.mode
+            && let Some(runner) = lock(runner).as_mut()
+        {
+            runner.step();
         }
     }
 
     /// One turn of a manual engine at the time given; how much was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
         match &self.mode {
-            Mode::Manual(engine) => lock(engine).step(now),
+            Mode::Manual(engine) => lock(engine).as_mut().map_or(0, |engine| engine.step(now)),
             Mode::Thread { .. } | Mode::Inline(_) => 0,
         }
     }
@@ -219,6 +266,9 @@ impl Control {
             Mode::Thread { .. } => sleeper.sleep(None, Some(patience), still),
             Mode::Inline(runner) => {
                 let mut runner = lock(runner);
+                let Some(runner) = runner.as_mut() else {
+                    return Ok(());
+                };
                 if runner.step() == 0 && still() {
                     runner.pause(Some(patience), still)?;
                 }
@@ -265,6 +315,7 @@ impl Control {
                 Mode::Thread { .. } => std::thread::sleep(RECHECK.min(left)),
                 Mode::Inline(runner) => {
                     let mut runner = lock(runner);
+                    let runner = runner.as_mut()?;
                     if runner.step() == 0 && runner.pause(Some(RECHECK.min(left)), || true).is_err()
                     {
                         return None;
@@ -318,21 +369,8 @@ fn run(mut runner: Runner, inbox: &Receiver<Command>) {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        let Mode::Thread {
-            commands,
-            bell,
-            thread,
-        } = &self.mode
-        else {
-            return;
-        };
-        lock(commands).take();
-        bell.ring();
-        if let Some(thread) = lock(thread).take()
-            && thread.join().is_err()
-        {
-            log::error!("the engine's thread has panicked");
-        }
+        // It may have been closed before.
+        let _ = self.shut_down();
     }
 }
 

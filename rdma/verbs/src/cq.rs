@@ -14,10 +14,8 @@ use crate::control::Control;
 use crate::engine::CqId;
 use crate::error::{Capability, CreateError, DestroyError, Refused, ResizeError};
 use crate::handlers::HandlerId;
+use crate::limits::MAX_CQ_ENTRIES;
 use crate::slots::SlotKey;
-
-/// Entries that a completion queue may have.
-const MAX_ENTRIES: usize = 1 << 20;
 
 /// Which completions wake a waiter. Each value includes the former.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +73,7 @@ fn check_entries(entries: usize) -> Result<(), Capability> {
         "a completion queue's number of entries",
         entries,
         1,
-        MAX_ENTRIES,
+        MAX_CQ_ENTRIES,
     )
 }
 
@@ -174,12 +172,18 @@ impl CompletionQueue {
     }
 
     fn take(&mut self) -> Option<WorkCompletion> {
-        let entry = match self.backlog.pop_front() {
-            Some(entry) => entry,
-            None => self.ring.pop().ok()?,
+        let entry = if self.backlog.is_empty() {
+            self.ring.pop().ok()?
+        } else {
+            self.take_former()?
         };
         self.control.slots().free(entry.slots);
         Some(entry.completion)
+    }
+
+    #[cold]
+    fn take_former(&mut self) -> Option<Cqe> {
+        self.backlog.pop_front()
     }
 
     /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5); one that is in the
@@ -251,6 +255,7 @@ pub(crate) struct CqSink {
 
 impl CqSink {
     /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten.
+    #[inline]
     pub(crate) fn push(&mut self, entry: Cqe) -> Pushed {
         let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
         if self.ring.push(entry).is_err() {

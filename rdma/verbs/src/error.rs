@@ -250,6 +250,9 @@ pub enum DestroyError {
 /// Why a work request was not posted. Nothing of it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
     /// The queue is full.
     #[error("too many work requests posted: the queue holds {0}; poll completions first")]
     TooManyWorkRequests(usize),

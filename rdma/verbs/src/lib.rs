@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod cm;
 mod completion;
 mod control;
@@ -50,6 +51,7 @@ mod srq;
 mod user;
 mod work;
 
+pub use attributes::{DequeuingModel, RnicAttributes};
 pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
@@ -64,9 +66,9 @@ pub use event::{AsyncEvent, AsyncEventKind};
 pub use handlers::HandlerId;
 pub use host::{FixedHost, Host, HostError, LocalPort};
 pub use memory::{
-    Access, Addressing, Bind, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion, MemoryWindow,
-    MemoryWork, PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag, SpecError,
-    WindowInfo,
+    Access, Addressing, Bind, EntrySizes, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion,
+    MemoryWindow, MemoryWork, PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag,
+    SpecError, WindowInfo,
 };
 pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::{PdId, ProtectionDomain};

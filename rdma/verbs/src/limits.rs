@@ -9,3 +9,7 @@ pub(crate) const MAX_CQS: usize = 4096;
 pub(crate) const MAX_SRQS: usize = 1024;
 /// Work requests that a queue may hold.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
+/// Reads that a queue pair may have outstanding per direction.
+pub(crate) const MAX_READS: usize = 1024;
+/// Entries that a completion queue may have.
+pub(crate) const MAX_CQ_ENTRIES: usize = 1 << 20;

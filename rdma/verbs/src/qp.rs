@@ -16,16 +16,13 @@ use crate::error::{
     Capability, ConnectError, CreateError, DestroyError, PostError, PostListError, Refused,
     RegisterError, RnicClosed,
 };
-use crate::limits::MAX_DEPTH;
+use crate::limits::{MAX_DEPTH, MAX_READS};
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
 use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
 use crate::pd::PdId;
 use crate::slots::WorkQueue;
 use crate::user::{Ability, Scope, User};
 use crate::work::{RecvRequest, SendRequest, total};
-
-/// Reads that may be outstanding per direction.
-const MAX_READS: usize = 1024;
 
 /// A queue pair's identity within its RNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,10 +160,6 @@ impl QpShared {
         }
     }
 
-    fn state(&self) -> QpState {
-        QpState::from_u8(self.state.load(Ordering::Acquire))
-    }
-
     /// Shows a new state. What the application posted before it can see the state is seen by whoever looks after this call.
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
@@ -250,7 +243,7 @@ impl QueuePair {
 
     /// Its state a moment ago.
     pub fn state(&self) -> QpState {
-        self.shared.state()
+        QpState::from_u8(self.shared.state.load(Ordering::Acquire))
     }
 
     /// What start-up has settled for its connection, the present or the last one. `None` before there was one.
@@ -331,7 +324,7 @@ impl QueuePair {
     }
 
     fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        check_state(&self.shared)?;
+        self.check_postable()?;
         request.operation.len().ok_or(PostError::TooLong)?;
         if request.operation.works_on_stag_zero() {
             return Err(PostError::StagZero);
@@ -360,16 +353,27 @@ impl QueuePair {
     }
 
     fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.check_postable()?;
         let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
-        check_state(&self.shared)?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
         recvs.push(request)
+    }
+
+    fn check_postable(&self) -> Result<(), PostError> {
+        match self.state() {
+            QpState::Idle | QpState::Rts => Ok(()),
+            // The engine's end leaves all queue pairs in Error.
+            QpState::Error if self.control.is_closed() => Err(RnicClosed.into()),
+            state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
+                Err(PostError::InvalidState(state))
+            }
+        }
     }
 
     /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
     fn recheck_state(&self) {
         fence(Ordering::SeqCst);
-        if check_state(&self.shared).is_err() {
+        if self.check_postable().is_err() {
             self.control.notify(self.id);
         }
     }
@@ -467,16 +471,6 @@ impl QueuePair {
     pub fn abort(&mut self) -> Result<(), RnicClosed> {
         let id = self.id;
         self.control.call(move |engine| engine.abort_qp(id))
-    }
-}
-
-/// Whether work is taken in the present state.
-fn check_state(shared: &QpShared) -> Result<(), PostError> {
-    match shared.state() {
-        QpState::Idle | QpState::Rts => Ok(()),
-        state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
-            Err(PostError::InvalidState(state))
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes};
 use xwarp_tcp::{Algorithm, Instant, Stack, StackConfig};
 
+use crate::attributes::RnicAttributes;
 use crate::cm::Listener;
 use crate::control::{Control, Parts};
 use crate::counters::RnicCounters;
@@ -110,7 +111,7 @@ impl Default for RnicConfig {
     }
 }
 
-/// An open RNIC. It closes when it and all objects made from it are dropped.
+/// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
 pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
@@ -188,6 +189,20 @@ impl Rnic {
     /// What was opened, as it really is; `None` without a network interface.
     pub fn info(&self) -> Option<&NicInfo> {
         self.info.as_ref()
+    }
+
+    /// Query RNIC (verbs draft §9.2.1.2).
+    pub fn query(&self) -> Result<RnicAttributes, RnicClosed> {
+        if self.control.is_closed() {
+            return Err(RnicClosed);
+        }
+        Ok(RnicAttributes::new(self.lists))
+    }
+
+    /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles of it. Every verb of
+    /// those is refused from then on.
+    pub fn close(&self) -> Result<(), RnicClosed> {
+        self.control.shut_down()
     }
 
     /// A new protection domain.

@@ -100,6 +100,9 @@ impl SharedReceiveQueue {
 
     /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion has been polled, wherever that comes.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        if self.control.is_closed() {
+            return Err(RnicClosed.into());
+        }
         total(&request.sgl).ok_or(PostError::TooLong)?;
         self.posts.push(request)
     }

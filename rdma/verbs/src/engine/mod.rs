@@ -34,7 +34,7 @@ use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
 use crate::mpa::MpaConfig;
-use crate::qp::QpId;
+use crate::qp::{QpId, QpState};
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 
@@ -307,6 +307,9 @@ impl Engine {
 impl Drop for Engine {
     /// Resets what is still connected, so that no peer waits for a host that has gone.
     fn drop(&mut self) {
+        for (_, qp) in &mut self.qps {
+            qp.set_state(QpState::Error);
+        }
         if self.failed {
             return;
         }

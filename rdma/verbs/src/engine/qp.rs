@@ -220,6 +220,7 @@ impl QpContext {
         Ok(())
     }
 
+    #[inline]
     fn send_entry(&self, completion: WorkCompletion) -> Cqe {
         Cqe {
             completion,
@@ -232,6 +233,7 @@ impl QpContext {
         (self.begun.iter_mut()).find(|begun| begun.awaits_response && begun.outcome.is_none())
     }
 
+    #[inline]
     fn completion(&self, begun: &Begun, status: CompletionStatus) -> WorkCompletion {
         let (wr_id, opcode, byte_len) = (begun.wr_id, begun.opcode, begun.byte_len);
         WorkCompletion {
@@ -255,6 +257,7 @@ impl QpContext {
         pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
+    #[inline]
     fn receive_entry(&self, receiving: &Receiving, status: CompletionStatus) -> Cqe {
         let wr_id = receiving.wr_id();
         Cqe {

@@ -11,6 +11,27 @@ const MIN_PAGE: u64 = 4096;
 /// The largest page or block, in octets.
 const MAX_ENTRY: u64 = 1 << 30;
 
+/// How large the entries of physical buffer lists may be, in octets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntrySizes {
+    /// Pages of one of these sizes.
+    Pages(Vec<u64>),
+    /// Blocks of any size from the first to the last.
+    Blocks(std::ops::RangeInclusive<u64>),
+}
+
+impl EntrySizes {
+    pub(crate) fn of(mode: ListMode) -> Self {
+        match mode {
+            ListMode::Page => {
+                let sizes = std::iter::successors(Some(MIN_PAGE), |size| Some(2 * size));
+                Self::Pages(sizes.take_while(|size| *size <= MAX_ENTRY).collect())
+            }
+            ListMode::Block => Self::Blocks(1..=MAX_ENTRY),
+        }
+    }
+}
+
 /// What the entries of physical buffer lists are, for all lists of an RNIC (verbs draft §7.6.2, §9.2.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListMode {

@@ -20,7 +20,7 @@ mod windows;
 
 pub use access::Access;
 pub use entry::{RegionInfo, WindowInfo};
-pub use list::{ListMode, MAX_LIST_ENTRIES, PhysicalList};
+pub use list::{EntrySizes, ListMode, MAX_LIST_ENTRIES, PhysicalList};
 pub use region::MemoryRegion;
 pub use register::RegionMemory;
 pub use requests::{Bind, FastRegister, MemoryWork};
@@ -28,4 +28,4 @@ pub use spec::{Addressing, RegionSpec, SpecError};
 pub use stag::RegionStag;
 pub use window::MemoryWindow;
 
-pub(crate) use table::StagTable;
+pub(crate) use table::{MAX_STAGS, StagTable};

@@ -37,7 +37,7 @@ pub(crate) struct StagTable {
 }
 
 /// Regions and windows that there can be at once: one index in 256, so that a guess rarely hits one.
-pub(super) const MAX_STAGS: usize = u16::MAX as usize;
+pub(crate) const MAX_STAGS: usize = u16::MAX as usize;
 /// `STag`s that are deallocated before an index is used again.
 pub(super) const REST: usize = 16_384;
 

@@ -17,6 +17,7 @@ mod protection;
 mod queues;
 mod read_responses;
 mod resize;
+mod rnic;
 mod rows;
 mod scope;
 mod security;

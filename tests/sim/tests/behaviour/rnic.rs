@@ -1,0 +1,157 @@
+//! The RNIC as an object: what it tells of itself, and what is left when it is closed.
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, CreateError, DeallocateError, DequeuingModel, DestroyError, EntrySizes, HandlerError,
+    ListMode, ModifySrqError, PostError, QpConfig, QpState, QueryError, RecvRequest, RegisterError,
+    ResizeError, RnicClosed, SendRequest, Sgl, SrqConfig, WrId,
+};
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::{Place, Sim};
+
+fn sim() -> Sim {
+    Sim::new(Seed(81)).one_way_delay(Duration::from_micros(50))
+}
+
+#[test]
+fn maxima_are_what_can_be_made_and_no_more() {
+    let sim = sim();
+    let (rnic, pd) = (sim.a(), sim.a());
+    let (rnic, pd) = (rnic.rnic(), pd.pd());
+    let has = rnic.query().unwrap();
+    assert!(rnic.create_cq(has.max_cq_entries).is_ok());
+    let too_many = rnic.create_cq(has.max_cq_entries + 1).err();
+    assert!(matches!(too_many, Some(CreateError::Capability(_))));
+    let cq = rnic.create_cq(4).unwrap();
+    let depth = has.max_work_requests;
+    let largest = QpConfig {
+        send_depth: depth,
+        recv_depth: depth,
+        ord: u16::try_from(has.max_ord).unwrap(),
+        ird: u16::try_from(has.max_ird).unwrap(),
+        ..QpConfig::default()
+    };
+    assert!(pd.create_qp(&largest, &cq, &cq).is_ok());
+    let changes: [fn(&mut QpConfig); 4] = [
+        |it| it.send_depth += 1,
+        |it| it.recv_depth += 1,
+        |it| it.ord += 1,
+        |it| it.ird += 1,
+    ];
+    for change in changes {
+        let mut larger = largest.clone();
+        change(&mut larger);
+        let refused = pd.create_qp(&larger, &cq, &cq).err();
+        assert!(
+            matches!(refused, Some(CreateError::Capability(_))),
+            "{larger:?}"
+        );
+    }
+    let srq = |depth| pd.create_srq(SrqConfig { depth, limit: 0 });
+    assert!(srq(has.max_srq_work_requests).is_ok());
+    assert!(srq(has.max_srq_work_requests + 1).is_err());
+}
+
+#[test]
+fn numbers_of_objects_are_those_that_other_tests_have_reached() {
+    let has = sim().a().rnic().query().unwrap();
+    assert_eq!(
+        (has.max_qps, has.max_cqs, has.max_srqs),
+        (16_384, 4096, 1024)
+    );
+    assert_eq!(
+        (has.max_completion_handlers, has.max_regions),
+        (1024, 65_535)
+    );
+    assert_eq!((has.max_windows, has.max_list_entries), (65_535, 65_536));
+    assert!(
+        has.max_send_sge >= 4 && has.max_write_sge >= 1,
+        "verbs draft §8.1.3.2"
+    );
+    assert!(has.max_ird >= 1 && has.max_ord >= 1 && has.max_pds >= 1);
+    let shared = (has.max_inbound_reads_shared, has.max_outbound_reads_shared);
+    assert_eq!(shared, (0, 0), "each queue pair has its own");
+    assert!(has.shared_receive_queues && has.detects_cq_overflow);
+    assert_eq!(has.srq_dequeuing, DequeuingModel::Arrival);
+    assert!(has.vendor.starts_with("xwarp "));
+}
+
+#[test]
+fn pages_are_listed() {
+    let has = sim().a().rnic().query().unwrap();
+    assert_eq!(has.lists, ListMode::Page);
+    let pages: Vec<u64> = (12..=30).map(|bits| 1 << bits).collect();
+    assert_eq!(has.entry_sizes, EntrySizes::Pages(pages));
+}
+
+#[test]
+fn handles_of_a_closed_rnic_are_refused_everywhere() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let host = a.host().clone();
+    let (rnic, pd) = (host.rnic(), host.pd());
+    let mut srq = pd.create_srq(SrqConfig::default()).unwrap();
+    let (region, window) = (host.region(8, Access::all()), pd.allocate_window().unwrap());
+    let handler = rnic.add_completion_handler(|_| ()).unwrap();
+    let (recv, send) = (
+        RecvRequest::new(WrId(1), Sgl::new()),
+        SendRequest::send(WrId(1), Sgl::new()),
+    );
+    a.post_recv(1, 8);
+    assert_eq!(rnic.close(), Ok(()));
+    sim.remove(Place::A);
+    assert_eq!(rnic.close(), Err(RnicClosed));
+    assert_eq!(rnic.query(), Err(RnicClosed));
+    assert!(rnic.counters().is_err());
+    assert!(matches!(rnic.create_cq(1), Err(CreateError::Closed(_))));
+    let closed = Err(HandlerError::Closed(RnicClosed));
+    assert_eq!(rnic.clear_completion_handler(handler), closed);
+    assert!(rnic.add_completion_handler(|_| ()).is_err());
+    let listening = rnic.listen(host.at(7777)).err();
+    assert!(matches!(listening, Some(xwarp::ListenError::Closed(_))));
+    let (send_cq, recv_cq) = a.cqs();
+    let made = pd.create_qp(&QpConfig::default(), send_cq, recv_cq).err();
+    assert!(matches!(made, Some(CreateError::Closed(_))));
+    let made = pd.create_srq(SrqConfig::default()).err();
+    assert!(matches!(made, Some(CreateError::Closed(_))));
+    assert!(matches!(
+        pd.allocate(8, Access::all()),
+        Err(RegisterError::Closed(_))
+    ));
+    assert!(matches!(
+        pd.allocate_window(),
+        Err(RegisterError::Closed(_))
+    ));
+    assert_eq!(
+        srq.post_recv(recv.clone()),
+        Err(PostError::Closed(RnicClosed))
+    );
+    assert_eq!(srq.query(), Err(RnicClosed));
+    assert_eq!(srq.arm_limit(1), Err(ModifySrqError::Closed(RnicClosed)));
+    assert_eq!(srq.resize(8), Err(ModifySrqError::Closed(RnicClosed)));
+    let refused = srq.destroy().map_err(|refused| refused.error);
+    assert_eq!(refused, Err(DestroyError::Closed(RnicClosed)));
+    assert_eq!(a.qp.post_send(send), Err(PostError::Closed(RnicClosed)));
+    assert_eq!(a.qp.post_recv(recv), Err(PostError::Closed(RnicClosed)));
+    assert_eq!(a.qp.abort(), Err(RnicClosed));
+    assert_eq!(a.send_cq().resize(9), Err(ResizeError::Closed(RnicClosed)));
+    assert_eq!(a.recv_cq().poll(), None);
+    assert_eq!(window.query(), Err(QueryError::Closed(RnicClosed)));
+    assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
+    let refused = region.deallocate().map_err(|refused| refused.error);
+    assert_eq!(refused, Err(DeallocateError::Closed(RnicClosed)));
+    drop(b);
+}
+
+#[test]
+fn closing_an_rnic_resets_its_connections() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    sim.run_until_idle();
+    a.post(SendRequest::send(WrId(1), Sgl::new()));
+    a.host().rnic().close().unwrap();
+    sim.remove(Place::A);
+    sim.run_until_idle();
+    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
