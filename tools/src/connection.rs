@@ -81,7 +81,7 @@ impl<'a> Connection<'a> {
         let mut text = "the other side has closed the connection".to_owned();
         while let Some(event) = self.rnic.poll_event() {
             text = match event.kind {
-                AsyncEventKind::Closed => continue,
+                AsyncEventKind::Closed | AsyncEventKind::SrqLimitReached(_) => continue,
                 AsyncEventKind::TerminateReceived(code) => {
                     format!("the other side terminated the connection: {code}")
                 }
@@ -94,7 +94,6 @@ impl<'a> Connection<'a> {
                 AsyncEventKind::SendCqError
                 | AsyncEventKind::RecvCqError
                 | AsyncEventKind::CqOverflow(_) => "a completion queue was too small".to_owned(),
-                AsyncEventKind::SrqLimitReached(_) => continue,
                 AsyncEventKind::Failed { reason } => reason,
             };
         }

@@ -201,12 +201,11 @@ impl QueuePair {
         config.check(control.mpa().highest, srq.is_some())?;
         let wishes = config.wishes();
         let (sends, sq) = WorkQueue::rings(config.send_depth);
-        let (recvs, receives) = match srq {
-            Some(srq) => (None, NewReceives::Shared(srq)),
-            None => {
-                let (recvs, rq) = WorkQueue::rings(config.recv_depth);
-                (Some(recvs), NewReceives::Own(rq))
-            }
+        let (recvs, receives) = if let Some(srq) = srq {
+            (None, NewReceives::Shared(srq))
+        } else {
+            let (recvs, rq) = WorkQueue::rings(config.recv_depth);
+            (Some(recvs), NewReceives::Own(rq))
         };
         let shared = Arc::new(QpShared::new());
         let new = NewQp {
