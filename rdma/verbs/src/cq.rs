@@ -141,6 +141,7 @@ impl CompletionQueue {
     }
 
     /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
+    #[allow(clippy::result_large_err, reason = "the queue comes back")]
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
         let error = match self.control.call(move |engine| engine.try_remove_cq(id)) {
@@ -192,7 +193,7 @@ impl CompletionQueue {
         arm(&self.shared, kind);
     }
 
-    /// Takes the oldest completion, waiting for one up to `patience`; `None` when none has come.
+    /// Takes the oldest completion, waiting for one up to `patience`; `None` when none has come, or the RNIC is closed.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Option<WorkCompletion>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -200,7 +201,7 @@ impl CompletionQueue {
                 return Ok(Some(completion));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.control.is_closed() {
                 return Ok(None);
             }
             self.arm(Arm::Next);

@@ -137,6 +137,8 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
     assert_eq!(a.qp.abort(), Err(RnicClosed));
     assert_eq!(a.send_cq().resize(9), Err(ResizeError::Closed(RnicClosed)));
     assert_eq!(a.recv_cq().poll(), None);
+    let waited = a.recv_cq().wait(Duration::from_secs(3600)).unwrap();
+    assert_eq!(waited, None, "at once");
     assert_eq!(window.query(), Err(QueryError::Closed(RnicClosed)));
     assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
     let refused = region.deallocate().map_err(|refused| refused.error);
