@@ -90,20 +90,22 @@ fn next_is_told_of_the_next_completion_once() {
 fn every_send_type_and_signaled_work_of_this_side_fire_next() {
     let mut sim = sim();
     let (mut a, mut b, calls) = pair(&mut sim);
-    let invalidate = |solicited| {
+    let regions = [0, 1].map(|_| b.own_region(8, xwarp::Access::all()));
+    let invalidate = |at: usize, solicited| {
         let operation = xwarp::Operation::Send {
             sgl: Sgl::new(),
             solicited,
-            invalidate: None,
+            invalidate: Some(regions[at].stag()),
         };
         SendRequest::new(WrId(1), operation)
     };
-    for request in [
+    let sends = [
         send(1),
         send(1).solicited(),
-        invalidate(false),
-        invalidate(true),
-    ] {
+        invalidate(0, false),
+        invalidate(1, true),
+    ];
+    for request in sends {
         b.post_recv(1, 1);
         b.recv_cq().arm(Arm::Next);
         assert_eq!(calls_of(&mut sim, &mut a, &calls, &[request]), [1]);
