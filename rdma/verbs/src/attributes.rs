@@ -56,6 +56,12 @@ pub struct RnicAttributes {
     pub max_ird: usize,
     /// Outbound Reads of one queue pair (ORD).
     pub max_ord: usize,
+    /// IRD can be changed after a queue pair was created.
+    pub can_modify_ird: bool,
+    /// ORD can be raised after a queue pair was created.
+    pub can_increase_ord: bool,
+    /// A queue pair's send queue and receive queue can be resized.
+    pub can_modify_depths: bool,
     /// What physical buffer lists are made of, as it was opened.
     pub lists: ListMode,
     /// How large pages or blocks may be, in octets.
@@ -89,6 +95,9 @@ impl RnicAttributes {
             max_outbound_reads_shared: 0,
             max_ird: MAX_READS,
             max_ord: MAX_READS,
+            can_modify_ird: false,
+            can_increase_ord: false,
+            can_modify_depths: false,
             lists,
             entry_sizes: EntrySizes::of(lists),
             shared_receive_queues: true,

@@ -73,6 +73,12 @@ fn numbers_of_objects_are_those_that_other_tests_have_reached() {
     let shared = (has.max_inbound_reads_shared, has.max_outbound_reads_shared);
     assert_eq!(shared, (0, 0), "each queue pair has its own");
     assert!(has.shared_receive_queues && has.detects_cq_overflow);
+    let can_modify = [
+        has.can_modify_ird,
+        has.can_increase_ord,
+        has.can_modify_depths,
+    ];
+    assert_eq!(can_modify, [false; 3], "no verb does");
     assert_eq!(has.srq_dequeuing, DequeuingModel::Arrival);
     assert!(has.vendor.starts_with("xwarp "));
 }
@@ -137,7 +143,7 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
     assert_eq!(a.qp.abort(), Err(RnicClosed));
     assert_eq!(a.send_cq().resize(9), Err(ResizeError::Closed(RnicClosed)));
     assert_eq!(a.recv_cq().poll(), None);
-    let waited = a.recv_cq().wait(Duration::from_secs(3600)).unwrap();
+    let waited = a.recv_cq().wait(Duration::from_hours(1)).unwrap();
     assert_eq!(waited, None, "at once");
     assert_eq!(window.query(), Err(QueryError::Closed(RnicClosed)));
     assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
