@@ -20,6 +20,11 @@ fn assert_closed(a: &End, b: &End) {
     assert_eq!((a.state(), b.state()), (QpState::Idle, QpState::Idle));
 }
 
+fn assert_reset(end: &End) {
+    assert_eq!(end.events(), [AsyncEventKind::ConnectionReset]);
+    assert_eq!(end.state(), QpState::Error);
+}
+
 fn assert_lost(end: &End) {
     let events = end.events();
     assert!(
@@ -196,7 +201,7 @@ fn an_abort_flushes_this_side_at_once_and_resets_the_other() {
     assert_eq!(a.sends(), [Done::flushed(3, Opcode::Read)]);
     assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
     sim.run_until_idle();
-    assert_lost(&b);
+    assert_reset(&b);
     assert_eq!(b.receives(), [Done::flushed(2, Opcode::Receive)]);
     assert_eq!(a.events(), [], "the application knows what it did");
 }
@@ -207,7 +212,7 @@ fn dropping_a_queue_pair_resets_the_peer() {
     let (a, b) = sim.connected_pair();
     drop(a);
     sim.run_until_idle();
-    assert_lost(&b);
+    assert_reset(&b);
 }
 
 #[test]
@@ -219,8 +224,8 @@ fn dropping_an_rnic_resets_its_peers() {
     sim.remove(Place::B);
     drop((b, d)); // the last handles: the RNIC goes with them
     sim.run_until_idle();
-    assert_lost(&a);
-    assert_lost(&c);
+    assert_reset(&a);
+    assert_reset(&c);
 }
 
 #[test]
