@@ -12,7 +12,7 @@ use crate::mpa::ConnectionInfo;
 pub struct QpId(u64);
 
 impl QpId {
-    const SLOT_BITS: u32 = 16;
+    const SLOT_BITS: u32 = u16::BITS;
     /// Queue pairs that there may be at once.
     pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
 
@@ -24,7 +24,8 @@ impl QpId {
 
     /// Its slot in the engine, where another queue pair may be by now.
     pub(crate) fn slot(self) -> usize {
-        self.0 as usize % Self::SLOTS
+        let [.., high, low] = self.0.to_be_bytes();
+        usize::from(u16::from_be_bytes([high, low]))
     }
 }
 

@@ -57,6 +57,25 @@ impl Default for Framing {
 /// [`QueuePair::modify`](crate::QueuePair::modify) takes the connection to a queue pair; this handle is then of no use any more. What
 /// the peer has sent and was not read by then is taken as FPDUs: read the last streaming message of the peer, and not an octet beyond
 /// it. Dropping the handle closes the connection unless a queue pair has it.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use xwarp::{Framing, QpChange, QueuePair, Rnic};
+///
+/// // Asks in an application's own protocol whether the server goes on to iWARP.
+/// fn upgrade(rnic: &Rnic, qp: &mut QueuePair) -> Result<(), Box<dyn std::error::Error>> {
+///     let patience = Duration::from_secs(5);
+///     let mut stream = rnic.connect_stream("10.0.0.2:7471".parse()?, patience)?;
+///     stream.wait_established(patience)?;
+///     stream.write_all(b"UPGRADE\n", patience)?;
+///     let mut answer = [0; 3];
+///     stream.read_exact(&mut answer, patience)?;
+///     if answer == *b"OK\n" {
+///         qp.modify(QpChange::start(&stream, Framing::default()))?;
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct LlpStream {
     id: StreamId,
     control: Arc<Control>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xwarp_tcp::CloseReason;
 
 use super::qp::{Link, NewQp, QpContext};
-use super::stream::Gate;
+use super::stream::{Close, Gate};
 use super::{Engine, Owner};
 use crate::error::CreateError;
 use crate::event::AsyncEventKind;
@@ -96,7 +96,7 @@ impl Engine {
         qp.announce_closing();
         qp.deadline = Some(self.now + CLOSE_LIMIT);
         if let Some(stream) = qp.stream() {
-            stream.closing = true;
+            stream.close = Close::Draining;
         }
         self.activate(key);
         self.watch(key);
@@ -118,7 +118,7 @@ impl Engine {
         let drained = stream.gate == Gate::Fenced || !has_requests && stream.responses.is_empty();
         // An RTR that is a Read is no work, but waits for its response likewise.
         let awaits_rtr = stream.receiver.outstanding_reads() > 0;
-        if !stream.closing || !drained || awaits_rtr || stream.outgoing.is_some() {
+        if stream.close == Close::None || !drained || awaits_rtr || stream.outgoing.is_some() {
             return;
         }
         stream.gate = Gate::Shut;
@@ -157,7 +157,7 @@ impl Engine {
         } else if state == QpState::Closing {
             qp.flush(&mut self.cqs, None);
         } else {
-            stream.closing = true;
+            stream.close = Close::Draining;
             qp.deadline = Some(self.now + CLOSE_LIMIT);
             self.activate(key);
         }
@@ -167,7 +167,7 @@ impl Engine {
     pub(super) fn renew_patience(&mut self, key: usize) {
         if let Some(qp) = self.qps.get_mut(key)
             && let Link::Stream(stream) = &qp.link
-            && stream.closing
+            && stream.close == Close::Draining
         {
             qp.deadline = Some(self.now + CLOSE_LIMIT);
         }

@@ -8,7 +8,7 @@ use xwarp_iwarp::{
 use super::Engine;
 use super::lifecycle::{CLOSE_LIMIT, POSTED_IN_CLOSING};
 use super::qp::{Link, QpContext};
-use super::stream::{Gate, Stream};
+use super::stream::{Close, Gate, Stream};
 use crate::error::ModifyError;
 use crate::qp_change::{Depths, QpChange};
 use crate::qp_config::MAX_READS;
@@ -57,7 +57,7 @@ impl Engine {
         else {
             return;
         };
-        stream.sealed = true;
+        stream.close = Close::Sealed;
         let conn = stream.conn;
         if has_work || in_progress(stream) || self.stack.readable_len(conn) > 0 {
             self.lose(key, "work was outstanding when the close was asked for");
@@ -93,7 +93,7 @@ impl Engine {
             self.lose(key, POSTED_IN_CLOSING);
         } else if qp
             .stream()
-            .is_some_and(|stream| stream.sealed || stream.peer_closed)
+            .is_some_and(|stream| stream.close == Close::Sealed || stream.peer_closed)
         {
             qp.flush_receives(&mut self.cqs);
         }

@@ -176,7 +176,7 @@ impl QpContext {
             self.ord = ord;
             stream.receiver.set_ird(ird);
             if let Some(info) = self.shared.connection() {
-                (self.shared).set_connection(ConnectionInfo { ord, ird, ..info });
+                (self.shared).set_connection(ConnectionInfo { ird, ord, ..info });
             }
         } else {
             (self.wishes.ord, self.wishes.ird) = (ord, ird);

@@ -13,7 +13,7 @@ use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
 use super::outgoing::{Response, for_each_piece};
 use super::qp::{Link, QpContext, Receiving};
-use super::stream::{Gate, Stream};
+use super::stream::{Close, Gate, Stream};
 use crate::completion::{CompletionStatus, WorkCompletion};
 use crate::counters::EngineCounters;
 use crate::event::WorkQueue;
@@ -86,7 +86,9 @@ impl Engine {
         match &qp.link {
             Link::Starting(_) => self.on_reply_octets(key),
             Link::Stream(_) if qp.state() == QpState::Rts => self.receive_fpdus(key),
-            Link::Stream(stream) if qp.state() == QpState::Closing && !stream.sealed => {
+            Link::Stream(stream)
+                if qp.state() == QpState::Closing && stream.close != Close::Sealed =>
+            {
                 self.receive_fpdus(key);
             }
             Link::Stream(_) if qp.state() == QpState::Closing => self.on_sealed_octets(key),

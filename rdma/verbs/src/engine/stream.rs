@@ -27,6 +27,17 @@ pub(super) enum Gate {
     Shut,
 }
 
+/// How this side closes a connection, where no error ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Close {
+    /// It does not.
+    None,
+    /// Once everything posted is sent; what the peer still sends is taken (RFC 5041 §6.2.1).
+    Draining,
+    /// By Modify QP: whatever the peer still sends is an error (verbs draft §6.2.5).
+    Sealed,
+}
+
 /// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -54,12 +65,10 @@ pub(super) struct Stream {
     pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
     pub(super) terminate: Option<Terminate>,
-    /// The connection is closed once everything posted is sent.
-    pub(super) closing: bool,
+    /// What has begun to close it.
+    pub(super) close: Close,
     /// What is left of the last streaming message.
     preface: VecDeque<u8>,
-    /// Modify QP has closed it: whatever the peer still sends is an error (verbs draft §6.2.5).
-    pub(super) sealed: bool,
     /// Our RTR was a Read, whose response completes no work request.
     rtr_read: bool,
     /// The peer has closed its side: nothing comes any more.
@@ -98,9 +107,8 @@ impl Stream {
             next_atomic: 0,
             turn: Turn::Request,
             terminate: None,
-            closing: false,
+            close: Close::None,
             preface: VecDeque::new(),
-            sealed: false,
             rtr_read: false,
             peer_closed: false,
             port,

@@ -138,6 +138,7 @@ fn an_ord_of_none_fails_a_read() {
     assert_eq!(done[0], Done::failed(0, Opcode::Read, status));
     let flushed = |id| Done::flushed(id as u64, Opcode::Read);
     assert_eq!(done[1..], (1..READS).map(flushed).collect::<Vec<Done>>());
+    assert_eq!(a.ended_with(), Some(xwarp::TermCode::rdmap_local()));
 }
 
 #[test]

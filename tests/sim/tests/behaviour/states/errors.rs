@@ -2,9 +2,10 @@
 //! Terminate, then in Error.
 
 use xwarp::{
-    Access, AsyncEventKind, InboundError, ProtectionError, QpConfig, QpState, RemoteAddress, Stag,
-    TermCode,
+    Access, AsyncEventKind, InboundError, Opcode, ProtectionError, QpConfig, QpState,
+    RemoteAddress, Stag, TermCode,
 };
+use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
 
 use crate::hostile::Victim;
@@ -247,4 +248,26 @@ fn more_read_requests_than_there_may_be() {
     };
     let code = TermCode::ddp_untagged(3);
     assert_reported("two", &one, two, InboundError::TooManyRequests, code);
+}
+
+#[test]
+fn a_fin_that_leaves_a_read_unanswered_is_a_bad_close_of_the_peer() {
+    let mut victim = Victim::new();
+    let sink = victim.end.target(8);
+    victim.end.post_read(1, sink.local(0, 8), nowhere());
+    victim.sim.run_until_idle();
+    victim.peer.close();
+    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    let code = TermCode::rdmap_operation(7);
+    let kept = victim.end.qp.query().unwrap().terminate.unwrap();
+    assert_eq!((kept.code, &kept.message[..]), (code, &[0x02, 7, 0, 0][..]));
+    let events = victim.end.events();
+    assert!(
+        matches!(events[..], [AsyncEventKind::BadPeerClose { .. }]),
+        "{events:?}"
+    );
+    victim.sim.run_until_idle();
+    assert_eq!(victim.end.state(), QpState::Error);
+    let flushed = Done::flushed(1, Opcode::Read);
+    assert_eq!(victim.end.sends(), [flushed]);
 }

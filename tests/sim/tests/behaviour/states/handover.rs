@@ -297,19 +297,19 @@ fn only_an_established_stream_of_the_same_rnic_can_be_handed_over() {
     });
     refused(&mut a, &connecting);
     assert_eq!(a.qp.query().unwrap(), before, "the ORD is as it was");
-    let (x, y) = streams(&mut sim);
-    a.qp.modify(QpChange::start(&x, Framing::default()).ord(1))
+    let (near, far) = streams(&mut sim);
+    a.qp.modify(QpChange::start(&near, Framing::default()).ord(1))
         .unwrap();
     assert_eq!(
         (a.qp.ord(), a.qp.query().unwrap().stream),
-        (1, Some(x.id()))
+        (1, Some(near.id()))
     );
     let mut other = sim.a().end(&QpConfig::default());
-    refused(&mut other, &x);
-    b.qp.modify(QpChange::start(&y, Framing::default()))
+    refused(&mut other, &near);
+    b.qp.modify(QpChange::start(&far, Framing::default()))
         .unwrap();
-    assert_eq!(y.state(), Ok(StreamState::Gone));
-    drop((x, y));
+    assert_eq!(far.state(), Ok(StreamState::Gone));
+    drop((near, far));
     use_and_close(&mut sim, &mut a, &mut b, KIB);
 }
 
@@ -317,17 +317,17 @@ fn only_an_established_stream_of_the_same_rnic_can_be_handed_over() {
 fn a_stream_goes_with_no_other_transition() {
     let mut sim = sim();
     let (mut a, mut b) = ends(&sim);
-    let (x, y) = streams(&mut sim);
-    a.qp.modify(QpChange::start(&x, Framing::default()))
+    let (near, far) = streams(&mut sim);
+    a.qp.modify(QpChange::start(&near, Framing::default()))
         .unwrap();
-    b.qp.modify(QpChange::start(&y, Framing::default()))
+    b.qp.modify(QpChange::start(&far, Framing::default()))
         .unwrap();
-    let (z, _w) = streams(&mut sim);
+    let (other, _peer) = streams(&mut sim);
     let before = a.qp.query().unwrap();
-    let error = a.qp.modify(QpChange::start(&z, Framing::default()));
+    let error = a.qp.modify(QpChange::start(&other, Framing::default()));
     assert!(matches!(error, Err(ModifyError::InvalidModifier { .. })));
     assert_eq!(a.qp.query().unwrap(), before);
-    assert_eq!(z.state(), Ok(StreamState::Established));
+    assert_eq!(other.state(), Ok(StreamState::Established));
 }
 
 #[test]

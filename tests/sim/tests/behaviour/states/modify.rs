@@ -45,6 +45,19 @@ fn only_the_transitions_of_the_draft_can_be_asked_for() {
 }
 
 #[test]
+fn without_a_stream_there_is_no_way_to_rts() {
+    let mut sim = sim();
+    let (mut a, _b) = pair_in(&mut sim, QpState::Idle);
+    let before = a.qp.query().unwrap();
+    let error = a.qp.modify(QpChange::to(QpState::Rts).ord(1)).unwrap_err();
+    assert!(
+        matches!(error, ModifyError::InvalidModifier { .. }),
+        "{error}"
+    );
+    assert_eq!(a.qp.query().unwrap(), before, "the ORD is as it was");
+}
+
+#[test]
 fn attributes_go_only_with_idle_and_rts_and_are_refused_with_all_else() {
     for (from, to) in LEGAL {
         let mut sim = sim();

@@ -23,9 +23,9 @@ fn terminate(end: &End) -> TerminateInfo {
     end.qp.query().unwrap().terminate.expect("a Terminate")
 }
 
-/// Both ends know of the same Terminate, which `sender` sent.
-fn assert_told(sender: &End, receiver: &End, code: TermCode) {
-    let (sent, received) = (terminate(sender), terminate(receiver));
+/// Both ends know of the same Terminate, which `teller` sent.
+fn assert_told(teller: &End, told: &End, code: TermCode) {
+    let (sent, received) = (terminate(teller), terminate(told));
     assert_eq!((sent.code, received.code), (code, code));
     assert_eq!(sent.message, received.message);
     assert_eq!(
