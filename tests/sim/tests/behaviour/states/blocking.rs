@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use xwarp::{
     Access, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest, RegionPool, Rnic,
-    RnicConfig, SendRequest, StreamError, Waiting, WrId,
+    RnicConfig, SendRequest, StreamError, StreamListener, Waiting, WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
@@ -77,9 +77,7 @@ fn passive(rnic: &Rnic) {
     assert!(qp.disconnect(PATIENCE).unwrap());
 }
 
-fn active(rnic: &Rnic) {
-    let at = SocketAddr::new(address(2), PORT);
-    let mut listener = rnic.listen_streams(at).unwrap();
+fn active(rnic: &Rnic, mut listener: StreamListener) {
     let mut stream = listener.accept(PATIENCE).unwrap().unwrap();
     let mut hello = [0; 5];
     stream.read_exact(&mut hello, PATIENCE).unwrap();
@@ -103,11 +101,16 @@ fn a_stream_is_handed_over_by_engines_that_run_by_themselves() {
     for progress in [Progress::Thread, Progress::Inline] {
         let (a, at_a) = rnic(1, 2, progress);
         let (b, at_b) = rnic(2, 1, progress);
+        let at = SocketAddr::new(address(2), PORT);
+        let listener = b.listen_streams(at).unwrap();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| carry(&at_a, &at_b, &stop));
-            let ends = [scope.spawn(|| active(&b)), scope.spawn(|| passive(&a))];
-            let outcomes = ends.map(|end| end.join());
+            let ends = [
+                scope.spawn(|| active(&b, listener)),
+                scope.spawn(|| passive(&a)),
+            ];
+            let outcomes = ends.map(ScopedJoinHandle::join);
             stop.store(true, Ordering::Relaxed);
             for outcome in outcomes {
                 outcome.unwrap();
