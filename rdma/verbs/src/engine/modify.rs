@@ -83,19 +83,20 @@ impl Engine {
         }
     }
 
-    /// Something was posted, and the queue pair is in Closing: a receive is flushed unless the peer may still send, anything else is
-    /// an error (verbs draft §6.2.5).
+    /// Something was posted while the queue pair came into Closing: a receive is flushed, anything else is an error (verbs draft
+    /// §6.2.5). While the peer of a disconnect may still send, its receives are needed, and what could not be sent before is no error.
     pub(super) fn check_closing(&mut self, key: usize) {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
-        if !qp.sq.is_empty() {
-            self.lose(key, POSTED_IN_CLOSING);
-        } else if qp
-            .stream()
-            .is_some_and(|stream| stream.close == Close::Sealed || stream.peer_closed)
-        {
+        let is_over = |stream: &mut Stream| stream.close == Close::Sealed || stream.peer_closed;
+        if !qp.stream().is_some_and(is_over) {
+            return;
+        }
+        if qp.sq.is_empty() {
             qp.flush_receives(&mut self.cqs);
+        } else {
+            self.lose(key, POSTED_IN_CLOSING);
         }
     }
 

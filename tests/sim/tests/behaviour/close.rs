@@ -127,6 +127,23 @@ fn both_sides_can_close_at_once_with_work_outstanding() {
     assert_closed(&a, &b);
 }
 
+/// What the responder had to say was never allowed to be sent; what the initiator says is still taken.
+#[test]
+fn a_responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
+    let mut sim = sim();
+    let config = QpConfig::default();
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    b.post_recv(1, 10);
+    sim.connect_silently(&mut a, &mut b);
+    b.post_send(2, b"unsaid");
+    b.qp.begin_disconnect().unwrap();
+    a.post_send(3, b"first word");
+    sim.run_until_idle();
+    assert_eq!(b.receives(), [Done::receive(1, 10)]);
+    assert_eq!(b.sends(), [Done::flushed(2, Opcode::Send)]);
+    assert_closed(&a, &b);
+}
+
 #[test]
 fn a_close_waits_for_what_a_slow_link_has_not_carried_yet() {
     let mut sim = sim().rate(1_000_000);
