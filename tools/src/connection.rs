@@ -96,7 +96,9 @@ impl<'a> Connection<'a> {
                 | AsyncEventKind::BadPeerClose { reason } => {
                     format!("the connection is lost: {reason}")
                 }
-                AsyncEventKind::CqOverflow(_) => "a completion queue was too small".to_owned(),
+                AsyncEventKind::SendCqError | AsyncEventKind::RecvCqError => {
+                    "a completion queue was too small".to_owned()
+                }
                 AsyncEventKind::Failed { reason } => reason,
             };
         }

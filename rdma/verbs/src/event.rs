@@ -5,31 +5,13 @@ use xwarp_iwarp::TermCode;
 use crate::inbound_error::InboundError;
 use crate::qp_state::QpId;
 
-/// What an event concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Resource {
-    /// A queue pair, which may be gone by now; its id is nobody else's.
-    QueuePair(QpId),
-    /// The RNIC as a whole.
-    Rnic,
-}
-
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// To whom.
-    pub resource: Resource,
+    /// The queue pair, which may be gone by now, its id being nobody else's; `None` for the RNIC as a whole.
+    pub qp: Option<QpId>,
     /// What.
     pub kind: AsyncEventKind,
-}
-
-/// Which queue of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkQueue {
-    /// The send queue.
-    Send,
-    /// The receive queue.
-    Receive,
 }
 
 /// What can happen. A failure that a completion tells of is no event. [`QueuePair::query`](crate::QueuePair::query) has the Terminate
@@ -67,9 +49,10 @@ pub enum AsyncEventKind {
         /// What was cut off.
         reason: &'static str,
     },
-    /// CQ/SQ Error or CQ/RQ Error: a completion queue had no room for a completion of this queue. The completion and the queue pair are
-    /// lost.
-    CqOverflow(WorkQueue),
+    /// The completion queue of its send queue had no room: the completion and the queue pair are lost (CQ/SQ Error).
+    SendCqError,
+    /// The same of its receive queue (CQ/RQ Error).
+    RecvCqError,
     /// RNIC Catastrophic Failure: nothing works any more.
     Failed {
         /// Why.

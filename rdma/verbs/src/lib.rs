@@ -62,7 +62,7 @@ pub use error::{
     ModifyError, OpenError, PostError, QueryError, Refused, RegisterError, ReregisterError,
     RnicClosed, StreamError,
 };
-pub use event::{AsyncEvent, AsyncEventKind, Resource, WorkQueue};
+pub use event::{AsyncEvent, AsyncEventKind};
 pub use host::{FixedHost, Host, HostError, LocalPort};
 pub use inbound_error::{InboundError, ProtectionError};
 pub use memory::{

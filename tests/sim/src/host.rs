@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use xwarp::{
     Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, MpaConfig, Progress,
-    ProtectionDomain, QpConfig, QpId, QueuePair, RegionPool, RemoteAddress, Resource, Rnic,
-    RnicConfig, SharedBytes,
+    ProtectionDomain, QpConfig, QpId, QueuePair, RegionPool, RemoteAddress, Rnic, RnicConfig,
+    SharedBytes,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
@@ -200,9 +200,7 @@ impl Host {
     pub fn events(&self, qp: QpId) -> Vec<AsyncEventKind> {
         let mut events = self.0.events.borrow_mut();
         events.extend(std::iter::from_fn(|| self.rnic().poll_event()));
-        let (its, others) = events
-            .drain(..)
-            .partition(|event| event.resource == Resource::QueuePair(qp));
+        let (its, others) = events.drain(..).partition(|event| event.qp == Some(qp));
         *events = others;
         let its: Vec<AsyncEvent> = its;
         its.into_iter().map(|event| event.kind).collect()

@@ -12,7 +12,7 @@ use super::qp::Link;
 use super::receive::ReceiveFault;
 use super::stream::Gate;
 use crate::completion::CompletionStatus;
-use crate::event::{AsyncEventKind, Resource, WorkQueue};
+use crate::event::AsyncEventKind;
 use crate::inbound_error::InboundError;
 use crate::qp_info::TerminateInfo;
 use crate::qp_state::QpState;
@@ -50,7 +50,12 @@ impl Engine {
                     "the peer asked for a response after this side had closed",
                 );
             }
-            ReceiveFault::Overflow(queue) => self.fail_overflow(key, queue),
+            ReceiveFault::SendOverflow => {
+                self.fail_overflow(key, AsyncEventKind::SendCqError);
+            }
+            ReceiveFault::ReceiveOverflow => {
+                self.fail_overflow(key, AsyncEventKind::RecvCqError);
+            }
         }
     }
 
@@ -120,11 +125,11 @@ impl Engine {
         self.fail_inbound(key, terminate, error, reason);
     }
 
-    /// A completion queue of ours is full (verbs draft §8.2.4, digest A3).
-    pub(super) fn fail_overflow(&mut self, key: usize, queue: WorkQueue) {
+    /// A completion queue of ours is full, as `event` says (verbs draft §8.2.4, digest A3).
+    pub(super) fn fail_overflow(&mut self, key: usize, event: AsyncEventKind) {
         self.counters.drop_cq_overflow += 1;
         self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
-        self.report_for(key, AsyncEventKind::CqOverflow(queue));
+        self.report_for(key, event);
     }
 
     fn on_terminate_received(&mut self, key: usize, terminate: &ReceivedTerminate) {
@@ -223,9 +228,7 @@ impl Engine {
     }
 
     pub(super) fn report_for(&self, key: usize, kind: AsyncEventKind) {
-        if let Some(qp) = self.qps.get(key) {
-            self.report(Resource::QueuePair(qp.id), kind);
-        }
+        self.report(self.qps.get(key).map(|qp| qp.id), kind);
     }
 
     fn complete_receive(&mut self, key: usize, status: CompletionStatus) {

@@ -31,10 +31,11 @@ use slab::Slab;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
 use crate::counters::{EngineCounters, RnicCounters};
-use crate::event::{AsyncEvent, AsyncEventKind, Resource};
+use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
 use crate::mpa::MpaConfig;
+use crate::qp_state::QpId;
 use crate::ready::ReadySet;
 
 pub use cq_table::CqId;
@@ -163,7 +164,7 @@ impl Engine {
             self.lose(key, "the RNIC has failed");
         }
         self.report(
-            Resource::Rnic,
+            None,
             AsyncEventKind::Failed {
                 reason: error.to_string(),
             },
@@ -287,9 +288,9 @@ impl Engine {
         }
     }
 
-    fn report(&self, resource: Resource, kind: AsyncEventKind) {
+    fn report(&self, qp: Option<QpId>, kind: AsyncEventKind) {
         // The RNIC handle, which holds the other end, may be gone before its queue pairs.
-        let _ = self.events.send(AsyncEvent { resource, kind });
+        let _ = self.events.send(AsyncEvent { qp, kind });
     }
 
     /// Keeps a port for as long as TCP may still have to answer on it.

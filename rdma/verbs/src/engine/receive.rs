@@ -16,7 +16,6 @@ use super::qp::{Link, QpContext, Receiving};
 use super::stream::{Close, Gate, Stream};
 use crate::completion::{CompletionStatus, WorkCompletion};
 use crate::counters::EngineCounters;
-use crate::event::WorkQueue;
 use crate::memory::{Access, StagTable};
 use crate::qp_state::QpState;
 use crate::user::{Ability, User};
@@ -33,7 +32,8 @@ pub(super) enum ReceiveFault {
     Sink(&'static str),
     /// The peer asks for a response, and we have sent our FIN.
     RequestAfterClose,
-    Overflow(WorkQueue),
+    SendOverflow,
+    ReceiveOverflow,
 }
 
 /// What the protocol's checks need to know of a queue pair.
@@ -290,7 +290,7 @@ fn place(
 /// What a response has completed.
 fn complete_sends(cqs: &mut CqTable, qp: &mut QpContext) -> Result<(), ReceiveFault> {
     qp.complete_sends(cqs)
-        .map_err(|CqOverflow| ReceiveFault::Overflow(WorkQueue::Send))
+        .map_err(|CqOverflow| ReceiveFault::SendOverflow)
 }
 
 /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
@@ -382,5 +382,5 @@ fn finish_receive(
     let mut completion = qp.receive_completion(receiving.request.wr_id, CompletionStatus::Success);
     describe(&mut completion);
     cqs.push(qp.recv_cq, completion)
-        .map_err(|CqOverflow| ReceiveFault::Overflow(WorkQueue::Receive))
+        .map_err(|CqOverflow| ReceiveFault::ReceiveOverflow)
 }

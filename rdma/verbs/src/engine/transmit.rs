@@ -11,7 +11,7 @@ use super::qp::{Link, QpContext};
 use super::stream::{Gate, Stream, Turn, send_ulpdu};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
-use crate::event::WorkQueue;
+use crate::event::AsyncEventKind;
 use crate::memory::StagTable;
 use crate::qp_state::QpState;
 
@@ -156,7 +156,7 @@ impl Engine {
                 self.fail_unreported(key, Terminate::local(), Some(status));
             }
             SendFault::Response(terminate) => self.fail_response(key, terminate),
-            SendFault::Overflow => self.fail_overflow(key, WorkQueue::Send),
+            SendFault::Overflow => self.fail_overflow(key, AsyncEventKind::SendCqError),
         }
     }
 }
