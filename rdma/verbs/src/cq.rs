@@ -73,7 +73,8 @@ impl CompletionQueue {
         })
     }
 
-    pub(crate) fn id(&self) -> CqId {
+    /// Its identity in what is told of queue pairs.
+    pub fn id(&self) -> CqId {
         self.id
     }
 

@@ -37,12 +37,18 @@ mod engine;
 mod error;
 mod event;
 mod host;
+mod inbound_error;
 mod memory;
 mod mpa;
 mod pd;
 mod qp;
+mod qp_change;
+mod qp_config;
+mod qp_info;
+mod qp_state;
 mod ready;
 mod rnic;
+mod streaming;
 mod user;
 mod work;
 
@@ -50,12 +56,15 @@ pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
 pub use cq::{Arm, CompletionQueue};
+pub use engine::CqId;
 pub use error::{
-    AcceptError, ConnectError, CreateError, DeallocateError, DestroyError, ListenError, OpenError,
-    PostError, QueryError, Refused, RegisterError, ReregisterError, RnicClosed,
+    AcceptError, ConnectError, CreateError, DeallocateError, DestroyError, ListenError,
+    ModifyError, OpenError, PostError, QueryError, Refused, RegisterError, ReregisterError,
+    RnicClosed, StreamError,
 };
 pub use event::{AsyncEvent, AsyncEventKind};
 pub use host::{FixedHost, Host, HostError, LocalPort};
+pub use inbound_error::{InboundError, ProtectionError};
 pub use memory::{
     Access, Addressing, Bind, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion, MemoryWindow,
     MemoryWork, PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag, SpecError,
@@ -63,8 +72,13 @@ pub use memory::{
 };
 pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::{PdId, ProtectionDomain};
-pub use qp::{QpConfig, QpId, QpState, QueuePair};
+pub use qp::QueuePair;
+pub use qp_change::{Depths, QpChange};
+pub use qp_config::QpConfig;
+pub use qp_info::{QpInfo, TerminateInfo, TerminateOrigin};
+pub use qp_state::{QpId, QpState};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
+pub use streaming::{Framing, LlpStream, StreamId, StreamListener, StreamState};
 pub use work::{
     Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
 };

@@ -8,7 +8,8 @@ use crate::control::Control;
 use crate::cq::CompletionQueue;
 use crate::error::{CreateError, RegisterError};
 use crate::memory::{Access, MemoryRegion, MemoryWindow, RegionMemory, RegionSpec, RegionStag};
-use crate::qp::{QpConfig, QueuePair};
+use crate::qp::QueuePair;
+use crate::qp_config::QpConfig;
 use crate::user::Scope;
 
 /// A protection domain's identity within its RNIC.

@@ -7,7 +7,7 @@ use crate::cq::CqSink;
 
 /// A completion queue's identity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CqId {
+pub struct CqId {
     slot: usize,
     serial: u64,
 }

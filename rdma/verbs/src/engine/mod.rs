@@ -9,12 +9,15 @@ mod deadlines;
 mod fault;
 mod lifecycle;
 mod listen;
+mod modify;
 mod nudge;
 mod outgoing;
 mod qp;
+mod query;
 mod receive;
 mod start;
 mod stream;
+mod streaming;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -32,11 +35,11 @@ use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
 use crate::mpa::MpaConfig;
-use crate::qp::QpId;
+use crate::qp_state::QpId;
 use crate::ready::ReadySet;
 
-pub(crate) use cq_table::CqId;
-pub(crate) use listen::{IncomingId, IncomingRequest};
+pub use cq_table::CqId;
+pub(crate) use listen::{Clients, IncomingId, IncomingRequest};
 pub(crate) use qp::NewQp;
 pub(crate) use start::ConnectOrder;
 
@@ -44,6 +47,7 @@ use cq_table::CqTable;
 use deadlines::Deadlines;
 use listen::{Incoming, ListenerContext};
 use qp::QpContext;
+use streaming::Streaming;
 
 /// Frames taken from the NIC in one turn.
 const RX_BUDGET: usize = 64;
@@ -59,6 +63,8 @@ const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 enum Owner {
     Qp(usize),
     Incoming(usize),
+    /// The application, which has not handed it over to a queue pair.
+    Streaming,
 }
 
 /// See the module.
@@ -71,6 +77,7 @@ pub(crate) struct Engine {
     listeners: Vec<ListenerContext>,
     incoming: Slab<Incoming>,
     next_incoming: u64,
+    streams: FxHashMap<ConnId, Streaming>,
     /// Queue pairs that may have something to send, in turn.
     active: VecDeque<usize>,
     deadlines: Deadlines,
@@ -102,6 +109,7 @@ impl Engine {
             listeners: Vec::new(),
             incoming: Slab::new(),
             next_incoming: 0,
+            streams: FxHashMap::default(),
             active: VecDeque::new(),
             deadlines: Deadlines::default(),
             lingering: VecDeque::new(),
@@ -171,11 +179,11 @@ impl Engine {
                 conn,
                 remote,
             } => self.on_incoming(listener, conn, remote),
-            Event::Connected(conn) => {
-                if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
-                    self.on_connected(key);
-                }
-            }
+            Event::Connected(conn) => match self.owners.get(&conn).copied() {
+                Some(Owner::Qp(key)) => self.on_connected(key),
+                Some(Owner::Streaming) => self.on_stream_connected(conn),
+                Some(Owner::Incoming(_)) | None => {}
+            },
             Event::Readable(conn) => self.on_readable(conn),
             Event::Writable(conn) => {
                 if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
@@ -191,6 +199,8 @@ impl Engine {
         match self.owners.get(&conn).copied() {
             Some(Owner::Qp(key)) => self.on_qp_readable(key),
             Some(Owner::Incoming(key)) => self.on_request_octets(key),
+            // They wait until the application reads them, or hands the stream over.
+            Some(Owner::Streaming) => {}
             None => {
                 let n = self.stack.readable_len(conn);
                 self.stack.consume(conn, n);
@@ -204,6 +214,7 @@ impl Engine {
         match self.owners.get(&conn).copied() {
             Some(Owner::Qp(key)) => self.on_qp_peer_closed(key),
             Some(Owner::Incoming(key)) => self.drop_incoming(key),
+            Some(Owner::Streaming) => self.on_stream_peer_closed(conn),
             None => self.stack.close(conn, self.now),
         }
     }
@@ -212,6 +223,7 @@ impl Engine {
         match self.owners.remove(&conn) {
             Some(Owner::Qp(key)) => self.on_qp_closed(key, reason),
             Some(Owner::Incoming(key)) => self.forget_incoming(key),
+            Some(Owner::Streaming) => self.on_stream_closed(conn),
             None => {}
         }
     }

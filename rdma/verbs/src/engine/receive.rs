@@ -13,11 +13,11 @@ use super::Engine;
 use super::cq_table::{CqOverflow, CqTable};
 use super::outgoing::{Response, for_each_piece};
 use super::qp::{Link, QpContext, Receiving};
-use super::stream::{Gate, Stream};
+use super::stream::{Close, Gate, Stream};
 use crate::completion::{CompletionStatus, WorkCompletion};
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
-use crate::qp::QpState;
+use crate::qp_state::QpState;
 use crate::user::{Ability, User};
 use crate::work::{RecvRequest, total};
 
@@ -32,13 +32,8 @@ pub(super) enum ReceiveFault {
     Sink(&'static str),
     /// The peer asks for a response, and we have sent our FIN.
     RequestAfterClose,
-    Overflow,
-}
-
-impl From<CqOverflow> for ReceiveFault {
-    fn from(_: CqOverflow) -> Self {
-        Self::Overflow
-    }
+    SendOverflow,
+    ReceiveOverflow,
 }
 
 /// What the protocol's checks need to know of a queue pair.
@@ -90,9 +85,13 @@ impl Engine {
         };
         match &qp.link {
             Link::Starting(_) => self.on_reply_octets(key),
-            Link::Stream(_) if matches!(qp.state(), QpState::Rts | QpState::Closing) => {
+            Link::Stream(_) if qp.state() == QpState::Rts => self.receive_fpdus(key),
+            Link::Stream(stream)
+                if qp.state() == QpState::Closing && stream.close != Close::Sealed =>
+            {
                 self.receive_fpdus(key);
             }
+            Link::Stream(_) if qp.state() == QpState::Closing => self.on_sealed_octets(key),
             Link::Stream(stream) => {
                 let conn = stream.conn;
                 let n = self.stack.readable_len(conn);
@@ -225,14 +224,14 @@ fn act(
             place(stags, qp.user, *stag, *to, payload, counters);
             if *done {
                 finish_read(stags, qp)?;
-                qp.complete_sends(cqs)?;
+                complete_sends(cqs, qp)?;
             }
         }
         Inbound::ReadRequest(read) => queue_response(qp, Response::Read(*read))?,
         Inbound::AtomicRequest(atomic) => queue_response(qp, Response::Atomic(*atomic))?,
         Inbound::AtomicResponse { original } => {
             finish_atomic(stags, qp, *original)?;
-            qp.complete_sends(cqs)?;
+            complete_sends(cqs, qp)?;
         }
         Inbound::Send {
             kind,
@@ -286,6 +285,12 @@ fn place(
         .is_ok_and(|octets| octets.write(payload).is_ok());
     debug_assert!(placed, "the segment was checked against the same table");
     counters.placed_octets += payload.len() as u64;
+}
+
+/// What a response has completed.
+fn complete_sends(cqs: &mut CqTable, qp: &mut QpContext) -> Result<(), ReceiveFault> {
+    qp.complete_sends(cqs)
+        .map_err(|CqOverflow| ReceiveFault::SendOverflow)
 }
 
 /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
@@ -376,6 +381,6 @@ fn finish_receive(
     };
     let mut completion = qp.receive_completion(receiving.request.wr_id, CompletionStatus::Success);
     describe(&mut completion);
-    cqs.push(qp.recv_cq, completion)?;
-    Ok(())
+    cqs.push(qp.recv_cq, completion)
+        .map_err(|CqOverflow| ReceiveFault::ReceiveOverflow)
 }

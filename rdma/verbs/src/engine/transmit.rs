@@ -11,8 +11,9 @@ use super::qp::{Link, QpContext};
 use super::stream::{Gate, Stream, Turn, send_ulpdu};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
+use crate::event::AsyncEventKind;
 use crate::memory::StagTable;
-use crate::qp::QpState;
+use crate::qp_state::QpState;
 
 /// What one attempt to send came to.
 enum Sent {
@@ -50,10 +51,14 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return 0;
         };
-        if qp.state() == QpState::Error {
-            // Posted just before the queue pair failed.
-            qp.flush(&mut self.cqs, None);
-            return 0;
+        match qp.state() {
+            QpState::Idle | QpState::Rts | QpState::Terminate => {}
+            QpState::Closing => self.check_closing(key),
+            QpState::Error => {
+                // Posted just before the queue pair failed.
+                qp.flush(&mut self.cqs, None);
+                return 0;
+            }
         }
         for sent in 0..TX_BUDGET {
             match self.send_one(key) {
@@ -114,8 +119,13 @@ impl Engine {
         let Link::Stream(stream) = &mut qp.link else {
             return Ok(Sent::Nothing);
         };
-        if stream.gate == Gate::Shut {
-            return Ok(Sent::Nothing);
+        match stream.gate {
+            Gate::Open | Gate::Fenced => {}
+            Gate::Shut => return Ok(Sent::Nothing),
+            Gate::Prefaced { .. } => {
+                let is_done = stream.send_preface(&mut self.stack, self.now);
+                return Ok(if is_done { Sent::Work } else { Sent::Blocked });
+            }
         }
         if let Some(terminate) = &stream.terminate {
             let ulpdu = terminate.ulpdu();
@@ -143,22 +153,10 @@ impl Engine {
     fn on_send_fault(&mut self, key: usize, fault: SendFault) {
         match fault {
             SendFault::Request(status) => {
-                self.fail_local(
-                    key,
-                    Terminate::local(),
-                    Some(status),
-                    "a local work request failed",
-                );
+                self.fail_unreported(key, Terminate::local(), Some(status));
             }
-            SendFault::Response(terminate) => {
-                self.fail_local(
-                    key,
-                    terminate,
-                    None,
-                    "memory that the peer asked for is gone",
-                );
-            }
-            SendFault::Overflow => self.fail_overflow(key),
+            SendFault::Response(terminate) => self.fail_response(key, terminate),
+            SendFault::Overflow => self.fail_overflow(key, AsyncEventKind::SendCqError),
         }
     }
 }

@@ -19,4 +19,5 @@ mod scope;
 mod security;
 mod segments;
 mod startup;
+mod states;
 mod transfer;

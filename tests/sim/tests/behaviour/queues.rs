@@ -59,7 +59,7 @@ fn an_overflow_is_reported_and_overwrites_no_completion() {
         [Done::write(0, 8), Done::write(1, 8)],
         "the first ones stay"
     );
-    assert_eq!(a.events(), [AsyncEventKind::CqOverflow]);
+    assert_eq!(a.events(), [AsyncEventKind::SendCqError]);
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
     assert!(a.host().drops()["drop_cq_overflow"] > 0);
     assert!(matches!(
@@ -79,7 +79,7 @@ fn an_overflow_of_the_receive_side_is_reported_too() {
     sim.run_until_idle();
     assert!(a.recv_cq().overflowed());
     assert_eq!(a.receives(), [Done::receive(0, 1), Done::receive(1, 1)]);
-    assert_eq!(a.events(), [AsyncEventKind::CqOverflow]);
+    assert_eq!(a.events(), [AsyncEventKind::RecvCqError]);
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }
 
