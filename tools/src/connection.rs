@@ -85,10 +85,15 @@ impl<'a> Connection<'a> {
                 AsyncEventKind::TerminateReceived(code) => {
                     format!("the other side terminated the connection: {code}")
                 }
-                AsyncEventKind::Terminated { code, reason } => {
+                AsyncEventKind::Terminated { code, reason, .. } => {
                     format!("the other side broke the protocol: {reason}; it was told {code}")
                 }
-                AsyncEventKind::ConnectionLost { reason } | AsyncEventKind::BadClose { reason } => {
+                AsyncEventKind::ConnectionReset => {
+                    "the connection is lost: the peer reset the connection".to_owned()
+                }
+                AsyncEventKind::ConnectionLost { reason }
+                | AsyncEventKind::BadClose { reason }
+                | AsyncEventKind::BadPeerClose { reason } => {
                     format!("the connection is lost: {reason}")
                 }
                 AsyncEventKind::SendCqError

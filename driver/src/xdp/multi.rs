@@ -125,17 +125,18 @@ impl PacketIo for MultiBufferIo {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let mut left = budget;
         while left > 0 {
-            let n = self.rings.consume(BATCH);
+            let want = left.min(BATCH);
+            let n = self.rings.consume(want);
             for at in 0..n {
                 let frame = self.rings.piece(at).and_then(|piece| self.accept(piece));
                 if let Some(frame) = frame {
                     self.counters.rx_frames += 1;
                     self.counters.rx_octets += frame.len() as u64;
-                    left = left.saturating_sub(1);
+                    left -= 1;
                     out.push(frame);
                 }
             }
-            if n < BATCH {
+            if n < want {
                 return;
             }
         }

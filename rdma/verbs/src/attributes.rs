@@ -56,9 +56,9 @@ pub struct RnicAttributes {
     pub max_ird: usize,
     /// Outbound Reads of one queue pair (ORD).
     pub max_ord: usize,
-    /// IRD can be changed after a queue pair was created.
+    /// IRD can be changed after a queue pair was created, by [`QueuePair::modify`](crate::QueuePair::modify).
     pub can_modify_ird: bool,
-    /// ORD can be raised after a queue pair was created.
+    /// ORD can be raised after a queue pair was created, likewise.
     pub can_increase_ord: bool,
     /// A queue pair's send queue and receive queue can be resized.
     pub can_modify_depths: bool,
@@ -95,8 +95,8 @@ impl RnicAttributes {
             max_outbound_reads_shared: 0,
             max_ird: MAX_READS,
             max_ord: MAX_READS,
-            can_modify_ird: false,
-            can_increase_ord: false,
+            can_modify_ird: true,
+            can_increase_ord: true,
             can_modify_depths: false,
             lists,
             entry_sizes: EntrySizes::of(lists),

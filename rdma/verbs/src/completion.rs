@@ -5,7 +5,7 @@ use std::fmt;
 use xwarp_iwarp::{AccessError, Stag};
 
 use crate::memory::{ListMode, SpecError};
-use crate::qp::QpId;
+use crate::qp_state::QpId;
 use crate::work::WrId;
 
 /// Which kind of work request has completed.

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::RnicClosed;
 use crate::host::Host;
 use crate::mpa::MpaConfig;
-use crate::qp::QpId;
+use crate::qp_state::QpId;
 use crate::ready::ReadySet;
 use crate::rnic::Waiting;
 use crate::slots::SlotTable;
@@ -230,9 +230,8 @@ impl Control {
     }
 
     /// Tells the engine that a queue pair has been posted to.
-    pub(crate) fn notify(&self, qp: crate::qp::QpId) {
-        let QpId(number) = qp;
-        self.ready.add(number as usize);
+    pub(crate) fn notify(&self, qp: QpId) {
+        self.ready.add(qp.slot());
         if let Mode::Thread { bell, .. } = &self.mode {
             bell.ring();
         }

@@ -110,7 +110,7 @@ impl CompletionQueue {
         })
     }
 
-    /// Its identity in events.
+    /// Its identity in events, and in what is told of queue pairs.
     pub fn id(&self) -> CqId {
         self.id
     }
@@ -294,7 +294,7 @@ impl CqSink {
 mod tests {
     use super::*;
     use crate::completion::{CompletionStatus, Opcode};
-    use crate::qp::QpId;
+    use crate::qp_state::QpId;
     use crate::slots::SlotTable;
     use crate::work::WrId;
 
@@ -305,7 +305,8 @@ mod tests {
         for number in 0..COMPLETIONS {
             loop {
                 let (status, opcode) = (CompletionStatus::Success, Opcode::Receive);
-                let completion = WorkCompletion::new(WrId(number), QpId(0), opcode, status, 0);
+                let completion =
+                    WorkCompletion::new(WrId(number), QpId::new(0, 0), opcode, status, 0);
                 if !matches!(sink.push(Cqe { completion, slots }), Pushed::Full { .. }) {
                     break;
                 }
@@ -319,7 +320,7 @@ mod tests {
 
     #[test]
     fn no_wake_up_is_lost_however_publishing_and_arming_meet() {
-        let [slots, _] = SlotTable::new(1, 0).open_pair(QpId(0));
+        let [slots, _] = SlotTable::new(1, 0).open_pair(QpId::new(0, 0));
         let (producer, mut ring) = RingBuffer::new(64);
         let (sleeper, bell) = Sleeper::new().unwrap();
         let shared = Arc::new(Shared {

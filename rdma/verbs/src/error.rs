@@ -8,7 +8,7 @@ use xwarp_iwarp::mpa::{EnhancedData, PrivateDataTooLong, StartupError};
 
 use crate::host::HostError;
 use crate::memory::SpecError;
-use crate::qp::QpState;
+use crate::qp_state::QpState;
 
 /// The RNIC behind a handle has been closed or has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -247,6 +247,44 @@ pub enum DestroyError {
     InUse,
 }
 
+/// Why a queue pair was not modified. It is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModifyError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// There is no such transition, or the queue pair is in Closing or Terminate, where none can be asked for.
+    #[error("a queue pair cannot be taken from {from:?} to {to:?}")]
+    InvalidStateChange {
+        /// The state that it is in.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// An attribute does not go with the transition, or one that must is missing.
+    #[error("{what} with a change from {from:?} to {to:?}")]
+    InvalidModifier {
+        /// What is there or is missing.
+        what: &'static str,
+        /// The state that the queue pair is in.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// An attribute cannot be changed like this.
+    #[error("{0} cannot be changed like this: it is settled when the queue pair is created")]
+    CannotChange(&'static str),
+    /// More of something than the RNIC supports.
+    #[error(transparent)]
+    Capability(#[from] Capability),
+    /// The stream is one of another RNIC, or belongs to a queue pair, or is not able to send and to receive.
+    #[error("the stream is not established, belongs to a queue pair already, or to another RNIC")]
+    InvalidStream,
+    /// A connection is being made for it by the connection manager.
+    #[error("the queue pair is being connected")]
+    Connecting,
+}
+
 /// Why a work request was not posted. Nothing of it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
@@ -365,6 +403,23 @@ pub enum ConnectError {
     /// Connections are used up.
     #[error("no further connection is possible: {0}")]
     Resources(String),
+}
+
+/// Why a stream could not be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// The connection has ended, or a queue pair has it.
+    #[error("the stream has ended, or belongs to a queue pair")]
+    Gone,
+    /// The peer has closed its side, and all that it sent has been read.
+    #[error("the peer has closed the stream")]
+    PeerClosed,
+    /// It took longer than it may.
+    #[error("the stream was not ready in time")]
+    TimedOut,
 }
 
 /// Why a port could not be listened on.

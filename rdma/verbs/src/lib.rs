@@ -39,15 +39,21 @@ mod error;
 mod event;
 mod handlers;
 mod host;
+mod inbound_error;
 mod limits;
 mod memory;
 mod mpa;
 mod pd;
 mod qp;
+mod qp_change;
+mod qp_config;
+mod qp_info;
+mod qp_state;
 mod ready;
 mod rnic;
 mod slots;
 mod srq;
+mod streaming;
 mod user;
 mod work;
 
@@ -59,12 +65,13 @@ pub use cq::{Arm, CompletionQueue};
 pub use engine::{CqId, SrqId};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
-    HandlerError, ListenError, ModifySrqError, OpenError, PostError, PostListError, QueryError,
-    Refused, RegisterError, ReregisterError, ResizeError, RnicClosed,
+    HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, PostError, PostListError,
+    QueryError, Refused, RegisterError, ReregisterError, ResizeError, RnicClosed, StreamError,
 };
 pub use event::{AsyncEvent, AsyncEventKind};
 pub use handlers::HandlerId;
 pub use host::{FixedHost, Host, HostError, LocalPort};
+pub use inbound_error::{InboundError, ProtectionError};
 pub use memory::{
     Access, Addressing, Bind, EntrySizes, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion,
     MemoryWindow, MemoryWork, PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag,
@@ -72,9 +79,14 @@ pub use memory::{
 };
 pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::{PdId, ProtectionDomain};
-pub use qp::{QpConfig, QpId, QpState, QueuePair};
+pub use qp::QueuePair;
+pub use qp_change::{Depths, QpChange};
+pub use qp_config::QpConfig;
+pub use qp_info::{QpInfo, TerminateInfo, TerminateOrigin};
+pub use qp_state::{QpId, QpState};
 pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
 pub use srq::{SharedReceiveQueue, SrqConfig, SrqInfo};
+pub use streaming::{Framing, LlpStream, StreamId, StreamListener, StreamState};
 pub use work::{
     Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
 };

@@ -125,7 +125,8 @@ impl Wishes {
 /// What MPA start-up has settled for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// MPA revision of the Reply: 1, 2, or 0 with a peer of the RDMA Consortium.
+    /// MPA revision of the Reply: 1, 2, or 0 with a peer of the RDMA Consortium. Also 0 on a stream that the application has handed
+    /// over, where no MPA start-up was.
     pub revision: u8,
     /// CRCs are generated and checked: one side's wish is enough.
     pub crc: bool,

@@ -9,7 +9,8 @@ use crate::cq::CompletionQueue;
 use crate::engine::CqId;
 use crate::error::{CreateError, RegisterError};
 use crate::memory::{Access, MemoryRegion, MemoryWindow, RegionMemory, RegionSpec, RegionStag};
-use crate::qp::{QpConfig, QueuePair};
+use crate::qp::QueuePair;
+use crate::qp_config::QpConfig;
 use crate::srq::{SharedReceiveQueue, SrqConfig};
 use crate::user::Scope;
 

@@ -2,178 +2,30 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::SharedBytes;
-use xwarp_iwarp::mpa::{Initiator, Revision};
+use xwarp_iwarp::mpa::Initiator;
 
 use crate::cm::Connecting;
 use crate::control::Control;
 use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
 use crate::error::{
-    Capability, ConnectError, CreateError, DestroyError, PostError, PostListError, Refused,
+    ConnectError, CreateError, DestroyError, ModifyError, PostError, PostListError, Refused,
     RegisterError, RnicClosed,
 };
-use crate::limits::{MAX_DEPTH, MAX_READS};
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
-use crate::mpa::{ConnectionInfo, PeerToPeer, Wishes};
+use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
+use crate::qp_change::{Depths, QpChange};
+use crate::qp_config::QpConfig;
+use crate::qp_info::QpInfo;
+use crate::qp_state::{QpId, QpShared, QpState};
 use crate::slots::WorkQueue;
-use crate::user::{Ability, Scope, User};
+use crate::user::{Scope, User};
 use crate::work::{RecvRequest, SendRequest, total};
-
-/// A queue pair's identity within its RNIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QpId(pub u32);
-
-/// The states of a queue pair (verbs draft §6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum QpState {
-    /// No connection. Work can be posted and waits.
-    Idle,
-    /// Connected.
-    Rts,
-    /// The connection is being closed gracefully.
-    Closing,
-    /// The connection is being ended because of an error.
-    Terminate,
-    /// Ended; all work has been flushed.
-    Error,
-}
-
-impl QpState {
-    fn from_u8(value: u8) -> Self {
-        match value {
-            0 => Self::Idle,
-            1 => Self::Rts,
-            2 => Self::Closing,
-            3 => Self::Terminate,
-            _ => Self::Error,
-        }
-    }
-}
-
-/// A queue pair's size and limits.
-#[derive(Clone, Debug)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of its own, as Create QP has them"
-)]
-pub struct QpConfig {
-    /// Work requests that the send queue holds.
-    pub send_depth: usize,
-    /// Work requests that the receive queue holds.
-    pub recv_depth: usize,
-    /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
-    /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
-    pub ord: u16,
-    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the connection. Accepting by MPA revision
-    /// 2 lowers it to the peer's ORD.
-    pub ird: u16,
-    /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the client-server model. As responder only
-    /// the RTR types count, and `None` takes them all: the model is the initiator's choice.
-    pub peer_to_peer: Option<PeerToPeer>,
-    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
-    /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
-    pub extensions: bool,
-    /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs draft §6.1.3, figure 21). Without it
-    /// such a message ends the connection unless it is empty. Whether the peer may read is said by [`ird`](Self::ird).
-    pub inbound_write: bool,
-    /// Whether it may bind memory windows (verbs draft §6.1.3).
-    pub bind_windows: bool,
-    /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
-    /// ([`Rnic::physical_address`](crate::Rnic::physical_address)), and whether it may Fast-Register (verbs draft §7.2.1, §7.5).
-    pub privileged: bool,
-}
-
-impl Default for QpConfig {
-    fn default() -> Self {
-        Self {
-            send_depth: 128,
-            recv_depth: 128,
-            ord: 32,
-            ird: 32,
-            peer_to_peer: None,
-            extensions: true,
-            inbound_write: true,
-            bind_windows: true,
-            privileged: false,
-        }
-    }
-}
-
-impl QpConfig {
-    fn check(&self, highest: Revision, shared: bool) -> Result<(), CreateError> {
-        // Buffers that are posted elsewhere need no depth here.
-        let recv_depth = if shared { 1 } else { self.recv_depth };
-        let limits = [
-            ("a send queue of depth", self.send_depth, 1, MAX_DEPTH),
-            ("a receive queue of depth", recv_depth, 1, MAX_DEPTH),
-            ("ORD", usize::from(self.ord), 0, MAX_READS),
-            ("IRD", usize::from(self.ird), 0, MAX_READS),
-        ];
-        for (what, wanted, min, max) in limits {
-            Capability::check(what, wanted, min, max)?;
-        }
-        match self.peer_to_peer {
-            Some(model) if model.rtr.is_empty() => Err(CreateError::NoRtr),
-            Some(model) if model.required && highest < Revision::Two => {
-                Err(CreateError::NeedsRevisionTwo)
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn ability(&self) -> Ability {
-        let mut ability = Ability::empty();
-        ability.set(Ability::BIND_WINDOWS, self.bind_windows);
-        ability.set(Ability::INBOUND_READ, self.ird > 0);
-        ability.set(Ability::INBOUND_WRITE, self.inbound_write);
-        ability.set(Ability::PHYSICAL, self.privileged);
-        ability
-    }
-
-    fn wishes(&self) -> Wishes {
-        Wishes {
-            ird: self.ird,
-            ord: self.ord,
-            peer_to_peer: self.peer_to_peer,
-        }
-    }
-}
-
-/// What the engine shows of a queue pair.
-pub(crate) struct QpShared {
-    state: AtomicU8,
-    /// Written once per connection.
-    connection: Mutex<Option<ConnectionInfo>>,
-}
-
-impl QpShared {
-    fn new() -> Self {
-        Self {
-            state: AtomicU8::new(QpState::Idle as u8),
-            connection: Mutex::new(None),
-        }
-    }
-
-    /// Shows a new state. What the application posted before it can see the state is seen by whoever looks after this call.
-    pub(crate) fn set(&self, state: QpState) {
-        self.state.store(state as u8, Ordering::Release);
-        fence(Ordering::SeqCst);
-    }
-
-    pub(crate) fn set_connection(&self, info: ConnectionInfo) {
-        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner) = Some(info);
-    }
-
-    fn connection(&self) -> Option<ConnectionInfo> {
-        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
 pub struct QueuePair {
@@ -242,7 +94,7 @@ impl QueuePair {
 
     /// Its state a moment ago.
     pub fn state(&self) -> QpState {
-        QpState::from_u8(self.shared.state.load(Ordering::Acquire))
+        self.shared.state()
     }
 
     /// What start-up has settled for its connection, the present or the last one. `None` before there was one.
@@ -430,7 +282,8 @@ impl QueuePair {
         Ok(Connecting::new(outcome, Arc::clone(&self.control)))
     }
 
-    /// Closes gracefully: everything posted is sent first. Waits up to `limit` for both sides to have closed; false when that
+    /// Closes gracefully, as RFC 5041 §6.2.1 has it: everything posted is sent first, and the peer may go on sending until it closes,
+    /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `limit` for both sides to have closed; false when that
     /// took longer or the connection failed meanwhile.
     pub fn disconnect(&mut self, limit: Duration) -> Result<bool, RnicClosed> {
         self.begin_disconnect()?;
@@ -445,6 +298,37 @@ impl QueuePair {
     pub fn begin_disconnect(&mut self) -> Result<(), RnicClosed> {
         let id = self.id;
         self.control.call(move |engine| engine.disconnect(id))
+    }
+
+    /// Modify QP (verbs draft §9.2.5.3): changes attributes, then the state. When it returns the state has changed, though the queue
+    /// pair may have gone on from there by itself. After an error all is as it was.
+    ///
+    /// | from | to |
+    /// |---|---|
+    /// | Idle | Idle, RTS by [`QpChange::start`] or [`QpChange::start_with`], Error |
+    /// | RTS | RTS, Closing, Terminate, Error |
+    /// | Error | Idle |
+    ///
+    /// The depths that result are returned; they are those of the present connection in RTS, else of the next one.
+    pub fn modify(&mut self, change: QpChange) -> Result<Depths, ModifyError> {
+        let (id, from) = (self.id, self.state());
+        if !change.is_of(&self.control) {
+            return Err(ModifyError::InvalidStream);
+        }
+        let depths = self
+            .control
+            .call(move |engine| engine.modify_qp(id, change))??;
+        if from != QpState::Rts {
+            (self.wishes.ord, self.wishes.ird) = (depths.ord, depths.ird);
+        }
+        Ok(depths)
+    }
+
+    /// Query QP (verbs draft §9.2.5.2).
+    pub fn query(&self) -> Result<QpInfo, RnicClosed> {
+        let id = self.id;
+        let info = self.control.call(move |engine| engine.query_qp(id))?;
+        info.ok_or(RnicClosed)
     }
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
@@ -466,7 +350,8 @@ impl QueuePair {
         })
     }
 
-    /// Ends the connection at once, by a reset (Modify QP to Error, verbs draft §6.2). Outstanding work is flushed.
+    /// Ends the connection at once, by a reset, in whatever state the queue pair is: what [`modify`](Self::modify) to Error does
+    /// from Idle and RTS (verbs draft §6.2). Outstanding work is flushed.
     pub fn abort(&mut self) -> Result<(), RnicClosed> {
         let id = self.id;
         self.control.call(move |engine| engine.abort_qp(id))
@@ -475,7 +360,7 @@ impl QueuePair {
 
 impl fmt::Debug for QueuePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QueuePair({}, {:?})", self.id.0, self.state())
+        write!(f, "QueuePair({}, {:?})", self.id, self.state())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,8 +16,8 @@ use crate::cm::Listener;
 use crate::control::{Control, Parts};
 use crate::counters::RnicCounters;
 use crate::cq::CompletionQueue;
-use crate::engine::{CqId, Engine};
-use crate::error::{CreateError, HandlerError, ListenError, OpenError, RnicClosed};
+use crate::engine::{Clients, CqId, Engine};
+use crate::error::{ConnectError, CreateError, HandlerError, ListenError, OpenError, RnicClosed};
 use crate::event::AsyncEvent;
 use crate::handlers::HandlerId;
 use crate::host::{Host, KernelHost};
@@ -26,6 +27,7 @@ use crate::mpa::MpaConfig;
 use crate::pd::{PdId, ProtectionDomain};
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
+use crate::streaming::{LlpStream, StreamListener};
 
 /// Connections that may wait to be accepted, per listener.
 const BACKLOG: usize = 128;
@@ -273,20 +275,46 @@ impl Rnic {
     /// Listens for connections. With an unspecified address (`0.0.0.0`, `::`), on the port of every address of that family
     /// that the interface has.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
-        let host = self.control.host();
-        let mut ports = Vec::new();
-        for address in self.listen_addresses(local.ip())? {
-            ports.push(host.open_port(address, local.port())?);
-        }
-        let addresses: Vec<SocketAddr> = ports.iter().map(crate::host::LocalPort::local).collect();
         let (sender, requests) = mpsc::channel();
-        self.control
-            .call(move |engine| engine.listen(ports, &sender, BACKLOG))??;
+        let addresses = self.listen_for(local, Clients::Requests(sender))?;
         Ok(Listener::new(
             requests,
             addresses,
             Arc::clone(&self.control),
         ))
+    }
+
+    /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw octets until it is handed over to a
+    /// queue pair (verbs draft §6.6.1). At most 128 wait to be accepted; further ones are reset.
+    pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
+        let addresses = self.listen_for(local, Clients::Streams(VecDeque::new()))?;
+        Ok(StreamListener::new(addresses, Arc::clone(&self.control)))
+    }
+
+    /// Begins to make a connection in streaming mode; [`LlpStream::wait_established`] waits for it. Waits up to `limit` for the host
+    /// to find the way.
+    pub fn connect_stream(
+        &self,
+        remote: SocketAddr,
+        limit: Duration,
+    ) -> Result<LlpStream, ConnectError> {
+        LlpStream::connect(&self.control, remote, limit)
+    }
+
+    fn listen_for(
+        &self,
+        local: SocketAddr,
+        clients: Clients,
+    ) -> Result<Vec<SocketAddr>, ListenError> {
+        let host = self.control.host();
+        let mut ports = Vec::new();
+        for address in self.listen_addresses(local.ip())? {
+            ports.push(host.open_port(address, local.port())?);
+        }
+        let addresses = ports.iter().map(crate::host::LocalPort::local).collect();
+        self.control
+            .call(move |engine| engine.listen(ports, &clients, BACKLOG))??;
+        Ok(addresses)
     }
 
     fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::error::PostError;
-use crate::qp::QpId;
+use crate::qp_state::QpId;
 
 /// Bits of a word that count; those above them tell one user of the word from the next.
 const COUNT_BITS: u32 = u32::BITS;
@@ -39,6 +39,13 @@ fn word(generation: u32, count: u32) -> u64 {
     u64::from(generation) << COUNT_BITS | u64::from(count)
 }
 
+/// The places of a queue pair's send queue and receive queue. Those of the queue pair that was in its slot before it are the same.
+fn places(qp: QpId) -> [u32; 2] {
+    // A slot has 16 bits.
+    let first = u32::try_from(2 * qp.slot()).unwrap_or(u32::MAX - 1);
+    [first, first + 1]
+}
+
 impl SlotTable {
     /// For so many queue pairs and shared receive queues.
     pub(crate) fn new(qps: usize, srqs: usize) -> Arc<Self> {
@@ -53,13 +60,13 @@ impl SlotTable {
     }
 
     /// Begins the send queue and the receive queue of a new queue pair.
-    pub(crate) fn open_pair(&self, QpId(qp): QpId) -> [SlotKey; 2] {
-        [2 * qp, 2 * qp + 1].map(|index| self.open(index))
+    pub(crate) fn open_pair(&self, qp: QpId) -> [SlotKey; 2] {
+        places(qp).map(|index| self.open(index))
     }
 
     /// The send queue and the receive queue of a queue pair that there is.
-    pub(crate) fn pair(&self, QpId(qp): QpId) -> [SlotKey; 2] {
-        [2 * qp, 2 * qp + 1].map(|index| self.key(index))
+    pub(crate) fn pair(&self, qp: QpId) -> [SlotKey; 2] {
+        places(qp).map(|index| self.key(index))
     }
 
     fn at(&self, index: u32) -> Option<&AtomicU64> {
@@ -182,7 +189,7 @@ mod tests {
     #[test]
     fn a_slot_is_free_when_it_is_said_to_be_not_when_the_request_is_taken() {
         let table = SlotTable::new(1, 0);
-        let [sends, recvs] = table.open_pair(QpId(0));
+        let [sends, recvs] = table.open_pair(QpId::new(0, 0));
         let (mut queue, mut engine) = queue(&table, sends);
         for round in 0..3 {
             assert_eq!((queue.push(round), queue.push(round)), (Ok(()), Ok(())));
@@ -201,7 +208,7 @@ mod tests {
     #[test]
     fn the_count_goes_round_and_touches_nothing_else() {
         let table = SlotTable::new(1, 0);
-        let [key, _] = table.open_pair(QpId(0));
+        let [key, _] = table.open_pair(QpId::new(0, 0));
         let (mut queue, mut engine) = queue(&table, key);
         table.words[0].store(word(key.generation, u32::MAX), Ordering::Relaxed);
         (queue.taken, queue.freed) = (u32::MAX, u32::MAX);
@@ -210,14 +217,17 @@ mod tests {
             assert_eq!(engine.pop(), Ok(request));
             table.free(key);
         }
-        assert_eq!((queue.outstanding(), table.pair(QpId(0))[0]), (0, key));
+        assert_eq!(
+            (queue.outstanding(), table.pair(QpId::new(0, 0))[0]),
+            (0, key)
+        );
     }
 
     #[test]
     fn what_is_left_of_a_queue_that_is_gone_frees_nothing_of_the_next() {
         let table = SlotTable::new(2, 0);
-        let [gone, _] = table.open_pair(QpId(1));
-        let [next, _] = table.open_pair(QpId(1));
+        let [gone, _] = table.open_pair(QpId::new(1, 1));
+        let [next, _] = table.open_pair(QpId::new(2, 1));
         assert_ne!(gone, next);
         let (mut queue, _engine) = queue(&table, next);
         assert_eq!((queue.push(1), queue.push(2)), (Ok(()), Ok(())));

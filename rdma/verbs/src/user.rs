@@ -25,11 +25,15 @@ bitflags! {
 pub(crate) struct User {
     pd: PdId,
     ability: Ability,
-    /// No other queue pair of the RNIC ever has it. A `QpId` would not do: the next queue pair may have it again.
+    /// No other queue pair of the RNIC ever has it.
     serial: u64,
 }
 
 impl User {
+    pub(crate) fn pd(self) -> PdId {
+        self.pd
+    }
+
     pub(crate) fn can(self, ability: Ability) -> bool {
         self.ability.contains(ability)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use xwarp::{
     Access, AsyncEventKind, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair,
-    RecvRequest, RegionSpec, RemoteAddress, SendRequest, Sge, WrId,
+    RecvRequest, RegionSpec, RemoteAddress, SendRequest, Sge, TermCode, TerminateOrigin, WrId,
 };
 
 use crate::done::Done;
@@ -157,6 +157,18 @@ impl End {
     /// The queue pair's state.
     pub fn state(&self) -> QpState {
         self.qp.state()
+    }
+
+    /// The code that this side has ended the stream with. An event tells of it, unless the completion of a receive does.
+    pub fn ended_with(&self) -> Option<TermCode> {
+        let terminate = self.qp.query().unwrap().terminate?;
+        let is_told = |event: &AsyncEventKind| matches!(event, AsyncEventKind::Terminated { code, .. } if *code == terminate.code);
+        let events = self.events();
+        assert!(
+            events.len() <= 1 && events.iter().all(is_told),
+            "{events:?}"
+        );
+        (terminate.origin == TerminateOrigin::Local).then_some(terminate.code)
     }
 
     /// What happened to the queue pair since this was asked last.

@@ -1,9 +1,16 @@
 //! A Terminate of the peer's: read leniently, as nothing depends on it but what the ULP is told (RFC 5040 §5.4).
 
-use super::{ReadRequest, ReadRequestHeader, TermCode, TerminateControl};
-use crate::ddp::{Control, DdpSegment, FIRST_MSN, TaggedHeader, UntaggedHeader};
-use zerocopy::FromBytes;
+use super::header::append;
+use super::{MAX_TERMINATE, ReadRequest, ReadRequestHeader, TermCode, TerminateControl};
+use crate::ddp::{
+    Control, DdpSegment, FIRST_MSN, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader,
+};
+use arrayvec::ArrayVec;
 use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Octets of the longest Terminate Message, without the DDP header in front of it.
+const MAX_MESSAGE: usize = MAX_TERMINATE - UNTAGGED_HEADER_BYTES;
 
 /// Why the peer ended the stream. Its codes are for people and logs: peers differ too much to act on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +59,25 @@ pub enum TerminateFault {
 
 impl ReceivedTerminate {
     /// Reads the `payload` behind an untagged `header` on QN 2. Never fails: what is not there is absent.
+    /// The message again, from its control field on, as far as it was understood.
+    pub fn message(&self) -> ArrayVec<u8, MAX_MESSAGE> {
+        let mut message = ArrayVec::new();
+        append(&mut message, &self.control);
+        if self.segment_len.is_some() || self.ddp_header.is_some() {
+            let segment_len = U16::new(self.segment_len.unwrap_or_default());
+            append(&mut message, segment_len.as_bytes());
+        }
+        match &self.ddp_header {
+            Some(CapturedHeader::Tagged(header)) => append(&mut message, header.as_bytes()),
+            Some(CapturedHeader::Untagged(header)) => append(&mut message, header.as_bytes()),
+            None => {}
+        }
+        if let Some(read) = &self.read_request {
+            append(&mut message, ReadRequestHeader::from(read).as_bytes());
+        }
+        message
+    }
+
     pub(super) fn parse(header: &UntaggedHeader, payload: &[u8]) -> Self {
         let Ok((control, rest)) = TerminateControl::ref_from_prefix(payload) else {
             return Self::without_code(payload.len());

@@ -126,6 +126,11 @@ impl Receiver {
         self.outstanding.len()
     }
 
+    /// From now on the peer may have this many Read and Atomic Requests outstanding, 0 meaning that there is no such queue (D7).
+    pub fn set_ird(&mut self, ird: u16) {
+        self.inbound_requests.set_ird(ird);
+    }
+
     /// A Read or Atomic Response of ours was handed to TCP wholly: its IRD credit returns.
     pub fn response_sent(&mut self) {
         self.inbound_requests.response_sent();

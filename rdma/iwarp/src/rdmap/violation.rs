@@ -92,8 +92,10 @@ pub enum ViolationCause {
         ird: u16,
     },
     /// A gap, an overlap, or outside the buffer.
-    #[error("MO {mo}, expected {expected}")]
+    #[error("MO {mo} on QN {qn}, expected {expected}")]
     MessageOffset {
+        /// The Queue Number.
+        qn: u32,
         /// The segment's MO.
         mo: u32,
         /// Octets of the message placed so far.

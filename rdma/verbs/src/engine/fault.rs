@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use xwarp_iwarp::{InvalidateError, TermCode, Terminate, ViolationCause};
+use xwarp_iwarp::{
+    InvalidateError, ReceivedTerminate, TermCode, Terminate, Violation, ViolationCause,
+};
 
 use super::Engine;
 use super::qp::{CqOverflow, Link};
@@ -11,7 +13,10 @@ use super::receive::ReceiveFault;
 use super::stream::Gate;
 use crate::completion::CompletionStatus;
 use crate::event::AsyncEventKind;
-use crate::qp::QpState;
+use crate::inbound_error::InboundError;
+use crate::qp_info::TerminateInfo;
+use crate::qp_state::QpState;
+use crate::user::Ability;
 
 /// How long a Terminate and the close after it may take before the connection is reset.
 pub(super) const TERMINATE_LIMIT: Duration = Duration::from_secs(3);
@@ -24,31 +29,20 @@ impl Engine {
         match fault {
             ReceiveFault::Mpa(error) => {
                 self.counters.drop_bad_fpdu += 1;
-                self.fail_inbound(key, error.terminate(), error.to_string());
+                self.fail_inbound(key, error.terminate(), error.into(), error.to_string());
             }
-            ReceiveFault::Violation(violation) => {
-                self.counters.drop_refused_segment += 1;
-                if let Some(status) = receive_status(violation.cause()) {
-                    self.complete_receive(key, status);
-                }
-                self.fail_inbound(key, violation.terminate(), violation.cause().to_string());
-            }
+            ReceiveFault::Violation(violation) => self.on_violation(key, &violation),
             ReceiveFault::Buffer(status) => {
                 self.complete_receive(key, status);
-                self.fail_local(
-                    key,
-                    Terminate::local(),
-                    None,
-                    "a receive buffer cannot be used",
-                );
+                self.fail_unreported(key, Terminate::local(), None);
             }
             ReceiveFault::Sink(what) => {
                 log::debug!("queue pair {key}: {what}");
-                self.enter_terminate(key, Some(Terminate::local()), None);
+                self.fail_unreported(key, Terminate::local(), None);
             }
             ReceiveFault::Terminated(terminate) => {
                 self.counters.terminates_in += 1;
-                self.on_terminate_received(key, terminate.code);
+                self.on_terminate_received(key, &terminate);
             }
             ReceiveFault::RequestAfterClose => {
                 self.lose(
@@ -60,63 +54,95 @@ impl Engine {
         }
     }
 
-    /// The peer has broken a rule: Terminate, and an event that says which.
-    fn fail_inbound(&mut self, key: usize, terminate: Terminate, reason: String) {
-        let kind = AsyncEventKind::Terminated {
-            code: terminate.code(),
-            reason,
+    fn on_violation(&mut self, key: usize, violation: &Violation) {
+        self.counters.drop_refused_segment += 1;
+        let (cause, terminate) = (violation.cause(), violation.terminate());
+        let Some(status) = receive_status(cause) else {
+            let may_write =
+                (self.qps.get(key)).is_some_and(|qp| qp.user.can(Ability::INBOUND_WRITE));
+            let error = InboundError::of(cause, may_write);
+            self.fail_inbound(key, terminate, error, cause.to_string());
+            return;
         };
-        let may_send = self.may_send(key);
-        self.report_for(key, kind);
-        if may_send {
+        // The completion of the receive tells of it, and no event.
+        self.complete_receive(key, status);
+        if self.may_send(key) {
+            self.fail_unreported(key, terminate, None);
+        } else {
+            self.lose(
+                key,
+                "the peer sent what cannot be received after this side had closed",
+            );
+        }
+    }
+
+    /// The peer has broken a rule: Terminate, and an event that says which.
+    fn fail_inbound(
+        &mut self,
+        key: usize,
+        terminate: Terminate,
+        error: InboundError,
+        reason: String,
+    ) {
+        let code = terminate.code();
+        if self.may_send(key) {
             self.enter_terminate(key, Some(terminate), None);
         } else {
             // The connection just ends: no FPDU may be sent before one was received (digest D1), nor after the FIN.
             self.lose_silently(key);
         }
+        let kind = AsyncEventKind::Terminated {
+            error,
+            code,
+            reason,
+        };
+        self.report_for(key, kind);
     }
 
-    /// A work request or buffer of our own is at fault; its completion says so (verbs draft §8.3.2).
-    pub(super) fn fail_local(
+    /// The queue pair fails, and no event says so: a completion does (verbs draft §8.3.2), if `culprit` says so that of the newest begun
+    /// send, or the application has asked for it.
+    pub(super) fn fail_unreported(
         &mut self,
         key: usize,
         terminate: Terminate,
         culprit: Option<CompletionStatus>,
-        what: &'static str,
     ) {
-        log::debug!("queue pair {key}: {what}");
-        if culprit.is_none() {
-            self.report_for(
-                key,
-                AsyncEventKind::Terminated {
-                    code: terminate.code(),
-                    reason: what.to_owned(),
-                },
-            );
+        if let Some(qp) = self.qps.get_mut(key) {
+            qp.unreported = true;
         }
         self.enter_terminate(key, Some(terminate), culprit);
+    }
+
+    /// Memory that the peer reads is no longer there.
+    pub(super) fn fail_response(&mut self, key: usize, terminate: Terminate) {
+        let error = InboundError::of_source(terminate.code());
+        let reason = "memory that the peer asked for is gone".to_owned();
+        self.fail_inbound(key, terminate, error, reason);
     }
 
     /// A completion queue of ours is full (verbs draft §8.2.4, digest A3).
     pub(super) fn fail_overflow(&mut self, key: usize, overflow: CqOverflow) {
         self.counters.drop_cq_overflow += 1;
+        self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
         let kind = match overflow {
             CqOverflow::Send => AsyncEventKind::SendCqError,
             CqOverflow::Receive => AsyncEventKind::RecvCqError,
         };
         self.report_for(key, kind);
-        self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
     }
 
-    fn on_terminate_received(&mut self, key: usize, code: TermCode) {
-        self.report_for(key, AsyncEventKind::TerminateReceived(code));
+    fn on_terminate_received(&mut self, key: usize, terminate: &ReceivedTerminate) {
+        if let Some(qp) = self.qps.get_mut(key) {
+            qp.keep_terminate(|| TerminateInfo::received(terminate));
+        }
         self.enter_terminate(key, None, None);
+        self.report_for(key, AsyncEventKind::TerminateReceived(terminate.code));
     }
 
     /// Work is left that the peer, which has closed its side, can no longer complete (digest D21).
     pub(super) fn fail_cut_off(&mut self, key: usize, reason: &'static str) {
-        self.report_for(key, AsyncEventKind::BadClose { reason });
         self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
+        self.report_for(key, AsyncEventKind::BadPeerClose { reason });
     }
 
     /// RTS to Terminate: nothing more is received or begun; the Terminate, if one is to be sent, goes out next; everything is
@@ -130,6 +156,9 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
+        if let Some(terminate) = &terminate {
+            qp.keep_terminate(|| TerminateInfo::sent(terminate));
+        }
         qp.set_state(QpState::Terminate);
         qp.flush(&mut self.cqs, culprit);
         qp.deadline = Some(self.now + TERMINATE_LIMIT);
@@ -153,10 +182,20 @@ impl Engine {
         self.stack.consume(conn, rest);
     }
 
-    /// Resets the connection and fails the queue pair.
+    /// Resets the connection and fails the queue pair; then says so (verbs draft §6.2.5).
     pub(super) fn lose(&mut self, key: usize, reason: &'static str) {
-        self.report_for(key, AsyncEventKind::BadClose { reason });
         self.lose_silently(key);
+        self.report_for(key, AsyncEventKind::BadClose { reason });
+    }
+
+    /// The connection fails while it is closed after a Terminate. Where no event has said why the queue pair fails, this one says
+    /// that its end was no orderly one (verbs draft §6.2.3).
+    pub(super) fn lose_terminating(&mut self, key: usize, reason: &'static str) {
+        if self.qps.get(key).is_some_and(|qp| qp.unreported) {
+            self.lose(key, reason);
+        } else {
+            self.lose_silently(key);
+        }
     }
 
     pub(super) fn lose_silently(&mut self, key: usize) {
@@ -173,13 +212,13 @@ impl Engine {
 
     /// The connection is gone: flushes what is left.
     pub(super) fn enter_error(&mut self, key: usize) {
+        self.detach(key);
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
+        qp.deadline = None;
         qp.set_state(QpState::Error);
         qp.flush(&mut self.cqs, None);
-        qp.deadline = None;
-        self.detach(key);
     }
 
     fn may_send(&mut self, key: usize) -> bool {

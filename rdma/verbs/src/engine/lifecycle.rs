@@ -6,16 +6,19 @@ use std::time::Duration;
 use xwarp_tcp::CloseReason;
 
 use super::qp::{Link, NewQp, NewReceives, QpContext};
-use super::stream::Gate;
+use super::stream::{Close, Gate};
 use super::{Engine, Owner};
 use crate::error::{Capability, CreateError};
 use crate::event::AsyncEventKind;
-use crate::qp::{QpId, QpState};
+use crate::qp_state::{QpId, QpState};
 use crate::user::User;
+
+/// Why a close that goes on ends badly when its send queue is found to have work.
+pub(super) const POSTED_IN_CLOSING: &str = "work was posted during the close";
 
 /// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While octets are unacknowledged TCP's
 /// user timeout is the bound.
-const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 impl Engine {
     pub(crate) fn create_qp(&mut self, new: NewQp) -> Result<(QpId, User), CreateError> {
@@ -34,20 +37,23 @@ impl Engine {
             return Err(CreateError::InvalidSrq);
         }
         let entry = self.qps.vacant_entry();
-        let key = entry.key();
         // `max_qps` bounds the slab's keys.
-        let id = QpId(u32::try_from(key).unwrap_or(u32::MAX));
         let user = self.stags.users.join(new.pd, new.ability);
+        let id = QpId::new(user.serial(), entry.key());
         entry.insert(QpContext::new(id, user, new));
         Ok((id, user))
     }
 
+    /// The queue pair, unless it has been destroyed.
+    pub(super) fn qp(&self, id: QpId) -> Option<&QpContext> {
+        self.qps.get(id.slot()).filter(|qp| qp.id == id)
+    }
+
     pub(crate) fn destroy_qp(&mut self, id: QpId) {
-        let QpId(key) = id;
-        let key = key as usize;
-        if !self.qps.contains(key) {
+        if self.qp(id).is_none() {
             return;
         }
+        let key = id.slot();
         self.lose_start(key);
         if let Some(Link::Stream(stream)) = self.qps.get(key).map(|qp| &qp.link) {
             let conn = stream.conn;
@@ -64,8 +70,7 @@ impl Engine {
 
     /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4). False if there are.
     pub(crate) fn try_destroy_qp(&mut self, id: QpId) -> bool {
-        let QpId(key) = id;
-        let user = self.qps.get(key as usize).map(|qp| qp.user);
+        let user = self.qp(id).map(|qp| qp.user);
         if user.is_some_and(|user| self.stags.has_windows(user)) {
             return false;
         }
@@ -73,18 +78,21 @@ impl Engine {
         true
     }
 
-    /// Modify QP to Error (verbs draft §6.2): resets, flushes.
+    /// To Error from any state: resets, flushes (verbs draft §6.2.2.4).
     pub(crate) fn abort_qp(&mut self, id: QpId) {
-        let QpId(key) = id;
-        self.lose_start(key as usize);
-        self.lose_silently(key as usize);
+        if self.qp(id).is_some() {
+            self.lose_start(id.slot());
+            self.lose_silently(id.slot());
+        }
     }
 
     /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
     /// (RFC 5041 §6.2.1); nothing can be posted any more.
     pub(crate) fn disconnect(&mut self, id: QpId) {
-        let QpId(key) = id;
-        let key = key as usize;
+        if self.qp(id).is_none() {
+            return;
+        }
+        let key = id.slot();
         self.lose_start(key);
         let Some(qp) = self.qps.get_mut(key) else {
             return;
@@ -95,7 +103,7 @@ impl Engine {
         qp.announce_closing();
         qp.deadline = Some(self.now + CLOSE_LIMIT);
         if let Some(stream) = qp.stream() {
-            stream.closing = true;
+            stream.close = Close::Draining;
         }
         self.activate(key);
         self.watch(key);
@@ -117,7 +125,7 @@ impl Engine {
         let drained = stream.gate == Gate::Fenced || !has_requests && stream.responses.is_empty();
         // An RTR that is a Read is no work, but waits for its response likewise.
         let awaits_rtr = stream.receiver.outstanding_reads() > 0;
-        if !stream.closing || !drained || awaits_rtr || stream.outgoing.is_some() {
+        if stream.close == Close::None || !drained || awaits_rtr || stream.outgoing.is_some() {
             return;
         }
         stream.gate = Gate::Shut;
@@ -156,7 +164,7 @@ impl Engine {
         } else if state == QpState::Closing {
             qp.flush(&mut self.cqs, None);
         } else {
-            stream.closing = true;
+            stream.close = Close::Draining;
             qp.deadline = Some(self.now + CLOSE_LIMIT);
             self.activate(key);
         }
@@ -166,7 +174,7 @@ impl Engine {
     pub(super) fn renew_patience(&mut self, key: usize) {
         if let Some(qp) = self.qps.get_mut(key)
             && let Link::Stream(stream) = &qp.link
-            && stream.closing
+            && stream.close == Close::Draining
         {
             qp.deadline = Some(self.now + CLOSE_LIMIT);
         }
@@ -182,24 +190,39 @@ impl Engine {
             return;
         }
         match (qp.state(), reason) {
-            (QpState::Closing, CloseReason::Graceful) => {
-                qp.set_state(QpState::Idle);
-                qp.deadline = None;
-                self.detach(key);
-                self.report_for(key, AsyncEventKind::Closed);
-            }
-            (QpState::Terminate, _) => self.enter_error(key),
+            (QpState::Closing, CloseReason::Graceful) => self.finish_close(key),
+            (QpState::Terminate, CloseReason::Graceful) => self.enter_error(key),
+            (QpState::Terminate, reason) => self.lose_terminating(key, describe(reason)),
             (QpState::Idle | QpState::Error, _) => {}
-            (QpState::Rts | QpState::Closing, reason) => {
-                self.report_for(
-                    key,
-                    AsyncEventKind::ConnectionLost {
-                        reason: describe(reason),
-                    },
-                );
+            (QpState::Rts, CloseReason::Reset) => {
                 self.enter_error(key);
+                self.report_for(key, AsyncEventKind::ConnectionReset);
+            }
+            (QpState::Rts | QpState::Closing, reason) => {
+                self.enter_error(key);
+                let reason = describe(reason);
+                self.report_for(key, AsyncEventKind::ConnectionLost { reason });
             }
         }
+    }
+
+    /// Both sides have closed. What was posted to the send queue just before it could not be any more makes it a bad close
+    /// (verbs draft §6.2.5).
+    fn finish_close(&mut self, key: usize) {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        if !qp.sq.is_empty() {
+            self.lose(key, POSTED_IN_CLOSING);
+            return;
+        }
+        qp.flush_receives(&mut self.cqs);
+        qp.deadline = None;
+        self.detach(key);
+        if let Some(qp) = self.qps.get_mut(key) {
+            qp.set_state(QpState::Idle);
+        }
+        self.report_for(key, AsyncEventKind::Closed);
     }
 
     /// A queue pair's patience has ended.
@@ -210,14 +233,20 @@ impl Engine {
         qp.deadline = None;
         match &qp.link {
             Link::Starting(_) => self.on_start_timeout(key),
-            Link::Stream(_) if qp.state() == QpState::Terminate => self.lose_silently(key),
+            Link::Stream(_) if qp.state() == QpState::Terminate => {
+                self.lose_terminating(key, "the peer did not close its side");
+            }
             Link::Stream(stream) if self.stack.unacked(stream.conn) > 0 => {
                 qp.deadline = Some(self.now + CLOSE_LIMIT);
             }
             Link::Stream(_) if qp.state() == QpState::Rts => {
                 self.fail_cut_off(key, "the peer did not answer a Read before the close");
             }
-            Link::Stream(_) => self.lose(key, "the peer did not close its side"),
+            Link::Stream(_) => {
+                self.lose_silently(key);
+                let reason = "the peer did not close its side";
+                self.report_for(key, AsyncEventKind::ConnectionLost { reason });
+            }
             Link::None => {}
         }
     }

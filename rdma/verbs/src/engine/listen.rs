@@ -1,5 +1,6 @@
 //! The responder's start-up (RFC 5044 §7.1.2): listeners, requests, the application's answer.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -14,7 +15,8 @@ use super::{Engine, Owner};
 use crate::error::{AcceptError, ListenError};
 use crate::host::LocalPort;
 use crate::mpa::ConnectionInfo;
-use crate::qp::{QpId, QpState};
+use crate::qp_state::{QpId, QpState};
+use crate::streaming::StreamId;
 
 /// How long a peer may take for its Request after TCP is established; not extended by single octets (digest 3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -43,11 +45,20 @@ pub(crate) struct IncomingRequest {
 
 /// One address and port that is listened on.
 pub(super) struct ListenerContext {
-    id: ListenerId,
-    port: Arc<LocalPort>,
-    requests: Sender<IncomingRequest>,
-    /// Connections that may wait for their Request, or for the application's answer to it.
-    backlog: usize,
+    pub(super) id: ListenerId,
+    pub(super) port: Arc<LocalPort>,
+    pub(super) clients: Clients,
+    /// Connections that may wait for their Request, or for the application's answer to it; or to be taken as streams.
+    pub(super) backlog: usize,
+}
+
+/// What becomes of the connections that come to a listener.
+#[derive(Clone)]
+pub(crate) enum Clients {
+    /// They speak MPA: their Requests go here.
+    Requests(Sender<IncomingRequest>),
+    /// They are streams of raw octets; these wait to be taken.
+    Streams(VecDeque<StreamId>),
 }
 
 /// A connection without a queue pair yet.
@@ -67,7 +78,7 @@ impl Engine {
     pub(crate) fn listen(
         &mut self,
         ports: Vec<LocalPort>,
-        requests: &Sender<IncomingRequest>,
+        clients: &Clients,
         backlog: usize,
     ) -> Result<(), ListenError> {
         let mut begun = Vec::new();
@@ -82,7 +93,7 @@ impl Engine {
             begun.push(ListenerContext {
                 id,
                 port: Arc::new(port),
-                requests: requests.clone(),
+                clients: clients.clone(),
                 backlog,
             });
         }
@@ -98,14 +109,25 @@ impl Engine {
         let gone: Vec<ListenerContext> = gone;
         for context in gone {
             self.stack.unlisten(context.id);
+            if let Clients::Streams(waiting) = context.clients {
+                for id in waiting {
+                    self.drop_stream(id);
+                }
+            }
         }
     }
 
     /// TCP has accepted a connection: waits for its Request.
     pub(super) fn on_incoming(&mut self, listener: ListenerId, conn: ConnId, remote: SocketAddr) {
+        if self.on_incoming_stream(listener, conn) {
+            return;
+        }
         let has_room = self.make_room(listener);
         let context = self.listeners.iter().find(|context| context.id == listener);
-        let Some(context) = context.filter(|_| has_room) else {
+        let Some((ListenerContext { port, .. }, Clients::Requests(requests))) = context
+            .filter(|_| has_room)
+            .map(|context| (context, &context.clients))
+        else {
             self.stack.abort(conn, self.now);
             return;
         };
@@ -121,8 +143,8 @@ impl Engine {
             listener,
             conn,
             remote,
-            port: Arc::clone(&context.port),
-            requests: context.requests.clone(),
+            port: Arc::clone(port),
+            requests: requests.clone(),
             request: None,
         });
         self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
@@ -192,9 +214,8 @@ impl Engine {
         qp: QpId,
         private_data: &[u8],
     ) -> Result<(), AcceptError> {
-        let QpId(qp_key) = qp;
-        let qp_key = qp_key as usize;
-        let wishes = match self.qps.get(qp_key) {
+        let qp_key = qp.slot();
+        let wishes = match self.qp(qp) {
             Some(qp) if qp.state() == QpState::Idle && matches!(qp.link, Link::None) => qp.wishes,
             qp => {
                 let state = qp.map_or(QpState::Error, QpContext::state);

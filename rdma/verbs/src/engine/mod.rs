@@ -9,14 +9,17 @@ mod deadlines;
 mod fault;
 mod lifecycle;
 mod listen;
+mod modify;
 mod nudge;
 mod outgoing;
 mod qp;
+mod query;
 mod receive;
 mod receives;
 mod srq;
 mod start;
 mod stream;
+mod streaming;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -34,12 +37,12 @@ use crate::event::{AsyncEvent, AsyncEventKind};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
 use crate::mpa::MpaConfig;
-use crate::qp::{QpId, QpState};
+use crate::qp_state::{QpId, QpState};
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 
 pub use cq_table::CqId;
-pub(crate) use listen::{IncomingId, IncomingRequest};
+pub(crate) use listen::{Clients, IncomingId, IncomingRequest};
 pub(crate) use qp::{NewQp, NewReceives};
 pub use srq::SrqId;
 pub(crate) use start::ConnectOrder;
@@ -49,6 +52,7 @@ use deadlines::Deadlines;
 use listen::{Incoming, ListenerContext};
 use qp::QpContext;
 use srq::SrqTable;
+use streaming::Streaming;
 
 /// Frames taken from the NIC in one turn.
 const RX_BUDGET: usize = 64;
@@ -64,6 +68,8 @@ const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 enum Owner {
     Qp(usize),
     Incoming(usize),
+    /// The application, which has not handed it over to a queue pair.
+    Streaming,
 }
 
 /// See the module.
@@ -77,6 +83,7 @@ pub(crate) struct Engine {
     listeners: Vec<ListenerContext>,
     incoming: Slab<Incoming>,
     next_incoming: u64,
+    streams: FxHashMap<ConnId, Streaming>,
     /// Queue pairs that may have something to send, in turn.
     active: VecDeque<usize>,
     deadlines: Deadlines,
@@ -110,6 +117,7 @@ impl Engine {
             listeners: Vec::new(),
             incoming: Slab::new(),
             next_incoming: 0,
+            streams: FxHashMap::default(),
             active: VecDeque::new(),
             deadlines: Deadlines::default(),
             lingering: VecDeque::new(),
@@ -179,11 +187,11 @@ impl Engine {
                 conn,
                 remote,
             } => self.on_incoming(listener, conn, remote),
-            Event::Connected(conn) => {
-                if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
-                    self.on_connected(key);
-                }
-            }
+            Event::Connected(conn) => match self.owners.get(&conn).copied() {
+                Some(Owner::Qp(key)) => self.on_connected(key),
+                Some(Owner::Streaming) => self.on_stream_connected(conn),
+                Some(Owner::Incoming(_)) | None => {}
+            },
             Event::Readable(conn) => self.on_readable(conn),
             Event::Writable(conn) => {
                 if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
@@ -199,6 +207,8 @@ impl Engine {
         match self.owners.get(&conn).copied() {
             Some(Owner::Qp(key)) => self.on_qp_readable(key),
             Some(Owner::Incoming(key)) => self.on_request_octets(key),
+            // They wait until the application reads them, or hands the stream over.
+            Some(Owner::Streaming) => {}
             None => {
                 let n = self.stack.readable_len(conn);
                 self.stack.consume(conn, n);
@@ -212,6 +222,7 @@ impl Engine {
         match self.owners.get(&conn).copied() {
             Some(Owner::Qp(key)) => self.on_qp_peer_closed(key),
             Some(Owner::Incoming(key)) => self.drop_incoming(key),
+            Some(Owner::Streaming) => self.on_stream_peer_closed(conn),
             None => self.stack.close(conn, self.now),
         }
     }
@@ -220,6 +231,7 @@ impl Engine {
         match self.owners.remove(&conn) {
             Some(Owner::Qp(key)) => self.on_qp_closed(key, reason),
             Some(Owner::Incoming(key)) => self.forget_incoming(key),
+            Some(Owner::Streaming) => self.on_stream_closed(conn),
             None => {}
         }
     }

@@ -16,7 +16,9 @@ use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
 use crate::cq::Cqe;
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
-use crate::qp::{QpId, QpShared, QpState};
+use crate::qp_change::Depths;
+use crate::qp_info::TerminateInfo;
+use crate::qp_state::{QpId, QpShared, QpState};
 use crate::slots::{SlotKey, SlotTable};
 use crate::user::{Ability, User};
 use crate::work::{RecvRequest, SendRequest, Sge, WrId};
@@ -115,6 +117,10 @@ pub(super) struct QpContext {
     pub(super) deadline: Option<Instant>,
     /// Its earliest entry among the engine's deadlines.
     pub(super) armed: Option<Instant>,
+    /// The first Terminate that was sent or received, until Idle.
+    pub(super) terminate: Option<TerminateInfo>,
+    /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
+    pub(super) unreported: bool,
     state: QpState,
     shared: Arc<QpShared>,
 }
@@ -141,6 +147,8 @@ impl QpContext {
             active: false,
             deadline: None,
             armed: None,
+            terminate: None,
+            unreported: false,
             state: QpState::Idle,
             shared: new.shared,
         }
@@ -148,6 +156,11 @@ impl QpContext {
 
     pub(super) fn state(&self) -> QpState {
         self.state
+    }
+
+    /// The state that the application sees: Closing as soon as it has asked for a graceful close.
+    pub(super) fn shown_state(&self) -> QpState {
+        self.shared.state()
     }
 
     pub(super) fn set_state(&mut self, state: QpState) {
@@ -160,8 +173,38 @@ impl QpContext {
         self.shared.set(QpState::Closing);
     }
 
+    /// Keeps a Terminate unless there was one before: the first failure is the one that counts (digest A34).
+    pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
+        self.terminate.get_or_insert_with(terminate);
+    }
+
+    /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
+    pub(super) fn depths(&self) -> Depths {
+        let Wishes { ord, ird, .. } = self.wishes;
+        match (&self.link, self.shared.connection()) {
+            (Link::Stream(_), Some(ConnectionInfo { ord, ird, .. })) => Depths { ord, ird },
+            (Link::Stream(_) | Link::Starting(_) | Link::None, _) => Depths { ord, ird },
+        }
+    }
+
+    /// Changes them.
+    pub(super) fn set_depths(&mut self, depths: Depths) {
+        let Depths { ord, ird } = depths;
+        if let Link::Stream(stream) = &mut self.link {
+            self.ord = ord;
+            stream.receiver.set_ird(ird);
+            if let Some(info) = self.shared.connection() {
+                (self.shared).set_connection(ConnectionInfo { ird, ord, ..info });
+            }
+        } else {
+            (self.wishes.ord, self.wishes.ird) = (ord, ird);
+        }
+    }
+
     /// Full operation over `stream` begins.
     pub(super) fn enter_rts(&mut self, stream: Stream, info: ConnectionInfo) {
+        self.terminate = None;
+        self.unreported = false;
         self.ord = info.ord;
         self.shared.set_connection(info);
         self.link = Link::Stream(Box::new(stream));

@@ -14,11 +14,11 @@ use super::outgoing::{Response, for_each_piece};
 use super::qp::{CqOverflow, Link, QpContext};
 use super::receives::Receives;
 use super::srq::SrqTable;
-use super::stream::{Gate, Stream};
+use super::stream::{Close, Gate, Stream};
 use crate::completion::CompletionStatus;
 use crate::counters::EngineCounters;
 use crate::memory::{Access, StagTable};
-use crate::qp::QpState;
+use crate::qp_state::QpState;
 use crate::user::{Ability, User};
 
 /// Why receiving cannot go on.
@@ -95,9 +95,13 @@ impl Engine {
         };
         match &qp.link {
             Link::Starting(_) => self.on_reply_octets(key),
-            Link::Stream(_) if matches!(qp.state(), QpState::Rts | QpState::Closing) => {
+            Link::Stream(_) if qp.state() == QpState::Rts => self.receive_fpdus(key),
+            Link::Stream(stream)
+                if qp.state() == QpState::Closing && stream.close != Close::Sealed =>
+            {
                 self.receive_fpdus(key);
             }
+            Link::Stream(_) if qp.state() == QpState::Closing => self.on_sealed_octets(key),
             Link::Stream(stream) => {
                 let conn = stream.conn;
                 let n = self.stack.readable_len(conn);

@@ -51,6 +51,14 @@ impl Receives {
         }
     }
 
+    /// Work requests that may be posted to its own queue.
+    pub(super) fn depth(&self) -> usize {
+        match &self.source {
+            Source::Own(posted, _) => posted.buffer().capacity(),
+            Source::Shared(_) => 0,
+        }
+    }
+
     /// A message begins: takes the next buffer, and tells how long it is.
     pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
         let next = match self.source {

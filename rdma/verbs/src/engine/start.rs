@@ -18,7 +18,7 @@ use super::stream::{Stream, send_ulpdu};
 use crate::error::ConnectError;
 use crate::host::LocalPort;
 use crate::mpa::ConnectionInfo;
-use crate::qp::{QpId, QpState};
+use crate::qp_state::{QpId, QpState};
 
 /// The private data of the peer's answer.
 pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
@@ -65,9 +65,8 @@ impl Starting {
 
 impl Engine {
     pub(crate) fn connect(&mut self, order: ConnectOrder) {
-        let QpId(key) = order.qp;
-        let key = key as usize;
-        let (state, unconnected) = match self.qps.get(key) {
+        let key = order.qp.slot();
+        let (state, unconnected) = match self.qp(order.qp) {
             Some(qp) => (qp.state(), matches!(qp.link, Link::None)),
             None => (QpState::Error, false),
         };

@@ -17,9 +17,25 @@ use crate::mpa::ConnectionInfo;
 pub(super) enum Gate {
     /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work is done.
     Fenced,
+    /// The last streaming message goes first (verbs draft §6.2.1.2); then it is fenced.
+    Prefaced {
+        /// The peer has sent an FPDU already.
+        heard: bool,
+    },
     Open,
     /// TCP has been told to close.
     Shut,
+}
+
+/// How this side closes a connection, where no error ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Close {
+    /// It does not.
+    None,
+    /// Once everything posted is sent; what the peer still sends is taken (RFC 5041 §6.2.1).
+    Draining,
+    /// By Modify QP: whatever the peer still sends is an error (verbs draft §6.2.5).
+    Sealed,
 }
 
 /// Whose message is next where both a work request and a response wait.
@@ -49,8 +65,10 @@ pub(super) struct Stream {
     pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
     pub(super) terminate: Option<Terminate>,
-    /// The connection is closed once everything posted is sent.
-    pub(super) closing: bool,
+    /// What has begun to close it.
+    pub(super) close: Close,
+    /// What is left of the last streaming message.
+    preface: VecDeque<u8>,
     /// Our RTR was a Read, whose response completes no work request.
     rtr_read: bool,
     /// The peer has closed its side: nothing comes any more.
@@ -89,7 +107,8 @@ impl Stream {
             next_atomic: 0,
             turn: Turn::Request,
             terminate: None,
-            closing: false,
+            close: Close::None,
+            preface: VecDeque::new(),
             rtr_read: false,
             peer_closed: false,
             port,
@@ -107,6 +126,27 @@ impl Stream {
         self.outgoing = Some(Outgoing::header_only(message));
     }
 
+    /// These octets go out before anything else, as they are.
+    pub(super) fn begin_with(&mut self, preface: VecDeque<u8>) {
+        self.preface = preface;
+        self.gate = Gate::Prefaced { heard: false };
+    }
+
+    /// Sends of them what TCP takes now; false if some are left.
+    pub(super) fn send_preface(&mut self, stack: &mut Stack, now: Instant) -> bool {
+        let sent = send_raw(stack, self.conn, self.preface.make_contiguous(), now);
+        self.preface.drain(..sent);
+        if !self.preface.is_empty() {
+            return false;
+        }
+        self.gate = match self.gate {
+            Gate::Prefaced { heard: false } => Gate::Fenced,
+            Gate::Prefaced { heard: true } => Gate::Open,
+            other @ (Gate::Fenced | Gate::Open | Gate::Shut) => other,
+        };
+        true
+    }
+
     /// The ULPDU of an RDMA Write of no octets, which is its header.
     pub(super) fn wake_up(&mut self) -> Vec<u8> {
         let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
@@ -122,10 +162,26 @@ impl Stream {
     /// An FPDU of the peer is here.
     pub(super) fn heard(&mut self) {
         self.nudge.heard();
-        if self.gate == Gate::Fenced {
-            self.gate = Gate::Open;
+        match self.gate {
+            Gate::Open | Gate::Shut => {}
+            Gate::Fenced => self.gate = Gate::Open,
+            Gate::Prefaced { .. } => self.gate = Gate::Prefaced { heard: true },
         }
     }
+}
+
+/// Sends octets that are no FPDU, as many as TCP takes now; how many.
+pub(super) fn send_raw(stack: &mut Stack, conn: ConnId, octets: &[u8], now: Instant) -> usize {
+    let mut sent = 0;
+    for piece in octets.chunks(stack.emss(conn).max(1)) {
+        let Some(place) = stack.writable(conn, piece.len()) else {
+            break;
+        };
+        place.copy_from_slice(piece);
+        stack.commit(conn, piece.len(), now);
+        sent += piece.len();
+    }
+    sent
 }
 
 /// Sends a ULPDU that is there whole; false if TCP takes nothing now.

@@ -11,7 +11,7 @@ use super::stream::{Gate, Stream, Turn, send_ulpdu};
 use super::{Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
-use crate::qp::QpState;
+use crate::qp_state::QpState;
 
 /// What one attempt to send came to.
 enum Sent {
@@ -49,10 +49,14 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return 0;
         };
-        if qp.state() == QpState::Error {
-            // Posted just before the queue pair failed.
-            qp.flush(&mut self.cqs, None);
-            return 0;
+        match qp.state() {
+            QpState::Idle | QpState::Rts | QpState::Terminate => {}
+            QpState::Closing => self.check_closing(key),
+            QpState::Error => {
+                // Posted just before the queue pair failed.
+                qp.flush(&mut self.cqs, None);
+                return 0;
+            }
         }
         for sent in 0..TX_BUDGET {
             match self.send_one(key) {
@@ -113,8 +117,13 @@ impl Engine {
         let Link::Stream(stream) = &mut qp.link else {
             return Ok(Sent::Nothing);
         };
-        if stream.gate == Gate::Shut {
-            return Ok(Sent::Nothing);
+        match stream.gate {
+            Gate::Open | Gate::Fenced => {}
+            Gate::Shut => return Ok(Sent::Nothing),
+            Gate::Prefaced { .. } => {
+                let is_done = stream.send_preface(&mut self.stack, self.now);
+                return Ok(if is_done { Sent::Work } else { Sent::Blocked });
+            }
         }
         if let Some(terminate) = &stream.terminate {
             let ulpdu = terminate.ulpdu();
@@ -142,21 +151,9 @@ impl Engine {
     fn on_send_fault(&mut self, key: usize, fault: SendFault) {
         match fault {
             SendFault::Request(status) => {
-                self.fail_local(
-                    key,
-                    Terminate::local(),
-                    Some(status),
-                    "a local work request failed",
-                );
+                self.fail_unreported(key, Terminate::local(), Some(status));
             }
-            SendFault::Response(terminate) => {
-                self.fail_local(
-                    key,
-                    terminate,
-                    None,
-                    "memory that the peer asked for is gone",
-                );
-            }
+            SendFault::Response(terminate) => self.fail_response(key, terminate),
             SendFault::Overflow(overflow) => self.fail_overflow(key, overflow),
         }
     }

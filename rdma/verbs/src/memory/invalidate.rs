@@ -34,15 +34,18 @@ impl StagTable {
     }
 
     /// May `user`'s peer invalidate `stag` (RFC 5040 §5.3)? Not if others may use the region, too (R5040-8.1.1-7), nor what the peer
-    /// could not use anyway, by its rights or the queue pair's. What is Invalid already may be invalidated again.
+    /// could not use anyway, by its rights or the queue pair's, nor again (RFC 5040 §7.2; the verbs draft's §7.8 would have it).
     pub(crate) fn check_invalidate(&self, user: User, stag: Stag) -> Result<(), InvalidateError> {
         let entry = self.judge(user, stag).map_err(|refusal| match refusal {
             Refusal::Unknown => InvalidateError::InvalidStag,
             Refusal::NotAssociated => InvalidateError::NotAssociated,
             Refusal::Needed => InvalidateError::Forbidden,
         })?;
+        if entry.valid.is_none() {
+            return Err(InvalidateError::InvalidStag);
+        }
         let usable = entry.access.intersects(Access::REMOTE) && !self.users.share(entry.scope);
-        if user.is_open() && (usable || entry.valid.is_none()) {
+        if user.is_open() && usable {
             Ok(())
         } else {
             Err(InvalidateError::Forbidden)

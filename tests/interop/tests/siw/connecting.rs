@@ -263,7 +263,9 @@ fn either_side_may_go_before_the_first_message() {
                 matches!(xwarp.qp.state(), QpState::Idle | QpState::Error)
             });
             match xwarp.event() {
-                AsyncEventKind::Closed | AsyncEventKind::ConnectionLost { .. } => {}
+                AsyncEventKind::Closed
+                | AsyncEventKind::ConnectionReset
+                | AsyncEventKind::ConnectionLost { .. } => {}
                 other => panic!("{role:?}: {other:?}"),
             }
             drop(xwarp);

@@ -175,7 +175,10 @@ fn xwarp_that_reads_more_than_siw_takes_is_cut_off() {
             }
             assert!(answered < PIECES, "{role:?}");
             match pair.xwarp.event() {
-                AsyncEventKind::BadClose { .. } | AsyncEventKind::ConnectionLost { .. } => {}
+                AsyncEventKind::BadClose { .. }
+                | AsyncEventKind::BadPeerClose { .. }
+                | AsyncEventKind::ConnectionReset
+                | AsyncEventKind::ConnectionLost { .. } => {}
                 AsyncEventKind::TerminateReceived(code) => {
                     assert_eq!(code, TermCode::rdmap_operation(7), "{role:?}");
                 }

@@ -188,7 +188,9 @@ fn reply_refused_by_siw(lab: &Lab, guest: &Guest<'_>, setup: &Setup) {
     let told = siw.ask("event name=s");
     assert_eq!(told.text("event"), "REJECTED", "{told:?}");
     match xwarp.event() {
-        AsyncEventKind::ConnectionLost { .. } | AsyncEventKind::Closed => {}
+        AsyncEventKind::ConnectionReset
+        | AsyncEventKind::ConnectionLost { .. }
+        | AsyncEventKind::Closed => {}
         other => panic!("{other:?}"),
     }
 }

@@ -164,7 +164,10 @@ fn a_read_that_wraps_ends_the_connection() {
             assert_eq!((done.wr_id, done.status), expected, "{what}");
         }
         match pair.xwarp.event() {
-            AsyncEventKind::BadClose { .. } | AsyncEventKind::ConnectionLost { .. } => {}
+            AsyncEventKind::BadClose { .. }
+            | AsyncEventKind::BadPeerClose { .. }
+            | AsyncEventKind::ConnectionReset
+            | AsyncEventKind::ConnectionLost { .. } => {}
             other => panic!("{what}: {other:?}"),
         }
         pair.siw.expect_event("s", "DISCONNECTED");

@@ -20,6 +20,11 @@ fn assert_closed(a: &End, b: &End) {
     assert_eq!((a.state(), b.state()), (QpState::Idle, QpState::Idle));
 }
 
+fn assert_reset(end: &End) {
+    assert_eq!(end.events(), [AsyncEventKind::ConnectionReset]);
+    assert_eq!(end.state(), QpState::Error);
+}
+
 fn assert_lost(end: &End) {
     let events = end.events();
     assert!(
@@ -122,6 +127,23 @@ fn both_sides_can_close_at_once_with_work_outstanding() {
     assert_closed(&a, &b);
 }
 
+/// What the responder had to say was never allowed to be sent; what the initiator says is still taken.
+#[test]
+fn a_responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
+    let mut sim = sim();
+    let config = QpConfig::default();
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    b.post_recv(1, 10);
+    sim.connect_silently(&mut a, &mut b);
+    b.post_send(2, b"unsaid");
+    b.qp.begin_disconnect().unwrap();
+    a.post_send(3, b"first word");
+    sim.run_until_idle();
+    assert_eq!(b.receives(), [Done::receive(1, 10)]);
+    assert_eq!(b.sends(), [Done::flushed(2, Opcode::Send)]);
+    assert_closed(&a, &b);
+}
+
 #[test]
 fn a_close_waits_for_what_a_slow_link_has_not_carried_yet() {
     let mut sim = sim().rate(1_000_000);
@@ -196,7 +218,7 @@ fn an_abort_flushes_this_side_at_once_and_resets_the_other() {
     assert_eq!(a.sends(), [Done::flushed(3, Opcode::Read)]);
     assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
     sim.run_until_idle();
-    assert_lost(&b);
+    assert_reset(&b);
     assert_eq!(b.receives(), [Done::flushed(2, Opcode::Receive)]);
     assert_eq!(a.events(), [], "the application knows what it did");
 }
@@ -207,7 +229,7 @@ fn dropping_a_queue_pair_resets_the_peer() {
     let (a, b) = sim.connected_pair();
     drop(a);
     sim.run_until_idle();
-    assert_lost(&b);
+    assert_reset(&b);
 }
 
 #[test]
@@ -219,8 +241,8 @@ fn dropping_an_rnic_resets_its_peers() {
     sim.remove(Place::B);
     drop((b, d)); // the last handles: the RNIC goes with them
     sim.run_until_idle();
-    assert_lost(&a);
-    assert_lost(&c);
+    assert_reset(&a);
+    assert_reset(&c);
 }
 
 #[test]

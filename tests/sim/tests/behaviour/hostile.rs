@@ -7,7 +7,7 @@ mod streams;
 
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, QpConfig, QpState, Stag, TermCode};
+use xwarp::{QpConfig, QpState, Stag, TermCode};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, terminate};
 use xwarp_sim_tests::{End, PlainPeer, Sim};
@@ -72,11 +72,7 @@ impl Victim {
         self.sim.run_until_idle();
         let (answered, captured) = terminate(&self.answer());
         assert_eq!(answered, code, "{what}");
-        let events = self.end.events();
-        assert!(
-            matches!(events[..], [AsyncEventKind::Terminated { code: told, .. }] if told == code),
-            "{what}: {events:?}"
-        );
+        assert_eq!(self.end.ended_with(), Some(code), "{what}");
         assert_eq!(self.end.state(), QpState::Error, "{what}");
         assert!(
             self.end.host().memory() == before,

@@ -25,4 +25,5 @@ mod segments;
 mod slots;
 mod srq;
 mod startup;
+mod states;
 mod transfer;

@@ -56,9 +56,7 @@ fn settle(sim: &mut Sim, end: &mut End, done: &[Done]) {
 
 /// B has ended the stream with `code`, and A knows; both are in Error.
 fn assert_refused(case: &str, a: &End, b: &End, code: TermCode) {
-    let events = b.events();
-    let told = |event: &AsyncEventKind| matches!(event, AsyncEventKind::Terminated { code: told, .. } if *told == code);
-    assert!(events.len() == 1 && told(&events[0]), "{case}: {events:?}");
+    assert_eq!(b.ended_with(), Some(code), "{case}");
     let received = AsyncEventKind::TerminateReceived(code);
     assert_eq!(a.events(), [received], "{case}");
     assert_ended(case, a, b);

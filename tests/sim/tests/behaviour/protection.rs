@@ -26,18 +26,9 @@ fn sim_of(mpa: MpaConfig) -> Sim {
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
 
-/// Which code this side has sent.
-fn terminated_with(end: &End) -> Vec<Option<TermCode>> {
-    let code = |event| match event {
-        AsyncEventKind::Terminated { code, .. } => Some(code),
-        _ => None,
-    };
-    end.events().into_iter().map(code).collect()
-}
-
 /// `b` has ended the stream with `code`, and `a` knows; both are in Error.
 fn assert_refused(a: &End, b: &End, code: TermCode) {
-    assert_eq!(terminated_with(b), [Some(code)]);
+    assert_eq!(b.ended_with(), Some(code));
     assert_eq!(a.events(), [AsyncEventKind::TerminateReceived(code)]);
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }

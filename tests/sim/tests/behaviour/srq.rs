@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use xwarp::{
     Access, AsyncEventKind, CompletionStatus, CreateError, DestroyError, MemoryRegion,
-    ModifySrqError, Opcode, PostError, QpConfig, QpState, RecvRequest, ResizeError, SendRequest,
-    Sgl, SharedReceiveQueue, SrqConfig, SrqInfo, TermCode, WrId,
+    ModifySrqError, Opcode, PostError, QpChange, QpConfig, QpState, RecvRequest, ResizeError,
+    SendRequest, Sgl, SharedReceiveQueue, SrqConfig, SrqInfo, TermCode, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, Host, Sim, for_each_seed};
@@ -245,6 +245,41 @@ fn no_end_of_a_queue_pair_flushes_what_it_has_not_taken() {
     (0..3).for_each(|id| a.post_send(id, b"8 octets"));
     sim.run_until_idle();
     assert_eq!(b.receives(), [0, 1, 2].map(|id| Done::receive(id, 8)));
+}
+
+#[test]
+fn modify_qp_flushes_no_shared_buffers_and_they_are_there_for_the_next_connection() {
+    for way in [QpState::Closing, QpState::Terminate, QpState::Error] {
+        let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
+        let mut srq = queue(&sim.b(), 8, 0);
+        let mut pairs = pairs(&mut sim, &srq, 1);
+        let _region = post(&sim.b(), &mut srq, 0..1);
+        sim.run_until_idle();
+        let (a, b) = &mut pairs[0];
+        b.qp.modify(QpChange::to(way)).unwrap();
+        sim.run_until_idle();
+        assert_eq!(b.receives(), [], "{way:?}");
+        for end in [&mut *a, &mut *b] {
+            if end.state() == QpState::Error {
+                end.qp.modify(QpChange::to(QpState::Idle)).unwrap();
+            }
+        }
+        sim.connect(a, b);
+        a.post_send(1, b"8 octets");
+        sim.run_until_idle();
+        assert_eq!(b.receives(), [Done::receive(0, 8)], "{way:?}");
+    }
+}
+
+#[test]
+fn a_query_of_a_queue_pair_tells_where_it_takes_buffers_from() {
+    let mut sim = sim();
+    let srq = queue(&sim.b(), 4, 0);
+    let pairs = pairs(&mut sim, &srq, 1);
+    let (a, b) = &pairs[0];
+    let (own, shared) = (a.qp.query().unwrap(), b.qp.query().unwrap());
+    assert_eq!((own.srq, shared.srq), (None, Some(srq.id())));
+    assert_eq!((own.recv_depth, shared.recv_depth), (128, 0));
 }
 
 #[test]

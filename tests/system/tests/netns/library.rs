@@ -336,7 +336,7 @@ fn eight_queue_pairs_move_their_own_data_at_once() {
         assert_eq!(next(&mut far_cq).opcode, Opcode::Receive);
     }
     let mut done: Vec<_> = (0..2 * QPS).map(|_| next(&mut near_cq)).collect();
-    done.sort_by_key(|done| (done.qp.0, done.wr_id));
+    done.sort_by_key(|done| (done.qp, done.wr_id));
     for (done, near) in done.chunks(2).zip(&near) {
         assert_eq!([done[0].qp, done[1].qp], [near.qp.id(); 2]);
         assert_eq!(

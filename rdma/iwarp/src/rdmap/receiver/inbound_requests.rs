@@ -39,6 +39,11 @@ impl InboundRequests {
         self.ird > 0
     }
 
+    /// Those that wait already keep their credit.
+    pub(super) const fn set_ird(&mut self, ird: u16) {
+        self.ird = ird;
+    }
+
     pub(super) const fn response_sent(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
     }
@@ -87,7 +92,11 @@ impl InboundRequests {
             return Err(ViolationCause::TooManyRequests { msn, ird: self.ird });
         }
         if mo != 0 {
-            return Err(ViolationCause::MessageOffset { mo, expected: 0 });
+            return Err(ViolationCause::MessageOffset {
+                qn,
+                mo,
+                expected: 0,
+            });
         }
         Ok(())
     }

@@ -94,7 +94,11 @@ impl Outstanding {
             return Err(ViolationCause::UnexpectedAtomicResponse { msn });
         };
         if mo != 0 {
-            return Err(ViolationCause::MessageOffset { mo, expected: 0 });
+            return Err(ViolationCause::MessageOffset {
+                qn,
+                mo,
+                expected: 0,
+            });
         }
         let octets: [u8; ATOMIC_RESPONSE_BYTES] = exactly(opcode, payload)?;
         let response: AtomicResponseHeader = zerocopy::transmute!(octets);

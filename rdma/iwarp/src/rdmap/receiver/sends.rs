@@ -67,6 +67,7 @@ impl Sends {
         let send = self.open_send(header, resources)?;
         if mo != send.placed {
             return Err(ViolationCause::MessageOffset {
+                qn,
                 mo,
                 expected: send.placed,
             });
@@ -116,7 +117,11 @@ impl Sends {
         }
         self.open_send(header, resources)?;
         if mo != 0 {
-            return Err(ViolationCause::MessageOffset { mo, expected: 0 });
+            return Err(ViolationCause::MessageOffset {
+                qn,
+                mo,
+                expected: 0,
+            });
         }
         let data = super::exactly(opcode, payload)?;
         self.msn = msn.wrapping_add(1);

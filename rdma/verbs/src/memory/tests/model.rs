@@ -232,11 +232,9 @@ impl Run {
             mine && it.key.is_none_or(|key| key == stag.key())
         });
         let remote = self.it.table.check_invalidate(user, stag);
-        // Of a Valid region of a domain with several queue pairs only these themselves may dispose.
-        let common = |it: &Object| {
-            it.key.is_some() && pd == PD && matches!(it.kind, ObjectKind::Region { .. })
-        };
-        let by_peer = possible.as_ref().is_some_and(|it| !common(it));
+        // Of a region of a domain with several queue pairs only these themselves may dispose.
+        let common = |it: &Object| pd == PD && matches!(it.kind, ObjectKind::Region { .. });
+        let by_peer = (possible.as_ref()).is_some_and(|it| it.key.is_some() && !common(it));
         assert_eq!(remote.is_ok(), by_peer);
         let local = self.it.table.invalidate_local(user, stag);
         assert_eq!(local.is_ok(), possible.is_some());

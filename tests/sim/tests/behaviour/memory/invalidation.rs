@@ -44,13 +44,10 @@ fn an_invalidation_by_the_peer_keeps_the_index_of_a_region() {
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
     let before = region.query().unwrap();
-    for wr_id in [5, 6] {
-        b.post_recv(wr_id, 10);
-        a.post(invalidation(wr_id, region.stag()));
-    }
+    b.post_recv(5, 10);
+    a.post(invalidation(5, region.stag()));
     sim.run_until_idle();
-    // The second one finds it Invalid already, which is no error (verbs draft §7.8).
-    assert_eq!(b.receives(), [Done::receive(5, 0), Done::receive(6, 0)]);
+    assert_eq!(b.receives(), [Done::receive(5, 0)]);
     let after = region.query().unwrap();
     assert!(!after.is_valid());
     let kept = (after.pd, after.entries, after.remote_access);
@@ -62,6 +59,22 @@ fn an_invalidation_by_the_peer_keeps_the_index_of_a_region() {
     let memory = region.bytes().clone();
     let region = region.reregister(b.host().pd(), memory, &spec).unwrap();
     assert_eq!(region.stag().index(), stag.index());
+}
+
+/// RFC 5040 §7.2 wants the `STag` to be valid, where the verbs draft's §7.8 would let it pass.
+#[test]
+fn a_peer_may_not_invalidate_twice() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.region(KIB, Access::all());
+    for wr_id in [5, 6] {
+        b.post_recv(wr_id, 10);
+        a.post(invalidation(wr_id, region.stag()));
+    }
+    sim.run_until_idle();
+    let refused = failed(6, Opcode::Receive, CompletionStatus::InvalidStag);
+    assert_eq!(b.receives(), [Done::receive(5, 0), refused]);
+    assert_refused("twice", &a, &b, TermCode::rdmap_protection(0));
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! Query QP (verbs draft §9.2.5.2).
+
+use super::Engine;
+use super::qp::{Link, QpContext};
+use crate::qp_info::QpInfo;
+use crate::qp_state::QpId;
+use crate::streaming::StreamId;
+use crate::user::Ability;
+use crate::work::MAX_SGE;
+
+impl Engine {
+    pub(crate) fn query_qp(&self, id: QpId) -> Option<QpInfo> {
+        self.qp(id).map(describe)
+    }
+}
+
+fn describe(qp: &QpContext) -> QpInfo {
+    let depths = qp.depths();
+    let stream = match &qp.link {
+        Link::Stream(stream) => Some(StreamId(stream.conn)),
+        Link::None | Link::Starting(_) => None,
+    };
+    QpInfo {
+        id: qp.id,
+        state: qp.shown_state(),
+        pd: qp.user.pd(),
+        send_cq: qp.send_cq,
+        recv_cq: qp.recv_cq,
+        srq: qp.receives.shared(),
+        send_depth: qp.sq.buffer().capacity(),
+        recv_depth: qp.receives.depth(),
+        send_sge: MAX_SGE,
+        write_sge: MAX_SGE,
+        recv_sge: MAX_SGE,
+        ord: depths.ord,
+        ird: depths.ird,
+        privileged: qp.user.can(Ability::PHYSICAL),
+        inbound_read: qp.user.can(Ability::INBOUND_READ),
+        inbound_write: qp.user.can(Ability::INBOUND_WRITE),
+        bind_windows: qp.user.can(Ability::BIND_WINDOWS),
+        terminate: qp.terminate.clone(),
+        stream,
+    }
+}

@@ -1,0 +1,215 @@
+//! Errors in what a peer sends, by the names of the verbs draft's events (§9.5.3, digest 12.3).
+
+use xwarp_iwarp::ddp::Queue;
+use xwarp_iwarp::mpa::MpaError;
+use xwarp_iwarp::{AccessError, Opcode, TermCode, ViolationCause};
+
+/// Why a segment of the peer's memory operations is refused (verbs draft §9.5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProtectionError {
+    /// Invalid `STag`: unknown, invalidated, or 0.
+    InvalidStag,
+    /// Base and bounds violation.
+    BaseBounds,
+    /// Access Rights violation.
+    AccessRights,
+    /// Invalid PD: the region or window is not there for this queue pair.
+    InvalidPd,
+    /// Wrap error: Tagged Offset plus length passes 2^64.
+    Wrap,
+}
+
+/// What was wrong with what the peer sent (verbs draft §9.5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InboundError {
+    /// LLP Integrity Error: segment size invalid.
+    SegmentSize,
+    /// LLP Integrity Error: invalid CRC.
+    Crc,
+    /// LLP Integrity Error: bad FPDU, whose marker and length disagree.
+    BadFpdu,
+    /// Remote Operation Error: invalid DDP version.
+    DdpVersion,
+    /// Remote Operation Error: invalid RDMA version.
+    RdmapVersion,
+    /// Remote Operation Error: unexpected opcode.
+    UnexpectedOpcode,
+    /// Remote Operation Error: invalid DDP Queue Number.
+    QueueNumber,
+    /// Remote Operation Error: a Read Request, and RDMA Read is not enabled on the queue pair.
+    ReadNotEnabled,
+    /// Remote Operation Error: an RDMA Write or Read Response, and they are not enabled on the queue pair.
+    WriteNotEnabled,
+    /// Remote Operation Error: a Read Request that is too small, too large, or whose offset is not 0.
+    ReadRequestFormat,
+    /// Remote Operation Error: no L bit when expected.
+    NotLast,
+    /// Protection Error of a tagged segment: RDMA Write or Read Response.
+    Tagged(ProtectionError),
+    /// RQ Protection Error: MSN whose range is not valid. Also: there is no receive buffer (digest A6).
+    ReceiveRange,
+    /// RQ Protection Error: gap in MSN.
+    ReceiveGap,
+    /// IRRQ Protection Error: too many Read Requests in progress.
+    TooManyRequests,
+    /// IRRQ Protection Error: gap in MSN.
+    RequestGap,
+    /// IRRQ Protection Error: MSN whose range is not valid.
+    RequestRange,
+    /// IRRQ Protection Error: of the source of a Read Request.
+    Request(ProtectionError),
+    /// What the draft has no event for, since it is of a later RFC: a segment of a Send out of its place (RFC 5041 §7.1), Immediate
+    /// Data or an Atomic Operation that is malformed (RFC 7306).
+    Other,
+}
+
+impl From<AccessError> for ProtectionError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::InvalidStag => Self::InvalidStag,
+            AccessError::Bounds => Self::BaseBounds,
+            AccessError::Rights => Self::AccessRights,
+            AccessError::NotAssociated => Self::InvalidPd,
+            AccessError::Wrap => Self::Wrap,
+        }
+    }
+}
+
+impl From<MpaError> for InboundError {
+    fn from(error: MpaError) -> Self {
+        match error {
+            MpaError::Crc => Self::Crc,
+            MpaError::Length(_) => Self::SegmentSize,
+            MpaError::Marker { .. } => Self::BadFpdu,
+        }
+    }
+}
+
+impl InboundError {
+    /// Of a segment for a queue pair whose peer `may_write` or may not.
+    pub(crate) fn of(cause: ViolationCause, may_write: bool) -> Self {
+        use ViolationCause as Cause;
+        match cause {
+            Cause::SegmentSize { .. } => Self::SegmentSize,
+            Cause::DdpVersion { .. } => Self::DdpVersion,
+            Cause::RdmapVersion { .. } => Self::RdmapVersion,
+            Cause::UnknownOpcode(_)
+            | Cause::OpcodeBufferModel { .. }
+            | Cause::OpcodeQueue { .. }
+            | Cause::MessageChanged { .. }
+            | Cause::AtomicOpcode(_) => Self::UnexpectedOpcode,
+            Cause::InvalidQueue { .. } => Self::QueueNumber,
+            Cause::ReadsDisabled => Self::ReadNotEnabled,
+            Cause::NotLast { .. } => Self::NotLast,
+            Cause::MessageNumber { qn, msn, expected } => Self::of_number(qn, msn, expected),
+            Cause::NoReceive { .. } => Self::ReceiveRange,
+            Cause::TooManyRequests { .. } => Self::TooManyRequests,
+            Cause::RequestSize { opcode, .. } | Cause::MessageTooLong { opcode, .. } => {
+                Self::of_size(opcode)
+            }
+            Cause::ReadSource { cause, .. } | Cause::AtomicTarget { cause, .. } => {
+                Self::Request(cause.into())
+            }
+            Cause::Write { cause, .. } | Cause::ReadSink { cause, .. } => {
+                Self::of_placement(cause, may_write)
+            }
+            Cause::UnexpectedResponse { .. } | Cause::ResponseStag { .. } => {
+                Self::Tagged(ProtectionError::InvalidStag)
+            }
+            Cause::ResponseRange { .. } => Self::Tagged(ProtectionError::BaseBounds),
+            Cause::MessageOffset { qn, .. } if qn == Queue::Request.qn() => Self::ReadRequestFormat,
+            Cause::MessageOffset { .. }
+            | Cause::ExtensionSize { .. }
+            | Cause::Misaligned { .. }
+            | Cause::UnexpectedAtomicResponse { .. }
+            | Cause::AtomicResponseId { .. }
+            | Cause::Invalidate { .. } => Self::Other,
+        }
+    }
+
+    /// A number that is ahead of the one that is due leaves a gap; any other is one that was used, or is far off.
+    fn of_number(qn: u32, msn: u32, expected: u32) -> Self {
+        let is_ahead = msn.wrapping_sub(expected) < 1 << 31;
+        match (Queue::from_qn(qn), is_ahead) {
+            (Some(Queue::Send), true) => Self::ReceiveGap,
+            (Some(Queue::Send), false) => Self::ReceiveRange,
+            (Some(Queue::Request), true) => Self::RequestGap,
+            (Some(Queue::Request), false) => Self::RequestRange,
+            (Some(Queue::Terminate | Queue::AtomicResponse) | None, _) => Self::Other,
+        }
+    }
+
+    /// A message that is shorter than its header, or longer than what is there for it. A Send tells of that in its completion
+    /// (digest A7).
+    fn of_size(opcode: Opcode) -> Self {
+        if opcode == Opcode::ReadRequest {
+            Self::ReadRequestFormat
+        } else {
+            Self::Other
+        }
+    }
+
+    fn of_placement(cause: AccessError, may_write: bool) -> Self {
+        if may_write {
+            Self::Tagged(cause.into())
+        } else {
+            Self::WriteNotEnabled
+        }
+    }
+
+    /// Of the source of a Read that was fine when it was asked for, by the code of the Terminate (RFC 5040 §4.8).
+    pub(crate) fn of_source(code: TermCode) -> Self {
+        Self::Request(match code.code() {
+            0x00 => ProtectionError::InvalidStag,
+            0x01 => ProtectionError::BaseBounds,
+            0x02 => ProtectionError::AccessRights,
+            0x03 => ProtectionError::InvalidPd,
+            _ => ProtectionError::Wrap,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_mpa_finds_is_an_integrity_error() {
+        let marker = MpaError::Marker {
+            fpduptr: 4,
+            distance: 8,
+        };
+        for (error, name, code) in [
+            (MpaError::Crc, InboundError::Crc, TermCode::mpa(2)),
+            (marker, InboundError::BadFpdu, TermCode::mpa(3)),
+            (
+                MpaError::Length(u16::MAX),
+                InboundError::SegmentSize,
+                TermCode::ddp_local(),
+            ),
+        ] {
+            assert_eq!((InboundError::from(error), error.term_code()), (name, code));
+        }
+    }
+
+    #[test]
+    fn memory_that_is_gone_while_it_is_read_is_an_error_of_the_request() {
+        for error in [
+            AccessError::InvalidStag,
+            AccessError::Bounds,
+            AccessError::Rights,
+            AccessError::NotAssociated,
+            AccessError::Wrap,
+        ] {
+            let cause = ViolationCause::ReadSource {
+                stag: xwarp_iwarp::Stag(1),
+                to: 0,
+                len: 1,
+                cause: error,
+            };
+            let expected = InboundError::Request(error.into());
+            assert_eq!(InboundError::of(cause, true), expected);
+            assert_eq!(InboundError::of_source(cause.term_code()), expected);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What Query QP tells (verbs draft §9.2.5.2).
+
+use xwarp_iwarp::ddp::UNTAGGED_HEADER_BYTES;
+use xwarp_iwarp::{ReceivedTerminate, TermCode, Terminate};
+
+use crate::engine::{CqId, SrqId};
+use crate::pd::PdId;
+use crate::qp_state::{QpId, QpState};
+use crate::streaming::StreamId;
+
+/// All attributes of a queue pair, as they were at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own, as Query QP has them"
+)]
+pub struct QpInfo {
+    /// Which.
+    pub id: QpId,
+    /// Its state. A queue pair that [`disconnect`](crate::QueuePair::disconnect) closes is in Closing from the call on.
+    pub state: QpState,
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Where its sends complete.
+    pub send_cq: CqId,
+    /// Where its receives complete.
+    pub recv_cq: CqId,
+    /// Where it takes its receive buffers from, if that is a shared receive queue.
+    pub srq: Option<SrqId>,
+    /// Work requests that the send queue holds.
+    pub send_depth: usize,
+    /// Work requests that the receive queue holds; 0 where it is shared.
+    pub recv_depth: usize,
+    /// Elements of a Send's scatter/gather list.
+    pub send_sge: usize,
+    /// Elements of an RDMA Write's.
+    pub write_sge: usize,
+    /// Elements of a receive's.
+    pub recv_sge: usize,
+    /// Reads and Atomic Operations that this side may have outstanding: on its connection while it has one, else on the next.
+    pub ord: u16,
+    /// Those that the peer may have outstanding, likewise.
+    pub ird: u16,
+    /// `STag` 0 and Fast-Register are allowed.
+    pub privileged: bool,
+    /// The peer may read.
+    pub inbound_read: bool,
+    /// The peer may write, by Writes and by the responses to our Reads.
+    pub inbound_write: bool,
+    /// It may bind memory windows.
+    pub bind_windows: bool,
+    /// The Terminate that was sent, or was to be sent, or was received; in Terminate and Error, if there was one.
+    pub terminate: Option<TerminateInfo>,
+    /// What it is connected by; never in Idle, nor in Error.
+    pub stream: Option<StreamId>,
+}
+
+/// Who found the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TerminateOrigin {
+    /// This side.
+    Local,
+    /// The queue pair at the other end.
+    Peer,
+}
+
+/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it tells of the first (digest A34).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminateInfo {
+    /// Who found the error.
+    pub origin: TerminateOrigin,
+    /// What the error is.
+    pub code: TermCode,
+    /// The message from the Terminate Control field on: 4 octets, and what it has of the segment that was at fault. It may not
+    /// have reached the peer.
+    pub message: Vec<u8>,
+}
+
+impl TerminateInfo {
+    pub(crate) fn sent(terminate: &Terminate) -> Self {
+        let ulpdu = terminate.ulpdu();
+        Self {
+            origin: TerminateOrigin::Local,
+            code: terminate.code(),
+            message: ulpdu
+                .get(UNTAGGED_HEADER_BYTES..)
+                .unwrap_or_default()
+                .to_vec(),
+        }
+    }
+
+    pub(crate) fn received(terminate: &ReceivedTerminate) -> Self {
+        Self {
+            origin: TerminateOrigin::Peer,
+            code: terminate.code,
+            message: terminate.message().to_vec(),
+        }
+    }
+}

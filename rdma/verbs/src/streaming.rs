@@ -1,0 +1,243 @@
+//! TCP connections in streaming mode, before they carry iWARP (verbs draft §6.2.1.2, §6.6.1).
+//!
+//! The draft has no verbs that make connections: applications make one by other means, say on it what they like, and hand it over by
+//! Modify QP. Here both sides of that are the RNIC's own TCP.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use xwarp_tcp::ConnId;
+
+use crate::control::Control;
+use crate::error::{ConnectError, RnicClosed, StreamError};
+
+/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of the RNIC ever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId(pub(crate) ConnId);
+
+/// How a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// TCP is being established.
+    Connecting,
+    /// It can send and receive.
+    Established,
+    /// The peer has closed its side. What it sent before can still be read, and it can be written to.
+    PeerClosed,
+    /// It has ended, or a queue pair has it.
+    Gone,
+}
+
+/// How FPDUs are framed on a stream that is handed over. Both ends must say the same, which is up to the application: nothing is
+/// negotiated here (digest section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// CRCs are generated and checked (RFC 5044 §4.4).
+    pub crc: bool,
+    /// What we send has markers (RFC 5044 §4.3), the first of them in front of our first FPDU.
+    pub send_markers: bool,
+    /// What the peer sends has markers.
+    pub receive_markers: bool,
+}
+
+impl Default for Framing {
+    /// CRCs, no markers.
+    fn default() -> Self {
+        Self {
+            crc: true,
+            send_markers: false,
+            receive_markers: false,
+        }
+    }
+}
+
+/// A TCP connection that carries raw octets: the draft's LLP Stream Handle.
+///
+/// [`QueuePair::modify`](crate::QueuePair::modify) takes the connection to a queue pair; this handle is then of no use any more. What
+/// the peer has sent and was not read by then is taken as FPDUs: read the last streaming message of the peer, and not an octet beyond
+/// it. Dropping the handle closes the connection unless a queue pair has it.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use xwarp::{Framing, QpChange, QueuePair, Rnic};
+///
+/// // Asks in an application's own protocol whether the server goes on to iWARP.
+/// fn upgrade(rnic: &Rnic, qp: &mut QueuePair) -> Result<(), Box<dyn std::error::Error>> {
+///     let patience = Duration::from_secs(5);
+///     let mut stream = rnic.connect_stream("10.0.0.2:7471".parse()?, patience)?;
+///     stream.wait_established(patience)?;
+///     stream.write_all(b"UPGRADE\n", patience)?;
+///     let mut answer = [0; 3];
+///     stream.read_exact(&mut answer, patience)?;
+///     if answer == *b"OK\n" {
+///         qp.modify(QpChange::start(&stream, Framing::default()))?;
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct LlpStream {
+    id: StreamId,
+    control: Arc<Control>,
+}
+
+impl LlpStream {
+    /// Begins to connect.
+    pub(crate) fn connect(
+        control: &Arc<Control>,
+        remote: SocketAddr,
+        limit: Duration,
+    ) -> Result<Self, ConnectError> {
+        let host = control.host();
+        let (source, next_hop) = host.path_to(remote.ip(), limit)?;
+        let port = host.open_port(source, 0)?;
+        let id = control.call(move |engine| engine.connect_stream(port, remote, next_hop))??;
+        Ok(Self::new(id, control))
+    }
+
+    fn new(id: StreamId, control: &Arc<Control>) -> Self {
+        Self {
+            id,
+            control: Arc::clone(control),
+        }
+    }
+
+    /// What [`QpInfo::stream`](crate::QpInfo::stream) says once a queue pair has it.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    pub(crate) fn rnic(&self) -> Weak<Control> {
+        Arc::downgrade(&self.control)
+    }
+
+    /// How it is.
+    pub fn state(&self) -> Result<StreamState, RnicClosed> {
+        let id = self.id;
+        self.control.call(move |engine| engine.stream_state(id))
+    }
+
+    /// Waits until it is established, up to `patience`.
+    pub fn wait_established(&self, patience: Duration) -> Result<(), StreamError> {
+        self.wait(patience, || match self.state() {
+            Ok(StreamState::Connecting) => None,
+            Ok(StreamState::Established | StreamState::PeerClosed) => Some(Ok(())),
+            Ok(StreamState::Gone) => Some(Err(StreamError::Gone)),
+            Err(closed) => Some(Err(closed.into())),
+        })
+    }
+
+    /// Takes what has come, as far as it fits; how many octets. 0 if nothing has.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
+        let (id, len) = (self.id, into.len());
+        let octets = self
+            .control
+            .call(move |engine| engine.read_stream(id, len))??;
+        into[..octets.len()].copy_from_slice(&octets);
+        Ok(octets.len())
+    }
+
+    /// Sends as much as TCP takes now; how many octets.
+    pub fn write(&mut self, octets: &[u8]) -> Result<usize, StreamError> {
+        let (id, octets) = (self.id, octets.to_vec());
+        self.control
+            .call(move |engine| engine.write_stream(id, &octets))?
+    }
+
+    /// Fills all of `into`, up to `patience`. What had come by the time of an error is lost.
+    pub fn read_exact(&mut self, into: &mut [u8], patience: Duration) -> Result<(), StreamError> {
+        let control = Arc::clone(&self.control);
+        let mut filled = 0;
+        wait(&control, patience, || {
+            match self.read(&mut into[filled..]) {
+                Ok(n) => filled += n,
+                Err(error) => return Some(Err(error)),
+            }
+            (filled == into.len()).then_some(Ok(()))
+        })
+    }
+
+    /// Sends all of `octets`, up to `patience`. How much was sent by the time of an error is not told.
+    pub fn write_all(&mut self, octets: &[u8], patience: Duration) -> Result<(), StreamError> {
+        let control = Arc::clone(&self.control);
+        let mut rest = octets;
+        wait(&control, patience, || {
+            match self.write(rest) {
+                Ok(n) => rest = &rest[n..],
+                Err(error) => return Some(Err(error)),
+            }
+            rest.is_empty().then_some(Ok(()))
+        })
+    }
+
+    fn wait(
+        &self,
+        patience: Duration,
+        condition: impl FnMut() -> Option<Result<(), StreamError>>,
+    ) -> Result<(), StreamError> {
+        wait(&self.control, patience, condition)
+    }
+}
+
+fn wait(
+    control: &Control,
+    patience: Duration,
+    condition: impl FnMut() -> Option<Result<(), StreamError>>,
+) -> Result<(), StreamError> {
+    let deadline = Instant::now() + patience;
+    control
+        .wait_until(deadline, condition)
+        .unwrap_or(Err(StreamError::TimedOut))
+}
+
+impl Drop for LlpStream {
+    fn drop(&mut self) {
+        let id = self.id;
+        // An engine that is gone has reset it.
+        let _ = self.control.call(move |engine| engine.drop_stream(id));
+    }
+}
+
+/// Waits for TCP connections on one address and port, or on that port of all addresses of the interface; each becomes a stream.
+pub struct StreamListener {
+    addresses: Vec<SocketAddr>,
+    control: Arc<Control>,
+}
+
+impl StreamListener {
+    pub(crate) fn new(addresses: Vec<SocketAddr>, control: Arc<Control>) -> Self {
+        Self { addresses, control }
+    }
+
+    /// What it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The oldest connection that has come.
+    pub fn try_accept(&mut self) -> Result<Option<LlpStream>, RnicClosed> {
+        self.control.progress();
+        let addresses = self.addresses.clone();
+        let id = self
+            .control
+            .call(move |engine| engine.accept_stream(&addresses))?;
+        Ok(id.map(|id| LlpStream::new(id, &self.control)))
+    }
+
+    /// The oldest connection, waiting for one up to `patience`; `None` when none has come.
+    pub fn accept(&mut self, patience: Duration) -> Result<Option<LlpStream>, RnicClosed> {
+        let control = Arc::clone(&self.control);
+        let deadline = Instant::now() + patience;
+        control
+            .wait_until(deadline, || self.try_accept().transpose())
+            .transpose()
+    }
+}
+
+impl Drop for StreamListener {
+    fn drop(&mut self) {
+        let addresses = std::mem::take(&mut self.addresses);
+        // An engine that is gone listens no more.
+        let _ = self.control.call(move |engine| engine.unlisten(&addresses));
+    }
+}

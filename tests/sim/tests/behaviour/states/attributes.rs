@@ -1,0 +1,193 @@
+//! What Query QP tells, and depths that are changed (verbs draft §6.5, §9.2.5.2, §9.2.5.3).
+
+use xwarp::{
+    AsyncEventKind, Capability, Depths, InboundError, ModifyError, Opcode, QpChange, QpConfig,
+    QpState,
+};
+use xwarp_sim_tests::{Done, End};
+
+use super::{pair_in, sim};
+
+const READS: usize = 20;
+
+fn read_all(sim: &mut xwarp_sim_tests::Sim, a: &mut End, b: &End) -> Vec<Done> {
+    let (sink, source) = (a.target(1000 * READS), b.target(1000));
+    for id in 0..READS {
+        a.post_read(id as u64, sink.local(1000 * id, 1000), source.remote(0));
+    }
+    sim.run_until_idle();
+    a.sends()
+}
+
+fn all_read() -> Vec<Done> {
+    (0..READS).map(|id| Done::read(id as u64, 1000)).collect()
+}
+
+#[test]
+fn a_query_tells_what_a_queue_pair_was_created_with() {
+    let mut sim = sim();
+    let config = QpConfig {
+        send_depth: 7,
+        recv_depth: 9,
+        ord: 3,
+        ird: 5,
+        inbound_write: false,
+        bind_windows: false,
+        privileged: true,
+        ..QpConfig::default()
+    };
+    let mut end = sim.a().end(&config);
+    let info = end.qp.query().unwrap();
+    assert_eq!((info.id, info.state), (end.qp.id(), QpState::Idle));
+    assert_eq!(info.pd, end.host().pd().id());
+    assert_eq!(info.send_cq, end.send_cq().id());
+    assert_eq!(info.recv_cq, end.recv_cq().id());
+    assert_eq!((info.send_depth, info.recv_depth), (7, 9));
+    let sge = xwarp::MAX_SGE;
+    assert_eq!(
+        (info.send_sge, info.write_sge, info.recv_sge),
+        (sge, sge, sge)
+    );
+    assert_eq!((info.ord, info.ird), (3, 5));
+    assert!(info.privileged && info.inbound_read);
+    assert!(!info.inbound_write && !info.bind_windows);
+    assert_eq!((info.terminate, info.stream), (None, None));
+
+    let closed = QpConfig {
+        ird: 0,
+        ..QpConfig::default()
+    };
+    let info = sim.a().end(&closed).qp.query().unwrap();
+    assert!(!info.privileged && !info.inbound_read);
+    assert!(info.inbound_write && info.bind_windows);
+    sim.run_until_idle();
+}
+
+#[test]
+fn a_connected_queue_pair_has_a_stream_that_no_other_has() {
+    let mut sim = sim();
+    let (a, _b) = sim.connected_pair();
+    let (c, _d) = sim.connected_pair();
+    let [a, c] = [&a, &c].map(|end| end.qp.query().unwrap());
+    assert!(a.stream.is_some() && c.stream.is_some() && a.stream != c.stream);
+    assert_eq!(a.state, QpState::Rts);
+}
+
+#[test]
+fn depths_are_changed_in_idle_and_brought_to_the_next_connection() {
+    let mut sim = sim();
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Idle);
+    let depths = Depths { ord: 3, ird: 40 };
+    let changed = a.qp.modify(QpChange::to(QpState::Idle).ord(3).ird(40));
+    assert_eq!(changed.unwrap(), depths);
+    let info = a.qp.query().unwrap();
+    assert_eq!((info.ord, info.ird), (3, 40));
+    sim.connect(&mut a, &mut b);
+    assert_eq!((a.qp.ord(), a.qp.ird()), (3, 40));
+    assert_eq!((b.qp.ord(), b.qp.ird()), (32, 3));
+    assert_eq!(read_all(&mut sim, &mut a, &b), all_read());
+}
+
+#[test]
+fn a_smaller_ord_keeps_to_a_smaller_ird() {
+    let mut sim = sim();
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+    for depth in [5, 1] {
+        a.qp.modify(QpChange::to(QpState::Rts).ord(depth)).unwrap();
+        b.qp.modify(QpChange::to(QpState::Rts).ird(depth)).unwrap();
+        assert_eq!((a.qp.ord(), b.qp.ird()), (depth, depth));
+        assert_eq!(read_all(&mut sim, &mut a, &b), all_read());
+    }
+    for depth in [2, 100] {
+        b.qp.modify(QpChange::to(QpState::Rts).ird(depth)).unwrap();
+        a.qp.modify(QpChange::to(QpState::Rts).ord(depth)).unwrap();
+        assert_eq!(read_all(&mut sim, &mut a, &b), all_read());
+    }
+    assert_eq!(a.qp.query().unwrap().ord, 100);
+}
+
+#[test]
+fn more_reads_than_a_smaller_ird_end_the_connection() {
+    let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+    let (mut c, d) = sim.connected_pair();
+    b.qp.modify(QpChange::to(QpState::Rts).ird(1)).unwrap();
+    read_all(&mut sim, &mut a, &b);
+    let events = b.events();
+    assert!(
+        matches!(
+            events[..],
+            [AsyncEventKind::Terminated { error: InboundError::TooManyRequests, code, .. }]
+                if (code.layer(), code.etype(), code.code()) == (1, 2, 3)
+        ),
+        "{events:?}"
+    );
+    assert_eq!(
+        read_all(&mut sim, &mut c, &d),
+        all_read(),
+        "others do not notice"
+    );
+}
+
+#[test]
+fn an_ord_of_none_fails_a_read() {
+    let mut sim = sim();
+    let (mut a, b) = pair_in(&mut sim, QpState::Rts);
+    a.qp.modify(QpChange::to(QpState::Rts).ord(0)).unwrap();
+    let done = read_all(&mut sim, &mut a, &b);
+    let status = xwarp::CompletionStatus::ZeroReadResources;
+    assert_eq!(done[0], Done::failed(0, Opcode::Read, status));
+    let flushed = |id| Done::flushed(id as u64, Opcode::Read);
+    assert_eq!(done[1..], (1..READS).map(flushed).collect::<Vec<Done>>());
+    assert_eq!(a.ended_with(), Some(xwarp::TermCode::rdmap_local()));
+}
+
+#[test]
+fn one_attribute_that_cannot_be_changed_leaves_all_as_they_were() {
+    let closed = QpConfig {
+        ird: 0,
+        ..QpConfig::default()
+    };
+    let mut sim = sim();
+    let mut ends = [sim.a().end(&closed), pair_in(&mut sim, QpState::Rts).0];
+    for end in &mut ends {
+        let before = end.qp.query().unwrap();
+        let change = QpChange::to(before.state).ord(1);
+        let capability = |what| {
+            ModifyError::Capability(Capability {
+                what,
+                wanted: 1025,
+                min: 0,
+                max: 1024,
+            })
+        };
+        let refused = |end: &mut End, change| end.qp.modify(change).unwrap_err();
+        assert_eq!(refused(end, change.clone().ird(1025)), capability("IRD"));
+        assert_eq!(
+            refused(end, change.clone().ird(1).ord(1025)),
+            capability("ORD")
+        );
+        if before.ird == 0 {
+            let error = refused(end, change.ird(1));
+            assert!(matches!(error, ModifyError::CannotChange(_)), "{error}");
+        }
+        assert_eq!(end.qp.query().unwrap(), before);
+    }
+}
+
+#[test]
+fn depths_cannot_be_changed_while_a_connection_is_made() {
+    let mut sim = sim();
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Idle);
+    let at = b.host().at(sim.new_port());
+    let mut listener = b.host().rnic().listen(at).unwrap();
+    let limit = std::time::Duration::from_secs(10);
+    let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
+    let change = QpChange::to(QpState::Idle).ord(1);
+    assert_eq!(a.qp.modify(change), Err(ModifyError::Connecting));
+    let request = sim.wait_for("a request", || listener.try_accept());
+    request.accept(&mut b.qp, b"").unwrap();
+    sim.wait_for("the answer", || connecting.try_finish())
+        .unwrap();
+    assert_eq!(a.qp.ord(), 32);
+}

@@ -1,0 +1,120 @@
+//! Streams of engines that run by themselves, by the calls that wait.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use xwarp::{
+    Access, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest, RegionPool, Rnic,
+    RnicConfig, SendRequest, StreamError, StreamListener, Waiting, WrId,
+};
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_tcp::StackConfig;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const PORT: u16 = 7471;
+
+fn address(number: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+}
+
+fn mac(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number]
+}
+
+fn rnic(number: u8, peer: u8, progress: Progress) -> (Rnic, Wire) {
+    let (io, wire) = MemoryIo::new(256).unwrap();
+    let host = FixedHost::new(address(number), [(address(peer), mac(peer))]);
+    let stack = StackConfig {
+        mac: mac(number),
+        ..StackConfig::default()
+    };
+    let config = RnicConfig {
+        progress,
+        waiting: Waiting::Busy,
+        ..RnicConfig::default()
+    };
+    let regions = RegionPool::anonymous(1 << 16).unwrap();
+    let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config);
+    (rnic.unwrap(), wire)
+}
+
+/// Carries frames between the two until `stop`.
+fn carry(a: &Wire, b: &Wire, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        for (from, to) in [(a, b), (b, a)] {
+            while let Some(frame) = from.take_sent() {
+                to.deliver(frame);
+            }
+        }
+        thread::yield_now();
+    }
+}
+
+/// Connects in streaming mode, says hello, reads the answer, and goes on with a Send.
+fn passive(rnic: &Rnic) {
+    let at = SocketAddr::new(address(2), PORT);
+    let mut stream = rnic.connect_stream(at, PATIENCE).unwrap();
+    stream.wait_established(PATIENCE).unwrap();
+    stream.write_all(b"hello", PATIENCE).unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer, PATIENCE).unwrap();
+    assert_eq!(answer, *b"I do");
+    let nothing = stream.read_exact(&mut answer, Duration::from_millis(5));
+    assert_eq!(nothing, Err(StreamError::TimedOut));
+    let mut cq = rnic.create_cq(4).unwrap();
+    let pd = rnic.allocate_pd();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    qp.modify(QpChange::start(&stream, Framing::default()))
+        .unwrap();
+    let region = pd.allocate(8, Access::LOCAL_READ).unwrap();
+    region.bytes().write(0, b"a Send").unwrap();
+    qp.post_send(SendRequest::send(WrId(1), region.local(0, 6)))
+        .unwrap();
+    assert!(cq.wait(PATIENCE).unwrap().unwrap().is_success());
+    assert!(qp.disconnect(PATIENCE).unwrap());
+}
+
+fn active(rnic: &Rnic, mut listener: StreamListener) {
+    let mut stream = listener.accept(PATIENCE).unwrap().unwrap();
+    let mut hello = [0; 5];
+    stream.read_exact(&mut hello, PATIENCE).unwrap();
+    assert_eq!(hello, *b"hello");
+    let mut cq = rnic.create_cq(4).unwrap();
+    let pd = rnic.allocate_pd();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    let region = pd.allocate(8, Access::LOCAL_WRITE).unwrap();
+    qp.post_recv(RecvRequest::new(WrId(1), region.local(0, 8)))
+        .unwrap();
+    let change = QpChange::start_with(&stream, Framing::default(), b"I do");
+    qp.modify(change).unwrap();
+    let done = cq.wait(PATIENCE).unwrap().unwrap();
+    assert!(done.is_success() && done.byte_len == 6);
+    assert_eq!(region.bytes().to_vec()[..6], *b"a Send");
+    assert!(qp.disconnect(PATIENCE).unwrap());
+}
+
+#[test]
+fn a_stream_is_handed_over_by_engines_that_run_by_themselves() {
+    for progress in [Progress::Thread, Progress::Inline] {
+        let (a, at_a) = rnic(1, 2, progress);
+        let (b, at_b) = rnic(2, 1, progress);
+        let at = SocketAddr::new(address(2), PORT);
+        let listener = b.listen_streams(at).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| carry(&at_a, &at_b, &stop));
+            let ends = [
+                scope.spawn(|| active(&b, listener)),
+                scope.spawn(|| passive(&a)),
+            ];
+            let outcomes = ends.map(ScopedJoinHandle::join);
+            stop.store(true, Ordering::Relaxed);
+            for outcome in outcomes {
+                outcome.unwrap();
+            }
+        });
+    }
+}

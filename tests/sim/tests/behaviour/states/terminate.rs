@@ -1,0 +1,227 @@
+//! The Terminate state, and the Terminate Message that Query QP keeps (verbs draft §6.2.2.3, §6.2.3, §8.3).
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, AsyncEventKind, CompletionStatus, InboundError, Opcode, ProtectionError, QpChange,
+    QpState, RemoteAddress, SendRequest, Stag, TermCode, TerminateInfo, TerminateOrigin, WrId,
+};
+use xwarp_sim_tests::{Done, End, Sim};
+
+use super::{assert_usable, is_bad_close, pair_in, sim};
+use crate::hostile::Victim;
+
+/// Longer than a Terminate and the close after it may take.
+const BOUND: Duration = Duration::from_secs(4);
+
+const NOWHERE: RemoteAddress = RemoteAddress {
+    stag: Stag(0x100),
+    to: 0,
+};
+
+fn terminate(end: &End) -> TerminateInfo {
+    end.qp.query().unwrap().terminate.expect("a Terminate")
+}
+
+/// Both ends know of the same Terminate, which `teller` sent.
+fn assert_told(teller: &End, told: &End, code: TermCode) {
+    let (sent, received) = (terminate(teller), terminate(told));
+    assert_eq!((sent.code, received.code), (code, code));
+    assert_eq!(sent.message, received.message);
+    assert_eq!(
+        (sent.origin, received.origin),
+        (TerminateOrigin::Local, TerminateOrigin::Peer)
+    );
+}
+
+#[test]
+fn modify_to_terminate_tells_the_peer_flushes_and_ends_in_error() {
+    let mut sim = sim().expecting(&["drop_after_failure"]);
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+    let (sink, source) = (a.target(8), b.target(8));
+    a.post_recv(1, 10);
+    b.post_recv(2, 10);
+    a.post_read(3, sink.local(0, 8), source.remote(0));
+    a.post_send(4, b"unsent");
+    a.qp.modify(QpChange::to(QpState::Terminate)).unwrap();
+    assert_eq!(a.state(), QpState::Terminate);
+    assert_eq!(
+        terminate(&a).message,
+        [0; 4],
+        "figure 12: 0x0000, HdrCt 000"
+    );
+    sim.run_until_idle();
+    assert_told(&a, &b, TermCode::rdmap_local());
+    for end in [&a, &b] {
+        let info = end.qp.query().unwrap();
+        assert_eq!((info.state, info.stream), (QpState::Error, None));
+    }
+    assert_eq!(a.events(), [], "the application knows what it did");
+    assert_eq!(
+        b.events(),
+        [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())]
+    );
+    assert_eq!(
+        a.sends(),
+        [
+            Done::flushed(3, Opcode::Read),
+            Done::flushed(4, Opcode::Send)
+        ]
+    );
+    assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
+    assert_eq!(b.receives(), [Done::flushed(2, Opcode::Receive)]);
+}
+
+#[test]
+fn after_a_terminate_both_ends_can_be_connected_again() {
+    let mut sim = sim();
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Terminate);
+    sim.run_until_idle();
+    for end in [&mut a, &mut b] {
+        end.qp.modify(QpChange::to(QpState::Idle)).unwrap();
+        assert_eq!(end.qp.query().unwrap().terminate, None);
+        end.events();
+    }
+    assert_usable(&mut sim, &mut a, &mut b);
+}
+
+/// Cuts the link, lets `fail` fail, and waits for Error.
+fn events_without_link(
+    sim: &mut Sim,
+    a: &mut End,
+    fail: impl FnOnce(&mut End),
+) -> Vec<AsyncEventKind> {
+    sim.cut_link();
+    let began = sim.now();
+    fail(a);
+    sim.run_until("Error", || a.state() == QpState::Error);
+    assert!(sim.now().saturating_sub(began) < BOUND);
+    a.events()
+}
+
+#[test]
+fn a_terminate_that_was_asked_for_and_cannot_be_sent_is_a_bad_close() {
+    let mut sim = sim();
+    let (mut a, _b) = pair_in(&mut sim, QpState::Rts);
+    let events = events_without_link(&mut sim, &mut a, |a| {
+        a.qp.modify(QpChange::to(QpState::Terminate)).unwrap();
+    });
+    assert!(is_bad_close(&events), "{events:?}");
+    assert_eq!(
+        terminate(&a).origin,
+        TerminateOrigin::Local,
+        "though nobody got it"
+    );
+}
+
+#[test]
+fn a_failed_work_request_is_no_event_unless_the_close_fails_too() {
+    for cut in [false, true] {
+        let mut sim = sim();
+        let (mut a, b) = pair_in(&mut sim, QpState::Rts);
+        let unreadable = a.region(8, Access::LOCAL_WRITE);
+        let fail = |a: &mut End| a.post(SendRequest::send(WrId(1), unreadable.local(0, 8)));
+        let events = if cut {
+            events_without_link(&mut sim, &mut a, fail)
+        } else {
+            fail(&mut a);
+            sim.run_until_idle();
+            assert_told(&a, &b, TermCode::rdmap_local());
+            a.events()
+        };
+        assert_eq!(is_bad_close(&events), cut, "{events:?}");
+        assert_eq!(events.is_empty(), !cut);
+        let status = CompletionStatus::AccessViolation;
+        assert_eq!(a.sends(), [Done::failed(1, Opcode::Send, status)]);
+    }
+}
+
+#[test]
+fn a_failed_receive_is_no_event_either() {
+    let mut sim = sim().expecting(&["drop_refused_segment"]);
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+    b.post_recv(1, 3);
+    a.post_send(2, b"too long");
+    sim.run_until_idle();
+    assert_eq!(b.events(), []);
+    assert_told(&b, &a, TermCode::ddp_untagged(5));
+    let status = CompletionStatus::BaseBounds;
+    assert_eq!(b.receives(), [Done::failed(1, Opcode::Receive, status)]);
+}
+
+#[test]
+fn an_event_that_says_why_is_the_only_one_even_if_the_close_fails() {
+    let mut sim = sim().expecting(&["drop_refused_segment"]);
+    let (mut a, b) = pair_in(&mut sim, QpState::Rts);
+    a.post_write(1, b"nowhere", NOWHERE);
+    sim.run_until("the refusal", || b.state() == QpState::Terminate);
+    sim.cut_link();
+    sim.run_until("Error", || b.state() == QpState::Error);
+    let events = b.events();
+    assert!(
+        matches!(
+            events[..],
+            [AsyncEventKind::Terminated {
+                error: InboundError::Tagged(ProtectionError::InvalidStag),
+                ..
+            }]
+        ),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn the_terminate_has_the_header_of_what_was_refused_until_idle() {
+    let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let (mut a, b) = pair_in(&mut sim, QpState::Rts);
+    a.post_write(1, b"nowhere", NOWHERE);
+    sim.run_until("the refusal", || b.state() == QpState::Terminate);
+    let kept = terminate(&b);
+    assert_eq!(kept.message[..6], [0x11, 0x00, 0xc0, 0x00, 0, 21]);
+    assert_eq!(kept.message[8..], [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    sim.run_until_idle();
+    assert_eq!(terminate(&b), kept, "in Error, too");
+    assert_told(&b, &a, TermCode::ddp_tagged(0));
+    a.qp.modify(QpChange::to(QpState::Idle)).unwrap();
+    assert_eq!(a.qp.query().unwrap().terminate, None);
+}
+
+#[test]
+fn a_terminate_is_not_answered_by_one() {
+    let mut victim = Victim::new();
+    victim.sim.run_until_idle();
+    let terminate = xwarp_sim_tests::wire::Untagged {
+        rdmap: 0x47,
+        qn: 2,
+        ..Default::default()
+    };
+    victim.peer.send(&terminate.fpdu(&[0x01, 0x02, 0, 0]));
+    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    assert_eq!(victim.answer(), []);
+    let kept = self::terminate(&victim.end);
+    assert_eq!(
+        (kept.origin, kept.message),
+        (TerminateOrigin::Peer, vec![1, 2, 0, 0])
+    );
+    victim.peer.close();
+    victim.sim.run_until_idle();
+    let code = TermCode::rdmap_protection(2);
+    assert_eq!(
+        victim.end.events(),
+        [AsyncEventKind::TerminateReceived(code)]
+    );
+}
+
+#[test]
+fn what_the_peer_sends_in_terminate_is_ignored() {
+    let mut sim = sim().expecting(&["drop_after_failure"]);
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+    let target = a.target(100);
+    a.post_recv(1, 100);
+    b.post_write(2, &[7; 100], target.remote(0));
+    b.post_send(3, b"unheard");
+    a.qp.modify(QpChange::to(QpState::Terminate)).unwrap();
+    sim.run_until_idle();
+    assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
+    assert_eq!(target.to_vec(), [0; 100]);
+}
