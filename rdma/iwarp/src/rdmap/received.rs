@@ -58,7 +58,6 @@ pub enum TerminateFault {
 }
 
 impl ReceivedTerminate {
-    /// Reads the `payload` behind an untagged `header` on QN 2. Never fails: what is not there is absent.
     /// The message again, from its control field on, as far as it was understood.
     pub fn message(&self) -> ArrayVec<u8, MAX_MESSAGE> {
         let mut message = ArrayVec::new();
@@ -78,6 +77,7 @@ impl ReceivedTerminate {
         message
     }
 
+    /// Reads the `payload` behind an untagged `header` on QN 2. Never fails: what is not there is absent.
     pub(super) fn parse(header: &UntaggedHeader, payload: &[u8]) -> Self {
         let Ok((control, rest)) = TerminateControl::ref_from_prefix(payload) else {
             return Self::without_code(payload.len());
