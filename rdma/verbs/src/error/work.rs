@@ -1,0 +1,55 @@
+//! What the verbs say that post work (verbs draft §9.3.1).
+
+use super::RnicClosed;
+use crate::qp_state::QpState;
+
+/// Why a work request was not posted. Nothing of it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// The queue is full.
+    #[error("too many work requests posted: the queue holds {0}; poll completions first")]
+    TooManyWorkRequests(usize),
+    /// The queue pair has left RTS.
+    #[error("the queue pair is in state {0:?}, where nothing can be posted")]
+    InvalidState(QpState),
+    /// A message of 4 GiB or more.
+    #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
+    TooLong,
+    /// `STag` 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1).
+    #[error("STag 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1)")]
+    StagZero,
+    /// The queue pair takes its receive buffers from a shared receive queue.
+    #[error("the queue pair has a shared receive queue: post receive buffers there")]
+    SharedReceiveQueue,
+    /// An operation of RFC 7306 on a queue pair that was made without.
+    #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
+    ExtensionsDisabled,
+}
+
+/// Why a list of work requests was not posted to its end (verbs draft §8.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{posted} work requests were posted, the next one was not: {error}")]
+pub struct PostListError {
+    /// Work requests that were posted, and stay so.
+    pub posted: usize,
+    /// Why the next one was not.
+    pub error: PostError,
+}
+
+impl PostListError {
+    /// Posts a list up to the first one that is refused; how many were posted.
+    pub(crate) fn post<T>(
+        requests: impl IntoIterator<Item = T>,
+        mut post: impl FnMut(T) -> Result<(), PostError>,
+    ) -> Result<usize, Self> {
+        let mut posted = 0;
+        for request in requests {
+            post(request).map_err(|error| Self { posted, error })?;
+            posted += 1;
+        }
+        Ok(posted)
+    }
+}

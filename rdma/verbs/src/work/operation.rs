@@ -1,0 +1,191 @@
+//! What a work request does.
+
+use xwarp_iwarp::{AtomicOperation, Stag};
+
+use super::{Immediate, RemoteAddress, Sge, Sgl, total};
+use crate::completion::Opcode;
+use crate::memory::MemoryWork;
+
+/// Octets that an Atomic Operation works on.
+pub(crate) const OPERAND: u32 = 8;
+
+/// What a work request of the send queue does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Sends a message that the peer receives into a buffer which it posted (RFC 5040 §5.3).
+    Send {
+        /// The message's octets.
+        sgl: Sgl,
+        /// Asks for an event at the peer when the message is received.
+        solicited: bool,
+        /// A region of the peer that it shall invalidate when it receives the message.
+        invalidate: Option<Stag>,
+    },
+    /// Writes into the peer's memory (RFC 5040 §5.1).
+    Write {
+        /// What to write.
+        sgl: Sgl,
+        /// Where to.
+        remote: RemoteAddress,
+    },
+    /// Reads from the peer's memory (RFC 5040 §5.2).
+    Read {
+        /// Where to; the region needs [`Access::REMOTE_WRITE`](crate::Access::REMOTE_WRITE), as the peer writes it.
+        sink: Sge,
+        /// What to read.
+        remote: RemoteAddress,
+        /// Whether the sink's `STag` is invalidated when all is there, before the completion (verbs draft §8.1.2.2).
+        invalidate_sink: bool,
+    },
+    /// Sends eight octets that end a receive of the peer's and come in its completion (RFC 7306 §6).
+    Immediate {
+        /// The octets.
+        data: Immediate,
+        /// Asks for an event at the peer when they are received.
+        solicited: bool,
+    },
+    /// Writes into the peer's memory, then sends Immediate Data, which the peer receives when the Write is placed (RFC 7306
+    /// §6): two messages, one completion.
+    WriteImmediate {
+        /// What to write.
+        sgl: Sgl,
+        /// Where to.
+        remote: RemoteAddress,
+        /// What the peer's completion will say.
+        data: Immediate,
+        /// Asks for an event at the peer when all is there.
+        solicited: bool,
+    },
+    /// Changes eight octets of the peer's memory atomically with all other such operations of its RNIC (RFC 7306 §5). What they
+    /// held before comes in the completion.
+    Atomic {
+        /// The change. It is made to a number in the order of octets of the peer's memory.
+        operation: AtomicOperation,
+        /// Which octets: 8-aligned in the peer's memory, in a region with
+        /// [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC).
+        remote: RemoteAddress,
+        /// Eight octets of a region with [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE) that also get what was there before,
+        /// in this host's order of octets. They need no alignment.
+        sink: Option<Sge>,
+    },
+    /// Changes a region or window of this side. Nothing is sent.
+    Memory(MemoryWork),
+}
+
+impl Operation {
+    /// Octets of the message; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
+    pub(crate) fn len(&self) -> Option<u32> {
+        match self {
+            Self::Send { sgl, .. } | Self::Write { sgl, .. } | Self::WriteImmediate { sgl, .. } => {
+                total(sgl)
+            }
+            Self::Read { sink, .. } => Some(sink.len),
+            Self::Immediate { .. } | Self::Memory(_) => Some(0),
+            Self::Atomic { .. } => Some(OPERAND),
+        }
+    }
+
+    /// Which completion it has.
+    pub(crate) fn opcode(&self) -> Opcode {
+        match self {
+            Self::Send { .. } => Opcode::Send,
+            Self::Write { .. } => Opcode::Write,
+            Self::Read {
+                invalidate_sink, ..
+            } => match invalidate_sink {
+                false => Opcode::Read,
+                true => Opcode::ReadInvalidate,
+            },
+            Self::Memory(work) => work.opcode(),
+            Self::Immediate { .. } => Opcode::Immediate,
+            Self::WriteImmediate { .. } => Opcode::WriteImmediate,
+            Self::Atomic { operation, .. } => match operation {
+                AtomicOperation::FetchAdd { .. } => Opcode::FetchAdd,
+                AtomicOperation::CompareSwap { .. } => Opcode::CompareSwap,
+            },
+        }
+    }
+
+    /// True for what only RFC 7306 knows.
+    pub(crate) fn is_extension(&self) -> bool {
+        match self {
+            Self::Send { .. } | Self::Write { .. } | Self::Read { .. } | Self::Memory(_) => false,
+            Self::Immediate { .. } | Self::WriteImmediate { .. } | Self::Atomic { .. } => true,
+        }
+    }
+
+    /// True for what the peer answers: it is bounded by ORD (R7306-5.2-1).
+    pub(crate) fn awaits_response(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Atomic { .. } => true,
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. }
+            | Self::Memory(_) => false,
+        }
+    }
+
+    /// What is invalidated when the peer has answered.
+    pub(crate) fn sink_to_invalidate(&self) -> Option<Stag> {
+        match self {
+            Self::Read {
+                sink,
+                invalidate_sink: true,
+                ..
+            } => Some(sink.stag),
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. }
+            | Self::Atomic { .. }
+            | Self::Memory(_) => None,
+        }
+    }
+
+    /// True for what the peer notices.
+    pub(crate) fn sends(&self) -> bool {
+        !matches!(self, Self::Memory(_))
+    }
+
+    /// True for what begins only when all earlier work is complete.
+    pub(crate) fn has_local_fence(&self) -> bool {
+        matches!(self, Self::Memory(work) if work.has_local_fence())
+    }
+
+    /// True if it would change what `STag` 0 means, or bind a window to it (verbs draft §7.2.1).
+    pub(crate) fn works_on_stag_zero(&self) -> bool {
+        matches!(self, Self::Memory(work) if work.names_index_zero())
+    }
+
+    /// Where this side places what the peer returns in no tagged message: what an Atomic Operation has found.
+    pub(crate) fn result_sink(&self) -> Option<Sge> {
+        match self {
+            Self::Atomic { sink, .. } => *sink,
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. }
+            | Self::Memory(_) => None,
+        }
+    }
+
+    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets
+    /// nothing is accessed.
+    pub(crate) fn names_stag_zero(&self) -> bool {
+        let zero = Stag(0);
+        self.len() != Some(0)
+            && match self {
+                Self::Send { .. } | Self::Immediate { .. } | Self::Memory(_) => false,
+                Self::Write { remote, .. } | Self::WriteImmediate { remote, .. } => {
+                    remote.stag == zero
+                }
+                Self::Read { sink, remote, .. } => sink.stag == zero || remote.stag == zero,
+                Self::Atomic { sink, remote, .. } => {
+                    remote.stag == zero || sink.is_some_and(|sink| sink.stag == zero)
+                }
+            }
+    }
+}
