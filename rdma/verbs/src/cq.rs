@@ -15,6 +15,7 @@ use crate::engine::CqId;
 use crate::error::{Capability, CreateError, DestroyError, Refused, ResizeError};
 use crate::handlers::HandlerId;
 use crate::limits::MAX_CQ_ENTRIES;
+use crate::poller::CompletionPoller;
 use crate::slots::SlotKey;
 
 /// Which completions wake a waiter. Each value includes the former.
@@ -160,6 +161,11 @@ impl CompletionQueue {
 
     pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
+    }
+
+    /// Lends what polls the queue and cannot change it.
+    pub fn poller(&mut self) -> CompletionPoller<'_> {
+        CompletionPoller(self)
     }
 
     /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs

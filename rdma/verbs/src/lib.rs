@@ -34,6 +34,7 @@ mod completion;
 mod control;
 mod counters;
 mod cq;
+mod data_path;
 mod engine;
 mod error;
 mod event;
@@ -44,6 +45,7 @@ mod limits;
 mod memory;
 mod mpa;
 mod pd;
+mod poller;
 mod qp;
 mod qp_change;
 mod qp_config;
@@ -62,6 +64,7 @@ pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
 pub use cq::{Arm, CompletionQueue};
+pub use data_path::DataPath;
 pub use engine::{CqId, SrqId};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
@@ -79,6 +82,7 @@ pub use memory::{
 };
 pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
 pub use pd::{PdId, ProtectionDomain};
+pub use poller::CompletionPoller;
 pub use qp::QueuePair;
 pub use qp_change::{Depths, QpChange};
 pub use qp_config::QpConfig;

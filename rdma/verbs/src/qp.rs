@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use xwarp_iwarp::mpa::Initiator;
 
 use crate::cm::Connecting;
 use crate::control::Control;
+use crate::data_path::DataPath;
 use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
 use crate::error::{
     ConnectError, CreateError, DestroyError, ModifyError, PostError, PostListError, Refused,
@@ -25,18 +25,16 @@ use crate::qp_info::QpInfo;
 use crate::qp_state::{QpId, QpShared, QpState};
 use crate::slots::WorkQueue;
 use crate::user::{Scope, User};
-use crate::work::{RecvRequest, SendRequest, total};
+use crate::work::{RecvRequest, SendRequest};
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
 pub struct QueuePair {
     id: QpId,
     user: User,
-    sends: WorkQueue<SendRequest>,
-    /// None where buffers are posted to a shared receive queue.
-    recvs: Option<WorkQueue<RecvRequest>>,
+    /// None while somebody else has it.
+    data_path: Option<DataPath>,
     wishes: Wishes,
     shared: Arc<QpShared>,
-    extensions: bool,
     /// There is nothing left to destroy.
     destroyed: bool,
     control: Arc<Control>,
@@ -74,14 +72,20 @@ impl QueuePair {
         };
         let (id, user) = control.call(move |engine| engine.create_qp(new))??;
         let [send_slots, recv_slots] = control.slots().pair(id);
+        let data_path = DataPath {
+            id,
+            sends: WorkQueue::new(sends, control.slots(), send_slots),
+            recvs: recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots)),
+            shared: Arc::clone(&shared),
+            extensions: config.extensions,
+            control: Arc::clone(control),
+        };
         Ok(Self {
             id,
             user,
-            sends: WorkQueue::new(sends, control.slots(), send_slots),
-            recvs: recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots)),
+            data_path: Some(data_path),
             wishes,
             shared,
-            extensions: config.extensions,
             destroyed: false,
             control: Arc::clone(control),
         })
@@ -158,75 +162,48 @@ impl QueuePair {
 
     /// Posts to the send queue. In Idle the work waits for the connection.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.queue_send(request)?;
-        self.control.notify(self.id);
-        Ok(())
+        self.data_path()?.post_send(request)
     }
 
-    /// Posts a list to the send queue, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it:
-    /// those before it stay posted.
+    /// Posts a list to the send queue, as [`DataPath::post_send_list`] does.
     pub fn post_send_list(
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<usize, PostListError> {
-        let posted = PostListError::post(requests, |request| self.queue_send(request));
-        self.control.notify(self.id);
-        posted
-    }
-
-    fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.check_postable()?;
-        request.operation.len().ok_or(PostError::TooLong)?;
-        if request.operation.works_on_stag_zero() {
-            return Err(PostError::StagZero);
-        }
-        if request.operation.is_extension() && !self.extensions {
-            return Err(PostError::ExtensionsDisabled);
-        }
-        self.sends.push(request)
+        self.data_path()?.post_send_list(requests)
     }
 
     /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.queue_recv(request)?;
-        self.recheck_state();
-        Ok(())
+        self.data_path()?.post_recv(request)
     }
 
-    /// Posts a list of buffers, as [`post_send_list`](Self::post_send_list) does.
+    /// Posts a list of buffers, as [`DataPath::post_recv_list`] does.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
     ) -> Result<usize, PostListError> {
-        let posted = PostListError::post(requests, |request| self.queue_recv(request));
-        self.recheck_state();
-        posted
+        self.data_path()?.post_recv_list(requests)
     }
 
-    fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.check_postable()?;
-        let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
-        total(&request.sgl).ok_or(PostError::TooLong)?;
-        recvs.push(request)
+    /// Gives away what posts; `None` if somebody has it already. Until it comes back nothing can be posted here.
+    pub fn take_data_path(&mut self) -> Option<DataPath> {
+        self.data_path.take()
     }
 
-    fn check_postable(&self) -> Result<(), PostError> {
-        match self.state() {
-            QpState::Idle | QpState::Rts => Ok(()),
-            // The engine's end leaves all queue pairs in Error.
-            QpState::Error if self.control.is_closed() => Err(RnicClosed.into()),
-            state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
-                Err(PostError::InvalidState(state))
-            }
+    /// Takes back what posts. One of another queue pair is refused, and comes back.
+    #[allow(clippy::result_large_err, reason = "the data path comes back")]
+    pub fn return_data_path(&mut self, data_path: DataPath) -> Result<(), DataPath> {
+        let ours = Arc::ptr_eq(&data_path.shared, &self.shared);
+        if !ours {
+            return Err(data_path);
         }
+        self.data_path = Some(data_path);
+        Ok(())
     }
 
-    /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
-    fn recheck_state(&self) {
-        fence(Ordering::SeqCst);
-        if self.check_postable().is_err() {
-            self.control.notify(self.id);
-        }
+    fn data_path(&mut self) -> Result<&mut DataPath, PostError> {
+        self.data_path.as_mut().ok_or(PostError::DataPathTaken)
     }
 
     /// Connects to a listener, as MPA initiator, within `limit`, which a second try with MPA revision 1 does not extend. Returns the

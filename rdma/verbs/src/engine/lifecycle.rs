@@ -61,7 +61,9 @@ impl Engine {
             self.stack.abort(conn, self.now);
         }
         self.detach(key);
-        let qp = self.qps.remove(key);
+        let mut qp = self.qps.remove(key);
+        // Whoever has its data path learns of it.
+        qp.set_state(QpState::Error);
         self.stags.leave(qp.user);
         if let Some(srq) = qp.receives.shared() {
             self.srqs.leave(srq);

@@ -21,6 +21,9 @@ pub enum PostError {
     /// `STag` 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1).
     #[error("STag 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1)")]
     StagZero,
+    /// Another handle posts to the queue pair.
+    #[error("the queue pair's data path was taken: post there, or give it back first")]
+    DataPathTaken,
     /// The queue pair takes its receive buffers from a shared receive queue.
     #[error("the queue pair has a shared receive queue: post receive buffers there")]
     SharedReceiveQueue,
@@ -51,5 +54,12 @@ impl PostListError {
             posted += 1;
         }
         Ok(posted)
+    }
+}
+
+impl From<PostError> for PostListError {
+    /// Nothing was posted.
+    fn from(error: PostError) -> Self {
+        Self { posted: 0, error }
     }
 }

@@ -4,6 +4,7 @@ mod arming;
 mod atomics;
 mod clock;
 mod close;
+mod data_path;
 mod emitted;
 mod hostile;
 mod immediate;

@@ -1,0 +1,117 @@
+//! What posts to a queue pair's work queues.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use crate::control::Control;
+use crate::error::{PostError, PostListError, RnicClosed};
+use crate::qp_state::{QpId, QpShared, QpState};
+use crate::slots::WorkQueue;
+use crate::work::{RecvRequest, SendRequest, total};
+
+/// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1): it posts, and can do nothing else with it. The [`QueuePair`] has it
+/// and gives it away by [`take_data_path`](crate::QueuePair::take_data_path), to another thread, say, or to code that shall not be able to
+/// change anything.
+///
+/// [`QueuePair`]: crate::QueuePair
+pub struct DataPath {
+    pub(crate) id: QpId,
+    pub(crate) sends: WorkQueue<SendRequest>,
+    /// None where buffers are posted to a shared receive queue.
+    pub(crate) recvs: Option<WorkQueue<RecvRequest>>,
+    pub(crate) shared: Arc<QpShared>,
+    pub(crate) extensions: bool,
+    pub(crate) control: Arc<Control>,
+}
+
+impl DataPath {
+    /// The queue pair's identity in completions.
+    pub fn id(&self) -> QpId {
+        self.id
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.shared.state()
+    }
+
+    /// Posts to the send queue. In Idle the work waits for the connection.
+    pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.queue_send(request)?;
+        self.control.notify(self.id);
+        Ok(())
+    }
+
+    /// Posts a list to the send queue, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it:
+    /// those before it stay posted.
+    pub fn post_send_list(
+        &mut self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<usize, PostListError> {
+        let posted = PostListError::post(requests, |request| self.queue_send(request));
+        self.control.notify(self.id);
+        posted
+    }
+
+    fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.check_postable()?;
+        request.operation.len().ok_or(PostError::TooLong)?;
+        if request.operation.works_on_stag_zero() {
+            return Err(PostError::StagZero);
+        }
+        if request.operation.is_extension() && !self.extensions {
+            return Err(PostError::ExtensionsDisabled);
+        }
+        self.sends.push(request)
+    }
+
+    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.queue_recv(request)?;
+        self.recheck_state();
+        Ok(())
+    }
+
+    /// Posts a list of buffers, as [`post_send_list`](Self::post_send_list) does.
+    pub fn post_recv_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        let posted = PostListError::post(requests, |request| self.queue_recv(request));
+        self.recheck_state();
+        posted
+    }
+
+    fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.check_postable()?;
+        let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
+        total(&request.sgl).ok_or(PostError::TooLong)?;
+        recvs.push(request)
+    }
+
+    fn check_postable(&self) -> Result<(), PostError> {
+        match self.state() {
+            QpState::Idle | QpState::Rts => Ok(()),
+            // The engine's end leaves all queue pairs in Error.
+            QpState::Error if self.control.is_closed() => Err(RnicClosed.into()),
+            state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
+                Err(PostError::InvalidState(state))
+            }
+        }
+    }
+
+    /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
+    fn recheck_state(&self) {
+        fence(Ordering::SeqCst);
+        if self.check_postable().is_err() {
+            self.control.notify(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for DataPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DataPath({}, {:?})", self.id, self.state())
+    }
+}
