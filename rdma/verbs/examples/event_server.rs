@@ -16,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use xwarp::{
     Access, Arm, AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest,
-    MemoryRegion, Opcode, ProtectionDomain, QpConfig, QpId, QueuePair, RecvRequest, Rnic,
+    MemoryRegion, Opcode, ProtectionDomain, QpConfig, QpId, QpState, QueuePair, RecvRequest, Rnic,
     RnicConfig, SendRequest, Waiting, WorkCompletion, WrId,
 };
 
@@ -39,7 +39,7 @@ struct Args {
     port: u16,
     /// As server: clients after which it ends; by default it does not
     #[arg(long)]
-    clients: Option<u32>,
+    clients: Option<usize>,
     /// As client: the server's address
     #[arg(long, requires = "words", conflicts_with = "clients")]
     server: Option<IpAddr>,
@@ -54,6 +54,8 @@ struct End {
     memory: MemoryRegion,
     remote: SocketAddr,
     messages: u32,
+    /// What has ended the connection: a completion tells it, or else an event.
+    why: Option<String>,
 }
 
 impl End {
@@ -71,6 +73,7 @@ impl End {
             memory,
             remote,
             messages: 0,
+            why: None,
         };
         (0..DEPTH.into()).try_for_each(|buffer| end.expect_into(buffer))?;
         Ok(end)
@@ -123,48 +126,59 @@ impl Server {
     fn admit(&mut self, request: ConnectionRequest) -> anyhow::Result<()> {
         let remote = request.remote();
         let mut end = End::new(&self.pd, &self.cq, remote)?;
-        match request.accept(&mut end.qp, b"") {
-            Ok(()) => println!("{remote} is here"),
-            Err(error) => println!("{remote} could not be accepted: {error}"),
+        if let Err(error) = request.accept(&mut end.qp, b"") {
+            println!("{remote} could not be accepted: {error}");
+            return Ok(());
         }
+        println!("{remote} is here");
         self.clients.insert(end.qp.id(), end);
         Ok(())
     }
 
     /// Arms first and polls then: what completes in between is seen by the one or the other.
-    fn serve_completions(&mut self) {
+    fn serve_completions(&mut self) -> anyhow::Result<()> {
         self.cq.arm(Arm::Solicited);
         while let Some(completion) = self.cq.poll() {
             let Some(client) = self.clients.get_mut(&completion.qp) else {
                 continue; // it has gone, and this was still in the queue
             };
-            let answered = match completion.status {
-                CompletionStatus::Success => answer(client, &completion),
-                // Why, an asynchronous event says.
-                CompletionStatus::Flushed => Ok(()),
-                status => Err(anyhow::anyhow!("{:?}: {status}", completion.opcode)),
-            };
-            if let Err(error) = answered {
-                println!("{}: {error:#}", client.remote);
+            match completion.status {
+                CompletionStatus::Success => {
+                    if let Err(error) = answer(client, &completion) {
+                        client.why = Some(format!("{error:#}"));
+                        client.qp.abort()?; // such as one that asks and asks, and takes no answers
+                    }
+                }
+                // Why, another completion or an asynchronous event says.
+                CompletionStatus::Flushed => {}
+                status => client.why = Some(format!("{:?}: {status}", completion.opcode)),
             }
         }
+        Ok(())
     }
 
-    /// Lets go of the clients whose connections have ended, however; how many.
-    fn serve_events(&mut self) -> anyhow::Result<u32> {
-        let mut gone = 0;
+    /// Takes the asynchronous events, then lets go of the clients whose connections have ended; how many.
+    fn serve_events(&mut self) -> anyhow::Result<usize> {
         while let Some(event) = self.rnic.poll_event() {
             let why = match event.kind {
                 AsyncEventKind::Failed { reason } => bail!("the RNIC has failed: {reason}"),
                 AsyncEventKind::Closed => "closed".to_owned(),
                 other => format!("{other:?}"),
             };
-            if let Some(client) = event.qp.and_then(|qp| self.clients.remove(&qp)) {
-                println!("{}: {} messages, {why}", client.remote, client.messages);
-                gone += 1;
+            if let Some(client) = event.qp.and_then(|qp| self.clients.get_mut(&qp)) {
+                client.why = Some(why);
             }
         }
-        Ok(gone)
+        let before = self.clients.len();
+        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it were dropped.
+        self.clients.retain(|_, client| match &client.why {
+            Some(why) if matches!(client.qp.state(), QpState::Idle | QpState::Error) => {
+                println!("{}: {} messages, {why}", client.remote, client.messages);
+                false
+            }
+            _ => true,
+        });
+        Ok(before - self.clients.len())
     }
 }
 
@@ -198,13 +212,13 @@ fn serve(rnic: Rnic, args: &Args) -> anyhow::Result<()> {
         clients,
     };
     let (mut gone, mut woken) = (0, 0);
-    server.serve_completions();
+    server.serve_completions()?;
     while args.clients.is_none_or(|clients| gone < clients) {
         match wakes.recv_timeout(GLANCE) {
             Ok(Wake::Client(request)) => server.admit(request)?,
             Ok(Wake::Completions) => {
                 woken += 1;
-                server.serve_completions();
+                server.serve_completions()?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => bail!("the RNIC is closed"),

@@ -93,9 +93,9 @@ fn key_value_finds_what_is_there_and_no_half_of_what_is_being_renewed() {
 }
 
 #[test]
-fn event_server_serves_three_clients_and_sees_how_they_go() {
+fn event_server_serves_clients_and_sees_how_they_go() {
     let hosts = Hosts::new();
-    let mut server = start(&hosts.b, "event_server", "--clients 3");
+    let mut server = start(&hosts.b, "event_server", "--clients 4");
     assert_eq!(
         server.line("waiting for clients at "),
         "waiting for clients at 10.77.0.2:7473"
@@ -108,16 +108,22 @@ fn event_server_serves_three_clients_and_sees_how_they_go() {
             .map(|word| format!("{word} -> {}\n", word.to_uppercase()));
         assert_eq!(client.stdout, answers.collect::<String>(), "{client}");
     }
+    // Longer than the server's buffers.
+    refused(
+        run(&hosts.a, "ping_pong", "--port 7473 --size 65 10.77.0.2"),
+        "ping_pong: message 0 failed: Receive: flushed: the connection ended first",
+    );
     let server = server.finish().succeeded();
     for said in [
         ": 3 messages, closed\n",
         ": 1 messages, closed\n",
         ": 2 messages, closed\n",
+        ": 0 messages, Receive: a local buffer leaves its region or was too short\n",
     ] {
         assert!(server.stdout.contains(said), "{said:?} in {server}");
     }
     assert!(
-        server.stdout.contains("\n3 clients served, woken "),
+        server.stdout.contains("\n4 clients served, woken "),
         "{server}"
     );
     check_nothing_attached(&hosts);
