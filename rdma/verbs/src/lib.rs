@@ -26,6 +26,38 @@
 //! assert!(completion.is_success());
 //! # Ok(()) }
 //! ```
+//!
+//! The other host listens, and posts a buffer before it accepts, as the message may come at once:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use xwarp::{Access, QpConfig, RecvRequest, Rnic, RnicConfig, WrId};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rnic = Rnic::open("eth1", &RnicConfig::default())?;
+//! let pd = rnic.allocate_pd();
+//! let mut cq = rnic.create_cq(64)?;
+//! let region = pd.allocate(4096, Access::LOCAL_WRITE)?;
+//!
+//! let mut listener = rnic.listen("0.0.0.0:7471".parse()?)?;
+//! let request = listener.accept(Duration::from_secs(60)).ok_or("nobody has come")?;
+//! let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
+//! qp.post_recv(RecvRequest::new(WrId(1), region.local(0, 4096)))?;
+//! request.accept(&mut qp, b"")?;
+//! let completion = cq.wait(Duration::from_secs(5))?.ok_or("nothing has come")?;
+//! let mut message = vec![0; usize::try_from(completion.byte_len)?];
+//! region.bytes().read(0, &mut message)?;
+//! assert_eq!(message, b"hello");
+//! # Ok(()) }
+//! ```
+//!
+//! Three whole programs, each of which is its own server and client, are in `rdma/verbs/examples/`:
+//!
+//! | `cargo run -p xwarp --example` | shows |
+//! |---|---|
+//! | `ping_pong` | Sends and Receives there and back, timed, with an engine that the waiting thread turns itself |
+//! | `key_value` | a table that is looked up by RDMA Read alone, and how a Read of an entry that is being renewed is noticed |
+//! | `event_server` | many clients on one completion queue: armed, with a handler, asynchronous events, and nothing that spins |
 #![forbid(unsafe_code)]
 
 mod attributes;

@@ -88,15 +88,13 @@ impl Hosts {
 
     /// The `xwarp` command, as it was built beside the test program.
     pub fn command_file() -> PathBuf {
-        let test = std::env::current_exe().expect("the test program's path");
-        let profile = test.ancestors().nth(2).expect("target/PROFILE/deps");
-        let command = profile.join("xwarp");
-        assert!(
-            command.exists(),
-            "{} is missing; build it first: cargo build -p xwarp-tools",
-            command.display()
-        );
-        command
+        built("xwarp", "cargo build -p xwarp-tools")
+    }
+
+    /// An example of the library, likewise.
+    pub fn example_file(name: &str) -> PathBuf {
+        let file = Path::new("examples").join(name);
+        built(file, "cargo build -p xwarp --examples")
     }
 
     /// The section of the program that native mode takes at this MTU: `xdp` goes up to 3506 on a veth pair.
@@ -245,6 +243,19 @@ impl Drop for Host {
             self.remove();
         }
     }
+}
+
+/// A program that was built in the same profile as this test.
+fn built(file: impl AsRef<Path>, how: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test program's path");
+    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps");
+    let program = profile.join(file);
+    assert!(
+        program.exists(),
+        "{} is missing; build it first: {how}",
+        program.display()
+    );
+    program
 }
 
 fn ip(arguments: &str) -> String {

@@ -4,7 +4,8 @@
 //! programs. [`Running`] is a process with a time limit, [`Case`] a run of `xwarp perf` on both hosts, [`Capture`] what tshark
 //! says of one.
 //!
-//! Everything needs root, and the command beside the test program: `cargo build -p xwarp-tools` in the same profile.
+//! Everything needs root, the command beside the test program (`cargo build -p xwarp-tools` in the same profile), and the library's examples
+//! (`cargo build -p xwarp --examples`; `cargo test --workspace` builds them by itself).
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,       // a panic is how a test fails

@@ -2,6 +2,7 @@
 
 mod attaching;
 mod ending;
+mod examples;
 mod failing;
 mod library;
 mod matrix;

@@ -1,0 +1,281 @@
+//! A server of several clients that sleeps until something happens: no thread per client, and nobody spins.
+//!
+//! ```sh
+//! event_server --dev eth1                             # host B
+//! event_server --dev eth1 --server 10.77.0.2 a b c    # hosts A: each word comes back in capitals
+//! ```
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use xwarp::{
+    Access, Arm, AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest,
+    MemoryRegion, Opcode, ProtectionDomain, QpConfig, QpId, QpState, QueuePair, RecvRequest, Rnic,
+    RnicConfig, SendRequest, Waiting, WorkCompletion, WrId,
+};
+
+/// How long an answer or a connection may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often asynchronous events are looked for, which wake nobody by themselves.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Messages that a client may send before it has read an answer, and octets of each.
+const DEPTH: u32 = 16;
+const LEN: u32 = 64;
+
+/// Sends the words of its clients back in capitals.
+#[derive(Parser)]
+struct Args {
+    /// The network interface
+    #[arg(long)]
+    dev: String,
+    /// TCP port of the server
+    #[arg(long, default_value_t = 7473)]
+    port: u16,
+    /// As server: clients after which it ends; by default it does not
+    #[arg(long)]
+    clients: Option<usize>,
+    /// As client: the server's address
+    #[arg(long, requires = "words", conflicts_with = "clients")]
+    server: Option<IpAddr>,
+    /// As client: what to send
+    #[arg(requires = "server")]
+    words: Vec<String>,
+}
+
+/// One end of a connection, with a buffer for each message that can be outstanding: the `WrId` of a Receive is the number of its buffer.
+struct End {
+    qp: QueuePair,
+    memory: MemoryRegion,
+    remote: SocketAddr,
+    messages: u32,
+    /// What has ended the connection: a completion tells it, or else an event.
+    why: Option<String>,
+}
+
+impl End {
+    /// Posts all buffers: a message that finds none ends its connection.
+    fn new(
+        pd: &ProtectionDomain,
+        cq: &CompletionQueue,
+        remote: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let qp = pd.create_qp(&QpConfig::default(), cq, cq)?;
+        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        let memory = pd.allocate(usize::try_from(2 * DEPTH * LEN)?, access)?;
+        let mut end = Self {
+            qp,
+            memory,
+            remote,
+            messages: 0,
+            why: None,
+        };
+        (0..DEPTH.into()).try_for_each(|buffer| end.expect_into(buffer))?;
+        Ok(end)
+    }
+
+    fn expect_into(&mut self, buffer: u64) -> anyhow::Result<()> {
+        let sge = self.memory.local(buffer * u64::from(LEN), LEN);
+        Ok(self.qp.post_recv(RecvRequest::new(WrId(buffer), sge))?)
+    }
+
+    /// The text that was received; its buffer can be posted again.
+    fn received(&self, completion: &WorkCompletion) -> anyhow::Result<String> {
+        let mut text = vec![0; usize::try_from(completion.byte_len)?];
+        let at = usize::try_from(completion.wr_id.0)? * usize::try_from(LEN)?;
+        self.memory.bytes().read(at, &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// A message out of the second half of the memory. With `solicited` it wakes the peer.
+    fn send(&mut self, text: &str, solicited: bool) -> anyhow::Result<()> {
+        let offset = u64::from(DEPTH + self.messages % DEPTH) * u64::from(LEN);
+        self.memory
+            .bytes()
+            .write(usize::try_from(offset)?, text.as_bytes())?;
+        let message = self.memory.local(offset, u32::try_from(text.len())?);
+        let request = SendRequest::send(WrId(0), message).unsignaled();
+        self.messages += 1;
+        Ok(self.qp.post_send(if solicited {
+            request.solicited()
+        } else {
+            request
+        })?)
+    }
+}
+
+/// What the server is woken by.
+enum Wake {
+    Completions,
+    Client(ConnectionRequest),
+}
+
+struct Server {
+    rnic: Rnic,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    clients: HashMap<QpId, End>,
+}
+
+impl Server {
+    fn admit(&mut self, request: ConnectionRequest) -> anyhow::Result<()> {
+        let remote = request.remote();
+        let mut end = End::new(&self.pd, &self.cq, remote)?;
+        if let Err(error) = request.accept(&mut end.qp, b"") {
+            println!("{remote} could not be accepted: {error}");
+            return Ok(());
+        }
+        println!("{remote} is here");
+        self.clients.insert(end.qp.id(), end);
+        Ok(())
+    }
+
+    /// Arms first and polls then: what completes in between is seen by the one or the other.
+    fn serve_completions(&mut self) -> anyhow::Result<()> {
+        self.cq.arm(Arm::Solicited);
+        while let Some(completion) = self.cq.poll() {
+            let Some(client) = self.clients.get_mut(&completion.qp) else {
+                continue; // it has gone, and this was still in the queue
+            };
+            match completion.status {
+                CompletionStatus::Success => {
+                    if let Err(error) = answer(client, &completion) {
+                        client.why = Some(format!("{error:#}"));
+                        client.qp.abort()?; // such as one that asks and asks, and takes no answers
+                    }
+                }
+                // Why, another completion or an asynchronous event says.
+                CompletionStatus::Flushed => {}
+                status => client.why = Some(format!("{:?}: {status}", completion.opcode)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the asynchronous events, then lets go of the clients whose connections have ended; how many.
+    fn serve_events(&mut self) -> anyhow::Result<usize> {
+        while let Some(event) = self.rnic.poll_event() {
+            let why = match event.kind {
+                AsyncEventKind::Failed { reason } => bail!("the RNIC has failed: {reason}"),
+                AsyncEventKind::Closed => "closed".to_owned(),
+                other => format!("{other:?}"),
+            };
+            if let Some(client) = event.qp.and_then(|qp| self.clients.get_mut(&qp)) {
+                client.why = Some(why);
+            }
+        }
+        let before = self.clients.len();
+        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it were dropped.
+        self.clients.retain(|_, client| match &client.why {
+            Some(why) if matches!(client.qp.state(), QpState::Idle | QpState::Error) => {
+                println!("{}: {} messages, {why}", client.remote, client.messages);
+                false
+            }
+            _ => true,
+        });
+        Ok(before - self.clients.len())
+    }
+}
+
+fn answer(client: &mut End, completion: &WorkCompletion) -> anyhow::Result<()> {
+    let text = client.received(completion)?.to_ascii_uppercase();
+    client.expect_into(completion.wr_id.0)?;
+    client.send(&text, completion.solicited)
+}
+
+fn serve(rnic: Rnic, args: &Args) -> anyhow::Result<()> {
+    let (sender, wakes) = mpsc::channel();
+    // The handler runs in the engine's thread, where no verb may be called: it only tells us.
+    let bell = sender.clone();
+    let handler = rnic.add_completion_handler(move |_| drop(bell.send(Wake::Completions)))?;
+    let cq = rnic.create_cq_with(4096, handler)?;
+    let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
+    println!("waiting for clients at {}", listener.addresses()[0]);
+    thread::spawn(move || {
+        loop {
+            let request = listener.accept(PATIENCE).map(Wake::Client);
+            if request.is_some_and(|request| sender.send(request).is_err()) {
+                return; // the server has ended
+            }
+        }
+    });
+    let (pd, clients) = (rnic.allocate_pd(), HashMap::new());
+    let mut server = Server {
+        rnic,
+        pd,
+        cq,
+        clients,
+    };
+    let (mut gone, mut woken) = (0, 0);
+    server.serve_completions()?;
+    while args.clients.is_none_or(|clients| gone < clients) {
+        match wakes.recv_timeout(GLANCE) {
+            Ok(Wake::Client(request)) => server.admit(request)?,
+            Ok(Wake::Completions) => {
+                woken += 1;
+                server.serve_completions()?;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => bail!("the RNIC is closed"),
+        }
+        gone += server.serve_events()?;
+    }
+    println!("{gone} clients served, woken {woken} times");
+    Ok(())
+}
+
+/// Sends all words, and asks the server to wake up with the last of them only.
+fn ask(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
+    let (words, most) = (&args.words, usize::try_from(DEPTH)?);
+    ensure!(
+        words.len() <= most,
+        "{} words are too many: at most {most}",
+        words.len()
+    );
+    let long = words.iter().find(|word| word.len() > LEN as usize);
+    ensure!(long.is_none(), "a word has at most {LEN} octets");
+    let mut cq = rnic.create_cq(64)?;
+    let server = SocketAddr::new(server, args.port);
+    let mut end = End::new(&rnic.allocate_pd(), &cq, server)?;
+    end.qp.connect(server, b"", PATIENCE)?;
+    for (number, word) in words.iter().enumerate() {
+        end.send(word, number + 1 == words.len())?;
+    }
+    for word in words {
+        let answer = cq.wait(PATIENCE)?.context("the server does not answer")?;
+        let (opcode, status) = (answer.opcode, answer.status);
+        ensure!(
+            answer.is_success() && opcode == Opcode::Receive,
+            "{opcode:?}: {status}"
+        );
+        println!("{word} -> {}", end.received(&answer)?);
+    }
+    end.qp.disconnect(PATIENCE)?;
+    Ok(())
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    // The engine sleeps, too, when there is nothing to do.
+    let config = RnicConfig {
+        waiting: Waiting::Blocking,
+        ..RnicConfig::default()
+    };
+    let rnic = Rnic::open(&args.dev, &config)?;
+    match args.server {
+        None => serve(rnic, args),
+        Some(server) => ask(&rnic, server, args),
+    }
+}
+
+fn main() -> ExitCode {
+    let Err(error) = run(&Args::parse()) else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("event_server: {error:#}");
+    ExitCode::FAILURE
+}

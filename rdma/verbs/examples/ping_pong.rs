@@ -1,0 +1,179 @@
+//! Latency by Sends and Receives: the server sends every message back, the client counts the time.
+//!
+//! ```sh
+//! ping_pong --dev eth1                       # host B
+//! ping_pong --dev eth1 10.77.0.2             # host A
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use xwarp::{
+    Access, CompletionQueue, CompletionStatus, MemoryRegion, Opcode, Progress, QpConfig, QueuePair,
+    RecvRequest, Rnic, RnicConfig, SendRequest, WorkCompletion, WrId,
+};
+
+/// How long a message or a connection may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the server waits for its client.
+const LONG: Duration = Duration::from_hours(1);
+
+/// Measures how long a message takes there and back.
+#[derive(Parser)]
+struct Args {
+    /// The network interface
+    #[arg(long)]
+    dev: String,
+    /// TCP port of the server
+    #[arg(long, default_value_t = 7471)]
+    port: u16,
+    /// Octets of a message, the same at both ends
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    size: u32,
+    /// Messages that the client sends
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// The server's address; without it this is the server
+    server: Option<IpAddr>,
+}
+
+/// What both ends have: a connection, and memory for two messages, `slot` 0 and 1.
+struct End {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+    size: u32,
+}
+
+impl End {
+    fn new(rnic: &Rnic, size: u32) -> anyhow::Result<Self> {
+        let pd = rnic.allocate_pd();
+        // Room for whatever can be outstanding: a Send and a Receive.
+        let cq = rnic.create_cq(4)?;
+        let config = QpConfig {
+            send_depth: 2,
+            recv_depth: 2,
+            ..QpConfig::default()
+        };
+        let qp = pd.create_qp(&config, &cq, &cq)?;
+        // Only this end's own work requests use it: the peer gets no right to it, and needs none for Sends.
+        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        let memory = pd.allocate(2 * usize::try_from(size)?, access)?;
+        Ok(Self {
+            qp,
+            cq,
+            memory,
+            size,
+        })
+    }
+
+    fn offset(&self, slot: u32) -> u32 {
+        slot * self.size
+    }
+
+    fn expect_into(&mut self, slot: u32) -> anyhow::Result<()> {
+        let buffer = self.memory.local(self.offset(slot).into(), self.size);
+        Ok(self.qp.post_recv(RecvRequest::new(WrId(0), buffer))?)
+    }
+
+    /// Unsignaled: that the answer comes says that the message went, and a completion less is time saved.
+    fn send_from(&mut self, slot: u32) -> anyhow::Result<()> {
+        let message = self.memory.local(self.offset(slot).into(), self.size);
+        let request = SendRequest::send(WrId(1), message).unsignaled();
+        Ok(self.qp.post_send(request)?)
+    }
+
+    /// The end of the Receive, or of a Send that has failed.
+    fn next(&mut self, patience: Duration) -> anyhow::Result<WorkCompletion> {
+        let next = self.cq.wait(patience)?;
+        next.with_context(|| format!("the other side has sent nothing for {patience:?}"))
+    }
+}
+
+fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
+    let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
+    println!("waiting for a client at {}", listener.addresses()[0]);
+    let request = listener.accept(LONG).context("no client has come")?;
+    let mut end = End::new(rnic, args.size)?;
+    // Before accepting, as the first message may come at once: one without a buffer ends the connection.
+    end.expect_into(0)?;
+    request.accept(&mut end.qp, b"")?;
+    for round in 0_u32.. {
+        let completion = end.next(PATIENCE)?;
+        match completion.status {
+            CompletionStatus::Success => {}
+            // The client has closed, and nothing will come into the buffer any more.
+            CompletionStatus::Flushed => {
+                println!("{round} messages sent back");
+                return Ok(());
+            }
+            status => bail!("a {:?} failed: {status}", completion.opcode),
+        }
+        ensure!(completion.byte_len == args.size, "the sizes are not equal");
+        // While one slot is sent, the other receives: the next message may come before this one has left.
+        end.expect_into((round + 1) % 2)?;
+        end.send_from(round % 2)?;
+    }
+    Ok(())
+}
+
+fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
+    let mut end = End::new(rnic, args.size)?;
+    end.qp.connect((server, args.port).into(), b"", PATIENCE)?;
+    let len = usize::try_from(args.size)?;
+    let mut times = Vec::new();
+    for round in 0..args.count {
+        let content = round.to_le_bytes()[0];
+        end.memory.bytes().fill(0..len, content)?;
+        let began = Instant::now();
+        end.expect_into(1)?;
+        end.send_from(0)?;
+        let completion = end.next(PATIENCE)?;
+        times.push(began.elapsed());
+        ensure!(
+            completion.is_success() && completion.opcode == Opcode::Receive,
+            "message {round} failed: {:?}: {}",
+            completion.opcode,
+            completion.status
+        );
+        let same = end.memory.bytes().to_vec()[len..] == vec![content; len];
+        ensure!(same, "message {round} has come back changed");
+    }
+    end.qp.disconnect(PATIENCE)?;
+    times.sort_unstable();
+    let micros = |at: usize| times[at].as_secs_f64() * 1e6;
+    let (median, worst) = (micros(times.len() / 2), micros(times.len() - 1));
+    println!(
+        "there and back [us]: min {:.1}, median {median:.1}, max {worst:.1}",
+        micros(0)
+    );
+    println!(
+        "{} messages of {} octets, all as they were sent",
+        args.count, args.size
+    );
+    Ok(())
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    // The thread that waits for the completion moves the data itself: no other has to be woken for it.
+    let config = RnicConfig {
+        progress: Progress::Inline,
+        ..RnicConfig::default()
+    };
+    let rnic = Rnic::open(&args.dev, &config)?;
+    match args.server {
+        None => serve(&rnic, args),
+        Some(server) => measure(&rnic, server, args),
+    }
+}
+
+fn main() -> ExitCode {
+    let Err(error) = run(&Args::parse()) else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("ping_pong: {error:#}");
+    ExitCode::FAILURE
+}

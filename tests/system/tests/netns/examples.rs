@@ -1,0 +1,148 @@
+//! The library's examples, as their documentation says to run them.
+
+use nix::sys::signal::Signal;
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running};
+
+fn start(host: &Host, name: &str, arguments: &str) -> Running {
+    let mut command = host.command(Hosts::example_file(name));
+    command.args(["--dev", DEV]);
+    command.args(arguments.split_whitespace());
+    Running::start(command)
+}
+
+fn run(host: &Host, name: &str, arguments: &str) -> Finished {
+    start(host, name, arguments).finish()
+}
+
+/// Fails unless it ended with exactly this one line of complaint.
+fn refused(finished: Finished, line: &str) {
+    let finished = finished.exited(1);
+    assert_eq!(finished.stderr, format!("{line}\n"), "{finished}");
+}
+
+fn check_nothing_attached(hosts: &Hosts) {
+    assert_eq!((hosts.a.program(), hosts.b.program()), (None, None));
+}
+
+#[test]
+fn ping_pong_measures_and_compares() {
+    let hosts = Hosts::new();
+    for size in [1, 64, 100_000] {
+        let options = format!("--size {size} --count 200");
+        let mut server = start(&hosts.b, "ping_pong", &options);
+        assert_eq!(
+            server.line("waiting for a client at "),
+            "waiting for a client at 10.77.0.2:7471"
+        );
+        let client = run(&hosts.a, "ping_pong", &format!("{options} 10.77.0.2")).succeeded();
+        let lines: Vec<&str> = client.stdout.lines().collect();
+        let said = format!("200 messages of {size} octets, all as they were sent");
+        assert!(
+            lines[0].starts_with("there and back [us]: min ") && lines[1..] == [said],
+            "{client}"
+        );
+        let server = server.finish().succeeded();
+        assert!(
+            server.stdout.ends_with("\n200 messages sent back\n"),
+            "{server}"
+        );
+    }
+    check_nothing_attached(&hosts);
+}
+
+#[test]
+fn key_value_finds_what_is_there_and_no_half_of_what_is_being_renewed() {
+    let hosts = Hosts::new();
+    // 400 keys in 1024 slots: many are not in the first slot that their hash says.
+    let entry = |number: u32| format!("--put key{number}=value{}", number * 7);
+    let entries: Vec<String> = (0..400).map(entry).collect();
+    let mut server = start(&hosts.b, "key_value", &entries.join(" "));
+    assert_eq!(
+        server.line("serving "),
+        "serving 400 keys at 10.77.0.2:7472"
+    );
+    let keys: Vec<String> = (0..400).map(|number| format!("key{number}")).collect();
+    let look_up = format!("--server 10.77.0.2 {}", keys.join(" "));
+    let client = run(&hosts.a, "key_value", &look_up).succeeded();
+    let values = (0..400).map(|number| format!("key{number} = value{}\n", number * 7));
+    let expected: String = values
+        .chain(["0 Reads were torn and done again\n".to_owned()])
+        .collect();
+    assert_eq!(client.stdout, expected, "{client}");
+
+    let often = "--server 10.77.0.2 --times 2000 uptime";
+    let client = run(&hosts.a, "key_value", often).succeeded();
+    let uptime = |line: &str| -> Option<u64> {
+        line.strip_prefix("uptime = ")?
+            .strip_suffix(" us")?
+            .parse()
+            .ok()
+    };
+    let times: Vec<u64> = client.stdout.lines().filter_map(uptime).collect();
+    assert_eq!(times.len(), 2000, "{client}");
+    assert!(times.is_sorted() && times[0] < times[1999], "{times:?}");
+
+    refused(
+        run(&hosts.a, "key_value", "--server 10.77.0.2 nothing"),
+        "key_value: the server has no key \"nothing\"",
+    );
+    server.still_runs();
+    server.signal(Signal::SIGINT);
+    server.finish().killed_by(Signal::SIGINT);
+    check_nothing_attached(&hosts);
+}
+
+#[test]
+fn event_server_serves_clients_and_sees_how_they_go() {
+    let hosts = Hosts::new();
+    let mut server = start(&hosts.b, "event_server", "--clients 4");
+    assert_eq!(
+        server.line("waiting for clients at "),
+        "waiting for clients at 10.77.0.2:7473"
+    );
+    for words in [&["one", "two", "three"][..], &["four"], &["five", "six"]] {
+        let ask = format!("--server 10.77.0.2 {}", words.join(" "));
+        let client = run(&hosts.a, "event_server", &ask).succeeded();
+        let answers = words
+            .iter()
+            .map(|word| format!("{word} -> {}\n", word.to_uppercase()));
+        assert_eq!(client.stdout, answers.collect::<String>(), "{client}");
+    }
+    // Longer than the server's buffers.
+    refused(
+        run(&hosts.a, "ping_pong", "--port 7473 --size 65 10.77.0.2"),
+        "ping_pong: message 0 failed: Receive: flushed: the connection ended first",
+    );
+    let server = server.finish().succeeded();
+    for said in [
+        ": 3 messages, closed\n",
+        ": 1 messages, closed\n",
+        ": 2 messages, closed\n",
+        ": 0 messages, Receive: a local buffer leaves its region or was too short\n",
+    ] {
+        assert!(server.stdout.contains(said), "{said:?} in {server}");
+    }
+    assert!(
+        server.stdout.contains("\n4 clients served, woken "),
+        "{server}"
+    );
+    check_nothing_attached(&hosts);
+}
+
+#[test]
+fn an_example_says_in_one_sentence_why_it_cannot() {
+    let hosts = Hosts::new();
+    for (name, arguments) in [
+        ("ping_pong", "10.77.0.2"),
+        ("key_value", "--server 10.77.0.2 color"),
+        ("event_server", "--server 10.77.0.2 word"),
+    ] {
+        let finished = run(&hosts.a, name, arguments).exited(1);
+        let beginning = format!("{name}: ");
+        assert!(
+            finished.stderr.starts_with(&beginning) && finished.stderr.lines().count() == 1,
+            "{finished}"
+        );
+    }
+    check_nothing_attached(&hosts);
+}
