@@ -51,7 +51,7 @@ fn ping_pong_measures_and_compares() {
 }
 
 #[test]
-fn key_value_finds_what_is_there_and_no_half_of_what_is_being_renewed() {
+fn key_value_finds_what_is_there_and_what_is_being_renewed() {
     let hosts = Hosts::new();
     // 400 keys in 1024 slots: many are not in the first slot that their hash says.
     let entry = |number: u32| format!("--put key{number}=value{}", number * 7);
