@@ -169,8 +169,11 @@ impl Pair {
             may_become(was, is, side.live, side.graceful),
             "{was:?} became {is:?}"
         );
+        // A connection may have come and gone since.
+        let closed = side.closes() > 0;
+        assert!(!closed || is == QpState::Idle, "closed, but {is:?}");
         let over = matches!(is, QpState::Idle | QpState::Error) && was != is;
-        if over {
+        if over || closed {
             self.end(who, buffers, srq);
         }
     }

@@ -109,10 +109,9 @@ impl Program {
             }
             55..69 => self.poll(n, who),
             69..76 => self.pass(n),
-            76..86 => self.connect(n),
-            86..93 => self.settle(),
-            93 => self.modify(n, who),
-            94 => self.recover(n, who),
+            76..89 => self.connect(n),
+            89..94 => self.settle(),
+            94 => self.modify(n, who),
             95 => self.end(n, who),
             96 => self.replace(n, who),
             97 => self.region(who),
@@ -204,6 +203,9 @@ impl Program {
 
     /// Connects the first side to the second, if both are Idle.
     fn connect(&mut self, n: usize) {
+        if self.rng.chance(0.7) {
+            self.recover(n);
+        }
         self.observe(n);
         let pair = &mut self.pairs[n];
         let idle = |side: &Side| side.state == QpState::Idle;
@@ -332,7 +334,7 @@ impl Program {
     }
 
     /// What is in Error becomes Idle again.
-    fn recover(&mut self, n: usize, _: usize) {
+    fn recover(&mut self, n: usize) {
         for who in [0, 1] {
             self.observe(n);
             if self.pairs[n].sides[who].state == QpState::Error {
@@ -348,7 +350,7 @@ impl Program {
         pair.excused = true;
         let side = &mut pair.sides[who];
         if self.rng.chance(0.5) {
-            side.graceful = side.state == QpState::Rts;
+            side.graceful |= side.state == QpState::Rts;
             side.qp().begin_disconnect().unwrap();
         } else {
             side.live = true;

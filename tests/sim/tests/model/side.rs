@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use xwarp::{
-    Access, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState, QueuePair, RegionSpec,
+    Access, AsyncEventKind, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState, QueuePair, RegionSpec,
     SharedReceiveQueue, Stag,
 };
 use xwarp_sim_tests::Host;
@@ -111,6 +111,13 @@ impl Side {
 
     pub(crate) fn qp(&mut self) -> &mut QueuePair {
         self.qp.as_mut().unwrap()
+    }
+
+    /// How often both sides have closed since this was asked last.
+    pub(crate) fn closes(&self) -> usize {
+        let events = self.host.events(self.qp.as_ref().unwrap().id());
+        let closed = |event: &&AsyncEventKind| **event == AsyncEventKind::Closed;
+        events.iter().filter(closed).count()
     }
 
     pub(crate) fn shown_state(&self) -> QpState {
