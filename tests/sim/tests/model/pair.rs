@@ -72,7 +72,7 @@ impl Pair {
             Effect::Bind(stag) if success => mine.window_is.become_(Some(*stag)),
             Effect::Unbind if success => mine.window_is.become_(None),
             Effect::Bind(_) | Effect::Unbind => {
-                mine.window_is.unsure |= work.fate == Fate::Good || work.fate == Fate::Open
+                mine.window_is.unsure |= work.fate == Fate::Good || work.fate == Fate::Open;
             }
         }
     }
@@ -244,7 +244,7 @@ impl Pair {
             }
         }
         for side in &mut self.sides {
-            assert!(side.window_is.is_certain());
+            side.settle_window();
             side.memory.settle(side.sink.bytes());
             side.counts = BTreeSet::from([side.count()])
                 .intersection(&side.counts)

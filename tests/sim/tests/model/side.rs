@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState, QueuePair, RegionSpec,
-    SharedReceiveQueue, Stag,
+    Access, AsyncEventKind, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState,
+    QueuePair, RegionSpec, SharedReceiveQueue, Stag,
 };
 use xwarp_sim_tests::Host;
 
@@ -25,7 +25,7 @@ pub(crate) struct WindowModel {
     pub(crate) bound: Option<Stag>,
     /// Changes that are under way.
     pub(crate) changes: usize,
-    /// One of them was cut off.
+    /// One of them was cut off, or several were under way at once.
     pub(crate) unsure: bool,
     /// What it was bound as before.
     pub(crate) stale: Option<Stag>,
@@ -34,6 +34,12 @@ pub(crate) struct WindowModel {
 impl WindowModel {
     pub(crate) fn is_certain(&self) -> bool {
         self.changes == 0 && !self.unsure
+    }
+
+    /// A change is posted. The completions of several at once come from different queues, and do not tell which was the last.
+    pub(crate) fn begin(&mut self) {
+        self.unsure |= self.changes > 0;
+        self.changes += 1;
     }
 
     pub(crate) fn become_(&mut self, bound: Option<Stag>) {
