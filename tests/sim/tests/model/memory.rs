@@ -1,0 +1,100 @@
+//! What memory may hold: the octets that operations have made it for certain, and those that operations may have placed, which are under
+//! way or were cut off.
+
+use std::collections::BTreeSet;
+
+use xwarp::SharedBytes;
+
+/// Octets at a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Patch {
+    pub(crate) at: usize,
+    pub(crate) octets: Vec<u8>,
+}
+
+impl Patch {
+    fn end(&self) -> usize {
+        self.at + self.octets.len()
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.at < other.end() && other.at < self.end()
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.at <= other.at && other.end() <= self.end()
+    }
+
+    fn is_at(&self, octet: usize, value: u8) -> bool {
+        let its = octet.checked_sub(self.at).and_then(|i| self.octets.get(i));
+        its == Some(&value)
+    }
+}
+
+/// The reference of a region.
+pub(crate) struct Memory {
+    certain: Vec<u8>,
+    /// By the name of the work request, and whether it is still under way.
+    possible: Vec<(u64, bool, Patch)>,
+}
+
+impl Memory {
+    pub(crate) fn new(len: usize) -> Self {
+        Self {
+            certain: vec![0; len],
+            possible: Vec::new(),
+        }
+    }
+
+    /// An operation was posted that will place octets.
+    pub(crate) fn begin(&mut self, id: u64, patch: Patch) {
+        self.possible.push((id, true, patch));
+    }
+
+    /// It was done. Where others were under way as well, whose octets are there is not known.
+    pub(crate) fn done(&mut self, id: u64) {
+        let Some(at) = self.possible.iter().position(|(its, ..)| *its == id) else {
+            return;
+        };
+        let (_, _, patch) = self.possible[at].clone();
+        self.possible[at].1 = false;
+        let alone = |(other, busy, its): &(u64, bool, Patch)| {
+            *other == id || !busy || !its.overlaps(&patch)
+        };
+        if self.possible.iter().all(alone) {
+            self.certain[patch.at..patch.end()].copy_from_slice(&patch.octets);
+            // What was placed before is gone where it was overwritten as a whole; otherwise it stays possible.
+            self.possible
+                .retain(|(other, busy, its)| *other != id && (*busy || !patch.covers(its)));
+        }
+    }
+
+    /// It was cut off.
+    pub(crate) fn abandon(&mut self, id: u64) {
+        for (_, busy, _) in self.possible.iter_mut().filter(|(its, ..)| *its == id) {
+            *busy = false;
+        }
+    }
+
+    /// Nothing is under way. What memory holds of all that was possible is certain from now on.
+    pub(crate) fn settle(&mut self, bytes: &SharedBytes) {
+        self.check("settled memory", bytes);
+        self.certain = bytes.to_vec();
+        self.possible.clear();
+    }
+
+    pub(crate) fn check(&self, what: &str, bytes: &SharedBytes) {
+        let real = bytes.to_vec();
+        if real == self.certain {
+            return;
+        }
+        let wrong: BTreeSet<usize> = (real.iter().zip(&self.certain).enumerate())
+            .filter(|(_, (real, certain))| real != certain)
+            .filter(|(octet, (real, _))| {
+                !(self.possible.iter()).any(|(_, _, its)| its.is_at(*octet, **real))
+            })
+            .map(|(octet, _)| octet)
+            .collect();
+        assert!(wrong.is_empty(), "{what}: octets {wrong:?} are nobody's");
+    }
+}

@@ -1,0 +1,171 @@
+//! The reference of a send queue: what was posted, in order, and what may be told of it (digest 4.3, 8.2).
+
+use std::collections::VecDeque;
+
+use xwarp::{CompletionStatus, Opcode, Stag, WorkCompletion};
+
+use crate::memory::Patch;
+
+/// What a work request changes when it is done.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
+    Nothing,
+    /// Octets in the peer's memory.
+    Write(Patch),
+    /// Octets in the memory of this side.
+    Read(Patch),
+    /// A number is added to the peer's counter.
+    Add(u64),
+    /// The window of this side is bound as this.
+    Bind(Stag),
+    /// The window of this side is invalidated.
+    Unbind,
+}
+
+/// What the peer is to receive.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) octets: Vec<u8>,
+    pub(crate) immediate: Option<[u8; 8]>,
+    pub(crate) invalidate: Option<Stag>,
+}
+
+/// How a work request must end, if its connection lives for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Good,
+    /// With this status.
+    Refused(CompletionStatus),
+    /// The peer ends the connection.
+    Fatal,
+    /// It depends on what is under way.
+    Open,
+}
+
+/// A work request.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) id: u64,
+    pub(crate) opcode: Opcode,
+    pub(crate) signaled: bool,
+    pub(crate) len: usize,
+    pub(crate) effect: Effect,
+    pub(crate) message: Option<Message>,
+    pub(crate) fate: Fate,
+}
+
+/// What cannot be done when something before it was not. What is behind a Read that was not answered may have been done all the same,
+/// and a change of memory may run early (digest 7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Barred {
+    #[default]
+    Nothing,
+    /// What is answered.
+    Answered,
+    /// What is sent.
+    Sent,
+    All,
+}
+
+impl Work {
+    fn is_answered(&self) -> bool {
+        matches!(self.opcode, Opcode::Read | Opcode::FetchAdd)
+    }
+
+    fn is_memory(&self) -> bool {
+        matches!(self.opcode, Opcode::Bind | Opcode::Invalidate)
+    }
+}
+
+/// A send queue.
+#[derive(Default)]
+pub(crate) struct SendQueue {
+    pub(crate) posted: VecDeque<Work>,
+    /// What may not succeed any more, as something that was posted before did not.
+    barred: Barred,
+    /// Something has told why.
+    told: bool,
+}
+
+impl SendQueue {
+    /// Slots that are taken for certain: of what has a completion, which was not polled.
+    pub(crate) fn held(&self) -> usize {
+        self.posted.iter().filter(|work| work.signaled).count()
+    }
+
+    /// What a completion says has become of work: first that of which nothing is told as it succeeded.
+    pub(crate) fn complete(&mut self, completion: &WorkCompletion) -> Vec<(Work, bool)> {
+        let mut ended = Vec::new();
+        loop {
+            let Some(work) = self.posted.pop_front() else {
+                panic!("{completion:?} of nothing that is posted");
+            };
+            if work.id == completion.wr_id.0 {
+                let success = self.judge(&work, completion);
+                ended.push((work, success));
+                return ended;
+            }
+            assert!(!work.signaled, "{work:?} was passed by {completion:?}");
+            self.assert_may_succeed(&work);
+            ended.push((work, true));
+        }
+    }
+
+    fn judge(&mut self, work: &Work, completion: &WorkCompletion) -> bool {
+        assert_eq!(completion.opcode, work.opcode, "{work:?}");
+        match completion.status {
+            CompletionStatus::Success => {
+                assert!(work.signaled, "{work:?} is not to be told of");
+                assert_eq!(completion.byte_len as usize, work.len, "{work:?}");
+                self.assert_may_succeed(work);
+                return true;
+            }
+            CompletionStatus::Flushed => {}
+            status => {
+                assert!(!self.told, "a second failure: {completion:?}");
+                self.told = true;
+                match work.fate {
+                    Fate::Refused(expected) => assert_eq!(status, expected, "{work:?}"),
+                    Fate::Open => {}
+                    Fate::Good | Fate::Fatal => panic!("{completion:?} of {work:?}"),
+                }
+            }
+        }
+        let bars = if work.is_memory() || completion.status != CompletionStatus::Flushed {
+            Barred::All
+        } else if work.is_answered() {
+            Barred::Answered
+        } else {
+            Barred::Sent
+        };
+        self.barred = self.barred.max(bars);
+        false
+    }
+
+    fn assert_may_succeed(&self, work: &Work) {
+        assert!(!matches!(work.fate, Fate::Refused(_)), "{work:?} was done");
+        let answered = work.is_answered();
+        assert!(work.fate != Fate::Fatal || !answered, "{work:?} was done");
+        let bar = if work.is_memory() {
+            Barred::All
+        } else if answered {
+            Barred::Answered
+        } else {
+            Barred::Sent
+        };
+        assert!(
+            self.barred < bar,
+            "{work:?} was done, but not what was before it"
+        );
+    }
+
+    /// All that can be told was polled, and the connection is over. What is left has succeeded.
+    pub(crate) fn end(&mut self) -> Vec<Work> {
+        for work in &self.posted {
+            assert!(!work.signaled, "nothing was told of {work:?}");
+            self.assert_may_succeed(work);
+        }
+        (self.barred, self.told) = (Barred::Nothing, false);
+        self.posted.drain(..).collect()
+    }
+}
