@@ -146,8 +146,10 @@ fn stag_zero_is_no_place_that_a_peer_may_name() {
 fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
     type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
     #[rustfmt::skip]
-    let cases: [Case; 3] = [
+    let cases: [Case; 5] = [
         ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
+        ("outside", |b| sge(kept(b, Access::LOCAL_WRITE), KIB as u64 - 12), CompletionStatus::BaseBounds),
+        ("wrapping", |b| sge(kept(b, Access::LOCAL_WRITE), u64::MAX - 9), CompletionStatus::Wrap),
         ("no right", |b| sge(readable(b), 0), CompletionStatus::AccessViolation),
         ("other domain", foreign, CompletionStatus::InvalidPd),
     ];
