@@ -92,19 +92,25 @@ fn foreign(end: &End) -> Sge {
 
 #[test]
 fn a_read_where_none_may_be_outstanding_fails() {
-    let mut sim = sim();
     let config = QpConfig {
         ord: 0,
         ..QpConfig::default()
     };
-    let (mut a, b) = sim.connected_pair_with(&config);
-    let (source, sink) = (b.target(8), a.target(8));
-    a.post_read(1, sink.local(0, 8), source.remote(0));
-    a.post_send(2, b"never sent");
-    sim.run_until_idle();
-    let failed = Done::failed(1, Opcode::Read, CompletionStatus::ZeroReadResources);
-    assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
-    assert_ended(&a, &b);
+    for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair_with(&config);
+        let (source, sink) = (b.target(8), a.target(8));
+        let read = SendRequest::read(WrId(1), sink.local(0, 8), source.remote(0));
+        a.post(match opcode {
+            Opcode::ReadInvalidate => read.invalidating_sink(),
+            _ => read,
+        });
+        a.post_send(2, b"never sent");
+        sim.run_until_idle();
+        let failed = Done::failed(1, opcode, CompletionStatus::ZeroReadResources);
+        assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+        assert_ended(&a, &b);
+    }
 }
 
 /// Verbs draft section 8.1.3.2.1.

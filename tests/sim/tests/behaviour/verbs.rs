@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use xwarp::{
     Access, Capability, CompletionStatus, CreateError, DestroyError, MAX_SGE, Opcode, Operation,
-    PhysicalList, PostError, QpConfig, QpId, QpState, RecvRequest, RegionSpec, RegisterError,
-    RemoteAddress, RnicClosed, SendRequest, Sge, Sgl, SrqConfig, Stag, TermCode, WorkCompletion,
-    WrId,
+    PhysicalList, PostError, QpChange, QpConfig, QpId, QpState, RecvRequest, RegionSpec,
+    RegisterError, RemoteAddress, RnicClosed, SendRequest, Sge, Sgl, SrqConfig, Stag, TermCode,
+    WorkCompletion, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, KIB, Place, Sim, pattern};
@@ -382,5 +382,102 @@ fn send_of(source: Sge, solicited: bool, invalidate: Option<Stag>) -> Operation 
         sgl: source.into(),
         solicited,
         invalidate,
+    }
+}
+
+#[test]
+fn work_of_every_operation_type_is_flushed_by_its_name() {
+    let sim = sim();
+    let mut a = sim.a().end(&privileged());
+    let (place, source) = (a.target(8), a.source(b"8 octets"));
+    let (local, remote) = (place.local(0, 8), place.remote(0));
+    let windowed = a.va_region(64, Access::all(), 0x1000);
+    let mut window = a.host().pd().allocate_window().unwrap();
+    let bind = window.bind(windowed.remote(0), 64, Access::REMOTE_READ);
+    let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
+    let list = PhysicalList {
+        entry_size: 4096,
+        addresses: vec![0],
+        first_byte_offset: 0,
+        len: 4096,
+    };
+    let fast = stag.fast_register(list, Access::LOCAL_READ);
+    let read = SendRequest::read(WrId(4), local, remote);
+    let list = [
+        (
+            SendRequest::new(WrId(0), send_of(source, false, None)),
+            Opcode::Send,
+        ),
+        (
+            SendRequest::new(WrId(1), send_of(source, true, None)),
+            Opcode::Send,
+        ),
+        (
+            SendRequest::new(WrId(2), send_of(source, false, Some(remote.stag))),
+            Opcode::Send,
+        ),
+        (
+            SendRequest::new(WrId(3), send_of(source, true, Some(remote.stag))),
+            Opcode::Send,
+        ),
+        (read.clone().invalidating_sink(), Opcode::ReadInvalidate),
+        (read, Opcode::Read),
+        (SendRequest::write(WrId(6), source, remote), Opcode::Write),
+        (SendRequest::bind(WrId(7), bind), Opcode::Bind),
+        (
+            SendRequest::fast_register(WrId(8), fast),
+            Opcode::FastRegister,
+        ),
+        (
+            SendRequest::invalidate(WrId(9), place.remote(0).stag),
+            Opcode::Invalidate,
+        ),
+    ];
+    let flushed = list
+        .each_ref()
+        .map(|(it, opcode)| Done::flushed(it.wr_id.0, *opcode));
+    a.qp.post_send_list(list.map(|(it, _)| it)).unwrap();
+    a.post_recv(20, 8);
+    a.qp.modify(QpChange::to(QpState::Error)).unwrap();
+    assert_eq!(a.sends(), flushed);
+    assert_eq!(a.receives(), [Done::flushed(20, Opcode::Receive)]);
+    assert!(!window.query().unwrap().is_valid() && !stag.query().unwrap().is_valid());
+}
+
+#[test]
+fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
+    for kind in 0..5 {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        sim.run_until_idle();
+        let (near, far, target) = (a.target(8), b.target(8), b.target(8));
+        let gone = b.own_region(8, Access::all());
+        let source = a.source(b"8 octets");
+        b.post_recv(2, 8);
+        let operation = match kind {
+            0..4 => send_of(source, kind % 2 == 1, (kind >= 2).then_some(gone.stag())),
+            _ => Operation::Write {
+                sgl: source.into(),
+                remote: target.remote(0),
+            },
+        };
+        a.post_read(1, near.local(0, 8), far.remote(0));
+        a.post(SendRequest::new(WrId(2), operation).fenced());
+        // The Read Request is there, its response not back.
+        sim.run_for(Duration::from_micros(60));
+        assert_eq!((b.receives(), target.to_vec()), (vec![], vec![0; 8]));
+        sim.run_until_idle();
+        let opcode = if kind < 4 {
+            Opcode::Send
+        } else {
+            Opcode::Write
+        };
+        assert_eq!(a.sends(), [Done::read(1, 8), Done::success(2, opcode, 8)]);
+        if kind < 4 {
+            assert_eq!(b.receives(), [Done::receive(2, 8)]);
+        } else {
+            assert_eq!(target.to_vec(), b"8 octets");
+        }
+        assert_eq!(gone.query().unwrap().is_valid(), !(2..4).contains(&kind));
     }
 }
