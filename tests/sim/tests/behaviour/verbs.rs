@@ -481,3 +481,32 @@ fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
         assert_eq!(gone.query().unwrap().is_valid(), !(2..4).contains(&kind));
     }
 }
+
+#[test]
+fn what_has_completed_can_be_polled_in_every_state() {
+    for state in [
+        QpState::Rts,
+        QpState::Idle,
+        QpState::Closing,
+        QpState::Terminate,
+        QpState::Error,
+    ] {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        b.post_recv(1, 8);
+        a.post_send(2, b"8 octets");
+        sim.run_until_idle();
+        match state {
+            QpState::Rts => {}
+            QpState::Idle => {
+                a.qp.begin_disconnect().unwrap();
+                sim.run_until_idle();
+            }
+            QpState::Closing | QpState::Terminate | QpState::Error => {
+                a.qp.modify(QpChange::to(state)).unwrap();
+            }
+        }
+        assert_eq!(a.state(), state);
+        assert_eq!(a.sends(), [Done::send(2, 8)], "{state:?}");
+    }
+}
