@@ -92,19 +92,25 @@ fn foreign(end: &End) -> Sge {
 
 #[test]
 fn a_read_where_none_may_be_outstanding_fails() {
-    let mut sim = sim();
     let config = QpConfig {
         ord: 0,
         ..QpConfig::default()
     };
-    let (mut a, b) = sim.connected_pair_with(&config);
-    let (source, sink) = (b.target(8), a.target(8));
-    a.post_read(1, sink.local(0, 8), source.remote(0));
-    a.post_send(2, b"never sent");
-    sim.run_until_idle();
-    let failed = Done::failed(1, Opcode::Read, CompletionStatus::ZeroReadResources);
-    assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
-    assert_ended(&a, &b);
+    for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair_with(&config);
+        let (source, sink) = (b.target(8), a.target(8));
+        let read = SendRequest::read(WrId(1), sink.local(0, 8), source.remote(0));
+        a.post(match opcode {
+            Opcode::ReadInvalidate => read.invalidating_sink(),
+            _ => read,
+        });
+        a.post_send(2, b"never sent");
+        sim.run_until_idle();
+        let failed = Done::failed(1, opcode, CompletionStatus::ZeroReadResources);
+        assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+        assert_ended(&a, &b);
+    }
 }
 
 /// Verbs draft section 8.1.3.2.1.
@@ -146,8 +152,10 @@ fn stag_zero_is_no_place_that_a_peer_may_name() {
 fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
     type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
     #[rustfmt::skip]
-    let cases: [Case; 3] = [
+    let cases: [Case; 5] = [
         ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
+        ("outside", |b| sge(kept(b, Access::LOCAL_WRITE), KIB as u64 - 12), CompletionStatus::BaseBounds),
+        ("wrapping", |b| sge(kept(b, Access::LOCAL_WRITE), u64::MAX - 9), CompletionStatus::Wrap),
         ("no right", |b| sge(readable(b), 0), CompletionStatus::AccessViolation),
         ("other domain", foreign, CompletionStatus::InvalidPd),
     ];

@@ -28,3 +28,4 @@ mod srq;
 mod startup;
 mod states;
 mod transfer;
+mod verbs;

@@ -275,6 +275,7 @@ fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
     for (mode, entry_size, odd) in [(ListMode::Page, 4096, false), (ListMode::Block, 999, true)] {
         let rnic = rnic_with(mode);
         assert_eq!(rnic.list_mode(), mode);
+        assert_eq!(rnic.query().unwrap().lists, mode);
         let memory = rnic.allocate_memory(8 * KIB).unwrap();
         let begin = rnic.physical_address(&memory).unwrap();
         let list = |entry_size, at| PhysicalList {
