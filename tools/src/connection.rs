@@ -127,6 +127,7 @@ impl<'a> Connection<'a> {
             | PostError::Closed(_)
             | PostError::StagZero
             | PostError::SharedReceiveQueue
+            | PostError::DataPathTaken
             | PostError::ExtensionsDisabled => error.into(),
         }
     }
