@@ -87,8 +87,9 @@ fn key_value_finds_what_is_there_and_what_is_being_renewed() {
         "key_value: the server has no key \"nothing\"",
     );
     server.still_runs();
-    server.signal(Signal::SIGINT);
-    server.finish().killed_by(Signal::SIGINT);
+    // Not SIGINT, which is ignored by what a shell runs in the background.
+    server.signal(Signal::SIGTERM);
+    server.finish().killed_by(Signal::SIGTERM);
     check_nothing_attached(&hosts);
 }
 
