@@ -142,7 +142,6 @@ impl CompletionQueue {
     }
 
     /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
-    #[allow(clippy::result_large_err, reason = "the queue comes back")]
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
         let error = match self.control.call(move |engine| engine.try_remove_cq(id)) {
@@ -153,10 +152,7 @@ impl CompletionQueue {
             Ok(false) => DestroyError::InUse,
             Err(closed) => closed.into(),
         };
-        Err(Refused {
-            object: self,
-            error,
-        })
+        Err(Refused::new(self, error))
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {

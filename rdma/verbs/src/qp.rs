@@ -192,11 +192,10 @@ impl QueuePair {
     }
 
     /// Takes back what posts. One of another queue pair is refused, and comes back.
-    #[allow(clippy::result_large_err, reason = "the data path comes back")]
-    pub fn return_data_path(&mut self, data_path: DataPath) -> Result<(), DataPath> {
+    pub fn return_data_path(&mut self, data_path: DataPath) -> Result<(), Box<DataPath>> {
         let ours = Arc::ptr_eq(&data_path.shared, &self.shared);
         if !ours {
-            return Err(data_path);
+            return Err(Box::new(data_path));
         }
         self.data_path = Some(data_path);
         Ok(())
@@ -310,7 +309,6 @@ impl QueuePair {
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
     /// them away instead.
-    #[allow(clippy::result_large_err, reason = "the queue pair comes back")]
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
         let error = match self.control.call(move |engine| engine.try_destroy_qp(id)) {
@@ -321,10 +319,7 @@ impl QueuePair {
             Ok(false) => DestroyError::WindowsBound,
             Err(closed) => closed.into(),
         };
-        Err(Refused {
-            object: self,
-            error,
-        })
+        Err(Refused::new(self, error))
     }
 
     /// Ends the connection at once, by a reset, in whatever state the queue pair is: what [`modify`](Self::modify) to Error does

@@ -171,10 +171,7 @@ impl SharedReceiveQueue {
             Ok(false) => DestroyError::InUse,
             Err(closed) => closed.into(),
         };
-        Err(Refused {
-            object: self,
-            error,
-        })
+        Err(Refused::new(self, error))
     }
 }
 

@@ -46,10 +46,17 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused<T, E> {
-    /// The object.
-    pub object: T,
+    /// The object. In a box, as a verb that succeeds shall not pay for its size.
+    pub object: Box<T>,
     /// Why.
     pub error: E,
+}
+
+impl<T, E> Refused<T, E> {
+    pub(crate) fn new(object: T, error: E) -> Self {
+        let object = Box::new(object);
+        Self { object, error }
+    }
 }
 
 /// Why a queue was not resized. It is as it was.

@@ -102,14 +102,14 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
             len,
             memory,
         } = self;
-        stag.deallocate().map_err(|refused| Refused {
-            object: Self {
-                stag: refused.object,
+        stag.deallocate().map_err(|refused| {
+            let region = Self {
+                stag: *refused.object,
                 base,
                 len,
                 memory,
-            },
-            error: refused.error,
+            };
+            Refused::new(region, refused.error)
         })
     }
 }

@@ -139,13 +139,7 @@ impl RegionStag {
     /// Deallocate `STag` (verbs draft §7.9), whether Valid or not. When this returns nobody can reach memory through it any more.
     /// Refused while windows are bound to it.
     pub fn deallocate(mut self) -> Result<(), Refused<Self, DeallocateError>> {
-        match self.owner.deallocate() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Refused {
-                object: self,
-                error,
-            }),
-        }
+        (self.owner.deallocate()).map_err(|error| Refused::new(self, error))
     }
 
     /// It was registered anew.

@@ -55,7 +55,7 @@ fn a_data_path_goes_back_to_its_own_queue_pair_only() {
     let mine = a.qp.take_data_path().unwrap();
     let other = c.qp.take_data_path().unwrap();
     let id = other.id();
-    let back: Result<(), DataPath> = a.qp.return_data_path(other);
+    let back: Result<(), Box<DataPath>> = a.qp.return_data_path(other);
     assert_eq!(back.unwrap_err().id(), id);
     a.qp.return_data_path(mine).unwrap();
 }

@@ -111,7 +111,7 @@ fn a_queue_that_is_in_use_is_not_destroyed() {
     let cq = std::mem::replace(a.send_cq(), other);
     let refused = cq.destroy().expect_err("a refusal");
     assert_eq!(refused.error, DestroyError::InUse);
-    let mut cq = refused.object;
+    let mut cq = *refused.object;
     assert_eq!(cq.poll().map(Done::from), Some(Done::write(1, 0)));
     a.post(nothing(2));
     sim.run_until_idle();

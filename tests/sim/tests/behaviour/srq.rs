@@ -533,7 +533,7 @@ fn one_that_is_in_use_is_not_destroyed_and_what_is_posted_goes_with_it() {
     let _region = post(&sim.b(), &mut srq, 0..4);
     let refused = srq.destroy().expect_err("a refusal");
     assert_eq!(refused.error, DestroyError::InUse);
-    let srq = refused.object;
+    let srq = *refused.object;
     let (mut a, mut b) = pairs.pop().unwrap();
     a.post_send(1, b"8 octets");
     sim.run_until_idle();

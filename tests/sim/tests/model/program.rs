@@ -371,7 +371,7 @@ impl Program {
             Ok(()) => assert!(!bound, "destroyed with a window"),
             Err(refused) => {
                 assert!(bound && matches!(refused.error, DestroyError::WindowsBound));
-                side.qp = Some(refused.object);
+                side.qp = Some(*refused.object);
                 return;
             }
         }

@@ -235,13 +235,13 @@ fn a_region_and_a_queue_pair_with_windows_stay_until_those_are_gone() {
 
     let refused = region.deallocate().unwrap_err();
     assert_eq!(refused.error, DeallocateError::WindowsBound);
-    let region = refused.object;
+    let region = *refused.object;
     assert!(region.query().unwrap().is_valid());
     let spare = b.host().end(&QpConfig::default()).qp;
     let refused = std::mem::replace(&mut b.qp, spare).destroy();
     let refused = refused.unwrap_err();
     assert_eq!(refused.error, DestroyError::WindowsBound);
-    b.qp = refused.object;
+    b.qp = *refused.object;
     assert_eq!(b.state(), QpState::Rts);
     let fine = attempt(&mut sim, &mut a, &b, WRITE, bind.remote(0));
     assert_eq!(fine, None);
