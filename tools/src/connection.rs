@@ -81,7 +81,7 @@ impl<'a> Connection<'a> {
         let mut text = "the other side has closed the connection".to_owned();
         while let Some(event) = self.rnic.poll_event() {
             text = match event.kind {
-                AsyncEventKind::Closed | AsyncEventKind::SrqLimitReached(_) => continue,
+                AsyncEventKind::Closed | AsyncEventKind::SrqLimitReached => continue,
                 AsyncEventKind::TerminateReceived(code) => {
                     format!("the other side terminated the connection: {code}")
                 }
@@ -98,7 +98,7 @@ impl<'a> Connection<'a> {
                 }
                 AsyncEventKind::SendCqError
                 | AsyncEventKind::RecvCqError
-                | AsyncEventKind::CqOverflow(_) => "a completion queue was too small".to_owned(),
+                | AsyncEventKind::CqOverflow => "a completion queue was too small".to_owned(),
                 AsyncEventKind::Failed { reason } => reason,
             };
         }

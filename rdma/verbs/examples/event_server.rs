@@ -8,21 +8,21 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use xwarp::{
-    Access, Arm, AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest,
+    Access, Arm, AsyncEvent, AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest,
     MemoryRegion, Opcode, ProtectionDomain, QpConfig, QpId, QpState, QueuePair, RecvRequest, Rnic,
     RnicConfig, SendRequest, Waiting, WorkCompletion, WrId,
 };
 
 /// How long an answer or a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often asynchronous events are looked for, which wake nobody by themselves.
+/// How often the server looks whether a connection that is ending has ended: no event says when its Terminate has been sent.
 const GLANCE: Duration = Duration::from_millis(100);
 /// Messages that a client may send before it has read an answer, and octets of each.
 const DEPTH: u32 = 16;
@@ -113,10 +113,10 @@ impl End {
 enum Wake {
     Completions,
     Client(ConnectionRequest),
+    Event(AsyncEvent),
 }
 
 struct Server {
-    rnic: Rnic,
     pd: ProtectionDomain,
     cq: CompletionQueue,
     clients: HashMap<QpId, End>,
@@ -157,18 +157,34 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the asynchronous events, then lets go of the clients whose connections have ended; how many.
-    fn serve_events(&mut self) -> anyhow::Result<usize> {
-        while let Some(event) = self.rnic.poll_event() {
-            let why = match event.kind {
-                AsyncEventKind::Failed { reason } => bail!("the RNIC has failed: {reason}"),
-                AsyncEventKind::Closed => "closed".to_owned(),
-                other => format!("{other:?}"),
-            };
-            if let Some(client) = event.qp.and_then(|qp| self.clients.get_mut(&qp)) {
-                client.why = Some(why);
-            }
+    /// Notes what has ended a connection, unless a completion has said so.
+    fn serve_event(&mut self, event: AsyncEvent) -> anyhow::Result<()> {
+        let client = event.qp().and_then(|qp| self.clients.get_mut(&qp));
+        let why = match event.kind {
+            AsyncEventKind::Failed { reason } => bail!("the RNIC has failed: {reason}"),
+            AsyncEventKind::Closed => "closed".to_owned(),
+            other => format!("{other:?}"),
+        };
+        if let Some(client) = client {
+            client.why = Some(why);
         }
+        Ok(())
+    }
+
+    /// Waits for what comes next; `None` when it is time to look for connections that have ended.
+    fn next(&self, wakes: &Receiver<Wake>) -> anyhow::Result<Option<Wake>> {
+        if self.clients.values().all(|client| client.why.is_none()) {
+            return Ok(Some(wakes.recv().context("the RNIC is closed")?));
+        }
+        match wakes.recv_timeout(GLANCE) {
+            Ok(wake) => Ok(Some(wake)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("the RNIC is closed"),
+        }
+    }
+
+    /// Lets go of the clients whose connections have ended; how many.
+    fn let_go(&mut self) -> usize {
         let before = self.clients.len();
         // A queue pair in state Terminate still tells its peer what was wrong, and would not if it were dropped.
         self.clients.retain(|_, client| match &client.why {
@@ -178,7 +194,7 @@ impl Server {
             }
             _ => true,
         });
-        Ok(before - self.clients.len())
+        before - self.clients.len()
     }
 }
 
@@ -188,11 +204,12 @@ fn answer(client: &mut End, completion: &WorkCompletion) -> anyhow::Result<()> {
     client.send(&text, completion.solicited)
 }
 
-fn serve(rnic: Rnic, args: &Args) -> anyhow::Result<()> {
+fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let (sender, wakes) = mpsc::channel();
-    // The handler runs in the engine's thread, where no verb may be called: it only tells us.
-    let bell = sender.clone();
+    // The handlers run in the engine's thread, where no verb may be called: they only tell us.
+    let (bell, news) = (sender.clone(), sender.clone());
     let handler = rnic.add_completion_handler(move |_| drop(bell.send(Wake::Completions)))?;
+    rnic.set_event_handler(move |_, event| drop(news.send(Wake::Event(event.clone()))))?;
     let cq = rnic.create_cq_with(4096, handler)?;
     let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
     println!("waiting for clients at {}", listener.addresses()[0]);
@@ -205,25 +222,20 @@ fn serve(rnic: Rnic, args: &Args) -> anyhow::Result<()> {
         }
     });
     let (pd, clients) = (rnic.allocate_pd(), HashMap::new());
-    let mut server = Server {
-        rnic,
-        pd,
-        cq,
-        clients,
-    };
+    let mut server = Server { pd, cq, clients };
     let (mut gone, mut woken) = (0, 0);
     server.serve_completions()?;
     while args.clients.is_none_or(|clients| gone < clients) {
-        match wakes.recv_timeout(GLANCE) {
-            Ok(Wake::Client(request)) => server.admit(request)?,
-            Ok(Wake::Completions) => {
+        match server.next(&wakes)? {
+            Some(Wake::Client(request)) => server.admit(request)?,
+            Some(Wake::Completions) => {
                 woken += 1;
                 server.serve_completions()?;
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => bail!("the RNIC is closed"),
+            Some(Wake::Event(event)) => server.serve_event(event)?,
+            None => {}
         }
-        gone += server.serve_events()?;
+        gone += server.let_go();
     }
     println!("{gone} clients served, woken {woken} times");
     Ok(())
@@ -267,7 +279,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     };
     let rnic = Rnic::open(&args.dev, &config)?;
     match args.server {
-        None => serve(rnic, args),
+        None => serve(&rnic, args),
         Some(server) => ask(&rnic, server, args),
     }
 }

@@ -8,11 +8,17 @@ use crate::memory::{ListMode, SpecError};
 use crate::qp_state::QpId;
 use crate::work::WrId;
 
-/// Which kind of work request has completed.
+/// Which kind of work request has completed (verbs draft §9.3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// A Send.
     Send,
+    /// A Send with Solicited Event.
+    SendSolicited,
+    /// A Send with Invalidate.
+    SendInvalidate,
+    /// A Send with Solicited Event and Invalidate.
+    SendSolicitedInvalidate,
     /// An RDMA Write.
     Write,
     /// An RDMA Read.
@@ -35,6 +41,16 @@ pub enum Opcode {
     CompareSwap,
     /// A receive buffer.
     Receive,
+}
+
+impl Opcode {
+    /// True for a Send of any kind.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendSolicited | Self::SendInvalidate | Self::SendSolicitedInvalidate
+        )
+    }
 }
 
 /// How a work request ended (verbs draft §9.5.2).

@@ -11,6 +11,8 @@ use xwarp_driver::{Doorbell, RegionPool, Sleeper};
 
 use crate::engine::Engine;
 use crate::error::RnicClosed;
+use crate::event::AsyncEvent;
+use crate::events::EventQueue;
 use crate::host::Host;
 use crate::mpa::MpaConfig;
 use crate::qp_state::QpId;
@@ -30,6 +32,7 @@ pub(crate) struct Control {
     closed: AtomicBool,
     ready: Arc<ReadySet>,
     slots: Arc<SlotTable>,
+    events: Arc<EventQueue>,
     host: Arc<dyn Host>,
     regions: RegionPool,
     mpa: MpaConfig,
@@ -111,6 +114,7 @@ impl Control {
             closed: AtomicBool::new(false),
             ready: parts.ready,
             slots: parts.slots,
+            events: parts.events,
             host: parts.host,
             regions: parts.regions,
             mpa: parts.mpa,
@@ -190,6 +194,10 @@ impl Control {
         self.closed.load(Ordering::Acquire)
     }
 
+    pub(crate) fn events(&self) -> &EventQueue {
+        &self.events
+    }
+
     pub(crate) fn host(&self) -> &dyn Host {
         &*self.host
     }
@@ -210,14 +218,14 @@ impl Control {
         match &self.mode {
             Mode::Inline(runner) => {
                 let mut runner = lock(runner);
-                Ok(work(runner.as_mut().ok_or(RnicClosed)?.engine()))
+                Ok(do_verb(runner.as_mut().ok_or(RnicClosed)?.engine(), work))
             }
-            Mode::Manual(engine) => Ok(work(lock(engine).as_mut().ok_or(RnicClosed)?)),
+            Mode::Manual(engine) => Ok(do_verb(lock(engine).as_mut().ok_or(RnicClosed)?, work)),
             Mode::Thread { commands, bell, .. } => {
                 let (answer, reply) = mpsc::sync_channel(1);
                 let command: Command = Box::new(move |engine| {
                     // Whoever asked may have stopped listening.
-                    let _ = answer.send(work(engine));
+                    let _ = answer.send(do_verb(engine, work));
                 });
                 let sent = lock(commands)
                     .as_ref()
@@ -263,17 +271,27 @@ impl Control {
     ) -> io::Result<()> {
         match &self.mode {
             Mode::Thread { .. } => sleeper.sleep(None, Some(patience), still),
-            Mode::Inline(runner) => {
-                let mut runner = lock(runner);
-                let Some(runner) = runner.as_mut() else {
-                    return Ok(());
-                };
-                if runner.step() == 0 && still() {
-                    runner.pause(Some(patience), still)?;
-                }
-                Ok(())
-            }
+            Mode::Inline(runner) => turn_or_pause(runner, patience, still),
             Mode::Manual(_) => Ok(()),
+        }
+    }
+
+    /// The oldest asynchronous event that no handler has taken, up to `patience`. A manual engine is not waited for.
+    pub(crate) fn wait_event(&self, patience: Duration) -> io::Result<Option<AsyncEvent>> {
+        let began = Instant::now();
+        loop {
+            if let Some(event) = self.events.take() {
+                return Ok(Some(event));
+            }
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() || self.is_closed() {
+                return Ok(None);
+            }
+            match &self.mode {
+                Mode::Thread { .. } => self.events.wait(left),
+                Mode::Inline(runner) => turn_or_pause(runner, left, || !self.events.is_due())?,
+                Mode::Manual(_) => return Ok(None),
+            }
         }
     }
 
@@ -329,6 +347,7 @@ impl Control {
 pub(crate) struct Parts {
     pub(crate) ready: Arc<ReadySet>,
     pub(crate) slots: Arc<SlotTable>,
+    pub(crate) events: Arc<EventQueue>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) regions: RegionPool,
     pub(crate) mpa: MpaConfig,
@@ -371,6 +390,29 @@ impl Drop for Control {
         // It may have been closed before.
         let _ = self.shut_down();
     }
+}
+
+/// Turns an inline engine once; if there was nothing to do, sleeps until there is, up to `patience`, while `still` holds.
+fn turn_or_pause(
+    runner: &Mutex<Option<Runner>>,
+    patience: Duration,
+    still: impl Fn() -> bool,
+) -> io::Result<()> {
+    let mut runner = lock(runner);
+    let Some(runner) = runner.as_mut() else {
+        return Ok(());
+    };
+    if runner.step() == 0 && still() {
+        runner.pause(Some(patience), still)?;
+    }
+    Ok(())
+}
+
+/// A verb, and what has happened by it.
+fn do_verb<R>(engine: &mut Engine, work: impl FnOnce(&mut Engine) -> R) -> R {
+    let answer = work(engine);
+    engine.tell_events();
+    answer
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,13 +6,36 @@ use crate::engine::{CqId, SrqId};
 use crate::inbound_error::InboundError;
 use crate::qp_state::QpId;
 
-/// Something that happened.
+/// Something that happened: the draft's Event Record (§9.4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// The queue pair, which may be gone by now, its id being nobody else's; `None` for the RNIC as a whole, or for what `kind` names.
-    pub qp: Option<QpId>,
+    /// What it has happened to.
+    pub resource: EventResource,
     /// What.
     pub kind: AsyncEventKind,
+}
+
+impl AsyncEvent {
+    /// The queue pair, if it has happened to one.
+    pub fn qp(&self) -> Option<QpId> {
+        match self.resource {
+            EventResource::Qp(qp) => Some(qp),
+            EventResource::Cq(_) | EventResource::Srq(_) | EventResource::Rnic => None,
+        }
+    }
+}
+
+/// Resource Indicator and Resource Identifier of an event. What it names may be gone by now; its identity is nobody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventResource {
+    /// A queue pair.
+    Qp(QpId),
+    /// A completion queue.
+    Cq(CqId),
+    /// A shared receive queue.
+    Srq(SrqId),
+    /// The RNIC itself.
+    Rnic,
 }
 
 /// What can happen. A failure that a completion tells of is no event. [`QueuePair::query`](crate::QueuePair::query) has the Terminate
@@ -54,10 +77,10 @@ pub enum AsyncEventKind {
     SendCqError,
     /// The same of its receive queue (CQ/RQ Error).
     RecvCqError,
-    /// A completion queue had no room, for the first time.
-    CqOverflow(CqId),
+    /// CQ Overflow Detected: a completion queue had no room, for the first time.
+    CqOverflow,
     /// A shared receive queue has fewer unused buffers than its limit. Told once, until that is armed again.
-    SrqLimitReached(SrqId),
+    SrqLimitReached,
     /// RNIC Catastrophic Failure: nothing works any more.
     Failed {
         /// Why.

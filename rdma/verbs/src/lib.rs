@@ -70,6 +70,7 @@ mod data_path;
 mod engine;
 mod error;
 mod event;
+mod events;
 mod handlers;
 mod host;
 mod inbound_error;
@@ -103,7 +104,8 @@ pub use error::{
     HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, PostError, PostListError,
     QueryError, Refused, RegisterError, ReregisterError, ResizeError, RnicClosed, StreamError,
 };
-pub use event::{AsyncEvent, AsyncEventKind};
+pub use event::{AsyncEvent, AsyncEventKind, EventResource};
+pub use events::EventContext;
 pub use handlers::HandlerId;
 pub use host::{FixedHost, Host, HostError, LocalPort};
 pub use inbound_error::{InboundError, ProtectionError};

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes};
@@ -19,6 +20,7 @@ use crate::cq::CompletionQueue;
 use crate::engine::{Clients, CqId, Engine};
 use crate::error::{ConnectError, CreateError, HandlerError, ListenError, OpenError, RnicClosed};
 use crate::event::AsyncEvent;
+use crate::events::{EventContext, EventQueue};
 use crate::handlers::HandlerId;
 use crate::host::{Host, KernelHost};
 use crate::limits::{MAX_QPS, MAX_SRQS};
@@ -119,7 +121,6 @@ pub struct Rnic {
     info: Option<NicInfo>,
     lists: ListMode,
     next_pd: AtomicU32,
-    events: Mutex<Receiver<AsyncEvent>>,
 }
 
 impl Rnic {
@@ -161,15 +162,17 @@ impl Rnic {
         info: Option<NicInfo>,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let (event_sender, events) = mpsc::channel();
+        let events = Arc::new(EventQueue::default());
         let ready = Arc::new(ReadySet::new(MAX_QPS));
         let stags = StagTable::new(regions.area(), config.lists);
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
-        let engine = Engine::new(stack, queue, event_sender, mpa, stags, freed, MAX_QPS);
+        let told = Arc::clone(&events);
+        let engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);
         let parts = Parts {
             ready,
             slots,
+            events,
             host,
             regions,
             mpa: config.mpa,
@@ -184,7 +187,6 @@ impl Rnic {
             info,
             lists: config.lists,
             next_pd: AtomicU32::new(1),
-            events: Mutex::new(events),
         })
     }
 
@@ -336,10 +338,37 @@ impl Rnic {
         Ok(chosen)
     }
 
-    /// The oldest asynchronous event that has not been taken.
+    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
+    /// the handler before it.
+    ///
+    /// No event is lost, and each is told once: what happens while there is a handler is told the handler alone; what happens while there
+    /// is none, also before this call, waits for [`poll_event`](Self::poll_event). A handler that panics is cleared.
+    ///
+    /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC would wait for ever
+    /// there. It can ask its [`EventContext`] what became of a queue pair; for all else it should tell somebody, such as by a channel.
+    pub fn set_event_handler(
+        &self,
+        handler: impl FnMut(&EventContext<'_>, &AsyncEvent) + Send + 'static,
+    ) -> Result<(), RnicClosed> {
+        self.control
+            .call(|engine| engine.set_event_handler(Some(Box::new(handler))))
+    }
+
+    /// The same with no handler: from now on events wait for [`poll_event`](Self::poll_event).
+    pub fn clear_event_handler(&self) -> Result<(), RnicClosed> {
+        self.control.call(|engine| engine.set_event_handler(None))
+    }
+
+    /// The oldest asynchronous event that happened without a handler and has not been taken; also of an RNIC that was closed since. It does not turn
+    /// an inline engine.
     pub fn poll_event(&self) -> Option<AsyncEvent> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.try_recv().ok()
+        self.control.events().take()
+    }
+
+    /// The same, waiting for one up to `patience`; `None` when none has come, or the RNIC is closed. The waiting thread is woken by the event,
+    /// or turns an inline engine until there is one.
+    pub fn wait_event(&self, patience: Duration) -> io::Result<Option<AsyncEvent>> {
+        self.control.wait_event(patience)
     }
 
     /// All counters.

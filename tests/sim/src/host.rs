@@ -198,20 +198,20 @@ impl Host {
 
     /// What happened to a queue pair since this was asked last.
     pub fn events(&self, qp: QpId) -> Vec<AsyncEventKind> {
-        self.take_events(Some(qp))
-    }
-
-    fn take_events(&self, qp: Option<QpId>) -> Vec<AsyncEventKind> {
-        let mut events = self.0.events.borrow_mut();
-        events.extend(std::iter::from_fn(|| self.rnic().poll_event()));
-        let (its, others) = events.drain(..).partition(|event| event.qp == qp);
-        *events = others;
-        let its: Vec<AsyncEvent> = its;
+        let its = self.take_events(Some(qp));
         its.into_iter().map(|event| event.kind).collect()
     }
 
+    fn take_events(&self, qp: Option<QpId>) -> Vec<AsyncEvent> {
+        let mut events = self.0.events.borrow_mut();
+        events.extend(std::iter::from_fn(|| self.rnic().poll_event()));
+        let (its, others) = events.drain(..).partition(|event| event.qp() == qp);
+        *events = others;
+        its
+    }
+
     /// What happened to no queue pair, but to other objects, since this was asked last.
-    pub fn other_events(&self) -> Vec<AsyncEventKind> {
+    pub fn other_events(&self) -> Vec<AsyncEvent> {
         self.take_events(None)
     }
 

@@ -1,14 +1,14 @@
 //! The engine's ends of all completion queues.
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use rtrb::Producer;
 use slab::Slab;
 
 use crate::cq::{CqSink, Cqe, Pushed};
 use crate::error::{Capability, CreateError, ResizeError};
-use crate::event::{AsyncEvent, AsyncEventKind};
+use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
+use crate::events::EventQueue;
 use crate::handlers::Handlers;
 use crate::limits::MAX_CQS;
 use crate::slots::{SlotKey, SlotTable};
@@ -30,11 +30,11 @@ pub(crate) struct CqTable {
     next_serial: u64,
     pub(crate) handlers: Handlers,
     slots: Arc<SlotTable>,
-    events: Sender<AsyncEvent>,
+    events: Arc<EventQueue>,
 }
 
 impl CqTable {
-    pub(super) fn new(slots: Arc<SlotTable>, events: Sender<AsyncEvent>) -> Self {
+    pub(super) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
         Self {
             sinks: Slab::new(),
             next_serial: 0,
@@ -117,9 +117,10 @@ impl CqTable {
     }
 
     fn report_overflow(&self, id: CqId) {
-        let kind = AsyncEventKind::CqOverflow(id);
-        // The RNIC handle, which holds the other end, may be gone before its queues.
-        let _ = self.events.send(AsyncEvent { qp: None, kind });
+        self.events.report(AsyncEvent {
+            resource: EventResource::Cq(id),
+            kind: AsyncEventKind::CqOverflow,
+        });
     }
 
     /// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.

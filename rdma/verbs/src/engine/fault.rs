@@ -12,7 +12,7 @@ use super::qp::{CqOverflow, Link};
 use super::receive::ReceiveFault;
 use super::stream::Gate;
 use crate::completion::CompletionStatus;
-use crate::event::AsyncEventKind;
+use crate::event::{AsyncEventKind, EventResource};
 use crate::inbound_error::InboundError;
 use crate::qp_info::TerminateInfo;
 use crate::qp_state::QpState;
@@ -227,7 +227,9 @@ impl Engine {
     }
 
     pub(super) fn report_for(&self, key: usize, kind: AsyncEventKind) {
-        self.report(self.qps.get(key).map(|qp| qp.id), kind);
+        if let Some(qp) = self.qps.get(key) {
+            self.report(EventResource::Qp(qp.id), kind);
+        }
     }
 
     fn complete_receive(&mut self, key: usize, status: CompletionStatus) {

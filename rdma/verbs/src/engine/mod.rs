@@ -6,6 +6,7 @@
 mod begin;
 mod cq_table;
 mod deadlines;
+mod events;
 mod fault;
 mod lifecycle;
 mod listen;
@@ -25,7 +26,6 @@ mod transmit;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -33,11 +33,12 @@ use slab::Slab;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
 use crate::counters::{EngineCounters, RnicCounters};
-use crate::event::{AsyncEvent, AsyncEventKind};
+use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
+use crate::events::{EventHandler, EventQueue};
 use crate::host::LocalPort;
 use crate::memory::StagTable;
 use crate::mpa::MpaConfig;
-use crate::qp_state::{QpId, QpState};
+use crate::qp_state::QpState;
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 
@@ -89,7 +90,8 @@ pub(crate) struct Engine {
     deadlines: Deadlines,
     lingering: VecDeque<(Instant, Arc<LocalPort>)>,
     ready: Arc<ReadySet>,
-    events: Sender<AsyncEvent>,
+    events: Arc<EventQueue>,
+    event_handler: Option<EventHandler>,
     counters: EngineCounters,
     mpa: MpaConfig,
     now: Instant,
@@ -101,7 +103,7 @@ impl Engine {
     pub(crate) fn new(
         stack: Stack,
         ready: Arc<ReadySet>,
-        events: Sender<AsyncEvent>,
+        events: Arc<EventQueue>,
         mpa: MpaConfig,
         stags: StagTable,
         slots: Arc<SlotTable>,
@@ -110,8 +112,8 @@ impl Engine {
         Self {
             stack,
             qps: Slab::new(),
-            cqs: CqTable::new(Arc::clone(&slots), events.clone()),
-            srqs: SrqTable::new(slots, events.clone()),
+            cqs: CqTable::new(Arc::clone(&slots), Arc::clone(&events)),
+            srqs: SrqTable::new(slots, Arc::clone(&events)),
             stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),
@@ -123,6 +125,7 @@ impl Engine {
             lingering: VecDeque::new(),
             ready,
             events,
+            event_handler: None,
             counters: EngineCounters::default(),
             mpa,
             now: Instant::from_micros(0),
@@ -136,8 +139,14 @@ impl Engine {
         self.now = now;
     }
 
-    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
+    /// One turn: receives, acts upon what TCP reports, sends, tells what has happened. Returns how much was done; 0 means idle.
     pub(crate) fn step(&mut self, now: Instant) -> usize {
+        let done = self.turn(now);
+        self.tell_events();
+        done
+    }
+
+    fn turn(&mut self, now: Instant) -> usize {
         self.now = now;
         if self.failed {
             return 0;
@@ -171,12 +180,8 @@ impl Engine {
         for key in keys {
             self.lose(key, "the RNIC has failed");
         }
-        self.report(
-            None,
-            AsyncEventKind::Failed {
-                reason: error.to_string(),
-            },
-        );
+        let reason = error.to_string();
+        self.report(EventResource::Rnic, AsyncEventKind::Failed { reason });
         1
     }
 
@@ -305,9 +310,8 @@ impl Engine {
         !used
     }
 
-    fn report(&self, qp: Option<QpId>, kind: AsyncEventKind) {
-        // The RNIC handle, which holds the other end, may be gone before its queue pairs.
-        let _ = self.events.send(AsyncEvent { qp, kind });
+    fn report(&self, resource: EventResource, kind: AsyncEventKind) {
+        self.events.report(AsyncEvent { resource, kind });
     }
 
     /// Keeps a port for as long as TCP may still have to answer on it.
@@ -319,6 +323,7 @@ impl Engine {
 impl Drop for Engine {
     /// Resets what is still connected, so that no peer waits for a host that has gone.
     fn drop(&mut self) {
+        self.events.end();
         for (_, qp) in &mut self.qps {
             qp.set_state(QpState::Error);
         }

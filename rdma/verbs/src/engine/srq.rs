@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use rtrb::Consumer;
 use slab::Slab;
 
 use super::receives::Receiving;
 use crate::error::{Capability, CreateError};
-use crate::event::{AsyncEvent, AsyncEventKind};
+use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
+use crate::events::EventQueue;
 use crate::limits::MAX_SRQS;
 use crate::pd::PdId;
 use crate::slots::{SlotKey, SlotTable};
@@ -49,11 +49,11 @@ pub(crate) struct SrqTable {
     all: Slab<Srq>,
     next_serial: u64,
     slots: Arc<SlotTable>,
-    events: Sender<AsyncEvent>,
+    events: Arc<EventQueue>,
 }
 
 impl SrqTable {
-    pub(super) fn new(slots: Arc<SlotTable>, events: Sender<AsyncEvent>) -> Self {
+    pub(super) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
         Self {
             all: Slab::new(),
             next_serial: 0,
@@ -124,9 +124,10 @@ impl SrqTable {
         };
         if srq.armed > 0 && srq.unused() < srq.armed {
             srq.armed = 0;
-            let kind = AsyncEventKind::SrqLimitReached(id);
-            // The RNIC handle, which holds the other end, may be gone before its queues.
-            let _ = self.events.send(AsyncEvent { qp: None, kind });
+            self.events.report(AsyncEvent {
+                resource: EventResource::Srq(id),
+                kind: AsyncEventKind::SrqLimitReached,
+            });
         }
         Some(receiving)
     }

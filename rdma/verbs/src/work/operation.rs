@@ -88,7 +88,16 @@ impl Operation {
     /// Which completion it has.
     pub(crate) fn opcode(&self) -> Opcode {
         match self {
-            Self::Send { .. } => Opcode::Send,
+            Self::Send {
+                solicited,
+                invalidate,
+                ..
+            } => match (solicited, invalidate) {
+                (false, None) => Opcode::Send,
+                (true, None) => Opcode::SendSolicited,
+                (false, Some(_)) => Opcode::SendInvalidate,
+                (true, Some(_)) => Opcode::SendSolicitedInvalidate,
+            },
             Self::Write { .. } => Opcode::Write,
             Self::Read {
                 invalidate_sink, ..

@@ -28,7 +28,7 @@ fn solicited_sends_are_marked_each_way() {
         siw.ask("recv name=s id=1 region=r offset=0 length=100");
         let send = SendRequest::send(WrId(1), xwarp.source.local(0, 100));
         xwarp.post(send.solicited());
-        xwarp.done(1, Opcode::Send);
+        xwarp.done(1, Opcode::SendSolicited);
         siw.poll("s", 1);
         for (id, flags, solicited) in [(2, "flags=solicited", true), (3, "", false)] {
             xwarp.expect(id, 100);
@@ -60,7 +60,11 @@ fn a_send_invalidates_a_region_of_the_other_side() {
                 invalidate: Some(remote.stag),
             };
             xwarp.post(SendRequest::new(WrId(1), operation));
-            xwarp.done(1, Opcode::Send);
+            let done = match solicited {
+                false => Opcode::SendInvalidate,
+                true => Opcode::SendSolicitedInvalidate,
+            };
+            xwarp.done(1, done);
             assert_eq!(siw.poll("s", 1)[0].status, "success");
 
             let Stag(ours) = xwarp.sink.stag();

@@ -92,7 +92,7 @@ fn place(pair: &mut Pair<'_>, wrong: &str) -> RemoteAddress {
                 "recv name=s id=61 region=r offset=200 length={LEN}"
             ));
             pair.xwarp.post(request);
-            pair.xwarp.done(40, ::xwarp::Opcode::Send);
+            pair.xwarp.done(40, ::xwarp::Opcode::SendInvalidate);
             // The older of the two receives.
             assert_receive(pair, "the invalidation", "success");
             place
@@ -198,7 +198,7 @@ fn sends_that_ask_for_an_invalidation_that_may_not_be() {
     each(&codes, |pair, remote, code, what| {
         let request = invalidate(pair, 1, remote.stag);
         pair.xwarp.post(request);
-        pair.xwarp.done(1, ::xwarp::Opcode::Send);
+        pair.xwarp.done(1, ::xwarp::Opcode::SendInvalidate);
         assert_receive(pair, what, "remote-invalid-request-error");
         pair.siw.ask("recv name=s id=60 region=r offset=0 length=8");
         pair.xwarp.send(2, LEN);
@@ -217,7 +217,7 @@ fn siw_invalidates_more_than_it_needs_to() {
         |pair, remote, (), _| {
             let request = invalidate(pair, 1, wrong_key(remote).stag);
             pair.xwarp.post(request);
-            pair.xwarp.done(1, ::xwarp::Opcode::Send);
+            pair.xwarp.done(1, ::xwarp::Opcode::SendInvalidate);
             assert_eq!(pair.siw.poll("s", 1)[0].status, "success");
         },
     );

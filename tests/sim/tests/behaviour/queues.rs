@@ -2,9 +2,19 @@
 
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, QpConfig, QpState, RecvRequest, SendRequest, WrId};
+use xwarp::{
+    AsyncEvent, AsyncEventKind, CqId, EventResource, QpConfig, QpState, RecvRequest, SendRequest,
+    WrId,
+};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, Sim};
+
+fn overflow_of(cq: CqId) -> AsyncEvent {
+    AsyncEvent {
+        resource: EventResource::Cq(cq),
+        kind: AsyncEventKind::CqOverflow,
+    }
+}
 
 fn sim() -> Sim {
     Sim::new(Seed(23)).one_way_delay(Duration::from_micros(50))
@@ -60,7 +70,7 @@ fn an_overflow_is_reported_and_overwrites_no_completion() {
         "the first ones stay"
     );
     assert_eq!(a.events(), [AsyncEventKind::SendCqError]);
-    let overflow = AsyncEventKind::CqOverflow(a.send_cq().id());
+    let overflow = overflow_of(a.send_cq().id());
     assert_eq!(a.host().other_events(), [overflow], "told once");
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
     assert!(a.host().drops()["drop_cq_overflow"] > 0);
@@ -82,7 +92,7 @@ fn an_overflow_of_the_receive_side_is_reported_too() {
     assert!(a.recv_cq().overflowed());
     assert_eq!(a.receives(), [Done::receive(0, 1), Done::receive(1, 1)]);
     assert_eq!(a.events(), [AsyncEventKind::RecvCqError]);
-    let overflow = AsyncEventKind::CqOverflow(a.recv_cq().id());
+    let overflow = overflow_of(a.recv_cq().id());
     assert_eq!(a.host().other_events(), [overflow]);
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, CreateError, DestroyError, MemoryRegion,
-    ModifySrqError, Opcode, PostError, QpChange, QpConfig, QpState, RecvRequest, ResizeError,
-    SendRequest, Sgl, SharedReceiveQueue, SrqConfig, SrqInfo, TermCode, WrId,
+    Access, AsyncEvent, AsyncEventKind, CompletionStatus, CreateError, DestroyError, EventResource,
+    MemoryRegion, ModifySrqError, Opcode, PostError, QpChange, QpConfig, QpState, RecvRequest,
+    ResizeError, SendRequest, Sgl, SharedReceiveQueue, SrqConfig, SrqInfo, TermCode, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, Host, Sim, for_each_seed};
@@ -373,11 +373,18 @@ fn stag_zero_is_judged_by_the_queue_pair_that_takes_it() {
     }
 }
 
+fn limit_of(srq: &SharedReceiveQueue) -> AsyncEvent {
+    AsyncEvent {
+        resource: EventResource::Srq(srq.id()),
+        kind: AsyncEventKind::SrqLimitReached,
+    }
+}
+
 #[test]
 fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 16, 3);
-    let reached = AsyncEventKind::SrqLimitReached(srq.id());
+    let reached = limit_of(&srq);
     let mut pairs = pairs(&mut sim, &srq, 2);
     let region = post(&sim.b(), &mut srq, 0..5);
     let mut told = Vec::new();
@@ -411,7 +418,7 @@ fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
         pairs[0].0.post_send(9, b"8 octets");
     }
     sim.run_until_idle();
-    let reached = AsyncEventKind::SrqLimitReached(srq.id());
+    let reached = limit_of(&srq);
     assert_eq!(sim.b().other_events(), [reached]);
     let received: usize = pairs.iter_mut().map(|(_, b)| b.receives().len()).sum();
     assert_eq!(received, 6, "nothing else has changed");

@@ -178,9 +178,12 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
     };
     let list = [
         (send(0, false, None), Opcode::Send),
-        (send(1, true, None), Opcode::Send),
-        (send(2, false, Some(gone[0].stag())), Opcode::Send),
-        (send(3, true, Some(gone[1].stag())), Opcode::Send),
+        (send(1, true, None), Opcode::SendSolicited),
+        (send(2, false, Some(gone[0].stag())), Opcode::SendInvalidate),
+        (
+            send(3, true, Some(gone[1].stag())),
+            Opcode::SendSolicitedInvalidate,
+        ),
         (
             SendRequest::read(name(4), near.local(0, 8), far.remote(0)),
             Opcode::Read,
@@ -359,10 +362,7 @@ fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
                 },
             };
             let request = SendRequest::new(WrId(1), kind(bad, target.remote(0)));
-            let opcode = match request.operation {
-                Operation::Write { .. } => Opcode::Write,
-                _ => Opcode::Send,
-            };
+            let opcode = opcode_of(&request.operation);
             a.post(request);
             a.post_send(2, b"never sent");
             sim.run_until_idle();
@@ -375,6 +375,26 @@ fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
             assert_eq!(target.bytes().to_vec(), [0; 100]);
         }
     }
+}
+
+/// By which name a Send or Write completes.
+fn opcode_of(operation: &Operation) -> Opcode {
+    let Operation::Send {
+        solicited,
+        invalidate,
+        ..
+    } = operation
+    else {
+        return Opcode::Write;
+    };
+    let opcode = match (solicited, invalidate.is_some()) {
+        (false, false) => Opcode::Send,
+        (true, false) => Opcode::SendSolicited,
+        (false, true) => Opcode::SendInvalidate,
+        (true, true) => Opcode::SendSolicitedInvalidate,
+    };
+    assert!(opcode.is_send());
+    opcode
 }
 
 fn send_of(source: Sge, solicited: bool, invalidate: Option<Stag>) -> Operation {
@@ -410,15 +430,15 @@ fn work_of_every_operation_type_is_flushed_by_its_name() {
         ),
         (
             SendRequest::new(WrId(1), send_of(source, true, None)),
-            Opcode::Send,
+            Opcode::SendSolicited,
         ),
         (
             SendRequest::new(WrId(2), send_of(source, false, Some(remote.stag))),
-            Opcode::Send,
+            Opcode::SendInvalidate,
         ),
         (
             SendRequest::new(WrId(3), send_of(source, true, Some(remote.stag))),
-            Opcode::Send,
+            Opcode::SendSolicitedInvalidate,
         ),
         (read.clone().invalidating_sink(), Opcode::ReadInvalidate),
         (read, Opcode::Read),
@@ -461,17 +481,13 @@ fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
                 remote: target.remote(0),
             },
         };
+        let opcode = opcode_of(&operation);
         a.post_read(1, near.local(0, 8), far.remote(0));
         a.post(SendRequest::new(WrId(2), operation).fenced());
         // The Read Request is there, its response not back.
         sim.run_for(Duration::from_micros(60));
         assert_eq!((b.receives(), target.to_vec()), (vec![], vec![0; 8]));
         sim.run_until_idle();
-        let opcode = if kind < 4 {
-            Opcode::Send
-        } else {
-            Opcode::Write
-        };
         assert_eq!(a.sends(), [Done::read(1, 8), Done::success(2, opcode, 8)]);
         if kind < 4 {
             assert_eq!(b.receives(), [Done::receive(2, 8)]);
