@@ -75,6 +75,11 @@ impl EventQueue {
         event
     }
 
+    /// The handler could not be told it after all.
+    pub(crate) fn untell(&self, event: AsyncEvent) {
+        self.lists().untold.push_front(event);
+    }
+
     /// Whether there is a handler from now on. What none has been told of goes to whoever polls.
     pub(crate) fn set_handled(&self, handled: bool) {
         let mut lists = self.lists();

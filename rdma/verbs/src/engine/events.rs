@@ -30,6 +30,7 @@ impl Engine {
             let told = catch_unwind(AssertUnwindSafe(|| handler(&context, &event)));
             if told.is_err() {
                 log::error!("the handler of asynchronous events has panicked, and is cleared");
+                self.events.untell(event);
                 self.set_event_handler(None);
                 return;
             }

@@ -6,6 +6,7 @@ mod clock;
 mod close;
 mod data_path;
 mod emitted;
+mod events;
 mod hostile;
 mod immediate;
 mod lists;

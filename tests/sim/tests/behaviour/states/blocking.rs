@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xwarp::{
-    Access, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest, RegionPool, Rnic,
-    RnicConfig, SendRequest, StreamError, StreamListener, Waiting, WrId,
+    Access, AsyncEventKind, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest,
+    RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener, Waiting, WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
@@ -117,4 +117,74 @@ fn a_stream_is_handed_over_by_engines_that_run_by_themselves() {
             }
         });
     }
+}
+
+/// Connects, and waits for what happens then.
+fn waiter(rnic: &Rnic) {
+    let cq = rnic.create_cq(4).unwrap();
+    let pd = rnic.allocate_pd();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    let at = SocketAddr::new(address(2), PORT);
+    qp.connect(at, b"", PATIENCE).unwrap();
+    let began = Instant::now();
+    assert_eq!(rnic.wait_event(Duration::from_millis(5)).unwrap(), None);
+    assert!(began.elapsed() >= Duration::from_millis(5));
+    // The peer has waited for this message before it does anything.
+    qp.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
+        .unwrap();
+    let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    assert_eq!(event.qp(), Some(qp.id()));
+    assert_eq!(event.kind, AsyncEventKind::ConnectionReset);
+}
+
+/// Accepts, waits for a message, and resets the connection.
+fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
+    let mut cq = rnic.create_cq(4).unwrap();
+    let pd = rnic.allocate_pd();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    qp.post_recv(RecvRequest::new(WrId(1), xwarp::Sgl::new()))
+        .unwrap();
+    let request = listener.accept(PATIENCE).unwrap();
+    request.accept(&mut qp, b"").unwrap();
+    assert!(cq.wait(PATIENCE).unwrap().unwrap().is_success());
+    qp.abort().unwrap();
+    // An inline engine sends the reset when it is turned.
+    rnic.progress();
+}
+
+#[test]
+fn whoever_waits_for_an_event_is_woken_by_it() {
+    for progress in [Progress::Thread, Progress::Inline] {
+        let (a, at_a) = rnic(1, 2, progress);
+        let (b, at_b) = rnic(2, 1, progress);
+        let at = SocketAddr::new(address(2), PORT);
+        let listener = b.listen(at).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| carry(&at_a, &at_b, &stop));
+            let ends = [
+                scope.spawn(|| resetter(&b, listener)),
+                scope.spawn(|| waiter(&a)),
+            ];
+            let outcomes = ends.map(ScopedJoinHandle::join);
+            stop.store(true, Ordering::Relaxed);
+            for outcome in outcomes {
+                outcome.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn whoever_waits_for_an_event_is_woken_when_the_rnic_closes() {
+    let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+    let long = Duration::from_hours(1);
+    thread::scope(|scope| {
+        let waiters = [(); 2].map(|()| scope.spawn(|| rnic.wait_event(long).unwrap()));
+        thread::sleep(Duration::from_millis(5));
+        rnic.close().unwrap();
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), None);
+        }
+    });
 }
