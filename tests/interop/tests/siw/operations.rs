@@ -60,9 +60,10 @@ fn a_send_invalidates_a_region_of_the_other_side() {
                 invalidate: Some(remote.stag),
             };
             xwarp.post(SendRequest::new(WrId(1), operation));
-            let done = match solicited {
-                false => Opcode::SendInvalidate,
-                true => Opcode::SendSolicitedInvalidate,
+            let done = if solicited {
+                Opcode::SendSolicitedInvalidate
+            } else {
+                Opcode::SendInvalidate
             };
             xwarp.done(1, done);
             assert_eq!(siw.poll("s", 1)[0].status, "success");

@@ -169,12 +169,7 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
     let source = a.source(b"8 octets");
     let name = |i: u64| WrId(u64::MAX - i);
     let send = |i, solicited, invalidate| {
-        let operation = Operation::Send {
-            sgl: source.into(),
-            solicited,
-            invalidate,
-        };
-        SendRequest::new(name(i), operation)
+        SendRequest::new(name(i), send_of(source, solicited, invalidate))
     };
     let list = [
         (send(0, false, None), Opcode::Send),
