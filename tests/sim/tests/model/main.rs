@@ -2,6 +2,7 @@
 //! completions (digest sections 4, 6, 8, 11). It is compared with them after each step.
 
 mod buffers;
+mod hostile;
 mod memory;
 mod pair;
 mod post;
