@@ -157,6 +157,7 @@ impl Pair {
         if let xwarp::Operation::Send { invalidate, .. } = &mut draft.request.operation {
             *invalidate = Some(stag);
         }
+        draft.work.opcode = Opcode::SendInvalidate;
         draft.work.message.as_mut().unwrap().invalidate = Some(stag);
         Some(draft)
     }
