@@ -53,7 +53,7 @@ impl<'a> Connection<'a> {
 
     /// A completion that is there already, which must be a success.
     pub(crate) fn try_completion(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
-        match self.cq.poll() {
+        match self.cq.poll()? {
             Some(completion) => self.succeeded(completion).map(Some),
             None => Ok(None),
         }
@@ -128,6 +128,7 @@ impl<'a> Connection<'a> {
             | PostError::StagZero
             | PostError::SharedReceiveQueue
             | PostError::DataPathTaken
+            | PostError::Destroyed
             | PostError::ExtensionsDisabled => error.into(),
         }
     }

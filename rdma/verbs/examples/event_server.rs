@@ -137,8 +137,8 @@ impl Server {
 
     /// Arms first and polls then: what completes in between is seen by the one or the other.
     fn serve_completions(&mut self) -> anyhow::Result<()> {
-        self.cq.arm(Arm::Solicited);
-        while let Some(completion) = self.cq.poll() {
+        self.cq.arm(Arm::Solicited)?;
+        while let Some(completion) = self.cq.poll()? {
             let Some(client) = self.clients.get_mut(&completion.qp) else {
                 continue; // it has gone, and this was still in the queue
             };
@@ -221,7 +221,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
             }
         }
     });
-    let (pd, clients) = (rnic.allocate_pd(), HashMap::new());
+    let (pd, clients) = (rnic.allocate_pd()?, HashMap::new());
     let mut server = Server { pd, cq, clients };
     let (mut gone, mut woken) = (0, 0);
     server.serve_completions()?;
@@ -253,7 +253,7 @@ fn ask(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     ensure!(long.is_none(), "a word has at most {LEN} octets");
     let mut cq = rnic.create_cq(64)?;
     let server = SocketAddr::new(server, args.port);
-    let mut end = End::new(&rnic.allocate_pd(), &cq, server)?;
+    let mut end = End::new(&rnic.allocate_pd()?, &cq, server)?;
     end.qp.connect(server, b"", PATIENCE)?;
     for (number, word) in words.iter().enumerate() {
         end.send(word, number + 1 == words.len())?;

@@ -122,7 +122,7 @@ impl Table {
 }
 
 fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd()?;
     let access = Access::LOCAL_READ | Access::REMOTE_READ;
     let table = Table(pd.allocate(SLOT * usize::try_from(SLOTS)?, access)?);
     for entry in &args.put {
@@ -169,7 +169,7 @@ struct Remote {
 
 impl Remote {
     fn connect(rnic: &Rnic, server: IpAddr, port: u16) -> anyhow::Result<Self> {
-        let (pd, cq) = (rnic.allocate_pd(), rnic.create_cq(8)?);
+        let (pd, cq) = (rnic.allocate_pd()?, rnic.create_cq(8)?);
         let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
         // In iWARP the answer to a Read is written by the peer. Registered for this queue pair alone, no other's peer can do so.
         let sink = qp.allocate(SLOT, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;

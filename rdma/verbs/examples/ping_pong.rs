@@ -50,7 +50,7 @@ struct End {
 
 impl End {
     fn new(rnic: &Rnic, size: u32) -> anyhow::Result<Self> {
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd()?;
         // Room for whatever can be outstanding: a Send and a Receive.
         let cq = rnic.create_cq(4)?;
         let config = QpConfig {

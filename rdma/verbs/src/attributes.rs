@@ -1,7 +1,7 @@
 //! Query RNIC (verbs draft §5.1.3, §9.2.1.2).
 
 use crate::handlers::MAX_HANDLERS;
-use crate::limits::{MAX_CQ_ENTRIES, MAX_CQS, MAX_DEPTH, MAX_QPS, MAX_READS, MAX_SRQS};
+use crate::limits::{MAX_CQ_ENTRIES, MAX_CQS, MAX_DEPTH, MAX_PDS, MAX_QPS, MAX_READS, MAX_SRQS};
 use crate::memory::{EntrySizes, ListMode, MAX_LIST_ENTRIES, MAX_STAGS};
 use crate::work::MAX_SGE;
 
@@ -88,7 +88,7 @@ impl RnicAttributes {
             max_completion_handlers: MAX_HANDLERS,
             max_regions: MAX_STAGS,
             max_list_entries: MAX_LIST_ENTRIES,
-            max_pds: u32::MAX as usize,
+            max_pds: MAX_PDS,
             max_windows: MAX_STAGS,
             max_srqs: MAX_SRQS,
             max_inbound_reads_shared: 0,

@@ -149,7 +149,7 @@ impl ConnectionRequest {
         };
         if !Arc::ptr_eq(&self.control, qp.control()) {
             self.id = Some(id);
-            return Err(AcceptError::InvalidState(qp.state()));
+            return Err(AcceptError::OtherRnic);
         }
         let (qp, data) = (qp.id(), private_data.to_vec());
         let answered = self

@@ -194,6 +194,14 @@ impl Control {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Refuses what needs no call of the engine once the RNIC was closed.
+    pub(crate) fn check_open(&self) -> Result<(), RnicClosed> {
+        if self.is_closed() {
+            return Err(RnicClosed);
+        }
+        Ok(())
+    }
+
     pub(crate) fn events(&self) -> &EventQueue {
         &self.events
     }
@@ -235,6 +243,14 @@ impl Control {
                 reply.recv().map_err(|_| RnicClosed)
             }
         }
+    }
+
+    /// The same with something that may fail for other reasons than that there is no RNIC.
+    pub(crate) fn attempt<R: Send + 'static, E: From<RnicClosed> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> Result<R, E> + Send + 'static,
+    ) -> Result<R, E> {
+        self.call(work)?
     }
 
     /// Tells the engine that a queue pair has been posted to.

@@ -1,7 +1,6 @@
 //! Completion queues (verbs draft §5.3, §8.2): filled by the engine, polled by the application.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -12,7 +11,9 @@ use xwarp_driver::{Doorbell, Sleeper};
 use crate::completion::WorkCompletion;
 use crate::control::Control;
 use crate::engine::CqId;
-use crate::error::{Capability, CreateError, DestroyError, Refused, ResizeError};
+use crate::error::{
+    Capability, CreateError, DestroyError, Refused, ResizeError, RnicClosed, WaitError,
+};
 use crate::handlers::HandlerId;
 use crate::limits::MAX_CQ_ENTRIES;
 use crate::poller::CompletionPoller;
@@ -41,6 +42,15 @@ pub(crate) struct Cqe {
 struct Shared {
     armed: AtomicU8,
     overflowed: AtomicBool,
+}
+
+/// What Query CQ tells (verbs draft §9.2.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqInfo {
+    /// Completions that it has room for.
+    pub entries: usize,
+    /// Whom its events are told, besides whoever waits for it.
+    pub handler: Option<HandlerId>,
 }
 
 /// Before the queue is looked at again.
@@ -116,14 +126,13 @@ impl CompletionQueue {
         self.id
     }
 
-    /// Query CQ (verbs draft §9.2.3.2): the completions that it has room for.
-    pub fn entries(&self) -> usize {
-        self.entries
-    }
-
-    /// Query CQ: whom its events are told, besides whoever waits for it.
-    pub fn handler(&self) -> Option<HandlerId> {
-        self.handler
+    /// Query CQ (verbs draft §9.2.3.2).
+    pub fn query(&self) -> Result<CqInfo, RnicClosed> {
+        self.control.check_open()?;
+        Ok(CqInfo {
+            entries: self.entries,
+            handler: self.handler,
+        })
     }
 
     /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going on. What it has stays in it, in order; a
@@ -144,15 +153,9 @@ impl CompletionQueue {
     /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
-        let error = match self.control.call(move |engine| engine.try_remove_cq(id)) {
-            Ok(true) => {
-                self.destroyed = true;
-                return Ok(());
-            }
-            Ok(false) => DestroyError::InUse,
-            Err(closed) => closed.into(),
-        };
-        Err(Refused::new(self, error))
+        let ended = self.control.attempt(move |engine| engine.destroy_cq(id));
+        self.destroyed = ended.is_ok();
+        Refused::unless(ended, self)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -165,13 +168,14 @@ impl CompletionQueue {
     }
 
     /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs
-    /// inline, this is what drives it.
-    pub fn poll(&mut self) -> Option<WorkCompletion> {
+    /// inline, this is what drives it. Close RNIC takes the completions that were not polled along.
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicClosed> {
+        self.control.check_open()?;
         if let Some(completion) = self.take() {
-            return Some(completion);
+            return Ok(Some(completion));
         }
         self.control.progress();
-        self.take()
+        Ok(self.take())
     }
 
     fn take(&mut self) -> Option<WorkCompletion> {
@@ -191,30 +195,35 @@ impl CompletionQueue {
 
     /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5); one that is in the
     /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
-    pub fn arm(&self, kind: Arm) {
+    pub fn arm(&self, kind: Arm) -> Result<(), RnicClosed> {
+        self.control.check_open()?;
         arm(&self.shared, kind);
+        Ok(())
     }
 
-    /// Takes the oldest completion, waiting for one up to `patience`; `None` when none has come, or the RNIC is closed.
-    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<WorkCompletion>> {
+    /// Takes the oldest completion, waiting for one up to `patience`; `None` when none has come. Ends at once when the RNIC is closed.
+    pub fn wait(&mut self, patience: Duration) -> Result<Option<WorkCompletion>, WaitError> {
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(completion) = self.poll() {
+            if let Some(completion) = self.poll()? {
                 return Ok(Some(completion));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.control.is_closed() {
+            if left.is_zero() {
                 return Ok(None);
             }
-            self.arm(Arm::Next);
+            self.arm(Arm::Next)?;
             self.wait_event(left)?;
         }
     }
 
-    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `patience`. True if it has.
-    pub fn wait_event(&mut self, patience: Duration) -> io::Result<bool> {
+    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `patience`. True if it has. Ends at once when the RNIC is
+    /// closed.
+    pub fn wait_event(&mut self, patience: Duration) -> Result<bool, WaitError> {
+        self.control.check_open()?;
         let armed = || self.shared.armed.load(Ordering::SeqCst) != UNARMED;
         self.control.sleep(&self.sleeper, patience, armed)?;
+        self.control.check_open()?;
         Ok(!armed())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::control::Control;
-use crate::error::{PostError, PostListError, RnicClosed};
+use crate::error::{PostError, PostListError};
 use crate::qp_state::{QpId, QpShared, QpState};
 use crate::slots::WorkQueue;
 use crate::work::{RecvRequest, SendRequest, total};
@@ -93,9 +93,12 @@ impl DataPath {
     fn check_postable(&self) -> Result<(), PostError> {
         match self.state() {
             QpState::Idle | QpState::Rts => Ok(()),
-            // The engine's end leaves all queue pairs in Error.
-            QpState::Error if self.control.is_closed() => Err(RnicClosed.into()),
             state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
+                // The engine's end leaves all queue pairs in Error.
+                self.control.check_open()?;
+                if self.shared.is_destroyed() {
+                    return Err(PostError::Destroyed);
+                }
                 Err(PostError::InvalidState(state))
             }
         }

@@ -1,5 +1,7 @@
 //! Completion event handlers (verbs draft §8.2.5, §9.4.1).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use slab::Slab;
 
 use crate::engine::CqId;
@@ -7,6 +9,9 @@ use crate::error::HandlerError;
 
 /// Handlers that an RNIC can have.
 pub(crate) const MAX_HANDLERS: usize = 1024;
+
+/// How many handlers were registered, with all RNICs of the process: that of one means nothing to another (verbs draft §5.1).
+static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 /// A completion event handler's identity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +27,6 @@ pub(crate) type Handler = Box<dyn FnMut(CqId) + Send>;
 #[derive(Default)]
 pub(crate) struct Handlers {
     all: Slab<(u64, Handler)>,
-    next_serial: u64,
 }
 
 impl Handlers {
@@ -30,8 +34,7 @@ impl Handlers {
         if self.all.len() >= MAX_HANDLERS {
             return Err(HandlerError::TooMany(MAX_HANDLERS));
         }
-        let serial = self.next_serial;
-        self.next_serial += 1; // 2^64 will not be registered
+        let serial = REGISTERED.fetch_add(1, Ordering::Relaxed); // 2^64 will not be registered
         let slot = self.all.insert((serial, handler));
         Ok(HandlerId { slot, serial })
     }

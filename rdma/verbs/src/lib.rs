@@ -14,7 +14,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let rnic = Rnic::open("eth1", &RnicConfig::default())?;
-//! let pd = rnic.allocate_pd();
+//! let pd = rnic.allocate_pd()?;
 //! let mut cq = rnic.create_cq(64)?;
 //! let region = pd.allocate(4096, Access::LOCAL_READ)?;
 //! region.bytes().write(0, b"hello")?;
@@ -35,7 +35,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let rnic = Rnic::open("eth1", &RnicConfig::default())?;
-//! let pd = rnic.allocate_pd();
+//! let pd = rnic.allocate_pd()?;
 //! let mut cq = rnic.create_cq(64)?;
 //! let region = pd.allocate(4096, Access::LOCAL_WRITE)?;
 //!
@@ -67,6 +67,7 @@ mod control;
 mod counters;
 mod cq;
 mod data_path;
+mod domains;
 mod engine;
 mod error;
 mod event;
@@ -96,13 +97,14 @@ pub use attributes::{DequeuingModel, RnicAttributes};
 pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
-pub use cq::{Arm, CompletionQueue};
+pub use cq::{Arm, CompletionQueue, CqInfo};
 pub use data_path::DataPath;
 pub use engine::{CqId, SrqId};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
     HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, PostError, PostListError,
     QueryError, Refused, RegisterError, ReregisterError, ResizeError, RnicClosed, StreamError,
+    WaitError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventResource};
 pub use events::EventContext;

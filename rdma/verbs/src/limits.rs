@@ -7,6 +7,8 @@ pub(crate) const MAX_QPS: usize = 16_384;
 pub(crate) const MAX_CQS: usize = 4096;
 /// Shared receive queues.
 pub(crate) const MAX_SRQS: usize = 1024;
+/// Protection domains.
+pub(crate) const MAX_PDS: usize = 1 << 16;
 /// Work requests that a queue may hold.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
 /// Reads that a queue pair may have outstanding per direction.

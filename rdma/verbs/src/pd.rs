@@ -1,5 +1,6 @@
 //! Protection domains (verbs draft §5.2): what may be used together.
 
+use std::fmt;
 use std::sync::Arc;
 
 use xwarp_driver::SharedBytes;
@@ -7,7 +8,7 @@ use xwarp_driver::SharedBytes;
 use crate::control::Control;
 use crate::cq::CompletionQueue;
 use crate::engine::CqId;
-use crate::error::{CreateError, RegisterError};
+use crate::error::{CreateError, DestroyError, Refused, RegisterError};
 use crate::memory::{Access, MemoryRegion, MemoryWindow, RegionMemory, RegionSpec, RegionStag};
 use crate::qp::QueuePair;
 use crate::qp_config::QpConfig;
@@ -24,14 +25,35 @@ pub struct PdId(pub(crate) u32);
 /// connection needs is better made by [`QueuePair::allocate`] or [`QueuePair::register`] (RFC 5042 §2.2.5). While the domain has more
 /// than one queue pair, connected or not, no peer may invalidate a region of it by a Send: others may still need it (RFC 5040
 /// §8.1.1, RFC 5042 §6.4.5). Such a Send ends its connection.
+///
+/// Dropping it is sound at any time: nothing can be made in it any more, and what was made stays as it is. The domain itself goes with the
+/// last of that.
 pub struct ProtectionDomain {
     id: PdId,
+    /// There is nothing left to deallocate.
+    deallocated: bool,
     control: Arc<Control>,
 }
 
 impl ProtectionDomain {
-    pub(crate) fn new(id: PdId, control: Arc<Control>) -> Self {
-        Self { id, control }
+    pub(crate) fn new(control: &Arc<Control>) -> Result<Self, CreateError> {
+        let id = control.attempt(|engine| engine.domains().allocate())?;
+        Ok(Self {
+            id,
+            deallocated: false,
+            control: Arc::clone(control),
+        })
+    }
+
+    /// Deallocate PD (verbs draft §9.2.2.2): refused while a queue pair, a shared receive queue, a region or a window is of it, whatever state
+    /// that is in.
+    pub fn deallocate(mut self) -> Result<(), Refused<Self, DestroyError>> {
+        let id = self.id;
+        let ended = self
+            .control
+            .attempt(move |engine| engine.domains().deallocate(id));
+        self.deallocated = ended.is_ok();
+        Refused::unless(ended, self)
     }
 
     /// Its identity in what is told of regions and windows.
@@ -129,5 +151,22 @@ impl ProtectionDomain {
     /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this domain.
     pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, CreateError> {
         SharedReceiveQueue::create(&self.control, self.id, config)
+    }
+}
+
+impl fmt::Debug for ProtectionDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProtectionDomain({:?})", self.id)
+    }
+}
+
+impl Drop for ProtectionDomain {
+    fn drop(&mut self) {
+        let id = self.id;
+        if self.deallocated {
+            return;
+        }
+        // An engine that is gone has no domains.
+        let _ = self.control.call(move |engine| engine.domains().orphan(id));
     }
 }

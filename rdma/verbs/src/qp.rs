@@ -311,15 +311,11 @@ impl QueuePair {
     /// them away instead.
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
-        let error = match self.control.call(move |engine| engine.try_destroy_qp(id)) {
-            Ok(true) => {
-                self.destroyed = true;
-                return Ok(());
-            }
-            Ok(false) => DestroyError::WindowsBound,
-            Err(closed) => closed.into(),
-        };
-        Err(Refused::new(self, error))
+        let ended = self
+            .control
+            .attempt(move |engine| engine.try_destroy_qp(id));
+        self.destroyed = ended.is_ok();
+        Refused::unless(ended, self)
     }
 
     /// Ends the connection at once, by a reset, in whatever state the queue pair is: what [`modify`](Self::modify) to Error does

@@ -1,7 +1,7 @@
 //! A queue pair's identity and state (verbs draft §6.2), and what the engine shows of it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
 use crate::mpa::ConnectionInfo;
@@ -66,6 +66,7 @@ impl QpState {
 /// What the engine shows of a queue pair.
 pub(crate) struct QpShared {
     state: AtomicU8,
+    destroyed: AtomicBool,
     /// Written once per connection.
     connection: Mutex<Option<ConnectionInfo>>,
 }
@@ -74,6 +75,7 @@ impl QpShared {
     pub(crate) fn new() -> Self {
         Self {
             state: AtomicU8::new(QpState::Idle as u8),
+            destroyed: AtomicBool::new(false),
             connection: Mutex::new(None),
         }
     }
@@ -86,6 +88,16 @@ impl QpShared {
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
         fence(Ordering::SeqCst);
+    }
+
+    /// There is no such queue pair any more.
+    pub(crate) fn set_destroyed(&self) {
+        self.destroyed.store(true, Ordering::Release);
+        self.set(QpState::Error);
+    }
+
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.destroyed.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_connection(&self, info: ConnectionInfo) {

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use crate::host::{Host, KernelHost};
 use crate::limits::{MAX_QPS, MAX_SRQS};
 use crate::memory::{ListMode, StagTable};
 use crate::mpa::MpaConfig;
-use crate::pd::{PdId, ProtectionDomain};
+use crate::pd::ProtectionDomain;
 use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 use crate::streaming::{LlpStream, StreamListener};
@@ -120,7 +119,6 @@ pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
     lists: ListMode,
-    next_pd: AtomicU32,
 }
 
 impl Rnic {
@@ -186,7 +184,6 @@ impl Rnic {
             control,
             info,
             lists: config.lists,
-            next_pd: AtomicU32::new(1),
         })
     }
 
@@ -197,9 +194,7 @@ impl Rnic {
 
     /// Query RNIC (verbs draft §9.2.1.2).
     pub fn query(&self) -> Result<RnicAttributes, RnicClosed> {
-        if self.control.is_closed() {
-            return Err(RnicClosed);
-        }
+        self.control.check_open()?;
         Ok(RnicAttributes::new(self.lists))
     }
 
@@ -209,10 +204,9 @@ impl Rnic {
         self.control.shut_down()
     }
 
-    /// A new protection domain.
-    pub fn allocate_pd(&self) -> ProtectionDomain {
-        let id = PdId(self.next_pd.fetch_add(1, Ordering::Relaxed));
-        ProtectionDomain::new(id, Arc::clone(&self.control))
+    /// Allocate PD (verbs draft §9.2.2.1): a new protection domain.
+    pub fn allocate_pd(&self) -> Result<ProtectionDomain, CreateError> {
+        ProtectionDomain::new(&self.control)
     }
 
     /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.

@@ -78,7 +78,7 @@ impl SharedReceiveQueue {
             return Err(CreateError::LimitOutOfRange { limit, depth });
         }
         let (posts, posted) = WorkQueue::rings(depth);
-        let (id, slots) = control.call(move |engine| engine.srqs.create(pd, posted, limit))??;
+        let (id, slots) = control.call(move |engine| engine.create_srq(pd, posted, limit))??;
         Ok(Self {
             id,
             pd,
@@ -100,9 +100,7 @@ impl SharedReceiveQueue {
 
     /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion has been polled, wherever that comes.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        if self.control.is_closed() {
-            return Err(RnicClosed.into());
-        }
+        self.control.check_open()?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
         self.posts.push(request)
     }
@@ -163,15 +161,9 @@ impl SharedReceiveQueue {
     /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Buffers that are posted go without a completion.
     pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
         let id = self.id;
-        let error = match self.control.call(move |engine| engine.srqs.try_remove(id)) {
-            Ok(true) => {
-                self.destroyed = true;
-                return Ok(());
-            }
-            Ok(false) => DestroyError::InUse,
-            Err(closed) => closed.into(),
-        };
-        Err(Refused::new(self, error))
+        let ended = self.control.attempt(move |engine| engine.destroy_srq(id));
+        self.destroyed = ended.is_ok();
+        Refused::unless(ended, self)
     }
 }
 
@@ -188,6 +180,6 @@ impl Drop for SharedReceiveQueue {
             return;
         }
         // An engine that is gone has no queues.
-        let _ = self.control.call(move |engine| engine.srqs.orphan(id));
+        let _ = self.control.call(move |engine| engine.orphan_srq(id));
     }
 }

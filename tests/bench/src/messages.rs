@@ -54,7 +54,7 @@ fn turn(side: &mut Side, work: Work, now: Instant) -> Option<WorkCompletion> {
         side.qps[at].post_send(request).expect("an empty queue");
     }
     side.rnic.step_at(now);
-    side.cq.poll()
+    side.cq.poll().expect("an open RNIC")
 }
 
 /// What is counted under two names: the requester's turns and the responder's.

@@ -59,7 +59,7 @@ impl Side {
         };
         let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config);
         let rnic = rnic.expect("an RNIC without an interface");
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd().expect("a protection domain");
         Self {
             region: pd.allocate(REGION, Access::all()).expect("a region"),
             cq: rnic.create_cq(ENTRIES).expect("a completion queue"),
@@ -124,7 +124,7 @@ impl Pair {
         let first = SendRequest::write(WrId(0), Sgl::new(), nowhere);
         let posted = self.requester.qps[last].post_send(first);
         posted.expect("an empty queue");
-        while self.requester.cq.poll().is_none() {
+        while self.requester.cq.poll().expect("an open RNIC").is_none() {
             self.turn();
         }
         for _ in 0..4 {

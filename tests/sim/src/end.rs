@@ -127,14 +127,14 @@ impl End {
 
     /// All completions of the send queue since this was asked last.
     pub fn sends(&mut self) -> Vec<Done> {
-        std::iter::from_fn(|| self.send_cq.poll())
+        std::iter::from_fn(|| self.send_cq.poll().unwrap())
             .map(Done::from)
             .collect()
     }
 
     /// All completions of the receive queue since this was asked last.
     pub fn receives(&mut self) -> Vec<Done> {
-        std::iter::from_fn(|| self.recv_cq.poll())
+        std::iter::from_fn(|| self.recv_cq.poll().unwrap())
             .map(Done::from)
             .collect()
     }

@@ -134,7 +134,7 @@ impl Host {
         let rnic = rnic.unwrap();
         let inner = Inner {
             address: address_of(place),
-            pd: rnic.allocate_pd(),
+            pd: rnic.allocate_pd().unwrap(),
             memory: RefCell::default(),
             events: RefCell::default(),
             rnic,

@@ -39,7 +39,7 @@ impl<'a> Peer<'a> {
         hello: &Hello,
         interrupted: &'a Interrupted,
     ) -> anyhow::Result<Self> {
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd()?;
         let depth = hello.depth as usize;
         let cq = rnic.create_cq(8 * depth + 64)?;
         let config = QpConfig {

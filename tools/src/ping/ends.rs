@@ -29,7 +29,7 @@ pub(crate) struct End<'a> {
 impl<'a> End<'a> {
     /// An end with a receive posted, not yet connected.
     pub(crate) fn new(rnic: &'a Rnic, interrupted: &'a Interrupted) -> anyhow::Result<Self> {
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd()?;
         let cq = rnic.create_cq(4 * DEPTH)?;
         // One Read at a time, as rping asks for.
         let config = QpConfig {

@@ -8,7 +8,7 @@ use xwarp_tcp::CloseReason;
 use super::qp::{Link, NewQp, NewReceives, QpContext};
 use super::stream::{Close, Gate};
 use super::{Engine, Owner};
-use crate::error::{Capability, CreateError};
+use crate::error::{Capability, CreateError, DestroyError};
 use crate::event::AsyncEventKind;
 use crate::qp_state::{QpId, QpState};
 use crate::user::User;
@@ -61,23 +61,22 @@ impl Engine {
             self.stack.abort(conn, self.now);
         }
         self.detach(key);
-        let mut qp = self.qps.remove(key);
-        // Whoever has its data path learns of it.
-        qp.set_state(QpState::Error);
+        let qp = self.qps.remove(key);
+        qp.show_destroyed();
         self.stags.leave(qp.user);
         if let Some(srq) = qp.receives.shared() {
-            self.srqs.leave(srq);
+            self.leave_srq(srq);
         }
     }
 
-    /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4). False if there are.
-    pub(crate) fn try_destroy_qp(&mut self, id: QpId) -> bool {
+    /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4).
+    pub(crate) fn try_destroy_qp(&mut self, id: QpId) -> Result<(), DestroyError> {
         let user = self.qp(id).map(|qp| qp.user);
         if user.is_some_and(|user| self.stags.has_windows(user)) {
-            return false;
+            return Err(DestroyError::WindowsBound);
         }
         self.destroy_qp(id);
-        true
+        Ok(())
     }
 
     /// To Error from any state: resets, flushes (verbs draft §6.2.2.4).

@@ -33,6 +33,8 @@ use slab::Slab;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
 use crate::counters::{EngineCounters, RnicCounters};
+use crate::domains::Domains;
+use crate::error::DestroyError;
 use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
 use crate::events::{EventHandler, EventQueue};
 use crate::host::LocalPort;
@@ -301,13 +303,18 @@ impl Engine {
         }
     }
 
-    /// Destroy CQ: false while a queue pair completes on it.
-    pub(crate) fn try_remove_cq(&mut self, id: CqId) -> bool {
-        let used = (self.qps.iter()).any(|(_, qp)| qp.send_cq == id || qp.recv_cq == id);
-        if !used {
-            self.cqs.remove(id);
+    /// The protection domains.
+    pub(crate) fn domains(&mut self) -> &mut Domains {
+        &mut self.stags.users.domains
+    }
+
+    /// Destroy CQ: not while a queue pair completes on it.
+    pub(crate) fn destroy_cq(&mut self, id: CqId) -> Result<(), DestroyError> {
+        if (self.qps.iter()).any(|(_, qp)| qp.send_cq == id || qp.recv_cq == id) {
+            return Err(DestroyError::InUse);
         }
-        !used
+        self.cqs.remove(id);
+        Ok(())
     }
 
     fn report(&self, resource: EventResource, kind: AsyncEventKind) {

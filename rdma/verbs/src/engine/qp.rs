@@ -163,6 +163,11 @@ impl QpContext {
         self.shared.state()
     }
 
+    /// Whoever has its data path learns that it is gone.
+    pub(super) fn show_destroyed(&self) {
+        self.shared.set_destroyed();
+    }
+
     pub(super) fn set_state(&mut self, state: QpState) {
         self.state = state;
         self.shared.set(state);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rtrb::Consumer;
 use slab::Slab;
 
+use super::Engine;
 use super::receives::Receiving;
-use crate::error::{Capability, CreateError};
+use crate::error::{Capability, CreateError, DestroyError};
 use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
 use crate::events::EventQueue;
 use crate::limits::MAX_SRQS;
@@ -62,7 +63,7 @@ impl SrqTable {
         }
     }
 
-    pub(crate) fn create(
+    fn create(
         &mut self,
         pd: PdId,
         posted: Consumer<RecvRequest>,
@@ -98,15 +99,18 @@ impl SrqTable {
         srq.map(|srq| srq.users += 1).is_some()
     }
 
-    /// A queue pair that took from it is gone.
-    pub(super) fn leave(&mut self, id: SrqId) {
-        let Some(srq) = self.find(id) else {
-            return;
-        };
-        srq.users -= 1;
-        if srq.orphaned && srq.users == 0 {
-            self.all.remove(id.slot);
-        }
+    /// A queue pair that took from it is gone. The protection domain of one that goes with it.
+    fn leave(&mut self, id: SrqId) -> Option<PdId> {
+        self.find(id)?.users -= 1;
+        self.remove_unused(id)
+    }
+
+    /// Removes one that nobody posts to and no queue pair takes from.
+    fn remove_unused(&mut self, id: SrqId) -> Option<PdId> {
+        let unused = self
+            .find(id)
+            .is_some_and(|srq| srq.orphaned && srq.users == 0);
+        unused.then(|| self.all.remove(id.slot).pd)
     }
 
     /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival order, verbs draft §6.3.5), and tells
@@ -152,23 +156,50 @@ impl SrqTable {
         }
     }
 
-    /// Destroy S-RQ: false while queue pairs take from it. Buffers that are posted go with it.
-    pub(crate) fn try_remove(&mut self, id: SrqId) -> bool {
-        let used = self.find(id).is_some_and(|srq| srq.users > 0);
-        if !used {
-            self.orphan(id);
-        }
-        !used
+    /// Nobody posts to it any more: it goes as soon as no queue pair takes from it.
+    fn orphan(&mut self, id: SrqId) -> Option<PdId> {
+        self.find(id)?.orphaned = true;
+        self.remove_unused(id)
+    }
+}
+
+impl Engine {
+    /// Create S-RQ, in a protection domain.
+    pub(crate) fn create_srq(
+        &mut self,
+        pd: PdId,
+        posted: Consumer<RecvRequest>,
+        limit: usize,
+    ) -> Result<(SrqId, SlotKey), CreateError> {
+        let created = self.srqs.create(pd, posted, limit)?;
+        self.domains().join(pd);
+        Ok(created)
     }
 
-    /// Nobody posts to it any more: it goes as soon as no queue pair takes from it.
-    pub(crate) fn orphan(&mut self, id: SrqId) {
-        let Some(srq) = self.find(id) else {
-            return;
-        };
-        srq.orphaned = true;
-        if srq.users == 0 {
-            self.all.remove(id.slot);
+    /// Destroy S-RQ: not while queue pairs take from it. Buffers that are posted go with it.
+    pub(crate) fn destroy_srq(&mut self, id: SrqId) -> Result<(), DestroyError> {
+        if self.srqs.find(id).is_some_and(|srq| srq.users > 0) {
+            return Err(DestroyError::InUse);
+        }
+        self.orphan_srq(id);
+        Ok(())
+    }
+
+    /// The application has dropped one.
+    pub(crate) fn orphan_srq(&mut self, id: SrqId) {
+        let gone = self.srqs.orphan(id);
+        self.leave_domain(gone);
+    }
+
+    /// A queue pair that took from it is gone.
+    pub(super) fn leave_srq(&mut self, id: SrqId) {
+        let gone = self.srqs.leave(id);
+        self.leave_domain(gone);
+    }
+
+    fn leave_domain(&mut self, of: Option<PdId>) {
+        if let Some(pd) = of {
+            self.domains().leave(pd);
         }
     }
 }

@@ -12,7 +12,7 @@ pub use memory::{DeallocateError, QueryError, RegisterError, ReregisterError};
 pub use objects::{
     CreateError, DestroyError, HandlerError, ModifyError, ModifySrqError, Refused, ResizeError,
 };
-pub use work::{PostError, PostListError};
+pub use work::{PostError, PostListError, WaitError};
 
 /// The RNIC behind a handle has been closed or has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

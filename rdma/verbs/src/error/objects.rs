@@ -3,7 +3,7 @@
 use super::{Capability, RnicClosed};
 use crate::qp_state::QpState;
 
-/// Why a completion queue or queue pair could not be created.
+/// Why a protection domain, completion queue, shared receive queue or queue pair could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// No RNIC.
@@ -56,6 +56,11 @@ impl<T, E> Refused<T, E> {
     pub(crate) fn new(object: T, error: E) -> Self {
         let object = Box::new(object);
         Self { object, error }
+    }
+
+    /// Gives the object back if it was not ended.
+    pub(crate) fn unless(ended: Result<(), E>, object: T) -> Result<(), Self> {
+        ended.map_err(|error| Self::new(object, error))
     }
 }
 
@@ -131,6 +136,11 @@ pub enum DestroyError {
     /// Queue pairs use it.
     #[error("queue pairs still use it")]
     InUse,
+    /// So many queue pairs, shared receive queues, regions and windows are of a protection domain.
+    #[error(
+        "{0} queue pairs, shared receive queues, regions and windows are still of the protection domain"
+    )]
+    DomainInUse(usize),
 }
 
 /// Why a queue pair was not modified. It is as it was.

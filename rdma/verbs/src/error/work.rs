@@ -12,6 +12,9 @@ pub enum PostError {
     /// The queue is full.
     #[error("too many work requests posted: the queue holds {0}; poll completions first")]
     TooManyWorkRequests(usize),
+    /// What posts is left of a queue pair that is gone.
+    #[error("the queue pair is destroyed")]
+    Destroyed,
     /// The queue pair has left RTS.
     #[error("the queue pair is in state {0:?}, where nothing can be posted")]
     InvalidState(QpState),
@@ -62,4 +65,15 @@ impl From<PostError> for PostListError {
     fn from(error: PostError) -> Self {
         Self { posted: 0, error }
     }
+}
+
+/// Why nobody waits for a completion.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// A resource of the host.
+    #[error("the wait for a completion failed: {0}")]
+    System(#[from] std::io::Error),
 }

@@ -64,6 +64,14 @@ impl Entry {
         }
     }
 
+    /// The protection domain that it was made in, whoever may use it now.
+    pub(super) fn pd(&self) -> PdId {
+        match &self.kind {
+            Kind::Region(_) => self.scope.pd(),
+            Kind::Window(window) => window.home.pd(),
+        }
+    }
+
     /// Its memory, if this is the `STag` that it is Valid with.
     pub(super) fn view(&self, stag: Stag) -> Option<&View> {
         let (valid, view) = self.valid.as_ref()?;

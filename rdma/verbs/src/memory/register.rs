@@ -231,7 +231,7 @@ impl StagTable {
         Ok(RegionInfo {
             key: entry.valid.as_ref().map(|(stag, _)| stag.key()),
             remote_access: region.remote_access,
-            pd: entry.scope.pd(),
+            pd: entry.pd(),
             shared: region.shared,
             entries: region.entries,
             access: entry.access,

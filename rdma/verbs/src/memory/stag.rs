@@ -139,7 +139,7 @@ impl RegionStag {
     /// Deallocate `STag` (verbs draft §7.9), whether Valid or not. When this returns nobody can reach memory through it any more.
     /// Refused while windows are bound to it.
     pub fn deallocate(mut self) -> Result<(), Refused<Self, DeallocateError>> {
-        (self.owner.deallocate()).map_err(|error| Refused::new(self, error))
+        Refused::unless(self.owner.deallocate(), self)
     }
 
     /// It was registered anew.

@@ -71,7 +71,15 @@ impl StagTable {
     }
 
     pub(super) fn put(&mut self, index: u32, entry: Entry) {
-        self.entries.insert(index, Some(entry));
+        self.users.domains.join(entry.pd());
+        self.set(index, Some(entry));
+    }
+
+    /// What was there before is of its domain no longer.
+    fn set(&mut self, index: u32, entry: Option<Entry>) {
+        if let Some(former) = self.entries.insert(index, entry).flatten() {
+            self.users.domains.leave(former.pd());
+        }
     }
 
     pub(super) fn get(&self, index: u32) -> Option<&Entry> {
@@ -91,7 +99,7 @@ impl StagTable {
             return Err(DeallocateError::WindowsBound);
         }
         self.unbind(index);
-        self.entries.insert(index, None);
+        self.set(index, None);
         self.resting.push_back(index);
         if self.resting.len() > REST
             && let Some(rested) = self.resting.pop_front()

@@ -28,10 +28,10 @@ impl StagTable {
     /// Query Memory Window.
     pub(crate) fn query_window(&self, index: u32) -> Result<WindowInfo, QueryError> {
         let entry = self.get(index).ok_or(QueryError::InvalidStag)?;
-        let window = entry.window().ok_or(QueryError::InvalidStag)?;
+        entry.window().ok_or(QueryError::InvalidStag)?;
         Ok(WindowInfo {
             key: entry.valid.as_ref().map(|(stag, _)| stag.key()),
-            pd: window.home.pd(),
+            pd: entry.pd(),
             access: entry.access,
         })
     }

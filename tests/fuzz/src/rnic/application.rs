@@ -76,7 +76,7 @@ impl Application {
             &config,
         )
         .expect("an RNIC");
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd().expect("a domain");
         let entries = if scene.small_cq {
             CQ_ENTRIES.0
         } else {
@@ -84,7 +84,7 @@ impl Application {
         };
         let at = SocketAddr::new(own.address(scene.ipv6), LISTEN_PORT);
         let application = Self {
-            memory: Memory::new(&pool, &pd, &rnic.allocate_pd()),
+            memory: Memory::new(&pool, &pd, &rnic.allocate_pd().expect("a domain")),
             qps: Vec::new(),
             cq: rnic.create_cq(entries).expect("a queue"),
             posted: BTreeMap::new(),
@@ -139,7 +139,7 @@ impl Application {
             found += 1;
             self.note(words(&format!("{:?}", event.kind)));
         }
-        while let Some(completion) = self.cq.poll() {
+        while let Some(completion) = self.cq.poll().expect("an open RNIC") {
             found += 1;
             let WrId(id) = completion.wr_id;
             let how = format!("{:?} {:?}", completion.opcode, completion.status);

@@ -232,7 +232,7 @@ fn queue_pairs_of_one_rnic_work_at_once_in_both_roles() {
         let count = EACH * (LISTENERS + 1) + EACH;
         let setup = Setup::with_octets(REGION);
         let rnic = open(lab, &setup, count);
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd().expect("a protection domain");
         let at = SocketAddr::new(XWARP_ADDRESS, PORT);
         let mut listener = lab.xwarp.run(|| rnic.listen(at)).expect("a free port");
         let mut siw = Peer::start(guest);

@@ -109,7 +109,7 @@ fn a_guest_that_is_gone_is_noticed_and_everything_is_freed() {
         ..Setup::with_octets(256 << 10)
     };
     let rnic = open(&lab, &setup, 4);
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd().expect("a protection domain");
     let mut peers = [&guests[0], &guests[1]].map(Peer::start);
     for (guest, siw) in guests.iter().zip(&mut peers) {
         listen(guest, siw, 0);

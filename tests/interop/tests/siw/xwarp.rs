@@ -113,7 +113,7 @@ impl<'a> Xwarp<'a> {
         let rnic = open(lab, setup, 2);
         let octets = setup.region_octets();
         let cq = rnic.create_cq(1024).expect("a queue");
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd().expect("a protection domain");
         let memory = |access| pd.allocate(octets, access).expect("memory");
         let this = Self {
             lab,

@@ -116,7 +116,12 @@ fn place(
         "no remote read" => kept(local | Access::REMOTE_WRITE),
         "no remote right" => kept(local),
         "foreign" => {
-            let region = pair.xwarp.rnic.allocate_pd().allocate(4096, all);
+            let region = pair
+                .xwarp
+                .rnic
+                .allocate_pd()
+                .expect("a protection domain")
+                .allocate(4096, all);
             let region = region.expect("memory");
             (region.remote(0), Some(region))
         }

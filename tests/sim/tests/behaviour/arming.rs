@@ -23,7 +23,7 @@ fn pair(sim: &mut Sim) -> (End, End, Receiver<CqId>) {
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let (id, calls) = handler(b.host());
     let cq = b.host().rnic().create_cq_with(64, id).unwrap();
-    assert_eq!(cq.handler(), Some(id));
+    assert_eq!(cq.query().unwrap().handler, Some(id));
     b.qp = b.host().pd().create_qp(&config, &cq, &cq).unwrap();
     *b.recv_cq() = cq;
     sim.connect(&mut a, &mut b);
@@ -68,7 +68,7 @@ fn next_is_told_of_the_next_completion_once() {
     let id = b.recv_cq().id();
     // Twice is as good as once, and Solicited takes nothing away from Next.
     for kind in [Arm::Next, Arm::Next, Arm::Solicited] {
-        b.recv_cq().arm(kind);
+        b.recv_cq().arm(kind).unwrap();
     }
     a.post(send(0));
     sim.run_until_idle();
@@ -107,13 +107,13 @@ fn every_send_type_and_signaled_work_of_this_side_fire_next() {
     ];
     for request in sends {
         b.post_recv(1, 1);
-        b.recv_cq().arm(Arm::Next);
+        b.recv_cq().arm(Arm::Next).unwrap();
         assert_eq!(calls_of(&mut sim, &mut a, &calls, &[request]), [1]);
         b.receives();
     }
     a.post_recv(1, 1);
     a.post_recv(2, 1);
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Next).unwrap();
     b.post(send(1).unsignaled());
     sim.run_until_idle();
     assert_eq!(calls.try_iter().count(), 0, "no completion, no event");
@@ -127,7 +127,7 @@ fn solicited_is_told_of_messages_that_ask_for_it() {
     let mut sim = sim();
     let (mut a, mut b, calls) = pair(&mut sim);
     (0..4).for_each(|i| b.post_recv(i, 1));
-    b.recv_cq().arm(Arm::Solicited);
+    b.recv_cq().arm(Arm::Solicited).unwrap();
     let sends = [send(0), send(1), send(2).solicited(), send(3).solicited()];
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &sends), [0, 0, 1, 0]);
 }
@@ -138,7 +138,7 @@ fn a_send_that_invalidates_and_solicits_is_a_solicited_one() {
     let (mut a, mut b, calls) = pair(&mut sim);
     let region = b.own_region(8, xwarp::Access::all());
     b.post_recv(1, 1);
-    b.recv_cq().arm(Arm::Solicited);
+    b.recv_cq().arm(Arm::Solicited).unwrap();
     let operation = xwarp::Operation::Send {
         sgl: Sgl::new(),
         solicited: true,
@@ -153,8 +153,8 @@ fn solicited_and_next_together_are_next() {
     let mut sim = sim();
     let (mut a, mut b, calls) = pair(&mut sim);
     b.post_recv(1, 1);
-    b.recv_cq().arm(Arm::Solicited);
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Solicited).unwrap();
+    b.recv_cq().arm(Arm::Next).unwrap();
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &[send(1)]), [1]);
 }
 
@@ -164,7 +164,7 @@ fn failures_fire_solicited() {
     let (_a, mut b, calls) = pair(&mut sim);
     b.post_recv(1, 1);
     b.post_recv(2, 1);
-    b.recv_cq().arm(Arm::Solicited);
+    b.recv_cq().arm(Arm::Solicited).unwrap();
     b.qp.abort().unwrap();
     sim.run_until_idle();
     assert_eq!(calls.try_iter().count(), 1, "two were flushed");
@@ -178,7 +178,7 @@ fn what_is_there_already_fires_nothing() {
     b.post_recv(2, 1);
     a.post(send(1).solicited());
     sim.run_until_idle();
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Next).unwrap();
     sim.run_until_idle();
     assert_eq!(calls.try_iter().count(), 0);
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &[send(2)]), [1]);
@@ -191,7 +191,7 @@ fn each_queue_has_its_own_handler_and_its_own_arming() {
     let (mut c, mut d, second) = pair(&mut sim);
     b.post_recv(1, 1);
     d.post_recv(1, 1);
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Next).unwrap();
     assert_eq!(calls_of(&mut sim, &mut c, &second, &[send(1)]), [0]);
     assert_eq!(first.try_iter().count(), 0);
     assert_eq!(calls_of(&mut sim, &mut a, &first, &[send(1)]), [1]);
@@ -203,15 +203,18 @@ fn handlers_can_be_replaced_and_cleared() {
     let mut sim = sim();
     let (mut a, mut b, former) = pair(&mut sim);
     (0..2).for_each(|i| b.post_recv(i, 1));
-    let (host, id) = (b.host().clone(), b.recv_cq().handler().unwrap());
+    let (host, id) = (
+        b.host().clone(),
+        b.recv_cq().query().unwrap().handler.unwrap(),
+    );
     let (sender, calls) = channel();
     let tell = move |cq| sender.send(cq).unwrap();
     host.rnic().replace_completion_handler(id, tell).unwrap();
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Next).unwrap();
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &[send(1)]), [1]);
     assert_eq!(former.try_iter().count(), 0);
     host.rnic().clear_completion_handler(id).unwrap();
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Next).unwrap();
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &[send(2)]), [0]);
     assert!(b.recv_cq().wait_event(Duration::ZERO).unwrap(), "it fired");
     let unknown = Err(HandlerError::Unknown);
@@ -243,7 +246,7 @@ fn a_queue_without_a_handler_can_be_armed() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 1);
-    b.recv_cq().arm(Arm::Next);
+    b.recv_cq().arm(Arm::Next).unwrap();
     assert!(!b.recv_cq().wait_event(Duration::ZERO).unwrap());
     a.post(send(1));
     sim.run_until_idle();

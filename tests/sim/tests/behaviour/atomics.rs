@@ -20,7 +20,7 @@ fn post_add(end: &mut End, wr_id: u64, add: u64, remote: RemoteAddress) {
 
 /// All completions of the send queue, whole.
 fn completions(end: &mut End) -> Vec<WorkCompletion> {
-    std::iter::from_fn(|| end.send_cq().poll()).collect()
+    std::iter::from_fn(|| end.send_cq().poll().unwrap()).collect()
 }
 
 /// What the Atomic Operations among them returned.

@@ -31,7 +31,7 @@ fn a_connect_after_a_pause_has_all_of_its_time() {
         let regions = RegionPool::anonymous(4096).unwrap();
         let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config).unwrap();
         let cq = rnic.create_cq(16).unwrap();
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd().unwrap();
         let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
         thread::sleep(2 * LIMIT);
         let began = Instant::now();

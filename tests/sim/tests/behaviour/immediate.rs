@@ -20,7 +20,7 @@ fn sim() -> Sim {
 
 /// All completions of the receive queue, whole.
 fn received(end: &mut End) -> Vec<WorkCompletion> {
-    std::iter::from_fn(|| end.recv_cq().poll()).collect()
+    std::iter::from_fn(|| end.recv_cq().poll().unwrap()).collect()
 }
 
 fn post_immediate(end: &mut End, wr_id: u64, data: u64) {
@@ -104,7 +104,7 @@ fn only_what_asks_for_an_event_wakes_who_waits_for_one() {
     ];
     for (request, event) in requests {
         b.post_recv(1, 8);
-        b.recv_cq().arm(Arm::Solicited);
+        b.recv_cq().arm(Arm::Solicited).unwrap();
         a.post(request);
         sim.run_until_idle();
         let woken = b.recv_cq().wait_event(Duration::ZERO).unwrap();
@@ -161,7 +161,7 @@ fn a_write_with_immediate_is_placed_when_its_data_is_received() {
                 place,
                 data,
             ));
-            let done = sim.wait_for("Immediate Data", || b.recv_cq().poll());
+            let done = sim.wait_for("Immediate Data", || b.recv_cq().poll().unwrap());
             assert_eq!(done.immediate, Some(data));
             assert!(target.to_vec() == pattern_of(round, EACH));
         }

@@ -83,7 +83,7 @@ fn unreadable(end: &End) -> Sge {
 }
 
 fn foreign(end: &End) -> Sge {
-    let other = end.host().rnic().allocate_pd();
+    let other = end.host().rnic().allocate_pd().unwrap();
     let region = end.host().region_in(&other, KIB, Access::all());
     let stag = region.stag();
     std::mem::forget(region);

@@ -224,7 +224,7 @@ fn an_invalidation_comes_with_the_last_segment_and_before_the_completion() {
     };
     victim.peer.send(&last.fpdu(b"it away"));
     victim.sim.run_until_idle();
-    let completion = victim.end.recv_cq().poll().unwrap();
+    let completion = victim.end.recv_cq().poll().unwrap().unwrap();
     assert_eq!(completion.invalidated, Some(region.stag()));
     victim.assert_terminates("too late", &write(4), TermCode::ddp_tagged(0));
 }

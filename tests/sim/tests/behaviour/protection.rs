@@ -63,7 +63,7 @@ fn bad_key(host: &Host) -> Aim {
 }
 
 fn other_pd(host: &Host) -> Aim {
-    let other = host.rnic().allocate_pd();
+    let other = host.rnic().allocate_pd().unwrap();
     at(host.region_in(&other, KIB, Access::all()), 0)
 }
 

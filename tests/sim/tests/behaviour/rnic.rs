@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, CreateError, DeallocateError, DequeuingModel, DestroyError, EntrySizes, HandlerError,
-    ListMode, ModifyError, ModifySrqError, PostError, QpChange, QpConfig, QpState, QueryError,
-    RecvRequest, RegisterError, ResizeError, RnicClosed, SendRequest, Sgl, SrqConfig, StreamError,
-    WrId,
+    Access, Arm, CreateError, DeallocateError, DequeuingModel, DestroyError, EntrySizes,
+    HandlerError, ListMode, ModifyError, ModifySrqError, PostError, QpChange, QpConfig, QpState,
+    QueryError, RecvRequest, RegisterError, ResizeError, RnicClosed, SendRequest, Sgl, SrqConfig,
+    StreamError, WaitError, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Place, Sim};
@@ -70,7 +70,8 @@ fn numbers_of_objects_are_those_that_other_tests_have_reached() {
         has.max_send_sge >= 4 && has.max_write_sge >= 1,
         "verbs draft §8.1.3.2"
     );
-    assert!(has.max_ird >= 1 && has.max_ord >= 1 && has.max_pds >= 1);
+    assert!(has.max_ird >= 1 && has.max_ord >= 1);
+    assert_eq!(has.max_pds, 65_536);
     let shared = (has.max_inbound_reads_shared, has.max_outbound_reads_shared);
     assert_eq!(shared, (0, 0), "each queue pair has its own");
     assert!(has.shared_receive_queues && has.detects_cq_overflow);
@@ -94,6 +95,7 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
     let (mut a, b) = sim.connected_pair();
     let host = a.host().clone();
     let (rnic, pd) = (host.rnic(), host.pd());
+    let unused = rnic.allocate_pd().unwrap();
     let mut srq = pd.create_srq(SrqConfig::default()).unwrap();
     let (region, window) = (host.region(8, Access::all()), pd.allocate_window().unwrap());
     let handler = rnic.add_completion_handler(|_| ()).unwrap();
@@ -111,6 +113,9 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
     assert_eq!(rnic.query(), Err(RnicClosed));
     assert!(rnic.counters().is_err());
     assert!(matches!(rnic.create_cq(1), Err(CreateError::Closed(_))));
+    assert!(matches!(rnic.allocate_pd(), Err(CreateError::Closed(_))));
+    let refused = unused.deallocate().unwrap_err();
+    assert_eq!(refused.error, DestroyError::Closed(RnicClosed));
     let closed = Err(HandlerError::Closed(RnicClosed));
     assert_eq!(rnic.clear_completion_handler(handler), closed);
     assert!(rnic.add_completion_handler(|_| ()).is_err());
@@ -147,9 +152,13 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
     assert_eq!(stream.state(), Err(RnicClosed));
     assert_eq!(stream.write(b"x"), Err(StreamError::Closed(RnicClosed)));
     assert_eq!(a.send_cq().resize(9), Err(ResizeError::Closed(RnicClosed)));
-    assert_eq!(a.recv_cq().poll(), None);
-    let waited = a.recv_cq().wait(Duration::from_hours(1)).unwrap();
-    assert_eq!(waited, None, "at once");
+    assert_eq!(a.recv_cq().query(), Err(RnicClosed));
+    assert_eq!(a.recv_cq().arm(Arm::Next), Err(RnicClosed));
+    assert_eq!(a.recv_cq().poller().poll(), Err(RnicClosed));
+    let refused = |waited| matches!(waited, Err(WaitError::Closed(_)));
+    let long = Duration::from_hours(1);
+    assert!(refused(a.recv_cq().wait(long).map(|_| ())), "at once");
+    assert!(refused(a.recv_cq().wait_event(long).map(|_| ())));
     assert_eq!(window.query(), Err(QueryError::Closed(RnicClosed)));
     assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
     let refused = region.deallocate().map_err(|refused| refused.error);

@@ -48,7 +48,7 @@ fn assert_usable(sim: &mut Sim, (a, b): (&mut End, &mut End), region: &MemoryReg
     assert!(done.len() == 4 && done.iter().all(|done| done.outcome.is_ok()));
     assert_eq!(sink.to_vec(), pattern(KIB));
     assert_eq!(region.bytes().to_vec()[8..16], 7_u64.to_ne_bytes());
-    let received = b.recv_cq().poll().unwrap();
+    let received = b.recv_cq().poll().unwrap().unwrap();
     assert_eq!(received.invalidated, Some(region.stag()));
     assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
 }

@@ -108,7 +108,7 @@ fn any_one_queue_pair_may_take_all_buffers_again_and_again() {
         sim.run_until_idle();
         assert!(full(&mut srq), "taken and filled, but not polled");
         for id in 0..4 {
-            let received = b.recv_cq().poll().map(Done::from);
+            let received = b.recv_cq().poll().unwrap().map(Done::from);
             assert_eq!(received, Some(Done::receive(id, 0)));
         }
         assert_eq!(a.sends().len(), 4);
@@ -305,7 +305,7 @@ fn buffers_are_of_the_shared_queues_domain_not_of_the_queue_pairs() {
     let outcomes = [("of the queue", true), ("of the queue pair", false)];
     for (case, fits) in outcomes {
         let mut sim = sim().expecting(&["drop_after_failure"]);
-        let pd = sim.b().rnic().allocate_pd();
+        let pd = sim.b().rnic().allocate_pd().unwrap();
         let mut srq = pd.create_srq(config(4, 0)).unwrap();
         assert_eq!(srq.query().unwrap().pd, pd.id());
         let mut pairs = pairs(&mut sim, &srq, 2);

@@ -339,7 +339,7 @@ fn a_send_with_invalidate_takes_the_region_away_and_says_which() {
     };
     a.post(SendRequest::new(WrId(1), invalidate));
     sim.run_until_idle();
-    let completion = b.recv_cq().poll().unwrap();
+    let completion = b.recv_cq().poll().unwrap().unwrap();
     assert!(completion.is_success() && completion.solicited);
     assert_eq!(
         (completion.opcode, completion.byte_len),

@@ -28,11 +28,11 @@ fn serial(id: QpId) -> u64 {
 }
 
 fn completions(end: &mut End) -> Vec<WorkCompletion> {
-    std::iter::from_fn(|| end.send_cq().poll()).collect()
+    std::iter::from_fn(|| end.send_cq().poll().unwrap()).collect()
 }
 
 fn received(end: &mut End) -> Vec<WorkCompletion> {
-    std::iter::from_fn(|| end.recv_cq().poll()).collect()
+    std::iter::from_fn(|| end.recv_cq().poll().unwrap()).collect()
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn any_domain_goes_with_objects_of_all_kinds() {
     let rnic = sim.a();
     let rnic = rnic.rnic();
     let cq = rnic.create_cq(4).unwrap();
-    let domains = [0, 1, 2].map(|_| rnic.allocate_pd());
+    let domains = [0, 1, 2].map(|_| rnic.allocate_pd().unwrap());
     for (i, pd) in domains.iter().enumerate() {
         assert!(domains[..i].iter().all(|other| other.id() != pd.id()));
         for _ in 0..2 {
@@ -342,7 +342,7 @@ fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
             let (mut a, mut b) = sim.connected_pair();
             let target = b.own_region(100, Access::all());
             b.post_recv(9, 100);
-            let other = a.host().rnic().allocate_pd();
+            let other = a.host().rnic().allocate_pd().unwrap();
             let readable = a.region(100, Access::LOCAL_READ);
             let unreadable = a.region(100, Access::LOCAL_WRITE);
             let foreign = a.host().region_in(&other, 100, Access::all());

@@ -29,7 +29,7 @@ impl Pair {
     /// Polls up to `most` completions of the send queue.
     pub(crate) fn poll_sends(&mut self, who: usize, most: usize) {
         for _ in 0..most {
-            let Some(completion) = self.sides[who].send_cq.poll() else {
+            let Some(completion) = self.sides[who].send_cq.poll().unwrap() else {
                 return;
             };
             if !self.is_own(who, &completion) {
@@ -86,7 +86,7 @@ impl Pair {
         srq: &mut SharedModel,
     ) {
         for _ in 0..most {
-            let Some(completion) = self.sides[who].recv_cq.poll() else {
+            let Some(completion) = self.sides[who].recv_cq.poll().unwrap() else {
                 return;
             };
             let id = completion.wr_id.0;

@@ -45,7 +45,7 @@ struct End {
 
 impl End {
     fn new(rnic: &Rnic, cq: &CompletionQueue) -> Self {
-        let pd = rnic.allocate_pd();
+        let pd = rnic.allocate_pd().expect("a protection domain");
         Self {
             qp: pd
                 .create_qp(&QpConfig::default(), cq, cq)
@@ -223,7 +223,7 @@ fn only_a_solicited_message_wakes_who_waits_for_one() {
     let mut far = [End::new(&pair.b, &far_cq)];
     (0..3).for_each(|id| far[0].expect(id, PING));
     pair.connect(&mut near, &mut far);
-    far_cq.arm(Arm::Solicited);
+    far_cq.arm(Arm::Solicited).expect("an open RNIC");
     near[0].send(PING, false);
     let woken = far_cq
         .wait_event(Duration::from_millis(300))
@@ -242,7 +242,7 @@ fn only_a_solicited_message_wakes_who_waits_for_one() {
         received.map(|one| (one.wr_id, one.solicited)),
         [(WrId(0), false), (WrId(1), true)]
     );
-    far_cq.arm(Arm::Next);
+    far_cq.arm(Arm::Next).expect("an open RNIC");
     near[0].send(PING, false);
     assert!(
         far_cq.wait_event(PATIENCE).expect("a queue"),

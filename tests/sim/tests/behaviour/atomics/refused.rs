@@ -47,7 +47,7 @@ fn deregistered(b: &End) -> Aim {
 }
 
 fn other_pd(b: &End) -> Aim {
-    let other = b.host().rnic().allocate_pd();
+    let other = b.host().rnic().allocate_pd().unwrap();
     at(b.host().region_in(&other, KIB, Access::all()), 0)
 }
 
@@ -161,7 +161,7 @@ fn a_sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() 
         (region, sge)
     }
     fn foreign(a: &End) -> (MemoryRegion, Sge) {
-        let other = a.host().rnic().allocate_pd();
+        let other = a.host().rnic().allocate_pd().unwrap();
         with(a.host().region_in(&other, 8, Access::all()), 0, 8)
     }
     #[rustfmt::skip]

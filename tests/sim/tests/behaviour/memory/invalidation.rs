@@ -20,7 +20,7 @@ fn a_peer_gives_its_window_back() {
     b.post_recv(5, 10);
     a.post_write(1, &pattern(100), bind.remote(0));
     a.post(invalidation(2, bind.window));
-    let received = sim.wait_for("the Send", || b.recv_cq().poll());
+    let received = sim.wait_for("the Send", || b.recv_cq().poll().unwrap());
     assert!(!window.query().unwrap().is_valid(), "at the completion");
     assert_eq!(received.invalidated, Some(bind.window));
     assert_eq!(region.bytes().to_vec()[..100], pattern(100));
@@ -141,7 +141,7 @@ fn a_local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
             bind.window
         }, CompletionStatus::InvalidPd),
         ("other domain", |_, b, _| {
-            let other = b.host().rnic().allocate_pd();
+            let other = b.host().rnic().allocate_pd().unwrap();
             let region = other.allocate(8, LOCAL).unwrap();
             let stag = region.stag();
             std::mem::forget((region, other));
@@ -189,7 +189,7 @@ fn a_read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
         b.post(SendRequest::write(WrId(3), Sgl::new(), source.remote(0)));
         sim.run_for(Duration::from_micros(20));
         assert_eq!(sent(&b) - before, 2, "the Write has not waited");
-        let first = sim.wait_for("a completion", || b.send_cq().poll());
+        let first = sim.wait_for("a completion", || b.send_cq().poll().unwrap());
         assert_eq!(
             Done::from(first),
             Done::success(2, Opcode::ReadInvalidate, 100)
@@ -239,7 +239,7 @@ fn a_region_that_is_invalidated_while_the_peer_writes_is_left_alone() {
     a.post_write(1, &pattern(len), region.remote(0));
     sim.run_for(Duration::from_micros(120));
     b.post(SendRequest::invalidate(WrId(2), region.stag()));
-    let done = sim.wait_for("the completion", || b.send_cq().poll());
+    let done = sim.wait_for("the completion", || b.send_cq().poll().unwrap());
     assert!(done.is_success());
     let at_that_time = region.bytes().to_vec();
     assert!(at_that_time != vec![0; len], "nothing was placed before");

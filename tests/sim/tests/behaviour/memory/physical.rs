@@ -156,7 +156,7 @@ fn fast_register_needs_a_privileged_queue_pair_and_an_invalid_stag_of_its_domain
         if case == "not privileged" {
             (a, b) = sim.connected_pair();
         }
-        let other = b.host().rnic().allocate_pd();
+        let other = b.host().rnic().allocate_pd().unwrap();
         let window = b.host().pd().allocate_window().unwrap();
         let mut stag = match case {
             "other domain" => other.allocate_stag(2, true).unwrap(),

@@ -135,7 +135,7 @@ fn a_region_is_reregistered_into_another_domain() {
     let (mut a, b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
     let memory = region.bytes().clone();
-    let other = b.host().rnic().allocate_pd();
+    let other = b.host().rnic().allocate_pd().unwrap();
     let spec = RegionSpec::new(Access::all());
     let region = region.reregister(&other, memory, &spec).unwrap();
     assert_eq!(region.query().unwrap().pd, other.id());
@@ -154,7 +154,7 @@ fn a_reregistration_that_fails_says_whether_the_region_is_left() {
     settle(&mut sim, &mut b, &[Done::bind(1)]);
     let fine = RegionSpec::new(LOCAL);
 
-    let foreign = sim.a().rnic().allocate_pd();
+    let foreign = sim.a().rnic().allocate_pd().unwrap();
     let failed = region
         .reregister(&foreign, memory.clone(), &fine)
         .unwrap_err();
@@ -284,7 +284,7 @@ fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
             first_byte_offset: 0,
             len: 999,
         };
-        let (pd, spec) = (rnic.allocate_pd(), RegionSpec::new(LOCAL));
+        let (pd, spec) = (rnic.allocate_pd().unwrap(), RegionSpec::new(LOCAL));
         let region = pd.register_with(list(entry_size, 0), &spec).unwrap();
         assert!(region.query().unwrap().is_valid());
         let at_odd_place = pd.register_with(list(entry_size, 1), &spec);
@@ -315,7 +315,7 @@ fn rnic_with(lists: ListMode) -> Rnic {
 #[test]
 fn memory_is_kept_for_as_long_as_a_region_of_it_is_valid() {
     let rnic = rnic_with(ListMode::Page);
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd().unwrap();
     let spec = RegionSpec::new(LOCAL);
     let all = rnic.allocate_memory(64 * KIB).unwrap();
     let first = pd.register_with(all, &spec).unwrap();

@@ -307,7 +307,7 @@ fn a_window_that_goes_while_the_peer_writes_stops_the_write() {
         sim.run_for(Duration::from_micros(120));
         if by_work {
             b.post(SendRequest::invalidate(WrId(2), bind.window));
-            let done = sim.wait_for("the completion", || b.send_cq().poll());
+            let done = sim.wait_for("the completion", || b.send_cq().poll().unwrap());
             assert!(done.is_success());
         } else {
             window.deallocate().unwrap();

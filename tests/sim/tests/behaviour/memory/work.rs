@@ -142,7 +142,7 @@ fn a_bind_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
         ("wrapping", |_, it| it.to = u64::MAX, CompletionStatus::Wrap),
         ("no rights", |_, it| it.access = Access::empty(), CompletionStatus::AccessViolation),
         ("other domain", |b, it| {
-            let pd = b.host().rnic().allocate_pd();
+            let pd = b.host().rnic().allocate_pd().unwrap();
             let window = pd.allocate_window().unwrap();
             it.window = window.stag();
             std::mem::forget((window, pd));

@@ -151,7 +151,7 @@ fn what_version_0_lacks_is_refused_here_and_not_sent() {
             panic!("only a Terminate is sent, not {sent:?}");
         };
         assert_eq!(terminate[1] & 0x0f, 7, "{terminate:?}");
-        let completion = initiating.end.send_cq().poll().unwrap();
+        let completion = initiating.end.send_cq().poll().unwrap().unwrap();
         assert_eq!(completion.status, CompletionStatus::NotInVersion);
     }
 }

@@ -65,7 +65,7 @@ fn passive(rnic: &Rnic) {
     let nothing = stream.read_exact(&mut answer, Duration::from_millis(5));
     assert_eq!(nothing, Err(StreamError::TimedOut));
     let mut cq = rnic.create_cq(4).unwrap();
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     qp.modify(QpChange::start(&stream, Framing::default()))
         .unwrap();
@@ -83,7 +83,7 @@ fn active(rnic: &Rnic, mut listener: StreamListener) {
     stream.read_exact(&mut hello, PATIENCE).unwrap();
     assert_eq!(hello, *b"hello");
     let mut cq = rnic.create_cq(4).unwrap();
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let region = pd.allocate(8, Access::LOCAL_WRITE).unwrap();
     qp.post_recv(RecvRequest::new(WrId(1), region.local(0, 8)))
@@ -122,7 +122,7 @@ fn a_stream_is_handed_over_by_engines_that_run_by_themselves() {
 /// Connects, and waits for what happens then.
 fn waiter(rnic: &Rnic) {
     let cq = rnic.create_cq(4).unwrap();
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let at = SocketAddr::new(address(2), PORT);
     qp.connect(at, b"", PATIENCE).unwrap();
@@ -140,7 +140,7 @@ fn waiter(rnic: &Rnic) {
 /// Accepts, waits for a message, and resets the connection.
 fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
     let mut cq = rnic.create_cq(4).unwrap();
-    let pd = rnic.allocate_pd();
+    let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     qp.post_recv(RecvRequest::new(WrId(1), xwarp::Sgl::new()))
         .unwrap();

@@ -151,7 +151,7 @@ fn refusing(victim: &mut Victim, error: ProtectionError, right: Access) -> Remot
         ProtectionError::AccessRights => place(victim, Access::all().difference(right)),
         ProtectionError::InvalidPd => {
             let host = victim.end.host().clone();
-            let other = host.rnic().allocate_pd();
+            let other = host.rnic().allocate_pd().unwrap();
             let region = host.region_in(&other, LEN, Access::all());
             let place = region.remote(0);
             std::mem::forget(region);

@@ -75,7 +75,7 @@ impl Areas {
     /// The window is bound when the connection is there.
     pub(super) fn new(end: &mut End) -> Self {
         let host = end.host().clone();
-        let other = host.rnic().allocate_pd();
+        let other = host.rnic().allocate_pd().unwrap();
         let local = Access::LOCAL_READ | Access::LOCAL_WRITE;
         let regions = [
             (host.pd(), Access::all(), None),

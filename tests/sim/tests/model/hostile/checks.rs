@@ -84,7 +84,7 @@ impl Program {
 
     fn check_received(&mut self) {
         for expected in std::mem::take(&mut self.reference.received) {
-            let done = self.end.recv_cq().poll().expect("a receive");
+            let done = self.end.recv_cq().poll().unwrap().expect("a receive");
             assert_eq!(done.status, CompletionStatus::Success);
             assert_eq!(done.opcode, Opcode::Receive);
             let mut octets = self.end.buffer(done.wr_id.0);
@@ -99,7 +99,7 @@ impl Program {
             };
             assert_eq!(received, expected);
         }
-        assert_eq!(self.end.recv_cq().poll(), None);
+        assert_eq!(self.end.recv_cq().poll().unwrap(), None);
     }
 
     fn check_sends(&mut self) {
@@ -109,7 +109,7 @@ impl Program {
         open.take(answered).for_each(|asked| asked.done = true);
         while self.asked.front().is_some_and(|asked| asked.done) {
             let asked = self.asked.pop_front().unwrap();
-            let done = self.end.send_cq().poll().expect("a completion");
+            let done = self.end.send_cq().poll().unwrap().expect("a completion");
             let expected = (asked.id, asked.opcode, CompletionStatus::Success);
             assert_eq!((done.wr_id.0, done.opcode, done.status), expected);
             assert_eq!(done.byte_len as usize, asked.len);
@@ -118,6 +118,6 @@ impl Program {
                 assert_eq!(done.original, original);
             }
         }
-        assert_eq!(self.end.send_cq().poll(), None);
+        assert_eq!(self.end.send_cq().poll().unwrap(), None);
     }
 }

@@ -142,7 +142,12 @@ impl Program {
             .take()
             .map_or(Vec::new(), |open| open.octets);
         for (id, len) in std::mem::take(&mut self.reference.posted) {
-            let done = self.end.recv_cq().poll().expect("a flushed receive");
+            let done = self
+                .end
+                .recv_cq()
+                .poll()
+                .unwrap()
+                .expect("a flushed receive");
             let expected = (id, Opcode::Receive, status);
             assert_eq!((done.wr_id.0, done.opcode, done.status), expected);
             placed.resize(len, 0);
@@ -151,7 +156,7 @@ impl Program {
             placed.clear();
         }
         for asked in std::mem::take(&mut self.asked) {
-            let done = self.end.send_cq().poll().expect("a flushed send");
+            let done = self.end.send_cq().poll().unwrap().expect("a flushed send");
             let status = if asked.done {
                 CompletionStatus::Success
             } else {
