@@ -17,7 +17,7 @@ use crate::racy::racy_copy;
 pub struct SharedBytes {
     start: NonNull<u8>,
     len: usize,
-    _owner: Arc<dyn Send + Sync>,
+    owner: Arc<dyn Send + Sync>,
 }
 
 // SAFETY: all access goes through `racy_copy`, which is made for memory that others change meanwhile, or is atomic.
@@ -42,11 +42,7 @@ impl SharedBytes {
     ///
     /// `start` points to `len` octets, readable and writable as long as `owner` lives, that no reference (`&[u8]`) covers.
     pub(crate) unsafe fn new(start: NonNull<u8>, len: usize, owner: Arc<dyn Send + Sync>) -> Self {
-        Self {
-            start,
-            len,
-            _owner: owner,
-        }
+        Self { start, len, owner }
     }
 
     /// Anonymous memory of `len` octets, zeroed, outside any UMEM.
@@ -74,6 +70,15 @@ impl SharedBytes {
     /// True for a region of no octets.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// A handle on the octets of `range` alone.
+    pub fn part(&self, range: Range<usize>) -> Result<Self, OutOfBounds> {
+        let len = range.end.saturating_sub(range.start);
+        let start = self.checked_ptr(range.start, len)?;
+        let owner = Arc::clone(&self.owner);
+        // SAFETY: `checked_ptr` proved that the range lies in the memory, for which `new` was promised the same.
+        Ok(unsafe { Self::new(start, len, owner) })
     }
 
     /// Copies `dst.len()` octets from `offset` on into `dst`.
@@ -170,6 +175,22 @@ mod tests {
             assert_eq!(memory.write(offset, &vec![0; len]), refused);
         }
         assert_eq!(memory.write(16, &[]), Ok(()));
+    }
+
+    #[test]
+    fn a_part_is_the_same_memory_and_ends_where_it_ends() {
+        let memory = SharedBytes::anonymous(16).unwrap();
+        let part = memory.part(4..12).unwrap();
+        memory.fill(0..16, 1).unwrap();
+        part.fill(0..8, 2).unwrap();
+        let mut expected = [1; 16];
+        expected[4..12].fill(2);
+        assert_eq!((memory.to_vec(), part.len()), (expected.to_vec(), 8));
+        assert!(part.write(8, &[3]).is_err() && part.read(7, &mut [0; 2]).is_err());
+        assert!(part.part(0..9).is_err() && memory.part(10..17).is_err());
+        assert_eq!(memory.part(16..16).unwrap().len(), 0);
+        drop(memory);
+        assert_eq!(part.to_vec(), [2; 8], "it keeps the memory");
     }
 
     #[test]

@@ -129,6 +129,8 @@ impl<'a> Connection<'a> {
             | PostError::SharedReceiveQueue
             | PostError::DataPathTaken
             | PostError::Destroyed
+            | PostError::OtherRnic
+            | PostError::OutOfBounds(_)
             | PostError::ExtensionsDisabled => error.into(),
         }
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use xwarp::{
-    Access, CompletionQueue, CompletionStatus, MemoryRegion, Opcode, Progress, QpConfig, QueuePair,
-    RecvRequest, Rnic, RnicConfig, SendRequest, WorkCompletion, WrId,
+    Buffer, BufferRequest, CompletionQueue, CompletionStatus, Opcode, PostedBuffers, Progress,
+    QpConfig, QueuePair, Rnic, RnicConfig, WorkCompletion,
 };
 
 /// How long a message or a connection may take.
@@ -40,11 +40,12 @@ struct Args {
     server: Option<IpAddr>,
 }
 
-/// What both ends have: a connection, and memory for two messages, `slot` 0 and 1.
+/// What both ends have: a connection, and buffers, each of which is here or with a work request.
 struct End {
     qp: QueuePair,
     cq: CompletionQueue,
-    memory: MemoryRegion,
+    posted: PostedBuffers,
+    free: Vec<Buffer>,
     size: u32,
 }
 
@@ -58,38 +59,43 @@ impl End {
             recv_depth: 2,
             ..QpConfig::default()
         };
-        let qp = pd.create_qp(&config, &cq, &cq)?;
-        // Only this end's own work requests use it: the peer gets no right to it, and needs none for Sends.
-        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
-        let memory = pd.allocate(2 * usize::try_from(size)?, access)?;
         Ok(Self {
-            qp,
+            qp: pd.create_qp(&config, &cq, &cq)?,
             cq,
-            memory,
+            posted: PostedBuffers::default(),
+            free: pd.allocate_buffers(2, size)?,
             size,
         })
     }
 
-    fn offset(&self, slot: u32) -> u32 {
-        slot * self.size
+    fn free(&mut self) -> anyhow::Result<Buffer> {
+        self.free.pop().context("all buffers are posted")
     }
 
-    fn expect_into(&mut self, slot: u32) -> anyhow::Result<()> {
-        let buffer = self.memory.local(self.offset(slot).into(), self.size);
-        Ok(self.qp.post_recv(RecvRequest::new(WrId(0), buffer))?)
+    fn expect(&mut self) -> anyhow::Result<()> {
+        let buffer = self.free()?;
+        self.posted.post_recv(&mut self.qp, buffer)?;
+        Ok(())
     }
 
-    /// Unsignaled: that the answer comes says that the message went, and a completion less is time saved.
-    fn send_from(&mut self, slot: u32) -> anyhow::Result<()> {
-        let message = self.memory.local(self.offset(slot).into(), self.size);
-        let request = SendRequest::send(WrId(1), message).unsignaled();
-        Ok(self.qp.post_send(request)?)
+    fn send(&mut self, message: Buffer) -> anyhow::Result<()> {
+        let request = BufferRequest::send(message, self.size);
+        self.posted.post_send(&mut self.qp, request)?;
+        Ok(())
     }
 
-    /// The end of the Receive, or of a Send that has failed.
-    fn next(&mut self, patience: Duration) -> anyhow::Result<WorkCompletion> {
-        let next = self.cq.wait(patience)?;
-        next.with_context(|| format!("the other side has sent nothing for {patience:?}"))
+    /// The end of the Receive, or of a Send that has failed, and its buffer. Those of Sends that were done are free again.
+    fn next(&mut self, patience: Duration) -> anyhow::Result<(WorkCompletion, Buffer)> {
+        loop {
+            let next = self.cq.wait(patience)?;
+            let next =
+                next.with_context(|| format!("the other side has sent nothing for {patience:?}"))?;
+            let buffer = self.posted.redeem(&next).context("nobody's completion")?;
+            if next.opcode != Opcode::Send || !next.is_success() {
+                return Ok((next, buffer));
+            }
+            self.free.push(buffer);
+        }
     }
 }
 
@@ -99,10 +105,10 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let request = listener.accept(LONG).context("no client has come")?;
     let mut end = End::new(rnic, args.size)?;
     // Before accepting, as the first message may come at once: one without a buffer ends the connection.
-    end.expect_into(0)?;
+    end.expect()?;
     request.accept(&mut end.qp, b"")?;
     for round in 0_u32.. {
-        let completion = end.next(PATIENCE)?;
+        let (completion, message) = end.next(PATIENCE)?;
         match completion.status {
             CompletionStatus::Success => {}
             // The client has closed, and nothing will come into the buffer any more.
@@ -113,9 +119,9 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
             status => bail!("a {:?} failed: {status}", completion.opcode),
         }
         ensure!(completion.byte_len == args.size, "the sizes are not equal");
-        // While one slot is sent, the other receives: the next message may come before this one has left.
-        end.expect_into((round + 1) % 2)?;
-        end.send_from(round % 2)?;
+        // In this order, as the answer's answer may come at once. Nothing is copied: what has come is what is sent.
+        end.expect()?;
+        end.send(message)?;
     }
     Ok(())
 }
@@ -127,11 +133,12 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     let mut times = Vec::new();
     for round in 0..args.count {
         let content = round.to_le_bytes()[0];
-        end.memory.bytes().fill(0..len, content)?;
+        let mut message = end.free()?;
+        message.fill(0..len, content)?;
         let began = Instant::now();
-        end.expect_into(1)?;
-        end.send_from(0)?;
-        let completion = end.next(PATIENCE)?;
+        end.expect()?;
+        end.send(message)?;
+        let (completion, answer) = end.next(PATIENCE)?;
         times.push(began.elapsed());
         ensure!(
             completion.is_success() && completion.opcode == Opcode::Receive,
@@ -139,8 +146,9 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
             completion.opcode,
             completion.status
         );
-        let same = end.memory.bytes().to_vec()[len..] == vec![content; len];
+        let same = answer.to_vec() == vec![content; len];
         ensure!(same, "message {round} has come back changed");
+        end.free.push(answer);
     }
     end.qp.disconnect(PATIENCE)?;
     times.sort_unstable();

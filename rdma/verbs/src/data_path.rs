@@ -54,7 +54,7 @@ impl DataPath {
         posted
     }
 
-    fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+    pub(crate) fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
         request.operation.len().ok_or(PostError::TooLong)?;
         if request.operation.works_on_stag_zero() {
@@ -83,7 +83,7 @@ impl DataPath {
         posted
     }
 
-    fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+    pub(crate) fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.check_postable()?;
         let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
@@ -105,7 +105,7 @@ impl DataPath {
     }
 
     /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
-    fn recheck_state(&self) {
+    pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
         if self.check_postable().is_err() {
             self.control.notify(self.id);

@@ -8,6 +8,9 @@
 //! A region is open to the peers of all queue pairs of its domain that know its `STag`, as far as its rights go. What one peer shall use for a
 //! while, and a part of a region only, is given by a [`MemoryWindow`], and taken by an invalidation, which are work requests.
 //!
+//! Memory is of two kinds. A [`MemoryRegion`] is shared: its octets may change at any time that its rights allow, and are copied in and out. A [`Buffer`]
+//! is exclusive: no peer reaches it, and it cannot be touched from when it is posted until its completion gives it back ([`PostedBuffers`]).
+//!
 //! ```no_run
 //! use std::time::Duration;
 //! use xwarp::{Access, QpConfig, Rnic, RnicConfig, SendRequest, WrId};
@@ -55,12 +58,13 @@
 //!
 //! | `cargo run -p xwarp --example` | shows |
 //! |---|---|
-//! | `ping_pong` | Sends and Receives there and back, timed, with an engine that the waiting thread turns itself |
+//! | `ping_pong` | Sends and Receives there and back, timed, out of exclusive buffers, with an engine that the waiting thread turns itself |
 //! | `key_value` | a table that is looked up by RDMA Read alone, and how a Read of an entry that is being renewed is noticed |
 //! | `event_server` | many clients on one completion queue: armed, with a handler, asynchronous events, and nothing that spins |
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod buffers;
 mod cm;
 mod completion;
 mod control;
@@ -94,6 +98,7 @@ mod user;
 mod work;
 
 pub use attributes::{DequeuingModel, RnicAttributes};
+pub use buffers::{Buffer, BufferRequest, PostedBuffers, ReceiveQueue, SendQueue};
 pub use cm::{Connecting, ConnectionRequest, Listener};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};

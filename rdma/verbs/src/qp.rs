@@ -201,7 +201,7 @@ impl QueuePair {
         Ok(())
     }
 
-    fn data_path(&mut self) -> Result<&mut DataPath, PostError> {
+    pub(crate) fn data_path(&mut self) -> Result<&mut DataPath, PostError> {
         self.data_path.as_mut().ok_or(PostError::DataPathTaken)
     }
 

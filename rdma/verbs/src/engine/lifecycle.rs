@@ -49,6 +49,10 @@ impl Engine {
         self.qps.get(id.slot()).filter(|qp| qp.id == id)
     }
 
+    pub(crate) fn has_qp(&self, id: QpId) -> bool {
+        self.qp(id).is_some()
+    }
+
     pub(crate) fn destroy_qp(&mut self, id: QpId) {
         if self.qp(id).is_none() {
             return;

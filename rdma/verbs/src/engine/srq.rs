@@ -93,6 +93,12 @@ impl SrqTable {
         (srq.serial == id.serial).then_some(srq)
     }
 
+    /// Is it there, or are queue pairs that may have buffers of it?
+    pub(crate) fn contains(&self, id: SrqId) -> bool {
+        let srq = self.all.get(id.slot);
+        srq.is_some_and(|srq| srq.serial == id.serial)
+    }
+
     /// A queue pair is created that takes from it. False if there is none.
     pub(super) fn join(&mut self, id: SrqId) -> bool {
         let srq = self.find(id);

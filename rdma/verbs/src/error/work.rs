@@ -1,5 +1,7 @@
 //! What the verbs say that post work (verbs draft §9.3.1).
 
+use xwarp_driver::OutOfBounds;
+
 use super::RnicClosed;
 use crate::qp_state::QpState;
 
@@ -33,6 +35,12 @@ pub enum PostError {
     /// An operation of RFC 7306 on a queue pair that was made without.
     #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
     ExtensionsDisabled,
+    /// An exclusive buffer of another RNIC.
+    #[error("the buffer belongs to another RNIC")]
+    OtherRnic,
+    /// A message that is longer than the exclusive buffer that it shall be taken from.
+    #[error("the message leaves its buffer: {0}")]
+    OutOfBounds(#[from] OutOfBounds),
 }
 
 /// Why a list of work requests was not posted to its end (verbs draft §8.2.1).

@@ -115,6 +115,10 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
 }
 
 impl<M> MemoryRegion<M> {
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.stag.control()
+    }
+
     /// The region's `STag`, to be told to the peer. An invalidation takes effect on it, but does not change it.
     pub fn stag(&self) -> Stag {
         self.stag.stag()

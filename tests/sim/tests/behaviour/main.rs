@@ -2,6 +2,7 @@
 
 mod arming;
 mod atomics;
+mod buffers;
 mod clock;
 mod close;
 mod data_path;

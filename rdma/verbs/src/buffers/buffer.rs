@@ -1,0 +1,178 @@
+//! A buffer, and where it comes from.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use xwarp_driver::{OutOfBounds, SharedBytes};
+
+use crate::control::Control;
+use crate::error::RegisterError;
+use crate::memory::{Access, MemoryRegion};
+use crate::pd::ProtectionDomain;
+use crate::work::Sge;
+
+/// Memory that is either the application's or a work request's, never both: posting it takes it away, and
+/// [`PostedBuffers::redeem`](crate::PostedBuffers::redeem) gives it back for the completion. What to post, where, and what becomes of it, is told
+/// at [`PostedBuffers`](crate::PostedBuffers).
+///
+/// It is a piece of a region without remote rights, whose `STag` nobody is told: no peer reaches it by a Write, a Read or an Atomic Operation, nor does any
+/// other work request. So it does for Sends, Writes and Receives, and not for the sink of a Read, which the peer writes. A privileged queue pair reaches
+/// it as all memory of its process, by physical address.
+pub struct Buffer {
+    bytes: SharedBytes,
+    /// All pieces keep it registered.
+    region: Arc<MemoryRegion>,
+    /// Its first octet in the region.
+    offset: u64,
+}
+
+impl ProtectionDomain {
+    /// Carves `count` zeroed buffers of `len` octets out of the RNIC's region area, all in one region of this domain. It is deregistered
+    /// when the last of them is dropped.
+    pub fn allocate_buffers(&self, count: usize, len: u32) -> Result<Vec<Buffer>, RegisterError> {
+        let each = usize::try_from(len).unwrap_or(usize::MAX);
+        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        // One that is too long to be counted is too long for the area.
+        let region = Arc::new(self.allocate(each.saturating_mul(count), access)?);
+        let piece = |number: usize| {
+            let at = number * each;
+            Ok(Buffer {
+                bytes: region.bytes().part(at..at + each)?,
+                region: Arc::clone(&region),
+                offset: at as u64,
+            })
+        };
+        let pieces: Result<_, OutOfBounds> = (0..count).map(piece).collect();
+        Ok(pieces.unwrap_or_else(|error| unreachable!("the region was made for all: {error}")))
+    }
+}
+
+impl Buffer {
+    /// Octets.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True for a buffer of no octets.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Copies `dst.len()` octets from `offset` on into `dst`.
+    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.bytes.read(offset, dst)
+    }
+
+    /// Copies `src` to `offset`.
+    pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
+        self.bytes.write(offset, src)
+    }
+
+    /// Sets all octets of `range` to `value`.
+    pub fn fill(&mut self, range: Range<usize>, value: u8) -> Result<(), OutOfBounds> {
+        self.bytes.fill(range, value)
+    }
+
+    /// A copy of all octets.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.bytes.to_vec()
+    }
+
+    pub(super) fn control(&self) -> &Arc<Control> {
+        self.region.control()
+    }
+
+    pub(super) fn is_of(&self, control: &Arc<Control>) -> bool {
+        Arc::ptr_eq(self.control(), control)
+    }
+
+    /// Its first `len` octets.
+    pub(super) fn first(&self, len: u32) -> Result<Sge, OutOfBounds> {
+        let octets = usize::try_from(len).unwrap_or(usize::MAX);
+        self.bytes.part(0..octets)?;
+        Ok(self.region.local(self.offset, len))
+    }
+
+    pub(super) fn whole(&self) -> Sge {
+        // It was made with a length of 32 bits.
+        let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        self.region.local(self.offset, len)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} octets)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::FixedHost;
+    use crate::rnic::{Progress, Rnic, RnicConfig};
+    use xwarp_driver::{MemoryIo, RegionPool};
+    use xwarp_tcp::StackConfig;
+
+    fn rnic() -> Rnic {
+        let (io, _wire) = MemoryIo::new(64).unwrap();
+        let host = FixedHost::new([10, 0, 0, 1].into(), []);
+        let config = RnicConfig {
+            progress: Progress::Manual,
+            ..RnicConfig::default()
+        };
+        let regions = RegionPool::anonymous(1 << 16).unwrap();
+        let (io, host) = (Box::new(io), Arc::new(host));
+        Rnic::with_io(io, StackConfig::default(), host, regions, &config).unwrap()
+    }
+
+    #[test]
+    fn a_buffer_gives_the_peer_no_right_and_takes_no_window() {
+        let rnic = rnic();
+        let pd = rnic.allocate_pd().unwrap();
+        for buffer in pd.allocate_buffers(2, 100).unwrap() {
+            let info = buffer.region.query().unwrap();
+            assert_eq!(info.access, Access::LOCAL);
+            assert!(!info.remote_access);
+        }
+    }
+
+    #[test]
+    fn buffers_lie_side_by_side_and_go_together() {
+        let rnic = rnic();
+        let pd = rnic.allocate_pd().unwrap();
+        let mut buffers = pd.allocate_buffers(3, 100).unwrap();
+        for (number, buffer) in (1..).zip(&mut buffers) {
+            assert!(buffer.write(1, &[number; 100]).is_err());
+            buffer.fill(0..100, number).unwrap();
+            let Sge { stag, to, len } = buffer.whole();
+            let at = 100 * u64::from(number - 1);
+            assert_eq!((stag, to, len), (buffer.region.stag(), at, 100));
+            let outside = OutOfBounds {
+                offset: 0,
+                len: 101,
+                size: 100,
+            };
+            assert_eq!(buffer.first(101), Err(outside));
+        }
+        let last = buffers.pop().unwrap();
+        let all = last.region.bytes().to_vec();
+        assert_eq!(all, [[1; 100], [2; 100], [3; 100]].concat());
+        drop(buffers);
+        assert!(last.region.query().is_ok(), "one is left");
+    }
+
+    #[test]
+    fn there_may_be_none_and_none_may_be_too_many() {
+        let rnic = rnic();
+        let pd = rnic.allocate_pd().unwrap();
+        assert!(pd.allocate_buffers(0, 100).unwrap().is_empty());
+        let empty = pd.allocate_buffers(1, 0).unwrap();
+        assert!(empty[0].is_empty() && empty[0].first(0).is_ok());
+        for (count, len) in [(1, u32::MAX), (usize::MAX, 2), (1 << 32, 1 << 31)] {
+            let refused = pd.allocate_buffers(count, len);
+            assert!(matches!(refused, Err(RegisterError::Full(_))));
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Exclusive memory: buffers that nobody can touch while a work request has them (verbs draft §8.1.3.2, §8.2.4).
+
+mod buffer;
+mod posted;
+mod queues;
+mod request;
+
+pub use buffer::Buffer;
+pub use posted::PostedBuffers;
+pub use queues::{ReceiveQueue, SendQueue};
+pub use request::BufferRequest;

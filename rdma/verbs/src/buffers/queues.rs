@@ -1,0 +1,129 @@
+//! Where exclusive buffers can be posted.
+
+use super::buffer::Buffer;
+use crate::data_path::DataPath;
+use crate::engine::{Engine, SrqId};
+use crate::error::PostError;
+use crate::qp::QueuePair;
+use crate::qp_state::QpId;
+use crate::srq::SharedReceiveQueue;
+use crate::work::{RecvRequest, SendRequest};
+
+/// What keeps a work request until it completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Keeper {
+    QueuePair(QpId),
+    SharedReceiveQueue(SrqId),
+}
+
+impl Keeper {
+    /// Is it there no more, so that nothing which was posted to it can have any effect?
+    pub(super) fn is_gone(self, engine: &Engine) -> bool {
+        match self {
+            Self::QueuePair(id) => !engine.has_qp(id),
+            Self::SharedReceiveQueue(id) => !engine.srqs.contains(id),
+        }
+    }
+}
+
+pub(super) mod sealed {
+    use super::{Buffer, Keeper, PostError};
+
+    /// A queue that takes requests of a kind. Of a list `ring` follows the last.
+    pub trait Queue<R> {
+        fn keeper(&self) -> Keeper;
+        fn is_of_rnic_of(&self, buffer: &Buffer) -> bool;
+        fn push(&mut self, request: R) -> Result<(), PostError>;
+        fn ring(&mut self);
+    }
+}
+
+use sealed::Queue;
+
+/// What receives can be posted to: a [`QueuePair`], its [`DataPath`], or a [`SharedReceiveQueue`].
+pub trait ReceiveQueue: Queue<RecvRequest> {}
+
+/// What sends can be posted to: a [`QueuePair`] or its [`DataPath`].
+pub trait SendQueue: Queue<SendRequest> {}
+
+impl Queue<RecvRequest> for DataPath {
+    fn keeper(&self) -> Keeper {
+        Keeper::QueuePair(self.id)
+    }
+
+    fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
+        buffer.is_of(&self.control)
+    }
+
+    fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.queue_recv(request)
+    }
+
+    fn ring(&mut self) {
+        self.recheck_state();
+    }
+}
+
+impl Queue<SendRequest> for DataPath {
+    fn keeper(&self) -> Keeper {
+        Keeper::QueuePair(self.id)
+    }
+
+    fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
+        buffer.is_of(&self.control)
+    }
+
+    fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.queue_send(request)
+    }
+
+    fn ring(&mut self) {
+        self.control.notify(self.id);
+    }
+}
+
+impl<R> Queue<R> for QueuePair
+where
+    DataPath: Queue<R>,
+{
+    fn keeper(&self) -> Keeper {
+        Keeper::QueuePair(self.id())
+    }
+
+    fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
+        buffer.is_of(self.control())
+    }
+
+    fn push(&mut self, request: R) -> Result<(), PostError> {
+        self.data_path()?.push(request)
+    }
+
+    fn ring(&mut self) {
+        // One that was taken was given nothing here.
+        if let Ok(path) = self.data_path() {
+            path.ring();
+        }
+    }
+}
+
+impl Queue<RecvRequest> for SharedReceiveQueue {
+    fn keeper(&self) -> Keeper {
+        Keeper::SharedReceiveQueue(self.id())
+    }
+
+    fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
+        buffer.is_of(self.control())
+    }
+
+    fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.post_recv(request)
+    }
+
+    fn ring(&mut self) {}
+}
+
+impl ReceiveQueue for DataPath {}
+impl ReceiveQueue for QueuePair {}
+impl ReceiveQueue for SharedReceiveQueue {}
+impl SendQueue for DataPath {}
+impl SendQueue for QueuePair {}
