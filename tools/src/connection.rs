@@ -81,7 +81,9 @@ impl<'a> Connection<'a> {
         let mut text = "the other side has closed the connection".to_owned();
         while let Some(event) = self.rnic.poll_event() {
             text = match event.kind {
-                AsyncEventKind::Closed | AsyncEventKind::SrqLimitReached => continue,
+                AsyncEventKind::Closed
+                | AsyncEventKind::SrqLimitReached
+                | AsyncEventKind::RqLimitReached => continue,
                 AsyncEventKind::TerminateReceived(code) => {
                     format!("the other side terminated the connection: {code}")
                 }
@@ -123,6 +125,7 @@ impl<'a> Connection<'a> {
         match error {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
             PostError::TooManyWorkRequests(_)
+            | PostError::TooManyElements { .. }
             | PostError::TooLong
             | PostError::Closed(_)
             | PostError::StagZero

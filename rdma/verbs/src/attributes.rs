@@ -60,7 +60,7 @@ pub struct RnicAttributes {
     pub can_modify_ird: bool,
     /// ORD can be raised after a queue pair was created, likewise.
     pub can_increase_ord: bool,
-    /// A queue pair's send queue and receive queue can be resized.
+    /// A queue pair's send queue and receive queue can be resized, likewise.
     pub can_modify_depths: bool,
     /// What physical buffer lists are made of, as it was opened.
     pub lists: ListMode,
@@ -97,7 +97,7 @@ impl RnicAttributes {
             max_ord: MAX_READS,
             can_modify_ird: true,
             can_increase_ord: true,
-            can_modify_depths: false,
+            can_modify_depths: true,
             lists,
             entry_sizes: EntrySizes::of(lists),
             shared_receive_queues: true,

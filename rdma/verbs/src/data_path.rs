@@ -4,9 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use rtrb::Producer;
+
 use crate::control::Control;
 use crate::error::{PostError, PostListError};
+use crate::qp_change::NewRings;
 use crate::qp_state::{QpId, QpShared, QpState};
+use crate::sge::SgeLimits;
 use crate::slots::WorkQueue;
 use crate::work::{RecvRequest, SendRequest, total};
 
@@ -22,7 +26,15 @@ pub struct DataPath {
     pub(crate) recvs: Option<WorkQueue<RecvRequest>>,
     pub(crate) shared: Arc<QpShared>,
     pub(crate) extensions: bool,
+    pub(crate) sge: SgeLimits,
     pub(crate) control: Arc<Control>,
+}
+
+/// Where is posted to when work queues have been resized.
+#[derive(Default)]
+pub(crate) struct NewPosts {
+    sends: Option<Producer<SendRequest>>,
+    recvs: Option<Producer<RecvRequest>>,
 }
 
 impl DataPath {
@@ -56,6 +68,7 @@ impl DataPath {
 
     pub(crate) fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
+        self.sge.check_send(&request.operation)?;
         request.operation.len().ok_or(PostError::TooLong)?;
         if request.operation.works_on_stag_zero() {
             return Err(PostError::StagZero);
@@ -86,8 +99,32 @@ impl DataPath {
     pub(crate) fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.check_postable()?;
         let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
+        self.sge.check_recv(&request.sgl)?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
         recvs.push(request)
+    }
+
+    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not resized here.
+    pub(crate) fn other_rings(
+        &mut self,
+        send_depth: Option<usize>,
+        recv_depth: Option<usize>,
+    ) -> (NewPosts, NewRings) {
+        let sends = send_depth.map(|depth| self.sends.other_ring(depth));
+        let recvs =
+            (self.recvs.as_mut().zip(recv_depth)).map(|(recvs, depth)| recvs.other_ring(depth));
+        let ((sends, sq), (recvs, rq)) = (sends.unzip(), recvs.unzip());
+        (NewPosts { sends, recvs }, NewRings { sq, rq })
+    }
+
+    /// Posts to them from now on.
+    pub(crate) fn resize(&mut self, ends: NewPosts) {
+        if let Some(sends) = ends.sends {
+            self.sends.resize(sends);
+        }
+        if let (Some(recvs), Some(ring)) = (&mut self.recvs, ends.recvs) {
+            recvs.resize(ring);
+        }
     }
 
     fn check_postable(&self) -> Result<(), PostError> {

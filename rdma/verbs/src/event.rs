@@ -81,6 +81,9 @@ pub enum AsyncEventKind {
     CqOverflow,
     /// A shared receive queue has fewer unused buffers than its limit. Told once, until that is armed again.
     SrqLimitReached,
+    /// QP RQ Limit Reached: more messages of a queue pair that has a shared receive queue are in progress than its limit
+    /// ([`QpConfig::rq_limit`](crate::QpConfig::rq_limit)). Told once, until that is armed again.
+    RqLimitReached,
     /// RNIC Catastrophic Failure: nothing works any more.
     Failed {
         /// Why.

@@ -10,16 +10,17 @@ use xwarp_iwarp::mpa::Initiator;
 
 use crate::cm::Connecting;
 use crate::control::Control;
-use crate::data_path::DataPath;
+use crate::data_path::{DataPath, NewPosts};
 use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
 use crate::error::{
-    ConnectError, CreateError, DestroyError, ModifyError, PostError, PostListError, Refused,
-    RegisterError, RnicClosed,
+    Capability, ConnectError, CreateError, DestroyError, ModifyError, PostError, PostListError,
+    Refused, RegisterError, RnicClosed,
 };
+use crate::limits::MAX_DEPTH;
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
-use crate::qp_change::{Depths, QpChange};
+use crate::qp_change::{Depths, NewRings, QpChange};
 use crate::qp_config::QpConfig;
 use crate::qp_info::QpInfo;
 use crate::qp_state::{QpId, QpShared, QpState};
@@ -52,7 +53,7 @@ impl QueuePair {
         let wishes = config.wishes();
         let (sends, sq) = WorkQueue::rings(config.send_depth);
         let (recvs, receives) = if let Some(srq) = srq {
-            (None, NewReceives::Shared(srq))
+            (None, NewReceives::Shared(srq, config.rq_limit))
         } else {
             let (recvs, rq) = WorkQueue::rings(config.recv_depth);
             (Some(recvs), NewReceives::Own(rq))
@@ -63,6 +64,7 @@ impl QueuePair {
             ability: config.ability(),
             wishes,
             extensions: config.extensions,
+            sge: config.sge_limits(),
             sq,
             receives,
             send_cq,
@@ -78,6 +80,7 @@ impl QueuePair {
             recvs: recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots)),
             shared: Arc::clone(&shared),
             extensions: config.extensions,
+            sge: config.sge_limits(),
             control: Arc::clone(control),
         };
         Ok(Self {
@@ -285,19 +288,39 @@ impl QueuePair {
     /// | RTS | RTS, Closing, Terminate, Error |
     /// | Error | Idle |
     ///
-    /// The depths that result are returned; they are those of the present connection in RTS, else of the next one.
+    /// The depths that result are returned; ORD and IRD are those of the present connection in RTS, else of the next one. Work queues are
+    /// resized under load, too, but not while their [`DataPath`] was taken.
     pub fn modify(&mut self, change: QpChange) -> Result<Depths, ModifyError> {
         let (id, from) = (self.id, self.state());
         if !change.is_of(&self.control) {
             return Err(ModifyError::InvalidStream);
         }
+        let (ends, rings) = self.other_rings(&change)?;
         let depths = self
             .control
-            .call(move |engine| engine.modify_qp(id, change))??;
+            .call(move |engine| engine.modify_qp(id, change, rings))??;
+        if let Some(path) = &mut self.data_path {
+            path.resize(ends);
+        }
         if from != QpState::Rts {
             (self.wishes.ord, self.wishes.ird) = (depths.ord, depths.ird);
         }
         Ok(depths)
+    }
+
+    /// What the work queues that are to be resized go on with: this side's ends, and the engine's.
+    fn other_rings(&mut self, change: &QpChange) -> Result<(NewPosts, NewRings), ModifyError> {
+        for (what, wanted) in [
+            ("a send queue of depth", change.send_depth),
+            ("a receive queue of depth", change.recv_depth),
+        ] {
+            Capability::check(what, wanted.unwrap_or(1), 1, MAX_DEPTH)?;
+        }
+        match &mut self.data_path {
+            Some(path) => Ok(path.other_rings(change.send_depth, change.recv_depth)),
+            None if change.resizes() => Err(ModifyError::DataPathTaken),
+            None => Ok(Default::default()),
+        }
     }
 
     /// Query QP (verbs draft §9.2.5.2).

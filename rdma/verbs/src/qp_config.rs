@@ -5,7 +5,9 @@ use xwarp_iwarp::mpa::Revision;
 use crate::error::{Capability, CreateError};
 use crate::limits::{MAX_DEPTH, MAX_READS};
 use crate::mpa::{PeerToPeer, Wishes};
+use crate::sge::SgeLimits;
 use crate::user::Ability;
+use crate::work::MAX_SGE;
 
 /// A queue pair's size and limits.
 #[derive(Clone, Debug)]
@@ -16,8 +18,18 @@ use crate::user::Ability;
 pub struct QpConfig {
     /// Work requests that the send queue holds.
     pub send_depth: usize,
-    /// Work requests that the receive queue holds.
+    /// Work requests that the receive queue holds. Not looked at where it is shared.
     pub recv_depth: usize,
+    /// Elements that the list of a Send may have, [`MAX_SGE`] at most.
+    pub send_sge: usize,
+    /// Elements that the list of an RDMA Write may have, likewise.
+    pub write_sge: usize,
+    /// Elements that the list of a receive buffer may have, likewise. Not looked at where the receive queue is shared.
+    pub recv_sge: usize,
+    /// Only with a shared receive queue: how many messages may be in progress, which have taken a buffer and not completed, until
+    /// [`RqLimitReached`](crate::AsyncEventKind::RqLimitReached) is told, once; 0 for never (verbs draft §6.3.8). Messages of a queue pair come
+    /// one after the other, so that only a limit of 0 can be exceeded, once [`QpChange::arm_rq_limit`](crate::QpChange::arm_rq_limit) has armed it.
+    pub rq_limit: usize,
     /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
     /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
     pub ord: u16,
@@ -45,6 +57,10 @@ impl Default for QpConfig {
         Self {
             send_depth: 128,
             recv_depth: 128,
+            send_sge: MAX_SGE,
+            write_sge: MAX_SGE,
+            recv_sge: MAX_SGE,
+            rq_limit: 0,
             ord: 32,
             ird: 32,
             peer_to_peer: None,
@@ -69,12 +85,24 @@ impl QpConfig {
         for (what, wanted, min, max) in limits {
             Capability::check(what, wanted, min, max)?;
         }
+        self.sge_limits().check(shared)?;
+        if self.rq_limit > 0 && !shared {
+            return Err(CreateError::LimitWithoutSrq(self.rq_limit));
+        }
         match self.peer_to_peer {
             Some(model) if model.rtr.is_empty() => Err(CreateError::NoRtr),
             Some(model) if model.required && highest < Revision::Two => {
                 Err(CreateError::NeedsRevisionTwo)
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(crate) fn sge_limits(&self) -> SgeLimits {
+        SgeLimits {
+            send: self.send_sge,
+            write: self.write_sge,
+            recv: self.recv_sge,
         }
     }
 

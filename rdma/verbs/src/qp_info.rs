@@ -31,11 +31,13 @@ pub struct QpInfo {
     pub send_depth: usize,
     /// Work requests that the receive queue holds; 0 where it is shared.
     pub recv_depth: usize,
+    /// Of messages in progress, where the receive queue is shared.
+    pub rq_limit: Option<RqLimit>,
     /// Elements of a Send's scatter/gather list.
     pub send_sge: usize,
     /// Elements of an RDMA Write's.
     pub write_sge: usize,
-    /// Elements of a receive's.
+    /// Elements of a receive's; 0 where the receive queue is shared, which has a maximum of its own.
     pub recv_sge: usize,
     /// Reads and Atomic Operations that this side may have outstanding: on its connection while it has one, else on the next.
     pub ord: u16,
@@ -53,6 +55,15 @@ pub struct QpInfo {
     pub terminate: Option<TerminateInfo>,
     /// What it is connected by; never in Idle, nor in Error.
     pub stream: Option<StreamId>,
+}
+
+/// How many messages may be in progress until [`RqLimitReached`](crate::AsyncEventKind::RqLimitReached) is told (verbs draft §6.3.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RqLimit {
+    /// Messages that have taken a buffer and not completed.
+    pub limit: usize,
+    /// Whether more of them are still to be told.
+    pub armed: bool,
 }
 
 /// Who found the error.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::error::PostError;
+use crate::qp_change::NewRing;
 use crate::qp_state::QpId;
 
 /// Bits of a word that count; those above them tell one user of the word from the next.
@@ -156,6 +157,13 @@ impl<T> WorkQueue<T> {
     pub(crate) fn outstanding(&mut self) -> u32 {
         self.freed = self.table.freed(self.key);
         self.in_use()
+    }
+
+    /// A ring of another depth to go on with: what is posted to, and what the engine takes from.
+    pub(crate) fn other_ring(&mut self, depth: usize) -> (Producer<T>, NewRing<T>) {
+        let (posts, ring) = Self::rings(depth);
+        let present = usize::try_from(self.outstanding()).unwrap_or(usize::MAX);
+        (posts, NewRing { ring, present })
     }
 
     /// Goes on with another ring of another depth, which has room for all that is outstanding.

@@ -11,8 +11,9 @@ use crate::error::{
 };
 use crate::limits::MAX_DEPTH;
 use crate::pd::PdId;
+use crate::sge::{check_capability, check_list};
 use crate::slots::WorkQueue;
-use crate::work::{RecvRequest, total};
+use crate::work::{MAX_SGE, RecvRequest, total};
 
 /// A shared receive queue's size and limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct SrqConfig {
     /// Below how many unused buffers [`SrqLimitReached`](crate::AsyncEventKind::SrqLimitReached) is told, once; 0 for never. It cannot exceed
     /// the depth.
     pub limit: usize,
+    /// Elements that the list of a receive buffer may have, [`MAX_SGE`] at most.
+    pub sge: usize,
 }
 
 impl Default for SrqConfig {
@@ -29,17 +32,20 @@ impl Default for SrqConfig {
         Self {
             depth: 128,
             limit: 0,
+            sge: MAX_SGE,
         }
     }
 }
 
-/// What Query S-RQ tells (verbs draft §9.2.4.2). Each work request may have [`MAX_SGE`](crate::MAX_SGE) pieces.
+/// What Query S-RQ tells (verbs draft §9.2.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqInfo {
     /// Its protection domain.
     pub pd: PdId,
     /// Work requests that it holds.
     pub depth: usize,
+    /// Elements that the list of a receive buffer may have.
+    pub sge: usize,
     /// The limit that was set last.
     pub limit: usize,
     /// Whether falling below that is still to be told.
@@ -58,6 +64,7 @@ pub struct SharedReceiveQueue {
     pd: PdId,
     posts: WorkQueue<RecvRequest>,
     limit: usize,
+    sge: usize,
     /// There is nothing left to destroy.
     destroyed: bool,
     control: Arc<Control>,
@@ -71,9 +78,10 @@ impl SharedReceiveQueue {
     pub(crate) fn create(
         control: &Arc<Control>,
         pd: PdId,
-        SrqConfig { depth, limit }: SrqConfig,
+        SrqConfig { depth, limit, sge }: SrqConfig,
     ) -> Result<Self, CreateError> {
         check_depth(depth)?;
+        check_capability("a number of elements per shared receive of", sge)?;
         if limit > depth {
             return Err(CreateError::LimitOutOfRange { limit, depth });
         }
@@ -84,6 +92,7 @@ impl SharedReceiveQueue {
             pd,
             posts: WorkQueue::new(posts, control.slots(), slots),
             limit,
+            sge,
             destroyed: false,
             control: Arc::clone(control),
         })
@@ -101,6 +110,7 @@ impl SharedReceiveQueue {
     /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion has been polled, wherever that comes.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.control.check_open()?;
+        check_list(&request.sgl, self.sge)?;
         total(&request.sgl).ok_or(PostError::TooLong)?;
         self.posts.push(request)
     }
@@ -120,6 +130,7 @@ impl SharedReceiveQueue {
         Ok(SrqInfo {
             pd: self.pd,
             depth: self.posts.depth(),
+            sge: self.sge,
             limit: self.limit,
             armed: armed > 0,
         })

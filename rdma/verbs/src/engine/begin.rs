@@ -78,7 +78,7 @@ fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, Send
     let Link::Stream(stream) = &mut qp.link else {
         return Ok(Next::Nothing);
     };
-    let Ok(next) = qp.sq.peek() else {
+    let Some(next) = qp.sq.peek() else {
         return Ok(Next::Nothing);
     };
     let outstanding = stream.receiver.outstanding_reads();
@@ -90,7 +90,7 @@ fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, Send
     if silent || fenced || awaits_response && ord > 0 && outstanding >= ord {
         return Ok(Next::Nothing);
     }
-    let Ok(request) = qp.sq.pop() else {
+    let Some(request) = qp.sq.pop() else {
         return Ok(Next::Nothing);
     };
     qp.begun.push_back(Begun::new(&request));

@@ -31,10 +31,12 @@ impl Engine {
         if !self.cqs.contains(new.send_cq) || !self.cqs.contains(new.recv_cq) {
             return Err(CreateError::InvalidCq);
         }
-        if let NewReceives::Shared(srq) = new.receives
-            && !self.srqs.join(srq)
-        {
-            return Err(CreateError::InvalidSrq);
+        if let NewReceives::Shared(srq, limit) = new.receives {
+            let depth = self.srqs.depth(srq).ok_or(CreateError::InvalidSrq)?;
+            if limit > depth {
+                return Err(CreateError::LimitOutOfRange { limit, depth });
+            }
+            self.srqs.join(srq);
         }
         let entry = self.qps.vacant_entry();
         // `max_qps` bounds the slab's keys.

@@ -13,6 +13,7 @@ mod listen;
 mod modify;
 mod nudge;
 mod outgoing;
+mod posted;
 mod qp;
 mod query;
 mod receive;

@@ -10,28 +10,40 @@ use super::lifecycle::{CLOSE_LIMIT, POSTED_IN_CLOSING};
 use super::qp::{Link, QpContext};
 use super::stream::{Close, Gate, Stream};
 use crate::error::{Capability, ModifyError};
+use crate::event::AsyncEventKind;
 use crate::limits::MAX_READS;
-use crate::qp_change::{Depths, QpChange};
-use crate::qp_info::TerminateInfo;
+use crate::qp_change::{Depths, NewRings, QpChange, ReadDepths};
+use crate::qp_info::{RqLimit, TerminateInfo};
 use crate::qp_state::{QpId, QpState};
 use crate::user::Ability;
 
 impl Engine {
     /// All checks come before the first change.
-    pub(crate) fn modify_qp(&mut self, id: QpId, change: QpChange) -> Result<Depths, ModifyError> {
+    pub(crate) fn modify_qp(
+        &mut self,
+        id: QpId,
+        change: QpChange,
+        rings: NewRings,
+    ) -> Result<Depths, ModifyError> {
         let Some(qp) = self.qp(id) else {
             return Err(crate::RnicClosed.into());
         };
         let from = qp.shown_state();
         check_transition(from, &change)?;
-        let depths = wanted_depths(qp, &change)?;
+        let reads = wanted_reads(qp, &change)?;
+        let limit = self.wanted_limit(qp, &change)?;
+        rings.check()?;
         if let Some(handover) = &change.handover {
             self.check_handover(handover)?;
         }
         let key = id.slot();
+        let mut depths = qp.depths();
         if let Some(qp) = self.qps.get_mut(key) {
-            qp.set_depths(depths);
+            qp.set_reads(reads);
+            qp.resize(rings);
+            depths = qp.depths();
         }
+        self.set_limit(key, limit);
         match (from, change.next) {
             (QpState::Rts, QpState::Closing) => self.seal(key),
             (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(key),
@@ -44,6 +56,44 @@ impl Engine {
         }
         self.watch(key);
         Ok(depths)
+    }
+
+    /// The limit of messages in progress after the change; `None` if there is none, as the receive queue is not shared.
+    fn wanted_limit(
+        &self,
+        qp: &QpContext,
+        change: &QpChange,
+    ) -> Result<Option<RqLimit>, ModifyError> {
+        let (from, to) = (qp.shown_state(), change.next);
+        let invalid = |what| Err(ModifyError::InvalidModifier { what, from, to });
+        let (Some(srq), Some(has)) = (qp.receives.shared(), qp.receives.limit()) else {
+            if change.rq_limit.is_some() || change.arm_rq_limit {
+                return invalid("no receive queue is shared, and a limit of it does not go");
+            }
+            return Ok(None);
+        };
+        if change.recv_depth.is_some() {
+            return invalid("the receive queue is shared, and a depth of it does not go");
+        }
+        let limit = change.rq_limit.unwrap_or(has.limit);
+        let armed = has.armed || change.arm_rq_limit;
+        match self.srqs.depth(srq) {
+            Some(depth) if change.rq_limit.is_some() && limit > depth => {
+                Err(ModifyError::LimitOutOfRange { limit, depth })
+            }
+            Some(_) | None => Ok(Some(RqLimit { limit, armed })),
+        }
+    }
+
+    /// Sets it. What is in progress already counts.
+    fn set_limit(&mut self, key: usize, limit: Option<RqLimit>) {
+        let (Some(qp), Some(limit)) = (self.qps.get_mut(key), limit) else {
+            return;
+        };
+        qp.receives.set_limit(limit);
+        if qp.receives.reaches_limit() {
+            self.report_for(key, AsyncEventKind::RqLimitReached);
+        }
     }
 
     /// RTS to Closing: TCP closes. Work that is not done makes it a bad close; else the receive queue is flushed.
@@ -177,9 +227,9 @@ fn check_transition(from: QpState, change: &QpChange) -> Result<(), ModifyError>
     })
 }
 
-/// The depths that the queue pair has after the change.
-fn wanted_depths(qp: &QpContext, change: &QpChange) -> Result<Depths, ModifyError> {
-    let has = qp.depths();
+/// The Reads that may be outstanding after the change.
+fn wanted_reads(qp: &QpContext, change: &QpChange) -> Result<ReadDepths, ModifyError> {
+    let has = qp.reads();
     let (ord, ird) = (change.ord.unwrap_or(has.ord), change.ird.unwrap_or(has.ird));
     for (what, wanted) in [("ORD", change.ord), ("IRD", change.ird)] {
         Capability::check(what, usize::from(wanted.unwrap_or(0)), 0, MAX_READS)?;
@@ -188,8 +238,8 @@ fn wanted_depths(qp: &QpContext, change: &QpChange) -> Result<Depths, ModifyErro
     if ird > 0 && !qp.user.can(Ability::INBOUND_READ) {
         return Err(ModifyError::CannotChange("whether the peer may read"));
     }
-    if !change.is_bare() && matches!(qp.link, Link::Starting(_)) {
+    if change.concerns_connection() && matches!(qp.link, Link::Starting(_)) {
         return Err(ModifyError::Connecting);
     }
-    Ok(Depths { ord, ird })
+    Ok(ReadDepths { ord, ird })
 }

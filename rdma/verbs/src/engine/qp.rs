@@ -8,6 +8,7 @@ use xwarp_iwarp::Stag;
 use xwarp_tcp::Instant;
 
 use super::cq_table::{CqFull, CqId, CqTable};
+use super::posted::Posted;
 use super::receives::{Receives, Receiving, Source};
 use super::srq::SrqId;
 use super::start::Starting;
@@ -16,9 +17,10 @@ use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
 use crate::cq::Cqe;
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
-use crate::qp_change::Depths;
+use crate::qp_change::{Depths, NewRings, ReadDepths};
 use crate::qp_info::TerminateInfo;
 use crate::qp_state::{QpId, QpShared, QpState};
+use crate::sge::SgeLimits;
 use crate::slots::{SlotKey, SlotTable};
 use crate::user::{Ability, User};
 use crate::work::{RecvRequest, SendRequest, Sge, WrId};
@@ -26,7 +28,8 @@ use crate::work::{RecvRequest, SendRequest, Sge, WrId};
 /// Where a new queue pair takes receive buffers from.
 pub(crate) enum NewReceives {
     Own(Consumer<RecvRequest>),
-    Shared(SrqId),
+    /// And how many messages may be in progress until that is told.
+    Shared(SrqId, usize),
 }
 
 /// What a new queue pair is made of.
@@ -36,6 +39,7 @@ pub(crate) struct NewQp {
     pub(crate) wishes: Wishes,
     /// Immediate Data and Atomic Operations are known (RFC 7306).
     pub(crate) extensions: bool,
+    pub(crate) sge: SgeLimits,
     pub(crate) sq: Consumer<SendRequest>,
     pub(crate) receives: NewReceives,
     pub(crate) send_cq: CqId,
@@ -103,7 +107,8 @@ pub(super) struct QpContext {
     pub(super) wishes: Wishes,
     pub(super) extensions: bool,
     pub(super) link: Link,
-    pub(super) sq: Consumer<SendRequest>,
+    pub(super) sge: SgeLimits,
+    pub(super) sq: Posted<SendRequest>,
     pub(super) receives: Receives,
     /// Begun work, in the order in which it was posted and completes.
     pub(super) begun: VecDeque<Begun>,
@@ -135,11 +140,14 @@ impl QpContext {
             wishes: new.wishes,
             extensions: new.extensions,
             link: Link::None,
-            sq: new.sq,
-            receives: Receives::new(match new.receives {
-                NewReceives::Own(posted) => Source::Own(posted, recv_slots),
-                NewReceives::Shared(srq) => Source::Shared(srq),
-            }),
+            sge: new.sge,
+            sq: Posted::new(new.sq),
+            receives: match new.receives {
+                NewReceives::Own(ring) => {
+                    Receives::new(Source::Own(Posted::new(ring), recv_slots), 0)
+                }
+                NewReceives::Shared(srq, limit) => Receives::new(Source::Shared(srq), limit),
+            },
             begun: VecDeque::new(),
             send_cq: new.send_cq,
             recv_cq: new.recv_cq,
@@ -184,17 +192,17 @@ impl QpContext {
     }
 
     /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
-    pub(super) fn depths(&self) -> Depths {
+    pub(super) fn reads(&self) -> ReadDepths {
         let Wishes { ord, ird, .. } = self.wishes;
         match (&self.link, self.shared.connection()) {
-            (Link::Stream(_), Some(ConnectionInfo { ord, ird, .. })) => Depths { ord, ird },
-            (Link::Stream(_) | Link::Starting(_) | Link::None, _) => Depths { ord, ird },
+            (Link::Stream(_), Some(ConnectionInfo { ord, ird, .. })) => ReadDepths { ord, ird },
+            (Link::Stream(_) | Link::Starting(_) | Link::None, _) => ReadDepths { ord, ird },
         }
     }
 
     /// Changes them.
-    pub(super) fn set_depths(&mut self, depths: Depths) {
-        let Depths { ord, ird } = depths;
+    pub(super) fn set_reads(&mut self, reads: ReadDepths) {
+        let ReadDepths { ord, ird } = reads;
         if let Link::Stream(stream) = &mut self.link {
             self.ord = ord;
             stream.receiver.set_ird(ird);
@@ -203,6 +211,27 @@ impl QpContext {
             }
         } else {
             (self.wishes.ord, self.wishes.ird) = (ord, ird);
+        }
+    }
+
+    /// All of its depths.
+    pub(super) fn depths(&self) -> Depths {
+        let ReadDepths { ord, ird } = self.reads();
+        Depths {
+            send_depth: self.sq.depth(),
+            recv_depth: self.receives.depth(),
+            ord,
+            ird,
+        }
+    }
+
+    /// Goes on with other rings, for as many work queues as there are some.
+    pub(super) fn resize(&mut self, rings: NewRings) {
+        if let Some(sq) = rings.sq {
+            self.sq.resize(sq.ring);
+        }
+        if let Some(rq) = rings.rq {
+            self.receives.resize(rq.ring);
         }
     }
 
@@ -327,7 +356,7 @@ impl QpContext {
                 log::warn!("the completion of {:?} is lost", begun.wr_id);
             }
         }
-        while let Ok(request) = self.sq.pop() {
+        while let Some(request) = self.sq.pop() {
             let opcode = request.operation.opcode();
             let status = CompletionStatus::Flushed;
             let flushed = WorkCompletion::new(request.wr_id, self.id, opcode, status, 0);

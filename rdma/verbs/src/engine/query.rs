@@ -6,7 +6,6 @@ use crate::qp_info::QpInfo;
 use crate::qp_state::QpId;
 use crate::streaming::StreamId;
 use crate::user::Ability;
-use crate::work::MAX_SGE;
 
 impl Engine {
     pub(crate) fn query_qp(&self, id: QpId) -> Option<QpInfo> {
@@ -15,7 +14,7 @@ impl Engine {
 }
 
 fn describe(qp: &QpContext) -> QpInfo {
-    let depths = qp.depths();
+    let reads = qp.reads();
     let stream = match &qp.link {
         Link::Stream(stream) => Some(StreamId(stream.conn)),
         Link::None | Link::Starting(_) => None,
@@ -27,13 +26,14 @@ fn describe(qp: &QpContext) -> QpInfo {
         send_cq: qp.send_cq,
         recv_cq: qp.recv_cq,
         srq: qp.receives.shared(),
-        send_depth: qp.sq.buffer().capacity(),
+        send_depth: qp.sq.depth(),
         recv_depth: qp.receives.depth(),
-        send_sge: MAX_SGE,
-        write_sge: MAX_SGE,
-        recv_sge: MAX_SGE,
-        ord: depths.ord,
-        ird: depths.ird,
+        rq_limit: qp.receives.limit(),
+        send_sge: qp.sge.send,
+        write_sge: qp.sge.write,
+        recv_sge: qp.receives.shared().map_or(qp.sge.recv, |_| 0),
+        ord: reads.ord,
+        ird: reads.ird,
         privileged: qp.user.can(Ability::PHYSICAL),
         inbound_read: qp.user.can(Ability::INBOUND_READ),
         inbound_write: qp.user.can(Ability::INBOUND_WRITE),

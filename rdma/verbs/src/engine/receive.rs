@@ -17,8 +17,9 @@ use super::srq::SrqTable;
 use super::stream::{Close, Gate, Stream};
 use crate::completion::CompletionStatus;
 use crate::counters::EngineCounters;
+use crate::event::{AsyncEventKind, EventResource};
 use crate::memory::{Access, StagTable};
-use crate::qp_state::QpState;
+use crate::qp_state::{QpId, QpState};
 use crate::user::{Ability, User};
 
 /// Why receiving cannot go on.
@@ -51,6 +52,7 @@ struct Tables<'a> {
 
 /// What the protocol's checks need to know of a queue pair.
 struct QpResources<'a> {
+    id: QpId,
     user: User,
     stags: &'a StagTable,
     srqs: &'a mut SrqTable,
@@ -59,7 +61,12 @@ struct QpResources<'a> {
 
 impl Resources for QpResources<'_> {
     fn take_receive(&mut self) -> Option<u64> {
-        self.receives.begin(self.srqs)
+        let len = self.receives.begin(self.srqs)?;
+        if self.receives.reaches_limit() {
+            self.srqs
+                .report(EventResource::Qp(self.id), AsyncEventKind::RqLimitReached);
+        }
+        Some(len)
     }
 
     fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
@@ -195,6 +202,7 @@ fn take_ulpdu(
     // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
     stream.heard();
     let mut resources = QpResources {
+        id: qp.id,
         user: qp.user,
         stags: tables.stags,
         srqs: tables.srqs,

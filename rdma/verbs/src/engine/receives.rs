@@ -3,8 +3,10 @@
 
 use rtrb::Consumer;
 
+use super::posted::Posted;
 use super::srq::{SrqId, SrqTable};
 use crate::pd::PdId;
+use crate::qp_info::RqLimit;
 use crate::slots::SlotKey;
 use crate::work::{RecvRequest, WrId, total};
 
@@ -25,7 +27,7 @@ impl Receiving {
 
 /// Where buffers are posted.
 pub(super) enum Source {
-    Own(Consumer<RecvRequest>, SlotKey),
+    Own(Posted<RecvRequest>, SlotKey),
     Shared(SrqId),
 }
 
@@ -33,13 +35,19 @@ pub(super) enum Source {
 pub(super) struct Receives {
     source: Source,
     current: Option<Receiving>,
+    /// Of messages in progress; never armed where the source is not shared.
+    limit: RqLimit,
 }
 
 impl Receives {
-    pub(super) fn new(source: Source) -> Self {
+    pub(super) fn new(source: Source, limit: usize) -> Self {
         Self {
             source,
             current: None,
+            limit: RqLimit {
+                limit,
+                armed: limit > 0,
+            },
         }
     }
 
@@ -54,7 +62,7 @@ impl Receives {
     /// Work requests that may be posted to its own queue.
     pub(super) fn depth(&self) -> usize {
         match &self.source {
-            Source::Own(posted, _) => posted.buffer().capacity(),
+            Source::Own(posted, _) => posted.depth(),
             Source::Shared(_) => 0,
         }
     }
@@ -68,6 +76,34 @@ impl Receives {
         let len = total(&next.request.sgl)?;
         self.current = Some(next);
         Some(u64::from(len))
+    }
+
+    /// Goes on with another ring.
+    pub(super) fn resize(&mut self, ring: Consumer<RecvRequest>) {
+        if let Source::Own(posted, _) = &mut self.source {
+            posted.resize(ring);
+        }
+    }
+
+    /// The limit of messages in progress, where the source is shared (verbs draft §6.3.8).
+    pub(super) fn limit(&self) -> Option<RqLimit> {
+        self.shared().map(|_| self.limit)
+    }
+
+    pub(super) fn set_limit(&mut self, limit: RqLimit) {
+        self.limit = limit;
+    }
+
+    /// Messages that have taken a buffer and not completed. They come one after the other, so that it is never more than one.
+    fn in_progress(&self) -> usize {
+        usize::from(self.current.is_some())
+    }
+
+    /// More messages are in progress than the limit, for the first time since that was armed.
+    pub(super) fn reaches_limit(&mut self) -> bool {
+        let reached = self.limit.armed && self.in_progress() > self.limit.limit;
+        self.limit.armed &= !reached;
+        reached
     }
 
     /// What the present message is placed into.
@@ -90,7 +126,7 @@ impl Receives {
         let Source::Own(posted, slots) = &mut self.source else {
             return None;
         };
-        let (request, slots, pd) = (posted.pop().ok()?, *slots, None);
+        let (request, slots, pd) = (posted.pop()?, *slots, None);
         Some(Receiving { request, slots, pd })
     }
 }

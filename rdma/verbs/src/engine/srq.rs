@@ -1,12 +1,12 @@
 //! Shared receive queues as the engine holds them (verbs draft §6.3).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::Consumer;
 use slab::Slab;
 
 use super::Engine;
+use super::posted::Posted;
 use super::receives::Receiving;
 use crate::error::{Capability, CreateError, DestroyError};
 use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
@@ -27,9 +27,7 @@ pub struct SrqId {
 struct Srq {
     serial: u64,
     pd: PdId,
-    posted: Consumer<RecvRequest>,
-    /// What was in former rings, older than what is in this one.
-    backlog: VecDeque<RecvRequest>,
+    posted: Posted<RecvRequest>,
     slots: SlotKey,
     /// Below how many unused buffers that is told; 0 while nobody wants to know.
     armed: usize,
@@ -37,12 +35,6 @@ struct Srq {
     users: usize,
     /// The application has dropped it; it goes with its last queue pair.
     orphaned: bool,
-}
-
-impl Srq {
-    fn unused(&self) -> usize {
-        self.backlog.len() + self.posted.slots()
-    }
 }
 
 /// All of an RNIC.
@@ -78,8 +70,7 @@ impl SrqTable {
         self.all.insert(Srq {
             serial,
             pd,
-            posted,
-            backlog: VecDeque::new(),
+            posted: Posted::new(posted),
             slots,
             armed: limit,
             users: 0,
@@ -99,10 +90,11 @@ impl SrqTable {
         srq.is_some_and(|srq| srq.serial == id.serial)
     }
 
-    /// A queue pair is created that takes from it. False if there is none.
-    pub(super) fn join(&mut self, id: SrqId) -> bool {
-        let srq = self.find(id);
-        srq.map(|srq| srq.users += 1).is_some()
+    /// A queue pair is created that takes from it.
+    pub(super) fn join(&mut self, id: SrqId) {
+        if let Some(srq) = self.find(id) {
+            srq.users += 1;
+        }
     }
 
     /// A queue pair that took from it is gone. The protection domain of one that goes with it.
@@ -123,23 +115,27 @@ impl SrqTable {
     /// if too few are left.
     pub(super) fn take(&mut self, id: SrqId) -> Option<Receiving> {
         let srq = self.find(id)?;
-        let request = match srq.backlog.pop_front() {
-            Some(request) => request,
-            None => srq.posted.pop().ok()?,
-        };
         let receiving = Receiving {
-            request,
+            request: srq.posted.pop()?,
             slots: srq.slots,
             pd: Some(srq.pd),
         };
-        if srq.armed > 0 && srq.unused() < srq.armed {
+        if srq.armed > 0 && srq.posted.len() < srq.armed {
             srq.armed = 0;
-            self.events.report(AsyncEvent {
-                resource: EventResource::Srq(id),
-                kind: AsyncEventKind::SrqLimitReached,
-            });
+            self.report(EventResource::Srq(id), AsyncEventKind::SrqLimitReached);
         }
         Some(receiving)
+    }
+
+    /// Tells what happened to one of them, or to a queue pair that takes from one.
+    pub(super) fn report(&self, resource: EventResource, kind: AsyncEventKind) {
+        self.events.report(AsyncEvent { resource, kind });
+    }
+
+    /// Work requests that it holds; `None` if there is no such queue.
+    pub(super) fn depth(&self, id: SrqId) -> Option<usize> {
+        let srq = self.all.get(id.slot).filter(|srq| srq.serial == id.serial);
+        srq.map(|srq| srq.posted.depth())
     }
 
     /// Tells below how many unused buffers there shall be an event, once; 0 for never.
@@ -157,8 +153,7 @@ impl SrqTable {
     /// Goes on with another ring; what is in the former one comes first.
     pub(crate) fn resize(&mut self, id: SrqId, posted: Consumer<RecvRequest>) {
         if let Some(srq) = self.find(id) {
-            let mut former = std::mem::replace(&mut srq.posted, posted);
-            srq.backlog.extend(std::iter::from_fn(|| former.pop().ok()));
+            srq.posted.resize(posted);
         }
     }
 

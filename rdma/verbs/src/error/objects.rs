@@ -21,7 +21,7 @@ pub enum CreateError {
     /// A shared receive queue of another RNIC.
     #[error("the shared receive queue belongs to another RNIC")]
     InvalidSrq,
-    /// A shared receive queue's limit exceeds its depth, so that it would always be reached.
+    /// A limit exceeds the depth of the shared receive queue that it is about.
     #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
     LimitOutOfRange {
         /// What was asked for.
@@ -29,6 +29,11 @@ pub enum CreateError {
         /// Work requests that it holds.
         depth: usize,
     },
+    /// A limit of messages in progress for a queue pair with a receive queue of its own.
+    #[error(
+        "a limit of {0} messages in progress needs a shared receive queue (verbs draft §6.3.8)"
+    )]
+    LimitWithoutSrq(usize),
     /// The peer-to-peer model without an RTR (R6581-9.2-1).
     #[error("a queue pair of the peer-to-peer model needs at least one RTR type (RFC 6581 §9.2)")]
     NoRtr,
@@ -173,6 +178,27 @@ pub enum ModifyError {
     /// More of something than the RNIC supports.
     #[error(transparent)]
     Capability(#[from] Capability),
+    /// What is outstanding in a work queue does not fit.
+    #[error("{present} work requests are outstanding in {what}, so that it cannot be of {wanted}")]
+    TooManyPresent {
+        /// Which queue.
+        what: &'static str,
+        /// How many there are.
+        present: usize,
+        /// What was asked for.
+        wanted: usize,
+    },
+    /// A limit of messages in progress exceeds the depth of the shared receive queue.
+    #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
+    LimitOutOfRange {
+        /// What was asked for.
+        limit: usize,
+        /// Work requests that it holds.
+        depth: usize,
+    },
+    /// Another handle posts to the work queues that are to be resized.
+    #[error("the queue pair's data path was taken: its queues can be resized when it is back")]
+    DataPathTaken,
     /// The stream is one of another RNIC, or belongs to a queue pair, or is not able to send and to receive.
     #[error("the stream is not established, belongs to a queue pair already, or to another RNIC")]
     InvalidStream,

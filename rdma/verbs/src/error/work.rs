@@ -23,6 +23,14 @@ pub enum PostError {
     /// A message of 4 GiB or more.
     #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
     TooLong,
+    /// A list of more elements than the queue was created for (verbs draft §9.5.1, Invalid Scatter/Gather list length).
+    #[error("the list has {elements} elements, the queue was created for {max} at most")]
+    TooManyElements {
+        /// Those of the list.
+        elements: usize,
+        /// Those that a list may have.
+        max: usize,
+    },
     /// `STag` 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1).
     #[error("STag 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1)")]
     StagZero,

@@ -277,7 +277,10 @@ fn what_can_have_no_completion_any_more_is_reclaimed() {
 fn buffers_of_a_shared_receive_queue_come_back_whoever_takes_them() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let host = sim.b();
-    let config = SrqConfig { depth: 8, limit: 0 };
+    let config = SrqConfig {
+        depth: 8,
+        ..SrqConfig::default()
+    };
     let mut srq = host.pd().create_srq(config).unwrap();
     let mut ends = [0; 2].map(|_| {
         let (mut a, mut b) = (

@@ -108,7 +108,10 @@ fn a_list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
 #[test]
 fn a_shared_receive_queue_takes_lists_too() {
     let sim = Sim::new(Seed(72));
-    let config = SrqConfig { depth: 4, limit: 0 };
+    let config = SrqConfig {
+        depth: 4,
+        ..SrqConfig::default()
+    };
     let mut srq = sim.b().pd().create_srq(config).unwrap();
     assert_eq!(srq.post_recv_list((0..3).map(buffer)), Ok(3));
     let full = PostError::TooManyWorkRequests(4);

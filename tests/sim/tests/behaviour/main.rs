@@ -33,3 +33,4 @@ mod startup;
 mod states;
 mod transfer;
 mod verbs;
+mod work_queues;

@@ -29,12 +29,18 @@ fn maxima_are_what_can_be_made_and_no_more() {
     let largest = QpConfig {
         send_depth: depth,
         recv_depth: depth,
+        send_sge: has.max_send_sge,
+        write_sge: has.max_write_sge,
+        recv_sge: has.max_send_sge,
         ord: u16::try_from(has.max_ord).unwrap(),
         ird: u16::try_from(has.max_ird).unwrap(),
         ..QpConfig::default()
     };
     assert!(pd.create_qp(&largest, &cq, &cq).is_ok());
-    let changes: [fn(&mut QpConfig); 4] = [
+    let changes: [fn(&mut QpConfig); 7] = [
+        |it| it.send_sge += 1,
+        |it| it.write_sge += 1,
+        |it| it.recv_sge += 1,
         |it| it.send_depth += 1,
         |it| it.recv_depth += 1,
         |it| it.ord += 1,
@@ -49,9 +55,22 @@ fn maxima_are_what_can_be_made_and_no_more() {
             "{larger:?}"
         );
     }
-    let srq = |depth| pd.create_srq(SrqConfig { depth, limit: 0 });
-    assert!(srq(has.max_srq_work_requests).is_ok());
-    assert!(srq(has.max_srq_work_requests + 1).is_err());
+    let largest = SrqConfig {
+        depth: has.max_srq_work_requests,
+        sge: has.max_send_sge,
+        ..SrqConfig::default()
+    };
+    assert!(pd.create_srq(largest).is_ok());
+    let changes: [fn(&mut SrqConfig); 2] = [|it| it.depth += 1, |it| it.sge += 1];
+    for change in changes {
+        let mut larger = largest;
+        change(&mut larger);
+        let refused = pd.create_srq(larger).err();
+        assert!(
+            matches!(refused, Some(CreateError::Capability(_))),
+            "{larger:?}"
+        );
+    }
 }
 
 #[test]
@@ -75,8 +94,7 @@ fn numbers_of_objects_are_those_that_other_tests_have_reached() {
     let shared = (has.max_inbound_reads_shared, has.max_outbound_reads_shared);
     assert_eq!(shared, (0, 0), "each queue pair has its own");
     assert!(has.shared_receive_queues && has.detects_cq_overflow);
-    assert!(has.can_modify_ird && has.can_increase_ord);
-    assert!(!has.can_modify_depths, "no verb does");
+    assert!(has.can_modify_ird && has.can_increase_ord && has.can_modify_depths);
     assert_eq!(has.srq_dequeuing, DequeuingModel::Arrival);
     assert!(has.vendor.starts_with("xwarp "));
 }

@@ -18,7 +18,11 @@ fn sim() -> Sim {
 }
 
 fn config(depth: usize, limit: usize) -> SrqConfig {
-    SrqConfig { depth, limit }
+    SrqConfig {
+        depth,
+        limit,
+        ..SrqConfig::default()
+    }
 }
 
 fn queue(host: &Host, depth: usize, limit: usize) -> SharedReceiveQueue {
@@ -443,6 +447,7 @@ fn what_was_asked_for_is_what_a_query_tells() {
     let info = SrqInfo {
         pd: sim.b().pd().id(),
         depth: 16,
+        sge: xwarp::MAX_SGE,
         limit: 5,
         armed: true,
     };

@@ -60,7 +60,10 @@ impl Program {
         let depth = SHARED_DEPTH;
         let srq = hosts[1]
             .pd()
-            .create_srq(SrqConfig { depth, limit: 0 })
+            .create_srq(SrqConfig {
+                depth,
+                ..SrqConfig::default()
+            })
             .unwrap();
         let pair = |n: usize| Pair {
             sides: [

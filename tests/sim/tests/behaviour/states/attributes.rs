@@ -33,6 +33,9 @@ fn a_query_tells_what_a_queue_pair_was_created_with() {
         ird: 5,
         inbound_write: false,
         bind_windows: false,
+        send_sge: 1,
+        write_sge: 2,
+        recv_sge: 3,
         privileged: true,
         ..QpConfig::default()
     };
@@ -43,11 +46,8 @@ fn a_query_tells_what_a_queue_pair_was_created_with() {
     assert_eq!(info.send_cq, end.send_cq().id());
     assert_eq!(info.recv_cq, end.recv_cq().id());
     assert_eq!((info.send_depth, info.recv_depth), (7, 9));
-    let sge = xwarp::MAX_SGE;
-    assert_eq!(
-        (info.send_sge, info.write_sge, info.recv_sge),
-        (sge, sge, sge)
-    );
+    assert_eq!((info.send_sge, info.write_sge, info.recv_sge), (1, 2, 3));
+    assert_eq!(info.rq_limit, None, "no receive queue is shared");
     assert_eq!((info.ord, info.ird), (3, 5));
     assert!(info.privileged && info.inbound_read);
     assert!(!info.inbound_write && !info.bind_windows);
@@ -77,7 +77,12 @@ fn a_connected_queue_pair_has_a_stream_that_no_other_has() {
 fn depths_are_changed_in_idle_and_brought_to_the_next_connection() {
     let mut sim = sim();
     let (mut a, mut b) = pair_in(&mut sim, QpState::Idle);
-    let depths = Depths { ord: 3, ird: 40 };
+    let depths = Depths {
+        send_depth: 128,
+        recv_depth: 128,
+        ord: 3,
+        ird: 40,
+    };
     let changed = a.qp.modify(QpChange::to(QpState::Idle).ord(3).ird(40));
     assert_eq!(changed.unwrap(), depths);
     let info = a.qp.query().unwrap();

@@ -63,7 +63,13 @@ fn attributes_go_only_with_idle_and_rts_and_are_refused_with_all_else() {
         let mut sim = sim();
         let (mut a, _b) = pair_in(&mut sim, from);
         let before = a.qp.query().unwrap();
-        for change in [QpChange::to(to).ord(2), QpChange::to(to).ird(2)] {
+        let to_depth: [fn(QpChange) -> QpChange; 4] = [
+            |it| it.ord(2),
+            |it| it.ird(2),
+            |it| it.send_depth(200),
+            |it| it.recv_depth(200),
+        ];
+        for change in to_depth.map(|change| change(QpChange::to(to))) {
             let modified = a.qp.modify(change);
             if from == to {
                 modified.unwrap();

@@ -1,0 +1,29 @@
+//! Attributes of work queues: depths that change under load, elements of lists, and the limit of messages in progress.
+
+mod elements;
+mod limit;
+mod load;
+mod resize;
+mod sends;
+mod shared;
+
+use std::time::Duration;
+
+use xwarp::{QpConfig, SharedReceiveQueue};
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::{End, Host, Sim};
+
+fn sim() -> Sim {
+    Sim::new(Seed(67)).one_way_delay(Duration::from_micros(50))
+}
+
+/// An end whose buffers are posted to `srq`.
+fn end_with_srq(host: &Host, config: &QpConfig, srq: &SharedReceiveQueue) -> End {
+    let mut end = host.end(&QpConfig::default());
+    let (send_cq, recv_cq) = end.cqs();
+    let pd = end.host().pd();
+    end.qp = pd
+        .create_qp_with_srq(config, send_cq, recv_cq, srq)
+        .unwrap();
+    end
+}
