@@ -85,7 +85,7 @@ fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, Send
     let awaits_response = next.operation.awaits_response();
     let ord = usize::from(qp.ord);
     let silent = stream.gate == Gate::Fenced && next.operation.sends();
-    let fenced = next.read_fence && outstanding > 0
+    let fenced = next.read_fence && next.operation.has_read_fence() && outstanding > 0
         || next.operation.has_local_fence() && !qp.begun.is_empty();
     if silent || fenced || awaits_response && ord > 0 && outstanding >= ord {
         return Ok(Next::Nothing);

@@ -158,6 +158,18 @@ impl Operation {
         !matches!(self, Self::Memory(_))
     }
 
+    /// True for what a Read Fence can hold back (verbs draft figure 27, and what RFC 7306 adds): Reads are answered in their order anyway.
+    pub(crate) fn has_read_fence(&self) -> bool {
+        match self {
+            Self::Send { .. }
+            | Self::Write { .. }
+            | Self::Immediate { .. }
+            | Self::WriteImmediate { .. }
+            | Self::Atomic { .. } => true,
+            Self::Read { .. } | Self::Memory(_) => false,
+        }
+    }
+
     /// True for what begins only when all earlier work is complete.
     pub(crate) fn has_local_fence(&self) -> bool {
         matches!(self, Self::Memory(work) if work.has_local_fence())

@@ -14,7 +14,8 @@ pub struct SendRequest {
     pub operation: Operation,
     /// Whether success is reported by a completion; failure always is.
     pub signaled: bool,
-    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.1).
+    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.2). Means nothing to Reads, nor
+    /// to work on memory of this side.
     pub read_fence: bool,
 }
 
@@ -167,7 +168,7 @@ impl SendRequest {
         self
     }
 
-    /// The same, waiting for earlier Reads and Atomic Operations.
+    /// The same, waiting for earlier Reads and Atomic Operations. Means nothing to Reads, nor to work on memory of this side.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;

@@ -144,6 +144,31 @@ fn a_read_fence_waits_for_reads_and_for_nothing_else() {
     );
 }
 
+/// Figure 27 has none for them.
+#[test]
+fn a_read_fence_holds_back_no_read_and_no_work_on_memory() {
+    let (mut sim, mut a, b) = pair(16);
+    let (near, far) = (a.target(16), b.target(8));
+    let (sink, gone) = (a.region(8, Access::all()), a.region(8, Access::all()));
+    far.fill(b"8 octets");
+    let read = |id, sink| SendRequest::read(WrId(id), sink, far.remote(0));
+    let list = [
+        read(1, near.local(0, 8)),
+        read(2, near.local(8, 8)).fenced(),
+        read(3, sink.local(0, 8)).invalidating_sink().fenced(),
+        SendRequest::invalidate(WrId(4), gone.stag()).fenced(),
+    ];
+    assert_eq!(a.qp.post_send_list(list), Ok(4));
+    sim.run_for(Duration::from_micros(60));
+    assert_eq!(a.sends(), [], "nothing is answered yet");
+    assert!(!gone.query().unwrap().is_valid());
+    // All are answered in one round trip.
+    sim.run_for(Duration::from_micros(60));
+    let done = a.sends();
+    assert_eq!(done.len(), 4, "{done:?}");
+    assert_eq!(near.to_vec(), b"8 octets8 octets");
+}
+
 #[test]
 fn fences_one_after_the_other_hold_nothing_up_for_ever() {
     let (mut sim, mut a, mut b) = pair(16);

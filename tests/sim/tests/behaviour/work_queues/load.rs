@@ -88,9 +88,9 @@ impl Side {
 
     fn poll(&mut self, n: usize) {
         let end = &mut self.end;
-        let sends = std::iter::from_fn(|| end.send_cq().poll()).take(n);
+        let sends = std::iter::from_fn(|| end.send_cq().poll().unwrap()).take(n);
         self.sends.extend(sends.map(Done::from));
-        let receives = std::iter::from_fn(|| end.recv_cq().poll()).take(n);
+        let receives = std::iter::from_fn(|| end.recv_cq().poll().unwrap()).take(n);
         self.receives.extend(receives.map(Done::from));
     }
 

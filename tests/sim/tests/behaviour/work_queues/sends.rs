@@ -64,7 +64,7 @@ impl Run {
     /// All that is told once nothing happens any more.
     fn settle(&mut self) {
         self.sim.run_until_idle();
-        while let Some(completion) = self.a.send_cq().poll() {
+        while let Some(completion) = self.a.send_cq().poll().unwrap() {
             self.note(completion);
         }
         let (receives, events) = (self.b.receives(), self.a.events());
@@ -128,7 +128,7 @@ impl Run {
         let read = || SendRequest::read(WrId(1), sink.local(0, 8), far.remote(0));
         (0..=DEPTH).for_each(|_| self.post(read()));
         self.sim.run_for(Duration::from_micros(120));
-        let answered = self.a.send_cq().poll();
+        let answered = self.a.send_cq().poll().unwrap();
         self.note(answered);
         self.post(read());
         self.post(read());

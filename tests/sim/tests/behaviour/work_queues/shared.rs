@@ -28,7 +28,7 @@ fn in_either_domain(
 ) -> [bool; 2] {
     [true, false].map(|of_pair| {
         let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
-        let pd = sim.b().rnic().allocate_pd();
+        let pd = sim.b().rnic().allocate_pd().unwrap();
         let srq = srq_of(&pd);
         let (mut a, mut b) = pair(&mut sim, &srq);
         let region = if of_pair {
@@ -95,7 +95,7 @@ fn all_but_its_buffers_is_of_the_queue_pairs_own_domain() {
 fn a_buffers_stag_is_invalidated_only_if_both_are_of_one_domain() {
     for same in [true, false] {
         let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
-        let (host, other) = (sim.b(), sim.b().rnic().allocate_pd());
+        let (host, other) = (sim.b(), sim.b().rnic().allocate_pd().unwrap());
         let pd = if same { host.pd() } else { &other };
         let mut srq = srq_of(pd);
         let (mut a, mut b) = pair(&mut sim, &srq);
