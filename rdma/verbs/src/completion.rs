@@ -60,6 +60,9 @@ pub enum CompletionStatus {
     Success,
     /// Not done, because the queue pair left RTS before.
     Flushed,
+    /// The peer has ended the connection with a Terminate that returns a header of this work request's message;
+    /// [`QueuePair::query`](crate::QueuePair::query) has it.
+    RemoteTermination,
     /// A local `STag` names nothing that may be used for this: no region, one that is Invalid, a window in a scatter/gather list, a region
     /// that is shared or has windows where it shall be invalidated. Or the peer asked to invalidate one that does not exist.
     InvalidStag,
@@ -70,7 +73,7 @@ pub enum CompletionStatus {
     AccessViolation,
     /// A local region or window belongs to another protection domain, or to another queue pair alone.
     InvalidPd,
-    /// A local Tagged Offset plus length passes 2^64.
+    /// A local Tagged Offset plus length passes 2^64, also of a Read's sink, a window to bind or a region to register.
     Wrap,
     /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD 0).
     ZeroReadResources,
@@ -122,6 +125,7 @@ impl CompletionStatus {
         match error {
             SpecError::Rights(_) => Self::InvalidRights,
             SpecError::VirtualAddress(_) => Self::InvalidVirtualAddress,
+            SpecError::Wrap { .. } => Self::Wrap,
             SpecError::Length { .. } => Self::InvalidLength,
             SpecError::FirstByteOffset { .. } => Self::InvalidFirstByteOffset,
             SpecError::Entry { .. } => Self::InvalidListEntry,
@@ -139,6 +143,7 @@ impl fmt::Display for CompletionStatus {
         f.write_str(match self {
             Self::Success => "success",
             Self::Flushed => "flushed: the connection ended first",
+            Self::RemoteTermination => "the peer found an error in it and ended the connection",
             Self::InvalidStag => "a local STag names no usable region",
             Self::BaseBounds => "a local buffer leaves its region or was too short",
             Self::AccessViolation => "a local region lacks the access right",

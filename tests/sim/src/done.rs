@@ -64,6 +64,11 @@ impl Done {
         Self::failed(wr_id, opcode, CompletionStatus::Flushed)
     }
 
+    /// Work that the peer has found an error in.
+    pub fn refused(wr_id: u64, opcode: Opcode) -> Self {
+        Self::failed(wr_id, opcode, CompletionStatus::RemoteTermination)
+    }
+
     /// Work that failed.
     pub fn failed(wr_id: u64, opcode: Opcode, status: CompletionStatus) -> Self {
         Self {

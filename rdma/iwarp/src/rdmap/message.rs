@@ -3,8 +3,8 @@
 use super::header::append;
 use super::{
     ATOMIC_REQUEST_BYTES, ATOMIC_RESPONSE_BYTES, AtomicRequest, AtomicRequestHeader,
-    AtomicResponseHeader, IMMEDIATE_BYTES, InboundRead, Opcode, READ_REQUEST_BYTES, ReadRequest,
-    ReadRequestHeader, ReadResponse, SendKind, StreamConfig,
+    AtomicResponseHeader, CapturedHeader, IMMEDIATE_BYTES, InboundRead, Opcode, READ_REQUEST_BYTES,
+    ReadRequest, ReadRequestHeader, ReadResponse, SendKind, StreamConfig,
 };
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
@@ -129,6 +129,12 @@ impl Sender {
         }
     }
 
+    /// How many requests of the peer's answer were begun after the one with this MSN: 0 for the newest. Far more than there were for an MSN that is
+    /// still to come.
+    pub const fn requests_since(&self, msn: u32) -> u32 {
+        self.request_msn.wrapping_sub(msn).wrapping_sub(1)
+    }
+
     const fn message(&self, opcode: Opcode, model: Model, len: u32) -> Message {
         Message {
             version: self.version,
@@ -249,6 +255,21 @@ impl Message {
     /// The operation.
     pub const fn opcode(&self) -> Opcode {
         self.opcode
+    }
+
+    /// Is this header, which the peer has returned, that of one of its segments?
+    pub fn is_named_by(&self, header: &CapturedHeader) -> bool {
+        match (self.model, header) {
+            (Model::Tagged { stag, to }, CapturedHeader::Tagged(header)) => {
+                let ahead = header.to.get().checked_sub(to);
+                stag.0 == header.stag.get() && ahead.is_some_and(|it| it <= u64::from(self.len))
+            }
+            (Model::Untagged { queue, msn, .. }, CapturedHeader::Untagged(header)) => {
+                (queue.qn(), msn) == (header.qn.get(), header.msn.get())
+            }
+            (Model::Tagged { .. }, CapturedHeader::Untagged(_))
+            | (Model::Untagged { .. }, CapturedHeader::Tagged(_)) => false,
+        }
     }
 
     /// ULPDU octets of the next segment, header and payload; `None` when done.

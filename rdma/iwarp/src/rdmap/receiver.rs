@@ -126,6 +126,12 @@ impl Receiver {
         self.outstanding.len()
     }
 
+    /// Is the request that was sent `since` requests before the newest outstanding, and, if a Terminate returns the header of a Read Request, can it
+    /// be that one? siw returns it with the Read's length in place of the MSN.
+    pub fn awaits(&self, since: usize, refused: Option<&ReadRequest>) -> bool {
+        self.outstanding.awaits(since, refused)
+    }
+
     /// From now on the peer may have this many Read and Atomic Requests outstanding, 0 meaning that there is no such queue (D7).
     pub fn set_ird(&mut self, ird: u16) {
         self.inbound_requests.set_ird(ird);

@@ -64,7 +64,10 @@ pub enum InvalidateError {
     /// Another protection domain, or bound to another stream.
     #[error("STag not associated with this stream")]
     NotAssociated,
-    /// Local only, shared by streams, or with bound windows.
+    /// Neither readable nor writable for the peer.
+    #[error("access right missing")]
+    Rights,
+    /// Shared by streams, or with bound windows.
     #[error("STag may not be invalidated remotely")]
     Forbidden,
 }

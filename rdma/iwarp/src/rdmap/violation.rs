@@ -335,10 +335,11 @@ const fn placement_code(cause: AccessError) -> TermCode {
     })
 }
 
-/// D8: RFC 5040 leaves open which code means what.
+/// D8 and verbs digest 12.4: RFC 5040 leaves open which code means what.
 const fn invalidate_code(cause: InvalidateError) -> TermCode {
     TermCode::rdmap_protection(match cause {
         InvalidateError::InvalidStag => 0x00,
+        InvalidateError::Rights => 0x02,
         InvalidateError::NotAssociated | InvalidateError::Forbidden => 0x09,
     })
 }

@@ -103,6 +103,9 @@ fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, Send
     if request.operation.names_stag_zero() {
         return Err(SendFault::Request(CompletionStatus::InvalidStag));
     }
+    if request.operation.has_wrapping_sink() {
+        return Err(SendFault::Request(CompletionStatus::Wrap));
+    }
     stream.outgoing = outgoing(stream, stags, qp.user, request)?;
     if stream.outgoing.is_some() {
         return Ok(Next::Message);

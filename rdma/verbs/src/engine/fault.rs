@@ -134,6 +134,7 @@ impl Engine {
     fn on_terminate_received(&mut self, key: usize, terminate: &ReceivedTerminate) {
         if let Some(qp) = self.qps.get_mut(key) {
             qp.keep_terminate(|| TerminateInfo::received(terminate));
+            qp.blame(terminate);
         }
         self.enter_terminate(key, None, None);
         self.report_for(key, AsyncEventKind::TerminateReceived(terminate.code));
@@ -254,7 +255,7 @@ fn receive_status(cause: ViolationCause) -> Option<CompletionStatus> {
     };
     Some(match cause {
         InvalidateError::InvalidStag => CompletionStatus::InvalidStag,
-        InvalidateError::NotAssociated | InvalidateError::Forbidden => {
+        InvalidateError::NotAssociated | InvalidateError::Rights | InvalidateError::Forbidden => {
             CompletionStatus::InvalidateRefused
         }
     })

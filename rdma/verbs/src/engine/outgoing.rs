@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use xwarp_iwarp::rdmap::CapturedHeader;
 use xwarp_iwarp::{
     AccessError, InboundAtomic, InboundRead, Message, ReadResponse, Segment, Stag, Terminate,
 };
@@ -66,6 +67,11 @@ impl Outgoing {
             Self::Request { .. } => Turn::Request,
             Self::Read(_) | Self::Atomic(_) => Turn::Response,
         }
+    }
+
+    /// Is this header that of a work request's message?
+    pub(super) fn is_request_of(&self, header: &CapturedHeader) -> bool {
+        self.whose() == Turn::Request && self.message().is_named_by(header)
     }
 
     /// Writes the next segment, which is as long as `ulpdu`. All memory is checked anew, as a region may have been deregistered

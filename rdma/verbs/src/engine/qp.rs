@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::Consumer;
-use xwarp_iwarp::Stag;
+use xwarp_iwarp::ddp::Queue;
+use xwarp_iwarp::rdmap::CapturedHeader;
+use xwarp_iwarp::{ReceivedTerminate, Stag};
 use xwarp_tcp::Instant;
 
 use super::cq_table::{CqFull, CqId, CqTable};
@@ -308,6 +310,37 @@ impl QpContext {
     /// The oldest work request that waits for its response: the peer answers in order (RFC 5040 §5.5, R7306-5.4-8-1).
     pub(super) fn oldest_unanswered(&mut self) -> Option<&mut Begun> {
         (self.begun.iter_mut()).find(|begun| begun.awaits_response && begun.outcome.is_none())
+    }
+
+    /// Finds the begun work request that a Terminate of the peer's appears to be about, by the header that it returns, and ends it with that
+    /// (verbs draft §9.5.2). One that has ended keeps its outcome.
+    pub(super) fn blame(&mut self, terminate: &ReceivedTerminate) {
+        let (Link::Stream(stream), Some(header)) = (&self.link, &terminate.ddp_header) else {
+            return;
+        };
+        let mut open = self.begun.iter_mut().rev();
+        let culprit = match header {
+            CapturedHeader::Untagged(it) if it.qn.get() == Queue::Request.qn() => {
+                let since = usize::try_from(stream.sender.requests_since(it.msn.get())).ok();
+                let (receiver, refused) = (&stream.receiver, terminate.read_request.as_ref());
+                let mut requests = open.filter(|begun| begun.awaits_response);
+                since
+                    .filter(|since| receiver.awaits(*since, refused))
+                    .and_then(|since| requests.nth(since))
+            }
+            // Only what is being sent has not ended.
+            CapturedHeader::Untagged(_) | CapturedHeader::Tagged(_) => {
+                let sending = stream.outgoing.as_ref();
+                sending
+                    .filter(|outgoing| outgoing.is_request_of(header))
+                    .and_then(|_| open.next())
+            }
+        };
+        if let Some(begun) = culprit {
+            begun
+                .outcome
+                .get_or_insert(CompletionStatus::RemoteTermination);
+        }
     }
 
     #[inline]

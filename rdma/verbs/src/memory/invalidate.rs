@@ -44,12 +44,13 @@ impl StagTable {
         if entry.valid.is_none() {
             return Err(InvalidateError::InvalidStag);
         }
-        let usable = entry.access.intersects(Access::REMOTE) && !self.users.share(entry.scope);
-        if user.is_open() && usable {
-            Ok(())
-        } else {
-            Err(InvalidateError::Forbidden)
+        if !user.is_open() || !entry.access.intersects(Access::REMOTE) {
+            return Err(InvalidateError::Rights);
         }
+        if self.users.share(entry.scope) {
+            return Err(InvalidateError::Forbidden);
+        }
+        Ok(())
     }
 
     /// The rules that hold for both.

@@ -80,9 +80,17 @@ pub enum SpecError {
     Rights(Access),
     /// Tagged Offsets cannot begin there.
     #[error(
-        "no Tagged Offsets from {0:#x} on: it is 0, has another first byte offset than the memory, or the region would pass 2^64"
+        "no Tagged Offsets from {0:#x} on: it is 0, or has another first byte offset than the memory"
     )]
     VirtualAddress(u64),
+    /// Tagged Offsets do not go that far.
+    #[error("{len} octets from Tagged Offset {va:#x} on pass 2^64")]
+    Wrap {
+        /// The first one's.
+        va: u64,
+        /// Octets.
+        len: u64,
+    },
     /// Longer than its list.
     #[error("{len} octets are too many: the list has {capacity} from the first byte offset on")]
     Length {

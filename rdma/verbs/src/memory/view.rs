@@ -131,8 +131,9 @@ impl View {
 fn base_for(addressing: Addressing, len: u64) -> Result<u64, SpecError> {
     match addressing {
         Addressing::ZeroBased => Ok(0),
-        Addressing::VaBased(va) if va == 0 || va.checked_add(len).is_none() => {
-            Err(SpecError::VirtualAddress(va))
+        Addressing::VaBased(0) => Err(SpecError::VirtualAddress(0)),
+        Addressing::VaBased(va) if va.checked_add(len).is_none() => {
+            Err(SpecError::Wrap { va, len })
         }
         Addressing::VaBased(va) => Ok(va),
     }
@@ -224,9 +225,11 @@ mod tests {
 
     #[test]
     fn a_base_is_neither_zero_nor_so_high_that_the_end_passes_2_to_the_64() {
-        for va in [0, u64::MAX - 98, u64::MAX] {
+        let wraps = |va| (va, SpecError::Wrap { va, len: 100 });
+        let zero = (0, SpecError::VirtualAddress(0));
+        for (va, error) in [zero, wraps(u64::MAX - 98), wraps(u64::MAX)] {
             let refused = View::whole(memory(100), Addressing::VaBased(va));
-            assert_eq!(refused.unwrap_err(), SpecError::VirtualAddress(va));
+            assert_eq!(refused.unwrap_err(), error);
         }
     }
 

@@ -193,6 +193,14 @@ impl Operation {
         }
     }
 
+    /// True for a Read whose sink passes 2^64: no response could be placed there.
+    pub(crate) fn has_wrapping_sink(&self) -> bool {
+        let Self::Read { sink, .. } = self else {
+            return false;
+        };
+        sink.to.checked_add(sink.len.into()).is_none()
+    }
+
     /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets
     /// nothing is accessed.
     pub(crate) fn names_stag_zero(&self) -> bool {

@@ -241,7 +241,7 @@ fn sends_that_ask_for_an_invalidation_that_may_not_be() {
     let cases = [
         ("unknown", TermCode::rdmap_protection(0)),
         ("wrong key", TermCode::rdmap_protection(0)),
-        ("no remote right", TermCode::rdmap_protection(9)),
+        ("no remote right", TermCode::rdmap_protection(2)),
         ("foreign", TermCode::rdmap_protection(9)),
         ("another queue pair's", TermCode::rdmap_protection(9)),
         ("shared", TermCode::rdmap_protection(9)),

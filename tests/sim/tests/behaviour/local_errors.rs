@@ -113,6 +113,29 @@ fn a_read_where_none_may_be_outstanding_fails() {
     }
 }
 
+#[test]
+fn a_read_whose_sink_wraps_is_not_asked_for() {
+    for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        let (source, sink) = (b.target(8), a.region(8, Access::all()));
+        let before = a.host().rnic().counters().unwrap().rdma;
+        let read = SendRequest::read(WrId(1), sink.local(u64::MAX - 6, 8), source.remote(0));
+        a.post(match opcode {
+            Opcode::ReadInvalidate => read.invalidating_sink(),
+            _ => read,
+        });
+        a.post_send(2, b"never sent");
+        sim.run_until_idle();
+        let failed = Done::failed(1, opcode, CompletionStatus::Wrap);
+        assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+        assert_ended(&a, &b);
+        let after = a.host().rnic().counters().unwrap().rdma;
+        assert_eq!(after.terminates_out, before.terminates_out + 1);
+        assert_eq!(after.fpdus_out - before.fpdus_out, 1, "the Terminate");
+    }
+}
+
 /// Verbs draft section 8.1.3.2.1.
 #[test]
 fn stag_zero_is_no_place_that_a_peer_may_name() {

@@ -1,6 +1,7 @@
 //! The states of a queue pair, and what Modify QP and Query QP make and tell of them (verbs draft §6.1 to §6.2).
 
 mod attributes;
+mod blamed;
 mod blocking;
 mod closing;
 mod errors;

@@ -68,6 +68,15 @@ impl Outstanding {
         self.requests.len()
     }
 
+    pub(super) fn awaits(&self, since: usize, refused: Option<&ReadRequest>) -> bool {
+        let request = self.requests.iter().rev().nth(since);
+        match (request, refused) {
+            (None, _) | (Some(Awaited::Atomic { .. }), Some(_)) => false,
+            (Some(Awaited::Read(read)), Some(refused)) => read.sink == refused.sink,
+            (Some(_), None) => true,
+        }
+    }
+
     pub(super) fn mid_message(&self) -> bool {
         matches!(self.requests.front(), Some(Awaited::Read(read)) if read.started)
     }

@@ -13,7 +13,7 @@ fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
     let remote = it.region(Access::LOCAL_READ | Access::REMOTE_READ);
     let atomic = it.region(LOCAL | Access::REMOTE_ATOMIC);
     let check = |user, stag| it.table.check_invalidate(user, stag);
-    assert_eq!(check(user, local), Err(InvalidateError::Forbidden));
+    assert_eq!(check(user, local), Err(InvalidateError::Rights));
     assert_eq!(check(user, remote), Ok(()));
     assert_eq!(check(user, atomic), Ok(()));
     let refused = Err(InvalidateError::NotAssociated);

@@ -121,7 +121,7 @@ fn errors_of_stag_and_windows_leave_the_region_and_others_deallocate_it() {
     let bad: [(RegionMemory, RegionSpec, SpecError); 7] = [
         (whole(&memory()), rights, SpecError::Rights(rights.access)),
         (whole(&memory()), RegionSpec::new(ALL).remote_access(false), SpecError::Rights(ALL)),
-        (whole(&memory()), fine.at(u64::MAX), SpecError::VirtualAddress(u64::MAX)),
+        (whole(&memory()), fine.at(u64::MAX), SpecError::Wrap { va: u64::MAX, len: memory().len() as u64 }),
         (list(|it| it.entry_size = 3000), fine, SpecError::EntrySize { mode, size }),
         (list(|it| it.addresses[1] = 5), fine, SpecError::Entry { address }),
         (list(|it| it.first_byte_offset = PAGE + 1), fine, SpecError::FirstByteOffset { offset, size: PAGE }),

@@ -87,11 +87,11 @@ fn an_atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
         assert_refused(case, &a, &b, code);
         let after = (a.host().memory(), b.host().memory());
         assert!(after == before, "{case}: memory has changed");
-        let flushed = [
-            Done::flushed(1, Opcode::FetchAdd),
+        let done = [
+            Done::refused(1, Opcode::FetchAdd),
             Done::flushed(2, Opcode::CompareSwap),
         ];
-        assert_eq!(a.sends(), flushed, "{case}");
+        assert_eq!(a.sends(), done, "{case}");
         assert_eq!(b.receives(), [Done::flushed(5, Opcode::Receive)], "{case}");
         drop(region);
     }
@@ -132,7 +132,7 @@ fn an_atomic_whose_target_goes_while_it_waits_is_not_executed() {
     sim.run_until_idle();
     assert_refused("deregistered", &a, &b, TermCode::rdmap_protection(0));
     assert_eq!(memory.to_vec(), [0; 8]);
-    let expected = [Done::read(1, MIB), Done::flushed(2, Opcode::FetchAdd)];
+    let expected = [Done::read(1, MIB), Done::refused(2, Opcode::FetchAdd)];
     assert_eq!(a.sends(), expected);
 }
 

@@ -120,7 +120,7 @@ fn a_region_that_was_registered_as_a_whole_can_be_registered_fast() {
 fn a_fast_register_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
     type Spoil = fn(&mut FastRegister);
     #[rustfmt::skip]
-    let cases: [(&str, Spoil, CompletionStatus); 8] = [
+    let cases: [(&str, Spoil, CompletionStatus); 9] = [
         ("no STag", |it| it.stag = Stag(0x1234_5678), CompletionStatus::InvalidStag),
         ("too many pages", |it| it.list.addresses.push(0), CompletionStatus::ListTooLong),
         ("odd pages", |it| it.list.entry_size = 3000, CompletionStatus::InvalidPageSize),
@@ -129,6 +129,7 @@ fn a_fast_register_that_is_refused_fails_its_work_request_and_flushes_the_rest()
         ("too long", |it| it.list.len += 1, CompletionStatus::InvalidLength),
         ("rights", |it| it.access = READ, CompletionStatus::InvalidRights),
         ("address", |it| it.addressing = xwarp::Addressing::VaBased(4095), CompletionStatus::InvalidVirtualAddress),
+        ("wrapping", |it| it.addressing = xwarp::Addressing::VaBased(u64::MAX - 4095), CompletionStatus::Wrap),
     ];
     for (case, spoil, status) in cases {
         let mut sim = sim();
