@@ -215,3 +215,57 @@ impl RecvRequest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: RemoteAddress = RemoteAddress {
+        stag: Stag(0x0102_0300),
+        to: 16,
+    };
+    const SINK: Sge = Sge {
+        stag: Stag(0x0405_0600),
+        to: 0,
+        len: 8,
+    };
+
+    type Modifier = (&'static str, fn(SendRequest) -> SendRequest);
+    const MODIFIERS: [Modifier; 4] = [
+        ("solicited", SendRequest::solicited),
+        ("local fence", SendRequest::locally_fenced),
+        ("sink to invalidate", SendRequest::invalidating_sink),
+        ("sink", |request| request.into_sink(SINK)),
+    ];
+
+    #[test]
+    fn a_modifier_means_nothing_to_operations_that_have_none_like_it() {
+        let name = WrId(7);
+        let bind = Bind {
+            window: PLACE.stag,
+            region: SINK.stag,
+            to: 1,
+            len: 1,
+            zero_based: false,
+            access: crate::Access::REMOTE_READ,
+        };
+        let cases: [(SendRequest, &[&str]); 7] = [
+            (SendRequest::send(name, SINK), &["solicited"]),
+            (SendRequest::write(name, SINK, PLACE), &[]),
+            (
+                SendRequest::read(name, SINK, PLACE),
+                &["sink to invalidate"],
+            ),
+            (SendRequest::immediate(name, [1; 8]), &["solicited"]),
+            (SendRequest::fetch_add(name, 1, PLACE), &["sink"]),
+            (SendRequest::bind(name, bind), &[]),
+            (SendRequest::invalidate(name, SINK.stag), &["local fence"]),
+        ];
+        for (request, own) in cases {
+            for (modifier, modify) in MODIFIERS {
+                let same = modify(request.clone()) == request;
+                assert_eq!(same, !own.contains(&modifier), "{modifier} of {request:?}");
+            }
+        }
+    }
+}

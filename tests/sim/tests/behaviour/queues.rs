@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use xwarp::{
-    AsyncEvent, AsyncEventKind, CqId, EventResource, QpConfig, QpState, RecvRequest, SendRequest,
-    WrId,
+    AsyncEvent, AsyncEventKind, CqId, EventResource, Opcode, QpConfig, QpState, RecvRequest,
+    SendRequest, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, Sim};
@@ -51,6 +51,32 @@ fn a_queue_that_is_just_large_enough_loses_nothing() {
         );
     }
     assert!(!a.send_cq().overflowed() && !a.recv_cq().overflowed());
+}
+
+/// Unsignaled work completes after all if it is flushed, so that it counts, too.
+#[test]
+fn a_queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
+    let mut sim = sim();
+    let (mut a, b) = pair_with(&mut sim, 4, 4);
+    let target = b.target(8);
+    for round in 0..2 {
+        let source = a.source(b"8 octets");
+        for i in 0..4 {
+            let write = SendRequest::write(WrId(i), source, target.remote(0));
+            a.post(write.unsignaled());
+        }
+        if round == 0 {
+            sim.run_until_idle();
+            assert_eq!(a.sends(), []);
+        }
+    }
+    a.qp.abort().unwrap();
+    assert_eq!(
+        a.sends(),
+        [0, 1, 2, 3].map(|i| Done::flushed(i, Opcode::Write))
+    );
+    assert!(!a.send_cq().overflowed());
+    sim.run_until_idle();
 }
 
 #[test]

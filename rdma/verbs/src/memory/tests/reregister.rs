@@ -1,6 +1,7 @@
 //! Reregister, and what its errors leave (verbs draft §7.3.2.3).
 
 use super::*;
+use crate::completion::CompletionStatus;
 use crate::error::{QueryError, RegisterError};
 use crate::memory::spec::SpecError;
 
@@ -34,6 +35,59 @@ fn a_region_has_all_that_is_new_under_the_same_index() {
         let stale = it.access(stranger, old, VA, right);
         assert_eq!(stale, Err(AccessError::InvalidStag));
     }
+}
+
+/// Whatever else is done with it or with its memory, a region that was made without remote rights has none.
+#[test]
+fn remote_rights_come_to_a_local_region_by_reregister_or_a_new_one_only() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let (scope, spec) = (Scope::Domain(PD), RegionSpec::new(ALL).at(VA));
+    let local = LOCAL | Access::BIND_WINDOWS;
+    let make = |it: &mut Fixture| {
+        let spec = RegionSpec::new(local).at(VA);
+        it.region_of(scope, &memory(), &spec)
+    };
+    let is_local = |it: &mut Fixture, stag: Stag| {
+        let info = it.table.query_region(stag.index()).unwrap();
+        assert_eq!(
+            (info.access & Access::REMOTE, info.remote_access),
+            (Access::empty(), false)
+        );
+        for right in Access::REMOTE.iter() {
+            assert!(it.access(user, stag, VA, right).is_err(), "{right:?}");
+        }
+    };
+    let [shared, bound, fast, reregistered] = [0; 4].map(|_| make(&mut it));
+    let alias = it.table.register_shared(shared, scope, &spec).unwrap();
+    assert_eq!(it.access(user, alias, VA, Access::REMOTE_WRITE), Ok(()));
+    let window = it.bound(user, bound);
+    assert_eq!(it.access(user, window, VA, Access::REMOTE_WRITE), Ok(()));
+    it.table.invalidate_local(user, fast).unwrap();
+    let mut request = FastRegister {
+        stag: fast,
+        list: pages(&[0]),
+        access: ALL,
+        addressing: Addressing::ZeroBased,
+    };
+    let refused = it.table.fast_register(user, &request);
+    assert_eq!(refused, Err(CompletionStatus::InvalidRights));
+    request.access = LOCAL;
+    assert_eq!(it.table.fast_register(user, &request), Ok(()));
+    for stag in [shared, bound, fast] {
+        is_local(&mut it, stag);
+    }
+    let bytes = memory();
+    let stag = it
+        .table
+        .reregister(reregistered.index(), scope, &whole(&bytes), &spec);
+    assert_eq!(
+        it.access(user, stag.unwrap(), VA, Access::REMOTE_WRITE),
+        Ok(())
+    );
+    it.table.deallocate(fast.index()).unwrap();
+    let anew = it.region_of(scope, &bytes, &spec);
+    assert_eq!(it.access(user, anew, VA, Access::REMOTE_WRITE), Ok(()));
 }
 
 #[test]

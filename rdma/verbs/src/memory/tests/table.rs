@@ -161,6 +161,23 @@ fn regions_and_windows_beyond_the_limit_are_refused_until_one_goes() {
     assert!(next(&mut it.table).is_ok());
 }
 
+/// The RNIC needs no `STag`s for itself, not even for its own messages that reference no memory.
+#[test]
+fn a_new_table_knows_no_stag_whatever_is_guessed() {
+    let mut it = Fixture::new();
+    let user = it.table.users.join(PD, Ability::empty());
+    let guesses = (0..1 << 16).map(|guess: u32| guess.wrapping_mul(0x9e37_79b1));
+    for stag in guesses.map(Stag).chain([Stag::PLACEHOLDER]) {
+        let access = it.access(user, stag, 0, Access::REMOTE_READ);
+        assert_eq!(access, Err(AccessError::InvalidStag), "{stag:?}");
+    }
+    for index in 0..1 << 16 {
+        assert!(it.table.query_region(index).is_err(), "{index}");
+        assert!(it.table.query_window(index).is_err(), "{index}");
+        assert!(it.table.deallocate(index).is_err(), "{index}");
+    }
+}
+
 #[test]
 fn what_cannot_be_registered_takes_no_stag() {
     let mut it = Fixture::new();

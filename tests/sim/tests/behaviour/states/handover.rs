@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use xwarp::{
-    AsyncEventKind, Framing, LlpStream, ModifyError, QpChange, QpConfig, QpState, StreamError,
-    StreamListener, StreamState,
+    AsyncEventKind, Framing, LlpStream, ModifyError, QpChange, QpConfig, QpState, Stag,
+    StreamError, StreamListener, StreamState,
 };
 use xwarp_netsim::Seed;
+use xwarp_sim_tests::wire::{Tagged, ulpdus};
 use xwarp_sim_tests::{Done, End, KIB, MIB, Sim, for_each_seed, pattern};
 
 use super::sim;
@@ -273,6 +274,40 @@ fn the_active_side_sends_no_fpdu_before_it_has_got_one() {
     );
     sim.run_until_idle();
     assert_eq!(a.receives(), [Done::receive(2, 9)]);
+}
+
+/// As a peer sees it that reads what it gets octet by octet: raw octets up to the last streaming message, then whole FPDUs, then a FIN.
+#[test]
+fn behind_the_last_streaming_message_there_are_fpdus_and_nothing_else() {
+    let (sim, peer) = Sim::with_plain_peer(Seed(5));
+    let mut sim = sim.one_way_delay(Duration::from_micros(50));
+    let mut a = sim.a().end(&QpConfig::default());
+    let at = sim.a().at(sim.new_port());
+    let mut listener = sim.a().rnic().listen_streams(at).unwrap();
+    peer.connect(at);
+    let mut stream = sim.wait_for("a stream", || listener.try_accept().unwrap());
+    write(&mut sim, &mut stream, b"welcome; ");
+    let last = b"and now iWARP";
+    let change = QpChange::start_with(&stream, Framing::default(), last);
+    a.qp.modify(change).unwrap();
+    assert_eq!(stream.write(b"one more thing"), Err(StreamError::Gone));
+    assert_eq!(stream.read(&mut [0; 8]), Err(StreamError::Gone));
+    a.post_send(1, &pattern(5 * KIB));
+    peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
+    sim.run_until("the Send", || a.sends() == [Done::send(1, 5 * KIB)]);
+    drop(stream);
+    a.qp.begin_disconnect().unwrap();
+    sim.run_until("the FIN", || peer.saw_fin());
+    peer.close();
+    sim.run_until_idle();
+    assert_eq!(a.state(), QpState::Idle);
+    let received = peer.received();
+    let fpdus = received.strip_prefix(b"welcome; and now iWARP").unwrap();
+    let payload: Vec<u8> = ulpdus(fpdus)
+        .iter()
+        .flat_map(|ulpdu| ulpdu[18..].to_vec())
+        .collect();
+    assert!(payload == pattern(5 * KIB));
 }
 
 #[test]
