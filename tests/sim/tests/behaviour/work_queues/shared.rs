@@ -86,7 +86,7 @@ fn all_but_its_buffers_is_of_the_queue_pairs_own_domain() {
     let sources = in_either_domain(|sim, a, _, region| {
         let sink = a.target(8);
         a.post_read(1, sink.local(0, 8), region.remote(0));
-        done(sim, a, CompletionStatus::Flushed)
+        done(sim, a, CompletionStatus::RemoteTermination)
     });
     assert_eq!([sends, writes, sinks, targets, sources], [[true, false]; 5]);
 }
