@@ -64,12 +64,9 @@ impl Entry {
         }
     }
 
-    /// The protection domain that it was made in, whoever may use it now.
+    /// Its protection domain. A window is never bound by a queue pair of another one.
     pub(super) fn pd(&self) -> PdId {
-        match &self.kind {
-            Kind::Region(_) => self.scope.pd(),
-            Kind::Window(window) => window.home.pd(),
-        }
+        self.scope.pd()
     }
 
     /// Its memory, if this is the `STag` that it is Valid with.

@@ -88,7 +88,7 @@ fn with_own_domain(sim: &mut Sim) -> (ProtectionDomain, End, MemoryRegion, End) 
     a.qp = pd.create_qp(&config, send_cq, recv_cq).unwrap();
     sim.connect(&mut a, &mut b);
     let memory = a.host().rnic().allocate_memory(KIB).unwrap();
-    let spec = RegionSpec::new(Access::all() | Access::BIND_WINDOWS).at(0x1000);
+    let spec = RegionSpec::new(Access::all()).at(0x1000);
     let region = pd.register_with(memory, &spec).unwrap();
     (pd, a, region, b)
 }

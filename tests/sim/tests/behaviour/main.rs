@@ -18,6 +18,7 @@ mod lossy;
 mod memory;
 mod mpa;
 mod order;
+mod program;
 mod protection;
 mod queues;
 mod read_responses;

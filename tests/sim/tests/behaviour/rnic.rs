@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, Arm, CreateError, DeallocateError, DequeuingModel, DestroyError, EntrySizes,
-    HandlerError, ListMode, ModifyError, ModifySrqError, PostError, QpChange, QpConfig, QpState,
-    QueryError, RecvRequest, RegisterError, ResizeError, RnicClosed, SendRequest, Sgl, SrqConfig,
-    StreamError, WaitError, WrId,
+    Access, Arm, CompletionStatus, CreateError, DeallocateError, DequeuingModel, DestroyError,
+    EngineCounters, EntrySizes, HandlerError, ListMode, ModifyError, ModifySrqError, Opcode,
+    PostError, QpChange, QpConfig, QpState, QueryError, RecvRequest, RegisterError, ResizeError,
+    RnicClosed, SendRequest, Sgl, SrqConfig, StreamError, WaitError, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Place, Sim};
+use xwarp_sim_tests::{Done, Place, Sim};
 
 fn sim() -> Sim {
     Sim::new(Seed(81)).one_way_delay(Duration::from_micros(50))
@@ -194,4 +194,30 @@ fn closing_an_rnic_resets_its_connections() {
     sim.remove(Place::A);
     sim.run_until_idle();
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+/// What was known of an RNIC before Close is unknown to it when it was opened again.
+#[test]
+fn an_rnic_that_is_opened_again_has_nothing_of_the_one_before() {
+    let mut former = sim();
+    let (mut a, b) = former.connected_pair();
+    let region = a.region(100, Access::all());
+    a.post(SendRequest::send(WrId(1), region.local(0, 100)));
+    former.run_until("a frame", || {
+        b.host().rnic().counters().unwrap().io.rx_frames > 0
+    });
+    a.host().rnic().close().unwrap();
+    former.remove(Place::A);
+
+    let mut sim = sim();
+    let counters = sim.a().rnic().counters().unwrap();
+    assert_eq!(counters.rdma, EngineCounters::default());
+    assert_eq!((counters.io.rx_frames, counters.tcp.segments_in), (0, 0));
+    let (mut c, d) = sim.connected_pair();
+    assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
+    c.post(SendRequest::send(WrId(2), region.local(0, 100)));
+    sim.run_until_idle();
+    let refused = Done::failed(2, Opcode::Send, CompletionStatus::InvalidStag);
+    assert_eq!(c.sends(), [refused]);
+    assert_eq!((a.state(), d.state()), (QpState::Error, QpState::Error));
 }

@@ -4,8 +4,8 @@ use super::*;
 use std::sync::Arc;
 
 use xwarp::{
-    FixedHost, ListMode, PhysicalList, Progress, RegionPool, RegionSpec, RegisterError, Rnic,
-    RnicConfig,
+    EntrySizes, FixedHost, ListMode, PhysicalList, Progress, RegionPool, RegionSpec, RegisterError,
+    Rnic, RnicConfig,
 };
 use xwarp_driver::MemoryIo;
 use xwarp_tcp::StackConfig;
@@ -273,7 +273,7 @@ fn what_a_failed_queue_pair_leaves_is_taken_away_by_others() {
 #[test]
 fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
     for (mode, entry_size, odd) in [(ListMode::Page, 4096, false), (ListMode::Block, 999, true)] {
-        let rnic = rnic_with(mode);
+        let rnic = rnic_with(mode, 64 * KIB);
         assert_eq!(rnic.list_mode(), mode);
         assert_eq!(rnic.query().unwrap().lists, mode);
         let memory = rnic.allocate_memory(8 * KIB).unwrap();
@@ -294,8 +294,34 @@ fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
     }
 }
 
+/// The sizes that Query RNIC names can be registered, and those beside them cannot.
+#[test]
+fn blocks_have_any_size_from_the_first_to_the_last_that_the_rnic_names() {
+    let rnic = rnic_with(ListMode::Block, (1 << 30) + 1);
+    let EntrySizes::Blocks(sizes) = rnic.query().unwrap().entry_sizes else {
+        panic!("blocks have a range of sizes");
+    };
+    let (pd, spec) = (rnic.allocate_pd().unwrap(), RegionSpec::new(LOCAL));
+    let (first, last) = (*sizes.start(), *sizes.end());
+    for (entry_size, possible) in [
+        (first, true),
+        (last, true),
+        (first - 1, false),
+        (last + 1, false),
+    ] {
+        let list = PhysicalList {
+            entry_size,
+            addresses: vec![0],
+            first_byte_offset: 0,
+            len: entry_size,
+        };
+        let region = pd.register_with(list, &spec);
+        assert_eq!(region.is_ok(), possible, "{entry_size}: {region:?}");
+    }
+}
+
 /// An RNIC without a link.
-fn rnic_with(lists: ListMode) -> Rnic {
+fn rnic_with(lists: ListMode, area: usize) -> Rnic {
     let (io, _wire) = MemoryIo::new(64).unwrap();
     let place = xwarp_sim_tests::Place::A;
     let config = RnicConfig {
@@ -308,13 +334,13 @@ fn rnic_with(lists: ListMode) -> Rnic {
         ..StackConfig::default()
     };
     let host = Arc::new(FixedHost::new(place.address(), []));
-    let regions = RegionPool::anonymous(64 * KIB).unwrap();
+    let regions = RegionPool::anonymous(area).unwrap();
     Rnic::with_io(Box::new(io), stack, host, regions, &config).unwrap()
 }
 
 #[test]
 fn memory_is_kept_for_as_long_as_a_region_of_it_is_valid() {
-    let rnic = rnic_with(ListMode::Page);
+    let rnic = rnic_with(ListMode::Page, 64 * KIB);
     let pd = rnic.allocate_pd().unwrap();
     let spec = RegionSpec::new(LOCAL);
     let all = rnic.allocate_memory(64 * KIB).unwrap();
