@@ -30,7 +30,8 @@ fn a_queue_pair_is_made_of_queues_of_its_own_rnic() {
     let sim = sim();
     let (a, b) = (sim.a(), sim.b());
     let [ours, theirs] = [&a, &b].map(|host| host.rnic().create_cq(4).unwrap());
-    let srq = b.pd().create_srq(SrqConfig::default()).unwrap();
+    let [mine, srq] = [&a, &b].map(|it| it.pd().create_srq(SrqConfig::default()).unwrap());
+    assert_eq!(mine.id(), srq.id());
     let config = QpConfig::default();
     for [send_cq, recv_cq] in [[&ours, &theirs], [&theirs, &ours], [&theirs, &theirs]] {
         let refused = a.pd().create_qp(&config, send_cq, recv_cq).err();
@@ -40,8 +41,8 @@ fn a_queue_pair_is_made_of_queues_of_its_own_rnic() {
     }
     let refused = a.pd().create_qp_with_srq(&config, &ours, &ours, &srq).err();
     assert!(matches!(refused, Some(CreateError::InvalidSrq)));
-    assert!(srq.destroy().is_ok(), "nobody takes from it");
-    assert!(theirs.destroy().is_ok(), "and nobody completes on it");
+    assert!(mine.destroy().is_ok() && srq.destroy().is_ok());
+    assert!(theirs.destroy().is_ok(), "nobody uses any of them");
 }
 
 #[test]
