@@ -302,12 +302,12 @@ fn blocks_have_any_size_from_the_first_to_the_last_that_the_rnic_names() {
         panic!("blocks have a range of sizes");
     };
     let (pd, spec) = (rnic.allocate_pd().unwrap(), RegionSpec::new(LOCAL));
-    let (first, last) = (*sizes.start(), *sizes.end());
+    let (least, most) = (*sizes.start(), *sizes.end());
     for (entry_size, possible) in [
-        (first, true),
-        (last, true),
-        (first - 1, false),
-        (last + 1, false),
+        (least, true),
+        (most, true),
+        (least - 1, false),
+        (most + 1, false),
     ] {
         let list = PhysicalList {
             entry_size,
