@@ -189,7 +189,8 @@ impl QueuePair {
         self.data_path()?.post_recv_list(requests)
     }
 
-    /// Gives away what posts; `None` if somebody has it already. Until it comes back nothing can be posted here.
+    /// Gives away what posts; `None` if somebody has it already. Until it comes back nothing can be posted here, and the work queues cannot
+    /// be resized.
     pub fn take_data_path(&mut self) -> Option<DataPath> {
         self.data_path.take()
     }
