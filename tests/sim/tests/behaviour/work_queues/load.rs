@@ -7,7 +7,7 @@ use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::{Done, End, Sim, Target, for_each_seed, pattern};
 
 /// Messages either way.
-const MESSAGES: u64 = 200;
+const MESSAGES: u64 = 100;
 /// Octets of the longest: several segments.
 const LONGEST: u64 = 5000;
 /// A queue's greatest depth.
