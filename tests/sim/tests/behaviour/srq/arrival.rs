@@ -1,0 +1,127 @@
+//! Whose buffer a message takes (verbs draft §6.3.5).
+
+use xwarp::{QpState, RecvRequest, SendRequest, Sgl, WrId};
+use xwarp_sim_tests::{Done, Sim, for_each_seed};
+
+use super::{LEN, full, pairs, post, queue, sim};
+
+#[test]
+fn messages_of_all_queue_pairs_take_buffers_in_the_order_of_their_arrival() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 16, 0);
+    let mut pairs = pairs(&mut sim, &srq, 3);
+    let region = post(&sim.b(), &mut srq, 0..9);
+    let order = [2, 0, 0, 1, 2, 1, 1, 1, 0];
+    let mut expected = [vec![], vec![], vec![]];
+    for (id, who) in (0..).zip(order) {
+        let (a, _) = &mut pairs[who];
+        a.post_send(id, format!("from {who} {id}").as_bytes());
+        expected[who].push(Done::receive(id, 8));
+        sim.run_until_idle();
+    }
+    for ((a, b), expected) in pairs.iter_mut().zip(expected) {
+        assert_eq!(b.receives(), expected, "on its own completion queue");
+        assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
+    }
+    for (id, who) in (0..).zip(order) {
+        let octets = region.bytes().to_vec();
+        assert_eq!(
+            octets[id * 8..][..8],
+            *format!("from {who} {id}").as_bytes()
+        );
+    }
+}
+
+#[test]
+fn any_one_queue_pair_may_take_all_buffers_again_and_again() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 4, 0);
+    let mut pairs = pairs(&mut sim, &srq, 2);
+    for round in 0..10 {
+        let (a, b) = &mut pairs[round % 2];
+        for id in 0..4 {
+            srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
+                .unwrap();
+            a.post(SendRequest::send(WrId(id), Sgl::new()));
+        }
+        assert!(full(&mut srq));
+        sim.run_until_idle();
+        assert!(full(&mut srq), "taken and filled, but not polled");
+        for id in 0..4 {
+            let received = b.recv_cq().poll().unwrap().map(Done::from);
+            assert_eq!(received, Some(Done::receive(id, 0)));
+        }
+        assert_eq!(a.sends().len(), 4);
+    }
+}
+
+#[test]
+fn a_slot_comes_back_with_every_completion_that_is_polled() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 3, 0);
+    let mut pairs = pairs(&mut sim, &srq, 2);
+    (0..3).for_each(|id| {
+        srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
+            .unwrap();
+    });
+    for id in 0..20 {
+        let (a, b) = &mut pairs[usize::from(id % 3 == 0)];
+        a.post(SendRequest::send(WrId(id), Sgl::new()));
+        sim.run_until_idle();
+        assert!(full(&mut srq));
+        assert_eq!(b.receives(), [Done::receive(id, 0)]);
+        srq.post_recv(RecvRequest::new(WrId(id + 3), Sgl::new()))
+            .unwrap();
+        a.sends();
+    }
+}
+
+#[test]
+fn a_message_of_many_segments_takes_one_buffer() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 4, 0);
+    let mut pairs = pairs(&mut sim, &srq, 1);
+    let (a, b) = &mut pairs[0];
+    let (large, text) = (b.target(100_000), xwarp_sim_tests::pattern(100_000));
+    srq.post_recv(RecvRequest::new(WrId(1), large.local(0, 100_000)))
+        .unwrap();
+    srq.post_recv(RecvRequest::new(WrId(2), Sgl::new()))
+        .unwrap();
+    a.post_send(1, &text);
+    a.post(SendRequest::send(WrId(2), Sgl::new()));
+    sim.run_until_idle();
+    assert_eq!(
+        b.receives(),
+        [Done::receive(1, 100_000), Done::receive(2, 0)]
+    );
+    assert!(large.to_vec() == text);
+}
+
+#[test]
+fn with_losses_every_buffer_completes_once_and_each_queue_pair_in_order() {
+    for_each_seed(|seed| {
+        let mut sim = Sim::on_a_bad_link(seed);
+        let mut srq = queue(&sim.b(), 64, 0);
+        let mut pairs = pairs(&mut sim, &srq, 3);
+        let region = post(&sim.b(), &mut srq, 0..60);
+        for n in 0..60_u64 {
+            let (a, _) = &mut pairs[usize::try_from(n % 3).unwrap()];
+            a.post_send(n, &n.to_be_bytes());
+        }
+        sim.run_until_idle();
+        let octets = region.bytes().to_vec();
+        let mut all = Vec::new();
+        for ((_, b), who) in pairs.iter_mut().zip(0..) {
+            let ids: Vec<u64> = b.receives().iter().map(|done| done.wr_id).collect();
+            let text = |id: &u64| {
+                let at = usize::try_from(*id).unwrap() * LEN;
+                u64::from_be_bytes(octets[at..at + LEN].try_into().unwrap())
+            };
+            let sent: Vec<u64> = ids.iter().map(text).collect();
+            assert_eq!(sent, (who..60).step_by(3).collect::<Vec<u64>>());
+            all.extend(ids);
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..60));
+    });
+}

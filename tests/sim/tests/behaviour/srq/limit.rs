@@ -1,0 +1,68 @@
+//! The limit, and its event (verbs draft §6.3.8).
+
+use xwarp::{AsyncEvent, AsyncEventKind, EventResource, RecvRequest, SharedReceiveQueue, WrId};
+
+use super::{pairs, post, queue, sim};
+
+fn limit_of(srq: &SharedReceiveQueue) -> AsyncEvent {
+    AsyncEvent {
+        resource: EventResource::Srq(srq.id()),
+        kind: AsyncEventKind::SrqLimitReached,
+    }
+}
+
+#[test]
+fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 16, 3);
+    let reached = limit_of(&srq);
+    let mut pairs = pairs(&mut sim, &srq, 2);
+    let region = post(&sim.b(), &mut srq, 0..5);
+    let mut told = Vec::new();
+    for id in 0..4 {
+        let (a, _) = &mut pairs[usize::from(id % 2 == 0)];
+        a.post_send(id, b"8 octets");
+        sim.run_until_idle();
+        told.push(sim.b().other_events());
+    }
+    let once = |at| {
+        (0..4).map(move |i| {
+            if i == at {
+                vec![reached.clone()]
+            } else {
+                vec![]
+            }
+        })
+    };
+    assert!(
+        told.into_iter().eq(once(2)),
+        "4 and 3 are left, then 2, then 1"
+    );
+    assert!(!srq.query().unwrap().armed);
+    // Armed again, twice, it is told by the next message, with so few left, once.
+    srq.arm_limit(2).unwrap();
+    srq.arm_limit(4).unwrap();
+    assert!(srq.query().unwrap().armed);
+    let sge = region.local(0, 8);
+    srq.post_recv(RecvRequest::new(WrId(9), sge)).unwrap();
+    for _ in 0..2 {
+        pairs[0].0.post_send(9, b"8 octets");
+    }
+    sim.run_until_idle();
+    let reached = limit_of(&srq);
+    assert_eq!(sim.b().other_events(), [reached]);
+    let received: usize = pairs.iter_mut().map(|(_, b)| b.receives().len()).sum();
+    assert_eq!(received, 6, "nothing else has changed");
+}
+
+#[test]
+fn a_limit_of_nothing_is_never_told() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 4, 2);
+    srq.arm_limit(0).unwrap();
+    let mut pairs = pairs(&mut sim, &srq, 1);
+    let _region = post(&sim.b(), &mut srq, 0..4);
+    (0..4).for_each(|id| pairs[0].0.post_send(id, b"8 octets"));
+    sim.run_until_idle();
+    assert_eq!(sim.b().other_events(), []);
+}

@@ -1,0 +1,117 @@
+//! Work that is refused, and work that fails (verbs draft §9.3, §9.5).
+
+use xwarp::{
+    Access, CompletionStatus, Opcode, Operation, PostError, QpConfig, QpState, RecvRequest,
+    RemoteAddress, SendRequest, Sge, Sgl, Stag, TermCode, WrId,
+};
+use xwarp_sim_tests::Done;
+
+use super::{opcode_of, send_of, sim};
+
+#[test]
+fn a_post_that_is_refused_leaves_the_queue_pair_in_idle_and_usable() {
+    let mut sim = sim();
+    let config = QpConfig {
+        extensions: false,
+        ..QpConfig::default()
+    };
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    let half = Sge {
+        stag: Stag(0x100),
+        to: 0,
+        len: 1 << 31,
+    };
+    let huge = || Sgl::from_iter([half, half]);
+    let before = a.qp.query().unwrap();
+    let refused = a.qp.post_send(SendRequest::send(WrId(1), huge()));
+    assert_eq!(refused, Err(PostError::TooLong));
+    let refused = a.qp.post_send(SendRequest::immediate(WrId(1), [0; 8]));
+    assert_eq!(refused, Err(PostError::ExtensionsDisabled));
+    let refused = a.qp.post_send(SendRequest::invalidate(WrId(1), Stag(0)));
+    assert_eq!(refused, Err(PostError::StagZero));
+    let refused = a.qp.post_recv(RecvRequest::new(WrId(1), huge()));
+    assert_eq!(refused, Err(PostError::TooLong));
+    assert_eq!(a.qp.query().unwrap(), before);
+    assert_eq!(a.state(), QpState::Idle);
+    a.post_send(2, b"8 octets");
+    b.post_recv(3, 8);
+    sim.connect(&mut a, &mut b);
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::send(2, 8)]);
+    assert_eq!(
+        (b.receives(), a.receives()),
+        (vec![Done::receive(3, 8)], vec![])
+    );
+}
+
+#[test]
+fn of_two_work_requests_at_fault_the_first_says_so_and_the_second_is_flushed() {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let nowhere = Sge {
+        stag: Stag(0x1234_5678),
+        to: 0,
+        len: 8,
+    };
+    for id in [1, 2] {
+        a.post(SendRequest::send(WrId(id), nowhere));
+    }
+    sim.run_until_idle();
+    let failed = Done::failed(1, Opcode::Send, CompletionStatus::InvalidStag);
+    assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+/// What is wrong is told by the completion; the peer is told no more than that it is local (§8.3.2).
+#[test]
+fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
+    let kinds: [fn(Sge, RemoteAddress) -> Operation; 5] = [
+        |it, _| send_of(it, false, None),
+        |it, _| send_of(it, true, None),
+        |it, to| send_of(it, false, Some(to.stag)),
+        |it, to| send_of(it, true, Some(to.stag)),
+        |it, remote| Operation::Write {
+            sgl: it.into(),
+            remote,
+        },
+    ];
+    #[rustfmt::skip]
+    let statuses = [
+        CompletionStatus::InvalidStag, CompletionStatus::BaseBounds, CompletionStatus::Wrap,
+        CompletionStatus::AccessViolation, CompletionStatus::InvalidPd,
+    ];
+    for kind in kinds {
+        for status in statuses {
+            let mut sim = sim();
+            let (mut a, mut b) = sim.connected_pair();
+            let target = b.own_region(100, Access::all());
+            b.post_recv(9, 100);
+            let other = a.host().rnic().allocate_pd().unwrap();
+            let readable = a.region(100, Access::LOCAL_READ);
+            let unreadable = a.region(100, Access::LOCAL_WRITE);
+            let foreign = a.host().region_in(&other, 100, Access::all());
+            let bad = match status {
+                CompletionStatus::BaseBounds => readable.local(1, 100),
+                CompletionStatus::Wrap => readable.local(u64::MAX - 9, 100),
+                CompletionStatus::AccessViolation => unreadable.local(0, 100),
+                CompletionStatus::InvalidPd => foreign.local(0, 100),
+                _ => Sge {
+                    stag: Stag(0x1234_5678),
+                    ..readable.local(0, 100)
+                },
+            };
+            let request = SendRequest::new(WrId(1), kind(bad, target.remote(0)));
+            let opcode = opcode_of(&request.operation);
+            a.post(request);
+            a.post_send(2, b"never sent");
+            sim.run_until_idle();
+            let failed = Done::failed(1, opcode, status);
+            assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+            assert_eq!(a.state(), QpState::Error);
+            let kept = b.qp.query().unwrap().terminate.unwrap();
+            assert_eq!(kept.code, TermCode::rdmap_local());
+            assert!(target.query().unwrap().is_valid());
+            assert_eq!(target.bytes().to_vec(), [0; 100]);
+        }
+    }
+}

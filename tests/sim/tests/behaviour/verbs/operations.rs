@@ -1,0 +1,258 @@
+//! All operation types, done, flushed and fenced (verbs draft §9.3.1).
+
+use std::time::Duration;
+
+use xwarp::{
+    Access, MAX_SGE, Opcode, Operation, PhysicalList, QpChange, QpConfig, QpState, RecvRequest,
+    SendRequest, Sgl, WrId,
+};
+use xwarp_sim_tests::{Done, pattern};
+
+use super::{completions, opcode_of, privileged, received, send_of, sim};
+
+/// All ten of the draft, in one list.
+#[test]
+fn every_operation_type_is_done_and_completes_by_its_name() {
+    let mut sim = sim();
+    let (mut a, mut b) = (
+        sim.a().end(&privileged()),
+        sim.b().end(&QpConfig::default()),
+    );
+    sim.connect(&mut a, &mut b);
+    let (far, near) = (b.target(8), a.target(8));
+    far.fill(b"far away");
+    let gone = [0, 1].map(|_| b.own_region(8, Access::all()));
+    let sink = a.region(8, Access::all());
+    let windowed = a.va_region(64, Access::all(), 0x1000);
+    let mut window = a.host().pd().allocate_window().unwrap();
+    let bind = window.bind(windowed.remote(0), 64, Access::REMOTE_READ);
+    let memory = a.host().rnic().allocate_memory(4096).unwrap();
+    let address = a.host().rnic().physical_address(&memory).unwrap();
+    let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
+    let list = PhysicalList {
+        entry_size: 4096,
+        addresses: vec![address],
+        first_byte_offset: 0,
+        len: 4096,
+    };
+    let fast = stag.fast_register(list, Access::LOCAL_READ);
+    let registered = fast.stag;
+    let source = a.source(b"8 octets");
+    let name = |i: u64| WrId(u64::MAX - i);
+    let send = |i, solicited, invalidate| {
+        SendRequest::new(name(i), send_of(source, solicited, invalidate))
+    };
+    let list = [
+        (send(0, false, None), Opcode::Send),
+        (send(1, true, None), Opcode::SendSolicited),
+        (send(2, false, Some(gone[0].stag())), Opcode::SendInvalidate),
+        (
+            send(3, true, Some(gone[1].stag())),
+            Opcode::SendSolicitedInvalidate,
+        ),
+        (
+            SendRequest::read(name(4), near.local(0, 8), far.remote(0)),
+            Opcode::Read,
+        ),
+        (
+            SendRequest::read(name(5), sink.local(0, 8), far.remote(0)).invalidating_sink(),
+            Opcode::ReadInvalidate,
+        ),
+        (
+            SendRequest::write(name(6), source, far.remote(0)).fenced(),
+            Opcode::Write,
+        ),
+        (SendRequest::bind(name(7), bind), Opcode::Bind),
+        (
+            SendRequest::fast_register(name(8), fast),
+            Opcode::FastRegister,
+        ),
+        (
+            SendRequest::invalidate(name(9), registered),
+            Opcode::Invalidate,
+        ),
+    ];
+    let opcodes = list.each_ref().map(|(_, opcode)| *opcode);
+    (0..4).for_each(|i| b.post_recv(i, 8));
+    a.qp.post_send_list(list.map(|(request, _)| request))
+        .unwrap();
+    sim.run_until_idle();
+
+    let done = completions(&mut a);
+    assert_eq!(done.len(), opcodes.len(), "one each");
+    for ((i, done), opcode) in (0..).zip(done).zip(opcodes) {
+        assert_eq!((done.wr_id, done.opcode), (name(i), opcode));
+        assert!(done.is_success(), "{done:?}");
+        assert_eq!(done.qp, a.qp.id());
+    }
+    let told: Vec<_> = received(&mut b)
+        .iter()
+        .map(|it| (it.qp, it.solicited, it.invalidated))
+        .collect();
+    let (id, stags) = (b.qp.id(), gone.each_ref().map(|it| Some(it.stag())));
+    let expected = [
+        (id, false, None),
+        (id, true, None),
+        (id, false, stags[0]),
+        (id, true, stags[1]),
+    ];
+    assert_eq!(told, expected);
+    (0..4).for_each(|i| assert_eq!(b.buffer(i), b"8 octets"));
+    assert!(gone.iter().all(|it| !it.query().unwrap().is_valid()));
+    assert_eq!(
+        (near.to_vec(), sink.bytes().to_vec()),
+        (b"far away".to_vec(), b"far away".to_vec())
+    );
+    assert!(!sink.query().unwrap().is_valid());
+    assert_eq!(far.to_vec(), b"8 octets");
+    assert!(window.query().unwrap().is_valid());
+    assert!(
+        !stag.query().unwrap().is_valid(),
+        "registered, then invalidated"
+    );
+}
+
+/// As many elements as Query QP tells, and fewer, down to none.
+#[test]
+fn lists_may_have_any_number_of_elements() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let info = a.qp.query().unwrap();
+    let max = [info.send_sge, info.write_sge, info.recv_sge];
+    assert_eq!(max, [MAX_SGE; 3]);
+    for n in 0..=MAX_SGE {
+        let octets = pattern(10 * n);
+        let (sink, target) = (b.target(10 * n), b.target(10 * n));
+        let sources: Sgl = octets.chunks(10).map(|it| a.source(it)).collect();
+        let sinks: Sgl = (0..n).map(|i| sink.local(10 * i, 10)).collect();
+        b.qp.post_recv(RecvRequest::new(WrId(1), sinks)).unwrap();
+        a.post(SendRequest::send(WrId(1), sources.clone()));
+        a.post(SendRequest::write(WrId(2), sources, target.remote(0)));
+        sim.run_until_idle();
+        assert_eq!(a.sends(), [Done::send(1, 10 * n), Done::write(2, 10 * n)]);
+        assert_eq!(b.receives(), [Done::receive(1, 10 * n)]);
+        assert_eq!((sink.to_vec(), target.to_vec()), (octets.clone(), octets));
+    }
+}
+
+#[test]
+fn work_of_every_operation_type_is_flushed_by_its_name() {
+    let sim = sim();
+    let mut a = sim.a().end(&privileged());
+    let (place, source) = (a.target(8), a.source(b"8 octets"));
+    let (local, remote) = (place.local(0, 8), place.remote(0));
+    let windowed = a.va_region(64, Access::all(), 0x1000);
+    let mut window = a.host().pd().allocate_window().unwrap();
+    let bind = window.bind(windowed.remote(0), 64, Access::REMOTE_READ);
+    let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
+    let list = PhysicalList {
+        entry_size: 4096,
+        addresses: vec![0],
+        first_byte_offset: 0,
+        len: 4096,
+    };
+    let fast = stag.fast_register(list, Access::LOCAL_READ);
+    let read = SendRequest::read(WrId(4), local, remote);
+    let list = [
+        (
+            SendRequest::new(WrId(0), send_of(source, false, None)),
+            Opcode::Send,
+        ),
+        (
+            SendRequest::new(WrId(1), send_of(source, true, None)),
+            Opcode::SendSolicited,
+        ),
+        (
+            SendRequest::new(WrId(2), send_of(source, false, Some(remote.stag))),
+            Opcode::SendInvalidate,
+        ),
+        (
+            SendRequest::new(WrId(3), send_of(source, true, Some(remote.stag))),
+            Opcode::SendSolicitedInvalidate,
+        ),
+        (read.clone().invalidating_sink(), Opcode::ReadInvalidate),
+        (read, Opcode::Read),
+        (SendRequest::write(WrId(6), source, remote), Opcode::Write),
+        (SendRequest::bind(WrId(7), bind), Opcode::Bind),
+        (
+            SendRequest::fast_register(WrId(8), fast),
+            Opcode::FastRegister,
+        ),
+        (
+            SendRequest::invalidate(WrId(9), place.remote(0).stag),
+            Opcode::Invalidate,
+        ),
+    ];
+    let flushed = list
+        .each_ref()
+        .map(|(it, opcode)| Done::flushed(it.wr_id.0, *opcode));
+    a.qp.post_send_list(list.map(|(it, _)| it)).unwrap();
+    a.post_recv(20, 8);
+    a.qp.modify(QpChange::to(QpState::Error)).unwrap();
+    assert_eq!(a.sends(), flushed);
+    assert_eq!(a.receives(), [Done::flushed(20, Opcode::Receive)]);
+    assert!(!window.query().unwrap().is_valid() && !stag.query().unwrap().is_valid());
+}
+
+#[test]
+fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
+    for kind in 0..5 {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        sim.run_until_idle();
+        let (near, far, target) = (a.target(8), b.target(8), b.target(8));
+        let gone = b.own_region(8, Access::all());
+        let source = a.source(b"8 octets");
+        b.post_recv(2, 8);
+        let operation = match kind {
+            0..4 => send_of(source, kind % 2 == 1, (kind >= 2).then_some(gone.stag())),
+            _ => Operation::Write {
+                sgl: source.into(),
+                remote: target.remote(0),
+            },
+        };
+        let opcode = opcode_of(&operation);
+        a.post_read(1, near.local(0, 8), far.remote(0));
+        a.post(SendRequest::new(WrId(2), operation).fenced());
+        // The Read Request is there, its response not back.
+        sim.run_for(Duration::from_micros(60));
+        assert_eq!((b.receives(), target.to_vec()), (vec![], vec![0; 8]));
+        sim.run_until_idle();
+        assert_eq!(a.sends(), [Done::read(1, 8), Done::success(2, opcode, 8)]);
+        if kind < 4 {
+            assert_eq!(b.receives(), [Done::receive(2, 8)]);
+        } else {
+            assert_eq!(target.to_vec(), b"8 octets");
+        }
+        assert_eq!(gone.query().unwrap().is_valid(), !(2..4).contains(&kind));
+    }
+}
+
+#[test]
+fn what_has_completed_can_be_polled_in_every_state() {
+    for state in [
+        QpState::Rts,
+        QpState::Idle,
+        QpState::Closing,
+        QpState::Terminate,
+        QpState::Error,
+    ] {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        b.post_recv(1, 8);
+        a.post_send(2, b"8 octets");
+        sim.run_until_idle();
+        match state {
+            QpState::Rts => {}
+            QpState::Idle => {
+                a.qp.begin_disconnect().unwrap();
+                sim.run_until_idle();
+            }
+            QpState::Closing | QpState::Terminate | QpState::Error => {
+                a.qp.modify(QpChange::to(state)).unwrap();
+            }
+        }
+        assert_eq!(a.state(), state);
+        assert_eq!(a.sends(), [Done::send(2, 8)], "{state:?}");
+    }
+}
