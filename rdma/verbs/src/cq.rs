@@ -222,7 +222,8 @@ impl CompletionQueue {
     pub fn wait_event(&mut self, patience: Duration) -> Result<bool, WaitError> {
         self.control.check_open()?;
         let armed = || self.shared.armed.load(Ordering::SeqCst) != UNARMED;
-        self.control.sleep(&self.sleeper, patience, armed)?;
+        let waits = || armed() && !self.control.is_closed();
+        self.control.sleep(&self.sleeper, patience, waits)?;
         self.control.check_open()?;
         Ok(!armed())
     }
@@ -263,6 +264,13 @@ pub(crate) struct CqSink {
     shared: Arc<Shared>,
     bell: Doorbell,
     pub(crate) handler: Option<HandlerId>,
+}
+
+impl Drop for CqSink {
+    /// Whoever waits for a completion learns that the RNIC is closed.
+    fn drop(&mut self) {
+        self.bell.ring();
+    }
 }
 
 impl CqSink {

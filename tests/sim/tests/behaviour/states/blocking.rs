@@ -7,8 +7,9 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use xwarp::{
-    Access, AsyncEventKind, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest,
-    RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener, Waiting, WrId,
+    Access, Arm, AsyncEventKind, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest,
+    RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener, WaitError, Waiting,
+    WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
@@ -187,4 +188,22 @@ fn whoever_waits_for_an_event_is_woken_when_the_rnic_closes() {
             assert_eq!(waiter.join().unwrap(), None);
         }
     });
+}
+
+#[test]
+fn whoever_waits_for_a_completion_is_woken_when_the_rnic_closes() {
+    let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+    let mut queues = [(); 2].map(|()| rnic.create_cq(4).unwrap());
+    queues[1].arm(Arm::Next).unwrap();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let [polled, armed] = &mut queues;
+        let polls = scope.spawn(|| polled.wait(PATIENCE));
+        let waits = scope.spawn(|| armed.wait_event(PATIENCE));
+        thread::sleep(Duration::from_millis(5));
+        rnic.close().unwrap();
+        assert!(matches!(polls.join().unwrap(), Err(WaitError::Closed(_))));
+        assert!(matches!(waits.join().unwrap(), Err(WaitError::Closed(_))));
+    });
+    assert!(began.elapsed() < PATIENCE / 2, "nobody was woken");
 }
