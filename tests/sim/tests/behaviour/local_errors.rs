@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use xwarp::{
     Access, AsyncEventKind, CompletionStatus, Opcode, PostError, QpConfig, QpState, RecvRequest,
-    RemoteAddress, SendRequest, Sge, Stag, TermCode, WrId,
+    RemoteAddress, SendRequest, Sge, Sgl, Stag, TermCode, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, KIB, Sim};
+use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
 
 fn sim() -> Sim {
     Sim::new(Seed(17)).one_way_delay(Duration::from_micros(50))
@@ -208,6 +208,36 @@ fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
             "{case}"
         );
         assert!(b.host().memory() == before, "{case}");
+    }
+}
+
+/// A message that ends before the flaw is received as into any other buffer; one octet more, and the Receive fails.
+#[test]
+fn a_receive_list_is_judged_by_what_is_placed_into_it() {
+    type Case = (&'static str, fn(&End) -> Sge, u32, CompletionStatus);
+    #[rustfmt::skip]
+    let cases: [Case; 4] = [
+        ("unknown", |_| sge(Stag(0x1234_5678), 0), 0, CompletionStatus::InvalidStag),
+        ("half outside", |b| sge(kept(b, Access::LOCAL_WRITE), KIB as u64 - 50), 50, CompletionStatus::BaseBounds),
+        ("no right", |b| sge(readable(b), 0), 0, CompletionStatus::AccessViolation),
+        ("other domain", foreign, 0, CompletionStatus::InvalidPd),
+    ];
+    for (case, flawed, sound, status) in cases {
+        for beyond in [0, 1] {
+            let mut sim = sim();
+            let (mut a, mut b) = sim.connected_pair();
+            let first = sge(kept(&b, Access::LOCAL_WRITE), 0);
+            let list = Sgl::from_iter([first, flawed(&b)]);
+            b.qp.post_recv(RecvRequest::new(WrId(1), list)).unwrap();
+            let len = usize::try_from(first.len + sound + beyond).unwrap();
+            a.post_send(1, &pattern(len));
+            sim.run_until_idle();
+            let done = match beyond {
+                0 => Done::receive(1, len),
+                _ => Done::failed(1, Opcode::Receive, status),
+            };
+            assert_eq!(b.receives(), [done], "{case}");
+        }
     }
 }
 
