@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use xwarp::{
-    Access, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair, RemoteAddress, Rnic,
-    RnicConfig, SendRequest, Stag, WrId,
+    Access, CompletionQueue, CompletionStatus, MemoryRegion, QpConfig, QpState, QueuePair,
+    RemoteAddress, Rnic, RnicConfig, SendRequest, Stag, WrId,
 };
 
 /// How long a Read or a connection may take.
@@ -137,17 +137,12 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let cq = rnic.create_cq(1)?;
     let (began, mut clients) = (Instant::now(), Vec::<QueuePair>::new());
     let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
-    println!(
-        "serving {} keys at {}",
-        args.put.len(),
-        listener.addresses()[0]
-    );
+    let (keys, at) = (args.put.len(), listener.addresses()[0]);
+    println!("serving {keys} keys at {at}");
     loop {
         if let Some(request) = listener.accept(PERIOD) {
-            let (remote, mut qp) = (
-                request.remote(),
-                pd.create_qp(&QpConfig::default(), &cq, &cq)?,
-            );
+            let remote = request.remote();
+            let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
             match request.accept(&mut qp, &place) {
                 Ok(()) => clients.push(qp),
                 Err(error) => eprintln!("key_value: {remote} is no client: {error}"),
@@ -156,6 +151,14 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
         clients.retain(|client| client.state() == QpState::Rts);
         table.put("uptime", &format!("{} us", began.elapsed().as_micros()))?;
     }
+}
+
+/// Where the table is, by the server's answer.
+fn place_in(answer: &[u8]) -> Option<RemoteAddress> {
+    let (stag, rest) = answer.split_first_chunk()?;
+    let to = u64::from_be_bytes(*rest.first_chunk()?);
+    let stag = Stag(u32::from_be_bytes(*stag));
+    Some(RemoteAddress { stag, to })
 }
 
 /// A client's view of the table.
@@ -174,15 +177,7 @@ impl Remote {
         // In iWARP the answer to a Read is written by the peer. Registered for this queue pair alone, no other's peer can do so.
         let sink = qp.allocate(SLOT, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let answer = qp.connect((server, port).into(), b"", PATIENCE)?;
-        let (stag, to) = (
-            answer.first_chunk(),
-            answer.get(4..).and_then(<[u8]>::first_chunk),
-        );
-        let (Some(stag), Some(to)) = (stag, to) else {
-            bail!("what listens there is no key_value server");
-        };
-        let (stag, to) = (Stag(u32::from_be_bytes(*stag)), u64::from_be_bytes(*to));
-        let table = RemoteAddress { stag, to };
+        let table = place_in(&answer).context("what listens there is no key_value server")?;
         Ok(Self {
             qp,
             cq,
@@ -194,21 +189,15 @@ impl Remote {
 
     /// A slot, as it was at the time.
     fn read(&mut self, slot: u64) -> anyhow::Result<[u8; SLOT]> {
-        let (stag, to) = (
-            self.table.stag,
-            self.table.to.wrapping_add(slot * u64::from(SLOT_LEN)),
-        );
-        let (sink, from) = (self.sink.local(0, SLOT_LEN), RemoteAddress { stag, to });
-        self.qp
-            .post_send(SendRequest::read(WrId(slot), sink, from))?;
-        let read = self
-            .cq
-            .wait(PATIENCE)?
-            .context("the server does not answer")?;
+        let mut from = self.table;
+        from.to = from.to.wrapping_add(slot * u64::from(SLOT_LEN));
+        let request = SendRequest::read(WrId(slot), self.sink.local(0, SLOT_LEN), from);
+        self.qp.post_send(request)?;
+        let read = self.cq.wait(PATIENCE)?;
+        let status = read.context("the server does not answer")?.status;
         ensure!(
-            read.is_success(),
-            "reading slot {slot} failed: {}",
-            read.status
+            status == CompletionStatus::Success,
+            "reading slot {slot} failed: {status}"
         );
         let mut copy = [0; SLOT];
         self.sink.bytes().read(0, &mut copy)?;
