@@ -274,6 +274,21 @@ fn what_can_have_no_completion_any_more_is_reclaimed() {
 }
 
 #[test]
+fn queues_of_two_rnics_are_not_taken_for_each_other() {
+    let (mut sim, mut a, mut b) = pair();
+    assert_eq!(a.qp.id(), b.qp.id(), "each RNIC's first");
+    let mut posted = PostedBuffers::default();
+    expect_into(&mut posted, &mut a, b"of A");
+    expect_into(&mut posted, &mut b, b"of B");
+    assert!(a.qp.destroy().is_ok());
+    let back = posted.reclaim();
+    assert_eq!((back.len(), back[0].to_vec()), (1, b"of A".to_vec()));
+    sim.run_until_idle();
+    let back = redeem(&mut posted, b.recv_cq());
+    assert_eq!(back[0].1.to_vec(), b"of B");
+}
+
+#[test]
 fn buffers_of_a_shared_receive_queue_come_back_whoever_takes_them() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let host = sim.b();
