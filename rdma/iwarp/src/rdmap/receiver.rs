@@ -137,6 +137,11 @@ impl Receiver {
         self.inbound_requests.set_ird(ird);
     }
 
+    /// From now on this side has this many Read and Atomic Requests outstanding at most. Allocates room for more than before.
+    pub fn set_ord(&mut self, ord: u16) {
+        self.outstanding.set_ord(ord);
+    }
+
     /// A Read or Atomic Response of ours was handed to TCP wholly: its IRD credit returns.
     pub fn response_sent(&mut self) {
         self.inbound_requests.response_sent();

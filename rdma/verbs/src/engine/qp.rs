@@ -207,6 +207,7 @@ impl QpContext {
         let ReadDepths { ord, ird } = reads;
         if let Link::Stream(stream) = &mut self.link {
             self.ord = ord;
+            stream.receiver.set_ord(ord);
             stream.receiver.set_ird(ird);
             if let Some(info) = self.shared.connection() {
                 (self.shared).set_connection(ConnectionInfo { ird, ord, ..info });

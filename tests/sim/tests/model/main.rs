@@ -2,6 +2,9 @@
 //! completions (digest sections 4, 6, 8, 11). It is compared with them after each step.
 
 mod buffers;
+mod connect;
+mod draft;
+mod draft_memory;
 mod hostile;
 mod memory;
 mod pair;
@@ -9,6 +12,8 @@ mod post;
 mod program;
 mod queue;
 mod side;
+mod stag;
+mod verbs;
 
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{for_each_seed, pattern_of};
@@ -20,6 +25,7 @@ const LONGEST: usize = 1600;
 /// Steps of a program.
 const STEPS: usize = 1000;
 
+/// Frames are lost, come late and come twice with this probability.
 fn run(seed: Seed, loss: f64) {
     let mut program = Program::new(seed, loss);
     for _ in 0..STEPS {
@@ -34,6 +40,6 @@ fn random_verbs_do_what_the_model_says() {
 }
 
 #[test]
-fn random_verbs_do_what_the_model_says_on_a_lossy_link() {
+fn random_verbs_do_what_the_model_says_on_a_bad_link() {
     for_each_seed(|Seed(seed)| run(Seed(seed + 1_000_000), 0.03));
 }

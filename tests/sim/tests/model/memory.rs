@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use xwarp::SharedBytes;
-
 /// Octets at a place.
 #[derive(Clone, Debug)]
 pub(crate) struct Patch {
@@ -51,9 +49,10 @@ impl Memory {
         self.possible.push((id, true, patch));
     }
 
-    /// It was done. Where others were under way as well, whose octets are there is not known.
+    /// It was done, if it is still under way. Where others are as well, whose octets are there is not known.
     pub(crate) fn done(&mut self, id: u64) {
-        let Some(at) = self.possible.iter().position(|(its, ..)| *its == id) else {
+        let is_it = |(its, busy, _): &(u64, bool, Patch)| *its == id && *busy;
+        let Some(at) = self.possible.iter().position(is_it) else {
             return;
         };
         let (_, _, patch) = self.possible[at].clone();
@@ -69,6 +68,18 @@ impl Memory {
         }
     }
 
+    /// Those that are under way, by their names.
+    pub(crate) fn busy(&self) -> Vec<u64> {
+        let busy = self.possible.iter().filter(|(_, busy, _)| *busy);
+        busy.map(|(id, ..)| *id).collect()
+    }
+
+    /// From there on the memory is another one.
+    pub(crate) fn renew(&mut self, begin: usize) {
+        self.certain[begin..].fill(0);
+        self.possible.retain(|(_, _, patch)| patch.at < begin);
+    }
+
     /// It was cut off.
     pub(crate) fn abandon(&mut self, id: u64) {
         for (_, busy, _) in self.possible.iter_mut().filter(|(its, ..)| *its == id) {
@@ -77,14 +88,13 @@ impl Memory {
     }
 
     /// Nothing is under way. What memory holds of all that was possible is certain from now on.
-    pub(crate) fn settle(&mut self, bytes: &SharedBytes) {
-        self.check("settled memory", bytes);
-        self.certain = bytes.to_vec();
+    pub(crate) fn settle(&mut self, octets: Vec<u8>) {
+        self.check("settled memory", &octets);
+        self.certain = octets;
         self.possible.clear();
     }
 
-    pub(crate) fn check(&self, what: &str, bytes: &SharedBytes) {
-        let real = bytes.to_vec();
+    pub(crate) fn check(&self, what: &str, real: &[u8]) {
         if real == self.certain {
             return;
         }

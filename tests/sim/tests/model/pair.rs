@@ -21,16 +21,16 @@ pub(crate) struct Pair {
     pub(crate) excused: bool,
     /// The side that has connected has sent something, without which the other may not.
     pub(crate) spoken: bool,
-    /// Work that needs a window as it is may be on its way.
-    pub(crate) uses_windows: bool,
+    /// Work that needs an `STag` as it is may be on its way.
+    pub(crate) uses_stags: bool,
 }
 
 impl Pair {
-    /// Polls up to `most` completions of the send queue.
-    pub(crate) fn poll_sends(&mut self, who: usize, most: usize) {
-        for _ in 0..most {
+    /// Polls up to `most` completions of the send queue; how many there were.
+    pub(crate) fn poll_sends(&mut self, who: usize, most: usize) -> usize {
+        for polled in 0..most {
             let Some(completion) = self.sides[who].send_cq.poll().unwrap() else {
-                return;
+                return polled;
             };
             if !self.is_own(who, &completion) {
                 continue;
@@ -39,6 +39,7 @@ impl Pair {
                 self.ended(who, &work, success, completion.original);
             }
         }
+        most
     }
 
     fn is_own(&self, who: usize, completion: &WorkCompletion) -> bool {
@@ -56,38 +57,34 @@ impl Pair {
             Effect::Write(_) => peer.memory.abandon(tagged(who, work.id)),
             Effect::Read(_) if success => mine.memory.done(tagged(who, work.id)),
             Effect::Read(_) => mine.memory.abandon(tagged(who, work.id)),
-            Effect::Add(add) => {
-                let added = |count: &u64| count.wrapping_add(*add);
-                if !success {
-                    let more: Vec<u64> = peer.counts.iter().map(added).collect();
-                    peer.counts.extend(more);
-                } else if let (true, Some(original)) = (work.signaled, original) {
-                    assert!(peer.counts.contains(&original), "{work:?} found {original}");
-                    peer.counts = BTreeSet::from([added(&original)]);
-                } else {
-                    assert!(!work.signaled, "{work:?} found nothing");
-                    peer.counts = peer.counts.iter().map(added).collect();
-                }
+            Effect::ReadInvalidate(_) if success => {
+                mine.memory.done(tagged(who, work.id));
+                mine.fast_is.become_(None);
             }
-            Effect::Bind(stag) if success => mine.window_is.become_(Some(*stag)),
-            Effect::Unbind if success => mine.window_is.become_(None),
-            Effect::Bind(_) | Effect::Unbind => {
-                mine.window_is.unsure |= work.fate == Fate::Good || work.fate == Fate::Open;
+            Effect::ReadInvalidate(_) => {
+                mine.memory.abandon(tagged(who, work.id));
+                mine.fast_is.unsure = true;
+            }
+            Effect::Atomic(change) => peer.counted(*change, work, success, original),
+            Effect::Bind(which, stag) if success => mine.stag_is(*which).become_(Some(*stag)),
+            Effect::Unbind(which) if success => mine.stag_is(*which).become_(None),
+            Effect::Bind(which, _) | Effect::Unbind(which) => {
+                mine.stag_is(*which).unsure |= work.fate == Fate::Good || work.fate == Fate::Open;
             }
         }
     }
 
-    /// Polls up to `most` completions of the receive queue.
+    /// Polls up to `most` completions of the receive queue, likewise.
     pub(crate) fn poll_receives(
         &mut self,
         who: usize,
         most: usize,
         buffers: &mut Buffers,
         srq: &mut SharedModel,
-    ) {
-        for _ in 0..most {
+    ) -> usize {
+        for polled in 0..most {
             let Some(completion) = self.sides[who].recv_cq.poll().unwrap() else {
-                return;
+                return polled;
             };
             let id = completion.wr_id.0;
             let own = self.is_own(who, &completion);
@@ -113,6 +110,7 @@ impl Pair {
                 buffers.ended(id, None);
             }
         }
+        most
     }
 
     fn received(&mut self, who: usize, completion: &WorkCompletion, buffers: &mut Buffers) {
@@ -131,6 +129,13 @@ impl Pair {
         assert_eq!(completion.byte_len as usize, message.octets.len());
         assert_eq!(completion.immediate, message.immediate);
         assert_eq!(completion.invalidated, message.invalidate);
+        assert_eq!(completion.solicited, message.solicited);
+        // All that was written before is there (digest 7).
+        for write in self.sides[who].memory.busy() {
+            if write % 2 == 1 - who as u64 && write / 2 <= message.id {
+                self.sides[who].memory.done(write);
+            }
+        }
         buffers.ended(id, Some(&message.octets));
         if message.invalidate.is_some() {
             self.sides[who].window_is.become_(None);
@@ -143,9 +148,8 @@ impl Pair {
             self.sides[side].check();
             let mut counts = self.sides[side].counts.clone();
             for work in &self.sides[peer].sends.posted {
-                if let Effect::Add(add) = work.effect {
-                    let more: Vec<u64> =
-                        counts.iter().map(|count| count.wrapping_add(add)).collect();
+                if let Effect::Atomic(change) = work.effect {
+                    let more: Vec<u64> = counts.iter().map(|count| change.apply(*count)).collect();
                     counts.extend(more);
                 }
             }
@@ -193,7 +197,7 @@ impl Pair {
             side.recvs
         );
         (side.live, side.graceful) = (false, false);
-        side.settle_window();
+        side.settle_stags();
         let written = std::mem::take(&mut side.written);
         for id in written {
             self.sides[1 - who].memory.abandon(tagged(who, id));
@@ -206,7 +210,7 @@ impl Pair {
         for work in left.posted {
             self.ended(who, &work, false, None);
         }
-        self.sides[who].settle_window();
+        self.sides[who].settle_stags();
     }
 
     /// Both sides are connected, and nothing is under way.
@@ -228,7 +232,7 @@ impl Pair {
         if !connected || !live || !self.spoken || stalled {
             return;
         }
-        self.excused = false;
+        self.excused = self.may_overrun();
         for who in [0, 1] {
             let left = self.sides[who].sends.end();
             for work in left {
@@ -244,14 +248,22 @@ impl Pair {
             }
         }
         for side in &mut self.sides {
-            side.settle_window();
-            side.memory.settle(side.sink.bytes());
+            side.settle_stags();
+            side.memory.settle(side.octets());
             side.counts = BTreeSet::from([side.count()])
                 .intersection(&side.counts)
                 .copied()
                 .collect();
         }
-        self.uses_windows = false;
+        self.uses_stags = false;
+    }
+}
+
+impl Pair {
+    /// A side may have more Reads outstanding than the other one lets it.
+    pub(crate) fn may_overrun(&self) -> bool {
+        let [a, b] = &self.sides;
+        a.depths[0] > b.depths[1] || b.depths[0] > a.depths[1]
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use xwarp::{CompletionStatus, Opcode, Stag, WorkCompletion};
+use xwarp::{AtomicOperation, CompletionStatus, Opcode, Stag, WorkCompletion};
 
 use crate::memory::Patch;
+use crate::stag::Which;
 
 /// What a work request changes when it is done.
 #[derive(Clone, Debug)]
@@ -14,17 +15,55 @@ pub(crate) enum Effect {
     Write(Patch),
     /// Octets in the memory of this side.
     Read(Patch),
-    /// A number is added to the peer's counter.
-    Add(u64),
-    /// The window of this side is bound as this.
-    Bind(Stag),
-    /// The window of this side is invalidated.
-    Unbind,
+    /// The same, and Fast-Register's `STag` is invalidated, by which they were placed.
+    ReadInvalidate(Patch),
+    /// Something is made of the peer's counter.
+    Atomic(Change),
+    /// An `STag` of this side becomes this.
+    Bind(Which, Stag),
+    /// An `STag` of this side is invalidated.
+    Unbind(Which),
+}
+
+/// What an Atomic Operation does (RFC 7306 §5.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change(pub(crate) AtomicOperation);
+
+impl Change {
+    pub(crate) fn apply(self, original: u64) -> u64 {
+        match self.0 {
+            AtomicOperation::FetchAdd { add, .. } => original.wrapping_add(add),
+            AtomicOperation::CompareSwap {
+                compare,
+                compare_mask,
+                swap,
+                swap_mask,
+            } => {
+                let equal = original & compare_mask == compare & compare_mask;
+                let swapped = original & !swap_mask | swap & swap_mask;
+                if equal { swapped } else { original }
+            }
+        }
+    }
+}
+
+/// What a queue's Reads and Atomic Operations come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reads {
+    #[default]
+    Fine,
+    /// ORD has been 0, or was changed to or from it.
+    Open,
+    /// ORD is 0.
+    Refused,
 }
 
 /// What the peer is to receive.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
+    /// The work request's name.
+    pub(crate) id: u64,
+    pub(crate) solicited: bool,
     pub(crate) octets: Vec<u8>,
     pub(crate) immediate: Option<[u8; 8]>,
     pub(crate) invalidate: Option<Stag>,
@@ -42,16 +81,28 @@ pub(crate) enum Fate {
     Open,
 }
 
+/// What a work request needs to stay as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// What Fast-Register has registered here.
+    Fast,
+    /// The peer's region that is registered anew time and again.
+    Spare,
+}
+
 /// A work request.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) id: u64,
     pub(crate) opcode: Opcode,
     pub(crate) signaled: bool,
+    /// It waits for everything in front of it.
+    pub(crate) fenced: bool,
     pub(crate) len: usize,
     pub(crate) effect: Effect,
     pub(crate) message: Option<Message>,
     pub(crate) fate: Fate,
+    pub(crate) needs: Option<Needs>,
 }
 
 /// What cannot be done when something before it was not. What is behind a Read that was not answered may have been done all the same,
@@ -69,11 +120,13 @@ enum Barred {
 
 impl Work {
     fn is_answered(&self) -> bool {
-        matches!(self.opcode, Opcode::Read | Opcode::FetchAdd)
+        use Opcode::{CompareSwap, FetchAdd, Read, ReadInvalidate};
+        matches!(self.opcode, Read | ReadInvalidate | FetchAdd | CompareSwap)
     }
 
-    fn is_memory(&self) -> bool {
-        matches!(self.opcode, Opcode::Bind | Opcode::Invalidate)
+    pub(crate) fn is_memory(&self) -> bool {
+        use Opcode::{Bind, FastRegister, Invalidate};
+        matches!(self.opcode, Bind | FastRegister | Invalidate)
     }
 }
 
@@ -85,12 +138,36 @@ pub(crate) struct SendQueue {
     barred: Barred,
     /// Something has told why.
     told: bool,
+    pub(crate) reads: Reads,
 }
 
 impl SendQueue {
     /// Slots that are taken for certain: of what has a completion, which was not polled.
     pub(crate) fn held(&self) -> usize {
         self.posted.iter().filter(|work| work.signaled).count()
+    }
+
+    pub(crate) fn fate(&self, work: &Work) -> Fate {
+        match self.reads {
+            Reads::Open if work.is_answered() => Fate::Open,
+            Reads::Refused if work.is_answered() => {
+                Fate::Refused(CompletionStatus::ZeroReadResources)
+            }
+            Reads::Fine | Reads::Open | Reads::Refused => work.fate,
+        }
+    }
+
+    /// Everything that is posted must be done.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.posted.iter().all(|work| self.fate(work) == Fate::Good)
+    }
+
+    /// What is posted and needs this may end one way or another.
+    pub(crate) fn open(&mut self, needs: Needs) {
+        let its = |work: &&mut Work| work.needs == Some(needs);
+        for work in self.posted.iter_mut().filter(its) {
+            work.fate = Fate::Open;
+        }
     }
 
     /// What a completion says has become of work: first that of which nothing is told as it succeeded.
@@ -124,10 +201,11 @@ impl SendQueue {
             status => {
                 assert!(!self.told, "a second failure: {completion:?}");
                 self.told = true;
-                match work.fate {
+                match self.fate(work) {
                     Fate::Refused(expected) => assert_eq!(status, expected, "{work:?}"),
                     Fate::Open => {}
-                    Fate::Fatal if status == CompletionStatus::RemoteTermination => {}
+                    // Whether the peer may end the connection is looked at elsewhere.
+                    Fate::Good | Fate::Fatal if status == CompletionStatus::RemoteTermination => {}
                     Fate::Good | Fate::Fatal => panic!("{completion:?} of {work:?}"),
                 }
             }
@@ -149,9 +227,9 @@ impl SendQueue {
     }
 
     fn assert_may_succeed(&self, work: &Work) {
-        assert!(!matches!(work.fate, Fate::Refused(_)), "{work:?} was done");
-        let answered = work.is_answered();
-        assert!(work.fate != Fate::Fatal || !answered, "{work:?} was done");
+        let (fate, answered) = (self.fate(work), work.is_answered());
+        assert!(!matches!(fate, Fate::Refused(_)), "{work:?} was done");
+        assert!(fate != Fate::Fatal || !answered, "{work:?} was done");
         let bar = if work.is_memory() {
             Barred::All
         } else if answered {

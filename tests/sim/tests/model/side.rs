@@ -4,49 +4,35 @@ use std::collections::{BTreeSet, VecDeque};
 
 use xwarp::{
     Access, AsyncEventKind, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState,
-    QueuePair, RegionSpec, SharedReceiveQueue, Stag,
+    QueuePair, RegionSpec, RegionStag, RemoteAddress, SharedReceiveQueue,
 };
 use xwarp_sim_tests::Host;
 
 use crate::memory::Memory;
-use crate::queue::{Message, SendQueue};
+use crate::queue::{Change, Message, SendQueue, Work};
+use crate::stag::{StagModel, Which};
 use crate::{LONGEST, pattern_of};
 
 /// Work requests that a queue holds.
 pub(crate) const DEPTH: usize = 8;
+/// Reads and Atomic Operations that may be outstanding, unless Modify QP says otherwise.
+const READS: u16 = 2;
 /// Octets of a side's sink: two messages that the peer writes, then two that Reads place.
-const SINK: usize = 4 * LONGEST;
+pub(crate) const SINK: usize = 4 * LONGEST;
+/// Octets of a [`Spare`].
+pub(crate) const SPARE: usize = 64;
+/// Pages of a sink, for Fast-Register.
+pub(crate) const PAGE: usize = 4096;
 /// Where the sink's Tagged Offsets begin, so that windows can be bound to it.
-const VA: u64 = 0x10_0000;
+pub(crate) const VA: u64 = 0x10_0000;
 
-/// What a window is bound as.
-#[derive(Default)]
-pub(crate) struct WindowModel {
-    pub(crate) bound: Option<Stag>,
-    /// Changes that are under way.
-    pub(crate) changes: usize,
-    /// One of them was cut off, or several were under way at once.
-    pub(crate) unsure: bool,
-    /// What it was bound as before.
-    pub(crate) stale: Option<Stag>,
-}
-
-impl WindowModel {
-    pub(crate) fn is_certain(&self) -> bool {
-        self.changes == 0 && !self.unsure
-    }
-
-    /// A change is posted. The completions of several at once come from different queues, and do not tell which was the last.
-    pub(crate) fn begin(&mut self) {
-        self.unsure |= self.changes > 0;
-        self.changes += 1;
-    }
-
-    pub(crate) fn become_(&mut self, bound: Option<Stag>) {
-        self.stale = self.bound.or(self.stale);
-        self.bound = bound;
-        self.changes = self.changes.saturating_sub(1);
-    }
+/// A region that is registered anew time and again.
+pub(crate) struct Spare {
+    pub(crate) region: MemoryRegion,
+    /// The peer may write it.
+    pub(crate) writable: bool,
+    /// Where it was before.
+    pub(crate) stale: Option<RemoteAddress>,
 }
 
 pub(crate) struct Side {
@@ -67,13 +53,20 @@ pub(crate) struct Side {
     pub(crate) sink: MemoryRegion,
     pub(crate) counter: MemoryRegion,
     pub(crate) window: MemoryWindow,
+    /// Registers the sink, or a part of it.
+    pub(crate) fast: RegionStag,
+    pub(crate) spare: Spare,
+    /// Depths of the next connection, and of the present one: ORD and IRD.
+    pub(crate) wished: [u16; 2],
+    pub(crate) depths: [u16; 2],
     pub(crate) sends: SendQueue,
     pub(crate) recvs: VecDeque<u64>,
     pub(crate) last_recv: u64,
     pub(crate) memory: Memory,
     /// What the counter may be.
     pub(crate) counts: BTreeSet<u64>,
-    pub(crate) window_is: WindowModel,
+    pub(crate) window_is: StagModel,
+    pub(crate) fast_is: StagModel,
     /// What the peer is to receive on this connection, in order.
     pub(crate) messages: VecDeque<Message>,
     /// Writes that were done here, which may still be on their way.
@@ -102,12 +95,21 @@ impl Side {
             sink: host.pd().register_with(memory, &spec).unwrap(),
             counter: host.region(8, Access::all()),
             window: host.pd().allocate_window().unwrap(),
+            fast: host.pd().allocate_stag(SINK.div_ceil(PAGE), true).unwrap(),
+            spare: Spare {
+                region: host.region(SPARE, Access::all()),
+                writable: true,
+                stale: None,
+            },
+            wished: [READS; 2],
+            depths: [READS; 2],
             sends: SendQueue::default(),
             recvs: VecDeque::new(),
             last_recv: 0,
-            memory: Memory::new(SINK),
+            memory: Memory::new(SINK + SPARE),
             counts: BTreeSet::from([0]),
-            window_is: WindowModel::default(),
+            window_is: StagModel::default(),
+            fast_is: StagModel::default(),
             messages: VecDeque::new(),
             written: Vec::new(),
             next_id: 1,
@@ -135,19 +137,36 @@ impl Side {
         let cqs = [&self.send_cq, &self.recv_cq];
         self.qp = Some(create_qp(&self.host, cqs, srq));
         (self.state, self.last_recv) = (QpState::Idle, 0);
+        self.wished = [READS; 2];
     }
 
     pub(crate) fn free_octets(&self) -> Vec<u8> {
         self.source.bytes().to_vec()
     }
 
-    /// Compares memory, counter and window.
-    pub(crate) fn check(&self) {
-        self.memory.check("sink", self.sink.bytes());
-        if self.window_is.is_certain() {
-            let key = self.window.query().unwrap().key;
-            assert_eq!(key, self.window_is.bound.map(Stag::key), "window");
+    pub(crate) fn stag_is(&mut self, which: Which) -> &mut StagModel {
+        match which {
+            Which::Window => &mut self.window_is,
+            Which::Fast => &mut self.fast_is,
         }
+    }
+
+    /// What the peer may have written, or Reads placed.
+    pub(crate) fn octets(&self) -> Vec<u8> {
+        [
+            self.sink.bytes().to_vec(),
+            self.spare.region.bytes().to_vec(),
+        ]
+        .concat()
+    }
+
+    /// Compares memory, window and Fast-Register's `STag`.
+    pub(crate) fn check(&self) {
+        self.memory.check("sink", &self.octets());
+        let key = self.window.query().unwrap().key;
+        self.window_is.check("window", key);
+        let key = self.fast.query().unwrap().key;
+        self.fast_is.check("Fast-Register", key);
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -156,15 +175,33 @@ impl Side {
         u64::from_ne_bytes(octets)
     }
 
-    /// Nothing changes the window any more: looks what has become of changes that were cut off.
-    pub(crate) fn settle_window(&mut self) {
-        let model = &mut self.window_is;
-        if !model.is_certain() {
-            let key = self.window.query().unwrap().key;
-            let stag = self.window.stag();
-            model.become_(key.map(|key| stag.with_key(key)));
-            (model.changes, model.unsure) = (0, false);
+    /// An Atomic Operation of the peer's has ended.
+    pub(crate) fn counted(
+        &mut self,
+        change: Change,
+        work: &Work,
+        success: bool,
+        original: Option<u64>,
+    ) {
+        let changed = |count: &u64| change.apply(*count);
+        if !success {
+            let more: Vec<u64> = self.counts.iter().map(changed).collect();
+            self.counts.extend(more);
+        } else if let (true, Some(original)) = (work.signaled, original) {
+            assert!(self.counts.contains(&original), "{work:?} found {original}");
+            self.counts = BTreeSet::from([changed(&original)]);
+        } else {
+            assert!(!work.signaled, "{work:?} found nothing");
+            self.counts = self.counts.iter().map(changed).collect();
         }
+    }
+
+    /// Nothing changes them any more: looks what has become of changes that were cut off.
+    pub(crate) fn settle_stags(&mut self) {
+        let key = self.window.query().unwrap().key;
+        self.window_is.settle(self.window.stag(), key);
+        let key = self.fast.query().unwrap().key;
+        self.fast_is.settle(self.fast.stag(), key);
     }
 }
 
@@ -176,8 +213,9 @@ fn create_qp(
     let config = QpConfig {
         send_depth: DEPTH,
         recv_depth: DEPTH,
-        ord: 2,
-        ird: 2,
+        ord: READS,
+        ird: READS,
+        privileged: true,
         ..QpConfig::default()
     };
     let qp = match srq {

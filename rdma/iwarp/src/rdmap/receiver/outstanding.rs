@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Outstanding {
     requests: VecDeque<Awaited>,
+    ord: u16,
     /// Of the next Atomic Response (R7306-5.2.2-3).
     atomic_msn: u32,
 }
@@ -39,8 +40,16 @@ impl Outstanding {
     pub(super) fn new(ord: u16) -> Self {
         Self {
             requests: VecDeque::with_capacity(usize::from(ord)),
+            ord,
             atomic_msn: FIRST_MSN,
         }
+    }
+
+    /// Those that are outstanding already stay so.
+    pub(super) fn set_ord(&mut self, ord: u16) {
+        self.ord = ord;
+        let more = usize::from(ord).saturating_sub(self.requests.len());
+        self.requests.reserve_exact(more);
     }
 
     pub(super) fn expect_read(&mut self, read: ReadRequest) {
@@ -58,7 +67,7 @@ impl Outstanding {
 
     fn expect(&mut self, awaited: Awaited) {
         debug_assert!(
-            self.requests.len() < self.requests.capacity(),
+            self.requests.len() < usize::from(self.ord),
             "more requests outstanding than ORD"
         );
         self.requests.push_back(awaited);

@@ -1,5 +1,7 @@
 //! What Query QP tells, and depths that are changed (verbs draft §6.5, §9.2.5.2, §9.2.5.3).
 
+use std::time::Duration;
+
 use xwarp::{
     AsyncEventKind, Capability, Depths, InboundError, ModifyError, Opcode, QpChange, QpConfig,
     QpState,
@@ -109,6 +111,38 @@ fn a_smaller_ord_keeps_to_a_smaller_ird() {
         assert_eq!(read_all(&mut sim, &mut a, &b), all_read());
     }
     assert_eq!(a.qp.query().unwrap().ord, 100);
+}
+
+/// More than the connection began with.
+#[test]
+fn a_larger_ord_lets_as_many_reads_be_outstanding_at_once() {
+    let mut sim = sim().one_way_delay(Duration::from_millis(1));
+    let few = QpConfig {
+        ord: 1,
+        ..QpConfig::default()
+    };
+    let (mut a, mut b) = (sim.a().end(&few), sim.b().end(&QpConfig::default()));
+    sim.connect(&mut a, &mut b);
+    a.qp.modify(QpChange::to(QpState::Rts).ord(9)).unwrap();
+    b.qp.modify(QpChange::to(QpState::Rts).ird(9)).unwrap();
+    let (sink, source) = (a.target(9), b.target(9));
+    source.fill(b"nine read");
+    let requests = |b: &End| b.host().rnic().counters().unwrap().rdma.fpdus_in;
+    let before = requests(&b);
+    for i in 0..9 {
+        let at = usize::try_from(i).unwrap();
+        a.post_read(i, sink.local(at, 1), source.remote(at));
+    }
+    sim.run_for(Duration::from_micros(1100));
+    assert_eq!(
+        requests(&b) - before,
+        9,
+        "before the first response is here"
+    );
+    sim.run_until_idle();
+    let done: Vec<Done> = (0..9).map(|i| Done::read(i, 1)).collect();
+    assert_eq!(a.sends(), done);
+    assert_eq!(sink.to_vec(), b"nine read");
 }
 
 #[test]

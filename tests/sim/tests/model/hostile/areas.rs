@@ -182,11 +182,13 @@ impl Areas {
         let remote = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let has_window = |its: &Area| its.valid && its.is_window && its.memory == area.memory;
         let needed = !area.is_window && self.list.iter().any(has_window);
-        if area.ours && area.access.intersects(remote) && !needed {
-            Ok(())
-        } else {
-            Err(TermCode::rdmap_protection(9))
+        if !area.ours || needed {
+            return Err(TermCode::rdmap_protection(9));
         }
+        if !area.access.intersects(remote) {
+            return Err(TermCode::rdmap_protection(2)); // digest 12.4 of the verbs
+        }
+        Ok(())
     }
 
     pub(super) fn invalidate(&mut self, stag: u32) {

@@ -36,7 +36,8 @@ fn receive_status(ulpdu: &[u8], code: TermCode) -> Option<CompletionStatus> {
     if code == TermCode::rdmap_protection(0) {
         return Some(CompletionStatus::InvalidStag);
     }
-    (code == TermCode::rdmap_protection(9)).then_some(CompletionStatus::InvalidateRefused)
+    let refused = [2, 9].map(TermCode::rdmap_protection).contains(&code);
+    refused.then_some(CompletionStatus::InvalidateRefused)
 }
 
 impl Program {

@@ -1,0 +1,172 @@
+//! How the program connects: by MPA's start-up, or by streams that are handed over.
+
+use std::time::Duration;
+
+use xwarp::{Framing, LlpStream, QpChange, QpState, StreamState};
+
+use crate::LONGEST;
+use crate::program::Program;
+use crate::side::Side;
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+/// How long is waited for what a stream brings.
+const WAIT: Duration = Duration::from_millis(1);
+const WAITS: usize = 5000;
+
+impl Program {
+    /// Lets the second host answer.
+    pub(crate) fn accept(&mut self) {
+        for n in 0..crate::program::PAIRS {
+            while let Some(request) = self.listeners[n].try_accept() {
+                let side = &mut self.pairs[n].sides[1];
+                if side.shown_state() == QpState::Idle && side.live {
+                    // One that was given up meanwhile is refused.
+                    let _ = request.accept(side.qp(), b"");
+                } else {
+                    request.reject(b"").unwrap_or(());
+                }
+            }
+            if let Some(connecting) = &mut self.connecting[n]
+                && let Some(result) = connecting.try_finish()
+            {
+                self.pairs[n].excused |= result.is_err();
+                self.connecting[n] = None;
+            }
+        }
+    }
+
+    /// Connects the first side to the second, if both are Idle.
+    pub(crate) fn connect(&mut self, n: usize) {
+        if self.rng.chance(0.7) {
+            self.recover(n);
+        }
+        self.observe(n);
+        let idle = |side: &Side| side.state == QpState::Idle;
+        if !self.pairs[n].sides.iter().all(idle) || self.connecting[n].is_some() {
+            return;
+        }
+        if !self.cut && self.rng.chance(0.3) {
+            self.connect_by_streams(n);
+            return;
+        }
+        self.pairs[n].settle_depths();
+        self.begin(n);
+        let at = self.listeners[n].addresses()[0];
+        let connecting = self.pairs[n].sides[0]
+            .qp()
+            .begin_connect(at, b"", CONNECT_LIMIT);
+        self.connecting[n] = Some(connecting.unwrap());
+        self.excuse_where_buffers_lack();
+        if self.rng.chance(0.9) {
+            for _ in 0..20 {
+                self.sim.run_for(Duration::from_millis(1));
+                self.accept();
+            }
+        }
+    }
+
+    /// A connection begins: what was posted before is done on it.
+    fn begin(&mut self, n: usize) {
+        let pair = &mut self.pairs[n];
+        for who in [0, 1] {
+            pair.drain(who, &mut self.buffers[who], &mut self.shared);
+            let side = &mut pair.sides[who];
+            let posted = side.sends.posted.iter();
+            side.messages = posted.filter_map(|work| work.message.clone()).collect();
+            side.live = true;
+        }
+        let fine = |side: &Side| side.sends.is_fine();
+        pair.excused = self.cut || !pair.sides.iter().all(fine);
+        pair.spoken = false;
+        pair.post_first_word(0);
+    }
+
+    /// By TCP connections that carry raw octets first (digest 5): the first side says hello, the second one's answer is the last streaming
+    /// message, and the first side speaks again.
+    fn connect_by_streams(&mut self, n: usize) {
+        let at = self.stream_listeners[n].addresses()[0];
+        let host = self.sim.a();
+        let mut near = host.rnic().connect_stream(at, CONNECT_LIMIT).unwrap();
+        let Some(mut far) = self.wait(|it| it.stream_listeners[n].try_accept().unwrap()) else {
+            return;
+        };
+        let (hello, last) = (self.words(), self.words());
+        let established = |state| state == Ok(StreamState::Established);
+        let ready = self.wait(|_| established(near.state()).then_some(()));
+        if ready.is_none() || !self.say(&mut near, &hello) || !self.hear(&mut far, &hello) {
+            return;
+        }
+        let [crc, send_markers, receive_markers] = [0; 3].map(|_| self.rng.chance(0.5));
+        let framing = Framing {
+            crc,
+            send_markers,
+            receive_markers,
+        };
+        let other = Framing {
+            crc,
+            send_markers: receive_markers,
+            receive_markers: send_markers,
+        };
+        // The depths are the applications' affair.
+        let ords = self.pairs[n].agree_on_depths();
+        self.begin(n);
+        let sides = &mut self.pairs[n].sides;
+        let change = QpChange::start_with(&far, other, &last).ord(ords[1]);
+        sides[1].qp().modify(change).unwrap();
+        assert_eq!(sides[1].shown_state(), QpState::Rts);
+        self.excuse_where_buffers_lack();
+        let heard = self.hear(&mut near, &last);
+        self.observe(n);
+        let side = &mut self.pairs[n].sides[0];
+        if !heard || !established(near.state()) {
+            // The other side has failed meanwhile, or much was lost.
+            side.live = false;
+            assert!(self.pairs[n].excused || !heard, "a stream has ended");
+            self.pairs[n].excused = true;
+            return;
+        }
+        let change = QpChange::start(&near, framing).ord(ords[0]);
+        side.qp().modify(change).unwrap();
+        let info = side.qp().connection().unwrap();
+        let framed = (info.crc, info.send_markers, info.receive_markers);
+        assert_eq!(framed, (crc, send_markers, receive_markers));
+        self.observe(n);
+    }
+
+    /// Up to two segments of raw octets.
+    fn words(&mut self) -> Vec<u8> {
+        let len = 1 + self.rng.index(2 * LONGEST);
+        self.rng.octets(len)
+    }
+
+    fn say(&mut self, stream: &mut LlpStream, octets: &[u8]) -> bool {
+        let mut rest = octets;
+        let said = self.wait(|_| {
+            rest = &rest[stream.write(rest).unwrap_or(0)..];
+            rest.is_empty().then_some(())
+        });
+        said.is_some()
+    }
+
+    fn hear(&mut self, stream: &mut LlpStream, octets: &[u8]) -> bool {
+        let (mut heard, mut filled) = (vec![0; octets.len()], 0);
+        let all = self.wait(|_| {
+            filled += stream.read(&mut heard[filled..]).unwrap_or(0);
+            (filled == octets.len()).then_some(())
+        });
+        assert!(heard[..filled] == octets[..filled], "streaming mode");
+        all.is_some()
+    }
+
+    /// Some seconds, which are enough unless much is lost.
+    fn wait<T>(&mut self, mut condition: impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+        for _ in 0..WAITS {
+            if let Some(value) = condition(self) {
+                return Some(value);
+            }
+            self.sim.run_for(WAIT);
+            self.accept();
+        }
+        None
+    }
+}

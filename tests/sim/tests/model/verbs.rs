@@ -1,0 +1,289 @@
+//! Verbs that the program draws besides those that post and poll.
+
+use xwarp::{Access, DestroyError, QpChange, QpState, RegionSpec, RegisterError, ResizeError};
+
+use crate::pair::Pair;
+use crate::program::Program;
+use crate::queue::{Needs, Reads};
+use crate::side::{DEPTH, SINK, SPARE, Spare, VA};
+
+/// Regions that are gone, and whose memory is watched.
+const DEAD: usize = 8;
+/// Memory that regions had before they were registered anew.
+const GONE: usize = 12;
+/// Depths that are drawn.
+const DEPTHS: u64 = 4;
+
+impl Program {
+    /// To any state, of which few are legal.
+    pub(crate) fn modify(&mut self, n: usize, who: usize) {
+        use QpState::{Closing, Error, Idle, Rts, Terminate};
+        let to = [Idle, Rts, Closing, Terminate, Error][self.rng.index(5)];
+        self.modify_to(n, who, to);
+    }
+
+    fn modify_to(&mut self, n: usize, who: usize, to: QpState) {
+        use QpState::{Closing, Error, Idle, Rts, Terminate};
+        self.observe(n);
+        let pair = &mut self.pairs[n];
+        let side = &mut pair.sides[who];
+        let from = side.qp().query().unwrap().state;
+        let legal = matches!(
+            (from, to),
+            (Idle, Idle | Error) | (Rts, Rts | Closing | Terminate | Error) | (Error, Idle)
+        );
+        let result = side.qp().modify(QpChange::to(to));
+        assert_eq!(result.is_ok(), legal, "{from:?} to {to:?}: {result:?}");
+        let is = side.shown_state();
+        if !legal || from == to {
+            assert_eq!(is, from);
+            return;
+        }
+        pair.excused = true;
+        let follows: &[QpState] = match to {
+            Closing => &[Closing, Error],
+            Terminate => &[Terminate, Error],
+            Idle => &[Idle],
+            Rts | Error => &[Error],
+        };
+        assert!(follows.contains(&is), "{from:?} to {to:?} led to {is:?}");
+        if from == Idle && to == Error {
+            side.state = Rts; // what was posted ends
+            pair.observe(who, &mut self.buffers[who], &mut self.shared);
+        } else if to == Idle {
+            side.state = Idle;
+        }
+    }
+
+    /// What is in Error becomes Idle again.
+    pub(crate) fn recover(&mut self, n: usize) {
+        for who in [0, 1] {
+            self.observe(n);
+            if self.pairs[n].sides[who].state == QpState::Error {
+                self.modify_to(n, who, QpState::Idle);
+            }
+        }
+    }
+
+    /// By a reset, or gracefully.
+    pub(crate) fn end(&mut self, n: usize, who: usize) {
+        self.observe(n);
+        let pair = &mut self.pairs[n];
+        pair.excused = true;
+        let side = &mut pair.sides[who];
+        if self.rng.chance(0.5) {
+            side.graceful |= side.state == QpState::Rts;
+            side.qp().begin_disconnect().unwrap();
+        } else {
+            side.live = true;
+            side.qp().abort().unwrap();
+        }
+    }
+
+    /// Destroys a queue pair, and creates another one.
+    pub(crate) fn replace(&mut self, n: usize, who: usize) {
+        self.observe(n);
+        let pair = &mut self.pairs[n];
+        let side = &mut pair.sides[who];
+        if !matches!(side.state, QpState::Idle | QpState::Error) || !side.window_is.is_certain() {
+            return;
+        }
+        let bound = side.window_is.bound.is_some();
+        match side.qp.take().unwrap().destroy() {
+            Ok(()) => assert!(!bound, "destroyed with a window"),
+            Err(refused) => {
+                assert!(bound && matches!(refused.error, DestroyError::WindowsBound));
+                side.qp = Some(*refused.object);
+                return;
+            }
+        }
+        let srq = side.shared.then_some(&self.srq);
+        side.replace_qp(srq);
+        let (buffers, shared) = (&mut self.buffers[who], &mut self.shared);
+        for id in std::mem::take(&mut pair.sides[who].recvs) {
+            buffers.ended(id, None);
+        }
+        pair.forget_sends(who);
+        pair.drain(who, buffers, shared);
+        pair.excused = true;
+        pair.sides[who].live = false;
+    }
+
+    /// Registers memory and deregisters it: its `STag` is dead from then on.
+    pub(crate) fn region(&mut self, who: usize) {
+        let host = if who == 0 { self.sim.a() } else { self.sim.b() };
+        if self.dead[who].len() < DEAD {
+            let region = host.region(64, Access::all());
+            let (stag, bytes) = (region.stag(), region.bytes().clone());
+            assert!(region.query().unwrap().is_valid());
+            assert!(region.deallocate().is_ok());
+            self.dead[who].push((stag, bytes));
+        }
+    }
+
+    pub(crate) fn change_link(&mut self) {
+        self.cut = !self.cut;
+        self.set_loss(if self.cut { 1.0 } else { self.loss });
+        if self.cut {
+            for pair in &mut self.pairs {
+                pair.excused = true;
+            }
+        }
+    }
+
+    pub(crate) fn query(&mut self, n: usize, who: usize) {
+        let side = &mut self.pairs[n].sides[who];
+        let info = side.qp().query().unwrap();
+        assert_eq!(info.state, side.shown_state());
+        assert_eq!(info.id, side.qp().id());
+        match info.state {
+            QpState::Rts => assert_eq!([info.ord, info.ird], side.depths),
+            QpState::Idle if !side.live => assert_eq!([info.ord, info.ird], side.wished),
+            _ => {}
+        }
+        let ended = matches!(info.state, QpState::Idle | QpState::Error);
+        assert!(!ended || info.stream.is_none());
+        assert!(
+            info.terminate.is_none() || matches!(info.state, QpState::Terminate | QpState::Error)
+        );
+    }
+
+    /// Other depths: on the next connection, or at once.
+    pub(crate) fn modify_depths(&mut self, n: usize, who: usize) {
+        self.observe(n);
+        let pair = &mut self.pairs[n];
+        let state = pair.sides[who].state;
+        let mut depths = [0; 2].map(|_| u16::try_from(self.rng.below(DEPTHS)).unwrap());
+        if state == QpState::Rts && self.rng.chance(0.9) {
+            let peer = &pair.sides[1 - who].depths;
+            depths = [depths[0].min(peer[1]).max(1), depths[1].max(peer[0])];
+        }
+        let [ord, ird] = depths;
+        let starting = state == QpState::Idle && pair.sides[who].live;
+        if starting || !matches!(state, QpState::Idle | QpState::Rts) {
+            return;
+        }
+        let side = &mut pair.sides[who];
+        let change = QpChange::to(state).ord(ord).ird(ird);
+        let given = side.qp().modify(change).unwrap();
+        assert_eq!([given.ord, given.ird], depths);
+        if state == QpState::Idle {
+            side.wished = depths;
+            return;
+        }
+        if ord == 0 || side.depths[0] == 0 {
+            side.sends.reads = Reads::Open;
+            pair.excused = true;
+        }
+        pair.sides[who].depths = depths;
+        pair.excused |= pair.may_overrun();
+    }
+
+    /// Fewer entries than there are completions are refused; nothing is lost either way.
+    pub(crate) fn resize(&mut self, n: usize, who: usize) {
+        let (few, many) = (1 + self.rng.index(6), (4 + self.rng.index(4)) * DEPTH);
+        let pair = &mut self.pairs[n];
+        let side = &mut pair.sides[who];
+        let sends = self.rng.chance(0.5);
+        let cq = if sends {
+            &mut side.send_cq
+        } else {
+            &mut side.recv_cq
+        };
+        let result = cq.resize(few);
+        cq.resize(many).unwrap();
+        assert_eq!(cq.query().unwrap().entries, many);
+        let present = if sends {
+            pair.poll_sends(who, usize::MAX)
+        } else {
+            pair.poll_receives(who, usize::MAX, &mut self.buffers[who], &mut self.shared)
+        };
+        match result {
+            Ok(()) => assert!(present <= few, "{present} in {few}"),
+            Err(ResizeError::TooManyPresent { present: told, .. }) => {
+                assert_eq!(told, present);
+                assert!(present > few);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// RI-Reregister: other memory, Tagged Offsets, rights and key, at once. With a window it is refused, and all stays as it is.
+    pub(crate) fn reregister(&mut self, n: usize, who: usize) {
+        let pair = &mut self.pairs[n];
+        let side = &mut pair.sides[who];
+        let host = side.host.clone();
+        let memory = host.rnic().allocate_memory(SPARE).unwrap();
+        let writable = self.rng.chance(0.7);
+        let access = if writable {
+            Access::all()
+        } else {
+            Access::all().difference(Access::REMOTE_WRITE)
+        };
+        let base = VA * (1 + self.rng.below(5));
+        let of = |key: u8| {
+            RegionSpec::new(access)
+                .at(base)
+                .with_key(key.wrapping_add(1))
+        };
+        if side.window_is.is_certain() && side.window_is.bound.is_some() {
+            let nothing = host.region(SPARE, access);
+            let sink = std::mem::replace(&mut side.sink, nothing);
+            let spec = of(sink.stag().key());
+            let refused = sink
+                .reregister(host.pd(), memory.clone(), &spec)
+                .unwrap_err();
+            assert!(matches!(refused.cause, RegisterError::WindowsBound));
+            side.sink = refused.region.unwrap();
+            assert!(side.sink.query().unwrap().is_valid());
+        }
+        let nothing = host.region(SPARE, access);
+        let former = std::mem::replace(&mut side.spare.region, nothing);
+        let (bytes, stale) = (former.bytes().clone(), former.remote(0));
+        let spec = of(stale.stag.key());
+        let region = former.reregister(host.pd(), memory, &spec).unwrap();
+        assert_eq!(region.stag().index(), stale.stag.index());
+        let stale = Some(stale);
+        side.spare = Spare {
+            region,
+            writable,
+            stale,
+        };
+        side.memory.renew(SINK);
+        pair.excused |= pair.uses_stags;
+        pair.sides[1 - who].sends.open(Needs::Spare);
+        self.gone.push_back((bytes.to_vec(), bytes));
+        self.gone.truncate(GONE);
+    }
+}
+
+impl Pair {
+    /// The depths of a connection that MPA's start-up makes: no side asks for more than the other one serves (RFC 6581 §9.1).
+    pub(crate) fn settle_depths(&mut self) {
+        let [a, b] = &mut self.sides;
+        let (first, second) = (a.wished, b.wished);
+        a.depths = [first[0].min(second[1]), first[1]];
+        b.depths = [second[0].min(first[1]), second[1].min(first[0])];
+        self.judge_reads();
+    }
+
+    /// The same without MPA, where applications see to it; the ORD of both.
+    pub(crate) fn agree_on_depths(&mut self) -> [u16; 2] {
+        let [a, b] = &mut self.sides;
+        a.wished[0] = a.wished[0].min(b.wished[1]);
+        b.wished[0] = b.wished[0].min(a.wished[1]);
+        (a.depths, b.depths) = (a.wished, b.wished);
+        let ords = [a.depths[0], b.depths[0]];
+        self.judge_reads();
+        ords
+    }
+
+    fn judge_reads(&mut self) {
+        for side in &mut self.sides {
+            side.sends.reads = match side.depths[0] {
+                0 => Reads::Refused,
+                _ => Reads::Fine,
+            };
+        }
+    }
+}
