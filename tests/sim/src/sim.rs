@@ -60,6 +60,16 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
+    /// The same, where both ends speak MPA like this.
+    pub fn with_mtu_and_mpa(seed: Seed, mtu: usize, mpa: MpaConfig) -> Self {
+        let kind = Kind {
+            mpa,
+            mtu,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
     /// The same over IPv4, where A and B speak MPA like this.
     pub fn with_mpa(seed: Seed, a: MpaConfig, b: MpaConfig) -> Self {
         let kind = |mpa| Kind {

@@ -5,6 +5,7 @@ mod depths;
 mod floods;
 mod frames;
 mod framing;
+mod jumbo;
 mod noise;
 mod nudge;
 mod rdmac;

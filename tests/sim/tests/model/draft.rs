@@ -241,7 +241,8 @@ impl Pair {
             let add = rng.draw();
             (Opcode::FetchAdd, AtomicOperation::FetchAdd { add, mask: 0 })
         } else {
-            let compare = if rng.chance(0.8) { there } else { rng.draw() };
+            let equal = there & mask | rng.draw() & !mask;
+            let compare = if rng.chance(0.8) { equal } else { rng.draw() };
             let exchange = AtomicOperation::CompareSwap {
                 compare,
                 compare_mask: mask,

@@ -234,7 +234,14 @@ fn response(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
             } else {
                 *left
             };
-            let mut header = Tagged::read_response(Stag(*stag), *to);
+            let stray = rng.chance(0.04).then(|| area(rng, reference).stag);
+            let mut header = Tagged::read_response(Stag(stray.unwrap_or(*stag)), *to);
+            // Now and then an octet too few or too many.
+            let len = match rng.below(20) {
+                0 => len.saturating_sub(1),
+                1 => len + 1,
+                _ => len,
+            };
             if more {
                 header.control &= !LAST;
             }
