@@ -84,18 +84,48 @@ impl Program {
     /// By TCP connections that carry raw octets first (digest 5): the first side says hello, the second one's answer is the last streaming
     /// message, and the first side speaks again.
     fn connect_by_streams(&mut self, n: usize) {
+        let Some((mut near, far)) = self.streams(n) else {
+            return;
+        };
+        let (framing, other) = self.framings();
+        // The depths are the applications' affair.
+        let ords = self.pairs[n].agree_on_depths();
+        let last = self.words();
+        self.begin(n);
+        let change = QpChange::start_with(&far, other, &last).ord(ords[1]);
+        self.hand_over(n, 1, change, other);
+        self.excuse_where_buffers_lack();
+        let heard = self.hear(&mut near, &last);
+        // The other side waits for the first FPDU of this one.
+        self.sim.run_for(WAIT);
+        assert!(!heard || near.read(&mut [0]) != Ok(1), "an early FPDU");
+        self.observe(n);
+        if heard && near.state() == Ok(StreamState::Established) {
+            let change = QpChange::start(&near, framing).ord(ords[0]);
+            self.hand_over(n, 0, change, framing);
+            self.observe(n);
+            return;
+        }
+        // The other side has failed meanwhile, or much was lost.
+        let pair = &mut self.pairs[n];
+        assert!(pair.excused || !heard, "a stream has ended");
+        (pair.excused, pair.sides[0].live) = (true, false);
+    }
+
+    /// Two ends of a TCP connection on which something was said.
+    fn streams(&mut self, n: usize) -> Option<(LlpStream, LlpStream)> {
         let at = self.stream_listeners[n].addresses()[0];
         let host = self.sim.a();
         let mut near = host.rnic().connect_stream(at, CONNECT_LIMIT).unwrap();
-        let Some(mut far) = self.wait(|it| it.stream_listeners[n].try_accept().unwrap()) else {
-            return;
-        };
-        let (hello, last) = (self.words(), self.words());
-        let established = |state| state == Ok(StreamState::Established);
-        let ready = self.wait(|_| established(near.state()).then_some(()));
-        if ready.is_none() || !self.say(&mut near, &hello) || !self.hear(&mut far, &hello) {
-            return;
-        }
+        let mut far = self.wait(|it| it.stream_listeners[n].try_accept().unwrap())?;
+        self.wait(|_| (near.state() == Ok(StreamState::Established)).then_some(()))?;
+        let hello = self.words();
+        let said = self.say(&mut near, &hello) && self.hear(&mut far, &hello);
+        said.then_some((near, far))
+    }
+
+    /// The same of both ends, as they see it.
+    fn framings(&mut self) -> (Framing, Framing) {
         let [crc, send_markers, receive_markers] = [0; 3].map(|_| self.rng.chance(0.5));
         let framing = Framing {
             crc,
@@ -107,30 +137,21 @@ impl Program {
             send_markers: receive_markers,
             receive_markers: send_markers,
         };
-        // The depths are the applications' affair.
-        let ords = self.pairs[n].agree_on_depths();
-        self.begin(n);
-        let sides = &mut self.pairs[n].sides;
-        let change = QpChange::start_with(&far, other, &last).ord(ords[1]);
-        sides[1].qp().modify(change).unwrap();
-        assert_eq!(sides[1].shown_state(), QpState::Rts);
-        self.excuse_where_buffers_lack();
-        let heard = self.hear(&mut near, &last);
-        self.observe(n);
-        let side = &mut self.pairs[n].sides[0];
-        if !heard || !established(near.state()) {
-            // The other side has failed meanwhile, or much was lost.
-            side.live = false;
-            assert!(self.pairs[n].excused || !heard, "a stream has ended");
-            self.pairs[n].excused = true;
-            return;
-        }
-        let change = QpChange::start(&near, framing).ord(ords[0]);
+        (framing, other)
+    }
+
+    fn hand_over(&mut self, n: usize, who: usize, change: QpChange, framing: Framing) {
+        let side = &mut self.pairs[n].sides[who];
         side.qp().modify(change).unwrap();
+        assert_eq!(side.shown_state(), QpState::Rts);
+        side.wished[0] = side.depths[0];
         let info = side.qp().connection().unwrap();
-        let framed = (info.crc, info.send_markers, info.receive_markers);
-        assert_eq!(framed, (crc, send_markers, receive_markers));
-        self.observe(n);
+        let framed = Framing {
+            crc: info.crc,
+            send_markers: info.send_markers,
+            receive_markers: info.receive_markers,
+        };
+        assert_eq!(framed, framing);
     }
 
     /// Up to two segments of raw octets.

@@ -112,7 +112,7 @@ impl Pair {
 
     /// Anything.
     pub(crate) fn draft(&mut self, who: usize, dead: Dead, rng: &mut Rng) -> Option<Draft> {
-        match rng.index(60) {
+        match rng.index(65) {
             0..36 => Some(self.transfer(who, rng)),
             36..39 if self.sides[who].window_is.bound.is_none() || rng.chance(0.1) => {
                 Some(self.bind(who))
@@ -123,13 +123,13 @@ impl Pair {
             44..48 if self.sides[who].fast_is.bound.is_none() || rng.chance(0.1) => {
                 Some(self.fast_register(who, rng))
             }
-            48 => self.unbind(who, Which::Fast),
-            49..51 => self.write_by(who, Which::Fast, rng),
-            51..54 => self.read_into_fast(who, rng),
-            54 => self.send_behind_fast(who, rng),
-            55..58 => Some(self.write_to_spare(who, rng)),
-            58 => Some(self.refused(who, dead, rng)),
-            59 => Some(self.fatal(who, dead, rng)),
+            48..51 => self.unbind(who, Which::Fast),
+            51..53 => self.write_by(who, Which::Fast, rng),
+            53..59 => self.read_into_fast(who, rng),
+            59 => self.send_behind_fast(who, rng),
+            60..63 => Some(self.write_to_spare(who, rng)),
+            63 => Some(self.refused(who, dead, rng)),
+            64 => Some(self.fatal(who, dead, rng)),
             _ => None,
         }
     }

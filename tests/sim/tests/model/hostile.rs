@@ -137,6 +137,7 @@ impl Program {
             93 if self.rng.chance(0.3) => self.reference.areas.deregister(self.rng.index(3)),
             94..96 => return self.burst(0),
             96 => return self.burst(1),
+            97 if self.rng.chance(0.3) => self.modify_ird(),
             97 if self.rng.chance(0.5) => return self.bad_crc(),
             98 if self.rng.chance(0.3) => return self.close(),
             99 if self.rng.chance(0.3) => return self.reset(),
@@ -159,7 +160,8 @@ impl Program {
                     self.check();
                     return self.offend(&fpdu(&ulpdu), &ulpdu, &faults);
                 }
-                Outcome::Terminated => return true,
+                // It is left out: how that ends, `close` says.
+                Outcome::Terminated => break,
             }
             octets.extend(fpdu(&ulpdu));
             // What a Read finds may be of later segments already.
@@ -176,7 +178,8 @@ impl Program {
     /// As many requests at once as may be, or one more.
     fn burst(&mut self, excess: usize) -> bool {
         let mut octets = Vec::new();
-        for _ in 0..IRD {
+        let ird = self.reference.ird;
+        for _ in 0..ird {
             let ulpdu = segments::right_read(&mut self.rng, &self.reference);
             self.reference.apply(&ulpdu);
             octets.extend(fpdu(&ulpdu));
@@ -188,7 +191,7 @@ impl Program {
             return true;
         }
         let ulpdu = segments::right_read(&mut self.rng, &self.reference);
-        let Outcome::Refused(faults) = self.reference.judge(&ulpdu, IRD) else {
+        let Outcome::Refused(faults) = self.reference.judge(&ulpdu, ird) else {
             panic!("one too many")
         };
         octets.extend(fpdu(&ulpdu));
@@ -252,6 +255,14 @@ impl Program {
         let fields = Fields::read(&new[0]).unwrap();
         assert_eq!((new.len(), fields.qn), (1, 1), "one request");
         self.reference.awaited.push_back(awaited(&fields, len));
+    }
+
+    /// Those that wait are answered already.
+    fn modify_ird(&mut self) {
+        let ird = self.rng.index(IRD + 1);
+        let change = QpChange::to(QpState::Rts).ird(u16::try_from(ird).unwrap());
+        self.end.qp.modify(change).unwrap();
+        self.reference.ird = ird;
     }
 
     fn send(&mut self) {

@@ -234,6 +234,7 @@ impl Pair {
         }
         self.excused = self.may_overrun();
         for who in [0, 1] {
+            self.sides[who].check_depths();
             let left = self.sides[who].sends.end();
             for work in left {
                 self.ended(who, &work, true, None);

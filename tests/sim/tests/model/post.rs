@@ -10,7 +10,6 @@ use crate::buffers::Buffers;
 use crate::draft::{Dead, Draft};
 use crate::pair::{Pair, SharedModel, tagged};
 use crate::queue::{Effect, Fate, Needs, Work};
-use crate::side::DEPTH;
 use crate::stag::Which;
 
 /// Entries of the shared receive queue.
@@ -52,7 +51,8 @@ impl Pair {
             }
             PostError::TooManyWorkRequests(_) => {
                 let posted = self.sides[who].sends.posted.len();
-                assert!(posted >= DEPTH, "{posted} are posted");
+                let depth = self.sides[who].queue_depths[0];
+                assert!(posted >= depth, "{posted} are posted");
             }
             error => panic!("{error}"),
         }
@@ -91,7 +91,8 @@ impl Pair {
 
     fn posted(&mut self, who: usize, work: Work) {
         let held = self.sides[who].sends.held();
-        assert!(held < DEPTH, "{held} are not polled");
+        let depth = self.sides[who].queue_depths[0];
+        assert!(held < depth, "{held} are not polled");
         let id = tagged(who, work.id);
         match &work.effect {
             Effect::Nothing | Effect::Atomic(_) => {}
@@ -150,7 +151,7 @@ impl Pair {
             .map(|(id, place)| RecvRequest::new(WrId(*id), *place));
         let requests: Vec<RecvRequest> = requests.collect();
         let room = match state {
-            QpState::Idle | QpState::Rts if !side.shared => DEPTH - before,
+            QpState::Idle | QpState::Rts if !side.shared => side.queue_depths[1] - before,
             _ => 0,
         };
         let posted = match side.qp().post_recv_list(requests) {
@@ -201,11 +202,15 @@ impl Pair {
             Ok(()) => {
                 assert!(matches!(state, QpState::Idle | QpState::Rts));
                 side.recvs.push_back(id);
-                assert!(side.recvs.len() <= DEPTH);
+                assert!(side.recvs.len() <= side.queue_depths[1]);
                 return;
             }
             Err(PostError::InvalidState(its)) => assert_eq!(its, state),
-            Err(error) => assert_eq!(error, PostError::TooManyWorkRequests(side.recvs.len())),
+            Err(error) => {
+                let [_, depth] = side.queue_depths;
+                assert_eq!(error, PostError::TooManyWorkRequests(depth));
+                assert_eq!(side.recvs.len(), depth);
+            }
         }
         buffers.put_back(id);
     }

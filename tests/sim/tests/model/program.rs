@@ -13,6 +13,7 @@ use crate::buffers::Buffers;
 use crate::pair::{Pair, SharedModel};
 use crate::post::SHARED_DEPTH;
 use crate::side::Side;
+use crate::verbs::Domain;
 
 /// Connections, of which the first two share a receive queue at the second host.
 pub(crate) const PAIRS: usize = 3;
@@ -44,6 +45,8 @@ pub(crate) struct Program {
     pub(crate) dead: [Vec<(Stag, SharedBytes)>; 2],
     /// What regions held that were registered anew, and their memory.
     pub(crate) gone: VecDeque<(Vec<u8>, SharedBytes)>,
+    /// Of either host, with what is of it.
+    pub(crate) domains: [Option<Domain>; 2],
     pub(crate) loss: f64,
     pub(crate) cut: bool,
     pub(crate) sim: Sim,
@@ -92,6 +95,7 @@ impl Program {
             srq,
             dead: [Vec::new(), Vec::new()],
             gone: VecDeque::new(),
+            domains: [None, None],
             loss,
             cut: false,
             sim,
@@ -103,7 +107,7 @@ impl Program {
         let (n, who) = (self.rng.index(PAIRS), self.rng.index(2));
         // Time has passed for it in the steps of others.
         self.observe(n);
-        match self.rng.index(104) {
+        match self.rng.index(110) {
             0..30 => self.post_send(n, who),
             30..55 => self.post_recv(n, who),
             55..69 => self.poll(n, who),
@@ -116,8 +120,10 @@ impl Program {
             97 => self.region(who),
             98 => self.change_link(),
             99 => self.query(n, who),
-            100 => self.modify_depths(n, who),
-            101 => self.reregister(n, who),
+            100..103 => self.modify_depths(n, who),
+            103 => self.reregister(n, who),
+            104..106 => self.resize_queue(n, who),
+            106..108 => self.domain(who),
             _ => self.resize(n, who),
         }
         self.observe(n);

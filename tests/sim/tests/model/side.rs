@@ -13,7 +13,7 @@ use crate::queue::{Change, Message, SendQueue, Work};
 use crate::stag::{StagModel, Which};
 use crate::{LONGEST, pattern_of};
 
-/// Work requests that a queue holds.
+/// Work requests that a queue holds, unless it is resized.
 pub(crate) const DEPTH: usize = 8;
 /// Reads and Atomic Operations that may be outstanding, unless Modify QP says otherwise.
 const READS: u16 = 2;
@@ -59,6 +59,8 @@ pub(crate) struct Side {
     /// Depths of the next connection, and of the present one: ORD and IRD.
     pub(crate) wished: [u16; 2],
     pub(crate) depths: [u16; 2],
+    /// Work requests that the send queue and the receive queue hold.
+    pub(crate) queue_depths: [usize; 2],
     pub(crate) sends: SendQueue,
     pub(crate) recvs: VecDeque<u64>,
     pub(crate) last_recv: u64,
@@ -103,6 +105,7 @@ impl Side {
             },
             wished: [READS; 2],
             depths: [READS; 2],
+            queue_depths: [DEPTH; 2],
             sends: SendQueue::default(),
             recvs: VecDeque::new(),
             last_recv: 0,
@@ -137,7 +140,7 @@ impl Side {
         let cqs = [&self.send_cq, &self.recv_cq];
         self.qp = Some(create_qp(&self.host, cqs, srq));
         (self.state, self.last_recv) = (QpState::Idle, 0);
-        self.wished = [READS; 2];
+        (self.wished, self.queue_depths) = ([READS; 2], [DEPTH; 2]);
     }
 
     pub(crate) fn free_octets(&self) -> Vec<u8> {
@@ -193,6 +196,16 @@ impl Side {
         } else {
             assert!(!work.signaled, "{work:?} found nothing");
             self.counts = self.counts.iter().map(changed).collect();
+        }
+    }
+
+    /// Compares ORD and IRD.
+    pub(crate) fn check_depths(&self) {
+        let info = self.qp.as_ref().unwrap().query().unwrap();
+        match info.state {
+            QpState::Rts => assert_eq!([info.ord, info.ird], self.depths),
+            QpState::Idle if !self.live => assert_eq!([info.ord, info.ird], self.wished),
+            _ => {}
         }
     }
 

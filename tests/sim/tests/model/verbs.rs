@@ -1,11 +1,16 @@
 //! Verbs that the program draws besides those that post and poll.
 
-use xwarp::{Access, DestroyError, QpChange, QpState, RegionSpec, RegisterError, ResizeError};
+use std::any::Any;
+
+use xwarp::{
+    Access, DestroyError, ModifyError, ProtectionDomain, QpChange, QpState, RegionSpec,
+    RegisterError, ResizeError, SharedBytes,
+};
 
 use crate::pair::Pair;
 use crate::program::Program;
 use crate::queue::{Needs, Reads};
-use crate::side::{DEPTH, SINK, SPARE, Spare, VA};
+use crate::side::{DEPTH, SINK, SPARE, Side, Spare, VA};
 
 /// Regions that are gone, and whose memory is watched.
 const DEAD: usize = 8;
@@ -13,6 +18,11 @@ const DEAD: usize = 8;
 const GONE: usize = 12;
 /// Depths that are drawn.
 const DEPTHS: u64 = 4;
+/// Work requests that a queue is made for when it is resized.
+const FEWEST: usize = 4;
+
+/// A protection domain and what is of it, whatever that may be.
+pub(crate) type Domain = (ProtectionDomain, Vec<Box<dyn Any>>);
 
 impl Program {
     /// To any state, of which few are legal.
@@ -136,11 +146,7 @@ impl Program {
         let info = side.qp().query().unwrap();
         assert_eq!(info.state, side.shown_state());
         assert_eq!(info.id, side.qp().id());
-        match info.state {
-            QpState::Rts => assert_eq!([info.ord, info.ird], side.depths),
-            QpState::Idle if !side.live => assert_eq!([info.ord, info.ird], side.wished),
-            _ => {}
-        }
+        side.check_depths();
         let ended = matches!(info.state, QpState::Idle | QpState::Error);
         assert!(!ended || info.stream.is_none());
         assert!(
@@ -177,6 +183,67 @@ impl Program {
         }
         pair.sides[who].depths = depths;
         pair.excused |= pair.may_overrun();
+    }
+
+    /// Queues of other depths, unless there is more in them.
+    pub(crate) fn resize_queue(&mut self, n: usize, who: usize) {
+        self.observe(n);
+        let side = &mut self.pairs[n].sides[who];
+        if !matches!(side.state, QpState::Idle | QpState::Rts) {
+            return;
+        }
+        let (sends, wanted) = (
+            side.shared || self.rng.chance(0.5),
+            FEWEST + self.rng.index(9),
+        );
+        let change = QpChange::to(side.state);
+        let change = if sends {
+            change.send_depth(wanted)
+        } else {
+            change.recv_depth(wanted)
+        };
+        let (least, most) = if sends {
+            (side.sends.held(), side.sends.posted.len())
+        } else {
+            (side.recvs.len(), side.recvs.len())
+        };
+        match side.qp().modify(change) {
+            Ok(_) => {
+                assert!(wanted >= least, "{least} in {wanted}");
+                side.queue_depths[usize::from(!sends)] = wanted;
+            }
+            Err(ModifyError::TooManyPresent { present, .. }) => {
+                assert!(wanted < present && least <= present && present <= most);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let info = side.qp().query().unwrap();
+        let [send_depth, recv_depth] = side.queue_depths;
+        assert_eq!(info.send_depth, send_depth);
+        assert!(side.shared || info.recv_depth == recv_depth);
+    }
+
+    /// Protection domains go when nothing is of them any more (digest 1).
+    pub(crate) fn domain(&mut self, who: usize) {
+        let host = if who == 0 { self.sim.a() } else { self.sim.b() };
+        let (pd, mut objects) = (self.domains[who].take())
+            .unwrap_or_else(|| (host.rnic().allocate_pd().unwrap(), Vec::new()));
+        match self.rng.index(5) {
+            0 => objects.push(Box::new(pd.allocate(8, Access::all()).unwrap())),
+            1 => objects.push(Box::new(pd.allocate_window().unwrap())),
+            2 => objects.push(Box::new(pd.allocate_stag(1, true).unwrap())),
+            3 => drop(objects.pop()),
+            _ => match pd.deallocate() {
+                Ok(()) => return assert!(objects.is_empty()),
+                Err(refused) => {
+                    assert_eq!(refused.error, DestroyError::DomainInUse(objects.len()));
+                    assert!(!objects.is_empty());
+                    self.domains[who] = Some((*refused.object, objects));
+                    return;
+                }
+            },
+        }
+        self.domains[who] = Some((pd, objects));
     }
 
     /// Fewer entries than there are completions are refused; nothing is lost either way.
@@ -221,26 +288,14 @@ impl Program {
             Access::all().difference(Access::REMOTE_WRITE)
         };
         let base = VA * (1 + self.rng.below(5));
-        let of = |key: u8| {
-            RegionSpec::new(access)
-                .at(base)
-                .with_key(key.wrapping_add(1))
-        };
+        let spec = RegionSpec::new(access).at(base);
         if side.window_is.is_certain() && side.window_is.bound.is_some() {
-            let nothing = host.region(SPARE, access);
-            let sink = std::mem::replace(&mut side.sink, nothing);
-            let spec = of(sink.stag().key());
-            let refused = sink
-                .reregister(host.pd(), memory.clone(), &spec)
-                .unwrap_err();
-            assert!(matches!(refused.cause, RegisterError::WindowsBound));
-            side.sink = refused.region.unwrap();
-            assert!(side.sink.query().unwrap().is_valid());
+            refuse_reregister(side, &memory, &spec);
         }
         let nothing = host.region(SPARE, access);
         let former = std::mem::replace(&mut side.spare.region, nothing);
         let (bytes, stale) = (former.bytes().clone(), former.remote(0));
-        let spec = of(stale.stag.key());
+        let spec = spec.with_key(stale.stag.key().wrapping_add(1));
         let region = former.reregister(host.pd(), memory, &spec).unwrap();
         assert_eq!(region.stag().index(), stale.stag.index());
         let stale = Some(stale);
@@ -253,8 +308,23 @@ impl Program {
         pair.excused |= pair.uses_stags;
         pair.sides[1 - who].sends.open(Needs::Spare);
         self.gone.push_back((bytes.to_vec(), bytes));
-        self.gone.truncate(GONE);
+        if self.gone.len() > GONE {
+            self.gone.pop_front();
+        }
     }
+}
+
+/// The sink has a window: Reregister leaves it as it is.
+fn refuse_reregister(side: &mut Side, memory: &SharedBytes, spec: &RegionSpec) {
+    let host = side.host.clone();
+    let nothing = host.region(SPARE, spec.access);
+    let sink = std::mem::replace(&mut side.sink, nothing);
+    let before = sink.query().unwrap();
+    let refused = sink.reregister(host.pd(), memory.clone(), spec);
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused.cause, RegisterError::WindowsBound));
+    side.sink = refused.region.unwrap();
+    assert_eq!(side.sink.query().unwrap(), before);
 }
 
 impl Pair {
@@ -270,9 +340,9 @@ impl Pair {
     /// The same without MPA, where applications see to it; the ORD of both.
     pub(crate) fn agree_on_depths(&mut self) -> [u16; 2] {
         let [a, b] = &mut self.sides;
-        a.wished[0] = a.wished[0].min(b.wished[1]);
-        b.wished[0] = b.wished[0].min(a.wished[1]);
         (a.depths, b.depths) = (a.wished, b.wished);
+        a.depths[0] = a.wished[0].min(b.wished[1]);
+        b.depths[0] = b.wished[0].min(a.wished[1]);
         let ords = [a.depths[0], b.depths[0]];
         self.judge_reads();
         ords

@@ -10,7 +10,7 @@ use super::fields::{Atomic, Fields, ReadRequest};
 /// Octets of the RDMAP headers that requests consist of (RFC 5040 §4.4, RFC 7306 §5.2.1).
 const READ_REQUEST: usize = 28;
 const ATOMIC_REQUEST: usize = 52;
-/// Requests of the peer's that may wait.
+/// Requests of the peer's that may wait when a connection begins.
 pub(super) const IRD: usize = 4;
 
 pub(super) enum Outcome {
@@ -61,6 +61,8 @@ pub(super) struct Reference {
     pub(super) request_msn: u32,
     pub(super) response_msn: u32,
     answer_msn: u32,
+    /// Requests of the peer's that may wait.
+    pub(super) ird: usize,
     /// A part of an answer is here.
     pub(super) answer_begun: bool,
     /// What Atomic Responses have said.
@@ -80,6 +82,7 @@ impl Reference {
             request_msn: 1,
             response_msn: 1,
             answer_msn: 1,
+            ird: IRD,
             answer_begun: false,
             originals: VecDeque::new(),
             awaited: VecDeque::new(),
@@ -201,11 +204,14 @@ impl Reference {
 
     fn request_faults(&self, fields: &Fields, waiting: usize) -> Vec<TermCode> {
         let mut faults = Vec::new();
+        if self.ird == 0 {
+            return vec![TermCode::ddp_untagged(1)]; // row 85
+        }
         let (is_read, is_atomic) = (fields.opcode() == 1, fields.opcode() == 10);
         if !fields.is_last() {
             faults.push(TermCode::rdmap_operation(7)); // row 84
         }
-        if fields.msn != self.request_msn || waiting >= IRD {
+        if fields.msn != self.request_msn || waiting >= self.ird {
             faults.push(TermCode::ddp_untagged(3)); // rows 61, 85
         }
         if fields.mo != 0 {

@@ -31,7 +31,8 @@ pub(super) fn segment(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
         3..6 => send(rng, reference),
         6 => read(rng, reference),
         7 => atomic(rng, reference),
-        9 if !reference.awaited.is_empty() || rng.chance(0.02) => response(rng, reference),
+        8 | 9 if !reference.awaited.is_empty() && rng.chance(0.7) => response(rng, reference),
+        9 if rng.chance(0.02) => response(rng, reference),
         8 => immediate(rng, reference),
         _ if rng.chance(0.7) => write(rng, reference),
         _ => Tagged::write(Stag(word(rng)), rng.draw()).ulpdu(&[]),
@@ -138,6 +139,7 @@ fn send(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
         let invalidates = header.rdmap & 1 == 0;
         let window = reference.areas.list.last().unwrap();
         header.stag = match invalidates {
+            true if wrong && rng.chance(0.5) => window.stag ^ 1,
             true if wrong => named.stag,
             true => window.stag,
             false => word(rng), // means nothing (row 92)
@@ -225,7 +227,8 @@ fn response(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
                 msn: reference.response_msn,
                 ..Untagged::atomic_response()
             };
-            header.ulpdu(&atomic_response(*id, rng.draw()))
+            let id = if rng.chance(0.05) { word(rng) } else { *id };
+            header.ulpdu(&atomic_response(id, rng.draw()))
         }
         Some(Awaited::Read { stag, to, left }) => {
             let more = *left > 0 && rng.chance(0.4);
