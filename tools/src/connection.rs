@@ -101,6 +101,12 @@ impl<'a> Connection<'a> {
                 AsyncEventKind::SendCqError
                 | AsyncEventKind::RecvCqError
                 | AsyncEventKind::CqOverflow => "a completion queue was too small".to_owned(),
+                AsyncEventKind::QpCatastrophic { reason } => {
+                    format!("a defect of xwarp has ended the connection: {reason}")
+                }
+                AsyncEventKind::SrqError | AsyncEventKind::SrqFailed | AsyncEventKind::CqFailed => {
+                    format!("a defect of xwarp: {:?}", event.kind)
+                }
                 AsyncEventKind::Failed { reason } => reason,
             };
         }

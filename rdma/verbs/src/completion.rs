@@ -60,6 +60,8 @@ pub enum CompletionStatus {
     Success,
     /// Not done, because the queue pair left RTS before.
     Flushed,
+    /// This side has lost track of what it did, by a defect of this library. The queue pair should be destroyed.
+    LocalCatastrophic,
     /// The peer has ended the connection with a Terminate that returns a header of this work request's message;
     /// [`QueuePair::query`](crate::QueuePair::query) has it.
     RemoteTermination,
@@ -143,6 +145,7 @@ impl fmt::Display for CompletionStatus {
         f.write_str(match self {
             Self::Success => "success",
             Self::Flushed => "flushed: the connection ended first",
+            Self::LocalCatastrophic => "this side has lost track of the queue pair",
             Self::RemoteTermination => "the peer found an error in it and ended the connection",
             Self::InvalidStag => "a local STag names no usable region",
             Self::BaseBounds => "a local buffer leaves its region or was too short",

@@ -1,6 +1,8 @@
 //! The way from an application's handles to the engine: verbs as messages, and who turns the engine's crank.
 
+use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,7 +76,8 @@ impl Runner {
 
     /// One turn; how much was done.
     fn step(&mut self) -> usize {
-        let done = self.engine.step(self.now());
+        let now = self.now();
+        let done = guard(&mut self.engine, |engine| engine.step(now)).unwrap_or(1);
         if done > 0 {
             self.last_work = Instant::now();
         }
@@ -226,14 +229,22 @@ impl Control {
         match &self.mode {
             Mode::Inline(runner) => {
                 let mut runner = lock(runner);
-                Ok(do_verb(runner.as_mut().ok_or(RnicClosed)?.engine(), work))
+                let engine = runner.as_mut().ok_or(RnicClosed)?.engine();
+                guard(engine, work).map_err(|_| RnicClosed)
             }
-            Mode::Manual(engine) => Ok(do_verb(lock(engine).as_mut().ok_or(RnicClosed)?, work)),
+            Mode::Manual(engine) => {
+                let done = lock(engine).as_mut().map(|engine| guard(engine, work));
+                Ok(done
+                    .ok_or(RnicClosed)?
+                    .unwrap_or_else(|panic| resume_unwind(panic)))
+            }
             Mode::Thread { commands, bell, .. } => {
                 let (answer, reply) = mpsc::sync_channel(1);
                 let command: Command = Box::new(move |engine| {
-                    // Whoever asked may have stopped listening.
-                    let _ = answer.send(do_verb(engine, work));
+                    if let Ok(done) = guard(engine, work) {
+                        // Whoever asked may have stopped listening.
+                        let _ = answer.send(done);
+                    }
                 });
                 let sent = lock(commands)
                     .as_ref()
@@ -273,7 +284,10 @@ impl Control {
     /// One turn of a manual engine at the time given; how much was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
         match &self.mode {
-            Mode::Manual(engine) => lock(engine).as_mut().map_or(0, |engine| engine.step(now)),
+            Mode::Manual(engine) => {
+                let turned = (lock(engine).as_mut()).map(|engine| guard(engine, |it| it.step(now)));
+                turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+            }
             Mode::Thread { .. } | Mode::Inline(_) => 0,
         }
     }
@@ -424,11 +438,18 @@ fn turn_or_pause(
     Ok(())
 }
 
-/// A verb, and what has happened by it.
-fn do_verb<R>(engine: &mut Engine, work: impl FnOnce(&mut Engine) -> R) -> R {
-    let answer = work(engine);
+/// A verb or a turn, and what has happened by it. A panic, which is a defect of ours, is the RNIC's catastrophic failure and ends its
+/// connections; with a manual engine, it goes on to whoever tests.
+fn guard<R>(
+    engine: &mut Engine,
+    work: impl FnOnce(&mut Engine) -> R,
+) -> Result<R, Box<dyn Any + Send>> {
+    let done = catch_unwind(AssertUnwindSafe(|| work(engine)));
+    if done.is_err() {
+        engine.on_panic();
+    }
     engine.tell_events();
-    answer
+    done
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

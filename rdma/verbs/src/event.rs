@@ -77,6 +77,18 @@ pub enum AsyncEventKind {
     SendCqError,
     /// The same of its receive queue (CQ/RQ Error).
     RecvCqError,
+    /// S-RQ error on a QP: its shared receive queue has failed, and it needed a buffer. It is told 0/2/07.
+    SrqError,
+    /// Local QP Catastrophic Error: this side has lost track of the queue pair, by a defect of this library, with no work request to tell of it. It
+    /// should be destroyed.
+    QpCatastrophic {
+        /// What was found.
+        reason: &'static str,
+    },
+    /// CQ Operation Error: the completion queue's handler has panicked, and is cleared. Completions can be polled, but it is told of none.
+    CqFailed,
+    /// Shared Receive Queue Catastrophic Failure: what is posted to it cannot be made out any more, by a defect of this library.
+    SrqFailed,
     /// CQ Overflow Detected: a completion queue had no room, for the first time.
     CqOverflow,
     /// A shared receive queue has fewer unused buffers than its limit. Told once, until that is armed again.
@@ -84,7 +96,8 @@ pub enum AsyncEventKind {
     /// QP RQ Limit Reached: more messages of a queue pair that has a shared receive queue are in progress than its limit
     /// ([`QpConfig::rq_limit`](crate::QpConfig::rq_limit)). Told once, until that is armed again.
     RqLimitReached,
-    /// RNIC Catastrophic Failure: nothing works any more.
+    /// RNIC Catastrophic Failure: the interface is gone or stalled, or this library has panicked, which ends all connections with 0/2/08. All that
+    /// is left to do is to close the RNIC, and to open it anew.
     Failed {
         /// Why.
         reason: String,

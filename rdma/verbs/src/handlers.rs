@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use slab::Slab;
 
 use crate::engine::CqId;
@@ -61,9 +63,16 @@ impl Handlers {
         Ok(())
     }
 
-    pub(crate) fn call(&mut self, id: HandlerId, cq: CqId) {
-        if let Some(handler) = self.find(id) {
-            handler(cq);
+    /// False if it has panicked: what it has broken is its own, and it is not called again.
+    pub(crate) fn call(&mut self, id: HandlerId, cq: CqId) -> bool {
+        let Some(handler) = self.find(id) else {
+            return true;
+        };
+        let called = catch_unwind(AssertUnwindSafe(|| handler(cq)));
+        if called.is_err() {
+            log::error!("the handler of {cq:?} has panicked, and is cleared");
+            drop(self.all.remove(id.slot));
         }
+        called.is_ok()
     }
 }

@@ -76,6 +76,8 @@ mod engine;
 mod error;
 mod event;
 mod events;
+#[cfg(feature = "fault-injection")]
+mod fault_injection;
 mod handlers;
 mod host;
 mod inbound_error;

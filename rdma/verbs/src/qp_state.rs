@@ -52,6 +52,18 @@ pub enum QpState {
 }
 
 impl QpState {
+    /// Is there a way from this state to that one, asked for or not (verbs draft §6.2, digest 4)? Into Error there is one from
+    /// everywhere: the RNIC is closed, or the queue pair destroyed.
+    pub(crate) const fn leads_to(self, to: Self) -> bool {
+        match (self, to) {
+            (Self::Idle, Self::Rts)
+            | (Self::Rts, Self::Closing | Self::Terminate)
+            | (Self::Closing | Self::Error, Self::Idle)
+            | (_, Self::Error) => true,
+            (_, Self::Idle | Self::Rts | Self::Closing | Self::Terminate) => false,
+        }
+    }
+
     fn from_u8(value: u8) -> Self {
         match value {
             0 => Self::Idle,

@@ -187,6 +187,11 @@ impl Rnic {
         })
     }
 
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
     /// What was opened, as it really is; `None` without a network interface.
     pub fn info(&self) -> Option<&NicInfo> {
         self.info.as_ref()

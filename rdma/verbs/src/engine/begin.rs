@@ -94,6 +94,8 @@ fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, Send
         return Ok(Next::Nothing);
     };
     qp.begun.push_back(Begun::new(&request));
+    #[cfg(feature = "fault-injection")]
+    qp.injected.check()?;
     if request.operation.is_extension() && stream.version != VERSION_IETF {
         return Err(SendFault::Request(CompletionStatus::NotInVersion));
     }

@@ -101,26 +101,26 @@ impl CqTable {
         match sink.push(entry) {
             Pushed::Quiet => Ok(()),
             Pushed::Woke => {
-                if let Some(handler) = sink.handler {
-                    self.handlers.call(handler, id);
+                if let Some(handler) = sink.handler
+                    && !self.handlers.call(handler, id)
+                {
+                    self.report(id, AsyncEventKind::CqFailed);
                 }
                 Ok(())
             }
             Pushed::Full { first } => {
                 self.free(slots);
                 if first {
-                    self.report_overflow(id);
+                    self.report(id, AsyncEventKind::CqOverflow);
                 }
                 Err(CqFull)
             }
         }
     }
 
-    fn report_overflow(&self, id: CqId) {
-        self.events.report(AsyncEvent {
-            resource: EventResource::Cq(id),
-            kind: AsyncEventKind::CqOverflow,
-        });
+    fn report(&self, id: CqId, kind: AsyncEventKind) {
+        let resource = EventResource::Cq(id);
+        self.events.report(AsyncEvent { resource, kind });
     }
 
     /// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.

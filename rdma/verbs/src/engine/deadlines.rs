@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use xwarp_tcp::Instant;
 
 use super::Engine;
+use super::broken::Health;
 use super::listen::IncomingId;
 
 /// Deadlines of queue pairs and of connections whose Request is due.
@@ -117,6 +118,9 @@ impl Engine {
 
     /// When there will be something to do even if nothing happens. There may turn out to be nothing.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        if self.health == Health::Failed {
+            return None;
+        }
         let qp = self.deadlines.qps.peek().map(|Reverse((at, _))| *at);
         let incoming = self.deadlines.incoming.front().map(|(at, _)| *at);
         let linger = self.lingering.front().map(|(until, _)| *until);

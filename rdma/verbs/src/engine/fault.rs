@@ -22,7 +22,7 @@ use crate::user::Ability;
 pub(super) const TERMINATE_LIMIT: Duration = Duration::from_secs(3);
 
 /// RDMAP remote operation: catastrophic error, localized to the stream (RFC 5040 §4.8).
-const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
+pub(super) const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
 
 impl Engine {
     pub(super) fn on_receive_fault(&mut self, key: usize, fault: ReceiveFault) {
@@ -51,10 +51,16 @@ impl Engine {
                 );
             }
             ReceiveFault::Overflow(overflow) => self.fail_overflow(key, overflow),
+            ReceiveFault::Broken(broken) => self.fail_broken_receive(key, broken),
         }
     }
 
     fn on_violation(&mut self, key: usize, violation: &Violation) {
+        if let ViolationCause::NoReceive { .. } = violation.cause()
+            && self.fail_source(key)
+        {
+            return;
+        }
         self.counters.drop_refused_segment += 1;
         let (cause, terminate) = (violation.cause(), violation.terminate());
         let Some(status) = receive_status(cause) else {
@@ -148,7 +154,7 @@ impl Engine {
 
     /// RTS to Terminate: nothing more is received or begun; the Terminate, if one is to be sent, goes out next; everything is
     /// flushed; then TCP closes.
-    fn enter_terminate(
+    pub(super) fn enter_terminate(
         &mut self,
         key: usize,
         terminate: Option<Terminate>,
@@ -222,7 +228,7 @@ impl Engine {
         qp.flush(&mut self.cqs, None);
     }
 
-    fn may_send(&mut self, key: usize) -> bool {
+    pub(super) fn may_send(&mut self, key: usize) -> bool {
         let stream = self.qps.get_mut(key).and_then(|qp| qp.stream());
         stream.is_some_and(|stream| stream.gate == Gate::Open)
     }
@@ -233,7 +239,7 @@ impl Engine {
         }
     }
 
-    fn complete_receive(&mut self, key: usize, status: CompletionStatus) {
+    pub(super) fn complete_receive(&mut self, key: usize, status: CompletionStatus) {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };

@@ -4,6 +4,7 @@
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
 mod begin;
+mod broken;
 mod cq_table;
 mod deadlines;
 mod events;
@@ -51,6 +52,7 @@ pub(crate) use qp::{NewQp, NewReceives};
 pub use srq::SrqId;
 pub(crate) use start::ConnectOrder;
 
+use broken::{Broken, Health};
 use cq_table::CqTable;
 use deadlines::Deadlines;
 use listen::{Incoming, ListenerContext};
@@ -99,7 +101,7 @@ pub(crate) struct Engine {
     mpa: MpaConfig,
     now: Instant,
     max_qps: usize,
-    failed: bool,
+    health: Health,
 }
 
 impl Engine {
@@ -133,7 +135,7 @@ impl Engine {
             mpa,
             now: Instant::from_micros(0),
             max_qps,
-            failed: false,
+            health: Health::Sound,
         }
     }
 
@@ -142,16 +144,10 @@ impl Engine {
         self.now = now;
     }
 
-    /// One turn: receives, acts upon what TCP reports, sends, tells what has happened. Returns how much was done; 0 means idle.
+    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
     pub(crate) fn step(&mut self, now: Instant) -> usize {
-        let done = self.turn(now);
-        self.tell_events();
-        done
-    }
-
-    fn turn(&mut self, now: Instant) -> usize {
         self.now = now;
-        if self.failed {
+        if self.health == Health::Failed {
             return 0;
         }
         let mut done = match self.stack.step(now, RX_BUDGET) {
@@ -177,7 +173,7 @@ impl Engine {
 
     /// The NIC has failed: every queue pair is lost.
     fn give_up(&mut self, error: &dyn std::error::Error) -> usize {
-        self.failed = true;
+        self.health = Health::Failed;
         log::error!("the RNIC has failed: {error}");
         let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -281,6 +277,9 @@ impl Engine {
 
     /// How long a sleep may last; `None`: until something happens.
     pub(crate) fn sleep_limit(&self, now: Instant) -> Option<Duration> {
+        if self.health == Health::Failed {
+            return None;
+        }
         let deadline = self.next_deadline().map(|deadline| deadline - now);
         let backlog = self.stack.io().backlog().then_some(BACKLOG_RECHECK);
         [deadline, backlog].into_iter().flatten().min()
@@ -288,12 +287,14 @@ impl Engine {
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub(crate) fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.active.is_empty()
+        self.health == Health::Failed || self.ready.is_empty() && self.active.is_empty()
     }
 
     /// What becomes readable when a frame arrives.
     pub(crate) fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.stack.io().readiness()
+        // Frames that nobody takes would keep it readable.
+        let receives = self.health != Health::Failed;
+        receives.then(|| self.stack.io().readiness()).flatten()
     }
 
     pub(crate) fn counters(&self) -> RnicCounters {
@@ -335,7 +336,7 @@ impl Drop for Engine {
         for (_, qp) in &mut self.qps {
             qp.set_state(QpState::Error);
         }
-        if self.failed {
+        if self.health == Health::Failed {
             return;
         }
         let conns: Vec<ConnId> = self.owners.keys().copied().collect();

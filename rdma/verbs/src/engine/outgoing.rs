@@ -7,6 +7,7 @@ use xwarp_iwarp::{
     AccessError, InboundAtomic, InboundRead, Message, ReadResponse, Segment, Stag, Terminate,
 };
 
+use super::Broken;
 use super::stream::Turn;
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;
@@ -86,7 +87,7 @@ impl Outgoing {
         match self {
             Self::Request { message, sgl, .. } => {
                 let Some(segment) = message.next_segment(mulpdu) else {
-                    return Ok(());
+                    return Err(Broken("a message has fewer segments than it had").into());
                 };
                 let payload = write_header(ulpdu, &segment);
                 gather(stags, user, sgl, segment.payload, payload)

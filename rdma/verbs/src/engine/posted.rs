@@ -38,6 +38,12 @@ impl<T> Posted<T> {
         self.backlog.front().or_else(|| self.ring.peek().ok())
     }
 
+    /// Puts one in front of all.
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn put_back(&mut self, first: T) {
+        self.backlog.push_front(first);
+    }
+
     /// Takes the oldest.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {

@@ -128,6 +128,8 @@ pub(super) struct QpContext {
     pub(super) terminate: Option<TerminateInfo>,
     /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
     pub(super) unreported: bool,
+    #[cfg(feature = "fault-injection")]
+    pub(super) injected: super::broken::Injected,
     state: QpState,
     shared: Arc<QpShared>,
 }
@@ -159,6 +161,8 @@ impl QpContext {
             armed: None,
             terminate: None,
             unreported: false,
+            #[cfg(feature = "fault-injection")]
+            injected: super::broken::Injected::default(),
             state: QpState::Idle,
             shared: new.shared,
         }
@@ -179,6 +183,11 @@ impl QpContext {
     }
 
     pub(super) fn set_state(&mut self, state: QpState) {
+        debug_assert!(
+            self.state.leads_to(state),
+            "{:?} does not lead to {state:?}",
+            self.state
+        );
         self.state = state;
         self.shared.set(state);
     }

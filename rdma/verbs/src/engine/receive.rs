@@ -8,13 +8,13 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::{ConnId, Stack};
 
-use super::Engine;
 use super::cq_table::CqTable;
 use super::outgoing::{Response, for_each_piece};
 use super::qp::{CqOverflow, Link, QpContext};
 use super::receives::Receives;
 use super::srq::SrqTable;
 use super::stream::{Close, Gate, Stream};
+use super::{Broken, Engine};
 use crate::completion::CompletionStatus;
 use crate::counters::EngineCounters;
 use crate::event::{AsyncEventKind, EventResource};
@@ -34,6 +34,14 @@ pub(super) enum ReceiveFault {
     /// The peer asks for a response, and we have sent our FIN.
     RequestAfterClose,
     Overflow(CqOverflow),
+    /// The queue pair is not as it must be.
+    Broken(Broken),
+}
+
+impl From<Broken> for ReceiveFault {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
 }
 
 impl From<CqOverflow> for ReceiveFault {
@@ -211,6 +219,8 @@ fn take_ulpdu(
     let inbound = (stream.receiver)
         .on_ulpdu(ulpdu, &mut resources)
         .map_err(ReceiveFault::Violation)?;
+    #[cfg(feature = "fault-injection")]
+    qp.injected.check()?;
     act(&inbound, tables, qp)
 }
 
@@ -229,14 +239,14 @@ fn act(
     match inbound {
         Inbound::Write {
             stag, to, payload, ..
-        } => place(stags, qp.user, *stag, *to, payload, counters),
+        } => place(stags, qp.user, *stag, *to, payload, counters)?,
         Inbound::ReadResponse {
             stag,
             to,
             payload,
             done,
         } => {
-            place(stags, qp.user, *stag, *to, payload, counters);
+            place(stags, qp.user, *stag, *to, payload, counters)?;
             if *done {
                 finish_read(stags, qp)?;
                 qp.complete_sends(cqs)?;
@@ -254,7 +264,7 @@ fn act(
             payload,
             message_len,
         } => {
-            scatter(stags, qp, *offset, payload).map_err(ReceiveFault::Buffer)?;
+            scatter(stags, qp, *offset, payload)?;
             counters.placed_octets += payload.len() as u64;
             if let Some(len) = message_len {
                 finish_send(stags, cqs, qp, *kind, *len)?;
@@ -291,15 +301,18 @@ fn place(
     to: u64,
     payload: &[u8],
     counters: &mut EngineCounters,
-) {
+) -> Result<(), Broken> {
     if payload.is_empty() {
-        return;
+        return Ok(());
     }
     let placed = stags
         .access(user, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
         .is_ok_and(|octets| octets.write(payload).is_ok());
-    debug_assert!(placed, "the segment was checked against the same table");
+    if !placed {
+        return Err(Broken("a segment that was checked has no place"));
+    }
     counters.placed_octets += payload.len() as u64;
+    Ok(())
 }
 
 /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
@@ -309,7 +322,7 @@ fn finish_read(stags: &mut StagTable, qp: &mut QpContext) -> Result<(), ReceiveF
         return Ok(());
     }
     let Some(begun) = qp.oldest_unanswered() else {
-        return Ok(());
+        return Err(Broken("a response was awaited by no work request").into());
     };
     let invalidated = begun
         .invalidate
@@ -322,7 +335,7 @@ fn finish_read(stags: &mut StagTable, qp: &mut QpContext) -> Result<(), ReceiveF
 fn finish_atomic(stags: &StagTable, qp: &mut QpContext, original: u64) -> Result<(), ReceiveFault> {
     let user = qp.user;
     let Some(begun) = qp.oldest_unanswered() else {
-        return Ok(());
+        return Err(Broken("a response was awaited by no work request").into());
     };
     begun.original = Some(original);
     let placed = begun.sink.map_or(Ok(()), |sink| {
@@ -343,9 +356,9 @@ fn scatter(
     qp: &QpContext,
     offset: u32,
     payload: &[u8],
-) -> Result<(), CompletionStatus> {
+) -> Result<(), ReceiveFault> {
     let Some(receiving) = qp.receives.current() else {
-        return Err(CompletionStatus::BaseBounds);
+        return Err(Broken("a message is received into no buffer").into());
     };
     let user = receiving.pd.map_or(qp.user, |pd| qp.user.in_domain(pd));
     for_each_piece(
@@ -360,6 +373,7 @@ fn scatter(
                 .map_err(|_| CompletionStatus::BaseBounds)
         },
     )
+    .map_err(ReceiveFault::Buffer)
 }
 
 /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).

@@ -3,6 +3,7 @@
 
 use rtrb::Consumer;
 
+use super::Broken;
 use super::posted::Posted;
 use super::srq::{SrqId, SrqTable};
 use crate::pd::PdId;
@@ -31,10 +32,20 @@ pub(super) enum Source {
     Shared(SrqId),
 }
 
+/// Why there is no buffer, though there may be some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unavailable {
+    /// The one that is next is none that can have been posted.
+    Malformed(Broken),
+    /// The shared receive queue has failed.
+    SrqFailed,
+}
+
 /// See the module.
 pub(super) struct Receives {
     source: Source,
     current: Option<Receiving>,
+    unavailable: Option<Unavailable>,
     /// Of messages in progress; never armed where the source is not shared.
     limit: RqLimit,
 }
@@ -44,6 +55,7 @@ impl Receives {
         Self {
             source,
             current: None,
+            unavailable: None,
             limit: RqLimit {
                 limit,
                 armed: limit > 0,
@@ -71,11 +83,28 @@ impl Receives {
     pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
         let next = match self.source {
             Source::Own(..) => self.next_own(),
-            Source::Shared(srq) => srqs.take(srq),
+            Source::Shared(srq) => self.next_shared(srqs, srq),
         }?;
-        let len = total(&next.request.sgl)?;
+        let len = total(&next.request.sgl);
         self.current = Some(next);
-        Some(u64::from(len))
+        if len.is_none() {
+            let broken = Broken("a receive is longer than any that can be posted");
+            self.unavailable = Some(Unavailable::Malformed(broken));
+        }
+        len.map(u64::from)
+    }
+
+    fn next_shared(&mut self, srqs: &mut SrqTable, srq: SrqId) -> Option<Receiving> {
+        let next = srqs.take(srq);
+        if next.is_err() {
+            self.unavailable = Some(Unavailable::SrqFailed);
+        }
+        next.ok().flatten()
+    }
+
+    /// Why the last message has found no buffer, if it was not for want of one.
+    pub(super) fn take_unavailable(&mut self) -> Option<Unavailable> {
+        self.unavailable.take()
     }
 
     /// Goes on with another ring.

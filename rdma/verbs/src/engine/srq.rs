@@ -14,7 +14,7 @@ use crate::events::EventQueue;
 use crate::limits::MAX_SRQS;
 use crate::pd::PdId;
 use crate::slots::{SlotKey, SlotTable};
-use crate::work::RecvRequest;
+use crate::work::{RecvRequest, total};
 
 /// A shared receive queue's identity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,9 +33,15 @@ struct Srq {
     armed: usize,
     /// Queue pairs that take from it.
     users: usize,
+    /// What is in it cannot be made out.
+    failed: bool,
     /// The application has dropped it; it goes with its last queue pair.
     orphaned: bool,
 }
+
+/// Nothing can be taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SrqBroken;
 
 /// All of an RNIC.
 pub(crate) struct SrqTable {
@@ -74,6 +80,7 @@ impl SrqTable {
             slots,
             armed: limit,
             users: 0,
+            failed: false,
             orphaned: false,
         });
         Ok((SrqId { slot, serial }, slots))
@@ -112,11 +119,20 @@ impl SrqTable {
     }
 
     /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival order, verbs draft §6.3.5), and tells
-    /// if too few are left.
-    pub(super) fn take(&mut self, id: SrqId) -> Option<Receiving> {
-        let srq = self.find(id)?;
+    /// if too few are left. A buffer that nobody can have posted fails the queue: what else it holds cannot be trusted.
+    pub(super) fn take(&mut self, id: SrqId) -> Result<Option<Receiving>, SrqBroken> {
+        let srq = self.find(id).filter(|srq| !srq.failed).ok_or(SrqBroken)?;
+        let Some(request) = srq.posted.pop() else {
+            return Ok(None);
+        };
+        if total(&request.sgl).is_none() {
+            srq.failed = true;
+            log::error!("{id:?} is broken: a buffer is longer than any that can be posted");
+            self.report(EventResource::Srq(id), AsyncEventKind::SrqFailed);
+            return Err(SrqBroken);
+        }
         let receiving = Receiving {
-            request: srq.posted.pop()?,
+            request,
             slots: srq.slots,
             pd: Some(srq.pd),
         };
@@ -124,7 +140,7 @@ impl SrqTable {
             srq.armed = 0;
             self.report(EventResource::Srq(id), AsyncEventKind::SrqLimitReached);
         }
-        Some(receiving)
+        Ok(Some(receiving))
     }
 
     /// Tells what happened to one of them, or to a queue pair that takes from one.
@@ -201,6 +217,22 @@ impl Engine {
     fn leave_domain(&mut self, of: Option<PdId>) {
         if let Some(pd) = of {
             self.domains().leave(pd);
+        }
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+impl SrqTable {
+    /// The next buffer is one that nobody can have posted.
+    pub(crate) fn inject_fault(&mut self, id: SrqId) {
+        let endless = crate::Sge {
+            stag: crate::Stag(0),
+            to: 0,
+            len: u32::MAX,
+        };
+        if let Some(srq) = self.find(id) {
+            let sgl = crate::Sgl::from_iter([endless; 2]);
+            srq.posted.put_back(RecvRequest::new(crate::WrId(0), sgl));
         }
     }
 }

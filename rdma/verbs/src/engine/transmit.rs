@@ -8,7 +8,7 @@ use super::begin::{Next, begin_message};
 use super::outgoing::Outgoing;
 use super::qp::{CqOverflow, Link, QpContext};
 use super::stream::{Gate, Stream, Turn, send_ulpdu};
-use super::{Engine, TX_BUDGET};
+use super::{Broken, Engine, TX_BUDGET};
 use crate::completion::CompletionStatus;
 use crate::memory::StagTable;
 use crate::qp_state::QpState;
@@ -35,6 +35,14 @@ pub(super) enum SendFault {
     Response(Terminate),
     /// A completion queue was full.
     Overflow(CqOverflow),
+    /// The queue pair is not as it must be.
+    Broken(Broken),
+}
+
+impl From<Broken> for SendFault {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
 }
 
 impl From<CqOverflow> for SendFault {
@@ -155,6 +163,7 @@ impl Engine {
             }
             SendFault::Response(terminate) => self.fail_response(key, terminate),
             SendFault::Overflow(overflow) => self.fail_overflow(key, overflow),
+            SendFault::Broken(broken) => self.fail_broken_send(key, broken),
         }
     }
 }
@@ -187,7 +196,7 @@ fn send_segment(
         return Ok(Sent::Nothing);
     };
     let Some(mut outgoing) = stream.outgoing.take() else {
-        return Ok(Sent::Nothing);
+        return Err(Broken("a message that was begun is gone").into());
     };
     let mulpdu = stream.framer.mulpdu(stack.emss(stream.conn));
     let Some(ulpdu_len) = outgoing.next_len(mulpdu) else {

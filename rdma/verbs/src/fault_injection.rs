@@ -1,0 +1,26 @@
+//! Failures that only tests can ask for: what they are the cause of must never happen otherwise.
+
+use crate::engine::SrqId;
+use crate::error::RnicClosed;
+use crate::qp_state::QpId;
+use crate::rnic::Rnic;
+
+#[doc(hidden)]
+impl Rnic {
+    /// What the queue pair does next finds it broken: a work request that begins, or a segment that is received.
+    pub fn inject_qp_fault(&self, qp: QpId) -> Result<(), RnicClosed> {
+        self.control()
+            .call(move |engine| engine.inject_qp_fault(qp))
+    }
+
+    /// The buffer that is taken next from the queue is none that can have been posted.
+    pub fn inject_srq_fault(&self, srq: SrqId) -> Result<(), RnicClosed> {
+        let inject = move |engine: &mut crate::engine::Engine| engine.srqs.inject_fault(srq);
+        self.control().call(inject)
+    }
+
+    /// The engine panics.
+    pub fn inject_panic(&self) -> Result<(), RnicClosed> {
+        self.control().call(|_| panic!("a test wants it so"))
+    }
+}
