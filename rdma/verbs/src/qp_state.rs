@@ -120,3 +120,25 @@ impl QpShared {
         *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: from Idle, RTS, Closing, Terminate, Error. The draft's twelve edges, and what closing the RNIC does.
+    #[test]
+    fn states_follow_each_other_as_the_draft_has_it() {
+        let states = [0, 1, 2, 3, 4].map(QpState::from_u8);
+        let matrix = states.map(|from| states.map(|to| u8::from(from.leads_to(to))));
+        assert_eq!(
+            matrix,
+            [
+                [0, 1, 0, 0, 1],
+                [0, 0, 1, 1, 1],
+                [1, 0, 0, 0, 1],
+                [0, 0, 0, 0, 1],
+                [1, 0, 0, 0, 1],
+            ]
+        );
+    }
+}

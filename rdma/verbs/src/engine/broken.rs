@@ -8,9 +8,11 @@ use xwarp_iwarp::{TermCode, Terminate};
 
 use super::Engine;
 use super::fault::CATASTROPHIC_STREAM;
+use super::qp::QpContext;
 use super::receives::Unavailable;
 use crate::completion::CompletionStatus;
 use crate::event::{AsyncEventKind, EventResource};
+use crate::qp_state::QpState;
 
 /// RDMAP remote operation: catastrophic error, global (RFC 5040 §4.8).
 const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
@@ -92,11 +94,13 @@ impl Engine {
         let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.lose_start(key);
-            if self.may_send(key) {
-                let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
-                self.enter_terminate(key, Some(terminate), None);
-            } else {
-                self.lose_silently(key);
+            match self.qps.get(key).map(QpContext::state) {
+                Some(QpState::Rts) if self.may_send(key) => {
+                    let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
+                    self.enter_terminate(key, Some(terminate), None);
+                }
+                Some(QpState::Rts | QpState::Closing) => self.lose_silently(key),
+                Some(QpState::Idle | QpState::Terminate | QpState::Error) | None => {}
             }
             self.watch(key);
         }

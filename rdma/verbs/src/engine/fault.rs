@@ -166,6 +166,12 @@ impl Engine {
         if let Some(terminate) = &terminate {
             qp.keep_terminate(|| TerminateInfo::sent(terminate));
         }
+        if qp.state() == QpState::Closing {
+            // This side has sent its FIN: nobody can be told any more (verbs draft §6.2.5).
+            qp.flush(&mut self.cqs, culprit);
+            self.lose_silently(key);
+            return;
+        }
         qp.set_state(QpState::Terminate);
         qp.flush(&mut self.cqs, culprit);
         qp.deadline = Some(self.now + TERMINATE_LIMIT);

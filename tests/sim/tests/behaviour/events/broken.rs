@@ -243,7 +243,10 @@ fn panic(host: &Host) {
 fn a_panic_of_the_engine_ends_all_connections_with_the_global_error() {
     let mut sim = sim();
     let mut pairs = [0, 1, 2].map(|_| sim.connected_pair());
+    let idle = sim.a().end(&QpConfig::default());
+    let (mut ended, _gone) = sim.connected_pair();
     sim.run_until_idle();
+    ended.qp.modify(QpChange::to(QpState::Terminate)).unwrap();
     let calls = handler(&sim.a());
     for (a, b) in &mut pairs {
         a.post_recv(1, 8);
@@ -263,6 +266,15 @@ fn a_panic_of_the_engine_ends_all_connections_with_the_global_error() {
         assert_eq!(b.receives(), [Done::flushed(2, Opcode::Receive)]);
     }
     assert_eq!(told(&calls), []);
+    assert_eq!(
+        (idle.state(), ended.state()),
+        (QpState::Idle, QpState::Error)
+    );
+    assert_eq!(
+        kept(&ended).code,
+        TermCode::rdmap_local(),
+        "the first one stays"
+    );
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use xwarp::{
-    Access, Arm, AsyncEventKind, FixedHost, Framing, Progress, QpChange, QpConfig, RecvRequest,
-    RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener, WaitError, Waiting,
-    WrId,
+    Access, Arm, AsyncEventKind, EventResource, FixedHost, Framing, Progress, QpChange, QpConfig,
+    RecvRequest, RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener, WaitError,
+    Waiting, WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
@@ -206,4 +206,55 @@ fn whoever_waits_for_a_completion_is_woken_when_the_rnic_closes() {
         assert!(matches!(waits.join().unwrap(), Err(WaitError::Closed(_))));
     });
     assert!(began.elapsed() < PATIENCE / 2, "nobody was woken");
+}
+
+#[test]
+fn a_panic_of_an_engine_that_runs_by_itself_is_an_event_and_the_peer_is_told() {
+    for progress in [Progress::Thread, Progress::Inline] {
+        let (a, at_a) = rnic(1, 2, progress);
+        let (b, at_b) = rnic(2, 1, progress);
+        let listener = b.listen(SocketAddr::new(address(2), PORT)).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| carry(&at_a, &at_b, &stop));
+            let ends = [
+                scope.spawn(|| told(&b, listener)),
+                scope.spawn(|| panicking(&a)),
+            ];
+            let outcomes = ends.map(ScopedJoinHandle::join);
+            stop.store(true, Ordering::Relaxed);
+            for outcome in outcomes {
+                outcome.unwrap();
+            }
+        });
+    }
+}
+
+/// Connects; then its engine panics.
+fn panicking(rnic: &Rnic) {
+    let cq = rnic.create_cq(4).unwrap();
+    let pd = rnic.allocate_pd().unwrap();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    let at = SocketAddr::new(address(2), PORT);
+    qp.connect(at, b"", PATIENCE).unwrap();
+    assert_eq!(rnic.inject_panic(), Err(xwarp::RnicClosed));
+    let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    assert_eq!(event.resource, EventResource::Rnic);
+    assert!(matches!(event.kind, AsyncEventKind::Failed { .. }));
+    let ended = [xwarp::QpState::Terminate, xwarp::QpState::Error];
+    assert!(ended.contains(&qp.state()), "{:?}", qp.state());
+    // An inline engine sends its Terminate, and closes, when it is turned.
+    assert_eq!(rnic.wait_event(Duration::from_millis(100)).unwrap(), None);
+}
+
+/// Accepts, and is told that the peer's RNIC has failed.
+fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
+    let cq = rnic.create_cq(4).unwrap();
+    let pd = rnic.allocate_pd().unwrap();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    let request = listener.accept(PATIENCE).unwrap();
+    request.accept(&mut qp, b"").unwrap();
+    let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    let code = xwarp::TermCode::rdmap_operation(8);
+    assert_eq!(event.kind, AsyncEventKind::TerminateReceived(code));
 }

@@ -159,6 +159,28 @@ fn a_terminate_that_arrives_during_the_close_is_kept_and_makes_it_a_bad_one() {
     assert_eq!(kept.origin, TerminateOrigin::Peer);
 }
 
+/// The way of a disconnect, which takes what the peer still sends.
+#[test]
+fn a_terminate_after_a_disconnects_fin_leads_to_error_at_once() {
+    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
+    victim.sim.run_until_idle();
+    victim.end.qp.begin_disconnect().unwrap();
+    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    let terminate = Untagged {
+        rdmap: 0x47,
+        qn: 2,
+        ..Untagged::default()
+    };
+    victim.peer.send(&terminate.fpdu(&[0x12, 0x02, 0, 0]));
+    victim.sim.run_until_idle();
+    let info = victim.end.qp.query().unwrap();
+    assert_eq!((info.state, info.stream), (QpState::Error, None));
+    let kept = info.terminate.unwrap();
+    assert_eq!(kept.code, TermCode::ddp_untagged(2));
+    let told = AsyncEventKind::TerminateReceived(kept.code);
+    assert_eq!(victim.end.events(), [told]);
+}
+
 #[test]
 fn a_peer_that_does_not_close_is_not_waited_for_for_ever() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
