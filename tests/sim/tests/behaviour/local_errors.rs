@@ -7,7 +7,7 @@ use xwarp::{
     RemoteAddress, SendRequest, Sge, Sgl, Stag, TermCode, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, End, KIB, MIB, Sim, TAGGED_PAYLOAD, pattern};
 
 fn sim() -> Sim {
     Sim::new(Seed(17)).one_way_delay(Duration::from_micros(50))
@@ -88,6 +88,56 @@ fn foreign(end: &End) -> Sge {
     let stag = region.stag();
     std::mem::forget(region);
     sge(stag, 0)
+}
+
+/// Verbs draft section 6.4: the Terminate takes the place of the segment that cannot be sent.
+#[test]
+fn a_source_that_goes_midway_ends_its_message_between_two_segments() {
+    let mut sim = Sim::new(Seed(18)).rate(100_000_000);
+    let (mut a, b) = sim.connected_pair();
+    let target = b.region(MIB, Access::all());
+    let source = a.region(MIB, Access::LOCAL_READ);
+    source.bytes().write(0, &pattern(MIB)).unwrap();
+    let all = source.local(0, u32::try_from(MIB).unwrap());
+    a.post(SendRequest::write(WrId(1), all, target.remote(0)));
+    a.post_send(2, b"never sent");
+    sim.run_for(Duration::from_millis(20));
+    drop(source);
+    sim.run_until_idle();
+    let failed = Done::failed(1, Opcode::Write, CompletionStatus::InvalidStag);
+    assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
+    assert_ended(&a, &b);
+    let placed = b.host().rnic().counters().unwrap().rdma.placed_octets;
+    let placed = usize::try_from(placed).unwrap();
+    assert!(placed > 0 && placed < MIB, "{placed} octets");
+    assert_eq!(placed % TAGGED_PAYLOAD, 0, "whole segments");
+    let octets = target.bytes().to_vec();
+    assert!(octets[..placed] == pattern(MIB)[..placed]);
+    assert!(octets[placed..].iter().all(|octet| *octet == 0));
+}
+
+/// A segment that is sent again is the one that was sent, whatever its memory holds by then.
+#[test]
+fn a_source_that_changes_while_it_is_sent_breaks_no_segment() {
+    let mut sim = Sim::new(Seed(19)).rate(100_000_000).loss(0.02);
+    let (mut a, b) = sim.connected_pair();
+    let target = b.region(MIB, Access::all());
+    let source = a.region(MIB, Access::LOCAL_READ);
+    let all = source.local(0, u32::try_from(MIB).unwrap());
+    a.post(SendRequest::write(WrId(1), all, target.remote(0)));
+    for octet in 1..=20 {
+        sim.run_for(Duration::from_millis(5));
+        source.bytes().fill(0..MIB, octet).unwrap();
+    }
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, MIB)]);
+    assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
+    let placed = target.bytes().to_vec();
+    assert!(placed.iter().all(|octet| *octet <= 20));
+    assert!(
+        placed.windows(2).any(|pair| pair[0] != pair[1]),
+        "it has changed midway"
+    );
 }
 
 #[test]

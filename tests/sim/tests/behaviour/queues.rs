@@ -79,6 +79,12 @@ fn a_queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
     sim.run_until_idle();
 }
 
+/// The peer was told 0/2/07, without any header (digest A3).
+fn assert_told(end: &End) {
+    let told = end.qp.query().unwrap().terminate.unwrap();
+    assert_eq!(told.message, [0x02, 0x07, 0, 0]);
+}
+
 #[test]
 fn an_overflow_is_reported_and_overwrites_no_completion() {
     let mut sim = sim().expecting(&["drop_cq_overflow", "drop_after_failure"]);
@@ -99,6 +105,7 @@ fn an_overflow_is_reported_and_overwrites_no_completion() {
     let overflow = overflow_of(a.send_cq().id());
     assert_eq!(a.host().other_events(), [overflow], "told once");
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+    assert_told(&a);
     assert!(a.host().drops()["drop_cq_overflow"] > 0);
     assert!(matches!(
         b.events()[..],
@@ -121,6 +128,7 @@ fn an_overflow_of_the_receive_side_is_reported_too() {
     let overflow = overflow_of(a.recv_cq().id());
     assert_eq!(a.host().other_events(), [overflow]);
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+    assert_told(&a);
 }
 
 #[test]
