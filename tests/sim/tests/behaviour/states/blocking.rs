@@ -133,7 +133,9 @@ fn waiter(rnic: &Rnic) {
     // The peer has waited for this message before it does anything.
     qp.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
         .unwrap();
+    let asleep = Instant::now();
     let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    assert!(asleep.elapsed() < PATIENCE / 2, "nobody woke it");
     assert_eq!(event.qp(), Some(qp.id()));
     assert_eq!(event.kind, AsyncEventKind::ConnectionReset);
 }
