@@ -173,6 +173,8 @@ impl Pair {
             may_become(was, is, side.live, side.graceful),
             "{was:?} became {is:?}"
         );
+        let by_itself = was == QpState::Rts && is != QpState::Rts;
+        assert!(!by_itself || self.excused, "{was:?} became {is:?}");
         // A connection may have come and gone since.
         let closed = side.closes() > 0;
         assert!(!closed || is == QpState::Idle, "closed, but {is:?}");

@@ -22,9 +22,22 @@ impl Pair {
     pub(crate) fn post_send(&mut self, who: usize, dead: Dead, rng: &mut Rng) {
         if rng.chance(0.15) {
             self.post_list(who, rng);
+        } else if rng.chance(0.05) {
+            self.read_then_invalidate(who, rng);
         } else if let Some(draft) = self.draft(who, dead, rng) {
             let Draft { request, work } = draft.flagged(rng);
             self.submit(who, request, work);
+        }
+    }
+
+    /// A Read into what Fast-Register has registered, which is invalidated behind a Local Fence: when the Read is complete.
+    fn read_then_invalidate(&mut self, who: usize, rng: &mut Rng) {
+        if let Some(Draft { request, work }) = self.read_into_fast(who, rng) {
+            self.submit(who, request, work);
+        }
+        if let Some(Draft { request, mut work }) = self.unbind(who, Which::Fast) {
+            work.fenced = true;
+            self.submit(who, request.locally_fenced(), work);
         }
     }
 
