@@ -81,7 +81,9 @@ impl Program {
             side.live = true;
         }
         let fine = |side: &Side| side.sends.is_fine();
-        pair.excused = self.cut || !pair.sides.iter().all(fine);
+        let certain = |side: &Side| side.window_is.is_certain() && side.fast_is.is_certain();
+        let changes = pair.uses_stags && !pair.sides.iter().all(certain);
+        pair.excused = self.cut || changes || !pair.sides.iter().all(fine);
         pair.spoken = false;
         pair.post_first_word(0);
     }

@@ -119,6 +119,7 @@ impl Pair {
                 // It may run before work in front of it is complete (digest 7).
                 if *which == Which::Fast && !work.fenced {
                     self.sides[who].sends.open(Needs::Fast);
+                    self.excused |= !self.sides[who].sends.is_fine();
                 }
                 self.changes(who, *which);
             }
