@@ -1,6 +1,7 @@
 //! One queue of one interface by AF_XDP, in copy mode.
 
 mod bind;
+mod depth;
 mod joined;
 mod multi;
 mod rings;

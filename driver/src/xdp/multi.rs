@@ -8,13 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::bind::{OpenQueueError, Target};
 use super::joined::Joiner;
-use super::rings::{BATCH, Piece, Rings};
+use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
 use crate::frame::{Arena, Frame, Parking, RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory, carve_frames};
 
 /// Frames that there are at least, for each direction.
 const FRAMES_MIN: usize = 128;
+/// Frames that the kernel has chunks for at least: somewhat more than a connection's window.
+const FRAMES_LENT: usize = 20;
 /// Frames start on a cache line.
 const LINE: usize = 64;
 
@@ -45,8 +47,9 @@ impl MultiBufferIo {
         let arena = Arena::anonymous(2 * each * stride).map_err(|error| target.refused(&error))?;
         let mut free = carve_frames(&arena, 0, 2 * each, octets, stride);
         let joined = free.split_off(each);
+        let least = LENT_LEAST.max(FRAMES_LENT * octets.div_ceil(FRAME_CAPACITY));
         Ok(Self {
-            rings: Rings::open(target, memory)?,
+            rings: Rings::open(target, memory, least)?,
             joiner: Joiner::new(joined),
             stride,
             parked: Parking::new(free.len()),
@@ -110,7 +113,7 @@ impl MultiBufferIo {
         }
         let chunk = RxFrame::new(piece.chunk, piece.len);
         let frame = self.joiner.take(&chunk, piece.more, &mut self.counters);
-        self.rings.lend(chunk.into_frame());
+        self.rings.recycle(chunk.into_frame());
         frame
     }
 }
@@ -147,7 +150,7 @@ impl PacketIo for MultiBufferIo {
         if frame.capacity() > FRAME_CAPACITY {
             self.joiner.give_back(frame);
         } else {
-            self.rings.lend(frame);
+            self.rings.recycle(frame);
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
 
 use super::bind::{OpenQueueError, Target, bind};
+use super::depth::Depth;
 use crate::frame::{Frame, Parking, SentFrame, TxFrame};
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{Icmp, IoCounters, IoError};
@@ -15,6 +16,8 @@ use crate::umem::{CHUNK, QueueMemory};
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = BATCH_ENTRIES as usize;
 const BATCH_ENTRIES: u32 = 64;
+/// Chunks that the kernel has at least to receive into: somewhat more than a connection's window of 256 KiB at an MTU of 1500.
+pub(super) const LENT_LEAST: usize = 192;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_LIMIT: Duration = Duration::from_secs(5);
 /// The option of a descriptor whose frame goes on in the next one (`XDP_PKT_CONTD`).
@@ -41,8 +44,13 @@ pub(super) struct Rings {
     /// Where descriptors are gathered that leave a ring. Making them anew for each look would cost more than the look.
     taken: Box<[FrameDesc; BATCH]>,
     in_flight: usize,
-    /// Chunks that circulate between the fill ring and the receive ring, or are with whoever received them.
+    /// Chunks that circulate between the fill ring and the receive ring, are spare, or are with whoever received them.
     receive_chunks: usize,
+    /// Chunks to receive into that the kernel has, and how many it is to have.
+    lent: usize,
+    depth: Depth,
+    /// Chunks to receive into that it has not.
+    spare: Vec<Frame>,
     last_progress: Option<Instant>,
     drop_rx_unusable: u64,
     rx: RxQueue,
@@ -55,20 +63,29 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Binds the queue in copy mode and lends it half of the chunks to receive into.
-    pub(super) fn open(target: &Target<'_>, memory: QueueMemory) -> Result<Self, OpenQueueError> {
-        let (umem, descriptors, chunks) = memory;
+    /// Binds the queue in copy mode. Half of the chunks are to receive into, of which the kernel has `least` or more at a time.
+    pub(super) fn open(
+        target: &Target<'_>,
+        memory: QueueMemory,
+        least: usize,
+    ) -> Result<Self, OpenQueueError> {
+        let (umem, descriptors, mut chunks) = memory;
         let interface = target.interface;
         let (tx, rx, rings) = bind(target, &umem)?;
         let (fill, completion) = rings.ok_or_else(|| target.busy())?;
         let icmp = IcmpSockets::open(interface).inspect_err(|error| {
             log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");
         });
+        let parked = Parking::new(chunks.len());
+        let spare = chunks.split_off(chunks.len() - chunks.len() / 2);
         let mut rings = Self {
             icmp: icmp.ok(),
             interface: interface.to_owned(),
-            parked: Parking::new(chunks.len()),
-            receive_chunks: chunks.len() / 2,
+            parked,
+            receive_chunks: spare.len(),
+            lent: 0,
+            depth: Depth::new(least, spare.len()),
+            spare,
             free: chunks,
             queued: Vec::with_capacity(descriptors.len()),
             batch: Vec::with_capacity(BATCH),
@@ -83,30 +100,28 @@ impl Rings {
             completion,
             umem,
         };
-        rings.refill(rings.receive_chunks);
+        rings.lend_spare();
+        rings.produce_fill();
         Ok(rings)
     }
 
-    /// Lends `count` free frames to the kernel to receive into.
-    fn refill(&mut self, count: usize) {
-        for _ in 0..count {
-            let Some(frame) = self.free.pop() else { break };
-            let descriptor = self.park(frame, false);
-            self.batch.push(descriptor);
-            if self.batch.len() == BATCH {
-                self.produce_fill();
-            }
+    /// Lends as many spare chunks as the kernel is to have.
+    fn lend_spare(&mut self) {
+        while self.lent < self.depth.chunks()
+            && let Some(chunk) = self.spare.pop()
+        {
+            self.lend(chunk);
         }
-        self.produce_fill();
     }
 
     fn produce_fill(&mut self) {
         // SAFETY: every descriptor is of this UMEM and its frame was just parked, so nobody touches it until it comes back.
         let taken = unsafe { self.fill.produce(&self.batch) };
         if taken == 0 {
+            self.lent -= self.batch.len();
             for descriptor in self.batch.drain(..) {
                 let unused = self.parked.returned(chunk_of(&descriptor));
-                self.free.extend(unused.ok().flatten());
+                self.spare.extend(unused.ok().flatten());
             }
         }
         self.batch.clear();
@@ -148,7 +163,10 @@ impl Rings {
     /// Takes up to `want` descriptors, at most [`BATCH`], out of the receive ring; how many.
     pub(super) fn consume(&mut self, want: usize) -> usize {
         // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
-        unsafe { self.rx.consume(&mut self.taken[..want]) }
+        let taken = unsafe { self.rx.consume(&mut self.taken[..want]) };
+        self.lent = self.lent.saturating_sub(taken);
+        self.depth.taken(taken, taken < want);
+        taken
     }
 
     /// What came with a descriptor that was consumed last. It must lie where our chunks begin: an XDP program of somebody else may
@@ -158,7 +176,7 @@ impl Rings {
         let chunk = self.unpark(&descriptor)?;
         if descriptor.addr() != chunk.offset() {
             self.drop_rx_unusable += 1;
-            self.lend(chunk);
+            self.recycle(chunk);
             return None;
         }
         Some(Piece {
@@ -168,8 +186,18 @@ impl Rings {
         })
     }
 
+    /// Gives a chunk back that was received.
+    pub(super) fn recycle(&mut self, chunk: Frame) {
+        if self.lent < self.depth.chunks() {
+            self.lend(chunk);
+        } else {
+            self.spare.push(chunk);
+        }
+    }
+
     /// Lends a chunk to the kernel to receive into.
-    pub(super) fn lend(&mut self, chunk: Frame) {
+    fn lend(&mut self, chunk: Frame) {
+        self.lent += 1;
         let descriptor = self.park(chunk, false);
         self.batch.push(descriptor);
         if self.batch.len() == BATCH {
@@ -213,9 +241,15 @@ impl Rings {
 
     /// Sets everything that is queued in motion and takes back what was sent.
     pub(super) fn flush(&mut self) -> Result<(), IoError> {
+        self.set_off()?;
+        self.lend_spare();
         if !self.batch.is_empty() {
             self.produce_fill();
         }
+        self.watch_progress()
+    }
+
+    fn set_off(&mut self) -> Result<(), IoError> {
         if self.in_flight == 0 {
             return Ok(());
         }
@@ -227,7 +261,7 @@ impl Rings {
             })?;
         }
         self.complete();
-        self.watch_progress()
+        Ok(())
     }
 
     pub(super) fn too_big(&mut self) -> Option<Icmp> {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::bind::{OpenQueueError, Target};
-use super::rings::{BATCH, Rings};
+use super::rings::{BATCH, LENT_LEAST, Rings};
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::umem::QueueMemory;
@@ -18,7 +18,7 @@ impl XdpIo {
     /// Binds the queue and gives it half of the chunks to receive into.
     pub(crate) fn open(target: &Target<'_>, memory: QueueMemory) -> Result<Self, OpenQueueError> {
         Ok(Self {
-            rings: Rings::open(target, memory)?,
+            rings: Rings::open(target, memory, LENT_LEAST)?,
             counters: IoCounters::default(),
         })
     }
@@ -59,7 +59,7 @@ impl PacketIo for XdpIo {
     }
 
     fn recycle(&mut self, frame: RxFrame) {
-        self.rings.lend(frame.into_frame());
+        self.rings.recycle(frame.into_frame());
     }
 
     fn tx_frame(&mut self) -> Option<TxFrame> {
