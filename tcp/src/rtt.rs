@@ -32,20 +32,25 @@ pub(crate) struct RttEstimator {
     smoothed: Option<(Duration, Duration)>,
     least: Windowed<Reverse<Duration>>,
     backoff: u32,
+    /// The timeout that follows from all this: it is asked for far more often than it changes.
+    rto: Duration,
 }
 
 impl RttEstimator {
     /// Timeouts lie between `floor` (RFC 6298 §2.4 recommends 1 s, which is far too long for peers on one link) and `ceiling`
     /// (§2.5), which is no less than `floor`.
     pub(crate) fn new(floor: Duration, ceiling: Duration) -> Self {
-        Self {
+        let mut estimator = Self {
             initial: INITIAL_RTO,
             floor,
             ceiling: ceiling.max(floor),
             smoothed: None,
             least: Windowed::new(MIN_WINDOW),
             backoff: 0,
-        }
+            rto: Duration::ZERO,
+        };
+        estimator.set_rto();
+        estimator
     }
 
     /// Takes a sample, which also ends any back-off (RFC 6298 §5.7).
@@ -61,33 +66,40 @@ impl RttEstimator {
         let micros = u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX);
         self.least.update(Reverse(rtt), micros);
         self.backoff = 0;
+        self.set_rto();
     }
 
     /// The timeout, doubled as often as the timer was backed off.
     pub(crate) fn rto(&self) -> Duration {
+        self.rto
+    }
+
+    fn set_rto(&mut self) {
         let base = match self.smoothed {
             None => self.initial,
             Some((srtt, rttvar)) => srtt + (rttvar * 4).max(GRANULARITY),
         };
-        base.max(self.floor)
-            .saturating_mul(1 << self.backoff)
-            .min(self.ceiling)
+        let doubled = base.max(self.floor).saturating_mul(1 << self.backoff);
+        self.rto = doubled.min(self.ceiling);
     }
 
     /// The timer expired (RFC 6298 §5.5).
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+        self.set_rto();
     }
 
     /// New data was acknowledged, or the expiry was spurious (RFC 5682 §3).
     pub(crate) fn reset_backoff(&mut self) {
         self.backoff = 0;
+        self.set_rto();
     }
 
     /// The SYN is acknowledged, but tells nothing of the round trip: data begins with a timeout of its own (RFC 6298 §5.7).
     pub(crate) fn syn_was_repeated(&mut self) {
         self.initial = REPEATED_SYN_RTO;
         self.backoff = 0;
+        self.set_rto();
     }
 
     /// Expiries in a row.

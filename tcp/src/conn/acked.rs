@@ -238,7 +238,7 @@ impl Conn {
             .begin(una, nxt, flight, self.congestion.window(), mss);
         self.recovery.delivered(0, self.pipe(), mss);
         self.tail.clear();
-        self.clock.tail = None;
+        self.clock.disarm_tail();
     }
 
     /// Ends a recovery that is over, tells congestion control, and sets the timers.
@@ -282,7 +282,7 @@ impl Conn {
         if advanced {
             self.arm_retransmission(now);
         } else if self.send.queue.sacked() > 0 {
-            self.clock.tail = None;
+            self.clock.disarm_tail();
         }
     }
 

@@ -22,8 +22,10 @@ pub(crate) struct Clock {
     pub(crate) progress: Instant,
     /// Retransmission timeout (RFC 6298 §5).
     pub(crate) retransmit: Option<Instant>,
-    /// Tail loss probe (RFC 8985 §7.2).
+    /// Tail loss probe (RFC 8985 §7.2), unless it is to be set anew.
     pub(crate) tail: Option<Instant>,
+    /// The tail probe is to be set anew, as of this time: once for all the segments and ACKs of a turn.
+    tail_since: Option<Instant>,
     /// More segments may be found lost (RFC 8985 §6.3).
     pub(crate) reorder: Option<Instant>,
     /// The end of TIME-WAIT.
@@ -38,6 +40,7 @@ impl Clock {
             progress: now,
             retransmit: None,
             tail: None,
+            tail_since: None,
             reorder: None,
             rest: None,
             sent: now,
@@ -47,8 +50,14 @@ impl Clock {
     /// Stops all timers of what is sent.
     pub(crate) fn all_acked(&mut self) {
         self.retransmit = None;
-        self.tail = None;
+        self.disarm_tail();
         self.reorder = None;
+    }
+
+    /// Stops the tail probe's timer.
+    pub(super) fn disarm_tail(&mut self) {
+        self.tail = None;
+        self.tail_since = None;
     }
 }
 
@@ -72,9 +81,17 @@ impl Conn {
         self.arm_tail(now);
     }
 
-    /// (Re)starts the tail probe's timer: no later than the first timeout, in whose place it comes then (RFC 8985 §7.2), and no
-    /// later than a timeout after the last segment was sent, which an ACK of those before it does not make any younger.
+    /// (Re)starts the tail probe's timer at the end of the turn.
     pub(super) fn arm_tail(&mut self, now: Instant) {
+        self.clock.tail_since = Some(now);
+    }
+
+    /// (Re)starts the tail probe's timer if that is due: no later than the first timeout, in whose place it comes then (RFC 8985 §7.2), and no
+    /// later than a timeout after the last segment was sent, which an ACK of those before it does not make any younger.
+    fn settle_tail(&mut self) {
+        let Some(now) = self.clock.tail_since.take() else {
+            return;
+        };
         let last = self.send.queue.len().checked_sub(1);
         let last = last.and_then(|at| self.send.queue.get(at));
         let overdue = last.map(|piece| (piece.sent_at + self.rto()).max(now));
@@ -135,6 +152,7 @@ impl Conn {
     /// When to run next.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         self.watch(now);
+        self.settle_tail();
         let waits = self.wanted > 0 || self.send.queue.has_lost();
         let pace = self.pacer.wake(now).filter(|_| waits);
         [
@@ -154,6 +172,7 @@ impl Conn {
 
     /// Acts upon the timers that are due. What there is to send is sent by the next egress.
     pub(crate) fn on_timer(&mut self, lower: &mut Lower, now: Instant) {
+        self.settle_tail();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.clock.rest) {
             self.clock.rest = None;
@@ -222,7 +241,7 @@ impl Conn {
             }
         }
         self.rtt.back_off();
-        self.clock.tail = None;
+        self.clock.disarm_tail();
         self.clock.reorder = None;
         self.clock.retransmit = Some(now + self.rto());
     }

@@ -4,7 +4,7 @@ use smoltcp::wire::TcpControl;
 use xwarp_driver::TxFrame;
 
 use super::send_queue::{Held, Piece};
-use super::{Conn, State};
+use super::{Conn, Pending, State};
 use crate::lower::Lower;
 use crate::outbound::{Header, OutOptions};
 use crate::seq::Seq;
@@ -33,6 +33,18 @@ impl Conn {
         }
         let sent = lower.counters.segments_out - before;
         usize::try_from(sent).unwrap_or(usize::MAX)
+    }
+
+    /// False if all that there may be to send is an acknowledgment that waits for an answer to go with.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let Pending {
+            syn,
+            fin,
+            reset,
+            first,
+        } = self.pending;
+        let pending = syn || fin || reset || first;
+        pending || self.acks.is_due() || self.starved || self.send.queue.has_lost()
     }
 
     /// False if there were too few TX frames for all that had to be sent.
