@@ -1,6 +1,6 @@
 //! From connections to frames: timers, transmission, and how connections end.
 
-use crate::conn::State;
+use crate::conn::{Conn, State};
 use crate::event::{CloseReason, ConnId, Event};
 use crate::life::Marks;
 use crate::slots::Handle;
@@ -16,15 +16,26 @@ impl Stack {
         }
     }
 
-    /// Lets every connection that was touched send; how many segments that were.
-    pub(crate) fn send_dirty(&mut self) -> usize {
+    /// Lets those connections that were touched send that are `chosen`; how many segments that were.
+    pub(crate) fn send_dirty(&mut self, chosen: impl Fn(&Conn) -> bool) -> usize {
+        if self.dirty.is_empty() {
+            return 0;
+        }
         let mut sent = 0;
-        for handle in std::mem::take(&mut self.dirty) {
-            if let Some(conn) = self.conns.get_mut(handle) {
+        let mut running = std::mem::take(&mut self.running);
+        std::mem::swap(&mut running, &mut self.dirty);
+        for handle in running.drain(..) {
+            let Some(conn) = self.conns.get_mut(handle) else {
+                continue;
+            };
+            if chosen(conn) {
                 conn.life.marks.remove(Marks::DIRTY);
                 sent += self.run(handle);
+            } else {
+                self.dirty.push(handle);
             }
         }
+        self.running = running;
         sent
     }
 

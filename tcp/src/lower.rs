@@ -1,6 +1,6 @@
 //! What lies below the connections: the packet interface, its frames, and what is counted on the way.
 
-use xwarp_driver::{PacketIo, RxFrame, SentFrame, TxFrame};
+use xwarp_driver::{IoError, PacketIo, RxFrame, SentFrame, TxFrame};
 
 use crate::counters::StackCounters;
 use crate::flow::Flow;
@@ -20,6 +20,8 @@ pub(crate) struct Lower {
     pub(crate) mtu: usize,
     /// Received frames that connections hold.
     held: usize,
+    /// Segments were sent since the last flush.
+    unflushed: bool,
 }
 
 impl Lower {
@@ -29,13 +31,25 @@ impl Lower {
             counters: StackCounters::default(),
             mtu,
             held: 0,
+            unflushed: false,
         }
+    }
+
+    /// Sets off what was sent, and has the interface see to its frames.
+    pub(crate) fn flush(&mut self) -> Result<(), IoError> {
+        self.unflushed = false;
+        self.io.flush()
+    }
+
+    /// Sets off what was sent, if anything was.
+    pub(crate) fn set_off(&mut self) -> Result<(), IoError> {
+        if self.unflushed { self.flush() } else { Ok(()) }
     }
 
     /// A frame for data; `None` when those that are left are for other segments.
     pub(crate) fn data_frame(&mut self) -> Option<TxFrame> {
         let reserve = RESERVE.min(self.io.rx_frames() / RESERVE_PART);
-        if self.io.tx_free() <= reserve && self.io.flush().is_err() {
+        if self.io.tx_free() <= reserve && self.flush().is_err() {
             return None; // the next step reports it
         }
         if self.io.tx_free() <= reserve {
@@ -65,6 +79,7 @@ impl Lower {
         frame.set_len(link.len() + outbound::header_len(flow, header.options.len()));
         write_headers(&mut frame, link, flow, header);
         self.counters.segments_out += 1;
+        self.unflushed = true;
         self.io.send(frame);
         true
     }
@@ -79,6 +94,7 @@ impl Lower {
     ) -> SentFrame {
         write_headers(&mut frame, link, flow, header);
         self.counters.segments_out += 1;
+        self.unflushed = true;
         self.io.send_kept(frame)
     }
 }

@@ -42,6 +42,8 @@ pub struct Stack {
     pub(crate) timers: Timers,
     /// Connections that may have something to send.
     pub(crate) dirty: Vec<Handle>,
+    /// Where those that run are gathered; empty between turns.
+    pub(crate) running: Vec<Handle>,
     /// Connections that were refused room because there was no TX frame.
     pub(crate) starved: Vec<Handle>,
     /// Connections in TIME-WAIT, the oldest first.
@@ -84,6 +86,7 @@ impl Stack {
             events: VecDeque::new(),
             timers: Timers::new(),
             dirty: Vec::new(),
+            running: Vec::new(),
             starved: Vec::new(),
             resting: VecDeque::new(),
             now: Instant::ORIGIN,
@@ -152,10 +155,16 @@ impl Stack {
 
     /// One turn: receives up to `budget` frames, runs the timers that are due, transmits what can be sent, and flushes. Returns
     /// how much there was to do; 0 means idle. Everything received is acknowledged once per turn and connection.
+    pub fn step(&mut self, now: Instant, budget: usize) -> Result<usize, IoError> {
+        Ok(self.poll(now, budget) + self.transmit(now)?)
+    }
+
+    /// The first half of a turn: receives up to `budget` frames and runs the timers that are due; how much there was to do. What that
+    /// gives cause to send waits for [`answer`](Self::answer) and [`transmit`](Self::transmit).
     ///
     /// While there may be more frames than were received, no timer runs: what a timer would give up waiting for may be among them,
     /// as after a pause of the whole process. A flood cannot hold the timers up for more than 63 turns.
-    pub fn step(&mut self, now: Instant, budget: usize) -> Result<usize, IoError> {
+    pub fn poll(&mut self, now: Instant, budget: usize) -> usize {
         self.advance(now);
         let received = self.receive(budget);
         self.behind = if received < budget {
@@ -167,23 +176,34 @@ impl Stack {
         if self.behind.is_multiple_of(PATIENCE) {
             done += self.run_timers();
         }
-        done += self.send_dirty();
-        if self.hear_of_paths() > 0 {
-            done += self.send_dirty();
-        }
-        self.trim_timers();
-        self.lower.io.flush()?;
-        self.feed_starved();
-        Ok(done)
+        done
     }
 
-    /// Transmits what has come up since the last step, and flushes.
-    pub fn transmit(&mut self, now: Instant) -> Result<(), IoError> {
+    /// Transmits what the peers are to have in this turn: what was committed in it, and all else but acknowledgments that may wait for
+    /// an answer, which the next [`transmit`](Self::transmit) sees to. How many segments were sent but those committed.
+    pub fn answer(&mut self, now: Instant) -> Result<usize, IoError> {
         self.advance(now);
-        self.send_dirty();
-        self.lower.io.flush()?;
+        let sent = self.send_dirty(Conn::is_pressed);
+        self.lower.set_off()?;
+        Ok(sent)
+    }
+
+    /// Transmits what has come up since the last turn, and flushes. How many segments were sent but those committed.
+    pub fn transmit(&mut self, now: Instant) -> Result<usize, IoError> {
+        self.advance(now);
+        let mut sent = self.send_dirty(|_| true);
+        if self.hear_of_paths() > 0 {
+            sent += self.send_dirty(|_| true);
+        }
+        self.trim_timers();
+        self.lower.flush()?;
         self.feed_starved();
-        Ok(())
+        Ok(sent)
+    }
+
+    /// Sets off what was committed, before anything else is seen to.
+    pub fn flush(&mut self) -> Result<(), IoError> {
+        self.lower.set_off()
     }
 
     /// What has happened, the oldest first.

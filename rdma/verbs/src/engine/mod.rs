@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use slab::Slab;
+use xwarp_driver::IoError;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
 use crate::counters::{EngineCounters, RnicCounters};
@@ -150,10 +151,19 @@ impl Engine {
         if self.health == Health::Failed {
             return 0;
         }
-        let mut done = match self.stack.step(now, RX_BUDGET) {
-            Ok(done) => done,
-            Err(error) => return self.give_up(&error),
-        };
+        self.turn().unwrap_or_else(|error| self.give_up(&error))
+    }
+
+    /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last: so no
+    /// bookkeeping lies between a message and the answer to it.
+    fn turn(&mut self) -> Result<usize, IoError> {
+        let now = self.now;
+        let mut done = self.send_all();
+        if done > 0 {
+            self.stack.flush()?;
+        }
+        done += self.stack.transmit(now)?;
+        done += self.stack.poll(now, RX_BUDGET);
         while let Some(event) = self.stack.poll_event() {
             done += 1;
             let owner = self.owners.get(&event.conn()).copied();
@@ -165,14 +175,12 @@ impl Engine {
         done += self.expire();
         done += self.send_all();
         self.trim_deadlines();
-        if let Err(error) = self.stack.transmit(now) {
-            return self.give_up(&error);
-        }
-        done
+        done += self.stack.answer(now)?;
+        Ok(done)
     }
 
     /// The NIC has failed: every queue pair is lost.
-    fn give_up(&mut self, error: &dyn std::error::Error) -> usize {
+    fn give_up(&mut self, error: &IoError) -> usize {
         self.health = Health::Failed;
         log::error!("the RNIC has failed: {error}");
         let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
