@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, PostError, QpConfig, QpState, RecvRequest, SendRequest, Sge, Sgl, Stag, TermCode, WrId,
+    Access, Opcode, PostError, QpConfig, QpState, RecvRequest, SendRequest, Sge, Sgl, Stag,
+    TermCode, WrId,
 };
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{Tagged, Untagged, ulpdus};
@@ -256,4 +257,46 @@ fn a_send_completes_though_the_peer_never_takes_it() {
     victim.sim.run_until_idle();
     assert_eq!(victim.end.sends(), [Done::send(1, 15)]);
     assert!(victim.answer().is_empty());
+}
+
+/// Verbs draft §6.5: what is posted behind a Read that waits for ORD waits, too.
+#[test]
+fn a_read_that_waits_for_ord_holds_up_what_is_behind_it() {
+    let config = QpConfig {
+        ord: 1,
+        ..QpConfig::default()
+    };
+    for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
+        let mut victim = Victim::with(&config);
+        let sinks = [0, 1].map(|_| victim.end.region(8, Access::all()));
+        let far = xwarp::RemoteAddress {
+            stag: Stag(0x100),
+            to: 0,
+        };
+        for (i, sink) in (0..).zip(&sinks) {
+            let read = SendRequest::read(WrId(i), sink.local(0, 8), far);
+            victim.end.post(match opcode {
+                Opcode::ReadInvalidate => read.invalidating_sink(),
+                _ => read,
+            });
+        }
+        victim.end.post_send(2, b"behind");
+        victim.end.post_write(3, b"behind", far);
+        let sent = |victim: &Victim| -> Vec<u8> {
+            let fpdus = ulpdus(&victim.answer());
+            fpdus.iter().map(|ulpdu| ulpdu[1] & 0x0f).collect()
+        };
+        victim.sim.run_until_idle();
+        assert_eq!(sent(&victim), [1], "a Read Request");
+        for sink in &sinks {
+            let place = sink.remote(0);
+            let response = Tagged::read_response(place.stag, place.to);
+            victim.peer.send(&response.fpdu(b"8 octets"));
+            victim.sim.run_until_idle();
+            assert_eq!(sent(&victim), [1, 1, 3, 0], "then a Send and a Write");
+        }
+        let reads = [0, 1].map(|i| Done::success(i, opcode, 8));
+        let rest = [Done::send(2, 6), Done::write(3, 6)];
+        assert_eq!(victim.end.sends(), [reads, rest].concat());
+    }
 }

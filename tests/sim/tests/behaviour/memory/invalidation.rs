@@ -205,6 +205,30 @@ fn a_read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
     }
 }
 
+/// A Read Type is a Read Type (verbs draft §8.2.2): also one of nothing is asked for, and a fence waits for it.
+#[test]
+fn a_read_with_invalidate_of_nothing_is_answered_and_fenced_like_any_read() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.region(8, Access::all());
+    let nowhere = RemoteAddress {
+        stag: Stag(0xdead_be00),
+        to: u64::MAX,
+    };
+    sim.run_until_idle();
+    a.post_recv(1, 0);
+    b.post(SendRequest::read(WrId(2), region.local(0, 0), nowhere).invalidating_sink());
+    b.post(SendRequest::send(WrId(3), Sgl::new()).fenced());
+    // The Read Request is there, its response not back.
+    sim.run_for(Duration::from_micros(60));
+    assert_eq!((b.sends(), a.receives()), (vec![], vec![]));
+    assert!(region.query().unwrap().is_valid());
+    let read = Done::success(2, Opcode::ReadInvalidate, 0);
+    settle(&mut sim, &mut b, &[read, Done::send(3, 0)]);
+    assert_eq!(a.receives(), [Done::receive(1, 0)]);
+    assert!(!region.query().unwrap().is_valid());
+}
+
 #[test]
 fn a_read_whose_sink_may_not_be_invalidated_fails_after_the_data_is_there() {
     let mut sim = sim();

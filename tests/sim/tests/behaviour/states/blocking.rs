@@ -3,13 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use xwarp::{
     Access, Arm, AsyncEventKind, EventResource, FixedHost, Framing, Progress, QpChange, QpConfig,
-    RecvRequest, RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener, WaitError,
-    Waiting, WrId,
+    QpState, RecvRequest, RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener,
+    WaitError, Waiting, WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
@@ -259,4 +260,40 @@ fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
     let code = xwarp::TermCode::rdmap_operation(8);
     assert_eq!(event.kind, AsyncEventKind::TerminateReceived(code));
+}
+
+/// Verbs draft §9.3.2.1: here the engine is in a handler, and cannot do anything for whoever polls and posts.
+#[test]
+fn polling_and_posting_wait_for_no_engine() {
+    let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+    let pd = rnic.allocate_pd().unwrap();
+    let (enter, entered) = channel();
+    let (release, released) = channel();
+    let (leave, left) = channel();
+    let handler = rnic.add_completion_handler(move |_| {
+        enter.send(()).unwrap();
+        leave.send(released.recv_timeout(PATIENCE)).unwrap();
+    });
+    let mut busy = rnic.create_cq_with(4, handler.unwrap()).unwrap();
+    let mut cq = rnic.create_cq(4).unwrap();
+    let create = |cq| pd.create_qp(&QpConfig::default(), cq, cq).unwrap();
+    let [mut first, mut next, mut last] = [create(&cq), create(&cq), create(&busy)];
+    let buffer = || RecvRequest::new(WrId(1), xwarp::Sgl::new());
+    first.post_recv(buffer()).unwrap();
+    first.modify(QpChange::to(QpState::Error)).unwrap();
+    last.post_recv(buffer()).unwrap();
+    busy.arm(Arm::Next).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| last.modify(QpChange::to(QpState::Error)).unwrap());
+        entered.recv_timeout(PATIENCE).unwrap();
+        assert!(cq.poll().unwrap().is_some());
+        assert!(cq.poll().unwrap().is_none());
+        cq.arm(Arm::Next).unwrap();
+        next.post_recv(buffer()).unwrap();
+        next.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
+            .unwrap();
+        release.send(()).unwrap();
+        assert_eq!(left.recv(), Ok(Ok(())), "all this while it was busy");
+    });
+    assert!(busy.poll().unwrap().is_some());
 }

@@ -276,6 +276,28 @@ fn the_active_side_sends_no_fpdu_before_it_has_got_one() {
     assert_eq!(a.receives(), [Done::receive(2, 9)]);
 }
 
+/// Verbs draft §13.1: without a last streaming message neither side waits for the other.
+#[test]
+fn both_sides_may_speak_first() {
+    let mut sim = sim();
+    let (mut a, mut b) = ends(&sim);
+    let (at_a, at_b) = streams(&mut sim);
+    sim.run_until_idle();
+    for (end, stream) in [(&mut a, &at_a), (&mut b, &at_b)] {
+        end.post_recv(1, 10);
+        end.post_send(2, b"me first");
+        end.qp
+            .modify(QpChange::start(stream, Framing::default()))
+            .unwrap();
+    }
+    sim.run_for(Duration::from_micros(60));
+    for end in [&mut a, &mut b] {
+        assert_eq!(end.receives(), [Done::receive(1, 8)], "on the first way");
+        assert_eq!(end.sends(), [Done::send(2, 8)]);
+    }
+    use_and_close(&mut sim, &mut a, &mut b, KIB);
+}
+
 /// As a peer sees it that reads what it gets octet by octet: raw octets up to the last streaming message, then whole FPDUs, then a FIN.
 #[test]
 fn behind_the_last_streaming_message_there_are_fpdus_and_nothing_else() {

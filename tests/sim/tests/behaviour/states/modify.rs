@@ -121,6 +121,25 @@ fn work_of_an_idle_queue_pair_waits_and_is_flushed_on_the_way_to_error() {
     assert_eq!(a.events(), [], "the application knows what it did");
 }
 
+/// Verbs draft §6.2.1: the application posts, and has not noticed that the peer has closed.
+#[test]
+fn work_that_is_posted_after_an_unnoticed_close_waits_in_idle() {
+    let mut sim = sim();
+    let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+    b.qp.modify(QpChange::to(QpState::Closing)).unwrap();
+    sim.run_until_idle();
+    assert_eq!(a.state(), QpState::Idle);
+    a.post_send(1, b"too late");
+    a.post_recv(2, 10);
+    sim.run_until_idle();
+    assert_eq!((a.sends(), a.receives()), (vec![], vec![]));
+    a.qp.modify(QpChange::to(QpState::Error)).unwrap();
+    assert_eq!(a.sends(), [Done::flushed(1, Opcode::Send)]);
+    assert_eq!(a.receives(), [Done::flushed(2, Opcode::Receive)]);
+    a.qp.modify(QpChange::to(QpState::Idle)).unwrap();
+    assert_usable(&mut sim, &mut a, &mut b);
+}
+
 #[test]
 fn from_error_a_queue_pair_comes_back_to_idle_and_can_be_connected_again() {
     let mut sim = sim().expecting(&["drop_no_flow"]);

@@ -6,6 +6,7 @@ use xwarp::{
     Access, AsyncEventKind, CompletionStatus, InboundError, Opcode, ProtectionError, QpChange,
     QpState, RemoteAddress, SendRequest, Stag, TermCode, TerminateInfo, TerminateOrigin, WrId,
 };
+use xwarp_sim_tests::wire::{Tagged, Untagged};
 use xwarp_sim_tests::{Done, End, Sim};
 
 use super::{assert_usable, is_bad_close, pair_in, sim};
@@ -190,10 +191,10 @@ fn the_terminate_has_the_header_of_what_was_refused_until_idle() {
 fn a_terminate_is_not_answered_by_one() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
-    let terminate = xwarp_sim_tests::wire::Untagged {
+    let terminate = Untagged {
         rdmap: 0x47,
         qn: 2,
-        ..Default::default()
+        ..Untagged::default()
     };
     victim.peer.send(&terminate.fpdu(&[0x01, 0x02, 0, 0]));
     victim.sim.run_until("the FIN", || victim.peer.saw_fin());
@@ -224,4 +225,55 @@ fn what_the_peer_sends_in_terminate_is_ignored() {
     sim.run_until_idle();
     assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
     assert_eq!(target.to_vec(), [0; 100]);
+}
+
+#[test]
+fn of_several_reasons_the_first_one_is_kept() {
+    let told = Untagged {
+        rdmap: 0x47,
+        qn: 2,
+        ..Untagged::default()
+    };
+    let told = told.fpdu(&[0x02, 0x07, 0, 0]);
+    let no_region = Tagged::write(NOWHERE.stag, 0).fpdu(b"8 octets");
+    let no_queue = Untagged {
+        qn: 9,
+        ..Untagged::default()
+    };
+    let no_queue = no_queue.fpdu(b"8 octets");
+    let (ours, peers) = (TerminateOrigin::Local, TerminateOrigin::Peer);
+    let cases = [
+        (None, ours, [&no_region, &told]),
+        (Some(&told), peers, [&no_region, &no_queue]),
+        (Some(&no_region), ours, [&told, &no_queue]),
+        (Some(&no_queue), ours, [&no_region, &told]),
+    ];
+    for (first, origin, later) in cases {
+        let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+        victim.sim.run_until_idle();
+        match first {
+            None => {
+                let asked = QpChange::to(QpState::Terminate);
+                victim.end.qp.modify(asked).unwrap();
+            }
+            // One more comes in the same segment.
+            Some(first) => victim.peer.send(&[&first[..], &later[0][..]].concat()),
+        }
+        let end = &victim.end;
+        (victim.sim).run_until("Terminate", || end.state() == QpState::Terminate);
+        let kept = terminate(&victim.end);
+        assert_eq!(kept.origin, origin);
+        for fpdu in later {
+            victim.peer.send(fpdu);
+            victim.sim.run_for(Duration::from_millis(1));
+            assert_eq!(victim.end.state(), QpState::Terminate);
+            assert_eq!(terminate(&victim.end), kept);
+        }
+        victim.peer.close();
+        victim.sim.run_until_idle();
+        assert_eq!(victim.end.state(), QpState::Error);
+        assert_eq!(terminate(&victim.end), kept);
+        let events = victim.end.events();
+        assert_eq!(events.len(), usize::from(first.is_some()), "{events:?}");
+    }
 }

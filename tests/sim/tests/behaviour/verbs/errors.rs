@@ -6,7 +6,7 @@ use xwarp::{
 };
 use xwarp_sim_tests::Done;
 
-use super::{opcode_of, send_of, sim};
+use super::{opcode_of, received, send_of, sim};
 
 #[test]
 fn a_post_that_is_refused_leaves_the_queue_pair_in_idle_and_usable() {
@@ -113,5 +113,56 @@ fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
             assert!(target.query().unwrap().is_valid());
             assert_eq!(target.bytes().to_vec(), [0; 100]);
         }
+    }
+}
+
+/// Verbs draft §6.2.4: completions of a queue keep the order of posting, whichever request has failed.
+#[test]
+fn what_has_failed_may_come_behind_flushed_and_completed_work() {
+    let mut sim = sim().expecting(&["drop_after_failure"]);
+    let (mut a, mut b) = sim.connected_pair();
+    sim.run_until_idle();
+    let (sink, far) = (a.target(8), b.target(8));
+    let nowhere = Sge {
+        stag: Stag(0x1234_5678),
+        to: 0,
+        len: 8,
+    };
+    b.post_recv(9, 8);
+    a.post_write(1, b"8 octets", far.remote(0));
+    a.post_read(2, sink.local(0, 8), far.remote(0));
+    a.post_send(3, b"8 octets");
+    a.post(SendRequest::send(WrId(4), nowhere));
+    a.post_send(5, b"never sent");
+    sim.run_until_idle();
+    let done = [
+        Done::write(1, 8),
+        Done::flushed(2, Opcode::Read),
+        Done::send(3, 8),
+        Done::failed(4, Opcode::Send, CompletionStatus::InvalidStag),
+        Done::flushed(5, Opcode::Send),
+    ];
+    assert_eq!(a.sends(), done);
+    assert_eq!(b.receives(), [Done::receive(9, 8)]);
+}
+
+#[test]
+fn a_completion_that_failed_names_its_work_and_tells_nothing_of_a_message() {
+    let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let (mut a, mut b) = sim.connected_pair();
+    let source = a.source(b"8 octets");
+    b.post_recv(1, 8);
+    b.post_recv(2, 8);
+    let refused = send_of(source, true, Some(Stag(0x1234_5678)));
+    a.post(SendRequest::new(WrId(3), refused));
+    sim.run_until_idle();
+    let statuses = [CompletionStatus::InvalidStag, CompletionStatus::Flushed];
+    let told = received(&mut b);
+    assert_eq!(told.len(), 2);
+    for ((wr_id, status), told) in (1..).zip(statuses).zip(told) {
+        assert_eq!((told.wr_id, told.qp), (WrId(wr_id), b.qp.id()));
+        assert_eq!((told.opcode, told.status), (Opcode::Receive, status));
+        assert!(!told.is_success() && !told.solicited);
+        assert_eq!((told.invalidated, told.immediate), (None, None));
     }
 }
