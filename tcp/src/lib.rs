@@ -46,6 +46,7 @@ mod stack;
 mod time;
 mod timers;
 mod too_big;
+mod turn;
 mod wheel;
 mod windowed;
 

@@ -1,8 +1,7 @@
-//! The way from an application's handles to the engine: verbs as messages, and who turns the engine's crank.
+//! The way from an application's handles to the engine: verbs as messages.
 
-use std::any::Any;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +19,8 @@ use crate::mpa::MpaConfig;
 use crate::qp_state::QpId;
 use crate::ready::ReadySet;
 use crate::rnic::Waiting;
+use crate::runner::{Command, Runner, guard, run};
 use crate::slots::SlotTable;
-
-/// Something to be done by whoever owns the engine.
-type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// How long a waiter without an event to sleep on sleeps before it looks again.
 const RECHECK: Duration = Duration::from_millis(1);
@@ -51,63 +48,6 @@ enum Mode {
     Inline(Mutex<Option<Runner>>),
     /// A test runs the engine, with its own clock.
     Manual(Mutex<Option<Engine>>),
-}
-
-/// An engine, the clock it lives by, and how to wait for work.
-pub(crate) struct Runner {
-    engine: Engine,
-    origin: Instant,
-    sleeper: Sleeper,
-    waiting: Waiting,
-    last_work: Instant,
-}
-
-impl Runner {
-    fn new(engine: Engine, sleeper: Sleeper, waiting: Waiting) -> Self {
-        let now = Instant::now();
-        Self {
-            engine,
-            origin: now,
-            sleeper,
-            waiting,
-            last_work: now,
-        }
-    }
-
-    /// One turn; how much was done.
-    fn step(&mut self) -> usize {
-        let now = self.now();
-        let done = guard(&mut self.engine, |engine| engine.step(now)).unwrap_or(1);
-        if done > 0 {
-            self.last_work = Instant::now();
-        }
-        done
-    }
-
-    /// The engine, for a verb. It may have slept since its last turn, and what begins now has all of its time.
-    fn engine(&mut self) -> &mut Engine {
-        self.engine.wake_at(self.now());
-        &mut self.engine
-    }
-
-    fn now(&self) -> xwarp_tcp::Instant {
-        let micros = self.origin.elapsed().as_micros();
-        xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
-    }
-
-    /// After a turn without work: spins or sleeps, as the policy says, at most `limit`.
-    fn pause(&self, limit: Option<Duration>, no_command: impl FnOnce() -> bool) -> io::Result<()> {
-        if self.waiting.spins_after(self.last_work.elapsed()) {
-            std::hint::spin_loop();
-            return Ok(());
-        }
-        let timeout = [limit, self.engine.sleep_limit(self.now())]
-            .into_iter()
-            .flatten()
-            .min();
-        let idle = || no_command() && self.engine.is_idle();
-        self.sleeper.sleep(self.engine.readiness(), timeout, idle)
-    }
 }
 
 impl Control {
@@ -383,38 +323,6 @@ pub(crate) struct Parts {
     pub(crate) mpa: MpaConfig,
 }
 
-/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
-fn run(mut runner: Runner, inbox: &Receiver<Command>) {
-    let mut next: Option<Command> = None;
-    loop {
-        if let Some(command) = next.take() {
-            command(runner.engine());
-        }
-        loop {
-            match inbox.try_recv() {
-                Ok(command) => command(runner.engine()),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return,
-            }
-        }
-        if runner.step() > 0 {
-            continue;
-        }
-        let no_command = || match inbox.try_recv() {
-            Ok(command) => {
-                next = Some(command);
-                false
-            }
-            Err(TryRecvError::Empty) => true,
-            Err(TryRecvError::Disconnected) => false,
-        };
-        if let Err(error) = runner.pause(None, no_command) {
-            log::error!("the engine cannot sleep, and ends: {error}");
-            return;
-        }
-    }
-}
-
 impl Drop for Control {
     fn drop(&mut self) {
         // It may have been closed before.
@@ -436,20 +344,6 @@ fn turn_or_pause(
         runner.pause(Some(patience), still)?;
     }
     Ok(())
-}
-
-/// A verb or a turn, and what has happened by it. A panic, which is a defect of ours, is the RNIC's catastrophic failure and ends its
-/// connections; with a manual engine, it goes on to whoever tests.
-fn guard<R>(
-    engine: &mut Engine,
-    work: impl FnOnce(&mut Engine) -> R,
-) -> Result<R, Box<dyn Any + Send>> {
-    let done = catch_unwind(AssertUnwindSafe(|| work(engine)));
-    if done.is_err() {
-        engine.on_panic();
-    }
-    engine.tell_events();
-    done
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

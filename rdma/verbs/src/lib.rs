@@ -93,6 +93,7 @@ mod qp_info;
 mod qp_state;
 mod ready;
 mod rnic;
+mod runner;
 mod sge;
 mod slots;
 mod srq;

@@ -4,8 +4,9 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
 
+use super::begun::Begun;
 use super::outgoing::{Outgoing, Response, execute};
-use super::qp::{Begun, Link, QpContext};
+use super::qp::{Link, QpContext};
 use super::stream::{Gate, Stream, Turn};
 use super::transmit::SendFault;
 use crate::completion::CompletionStatus;

@@ -4,6 +4,7 @@
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
 mod begin;
+mod begun;
 mod broken;
 mod cq_table;
 mod deadlines;

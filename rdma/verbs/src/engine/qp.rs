@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::Consumer;
+use xwarp_iwarp::ReceivedTerminate;
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::rdmap::CapturedHeader;
-use xwarp_iwarp::{ReceivedTerminate, Stag};
 use xwarp_tcp::Instant;
 
+use super::begun::Begun;
 use super::cq_table::{CqFull, CqId, CqTable};
 use super::posted::Posted;
 use super::receives::{Receives, Receiving, Source};
@@ -25,7 +26,7 @@ use crate::qp_state::{QpId, QpShared, QpState};
 use crate::sge::SgeLimits;
 use crate::slots::{SlotKey, SlotTable};
 use crate::user::{Ability, User};
-use crate::work::{RecvRequest, SendRequest, Sge, WrId};
+use crate::work::{RecvRequest, SendRequest};
 
 /// Where a new queue pair takes receive buffers from.
 pub(crate) enum NewReceives {
@@ -62,41 +63,6 @@ pub(super) enum Link {
     None,
     Starting(Box<Starting>),
     Stream(Box<Stream>),
-}
-
-/// A work request of the send queue that was begun and has not completed.
-pub(super) struct Begun {
-    pub(super) wr_id: WrId,
-    pub(super) opcode: Opcode,
-    pub(super) signaled: bool,
-    pub(super) byte_len: u32,
-    /// It is done when the peer has answered, not when it is sent.
-    pub(super) awaits_response: bool,
-    /// What a Read invalidates when it is answered.
-    pub(super) invalidate: Option<Stag>,
-    /// Where an Atomic Operation's result goes.
-    pub(super) sink: Option<Sge>,
-    /// An Atomic Operation's result.
-    pub(super) original: Option<u64>,
-    /// How it has ended, if it has.
-    pub(super) outcome: Option<CompletionStatus>,
-}
-
-impl Begun {
-    pub(super) fn new(request: &SendRequest) -> Self {
-        let operation = &request.operation;
-        Self {
-            wr_id: request.wr_id,
-            opcode: operation.opcode(),
-            signaled: request.signaled,
-            byte_len: operation.len().unwrap_or(u32::MAX),
-            awaits_response: operation.awaits_response(),
-            invalidate: operation.sink_to_invalidate(),
-            sink: operation.result_sink(),
-            original: None,
-            outcome: None,
-        }
-    }
 }
 
 /// A queue pair.

@@ -1,0 +1,127 @@
+//! Who turns the engine's crank: its thread, or whoever polls.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use xwarp_driver::Sleeper;
+
+use crate::engine::Engine;
+use crate::rnic::Waiting;
+
+/// Something to be done by whoever owns the engine.
+pub(crate) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
+
+/// An engine, the clock it lives by, and how to wait for work.
+pub(crate) struct Runner {
+    engine: Engine,
+    origin: Instant,
+    sleeper: Sleeper,
+    waiting: Waiting,
+    last_work: Instant,
+}
+
+impl Runner {
+    pub(crate) fn new(engine: Engine, sleeper: Sleeper, waiting: Waiting) -> Self {
+        let now = Instant::now();
+        Self {
+            engine,
+            origin: now,
+            sleeper,
+            waiting,
+            last_work: now,
+        }
+    }
+
+    /// One turn; how much was done.
+    pub(crate) fn step(&mut self) -> usize {
+        let began = Instant::now();
+        let now = self.at(began);
+        let done = guard(&mut self.engine, |engine| engine.step(now)).unwrap_or(1);
+        if done > 0 {
+            self.last_work = began;
+        }
+        done
+    }
+
+    /// The engine, for a verb. It may have slept since its last turn, and what begins now has all of its time.
+    pub(crate) fn engine(&mut self) -> &mut Engine {
+        self.engine.wake_at(self.now());
+        &mut self.engine
+    }
+
+    fn now(&self) -> xwarp_tcp::Instant {
+        self.at(Instant::now())
+    }
+
+    fn at(&self, clock: Instant) -> xwarp_tcp::Instant {
+        let micros = clock.saturating_duration_since(self.origin).as_micros();
+        xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// After a turn without work: spins or sleeps, as the policy says, at most `limit`.
+    pub(crate) fn pause(
+        &self,
+        limit: Option<Duration>,
+        no_command: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        if self.waiting.spins_after(self.last_work.elapsed()) {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let timeout = [limit, self.engine.sleep_limit(self.now())]
+            .into_iter()
+            .flatten()
+            .min();
+        let idle = || no_command() && self.engine.is_idle();
+        self.sleeper.sleep(self.engine.readiness(), timeout, idle)
+    }
+}
+
+/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
+pub(crate) fn run(mut runner: Runner, inbox: &Receiver<Command>) {
+    let mut next: Option<Command> = None;
+    loop {
+        if let Some(command) = next.take() {
+            command(runner.engine());
+        }
+        loop {
+            match inbox.try_recv() {
+                Ok(command) => command(runner.engine()),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        if runner.step() > 0 {
+            continue;
+        }
+        let no_command = || match inbox.try_recv() {
+            Ok(command) => {
+                next = Some(command);
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Disconnected) => false,
+        };
+        if let Err(error) = runner.pause(None, no_command) {
+            log::error!("the engine cannot sleep, and ends: {error}");
+            return;
+        }
+    }
+}
+
+/// A verb or a turn, and what has happened by it. A panic, which is a defect of ours, is the RNIC's catastrophic failure and ends its
+/// connections; with a manual engine, it goes on to whoever tests.
+pub(crate) fn guard<R>(
+    engine: &mut Engine,
+    work: impl FnOnce(&mut Engine) -> R,
+) -> Result<R, Box<dyn Any + Send>> {
+    let done = catch_unwind(AssertUnwindSafe(|| work(engine)));
+    if done.is_err() {
+        engine.on_panic();
+    }
+    engine.tell_events();
+    done
+}
