@@ -122,7 +122,7 @@ impl Conn {
         if let Some(ack) = segment.ack {
             self.on_ack(segment, ack, lower, now);
             self.establish(now);
-            self.acks.demand();
+            self.acks.owe();
         } else {
             // Both have opened at once: our SYN is sent again, with an ACK (RFC 9293 §3.5, figure 7).
             self.state = State::SynReceived;
