@@ -147,7 +147,8 @@ fn xwarp_that_reads_where_siw_takes_no_reads_is_told_so() {
             let code = TermCode::rdmap_operation(7);
             assert_eq!(told, AsyncEventKind::TerminateReceived(code), "{role:?}");
             let done = pair.xwarp.completion();
-            assert_eq!(done.status, CompletionStatus::Flushed, "{role:?}");
+            let refused = CompletionStatus::RemoteTermination;
+            assert_eq!(done.status, refused, "{role:?}");
             pair.siw.expect_event("s", "DISCONNECTED");
         }
     });
@@ -162,13 +163,15 @@ fn xwarp_that_reads_more_than_siw_takes_is_cut_off() {
             let mut pair = Pair::connect(lab, guest, role, &setup);
             pair.exchange(role, 1);
             read_all(&mut pair);
-            let mut answered = 0;
+            let (mut answered, mut refused) = (0, 0);
             for id in 0..PIECES {
                 let done = pair.xwarp.completion();
                 assert_eq!(done.wr_id, WrId(id), "{role:?}");
                 if done.is_success() {
                     assert_eq!(answered, id, "{role:?}: {done:?}");
                     answered += 1;
+                } else if done.status == CompletionStatus::RemoteTermination {
+                    refused += 1;
                 } else {
                     assert_eq!(done.status, CompletionStatus::Flushed, "{role:?}");
                 }
@@ -181,9 +184,12 @@ fn xwarp_that_reads_more_than_siw_takes_is_cut_off() {
                 | AsyncEventKind::ConnectionLost { .. } => {}
                 AsyncEventKind::TerminateReceived(code) => {
                     assert_eq!(code, TermCode::rdmap_operation(7), "{role:?}");
+                    assert!(refused <= 1, "{role:?}: one Read at most is to blame");
+                    refused = 0;
                 }
                 other => panic!("{role:?}: {other:?}"),
             }
+            assert_eq!(refused, 0, "{role:?}: refused without a Terminate");
             eventually("the end", || pair.xwarp.qp.state() == QpState::Error);
             pair.siw.expect_event("s", "DISCONNECTED");
         }

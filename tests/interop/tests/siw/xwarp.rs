@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) keepalive: Option<Duration>,
     /// How long a peer may answer nothing, if not as long as by default.
     pub(crate) user_timeout: Option<Duration>,
+    /// How long beyond the round trip an answer may take before a segment is sent again, if not the default.
+    pub(crate) min_rto: Option<Duration>,
 }
 
 impl Setup {
@@ -74,6 +76,7 @@ impl Setup {
             mpa: self.mpa,
             keepalive: self.keepalive,
             user_timeout: self.user_timeout.unwrap_or(default.user_timeout),
+            min_rto: self.min_rto.unwrap_or(default.min_rto),
             ..default
         }
     }

@@ -51,19 +51,36 @@ fn assert_refused(
     let info = pair.xwarp.qp.query().expect("an RNIC");
     let told = info.terminate.map(|it| (it.origin, it.code));
     assert_eq!(told, Some((TerminateOrigin::Local, code)), "{what}");
-    match (channel, pair.xwarp.rnic.poll_event().map(|it| it.kind)) {
-        (Channel::Completion, None) => {}
-        (Channel::Event, Some(AsyncEventKind::Terminated { code: told, .. })) => {
-            assert_eq!(told, code, "{what}");
-        }
-        (_, other) => panic!("{what}: {other:?}"),
-    }
+    let event = pair.xwarp.rnic.poll_event().map(|it| it.kind);
     let counters = pair.xwarp.rnic.counters().expect("an RNIC").rdma;
     let counted = (counters.drop_refused_segment, counters.terminates_out);
     assert_eq!(counted, (1, 1), "{what}");
     pair.siw.expect_event("s", "DISCONNECTED");
     assert_siw_ends(&mut pair.siw);
-    siw_was_told(guest, code, what)
+    let was_told = siw_was_told(guest, code, what);
+    assert_reported(channel, event, was_told, code, what);
+    was_told
+}
+
+/// xwarp's application learns of it where it must.
+fn assert_reported(
+    channel: Channel,
+    event: Option<AsyncEventKind>,
+    siw_was_told: bool,
+    code: TermCode,
+    what: &str,
+) {
+    match (channel, event) {
+        (Channel::Completion, None) => {}
+        // siw sometimes closes before it has read the Terminate, and its TCP resets what is not read.
+        (Channel::Completion, Some(AsyncEventKind::BadClose { .. })) => {
+            assert!(!siw_was_told, "{what}");
+        }
+        (Channel::Event, Some(AsyncEventKind::Terminated { code: told, .. })) => {
+            assert_eq!(told, code, "{what}");
+        }
+        (_, other) => panic!("{what}: {other:?}"),
+    }
 }
 
 /// Of siw's work, 1 comes back like this, and the receive flushed.
