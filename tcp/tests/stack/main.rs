@@ -10,4 +10,5 @@ mod loss;
 mod net;
 mod peer;
 mod scale;
+mod turn;
 mod window;

@@ -33,8 +33,9 @@ impl ProtectionDomain {
     pub fn allocate_buffers(&self, count: usize, len: u32) -> Result<Vec<Buffer>, RegisterError> {
         let each = usize::try_from(len).unwrap_or(usize::MAX);
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
-        // One that is too long to be counted is too long for the area.
-        let region = Arc::new(self.allocate(each.saturating_mul(count), access)?);
+        // One that is too long to be counted is too long for the area; and empty buffers count as well, or there would be no end of them.
+        let octets = each.max(1).saturating_mul(count);
+        let region = Arc::new(self.allocate(octets, access)?);
         let piece = |number: usize| {
             let at = number * each;
             Ok(Buffer {
@@ -170,7 +171,12 @@ mod tests {
         assert!(pd.allocate_buffers(0, 100).unwrap().is_empty());
         let empty = pd.allocate_buffers(1, 0).unwrap();
         assert!(empty[0].is_empty() && empty[0].first(0).is_ok());
-        for (count, len) in [(1, u32::MAX), (usize::MAX, 2), (1 << 32, 1 << 31)] {
+        for (count, len) in [
+            (1, u32::MAX),
+            (usize::MAX, 2),
+            (1 << 32, 1 << 31),
+            (usize::MAX, 0),
+        ] {
             let refused = pd.allocate_buffers(count, len);
             assert!(matches!(refused, Err(RegisterError::Full(_))));
         }
