@@ -31,14 +31,14 @@ fn an_ack_that_may_wait_for_an_answer_is_left_to_the_next_turn_and_no_other() {
     net.a.read(a, usize::MAX);
     net.settle();
     assert_eq!(answered(&mut net, a), 0);
-    let next = net.b.stack.next_deadline();
-    assert_eq!(next, Some(net.now), "something is left to do");
+    let deadline = net.b.stack.next_deadline();
+    assert_eq!(deadline, Some(net.now), "something is left to do");
     net.b.read(b, usize::MAX);
     assert!(net.b.write(b, b"answer", net.now));
     net.b.stack.flush().unwrap();
     assert_eq!(net.b.sent().len(), 1);
     net.b.stack.transmit(net.now).unwrap();
     assert!(net.b.sent().is_empty(), "the answer has acknowledged");
-    let next = net.b.stack.next_deadline();
-    assert!(next.is_some_and(|at| at > net.now), "a timer runs");
+    let deadline = net.b.stack.next_deadline();
+    assert!(deadline.is_some_and(|at| at > net.now), "a timer runs");
 }
