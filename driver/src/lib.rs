@@ -4,6 +4,7 @@
 
 mod atomic;
 pub mod attach;
+mod checksum;
 mod frame;
 mod memory_io;
 pub mod net;
@@ -19,6 +20,7 @@ mod wake;
 mod xdp;
 
 pub use atomic::AtomicAccessError;
+pub use checksum::checksum_sum;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};

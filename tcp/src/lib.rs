@@ -17,6 +17,7 @@
 //! SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection for which there would be no room otherwise.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod config;
 mod congestion;
 mod conn;

@@ -6,6 +6,7 @@ use smoltcp::wire::{
     TcpPacket,
 };
 
+use crate::checksum::Sum;
 use crate::flow::Flow;
 use crate::seq::Seq;
 
@@ -119,7 +120,7 @@ fn mark_ect(packet: &mut [u8], source: IpAddress) {
 
 fn emit_tcp(octets: &mut [u8], flow: &Flow, header: &Header) {
     let options_len = header.options.len();
-    let mut tcp = TcpPacket::new_unchecked(octets);
+    let mut tcp = TcpPacket::new_unchecked(&mut *octets);
     tcp.set_src_port(flow.local.port);
     tcp.set_dst_port(flow.remote.port);
     tcp.set_seq_number(header.seq);
@@ -140,7 +141,10 @@ fn emit_tcp(octets: &mut [u8], flow: &Flow, header: &Header) {
     tcp.set_window_len(header.window);
     tcp.set_urgent_at(0);
     header.options.emit(tcp.options_mut());
-    tcp.fill_checksum(&flow.local.addr, &flow.remote.addr);
+    tcp.set_checksum(0);
+    let sum = Sum::pseudo_header(flow.local.addr, flow.remote.addr, octets.len());
+    let checksum = sum.and(octets).checksum();
+    TcpPacket::new_unchecked(octets).set_checksum(u16::from_be_bytes(checksum));
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ const KEEPALIVE: Duration = Duration::from_secs(3);
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Octets of memory that a test's buffers may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
+/// Octets that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
+/// `cycle_buffer`. So what is measured is the network, not memory.
+const CYCLE: u64 = 4096;
 
 #[derive(Subcommand)]
 pub(crate) enum Test {
@@ -73,7 +76,7 @@ pub(crate) struct PerfArgs {
     /// Messages outstanding at once (bandwidth)
     #[arg(long, default_value_t = 64)]
     depth: u32,
-    /// Check at the end that every buffer holds exactly what was sent
+    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent
     #[arg(long)]
     verify: bool,
     /// Demand this XDP mode; without it, what is attached, or native before generic
@@ -183,15 +186,15 @@ pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
             &interrupted,
         );
     };
-    let hello = args.hello(kind)?;
+    let hello = args.hello(kind, args.verify)?;
     let rnic = args.open(&device::towards(args.dev.as_deref(), host)?, &hello)?;
     let server = SocketAddr::new(host, args.port);
     client::run(&rnic, server, &hello, args, &interrupted)
 }
 
 impl PerfArgs {
-    /// What a client asks of the server.
-    fn hello(&self, kind: Kind) -> anyhow::Result<Hello> {
+    /// What a client asks of the server. Messages in flight have a buffer each if they are to be compared.
+    fn hello(&self, kind: Kind, buffer_each: bool) -> anyhow::Result<Hello> {
         let size = self.size.unwrap_or(match kind.style {
             Style::Bandwidth => 64 << 10,
             Style::Latency => 64,
@@ -216,7 +219,10 @@ impl PerfArgs {
         );
         let slots = match kind.style {
             Style::Latency => 1,
-            Style::Bandwidth => u64::from(self.depth).min(MEMORY_LIMIT / size.max(1)).max(1),
+            Style::Bandwidth => {
+                let room = if buffer_each { MEMORY_LIMIT } else { CYCLE };
+                u64::from(self.depth).min(room / size.max(1)).max(1)
+            }
         };
         Ok(Hello {
             kind,

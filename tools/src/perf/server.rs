@@ -18,7 +18,8 @@ pub(crate) fn run(
     args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
-    let largest = args.hello(kind)?;
+    // A client with --verify needs most.
+    let largest = args.hello(kind, true)?;
     let rnic = args.open(device, &largest)?;
     let mut listeners = Vec::new();
     for any in any_addresses(device)? {
