@@ -75,6 +75,7 @@ impl Stack {
                 continue;
             }
             ran += 1;
+            conn.catch_up(&mut self.lower);
             if conn.has_expired(self.now) {
                 self.reset(handle, CloseReason::TimedOut);
             } else {

@@ -16,6 +16,8 @@ const HOP_LIMIT: u8 = 64;
 const ECT_0: u8 = 0b10;
 /// Octets of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LEN: usize = 12;
+/// What is in front of the numbers there: NOP, NOP, kind, length.
+const TIMESTAMP_HEAD: [u8; 4] = [1, 1, 8, 10];
 
 /// The fields of a TCP header that differ from segment to segment.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +58,19 @@ impl OutOptions {
         len + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 
-    /// Writes the options in the order that most hosts have, each group padded to 4 octets.
-    fn emit(&self, mut at: &mut [u8]) {
+    /// Writes the options, each group padded to 4 octets.
+    fn emit(&self, at: &mut [u8]) {
+        match (self.timestamp, at.as_chunks_mut()) {
+            // What nearly all segments have.
+            (Some((tsval, tsecr)), ([head, value, echo], [])) if !self.sack_permitted => {
+                (*head, *value, *echo) = (TIMESTAMP_HEAD, tsval.to_be_bytes(), tsecr.to_be_bytes());
+            }
+            _ => self.emit_each(at),
+        }
+    }
+
+    /// In the order that most hosts have.
+    fn emit_each(&self, mut at: &mut [u8]) {
         let nop = TcpOption::NoOperation;
         if let Some(mss) = self.mss {
             at = TcpOption::MaxSegmentSize(mss).emit(at);
@@ -177,6 +190,19 @@ mod tests {
         ]);
         options.timestamp = None;
         assert_eq!(written(options), [2, 4, 0x05, 0xb4, 1, 1, 4, 2, 1, 3, 3, 3]);
+    }
+
+    #[test]
+    fn a_lone_timestamp_is_laid_out_as_recommended() {
+        let options = OutOptions {
+            timestamp: Some((0x0102_0304, 5)),
+            ..OutOptions::default()
+        };
+        let expected = [1, 1, 8, 10, 1, 2, 3, 4, 0, 0, 0, 5]; // RFC 7323 appendix A
+        assert_eq!(written(options), expected);
+        let mut octets = [0xee; TIMESTAMP_LEN];
+        options.emit_each(&mut octets);
+        assert_eq!(octets, expected, "either way");
     }
 
     #[test]

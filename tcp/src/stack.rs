@@ -227,8 +227,12 @@ impl Stack {
     }
 
     /// Octets committed that the peer has not acknowledged.
-    pub fn unacked(&self, conn: ConnId) -> usize {
-        self.live(conn).map_or(0, Conn::unacked)
+    pub fn unacked(&mut self, conn: ConnId) -> usize {
+        let Some(conn) = live(&mut self.conns, conn) else {
+            return 0;
+        };
+        conn.catch_up(&mut self.lower);
+        conn.unacked()
     }
 
     /// The peer's address and port.
@@ -316,7 +320,7 @@ impl Stack {
     fn admit(&mut self, id: ConnId, len: usize) -> Option<Grant> {
         let now = self.now;
         let conn = live(&mut self.conns, id)?;
-        if !conn.can_write(len, now) {
+        if !conn.finds_room(len, &mut self.lower, now) {
             conn.refuse(len);
             self.touch(id.0); // the window may have to be probed
             return None;

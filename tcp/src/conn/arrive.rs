@@ -27,6 +27,7 @@ impl Conn {
         lower: &mut Lower,
         now: Instant,
     ) -> bool {
+        self.catch_up(lower);
         let (before, unread) = (self.state, self.readable_len());
         match self.state {
             State::Closed => lower.io.recycle(frame),
@@ -179,7 +180,7 @@ impl Conn {
             self.challenge(lower, now); // RFC 5961 §5.2
             return Checked::Done;
         }
-        self.on_ack(segment, ack, lower, now);
+        self.hear(segment, ack, lower, now);
         self.after_fin(now);
         if self.state == State::Closed {
             return Checked::Done;

@@ -6,7 +6,7 @@ use xwarp_driver::RxFrame;
 
 use crate::lower::Lower;
 
-/// Payloads up to this many octets are copied: a frame of 4096 octets is too much for them.
+/// Payloads up to this many octets are copied where they have to wait: a frame of 4096 octets is too much for them.
 const SMALL: usize = 256;
 /// A copy takes further octets behind it up to so many.
 const COMPACT: usize = 4096;
@@ -21,11 +21,23 @@ pub(crate) enum Chunk {
 }
 
 impl Chunk {
-    /// The octets of `frame` in `range`, kept there if they are many and frames are not short. The frame goes back otherwise.
-    pub(crate) fn new(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
-        if range.len() > SMALL && lower.hold() {
+    /// Octets that nothing unread is in front of, so that they are soon read: kept in `frame`, in `range`, unless frames are short.
+    pub(crate) fn first(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
+        if lower.hold() {
             return Self::Frame { frame, range };
         }
+        Self::copied(frame, range, lower)
+    }
+
+    /// The octets of `frame` in `range`, kept there if they are many and frames are not short.
+    pub(crate) fn new(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
+        if range.len() > SMALL {
+            return Self::first(frame, range, lower);
+        }
+        Self::copied(frame, range, lower)
+    }
+
+    fn copied(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
         let octets = frame.get(range).unwrap_or_default().to_vec();
         lower.io.recycle(frame);
         Self::Copied { octets, begin: 0 }

@@ -13,6 +13,7 @@ use crate::time::Instant;
 impl Conn {
     /// Sends what there is to send but new data; the number of segments. `is_drained` says whether that was all.
     pub(crate) fn egress(&mut self, lower: &mut Lower, now: Instant) -> usize {
+        self.catch_up(lower);
         self.starved = false;
         let before = lower.counters.segments_out;
         if self.pending.reset {

@@ -15,6 +15,7 @@ mod handshake;
 mod large;
 mod limiter;
 mod pacer;
+mod postponed;
 mod probing;
 mod rack;
 mod reassembly;
@@ -50,6 +51,7 @@ use ack::AckPolicy;
 use clock::Clock;
 use limiter::Limiter;
 use pacer::Pacer;
+use postponed::Postponed;
 use probing::Probing;
 use rack::Rack;
 use receive_side::ReceiveSide;
@@ -129,6 +131,7 @@ pub(crate) struct Conn {
     probing: Probing,
     clock: Clock,
     pending: Pending,
+    postponed: Option<Postponed>,
     /// The length that `writable` refused last; 0 after it became possible.
     wanted: usize,
     /// The congestion window was what refused it.
@@ -187,6 +190,7 @@ impl Conn {
             probing: Probing::default(),
             clock: Clock::new(now),
             pending: Pending::default(),
+            postponed: None,
             wanted: 0,
             window_limited: false,
             starved: false,
@@ -283,6 +287,13 @@ impl Conn {
         fits.clamp(1, self.emss())
     }
 
+    /// Segments that a piece of `len` octets is sent in.
+    fn parts(&self, len: usize) -> usize {
+        let part = self.part_len(len);
+        // The common case without a division.
+        if len <= part { 1 } else { len.div_ceil(part) }
+    }
+
     /// True if the peer's window has room for `len` octets now.
     pub(crate) fn has_window(&self, len: usize) -> bool {
         self.send.room() >= len
@@ -303,7 +314,7 @@ impl Conn {
         let allowed = self.state.may_send()
             && !self.starved
             && !queue.has_lost()
-            && queue.len() + len.div_ceil(self.part_len(len)) <= MAX_SEGMENTS_IN_FLIGHT
+            && queue.len() + self.parts(len) <= MAX_SEGMENTS_IN_FLIGHT
             && self.unacked() + len <= self.settings.send_buffer
             && (room >= len || must_split);
         let pipe = self.pipe();
@@ -357,6 +368,7 @@ impl Conn {
 
     /// Gives all frames back but those of octets that can still be read.
     pub(crate) fn release(&mut self, lower: &mut Lower) {
+        self.postponed = None;
         self.send.queue.clear(lower);
         self.receive.clear_parts(lower);
     }

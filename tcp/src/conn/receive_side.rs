@@ -103,11 +103,10 @@ impl ReceiveSide {
 
     /// Acknowledges RCV.NXT and announces what is free; the window field.
     pub(crate) fn announce(&mut self, shift: u8) -> u16 {
-        let unit = 1_usize << shift;
-        let wanted = self.next + (self.free() / unit * unit);
+        let wanted = self.next + (self.free() >> shift << shift);
         self.edge = self.edge.max(wanted);
         // Rounded up, as an edge that was announced stays.
-        let field = self.window().div_ceil(unit);
+        let field = (self.window() + (1 << shift) - 1) >> shift;
         let field = u16::try_from(field).unwrap_or(u16::MAX);
         self.edge = self.next + (usize::from(field) << shift);
         self.acked = self.next;
@@ -177,7 +176,12 @@ impl ReceiveSide {
         if range.is_empty() {
             lower.io.recycle(frame);
         } else if begin == self.next {
-            self.append(Chunk::new(frame, range, lower));
+            let chunk = if self.queue.len() == 0 {
+                Chunk::first(frame, range, lower)
+            } else {
+                Chunk::new(frame, range, lower)
+            };
+            self.append(chunk);
             while let Some(chunk) = self.parts.take(self.next, lower) {
                 self.append(chunk);
             }

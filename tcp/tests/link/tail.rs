@@ -57,7 +57,7 @@ impl Talk {
     }
 
     /// Lets time pass until `done` holds; how long that took.
-    fn run(&mut self, done: impl Fn(&Self) -> bool) -> Duration {
+    fn run(&mut self, done: impl Fn(&mut Self) -> bool) -> Duration {
         let start = self.now;
         for _ in 0..100_000 {
             if done(self) {

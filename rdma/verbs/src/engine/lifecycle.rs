@@ -121,18 +121,19 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
-        if qp.state() != QpState::Rts || !qp.begun.is_empty() {
-            return;
-        }
         let has_requests = !qp.sq.is_empty();
+        let is_busy = qp.state() != QpState::Rts || !qp.begun.is_empty();
         let Link::Stream(stream) = &mut qp.link else {
             return;
         };
+        if stream.close == Close::None || is_busy {
+            return;
+        }
         // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
         let drained = stream.gate == Gate::Fenced || !has_requests && stream.responses.is_empty();
         // An RTR that is a Read is no work, but waits for its response likewise.
         let awaits_rtr = stream.receiver.outstanding_reads() > 0;
-        if stream.close == Close::None || !drained || awaits_rtr || stream.outgoing.is_some() {
+        if !drained || awaits_rtr || stream.outgoing.is_some() {
             return;
         }
         stream.gate = Gate::Shut;

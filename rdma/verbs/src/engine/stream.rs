@@ -115,6 +115,11 @@ impl Stream {
         }
     }
 
+    /// True if it has something to send besides work requests that have not begun.
+    pub(super) fn has_more(&self) -> bool {
+        self.outgoing.is_some() || !self.responses.is_empty() || self.terminate.is_some()
+    }
+
     /// An initiator of the peer-to-peer model begins with its RTR, ahead of all work (R6581-5-1).
     pub(super) fn begin_rtr(&mut self, rtr: Rtr) {
         if rtr == Rtr::Read {

@@ -69,9 +69,11 @@ impl Engine {
         for sent in 0..TX_BUDGET {
             match self.send_one(key) {
                 Ok(Sent::Fpdu | Sent::Message(_)) => {
-                    self.counters.fpdus_out += 1;
-                    self.note_sent(key);
                     self.renew_patience(key);
+                    if !self.note_sent(key) {
+                        self.close_if_drained(key);
+                        return sent + 1;
+                    }
                 }
                 Ok(Sent::Work) => {}
                 Ok(Sent::Blocked) => return sent,
@@ -89,11 +91,18 @@ impl Engine {
         TX_BUDGET
     }
 
-    fn note_sent(&mut self, key: usize) {
-        let now = self.now;
-        if let Some(stream) = self.qps.get_mut(key).and_then(QpContext::stream) {
-            stream.nudge.sent(now);
-        }
+    /// Notes that an FPDU was handed to TCP; false if nothing is to follow it.
+    fn note_sent(&mut self, key: usize) -> bool {
+        self.counters.fpdus_out += 1;
+        let Some(qp) = self.qps.get_mut(key) else {
+            return false;
+        };
+        let requests_wait = !qp.sq.is_empty();
+        let Some(stream) = qp.stream() else {
+            return false;
+        };
+        stream.nudge.sent(self.now);
+        requests_wait || stream.has_more()
     }
 
     /// Wakes a peer that has sent nothing since our first FPDU. Between the segments of a message there is no place for that, and no

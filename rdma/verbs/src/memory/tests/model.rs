@@ -321,14 +321,13 @@ impl Run {
 fn states_of_stags_are_those_of_the_model() {
     for seed in 0..5 {
         let mut run = Run::new(seed);
+        let mut lively = 0;
         for _ in 0..STEPS {
             run.step();
             run.compare();
+            let valid = run.objects.values().filter(|it| it.key.is_some()).count();
+            lively += usize::from(run.objects.len() > 1 && valid > 0);
         }
-        let valid = run.objects.values().filter(|it| it.key.is_some()).count();
-        assert!(
-            run.objects.len() > 1 && valid > 0,
-            "the run has come to something"
-        );
+        assert!(lively > STEPS / 2, "the run has come to something");
     }
 }

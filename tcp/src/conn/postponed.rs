@@ -1,0 +1,68 @@
+//! An acknowledgment that has come with octets: it is acted upon after those, and after the answer to them has left.
+//!
+//! What it changes is what may be sent and when, and the answer seldom depends on that. So a round trip does not wait for it.
+
+use super::{Conn, State};
+use crate::inbound::Segment;
+use crate::lower::Lower;
+use crate::seq::Seq;
+use crate::time::Instant;
+
+/// See the module. There is at most one: the next segment to arrive, the next look at what there is to send, and whoever finds no
+/// room to write have it acted upon.
+#[derive(Debug)]
+pub(super) struct Postponed {
+    segment: Segment,
+    ack: Seq,
+    /// When it arrived.
+    at: Instant,
+}
+
+impl Conn {
+    /// Acts upon an acceptable ACK, or postpones that.
+    pub(super) fn hear(&mut self, segment: &Segment, ack: Seq, lower: &mut Lower, now: Instant) {
+        if self.may_wait(segment, ack) {
+            self.postponed = Some(Postponed {
+                segment: segment.clone(),
+                ack,
+                at: now,
+            });
+        } else {
+            self.on_ack(segment, ack, lower, now);
+        }
+    }
+
+    /// True for an ACK of what was sent, with octets that may be answered, that tells of nothing unusual and that nobody waits for.
+    fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
+        let steady = self.state == State::Established
+            && self.recovery.is_open()
+            && self.wanted == 0
+            && !self.tail.is_outstanding()
+            && !self.send.queue.is_disordered()
+            && !self.send.queue.has_lost();
+        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
+        steady && plain && ack > self.send.una && !segment.payload.is_empty()
+    }
+
+    /// True if a piece of `len` octets would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.
+    pub(crate) fn finds_room(&mut self, len: usize, lower: &mut Lower, now: Instant) -> bool {
+        let limited = self.window_limited;
+        if self.can_write(len, now) {
+            return true;
+        }
+        if self.postponed.is_none() {
+            return false;
+        }
+        self.window_limited = limited; // which may have been for want of that ACK only
+        self.catch_up(lower);
+        self.can_write(len, now)
+    }
+
+    /// Acts upon an ACK that was postponed.
+    pub(crate) fn catch_up(&mut self, lower: &mut Lower) {
+        if let Some(postponed) = self.postponed.take() {
+            let Postponed { segment, ack, at } = postponed;
+            self.on_ack(&segment, ack, lower, at);
+        }
+    }
+}
