@@ -1,28 +1,30 @@
 //! A copy from or to memory that someone else may change meanwhile.
 #![allow(unsafe_code)]
 
-/// The copies that a string instruction is slower for: it takes a while to begin, and longer than that for very few octets.
+/// Where vectors are faster: a string instruction takes a while to begin.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const VECTORS: std::ops::Range<usize> = 16..4096;
 
 /// Copies `len` octets. Where another thread writes the source or reads the destination at the same time, each octet is
 /// either the old or the new one; an ordinary copy would be a data race, which the language leaves undefined.
 ///
-/// On x86-64 the copy is in assembler, invisible to the compiler; elsewhere, and under Miri, relaxed atomics.
+/// On x86-64 all but the smallest copies are in assembler, invisible to the compiler; elsewhere, and under Miri, they are relaxed atomics.
 ///
 /// # Safety
 ///
 /// `src..src+len` is readable, `dst..dst+len` writable, both initialised, and they do not overlap.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 pub(crate) unsafe fn racy_copy(dst: *mut u8, src: *const u8, len: usize) {
-    if VECTORS.contains(&len) {
-        // SAFETY: the caller vouches for both ranges, and there are 16 octets or more.
-        unsafe { copy_vectors(dst, src, len) };
-    } else {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if len >= VECTORS.end {
         // SAFETY: the caller vouches for both ranges.
-        unsafe { copy_string(dst, src, len) };
+        return unsafe { copy_string(dst, src, len) };
+    } else if len >= VECTORS.start {
+        // SAFETY: the caller vouches for both ranges, and there are 16 octets or more.
+        return unsafe { copy_vectors(dst, src, len) };
     }
+    // SAFETY: the caller vouches for both ranges.
+    unsafe { copy_octets(dst, src, len) };
 }
 
 /// # Safety
@@ -78,19 +80,21 @@ unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// See the x86-64 version.
-///
 /// # Safety
 ///
-/// `src..src+len` is readable, `dst..dst+len` writable, both initialised, and they do not overlap.
-#[cfg(any(not(target_arch = "x86_64"), miri))]
-pub(crate) unsafe fn racy_copy(dst: *mut u8, src: *const u8, len: usize) {
+/// As for [`racy_copy`].
+#[inline]
+unsafe fn copy_octets(dst: *mut u8, src: *const u8, len: usize) {
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
     for i in 0..len {
         // SAFETY: `i < len`, so the octet lies in the source range that the caller vouches for.
-        let from = unsafe { AtomicU8::from_ptr(src.cast_mut().add(i)) };
+        let from = unsafe { src.cast_mut().add(i) };
         // SAFETY: likewise for the destination.
-        let to = unsafe { AtomicU8::from_ptr(dst.add(i)) };
+        let to = unsafe { dst.add(i) };
+        // SAFETY: the octet is readable, and nobody has a reference to it.
+        let from = unsafe { AtomicU8::from_ptr(from) };
+        // SAFETY: the octet is writable, and nobody has a reference to it.
+        let to = unsafe { AtomicU8::from_ptr(to) };
         to.store(from.load(Relaxed), Relaxed);
     }
 }

@@ -37,7 +37,7 @@ impl Sum {
         while sum > u64::from(u16::MAX) {
             sum = (sum >> 16) + (sum & u64::from(u16::MAX));
         }
-        sum as u16
+        u16::try_from(sum).unwrap_or(u16::MAX) // it is no more
     }
 }
 
