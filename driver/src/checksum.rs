@@ -55,7 +55,10 @@ fn sum(octets: &[u8]) -> u128 {
 }
 
 /// Halves the width twice; what does not fit comes back in at the other end.
-#[allow(clippy::cast_possible_truncation, reason = "the upper half is added, too")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the upper half is added, too"
+)]
 fn fold(sum: u128) -> u32 {
     let (sum, carry) = ((sum >> 64) as u64).overflowing_add(sum as u64);
     let sum = sum + u64::from(carry);

@@ -1,7 +1,7 @@
 //! Opening a network interface for RDMA: what it is, the program on it, its memory, its queue.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
@@ -73,8 +73,6 @@ pub struct NicInfo {
     pub mac: MacAddr,
     /// Largest IP packet, in octets.
     pub mtu: usize,
-    /// The host's addresses on it.
-    pub addresses: Vec<IpAddr>,
     /// The XDP mode in force.
     pub mode: XdpMode,
     /// True if the program was there before us and stays when we go.
@@ -211,7 +209,6 @@ fn describe(link: Link, attachment: &Attachment) -> NicInfo {
         name: link.name,
         index: link.index,
         mac: link.mac,
-        addresses: link.addresses,
         mode: attachment.mode(),
         program_found: attachment.found(),
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xwarp_driver::net::{self, NeighbourError, PortError, PortReservation, RouteError};
+use xwarp_driver::net::{self, LinkError, NeighbourError, PortError, PortReservation, RouteError};
 use xwarp_driver::{NicInfo, Steering, SteeringError};
 
 /// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
@@ -13,8 +13,8 @@ pub trait Host: Send + Sync {
     /// The interface's name, for messages.
     fn name(&self) -> &str;
 
-    /// The host's addresses on the interface.
-    fn addresses(&self) -> Vec<IpAddr>;
+    /// The host's addresses on the interface, as they are now.
+    fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
     /// Which local address and which Ethernet address lead to `remote`. May wait up to `patience`.
     fn path_to(&self, remote: IpAddr, patience: Duration) -> Result<(IpAddr, [u8; 6]), HostError>;
@@ -57,6 +57,9 @@ pub enum HostError {
         /// The RNIC's interface.
         interface: String,
     },
+    /// The interface.
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// Nobody answers.
     #[error(transparent)]
     Neighbour(#[from] NeighbourError),
@@ -91,8 +94,8 @@ impl Host for KernelHost {
         &self.info.name
     }
 
-    fn addresses(&self) -> Vec<IpAddr> {
-        self.info.addresses.clone()
+    fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
+        Ok(net::link_by_name(&self.info.name)?.addresses)
     }
 
     fn path_to(&self, remote: IpAddr, patience: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {
@@ -163,8 +166,8 @@ impl Host for FixedHost {
         "memory"
     }
 
-    fn addresses(&self) -> Vec<IpAddr> {
-        vec![self.address]
+    fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
+        Ok(vec![self.address])
     }
 
     fn path_to(&self, remote: IpAddr, _: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {

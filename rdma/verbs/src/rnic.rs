@@ -319,7 +319,7 @@ impl Rnic {
     }
 
     fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {
-        let has = self.control.host().addresses();
+        let has = self.control.host().addresses()?;
         let chosen: Vec<IpAddr> = has
             .iter()
             .copied()

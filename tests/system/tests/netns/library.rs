@@ -303,6 +303,28 @@ fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
 
 /// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the same time.
 #[test]
+fn an_address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
+    let hosts = Hosts::new();
+    let rnic = open(&hosts.b);
+    let later = SocketAddr::from(([10, 77, 5, 2], 7471));
+    let listen = || hosts.b.run(|| rnic.listen(later));
+    for _ in 0..2 {
+        let refused = listen().err().expect("not there yet, or any more");
+        let told = refused.to_string();
+        assert!(
+            told.starts_with("10.77.5.2 is not an address of eth1; it has 10.77.0.2"),
+            "{told}"
+        );
+        hosts.b.ip("address add 10.77.5.2/24 dev eth1");
+        let listener = listen().expect("an address that came after the RNIC was opened");
+        assert_eq!(listener.addresses(), [later]);
+        drop(listener);
+        hosts.b.ip("address del 10.77.5.2/24 dev eth1");
+    }
+    rnic.close().expect("an open RNIC");
+}
+
+#[test]
 fn eight_queue_pairs_move_their_own_data_at_once() {
     const QPS: usize = 8;
     let hosts = Hosts::new();
