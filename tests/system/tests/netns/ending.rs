@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{Case, Hosts, Mode, Setup, Way, eventually_within};
+use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way, eventually_within};
 
 /// How long a side may take to notice that the other was killed: the kernel there resets whatever reaches it.
 const LOSS_LIMIT: Duration = Duration::from_secs(35);
@@ -144,6 +144,34 @@ fn a_server_notices_that_the_client_was_killed() {
             setup.check_as_found();
         }
         works(&setup);
+    }
+}
+
+/// Frames of several buffers, of which the kernel and the killed process each have some.
+#[test]
+fn either_side_is_killed_with_large_frames_under_way() {
+    for (mtu, mode) in [(9000, Mode::Native), (65_535, Mode::Generic)] {
+        let hosts = Hosts::shaped(Shape {
+            mtu,
+            ..Shape::default()
+        });
+        let setup = Setup::new(&hosts, Way::Itself, mode);
+        for server_dies in [true, false] {
+            let (server, client) = setup.begin(&Case {
+                size: 64 << 10,
+                ..endless("write-bw")
+            });
+            let (mut dies, lives) = if server_dies {
+                (server, client)
+            } else {
+                (client, server)
+            };
+            dies.signal(Signal::SIGKILL);
+            dies.finish().killed_by(Signal::SIGKILL);
+            says_that_the_other_has_gone("write-bw", &lives.finish_within(LOSS_LIMIT).refused(&[]));
+            setup.check_as_found();
+            works(&setup);
+        }
     }
 }
 
