@@ -16,8 +16,9 @@ use crate::umem::{CHUNK, QueueMemory};
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = BATCH_ENTRIES as usize;
 const BATCH_ENTRIES: u32 = 64;
-/// Chunks that the kernel has at least to receive into: somewhat more than a connection's window of 256 KiB at an MTU of 1500.
-pub(super) const LENT_LEAST: usize = 192;
+/// Chunks that the kernel has at least to receive into: for the 256 segments that a connection may have in flight, and as many as were
+/// taken and not given back yet. So no burst of a single peer, however small its segments, finds none.
+pub(super) const LENT_LEAST: usize = 256 + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_LIMIT: Duration = Duration::from_secs(5);
 /// The option of a descriptor whose frame goes on in the next one (`XDP_PKT_CONTD`).

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use xwarp::{
     QueuePair, RecvRequest, Rnic, RnicConfig, SendRequest, Sgl, Waiting, WorkCompletion, WrId,
     XdpMode,
 };
-use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped};
+use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped, eventually};
 
 const OCTETS: usize = 64 << 10;
 const LEN: u32 = 64 << 10;
@@ -23,13 +24,18 @@ fn server() -> SocketAddr {
 
 /// An RNIC whose engine is a thread that sleeps at once when there is nothing to do.
 fn open(host: &Host) -> Rnic {
+    open_with(host, Progress::Thread, RnicConfig::default().min_rto)
+}
+
+fn open_with(host: &Host, progress: Progress, min_rto: Duration) -> Rnic {
     let config = RnicConfig {
         nic: NicConfig {
             mode: Some(XdpMode::Native),
             region_octets: 8 << 20,
             ..NicConfig::default()
         },
-        progress: Progress::Thread,
+        progress,
+        min_rto,
         waiting: Waiting::Blocking,
         ..RnicConfig::default()
     };
@@ -45,11 +51,13 @@ struct End {
 
 impl End {
     fn new(rnic: &Rnic, cq: &CompletionQueue) -> Self {
+        Self::with(rnic, cq, &QpConfig::default())
+    }
+
+    fn with(rnic: &Rnic, cq: &CompletionQueue, config: &QpConfig) -> Self {
         let pd = rnic.allocate_pd().expect("a protection domain");
         Self {
-            qp: pd
-                .create_qp(&QpConfig::default(), cq, cq)
-                .expect("a queue pair"),
+            qp: pd.create_qp(config, cq, cq).expect("a queue pair"),
             source: pd
                 .allocate(OCTETS, Access::LOCAL_READ | Access::REMOTE_READ)
                 .expect("memory"),
@@ -118,6 +126,27 @@ impl<'a> Pair<'a> {
                 accepting.join().expect("a thread");
             });
         }
+    }
+
+    /// The same where the responder's engine runs inline, by the polling of its completion queue.
+    fn connect_inline(&self, initiator: &mut End, responder: &mut End, cq: &mut CompletionQueue) {
+        let listen = || self.b.listen(server());
+        let mut listener = self.hosts.b.run(listen).expect("a port");
+        let connected = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = listener.accept(PATIENCE).expect("a request");
+                let accepted = request.accept(&mut responder.qp, b"");
+                accepted.expect("a connection");
+                while !connected.load(Ordering::Acquire) {
+                    assert!(cq.poll().expect("an RNIC").is_none());
+                }
+            });
+            let connect = || initiator.qp.connect(server(), b"", PATIENCE);
+            let answer = self.hosts.a.run(connect);
+            connected.store(true, Ordering::Release);
+            answer.expect("a connection");
+        });
     }
 
     /// Nothing was dropped: not by the kernel, by TCP or by the RDMA layers.
@@ -302,6 +331,55 @@ fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
 }
 
 /// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the same time.
+/// As many segments as one connection may have in flight come while nobody takes any.
+#[test]
+fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
+    const MESSAGES: usize = 600;
+    const IN_FLIGHT: usize = 256;
+    let hosts = Hosts::new();
+    // Whoever does not run acknowledges nothing, and no timer of the sender's shall help.
+    let patient = Duration::from_secs(30);
+    let pair = Pair {
+        hosts: &hosts,
+        a: open_with(&hosts.a, Progress::Thread, patient),
+        b: open_with(&hosts.b, Progress::Inline, patient),
+    };
+    let (mut near_cq, mut far_cq) = (
+        pair.a.create_cq(1024).unwrap(),
+        pair.b.create_cq(8).unwrap(),
+    );
+    let deep = QpConfig {
+        send_depth: 1024,
+        ..QpConfig::default()
+    };
+    let mut near = End::with(&pair.a, &near_cq, &deep);
+    let mut far = End::new(&pair.b, &far_cq);
+    pair.connect_inline(&mut near, &mut far, &mut far_cq);
+    near.source.bytes().write(0, &[7; MESSAGES]).unwrap();
+    for at in 0..MESSAGES as u64 {
+        let write = SendRequest::write(WrId(at), near.source.local(at, 1), far.sink.remote(at));
+        near.qp.post_send(write).expect("room");
+    }
+    let mut sent = 0;
+    while sent < IN_FLIGHT {
+        sent += 1;
+        next(&mut near_cq);
+    }
+    let all = [7; MESSAGES];
+    let mut placed = [0; MESSAGES];
+    eventually("all messages", || {
+        assert!(far_cq.poll().expect("an RNIC").is_none());
+        far.sink.bytes().read(0, &mut placed).unwrap();
+        placed == all
+    });
+    for _ in sent..MESSAGES {
+        next(&mut near_cq);
+    }
+    let counters = pair.a.counters().expect("an RNIC").tcp;
+    assert_eq!(counters.retransmissions, 0, "{counters:?}");
+    pair.check_counters();
+}
+
 #[test]
 fn an_address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
     let hosts = Hosts::new();
