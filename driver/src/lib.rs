@@ -24,7 +24,7 @@ pub use checksum::checksum_sum;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};
-pub use packet_io::{Icmp, IoCounters, IoError, PacketIo};
+pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
 pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{OutOfBounds, SharedBytes};
 pub use tap::{Tap, TapError};

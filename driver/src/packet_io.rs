@@ -4,6 +4,9 @@ use std::os::fd::BorrowedFd;
 
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 
+/// Frames that a connection may have under way to an interface whose owner does not take any.
+pub const BURST: usize = 256;
+
 /// One queue of a network interface: Ethernet frames in, Ethernet frames out.
 ///
 /// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a frame taken with

@@ -10,15 +10,15 @@ use super::bind::{OpenQueueError, Target, bind};
 use super::depth::Depth;
 use crate::frame::{Frame, Parking, SentFrame, TxFrame};
 use crate::net::icmp::IcmpSockets;
-use crate::packet_io::{Icmp, IoCounters, IoError};
+use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
 
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = BATCH_ENTRIES as usize;
 const BATCH_ENTRIES: u32 = 64;
-/// Chunks that the kernel has at least to receive into: for the 256 segments that a connection may have in flight, and as many as were
+/// Chunks that the kernel has at least to receive into: for what one connection may have in flight, and as many as were
 /// taken and not given back yet. So no burst of a single peer, however small its segments, finds none.
-pub(super) const LENT_LEAST: usize = 256 + BATCH;
+pub(super) const LENT_LEAST: usize = BURST + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_LIMIT: Duration = Duration::from_secs(5);
 /// The option of a descriptor whose frame goes on in the next one (`XDP_PKT_CONTD`).

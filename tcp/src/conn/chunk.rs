@@ -21,8 +21,8 @@ pub(crate) enum Chunk {
 }
 
 impl Chunk {
-    /// Octets that nothing unread is in front of, so that they are soon read: kept in `frame`, in `range`, unless frames are short.
-    pub(crate) fn first(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
+    /// The octets of `frame` in `range`, kept there however few, as those are that are read soon; copied if frames are short.
+    pub(crate) fn keep(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
         if lower.hold() {
             return Self::Frame { frame, range };
         }
@@ -32,7 +32,7 @@ impl Chunk {
     /// The octets of `frame` in `range`, kept there if they are many and frames are not short.
     pub(crate) fn new(frame: RxFrame, range: Range<usize>, lower: &mut Lower) -> Self {
         if range.len() > SMALL {
-            return Self::first(frame, range, lower);
+            return Self::keep(frame, range, lower);
         }
         Self::copied(frame, range, lower)
     }

@@ -32,7 +32,7 @@ mod timestamps;
 use std::time::Duration;
 
 use smoltcp::wire::{TCP_HEADER_LEN, TcpControl};
-use xwarp_driver::TxFrame;
+use xwarp_driver::{BURST, TxFrame};
 
 pub(crate) use state::State;
 
@@ -62,7 +62,7 @@ use terms::{Offer, Terms};
 use timestamps::Timestamps;
 
 /// Segments that a connection may have unacknowledged. Each holds a TX frame, and a queue's frames are shared.
-pub const MAX_SEGMENTS_IN_FLIGHT: usize = 256;
+pub const MAX_SEGMENTS_IN_FLIGHT: usize = BURST;
 /// The send buffer's size in receive buffers.
 const SEND_BUFFERS: usize = 4;
 /// The retransmission timeout's ceiling (RFC 6298 §2.5).

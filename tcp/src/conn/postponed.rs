@@ -38,8 +38,7 @@ impl Conn {
             && self.recovery.is_open()
             && self.wanted == 0
             && !self.tail.is_outstanding()
-            && !self.send.queue.is_disordered()
-            && !self.send.queue.has_lost();
+            && !self.send.queue.is_disordered();
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
         steady && plain && ack > self.send.una && !segment.payload.is_empty()
     }

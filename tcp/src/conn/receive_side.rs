@@ -177,7 +177,7 @@ impl ReceiveSide {
             lower.io.recycle(frame);
         } else if begin == self.next {
             let chunk = if self.queue.len() == 0 {
-                Chunk::first(frame, range, lower)
+                Chunk::keep(frame, range, lower)
             } else {
                 Chunk::new(frame, range, lower)
             };

@@ -330,7 +330,6 @@ fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
     pair.close();
 }
 
-/// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the same time.
 /// As many segments as one connection may have in flight come while nobody takes any.
 #[test]
 fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
@@ -377,6 +376,8 @@ fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
     let counters = pair.a.counters().expect("an RNIC").tcp;
     assert_eq!(counters.retransmissions, 0, "{counters:?}");
     pair.check_counters();
+    drop((near, far, near_cq, far_cq));
+    pair.close();
 }
 
 #[test]
@@ -401,6 +402,7 @@ fn an_address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
     rnic.close().expect("an open RNIC");
 }
 
+/// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the same time.
 #[test]
 fn eight_queue_pairs_move_their_own_data_at_once() {
     const QPS: usize = 8;
