@@ -13,7 +13,8 @@
 //! The low octet is masked, so that numbers of one flow do not look alike. Whether timestamps are used needs no bit: the ACK itself
 //! shows it (RFC 7323 §3.2), and the tag covers it. ECN has no place and is not used on such a connection.
 //!
-//! A guess is right with a probability of 2^-23, as two epochs are tried: ACKs that fail belong behind a limit of rate.
+//! Of the 2^32 numbers 256 are right in each epoch, one for each low octet, and two epochs are tried: a guess is right with a
+//! probability of 2^-23.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -111,15 +112,20 @@ impl Cookies {
         let newest = epoch(now);
         let epochs = [Some(newest), newest.checked_sub(1)];
         epochs.into_iter().flatten().find_map(|epoch| {
-            let [.., low] = cookie.to_be_bytes();
+            let [a, b, c, low] = cookie.to_be_bytes();
             let data = low ^ self.mask(peer, epoch);
-            (self.seal(peer, data, epoch) == cookie).then(|| decode(data))
+            (self.tag(peer, data, epoch) == [a, b, c]).then(|| decode(data))
         })
     }
 
     fn seal(&self, peer: &Peer, data: u8, epoch: u64) -> u32 {
-        let [a, b, c, ..] = self.hash(peer, epoch, &Purpose::Tag(data));
+        let [a, b, c] = self.tag(peer, data, epoch);
         u32::from_be_bytes([a, b, c, data ^ self.mask(peer, epoch)])
+    }
+
+    fn tag(&self, peer: &Peer, data: u8, epoch: u64) -> [u8; 3] {
+        let [a, b, c, ..] = self.hash(peer, epoch, &Purpose::Tag(data));
+        [a, b, c]
     }
 
     fn mask(&self, peer: &Peer, epoch: u64) -> u8 {
@@ -278,6 +284,29 @@ mod tests {
         }
         assert!(seen.iter().all(|seen| *seen));
         assert!((0..100).any(|epoch| low(1, epoch * 64) != low(1, 0)));
+    }
+
+    /// The odds of a guess: whatever the low octet is, one of the 2^24 tags above it is right.
+    #[test]
+    fn one_number_is_right_for_each_low_octet() {
+        let cookies = cookies();
+        let (peer, epoch) = (peer(1), epoch(at(1000)));
+        for data in 0..=u8::MAX {
+            let right = cookies.seal(&peer, data, epoch);
+            assert_eq!(cookies.check(&peer, right, at(1000)), Some(decode(data)));
+            let others = (1..1000_u32).map(|step| right.wrapping_add(step << 8));
+            let taken = others.filter(|it| cookies.check(&peer, *it, at(1000)).is_some());
+            assert_eq!(
+                taken.count(),
+                0,
+                "0.06 are to be expected, in the epoch before"
+            );
+        }
+        let mut right: Vec<u8> = (0..=u8::MAX)
+            .map(|data| cookies.seal(&peer, data, epoch).to_be_bytes()[3])
+            .collect();
+        right.sort_unstable();
+        assert!(right.into_iter().eq(0..=u8::MAX), "each low octet once");
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct StackCounters {
     pub icmp_ignored: u64,
     /// RSTs sent in answer to segments of no flow.
     pub resets_out: u64,
+    /// RSTs that were not sent, as too many had been provoked.
+    pub resets_withheld: u64,
     /// Frames that are neither IPv4 nor IPv6, or too short to tell.
     pub drop_not_ip: u64,
     /// Frames sent to a group of hosts, by Ethernet or IP address, or from no host.

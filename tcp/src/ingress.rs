@@ -59,7 +59,7 @@ impl Stack {
             Some(id) if segment.opens() => self.accept(id, segment, link),
             _ => {
                 self.lower.counters.drop_no_flow += 1;
-                reset::answer(segment, &link, &mut self.lower);
+                reset::answer(segment, &link, &mut self.lower, &mut self.resets, self.now);
             }
         }
         self.lower.io.recycle(frame);

@@ -20,6 +20,7 @@ use crate::life::Marks;
 use crate::link::{self, LinkHeader};
 use crate::listeners::Listeners;
 use crate::lower::Lower;
+use crate::reset::ResetLimit;
 use crate::slots::{Handle, Slots};
 use crate::time::Instant;
 use crate::timers::Timers;
@@ -52,6 +53,7 @@ pub struct Stack {
     pub(crate) asked: (Instant, u64),
     pub(crate) numbers: Numbers,
     pub(crate) flood: Flood,
+    pub(crate) resets: ResetLimit,
     /// Where received frames are gathered; empty between steps.
     pub(crate) frames: Vec<RxFrame>,
     /// Room that was given out and not committed.
@@ -74,6 +76,7 @@ impl Stack {
         let [isns, stamps, cookies] = [0, 1, 2].map(|purpose| config.secret(purpose));
         Self {
             flood: Flood::new(cookies),
+            resets: ResetLimit::new(),
             numbers: Numbers::new(isns, stamps),
             config,
             lower: Lower::new(io, mtu),

@@ -172,7 +172,7 @@ impl Conn {
         };
         if self.state == State::SynReceived {
             if ack <= self.send.una || ack > self.send.nxt {
-                self.refuse_ack(segment, lower);
+                self.refuse_ack(segment, lower, now);
                 return Checked::Done;
             }
             self.establish(now);

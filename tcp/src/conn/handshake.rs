@@ -103,7 +103,7 @@ impl Conn {
             && !acceptable(ack)
         {
             if !segment.is_reset() {
-                self.refuse_ack(segment, lower);
+                self.refuse_ack(segment, lower, now);
             }
             return;
         }
@@ -130,8 +130,13 @@ impl Conn {
         }
     }
 
-    /// Answers an unacceptable ACK of a connection that is not synchronized (RFC 9293 §3.5.2, group 2).
-    pub(super) fn refuse_ack(&mut self, segment: &Segment, lower: &mut Lower) {
+    /// Answers an unacceptable ACK of a connection that is not synchronized (RFC 9293 §3.5.2, group 2), as often as anybody may
+    /// provoke an answer of this connection.
+    pub(super) fn refuse_ack(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+        if !self.limiter.allow(now) {
+            lower.counters.resets_withheld += 1;
+            return;
+        }
         let header = crate::reset::reset_for(segment);
         if lower.send_bare(&self.link, &self.flow, &header) {
             lower.counters.resets_out += 1;

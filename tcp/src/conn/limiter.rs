@@ -1,15 +1,15 @@
-//! A limit for ACKs that anybody can provoke (RFC 5961 §7), of each connection's own: a shared one would tell a stranger of the
+//! A limit for answers that anybody can provoke of a connection (RFC 5961 §7), of each one's own: a shared one would tell a stranger of the
 //! segments of others.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// ACKs per period.
+/// Answers per period.
 const LIMIT: u32 = 16;
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Counts the ACKs of one period.
+/// Counts the answers of one period.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     began: Instant,

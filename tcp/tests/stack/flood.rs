@@ -197,3 +197,141 @@ fn once_the_flood_is_over_connections_are_kept_from_their_syn_on() {
     assert_eq!((counters.cookies_out, counters.cookies_in), (before, 0));
     carries(&mut net, pair);
 }
+
+/// A SYN of one of the honest, and the number that its answer has.
+fn ask(net: &mut Net, src_port: u16) -> u32 {
+    let syn = TcpRepr {
+        src_port,
+        ..frames::segment(TcpControl::Syn, 99, None)
+    };
+    let answer = deliver(net, &syn);
+    assert!(
+        matches!(
+            answer[..],
+            [Seen {
+                syn: true,
+                ack_number: 100,
+                ..
+            }]
+        ),
+        "{answer:?}"
+    );
+    answer[0].seq
+}
+
+/// Wrong cookies, each from another port; how many RSTs answer them.
+fn guess(net: &mut Net, guesses: std::ops::Range<u32>) -> usize {
+    let mut resets = 0;
+    for guess in guesses {
+        let ack = TcpRepr {
+            src_port: 1024 + (guess % 30_000) as u16,
+            ..frames::segment(TcpControl::None, guess, Some(!guess))
+        };
+        resets += deliver(net, &ack).iter().filter(|seen| seen.rst).count();
+    }
+    resets
+}
+
+/// 20,000 wrong ACKs come within a second, and among them those of twelve clients, early and late.
+#[test]
+fn a_flood_of_wrong_acks_keeps_nobody_out() {
+    let mut net = flooded(5, config);
+    let clients: Vec<(u16, u32)> = (50_000..50_012)
+        .map(|port| (port, ask(&mut net, port)))
+        .collect();
+    let mut guesses = 0;
+    for (src_port, cookie) in clients {
+        guess(&mut net, guesses..guesses + 1700);
+        guesses += 1700;
+        net.now = net.now + Duration::from_millis(80);
+        let ack = TcpRepr {
+            src_port,
+            payload: b"mine",
+            ..frames::segment(TcpControl::Psh, 100, Some(cookie.wrapping_add(1)))
+        };
+        let answer = deliver(&mut net, &ack);
+        assert!(
+            matches!(
+                answer[..],
+                [Seen {
+                    rst: false,
+                    ack_number: 104,
+                    ..
+                }]
+            ),
+            "client {src_port} after {guesses} guesses: {answer:?}"
+        );
+    }
+    assert_eq!(net.b.stack.counters().cookies_in, 12);
+}
+
+/// RSTs that a stack sends after a silence.
+const RESETS: usize = 16_384;
+
+#[test]
+fn so_many_resets_a_second_can_be_provoked_and_the_others_are_counted() {
+    let mut net = flooded(5, config);
+    assert_eq!(guess(&mut net, 0..20_000), RESETS, "after a silence");
+    assert_eq!(guess(&mut net, 20_000..21_000), 0);
+    net.now = net.now + Duration::from_millis(250);
+    assert_eq!(guess(&mut net, 21_000..22_000), 250);
+    net.now = net.now + Duration::from_secs(1);
+    assert_eq!(guess(&mut net, 22_000..25_000), 1000);
+    net.now = net.now + Duration::from_mins(1);
+    assert_eq!(
+        guess(&mut net, 25_000..45_000),
+        RESETS,
+        "no more is saved up"
+    );
+    let counters = net.b.stack.counters();
+    let resets = 2 * RESETS as u64 + 1250;
+    assert_eq!(counters.resets_out, resets);
+    assert_eq!(counters.resets_withheld, 45_000 - resets);
+    assert_eq!(counters.drop_no_flow, 45_000);
+}
+
+#[test]
+fn knocking_at_closed_ports_provokes_no_more_resets_either() {
+    let mut net = Net::new();
+    let knock = |net: &mut Net, dst_port| {
+        let syn = TcpRepr {
+            dst_port,
+            ..frames::segment(TcpControl::Syn, 7, None)
+        };
+        deliver(net, &syn).len()
+    };
+    let resets: usize = (1..=20_000).map(|port| knock(&mut net, port)).sum();
+    assert_eq!(resets, RESETS);
+    let withheld = net.b.stack.counters().resets_withheld;
+    assert_eq!(withheld, 20_000 - RESETS as u64);
+}
+
+/// Of each connection's own number, so that one whose handshake is disturbed takes nothing from others.
+#[test]
+fn wrong_acks_of_a_half_open_connection_provoke_few_resets() {
+    let mut net = flooded(1, config);
+    let wrong = TcpRepr {
+        src_port: 1000,
+        ..frames::segment(TcpControl::None, 8, Some(1))
+    };
+    let resets: usize = (0..100).map(|_| deliver(&mut net, &wrong).len()).sum();
+    assert_eq!(resets, 16);
+    let counters = net.b.stack.counters();
+    assert_eq!((counters.resets_out, counters.resets_withheld), (16, 84));
+    assert_eq!(guess(&mut net, 0..20_000), RESETS);
+}
+
+/// All its connections at once, whose peers send again at the same instants: none must wait for a limit.
+#[test]
+fn the_peers_of_a_restarted_server_learn_of_it_at_once() {
+    let mut net = Net::new();
+    for port in 0..16_384 {
+        let data = TcpRepr {
+            src_port: 10_000 + port,
+            payload: b"as before",
+            ..frames::segment(TcpControl::Psh, 7, Some(8))
+        };
+        let answer = deliver(&mut net, &data);
+        assert!(matches!(answer[..], [Seen { rst: true, .. }]), "{answer:?}");
+    }
+}
