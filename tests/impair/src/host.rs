@@ -21,10 +21,22 @@ pub struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
+        Self::after(|| unshare(CloneFlags::CLONE_NEWNET).expect("root may"))
+    }
+
+    /// A second thread in this host's namespace: it works while the first one is busy.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        // A thread is born into the namespace of the one that starts it.
+        self.call(|| Self::after(|| {}))
+    }
+
+    /// A thread that does `first` before anything else.
+    fn after(first: impl FnOnce() + Send + 'static) -> Self {
         let (work, inbox) = mpsc::channel::<Work>();
         let (started, thread) = mpsc::channel();
         thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("root may");
+            first();
             started.send(gettid().as_raw()).expect("the test waits");
             for work in inbox {
                 work();

@@ -67,6 +67,8 @@ pub struct Lab {
     /// [`Side::B`].
     pub b: Host,
     network: Host,
+    /// In the namespace of `network`, which is busy while something impairs it.
+    cables: Host,
 }
 
 impl Lab {
@@ -78,10 +80,12 @@ impl Lab {
 
     /// Makes them, with packets of `mtu` octets.
     pub fn with_mtu(mtu: usize) -> Self {
+        let network = Host::new();
         let lab = Self {
             a: Host::new(),
             b: Host::new(),
-            network: Host::new(),
+            cables: network.beside(),
+            network,
         };
         lab.network.ip("link add bridge type bridge");
         lab.network.ip("link set bridge up");
@@ -113,6 +117,22 @@ impl Lab {
         host.ip(&format!("address add {address}/24 dev {DEV}"));
         host.ip(&format!("link set {DEV} up"));
         host.switch_offloads_off();
+    }
+
+    /// Takes a host's cable out, or puts it in again: the host's interface loses its carrier, or gets it back.
+    pub fn set_cable(&self, side: Side, plugged: bool) {
+        let state = if plugged { "up" } else { "down" };
+        self.cables.ip(&format!("link set {} {state}", side.port()));
+    }
+
+    /// Switches a host's interface off or on, as its administrator does. The host must not be busy: [`Host::beside`] works for it.
+    pub fn set_interface(&self, side: Side, up: bool) {
+        let host = match side {
+            Side::A => &self.a,
+            Side::B => &self.b,
+        };
+        let state = if up { "up" } else { "down" };
+        host.ip(&format!("link set {DEV} {state}"));
     }
 
     /// Impairs what a host sends. One at a time.

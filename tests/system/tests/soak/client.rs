@@ -1,0 +1,154 @@
+//! Clients: some connect, transfer and go, over and over; one stays.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use xwarp::{
+    Access, CompletionQueue, ConnectError, HostError, MemoryRegion, ProtectionDomain, QpConfig,
+    QueuePair, RemoteAddress, Rnic, SendRequest, Stag, WrId,
+};
+use xwarp_driver::net::RouteError;
+use xwarp_impair::{Host, Side};
+use xwarp_netsim::{Rng, Seed};
+use xwarp_system_tests::eventually;
+
+use crate::server::{IRD, LEN, PORT};
+use crate::{End, USER_TIMEOUT};
+
+/// Writes that make up the server's memory.
+const PIECES: u64 = 8;
+const PIECE: u32 = 2 << 10;
+/// Marks the Read that brings all back.
+const BACK: WrId = WrId(PIECES);
+/// No connection and no transfer may take longer, whatever happens to the network.
+const PATIENCE: Duration = USER_TIMEOUT;
+
+/// A connection, with memory to write from and to read back into.
+struct Connection {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    out: MemoryRegion,
+    back: MemoryRegion,
+    place: RemoteAddress,
+    _pd: ProtectionDomain,
+}
+
+impl Connection {
+    fn open(rnic: &Rnic) -> Self {
+        let pd = rnic.allocate_pd().expect("a protection domain");
+        let cq = rnic.create_cq(64).expect("a completion queue");
+        let config = QpConfig {
+            ord: IRD,
+            ..QpConfig::default()
+        };
+        let mut qp = pd.create_qp(&config, &cq, &cq).expect("a queue pair");
+        let access = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let [out, back] = [(); 2].map(|()| pd.allocate(LEN, access).expect("memory"));
+        let answer = connect(&mut qp);
+        let (stag, to) = answer.split_at(4);
+        let place = RemoteAddress {
+            stag: Stag(u32::from_be_bytes(stag.try_into().expect("an STag"))),
+            to: u64::from_be_bytes(to.try_into().expect("a Tagged Offset")),
+        };
+        Self {
+            qp,
+            cq,
+            out,
+            back,
+            place,
+            _pd: pd,
+        }
+    }
+
+    /// Writes other bytes than before, reads them back, and compares.
+    fn transfer(&mut self, rng: &mut Rng) {
+        let bytes = rng.octets(LEN);
+        self.out.bytes().write(0, &bytes).expect("its own length");
+        for piece in 0..PIECES {
+            let at = piece * u64::from(PIECE);
+            let to = RemoteAddress {
+                to: self.place.to + at,
+                ..self.place
+            };
+            let write = SendRequest::write(WrId(piece), self.out.local(at, PIECE), to);
+            self.qp.post_send(write).expect("room");
+        }
+        let whole = self.back.local(0, u32::try_from(LEN).expect("it is small"));
+        let read = SendRequest::read(BACK, whole, self.place);
+        self.qp.post_send(read).expect("room");
+        loop {
+            let done = self.cq.wait(PATIENCE).expect("an RNIC");
+            let done = done.unwrap_or_else(|| panic!("nothing completes: {:?}", self.qp.query()));
+            assert!(done.is_success(), "{done:?}");
+            if done.wr_id == BACK {
+                break;
+            }
+        }
+        assert!(self.back.bytes().to_vec() == bytes, "other bytes came back");
+    }
+
+    /// Ends it in one of the ways that there are.
+    fn end(mut self, way: u64) {
+        match way % 3 {
+            0 => {
+                let ended = self.qp.disconnect(PATIENCE).expect("an RNIC");
+                assert!(ended, "a disconnect takes for ever");
+            }
+            1 => self.qp.abort().expect("an RNIC"),
+            _ => drop(self.qp),
+        }
+    }
+}
+
+/// Connects. While the interface is switched off or its cable is out, the kernel may have neither route nor neighbour, and says so.
+fn connect(qp: &mut QueuePair) -> Vec<u8> {
+    let server = SocketAddr::from((Side::B.address(), PORT));
+    let mut answer = None;
+    eventually("a connection", || match qp.connect(server, b"", PATIENCE) {
+        Ok(private_data) => answer.replace(private_data).is_none(),
+        Err(ConnectError::Host(
+            HostError::Route(RouteError::NoRoute { .. }) | HostError::Neighbour(_),
+        )) => false,
+        Err(error) => panic!("no connection: {error:?}"),
+    });
+    answer.expect("there is one")
+}
+
+/// Connects, transfers and goes until the end; how often.
+pub(crate) fn start_coming(
+    host: &Host,
+    rnic: &Arc<Rnic>,
+    seed: Seed,
+    number: u64,
+    end: End,
+) -> Receiver<u64> {
+    let (rnic, mut rng) = (Arc::clone(rnic), Rng::new(seed, 10 + number));
+    host.begin(move || {
+        let mut times = 0;
+        while !end.has_come() {
+            let mut connection = Connection::open(&rnic);
+            connection.transfer(&mut rng);
+            connection.end(times);
+            times += 1;
+            while rnic.poll_event().is_some() {}
+        }
+        times
+    })
+}
+
+/// Connects once, and transfers until the end; how often.
+pub(crate) fn start_staying(host: &Host, rnic: &Arc<Rnic>, seed: Seed, end: End) -> Receiver<u64> {
+    let (rnic, mut rng) = (Arc::clone(rnic), Rng::new(seed, 9));
+    host.begin(move || {
+        let mut connection = Connection::open(&rnic);
+        let mut laps = 0;
+        while !end.has_come() {
+            connection.transfer(&mut rng);
+            laps += 1;
+        }
+        connection.end(0);
+        laps
+    })
+}

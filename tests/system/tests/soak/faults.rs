@@ -1,0 +1,95 @@
+//! What happens to the network, one thing after the other, as a seed says.
+
+use std::thread;
+use std::time::Duration;
+
+use xwarp_impair::{Lab, Rule, Side};
+use xwarp_netsim::{Rng, Seed};
+
+/// The longest outage in milliseconds, and the shortest.
+const LONGEST: u64 = 2000;
+const SHORTEST: u64 = 20;
+/// How long the network is left alone at least. After an outage it is twice as long as that, too, so that a segment
+/// which is sent again at doubling intervals finds it whole.
+const CALM: Duration = Duration::from_millis(500);
+/// How long segments are lost, repeated and late.
+const BAD_WEATHER: Duration = Duration::from_secs(2);
+
+/// How often what has happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) outages: u64,
+    pub(crate) bad_weathers: u64,
+    pub(crate) calms: u64,
+}
+
+/// The faults of a laboratory.
+pub(crate) struct Faults<'a> {
+    lab: &'a Lab,
+    rng: Rng,
+    told: Told,
+}
+
+impl<'a> Faults<'a> {
+    pub(crate) fn new(lab: &'a Lab, seed: Seed) -> Self {
+        Self {
+            lab,
+            rng: Rng::new(seed, 1),
+            told: Told::default(),
+        }
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        self.told
+    }
+
+    /// One of them, and calm.
+    pub(crate) fn next(&mut self) {
+        let side = self.side();
+        match self.rng.below(4) {
+            0 => self.outage(|lab, up| lab.set_cable(side, up)),
+            1 => self.outage(|lab, up| lab.set_interface(side, up)),
+            2 => self.bad_weather(side),
+            _ => {
+                self.told.calms += 1;
+                thread::sleep(CALM);
+            }
+        }
+        thread::sleep(CALM);
+    }
+
+    fn side(&mut self) -> Side {
+        if self.rng.chance(0.5) {
+            Side::A
+        } else {
+            Side::B
+        }
+    }
+
+    fn outage(&mut self, switch: impl Fn(&Lab, bool)) {
+        let time = Duration::from_millis(SHORTEST + self.rng.below(LONGEST - SHORTEST));
+        switch(self.lab, false);
+        thread::sleep(time);
+        switch(self.lab, true);
+        thread::sleep(2 * time);
+        self.told.outages += 1;
+    }
+
+    /// A link that loses, repeats and delays segments of one side.
+    fn bad_weather(&mut self, side: Side) {
+        let rule = Rule {
+            loss: 0.03,
+            duplicate: 0.02,
+            reorder: 0.02,
+            ..Rule::new(Seed(self.rng.draw()))
+        };
+        let impaired = self.lab.impair(side, rule);
+        thread::sleep(BAD_WEATHER);
+        assert!(
+            impaired.fates().lost > 0,
+            "nothing was sent: {:?}",
+            impaired.fates()
+        );
+        self.told.bad_weathers += 1;
+    }
+}

@@ -1,0 +1,120 @@
+//! The host that is written to and read from.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use xwarp::{
+    Access, CompletionQueue, ConnectionRequest, MemoryRegion, ProtectionDomain, QpConfig, QpState,
+    QueuePair, Rnic, RnicCounters,
+};
+use xwarp_impair::Host;
+
+use crate::{End, REGION_BYTES, open};
+
+/// Where it listens.
+pub(crate) const PORT: u16 = 7600;
+/// Bytes that each client may write and read.
+pub(crate) const LEN: usize = 16 << 10;
+/// Reads that a client may have outstanding.
+pub(crate) const IRD: u16 = 4;
+/// How long the server waits for a client before it looks whether others have gone.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How long the last connections may take to go: longer than a fault of the cable.
+const FAREWELL: usize = 3000;
+
+/// What the server has done.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) connections: u64,
+    #[expect(dead_code, reason = "printed")]
+    counters: RnicCounters,
+}
+
+/// One connection, and the memory of its peer.
+struct Client {
+    qp: QueuePair,
+    _memory: MemoryRegion,
+}
+
+impl Client {
+    /// `None` if the client has gone meanwhile.
+    fn admit(
+        pd: &ProtectionDomain,
+        cq: &CompletionQueue,
+        request: ConnectionRequest,
+    ) -> Option<Self> {
+        let config = QpConfig {
+            ird: IRD,
+            ..QpConfig::default()
+        };
+        let mut qp = pd.create_qp(&config, cq, cq).expect("a queue pair");
+        let access =
+            Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let memory = pd
+            .allocate(LEN, access)
+            .expect("memory of clients that have gone");
+        let place = memory.remote(0);
+        let mut answer = place.stag.0.to_be_bytes().to_vec();
+        answer.extend(place.to.to_be_bytes());
+        request.accept(&mut qp, &answer).ok()?;
+        Some(Self {
+            qp,
+            _memory: memory,
+        })
+    }
+
+    fn is_here(&self) -> bool {
+        !matches!(self.qp.state(), QpState::Idle | QpState::Error)
+    }
+}
+
+/// Starts it on its host, and waits until it listens.
+pub(crate) fn start(host: &Host, end: End) -> Receiver<Served> {
+    let (rnic, listener) = host.call(|| {
+        let rnic = open();
+        let listener = rnic.listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)));
+        (rnic, listener.expect("a port"))
+    });
+    host.begin(move || serve(&rnic, listener, &end))
+}
+
+fn serve(rnic: &Rnic, mut listener: xwarp::Listener, end: &End) -> Served {
+    let pd = rnic.allocate_pd().expect("a protection domain");
+    let mut cq = rnic.create_cq(64).expect("a completion queue");
+    let (mut clients, mut connections) = (Vec::new(), 0);
+    while !end.has_come() {
+        if let Some(request) = listener.accept(GLANCE)
+            && let Some(client) = Client::admit(&pd, &cq, request)
+        {
+            connections += 1;
+            clients.push(client);
+        }
+        clients.retain(Client::is_here);
+        assert!(cq.poll().expect("an RNIC").is_none(), "nothing was posted");
+        while rnic.poll_event().is_some() {} // a peer that aborts is an event
+    }
+    for _ in 0..FAREWELL {
+        clients.retain(Client::is_here);
+        if clients.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(
+        clients.is_empty(),
+        "{} connections never ended",
+        clients.len()
+    );
+    check_memory(&pd);
+    Served {
+        connections,
+        counters: rnic.counters().expect("an engine"),
+    }
+}
+
+/// All memory of clients that have gone can be had again, in one piece.
+fn check_memory(pd: &ProtectionDomain) {
+    let all = pd.allocate(REGION_BYTES, Access::LOCAL_WRITE);
+    assert!(all.is_ok(), "memory is lost: {:?}", all.err());
+}
