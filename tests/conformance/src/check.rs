@@ -44,23 +44,23 @@ pub enum Finding {
         missing: String,
     },
     /// A reason that says nothing.
-    #[error("{id} is excused by too little: {reason:?}")]
-    ThinExcuse {
+    #[error("{id} has too little of a reason: {reason:?}")]
+    ThinReason {
         /// The row's id.
         id: String,
         /// All of it.
         reason: String,
     },
-    /// No such source file.
-    #[error("{id} cites {citation}, a file that is not there")]
-    NoSuchFile {
+    /// No test program has the file.
+    #[error("{id} cites {citation}, a file that is not there or in no test program")]
+    NotBuilt {
         /// The row's id.
         id: String,
         /// The test that is named.
         citation: Citation,
     },
     /// The file has no such test that runs.
-    #[error("{id} cites {citation}, which is no test of that file, or one that is ignored")]
+    #[error("{id} cites {citation}, which is no test of that file, or one that does not run")]
     NoSuchTest {
         /// The row's id.
         id: String,
@@ -128,24 +128,36 @@ fn evidence(id: &str, evidence: &Evidence, sources: &Sources) -> Vec<Finding> {
             id,
             missing: missing.clone(),
         }],
-        Evidence::Excused(reason) if reason.split_whitespace().count() < LEAST_WORDS => {
-            vec![Finding::ThinExcuse {
-                id,
-                reason: reason.clone(),
-            }]
-        }
-        Evidence::Excused(_) => Vec::new(),
-        Evidence::Proved(citations) => citations
-            .iter()
-            .filter_map(|citation| citation_fault(&id, citation, sources))
+        Evidence::Excused(reason) => thin_reason(&id, reason).into_iter().collect(),
+        Evidence::Deviation(deviation) => thin_reason(&id, &deviation.reason)
+            .into_iter()
+            .chain(citation_faults(&id, &deviation.shown_by, sources))
             .collect(),
+        Evidence::Proved(citations) => citation_faults(&id, citations, sources).collect(),
     }
+}
+
+fn thin_reason(id: &str, reason: &str) -> Option<Finding> {
+    (reason.split_whitespace().count() < LEAST_WORDS).then(|| Finding::ThinReason {
+        id: id.to_owned(),
+        reason: reason.to_owned(),
+    })
+}
+
+fn citation_faults(
+    id: &str,
+    citations: &[Citation],
+    sources: &Sources,
+) -> impl Iterator<Item = Finding> {
+    citations
+        .iter()
+        .filter_map(move |citation| citation_fault(id, citation, sources))
 }
 
 fn citation_fault(id: &str, citation: &Citation, sources: &Sources) -> Option<Finding> {
     let (id, citation) = (id.to_owned(), citation.clone());
     match sources.tests(&citation.path) {
-        None => Some(Finding::NoSuchFile { id, citation }),
+        None => Some(Finding::NotBuilt { id, citation }),
         Some(tests) if !tests.contains(&citation.function) => {
             Some(Finding::NoSuchTest { id, citation })
         }

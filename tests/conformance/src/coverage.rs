@@ -11,20 +11,23 @@ pub struct Tally {
     pub proved: usize,
     /// There is a reason for having none.
     pub excused: usize,
-    /// Neither; requirements without a row are among them.
+    /// Knowingly not met, for a reason.
+    pub deviation: usize,
+    /// None of these; requirements without a row are among them.
     pub open: usize,
 }
 
 impl Tally {
     /// All requirements.
     pub const fn all(self) -> usize {
-        self.proved + self.excused + self.open
+        self.proved + self.excused + self.deviation + self.open
     }
 
     fn add(&mut self, evidence: Option<&Evidence>) {
         let count = match evidence {
             Some(Evidence::Proved(_)) => &mut self.proved,
             Some(Evidence::Excused(_)) => &mut self.excused,
+            Some(Evidence::Deviation(_)) => &mut self.deviation,
             Some(Evidence::Open(_)) | None => &mut self.open,
         };
         *count += 1;
@@ -64,7 +67,7 @@ impl fmt::Display for Coverage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:16}  {:6}  proved  excused   open    all",
+            "{:16}  {:6}  proved  excused  deviation   open    all",
             "specification", "level"
         )?;
         let families = Family::ALL.into_iter().map(Some).chain([None]);
@@ -91,12 +94,13 @@ fn line(
     let Tally {
         proved,
         excused,
+        deviation,
         open,
     } = tally;
     let all = tally.all();
     writeln!(
         f,
-        "{family:16}  {level:6}  {proved:6}  {excused:7}  {open:5}  {all:5}"
+        "{family:16}  {level:6}  {proved:6}  {excused:7}  {deviation:9}  {open:5}  {all:5}"
     )
 }
 
@@ -107,23 +111,22 @@ mod tests {
 
     #[test]
     fn report_counts_rows_by_status_and_missing_ones_as_open() {
-        let ids =
-            "id\tlevel\nR5040-1\tMUST\nR5040-2\tMUST\nR5044-1\tMUST\nR5044-2\tMAY\nINT-1\tinfo\n";
-        let rows = "id\tstatus\tevidence\nR5044-1\tproved\ta.rs::b\nR5044-2\topen\tall\nR5040-1\texcused\twhy\n";
+        let ids = "id\tlevel\nR5040-1\tMUST\nR5040-2\tMUST\nR5044-1\tMUST\nR5044-2\tMAY\nR5044-3\tMAY\nINT-1\tinfo\n";
+        let rows = "id\tstatus\tevidence\nR5044-1\tproved\ta.rs::b\nR5044-2\topen\tall\nR5044-3\tdeviation\tso\nR5040-1\texcused\twhy\n";
         let catalogue = Catalogue::parse(ids).unwrap();
         let ledger = Ledger {
             tables: vec![Table::parse("x.tsv", rows).unwrap()],
         };
         let expected = "\
-specification     level   proved  excused   open    all
-RFC 5040          MUST         0        1      1      2
-RFC 5044          MUST         1        0      0      1
-RFC 5044          MAY          0        0      1      1
-interoperability  info         0        0      1      1
-all               MUST         1        1      1      3
-all               MAY          0        0      1      1
-all               info         0        0      1      1
-all               all          1        1      3      5
+specification     level   proved  excused  deviation   open    all
+RFC 5040          MUST         0        1          0      1      2
+RFC 5044          MUST         1        0          0      0      1
+RFC 5044          MAY          0        0          1      1      2
+interoperability  info         0        0          0      1      1
+all               MUST         1        1          0      1      3
+all               MAY          0        0          1      1      2
+all               info         0        0          0      1      1
+all               all          1        1          1      3      6
 ";
         assert_eq!(Coverage::new(&catalogue, &ledger).to_string(), expected);
     }

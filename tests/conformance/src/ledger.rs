@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::{Citation, Evidence, Row, RowError};
+use crate::{Citation, Row, RowError};
 
 /// The rows of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,10 +106,7 @@ impl Ledger {
 
     /// All tests that are cited.
     pub fn citations(&self) -> impl Iterator<Item = &Citation> {
-        self.rows().flat_map(|row| match &row.evidence {
-            Evidence::Proved(citations) => citations.as_slice(),
-            Evidence::Excused(_) | Evidence::Open(_) => &[],
-        })
+        self.rows().flat_map(|row| row.evidence.citations())
     }
 }
 
@@ -126,7 +123,7 @@ mod tests {
             ),
             (
                 "id\tstatus\tevidence\nA\topen\tb\nA\tshut\tb",
-                "x.tsv, line 3: the status \"shut\" is neither proved, excused nor open",
+                "x.tsv, line 3: the status \"shut\" is neither proved, excused, deviation nor open",
             ),
         ] {
             let found = Table::parse("x.tsv", text).map_err(|error| error.to_string());

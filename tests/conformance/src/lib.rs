@@ -1,9 +1,15 @@
-//! The conformance ledger: which test proves each requirement of the wire, or why none can.
+//! The conformance ledger: which test proves each requirement, or why there is none.
 //!
-//! `ids.tsv` lists the requirements by id and level, in the catalogue's order, of the verbs draft those that are done so far;
-//! `ledger/*.tsv` holds one row for each, a file per specification. A row is `proved` by tests that fail when the requirement is broken, `excused` for a reason, or `open` while work
-//! is under way. [`check`] finds everything that makes the ledger incomplete or untrue; the crate's tests require that it finds
-//! nothing, and the `report` program prints what is covered.
+//! `ids.tsv` lists the requirements by id and level, in the catalogues' order. `ledger/*.tsv` holds one row for each, a file per
+//! specification. The status of a row is one of four:
+//! - `proved`: the cited tests fail when the requirement is broken.
+//! - `excused`: there is nothing to prove, for the reason that the row gives.
+//! - `deviation`: the requirement applies and xwarp knowingly does otherwise. The row gives the reason, and behind it
+//!   `(see path.rs::function)` may name tests that show what is done instead.
+//! - `open`: work is under way.
+//!
+//! [`check`] finds everything that makes the ledger incomplete or untrue. The crate's tests require that it finds nothing, and
+//! the `report` program prints what is covered.
 #![forbid(unsafe_code)]
 
 mod catalogue;
@@ -13,6 +19,8 @@ mod family;
 mod ledger;
 mod row;
 mod sources;
+mod targets;
+mod tests_of;
 
 use std::path::PathBuf;
 
@@ -21,8 +29,8 @@ pub use check::{Finding, check};
 pub use coverage::{Coverage, Tally};
 pub use family::Family;
 pub use ledger::{Ledger, LedgerError, Table};
-pub use row::{Citation, Evidence, Row, RowError};
-pub use sources::{Sources, test_functions};
+pub use row::{Citation, Deviation, Evidence, Row, RowError};
+pub use sources::{Sources, SourcesError};
 
 /// The repository's root, to which citations are relative.
 pub fn repository() -> PathBuf {

@@ -43,6 +43,8 @@ pub enum Evidence {
     Proved(Vec<Citation>),
     /// Why there is nothing to prove here.
     Excused(String),
+    /// The requirement is knowingly not met.
+    Deviation(Deviation),
     /// What is missing.
     Open(String),
 }
@@ -53,8 +55,50 @@ impl Evidence {
         match self {
             Self::Proved(_) => "proved",
             Self::Excused(_) => "excused",
+            Self::Deviation(_) => "deviation",
             Self::Open(_) => "open",
         }
+    }
+
+    /// The tests that it names.
+    pub fn citations(&self) -> &[Citation] {
+        match self {
+            Self::Proved(citations) => citations,
+            Self::Deviation(deviation) => &deviation.shown_by,
+            Self::Excused(_) | Self::Open(_) => &[],
+        }
+    }
+}
+
+/// What is done instead of what a requirement asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deviation {
+    /// Why it is done.
+    pub reason: String,
+    /// Tests that show it, if there are any.
+    pub shown_by: Vec<Citation>,
+}
+
+impl Deviation {
+    /// Reads a reason, behind which `(see path.rs::function ...)` may name tests.
+    fn parse(text: &str) -> Result<Self, RowError> {
+        let parts = text
+            .strip_suffix(')')
+            .and_then(|text| text.rsplit_once(" (see "));
+        let (reason, shown_by) = match parts {
+            Some((reason, cited)) => (reason, citations(cited)?),
+            None => (text, Vec::new()),
+        };
+        Ok(Self {
+            reason: reason.to_owned(),
+            shown_by,
+        })
+    }
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
     }
 }
 
@@ -74,7 +118,7 @@ pub enum RowError {
     #[error("{0} columns instead of id, status and evidence")]
     Columns(usize),
     /// No known status.
-    #[error("the status {0:?} is neither proved, excused nor open")]
+    #[error("the status {0:?} is neither proved, excused, deviation nor open")]
     Status(String),
     /// Not `path.rs::function`.
     #[error("{0:?} does not cite a test as path/of/file.rs::function")]
@@ -91,6 +135,7 @@ impl Row {
         let evidence = match status {
             "proved" => Evidence::Proved(citations(evidence)?),
             "excused" => Evidence::Excused(evidence.to_owned()),
+            "deviation" => Evidence::Deviation(Deviation::parse(evidence)?),
             "open" => Evidence::Open(evidence.to_owned()),
             other => return Err(RowError::Status(other.to_owned())),
         };
@@ -111,7 +156,7 @@ fn citations(column: &str) -> Result<Vec<Citation>, RowError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Citation, Evidence, Row, RowError};
+    use super::{Citation, Deviation, Evidence, Row, RowError};
 
     fn cited(path: &str, function: &str) -> Citation {
         Citation {
@@ -128,6 +173,20 @@ mod tests {
                 Evidence::Proved(vec![cited("a/b.rs", "one"), cited("c.rs", "two")]),
             ),
             ("R1\texcused\twhy", Evidence::Excused("why".to_owned())),
+            (
+                "R1\tdeviation\twhy (or not) so",
+                Evidence::Deviation(Deviation {
+                    reason: "why (or not) so".to_owned(),
+                    shown_by: Vec::new(),
+                }),
+            ),
+            (
+                "R1\tdeviation\twhy (or not) (see a/b.rs::one c.rs::two)",
+                Evidence::Deviation(Deviation {
+                    reason: "why (or not)".to_owned(),
+                    shown_by: vec![cited("a/b.rs", "one"), cited("c.rs", "two")],
+                }),
+            ),
             ("R1\topen\twhat", Evidence::Open("what".to_owned())),
         ] {
             let id = "R1".to_owned();
@@ -155,11 +214,15 @@ mod tests {
             "a.rs::b::c",
             "a.rs::b,",
         ] {
-            let line = format!("R1\tproved\t{citation}");
-            assert_eq!(
-                Row::parse(&line),
-                Err(RowError::Citation(citation.to_owned()))
-            );
+            for line in [
+                format!("R1\tproved\t{citation}"),
+                format!("R1\tdeviation\twhy (see {citation})"),
+            ] {
+                assert_eq!(
+                    Row::parse(&line),
+                    Err(RowError::Citation(citation.to_owned()))
+                );
+            }
         }
         let line = "R1\tproved\ta.rs::b  c.rs::d";
         assert_eq!(Row::parse(line), Err(RowError::Citation(String::new())));

@@ -3,8 +3,6 @@
 use xwarp_conformance::{Catalogue, Citation, Finding, Ledger, Sources, Table, check};
 
 const IDS: &str = "id\tlevel\nR5044-1\tMUST\nR5044-2\tMAY\nR6581-1\tinfo\n";
-const SOURCE: &str =
-    "#[test]\nfn shows_it() {}\n\nfn helper() {}\n\n#[test]\n#[ignore]\nfn idle() {}\n";
 const EXCUSE: &str = "R5044-2\texcused\tis a choice that this implementation does not make";
 
 /// What is found in files of these rows.
@@ -16,7 +14,7 @@ fn found(mpa: &[&str], enhanced: &[&str]) -> Vec<Finding> {
     let ledger = Ledger {
         tables: vec![table("rfc5044.tsv", mpa), table("rfc6581.tsv", enhanced)],
     };
-    let sources = Sources::default().with("a.rs", SOURCE);
+    let sources = Sources::default().with("a.rs", &["shows_it"]);
     check(&Catalogue::parse(IDS).expect("ids"), &ledger, &sources)
 }
 
@@ -33,6 +31,13 @@ fn cited(path: &str, function: &str) -> Citation {
 #[test]
 fn nothing_is_found_in_a_good_ledger() {
     assert_eq!(found(&[FIRST, EXCUSE], &[THIRD]), []);
+    let reason = "is met in another way, for which there is a reason";
+    for row in [
+        format!("R6581-1\tdeviation\t{reason}"),
+        format!("R6581-1\tdeviation\t{reason} (see a.rs::shows_it)"),
+    ] {
+        assert_eq!(found(&[FIRST, EXCUSE], &[&row]), []);
+    }
 }
 
 #[test]
@@ -83,14 +88,20 @@ fn an_open_row_is_found() {
 }
 
 #[test]
-fn an_excuse_without_substance_is_found() {
+fn a_reason_without_substance_is_found() {
     for reason in ["", "n/a", "does not apply to us here"] {
-        let thin = Finding::ThinExcuse {
+        let thin = Finding::ThinReason {
             id: "R6581-1".to_owned(),
             reason: reason.to_owned(),
         };
-        let row = format!("R6581-1\texcused\t{reason}");
-        assert_eq!(found(&[FIRST, EXCUSE], &[&row]), [thin]);
+        for row in [
+            format!("R6581-1\texcused\t{reason}"),
+            format!("R6581-1\tdeviation\t{reason}"),
+            format!("R6581-1\tdeviation\t{reason} (see a.rs::shows_it)"),
+        ] {
+            let found = found(&[FIRST, EXCUSE], &[&row]);
+            assert_eq!(found, std::slice::from_ref(&thin), "{row}");
+        }
     }
 }
 
@@ -98,22 +109,26 @@ fn an_excuse_without_substance_is_found() {
 fn a_test_in_a_file_that_is_not_there_is_found() {
     let id = "R6581-1".to_owned();
     let citation = cited("b.rs", "shows_it");
-    let row = "R6581-1\tproved\ta.rs::shows_it b.rs::shows_it";
-    assert_eq!(
-        found(&[FIRST, EXCUSE], &[row]),
-        [Finding::NoSuchFile { id, citation }]
-    );
+    let finding = Finding::NotBuilt { id, citation };
+    for row in [
+        "R6581-1\tproved\ta.rs::shows_it b.rs::shows_it",
+        "R6581-1\tdeviation\tis met in another way that a test shows (see b.rs::shows_it)",
+    ] {
+        let found = found(&[FIRST, EXCUSE], &[row]);
+        assert_eq!(found, std::slice::from_ref(&finding), "{row}");
+    }
 }
 
 #[test]
-fn a_function_that_is_no_test_or_does_not_run_is_found() {
-    for function in ["helper", "shows", "idle", "nothing"] {
-        let id = "R6581-1".to_owned();
-        let citation = cited("a.rs", function);
-        let row = format!("R6581-1\tproved\ta.rs::{function}");
-        assert_eq!(
-            found(&[FIRST, EXCUSE], &[&row]),
-            [Finding::NoSuchTest { id, citation }]
-        );
+fn a_function_that_is_no_test_is_found() {
+    let id = "R6581-1".to_owned();
+    let citation = cited("a.rs", "shows");
+    let finding = Finding::NoSuchTest { id, citation };
+    for row in [
+        "R6581-1\tproved\ta.rs::shows",
+        "R6581-1\tdeviation\tis met in another way that a test shows (see a.rs::shows_it a.rs::shows)",
+    ] {
+        let found = found(&[FIRST, EXCUSE], &[row]);
+        assert_eq!(found, std::slice::from_ref(&finding), "{row}");
     }
 }

@@ -21,7 +21,7 @@ fn requirements_are_as_many_as_the_catalogues_have() {
 fn every_requirement_has_one_row_with_evidence_that_exists() {
     let catalogue = Catalogue::own().expect("ids.tsv can be read");
     let ledger = Ledger::load(&repository()).expect("the ledger can be read");
-    let sources = Sources::cited_by(&ledger, &repository());
+    let sources = Sources::built(&repository()).expect("the sources can be read");
     let findings = check(&catalogue, &ledger, &sources);
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(
