@@ -119,6 +119,81 @@ fn a_peer_may_not_invalidate_what_is_needed_or_not_its_own() {
     }
 }
 
+/// An `STag`, and what keeps it.
+type Kept = (Stag, Box<dyn std::any::Any>);
+
+fn kept(region: MemoryRegion) -> Kept {
+    (region.stag(), Box::new(region))
+}
+
+fn other_domains(b: &End, access: Access) -> Kept {
+    let other = b.host().rnic().allocate_pd().unwrap();
+    let region = b.host().region_in(&other, KIB, access);
+    (region.stag(), Box::new((region, other)))
+}
+
+fn other_pairs(sim: &mut Sim, access: Access) -> Kept {
+    let (c, d) = sim.connected_pair();
+    let region = d.own_region(KIB, access);
+    (region.stag(), Box::new((region, c, d)))
+}
+
+/// What a peer may not invalidate, and the code that says why: RFC 5040 §5.3 (associated with the stream), §7.2 (valid), and for
+/// the rights the verbs draft's §8.3.2.
+#[test]
+fn a_refused_invalidation_says_which_rule_it_broke() {
+    type Choose = fn(&mut Sim, &mut End) -> Kept;
+    #[rustfmt::skip]
+    let cases: [(&str, u8, Choose); 12] = [
+        ("zero", 0x00, |_, _| (Stag(0), Box::new(()))),
+        ("Invalid region", 0x00, |_, b| {
+            let allocated = b.host().pd().allocate_stag(4, true).unwrap();
+            (allocated.stag(), Box::new(allocated))
+        }),
+        ("Invalid region of another domain", 0x09, |_, b| {
+            let other = b.host().rnic().allocate_pd().unwrap();
+            let allocated = other.allocate_stag(4, true).unwrap();
+            (allocated.stag(), Box::new((allocated, other)))
+        }),
+        ("region without the right", 0x02, |_, b| kept(b.region(KIB, LOCAL))),
+        ("own region without the right", 0x02, |_, b| kept(b.own_region(KIB, LOCAL))),
+        ("region of another domain", 0x09, |_, b| other_domains(b, Access::all())),
+        ("region of another domain, without the right", 0x09, |_, b| other_domains(b, LOCAL)),
+        ("region of another queue pair", 0x09, |sim, _| other_pairs(sim, Access::all())),
+        ("region of another queue pair, without the right", 0x09, |sim, _| other_pairs(sim, LOCAL)),
+        ("region that streams share", 0x09, |sim, b| {
+            let region = b.region(KIB, Access::all());
+            (region.stag(), Box::new((region, sim.connected_pair())))
+        }),
+        ("shared region without the right", 0x09, |_, b| {
+            let region = b.region(KIB, LOCAL);
+            let shared = region.share(b.host().pd(), &RegionSpec::new(LOCAL)).unwrap();
+            (region.stag(), Box::new((region, shared)))
+        }),
+        ("window that was bound and is not any more", 0x00, |sim, b| {
+            let region = b.va_region(4 * KIB, FOR_WINDOWS, VA);
+            let (window, bind) = bound(sim, b, &region);
+            b.post(SendRequest::invalidate(WrId(2), bind.window));
+            settle(sim, b, &[Done::invalidate(2)]);
+            (bind.window, Box::new((window, region)))
+        }),
+    ];
+    for (case, code, choose) in cases {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        let (stag, _kept) = choose(&mut sim, &mut b);
+        b.post_recv(5, 10);
+        a.post(invalidation(1, stag));
+        sim.run_until_idle();
+        let status = match code {
+            0x00 => CompletionStatus::InvalidStag,
+            _ => CompletionStatus::InvalidateRefused,
+        };
+        assert_eq!(b.receives(), [failed(5, Opcode::Receive, status)], "{case}");
+        assert_refused(case, &a, &b, TermCode::rdmap_protection(code));
+    }
+}
+
 #[test]
 fn a_local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
     type Choose = fn(&mut Sim, &mut End, &MemoryRegion) -> Stag;
