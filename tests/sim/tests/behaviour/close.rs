@@ -1,10 +1,12 @@
 //! How connections end: gracefully, by a reset, by the death of a host or of the link.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, Opcode, QpConfig, QpState};
+use xwarp::{AsyncEventKind, MpaConfig, Opcode, QpChange, QpConfig, QpState, Revision};
 use xwarp_netsim::{Direction, Seed};
-use xwarp_sim_tests::{Done, End, KIB, MIB, Place, Sim, for_each_seed, pattern};
+use xwarp_sim_tests::wire::{REPLY, REQUEST};
+use xwarp_sim_tests::{Done, End, KIB, MIB, Place, PlainPeer, Sim, for_each_seed, pattern};
 use xwarp_tcp::StackConfig;
 
 fn sim() -> Sim {
@@ -283,4 +285,87 @@ fn a_link_that_comes_back_in_time_costs_nothing_but_time() {
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::write(1, MIB)]);
     assert!(target.to_vec() == pattern(MIB));
+}
+
+/// What is unacknowledged is TCP's business, whose patience is longer than that of a close (RFC 9293 §3.8.3).
+#[test]
+fn a_close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
+    let closes: [fn(&mut End); 2] = [
+        |end| end.qp.begin_disconnect().unwrap(),
+        |end| {
+            end.qp.modify(QpChange::to(QpState::Closing)).unwrap();
+        },
+    ];
+    for close in closes {
+        let mut sim = sim();
+        let (mut a, b) = sim.connected_pair();
+        sim.run_until_idle();
+        let target = b.target(8 * KIB);
+        a.post_write(1, &pattern(8 * KIB), target.remote(0));
+        sim.cut_link();
+        sim.run_for(Duration::from_micros(10));
+        assert_eq!(a.sends(), [Done::write(1, 8 * KIB)], "TCP has all of it");
+        close(&mut a);
+        sim.run_for(Duration::from_secs(20));
+        assert_eq!(a.events(), [], "TCP has not given up");
+        sim.link().change(|conditions| conditions.loss = 0.0);
+        sim.run_until_idle();
+        assert!(target.to_vec() == pattern(8 * KIB));
+        assert_closed(&a, &b);
+    }
+}
+
+/// Connects to a plain peer, and ends that by `finish`.
+fn connect_and_finish(sim: &mut Sim, end: &mut End, peer: &PlainPeer, port: u16, finish: Finish) {
+    let at = (Place::B.address(), port).into();
+    let before = peer.clients().len();
+    let mut connecting = (end.qp)
+        .begin_connect(at, b"", Duration::from_secs(5))
+        .unwrap();
+    sim.run_until("the Request", || {
+        peer.clients().len() > before && peer.received() == REQUEST
+    });
+    peer.send(REPLY);
+    let connected = sim.wait_for("the connection", || connecting.try_finish());
+    connected.unwrap();
+    finish(sim, end, peer);
+}
+
+/// How a connection to a plain peer ends, and its queue pair becomes Idle.
+type Finish = fn(&mut Sim, &mut End, &PlainPeer);
+
+fn finish_gracefully(sim: &mut Sim, end: &mut End, peer: &PlainPeer) {
+    end.qp.begin_disconnect().unwrap();
+    sim.run_until("the FIN", || peer.saw_fin());
+    peer.close();
+    sim.run_until("the end", || end.state() == QpState::Idle);
+}
+
+fn finish_by_reset(sim: &mut Sim, end: &mut End, peer: &PlainPeer) {
+    end.qp.modify(QpChange::to(QpState::Error)).unwrap();
+    sim.run_until("the reset", || peer.ended().is_some());
+    end.qp.modify(QpChange::to(QpState::Idle)).unwrap();
+}
+
+/// TCP answers what the peer sends again, such as its FIN, for as long as that may come (RFC 9293 §3.6.1): the port is nobody else's.
+#[test]
+fn the_port_of_an_ended_connection_is_kept_for_ten_seconds() {
+    let mpa = MpaConfig {
+        highest: Revision::One, // one port per connection
+        ..MpaConfig::default()
+    };
+    for finish in [finish_gracefully as Finish, finish_by_reset] {
+        let (sim, peer) = Sim::with_mpa_and_plain_peer(Seed(19), mpa);
+        let mut sim = sim.one_way_delay(Duration::from_micros(50));
+        let mut end = sim.a().end(&QpConfig::default());
+        let port = sim.new_port();
+        peer.listen(port);
+        for wait in [0, 9, 2] {
+            sim.run_for(Duration::from_secs(wait));
+            connect_and_finish(&mut sim, &mut end, &peer, port, finish);
+        }
+        let ports: Vec<u16> = peer.clients().iter().map(SocketAddr::port).collect();
+        assert_ne!(ports[0], ports[1], "9 s after its end it is still kept");
+        assert_eq!(ports[0], ports[2], "11 s after its end it is free");
+    }
 }

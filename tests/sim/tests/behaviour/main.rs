@@ -16,6 +16,7 @@ mod lists;
 mod local_errors;
 mod lossy;
 mod memory;
+mod midway;
 mod mpa;
 mod order;
 mod program;

@@ -61,6 +61,26 @@ fn an_invalidation_by_the_peer_keeps_the_index_of_a_region() {
     assert_eq!(region.stag().index(), stag.index());
 }
 
+/// A completion that finds no room tells nobody that the `STag` is the application's again. It is all the same: the invalidation comes first
+/// (RFC 5040 §5.3).
+#[test]
+fn an_invalidation_has_taken_effect_although_its_completion_is_lost() {
+    let mut sim = sim().expecting(&["drop_cq_overflow"]);
+    let config = xwarp::QpConfig::default();
+    let mut a = sim.a().end(&config);
+    let mut b = End::with_cqs(&sim.b(), &config, 4, 1);
+    sim.connect(&mut a, &mut b);
+    let region = b.region(KIB, Access::all());
+    b.post_recv(5, 10);
+    b.post_recv(6, 10);
+    a.post_send(5, b"it is full");
+    a.post(invalidation(6, region.stag()));
+    sim.run_until_idle();
+    assert_eq!(b.receives(), [Done::receive(5, 10)]);
+    assert_eq!(b.events(), [AsyncEventKind::RecvCqError]);
+    assert!(!region.query().unwrap().is_valid());
+}
+
 /// RFC 5040 §7.2 wants the `STag` to be valid, where the verbs draft's §7.8 would let it pass.
 #[test]
 fn a_peer_may_not_invalidate_twice() {
