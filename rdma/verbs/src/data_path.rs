@@ -14,9 +14,14 @@ use crate::sge::SgeLimits;
 use crate::slots::WorkQueue;
 use crate::work::{RecvRequest, SendRequest, total};
 
-/// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1): it posts, and can do nothing else with it. The [`QueuePair`] has it
-/// and gives it away by [`take_data_path`](crate::QueuePair::take_data_path), to another thread, say, or to code that shall not be able to
-/// change anything.
+/// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1, §9.1): it posts, and can do nothing else with it.
+///
+/// The [`QueuePair`] has it and gives it away by [`take_data_path`](crate::QueuePair::take_data_path): to another thread, say, or to code that
+/// shall not be able to change the queue pair. Whoever has the queue pair itself is the Privileged Consumer.
+///
+/// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which open and close memory that the Privileged
+/// Consumer has registered (RFC 5042 §2.3.2). None of them registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, and
+/// that gives no data path away. On any other one they complete with an error, and the queue pair ends.
 ///
 /// [`QueuePair`]: crate::QueuePair
 pub struct DataPath {

@@ -110,10 +110,10 @@ pub use cq::{Arm, CompletionQueue, CqInfo};
 pub use data_path::DataPath;
 pub use engine::{CqId, SrqId};
 pub use error::{
-    AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
-    HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, PostError, PostListError,
-    QueryError, Refused, RegisterError, ReregisterError, ResizeError, RnicClosed, StreamError,
-    WaitError,
+    AcceptError, Capability, ConnectError, CreateError, DataPathError, DeallocateError,
+    DestroyError, HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, PostError,
+    PostListError, QueryError, Refused, RegisterError, ReregisterError, ResizeError, RnicClosed,
+    StreamError, WaitError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventResource};
 pub use events::EventContext;

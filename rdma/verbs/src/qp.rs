@@ -13,8 +13,8 @@ use crate::control::Control;
 use crate::data_path::{DataPath, NewPosts};
 use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
 use crate::error::{
-    Capability, ConnectError, CreateError, DestroyError, ModifyError, PostError, PostListError,
-    Refused, RegisterError, RnicClosed,
+    Capability, ConnectError, CreateError, DataPathError, DestroyError, ModifyError, PostError,
+    PostListError, Refused, RegisterError, RnicClosed,
 };
 use crate::limits::MAX_DEPTH;
 use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
@@ -25,7 +25,7 @@ use crate::qp_config::QpConfig;
 use crate::qp_info::QpInfo;
 use crate::qp_state::{QpId, QpShared, QpState};
 use crate::slots::WorkQueue;
-use crate::user::{Scope, User};
+use crate::user::{Ability, Scope, User};
 use crate::work::{RecvRequest, SendRequest};
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
@@ -189,10 +189,16 @@ impl QueuePair {
         self.data_path()?.post_recv_list(requests)
     }
 
-    /// Gives away what posts; `None` if somebody has it already. Until it comes back nothing can be posted here, and the work queues cannot
-    /// be resized.
-    pub fn take_data_path(&mut self) -> Option<DataPath> {
-        self.data_path.take()
+    /// Gives away what posts, to a Non-Privileged Consumer (verbs draft §9.1). Until it comes back nothing can be posted here, and the work
+    /// queues cannot be resized.
+    ///
+    /// Refused on a queue pair that is [privileged](QpConfig::privileged): whoever posts there reaches all physical memory of the RNIC (verbs
+    /// draft §6.1.1, §8.1.3.2.1).
+    pub fn take_data_path(&mut self) -> Result<DataPath, DataPathError> {
+        if self.user.can(Ability::PHYSICAL) {
+            return Err(DataPathError::Privileged);
+        }
+        self.data_path.take().ok_or(DataPathError::Taken)
     }
 
     /// Takes back what posts. One of another queue pair is refused, and comes back.

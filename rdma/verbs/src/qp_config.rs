@@ -48,7 +48,8 @@ pub struct QpConfig {
     /// Whether it may bind memory windows (verbs draft §6.1.3).
     pub bind_windows: bool,
     /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
-    /// ([`Rnic::physical_address`](crate::Rnic::physical_address)), and whether it may Fast-Register (verbs draft §7.2.1, §7.5).
+    /// ([`Rnic::physical_address`](crate::Rnic::physical_address)), and whether it may Fast-Register (verbs draft §7.2.1, §7.5). It keeps its
+    /// [`DataPath`](crate::DataPath), as a Non-Privileged Consumer may do neither.
     pub privileged: bool,
 }
 

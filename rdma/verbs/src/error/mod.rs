@@ -10,7 +10,8 @@ use xwarp_driver::NicError;
 pub use connection::{AcceptError, ConnectError, ListenError, StreamError};
 pub use memory::{DeallocateError, QueryError, RegisterError, ReregisterError};
 pub use objects::{
-    CreateError, DestroyError, HandlerError, ModifyError, ModifySrqError, Refused, ResizeError,
+    CreateError, DataPathError, DestroyError, HandlerError, ModifyError, ModifySrqError, Refused,
+    ResizeError,
 };
 pub use work::{PostError, PostListError, WaitError};
 

@@ -148,6 +148,19 @@ pub enum DestroyError {
     DomainInUse(usize),
 }
 
+/// Why a queue pair did not give away its data path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataPathError {
+    /// Somebody has it already.
+    #[error("the queue pair's data path was taken: there is one only")]
+    Taken,
+    /// The queue pair may name physical memory.
+    #[error(
+        "the queue pair is privileged: whoever posts to it reaches all physical memory of the RNIC (verbs draft §6.1.1)"
+    )]
+    Privileged,
+}
+
 /// Why a queue pair was not modified. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModifyError {

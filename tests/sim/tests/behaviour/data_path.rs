@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
-use xwarp::{DataPath, PostError, PostListError, QpState, RecvRequest, SendRequest, WrId};
+use xwarp::{
+    Access, AsyncEventKind, CompletionStatus, DataPath, DataPathError, Opcode, PhysicalList,
+    PostError, PostListError, QpConfig, QpState, RecvRequest, SendRequest, Sge, Stag, TermCode,
+    WrId,
+};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, Sim, pattern};
+use xwarp_sim_tests::wire::Untagged;
+use xwarp_sim_tests::{Done, End, Sim, pattern};
+
+use crate::hostile::Victim;
 
 fn sim() -> Sim {
     Sim::new(Seed(23)).one_way_delay(Duration::from_micros(50))
@@ -18,7 +25,7 @@ fn a_data_path_posts_in_the_place_of_its_queue_pair() {
     let source = a.source(&pattern(100));
     let mut path = a.qp.take_data_path().unwrap();
     can_go_to_another_thread(&path);
-    assert!(a.qp.take_data_path().is_none(), "there is one only");
+    assert_eq!(a.qp.take_data_path().err(), Some(DataPathError::Taken));
     assert_eq!((path.id(), path.state()), (a.qp.id(), QpState::Rts));
 
     let send = |id| SendRequest::send(WrId(id), source);
@@ -89,4 +96,121 @@ fn a_poller_finds_what_its_queue_has() {
         .map(|done| (done.wr_id, done.is_success()));
     assert_eq!(found, Some((WrId(7), true)));
     assert!(poller.poll().unwrap().is_none());
+}
+
+/// Verbs draft §6.1.1, §8.1.3.2.1, §9.2.5.1: what names physical memory is for the Privileged Consumer alone.
+#[test]
+fn a_privileged_queue_pair_gives_no_data_path_away() {
+    let mut sim = sim();
+    let config = QpConfig {
+        privileged: true,
+        ..QpConfig::default()
+    };
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&QpConfig::default()));
+    let refused = a.qp.take_data_path().err();
+    assert_eq!(refused, Some(DataPathError::Privileged));
+    assert!(refused.unwrap().to_string().contains("privileged"));
+    sim.connect(&mut a, &mut b);
+    assert!(a.qp.take_data_path().is_err(), "in no state");
+    // It posts as before.
+    b.post_recv(1, 10);
+    a.post_send(2, b"its own");
+    sim.run_until_idle();
+    assert_eq!(b.receives(), [Done::receive(1, 7)]);
+}
+
+/// RFC 5042 §2.3.2: it enables and disables what was registered for it.
+#[test]
+fn a_data_path_binds_and_invalidates_what_was_registered() {
+    const VA: u64 = 0x1000_0000;
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let rights = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::BIND_WINDOWS;
+    let region = b.va_region(100, rights, VA);
+    let mut window = b.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, Access::REMOTE_WRITE);
+    let mut path = b.qp.take_data_path().unwrap();
+    path.post_send(SendRequest::bind(WrId(1), bind)).unwrap();
+    sim.run_until_idle();
+    a.post_write(2, &pattern(100), bind.remote(0));
+    sim.run_until_idle();
+    path.post_send(SendRequest::invalidate(WrId(3), bind.window))
+        .unwrap();
+    sim.run_until_idle();
+    assert_eq!(b.sends(), [Done::bind(1), Done::invalidate(3)]);
+    assert_eq!(region.bytes().to_vec(), pattern(100));
+    assert!(!window.query().unwrap().is_valid());
+}
+
+/// What a data path's holder makes of memory that it can name by its physical address: how the work request ends.
+fn physical(request: fn(&End, u64) -> SendRequest) -> Done {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    b.post_recv(1, 4096);
+    let secret = a.host().rnic().allocate_memory(4096).unwrap();
+    secret.fill(0..4096, 0x5a).unwrap();
+    let address = a.host().rnic().physical_address(&secret).unwrap();
+    let request = request(&a, address);
+    let mut path = a.qp.take_data_path().unwrap();
+    path.post_send(request).unwrap();
+    sim.run_until_idle();
+    assert_eq!(b.receives(), [Done::flushed(1, Opcode::Receive)]);
+    assert!(b.buffer(1).iter().all(|byte| *byte == 0));
+    let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];
+    assert_eq!(b.events(), told);
+    let [done] = a.sends()[..] else {
+        panic!("one completion")
+    };
+    done
+}
+
+/// Verbs draft §7.2.1, §7.3.2.5.
+#[test]
+fn a_data_path_neither_registers_memory_nor_names_it_by_address() {
+    let sent = physical(|_, address| {
+        let all = Sge {
+            stag: Stag(0),
+            to: address,
+            len: 4096,
+        };
+        SendRequest::send(WrId(2), all)
+    });
+    let status = CompletionStatus::InvalidStag;
+    assert_eq!(sent, Done::failed(2, Opcode::Send, status));
+
+    let registered = physical(|a, address| {
+        let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
+        let list = PhysicalList {
+            entry_size: 4096,
+            addresses: vec![address],
+            first_byte_offset: 0,
+            len: 4096,
+        };
+        let request = stag.fast_register(list, Access::LOCAL_READ | Access::REMOTE_READ);
+        std::mem::forget(stag);
+        SendRequest::fast_register(WrId(2), request)
+    });
+    let status = CompletionStatus::NotPrivileged;
+    assert_eq!(registered, Done::failed(2, Opcode::FastRegister, status));
+}
+
+#[test]
+fn a_data_path_receives_nothing_into_memory_that_it_names_by_address() {
+    let mut victim = Victim::new().expecting(&["drop_after_failure"]);
+    let host = victim.end.host().clone();
+    let memory = host.rnic().allocate_memory(4096).unwrap();
+    let buffer = Sge {
+        stag: Stag(0),
+        to: host.rnic().physical_address(&memory).unwrap(),
+        len: 4096,
+    };
+    let mut path = victim.end.qp.take_data_path().unwrap();
+    path.post_recv(RecvRequest::new(WrId(1), buffer)).unwrap();
+    victim.peer.send(&Untagged::default().fpdu(b"not there"));
+    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    let failed = Done::failed(1, Opcode::Receive, CompletionStatus::InvalidStag);
+    assert_eq!(victim.end.receives(), [failed]);
+    assert_eq!(memory.to_vec(), [0; 4096]);
+    victim.peer.close();
+    victim.sim.run_until_idle();
 }
