@@ -136,8 +136,8 @@ fn emit_tcp(octets: &mut [u8], flow: &Flow, header: &Header) {
     let mut tcp = TcpPacket::new_unchecked(&mut *octets);
     tcp.set_src_port(flow.local.port);
     tcp.set_dst_port(flow.remote.port);
-    tcp.set_seq_number(header.seq);
-    tcp.set_ack_number(header.ack.unwrap_or_default());
+    tcp.set_seq_number(header.seq.into());
+    tcp.set_ack_number(header.ack.unwrap_or_default().into());
     tcp.clear_flags();
     // At most 60: the options' length is bounded.
     tcp.set_header_len(u8::try_from(TCP_HEADER_LEN + options_len).unwrap_or(u8::MAX));

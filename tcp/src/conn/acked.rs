@@ -80,13 +80,13 @@ impl Conn {
             self.terms.peer_shift
         };
         let window_changed = self.send.update_window(segment, ack, shift);
-        if una == self.send.iss && self.send.una > una && news.sent.is_none() {
+        if una == self.send.iss && self.send.una != una && news.sent.is_none() {
             // The echo is of whichever SYN arrived first: it would count the timeouts of both ends.
             self.rtt.syn_was_repeated();
         } else {
             self.take_sample(&news, duplicate, now);
         }
-        let advanced = self.send.una > una;
+        let advanced = self.send.una != una;
         if advanced && echoed.is_some_and(|echoed| self.recovery.answers_original(echoed)) {
             self.undo(lower, now);
         }
@@ -103,7 +103,7 @@ impl Conn {
 
     /// Takes the pieces that are acknowledged.
     fn take_acked(&mut self, ack: Seq, news: &mut News, lower: &mut Lower) {
-        if ack <= self.send.una {
+        if !self.send.is_news(ack) {
             return;
         }
         self.send.una = ack;
@@ -123,7 +123,7 @@ impl Conn {
             return;
         }
         for (left, right) in segment.options.sack.into_iter().flatten() {
-            if left <= self.send.una || right > self.send.nxt || left >= right {
+            if !self.send.may_have((left, right), self.send.una) {
                 continue;
             }
             for at in self.send.queue.within(left, right) {
@@ -144,19 +144,29 @@ impl Conn {
         lower: &mut Lower,
         now: Instant,
     ) -> bool {
-        let [Some((left, right)), second, _] = segment.options.sack else {
+        let [Some(first), second, _] = segment.options.sack else {
             return false;
         };
-        let inside = second.is_some_and(|(from, to)| left >= from && right <= to);
-        if !self.terms.sack || left >= right || !(right <= ack || inside) {
+        let inside = second.is_some_and(|second| self.is_inside(first, second, ack));
+        if !self.terms.sack || !(self.send.may_repeat(first, ack) || inside) {
             return false;
         }
         lower.counters.duplicates_reported += 1;
         self.rack.on_duplicate(self.send.una, self.send.nxt);
-        if self.recovery.called_duplicate(left) {
+        if self.recovery.called_duplicate(first.0) {
             self.undo(lower, now);
         }
         true
+    }
+
+    /// True if a block lies within another one of what is in flight behind `ack`.
+    fn is_inside(&self, first: (Seq, Seq), second: (Seq, Seq), ack: Seq) -> bool {
+        let [from, left, right, to] =
+            [second.0, first.0, first.1, second.1].map(|edge| edge.offset(ack));
+        self.send.may_have(first, ack)
+            && self.send.may_have(second, ack)
+            && from <= left
+            && right <= to
     }
 
     /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are
@@ -192,7 +202,9 @@ impl Conn {
     fn count_duplicates(&mut self, repeats: bool, advanced: bool, now: Instant) {
         if advanced {
             self.send.duplicates = 0;
-            if self.recovery.phase() == Phase::Repair && self.send.una < self.recovery.point() {
+            if self.recovery.phase() == Phase::Repair
+                && self.send.una.is_before(self.recovery.point())
+            {
                 // The next hole is repaired at once (RFC 6582 §3.2, step 3).
                 self.pending.first = self.send.queue.mark_lost(0);
             }
@@ -298,7 +310,7 @@ impl Conn {
     /// What is acknowledged by now was sent after the last answer to congestion: a further echo is news.
     fn forget_echo(&mut self) {
         let una = self.send.una;
-        self.send.echo_until.take_if(|until| una > *until);
+        self.send.echo_until.take_if(|until| until.is_before(una));
     }
 
     /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: octets that the ACK took out of flight.

@@ -80,12 +80,6 @@ impl Conn {
             self.challenge(lower, now); // RFC 5961 §4.2
             return Checked::Done;
         }
-        if let Some((tsval, _)) = segment.options.timestamp
-            && self.terms.timestamps
-        {
-            let acked = self.receive.acked();
-            self.stamps.take(tsval, segment.seq, acked, now);
-        }
         Checked::Acceptable
     }
 
@@ -101,7 +95,7 @@ impl Conn {
         if !self.stamps.is_old(tsval, now) {
             return true;
         }
-        if segment.seq + segment.len() > self.receive.next() {
+        if self.receive.next().is_before(segment.seq + segment.len()) {
             lower.counters.drop_old_timestamp += 1;
         }
         self.acknowledge_again(segment, lower, now);
@@ -128,19 +122,33 @@ impl Conn {
         if self.receive.is_beyond(segment) {
             lower.counters.drop_beyond_window += 1;
         }
-        if self.state == State::TimeWait && segment.has_fin() {
+        if segment.has_syn() {
+            self.challenge(lower, now); // RFC 5961 §4.2
+            return;
+        }
+        if self.state == State::TimeWait && self.repeats_fin(segment) {
             self.rest(now);
         }
         self.acknowledge_again(segment, lower, now);
     }
 
-    /// Tells the peer what we have. A duplicate is named (RFC 2883); what anybody can provoke is limited.
+    /// True for the peer's FIN, received before, with an ACK that the peer can have sent.
+    fn repeats_fin(&self, segment: &Segment) -> bool {
+        let ack = segment.ack.is_some_and(|ack| self.send.is_plausible(ack));
+        ack && segment.has_fin() && segment.seq + segment.len() == self.receive.next()
+    }
+
+    /// Tells the peer what we have. A duplicate is named (RFC 2883); what anybody can provoke is limited (RFC 5961 §7): all that lies
+    /// further back than a peer can have repeated.
     fn acknowledge_again(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
         let duplicate = self.receive.duplicate(segment);
         if duplicate.is_some() && self.terms.sack {
             self.acks.duplicate(duplicate);
             self.send_ack(lower, now);
-        } else if duplicate.is_some() || segment.has_fin() || self.limiter.allow(now) {
+        } else if self.receive.may_be_repeated(segment)
+            || duplicate.is_some()
+            || self.limiter.allow(now)
+        {
             self.acks.demand();
         }
     }
@@ -171,7 +179,7 @@ impl Conn {
             return Checked::Done;
         };
         if self.state == State::SynReceived {
-            if ack <= self.send.una || ack > self.send.nxt {
+            if !self.send.is_news(ack) {
                 self.refuse_ack(segment, lower, now);
                 return Checked::Done;
             }
@@ -180,12 +188,24 @@ impl Conn {
             self.challenge(lower, now); // RFC 5961 §5.2
             return Checked::Done;
         }
+        self.take_timestamp(segment, now);
         self.hear(segment, ack, lower, now);
         self.after_fin(now);
         if self.state == State::Closed {
             return Checked::Done;
         }
         Checked::Acceptable
+    }
+
+    /// Takes the timestamp of a segment whose sequence number and ACK are good (RFC 7323 §5.3, R3): anybody else's would have the
+    /// peer's own taken for old.
+    fn take_timestamp(&mut self, segment: &Segment, now: Instant) {
+        if let Some((tsval, _)) = segment.options.timestamp
+            && self.terms.timestamps
+        {
+            let acked = self.receive.acked();
+            self.stamps.take(tsval, segment.seq, acked, now);
+        }
     }
 
     /// Goes on once our FIN is acknowledged.

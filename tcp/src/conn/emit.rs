@@ -231,7 +231,7 @@ impl Conn {
                 return;
             };
             let (len, pipe) = (piece.len, self.pipe());
-            let closed = piece.transmits == 0 && piece.end() > self.send.edge();
+            let closed = piece.transmits == 0 && self.send.edge().is_before(piece.end());
             let forced = std::mem::take(&mut self.pending.first);
             let full = !forced && pipe > 0 && pipe + len > self.window();
             self.window_limited |= full;

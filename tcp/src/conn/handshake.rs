@@ -98,10 +98,7 @@ impl Conn {
         lower: &mut Lower,
         now: Instant,
     ) {
-        let acceptable = |ack| ack > self.send.iss && ack <= self.send.nxt;
-        if let Some(ack) = segment.ack
-            && !acceptable(ack)
-        {
+        if segment.ack.is_some_and(|ack| !self.send.is_news(ack)) {
             if !segment.is_reset() {
                 self.refuse_ack(segment, lower, now);
             }

@@ -215,7 +215,7 @@ impl Conn {
             Some((tsval, _)) if self.terms.timestamps && tsval != self.stamps.pair(now).1 => {
                 !self.stamps.is_old(tsval, now)
             }
-            _ => segment.seq > self.receive.next(),
+            _ => self.receive.next().is_before(segment.seq),
         }
     }
 
@@ -229,7 +229,7 @@ impl Conn {
 
     /// True if the octet with this sequence number was sent and is not acknowledged.
     pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
-        seq >= self.send.una && seq < self.send.nxt
+        seq.offset(self.send.una) < self.send.nxt.offset(self.send.una)
     }
 
     /// Octets of the largest IP packet that the path takes, as far as is known.

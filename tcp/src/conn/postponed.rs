@@ -40,7 +40,7 @@ impl Conn {
             && !self.tail.is_outstanding()
             && !self.send.queue.is_disordered();
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
-        steady && plain && ack > self.send.una && !segment.payload.is_empty()
+        steady && plain && self.send.una.is_before(ack) && !segment.payload.is_empty()
     }
 
     /// True if a piece of `len` octets would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.

@@ -39,7 +39,7 @@ impl Rack {
     /// A piece was delivered `rtt` after it was last sent; `ambiguous` if that may have been an earlier transmission.
     pub(crate) fn delivered(&mut self, piece: &Piece, rtt: Duration, ambiguous: bool) {
         let end = piece.end();
-        if self.highest.is_none_or(|highest| end > highest) {
+        if self.highest.is_none_or(|highest| highest.is_before(end)) {
             self.highest = Some(end);
         } else if piece.transmits == 1 {
             self.reordering_seen = true;
@@ -56,7 +56,7 @@ impl Rack {
 
     /// The peer says that something came twice: segments were taken for lost too early (§6.2, step 4).
     pub(crate) fn on_duplicate(&mut self, una: Seq, nxt: Seq) {
-        if self.round.is_some_and(|round| una < round) {
+        if self.round.is_some_and(|round| una.is_before(round)) {
             return;
         }
         self.round = Some(nxt);
@@ -118,5 +118,5 @@ impl Rack {
 
 /// True if what was sent at `a` was sent after what was sent at `b`; of segments of one instant, the later in the stream.
 fn after(a: (Instant, Seq), b: (Instant, Seq)) -> bool {
-    a.0 > b.0 || a.0 == b.0 && a.1 > b.1
+    a.0 > b.0 || a.0 == b.0 && b.1.is_before(a.1)
 }

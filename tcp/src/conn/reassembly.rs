@@ -45,20 +45,22 @@ impl Reassembly {
     /// the frame is given back then.
     pub(crate) fn insert(&mut self, begin: Seq, chunk: Chunk, lower: &mut Lower) -> bool {
         let mut part = Part { begin, chunk };
-        let mut at = self.parts.partition_point(|other| other.begin <= begin);
+        let mut at = self
+            .parts
+            .partition_point(|other| !begin.is_before(other.begin));
         // What lies in the parts before it is known; with its front trimmed, it may begin in the next one.
         if let Some(before) = at.checked_sub(1) {
             part.trim_known(self.parts.get(before));
         }
         while let Some(next) = self.parts.get(at)
-            && next.begin <= part.begin
+            && !part.begin.is_before(next.begin)
         {
             part.trim_known(Some(next));
             at += 1;
         }
         // Those that the new part covers wholly add nothing any more.
         while let Some(next) = self.parts.get(at)
-            && next.end() <= part.end()
+            && !part.end().is_before(next.end())
             && part.chunk.len() > 0
         {
             if let Some(covered) = self.parts.remove(at) {
@@ -80,7 +82,7 @@ impl Reassembly {
     pub(crate) fn take(&mut self, next: Seq, lower: &mut Lower) -> Option<Chunk> {
         loop {
             let first = self.parts.front()?;
-            if first.begin > next {
+            if next.is_before(first.begin) {
                 return None;
             }
             let mut part = self.parts.pop_front()?;
@@ -94,9 +96,11 @@ impl Reassembly {
 
     /// The contiguous block that holds `seq` (RFC 2018 §3).
     pub(crate) fn block(&self, seq: Seq) -> Option<(Seq, Seq)> {
-        let at = self.parts.partition_point(|part| part.begin <= seq);
+        let at = self
+            .parts
+            .partition_point(|part| !seq.is_before(part.begin));
         let held = self.parts.get(at.checked_sub(1)?)?;
-        if held.end() <= seq {
+        if !seq.is_before(held.end()) {
             return None;
         }
         let (mut left, mut right) = (held.begin, held.end());
@@ -174,7 +178,7 @@ mod tests {
             let mut next = 0;
             for (n, held) in have.iter().enumerate() {
                 if n >= next && *held {
-                    prop_assert!(list.block(base + n).is_some_and(|(left, right)| left <= base + n && right > base + n));
+                    prop_assert!(list.block(base + n).is_some_and(|(left, right)| !(base + n).is_before(left) && (base + n).is_before(right)));
                     let chunk = list.take(base + n, &mut lower).unwrap();
                     for (i, octet) in chunk.octets().iter().enumerate() {
                         prop_assert_eq!(usize::from(*octet), (n + i) % 251);

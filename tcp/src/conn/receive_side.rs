@@ -80,7 +80,7 @@ impl ReceiveSide {
 
     /// True once the peer's FIN was received in order.
     pub(crate) fn is_finished(&self) -> bool {
-        self.fin.is_some_and(|fin| self.next > fin)
+        self.fin.is_some_and(|fin| self.next == fin + 1)
     }
 
     pub(crate) fn consume(&mut self, n: usize, lower: &mut Lower) {
@@ -103,10 +103,9 @@ impl ReceiveSide {
 
     /// Acknowledges RCV.NXT and announces what is free; the window field.
     pub(crate) fn announce(&mut self, shift: u8) -> u16 {
-        let wanted = self.next + (self.free() >> shift << shift);
-        self.edge = self.edge.max(wanted);
+        let window = self.window().max(self.free() >> shift << shift);
         // Rounded up, as an edge that was announced stays.
-        let field = (self.window() + (1 << shift) - 1) >> shift;
+        let field = (window + (1 << shift) - 1) >> shift;
         let field = u16::try_from(field).unwrap_or(u16::MAX);
         self.edge = self.next + (usize::from(field) << shift);
         self.acked = self.next;
@@ -124,41 +123,50 @@ impl ReceiveSide {
             && (told < (2 * mss).max(self.capacity / 4) || now >= 2 * told)
     }
 
-    /// The acceptability test of RFC 9293 §3.10.7.4, first.
+    /// The acceptability test of RFC 9293 §3.10.7.4, first. Segment and window have a number in common if one of them begins in the
+    /// other; so does a segment that is larger than the window and begins before it.
     pub(crate) fn is_acceptable(&self, segment: &Segment) -> bool {
         let (len, window) = (segment.len(), self.window());
-        let within = |seq: Seq| {
-            usize::try_from(distance(self.next, seq)).is_ok_and(|offset| offset < window)
-        };
-        match (len, window) {
-            (0, 0) => segment.seq == self.next,
-            (_, 0) => false,
-            (0, _) => within(segment.seq),
-            (_, _) => within(segment.seq) || within(segment.seq + (len - 1)) || self.spans(segment),
+        let ahead = segment.seq.offset(self.next);
+        if window == 0 {
+            return len == 0 && ahead == 0;
         }
+        ahead < window || self.behind(segment) < len
     }
 
-    /// True for a segment that begins before the window and ends behind it.
-    fn spans(&self, segment: &Segment) -> bool {
-        segment.seq <= self.next && segment.seq + segment.len() > self.edge
+    /// How far before RCV.NXT a segment begins, 0 to 2^32 - 1.
+    fn behind(&self, segment: &Segment) -> usize {
+        self.next.offset(segment.seq)
     }
 
-    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for.
+    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for: one that is nearer to what comes
+    /// than to what was.
     pub(crate) fn is_beyond(&self, segment: &Segment) -> bool {
-        segment.seq > self.edge || segment.seq == self.edge && segment.len() > 0
+        let least = self.window() + usize::from(segment.len() == 0);
+        usize::try_from(distance(self.next, segment.seq)).is_ok_and(|ahead| ahead >= least)
+    }
+
+    /// True for a segment that may have been sent twice: a peer never had more than a window, and a FIN, in flight. What begins
+    /// further back than that can be a stranger's.
+    pub(crate) fn may_be_repeated(&self, segment: &Segment) -> bool {
+        segment.len() > 0 && (1..=self.capacity + 1).contains(&self.behind(segment))
     }
 
     /// The part of `segment` that was received before (RFC 2883 §4), if any.
     pub(crate) fn duplicate(&self, segment: &Segment) -> Option<(Seq, Seq)> {
-        let end = segment.seq + segment.payload.len();
-        if segment.payload.is_empty() {
+        let Segment { seq, .. } = *segment;
+        let len = segment.payload.len();
+        if len == 0 {
             return None;
         }
-        if segment.seq < self.next {
-            return Some((segment.seq, end.min(self.next)));
+        if self.may_be_repeated(segment) {
+            return Some((seq, seq + len.min(self.behind(segment))));
         }
-        let (_, right) = self.parts.block(segment.seq)?;
-        Some((segment.seq, end.min(right)))
+        if seq.offset(self.next) >= self.window() {
+            return None;
+        }
+        let (_, right) = self.parts.block(seq)?;
+        Some((seq, seq + len.min(right.offset(seq))))
     }
 
     /// Takes the payload and the FIN of an acceptable segment. The frame is kept or given back.
@@ -191,7 +199,7 @@ impl ReceiveSide {
         }
         waits |= self
             .fin
-            .is_some_and(|fin| fin > self.next && segment.has_fin());
+            .is_some_and(|fin| self.next.is_before(fin) && segment.has_fin());
         if self.fin == Some(self.next) {
             self.next += 1;
         }
@@ -212,18 +220,20 @@ impl ReceiveSide {
     /// What of the payload lies in the window and before the FIN: where it begins, and its place in the frame.
     fn clip(&self, segment: &Segment) -> (Seq, Range<usize>) {
         let Range { start, end } = segment.payload;
-        let old = octets(segment.seq, self.next);
-        let start = (start + old).min(end);
-        let begin = segment.seq + old.min(segment.payload.len());
-        let last = self.fin.map_or(self.edge, |fin| fin.min(self.edge));
-        let room = octets(begin, last);
+        let old = octets(segment.seq, self.next).min(segment.payload.len());
+        let (begin, start) = (segment.seq + old, start + old);
+        let window = self.window();
+        let last = self
+            .fin
+            .map_or(window, |fin| octets(self.next, fin).min(window));
+        let room = last.saturating_sub(begin.offset(self.next));
         (begin, start..end.min(start + room))
     }
 
     /// Notes the FIN, unless it lies beyond the window, or where octets were received already.
     fn note_fin(&mut self, segment: &Segment) {
         let at = segment.seq + segment.payload.len();
-        if segment.has_fin() && self.fin.is_none() && at >= self.next && at <= self.edge {
+        if segment.has_fin() && self.fin.is_none() && at.offset(self.next) <= self.window() {
             self.fin = Some(at);
         }
     }
@@ -239,3 +249,6 @@ impl ReceiveSide {
         self.parts.clear(lower);
     }
 }
+
+#[cfg(test)]
+mod tests;

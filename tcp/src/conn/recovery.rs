@@ -86,7 +86,7 @@ impl Recovery {
 
     /// True if all that was sent before the recovery is acknowledged; the recovery is over then.
     pub(crate) fn ends(&mut self, una: Seq) -> bool {
-        let ends = !self.is_open() && una >= self.point;
+        let ends = !self.is_open() && !una.is_before(self.point);
         if ends {
             self.phase = Phase::Open;
         }
@@ -144,7 +144,7 @@ impl Recovery {
         let Some(doubt) = &mut self.doubt else {
             return false;
         };
-        if begin < doubt.una {
+        if begin.is_before(doubt.una) {
             return false;
         }
         doubt.repeats = doubt.repeats.saturating_sub(1);

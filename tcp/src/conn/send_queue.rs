@@ -142,7 +142,7 @@ impl SendQueue {
 
     /// Takes the first piece if all of it is before `ack`.
     pub(crate) fn pop_acked(&mut self, ack: Seq) -> Option<Piece> {
-        if self.pieces.front()?.end() > ack {
+        if ack.is_before(self.pieces.front()?.end()) {
             return None;
         }
         let piece = self.pieces.pop_front()?;
@@ -215,8 +215,12 @@ impl SendQueue {
 
     /// Places of the pieces that lie wholly between two edges.
     pub(crate) fn within(&self, left: Seq, right: Seq) -> std::ops::Range<usize> {
-        let begin = self.pieces.partition_point(|piece| piece.begin < left);
-        let end = self.pieces.partition_point(|piece| piece.end() <= right);
+        let begin = self
+            .pieces
+            .partition_point(|piece| piece.begin.is_before(left));
+        let end = self
+            .pieces
+            .partition_point(|piece| !right.is_before(piece.end()));
         begin..end.max(begin)
     }
 

@@ -76,21 +76,43 @@ impl SendSide {
 
     /// True if our FIN was sent and is acknowledged.
     pub(crate) fn fin_acked(&self) -> bool {
-        self.fin.is_some_and(|fin| self.una > fin)
+        self.fin.is_some_and(|fin| self.una == fin + 1)
     }
 
     /// True if `ack` is one that the peer can have sent (RFC 5961 §5.2).
     pub(crate) fn is_plausible(&self, ack: Seq) -> bool {
-        ack <= self.nxt && octets(ack, self.una) <= self.largest_window
+        self.is_forward(ack) || self.una.offset(ack) <= self.largest_window
+    }
+
+    /// True if `ack` lies in what is in flight, or at its begin.
+    pub(crate) fn is_forward(&self, ack: Seq) -> bool {
+        ack.offset(self.una) <= self.nxt.offset(self.una)
+    }
+
+    /// True if `ack` acknowledges something that was not acknowledged.
+    pub(crate) fn is_news(&self, ack: Seq) -> bool {
+        ack != self.una && self.is_forward(ack)
+    }
+
+    /// True for a block of octets that are in flight (RFC 2018 §5), which begins behind `from`.
+    pub(crate) fn may_have(&self, (left, right): (Seq, Seq), from: Seq) -> bool {
+        let (begin, end) = (left.offset(from), right.offset(from));
+        0 < begin && begin < end && end <= self.nxt.offset(from)
+    }
+
+    /// True if octets may have come twice that end at `ack` or before: they were sent, and no further back than a window reaches.
+    pub(crate) fn may_repeat(&self, (left, right): (Seq, Seq), ack: Seq) -> bool {
+        let (len, back) = (right.offset(left), ack.offset(left));
+        0 < len && len <= back && back <= self.largest_window
     }
 
     /// Takes the window of a segment, scaled by `shift`, unless an earlier one was sent after it (RFC 9293 §3.10.7.4). True if
     /// the window has changed.
     pub(crate) fn update_window(&mut self, segment: &Segment, ack: Seq, shift: u8) -> bool {
         let newer = self.last_update.is_none_or(|(seq, last_ack)| {
-            seq < segment.seq || seq == segment.seq && last_ack <= ack
+            seq.is_before(segment.seq) || seq == segment.seq && !ack.is_before(last_ack)
         });
-        if !newer {
+        if !newer || !self.is_forward(ack) {
             return false;
         }
         let window = usize::from(segment.window) << shift;
@@ -102,3 +124,6 @@ impl SendSide {
         changed
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,12 +35,12 @@ impl TailProbe {
 
     /// Judges an ACK (§7.4.2). `duplicate`: it calls the probe a duplicate; `bare`: it says nothing new at all.
     pub(crate) fn judge(&mut self, ack: Seq, duplicate: bool, bare: bool) -> Verdict {
-        let Some(end) = self.end.filter(|end| ack >= *end) else {
+        let Some(end) = self.end.filter(|end| !ack.is_before(*end)) else {
             return Verdict::Unknown;
         };
         let verdict = if duplicate || ack == end && bare {
             Verdict::Needless
-        } else if ack > end {
+        } else if end.is_before(ack) {
             Verdict::Repaired
         } else {
             Verdict::Unknown

@@ -50,21 +50,24 @@ impl Timestamps {
         let newer = self
             .recent
             .is_none_or(|(recent, at)| !older(tsval, recent) || now - at >= OUTDATED);
-        if seq <= last_ack && newer {
+        if newer && !last_ack.is_before(seq) {
             self.recent = Some((tsval, now));
         }
     }
 }
 
-/// True if `a` was taken before `b`, on a clock that wraps.
+/// True if `a` was taken before `b`, on a clock that wraps (RFC 7323 §5.2). Of values 2^31 apart neither was.
 pub(crate) fn older(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b).cast_signed() < 0
+    b.wrapping_sub(a).cast_signed() > 0
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::seq::from_raw;
+    use crate::seq::testing::{HALF, at, near};
 
     #[test]
     fn an_older_value_is_refused_until_the_known_one_is_outdated() {
@@ -84,5 +87,48 @@ mod tests {
         assert_eq!(stamps.value(Instant::from_micros(999)), u32::MAX);
         assert_eq!(stamps.value(Instant::from_micros(1000)), 0);
         assert!(older(u32::MAX, 0) && !older(0, u32::MAX));
+    }
+
+    #[test]
+    fn of_values_half_the_space_apart_neither_is_older() {
+        assert!(!older(5, 5 + (1 << 31)) && !older(5 + (1 << 31), 5));
+        assert!(older(5, 4 + (1 << 31)) && older(6 + (1 << 31), 5));
+    }
+
+    /// A segment: how much later it comes, its timestamp counted from the latest one, and its place from Last.ACK.sent.
+    fn step() -> impl Strategy<Value = (u64, i64, i64)> {
+        let day = 24 * 3600;
+        let waits = vec![0, 1, 24 * day - 1, 24 * day, 24 * day + 1];
+        (prop::sample::select(waits), near(vec![0]), -3..=3_i64)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        /// RFC 7323 §5.2 to §5.5, counted in numbers that do not wrap.
+        #[test]
+        fn old_is_what_is_less_than_half_the_space_before_what_was_taken_lately(
+            place in near(vec![0]),
+            steps in prop::collection::vec(step(), 1..20),
+        ) {
+            let mut stamps = Timestamps::new(0);
+            let (mut now, mut recent) = (Instant::from_micros(5_000_000), None);
+            for (seconds, later, from_ack) in steps {
+                now = now + Duration::from_secs(seconds);
+                let tsval = recent.map_or(0, |(value, _)| value) + later;
+                let raw = crate::seq::raw(at(tsval));
+                let old = recent.is_some_and(|(value, taken): (i64, Instant)| {
+                    let age = (value - tsval).rem_euclid(2 * HALF);
+                    (1..HALF).contains(&age) && now - taken < Duration::from_hours(24 * 24)
+                });
+                prop_assert_eq!(stamps.is_old(raw, now), old);
+                stamps.take(raw, at(place + from_ack), at(place), now);
+                if !old && from_ack <= 0 {
+                    recent = Some((tsval, now));
+                }
+                let echo = recent.map_or(0, |(value, _)| crate::seq::raw(at(value)));
+                prop_assert_eq!(stamps.pair(now).1, echo);
+            }
+        }
     }
 }

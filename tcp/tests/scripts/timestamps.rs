@@ -1,6 +1,6 @@
 //! Timestamps and protection against wrapped sequence numbers (RFC 7323).
 
-use crate::{TIMESTAMPS, run_after};
+use crate::{TIMESTAMPS, run, run_after};
 
 #[test]
 fn the_latest_timestamp_in_order_is_echoed() {
@@ -64,4 +64,78 @@ fn after_twenty_four_days_of_silence_any_timestamp_is_believed() {
 read 100
 ",
     );
+}
+
+/// 2^31 less 1000 behind what is expected: the distance at which two comparisons modulo 2^32 contradict each other.
+#[test]
+fn a_segment_half_the_space_behind_leaves_the_latest_timestamp_alone() {
+    for stranger in [
+        "F. -2147482647:-2147482647(0) ack 12345",
+        "F. -2147482647:-2147482647(0) ack 1",
+        "P. -2147482647:-2147482646(1) ack 12345",
+        "P. -2147482647:-2147482646(1) ack 1",
+        "F. -2147483647:-2147483647(0) ack 1",
+        "P. -2147483547:-2147483447(100) ack 1",
+    ] {
+        run_after(
+            TIMESTAMPS,
+            &format!(
+                "
+< {stranger} win 65535 <nop,nop,TS val 1073741934 ecr 10>
+> . 1:1(0) ack 1 <nop,nop,TS val 10 ecr 110>
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 110 ecr 10>
+> . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 110>
+event Readable
+event none
+read 100
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_segment_with_an_impossible_ack_leaves_the_latest_timestamp_alone() {
+    for ack in [2, -70_000, -2_147_483_647] {
+        run_after(
+            TIMESTAMPS,
+            &format!(
+                "
+< P. 1:101(100) ack {ack} win 65535 <nop,nop,TS val 1073741934 ecr 10>
+> . 1:1(0) ack 1 <nop,nop,TS val 10 ecr 110>
+unread 0
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 110 ecr 10>
+> . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 110>
+read 100
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_segment_without_ack_leaves_the_latest_timestamp_alone() {
+    run_after(
+        TIMESTAMPS,
+        "
+< P 1:101(100) win 65535 <nop,nop,TS val 1073741934 ecr 10>
+nothing
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 110 ecr 10>
+> . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 110>
+read 100
+",
+    );
+}
+
+#[test]
+fn a_half_open_connection_keeps_its_timestamp_when_the_ack_is_wrong() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 0>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 0 ecr 100,nop,wscale 3>
+< . 1:1(0) ack 7 win 65535 <nop,nop,TS val 1073741924 ecr 0>
+> R 7:7(0) win 0
+< . 1:1(0) ack 1 win 65535 <nop,nop,TS val 100 ecr 0>
+event Incoming
+");
 }
