@@ -1,6 +1,5 @@
 //! What a stack and a connection are told at their start.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -25,9 +24,9 @@ pub struct StackConfig {
     pub buffer: Option<usize>,
     /// Connections at once, those in TIME-WAIT included.
     pub max_connections: usize,
-    /// What initial sequence numbers are derived from. The default is random, as it must be outside of tests: who knows it can
-    /// guess sequence numbers.
-    pub seed: u64,
+    /// What the keys of initial sequence numbers, timestamps and SYN cookies are derived from, for simulations: who knows it can guess
+    /// them. `None`, the default: each has 128 random bits of its own.
+    pub seed: Option<u64>,
     /// How long a handshake may take.
     pub connect_timeout: Duration,
     /// How long octets or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
@@ -60,7 +59,7 @@ impl Default for StackConfig {
             mtu: 1500,
             buffer: None,
             max_connections: 1024,
-            seed: getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(0)),
+            seed: None,
             connect_timeout: Duration::from_secs(5),
             user_timeout: Duration::from_secs(100),
             keepalive: None,
@@ -78,15 +77,6 @@ impl StackConfig {
     pub(crate) fn buffer_at(&self, mtu: usize) -> usize {
         let buffer = self.buffer.unwrap_or(BUFFER.max(BUFFER_PACKETS * mtu));
         buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1)
-    }
-
-    /// A secret for one purpose, from the seed.
-    pub(crate) fn secret(&self, purpose: u64) -> [u8; 16] {
-        let mut secret = [0; 16];
-        let (low, high) = secret.split_at_mut(8);
-        low.copy_from_slice(&self.seed.to_be_bytes());
-        high.copy_from_slice(&purpose.to_be_bytes());
-        secret
     }
 }
 
@@ -115,10 +105,5 @@ mod tests {
         assert_eq!(config.buffer_at(65_535), 20_000);
         config.buffer = Some(usize::MAX);
         assert_eq!(config.buffer_at(1500), 1 << 30);
-    }
-
-    #[test]
-    fn default_seeds_differ() {
-        assert_ne!(StackConfig::default().seed, StackConfig::default().seed);
     }
 }

@@ -32,6 +32,7 @@ mod grant;
 mod inbound;
 mod ingress;
 mod isn;
+mod keys;
 mod life;
 mod link;
 mod listeners;

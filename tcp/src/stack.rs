@@ -16,6 +16,7 @@ use crate::flood::Flood;
 use crate::flow::{Flow, endpoint};
 use crate::grant::Grant;
 use crate::isn::Numbers;
+use crate::keys::Keys;
 use crate::life::Marks;
 use crate::link::{self, LinkHeader};
 use crate::listeners::Listeners;
@@ -73,11 +74,11 @@ impl Stack {
                 mtu = fits.max(MTU_LIMITS.0);
             }
         }
-        let [isns, stamps, cookies] = [0, 1, 2].map(|purpose| config.secret(purpose));
+        let keys = Keys::new(config.seed);
         Self {
-            flood: Flood::new(cookies),
+            flood: Flood::new(keys.cookies),
             resets: ResetLimit::new(),
-            numbers: Numbers::new(isns, stamps),
+            numbers: Numbers::new(keys.isns, keys.stamps),
             config,
             lower: Lower::new(io, mtu),
             conns: Slots::new(),

@@ -50,7 +50,7 @@ impl StackEnd {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let config = StackConfig {
             mac: MACS[place],
-            seed: 3,
+            seed: Some(3),
             connect_timeout: Duration::from_mins(1),
             ..config.clone()
         };

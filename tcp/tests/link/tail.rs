@@ -29,7 +29,7 @@ impl Talk {
                 Box::new(io),
                 StackConfig {
                     mac,
-                    seed: 3,
+                    seed: Some(3),
                     ..config.clone()
                 },
             )

@@ -73,7 +73,7 @@ fn duration(text: &str) -> Duration {
 fn config(text: &str) -> StackConfig {
     let mut config = StackConfig {
         mac: MAC_B,
-        seed: 11,
+        seed: Some(11),
         ack_delay: Duration::ZERO,
         ..StackConfig::default()
     };

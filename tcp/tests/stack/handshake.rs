@@ -326,7 +326,7 @@ fn both_sides_may_open_at_once() {
 fn initial_sequence_numbers_follow_the_seed_and_differ() {
     let first = |seed| {
         let mut host = config(MAC_A);
-        host.seed = seed;
+        host.seed = Some(seed);
         let mut net = Net::with(host, config(MAC_B));
         net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
         net.a.stack.connect(Net::path(false, 2), net.now).unwrap();

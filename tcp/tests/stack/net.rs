@@ -120,7 +120,7 @@ pub(crate) struct Net {
 pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
     StackConfig {
         mac,
-        seed: 7,
+        seed: Some(7),
         ..StackConfig::default()
     }
 }

@@ -45,7 +45,7 @@ impl Side {
         let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
         let stack = StackConfig {
             mac: mac(place),
-            seed: 1,
+            seed: Some(1),
             ack_delay: Duration::ZERO,
             max_connections: 2 * QUEUE_PAIRS,
             ..StackConfig::default()

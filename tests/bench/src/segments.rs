@@ -41,7 +41,7 @@ impl Host {
         let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
         let config = StackConfig {
             mac,
-            seed: 1,
+            seed: Some(1),
             max_connections: usize::from(CROWD) + 1,
             ..StackConfig::default()
         };

@@ -28,7 +28,7 @@ impl Default for Cable {
             let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
             let config = StackConfig {
                 mac: [2, 0, 0, 0, 0, host],
-                seed: host.into(),
+                seed: Some(host.into()),
                 ..StackConfig::default()
             };
             (Stack::new(Box::new(io), config), wire)

@@ -69,7 +69,7 @@ impl Place {
         StackConfig {
             mac: self.mac(),
             mtu,
-            seed: Rng::new(Seed(seed), 100 + self as u64).draw(),
+            seed: Some(Rng::new(Seed(seed), 100 + self as u64).draw()),
             connect_timeout: Duration::from_mins(1),
             ..StackConfig::default()
         }

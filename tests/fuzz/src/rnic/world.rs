@@ -55,7 +55,7 @@ const TCP_BUFFER: usize = 72 * 1024;
 pub(super) fn stack_config(site: Site) -> StackConfig {
     StackConfig {
         mac: site.mac(),
-        seed: 7 + site as u64,
+        seed: Some(7 + site as u64),
         buffer: Some(TCP_BUFFER),
         max_connections: 64,
         ..StackConfig::default()
