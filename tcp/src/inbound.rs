@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    IpAddress, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr,
+    IpAddress, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpControl, TcpOption, TcpPacket,
 };
 
 use crate::checksum::Sum;
@@ -182,21 +181,21 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     if !sum.and(packet.payload).is_valid() {
         return Err(Discard::BadChecksum);
     }
-    let verified = ChecksumCapabilities::ignored();
-    let repr =
-        TcpRepr::parse(&tcp, &source, &destination, &verified).map_err(|_| Discard::BadTcp)?;
+    if tcp.src_port() == 0 || tcp.dst_port() == 0 {
+        return Err(Discard::BadTcp);
+    }
     let begin = at + usize::from(tcp.header_len());
     Ok(Segment {
         flow: Flow {
-            local: IpEndpoint::new(destination, repr.dst_port),
-            remote: IpEndpoint::new(source, repr.src_port),
+            local: IpEndpoint::new(destination, tcp.dst_port()),
+            remote: IpEndpoint::new(source, tcp.src_port()),
         },
-        control: repr.control,
-        seq: repr.seq_number.into(),
-        ack: repr.ack_number.map(Seq::from),
-        window: repr.window_len,
-        options: options(&repr),
-        payload: begin..begin + repr.payload.len(),
+        control: control(&tcp)?,
+        seq: tcp.seq_number().into(),
+        ack: tcp.ack().then(|| tcp.ack_number().into()),
+        window: tcp.window_len(),
+        options: options(tcp.options()),
+        payload: begin..begin + tcp.payload().len(),
         ecn: Ecn {
             ce: packet.ce,
             ece: tcp.ece(),
@@ -205,15 +204,51 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     })
 }
 
-fn options(repr: &TcpRepr<'_>) -> Options {
-    let edges = |(left, right)| (from_raw(left), from_raw(right));
-    Options {
-        mss: repr.max_seg_size.filter(|mss| *mss != 0),
-        shift: repr.window_scale.map(|shift| shift.min(MAX_SHIFT)),
-        sack_permitted: repr.sack_permitted,
-        sack: repr.sack_ranges.map(|block| block.map(edges)),
-        timestamp: repr.timestamp.map(|stamp| (stamp.tsval, stamp.tsecr)),
+/// At most one of SYN, FIN and RST makes sense. URG is ignored.
+fn control(tcp: &TcpPacket<&[u8]>) -> Result<TcpControl, Discard> {
+    match (tcp.syn(), tcp.fin(), tcp.rst(), tcp.psh()) {
+        (false, false, false, false) => Ok(TcpControl::None),
+        (false, false, false, true) => Ok(TcpControl::Psh),
+        (true, false, false, _) => Ok(TcpControl::Syn),
+        (false, true, false, _) => Ok(TcpControl::Fin),
+        (false, false, true, _) => Ok(TcpControl::Rst),
+        _ => Err(Discard::BadTcp),
     }
+}
+
+/// What is understood of the options. One of the wrong length is ignored, and all that is behind one whose length cannot be true
+/// (RFC 9293 §3.1, MUST-7).
+fn options(mut octets: &[u8]) -> Options {
+    let mut options = Options::default();
+    while !octets.is_empty() {
+        let Ok((rest, option)) = TcpOption::parse(octets) else {
+            let Some(rest) = behind_option(octets) else {
+                break;
+            };
+            octets = rest;
+            continue;
+        };
+        match option {
+            TcpOption::EndOfList => break,
+            TcpOption::MaxSegmentSize(mss) => options.mss = Some(mss).filter(|mss| *mss != 0),
+            TcpOption::WindowScale(shift) => options.shift = Some(shift.min(MAX_SHIFT)),
+            TcpOption::SackPermitted => options.sack_permitted = true,
+            TcpOption::SackRange(blocks) => {
+                let edges = |(left, right)| (from_raw(left), from_raw(right));
+                options.sack = blocks.map(|block| block.map(edges));
+            }
+            TcpOption::TimeStamp { tsval, tsecr } => options.timestamp = Some((tsval, tsecr)),
+            TcpOption::NoOperation | TcpOption::Unknown { .. } => {}
+        }
+        octets = rest;
+    }
+    options
+}
+
+/// What follows an option that is as long as it says, if that can be.
+fn behind_option(octets: &[u8]) -> Option<&[u8]> {
+    let len = octets.get(1).copied().filter(|len| *len >= 2)?;
+    octets.get(usize::from(len)..)
 }
 
 #[cfg(test)]
@@ -280,6 +315,57 @@ mod tests {
     fn a_truncated_frame_is_refused_at_every_length() {
         for len in 0..58 {
             assert!(parse(&SYN[..len]).is_err(), "{len} octets");
+        }
+    }
+    #[test]
+    fn options_are_understood_up_to_a_length_that_cannot_be() {
+        let all = Options {
+            mss: Some(1460),
+            shift: Some(7),
+            sack_permitted: true,
+            timestamp: Some((1, 2)),
+            ..Options::default()
+        };
+        let syn = [
+            2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7,
+        ];
+        assert_eq!(options(&syn), all);
+        let and = |more: &[u8]| options(&[&syn[..], more].concat());
+        let bad: [&[u8]; 8] = [
+            &[0x22, 0, 2, 4, 1, 1], // length 0
+            &[0x22, 1, 2, 4, 1, 1], // length 1
+            &[2, 0, 2, 4, 1, 1],    // a known one of length 0
+            &[0x22, 7, 2, 4, 1, 1], // one octet beyond the end
+            &[2, 5, 9, 1],          // an MSS that ends beyond
+            &[0xff; 20],            // length 255
+            &[0x22],                // no length
+            &[0, 2, 4, 1, 1],       // behind the end of the list
+        ];
+        for more in bad {
+            assert_eq!(and(more), all, "{more:?}");
+        }
+        let wrong: [&[u8]; 7] = [
+            &[2, 3, 5],                   // MSS
+            &[2, 5, 5, 5, 5],             // MSS
+            &[3, 2],                      // window scale
+            &[4, 3, 0],                   // SACK permitted
+            &[8, 9, 0, 0, 0, 0, 0, 0, 0], // timestamps
+            &[5, 6, 0, 0, 0, 1],          // half a SACK block
+            &[5, 2],                      // no SACK block
+        ];
+        for wrong in wrong {
+            let found = options(&[wrong, &syn].concat());
+            assert_eq!(found, all, "behind {wrong:?}");
+        }
+        assert_eq!(options(&[2, 4, 0, 0]), Options::default(), "an MSS of 0");
+        let blocks = options(&[1, 1, 5, 10, 0, 0, 0, 5, 0, 0, 0, 9]).sack;
+        assert_eq!(blocks, [Some((from_raw(5), from_raw(9))), None, None]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_options_panic(octets in proptest::collection::vec(0_u8..=255, 0..=40)) {
+            options(&octets);
         }
     }
 }

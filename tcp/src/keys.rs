@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use siphasher::sip::SipHasher24;
 
-/// 128 bits, as many as SipHash takes.
+/// 128 bits, as many as `SipHash` takes.
 pub(crate) type Key = [u8; 16];
 
 /// One key for each purpose. None says anything of another.

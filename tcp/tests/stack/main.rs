@@ -8,6 +8,7 @@ mod garbage;
 mod handshake;
 mod loss;
 mod net;
+mod outage;
 mod peer;
 mod scale;
 mod turn;

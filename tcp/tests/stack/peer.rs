@@ -1,6 +1,6 @@
 //! A peer that is written by hand, against host b.
 
-use smoltcp::wire::{TcpControl, TcpRepr};
+use smoltcp::wire::{Ipv4Packet, TcpControl, TcpPacket, TcpRepr};
 use xwarp_tcp::{CloseReason, ConnId, Event};
 
 use crate::frames::{self, Seen, segment};
@@ -270,4 +270,67 @@ fn three_duplicate_acks_repeat_one_segment_at_once() {
     assert_eq!(repeated.len(), 1);
     assert_eq!(repeated[0].seq, iss + 1);
     assert_eq!(net.b.stack.counters().retransmissions, 1);
+}
+
+/// A frame with bytes in the place of options that no codec would write.
+fn write_with_options(tcp: &TcpRepr<'_>, options: &[u8]) -> Vec<u8> {
+    let mut frame = frames::write(tcp);
+    let (ip, plain) = (14, 14 + 20 + 20);
+    assert_eq!(frame[ip + 20 + 12], 5 << 4, "there are options already");
+    frame.splice(plain..plain, options.iter().copied());
+    let len = u16::try_from(frame.len() - ip).unwrap();
+    let mut packet = Ipv4Packet::new_unchecked(&mut frame[ip..]);
+    packet.set_total_len(len);
+    packet.fill_checksum();
+    let (source, target) = (packet.src_addr().into(), packet.dst_addr().into());
+    let mut segment = TcpPacket::new_unchecked(packet.payload_mut());
+    segment.set_header_len(20 + u8::try_from(options.len()).unwrap());
+    segment.fill_checksum(&source, &target);
+    frame
+}
+
+/// Options that contradict themselves, and what of a SYN with them is understood: its MSS.
+const MALFORMED: [(&[u8], usize); 12] = [
+    (&[0x22, 0, 0, 0], 536),                 // length 0
+    (&[0x22, 1, 0, 0], 536),                 // length 1
+    (&[0x22, 0x28, 0, 0], 536),              // length beyond the end
+    (&[2, 3, 5, 0], 536),                    // an MSS of 3 octets
+    (&[0xff; 40], 536),                      // length 255
+    (&[2, 4, 5, 0xb4, 0x22, 0, 0, 0], 1460), // a good MSS in front
+    (&[2, 4, 5, 0xb4, 0x22, 1, 0, 0], 1460),
+    (&[2, 4, 5, 0xb4, 0x22, 0x28, 0, 0], 1460),
+    (&[2, 4, 5, 0xb4, 1, 1, 1, 0x22], 1460), // no room for a length
+    (&[2, 3, 5, 1, 2, 4, 5, 0xb4], 1460), // behind one of the wrong length, as the kernel takes it
+    (&[3, 4, 0, 0, 2, 4, 5, 0xb4], 1460),
+    (&[2, 4, 5, 0xb4, 2, 0, 0, 0], 1460),
+];
+
+/// RFC 9293 §3.1, MUST-7; the kernel ignores them, too.
+#[test]
+fn malformed_options_are_ignored_in_a_syn_and_after_it() {
+    for (options, mss) in MALFORMED {
+        let mut net = Net::new();
+        net.listen(false);
+        let send = |net: &mut Net, tcp: &TcpRepr<'_>| {
+            net.b.wire.deliver(write_with_options(tcp, options));
+            net.b.step(net.now);
+            let sent = net.b.sent();
+            sent.iter().map(|f| frames::read(f)).collect::<Vec<_>>()
+        };
+        let answers = send(&mut net, &segment(TcpControl::Syn, ISS, None));
+        let [Seen { syn: true, seq, .. }] = answers[..] else {
+            panic!("{options:?}: {answers:?}");
+        };
+        let data = TcpRepr {
+            payload: b"data",
+            ..segment(TcpControl::Psh, ISS + 1, Some(seq.wrapping_add(1)))
+        };
+        send(&mut net, &data);
+        let [Event::Incoming { conn, .. }, Event::Readable(_)] = net.b.events()[..] else {
+            panic!("{options:?}: no connection");
+        };
+        assert_eq!(net.b.read(conn, 4), b"data", "{options:?}");
+        assert_eq!(net.b.stack.emss(conn), mss, "{options:?}");
+        assert_eq!(net.b.stack.counters().drop_bad_tcp, 0, "{options:?}");
+    }
 }
