@@ -74,12 +74,17 @@ impl RttEstimator {
         self.rto
     }
 
-    fn set_rto(&mut self) {
+    /// The timeout, not doubled: how long an answer may be expected to take.
+    pub(crate) fn answer(&self) -> Duration {
         let base = match self.smoothed {
             None => self.initial,
             Some((srtt, rttvar)) => srtt + (rttvar * 4).max(GRANULARITY),
         };
-        let doubled = base.max(self.floor).saturating_mul(1 << self.backoff);
+        base.max(self.floor)
+    }
+
+    fn set_rto(&mut self) {
+        let doubled = self.answer().saturating_mul(1 << self.backoff);
         self.rto = doubled.min(self.ceiling);
     }
 

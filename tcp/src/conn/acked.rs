@@ -97,8 +97,8 @@ impl Conn {
         let bare = news.pieces == 0 && segment.len() == 0;
         self.judge_tail(ack, duplicate, bare, now);
         self.detect_losses(now);
+        self.note_life(segment, advanced, now); // timers are set by it
         self.go_on(&news, segment, advanced, lower, now);
-        self.note_life(segment, advanced, now);
     }
 
     /// Takes the pieces that are acknowledged.

@@ -12,6 +12,10 @@ use crate::time::Instant;
 const TIME_WAIT: Duration = Duration::from_secs(10);
 /// The least time before the first probe of a closed window, before a round trip was measured.
 const PERSIST: Duration = Duration::from_secs(1);
+/// The least that an answer to the last try has time for, where patience has as much to spare: a peer may have to find its neighbour again.
+const ANSWER: Duration = Duration::from_millis(250);
+/// The part of all patience that an answer to the last try has time for at most.
+const ANSWER_PART: u32 = 4;
 /// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.
 const UNSENT_RECHECK: Duration = Duration::from_millis(1);
 
@@ -77,8 +81,39 @@ impl Conn {
             self.clock.all_acked();
             return;
         }
-        self.clock.retransmit = Some(now + self.rto());
+        let rto = self.rto();
+        let ends_soon = rto < self.settings.soon;
+        self.clock.retransmit = Some(if ends_soon {
+            now + rto
+        } else {
+            self.retry_at(now)
+        });
         self.arm_tail(now);
+    }
+
+    /// When to send again what is sent now: a timeout later, unless the connection would be given up before an answer to that could be
+    /// here, and shortly before it is given up then. An outage is survived that ends before that, at the cost of one segment. No timeout
+    /// is shortened but the last (RFC 6298 §5.5 has them doubled, RFC 9293 §3.8.3 does not say what is last).
+    pub(super) fn retry_at(&self, now: Instant) -> Instant {
+        let due = now + self.rto();
+        match self.last_try() {
+            Some(last) if last > now && last < due => last,
+            _ => due,
+        }
+    }
+
+    /// When it is time to send again what must be answered before the connection is given up. A SYN that was answered is not sent again
+    /// for this: the peer's own is.
+    fn last_try(&self) -> Option<Instant> {
+        let expiry = self.expiry().filter(|_| self.state != State::SynReceived)?;
+        let patience = if self.is_synchronized() {
+            self.settings.user_timeout
+        } else {
+            self.settings.connect_timeout
+        };
+        let round_trips = self.rtt.srtt().map_or(Duration::ZERO, |srtt| srtt * 2);
+        let answer = self.rtt.answer().max(round_trips).max(ANSWER);
+        Some(expiry - answer.min(patience / ANSWER_PART))
     }
 
     /// (Re)starts the tail probe's timer at the end of the turn.
@@ -194,8 +229,11 @@ impl Conn {
             self.time_out(now);
         }
         if self.probing.is_due(self.clock.progress, now) {
-            if self.probing.sent() == 1 {
+            if self.probing.asks() {
                 self.clock.progress = now; // an answer is due from now on
+            }
+            if let Some(last) = self.last_try().filter(|last| *last > now) {
+                self.probing.no_later_than(last);
             }
             self.send_probe(lower, now);
         }
@@ -243,7 +281,7 @@ impl Conn {
         self.rtt.back_off();
         self.clock.disarm_tail();
         self.clock.reorder = None;
-        self.clock.retransmit = Some(now + self.rto());
+        self.clock.retransmit = Some(self.retry_at(now));
     }
 
     /// A segment could not be sent again, because the kernel has not sent it yet.
@@ -264,12 +302,13 @@ impl Conn {
         if !open || !waits && !self.send.queue.is_empty() {
             return None;
         }
+        let patience = self.settings.user_timeout;
         let wanted = self.wanted.max(usize::from(self.pending.fin));
         if waits || wanted > 0 && self.send.room() < wanted {
             let first = self.rtt.srtt().map_or(PERSIST, |_| self.rto());
-            let patience = self.settings.user_timeout;
             return Some(Reason::Window { first, patience });
         }
-        self.settings.keepalive.map(Reason::Silence)
+        let limit = self.settings.keepalive?;
+        Some(Reason::Silence { limit, patience })
     }
 }

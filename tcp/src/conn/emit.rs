@@ -174,6 +174,9 @@ impl Conn {
 
     /// Appends the first `n` octets of the payload that lies in `frame`, to be sent when the peer's window has room for them.
     pub(crate) fn enqueue(&mut self, mut frame: TxFrame, n: usize, now: Instant) {
+        if self.send.queue.is_empty() {
+            self.clock.progress = now;
+        }
         frame.set_len(self.head() + n);
         let rate = self.rate.on_sent(now, self.pipe());
         let piece = Piece {
@@ -331,7 +334,7 @@ impl Conn {
         self.clock.sent = now;
         if at == 0 {
             // The answer to this one is what the timer waits for now.
-            self.clock.retransmit = Some(now + self.rto());
+            self.clock.retransmit = Some(self.retry_at(now));
         }
         if again {
             self.recovery.repeated(stamp);

@@ -77,6 +77,8 @@ struct Settings {
     connect_timeout: Duration,
     user_timeout: Duration,
     keepalive: Option<Duration>,
+    /// A timeout shorter than this ends before patience does that begins with it.
+    soon: Duration,
     min_rto: Duration,
     ack_delay: Duration,
     send_buffer: usize,
@@ -165,6 +167,7 @@ impl Conn {
                 connect_timeout: config.connect_timeout,
                 user_timeout: config.user_timeout,
                 keepalive: config.keepalive,
+                soon: config.user_timeout.min(config.connect_timeout) / 2,
                 min_rto: config.min_rto,
                 ack_delay: config.ack_delay.min(MAX_ACK_DELAY),
                 send_buffer: buffer.saturating_mul(SEND_BUFFERS),

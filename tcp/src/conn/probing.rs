@@ -7,6 +7,9 @@ use crate::time::Instant;
 /// Between probes of a closed window, at most.
 const WINDOW_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
+/// Probes that a silent peer is sent at least before it is given up.
+const PROBES: u32 = 3;
+
 /// Why a connection is to be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
@@ -17,15 +20,21 @@ pub(crate) enum Reason {
         /// How long the peer may be silent: it is asked more often.
         patience: Duration,
     },
-    /// The peer has been silent for so long (keep-alive, RFC 9293 §3.8.4).
-    Silence(Duration),
+    /// The peer has been silent (keep-alive, RFC 9293 §3.8.4).
+    Silence {
+        /// For so long.
+        limit: Duration,
+        /// As above.
+        patience: Duration,
+    },
 }
 
 impl Reason {
     fn is_like(self, other: Self) -> bool {
         matches!(
             (self, other),
-            (Self::Window { .. }, Self::Window { .. }) | (Self::Silence(_), Self::Silence(_))
+            (Self::Window { .. }, Self::Window { .. })
+                | (Self::Silence { .. }, Self::Silence { .. })
         )
     }
 
@@ -34,8 +43,10 @@ impl Reason {
         match self {
             Self::Window { first, patience } => first
                 .saturating_mul(1 << sent.min(16))
-                .min(WINDOW_INTERVAL_MAX.min(patience / 3).max(first)),
-            Self::Silence(limit) => limit,
+                .min(WINDOW_INTERVAL_MAX.max(first))
+                .min(patience / PROBES),
+            Self::Silence { limit, patience } if sent > 0 => limit.min(patience / PROBES),
+            Self::Silence { limit, .. } => limit,
         }
     }
 }
@@ -46,6 +57,10 @@ pub(crate) struct Probing {
     reason: Option<Reason>,
     next: Option<Instant>,
     sent: u32,
+    /// The last one has not been answered.
+    asked: bool,
+    /// It is the first that has not.
+    asks: bool,
 }
 
 impl Probing {
@@ -71,12 +86,12 @@ impl Probing {
         }
         let begin = |reason: Reason| match reason {
             Reason::Window { .. } => now + reason.interval(0),
-            Reason::Silence(limit) => heard + limit,
+            Reason::Silence { limit, .. } => heard + limit,
         };
         *self = Self {
             reason,
             next: reason.map(begin),
-            sent: 0,
+            ..Self::default()
         };
     }
 
@@ -88,7 +103,7 @@ impl Probing {
         if self.next.is_none_or(|next| next > now) {
             return false;
         }
-        if let Reason::Silence(limit) = reason
+        if let Reason::Silence { limit, .. } = reason
             && self.sent == 0
             && heard + limit > now
         {
@@ -96,18 +111,25 @@ impl Probing {
             return false;
         }
         self.sent += 1;
+        self.asks = !std::mem::replace(&mut self.asked, true);
         self.next = Some(now + reason.interval(self.sent));
         true
     }
 
-    /// Probes that were sent since the last answer.
-    pub(crate) fn sent(&self) -> u32 {
-        self.sent
+    /// True if the probe that is due is the first since the last answer.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The next probe is due then at the latest.
+    pub(crate) fn no_later_than(&mut self, at: Instant) {
+        self.next = self.next.map(|next| next.min(at));
     }
 
     /// The peer has been heard: its silence is broken.
     pub(crate) fn heard(&mut self) {
-        if self.sent > 0 && matches!(self.reason, Some(Reason::Silence(_))) {
+        self.asked = false;
+        if self.sent > 0 && matches!(self.reason, Some(Reason::Silence { .. })) {
             *self = Self::default();
         }
     }
@@ -144,7 +166,9 @@ mod tests {
         let start = Instant::ORIGIN;
         let limit = Duration::from_secs(10);
         let mut probing = Probing::default();
-        probing.update(Some(Reason::Silence(limit)), start, start);
+        let patience = Duration::from_secs(100);
+        let reason = Reason::Silence { limit, patience };
+        probing.update(Some(reason), start, start);
         let heard = start + Duration::from_secs(4);
         assert!(!probing.is_due(heard, start + limit));
         assert_eq!(probing.next(), Some(heard + limit));

@@ -61,7 +61,8 @@ connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
 +1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 1000 ecr 0,nop,wscale 3>
 +2s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 3000 ecr 0,nop,wscale 3>
-+2s event TimedOut
++1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 4000 ecr 0,nop,wscale 3>  # the last try
++1s event TimedOut
 ");
 }
 

@@ -166,7 +166,8 @@ fn unacknowledged_octets_time_out() {
 write 500
 > P. 1:501(500) ack 1
 +30ms > P. 1:501(500) ack 1
-+20ms > R. 501:501(0) ack 1 win 0
++7500us > P. 1:501(500) ack 1    # the last try, a quarter of the user timeout before the end
++12500us > R. 501:501(0) ack 1 win 0
 event TimedOut
 ",
     );

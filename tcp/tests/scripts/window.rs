@@ -150,8 +150,10 @@ fn a_silent_peer_is_asked_whether_it_lives() {
 +10s > . 0:0(0) ack 1
 < . 1:1(0) ack 1
 +10s > . 0:0(0) ack 1
-+10s > . 0:0(0) ack 1
-+5s > R. 1:1(0) ack 1 win 0
++5s > . 0:0(0) ack 1      # a third of the user timeout
++5s > . 0:0(0) ack 1
++4750ms > . 0:0(0) ack 1  # the last try
++250ms > R. 1:1(0) ack 1 win 0
 event TimedOut
 ",
     );
@@ -191,9 +193,11 @@ refuse 100
 < . 1:1(0) ack 1 win 0
 +1s > . 0:0(0) ack 1
 < . 1:1(0) ack 1 win 0
++1s > . 0:0(0) ack 1     # the first that is not answered
 +1s > . 0:0(0) ack 1
 +1s > . 0:0(0) ack 1
-+1s > R. 1:1(0) ack 1 win 0
++500ms > . 0:0(0) ack 1  # the last try
++500ms > R. 1:1(0) ack 1 win 0
 event TimedOut
 ",
     );

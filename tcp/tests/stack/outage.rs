@@ -1,0 +1,289 @@
+//! A link that carries nothing for a while. Whatever a connection waits for, it asks once more shortly before it gives up.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, StackConfig};
+
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, small};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What an answer has time for at the end: an outage may be as long as the patience, but for this.
+const ANSWER: Duration = Duration::from_millis(250);
+/// The longest outage that is survived.
+const LONGEST: Duration = Duration::from_millis(9749);
+const MS: Duration = Duration::from_millis(1);
+
+fn patient(mac: [u8; 6]) -> StackConfig {
+    StackConfig {
+        user_timeout: PATIENCE,
+        ..config(mac)
+    }
+}
+
+/// Lets so much time pass in which the link carries nothing.
+fn outage(net: &mut Net, length: Duration) {
+    net.judge(|_, _| Fate::Lose);
+    net.pass(length);
+    net.be_kind();
+}
+
+/// Lets time pass until something holds; how much.
+fn until(net: &mut Net, limit: Duration, mut holds: impl FnMut(&mut Net) -> bool) -> Duration {
+    let start = net.now;
+    while !holds(net) {
+        assert!(net.now - start <= limit, "not within {limit:?}");
+        assert!(net.jump(), "nothing is waited for");
+    }
+    net.now - start
+}
+
+/// The longest that may pass after an outage before something is sent again: as long as the outage has lasted, as intervals double,
+/// and no longer than is left.
+fn limit(length: Duration) -> Duration {
+    (length + 30 * MS).min(PATIENCE.saturating_sub(length))
+}
+
+/// How long after an outage bytes that were sent in it are acknowledged.
+fn bytes_survive(length: Duration, timestamps: bool) -> Duration {
+    let with = |mac| StackConfig {
+        timestamps,
+        ..patient(mac)
+    };
+    let mut net = Net::with(with(MAC_A), with(MAC_B));
+    let (a, b) = net.connect(false);
+    net.judge(|_, _| Fate::Lose);
+    for _ in 0..5 {
+        assert!(net.a.write(a, &[7; 1000], net.now));
+    }
+    outage(&mut net, length);
+    let taken = until(&mut net, limit(length), |net| net.a.stack.unacked(a) == 0);
+    assert_eq!(net.b.read(b, 1000), [7; 5000]);
+    assert_eq!((net.a.events(), net.b.close_reasons(b)), (vec![], vec![]));
+    taken
+}
+
+#[test]
+fn bytes_survive_an_outage_of_any_length_below_the_user_timeout() {
+    for length in (1..).map(|n| n * 50 * MS) {
+        if length > LONGEST {
+            break;
+        }
+        bytes_survive(length, true);
+        bytes_survive(length, false);
+    }
+    let last = bytes_survive(LONGEST, true);
+    assert!(last < 2 * MS, "{last:?}: at once");
+}
+
+/// As often as without the last try, and once more: 5 ms and a round trip doubled are 5.1 s after eleven times.
+#[test]
+fn the_last_try_is_one_segment_more_and_the_end_comes_on_time() {
+    let mut net = Net::with(patient(MAC_A), patient(MAC_B));
+    let (a, _) = net.connect(false);
+    net.carried.clear();
+    assert!(net.a.write(a, &[7; 1000], net.now));
+    let start = net.now;
+    outage(&mut net, Duration::from_millis(9999));
+    assert_eq!(net.a.events(), []);
+    assert_eq!(net.carried.len(), 1 + 1 + 10 + 1, "with a tail probe");
+    net.pass(2 * MS);
+    let reason = CloseReason::TimedOut;
+    assert_eq!(net.a.events(), [Event::Closed { conn: a, reason }]);
+    assert!(net.now - start < PATIENCE + 3 * MS);
+}
+
+/// A patience so short that it leaves no time for the floor of an answer.
+#[test]
+fn a_short_patience_is_kept_too() {
+    for patience in [40, 100, 500, 1500].map(|n| n * MS) {
+        let hasty = |mac| StackConfig {
+            user_timeout: patience,
+            ..config(mac)
+        };
+        let mut net = Net::with(hasty(MAC_A), hasty(MAC_B));
+        let (a, b) = net.connect(false);
+        assert!(net.a.write(a, &[7; 1000], net.now));
+        outage(&mut net, (patience * 3 / 4).saturating_sub(2 * MS));
+        until(&mut net, patience / 4 + 2 * MS, |net| {
+            net.a.stack.unacked(a) == 0
+        });
+        assert_eq!(net.b.read(b, 1000), [7; 1000]);
+        assert!(net.a.write(a, &[7; 1000], net.now));
+        outage(&mut net, patience + MS);
+        assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
+    }
+}
+
+/// The timer of what is acknowledged after an outage is still backed off where nothing tells the round trip.
+#[test]
+fn a_second_outage_is_survived_as_the_first() {
+    for timestamps in [true, false] {
+        let with = |mac| StackConfig {
+            timestamps,
+            ..patient(mac)
+        };
+        let mut net = Net::with(with(MAC_A), with(MAC_B));
+        let (a, b) = net.connect(false);
+        for _ in 0..5 {
+            assert!(net.a.write(a, &[7; 1000], net.now));
+        }
+        outage(&mut net, Duration::from_millis(9700));
+        // The first answer arrives, and nothing else.
+        let mut answered = false;
+        net.judge(move |from, _| {
+            let passes = !answered;
+            answered |= from == From::B;
+            if passes { Fate::Pass } else { Fate::Lose }
+        });
+        until(&mut net, PATIENCE, |net| net.a.stack.unacked(a) < 5000);
+        net.pass(Duration::from_millis(9600));
+        net.be_kind();
+        until(&mut net, PATIENCE, |net| net.a.stack.unacked(a) == 0);
+        assert_eq!(net.b.read(b, 1000), [7; 5000]);
+    }
+}
+
+#[test]
+fn a_fin_survives_an_outage_of_any_length_below_the_user_timeout() {
+    for length in (1..98).map(|n| n * 100 * MS) {
+        let mut net = Net::with(patient(MAC_A), patient(MAC_B));
+        let (a, b) = net.connect(false);
+        net.judge(|_, _| Fate::Lose);
+        net.a.stack.close(a, net.now);
+        outage(&mut net, length.min(LONGEST));
+        until(&mut net, limit(length), |net| {
+            net.b.events.contains(&Event::PeerClosed(b))
+        });
+        assert_eq!(net.a.close_reasons(a), [], "after {length:?}");
+    }
+}
+
+#[test]
+fn a_syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
+    let patience = config(MAC_A).connect_timeout;
+    // Until the SYN is answered, nothing says that an answer takes less than a second.
+    for length in (1..40).map(|n| n * 100 * MS) {
+        let mut net = Net::new();
+        net.listen(false);
+        net.judge(|_, _| Fate::Lose);
+        let a = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+        outage(&mut net, length);
+        until(&mut net, patience.saturating_sub(length), |net| {
+            net.a.events.contains(&Event::Connected(a))
+        });
+    }
+}
+
+#[test]
+fn a_connect_timeout_below_a_second_has_its_second_try() {
+    let hasty = |mac| StackConfig {
+        connect_timeout: 800 * MS,
+        ..config(mac)
+    };
+    let mut net = Net::with(hasty(MAC_A), config(MAC_B));
+    net.listen(false);
+    net.judge(|_, _| Fate::Lose);
+    let a = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+    outage(&mut net, 500 * MS);
+    until(&mut net, 300 * MS, |net| {
+        net.a.events.contains(&Event::Connected(a))
+    });
+}
+
+/// A's writer waits for room in b's window, which opens in the outage.
+fn room_is_learned_of(length: Duration, begins: Duration) {
+    let mut net = Net::with(
+        patient(MAC_A),
+        StackConfig {
+            user_timeout: PATIENCE,
+            ..small(MAC_B, 4096)
+        },
+    );
+    let (a, b) = net.connect(false);
+    net.a.write(a, &[7; 1448], net.now);
+    net.a.write(a, &[7; 1448], net.now);
+    net.a.write(a, &[7; 1200], net.now);
+    net.settle();
+    assert!(!net.a.write(a, &[7; 1448], net.now));
+    net.pass(begins);
+    net.judge(|_, _| Fate::Lose);
+    assert_eq!(net.b.read(b, 1000).len(), 4096);
+    outage(&mut net, length);
+    until(&mut net, PATIENCE / 3 + MS, |net| {
+        net.a.events.contains(&Event::Writable(a))
+    });
+    assert_eq!(net.a.close_reasons(a), []);
+}
+
+/// A question to a silent peer whose answer an outage delays.
+fn silence_is_survived(length: Duration, begins: Duration, keepalive: Duration) {
+    let asking = StackConfig {
+        keepalive: Some(keepalive),
+        ..patient(MAC_A)
+    };
+    let mut net = Net::with(asking, patient(MAC_B));
+    let (a, _) = net.connect(false);
+    net.pass(begins);
+    outage(&mut net, length);
+    net.pass(PATIENCE);
+    assert_eq!(net.a.events(), [], "{length:?} after {begins:?}");
+    outage(&mut net, keepalive + PATIENCE + MS);
+    assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
+}
+
+/// An outage that ends before the last try does.
+fn length() -> impl Strategy<Value = Duration> {
+    (100..9740_u64).prop_map(Duration::from_millis)
+}
+
+fn begins() -> impl Strategy<Value = Duration> {
+    (0..40_000_000_u64).prop_map(Duration::from_micros)
+}
+
+proptest! {
+    #[test]
+    fn a_closed_window_survives_an_outage(length in length(), begins in begins()) {
+        room_is_learned_of(length, begins);
+    }
+
+    #[test]
+    fn a_silent_connection_survives_an_outage(length in length(), begins in begins(), keepalive in 1..30_u64) {
+        silence_is_survived(length, begins, Duration::from_secs(keepalive));
+    }
+
+    #[test]
+    fn bytes_survive_an_outage(length in length(), timestamps: bool) {
+        bytes_survive(length, timestamps);
+    }
+}
+
+/// What is sent to a peer that does not answer, until the end: `ConnId` and instants.
+fn tries(net: &mut Net, conn: ConnId) -> Vec<Instant> {
+    let mut tries = Vec::new();
+    net.judge(|_, _| Fate::Lose);
+    while net.a.close_reasons(conn).is_empty() {
+        net.carried.clear();
+        assert!(net.jump());
+        if net.carried.iter().any(|(from, _)| *from == From::A) {
+            tries.push(net.now);
+        }
+    }
+    tries
+}
+
+#[test]
+fn a_dead_peer_with_a_closed_window_is_asked_before_the_end() {
+    let mut net = Net::with(patient(MAC_A), small(MAC_B, 1024));
+    let (a, _) = net.connect(false);
+    net.a.write(a, &[7; 1024], net.now);
+    net.settle();
+    assert!(!net.a.write(a, &[7; 1], net.now));
+    net.pass(Duration::from_secs(20));
+    let tries = tries(&mut net, a);
+    let [first, .., last, reset] = tries[..] else {
+        panic!("{tries:?}");
+    };
+    assert!(reset - first >= PATIENCE && reset - first < PATIENCE + 2 * MS);
+    assert!(reset - last >= ANSWER && reset - last < ANSWER + 2 * MS);
+}
