@@ -29,7 +29,8 @@ enum Room {
 impl Grant {
     /// Room for `len` octets; `None` if there are too few TX frames.
     pub(crate) fn new(handle: Handle, conn: &Conn, len: usize, lower: &mut Lower) -> Option<Self> {
-        let mut frame = lower.data_frame()?;
+        let taken = conn.frames_taken();
+        let mut frame = lower.data_frame(taken)?;
         if let Some(room) = conn.room_in(&mut frame, len) {
             let room_len = room.len();
             let begin = frame.len() - room_len;
@@ -39,7 +40,7 @@ impl Grant {
         let part = conn.part_len(len);
         let mut frames = vec![frame];
         while frames.len() < len.div_ceil(part) {
-            let Some(frame) = lower.data_frame() else {
+            let Some(frame) = lower.data_frame(taken + frames.len()) else {
                 for frame in frames {
                     lower.io.discard(frame);
                 }

@@ -11,6 +11,8 @@ const RESERVE: usize = 16;
 const RESERVE_PART: usize = 8;
 /// The part of the receive frames that connections may hold between steps: the rest is the kernel's to receive into.
 const HELD_PART: usize = 2;
+/// Bytes of payload that may be parked in all. Beyond that, silent peers keep their frames.
+const MAX_PARKED: usize = 64 << 20;
 
 /// The packet interface.
 pub(crate) struct Lower {
@@ -20,6 +22,8 @@ pub(crate) struct Lower {
     pub(crate) mtu: usize,
     /// Received frames that connections hold.
     held: usize,
+    /// Bytes of payload that were moved out of TX frames.
+    parked: usize,
     /// Segments were sent since the last flush.
     unflushed: bool,
 }
@@ -31,6 +35,7 @@ impl Lower {
             counters: StackCounters::default(),
             mtu,
             held: 0,
+            parked: 0,
             unflushed: false,
         }
     }
@@ -46,16 +51,48 @@ impl Lower {
         if self.unflushed { self.flush() } else { Ok(()) }
     }
 
-    /// A frame for data; `None` when those that are left are for other segments.
-    pub(crate) fn data_frame(&mut self) -> Option<TxFrame> {
-        let reserve = RESERVE.min(self.io.rx_frames() / RESERVE_PART);
-        if self.io.tx_free() <= reserve && self.flush().is_err() {
+    /// A frame for data of a connection that has `taken` so many already; `None` when those that are left are for others. A
+    /// connection never has more frames than it leaves free: what a silent peer keeps is a share, however many peers are silent.
+    pub(crate) fn data_frame(&mut self, taken: usize) -> Option<TxFrame> {
+        if self.spare() <= taken && self.flush().is_err() {
             return None; // the next step reports it
         }
-        if self.io.tx_free() <= reserve {
+        if self.spare() <= taken {
             return None;
         }
         self.io.tx_frame()
+    }
+
+    /// Free frames, less those that data leaves to other segments.
+    pub(crate) fn spare(&self) -> usize {
+        let reserve = RESERVE.min(self.io.rx_frames() / RESERVE_PART);
+        self.io.tx_free().saturating_sub(reserve)
+    }
+
+    /// Moves the payload of a frame, which begins at `head`, to memory of its own and gives the frame back. `Err` with the
+    /// frame if too much is parked already.
+    pub(crate) fn park(&mut self, frame: TxFrame, head: usize) -> Result<Box<[u8]>, TxFrame> {
+        let payload = frame.get(head..).unwrap_or_default();
+        if self.parked + payload.len() > MAX_PARKED {
+            return Err(frame);
+        }
+        let payload: Box<[u8]> = Box::from(payload);
+        self.parked += payload.len();
+        self.io.discard(frame);
+        Ok(payload)
+    }
+
+    /// A parked payload is no longer needed.
+    pub(crate) fn unpark(&mut self, payload: &[u8]) {
+        self.parked -= payload.len();
+    }
+
+    /// A frame with a parked payload behind `head` bytes for its headers; `None` if there is none.
+    pub(crate) fn unparked(&mut self, payload: &[u8], head: usize) -> Option<TxFrame> {
+        let mut frame = self.io.tx_frame()?;
+        frame.set_len(head + payload.len());
+        frame.get_mut(head..)?.copy_from_slice(payload);
+        Some(frame)
     }
 
     /// True if a connection may keep one more received frame; it is counted as kept.
@@ -96,6 +133,20 @@ impl Lower {
         self.counters.segments_out += 1;
         self.unflushed = true;
         self.io.send_kept(frame)
+    }
+
+    /// The same, but the frame is not kept.
+    pub(crate) fn send_copy(
+        &mut self,
+        mut frame: TxFrame,
+        link: &[u8],
+        flow: &Flow,
+        header: &Header,
+    ) {
+        write_headers(&mut frame, link, flow, header);
+        self.counters.segments_out += 1;
+        self.unflushed = true;
+        self.io.send(frame);
     }
 }
 

@@ -62,6 +62,11 @@ impl<T> Slots<T> {
         (*serial == handle.serial).then_some(value)
     }
 
+    /// All values.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().map(|(_, (_, value))| value)
+    }
+
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
         self.get(handle)?;
         Some(self.places.remove(handle.place).1)

@@ -45,6 +45,8 @@ pub struct Stack {
     pub(crate) running: Vec<Handle>,
     /// Connections that were refused room because there was no TX frame.
     pub(crate) starved: Vec<Handle>,
+    /// When frames may be taken from silent peers again, if somebody still waits for one.
+    pub(crate) scarce_until: Instant,
     /// Connections in TIME-WAIT, the oldest first.
     pub(crate) resting: VecDeque<Handle>,
     pub(crate) now: Instant,
@@ -89,6 +91,7 @@ impl Stack {
             dirty: Vec::new(),
             running: Vec::new(),
             starved: Vec::new(),
+            scarce_until: Instant::ORIGIN,
             resting: VecDeque::new(),
             now: Instant::ORIGIN,
             behind: 0,
@@ -275,11 +278,11 @@ impl Stack {
     /// When [`step`](Self::step) must be called at the latest if no frame arrives: at once if something could not be sent. There
     /// may turn out to be nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.dirty.is_empty() {
-            self.timers.next()
-        } else {
-            Some(self.now)
+        if !self.dirty.is_empty() {
+            return Some(self.now);
         }
+        let scarce = (!self.starved.is_empty()).then_some(self.scarce_until);
+        [self.timers.next(), scarce].into_iter().flatten().min()
     }
 
     /// The packet interface.

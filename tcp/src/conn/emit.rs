@@ -269,6 +269,7 @@ impl Conn {
         let frame = match self.send.queue.take_frame(at) {
             Some(Held::Sent(sent)) => lower.io.reclaim(sent),
             Some(Held::Ready(frame)) => Ok(frame),
+            Some(Held::Parked(payload)) => return self.resend_parked(at, payload, lower, now),
             None => return false,
         };
         let mut frame = match frame {
@@ -282,6 +283,33 @@ impl Conn {
         };
         self.cut(at, &mut frame, lower, now);
         self.repeat(at, frame, lower, now);
+        true
+    }
+
+    /// Sends a parked payload again. It stays parked, so that a silent peer takes a frame only while the kernel has it.
+    fn resend_parked(
+        &mut self,
+        at: usize,
+        payload: Box<[u8]>,
+        lower: &mut Lower,
+        now: Instant,
+    ) -> bool {
+        let Some(mut frame) = lower.unparked(&payload, self.head()) else {
+            self.send.queue.put_frame(at, Held::Parked(payload));
+            self.starved = true;
+            return false;
+        };
+        if payload.len() > self.emss() {
+            lower.unpark(&payload);
+            self.cut(at, &mut frame, lower, now);
+            self.repeat(at, frame, lower, now);
+            return true;
+        }
+        let header = self.header_again(at, now);
+        lower.send_copy(frame, &self.link, &self.flow, &header);
+        self.send.queue.put_frame(at, Held::Parked(payload));
+        self.acks.piggybacked();
+        self.note_resent(at, lower, now);
         true
     }
 
@@ -308,16 +336,22 @@ impl Conn {
 
     /// Sends a piece again in its frame: acknowledgment, window, timestamp and checksum are those of now.
     fn repeat(&mut self, at: usize, frame: TxFrame, lower: &mut Lower, now: Instant) {
+        let header = self.header_again(at, now);
+        let sent = lower.send_data(frame, &self.link, &self.flow, &header);
+        self.send.queue.put_frame(at, Held::Sent(sent));
+        self.acks.piggybacked();
+        self.note_resent(at, lower, now);
+    }
+
+    /// Headers of a piece that is sent again, or that had to wait for its first time.
+    fn header_again(&mut self, at: usize, now: Instant) -> Header {
         let piece = self.send.queue.get(at);
         let (begin, transmits) = piece.map_or((self.send.nxt, 0), |p| (p.begin, p.transmits));
         let mut header = self.header(Self::DATA, begin, now);
         if transmits == 0 {
             self.mark_new(&mut header);
         }
-        let sent = lower.send_data(frame, &self.link, &self.flow, &header);
-        self.send.queue.put_frame(at, Held::Sent(sent));
-        self.acks.piggybacked();
-        self.note_resent(at, lower, now);
+        header
     }
 
     fn note_resent(&mut self, at: usize, lower: &mut Lower, now: Instant) {

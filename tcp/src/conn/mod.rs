@@ -70,6 +70,8 @@ const MAX_RTO: Duration = Duration::from_mins(1);
 
 /// An ACK must not be delayed for half a second (RFC 9293 §3.8.6.3).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
+/// After so long without an ACK a peer is silent, and others may need its frames more.
+const SILENCE: Duration = Duration::from_millis(5);
 
 /// What a connection is told at its start.
 #[derive(Clone, Copy, Debug)]
@@ -324,6 +326,20 @@ impl Conn {
         let congested = pipe > 0 && pipe + len > self.window();
         self.window_limited |= allowed && congested;
         allowed && !congested && self.pacer.is_open(now)
+    }
+
+    /// TX frames that it has: one a segment, but for those parked.
+    pub(crate) fn frames_taken(&self) -> usize {
+        self.send.queue.len()
+    }
+
+    /// Gives the frames of what is unacknowledged to others if the peer has been silent for a while; how many.
+    pub(crate) fn park_if_silent(&mut self, lower: &mut Lower, now: Instant) -> usize {
+        self.catch_up(lower);
+        if self.send.queue.is_empty() || now - self.clock.progress < SILENCE {
+            return 0;
+        }
+        self.send.queue.park(self.head(), lower)
     }
 
     /// Remembers that `len` octets could not be written.

@@ -41,6 +41,8 @@ pub(crate) enum Held {
     Sent(SentFrame),
     /// It waits to be sent.
     Ready(TxFrame),
+    /// The payload alone: the peer has been silent for so long that others have the frame.
+    Parked(Box<[u8]>),
 }
 
 impl Held {
@@ -49,7 +51,27 @@ impl Held {
         match self {
             Self::Sent(sent) => lower.io.release(sent),
             Self::Ready(frame) => lower.io.discard(frame),
+            Self::Parked(payload) => lower.unpark(&payload),
         }
+    }
+
+    fn is_parked(&self) -> bool {
+        matches!(self, Self::Parked(_))
+    }
+
+    /// Moves the payload out of the frame, which has `head` bytes of headers, unless the frame is still with the kernel.
+    fn park(self, head: usize, lower: &mut Lower) -> Self {
+        let frame = match self {
+            Self::Sent(sent) => match lower.io.reclaim(sent) {
+                Ok(frame) => frame,
+                Err(sent) => return Self::Sent(sent),
+            },
+            Self::Ready(frame) => frame,
+            Self::Parked(_) => return self,
+        };
+        lower
+            .park(frame, head)
+            .map_or_else(Self::Ready, Self::Parked)
     }
 }
 
@@ -268,6 +290,20 @@ impl SendQueue {
         self.change(at, |piece| piece.len = len);
         self.count(second.sums());
         self.pieces.insert(at + 1, second);
+    }
+
+    /// Moves all payload out of the frames, which have `head` bytes of headers; how many frames that were.
+    pub(crate) fn park(&mut self, head: usize, lower: &mut Lower) -> usize {
+        let mut parked = 0;
+        for piece in &mut self.pieces {
+            let Some(payload) = piece.frame.take_if(|held| !held.is_parked()) else {
+                continue;
+            };
+            let payload = payload.park(head, lower);
+            parked += usize::from(payload.is_parked());
+            piece.frame = Some(payload);
+        }
+        parked
     }
 
     /// Gives all frames back.

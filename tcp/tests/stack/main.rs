@@ -11,5 +11,6 @@ mod net;
 mod outage;
 mod peer;
 mod scale;
+mod silent;
 mod turn;
 mod window;

@@ -1,0 +1,127 @@
+//! Peers that fall silent hold TX frames until their ACKs come: what the others have of it.
+
+use std::time::Duration;
+
+use xwarp_tcp::{ConnId, StackConfig};
+
+use crate::net::{Fate, MAC_A, MAC_B, Net, config, pattern};
+
+/// Bytes of a message, which is a segment.
+const MESSAGE: usize = 1448;
+/// What opens a connection's congestion window.
+const OPENING: usize = 600_000;
+/// What the honest peer is sent, and within which time.
+const WANTED: usize = 500_000;
+const SOON: Duration = Duration::from_millis(20);
+/// Before any peer counts as silent.
+const AT_ONCE: Duration = Duration::from_millis(4);
+const FIRST_PORT: u16 = 20_000;
+
+/// A network on which peers have taken much and then fallen silent, with all in flight that found room; and one that has not.
+struct Crowd {
+    net: Net,
+    silent: Vec<(ConnId, ConnId)>,
+    /// Messages in flight to each silent peer.
+    in_flight: Vec<usize>,
+    honest: (ConnId, ConnId),
+}
+
+impl Crowd {
+    fn new(peers: u16, opening: usize) -> Self {
+        let of = |mac| StackConfig {
+            max_connections: usize::from(peers) + 1,
+            ..config(mac)
+        };
+        let mut net = Net::with(of(MAC_A), of(MAC_B));
+        net.listen(false);
+        let silent: Vec<_> = (0..peers)
+            .map(|n| {
+                let ends = net.connect_from(false, FIRST_PORT + n);
+                net.transfer(ends, &pattern(opening, 1), || MESSAGE);
+                net.a.events();
+                net.b.events();
+                ends
+            })
+            .collect();
+        let honest = net.connect_from(false, FIRST_PORT + peers);
+        net.judge(move |_, frame| {
+            let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+            let silent = FIRST_PORT..FIRST_PORT + peers;
+            if silent.contains(&port(34)) || silent.contains(&port(36)) {
+                Fate::Lose
+            } else {
+                Fate::Pass
+            }
+        });
+        let data = pattern(MESSAGE, 2);
+        let fill = |(conn, _): &(ConnId, ConnId)| {
+            let mut messages = 0;
+            while net.a.write(*conn, &data, net.now) {
+                messages += 1;
+            }
+            messages
+        };
+        let in_flight = silent.iter().map(fill).collect();
+        Self {
+            net,
+            silent,
+            in_flight,
+            honest,
+        }
+    }
+
+    /// How long it takes to send the honest peer all that is wanted.
+    fn serve(&mut self) -> Duration {
+        let (began, data) = (self.net.now, pattern(WANTED, 3));
+        let received = self.net.transfer(self.honest, &data, || MESSAGE);
+        assert!(received == data);
+        self.net.now - began
+    }
+}
+
+#[test]
+fn an_honest_peer_has_its_share_at_once_beside_a_few_silent_ones() {
+    let mut crowd = Crowd::new(8, OPENING);
+    let took = crowd.serve();
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn an_honest_peer_is_served_beside_many_silent_ones() {
+    for peers in [16, 64] {
+        let mut crowd = Crowd::new(peers, OPENING);
+        assert!(crowd.in_flight.iter().sum::<usize>() > 900);
+        let took = crowd.serve();
+        assert!(took < SOON, "{peers} silent peers: {took:?}");
+    }
+}
+
+#[test]
+fn more_silent_peers_than_frames_take_none_for_long() {
+    let mut crowd = Crowd::new(2000, MESSAGE);
+    let took = crowd.serve();
+    assert!(took < SOON, "{took:?}");
+    // What is sent again to each of them takes no frame for longer than the kernel needs it.
+    crowd.net.pass(Duration::from_secs(1));
+    let took = crowd.serve();
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn a_peer_that_is_heard_again_gets_all_of_it() {
+    let mut crowd = Crowd::new(16, OPENING);
+    crowd.serve();
+    crowd.net.pass(Duration::from_secs(1));
+    let before = crowd.net.a.stack.counters().retransmissions;
+    assert!(before > 0);
+    crowd.net.be_kind();
+    crowd.net.pass(Duration::from_secs(2));
+    let message = pattern(MESSAGE, 2);
+    for ((_, b), messages) in crowd.silent.iter().zip(&crowd.in_flight) {
+        let received = crowd.net.b.read(*b, MESSAGE);
+        assert!(received == message.repeat(*messages));
+    }
+    for (a, _) in crowd.silent {
+        assert_eq!(crowd.net.a.stack.unacked(a), 0);
+    }
+}
