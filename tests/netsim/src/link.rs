@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xwarp_driver::Wire;
+use xwarp_driver::{Icmp, Wire};
 
 use crate::conditions::Conditions;
 use crate::lane::{Lane, LaneCounters};
@@ -145,6 +145,11 @@ impl Link {
     /// Lets a frame that nobody has sent arrive at the end of a direction, now.
     pub fn inject(&self, direction: Direction, frame: Vec<u8>) {
         self.ends[1 - direction as usize].deliver(frame);
+    }
+
+    /// Lets a router on a direction's way tell its sender, now, that a packet was too large.
+    pub fn complain(&self, direction: Direction, message: Icmp) {
+        self.ends[direction as usize].deliver_icmp(message);
     }
 
     /// Takes what either end has sent and delivers what has arrived; how many frames that were.

@@ -205,6 +205,10 @@ mod tests {
             let odd = list(size, &[0], 0, 0);
             assert_eq!(check(ListMode::Page, &odd), Err(refused));
         }
+        for bits in 12..=30 {
+            let none = list(1 << bits, &[], 0, 0);
+            assert_eq!(check(ListMode::Page, &none), Ok(()), "2^{bits}");
+        }
         let odd = list(3000, &[1, 12_345], 0, 6000);
         assert_eq!(check(ListMode::Block, &odd), Ok(()));
         for size in [0, (1 << 30) + 1] {

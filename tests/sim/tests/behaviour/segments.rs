@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use xwarp_driver::Icmp;
 use xwarp_iwarp::mpa::{Step, next_fpdu};
 use xwarp_netsim::{Direction, Seed};
-use xwarp_sim_tests::{Done, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, pattern};
 
 /// Octets of an Ethernet and of an IPv4 header.
 const ETHERNET: usize = 14;
@@ -111,6 +112,57 @@ fn a_segment_that_is_sent_again_has_the_same_borders() {
         let inner = ends.filter(|end| !sent.contains_key(end)).count();
         assert_eq!(inner, 1, "only the last has none behind it");
     }
+}
+
+/// What a router says that drops this frame, for a path of this MTU (RFC 1191 §4).
+fn too_big(frame: &[u8], mtu: u16) -> Icmp {
+    let begin = &frame[ETHERNET..ETHERNET + IPV4 + 8];
+    Icmp::V4([&[3, 4, 0, 0, 0, 0][..], &mtu.to_be_bytes(), begin].concat())
+}
+
+/// Bytes of each ULPDU that reached the other side of a path of this MTU.
+fn ulpdus_below(frames: &Seen, mtu: usize) -> Vec<usize> {
+    let mut segments = BTreeMap::new();
+    for (direction, frame) in frames.borrow().iter() {
+        let (sequence, payload) = segment(frame);
+        if *direction == Direction::AToB && frame.len() <= ETHERNET + mtu && !payload.is_empty() {
+            segments.insert(sequence, payload.to_vec());
+        }
+    }
+    let stream: Vec<u8> = segments.into_values().flatten().collect();
+    let (mut rest, mut lens) = (&stream[..], Vec::new());
+    while let Ok(Step::Fpdu { ulpdu, consumed }) = next_fpdu(rest, true) {
+        lens.push(ulpdu.len());
+        rest = &rest[consumed..];
+    }
+    assert_eq!(rest.len(), 0, "after {} FPDUs", lens.len());
+    lens
+}
+
+/// R5041-3-1, R5041-3-2, R5044-4.5-5: TCP cuts what was framed before, and what is framed later fits the narrower path.
+#[test]
+fn on_a_path_that_becomes_narrower_fpdus_become_smaller() {
+    const MTU: u16 = 1_000;
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let target = b.target(MIB);
+    sim.run_until_idle();
+    let frames = frames(&mut sim);
+    let is_too_large = |frame: &[u8]| frame.len() > ETHERNET + usize::from(MTU);
+    sim.link().lane(Direction::AToB).drop_if(is_too_large);
+    a.post_write(1, &pattern(MIB), target.remote(0));
+    sim.run_until("a frame", || !frames.borrow().is_empty());
+    let message = too_big(&frames.borrow()[0].1, MTU);
+    sim.link().complain(Direction::AToB, message);
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, MIB)]);
+    assert!(target.to_vec() == pattern(MIB));
+    let lens = ulpdus_below(&frames, usize::from(MTU));
+    // TCP's timestamps take 12 bytes of each segment.
+    let narrow = lens.partition_point(|len| *len == 1_442);
+    assert!(narrow > 0, "framed for an MTU of 1500");
+    let (last, full) = lens[narrow..].split_last().unwrap();
+    assert!(full.len() > 500 && full.iter().all(|len| *len == 942) && *last <= 942);
 }
 
 /// R5044-A.5.1-1: DF is set in every packet, data or not; none is a fragment.

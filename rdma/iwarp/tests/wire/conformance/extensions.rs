@@ -54,6 +54,27 @@ fn every_message_of_rfc_7306_is_of_rdmap_version_1() {
     }
 }
 
+/// R7306-8.2-1
+#[test]
+fn ddp_fields_of_every_message_of_rfc_7306_are_checked() {
+    for (opcode, qn, payload) in messages() {
+        let right = ulpdu([0x41, 0x40 | opcode], qn, &payload);
+        // The last octets of QN, MSN and MO.
+        for (at, value, code) in [(9, 4, "1/2/01"), (13, 2, "1/2/03"), (17, 1, "1/2/04")] {
+            let mut wrong = right.clone();
+            wrong[at] = value;
+            assert_eq!(extended().refusal(&wrong), code, "opcode {opcode:#x}");
+        }
+        let mut unfinished = right;
+        unfinished[0] = 0x01;
+        assert_eq!(
+            extended().refusal(&unfinished),
+            "0/2/07",
+            "opcode {opcode:#x}"
+        );
+    }
+}
+
 /// R7306-4.1-4
 #[test]
 fn invalidate_stag_field_of_no_message_of_rfc_7306_is_read() {

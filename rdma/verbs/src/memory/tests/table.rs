@@ -98,6 +98,22 @@ fn stags_are_spread_over_all_32_bits_and_follow_no_pattern() {
     assert!(steps.len() > 4080, "{} different steps", steps.len());
 }
 
+/// Whoever knows the `STag`s of one table knows none of another.
+#[test]
+fn stags_of_two_tables_have_nothing_in_common() {
+    let draw = || {
+        let (mut table, mut next) = (new_table(), next_region());
+        (0..100)
+            .map(|_| next(&mut table).unwrap().index())
+            .collect::<HashSet<u32>>()
+    };
+    let (one, other) = (draw(), draw());
+    assert_eq!(one.len(), 100);
+    // Of 2^24 indices, two draws of 100 share even one only once in 1,700 times.
+    let shared = one.intersection(&other).count();
+    assert!(shared <= 2, "{shared} indices of 100");
+}
+
 #[test]
 fn every_key_can_be_chosen_and_only_that_one_is_valid() {
     let mut it = Fixture::new();

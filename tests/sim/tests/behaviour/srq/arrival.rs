@@ -56,6 +56,31 @@ fn any_one_queue_pair_may_take_all_buffers_again_and_again() {
 }
 
 #[test]
+fn after_a_resize_any_one_queue_pair_may_take_all_buffers_still() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 4, 0);
+    let mut pairs = pairs(&mut sim, &srq, 2);
+    for (round, depth) in [64, 2, 128, 1].into_iter().enumerate() {
+        srq.resize(depth).unwrap();
+        let (a, b) = &mut pairs[round % 2];
+        let ids = 0..u64::try_from(depth).unwrap();
+        for id in ids.clone() {
+            srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
+                .unwrap();
+            a.post(SendRequest::send(WrId(id), Sgl::new()));
+        }
+        assert!(full(&mut srq), "{depth} and no more");
+        sim.run_until_idle();
+        assert!(
+            b.receives()
+                .into_iter()
+                .eq(ids.map(|id| Done::receive(id, 0)))
+        );
+        assert_eq!(a.sends().len(), depth);
+    }
+}
+
+#[test]
 fn a_slot_comes_back_with_every_completion_that_is_polled() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 3, 0);

@@ -139,6 +139,10 @@ fn they_are_limited_and_come_back_when_they_are_destroyed() {
         }
     };
     assert!(matches!(refused, CreateError::Capability(it) if it.max == all.len()));
+    for srq in &mut all {
+        let never_completes = RecvRequest::new(WrId(1), Sgl::new());
+        srq.post_recv(never_completes).unwrap();
+    }
     assert!(all.pop().unwrap().destroy().is_ok());
     drop(all.pop());
     (0..2).for_each(|_| all.push(queue(&sim.b(), 1, 0)));

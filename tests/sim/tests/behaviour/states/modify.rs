@@ -1,7 +1,12 @@
 //! Which transitions can be asked for, and what they need (verbs draft figures 4 and 5).
 
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
 use xwarp::{ModifyError, Opcode, QpChange, QpState};
-use xwarp_sim_tests::Done;
+use xwarp_netsim::Direction;
+use xwarp_sim_tests::{Done, MIB, pattern};
 
 use super::{STATES, assert_usable, pair_in, sim};
 
@@ -170,6 +175,47 @@ fn modify_to_error_resets_and_flushes_at_once() {
     assert_eq!(b.events(), [xwarp::AsyncEventKind::ConnectionReset]);
     assert_eq!(b.qp.query().unwrap().terminate, None, "none was sent");
     assert_eq!(a.events(), []);
+}
+
+/// Verbs draft §6.2.2.4: what is under way in either direction stops where it is.
+#[test]
+fn modify_to_error_stops_messages_that_are_under_way() {
+    /// Bytes of the headers of a frame, TCP's timestamps included.
+    const HEADERS: usize = 14 + 20 + 32;
+    for message in ["its own Write", "the peer's Read", "the peer's Write"] {
+        let mut sim = sim().expecting(&["drop_no_flow"]);
+        let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
+        let (near, far) = (a.target(MIB), b.target(MIB));
+        near.fill(&pattern(MIB));
+        let mut sink = &far;
+        match message {
+            "its own Write" => a.post_write(1, &pattern(MIB), far.remote(0)),
+            "the peer's Read" => b.post_read(1, far.local(0, MIB), near.remote(0)),
+            _ => {
+                near.fill(&vec![0; MIB]);
+                b.post_write(1, &pattern(MIB), near.remote(0));
+                sink = &near;
+            }
+        }
+        sim.run_for(Duration::from_micros(250));
+        let placed = sink.to_vec();
+        assert!(placed != vec![0; MIB] && placed != pattern(MIB));
+        a.qp.modify(QpChange::to(QpState::Error)).unwrap();
+        let later = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&later);
+        sim.link().observe(move |sighting| {
+            let is_data = sighting.frame.len() > HEADERS;
+            let counts = is_data && sighting.direction == Direction::AToB;
+            seen.set(seen.get() + usize::from(counts));
+        });
+        sim.run_until_idle();
+        assert_eq!(later.get(), 0, "frames with data of {message}");
+        assert!(sink.to_vec() != pattern(MIB), "{message}");
+        if message == "the peer's Write" {
+            assert!(near.to_vec() == placed, "nothing more is placed");
+        }
+        assert_eq!(b.events(), [xwarp::AsyncEventKind::ConnectionReset]);
+    }
 }
 
 #[test]
