@@ -83,7 +83,8 @@ impl<'a> Connection<'a> {
             text = match event.kind {
                 AsyncEventKind::Closed
                 | AsyncEventKind::SrqLimitReached
-                | AsyncEventKind::RqLimitReached => continue,
+                | AsyncEventKind::RqLimitReached
+                | AsyncEventKind::EventsLost { .. } => continue,
                 AsyncEventKind::TerminateReceived(code) => {
                     format!("the other side terminated the connection: {code}")
                 }

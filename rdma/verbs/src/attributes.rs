@@ -38,6 +38,8 @@ pub struct RnicAttributes {
     pub max_cq_entries: usize,
     /// Completion event handlers.
     pub max_completion_handlers: usize,
+    /// Asynchronous events that may wait to be polled, as it was opened.
+    pub max_events: usize,
     /// Memory regions, together with windows.
     pub max_regions: usize,
     /// Entries in a physical buffer list.
@@ -75,7 +77,7 @@ pub struct RnicAttributes {
 }
 
 impl RnicAttributes {
-    pub(crate) fn new(lists: ListMode) -> Self {
+    pub(crate) fn new(lists: ListMode, max_events: usize) -> Self {
         Self {
             vendor: concat!("xwarp ", env!("CARGO_PKG_VERSION")).to_owned(),
             max_qps: MAX_QPS,
@@ -86,6 +88,7 @@ impl RnicAttributes {
             max_cqs: MAX_CQS,
             max_cq_entries: MAX_CQ_ENTRIES,
             max_completion_handlers: MAX_HANDLERS,
+            max_events,
             max_regions: MAX_STAGS,
             max_list_entries: MAX_LIST_ENTRIES,
             max_pds: MAX_PDS,

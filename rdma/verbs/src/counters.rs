@@ -39,6 +39,8 @@ pub struct EngineCounters {
     pub drop_after_failure: u64,
     /// Completions lost because their queue was full.
     pub drop_cq_overflow: u64,
+    /// Asynchronous events lost because nobody took those before them.
+    pub drop_events: u64,
     /// Terminate messages sent.
     pub terminates_out: u64,
     /// Terminate messages received.

@@ -96,6 +96,14 @@ pub enum AsyncEventKind {
     /// QP RQ Limit Reached: more messages of a queue pair that has a shared receive queue are in progress than its limit
     /// ([`QpConfig::rq_limit`](crate::QpConfig::rq_limit)). Told once, until that is armed again.
     RqLimitReached,
+    /// Events happened for which there was no room, as nobody took those before them ([`RnicConfig::max_events`](crate::RnicConfig::max_events)).
+    /// They would have come in this one's place. What became of each object can be asked: [`QueuePair::query`](crate::QueuePair::query) tells
+    /// the state and the Terminate, [`CompletionQueue::overflowed`](crate::CompletionQueue::overflowed) and
+    /// [`SharedReceiveQueue::query`](crate::SharedReceiveQueue::query) the rest.
+    EventsLost {
+        /// How many.
+        count: u64,
+    },
     /// RNIC Catastrophic Failure: the interface is gone or stalled, or this library has panicked, which ends all connections with 0/2/08. All that
     /// is left to do is to close the RNIC, and to open it anew.
     Failed {

@@ -94,6 +94,9 @@ pub struct RnicConfig {
     pub mpa: MpaConfig,
     /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
     pub lists: ListMode,
+    /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some. Of further ones
+    /// [`EventsLost`](crate::AsyncEventKind::EventsLost) tells. By default one for each queue pair that there can be.
+    pub max_events: usize,
 }
 
 impl Default for RnicConfig {
@@ -110,6 +113,7 @@ impl Default for RnicConfig {
             ecn: StackConfig::default().ecn,
             mpa: MpaConfig::default(),
             lists: ListMode::Page,
+            max_events: MAX_QPS,
         }
     }
 }
@@ -160,7 +164,7 @@ impl Rnic {
         info: Option<NicInfo>,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let events = Arc::new(EventQueue::default());
+        let events = Arc::new(EventQueue::new(config.max_events));
         let ready = Arc::new(ReadySet::new(MAX_QPS));
         let stags = StagTable::new(regions.area(), config.lists);
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
@@ -200,7 +204,8 @@ impl Rnic {
     /// Query RNIC (verbs draft §9.2.1.2).
     pub fn query(&self) -> Result<RnicAttributes, RnicClosed> {
         self.control.check_open()?;
-        Ok(RnicAttributes::new(self.lists))
+        let max_events = self.control.events().bound();
+        Ok(RnicAttributes::new(self.lists, max_events))
     }
 
     /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles of it. Every verb of
@@ -340,8 +345,9 @@ impl Rnic {
     /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
     /// the handler before it.
     ///
-    /// No event is lost, and each is told once: what happens while there is a handler is told the handler alone; what happens while there
-    /// is none, also before this call, waits for [`poll_event`](Self::poll_event). A handler that panics is cleared.
+    /// Each event is told once: what happens while there is a handler is told the handler alone; what happens while there is none, also before
+    /// this call, waits for [`poll_event`](Self::poll_event), where at most [`RnicConfig::max_events`] do. A handler is told all that
+    /// happens. One that panics is cleared.
     ///
     /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC would wait for ever
     /// there. It can ask its [`EventContext`] what became of a queue pair; for all else it should tell somebody, such as by a channel.

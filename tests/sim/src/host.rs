@@ -96,6 +96,8 @@ pub(crate) struct Kind {
     pub(crate) address_of: fn(Place) -> IpAddr,
     pub(crate) mpa: MpaConfig,
     pub(crate) mtu: usize,
+    /// Asynchronous events that may wait.
+    pub(crate) max_events: usize,
 }
 
 impl Default for Kind {
@@ -104,6 +106,7 @@ impl Default for Kind {
             address_of: Place::address,
             mpa: MpaConfig::default(),
             mtu: MTU,
+            max_events: RnicConfig::default().max_events,
         }
     }
 }
@@ -114,6 +117,7 @@ impl Host {
             address_of,
             mpa,
             mtu,
+            max_events,
         } = kind;
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let peer = place.other();
@@ -122,6 +126,7 @@ impl Host {
         let config = RnicConfig {
             progress: Progress::Manual,
             mpa,
+            max_events,
             ..RnicConfig::default()
         };
         let rnic = Rnic::with_io(

@@ -51,6 +51,15 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
+    /// The same over IPv4, where so many asynchronous events may wait at either end.
+    pub fn with_max_events(seed: Seed, max_events: usize) -> Self {
+        let kind = Kind {
+            max_events,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
     /// The same over IPv4 on a link that carries IP packets of so many octets.
     pub fn with_mtu(seed: Seed, mtu: usize) -> Self {
         let kind = Kind {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use xwarp::{
     Access, CreateError, FixedHost, Host, OpenError, Progress, QpConfig, QueryError, QueuePair,
-    RegionPool, Rnic, RnicClosed, RnicConfig, SrqConfig,
+    RecvRequest, RegionPool, Rnic, RnicClosed, RnicConfig, SrqConfig, WrId,
 };
 use xwarp_driver::MemoryIo;
 use xwarp_sim_tests::{KIB, Place};
@@ -107,6 +107,41 @@ fn without_resources_nothing_is_opened_or_created_and_what_there_is_stays_usable
     }
     assert!(open(&host(), Progress::Thread).is_ok());
     setrlimit(Resource::RLIMIT_NOFILE, limits.0, limits.1).unwrap();
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages = statm.split(' ').nth(1).unwrap();
+    4 * KIB * pages.parse::<usize>().unwrap()
+}
+
+/// Verbs draft §6.3.3: what was posted to a shared receive queue and taken by no message goes with it.
+#[test]
+fn buffers_that_no_message_has_taken_go_with_their_queue() {
+    let _alone = alone();
+    let rnic = open(&host(), Progress::Manual).unwrap();
+    let pd = rnic.allocate_pd().unwrap();
+    let region = pd.allocate(8, Access::LOCAL_WRITE).unwrap();
+    let depth = rnic.query().unwrap().max_srq_work_requests;
+    let config = SrqConfig {
+        depth,
+        ..SrqConfig::default()
+    };
+    let fill_and_destroy = || {
+        let mut srq = pd.create_srq(config).unwrap();
+        let buffers = (0..depth).map(|_| RecvRequest::new(WrId(1), region.local(0, 8)));
+        assert_eq!(srq.post_recv_list(buffers), Ok(depth));
+        assert!(srq.destroy().is_ok());
+    };
+    fill_and_destroy();
+    let before = resident();
+    (0..20).for_each(|_| fill_and_destroy());
+    let each = depth * size_of::<RecvRequest>();
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 4 * each, "{grown} bytes after 20 queues of {each}");
+    assert!(region.deallocate().is_ok());
+    assert!(pd.deallocate().is_ok(), "nothing is left of the domain");
 }
 
 /// Everything is there once more after Close RNIC, whoever holds handles, and nothing is left when those are dropped, too.

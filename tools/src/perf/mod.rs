@@ -258,6 +258,7 @@ impl PerfArgs {
             min_rto: self.min_rto.unwrap_or(defaults.min_rto),
             ack_delay: defaults.ack_delay,
             lists: defaults.lists,
+            max_events: defaults.max_events,
             user_timeout: USER_TIMEOUT,
             congestion: self.congestion.into(),
             ecn: self.ecn,

@@ -310,7 +310,10 @@ impl Engine {
         RnicCounters {
             io: self.stack.io().counters(),
             tcp: self.stack.counters(),
-            rdma: self.counters,
+            rdma: EngineCounters {
+                drop_events: self.events.lost(),
+                ..self.counters
+            },
         }
     }
 

@@ -1,5 +1,6 @@
 //! The asynchronous event handler, and events that wait for whoever polls (verbs draft §8.3.3, §9.4.2).
 
+mod bounded;
 mod broken;
 
 use std::sync::mpsc::{Receiver, channel};

@@ -8,6 +8,7 @@ mod errors;
 mod handover;
 mod identity;
 mod modify;
+mod roles;
 mod terminate;
 
 use std::time::Duration;

@@ -95,10 +95,37 @@ fn row_103_unknown_codes_and_reserved_bits_reach_the_ulp() {
     assert_eq!(terminate.control, [0x9c, 0x77, 0x1f, 0xff]);
 }
 
+/// What comes after the Terminate is dropped unread: segments that would be right, wrong ones, and a second Terminate (R5040-5.4-3).
 #[test]
 fn row_104_everything_after_a_terminate_is_dropped() {
-    let terminate = received(TERMINATE);
+    let mut stream = Stream::new().page().receive(8);
+    let first = TERMINATE.octets();
+    let Ok(Inbound::Terminate(terminate)) = stream.ulpdu(&first) else {
+        panic!("a Terminate")
+    };
     assert_eq!(terminate.fault, None);
+    let another = Untagged {
+        msn: 2,
+        payload: &[0x01, 0x02, 0, 0],
+        ..TERMINATE
+    };
+    let bad_version = Untagged {
+        control: [0x42, 0x43],
+        ..SEND
+    };
+    let late = [
+        ("a second Terminate", another.octets()),
+        ("the same one again", first.clone()),
+        ("a Send that finds a buffer", SEND.octets()),
+        ("a Write that is allowed", write(A, 0x1000, b"x")),
+        ("a Write that is not", write(A, 0, b"x")),
+        ("another DDP version", bad_version.octets()),
+        ("less than a header", vec![0x41]),
+    ];
+    for (what, ulpdu) in &late {
+        assert_eq!(stream.ulpdu(ulpdu), Ok(Inbound::Dropped), "{what}");
+    }
+    assert_eq!(stream.table.receives.len(), 1, "no buffer was taken");
 }
 
 #[test]

@@ -6,9 +6,12 @@ use super::{
 };
 use std::time::Duration;
 use xwarp::{
-    AsyncEventKind, CompletionStatus, Depth, MpaConfig, Opcode, QpConfig, QpState, Stag, TermCode,
+    AsyncEventKind, CompletionStatus, Depth, MpaConfig, Opcode, QpConfig, QpState, RemoteAddress,
+    Stag, TermCode,
 };
-use xwarp_sim_tests::wire::{Untagged, enhanced, read_request, reply, request, terminate};
+use xwarp_sim_tests::wire::{
+    Tagged, Untagged, enhanced, read_request, reply, request, terminate, ulpdus,
+};
 use xwarp_sim_tests::{Done, End};
 
 fn default_pair() -> xwarp_sim_tests::Sim {
@@ -173,4 +176,57 @@ fn row_085_the_ird_that_was_settled_is_the_one_that_is_enforced() {
     );
     peer.close();
     responding.sim.run_for(Duration::from_secs(1));
+}
+
+/// Read Requests among what a plain peer has of an RNIC.
+fn requests(stream: &[u8]) -> usize {
+    let segments = ulpdus(stream);
+    segments.iter().filter(|ulpdu| ulpdu[1] == 0x41).count()
+}
+
+/// Both depths are there to the last Read (R5040-6.1-4): the peer has as many outstanding as IRD says, and this side as many as ORD.
+#[test]
+fn as_many_reads_as_were_settled_are_outstanding_in_either_direction() {
+    let mut responding = Responding::new(MpaConfig::default());
+    let frame = request(CRC | ENHANCED, 2, &enhanced(4, 3));
+    let (mut end, answer) = responding.accepted(&frame, &with_depths(8, 8));
+    assert_eq!(depths(&end), (3, 4));
+    let source = end.target(8);
+    source.fill(b"one word");
+    let asked: Vec<u8> = (1..=3)
+        .flat_map(|msn| {
+            let header = Untagged {
+                msn,
+                ..Untagged::read_request()
+            };
+            let RemoteAddress { stag, to } = source.remote(0);
+            header.fpdu(&read_request(Stag(1), 0, 8, stag, to))
+        })
+        .collect();
+    responding.peer.send_pieces(&asked, asked.len());
+    responding.sim.run_until_idle();
+    let sent = responding.peer.received().split_off(answer.len());
+    let responses = ulpdus(&sent);
+    assert_eq!(responses.len(), 3);
+    assert!(
+        responses
+            .iter()
+            .all(|it| it[1] == 0x42 && it[14..] == *b"one word")
+    );
+
+    let sink = end.target(8);
+    let nowhere = RemoteAddress {
+        stag: Stag(1),
+        to: 0,
+    };
+    (0..6).for_each(|id| end.post_read(id, sink.local(0, 8), nowhere));
+    responding.sim.run_until_idle();
+    let received = || responding.peer.received().split_off(answer.len());
+    assert_eq!(requests(&received()), 4, "and two wait");
+    let RemoteAddress { stag, to } = sink.remote(0);
+    let response = Tagged::read_response(stag, to).fpdu(b"an answer"[..8].as_ref());
+    responding.peer.send(&response);
+    responding.sim.run_until_idle();
+    assert_eq!(requests(&received()), 5, "one that was answered makes room");
+    assert_eq!(end.sends(), [Done::read(0, 8)]);
 }

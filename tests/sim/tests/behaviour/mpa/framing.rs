@@ -7,7 +7,7 @@ use std::time::Duration;
 use xwarp::{AsyncEventKind, MpaConfig, QpConfig, QpState, Revision, Stag, TermCode};
 use xwarp_iwarp::mpa::{Deframer, Framer};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::wire::{Tagged, Untagged, deframed, framed, reply, request};
+use xwarp_sim_tests::wire::{Tagged, Untagged, deframed, framed, reply, request, terminate};
 use xwarp_sim_tests::{Done, End, KIB, Sim, Target, for_each_seed, pattern, pattern_of};
 
 fn crc(on: bool, highest: Revision) -> MpaConfig {
@@ -87,13 +87,31 @@ fn row_034_one_sides_wish_is_enough_and_a_zero_crc_is_wrong_then() {
 
 #[test]
 fn an_initiator_checks_crcs_that_only_the_reply_asks_for() {
-    let mut initiating = Initiating::new(crc(false, Revision::One), &QpConfig::default());
-    assert_eq!(initiating.request[16] & CRC, 0);
-    initiating.answered(&reply(CRC, 1, b"")).unwrap();
-    assert!(initiating.end.qp.crc());
-    let mut initiating = Initiating::new(crc(false, Revision::One), &QpConfig::default());
-    initiating.answered(&reply(0, 1, b"")).unwrap();
-    assert!(!initiating.end.qp.crc());
+    for (flags, checked) in [(CRC, true), (0, false)] {
+        let mut initiating = Initiating::new(crc(false, Revision::One), &QpConfig::default());
+        initiating = initiating.expecting(&["drop_bad_fpdu", "drop_after_failure"]);
+        assert_eq!(initiating.request[16] & CRC, 0);
+        initiating.answered(&reply(flags, 1, b"")).unwrap();
+        assert_eq!(initiating.end.qp.crc(), checked);
+        initiating.end.post_recv(1, 10);
+        let mut fpdu = Untagged::default().fpdu(b"bad CRC");
+        let last = fpdu.len() - 1;
+        fpdu[last] ^= 0xff;
+        let (peer, end) = (initiating.peer.clone(), &mut initiating.end);
+        peer.send(&fpdu);
+        if !checked {
+            initiating.sim.run_until_idle();
+            assert_eq!(end.receives(), [Done::receive(1, 7)]);
+            continue;
+        }
+        initiating.sim.run_until("the FIN", || peer.saw_fin());
+        peer.close();
+        initiating.sim.run_until_idle();
+        let flushed = Done::flushed(1, xwarp::Opcode::Receive);
+        assert_eq!(end.receives(), [flushed]);
+        assert_eq!(end.ended_with(), Some(TermCode::mpa(2)));
+        assert_eq!(terminate(&initiating.sent()).0, TermCode::mpa(2));
+    }
 }
 
 #[test]

@@ -38,6 +38,19 @@ fn what_was_asked_for_is_what_a_query_tells() {
 }
 
 #[test]
+fn as_many_buffers_can_be_posted_as_a_queue_was_created_for() {
+    let sim = sim();
+    let max = sim.b().rnic().query().unwrap().max_srq_work_requests;
+    for depth in [1, 7, 100, max] {
+        let mut srq = queue(&sim.b(), depth, 0);
+        let post = |_| srq.post_recv(RecvRequest::new(WrId(1), Sgl::new()));
+        let posted = (0..depth).map(post).filter(Result::is_ok).count();
+        assert_eq!(posted, depth);
+        assert!(full(&mut srq), "of {depth}");
+    }
+}
+
+#[test]
 fn sizes_and_limits_that_are_not_possible_are_refused_and_change_nothing() {
     let sim = sim();
     let create = |depth, limit| sim.b().pd().create_srq(config(depth, limit)).err();

@@ -20,7 +20,7 @@ fn listen(sim: &mut Sim) -> StreamListener {
 }
 
 /// Two ends of a TCP connection in streaming mode; A has connected.
-fn streams(sim: &mut Sim) -> (LlpStream, LlpStream) {
+pub(super) fn streams(sim: &mut Sim) -> (LlpStream, LlpStream) {
     let mut listener = listen(sim);
     let at = listener.addresses()[0];
     let a = sim.a().rnic().connect_stream(at, LIMIT).unwrap();
@@ -29,7 +29,7 @@ fn streams(sim: &mut Sim) -> (LlpStream, LlpStream) {
     (a, b)
 }
 
-fn write(sim: &mut Sim, stream: &mut LlpStream, octets: &[u8]) {
+pub(super) fn write(sim: &mut Sim, stream: &mut LlpStream, octets: &[u8]) {
     let mut rest = octets;
     sim.run_until("room", || {
         rest = &rest[stream.write(rest).unwrap()..];
@@ -37,7 +37,7 @@ fn write(sim: &mut Sim, stream: &mut LlpStream, octets: &[u8]) {
     });
 }
 
-fn read(sim: &mut Sim, stream: &mut LlpStream, len: usize) -> Vec<u8> {
+pub(super) fn read(sim: &mut Sim, stream: &mut LlpStream, len: usize) -> Vec<u8> {
     let (mut octets, mut filled) = (vec![0; len], 0);
     sim.run_until("octets", || {
         filled += stream.read(&mut octets[filled..]).unwrap();
