@@ -55,29 +55,6 @@ fn any_one_queue_pair_may_take_all_buffers_again_and_again() {
     }
 }
 
-/// Verbs draft §6.3.7: also after the queue has been resized.
-#[test]
-fn any_one_queue_pair_may_take_all_buffers_after_a_resize_too() {
-    let mut sim = sim();
-    let mut srq = queue(&sim.b(), 4, 0);
-    let mut pairs = pairs(&mut sim, &srq, 2);
-    for (round, depth) in [9, 3, 64, 5].into_iter().enumerate() {
-        srq.resize(depth).unwrap();
-        let (a, b) = &mut pairs[round % 2];
-        let ids = 0..u64::try_from(depth).unwrap();
-        for id in ids.clone() {
-            srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
-                .unwrap();
-            a.post(SendRequest::send(WrId(id), Sgl::new()));
-        }
-        assert!(full(&mut srq), "of {depth}");
-        sim.run_until_idle();
-        let all: Vec<Done> = ids.map(|id| Done::receive(id, 0)).collect();
-        assert_eq!(b.receives(), all, "of {depth}");
-        assert_eq!(a.sends().len(), depth);
-    }
-}
-
 #[test]
 fn after_a_resize_any_one_queue_pair_may_take_all_buffers_still() {
     let mut sim = sim();
