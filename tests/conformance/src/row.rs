@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-/// A test, as `path/of/file.rs::function`.
+/// A test, as `path/of/file.rs::function`, or an item whose documentation shows what must not compile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Citation {
     /// Relative to the repository's root.
     pub path: String,
-    /// The function's name.
+    /// The name of the function or item.
     pub function: String,
 }
 

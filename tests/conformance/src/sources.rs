@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::targets::{TargetsError, test_roots};
-use crate::tests_of::contents;
+use crate::tests_of::{Build, contents};
 
 /// The tests that run, by source file.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +45,8 @@ impl Sources {
             source,
         };
         let mut sources = Self::default();
-        for root in test_roots(repository)? {
-            sources.add(root, true)?;
+        for (root, build) in test_roots(repository)? {
+            sources.add(root, true, build)?;
         }
         let top = repository
             .canonicalize()
@@ -63,20 +63,21 @@ impl Sources {
     }
 
     /// With a file of this text and its modules, which are read from the disk.
-    fn add(&mut self, path: PathBuf, is_root: bool) -> Result<(), SourcesError> {
+    fn add(&mut self, path: PathBuf, is_root: bool, build: Build) -> Result<(), SourcesError> {
         let text = fs::read_to_string(&path).map_err(|source| SourcesError::Io {
             path: path.clone(),
             source,
         })?;
-        let found = contents(&path, &text, is_root).map_err(|source| SourcesError::Syntax {
-            path: path.clone(),
-            source,
-        })?;
+        let found =
+            contents(&path, &text, is_root, build).map_err(|source| SourcesError::Syntax {
+                path: path.clone(),
+                source,
+            })?;
         self.files.entry(path).or_default().extend(found.tests);
         for candidates in found.modules {
             // A module without a file does not compile, so that none is left out here.
             if let Some(file) = candidates.into_iter().find(|file| file.is_file()) {
-                self.add(file, false)?;
+                self.add(file, false, build)?;
             }
         }
         Ok(())

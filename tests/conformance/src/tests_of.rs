@@ -1,54 +1,86 @@
 //! Which tests of a source file run, and which files belong to it.
+//!
+//! A test is a function with `#[test]`, or an item whose documentation has an example that must not compile.
 
 use std::env::consts;
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, Item, ItemMod, Lit, Meta, Token};
+
+/// What `cargo test` makes of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// A program of its functions with `#[test]`.
+    Tests,
+    /// One program for each example of its documentation.
+    Docs,
+}
+
+/// How the first line of an example that must not compile goes on.
+const MUST_NOT_COMPILE: &str = "```compile_fail";
 
 /// What one source file has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Names of the functions that a test program of it runs.
+    /// Names of the items that are tests and run.
     pub(crate) tests: Vec<String>,
     /// For each module elsewhere, the files that it can be.
     pub(crate) modules: Vec<Vec<PathBuf>>,
 }
 
 /// Reads the file at `path`; `is_root` if it is a target's, so that its modules lie beside it.
-pub(crate) fn contents(path: &Path, source: &str, is_root: bool) -> Result<Contents, syn::Error> {
+pub(crate) fn contents(
+    path: &Path,
+    source: &str,
+    is_root: bool,
+    build: Build,
+) -> Result<Contents, syn::Error> {
     let file = syn::parse_file(source)?;
     let mut contents = Contents::default();
-    if is_on(&file.attrs) {
+    if is_on(&file.attrs, build) {
         let beside = path.parent().unwrap_or(Path::new(""));
         let below = if is_root || path.file_name().is_some_and(|name| name == "mod.rs") {
             beside.to_owned()
         } else {
             path.with_extension("")
         };
-        contents.read(&file.items, &Place { beside, below });
+        let place = Place {
+            beside,
+            below,
+            build,
+        };
+        contents.read(&file.items, &place);
     }
     Ok(contents)
 }
 
-/// Where the files of modules are.
+/// Where the files of modules are, and what they are built for.
 struct Place<'a> {
     /// To which a `#[path]` is relative.
     beside: &'a Path,
     /// The directory of all others.
     below: PathBuf,
+    build: Build,
 }
 
 impl Contents {
     fn read(&mut self, items: &[Item], place: &Place<'_>) {
+        let build = place.build;
         for item in items {
+            if build == Build::Docs {
+                self.tests.extend(refused_by_the_compiler(item));
+            }
             match item {
+                Item::Mod(module) if is_on(&module.attrs, build) => self.module(module, place),
+                _ if build == Build::Docs => {}
                 Item::Fn(function) if runs(&metas(&function.attrs)) => {
                     self.tests.push(function.sig.ident.to_string());
                 }
-                Item::Mod(module) if is_on(&module.attrs) => self.module(module, place),
-                Item::Macro(call) if is_on(&call.attrs) && call.mac.path.is_ident("proptest") => {
+                Item::Macro(call)
+                    if is_on(&call.attrs, build) && call.mac.path.is_ident("proptest") =>
+                {
                     self.properties(call.mac.tokens.clone());
                 }
                 _ => {}
@@ -61,7 +93,13 @@ impl Contents {
         if let Some((_, items)) = &module.content {
             let below = place.below.join(name);
             let beside = &below.clone();
-            return self.read(items, &Place { beside, below });
+            let build = place.build;
+            let place = Place {
+                beside,
+                below,
+                build,
+            };
+            return self.read(items, &place);
         }
         let candidates = match module.attrs.iter().find_map(path_of) {
             Some(path) => vec![place.beside.join(path)],
@@ -101,34 +139,59 @@ impl Contents {
     }
 }
 
+/// The name of an item that is documented by an example which must not compile.
+fn refused_by_the_compiler(item: &Item) -> Option<String> {
+    let (name, attributes) = name_of(item)?;
+    let mut lines = attributes.iter().filter_map(doc_of);
+    let is_one = lines.any(|line| line.trim_start().starts_with(MUST_NOT_COMPILE));
+    (is_one && is_on(attributes, Build::Docs)).then(|| name.to_string())
+}
+
+fn name_of(item: &Item) -> Option<(&Ident, &[Attribute])> {
+    match item {
+        Item::Const(it) => Some((&it.ident, &it.attrs)),
+        Item::Enum(it) => Some((&it.ident, &it.attrs)),
+        Item::Fn(it) => Some((&it.sig.ident, &it.attrs)),
+        Item::Mod(it) => Some((&it.ident, &it.attrs)),
+        Item::Struct(it) => Some((&it.ident, &it.attrs)),
+        Item::Trait(it) => Some((&it.ident, &it.attrs)),
+        Item::Type(it) => Some((&it.ident, &it.attrs)),
+        _ => None,
+    }
+}
+
 /// A function with these attributes is a test that is built and not ignored.
 fn runs<'a>(attributes: &(impl Iterator<Item = &'a Meta> + Clone)) -> bool {
     let has = |name: &str| attributes.clone().any(|meta| meta.path().is_ident(name));
-    has("test") && !has("ignore") && !has("cfg_attr") && are_on(attributes.clone())
+    has("test") && !has("ignore") && !has("cfg_attr") && are_on(attributes.clone(), Build::Tests)
 }
 
-/// An item with these attributes is built into a test program.
-fn is_on(attributes: &[Attribute]) -> bool {
-    are_on(metas(attributes))
+/// An item with these attributes is built.
+fn is_on(attributes: &[Attribute], build: Build) -> bool {
+    are_on(metas(attributes), build)
 }
 
 fn metas(attributes: &[Attribute]) -> impl Iterator<Item = &Meta> + Clone {
     attributes.iter().map(|attribute| &attribute.meta)
 }
 
-fn are_on<'a>(mut attributes: impl Iterator<Item = &'a Meta>) -> bool {
+fn are_on<'a>(mut attributes: impl Iterator<Item = &'a Meta>, build: Build) -> bool {
     attributes.all(|meta| match meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
-            list.parse_args::<Meta>().is_ok_and(|it| holds(&it))
+            list.parse_args::<Meta>().is_ok_and(|it| holds(&it, build))
         }
         _ => true,
     })
 }
 
 /// Whether a predicate of `cfg` holds where `tools/test` runs. What is not known here does not: features, `loom`, `miri`.
-fn holds(predicate: &Meta) -> bool {
+fn holds(predicate: &Meta, build: Build) -> bool {
+    let of_build = match build {
+        Build::Tests => "test",
+        Build::Docs => "doctest",
+    };
     match predicate {
-        Meta::Path(path) => ["test", "unix", "debug_assertions"]
+        Meta::Path(path) => [of_build, "unix", "debug_assertions"]
             .iter()
             .any(|name| path.is_ident(name)),
         Meta::NameValue(pair) => {
@@ -143,11 +206,11 @@ fn holds(predicate: &Meta) -> bool {
             };
             let mut parts = parts.iter();
             if list.path.is_ident("not") {
-                parts.all(|part| !holds(part))
+                parts.all(|part| !holds(part, build))
             } else if list.path.is_ident("all") {
-                parts.all(holds)
+                parts.all(|part| holds(part, build))
             } else {
-                list.path.is_ident("any") && parts.any(holds)
+                list.path.is_ident("any") && parts.any(|part| holds(part, build))
             }
         }
     }
@@ -157,6 +220,14 @@ fn holds(predicate: &Meta) -> bool {
 fn path_of(attribute: &Attribute) -> Option<String> {
     match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => text_of(&pair.value),
+        _ => None,
+    }
+}
+
+/// One line, or several, of documentation.
+fn doc_of(attribute: &Attribute) -> Option<String> {
+    match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => text_of(&pair.value),
         _ => None,
     }
 }
@@ -175,10 +246,10 @@ fn text_of(value: &Expr) -> Option<String> {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{Contents, contents};
+    use super::{Build, Contents, contents};
 
     fn read(path: &str, source: &str, is_root: bool) -> Contents {
-        contents(Path::new(path), source, is_root).unwrap()
+        contents(Path::new(path), source, is_root, Build::Tests).unwrap()
     }
 
     fn tests_of(source: &str) -> Vec<String> {
@@ -297,6 +368,51 @@ mod tests {
     }
 
     #[test]
+    fn items_with_an_example_that_must_not_compile_are_tests_of_the_documentation() {
+        let source = r"
+/// Not made by others.
+/// ```compile_fail,E0451
+/// let it = Private {};
+/// ```
+#[cfg(doctest)]
+struct HasNoConstructor;
+
+/// ```compile_fail
+/// one();
+/// ```
+fn one() {}
+
+/// ```
+/// let it = 1;
+/// ```
+fn compiles() {}
+
+#[cfg(test)]
+mod tests {
+    /// ```compile_fail
+    /// two();
+    /// ```
+    fn two() {}
+
+    #[test]
+    fn plain() {}
+}
+
+#[cfg(doctest)]
+mod refused;
+";
+        let read = |build| contents(Path::new("lib.rs"), source, true, build).unwrap();
+        let docs = read(Build::Docs);
+        assert_eq!(docs.tests, ["HasNoConstructor", "one"]);
+        assert_eq!(docs.modules[0][0], Path::new("refused.rs"));
+        let tests = read(Build::Tests);
+        assert_eq!(
+            (&*tests.tests, &*tests.modules),
+            (&["plain".to_owned()][..], &[][..])
+        );
+    }
+
+    #[test]
     fn modules_are_sought_where_rust_seeks_them() {
         let source = "mod a; #[cfg(loom)] mod off; mod b { mod c; } #[path = \"../d/e.rs\"] mod f;";
         let modules = |path, is_root| read(path, source, is_root).modules;
@@ -315,6 +431,6 @@ mod tests {
 
     #[test]
     fn what_is_no_rust_is_an_error() {
-        assert!(contents(Path::new("a.rs"), "fn", true).is_err());
+        assert!(contents(Path::new("a.rs"), "fn", true, Build::Tests).is_err());
     }
 }
