@@ -87,3 +87,29 @@ fn either_side_of_tcp_is_the_mpa_initiator() {
         assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
     }
 }
+
+/// RFC 5044 §7.1.2: whoever uses the stream decides what becomes of TCP after a reject.
+#[test]
+fn a_reject_leaves_tcp_to_whoever_uses_the_stream() {
+    let mut sim = sim();
+    let (mut near, mut far) = streams(&mut sim);
+    let request = encode_request(INITIATOR, b"hello").unwrap();
+    write(&mut sim, &mut near, &request);
+    let request = read(&mut sim, &mut far, request.len());
+    let responder = Responder::new(RESPONDER);
+    let Ok(ResponderStep::Request { request, .. }) = responder.on_bytes(&request) else {
+        panic!("a Request")
+    };
+    let reply = responder.reject(&request, b"not today").unwrap();
+    write(&mut sim, &mut far, &reply);
+    let reply = read(&mut sim, &mut near, reply.len());
+    let step = Initiator::new(INITIATOR).on_bytes(&reply);
+    assert!(
+        matches!(step, Ok(InitiatorStep::Rejected { .. })),
+        "{step:?}"
+    );
+    write(&mut sim, &mut near, b"without MPA");
+    assert_eq!(read(&mut sim, &mut far, 11), b"without MPA");
+    write(&mut sim, &mut far, b"so be it");
+    assert_eq!(read(&mut sim, &mut near, 8), b"so be it");
+}
