@@ -23,6 +23,8 @@
 #define MAX_EXTENSIONS 8
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_OFFSET_MASK 0x1fff
+#define IPV6_OFFSET_AND_MORE 0xfff9 /* without the two bits that are reserved */
+#define VLAN_IDENTIFIER 0x0fff
 
 /* What became of a frame, and the key of its counter; verdicts.rs has the same list. */
 enum verdict {
@@ -34,8 +36,9 @@ enum verdict {
 	FRAGMENT,
 	TRUNCATED,    /* the frame ends before a header or before the IP packet does */
 	MALFORMED,    /* a header contradicts itself or the one before it */
-	EXTENSIONS,   /* IPv6 headers only the kernel handles: too many, or hops left to visit */
+	EXTENSIONS,   /* IPv6 headers only the kernel handles: too many, or a route to follow */
 	GROUP_MAC,    /* TCP is unicast only (RFC 9293 section 3.9.2.3) */
+	VLAN,         /* the interface is in none: those that are on top of it have their own */
 	VERDICTS,
 };
 
@@ -77,12 +80,18 @@ struct rest {
 	__u32 ip_left; /* bytes of the IP packet from `next` on, as its length field has it */
 };
 
-/* The layout that all IPv6 extension headers begin with, and a routing header's next two fields. */
+/* The first 8 bytes of an IPv6 extension header. */
 struct extension {
 	__u8 next_header;
 	__u8 length;
-	__u8 routing_type;
-	__u8 segments_left;
+	union {
+		struct {
+			__u8 type;
+			__u8 segments_left;
+		} routing;
+		__be16 fragment; /* offset, flags */
+		__u8 options[2];
+	};
 	__u8 data[4];
 };
 
@@ -106,6 +115,7 @@ static __always_inline __u32 left(const struct rest *rest)
 	return rest->octets - parsed;
 }
 
+/* A tag with identifier 0 has a priority only (IEEE 802.1Q section 6.9): the kernel takes such a frame for one without. */
 static __always_inline enum verdict skip_vlan_tags(struct rest *rest, __be16 *ethertype)
 {
 	struct {
@@ -120,6 +130,8 @@ static __always_inline enum verdict skip_vlan_tags(struct rest *rest, __be16 *et
 		tag = take(rest, sizeof(*tag));
 		if (!tag)
 			return TRUNCATED;
+		if (tag->tci & bpf_htons(VLAN_IDENTIFIER))
+			return VLAN;
 		*ethertype = tag->ethertype;
 	}
 	return REDIRECTED;
@@ -149,7 +161,19 @@ static __always_inline enum verdict parse_ipv4(struct rest *rest, struct flow *f
 	return REDIRECTED;
 }
 
-/* Steps over one extension header of the given kind (RFC 8200 section 4, RFC 4302 for AH). */
+/*
+ * True for a routing header that is of no more effect (RFC 8200 section 4.4). Those of types 2 to 4 (mobile hosts, RPL, segment
+ * routing) are for a kernel that is set up for them.
+ */
+static __always_inline int has_arrived(const struct extension *ext)
+{
+	return !ext->routing.segments_left && (ext->routing.type < 2 || ext->routing.type > 4);
+}
+
+/*
+ * Steps over one extension header of the given kind (RFC 8200 section 4). Options are not looked at: that is for whoever has the
+ * frame, and tcp/src/extensions.rs does it.
+ */
 static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind)
 {
 	struct extension *ext = take(rest, sizeof(*ext));
@@ -157,10 +181,13 @@ static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind
 
 	if (!ext)
 		return TRUNCATED;
-	len = *kind == IPPROTO_AH ? (ext->length + 2) * 4 : (ext->length + 1) * 8;
+	len = *kind == IPPROTO_FRAGMENT ? sizeof(*ext) : (ext->length + 1) * 8;
 	if (len > rest->ip_left)
 		return MALFORMED;
-	if (*kind == IPPROTO_ROUTING && ext->segments_left)
+	/* A fragment that is the whole packet is none (RFC 6946 section 4). */
+	if (*kind == IPPROTO_FRAGMENT && ext->fragment & bpf_htons(IPV6_OFFSET_AND_MORE))
+		return FRAGMENT;
+	if (*kind == IPPROTO_ROUTING && !has_arrived(ext))
 		return EXTENSIONS;
 	if (!take(rest, len - sizeof(*ext)))
 		return TRUNCATED;
@@ -169,7 +196,10 @@ static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind
 	return REDIRECTED;
 }
 
-/* Steps over the extension headers between the IPv6 and the TCP header. */
+/*
+ * Steps over the extension headers between the IPv6 and the TCP header, as tcp/src/extensions.rs does. An authentication header is as
+ * ESP is: only the kernel can tell whether what is behind it is authentic.
+ */
 static __always_inline enum verdict skip_extensions(struct rest *rest, __u8 kind)
 {
 	enum verdict verdict;
@@ -177,12 +207,10 @@ static __always_inline enum verdict skip_extensions(struct rest *rest, __u8 kind
 	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
 		if (kind == IPPROTO_TCP)
 			return REDIRECTED;
-		if (kind == IPPROTO_FRAGMENT)
-			return FRAGMENT;
 		if (kind == IPPROTO_HOPOPTS && i > 0)
 			return MALFORMED; /* allowed in the first place only */
 		if (kind != IPPROTO_HOPOPTS && kind != IPPROTO_ROUTING && kind != IPPROTO_DSTOPTS &&
-		    kind != IPPROTO_AH)
+		    kind != IPPROTO_FRAGMENT)
 			return NOT_TCP;
 		if (i == MAX_EXTENSIONS)
 			break;

@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::maps::{Layout, MapError};
 
-const VERDICTS: u32 = 10;
+const VERDICTS: u32 = 11;
 
 pub(crate) const LAYOUT: Layout = Layout {
     name: "xwarp_verdicts",
@@ -36,10 +36,12 @@ pub enum Verdict {
     /// A header contradicts itself or the one before it.
     Malformed,
     /// IPv6 extension headers that only the kernel handles: more than eight, or a routing header
-    /// with segments left.
+    /// with segments left or of a type that the kernel must be set up for.
     Extensions,
     /// TCP to a broadcast or multicast MAC address.
     GroupMac,
+    /// A frame of a VLAN that the interface is not.
+    Vlan,
 }
 
 impl Verdict {
@@ -55,6 +57,7 @@ impl Verdict {
         Self::Malformed,
         Self::Extensions,
         Self::GroupMac,
+        Self::Vlan,
     ];
 
     /// The name of its counter.
@@ -70,6 +73,7 @@ impl Verdict {
             Self::Malformed => "pass_malformed",
             Self::Extensions => "pass_extensions",
             Self::GroupMac => "pass_group_mac",
+            Self::Vlan => "pass_vlan",
         }
     }
 }

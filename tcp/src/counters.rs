@@ -39,11 +39,23 @@ pub struct StackCounters {
     pub resets_withheld: u64,
     /// Frames that are neither IPv4 nor IPv6, or too short to tell.
     pub drop_not_ip: u64,
-    /// Frames sent to a group of hosts, by Ethernet or IP address, or from no host.
+    /// Frames sent to a group of hosts, by Ethernet or IP address.
     pub drop_not_unicast: u64,
+    /// Frames sent to another station's Ethernet address.
+    pub drop_other_station: u64,
+    /// Frames with the tag of a VLAN: the interface is in none.
+    pub drop_vlan: u64,
+    /// Segments of no flow from an address that no peer has: this host's own, loopback's, a broadcast's, a group's, one that is reserved.
+    pub drop_bad_source: u64,
+    /// Packets on a route that their sender chose (RFC 791, RFC 8200 §4.4).
+    pub drop_source_route: u64,
+    /// IPv4 options that contradict themselves.
+    pub drop_bad_ip_option: u64,
+    /// IPv6 extension headers that cannot be stepped over: too many, out of place, or with an option that must not be skipped.
+    pub drop_bad_extension: u64,
     /// IP headers that contradict themselves or the frame's length.
     pub drop_bad_ip: u64,
-    /// IPv4 fragments.
+    /// Fragments of IP packets.
     pub drop_fragment: u64,
     /// IPv4 header checksums or TCP checksums that do not fit.
     pub drop_bad_checksum: u64,

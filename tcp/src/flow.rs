@@ -32,6 +32,18 @@ pub(crate) fn is_unicast(addr: IpAddr) -> bool {
     !addr.is_unspecified() && !addr.is_multicast() && !broadcast
 }
 
+/// True for an address that a host on a network can have: no network's or host's own (RFC 1122 §3.2.1.3; RFC 4291 §2.5.2, §2.5.3 and §2.7), none of
+/// a range that is reserved (RFC 1112 §4: 240/4), and none that stands for an IPv4 address inside a host (RFC 4291 §2.5.5.2).
+pub(crate) fn is_hosts(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => matches!(addr.octets()[0], 1..=126 | 128..=223),
+        IpAddr::V6(addr) => {
+            let special = addr.is_unspecified() || addr.is_loopback() || addr.is_multicast();
+            !special && addr.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
 /// `addr` as smoltcp writes it, if it is one host's and has a port.
 pub(crate) fn endpoint(addr: SocketAddr) -> Option<IpEndpoint> {
     (is_unicast(addr.ip()) && addr.port() != 0).then(|| IpEndpoint::from(addr))
@@ -40,6 +52,39 @@ pub(crate) fn endpoint(addr: SocketAddr) -> Option<IpEndpoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_addresses_no_host_on_a_network_has() {
+        for good in [
+            "1.0.0.0",
+            "126.255.255.255",
+            "128.0.0.1",
+            "169.254.1.1",
+            "223.255.255.255",
+            "fe80::1",
+            "fd00::1",
+            "2001:db8::1",
+            "::1:0:0:1",
+        ] {
+            assert!(is_hosts(good.parse().unwrap()), "{good}");
+        }
+        for bad in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "127.255.255.255",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "ff02::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(!is_hosts(bad.parse().unwrap()), "{bad}");
+        }
+    }
 
     #[test]
     fn only_one_hosts_addresses_with_a_port_are_endpoints() {

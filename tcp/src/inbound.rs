@@ -3,12 +3,15 @@
 use std::ops::Range;
 
 use smoltcp::wire::{
-    IpAddress, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpControl, TcpOption, TcpPacket,
+    IPV4_HEADER_LEN, IpAddress, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpControl,
+    TcpOption, TcpPacket,
 };
 
 use crate::checksum::Sum;
 use crate::counters::StackCounters;
-use crate::flow::{Flow, is_unicast};
+use crate::extensions;
+use crate::flow::Flow;
+use crate::ip_options;
 use crate::link::{Framed, IPV4, IPV6};
 use crate::seq::{Seq, from_raw};
 
@@ -83,11 +86,18 @@ impl Segment {
 pub(crate) enum Discard {
     NotIp,
     NotUnicast,
+    OtherStation,
+    Vlan,
     BadIp,
+    BadIpOption,
+    BadExtension,
+    SourceRoute,
     Fragment,
     BadChecksum,
     NotTcp,
     BadTcp,
+    /// From an address that no peer has.
+    BadSource,
 }
 
 impl Discard {
@@ -95,11 +105,17 @@ impl Discard {
         let counter = match self {
             Self::NotIp => &mut counters.drop_not_ip,
             Self::NotUnicast => &mut counters.drop_not_unicast,
+            Self::OtherStation => &mut counters.drop_other_station,
+            Self::Vlan => &mut counters.drop_vlan,
             Self::BadIp => &mut counters.drop_bad_ip,
+            Self::BadIpOption => &mut counters.drop_bad_ip_option,
+            Self::BadExtension => &mut counters.drop_bad_extension,
+            Self::SourceRoute => &mut counters.drop_source_route,
             Self::Fragment => &mut counters.drop_fragment,
             Self::BadChecksum => &mut counters.drop_bad_checksum,
             Self::NotTcp => &mut counters.drop_not_tcp,
             Self::BadTcp => &mut counters.drop_bad_tcp,
+            Self::BadSource => &mut counters.drop_bad_source,
         };
         *counter += 1;
     }
@@ -109,26 +125,38 @@ impl Discard {
 struct Packet<'a> {
     source: IpAddress,
     destination: IpAddress,
-    /// Octets of the IP header.
+    /// Bytes of the IP header, extension headers included.
     header: usize,
     ce: bool,
     payload: &'a [u8],
 }
 
-/// Finds the TCP segment in a frame.
-pub(crate) fn parse(frame: &[u8]) -> Result<Segment, Discard> {
+/// Finds the TCP segment in a frame for `station`. Whether its addresses are possible is asked later, and only of the first of a flow.
+pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> {
     let framed = Framed::parse(frame).ok_or(Discard::NotIp)?;
+    admit(&framed, station)?;
     let packet = match framed.ethertype {
         IPV4 => parse_ipv4(framed.payload)?,
         IPV6 => parse_ipv6(framed.payload)?,
         _ => return Err(Discard::NotIp),
     };
-    let (source, destination) = (packet.source, packet.destination);
-    if !(framed.is_unicast() && is_unicast(source.into()) && is_unicast(destination.into())) {
-        return Err(Discard::NotUnicast);
-    }
     let at = framed.header_len() + packet.header;
     parse_tcp(&packet, at)
+}
+
+/// Is the frame for us? The kernel takes no other in its IP (`PACKET_OTHERHOST`), and TCP is unicast (RFC 9293 §3.9.2.3).
+fn admit(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
+    if !framed.is_for(station) {
+        return Err(if framed.is_unicast() {
+            Discard::OtherStation
+        } else {
+            Discard::NotUnicast
+        });
+    }
+    if framed.is_of_a_vlan() {
+        return Err(Discard::Vlan);
+    }
+    Ok(())
 }
 
 fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
@@ -146,6 +174,8 @@ fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
     if packet.next_header() != IpProtocol::Tcp {
         return Err(Discard::NotTcp);
     }
+    let options = header.and_then(|header| header.get(IPV4_HEADER_LEN..));
+    ip_options::check(options.ok_or(Discard::BadIp)?)?;
     Ok(Packet {
         source: packet.src_addr().into(),
         destination: packet.dst_addr().into(),
@@ -155,21 +185,19 @@ fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
     })
 }
 
-/// TCP behind an extension header is not looked for: the XDP program leaves such packets to the kernel.
 fn parse_ipv6(octets: &[u8]) -> Result<Packet<'_>, Discard> {
     let packet = Ipv6Packet::new_checked(octets).map_err(|_| Discard::BadIp)?;
     if packet.version() != 6 {
         return Err(Discard::BadIp);
     }
-    if packet.next_header() != IpProtocol::Tcp {
-        return Err(Discard::NotTcp);
-    }
+    let payload = packet.payload();
+    let extensions = extensions::skip(packet.next_header().into(), payload)?;
     Ok(Packet {
         source: packet.src_addr().into(),
         destination: packet.dst_addr().into(),
-        header: packet.header_len(),
+        header: packet.header_len() + extensions,
         ce: packet.traffic_class() & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED,
-        payload: packet.payload(),
+        payload: payload.get(extensions..).unwrap_or_default(),
     })
 }
 
@@ -255,6 +283,9 @@ fn behind_option(octets: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
+    /// Whom it is for.
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
     /// A SYN from 10.0.0.2:49152 to 10.0.0.1:80 in a minimal Ethernet frame.
     #[rustfmt::skip]
     const SYN: [u8; 60] = [
@@ -271,12 +302,12 @@ mod tests {
     fn changed(change: impl FnOnce(&mut [u8])) -> Result<Segment, Discard> {
         let mut frame = SYN.to_vec();
         change(&mut frame);
-        parse(&frame)
+        parse(&frame, MAC)
     }
 
     #[test]
     fn a_syn_is_understood_and_its_padding_ignored() {
-        let segment = parse(&SYN).unwrap();
+        let segment = parse(&SYN, MAC).unwrap();
         assert_eq!((segment.payload.clone(), segment.len()), (58..58, 1));
         assert_eq!(segment.flow.local.to_string(), "10.0.0.1:80");
         assert_eq!(segment.flow.remote.to_string(), "10.0.0.2:49152");
@@ -289,6 +320,9 @@ mod tests {
         let cause = |change: fn(&mut [u8])| changed(change).map(|_| ()).unwrap_err();
         assert_eq!(cause(|f| f[12] = 0x09), Discard::NotIp);
         assert_eq!(cause(|f| f[0] = 0x03), Discard::NotUnicast);
+        assert_eq!(cause(|f| f[..6].fill(0xff)), Discard::NotUnicast);
+        assert_eq!(cause(|f| f[5] ^= 2), Discard::OtherStation);
+        assert_eq!(cause(|f| f[0] ^= 2), Discard::OtherStation);
         assert_eq!(cause(|f| f[14] = 0x65), Discard::BadIp);
         assert_eq!(cause(|f| f[17] = 0x2f), Discard::BadIp);
         assert_eq!(cause(|f| f[24] ^= 1), Discard::BadChecksum);
@@ -299,6 +333,89 @@ mod tests {
         assert_eq!(cause(|f| (f[23], f[25]) = (0x11, 0xbf)), Discard::NotTcp);
         // A data offset of 4 words.
         assert_eq!(cause(|f| f[46] = 0x40), Discard::BadTcp);
+    }
+
+    /// The SYN with this between its Ethernet addresses and its type.
+    fn tagged(tags: &[u8]) -> Vec<u8> {
+        [&SYN[..12], tags, &SYN[12..]].concat()
+    }
+
+    #[test]
+    fn a_frame_of_a_vlan_is_not_ours_and_one_with_a_priority_is() {
+        let vlan: [&[u8]; 4] = [
+            &[0x81, 0x00, 0x00, 0x05],
+            &[0x88, 0xa8, 0x0f, 0xff],
+            &[0x81, 0x00, 0x00, 0x05, 0x81, 0x00, 0x00, 0x00],
+            &[0x81, 0x00, 0x00, 0x00, 0x81, 0x00, 0x00, 0x05],
+        ];
+        for tags in vlan {
+            let refused = parse(&tagged(tags), MAC).map(|_| ());
+            assert_eq!(refused, Err(Discard::Vlan), "{tags:02x?}");
+        }
+        for tags in [
+            &[0x81, 0x00, 0xe0, 0x00][..],
+            &[0x88, 0xa8, 0, 0, 0x81, 0, 0, 0],
+        ] {
+            let segment = parse(&tagged(tags), MAC).unwrap();
+            assert_eq!(segment.payload, 58 + tags.len()..58 + tags.len());
+        }
+    }
+
+    /// The SYN with 8 bytes of options in its IP header.
+    fn with_options(options: [u8; 8]) -> Vec<u8> {
+        let mut frame = [&SYN[..34], &options, &SYN[34..]].concat();
+        (frame[14], frame[17]) = (0x47, 0x34);
+        frame[24..26].fill(0);
+        let sum = (frame[14..42].chunks(2)).fold(0, |sum, word| {
+            sum + u32::from(u16::from_be_bytes([word[0], word[1]]))
+        });
+        let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn ipv4_options_are_stepped_over_if_they_are_sound() {
+        let segment = parse(&with_options([1, 1, 1, 1, 148, 4, 0, 0]), MAC).unwrap();
+        assert_eq!(segment.options.mss, Some(1460));
+        assert_eq!(segment.payload, 66..66);
+        let cause = |options| parse(&with_options(options), MAC).map(|_| ()).unwrap_err();
+        let route = cause([0x83, 7, 4, 10, 88, 0, 1, 0]);
+        assert_eq!(route, Discard::SourceRoute);
+        assert_eq!(cause([0xff; 8]), Discard::BadIpOption);
+    }
+
+    /// A SYN from `fd88::77` to `fd88::2` behind hop-by-hop options (a router alert) and destination options (padding).
+    #[rustfmt::skip]
+    const EXTENDED: [u8; 90] = [
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd,
+        0x60, 0, 0, 0, 0x00, 0x24, 0x00, 0x40,              // 36 bytes, hop-by-hop options first
+        0xfd, 0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x77,
+        0xfd, 0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x02,
+        60, 0, 5, 2, 0, 0, 1, 0,                            // destination options follow
+        6, 0, 1, 4, 0, 0, 0, 0,                             // TCP follows
+        0x9c, 0x40, 0x1c, 0x06, 0, 0, 0, 1, 0, 0, 0, 0,     // port 40000 to 7174, sequence 1
+        0x50, 0x02, 0xff, 0xff, 0xfc, 0x10, 0, 0,           // SYN
+    ];
+
+    #[test]
+    fn a_segment_behind_ipv6_extension_headers_is_understood() {
+        let segment = parse(&EXTENDED, MAC).unwrap();
+        assert_eq!(segment.flow.local.to_string(), "fd88::2:7174");
+        assert_eq!(segment.flow.remote.to_string(), "fd88::77:40000");
+        assert!(segment.opens() && segment.payload == (90..90));
+        let changed = |at: usize, byte| {
+            let mut frame = EXTENDED;
+            frame[at] = byte;
+            parse(&frame, MAC).map(|_| ()).unwrap_err()
+        };
+        assert_eq!(changed(64, 0xc2), Discard::BadExtension);
+        assert_eq!(changed(62, 17), Discard::NotTcp);
+        assert_eq!(changed(54, 0), Discard::BadExtension);
+        assert_eq!(changed(89, 1), Discard::BadChecksum);
+        for len in 0..EXTENDED.len() {
+            assert!(parse(&EXTENDED[..len], MAC).is_err(), "{len} bytes");
+        }
     }
 
     #[test]
@@ -314,7 +431,7 @@ mod tests {
     #[test]
     fn a_truncated_frame_is_refused_at_every_length() {
         for len in 0..58 {
-            assert!(parse(&SYN[..len]).is_err(), "{len} octets");
+            assert!(parse(&SYN[..len], MAC).is_err(), "{len} octets");
         }
     }
     #[test]

@@ -4,7 +4,8 @@ use xwarp_driver::RxFrame;
 
 use crate::conn::{Conn, State};
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
-use crate::inbound::{self, Segment};
+use crate::flow::{Flow, is_hosts};
+use crate::inbound::{self, Discard, Segment};
 use crate::life::Marks;
 use crate::link::{Framed, LinkHeader};
 use crate::reset;
@@ -18,7 +19,7 @@ impl Stack {
         self.lower.io.receive(budget, &mut frames);
         let received = frames.len();
         for frame in frames.drain(..) {
-            match inbound::parse(&frame) {
+            match inbound::parse(&frame, self.config.mac) {
                 Ok(segment) => self.dispatch(&segment, frame),
                 Err(discard) => {
                     discard.count(&mut self.lower.counters);
@@ -39,8 +40,27 @@ impl Stack {
             }
             self.retire(handle);
         }
+        if let Err(discard) = self.check_addresses(&segment.flow) {
+            discard.count(&mut self.lower.counters);
+            self.lower.io.recycle(frame);
+            return;
+        }
         let listener = self.listeners.at(segment.flow.local);
         self.greet(listener, segment, frame);
+    }
+
+    /// Could a flow be between these addresses? Nobody is answered else, not even with a RST (RFC 1122 §3.2.1.3, §4.2.3.10). Of a flow that there is,
+    /// this was asked when it was made.
+    fn check_addresses(&self, flow: &Flow) -> Result<(), Discard> {
+        let (local, remote) = (flow.local.addr.into(), flow.remote.addr.into());
+        if !is_hosts(local) {
+            return Err(Discard::NotUnicast);
+        }
+        let ours = remote == local || self.networks.iter().any(|it| it.excludes(remote));
+        if ours || !is_hosts(remote) {
+            return Err(Discard::BadSource);
+        }
+        Ok(())
     }
 
     /// A segment of no flow: a SYN for a listener, the ACK of a cookie, or a mistake.

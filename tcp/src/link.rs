@@ -50,9 +50,22 @@ impl<'a> Framed<'a> {
         self.header.len()
     }
 
-    /// True if the frame was sent to one station (IEEE 802.3 §3.2.3: the first octet's lowest bit).
+    /// True if the frame was sent to that station alone.
+    pub(crate) fn is_for(&self, station: [u8; 6]) -> bool {
+        self.header.first_chunk() == Some(&station)
+    }
+
+    /// True if the frame was sent to one station (IEEE 802.3 §3.2.3: the first byte's lowest bit).
     pub(crate) fn is_unicast(&self) -> bool {
-        self.header.first().is_some_and(|octet| octet & 1 == 0)
+        self.header.first().is_some_and(|byte| byte & 1 == 0)
+    }
+
+    /// True if a tag names a VLAN. One with VLAN identifier 0 has a priority only: the frame is as one without a tag (IEEE 802.1Q §6.9).
+    pub(crate) fn is_of_a_vlan(&self) -> bool {
+        let tags = self.header.get(ADDRESSES..).unwrap_or_default();
+        let names_a_vlan =
+            |tag: &[u8]| matches!(tag, [_, _, high, low] if high & 0x0f != 0 || *low != 0);
+        tags.chunks_exact(TAG).any(names_a_vlan)
     }
 }
 
@@ -108,10 +121,26 @@ mod tests {
         let framed = Framed::parse(&TWO_TAGS).unwrap();
         assert_eq!((framed.ethertype, framed.payload), (IPV6, &[0x60][..]));
         assert!(framed.is_unicast());
+        assert!(framed.is_for([2, 0, 0, 0, 0, 1]) && !framed.is_for([2, 0, 0, 0, 0, 2]));
         let mut expected = TWO_TAGS[..22].to_vec();
         expected[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
         expected[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
         assert_eq!(*LinkHeader::answer(&framed, [2, 9, 9, 9, 9, 9]), *expected);
+    }
+
+    #[test]
+    fn a_vlan_is_named_by_any_tag_whose_identifier_is_not_zero() {
+        let of_a_vlan = |outer: [u8; 2], inner: [u8; 2]| {
+            let mut frame = TWO_TAGS;
+            frame[14..16].copy_from_slice(&outer);
+            frame[18..20].copy_from_slice(&inner);
+            Framed::parse(&frame).unwrap().is_of_a_vlan()
+        };
+        assert!(!of_a_vlan([0xf0, 0], [0x10, 0]), "priorities");
+        assert!(of_a_vlan([0, 1], [0, 0]) && of_a_vlan([0, 0], [0, 1]));
+        assert!(of_a_vlan([1, 0], [0, 0]) && of_a_vlan([0, 0], [0x0f, 0xff]));
+        let untagged = [&TWO_TAGS[..12], &[0x86, 0xdd, 0x60]].concat();
+        assert!(!Framed::parse(&untagged).unwrap().is_of_a_vlan());
     }
 
     #[test]

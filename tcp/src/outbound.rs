@@ -247,7 +247,7 @@ mod tests {
             let mut frame = ethernet.to_vec();
             frame.resize(ethernet.len() + 65_535, 0xa5);
             emit(&mut frame[ethernet.len()..], &flow, &header);
-            let segment = inbound::parse(&frame).unwrap();
+            let segment = inbound::parse(&frame, [2; 6]).unwrap();
             assert_eq!(segment.payload, ethernet.len() + head..frame.len());
             assert_eq!(segment.options.timestamp, Some((1, 2)));
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use foldhash::quality::RandomState;
+use xwarp_driver::net::Network;
 use xwarp_driver::{PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
@@ -37,6 +38,8 @@ pub struct Stack {
     /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
     pub(crate) flows: HashMap<Flow, Handle, RandomState>,
     pub(crate) listeners: Listeners,
+    /// The host's on the interface.
+    pub(crate) networks: Vec<Network>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) timers: Timers,
     /// Connections that may have something to send.
@@ -86,6 +89,7 @@ impl Stack {
             conns: Slots::new(),
             flows: HashMap::default(),
             listeners: Listeners::new(),
+            networks: Vec::new(),
             events: VecDeque::new(),
             timers: Timers::new(),
             dirty: Vec::new(),
@@ -100,6 +104,11 @@ impl Stack {
             grant: None,
             joined: Vec::new(),
         }
+    }
+
+    /// The host's networks on the interface, as they are now: no peer has an address of the host's own, or one that names all hosts of a network.
+    pub fn set_networks(&mut self, networks: Vec<Network>) {
+        self.networks = networks;
     }
 
     /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once, more are answered by SYN

@@ -40,9 +40,9 @@ pub(crate) fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&addresses[..], &ethertype.to_be_bytes(), payload].concat()
 }
 
-/// What follows the Ethernet type of a VLAN tag: VLAN 7, then the type of the payload.
+/// What follows the Ethernet type of a tag: priority 7 and no VLAN, then the type of the payload.
 pub(crate) fn tag(ethertype: u16, payload: &[u8]) -> Vec<u8> {
-    [&[0x00, 0x07], &ethertype.to_be_bytes()[..], payload].concat()
+    [&[0xe0, 0x00], &ethertype.to_be_bytes()[..], payload].concat()
 }
 
 /// A segment to `port` with data offset 5.
@@ -125,7 +125,7 @@ pub(crate) fn ipv6_with_extensions(kinds: &[u8], segment: &[u8]) -> Vec<u8> {
 /// An extension header of 16 bytes, a fragment header of 8.
 fn extension(kind: u8, next_header: u8) -> Vec<u8> {
     let length = match kind {
-        FRAGMENT => return vec![next_header, 0, 0, 1, 0, 0, 0, 7], // first, more follow
+        FRAGMENT => return vec![next_header, 0, 0, 0, 0, 0, 0, 7], // first and last
         AH => 2, // in units of 4 bytes beyond the first two (RFC 4302 §2.2)
         _ => 1,  // in units of 8 bytes beyond the first (RFC 8200 §4)
     };

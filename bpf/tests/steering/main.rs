@@ -26,7 +26,10 @@ fn extended(kinds: &[u8]) -> Vec<u8> {
     ethernet(IPV6, &ipv6_with_extensions(kinds, &segment()))
 }
 
-/// A segment of ours behind these VLAN tags, outermost first.
+/// Where the first extension header of [`extended`] begins.
+const EXTENSION: usize = ETHERNET_LEN + 40;
+
+/// A segment of ours behind tags of these kinds, outermost first, with priorities and no VLAN.
 fn tagged(kinds: &[u16]) -> Vec<u8> {
     let (mut kind, mut payload) = (IPV4, ipv4(TCP, &segment()));
     for &outer in kinds.iter().rev() {
@@ -114,25 +117,58 @@ fn segments_of_our_flows_are_redirected() {
 
 #[test]
 fn segments_behind_tags_and_extensions_are_redirected() {
-    let one_of_each = [HOP_BY_HOP, DESTINATION, ROUTING, AH, DESTINATION];
-    let v6_in_vlan = ethernet(VLAN, &tag(IPV6, &ipv6(TCP, &segment())));
+    let one_of_each = [HOP_BY_HOP, DESTINATION, ROUTING, FRAGMENT, DESTINATION];
+    let v6_in_tag = ethernet(VLAN, &tag(IPV6, &ipv6(TCP, &segment())));
     let extended_ip = ipv6_with_extensions(&one_of_each, &segment());
-    let extended_in_qinq = ethernet(QINQ, &tag(VLAN, &tag(IPV6, &extended_ip)));
+    let extended_in_tags = ethernet(QINQ, &tag(VLAN, &tag(IPV6, &extended_ip)));
     check(
         Verdict::Redirected,
         &[
             ("hop-by-hop options", extended(&[HOP_BY_HOP])),
             ("routing header, arrived", extended(&[ROUTING])),
             ("destination options", extended(&[DESTINATION])),
-            ("authentication header", extended(&[AH])),
+            ("the only fragment", extended(&[FRAGMENT])),
+            (
+                "its reserved bits",
+                patched(&extended(&[FRAGMENT]), EXTENSION + 3, &[6]),
+            ),
             ("one of each", extended(&one_of_each)),
             ("eight extensions", extended(&[DESTINATION; 8])),
-            ("VLAN", tagged(&[VLAN])),
-            ("provider VLAN", tagged(&[QINQ])),
-            ("QinQ", tagged(&[QINQ, VLAN])),
-            ("two customer tags", tagged(&[VLAN, VLAN])),
-            ("v6 in VLAN", v6_in_vlan),
-            ("v6 with extensions in QinQ", extended_in_qinq),
+            ("priority", tagged(&[VLAN])),
+            ("provider's priority", tagged(&[QINQ])),
+            ("two priorities", tagged(&[QINQ, VLAN])),
+            ("two customers' priorities", tagged(&[VLAN, VLAN])),
+            ("v6 with a priority", v6_in_tag),
+            ("v6 with extensions and priorities", extended_in_tags),
+        ],
+    );
+}
+
+/// Tags with a VLAN's identifier, whatever is in the frame and where the tag stands.
+#[test]
+fn frames_of_a_vlan_pass() {
+    let in_vlan = |frame: Vec<u8>, at: usize, tci: u16| patched(&frame, at, &tci.to_be_bytes());
+    let (outer, inner) = (ETHERNET_LEN, ETHERNET_LEN + 4);
+    check(
+        Verdict::Vlan,
+        &[
+            ("VLAN 1", in_vlan(tagged(&[VLAN]), outer, 1)),
+            ("VLAN 256", in_vlan(tagged(&[VLAN]), outer, 0x0100)),
+            (
+                "VLAN 4095, priority 7",
+                in_vlan(tagged(&[VLAN]), outer, 0xffff),
+            ),
+            ("provider's VLAN", in_vlan(tagged(&[QINQ]), outer, 5)),
+            ("the outer", in_vlan(tagged(&[QINQ, VLAN]), outer, 5)),
+            ("the inner", in_vlan(tagged(&[QINQ, VLAN]), inner, 5)),
+            (
+                "ARP",
+                in_vlan(ethernet(VLAN, &tag(ARP, &[0; 28])), outer, 5),
+            ),
+            (
+                "nothing in it",
+                in_vlan(ethernet(VLAN, &tag(ARP, &[])), outer, 5),
+            ),
         ],
     );
 }
@@ -190,6 +226,11 @@ fn other_protocols_pass() {
             ("v4 authenticated", v4(AH, &segment())),
             ("v6 encrypted", v6(ESP, &segment())),
             ("v6 nothing follows", v6(NO_NEXT, &segment())),
+            ("v6 authenticated", extended(&[AH])),
+            (
+                "v6 authenticated, with options",
+                extended(&[HOP_BY_HOP, AH, DESTINATION]),
+            ),
         ],
     );
     check(
@@ -207,7 +248,11 @@ fn other_protocols_pass() {
 fn fragments_pass() {
     let whole = v4(TCP, &segment());
     let v4_fragment = |field: u16| patched(&whole, ETHERNET_LEN + 6, &field.to_be_bytes());
-    let ninth = [&[DESTINATION; 8][..], &[FRAGMENT]].concat();
+    let v6_fragment = |kinds: &[u8], field: u16| {
+        let at = EXTENSION + 16 * (kinds.len() - 1) + 2;
+        patched(&extended(kinds), at, &field.to_be_bytes())
+    };
+    let eighth = [&[DESTINATION; 7][..], &[FRAGMENT]].concat();
     check(
         Verdict::Fragment,
         &[
@@ -215,9 +260,14 @@ fn fragments_pass() {
             ("v4 middle", v4_fragment(0x20b9)),
             ("v4 last", v4_fragment(0x00b9)),
             ("v4 highest offset", v4_fragment(0x1fff)),
-            ("v6", extended(&[FRAGMENT])),
-            ("v6 behind hop-by-hop", extended(&[HOP_BY_HOP, FRAGMENT])),
-            ("v6 as the ninth header", extended(&ninth)),
+            ("v6 first", v6_fragment(&[FRAGMENT], 0x0001)),
+            ("v6 middle", v6_fragment(&[FRAGMENT], 0x0b91)),
+            ("v6 last", v6_fragment(&[FRAGMENT], 0x0008)),
+            (
+                "v6 behind hop-by-hop",
+                v6_fragment(&[HOP_BY_HOP, FRAGMENT], 1),
+            ),
+            ("v6 as the eighth header", v6_fragment(&eighth, 1)),
         ],
     );
 }
@@ -271,16 +321,23 @@ fn lengths_beyond_the_frame_pass() {
 
 #[test]
 fn extensions_that_only_the_kernel_handles_pass() {
-    let segments_left = ETHERNET_LEN + 40 + 3;
+    let ninth = [&[DESTINATION; 8][..], &[FRAGMENT]].concat();
+    let routing = |kind: u8, left: u8| patched(&extended(&[ROUTING]), EXTENSION + 2, &[kind, left]);
     check(
         Verdict::Extensions,
         &[
             ("nine", extended(&[DESTINATION; 9])),
-            (
-                "hops left",
-                patched(&extended(&[ROUTING]), segments_left, &[1]),
-            ),
+            ("a fragment as the ninth header", extended(&ninth)),
+            ("hops left", routing(0, 1)),
+            ("hops left of a type to come", routing(253, 255)),
+            ("mobile host", routing(2, 0)),
+            ("RPL", routing(3, 0)),
+            ("segment routing", routing(4, 0)),
         ],
+    );
+    check(
+        Verdict::Redirected,
+        &[("of a type to come, arrived", routing(253, 0))],
     );
 }
 
@@ -289,7 +346,7 @@ fn extensions_that_only_the_kernel_handles_pass() {
 fn a_frame_cut_anywhere_passes() {
     let behind_tags = tag(
         IPV6,
-        &ipv6_with_extensions(&[HOP_BY_HOP, AH, ROUTING], &segment()),
+        &ipv6_with_extensions(&[HOP_BY_HOP, DESTINATION, ROUTING], &segment()),
     );
     let whole = [
         v4(TCP, &segment()),
@@ -316,8 +373,8 @@ fn a_segment_is_redirected_from_a_whole_header_on() {
         } else {
             Verdict::Redirected
         };
-        let authenticated = ipv6_with_extensions(&[AH], &segment[..len]);
-        let v6 = ethernet(IPV6, &authenticated);
+        let extended = ipv6_with_extensions(&[DESTINATION], &segment[..len]);
+        let v6 = ethernet(IPV6, &extended);
         check(expected, &[("v4", v4(TCP, &segment[..len])), ("v6", v6)]);
     }
 }

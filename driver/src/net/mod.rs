@@ -7,6 +7,7 @@ pub(crate) mod icmp;
 mod link;
 mod neighbour;
 mod netlink;
+mod network;
 mod port;
 mod route;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use netlink_packet_route::AddressFamily;
 pub use link::{Link, LinkError, MacAddr, link_by_name, link_with_address, links};
 pub use neighbour::{NeighbourError, resolve_neighbour};
 pub use netlink::NetlinkError;
+pub use network::Network;
 pub use port::{PortError, PortReservation};
 pub use route::{Route, RouteError, route_to};
 

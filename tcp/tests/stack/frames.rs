@@ -78,7 +78,11 @@ pub(crate) fn segment(control: TcpControl, seq: u32, ack: Option<u32>) -> TcpRep
 
 /// The Ethernet frame that carries a segment from 10.0.0.1 at host a to 10.0.0.2 at host b.
 pub(crate) fn write(tcp: &TcpRepr<'_>) -> Vec<u8> {
-    let (source, target) = (IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2));
+    write_between(IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2), tcp)
+}
+
+/// The same between other addresses.
+pub(crate) fn write_between(source: IpAddress, target: IpAddress, tcp: &TcpRepr<'_>) -> Vec<u8> {
     let ip = IpRepr::new(source, target, IpProtocol::Tcp, tcp.buffer_len(), 64);
     let sums = ChecksumCapabilities::default();
     let mut packet = vec![0; ip.buffer_len()];
@@ -90,5 +94,9 @@ pub(crate) fn write(tcp: &TcpRepr<'_>) -> Vec<u8> {
         &target,
         &sums,
     );
-    [&MAC_B[..], &MAC_A, &[0x08, 0x00], &packet].concat()
+    let ethertype = match source {
+        IpAddress::Ipv4(_) => [0x08, 0x00],
+        IpAddress::Ipv6(_) => [0x86, 0xdd],
+    };
+    [&MAC_B[..], &MAC_A, &ethertype, &packet].concat()
 }

@@ -1,7 +1,8 @@
 //! Octets that nobody meant.
 
 use proptest::prelude::*;
-use smoltcp::wire::{TcpControl, TcpRepr};
+use smoltcp::wire::{IpAddress, TcpControl, TcpRepr};
+use xwarp_driver::net::Network;
 
 use crate::frames::{self, segment};
 use crate::net::{Host, MAC_A, MAC_B, Net, config, pattern};
@@ -34,6 +35,7 @@ fn other_frames_are_dropped_each_by_its_cause() {
     };
     changed(12, 0x09); // ethertype
     changed(0, 0xff); // group address
+    changed(5, 0xc); // another station
     changed(14, 0x44); // header of 4 words
     changed(24, 0); // IPv4 checksum
     changed(50, 0x55); // TCP checksum
@@ -41,9 +43,137 @@ fn other_frames_are_dropped_each_by_its_cause() {
     let counters = net.b.stack.counters();
     assert_eq!(counters.drop_not_ip, 1);
     assert_eq!(counters.drop_not_unicast, 1);
+    assert_eq!(counters.drop_other_station, 1);
     assert_eq!(counters.drop_bad_ip, 1);
     assert_eq!(counters.drop_bad_checksum, 2);
     assert_eq!((counters.segments_in, counters.segments_out), (0, 0));
+}
+
+fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddress {
+    IpAddress::v4(a, b, c, d)
+}
+
+fn v6(text: &str) -> IpAddress {
+    text.parse::<std::net::Ipv6Addr>().unwrap().into()
+}
+
+/// A SYN and an ACK that belongs to nothing, to a host that listens.
+fn ask(net: &mut Net, source: IpAddress, target: IpAddress) -> usize {
+    for tcp in [
+        segment(TcpControl::Syn, 1, None),
+        segment(TcpControl::None, 1, Some(1)),
+    ] {
+        net.b
+            .wire
+            .deliver(frames::write_between(source, target, &tcp));
+    }
+    net.b.step(net.now);
+    net.b.sent().len()
+}
+
+#[test]
+fn nobody_is_answered_whose_address_no_peer_has() {
+    let (ours, ours6) = (v4(10, 0, 0, 2), v6("fd00::2"));
+    let sources = [
+        (v4(0, 0, 0, 0), ours),
+        (v4(0, 1, 2, 3), ours),
+        (v4(127, 0, 0, 1), ours),
+        (v4(224, 0, 0, 1), ours),
+        (v4(240, 0, 0, 1), ours),
+        (v4(255, 255, 255, 255), ours),
+        (ours, ours),
+        (v4(10, 0, 0, 255), ours),
+        (v4(10, 9, 255, 255), ours),
+        (v4(10, 9, 8, 7), ours), // ours, too
+        (v6("::"), ours6),
+        (v6("::1"), ours6),
+        (v6("ff02::1"), ours6),
+        (v6("::ffff:10.0.0.1"), ours6),
+        (ours6, ours6),
+        (v6("fe80::2"), ours6), // ours, too
+    ];
+    for (source, target) in sources {
+        let mut net = Net::new();
+        net.listen(source.version() == smoltcp::wire::IpVersion::Ipv6);
+        let network = |address: IpAddress, prefix| Network {
+            address: address.into(),
+            prefix,
+        };
+        net.b.stack.set_networks(vec![
+            network(ours, 24),
+            network(v4(10, 9, 8, 7), 16),
+            network(ours6, 64),
+            network(v6("fe80::2"), 64),
+        ]);
+        assert_eq!(ask(&mut net, source, target), 0, "from {source}");
+        let counters = net.b.stack.counters();
+        assert_eq!(counters.drop_bad_source, 2, "from {source}");
+        assert_eq!((counters.drop_no_flow, counters.segments_out), (0, 0));
+    }
+}
+
+#[test]
+fn nobody_is_answered_who_asks_all_hosts() {
+    for target in [
+        v4(255, 255, 255, 255),
+        v4(224, 0, 0, 1),
+        v4(127, 0, 0, 1),
+        v4(0, 0, 0, 0),
+    ] {
+        let mut net = Net::new();
+        assert_eq!(ask(&mut net, v4(10, 0, 0, 1), target), 0, "to {target}");
+        assert_eq!(net.b.stack.counters().drop_not_unicast, 2, "to {target}");
+    }
+    for target in [v6("ff02::1"), v6("::1"), v6("::ffff:10.0.0.2")] {
+        let mut net = Net::new();
+        assert_eq!(ask(&mut net, v6("fd00::1"), target), 0, "to {target}");
+        assert_eq!(net.b.stack.counters().drop_not_unicast, 2, "to {target}");
+    }
+}
+
+#[test]
+fn a_neighbour_of_an_excluded_address_is_answered() {
+    let mut net = Net::new();
+    net.listen(false);
+    let address = "10.0.0.2".parse().unwrap();
+    net.b.stack.set_networks(vec![Network {
+        address,
+        prefix: 24,
+    }]);
+    for source in [
+        v4(10, 0, 0, 254),
+        v4(10, 0, 0, 0),
+        v4(10, 0, 1, 255),
+        v4(223, 255, 255, 255),
+    ] {
+        // A SYN, ACK; and a RST for the ACK of the same flow, which acknowledges what was never sent.
+        assert_eq!(ask(&mut net, source, v4(10, 0, 0, 2)), 2, "from {source}");
+    }
+    assert_eq!(net.b.stack.counters().drop_bad_source, 0);
+}
+
+#[test]
+fn a_frame_with_a_vlans_tag_is_not_answered_and_one_with_a_priority_is_answered_with_it() {
+    let mut net = Net::new();
+    net.listen(false);
+    let syn = frames::write(&segment(TcpControl::Syn, 1, None));
+    let tagged = |tag: [u8; 4]| [&syn[..12], &tag, &syn[12..]].concat();
+    for tag in [
+        [0x81, 0, 0, 5],
+        [0x81, 0, 0x0f, 0xff],
+        [0x88, 0xa8, 0x10, 1],
+    ] {
+        net.b.wire.deliver(tagged(tag));
+    }
+    net.b.step(net.now);
+    assert_eq!(net.b.sent(), Vec::<Vec<u8>>::new());
+    assert_eq!(net.b.stack.counters().drop_vlan, 3);
+    net.b.wire.deliver(tagged([0x81, 0, 0xe0, 0]));
+    net.b.step(net.now);
+    let answers = net.b.sent();
+    assert_eq!(answers[0][..12], [MAC_A, MAC_B].concat());
+    assert_eq!(answers[0][12..18], [0x81, 0, 0xe0, 0, 0x08, 0]);
+    assert_eq!((answers.len(), net.b.stack.counters().drop_vlan), (1, 3));
 }
 
 fn control() -> impl Strategy<Value = TcpControl> {
@@ -138,7 +268,7 @@ proptest! {
                 let mut frame = frame.clone();
                 if let (Some(ethertype), true) = (ethertype, frame.len() > 14) {
                     frame[12..14].copy_from_slice(&ethertype);
-                    frame[0] = 2;
+                    frame[..6].copy_from_slice(&MAC_B);
                     frame[14] = if ethertype[0] == 8 { 0x45 } else { 0x60 };
                 }
                 net.b.wire.deliver(frame);

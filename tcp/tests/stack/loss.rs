@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::net::{BUDGET, Fate, From, Net, pattern};
+use crate::net::{BUDGET, Fate, From, MAC_A, Net, pattern};
 
 fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
     let mut net = Net::new();
@@ -112,7 +112,8 @@ fn what_has_arrived_is_heard_before_timers_are() {
     net.b.step(net.now);
     let answers = net.b.sent();
     let late = net.now + Duration::from_secs(2);
-    (0..5 * BUDGET).for_each(|_| net.a.wire.deliver(vec![0; 14])); // no IP packets
+    let no_ip_packet = [&MAC_A[..], &[0; 8]].concat();
+    (0..5 * BUDGET).for_each(|_| net.a.wire.deliver(no_ip_packet.clone()));
     for answer in answers {
         net.a.wire.deliver(answer);
     }
