@@ -51,6 +51,19 @@ impl SharedBytes {
     }
 
     /// The memory of a mapping that the application made: a file, a memfd, huge pages.
+    ///
+    /// The process may write it: a mapping that can only be read has another type (verbs draft §7.5).
+    ///
+    /// ```
+    /// # fn memory(map: memmap2::MmapMut) -> xwarp_driver::SharedBytes {
+    /// xwarp_driver::SharedBytes::from_mmap(map)
+    /// # }
+    /// ```
+    /// ```compile_fail,E0308
+    /// # fn memory(map: memmap2::Mmap) -> xwarp_driver::SharedBytes {
+    /// xwarp_driver::SharedBytes::from_mmap(map)
+    /// # }
+    /// ```
     pub fn from_mmap(map: memmap2::MmapMut) -> Self {
         let len = map.len();
         Self::from_map(map, len)

@@ -71,6 +71,8 @@ mod control;
 mod counters;
 mod cq;
 mod data_path;
+#[cfg(doctest)]
+mod does_not_compile;
 mod domains;
 mod engine;
 mod error;
