@@ -104,6 +104,11 @@ impl EventQueue {
 
     /// Something has happened.
     pub(crate) fn report(&self, event: AsyncEvent) {
+        self.report_before(event, || ());
+    }
+
+    /// The same, and then `next` happens: whoever has taken the event finds that done, and whoever finds it done can take the event.
+    pub(crate) fn report_before(&self, event: AsyncEvent, next: impl FnOnce()) {
         let mut lists = self.lists();
         if lists.handled {
             lists.untold.push_back(event);
@@ -112,6 +117,7 @@ impl EventQueue {
             self.keep(&mut lists.polled, event);
             self.more.notify_one();
         }
+        next();
     }
 
     /// For the engine, which alone reports.
@@ -177,6 +183,7 @@ impl EventQueue {
 mod tests {
     use super::*;
     use AsyncEventKind::{Closed, EventsLost, Failed};
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
     /// What happened to queue pair `qp`.
     fn closed(qp: u64) -> AsyncEvent {
@@ -200,6 +207,21 @@ mod tests {
         assert_eq!(taken(&events), expected);
         events.report(closed(7));
         assert_eq!(taken(&events), [closed(7)], "there is room again");
+    }
+
+    #[test]
+    fn what_follows_an_event_comes_after_it_and_before_anybody_takes_it() {
+        let events = EventQueue::new(2);
+        events.report_before(closed(1), || {
+            assert!(events.lists.try_lock().is_err(), "nobody takes it yet");
+        });
+        assert_eq!(events.take(), Some(closed(1)));
+        // What does not happen any more leaves the event all the same: it was there before.
+        let stopped = catch_unwind(AssertUnwindSafe(|| {
+            events.report_before(closed(2), || resume_unwind(Box::new(())));
+        }));
+        assert!(stopped.is_err());
+        assert_eq!(events.take(), Some(closed(2)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::qp::{Link, NewQp, NewReceives, QpContext};
 use super::stream::{Close, Gate};
 use super::{Engine, Owner};
 use crate::error::{Capability, CreateError, DestroyError};
-use crate::event::AsyncEventKind;
+use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
 use crate::qp_state::{QpId, QpState};
 use crate::user::User;
 
@@ -227,10 +227,16 @@ impl Engine {
         qp.flush_receives(&mut self.cqs);
         qp.deadline = None;
         self.detach(key);
-        if let Some(qp) = self.qps.get_mut(key) {
-            qp.set_state(QpState::Idle);
-        }
-        self.report_for(key, AsyncEventKind::Closed);
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        let closed = AsyncEvent {
+            resource: EventResource::Qp(qp.id),
+            kind: AsyncEventKind::Closed,
+        };
+        // The event, and then Idle (verbs draft §6.2.5, digest A31).
+        self.events
+            .report_before(closed, || qp.set_state(QpState::Idle));
     }
 
     /// A queue pair's patience has ended.
