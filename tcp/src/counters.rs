@@ -75,6 +75,8 @@ pub struct StackCounters {
     pub drop_no_timestamp: u64,
     /// Segments with new octets and a timestamp that is too old (PAWS, RFC 7323 §5).
     pub drop_old_timestamp: u64,
+    /// Segments that echo a timestamp that was not sent, or minutes before another one that came back.
+    pub drop_false_echo: u64,
     /// RSTs in answer to segments of no flow, and SYN cookies, for which there was no TX frame.
     pub drop_no_tx_frame: u64,
 }

@@ -263,7 +263,7 @@ impl Conn {
         now: Instant,
     ) {
         let in_recovery = self.recovery.phase() == Phase::Repair;
-        if self.recovery.ends(self.send.una) {
+        if self.recovery.ends(self.send.una, self.send.nxt) {
             self.congestion.on_recovered(now);
             self.rack.on_recovered();
             self.send.duplicates = 0;
@@ -310,6 +310,7 @@ impl Conn {
     /// What is acknowledged by now was sent after the last answer to congestion: a further echo is news.
     fn forget_echo(&mut self) {
         let una = self.send.una;
+        self.rack.forget(una);
         self.send.echo_until.take_if(|until| until.is_before(una));
     }
 

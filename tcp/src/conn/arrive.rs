@@ -31,7 +31,7 @@ impl Conn {
         let (before, unread) = (self.state, self.readable_len());
         match self.state {
             State::Closed => lower.io.recycle(frame),
-            State::SynSent => {
+            _ if self.awaits_answer(segment) => {
                 self.arrive_in_syn_sent(segment, lower, now);
                 lower.io.recycle(frame);
             }
@@ -112,9 +112,10 @@ impl Conn {
         if segment.is_reset() {
             return;
         }
-        if self.state == State::SynReceived && segment.opens() && self.passive {
+        let is_first = segment.opens() && segment.seq + 1 == self.receive.next();
+        if self.state == State::SynReceived && self.passive && is_first {
             // Our answer to the SYN was lost.
-            if segment.seq + 1 == self.receive.next() && self.limiter.allow(now) {
+            if self.limiter.allow(now) {
                 self.send.queue.mark_lost(0);
             }
             return;
@@ -161,12 +162,15 @@ impl Conn {
         }
     }
 
-    /// A RST in the window (RFC 5961 §3.2). In TIME-WAIT it must not end the waiting (RFC 1337).
+    /// A RST in the window (RFC 5961 §3.2). In TIME-WAIT it must not end the waiting (RFC 1337). Where both have opened, the number that is
+    /// expected is that of a SYN that anybody can have sent: there the RST must know ours, as in SYN-SENT.
     fn on_reset(&mut self, segment: &Segment, now: Instant) {
         if self.state == State::TimeWait {
             return;
         }
-        if segment.seq == self.receive.next() {
+        let both_open = self.state == State::SynReceived && !self.passive;
+        let known = !both_open || self.knows_our_syn(segment);
+        if known && segment.seq == self.receive.next() {
             self.state = State::Closed;
         } else if self.limiter.allow(now) {
             self.acks.demand();
@@ -184,7 +188,7 @@ impl Conn {
                 return Checked::Done;
             }
             self.establish(now);
-        } else if !self.send.is_plausible(ack) {
+        } else if !self.send.is_plausible(ack) || !self.has_echo(segment, lower) {
             self.challenge(lower, now); // RFC 5961 §5.2
             return Checked::Done;
         }
@@ -197,14 +201,23 @@ impl Conn {
         Checked::Acceptable
     }
 
+    /// True unless the segment echoes a timestamp that the peer cannot have received lately.
+    fn has_echo(&self, segment: &Segment, lower: &mut Lower) -> bool {
+        let echo = segment.options.timestamp.filter(|_| self.terms.timestamps);
+        let known = echo.is_none_or(|(_, tsecr)| self.stamps.is_echo(tsecr));
+        lower.counters.drop_false_echo += u64::from(!known);
+        known
+    }
+
     /// Takes the timestamp of a segment whose sequence number and ACK are good (RFC 7323 §5.3, R3): anybody else's would have the
     /// peer's own taken for old.
     fn take_timestamp(&mut self, segment: &Segment, now: Instant) {
-        if let Some((tsval, _)) = segment.options.timestamp
+        if let Some((tsval, tsecr)) = segment.options.timestamp
             && self.terms.timestamps
         {
             let acked = self.receive.acked();
             self.stamps.take(tsval, segment.seq, acked, now);
+            self.stamps.take_echo(tsecr);
         }
     }
 

@@ -57,10 +57,9 @@ impl Conn {
         self.terms = self.offer.accept(&syn.options, local, ecn);
         self.receive.begin(syn.seq, announced);
         if let Some((tsval, _)) = syn.options.timestamp {
-            self.stamps.take(tsval, syn.seq, self.receive.acked(), now);
+            self.stamps.begin(tsval, now);
         }
-        // A SYN's window is not scaled (RFC 7323 §2.2).
-        self.send.update_window(syn, self.send.una, 0);
+        self.send.begin_window(syn);
     }
 
     /// The headers of our SYN, with an ACK once the peer's is here.
@@ -89,6 +88,21 @@ impl Conn {
             };
         }
         header
+    }
+
+    /// True in SYN-SENT, and for what answers our SYN after another one has come: that may have been a stranger's, who does not know our
+    /// number, and has only to guess when we open.
+    pub(super) fn awaits_answer(&self, segment: &Segment) -> bool {
+        match self.state {
+            State::SynSent => true,
+            State::SynReceived => !self.passive && segment.has_syn() && self.knows_our_syn(segment),
+            _ => false,
+        }
+    }
+
+    /// True for a segment that acknowledges our SYN.
+    pub(super) fn knows_our_syn(&self, segment: &Segment) -> bool {
+        segment.ack.is_some_and(|ack| self.send.is_news(ack))
     }
 
     /// A segment arrives in SYN-SENT (RFC 9293 §3.10.7.3).

@@ -183,7 +183,7 @@ impl Conn {
             send: SendSide::new(secrets.iss),
             receive: ReceiveSide::new(buffer),
             acks: AckPolicy::default(),
-            stamps: Timestamps::new(secrets.stamp_offset),
+            stamps: Timestamps::new(secrets.stamp_offset, now),
             limiter: Limiter::new(now),
             rtt: RttEstimator::new(config.min_rto, MAX_RTO),
             rate: RateSampler::new(now),
@@ -217,7 +217,7 @@ impl Conn {
             return false;
         }
         match segment.options.timestamp {
-            Some((tsval, _)) if self.terms.timestamps && tsval != self.stamps.pair(now).1 => {
+            Some((tsval, _)) if self.terms.timestamps && tsval != self.stamps.recent() => {
                 !self.stamps.is_old(tsval, now)
             }
             _ => self.receive.next().is_before(segment.seq),

@@ -56,12 +56,18 @@ impl Rack {
 
     /// The peer says that something came twice: segments were taken for lost too early (§6.2, step 4).
     pub(crate) fn on_duplicate(&mut self, una: Seq, nxt: Seq) {
-        if self.round.is_some_and(|round| una.is_before(round)) {
+        self.forget(una);
+        if self.round.is_some() {
             return;
         }
         self.round = Some(nxt);
         self.widened = self.widened.saturating_add(1);
         self.keep = KEEP_WIDE;
+    }
+
+    /// All before `una` is acknowledged: what was in flight when the window was widened may be gone, and is not looked back to.
+    pub(crate) fn forget(&mut self, una: Seq) {
+        self.round.take_if(|round| !una.is_before(*round));
     }
 
     /// A recovery is over.

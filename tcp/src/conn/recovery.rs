@@ -41,6 +41,8 @@ struct Rate {
 struct Doubt {
     /// SND.UNA when the recovery began.
     una: Seq,
+    /// SND.NXT when it ended: what is acknowledged beyond was sent after all retransmissions.
+    end: Option<Seq>,
     /// Our timestamp in the first retransmission.
     first_stamp: Option<u32>,
     /// Retransmissions that the peer has not called duplicates.
@@ -84,11 +86,20 @@ impl Recovery {
         self.point = nxt;
     }
 
-    /// True if all that was sent before the recovery is acknowledged; the recovery is over then.
-    pub(crate) fn ends(&mut self, una: Seq) -> bool {
-        let ends = !self.is_open() && !una.is_before(self.point);
+    /// True if all that was sent before the recovery is acknowledged; the recovery is over then. Once more is acknowledged than was sent
+    /// up to then, nothing will show any more that it was for nothing.
+    pub(crate) fn ends(&mut self, una: Seq, nxt: Seq) -> bool {
+        if self.is_open() {
+            let over = |doubt: &mut Doubt| doubt.end.is_some_and(|end| end.is_before(una));
+            self.doubt.take_if(over);
+            return false;
+        }
+        let ends = !una.is_before(self.point);
         if ends {
             self.phase = Phase::Open;
+            if let Some(doubt) = &mut self.doubt {
+                doubt.end = Some(nxt);
+            }
         }
         ends
     }
@@ -162,6 +173,7 @@ impl Doubt {
     fn new(una: Seq) -> Self {
         Self {
             una,
+            end: None,
             first_stamp: None,
             repeats: 0,
             any: false,
@@ -210,7 +222,20 @@ mod tests {
         assert!(!recovery.answers_original(4));
         recovery.repeated(5);
         assert!(recovery.answers_original(4) && !recovery.answers_original(5));
-        assert!(recovery.ends(from_raw(900)));
+        assert!(!recovery.ends(from_raw(899), from_raw(1000)));
+        assert!(recovery.ends(from_raw(900), from_raw(1000)));
         assert!(!recovery.answers_original(4));
+    }
+
+    #[test]
+    fn a_doubt_ends_with_what_was_sent_in_the_recovery() {
+        for (una, doubted) in [(950, true), (1000, true), (1001, false)] {
+            let mut recovery = Recovery::default();
+            recovery.begin(from_raw(100), from_raw(900), 800, 400, 100);
+            recovery.repeated(5);
+            assert!(recovery.ends(from_raw(900), from_raw(1000)));
+            assert!(!recovery.ends(from_raw(una), from_raw(2000)));
+            assert_eq!(recovery.called_duplicate(from_raw(100)), doubted, "{una}");
+        }
     }
 }

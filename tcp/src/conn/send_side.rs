@@ -106,6 +106,12 @@ impl SendSide {
         0 < len && len <= back && back <= self.largest_window
     }
 
+    /// Takes the window of the peer's SYN, which is not scaled (RFC 7323 §2.2), whatever another SYN has said.
+    pub(crate) fn begin_window(&mut self, syn: &Segment) {
+        self.last_update = None;
+        self.update_window(syn, self.una, 0);
+    }
+
     /// Takes the window of a segment, scaled by `shift`, unless an earlier one was sent after it (RFC 9293 §3.10.7.4). True if
     /// the window has changed.
     pub(crate) fn update_window(&mut self, segment: &Segment, ack: Seq, shift: u8) -> bool {

@@ -7,6 +7,9 @@ use crate::time::Instant;
 
 /// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap in the time.
 const OUTDATED: Duration = Duration::from_hours(24 * 24);
+/// How much older than the latest echo another one may be, in ticks: a segment, like a SYN cookie, is on its way for two minutes at most
+/// (RFC 9293 §3.4.2), and so is the one that it answers.
+const LATE: u32 = 256 * 1024;
 
 /// One connection's timestamps. The clock ticks in milliseconds, the fastest that RFC 7323 §5.4 allows.
 #[derive(Clone, Debug)]
@@ -15,14 +18,22 @@ pub(crate) struct Timestamps {
     offset: u32,
     /// `TS.Recent`, and when it was taken.
     recent: Option<(u32, Instant)>,
+    /// The latest `TSval` that was sent, and the latest that came back.
+    sent: u32,
+    echoed: u32,
 }
 
 impl Timestamps {
-    pub(crate) fn new(offset: u32) -> Self {
-        Self {
+    pub(crate) fn new(offset: u32, now: Instant) -> Self {
+        let mut stamps = Self {
             offset,
             recent: None,
-        }
+            sent: 0,
+            echoed: 0,
+        };
+        stamps.sent = stamps.value(now);
+        stamps.echoed = stamps.sent;
+        stamps
     }
 
     /// `TSval` of a segment sent now.
@@ -34,8 +45,33 @@ impl Timestamps {
     }
 
     /// `TSval` and `TSecr` of a segment sent now.
-    pub(crate) fn pair(&self, now: Instant) -> (u32, u32) {
-        (self.value(now), self.recent.map_or(0, |(recent, _)| recent))
+    pub(crate) fn pair(&mut self, now: Instant) -> (u32, u32) {
+        self.sent = self.value(now);
+        (self.sent, self.recent())
+    }
+
+    /// What is echoed: `TS.Recent`, or 0.
+    pub(crate) fn recent(&self) -> u32 {
+        self.recent.map_or(0, |(recent, _)| recent)
+    }
+
+    /// True if the peer can have sent this `TSecr`: it echoes what it received in order, which never gets older. Who does not see what
+    /// we send has to guess.
+    pub(crate) fn is_echo(&self, tsecr: u32) -> bool {
+        let span = self.sent.wrapping_sub(self.echoed).saturating_add(LATE);
+        tsecr.wrapping_sub(self.echoed.wrapping_sub(LATE)) <= span
+    }
+
+    /// Takes the echo of an acceptable segment.
+    pub(crate) fn take_echo(&mut self, tsecr: u32) {
+        if older(self.echoed, tsecr) {
+            self.echoed = tsecr;
+        }
+    }
+
+    /// Takes the timestamp of the peer's SYN, with which its clock begins.
+    pub(crate) fn begin(&mut self, tsval: u32, now: Instant) {
+        self.recent = Some((tsval, now));
     }
 
     /// True if a segment with this `TSval` is older than one that was received (PAWS, RFC 7323 §5.3 R1).
@@ -67,12 +103,12 @@ mod tests {
 
     use super::*;
     use crate::seq::from_raw;
-    use crate::seq::testing::{HALF, at, near};
+    use crate::seq::testing::{HALF, alike, at, near};
 
     #[test]
     fn an_older_value_is_refused_until_the_known_one_is_outdated() {
         let start = Instant::from_micros(5_000_000);
-        let mut stamps = Timestamps::new(0);
+        let mut stamps = Timestamps::new(0, start);
         assert!(!stamps.is_old(7, start));
         stamps.take(100, from_raw(5), from_raw(5), start);
         assert!(stamps.is_old(99, start) && !stamps.is_old(100, start));
@@ -83,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_clock_ticks_in_milliseconds_and_wraps() {
-        let stamps = Timestamps::new(u32::MAX);
+        let stamps = Timestamps::new(u32::MAX, Instant::ORIGIN);
         assert_eq!(stamps.value(Instant::from_micros(999)), u32::MAX);
         assert_eq!(stamps.value(Instant::from_micros(1000)), 0);
         assert!(older(u32::MAX, 0) && !older(0, u32::MAX));
@@ -105,13 +141,34 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2048))]
 
+        /// Between a while before the latest echo and what was sent last, wherever the clock began.
+        #[test]
+        fn an_echo_is_of_what_was_sent_lately(offset: u32, steps in prop::collection::vec((0..5_000_000_u64, near(vec![0, -i64::from(LATE), 5000])), 1..20)) {
+            let mut now = Instant::ORIGIN;
+            let mut stamps = Timestamps::new(offset, now);
+            let mut echoed = 0;
+            for (millis, echo) in steps {
+                now = now + Duration::from_millis(millis);
+                stamps.pair(now);
+                let sent = i64::try_from(now.since_origin().as_millis()).unwrap();
+                let echo = echoed + echo;
+                let raw = crate::seq::raw(at(echo + i64::from(offset)));
+                let lately = alike(echo).find(|echo| (echoed - i64::from(LATE)..=sent).contains(echo));
+                prop_assert_eq!(stamps.is_echo(raw), lately.is_some());
+                if let Some(echo) = lately {
+                    stamps.take_echo(raw);
+                    echoed = echoed.max(echo);
+                }
+            }
+        }
+
         /// RFC 7323 §5.2 to §5.5, counted in numbers that do not wrap.
         #[test]
         fn old_is_what_is_less_than_half_the_space_before_what_was_taken_lately(
             place in near(vec![0]),
             steps in prop::collection::vec(step(), 1..20),
         ) {
-            let mut stamps = Timestamps::new(0);
+            let mut stamps = Timestamps::new(0, Instant::ORIGIN);
             let (mut now, mut recent) = (Instant::from_micros(5_000_000), None);
             for (seconds, later, from_ack) in steps {
                 now = now + Duration::from_secs(seconds);

@@ -136,6 +136,34 @@ close
     );
 }
 
+/// Only the FIN that was received begins the time anew: any other can be a stranger's.
+#[test]
+fn another_fin_does_not_prolong_time_wait() {
+    for fin in [
+        "F. 2:2(0) ack 2",
+        "F. 1000:1000(0) ack 2",
+        "F. 0:0(0) ack 2",
+        "F. 1:1(0) ack 70000",
+        "F. -2147483647:-2147483647(0) ack 2",
+    ] {
+        run_after(
+            ESTABLISHED,
+            &format!(
+                "
+close
+> F. 1:1(0) ack 1
+< F. 1:1(0) ack 2
+> . 2:2(0) ack 2
++9s < {fin}
+> . 2:2(0) ack 2
++2s < F. 1:1(0) ack 2
+> R 2:2(0) win 0
+"
+            ),
+        );
+    }
+}
+
 #[test]
 fn a_reset_does_not_end_time_wait() {
     run_after(

@@ -106,6 +106,83 @@ event Connected
 ");
 }
 
+/// Anybody who knows addresses and ports can send a SYN. Who answers ours knows its number, and is the peer.
+#[test]
+fn a_strangers_syn_does_not_keep_the_answer_out() {
+    for stranger in ["0:0(0)", "700:700(0)", "-2147483648:-2147483648(0)"] {
+        let (number, _) = stranger.split_once(':').unwrap();
+        let number = number.parse::<i64>().unwrap();
+        let next = (number + 1).rem_euclid(1 << 32);
+        run(&format!(
+            "
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S {stranger} win 1 <mss 100>
+> S. 0:0(0) ack {next} win 65535 <mss 1460>
+< S. 9000:9000(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
+> . 1:1(0) ack 9001 win 32768
+event Connected
+write 1460
+> P. 1:1461(1460) ack 9001
+< P. 9001:9101(100) ack 1461
+> . 1461:1461(0) ack 9101
+"
+        ));
+    }
+}
+
+/// Who sends a SYN knows what is expected next. Only who knows our number, too, can refuse.
+#[test]
+fn a_strangers_syn_and_reset_do_not_refuse_the_connection() {
+    run("
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S 700:700(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 701 win 65535 <mss 1460>
+< R 701:701(0)
+> . 1:1(0) ack 701
+event none
+< R. 701:701(0) ack 9
+> . 1:1(0) ack 701
+event none
+< S. 9000:9000(0) ack 1 win 65535 <mss 1460>
+> . 1:1(0) ack 9001
+event Connected
+");
+}
+
+#[test]
+fn a_peer_that_has_opened_too_may_refuse() {
+    run("
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S 700:700(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 701 win 65535 <mss 1460>
+< R. 701:701(0) ack 1
+event Refused
+");
+}
+
+/// The client answers the challenge by a RST with the number that the stranger chose, and begins anew (RFC 5961 §4.2).
+#[test]
+fn a_strangers_syn_does_not_keep_a_client_out() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
+< S 9000:9000(0) win 65535 <mss 1460>
+> . 1:1(0) ack 1
+< R 1:1(0)
++1s < S 9000:9000(0) win 65535 <mss 1460>
+> S. 250000:250000(0) ack 9001 win 65535 <mss 1460>
+< . 9001:9001(0) ack 250001
+event Incoming
+");
+}
+
 #[test]
 fn an_answer_to_another_syn_is_reset() {
     run("

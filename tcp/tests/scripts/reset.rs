@@ -1,6 +1,6 @@
 //! RSTs, SYNs and ACKs that a stranger may have sent (RFC 5961).
 
-use crate::{ESTABLISHED, run_after};
+use crate::{ESTABLISHED, TIMESTAMPS, run_after};
 
 #[test]
 fn a_reset_at_the_expected_number_ends() {
@@ -181,5 +181,71 @@ listen
 > R 1:1(0) win 0
 event none
 ",
+    );
+}
+
+/// Sixteen times what is sent here is answered by a plain ACK, and then no more in that second (RFC 5961 §7).
+fn is_answered_sixteen_times(beginning: &str, segment: &str, [answer, later]: [&str; 2]) {
+    let answered = format!("< {segment}\n> {answer}\n").repeat(16);
+    let unanswered = format!("< {segment}\nnothing\n").repeat(16);
+    run_after(
+        beginning,
+        &format!(
+            "\n+1s nothing\n{answered}{unanswered}+1s < {segment}\n> {later}\nunread 0\nevent none\n"
+        ),
+    );
+}
+
+#[test]
+fn what_was_never_sent_provokes_a_limited_number_of_acks() {
+    for segment in [
+        "P. -1000000000:-999999999(1) ack 1",
+        "P. -2147482648:-2147482647(1) ack 1",
+        "F. -1000000000:-1000000000(0) ack 1",
+        "F. -300000:-300000(0) ack 1",
+        "P. -300000:-299900(100) ack 1",
+        "P. 300001:300101(100) ack 1",
+        "S. -1000:-900(100) ack 1",
+        "F. 1000000001:1000000001(0) ack 1",
+        ". -70000:-70000(0) ack 1",
+        "P. 1:101(100) ack -70000",
+        "P. 1:101(100) ack 2",
+    ] {
+        is_answered_sixteen_times(ESTABLISHED, segment, [". 1:1(0) ack 1"; 2]);
+    }
+}
+
+#[test]
+fn old_timestamps_provoke_a_limited_number_of_acks() {
+    for segment in [
+        "P. -1000000000:-999999999(1) ack 1",
+        "F. -1000000000:-1000000000(0) ack 1",
+        "F. 1:1(0) ack 1",
+        "P. 1:101(100) ack 1",
+        ". 1:1(0) ack 1",
+    ] {
+        let old = format!("{segment} win 65535 <nop,nop,TS val 109 ecr 10>");
+        is_answered_sixteen_times(
+            TIMESTAMPS,
+            &old,
+            [1010, 2010]
+                .map(|now| format!(". 1:1(0) ack 1 <nop,nop,TS val {now} ecr 110>"))
+                .each_ref()
+                .map(String::as_str),
+        );
+    }
+}
+
+#[test]
+fn what_may_have_been_repeated_is_always_answered() {
+    let repeated = "< P. 1:101(100) ack 1\n> . 1:1(0) ack 101 <nop,nop,sack 1:101>\n".repeat(40);
+    run_after(
+        ESTABLISHED,
+        &format!("\n< P. 1:101(100) ack 1\n> . 1:1(0) ack 101\nread 100\n{repeated}"),
+    );
+    let repeated = "< F. 1:1(0) ack 1\n> . 1:1(0) ack 2\n".repeat(40);
+    run_after(
+        ESTABLISHED,
+        &format!("\n< F. 1:1(0) ack 1\n> . 1:1(0) ack 2\n{repeated}"),
     );
 }

@@ -62,7 +62,7 @@ fn blocks_have_room_beside_a_timestamp() {
     run_after(
         TIMESTAMPS,
         "
-< P. 101:201(100) ack 1 win 65535 <nop,nop,TS val 111 ecr 10>
+< P. 101:201(100) ack 1 win 65535 <nop,nop,TS val 111 ecr 0>
 > . 1:1(0) ack 1 <nop,nop,TS val 10 ecr 110,nop,nop,sack 101:201>
 ",
     );
@@ -217,6 +217,10 @@ fn blocks_of_octets_never_sent_are_ignored() {
     with_five(
         "
 +10ms < . 1:1(0) ack 1 win 65535 <nop,nop,sack 90001:91001>
+< . 1:1(0) ack 1 win 65535 <nop,nop,sack 1001:9001>
+< . 1:1(0) ack 1 win 65535 <nop,nop,sack 1001:-2147482649>
+< . 1:1(0) ack 1 win 65535 <nop,nop,sack -2147482649:5001>
+< . 1:1(0) ack 1 win 65535 <nop,nop,sack 5001:1>
 < . 1:1(0) ack 1 win 65535 <nop,nop,sack 4001:9001>
 < . 1:1(0) ack 1 win 65535 <nop,nop,sack 3001:2001>
 nothing
@@ -258,4 +262,29 @@ write 1000
 "
         ),
     );
+}
+
+/// A block further back than any window, or half the sequence space away, is no duplicate of what was repeated.
+#[test]
+fn a_duplicate_of_what_was_never_sent_undoes_nothing() {
+    for block in [
+        "-70000:-69000",
+        "-2147482647:-2147481647",
+        "-2147478647:1001",
+        "2147479648:2147480648",
+    ] {
+        with_five(&format!(
+            "
++10ms < . 1:1(0) ack 1 win 65535 <nop,nop,sack 1001:4001>
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 5001
+< . 1:1(0) ack 5001 win 65535 <nop,nop,sack {block}>
+write 1460
+> P. 5001:6461(1460) ack 1
+write 1460
+> P. 6461:7921(1460) ack 1
+refuse 1460     # the window was halved
+"
+        ));
+    }
 }

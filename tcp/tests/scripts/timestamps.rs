@@ -7,7 +7,7 @@ fn the_latest_timestamp_in_order_is_echoed() {
     run_after(
         TIMESTAMPS,
         "
-< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 120 ecr 10>
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 120 ecr 0>
 > . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 120>
 < P. 201:301(100) ack 1 win 65535 <nop,nop,TS val 130 ecr 10>
 > . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 120,nop,nop,sack 201:301>
@@ -59,7 +59,7 @@ fn after_twenty_four_days_of_silence_any_timestamp_is_believed() {
     run_after(
         TIMESTAMPS,
         "
-+2073601s < P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 5 ecr 10>
++2073601s < P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 5 ecr 0>
 > . 1:1(0) ack 101 <nop,nop,TS val 2073601010 ecr 5>
 read 100
 ",
@@ -118,9 +118,9 @@ fn a_segment_without_ack_leaves_the_latest_timestamp_alone() {
     run_after(
         TIMESTAMPS,
         "
-< P 1:101(100) win 65535 <nop,nop,TS val 1073741934 ecr 10>
+< P 1:101(100) win 65535 <nop,nop,TS val 1073741934 ecr 0>
 nothing
-< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 110 ecr 10>
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 110 ecr 0>
 > . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 110>
 read 100
 ",
@@ -138,4 +138,42 @@ listen
 < . 1:1(0) ack 1 win 65535 <nop,nop,TS val 100 ecr 0>
 event Incoming
 ");
+}
+
+/// A timestamp that was never sent, or not within minutes of the last one that was echoed, is none that the peer would echo.
+#[test]
+fn a_segment_that_echoes_what_was_not_sent_is_dropped() {
+    for echo in [11, 1000, 4_032_823_285_u32, 2_147_483_647, 2_147_483_648] {
+        run_after(
+            TIMESTAMPS,
+            &format!(
+                "
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 111 ecr {echo}>
+> . 1:1(0) ack 1 <nop,nop,TS val 10 ecr 110>
+unread 0
+< P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 110 ecr 10>
+> . 1:1(0) ack 101 <nop,nop,TS val 10 ecr 110>
+read 100
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn an_older_echo_is_taken_after_any_silence() {
+    run_after(
+        TIMESTAMPS,
+        "
++3600s < P. 1:101(100) ack 1 win 65535 <nop,nop,TS val 3600110 ecr 0>
+> . 1:1(0) ack 101 <nop,nop,TS val 3600010 ecr 3600110>
++3600s < P. 101:201(100) ack 1 win 65535 <nop,nop,TS val 7200110 ecr 0>
+> . 1:1(0) ack 201 <nop,nop,TS val 7200010 ecr 7200110>
+< P. 201:301(100) ack 1 win 65535 <nop,nop,TS val 7200110 ecr 3600010>
+> . 1:1(0) ack 301 <nop,nop,TS val 7200010 ecr 7200110>
+< P. 301:401(100) ack 1 win 65535 <nop,nop,TS val 7200110 ecr 7200010>
+> . 1:1(0) ack 401 <nop,nop,TS val 7200010 ecr 7200110>
+read 400
+",
+    );
 }

@@ -76,13 +76,13 @@ fn an_older_segment_does_not_change_the_window() {
     run_after(
         ESTABLISHED,
         "
-< P. 1:101(100) ack 1 win 5000
-> . 1:1(0) ack 101
-< . 1:1(0) ack 1 win 100
-> . 1:1(0) ack 101
+< P. 101:201(100) ack 1 win 5000
+> . 1:1(0) ack 1 <nop,nop,sack 101:201>
+< P. 1:101(100) ack 1 win 100   # sent before, arrives after
+> . 1:1(0) ack 201
 write 1000
-> P. 1:1001(1000) ack 101
-read 100
+> P. 1:1001(1000) ack 201
+read 200
 ",
     );
 }
@@ -213,4 +213,118 @@ write 10
 > P. 1:11(10) ack 1
 ",
     );
+}
+
+#[test]
+fn an_ack_of_long_ago_does_not_change_the_window() {
+    run_after(
+        ESTABLISHED,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 1001 win 5000
+< P. 1:101(100) ack 501 win 100
+> . 1001:1001(0) ack 101
+write 1000
+> P. 1001:2001(1000) ack 101
+read 100
+",
+    );
+}
+
+/// RFC 9293 §3.10.7.4: the ACK of a segment whose bytes have no room is heard all the same.
+#[test]
+fn an_ack_with_bytes_is_heard_at_a_closed_window() {
+    run("
+config buffer=1024
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 1024 <mss 1460>
+< . 1:1(0) ack 1
+event Incoming
+< P. 1:1025(1024) ack 1
+> . 1:1(0) ack 1025 win 0
+write 500
+> P. 1:501(500) ack 1025 win 0
+< P. 1025:1026(1) ack 501
+> . 501:501(0) ack 1025 win 0
++3000ms < . 1025:1025(0) ack 501
+nothing
+read 1024
+> . 501:501(0) ack 1025 win 1024
+");
+}
+
+/// RFC 9293 §3.8.6.2.1: with a scale of 3 the field cannot say what is left, and says more.
+#[test]
+fn an_announced_edge_stays() {
+    run_after(
+        ESTABLISHED,
+        "
+< P. 1:102(101) ack 1
+> . 1:1(0) ack 102 win 32755
+< P. 102:203(101) ack 1
+> . 1:1(0) ack 203 win 32743
+read 202
+",
+    );
+}
+
+#[test]
+fn a_tiny_mss_is_not_believed() {
+    run("
+listen
+< S 0:0(0) win 65535 <mss 1>
+> S. 0:0(0) ack 1 win 65535 <mss 1460>
++10ms < . 1:1(0) ack 1 win 65535
+event Incoming
+write 48
+> P. 1:49(48) ack 1
+");
+}
+
+/// A FIN behind bytes that have no room is not taken: the bytes that follow may be others.
+#[test]
+fn a_fin_beyond_the_window_is_not_noted() {
+    run("
+config buffer=1024
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 1024 <mss 1460>
+< . 1:1(0) ack 1
+event Incoming
+< F. 1:1461(1460) ack 1
+> . 1:1(0) ack 1025 win 0
+event Readable
+read 1024
+> . 1:1(0) ack 1025 win 1024
+< P. 1025:2049(1024) ack 1
+> . 1:1(0) ack 2049 win 0
+event Readable
+event none
+read 1024
+> . 1:1(0) ack 2049 win 1024
+< F. 2049:2049(0) ack 1
+> . 1:1(0) ack 2050
+event PeerClosed
+");
+}
+
+#[test]
+fn a_fin_alone_is_taken_at_a_closed_window() {
+    run("
+config buffer=1024
+listen
+< S 0:0(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 1 win 1024 <mss 1460>
+< . 1:1(0) ack 1
+event Incoming
+< P. 1:1025(1024) ack 1
+> . 1:1(0) ack 1025 win 0
+event Readable
+< F. 1025:1025(0) ack 1
+> . 1:1(0) ack 1026 win 0
+event PeerClosed
+read 1024
+");
 }

@@ -1,5 +1,6 @@
 //! Stacks on a cable in memory, in virtual time.
 
+mod blind;
 mod close;
 mod data;
 mod flood;
