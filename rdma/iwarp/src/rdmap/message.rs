@@ -374,4 +374,42 @@ mod tests {
             assert_eq!(fpdu[24..], crc);
         }
     }
+
+    /// Requests on QN 1, whichever they are, and Atomic Responses on QN 3.
+    #[test]
+    fn request_and_response_numbers_go_from_all_ones_to_zero() {
+        let mut sender = Sender {
+            request_msn: 0xFFFF_FFFE,
+            atomic_response_msn: 0xFFFF_FFFE,
+            ..Sender::new(StreamConfig::new(4, 4))
+        };
+        for msn in [0xFFFF_FFFE_u32, 0xFFFF_FFFF, 0, 1] {
+            let request = sender.read_request(&ReadRequest::RTR);
+            let response = sender.atomic_response(7, 9);
+            for mut message in [request, response] {
+                let segment = message.next_segment(1454).expect("one segment");
+                assert_eq!(segment.header[10..14], msn.to_be_bytes());
+            }
+        }
+    }
+
+    /// By the count of what was begun, across the wrap: none for a number that is still to come.
+    #[test]
+    fn requests_are_counted_back_across_the_wrap() {
+        for next in [5_u32, 1, 0, u32::MAX, 1 << 31] {
+            let sender = Sender {
+                request_msn: next,
+                ..Sender::new(StreamConfig::new(4, 4))
+            };
+            for since in [0, 1, 2, 1000, 1 << 31, u32::MAX] {
+                let msn = (u64::from(next) + (1 << 33) - 1 - u64::from(since)) % (1 << 32);
+                let msn = u32::try_from(msn).expect("a number");
+                assert_eq!(
+                    sender.requests_since(msn),
+                    since,
+                    "{msn:#x} before {next:#x}"
+                );
+            }
+        }
+    }
 }

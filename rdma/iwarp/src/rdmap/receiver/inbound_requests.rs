@@ -156,3 +156,87 @@ fn read_atomic(
     }
     Ok(request)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stag;
+    use crate::ddp::Queue;
+    use crate::rdmap::{AccessError, InvalidateError};
+    use proptest::prelude::*;
+
+    /// All memory may be accessed.
+    struct Open;
+    impl Resources for Open {
+        fn take_receive(&mut self) -> Option<u64> {
+            None
+        }
+        fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+            Ok(())
+        }
+        fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {
+            Err(InvalidateError::InvalidStag)
+        }
+    }
+
+    /// Hands a request with this number over, as the only one that waits.
+    fn accept(
+        requests: &mut InboundRequests,
+        opcode: Opcode,
+        msn: u32,
+    ) -> Result<(), ViolationCause> {
+        let header = UntaggedHeader {
+            control: 0x41, // T=0 L=1 DV=1
+            rsvd_ulp: 0,
+            rsvd_ulp_stag: 0.into(),
+            qn: Queue::Request.qn().into(),
+            msn: msn.into(),
+            mo: 0.into(),
+        };
+        let payload: &[u8] = if opcode == Opcode::AtomicRequest {
+            &[0; 52] // FetchAdd of 0
+        } else {
+            &[0; 28]
+        };
+        requests.response_sent();
+        requests.accept(opcode, &header, payload, &Open).map(drop)
+    }
+
+    /// At a million Reads a second that is after 72 minutes.
+    #[test]
+    fn request_numbers_go_from_all_ones_to_zero() {
+        for opcode in [Opcode::ReadRequest, Opcode::AtomicRequest] {
+            let mut requests = InboundRequests::new(1);
+            requests.msn = 0xFFFF_FFFE;
+            for msn in [0xFFFF_FFFE, 0xFFFF_FFFF, 0, 1] {
+                assert_eq!(
+                    accept(&mut requests, opcode, msn),
+                    Ok(()),
+                    "{opcode:?} {msn:#x}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        /// The next number is accepted wherever the count stands, and no other one.
+        #[test]
+        fn only_the_next_request_number_is_accepted(
+            first in prop_oneof![Just(FIRST_MSN), Just(u32::MAX), Just(1 << 31), any::<u32>()],
+            apart in prop_oneof![-3..3_i64, (1_i64 << 31) - 2..(1_i64 << 31) + 2, any::<i32>().prop_map(i64::from)],
+        ) {
+            let msn = u32::try_from((i64::from(first) + apart).rem_euclid(1 << 32)).unwrap();
+            let mut requests = InboundRequests::new(1);
+            requests.msn = first;
+            let accepted = accept(&mut requests, Opcode::ReadRequest, msn);
+            if apart == 0 {
+                prop_assert_eq!(accepted, Ok(()));
+                prop_assert_eq!(u64::from(requests.msn), (u64::from(first) + 1) % (1 << 32));
+            } else {
+                let refused = ViolationCause::MessageNumber { qn: 1, msn, expected: first };
+                prop_assert_eq!(accepted, Err(refused));
+                prop_assert_eq!(requests.msn, first);
+            }
+        }
+    }
+}

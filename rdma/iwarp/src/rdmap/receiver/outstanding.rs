@@ -207,3 +207,57 @@ impl AwaitedRead {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddp::Queue;
+    use proptest::prelude::*;
+
+    /// Hands over the response with this number that the only request awaits.
+    fn accept(outstanding: &mut Outstanding, msn: u32) -> Result<(), ViolationCause> {
+        let header = UntaggedHeader {
+            control: 0x41, // T=0 L=1 DV=1
+            rsvd_ulp: 0,
+            rsvd_ulp_stag: 0.into(),
+            qn: Queue::AtomicResponse.qn().into(),
+            msn: msn.into(),
+            mo: 0.into(),
+        };
+        outstanding.expect_atomic(0);
+        let accepted = outstanding.accept_atomic(&header, &[0; ATOMIC_RESPONSE_BYTES]);
+        outstanding.requests.clear();
+        accepted.map(drop)
+    }
+
+    #[test]
+    fn atomic_response_numbers_go_from_all_ones_to_zero() {
+        let mut outstanding = Outstanding::new(1);
+        outstanding.atomic_msn = 0xFFFF_FFFE;
+        for msn in [0xFFFF_FFFE, 0xFFFF_FFFF, 0, 1] {
+            assert_eq!(accept(&mut outstanding, msn), Ok(()), "{msn:#x}");
+        }
+    }
+
+    proptest! {
+        /// The next number is accepted wherever the count stands, and no other one.
+        #[test]
+        fn only_the_next_atomic_response_number_is_accepted(
+            first in prop_oneof![Just(FIRST_MSN), Just(u32::MAX), Just(1 << 31), any::<u32>()],
+            apart in prop_oneof![-3..3_i64, (1_i64 << 31) - 2..(1_i64 << 31) + 2, any::<i32>().prop_map(i64::from)],
+        ) {
+            let msn = u32::try_from((i64::from(first) + apart).rem_euclid(1 << 32)).unwrap();
+            let mut outstanding = Outstanding::new(1);
+            outstanding.atomic_msn = first;
+            let accepted = accept(&mut outstanding, msn);
+            if apart == 0 {
+                prop_assert_eq!(accepted, Ok(()));
+                prop_assert_eq!(u64::from(outstanding.atomic_msn), (u64::from(first) + 1) % (1 << 32));
+            } else {
+                let refused = ViolationCause::MessageNumber { qn: 3, msn, expected: first };
+                prop_assert_eq!(accepted, Err(refused));
+                prop_assert_eq!(outstanding.atomic_msn, first);
+            }
+        }
+    }
+}
