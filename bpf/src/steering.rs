@@ -9,6 +9,8 @@ use crate::{Maps, OpenMapsError, STEER_OBJECT};
 
 /// <asm-generic/errno-base.h>.
 const EPERM: i32 = 1;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// Why the program could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +18,11 @@ pub enum LoadError {
     /// The process lacks the capabilities.
     #[error("loading an XDP program needs root, or CAP_BPF and CAP_NET_ADMIN")]
     NotPrivileged,
+    /// The process, or the machine, has no file descriptor left.
+    #[error(
+        "loading an XDP program takes more file descriptors than there are left; raise the limit of open files (`ulimit -n`)"
+    )]
+    NoDescriptors,
     /// libbpf or the kernel's verifier refused it.
     #[error(
         "the kernel did not take the XDP program, the verifier's reason is in the debug log: {0:#}"
@@ -81,11 +88,14 @@ impl Steering {
     }
 }
 
-/// libbpf-rs tells EPERM from EACCES, which is the verifier's, in its text only.
+/// libbpf-rs tells EPERM from EACCES, which is the verifier's, and what its kinds do not name, in its text only.
 fn refused(error: libbpf_rs::Error) -> LoadError {
-    let not_permitted = io::Error::from_raw_os_error(EPERM).to_string();
-    if format!("{error:#}").contains(&not_permitted) {
+    let text = format!("{error:#}");
+    let is = |errno| text.contains(&io::Error::from_raw_os_error(errno).to_string());
+    if is(EPERM) {
         LoadError::NotPrivileged
+    } else if is(EMFILE) || is(ENFILE) {
+        LoadError::NoDescriptors
     } else {
         LoadError::Refused(error)
     }
@@ -112,5 +122,16 @@ mod tests {
         let of_errno = |errno| refused(libbpf_rs::Error::from_raw_os_error(errno));
         assert!(matches!(of_errno(EPERM), LoadError::NotPrivileged));
         assert!(matches!(of_errno(13), LoadError::Refused(_))); // EACCES
+    }
+
+    #[test]
+    fn a_process_without_descriptors_is_not_blamed_on_the_verifier() {
+        for errno in [ENFILE, EMFILE] {
+            let text = refused(libbpf_rs::Error::from_raw_os_error(errno)).to_string();
+            assert!(
+                text.contains("`ulimit -n`") && !text.contains("verifier"),
+                "{text}"
+            );
+        }
     }
 }

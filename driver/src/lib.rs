@@ -27,7 +27,7 @@ pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
 pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{OutOfBounds, SharedBytes};
-pub use tap::{Tap, TapError};
+pub use tap::{Capture, CaptureError, Tap, TapError};
 pub use umem::{FRAME_CAPACITY, UmemError};
 pub use wake::{Doorbell, Sleeper};
 pub use xdp::OpenQueueError;

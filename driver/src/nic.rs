@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
+use nix::sys::eventfd::EventFd;
 use xwarp_bpf::Buffers;
 
 use crate::attach::{AttachError, Attachment, XdpMode};
 use crate::net::{self, Link, LinkError, MacAddr};
 use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
-use crate::tap::{Tap, TapError};
+use crate::tap::{Capture, Tap, TapError};
 use crate::umem::{self, FRAME_CAPACITY, UmemError};
 use crate::xdp::{self, OpenQueueError, Target};
 
@@ -21,6 +23,8 @@ const QUEUE: u32 = 0;
 const LINK_HEADER_MAX: usize = 22;
 /// The largest MTU whose frames fit into a chunk, in octets.
 const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
+/// File descriptors that opening an interface takes at once: 11 were counted on Linux 6.18. Those of ports come on top.
+const DESCRIPTORS: usize = 16;
 /// An IP packet is never larger, whatever the interface takes.
 const IP_PACKET_MAX: u32 = 65_535;
 
@@ -97,6 +101,11 @@ impl fmt::Display for NicInfo {
 /// Why an interface could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
+    /// The process has too few file descriptors left.
+    #[error(
+        "opening a network interface takes {DESCRIPTORS} file descriptors, and fewer are left ({0}); raise the limit of open files (`ulimit -n`)"
+    )]
+    Descriptors(Errno),
     /// The interface could not be looked up.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -135,7 +144,7 @@ pub enum NicError {
 
 /// The program's maps could not be changed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot tell the XDP program what to steer: {0}")]
+#[error("cannot tell the XDP program what to steer")]
 pub struct SteeringError(#[from] xwarp_bpf::MapError);
 
 /// An open interface, in the parts that a stack takes over.
@@ -148,11 +157,14 @@ pub struct Nic {
     pub regions: RegionPool,
     /// Which flows come to it.
     pub steering: Steering,
+    /// The file that its frames are written to, if that was asked for.
+    pub capture: Option<Capture>,
 }
 
 impl Nic {
     /// Opens `name` in the current network namespace. Dropping the parts undoes all of it.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
+        check_descriptors()?;
         let link = net::link_by_name(name)?;
         check_link(&link)?;
         let frames = link.frames();
@@ -168,17 +180,28 @@ impl Nic {
         let attachment = Attachment::open(link.index, &link.name, config.mode, frames)?;
         let info = describe(link, &attachment);
         let steering = Steering::begin(attachment, io.as_fd())?;
-        let io: Box<dyn PacketIo> = match &config.capture {
-            None => io,
-            Some(path) => Box::new(Tap::new(io, path, name)?),
+        let (io, capture): (Box<dyn PacketIo>, _) = match &config.capture {
+            None => (io, None),
+            Some(path) => {
+                let tap = Tap::new(io, path, name)?;
+                let capture = tap.capture();
+                (Box::new(tap), Some(capture))
+            }
         };
         Ok(Self {
             info,
             io,
             regions,
             steering,
+            capture,
         })
     }
+}
+
+/// libxdp says "no such file" where a descriptor is missing, and libbpf many things, so the descriptors are counted beforehand.
+fn check_descriptors() -> Result<(), NicError> {
+    let taken: Result<Vec<EventFd>, Errno> = (0..DESCRIPTORS).map(|_| EventFd::new()).collect();
+    taken.map(drop).map_err(NicError::Descriptors)
 }
 
 fn check_link(link: &Link) -> Result<(), NicError> {

@@ -1,17 +1,18 @@
 //! A capture of what a queue carries. Packet sniffers see nothing of steered traffic, so the stack writes its own.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use pcap_file::{DataLink, PcapError};
 
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
@@ -22,9 +23,7 @@ const NANOSECONDS: u8 = 9;
 /// A queue whose frames, both ways, are written to a pcapng file.
 pub struct Tap {
     inner: Box<dyn PacketIo>,
-    /// `None` once writing has failed: the queue goes on without it.
-    writer: Option<PcapNgWriter<BufWriter<File>>>,
-    path: PathBuf,
+    capture: Capture,
 }
 
 /// The capture file could not be begun.
@@ -37,31 +36,69 @@ pub struct TapError {
     pub reason: String,
 }
 
-impl Tap {
-    /// Captures what `inner` carries into a new file at `path`, which names `interface`.
-    pub fn new(inner: Box<dyn PacketIo>, path: &Path, interface: &str) -> Result<Self, TapError> {
-        let failed = |reason: String| TapError {
-            path: path.to_owned(),
-            reason,
-        };
-        let file = File::create(path).map_err(|error| failed(error.to_string()))?;
-        let mut writer =
-            PcapNgWriter::new(BufWriter::new(file)).map_err(|error| failed(error.to_string()))?;
+/// A capture file lacks frames that the queue has carried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the capture {path} is not complete: {reason}; make room there or capture into another file"
+)]
+pub struct CaptureError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub reason: String,
+}
+
+/// The file that a [`Tap`] writes. Clones are handles of the same file.
+#[derive(Clone, Debug)]
+pub struct Capture(Arc<Mutex<CaptureFile>>);
+
+impl Capture {
+    fn begin(path: &Path, interface: &str) -> Result<Self, PcapError> {
+        let file = File::create(path).map_err(PcapError::IoError)?;
+        let mut writer = PcapNgWriter::new(BufWriter::new(file))?;
         let mut block = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
         block.options = vec![
             InterfaceDescriptionOption::IfName(interface.into()),
             InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
         ];
-        writer
-            .write_pcapng_block(block)
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(Self {
-            inner,
+        writer.write_pcapng_block(block)?;
+        Ok(Self(Arc::new(Mutex::new(CaptureFile {
             writer: Some(writer),
+            lost: None,
+            is_told: false,
             path: path.to_owned(),
-        })
+        }))))
     }
 
+    /// Ends the file: what is still buffered is written, and further frames are not. An error if any frame is missing in it.
+    /// Whoever never calls this finds the error in the log.
+    pub fn finish(&self) -> Result<(), CaptureError> {
+        let mut file = self.file();
+        file.end();
+        file.is_told = true;
+        file.lost.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether all frames so far have been written or buffered.
+    pub fn check(&self) -> Result<(), CaptureError> {
+        self.file().lost.clone().map_or(Ok(()), Err)
+    }
+
+    fn file(&self) -> MutexGuard<'_, CaptureFile> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct CaptureFile {
+    /// `None` once it was ended or writing has failed: the queue goes on without it.
+    writer: Option<PcapNgWriter<BufWriter<File>>>,
+    lost: Option<CaptureError>,
+    /// Somebody was told what has become of it.
+    is_told: bool,
+    path: PathBuf,
+}
+
+impl CaptureFile {
     fn record(&mut self, frame: &[u8], now: Duration) {
         let Some(writer) = &mut self.writer else {
             return;
@@ -74,9 +111,63 @@ impl Tap {
             options: Vec::new(),
         };
         if let Err(error) = writer.write_pcapng_block(block) {
-            log::warn!("the capture {} ends here: {error}", self.path.display());
             self.writer = None;
+            self.lose(reason_of(error));
         }
+    }
+
+    fn end(&mut self) {
+        if let Some(mut writer) = self.writer.take()
+            && let Err(error) = writer.get_mut().flush()
+        {
+            self.lose(error.to_string());
+        }
+    }
+
+    fn lose(&mut self, reason: String) {
+        self.lost = Some(CaptureError {
+            path: self.path.clone(),
+            reason,
+        });
+    }
+}
+
+impl std::fmt::Debug for CaptureFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CaptureFile({})", self.path.display())
+    }
+}
+
+impl Drop for CaptureFile {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(lost) = self.lost.as_ref().filter(|_| !self.is_told) {
+            log::error!("{lost}");
+        }
+    }
+}
+
+/// What the system said, without the writer's own words for it.
+fn reason_of(error: PcapError) -> String {
+    match error {
+        PcapError::IoError(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+impl Tap {
+    /// Captures what `inner` carries into a new file at `path`, which names `interface`.
+    pub fn new(inner: Box<dyn PacketIo>, path: &Path, interface: &str) -> Result<Self, TapError> {
+        let capture = Capture::begin(path, interface).map_err(|error| TapError {
+            path: path.to_owned(),
+            reason: reason_of(error),
+        })?;
+        Ok(Self { inner, capture })
+    }
+
+    /// The file.
+    pub fn capture(&self) -> Capture {
+        self.capture.clone()
     }
 }
 
@@ -90,9 +181,9 @@ impl PacketIo for Tap {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let before = out.len();
         self.inner.receive(budget, out);
-        let time = now();
+        let (time, mut file) = (now(), self.capture.file());
         for frame in &out[before..] {
-            self.record(frame, time);
+            file.record(frame, time);
         }
     }
 
@@ -105,12 +196,12 @@ impl PacketIo for Tap {
     }
 
     fn send(&mut self, frame: TxFrame) {
-        self.record(&frame, now());
+        self.capture.file().record(&frame, now());
         self.inner.send(frame);
     }
 
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
-        self.record(&frame, now());
+        self.capture.file().record(&frame, now());
         self.inner.send_kept(frame)
     }
 
@@ -152,5 +243,62 @@ impl PacketIo for Tap {
 
     fn counters(&self) -> IoCounters {
         self.inner.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryIo;
+
+    /// A tap into this file.
+    fn tap(path: &Path) -> Tap {
+        let (io, _wire) = MemoryIo::new(8).unwrap();
+        Tap::new(Box::new(io), path, "eth0").unwrap()
+    }
+
+    fn send(tap: &mut Tap, content: &[u8]) {
+        let mut frame = tap.tx_frame().unwrap();
+        frame.set_len(content.len());
+        frame.copy_from_slice(content);
+        tap.send(frame);
+        tap.flush().unwrap();
+    }
+
+    #[test]
+    fn what_was_captured_is_in_the_file_once_it_is_ended() {
+        let path = std::env::temp_dir().join(format!("xwarp-tap-{}", std::process::id()));
+        let mut tap = tap(&path);
+        send(&mut tap, b"a frame that is easily found");
+        tap.capture().finish().unwrap();
+        let written = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let found = |text: &[u8]| written.windows(text.len()).any(|at| at == text);
+        assert!(found(b"a frame that is easily found") && found(b"eth0"));
+    }
+
+    #[test]
+    fn frames_that_a_full_disk_has_lost_are_told_at_the_end() {
+        let mut tap = tap(Path::new("/dev/full"));
+        let capture = tap.capture();
+        send(&mut tap, &[1; 60]);
+        assert_eq!(capture.check(), Ok(()), "it is only buffered");
+        let lost = capture.finish().unwrap_err();
+        assert_eq!(
+            lost.to_string(),
+            "the capture /dev/full is not complete: No space left on device (os error 28); \
+             make room there or capture into another file"
+        );
+        assert_eq!(capture.finish(), Err(lost), "whoever asks again");
+    }
+
+    #[test]
+    fn a_disk_that_is_full_in_the_middle_is_told_at_once_to_whoever_asks() {
+        let mut tap = tap(Path::new("/dev/full"));
+        for _ in 0..1000 {
+            send(&mut tap, &[2; 1000]);
+        }
+        assert!(tap.capture().check().is_err());
+        assert!(tap.capture().finish().is_err());
     }
 }

@@ -18,7 +18,7 @@ const REBIND_PAUSE: Duration = Duration::from_millis(5);
 pub enum OpenQueueError {
     /// Somebody else has it.
     #[error(
-        "queue {queue} of {interface} is in use by another AF_XDP socket; end that process or choose another queue"
+        "queue {queue} of {interface} is in use by another AF_XDP socket; end the process that has it, or use another interface"
     )]
     Busy {
         /// The interface.

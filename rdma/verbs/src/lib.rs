@@ -143,7 +143,9 @@ pub use work::{
 };
 
 pub use xwarp_driver::attach::XdpMode;
-pub use xwarp_driver::{NicConfig, NicInfo, OutOfBounds, RegionAreaFull, RegionPool, SharedBytes};
+pub use xwarp_driver::{
+    Capture, CaptureError, NicConfig, NicInfo, OutOfBounds, RegionAreaFull, RegionPool, SharedBytes,
+};
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
 pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
 pub use xwarp_tcp::{Algorithm as CongestionControl, Instant};

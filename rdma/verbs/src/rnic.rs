@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xwarp_driver::{Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes};
+use xwarp_driver::{
+    Capture, Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
+};
 use xwarp_tcp::{Algorithm, Instant, Stack, StackConfig};
 
 use crate::attributes::RnicAttributes;
@@ -123,6 +125,7 @@ pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
     lists: ListMode,
+    capture: Option<Capture>,
 }
 
 impl Rnic {
@@ -143,7 +146,9 @@ impl Rnic {
         };
         let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering));
         let stack = Stack::new(nic.io, stack);
-        Self::assemble(stack, host, nic.regions, Some(nic.info), config)
+        let mut rnic = Self::assemble(stack, host, nic.regions, Some(nic.info), config)?;
+        rnic.capture = nic.capture;
+        Ok(rnic)
     }
 
     /// An RNIC over any packet interface and host, for tests and simulation.
@@ -188,6 +193,7 @@ impl Rnic {
             control,
             info,
             lists: config.lists,
+            capture: None,
         })
     }
 
@@ -199,6 +205,12 @@ impl Rnic {
     /// What was opened, as it really is; `None` without a network interface.
     pub fn info(&self) -> Option<&NicInfo> {
         self.info.as_ref()
+    }
+
+    /// The file of [`NicConfig::capture`]. To learn whether it has every frame, [`close`](Self::close) the RNIC, then call
+    /// [`Capture::finish`].
+    pub fn capture(&self) -> Option<&Capture> {
+        self.capture.as_ref()
     }
 
     /// Query RNIC (verbs draft §9.2.1.2).
@@ -279,7 +291,7 @@ impl Rnic {
     }
 
     /// Listens for connections. With an unspecified address (`0.0.0.0`, `::`), on the port of every address of that family
-    /// that the interface has.
+    /// that the interface has; with port 0, on one that is free: [`Listener::addresses`] tells which.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
         let (sender, requests) = mpsc::channel();
         let addresses = self.listen_for(local, Clients::Requests(sender))?;
@@ -313,9 +325,12 @@ impl Rnic {
         clients: Clients,
     ) -> Result<Vec<SocketAddr>, ListenError> {
         let host = self.control.host();
-        let mut ports = Vec::new();
+        let (mut ports, mut number) = (Vec::new(), local.port());
         for address in self.listen_addresses(local.ip())? {
-            ports.push(host.open_port(address, local.port())?);
+            let port = host.open_port(address, number)?;
+            // Port 0 stands for a free one, the same of all addresses.
+            number = port.local().port();
+            ports.push(port);
         }
         let addresses = ports.iter().map(crate::host::LocalPort::local).collect();
         self.control
