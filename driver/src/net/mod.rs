@@ -20,11 +20,11 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use netlink_packet_route::AddressFamily;
 
 pub use link::{Link, LinkError, MacAddr, link_by_name, link_with_address, links};
-pub use neighbour::{NeighbourError, resolve_neighbour};
+pub use neighbour::{NeighbourError, resolve_neighbour, resolve_neighbour_while};
 pub use netlink::NetlinkError;
 pub use network::Network;
 pub use port::{PortError, PortReservation};
-pub use route::{Route, RouteError, route_to};
+pub use route::{Route, RouteError, route_from_link, route_to};
 
 /// The netlink family of `addr`.
 fn family_of(addr: IpAddr) -> AddressFamily {

@@ -24,6 +24,8 @@ use super::{family_of, socket_addr};
 
 /// The discard service (RFC 863): nobody minds an empty datagram there.
 const DISCARD_PORT: u16 = 9;
+/// How often a wait asks whether it is still wanted.
+const GLANCE: Duration = Duration::from_millis(50);
 /// Longer than any kernel asks, and short enough to be added to a point in time.
 const LONGEST_PATIENCE: Duration = Duration::from_hours(1);
 
@@ -42,6 +44,14 @@ pub enum NeighbourError {
         link: String,
         /// How long we, or the kernel, waited.
         waited: Duration,
+    },
+    /// Whoever asked does not want the answer any more.
+    #[error("the search for {next_hop} on {link} was given up")]
+    GivenUp {
+        /// Whom we asked for.
+        next_hop: IpAddr,
+        /// On which interface.
+        link: String,
     },
     /// The link has other addresses, or none.
     #[error("{next_hop} on {link} has no Ethernet address; use an Ethernet interface")]
@@ -98,6 +108,17 @@ pub fn resolve_neighbour(
     next_hop: IpAddr,
     patience: Duration,
 ) -> Result<MacAddr, NeighbourError> {
+    resolve_neighbour_while(link_index, source, next_hop, patience, &|| true)
+}
+
+/// The same, as long as `wanted` holds, which is asked every 50 ms.
+pub fn resolve_neighbour_while(
+    link_index: u32,
+    source: IpAddr,
+    next_hop: IpAddr,
+    patience: Duration,
+    wanted: &dyn Fn() -> bool,
+) -> Result<MacAddr, NeighbourError> {
     let neighbour = Neighbour::new(link_index, next_hop)?;
     match neighbour.look_up()? {
         Entry::Fresh(address) => neighbour.mac(&address),
@@ -111,7 +132,7 @@ pub fn resolve_neighbour(
             }
             neighbour.mac(&address)
         }
-        Entry::Pending | Entry::Failed => neighbour.wait_for_answer(source, patience),
+        Entry::Pending | Entry::Failed => neighbour.wait_for_answer(source, patience, wanted),
     }
 }
 
@@ -160,6 +181,7 @@ impl Neighbour {
         &self,
         source: IpAddr,
         patience: Duration,
+        wanted: &dyn Fn() -> bool,
     ) -> Result<MacAddr, NeighbourError> {
         let started = Instant::now();
         let deadline = started + patience.min(LONGEST_PATIENCE);
@@ -179,13 +201,24 @@ impl Neighbour {
                 Entry::Failed => return Err(self.no_answer(started.elapsed())),
                 Entry::Pending => {}
             }
+            if !wanted() {
+                return Err(self.given_up());
+            }
             // The table has the last word: a notification may be older than our poke, or lost.
-            entry = match notifications.receive(deadline) {
+            entry = match notifications.receive(deadline.min(Instant::now() + GLANCE)) {
                 Ok(Some(messages)) if !self.is_in(&messages) => Entry::Pending,
                 Ok(Some(_)) | Err(NetlinkError::Overrun) => self.look_up()?,
+                Ok(None) if Instant::now() < deadline => Entry::Pending,
                 Ok(None) => return Err(self.no_answer(deadline - started)),
                 Err(error) => return Err(error.into()),
             };
+        }
+    }
+
+    fn given_up(&self) -> NeighbourError {
+        NeighbourError::GivenUp {
+            next_hop: self.next_hop,
+            link: self.link.clone(),
         }
     }
 

@@ -116,7 +116,19 @@ pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteErro
     if let Some(from) = from {
         check_source(remote, from)?;
     }
-    let found = ask(remote, from, required_link(remote, from)?)?;
+    find(remote, from, required_link(remote, from)?)
+}
+
+/// How the kernel would reach `remote` for somebody who uses interface `link_index`: a link-local address is one of that link
+/// (RFC 4007 §5). The way to any other is the kernel's choice, and may lead over another interface.
+pub fn route_from_link(remote: IpAddr, link_index: u32) -> Result<Route, RouteError> {
+    check_remote(remote)?;
+    find(remote, None, is_link_local(remote).then_some(link_index))
+}
+
+/// Asks for the route and judges it.
+fn find(remote: IpAddr, from: Option<IpAddr>, link: Option<u32>) -> Result<Route, RouteError> {
+    let found = ask(remote, from, link)?;
     if found.encapsulated {
         return Err(RouteError::Encapsulated { remote });
     }

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::testbed::{FAR, NEAR, Namespace, Testbed, eventually, ip};
@@ -345,7 +346,10 @@ fn a_host_that_is_slow_to_appear_is_waited_for() {
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(400));
+            eventually("the kernel has asked in vain", || {
+                let entry = bed.near.sh("ip neigh show 10.77.0.7");
+                entry.contains("INCOMPLETE")
+            });
             bed.far.sh(&format!("ip addr add 10.77.0.7/24 dev {FAR}"));
         });
         let mac = bed
@@ -399,6 +403,52 @@ fn a_host_that_is_not_there_is_an_error_in_time() {
             );
         }
     }
+}
+
+#[test]
+fn a_search_that_is_not_wanted_any_more_is_given_up() {
+    let bed = Testbed::new();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    // Otherwise the kernel goes on asking for a minute.
+    bed.near.sh(&format!(
+        "ip ntable change name arp_cache dev {NEAR} retrans 20000"
+    ));
+    let asked = AtomicU32::new(0);
+    let wanted = || asked.fetch_add(1, Ordering::Relaxed) < 3;
+    let long = Duration::from_mins(1);
+    let found = bed
+        .near
+        .run(|| resolve_neighbour_while(index, ip("10.77.0.1"), ip("10.77.0.9"), long, &wanted));
+    assert!(
+        matches!(found, Err(NeighbourError::GivenUp { .. })),
+        "{found:?}"
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn a_link_local_host_is_sought_on_the_link_that_is_named() {
+    let bed = Testbed::new();
+    bed.near.sh("ip link add xwn8 type veth peer name xwn9
+         ip link set xwn8 up; ip link set xwn9 up
+         ip -6 addr add fe80::8/64 dev xwn8 nodad
+         ip -6 addr add fe80::7/64 dev xwn0 nodad");
+    for (link, source) in [("xwn8", "fe80::8"), (NEAR, "fe80::7")] {
+        let index = bed.near.run(|| link_by_name(link)).unwrap().index;
+        let route = bed
+            .near
+            .run(|| route_from_link(ip("fe80::99"), index))
+            .unwrap();
+        assert_eq!((route.link_index, route.next_hop), (index, ip("fe80::99")));
+        let own = bed.near.run(|| link_with_address(route.source)).unwrap();
+        assert_eq!(own.map(|link| link.name).as_deref(), Some(link), "{source}");
+    }
+    let index = bed.near.run(|| link_by_name("xwn8")).unwrap().index;
+    let other = bed
+        .near
+        .run(|| route_from_link(ip("10.77.0.2"), index))
+        .unwrap();
+    assert_ne!(other.link_index, index, "the kernel's choice");
 }
 
 #[test]

@@ -35,6 +35,13 @@ impl Connecting {
         }
     }
 
+    /// The result, waiting for it up to `patience`; `None` when there is none by then.
+    pub fn wait_for(&mut self, patience: Duration) -> Option<Result<Vec<u8>, ConnectError>> {
+        let deadline = Instant::now() + patience;
+        let outcome = self.control.receive(&self.outcome, Some(deadline));
+        outcome.or_else(|| self.try_finish())
+    }
+
     /// Waits for the result; the limit given to `begin_connect` bounds it.
     pub fn wait(mut self) -> Result<Vec<u8>, ConnectError> {
         let control = Arc::clone(&self.control);

@@ -16,8 +16,13 @@ pub trait Host: Send + Sync {
     /// The host's addresses on the interface, as they are now.
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
-    /// Which local address and which Ethernet address lead to `remote`. May wait up to `patience`.
-    fn path_to(&self, remote: IpAddr, patience: Duration) -> Result<(IpAddr, [u8; 6]), HostError>;
+    /// Which local address and which Ethernet address lead to `remote`. May wait up to `patience`, as long as `wanted` holds.
+    fn path_to(
+        &self,
+        remote: SocketAddr,
+        patience: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(IpAddr, [u8; 6]), HostError>;
 
     /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
@@ -98,16 +103,24 @@ impl Host for KernelHost {
         Ok(net::link_by_name(&self.info.name)?.addresses)
     }
 
-    fn path_to(&self, remote: IpAddr, patience: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {
-        let route = net::route_to(remote, None)?;
-        if route.link_index != self.info.index {
+    fn path_to(
+        &self,
+        remote: SocketAddr,
+        patience: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(IpAddr, [u8; 6]), HostError> {
+        let (index, address) = (self.info.index, remote.ip());
+        let zone = zone_of(remote).unwrap_or(index);
+        let route = net::route_from_link(address, zone)?;
+        if route.link_index != index {
             return Err(HostError::OtherInterface {
-                remote,
+                remote: address,
                 interface: self.info.name.clone(),
             });
         }
-        let mac = net::resolve_neighbour(self.info.index, route.source, route.next_hop, patience)?;
-        Ok((route.source, mac.0))
+        let (source, next_hop) = (route.source, route.next_hop);
+        let mac = net::resolve_neighbour_while(index, source, next_hop, patience, wanted)?;
+        Ok((source, mac.0))
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
@@ -120,6 +133,14 @@ impl Host for KernelHost {
             _reservation: reservation,
         };
         Ok(LocalPort::new(local, Box::new(hold)))
+    }
+}
+
+/// The interface that a scoped address names (RFC 4007 §11).
+fn zone_of(address: SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|&zone| zone != 0),
+        SocketAddr::V4(_) => None,
     }
 }
 
@@ -170,11 +191,16 @@ impl Host for FixedHost {
         Ok(vec![self.address])
     }
 
-    fn path_to(&self, remote: IpAddr, _: Duration) -> Result<(IpAddr, [u8; 6]), HostError> {
+    fn path_to(
+        &self,
+        remote: SocketAddr,
+        _: Duration,
+        _: &dyn Fn() -> bool,
+    ) -> Result<(IpAddr, [u8; 6]), HostError> {
         let mac = self
             .neighbours
-            .get(&remote)
-            .ok_or(HostError::Unknown(remote))?;
+            .get(&remote.ip())
+            .ok_or(HostError::Unknown(remote.ip()))?;
         Ok((self.address, *mac))
     }
 

@@ -235,6 +235,17 @@ impl QueuePair {
         private_data: &[u8],
         limit: Duration,
     ) -> Result<Connecting, ConnectError> {
+        self.begin_connect_while(remote, private_data, limit, &|| true)
+    }
+
+    /// The same, and waits for the host only as long as `wanted` holds, which is asked every 50 ms.
+    pub fn begin_connect_while(
+        &mut self,
+        remote: SocketAddr,
+        private_data: &[u8],
+        limit: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Connecting, ConnectError> {
         if self.state() != QpState::Idle {
             return Err(ConnectError::InvalidState(self.state()));
         }
@@ -247,7 +258,7 @@ impl QueuePair {
         let params = mpa.params(Some(self.wishes.offer()));
         let start = Instant::now();
         let host = self.control.host();
-        let (source, next_hop) = host.path_to(remote.ip(), limit)?;
+        let (source, next_hop) = host.path_to(remote, limit, wanted)?;
         let port = host.open_port(source, 0)?;
         // The engine, which may have to try a second time, asks nothing of the host.
         let may_retry = Initiator::new(params).retry().is_some();

@@ -89,7 +89,7 @@ impl LlpStream {
         limit: Duration,
     ) -> Result<Self, ConnectError> {
         let host = control.host();
-        let (source, next_hop) = host.path_to(remote.ip(), limit)?;
+        let (source, next_hop) = host.path_to(remote, limit, &|| true)?;
         let port = host.open_port(source, 0)?;
         let id = control.call(move |engine| engine.connect_stream(port, remote, next_hop))??;
         Ok(Self::new(id, control))
