@@ -48,7 +48,7 @@ pub enum ConnectError {
     )]
     PeerClosed(SocketAddr),
     /// The peer's answer is not a valid MPA Reply.
-    #[error("{peer} does not speak iWARP: {source}")]
+    #[error("{peer} does not speak iWARP")]
     NotIwarp {
         /// Whom.
         peer: SocketAddr,
@@ -66,7 +66,7 @@ pub enum ConnectError {
         enhanced: Option<EnhancedData>,
     },
     /// The peer accepted on terms that cannot be met; a Terminate has told it so (RFC 6581 §8).
-    #[error("{peer} accepted the connection, but its terms cannot be met: {source}")]
+    #[error("{peer} accepted the connection, but its terms cannot be met")]
     Unacceptable {
         /// Whom.
         peer: SocketAddr,

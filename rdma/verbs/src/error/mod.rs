@@ -27,7 +27,7 @@ pub enum OpenError {
     #[error(transparent)]
     Nic(#[from] NicError),
     /// A resource of the host, such as a thread or a file descriptor.
-    #[error("the RNIC could not be set up: {0}")]
+    #[error("the RNIC could not be set up")]
     System(#[from] std::io::Error),
 }
 
@@ -61,5 +61,34 @@ impl Capability {
             min,
             max,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use xwarp_iwarp::mpa::StartupError;
+
+    use super::*;
+
+    /// Whoever prints an error prints its causes behind it.
+    #[test]
+    fn an_error_leaves_its_cause_to_the_cause() {
+        let peer = ([10, 0, 0, 1], 7471).into();
+        let source = StartupError::NotMpa;
+        let system = || io::Error::from_raw_os_error(24);
+        let errors: [Box<dyn Error>; 5] = [
+            Box::new(ConnectError::NotIwarp { peer, source }),
+            Box::new(ConnectError::Unacceptable { peer, source }),
+            Box::new(OpenError::System(system())),
+            Box::new(CreateError::System(system())),
+            Box::new(WaitError::System(system())),
+        ];
+        for error in errors {
+            let cause = error.source().expect("a cause").to_string();
+            assert!(!error.to_string().contains(&cause), "{error}: {cause}");
+        }
     }
 }

@@ -43,7 +43,7 @@ pub enum CreateError {
     )]
     NeedsRevisionTwo,
     /// A resource of the host.
-    #[error("the object could not be set up: {0}")]
+    #[error("the object could not be set up")]
     System(#[from] std::io::Error),
 }
 

@@ -47,7 +47,7 @@ pub enum PostError {
     #[error("the buffer belongs to another RNIC")]
     OtherRnic,
     /// A message that is longer than the exclusive buffer that it shall be taken from.
-    #[error("the message leaves its buffer: {0}")]
+    #[error("the message leaves its buffer")]
     OutOfBounds(#[from] OutOfBounds),
 }
 
@@ -90,6 +90,6 @@ pub enum WaitError {
     #[error(transparent)]
     Closed(#[from] RnicClosed),
     /// A resource of the host.
-    #[error("the wait for a completion failed: {0}")]
+    #[error("the wait for a completion failed")]
     System(#[from] std::io::Error),
 }
