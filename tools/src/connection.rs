@@ -1,19 +1,27 @@
-//! A queue pair in a command's hands: what fails says why, and no wait outlasts Ctrl-C or the connection.
+//! A queue pair in a command's hands: what fails says why, and no wait outlasts Ctrl-C, the connection or a limit.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::{anyhow, bail, ensure};
 use xwarp::{
     AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest, Listener, PostError,
-    QpState, QueuePair, RecvRequest, Rnic, SendRequest, WorkCompletion,
+    QpState, QueuePair, RecvRequest, Rnic, RnicClosed, SendRequest, WorkCompletion,
 };
 
+use crate::device::any_addresses;
 use crate::signals::Interrupted;
 
 /// How often a wait looks for Ctrl-C and for the connection's end.
 pub(crate) const GLANCE: Duration = Duration::from_millis(100);
+/// How long a connection may take, from the first question for the host to its answer.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long nothing may come from the other side, nor go there, while something is waited for: as long as TCP tries in vain.
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a client may be silent before its first message, or while another one waits. Less than a client waits for its connection.
+pub(crate) const TURN: Duration = Duration::from_secs(3);
 /// How long the other side may take to close.
-const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A queue pair and the completion queue of both its queues.
 pub(crate) struct Connection<'a> {
@@ -21,6 +29,16 @@ pub(crate) struct Connection<'a> {
     pub(crate) cq: CompletionQueue,
     rnic: &'a Rnic,
     interrupted: &'a Interrupted,
+    silence_limit: Duration,
+    /// FPDUs that had come before this connection, if its first message has to come within [`TURN`].
+    must_begin: Option<u64>,
+    deadline: Option<Deadline>,
+}
+
+/// When the run must be over, and what is said if it is not.
+struct Deadline {
+    at: Instant,
+    otherwise: String,
 }
 
 impl<'a> Connection<'a> {
@@ -35,11 +53,61 @@ impl<'a> Connection<'a> {
             cq,
             rnic,
             interrupted,
+            silence_limit: SILENCE_LIMIT,
+            must_begin: None,
+            deadline: None,
         }
+    }
+
+    /// Connects to a server; its answer.
+    pub(crate) fn connect(
+        &mut self,
+        server: SocketAddr,
+        private_data: &[u8],
+    ) -> anyhow::Result<Vec<u8>> {
+        let interrupted = self.interrupted;
+        let wanted = || !interrupted.is_asked();
+        let begun = self
+            .qp
+            .begin_connect_while(server, private_data, CONNECT_LIMIT, &wanted);
+        interrupted.check()?;
+        let mut connecting = begun?;
+        loop {
+            if let Some(outcome) = connecting.wait_for(GLANCE) {
+                return Ok(outcome?);
+            }
+            interrupted.check()?;
+        }
+    }
+
+    /// From now on the other side may be silent for so long while something is waited for.
+    pub(crate) fn set_silence_limit(&mut self, limit: Duration) {
+        self.silence_limit = limit;
+    }
+
+    /// The client's first message has to come within [`TURN`]; `heard` is [`fpdus_heard`] before it was accepted.
+    pub(crate) fn must_begin(&mut self, heard: u64) {
+        self.must_begin = Some(heard);
+    }
+
+    /// From now on every wait fails with these words after `at`.
+    pub(crate) fn end_by(&mut self, at: Instant, otherwise: String) {
+        self.deadline = Some(Deadline { at, otherwise });
     }
 
     /// The next completion, which must be a success.
     pub(crate) fn completion(&mut self) -> anyhow::Result<WorkCompletion> {
+        let limit = SilenceLimit::of(self);
+        self.completion_while(|silent| limit.check(silent))
+    }
+
+    /// The next completion, which must be a success. While there is none, `may_wait` is told for how long neither side has sent
+    /// anything.
+    pub(crate) fn completion_while(
+        &mut self,
+        mut may_wait: impl FnMut(Duration) -> anyhow::Result<()>,
+    ) -> anyhow::Result<WorkCompletion> {
+        let mut silence = Silence::default();
         loop {
             if let Some(completion) = self.try_completion()? {
                 return Ok(completion);
@@ -48,6 +116,7 @@ impl<'a> Connection<'a> {
             if let Some(completion) = self.cq.wait(GLANCE)? {
                 return self.succeeded(completion);
             }
+            may_wait(silence.so_far(self.rnic)?)?;
         }
     }
 
@@ -67,13 +136,26 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Fails when the user has had enough, or the connection has ended.
+    /// What a wait without completions does now and then: fails when the user has had enough, the connection has ended, or the other
+    /// side has been silent for too long.
+    pub(crate) fn glance(&self, silence: &mut Silence) -> anyhow::Result<()> {
+        self.check_alive()?;
+        if !silence.is_due() {
+            return Ok(());
+        }
+        SilenceLimit::of(self).check(silence.so_far(self.rnic)?)
+    }
+
+    /// Fails when the user has had enough, the connection has ended, or the run's time is over.
     pub(crate) fn check_alive(&self) -> anyhow::Result<()> {
         self.interrupted.check()?;
         if self.qp.state() != QpState::Rts {
             bail!("{}", self.why_ended());
         }
-        Ok(())
+        match &self.deadline {
+            Some(deadline) if Instant::now() > deadline.at => bail!("{}", deadline.otherwise),
+            _ => Ok(()),
+        }
     }
 
     /// Why the connection is no more, as far as it was reported.
@@ -145,38 +227,167 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Closes from this side and waits for the other.
+    /// Closes from this side and waits for the other, which may take its time: what was to be done is done.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
-        self.qp.disconnect(CLOSE_LIMIT)?;
-        Ok(())
+        self.qp.begin_disconnect()?;
+        self.await_end(CLOSE_LIMIT).map(drop)
     }
 
     /// Waits until the other side has closed.
-    pub(crate) fn wait_closed(mut self) -> anyhow::Result<()> {
+    pub(crate) fn wait_closed(mut self, limit: Duration) -> anyhow::Result<()> {
+        ensure!(
+            self.await_end(limit)?,
+            "the client does not close the connection"
+        );
+        Ok(())
+    }
+
+    /// Waits for the connection's end; false if it does not come in time.
+    fn await_end(&mut self, limit: Duration) -> anyhow::Result<bool> {
         let since = Instant::now();
         while !matches!(self.qp.state(), QpState::Idle | QpState::Error) {
             self.interrupted.check()?;
-            if since.elapsed() > CLOSE_LIMIT {
-                bail!("the client does not close the connection");
+            if since.elapsed() > limit {
+                return Ok(false);
             }
             self.cq.wait(GLANCE / 10)?;
         }
+        Ok(true)
+    }
+}
+
+/// How long a silence is suffered.
+struct SilenceLimit<'a> {
+    rnic: &'a Rnic,
+    must_begin: Option<u64>,
+    limit: Duration,
+}
+
+impl<'a> SilenceLimit<'a> {
+    fn of(connection: &Connection<'a>) -> Self {
+        Self {
+            rnic: connection.rnic,
+            must_begin: connection.must_begin,
+            limit: connection.silence_limit,
+        }
+    }
+
+    /// Fails after too long a silence.
+    fn check(&self, silent: Duration) -> anyhow::Result<()> {
+        let not_begun = match self.must_begin {
+            Some(heard) => fpdus_heard(self.rnic)? == heard,
+            None => false,
+        };
+        let limit = if not_begun { TURN } else { self.limit };
+        ensure!(
+            silent < limit,
+            "the other side keeps the connection, but for {} s it has neither sent nor taken anything",
+            limit.as_secs()
+        );
         Ok(())
     }
 }
 
-/// The next client of any of the listeners.
-pub(crate) fn next_client(
-    listeners: &mut [Listener],
-    interrupted: &Interrupted,
-) -> anyhow::Result<ConnectionRequest> {
-    loop {
-        let request = listeners
-            .iter_mut()
-            .find_map(|listener| listener.accept(GLANCE));
-        interrupted.check()?;
-        if let Some(request) = request {
-            return Ok(request);
+/// FPDUs that have come from anybody.
+pub(crate) fn fpdus_heard(rnic: &Rnic) -> Result<u64, RnicClosed> {
+    Ok(rnic.counters()?.rdma.fpdus_in)
+}
+
+/// Since when neither side has sent an FPDU.
+#[derive(Default)]
+pub(crate) struct Silence(Option<Quiet>);
+
+struct Quiet {
+    fpdus: u64,
+    since: Instant,
+    looked: Instant,
+}
+
+impl Silence {
+    /// Whether it is time to look again.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let quiet = self.0.get_or_insert(Quiet {
+            fpdus: 0,
+            since: now,
+            looked: now,
+        });
+        now - quiet.looked >= GLANCE
+    }
+
+    /// For how long it has been silent.
+    fn so_far(&mut self, rnic: &Rnic) -> Result<Duration, RnicClosed> {
+        let (now, rdma) = (Instant::now(), rnic.counters()?.rdma);
+        let fpdus = rdma.fpdus_in + rdma.fpdus_out;
+        let quiet = self.0.take().filter(|quiet| quiet.fpdus == fpdus);
+        let since = quiet.map_or(now, |quiet| quiet.since);
+        self.0 = Some(Quiet {
+            fpdus,
+            since,
+            looked: now,
+        });
+        Ok(now - since)
+    }
+}
+
+/// Those who want to connect to a server.
+pub(crate) struct Clients<'a> {
+    listeners: Vec<Listener>,
+    /// Has connected while another one was served.
+    next: Option<ConnectionRequest>,
+    interrupted: &'a Interrupted,
+}
+
+impl<'a> Clients<'a> {
+    /// Listens on all addresses of an interface. Port 0 stands for one that is free.
+    pub(crate) fn listen(
+        rnic: &Rnic,
+        device: &str,
+        port: u16,
+        interrupted: &'a Interrupted,
+    ) -> anyhow::Result<Self> {
+        let mut listeners = Vec::new();
+        let mut port = port;
+        for any in any_addresses(device)? {
+            let listener = listen(rnic, any, port)?;
+            port = listener.addresses().first().map_or(port, SocketAddr::port);
+            listeners.push(listener);
+        }
+        Ok(Self {
+            listeners,
+            next: None,
+            interrupted,
+        })
+    }
+
+    /// Where they are waited for.
+    pub(crate) fn addresses(&self) -> String {
+        let all = self.listeners.iter().flat_map(Listener::addresses);
+        let texts: Vec<String> = all.map(ToString::to_string).collect();
+        texts.join(", ")
+    }
+
+    /// Waits for the next one.
+    pub(crate) fn next(&mut self) -> anyhow::Result<ConnectionRequest> {
+        let each = GLANCE / u32::try_from(self.listeners.len().max(1)).unwrap_or(1);
+        loop {
+            self.interrupted.check()?;
+            let waited = || self.listeners.iter_mut().find_map(|it| it.accept(each));
+            if let Some(request) = self.next.take().or_else(waited) {
+                return Ok(request);
+            }
         }
     }
+
+    /// Whether one waits.
+    pub(crate) fn are_waiting(&mut self) -> bool {
+        if self.next.is_none() {
+            self.next = self.listeners.iter_mut().find_map(Listener::try_accept);
+        }
+        self.next.is_some()
+    }
+}
+
+fn listen(rnic: &Rnic, address: IpAddr, port: u16) -> anyhow::Result<Listener> {
+    Ok(rnic.listen(SocketAddr::new(address, port))?)
 }

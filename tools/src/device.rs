@@ -2,21 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use xwarp_driver::net;
-
-/// `dev`, or the interface that leads to `host`.
-pub(crate) fn towards(dev: Option<&str>, host: IpAddr) -> anyhow::Result<String> {
-    if let Some(dev) = dev {
-        return Ok(dev.to_owned());
-    }
-    let route = net::route_to(host, None)?;
-    let link = net::links()?
-        .into_iter()
-        .find(|link| link.index == route.link_index)
-        .with_context(|| format!("the interface that leads to {host} has gone"))?;
-    Ok(link.name)
-}
 
 /// `dev`, or the only interface that could serve.
 pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {

@@ -9,6 +9,8 @@ use xwarp::XdpMode;
 use xwarp_driver::attach::{self, Status};
 use xwarp_driver::net;
 
+use crate::output::{OutputError, print_line};
+
 /// An XDP mode on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum ModeArg {
@@ -65,25 +67,25 @@ pub(crate) fn attach(args: &AttachArgs) -> anyhow::Result<()> {
         args.mode.map(Into::into),
         link.frames(),
     )?;
-    println!("{}: attached, XDP {mode}", link.name);
+    print_line!("{}: attached, XDP {mode}", link.name)?;
     Ok(())
 }
 
 pub(crate) fn detach(args: &DeviceArgs) -> anyhow::Result<()> {
     let link = net::link_by_name(&args.dev)?;
     attach::detach(link.index, &link.name)?;
-    println!("{}: detached", link.name);
+    print_line!("{}: detached", link.name)?;
     Ok(())
 }
 
 pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
     std::fs::write(&args.file, xwarp_bpf::STEER_OBJECT)
         .with_context(|| format!("cannot write {}", args.file.display()))?;
-    println!(
+    print_line!(
         "{}: {} octets",
         args.file.display(),
         xwarp_bpf::STEER_OBJECT.len()
-    );
+    )?;
     Ok(())
 }
 
@@ -91,31 +93,32 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let link = net::link_by_name(&args.dev)?;
     let status = attach::status(link.index)?;
     if args.json {
-        println!("{}", as_json(&link.name, &status));
+        print_line!("{}", as_json(&link.name, &status))?;
     } else {
-        print_status(&link.name, &status);
+        print_status(&link.name, &status)?;
     }
     Ok(())
 }
 
-fn print_status(dev: &str, status: &Status) {
+fn print_status(dev: &str, status: &Status) -> Result<(), OutputError> {
     match status {
-        Status::NotAttached => println!("{dev}: no XDP program"),
+        Status::NotAttached => print_line!("{dev}: no XDP program"),
         Status::Foreign {
             program_id,
             name,
             mode,
-        } => println!("{dev}: XDP {mode}, program {program_id} ({name}), which is not xwarp's"),
+        } => print_line!("{dev}: XDP {mode}, program {program_id} ({name}), which is not xwarp's"),
         Status::Ours {
             mode,
             program_id,
             counters,
             ..
         } => {
-            println!("{dev}: XDP {mode}, program {program_id} (xwarp)");
+            print_line!("{dev}: XDP {mode}, program {program_id} (xwarp)")?;
             for (verdict, packets) in counters.iter() {
-                println!("{:>24} {packets:>12}", verdict.name());
+                print_line!("{:>24} {packets:>12}", verdict.name())?;
             }
+            Ok(())
         }
     }
 }

@@ -1,11 +1,17 @@
 //! `xwarp`: measures RDMA between two hosts, and puts the XDP program on an interface and takes it off.
 #![forbid(unsafe_code)]
+// `println!` panics on a closed pipe and on a full disk: `output` prints.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod connection;
 mod device;
+mod host;
 mod interface;
+mod output;
+mod peer_text;
 mod perf;
 mod ping;
+mod run;
 mod signals;
 mod size;
 
@@ -40,24 +46,23 @@ enum Command {
 
 /// What is logged unless RUST_LOG says otherwise. The netlink library warns of every attribute that is newer than itself.
 const LOG_FILTER: &str = "warn,netlink_packet_route=error";
-/// Exit code for a run that failed; wrong arguments give 2.
-const FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
-    let outcome = match Cli::parse().command {
-        Command::Perf(test) => perf::run(&test),
-        Command::Ping(args) => ping::run(&args),
-        Command::Attach(args) => interface::attach(&args),
-        Command::Detach(args) => interface::detach(&args),
-        Command::Status(args) => interface::status(&args),
-        Command::Object(args) => interface::object(&args),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xwarp: {error:#}");
-            ExitCode::from(FAILURE)
-        }
+    match Cli::try_parse() {
+        Ok(cli) => output::exit_code(run(&cli.command)),
+        Err(said) => output::print_usage(&said),
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    signals::survive_file_limit()?;
+    match command {
+        Command::Perf(test) => perf::run(test),
+        Command::Ping(args) => ping::run(args),
+        Command::Attach(args) => interface::attach(args),
+        Command::Detach(args) => interface::detach(args),
+        Command::Status(args) => interface::status(args),
+        Command::Object(args) => interface::object(args),
     }
 }

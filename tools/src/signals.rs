@@ -2,33 +2,114 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use nix::sys::signal::{SigSet, Signal};
+use signal_hook::consts::SIGXFSZ;
 
-/// Turns true when the program is asked to end. A second signal ends it at once.
-#[derive(Clone)]
-pub(crate) struct Interrupted(Arc<AtomicBool>);
+use crate::output;
+
+const INTERRUPTED: &str = "interrupted";
+
+/// The user has asked the program to end.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("{INTERRUPTED}")]
+pub(crate) struct Interruption;
+
+/// Knows whether the program was asked to end. A second signal ends it at once.
+#[derive(Clone, Default)]
+pub(crate) struct Interrupted(Arc<Flags>);
+
+#[derive(Default)]
+struct Flags {
+    /// A signal has come.
+    asked: AtomicBool,
+    /// Nobody looks at `asked` for some time, and there is nothing to undo.
+    at_once: AtomicBool,
+}
 
 impl Interrupted {
-    /// Begins to watch for signals.
+    /// Begins to watch for signals, by a thread that ends with the process. All other threads hold them back: one that is in a long
+    /// system call could not take them.
     pub(crate) fn watch() -> anyhow::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(
-                signal,
-                128 + signal,
-                Arc::clone(&flag),
-            )
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+        let interrupted = Self::default();
+        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+        signals.thread_block().context("cannot watch for signals")?;
+        let told = interrupted.clone();
+        let (ready, is_ready) = mpsc::channel::<()>();
+        thread::Builder::new()
+            .name("xwarp-signals".to_owned())
+            .spawn(move || {
+                drop(ready);
+                while let Ok(signal) = signals.wait() {
+                    told.take(signal);
+                }
+            })
             .context("cannot watch for signals")?;
+        // A thread maps memory when it begins, which would wait for whoever registers memory.
+        let _ = is_ready.recv();
+        Ok(interrupted)
+    }
+
+    fn take(&self, signal: Signal) {
+        if self.0.asked.swap(true, Ordering::SeqCst) {
+            signal_hook::low_level::exit(128 + signal as i32);
         }
-        Ok(Self(flag))
+        if self.0.at_once.load(Ordering::SeqCst) {
+            output::end_at_once(INTERRUPTED);
+        }
     }
 
     /// Fails once a signal has come.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(!self.0.load(Ordering::Relaxed), "interrupted");
+    pub(crate) fn check(&self) -> Result<(), Interruption> {
+        if self.is_asked() {
+            return Err(Interruption);
+        }
         Ok(())
+    }
+
+    /// Whether a signal has come.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::SeqCst)
+    }
+
+    /// Does work that may take long and cannot look for signals: one that comes meanwhile ends the process at once. Only for work
+    /// that the kernel undoes with the process, whatever ends that.
+    pub(crate) fn at_once_during<T>(&self, work: impl FnOnce() -> T) -> Result<T, Interruption> {
+        self.0.at_once.store(true, Ordering::SeqCst);
+        // One that came before was not taken at once, as the thread has looked already.
+        let done = self.check().map(|()| work());
+        self.0.at_once.store(false, Ordering::SeqCst);
+        self.check()?;
+        done
+    }
+
+    /// As after a signal, for tests.
+    #[cfg(test)]
+    pub(crate) fn asked() -> Self {
+        let interrupted = Self::default();
+        interrupted.0.asked.store(true, Ordering::SeqCst);
+        interrupted
+    }
+}
+
+/// Makes a file that is larger than it may be (`ulimit -f`) an error of the write, as a full disk is one; by default SIGXFSZ kills.
+pub(crate) fn survive_file_limit() -> anyhow::Result<()> {
+    let unread = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, unread).context("cannot watch for signals")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_not_begun_after_a_signal() {
+        let never = || panic!("begun");
+        assert!(Interrupted::asked().at_once_during(never).is_err());
+        assert!(matches!(Interrupted::default().at_once_during(|| 5), Ok(5)));
     }
 }

@@ -179,6 +179,17 @@ impl Host {
         Running::start(command)
     }
 
+    /// `xwarp` with these arguments, to be run on this host by a shell that does something first, such as `ulimit -n 64`.
+    pub fn xwarp_after(&self, first: &str, arguments: &str) -> Command {
+        let xwarp = Hosts::command_file();
+        let mut command = self.command("sh");
+        command.args([
+            "-c",
+            &format!("{first}; exec {} {arguments}", xwarp.display()),
+        ]);
+        command
+    }
+
     /// Runs `xwarp` with these arguments.
     pub fn xwarp(&self, arguments: &str) -> Finished {
         self.start(arguments).finish()

@@ -29,12 +29,18 @@ impl Running {
     }
 
     /// Starts it with this as its input, and both outputs kept.
-    pub fn start_reading(mut command: Command, input: impl Into<Stdio>) -> Self {
+    pub fn start_reading(command: Command, input: impl Into<Stdio>) -> Self {
+        Self::launch(command, input.into(), Stdio::piped())
+    }
+
+    /// Starts it with this as its standard output, of which nothing is kept.
+    pub fn start_printing_to(command: Command, output: impl Into<Stdio>) -> Self {
+        Self::launch(command, Stdio::null(), output.into())
+    }
+
+    fn launch(mut command: Command, input: Stdio, output: Stdio) -> Self {
         let what = text_of(&command);
-        command
-            .stdin(input)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(input).stdout(output).stderr(Stdio::piped());
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -55,6 +61,29 @@ impl Running {
         let number = i32::try_from(self.child.id()).expect("process numbers fit");
         signal::kill(Pid::from_raw(number), signal)
             .unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.what));
+    }
+
+    /// Whether it holds back a signal by now, to take it by a thread of its own.
+    pub fn holds_back(&self, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("our own child");
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigBlk:"))
+            .map(|mask| u64::from_str_radix(mask.trim(), 16).expect("hexadecimal"));
+        let bit = 1 << (signal as i32 - 1);
+        mask.expect("a mask of signals") & bit != 0
+    }
+
+    /// The kernel's function in which it sleeps.
+    pub fn waits_in(&self) -> String {
+        let file = format!("/proc/{}/wchan", self.child.id());
+        std::fs::read_to_string(file).expect("our own child")
+    }
+
+    /// What it has complained of so far.
+    pub fn complained(&self) -> String {
+        self.stderr.text().clone()
     }
 
     /// What it has printed so far.

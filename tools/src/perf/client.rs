@@ -1,18 +1,21 @@
 //! The client: connects, has the test run, asks the server whether the data is right, prints.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use xwarp::{ConnectError, Rnic};
 
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::Peer;
 use super::report::{self, Measured};
-use super::{PerfArgs, bandwidth, data, latency};
+use super::{COMPARE_LIMIT, Extent, GRACE, PerfArgs, bandwidth, data, latency};
+use crate::connection::Connection;
+use crate::peer_text;
 use crate::signals::Interrupted;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Characters of a server's refusal that are shown.
+const REFUSAL_SHOWN: usize = 200;
 
 pub(crate) fn run(
     rnic: &Rnic,
@@ -21,12 +24,11 @@ pub(crate) fn run(
     args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
-    let mut peer = Peer::new(rnic, hello, interrupted)?;
-    data::fill(
-        peer.source.bytes(),
-        hello.size as usize,
-        hello.slots as usize,
-    )?;
+    // Zeroing gigabytes takes its time, and nothing is steered yet.
+    let mut peer = interrupted.at_once_during(|| Peer::new(rnic, hello, interrupted))??;
+    if hello.client_sends() {
+        peer.fill(hello, interrupted)?;
+    }
     if hello.kind == SEND_LATENCY {
         latency::post_receives(&mut peer, hello)?;
     } else {
@@ -37,7 +39,8 @@ pub(crate) fn run(
         ..hello.clone()
     };
     let remote = connect(&mut peer, server, &hello)?;
-    report::print_setup(rnic, &hello, &peer.connection.qp, args);
+    report::print_setup(rnic, &hello, &peer.connection.qp, args)?;
+    limit_time(&mut peer.connection, args.extent());
     let setup = report::setup_json(rnic, &peer.connection.qp, args);
     let before = rnic.counters()?.tcp.retransmissions;
     let measured = match hello.kind.style {
@@ -55,13 +58,30 @@ pub(crate) fn run(
         )?),
     };
     let retransmitted = rnic.counters()?.tcp.retransmissions - before;
-    let verified = finish(&mut peer, &hello, measured.messages(), remote)?;
+    let verified = finish(&mut peer, &hello, measured.messages(), remote, interrupted)?;
     peer.connection.close()?;
     if args.json {
         return report::print_json(&hello, &setup, &measured, verified, retransmitted);
     }
-    report::print_result(&hello, &measured, verified, retransmitted);
-    Ok(())
+    Ok(report::print_result(
+        &hello,
+        &measured,
+        verified,
+        retransmitted,
+    )?)
+}
+
+/// Has a run of a certain time end with it.
+fn limit_time(connection: &mut Connection<'_>, extent: Extent) {
+    let Extent::Time(time) = extent else { return };
+    let Some(end) = Instant::now().checked_add(time.saturating_add(GRACE)) else {
+        return;
+    };
+    let otherwise = format!(
+        "--duration is over by {} s, and the server has not answered all that was sent; use a smaller --depth or --size if it is only slow",
+        GRACE.as_secs()
+    );
+    connection.end_by(end, otherwise);
 }
 
 const SEND_LATENCY: Kind = Kind {
@@ -70,21 +90,16 @@ const SEND_LATENCY: Kind = Kind {
 };
 
 fn connect(peer: &mut Peer<'_>, server: SocketAddr, hello: &Hello) -> anyhow::Result<Places> {
-    let answer = match peer
-        .connection
-        .qp
-        .connect(server, &hello.to_octets(), CONNECT_LIMIT)
-    {
-        Ok(answer) => answer,
-        Err(ConnectError::Rejected { private_data, .. }) => {
-            anyhow::bail!(
-                "{server} refused the test: {}",
-                String::from_utf8_lossy(&private_data)
-            )
+    let answer = peer.connection.connect(server, &hello.to_octets());
+    let answer = answer.map_err(|error| match error.downcast() {
+        Ok(ConnectError::Rejected { private_data, .. }) => {
+            let said = peer_text::shown(&private_data, REFUSAL_SHOWN);
+            anyhow!("{server} refused the test: {said}")
         }
-        Err(error) => return Err(error.into()),
-    };
-    Places::from_octets(&answer)
+        Ok(error) => error.into(),
+        Err(error) => error,
+    })?;
+    Places::from_answer(&answer, hello)
         .with_context(|| format!("what listens at {server} is no xwarp perf server"))
 }
 
@@ -94,7 +109,14 @@ fn finish(
     hello: &Hello,
     messages: u64,
     remote: Places,
+    interrupted: &Interrupted,
 ) -> anyhow::Result<Option<u64>> {
+    if hello.verify {
+        let otherwise = "the server does not say whether it has what was sent".to_owned();
+        peer.connection.set_silence_limit(COMPARE_LIMIT);
+        peer.connection
+            .end_by(Instant::now() + COMPARE_LIMIT, otherwise);
+    }
     peer.send_record([messages, 0, 0, 0], remote.control)?;
     let [checked, wrong, slot, at] = peer.receive_record()?;
     if !hello.verify {
@@ -104,14 +126,19 @@ fn finish(
         wrong == 0,
         "DATA MISMATCH at the server: octet {at} of buffer {slot} is not what was sent"
     );
-    let checked_here = check_sink(peer, hello, messages)?;
+    let checked_here = check_sink(peer, hello, messages, interrupted)?;
     Ok(Some(checked + checked_here))
 }
 
 /// Checks what this side received; how many octets that were.
-fn check_sink(peer: &Peer<'_>, hello: &Hello, messages: u64) -> anyhow::Result<u64> {
+fn check_sink(
+    peer: &Peer<'_>,
+    hello: &Hello,
+    messages: u64,
+    interrupted: &Interrupted,
+) -> anyhow::Result<u64> {
     let (size, slots) = received_by_client(hello, messages);
-    let wrong = data::first_wrong(peer.sink.bytes(), size, slots)?;
+    let wrong = data::first_wrong(peer.sink.bytes(), size, slots, interrupted)?;
     if let Some((slot, at)) = wrong {
         anyhow::bail!(
             "DATA MISMATCH at the client: octet {at} of buffer {slot} is not what was sent"

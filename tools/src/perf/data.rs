@@ -1,6 +1,13 @@
 //! What the buffers of a test are filled with, and whether they hold it.
 
-use xwarp::{OutOfBounds, SharedBytes};
+use std::ops::Range;
+
+use xwarp::SharedBytes;
+
+use crate::signals::Interrupted;
+
+/// Octets between two looks for Ctrl-C.
+const CHUNK: usize = 1 << 20;
 
 /// Octet `at` of slot `slot`. Slots differ from each other, and octets from their neighbours and from those a page away.
 fn octet(slot: usize, at: usize) -> u8 {
@@ -10,15 +17,29 @@ fn octet(slot: usize, at: usize) -> u8 {
     mixed.to_le_bytes()[0]
 }
 
-/// The content of one slot.
-pub(crate) fn pattern(slot: usize, size: usize) -> Vec<u8> {
-    (0..size).map(|at| octet(slot, at)).collect()
+/// A part of the content of one slot.
+fn pattern(slot: usize, range: Range<usize>) -> Vec<u8> {
+    range.map(|at| octet(slot, at)).collect()
+}
+
+/// The parts of a slot that are looked at one after the other.
+fn chunks(size: usize) -> impl Iterator<Item = Range<usize>> {
+    let begins = (0..size).step_by(CHUNK);
+    begins.map(move |at| at..size.min(at.saturating_add(CHUNK)))
 }
 
 /// Fills slots `0..slots` of a region.
-pub(crate) fn fill(bytes: &SharedBytes, size: usize, slots: usize) -> Result<(), OutOfBounds> {
+pub(crate) fn fill(
+    bytes: &SharedBytes,
+    size: usize,
+    slots: usize,
+    interrupted: &Interrupted,
+) -> anyhow::Result<()> {
     for slot in 0..slots {
-        bytes.write(slot * size, &pattern(slot, size))?;
+        for range in chunks(size) {
+            interrupted.check()?;
+            bytes.write(slot * size + range.start, &pattern(slot, range))?;
+        }
     }
     Ok(())
 }
@@ -28,16 +49,21 @@ pub(crate) fn first_wrong(
     bytes: &SharedBytes,
     size: usize,
     slots: usize,
-) -> Result<Option<(usize, usize)>, OutOfBounds> {
-    let mut held = vec![0; size];
+    interrupted: &Interrupted,
+) -> anyhow::Result<Option<(usize, usize)>> {
+    let mut held = vec![0; size.min(CHUNK)];
     for slot in 0..slots {
-        bytes.read(slot * size, &mut held)?;
-        let wrong = held
-            .iter()
-            .enumerate()
-            .find(|&(at, held)| *held != octet(slot, at));
-        if let Some((at, _)) = wrong {
-            return Ok(Some((slot, at)));
+        for range in chunks(size) {
+            interrupted.check()?;
+            let held = &mut held[..range.len()];
+            bytes.read(slot * size + range.start, held)?;
+            let wrong = held
+                .iter()
+                .zip(range)
+                .find(|&(held, at)| *held != octet(slot, at));
+            if let Some((_, at)) = wrong {
+                return Ok(Some((slot, at)));
+            }
         }
     }
     Ok(None)
@@ -49,14 +75,28 @@ mod tests {
 
     #[test]
     fn a_single_wrong_octet_is_found() {
-        let bytes = SharedBytes::anonymous(3000).unwrap();
-        fill(&bytes, 1000, 3).unwrap();
-        assert_eq!(first_wrong(&bytes, 1000, 3), Ok(None));
-        let mut held = [0];
-        bytes.read(2999, &mut held).unwrap();
-        bytes.write(2999, &[held[0] ^ 1]).unwrap();
-        assert_eq!(first_wrong(&bytes, 1000, 3), Ok(Some((2, 999))));
-        assert_eq!(first_wrong(&bytes, 1000, 2), Ok(None));
+        let never = Interrupted::default();
+        for size in [1000, CHUNK, 2 * CHUNK + 1] {
+            let bytes = SharedBytes::anonymous(3 * size).unwrap();
+            fill(&bytes, size, 3, &never).unwrap();
+            let wrong = |slots| first_wrong(&bytes, size, slots, &never).unwrap();
+            assert_eq!(wrong(3), None);
+            for (slot, at) in [(2, size - 1), (1, CHUNK.min(size - 2)), (0, 0)] {
+                let mut held = [0];
+                bytes.read(slot * size + at, &mut held).unwrap();
+                bytes.write(slot * size + at, &[held[0] ^ 1]).unwrap();
+                assert_eq!(wrong(3), Some((slot, at)));
+                assert_eq!(wrong(slot), None);
+            }
+        }
+    }
+
+    #[test]
+    fn neither_filling_nor_comparing_outlasts_ctrl_c() {
+        let bytes = SharedBytes::anonymous(1000).unwrap();
+        let asked = Interrupted::asked();
+        assert!(fill(&bytes, 1000, 1, &asked).is_err());
+        assert!(first_wrong(&bytes, 1000, 1, &asked).is_err());
     }
 
     #[test]
@@ -67,6 +107,6 @@ mod tests {
                 .count();
             assert!(same < 100, "{slot} and {other}");
         }
-        assert_ne!(pattern(0, 64)[..32], [0; 32]);
+        assert_ne!(pattern(0, 0..64)[..32], [0; 32]);
     }
 }

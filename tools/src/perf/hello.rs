@@ -5,8 +5,12 @@ use std::fmt;
 use anyhow::{Context, bail, ensure};
 use xwarp::{RemoteAddress, Stag};
 
+use super::peer::RECORD_OCTETS;
+
 const MAGIC: [u8; 4] = *b"XWPF";
 const VERSION: u8 = 1;
+/// Messages that may be outstanding at once.
+pub(crate) const DEPTH_LIMIT: u32 = 4096;
 /// Octets of region area beside the test's buffers: control messages, and rounding to pages.
 const SPARE_OCTETS: usize = 256 << 10;
 
@@ -124,7 +128,18 @@ impl Places {
             .collect()
     }
 
-    pub(crate) fn from_octets(octets: &[u8]) -> Option<Self> {
+    /// Whether a buffer of so many octets, and a control record, fit between these Tagged Offsets and 2^64.
+    fn have_room_for(&self, buffer_octets: usize) -> bool {
+        let ends = |place: RemoteAddress, octets: u64| place.to.checked_add(octets).is_some();
+        ends(self.buffer, buffer_octets as u64) && ends(self.control, RECORD_OCTETS.into())
+    }
+
+    /// Reads a server's answer to `hello`.
+    pub(crate) fn from_answer(octets: &[u8], hello: &Hello) -> Option<Self> {
+        Self::from_octets(octets).filter(|places| places.have_room_for(hello.buffer_octets()))
+    }
+
+    fn from_octets(octets: &[u8]) -> Option<Self> {
         let mut rest = octets;
         let mut place = || {
             Some(RemoteAddress {
@@ -132,14 +147,43 @@ impl Places {
                 to: take(&mut rest).map(u64::from_be_bytes)?,
             })
         };
-        Some(Self {
+        let places = Self {
             buffer: place()?,
             control: place()?,
-        })
+        };
+        rest.is_empty().then_some(places)
     }
 }
 
 impl Hello {
+    /// Whether a test can be like this.
+    fn is_possible(&self) -> bool {
+        let slots_limit = match self.kind.style {
+            Style::Bandwidth => self.depth,
+            Style::Latency => 1,
+        };
+        let size_least = match (self.kind.verb, self.kind.style) {
+            // The octet that is waited for.
+            (Verb::Write, Style::Latency) => 1,
+            _ => 0,
+        };
+        (1..=DEPTH_LIMIT).contains(&self.depth)
+            && (1..=slots_limit).contains(&self.slots)
+            && self.size >= size_least
+            && u64::from(self.size) * u64::from(self.slots) <= super::MEMORY_LIMIT
+            && self.places.have_room_for(self.buffer_octets())
+    }
+
+    /// Whether the client's buffers are sent, or written from.
+    pub(crate) fn client_sends(&self) -> bool {
+        self.kind.verb != Verb::Read
+    }
+
+    /// Whether the server's buffers are sent, written from or read.
+    pub(crate) fn server_sends(&self) -> bool {
+        self.kind.verb == Verb::Read || self.kind.style == Style::Latency
+    }
+
     /// Octets of all buffers.
     pub(crate) fn buffer_octets(&self) -> usize {
         (self.size as usize) * (self.slots as usize)
@@ -189,25 +233,30 @@ impl Hello {
         let Some(kind) = Kind::from_octet(head[5]) else {
             bail!("the client asks for a test that is not known here");
         };
+        let verify = match (head[6], head[7]) {
+            (flag @ (0 | 1), 0) => flag == 1,
+            _ => bail!("the client asks for something that is not known here"),
+        };
         let mut number = || take(&mut rest).map(u32::from_be_bytes);
         let numbers = (number(), number(), number());
         let (Some(size), Some(slots), Some(depth)) = numbers else {
             bail!("the client's request is cut off");
         };
-        let places = Places::from_octets(rest).context("the client's request is cut off")?;
-        let buffers = u64::from(size) * u64::from(slots);
-        ensure!(
-            slots > 0 && depth > 0 && depth <= 4096 && buffers <= super::MEMORY_LIMIT,
-            "the client asks for more than a test may take"
-        );
-        Ok(Self {
+        let places =
+            Places::from_octets(rest).context("the client's request is cut off, or too long")?;
+        let hello = Self {
             kind,
             size,
             slots,
             depth,
-            verify: head[6] != 0,
+            verify,
             places,
-        })
+        };
+        ensure!(
+            hello.is_possible(),
+            "the client asks for a test that cannot be, or for more than one may take"
+        );
+        Ok(hello)
     }
 }
 
@@ -219,6 +268,8 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const HELLO: Hello = Hello {
@@ -227,7 +278,7 @@ mod tests {
             style: Style::Latency,
         },
         size: 0x0102,
-        slots: 3,
+        slots: 1,
         depth: 4,
         verify: true,
         places: Places {
@@ -244,7 +295,7 @@ mod tests {
 
     const OCTETS: [u8; 44] = [
         b'X', b'W', b'P', b'F', 1, 0x12, 1, 0, // version 1, send-lat, verified
-        0, 0, 1, 2, 0, 0, 0, 3, 0, 0, 0, 4, // size, slots, depth
+        0, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, 4, // size, slots, depth
         0xaa, 0xbb, 0xcc, 0xdd, 0, 0, 0, 0, 0, 0, 0, 5, // buffer: STag, TO
         0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, // control: STag, TO
     ];
@@ -256,12 +307,132 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_cut_off_or_too_large_is_refused() {
+    fn a_request_that_is_cut_off_or_too_long_is_refused() {
         for len in 0..44 {
             assert!(Hello::from_octets(&OCTETS[..len]).is_err(), "{len}");
         }
-        let mut huge = OCTETS;
-        huge[8..16].fill(0xff);
-        assert!(Hello::from_octets(&huge).is_err());
+        assert!(Hello::from_octets(&[&OCTETS[..], &[0]].concat()).is_err());
+    }
+
+    /// Octets in the place of others.
+    type Changes<'a> = &'a [(usize, &'a [u8])];
+
+    /// The request with some octets changed.
+    fn changed(changes: Changes<'_>) -> anyhow::Result<Hello> {
+        let mut octets = OCTETS;
+        for (at, change) in changes {
+            octets[*at..at + change.len()].copy_from_slice(change);
+        }
+        Hello::from_octets(&octets)
+    }
+
+    #[test]
+    fn a_request_for_what_cannot_be_is_refused() {
+        const WRITE_BW: (usize, &[u8]) = (5, &[0]);
+        const WRITE_LAT: (usize, &[u8]) = (5, &[0x10]);
+        let refused: [(&str, Changes<'_>); 12] = [
+            ("a kind that is unknown", &[(5, &[0x13])]),
+            ("a flag that is unknown", &[(6, &[2])]),
+            ("what was reserved", &[(7, &[1])]),
+            ("1 GiB and a little", &[(8, &[0x40, 0, 0, 1])]),
+            ("write-lat without an octet", &[WRITE_LAT, (8, &[0; 4])]),
+            ("no slot", &[(12, &[0; 4])]),
+            ("two slots for latency", &[(15, &[2])]),
+            (
+                "2^32 - 1 slots of no octets",
+                &[WRITE_BW, (8, &[0; 4]), (12, &[0xff; 4])],
+            ),
+            ("more slots than depth", &[WRITE_BW, (15, &[5])]),
+            ("no depth", &[(16, &[0; 4])]),
+            ("4097 messages at once", &[(16, &[0, 0, 0x10, 1])]),
+            ("a buffer that leaves 2^64", &[(24, &[0xff; 8])]),
+        ];
+        for (what, changes) in refused {
+            assert!(changed(changes).is_err(), "{what}");
+        }
+        assert!(
+            changed(&[(36, &[0xff; 8])]).is_err(),
+            "a record that leaves 2^64"
+        );
+        for (what, changes) in [
+            ("send-lat without an octet", &[(8, &[0; 4][..])][..]),
+            ("as many slots as depth", &[WRITE_BW, (15, &[4])]),
+            ("1 GiB", &[(8, &[0x40, 0, 0, 0])]),
+            ("4096 messages at once", &[(16, &[0, 0, 0x10, 0])]),
+        ] {
+            assert!(changed(changes).is_ok(), "{what}");
+        }
+    }
+
+    /// What fits into a request is mostly near a limit.
+    fn number() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            0_u32..5,
+            4094_u32..4099,
+            (1_u32 << 30) - 2..(1 << 30) + 2,
+            u32::MAX - 1..=u32::MAX,
+            any::<u32>()
+        ]
+    }
+
+    fn offset() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0_u64..5,
+            u64::MAX - 40..=u64::MAX,
+            u64::MAX - (1 << 30) - 2..u64::MAX - (1 << 30) + 2,
+            any::<u64>()
+        ]
+    }
+
+    prop_compose! {
+        fn request()(
+            kind in prop_oneof![0_u8..3, 0x10_u8..0x13, any::<u8>()],
+            flags in prop_oneof![Just([0, 0]), Just([1, 0]), any::<[u8; 2]>()],
+            numbers in [number(), number(), number()],
+            buffer in (any::<u32>(), offset()),
+            control in (any::<u32>(), offset()),
+        ) -> Vec<u8> {
+            let mut octets = OCTETS[..5].to_vec();
+            octets.push(kind);
+            octets.extend(flags);
+            octets.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            for (stag, to) in [buffer, control] {
+                octets.extend(stag.to_be_bytes());
+                octets.extend(to.to_be_bytes());
+            }
+            octets
+        }
+    }
+
+    proptest! {
+        /// The arithmetic of a test is checked here, as the test profile checks for overflow.
+        #[test]
+        fn what_is_accepted_can_be_run(octets in request(), message: u64) {
+            let Ok(hello) = Hello::from_octets(&octets) else { return Ok(()) };
+            prop_assert_eq!(hello.to_octets(), octets);
+            prop_assert!(hello.region_octets() as u64 <= 2 * crate::perf::MEMORY_LIMIT + SPARE_OCTETS as u64);
+            prop_assert!(hello.slots <= DEPTH_LIMIT && hello.depth <= DEPTH_LIMIT);
+            let end = hello.slot_offset(message) + u64::from(hello.size);
+            prop_assert!(end <= hello.buffer_octets() as u64);
+            prop_assert!(hello.places.buffer.to.checked_add(end).is_some());
+            let (size, slots) = hello.full_slots(message);
+            prop_assert!(size * slots <= hello.buffer_octets());
+            let (size, slots) = hello.marked_slot();
+            prop_assert!(size * slots <= hello.buffer_octets());
+        }
+
+        #[test]
+        fn no_octets_panic(octets: Vec<u8>) {
+            prop_assert!(Hello::from_octets(&octets).is_err(), "they are no request");
+        }
+
+        #[test]
+        fn an_answer_is_places_with_room_for_the_buffers(buffer in offset(), control in offset()) {
+            let place = |to| RemoteAddress { stag: Stag(1), to };
+            let places = Places { buffer: place(buffer), control: place(control) };
+            let fits = buffer.checked_add(0x0102).is_some() && control.checked_add(32).is_some();
+            let read = Places::from_answer(&places.to_octets(), &HELLO);
+            prop_assert_eq!(read, fits.then_some(places));
+        }
     }
 }

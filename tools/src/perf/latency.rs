@@ -8,6 +8,7 @@ use xwarp::{Opcode, RecvRequest, RemoteAddress, SendRequest, WrId};
 use super::Extent;
 use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
+use crate::connection::Silence;
 
 /// The longest latency that is told from longer ones.
 const LONGEST: Duration = Duration::from_mins(1);
@@ -121,7 +122,7 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
     if round.is_multiple_of(GLANCE_ROUNDS) {
         peer.connection.check_alive()?;
     }
-    let mut idle = 0;
+    let (mut idle, mut silence) = (0, Silence::default());
     while !marker_is(peer, hello, round)? {
         if let Some(completion) = peer.connection.try_completion()? {
             if Peer::announces_record(&completion) {
@@ -132,7 +133,7 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
         idle += 1;
         if idle == GLANCE {
             idle = 0;
-            peer.connection.check_alive()?;
+            peer.connection.glance(&mut silence)?;
         }
         std::hint::spin_loop();
     }

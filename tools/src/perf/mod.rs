@@ -12,19 +12,20 @@ mod peer;
 mod report;
 mod server;
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
-use xwarp::{CongestionControl, MpaConfig, NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp::{CongestionControl, MpaConfig, NicConfig, Progress, RnicConfig, Waiting};
 
 use crate::device;
+use crate::host::Host;
 use crate::interface::ModeArg;
+use crate::run::with_rnic;
 use crate::signals::Interrupted;
 use crate::size::{parse_duration, parse_octets};
-use hello::{Hello, Kind, Places, Style, Verb};
+use hello::{DEPTH_LIMIT, Hello, Kind, Places, Style, Verb};
 
 /// Where a server listens unless told otherwise, as perftest does.
 const DEFAULT_PORT: u16 = 18515;
@@ -32,6 +33,10 @@ const DEFAULT_PORT: u16 = 18515;
 const KEEPALIVE: Duration = Duration::from_secs(3);
 /// So does one whose other end is out of reach.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long what is under way at the end of --duration may take.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long the other side may take to compare its buffers with what was sent.
+const COMPARE_LIMIT: Duration = Duration::from_mins(1);
 /// Octets of memory that a test's buffers may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
 /// Octets that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
@@ -56,12 +61,12 @@ pub(crate) enum Test {
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
-    /// The server's address; without it this is the server
-    host: Option<IpAddr>,
+    /// The server's address, link-local ones with the interface (`fe80::1%eth1`); without it this is the server
+    host: Option<Host>,
     /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
     #[arg(long)]
     dev: Option<String>,
-    /// TCP port of the server
+    /// TCP port of the server; 0 has the server take a free one, which it prints
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Octets of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
@@ -70,7 +75,7 @@ pub(crate) struct PerfArgs {
     /// Messages to send [default: 10000]
     #[arg(long, conflicts_with = "duration")]
     iterations: Option<u64>,
-    /// Time to send for, for example 5s, instead of a number of messages
+    /// Time to send for, for example 5s, instead of a number of messages; what is under way then may take 5 s more
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Messages outstanding at once (bandwidth)
@@ -178,18 +183,35 @@ pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
     };
     let kind = Kind { verb, style };
     let interrupted = Interrupted::watch()?;
-    let Some(host) = args.host else {
-        return server::run(
-            &device::serving(args.dev.as_deref())?,
-            kind,
-            args,
-            &interrupted,
-        );
-    };
+    match &args.host {
+        None => run_server(kind, args, &interrupted),
+        Some(host) => run_client(kind, host, args, &interrupted),
+    }
+}
+
+fn run_server(kind: Kind, args: &PerfArgs, interrupted: &Interrupted) -> anyhow::Result<()> {
+    let device = device::serving(args.dev.as_deref())?;
+    // A client with --verify needs most.
+    let largest = args.hello(kind, true)?;
+    let config = args.config(largest.region_octets());
+    with_rnic(&device, &config, interrupted, |rnic| {
+        server::run(rnic, &device, &largest, args, interrupted)
+    })
+}
+
+fn run_client(
+    kind: Kind,
+    host: &Host,
+    args: &PerfArgs,
+    interrupted: &Interrupted,
+) -> anyhow::Result<()> {
     let hello = args.hello(kind, args.verify)?;
-    let rnic = args.open(&device::towards(args.dev.as_deref(), host)?, &hello)?;
-    let server = SocketAddr::new(host, args.port);
-    client::run(&rnic, server, &hello, args, &interrupted)
+    let device = host.interface(args.dev.as_deref())?;
+    let server = host.port(args.port, &device)?;
+    let config = args.config(hello.region_octets());
+    with_rnic(&device, &config, interrupted, |rnic| {
+        client::run(rnic, server, &hello, args, interrupted)
+    })
 }
 
 impl PerfArgs {
@@ -205,8 +227,8 @@ impl PerfArgs {
         );
         ensure!(self.depth > 0, "--depth must be at least 1");
         ensure!(
-            self.depth <= 4096,
-            "--depth {} is too large: at most 4096",
+            self.depth <= DEPTH_LIMIT,
+            "--depth {} is too large: at most {DEPTH_LIMIT}",
             self.depth
         );
         ensure!(
@@ -273,11 +295,6 @@ impl PerfArgs {
                 WaitArg::Blocking => Waiting::Blocking,
             },
         }
-    }
-
-    fn open(&self, device: &str, hello: &Hello) -> anyhow::Result<Rnic> {
-        let config = self.config(hello.region_octets());
-        Ok(Rnic::open(device, &config)?)
     }
 
     /// The part of the first line that only this side knows.

@@ -8,12 +8,13 @@ use xwarp::{
     SendRequest, Sge, Sgl, Stag, WorkCompletion, WrId,
 };
 
+use super::data;
 use super::hello::{Hello, Places};
 use crate::connection::Connection;
 use crate::signals::Interrupted;
 
 /// Octets of a control record: four numbers.
-const RECORD_OCTETS: u32 = 32;
+pub(crate) const RECORD_OCTETS: u32 = 32;
 /// Work request ids that no message of a test has.
 const CONTROL_WR: WrId = WrId(u64::MAX);
 const BARRIER_WR: WrId = WrId(u64::MAX - 1);
@@ -58,6 +59,12 @@ impl<'a> Peer<'a> {
                 Access::LOCAL_WRITE | Access::REMOTE_WRITE,
             )?,
         })
+    }
+
+    /// Fills what is sent from here.
+    pub(crate) fn fill(&self, hello: &Hello, interrupted: &Interrupted) -> anyhow::Result<()> {
+        let (size, slots) = (hello.size as usize, hello.slots as usize);
+        data::fill(self.source.bytes(), size, slots, interrupted)
     }
 
     /// What the other side may access; `readable` says whether it reads or writes the test's buffer.

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
-use xwarp::{Listener, QueuePair, Rnic};
+use xwarp::{QueuePair, Rnic};
 
 use super::hello::{Hello, Kind, Style};
 use super::{PerfArgs, bandwidth, latency};
+use crate::output::{OutputError, print_line};
 
 /// What was measured.
 pub(crate) enum Measured {
@@ -26,39 +27,51 @@ impl Measured {
 }
 
 /// The server's only line.
-pub(crate) fn print_listening(rnic: &Rnic, kind: Kind, listeners: &[Listener], args: &PerfArgs) {
+pub(crate) fn print_listening(
+    rnic: &Rnic,
+    kind: Kind,
+    addresses: &str,
+    args: &PerfArgs,
+) -> Result<(), OutputError> {
     if args.json {
-        return;
+        return Ok(());
     }
-    let addresses: Vec<String> = (listeners.iter())
-        .flat_map(|listener| listener.addresses().iter().map(ToString::to_string))
-        .collect();
-    println!("{kind} server  {rnic}  engine {}", args.engine_text());
-    println!("waiting for a client at {}", addresses.join(", "));
+    print_line!("{kind} server  {rnic}  engine {}", args.engine_text())?;
+    print_line!("waiting for a client at {addresses}")
 }
 
 /// The client's first line: what runs, and the mode that is really in force.
-pub(crate) fn print_setup(rnic: &Rnic, hello: &Hello, qp: &QueuePair, args: &PerfArgs) {
+pub(crate) fn print_setup(
+    rnic: &Rnic,
+    hello: &Hello,
+    qp: &QueuePair,
+    args: &PerfArgs,
+) -> Result<(), OutputError> {
     if args.json {
-        return;
+        return Ok(());
     }
     let depth = match hello.kind.style {
         Style::Bandwidth => format!("  depth {}", hello.depth),
         Style::Latency => String::new(),
     };
-    println!(
+    print_line!(
         "{}  RC  1 QP{depth}  {rnic}  {}  engine {}",
         hello.kind,
         mpa_text(qp),
         args.engine_text()
-    );
+    )
 }
 
 /// The server's line about its client: how they are connected.
-pub(crate) fn print_client(client: SocketAddr, qp: &QueuePair, args: &PerfArgs) {
-    if !args.json {
-        println!("client {client}  {}", mpa_text(qp));
+pub(crate) fn print_client(
+    client: SocketAddr,
+    qp: &QueuePair,
+    args: &PerfArgs,
+) -> Result<(), OutputError> {
+    if args.json {
+        return Ok(());
     }
+    print_line!("client {client}  {}", mpa_text(qp))
 }
 
 /// What MPA start-up has settled.
@@ -97,21 +110,22 @@ pub(crate) fn print_result(
     measured: &Measured,
     verified: Option<u64>,
     retransmitted: u64,
-) {
+) -> Result<(), OutputError> {
     let data = match verified {
         None => "not checked",
         Some(_) => "verified",
     };
     match measured {
-        Measured::Bandwidth(run) => print_bandwidth(hello, run, data),
-        Measured::Latency(run) => print_latency(hello, run, data),
+        Measured::Bandwidth(run) => print_bandwidth(hello, run, data)?,
+        Measured::Latency(run) => print_latency(hello, run, data)?,
     }
     if let Some(octets) = verified {
-        println!("data: {octets} octets of buffers compared, every octet as sent");
+        print_line!("data: {octets} octets of buffers compared, every octet as sent")?;
     }
     if retransmitted > 0 {
-        println!("note: {retransmitted} TCP segments were sent again");
+        print_line!("note: {retransmitted} TCP segments were sent again")?;
     }
+    Ok(())
 }
 
 /// Decimal gigabits of payload per second.
@@ -125,18 +139,21 @@ fn message_rate(run: &bandwidth::Run) -> f64 {
     run.messages as f64 / run.elapsed.as_secs_f64() / 1e6
 }
 
-fn print_bandwidth(hello: &Hello, run: &bandwidth::Run, data: &str) {
-    println!(
+fn print_bandwidth(hello: &Hello, run: &bandwidth::Run, data: &str) -> Result<(), OutputError> {
+    print_line!(
         "{:>10} {:>12} {:>12} {:>14}  data",
-        "bytes", "messages", "BW [Gb/s]", "rate [Mmsg/s]"
-    );
-    println!(
+        "bytes",
+        "messages",
+        "BW [Gb/s]",
+        "rate [Mmsg/s]"
+    )?;
+    print_line!(
         "{:>10} {:>12} {:>12.2} {:>14.3}  {data}",
         hello.size,
         run.messages,
         gigabits(hello, run),
         message_rate(run)
-    );
+    )
 }
 
 /// The columns of a latency table.
@@ -148,26 +165,27 @@ const PERCENTILES: [(&str, f64); 5] = [
     ("p99.99", 99.99),
 ];
 
-fn print_latency(hello: &Hello, run: &latency::Run, data: &str) {
-    print!("{:>10} {:>12} {:>9}", "bytes", "messages", "min [us]");
-    for (name, _) in PERCENTILES {
-        print!(" {name:>9}");
-    }
-    println!(" {:>9}  data", "max");
+fn print_latency(hello: &Hello, run: &latency::Run, data: &str) -> Result<(), OutputError> {
+    let names: String = PERCENTILES.map(|(name, _)| format!(" {name:>9}")).concat();
+    print_line!(
+        "{:>10} {:>12} {:>9}{names} {:>9}  data",
+        "bytes",
+        "messages",
+        "min [us]",
+        "max"
+    )?;
     let micros = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() * 1e6;
-    print!(
-        "{:>10} {:>12} {:>9.2}",
+    let value = |percentile| micros(run.histogram.value_at_percentile(percentile));
+    let values: String = PERCENTILES
+        .map(|(_, percentile)| format!(" {:>9.2}", value(percentile)))
+        .concat();
+    print_line!(
+        "{:>10} {:>12} {:>9.2}{values} {:>9.2}  {data}",
         hello.size,
         run.histogram.len(),
-        micros(run.histogram.min())
-    );
-    for (_, percentile) in PERCENTILES {
-        print!(
-            " {:>9.2}",
-            micros(run.histogram.value_at_percentile(percentile))
-        );
-    }
-    println!(" {:>9.2}  {data}", micros(run.histogram.max()));
+        micros(run.histogram.min()),
+        micros(run.histogram.max())
+    )
 }
 
 /// The client's result as JSON.
@@ -208,6 +226,5 @@ pub(crate) fn print_json(
         "tcp_segments_retransmitted": retransmitted,
         "result": result,
     });
-    println!("{}", serde_json::to_string_pretty(&report)?);
-    Ok(())
+    Ok(print_line!("{}", serde_json::to_string_pretty(&report)?)?)
 }

@@ -1,42 +1,52 @@
 //! The server: waits for one client, plays its part of the test, checks the data, ends.
 
-use std::net::SocketAddr;
-
 use anyhow::Context;
 use xwarp::{ConnectionRequest, Rnic};
 
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
-use super::{MEMORY_LIMIT, PerfArgs, bandwidth, data, latency, report};
-use crate::connection::next_client;
-use crate::device::any_addresses;
+use super::{COMPARE_LIMIT, PerfArgs, bandwidth, data, latency, report};
+use crate::connection::{CLOSE_LIMIT, Clients, fpdus_heard};
+use crate::output::OutputError;
 use crate::signals::Interrupted;
 
+/// Serves one test of the kind and at most the size of `largest`. A client whose first message never comes is none: the server waits
+/// for the next.
 pub(crate) fn run(
+    rnic: &Rnic,
     device: &str,
-    kind: Kind,
+    largest: &Hello,
     args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
-    // A client with --verify needs most.
-    let largest = args.hello(kind, true)?;
-    let rnic = args.open(device, &largest)?;
-    let mut listeners = Vec::new();
-    for any in any_addresses(device)? {
-        listeners.push(rnic.listen(SocketAddr::new(any, args.port))?);
-    }
-    report::print_listening(&rnic, kind, &listeners, args);
-    let (request, hello) = loop {
-        let request = next_client(&mut listeners, interrupted)?;
-        match check_request(&request, kind, &largest) {
-            Ok(hello) => break (request, hello),
+    let mut clients = Clients::listen(rnic, device, args.port, interrupted)?;
+    report::print_listening(rnic, largest.kind, &clients.addresses(), args)?;
+    loop {
+        let request = clients.next()?;
+        let client = request.remote();
+        let heard = fpdus_heard(rnic)?;
+        let hello = match check_request(&request, largest.kind, largest) {
+            Ok(hello) => hello,
             Err(error) => {
-                log::warn!("{} is turned away: {error:#}", request.remote());
-                request.reject(error.to_string().as_bytes())?;
+                turn_away(request, &error);
+                continue;
             }
+        };
+        match serve(rnic, request, &hello, args, interrupted) {
+            Err(error) if !error.is::<OutputError>() && fpdus_heard(rnic)? == heard => {
+                interrupted.check()?;
+                log::warn!("{client} has not begun its test: {error:#}");
+            }
+            outcome => return outcome,
         }
-    };
-    serve(&rnic, request, &hello, args, interrupted)
+    }
+}
+
+fn turn_away(request: ConnectionRequest, why: &anyhow::Error) {
+    log::warn!("{} is turned away: {why:#}", request.remote());
+    if let Err(error) = request.reject(why.to_string().as_bytes()) {
+        log::info!("it has not waited for the answer: {error}");
+    }
 }
 
 fn check_request(
@@ -51,8 +61,7 @@ fn check_request(
         hello.kind
     );
     anyhow::ensure!(
-        hello.region_octets() <= largest.region_octets()
-            || hello.buffer_octets() as u64 > MEMORY_LIMIT,
+        hello.region_octets() <= largest.region_octets(),
         "this server has room for buffers of {} octets, not {}; start it with the same --size and --depth",
         largest.buffer_octets(),
         hello.buffer_octets()
@@ -67,12 +76,11 @@ fn serve(
     args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
-    let mut peer = Peer::new(rnic, hello, interrupted)?;
-    data::fill(
-        peer.source.bytes(),
-        hello.size as usize,
-        hello.slots as usize,
-    )?;
+    let mut peer = set_up(rnic, hello, interrupted)?;
+    peer.connection.must_begin(fpdus_heard(rnic)?);
+    if hello.server_sends() {
+        peer.fill(hello, interrupted)?;
+    }
     match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(&mut peer, hello)?,
         (Verb::Send, Style::Latency) => latency::post_receives(&mut peer, hello)?,
@@ -83,20 +91,44 @@ fn serve(
     request
         .accept(&mut peer.connection.qp, &places.to_octets())
         .with_context(|| format!("the connection from {remote} was lost"))?;
-    report::print_client(remote, &peer.connection.qp, args);
+    report::print_client(remote, &peer.connection.qp, args)?;
     let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(&mut peer, hello)?,
         (Verb::Send, Style::Latency) => latency::serve_sends(&mut peer, hello)?,
         (Verb::Write, Style::Latency) => latency::serve_writes(&mut peer, hello)?,
         (Verb::Write, Style::Bandwidth) | (Verb::Read, _) => peer.receive_record()?,
     };
-    let verdict = check(&peer, hello, messages)?;
+    let verdict = check(&peer, hello, messages, interrupted)?;
     peer.send_record(verdict, hello.places.control)?;
-    peer.connection.wait_closed()
+    // The client compares its buffers before it closes.
+    let limit = if hello.verify {
+        COMPARE_LIMIT
+    } else {
+        CLOSE_LIMIT
+    };
+    peer.connection.wait_closed(limit)
+}
+
+/// One end for a test. Zeroing gigabytes takes its time; a program of our own goes with the process, and with it what it steers.
+fn set_up<'a>(
+    rnic: &'a Rnic,
+    hello: &Hello,
+    interrupted: &'a Interrupted,
+) -> anyhow::Result<Peer<'a>> {
+    let make = || Peer::new(rnic, hello, interrupted);
+    if rnic.info().is_some_and(|info| info.program_found) {
+        return make();
+    }
+    interrupted.at_once_during(make)?
 }
 
 /// Whether this side holds what was sent to it: octets checked, and where the first wrong one is.
-fn check(peer: &Peer<'_>, hello: &Hello, messages: u64) -> anyhow::Result<Record> {
+fn check(
+    peer: &Peer<'_>,
+    hello: &Hello,
+    messages: u64,
+    interrupted: &Interrupted,
+) -> anyhow::Result<Record> {
     if !hello.verify {
         return Ok([0; 4]);
     }
@@ -105,7 +137,8 @@ fn check(peer: &Peer<'_>, hello: &Hello, messages: u64) -> anyhow::Result<Record
         (Verb::Write, Style::Latency) => hello.marked_slot(),
         (Verb::Write | Verb::Send, _) => hello.full_slots(messages),
     };
-    Ok(match data::first_wrong(peer.sink.bytes(), size, slots)? {
+    let wrong = data::first_wrong(peer.sink.bytes(), size, slots, interrupted)?;
+    Ok(match wrong {
         None => [(size * slots) as u64, 0, 0, 0],
         Some((slot, at)) => [0, 1, slot as u64, at as u64],
     })

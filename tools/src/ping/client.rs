@@ -9,9 +9,8 @@ use xwarp::{MemoryRegion, Rnic};
 use super::ends::End;
 use super::place::Place;
 use super::{PingArgs, text};
+use crate::output::{OutputError, print_line};
 use crate::signals::Interrupted;
-
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(
     rnic: &Rnic,
@@ -20,16 +19,19 @@ pub(crate) fn run(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut end = End::new(rnic, interrupted)?;
-    end.connection.qp.connect(server, &[], CONNECT_LIMIT)?;
+    end.connection.connect(server, &[])?;
     if !args.quiet {
-        println!("ping {server}  {} B  {rnic}", args.size);
+        print_line!("ping {server}  {} B  {rnic}", args.size)?;
     }
     let mut times = Vec::new();
     let outcome = ping_all(&mut end, server, args, interrupted, &mut times);
-    if !times.is_empty() {
-        print_summary(server, &times);
-    }
+    let printed = if times.is_empty() {
+        Ok(())
+    } else {
+        print_summary(server, &times)
+    };
     outcome?;
+    printed?;
     end.connection.close()
 }
 
@@ -48,7 +50,7 @@ fn ping_all(
         let time = began.elapsed();
         times.push(time);
         if !args.quiet {
-            println!("ping {number:>5}  verified  {:>10.1} us", micros(time));
+            print_line!("ping {number:>5}  verified  {:>10.1} us", micros(time))?;
         }
         pause(args, number, began, interrupted)?;
     }
@@ -90,7 +92,7 @@ fn pause(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let Some(interval) = args.interval.filter(|_| number + 1 < args.count) else {
-        return interrupted.check();
+        return Ok(interrupted.check()?);
     };
     while let Some(left) = interval.checked_sub(began.elapsed()) {
         interrupted.check()?;
@@ -103,14 +105,14 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-fn print_summary(server: SocketAddr, times: &[Duration]) {
+fn print_summary(server: SocketAddr, times: &[Duration]) -> Result<(), OutputError> {
     let total: Duration = times.iter().sum();
     let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
     let mean = micros(total / count);
     let edge = |time: Option<&Duration>| time.copied().map_or(0.0, micros);
     let (min, max) = (edge(times.iter().min()), edge(times.iter().max()));
-    println!(
+    print_line!(
         "{server}: {} pings, all verified, min {min:.1} us, mean {mean:.1} us, max {max:.1} us",
         times.len()
-    );
+    )
 }

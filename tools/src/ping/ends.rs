@@ -1,5 +1,7 @@
 //! What both ends need: a connection, and buffers for the two kinds of message.
 
+use std::time::Duration;
+
 use xwarp::{
     Access, MemoryRegion, Opcode, QpConfig, RecvRequest, Rnic, SendRequest, WorkCompletion, WrId,
 };
@@ -69,6 +71,24 @@ impl<'a> End<'a> {
     /// Waits for the other side's Send.
     pub(crate) fn receive(&mut self) -> anyhow::Result<Place> {
         let completion = self.await_opcode(Opcode::Receive)?;
+        self.received(completion)
+    }
+
+    /// Waits for the other side's Send as long as it takes. While it does not come, `may_wait` is told for how long the connection
+    /// has been silent.
+    pub(crate) fn receive_while(
+        &mut self,
+        mut may_wait: impl FnMut(Duration) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Place> {
+        loop {
+            let completion = self.connection.completion_while(&mut may_wait)?;
+            if completion.opcode == Opcode::Receive {
+                return self.received(completion);
+            }
+        }
+    }
+
+    fn received(&mut self, completion: WorkCompletion) -> anyhow::Result<Place> {
         let mut octets = vec![0; completion.byte_len as usize];
         self.inbox.bytes().read(0, &mut octets)?;
         self.post_receive()?;

@@ -10,16 +10,17 @@ mod place;
 mod server;
 mod text;
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting};
+use xwarp::{NicConfig, Progress, RnicConfig, Waiting};
 
 use crate::device;
+use crate::host::Host;
 use crate::interface::ModeArg;
+use crate::run::with_rnic;
 use crate::signals::Interrupted;
 use crate::size::{parse_duration, parse_octets};
 
@@ -36,12 +37,12 @@ const REGION_OCTETS: usize = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct PingArgs {
-    /// The server's address; without it this is the server, which serves one client and ends
-    host: Option<IpAddr>,
+    /// The server's address, link-local ones with the interface (`fe80::1%eth1`); without it this is the server, which serves one client and ends
+    host: Option<Host>,
     /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
     #[arg(long)]
     dev: Option<String>,
-    /// TCP port of the server
+    /// TCP port of the server; 0 has the server take a free one, which it prints
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Octets of a message (client)
@@ -56,7 +57,7 @@ pub(crate) struct PingArgs {
     /// Print only the last line
     #[arg(long)]
     quiet: bool,
-    /// Serve one client after another, until Ctrl-C (server)
+    /// Serve one client after another, until Ctrl-C; one that is silent for 3 s makes room for the next (server)
     #[arg(long, conflicts_with = "host")]
     persistent: bool,
     /// Demand this XDP mode; without it, what is attached, or native before generic
@@ -69,14 +70,19 @@ pub(crate) struct PingArgs {
 
 pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
     let interrupted = Interrupted::watch()?;
-    let Some(host) = args.host else {
+    let config = args.config();
+    let Some(host) = &args.host else {
         let device = device::serving(args.dev.as_deref())?;
-        let rnic = args.open(&device)?;
-        return server::run(&rnic, &device, args, &interrupted);
+        return with_rnic(&device, &config, &interrupted, |rnic| {
+            server::run(rnic, &device, args, &interrupted)
+        });
     };
     args.check()?;
-    let rnic = args.open(&device::towards(args.dev.as_deref(), host)?)?;
-    client::run(&rnic, SocketAddr::new(host, args.port), args, &interrupted)
+    let device = host.interface(args.dev.as_deref())?;
+    let server = host.port(args.port, &device)?;
+    with_rnic(&device, &config, &interrupted, |rnic| {
+        client::run(rnic, server, args, &interrupted)
+    })
 }
 
 impl PingArgs {
@@ -91,8 +97,8 @@ impl PingArgs {
         Ok(())
     }
 
-    fn open(&self, device: &str) -> anyhow::Result<Rnic> {
-        let config = RnicConfig {
+    fn config(&self) -> RnicConfig {
+        RnicConfig {
             nic: NicConfig {
                 mode: self.mode.map(Into::into),
                 region_octets: REGION_OCTETS,
@@ -104,7 +110,6 @@ impl PingArgs {
             user_timeout: USER_TIMEOUT,
             waiting: Waiting::Adaptive(Duration::from_micros(50)),
             ..RnicConfig::default()
-        };
-        Ok(Rnic::open(device, &config)?)
+        }
     }
 }

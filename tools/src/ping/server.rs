@@ -7,13 +7,16 @@ use xwarp::{ConnectionRequest, Opcode, QpState, Rnic, SendRequest, WrId};
 
 use super::ends::End;
 use super::place::Place;
-use super::{LARGEST, PingArgs, text};
-use crate::connection::next_client;
-use crate::device::any_addresses;
+use super::{LARGEST, PingArgs};
+use crate::connection::{CLOSE_LIMIT, Clients, TURN};
+use crate::output::{OutputError, print_line};
+use crate::peer_text;
 use crate::signals::Interrupted;
 
 const READ: WrId = WrId(3);
 const WRITE: WrId = WrId(4);
+/// Characters of a message that are shown.
+const SHOWN: usize = 60;
 
 pub(crate) fn run(
     rnic: &Rnic,
@@ -21,61 +24,80 @@ pub(crate) fn run(
     args: &PingArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
-    let mut listeners = Vec::new();
-    for any in any_addresses(device)? {
-        listeners.push(rnic.listen(SocketAddr::new(any, args.port))?);
-    }
-    let addresses: Vec<String> = (listeners.iter())
-        .flat_map(|listener| listener.addresses().iter().map(ToString::to_string))
-        .collect();
-    println!("ping server  {rnic}");
-    println!("waiting for a client at {}", addresses.join(", "));
+    let mut clients = Clients::listen(rnic, device, args.port, interrupted)?;
+    print_line!("ping server  {rnic}")?;
+    print_line!("waiting for a client at {}", clients.addresses())?;
     loop {
-        let request = next_client(&mut listeners, interrupted)?;
-        let client = request.remote();
-        let outcome = serve(rnic, request, args, interrupted);
+        let request = clients.next()?;
+        let mut service = Service {
+            client: request.remote(),
+            pings: 0,
+            clients: &mut clients,
+            args,
+        };
+        let outcome = service.serve(rnic, request, interrupted);
+        let Service { client, pings, .. } = service;
         interrupted.check()?;
-        if !args.persistent {
-            return outcome;
-        }
-        if let Err(error) = outcome {
-            log::warn!("{client}: {error:#}");
+        match outcome {
+            Err(error) if error.is::<OutputError>() => return Err(error),
+            // Whoever has not pinged was no client.
+            outcome if pings > 0 && !args.persistent => return outcome,
+            Err(error) => log::warn!("{client}: {error:#}"),
+            Ok(()) => {}
         }
     }
 }
 
-fn serve(
-    rnic: &Rnic,
-    request: ConnectionRequest,
-    args: &PingArgs,
-    interrupted: &Interrupted,
-) -> anyhow::Result<()> {
-    let client = request.remote();
-    let mut end = End::new(rnic, interrupted)?;
-    request
-        .accept(&mut end.connection.qp, &[])
-        .with_context(|| format!("the connection from {client} was lost"))?;
-    let mut pings = 0_u64;
-    while let Some(source) = next_message(&mut end)? {
-        let message =
-            echo(&mut end, source).with_context(|| format!("ping {pings} of {client} failed"))?;
-        if !args.quiet {
-            println!("{client}  {message}");
-        }
-        pings += 1;
-    }
-    end.connection.wait_closed()?;
-    println!("{client}: {pings} pings");
-    ensure!(pings > 0, "{client} connected, and closed without a ping");
-    Ok(())
+/// What is done for one client.
+struct Service<'a, 'b> {
+    client: SocketAddr,
+    pings: u64,
+    clients: &'a mut Clients<'b>,
+    args: &'a PingArgs,
 }
 
-/// Where the client's next message is; `None` when it has closed in order.
-fn next_message(end: &mut End<'_>) -> anyhow::Result<Option<Place>> {
-    match end.receive() {
-        Ok(place) => Ok(Some(place)),
-        Err(_) if matches!(end.connection.qp.state(), QpState::Closing | QpState::Idle) => Ok(None),
-        Err(error) => Err(error),
+impl Service<'_, '_> {
+    fn serve(
+        &mut self,
+        rnic: &Rnic,
+        request: ConnectionRequest,
+        interrupted: &Interrupted,
+    ) -> anyhow::Result<()> {
+        let client = self.client;
+        let mut end = End::new(rnic, interrupted)?;
+        request
+            .accept(&mut end.connection.qp, &[])
+            .with_context(|| format!("the connection from {client} was lost"))?;
+        while let Some(source) = self.next_message(&mut end)? {
+            let message = echo(&mut end, source)
+                .with_context(|| format!("ping {} of {client} failed", self.pings))?;
+            self.pings += 1;
+            if !self.args.quiet {
+                print_line!("{client}  {message}")?;
+            }
+        }
+        end.connection.wait_closed(CLOSE_LIMIT)?;
+        ensure!(self.pings > 0, "connected, and closed without a ping");
+        Ok(print_line!("{client}: {} pings", self.pings)?)
+    }
+
+    /// Where the client's next message is; `None` when it has closed in order.
+    fn next_message(&mut self, end: &mut End<'_>) -> anyhow::Result<Option<Place>> {
+        let message = end.receive_while(|silent| {
+            ensure!(
+                silent < TURN || !self.clients.are_waiting(),
+                "silent for {} s, while another client waits",
+                TURN.as_secs()
+            );
+            Ok(())
+        });
+        match message {
+            Ok(place) => Ok(Some(place)),
+            Err(_) if matches!(end.connection.qp.state(), QpState::Closing | QpState::Idle) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -106,5 +128,5 @@ fn echo(end: &mut End<'_>, source: Place) -> anyhow::Result<String> {
         Opcode::Write,
     )?;
     end.send(target)?;
-    Ok(text::shown(&octets[..text_len]))
+    Ok(peer_text::shown(&octets[..text_len], SHOWN))
 }

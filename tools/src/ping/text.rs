@@ -18,26 +18,6 @@ pub(crate) fn message(number: u64, len: usize) -> Vec<u8> {
     octets
 }
 
-/// Characters of a message that are shown.
-const SHOWN: usize = 60;
-
-/// A message of the other side for the terminal: its beginning, without what could drive the terminal.
-pub(crate) fn shown(octets: &[u8]) -> String {
-    let text = String::from_utf8_lossy(octets);
-    let harmless = |c: char| {
-        if c.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    let mut shown: String = text.chars().take(SHOWN).map(harmless).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,12 +35,5 @@ mod tests {
         let text = message(2_147_483_647, SMALLEST as usize);
         assert!(text.starts_with(b"rdma-ping-2147483647: "));
         assert_eq!(text.len(), 26);
-    }
-
-    #[test]
-    fn what_is_shown_is_short_and_harmless() {
-        assert_eq!(shown(b"rdma-ping-0: ABC"), "rdma-ping-0: ABC");
-        assert_eq!(shown(b"\x1b[2J\xff\n"), "\u{fffd}[2J\u{fffd}\u{fffd}");
-        assert_eq!(shown(&[b'x'; 61]), format!("{}...", "x".repeat(60)));
     }
 }

@@ -1,0 +1,157 @@
+//! A host on the command line: an IP address, with the interface where it needs one (`fe80::1%eth1`).
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::str::FromStr;
+
+use anyhow::{Context, bail, ensure};
+use xwarp_driver::net;
+
+/// Another host's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    address: IpAddr,
+    /// The interface behind the `%`, by name or number (RFC 4007 §11).
+    zone: Option<String>,
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, zone) = match text.split_once('%') {
+            Some((address, zone)) => (address, Some(zone)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| {
+            format!("{text:?} is no IP address; write for example 10.0.0.2 or fe80::1%eth1")
+        })?;
+        match zone {
+            Some("") => Err("the interface's name is missing behind the %".to_owned()),
+            Some(_) if !is_link_local(address) => Err(format!(
+                "{address} is no link-local IPv6 address, and only those have an interface; leave out the % and what follows"
+            )),
+            zone => Ok(Self {
+                address,
+                zone: zone.map(str::to_owned),
+            }),
+        }
+    }
+}
+
+impl Host {
+    /// The interface to open towards the host: `dev`, the one behind the %, or the one that the route leads over.
+    pub(crate) fn interface(&self, dev: Option<&str>) -> anyhow::Result<String> {
+        match (dev, self.zone()?) {
+            (Some(dev), Some(zone)) if dev != zone => {
+                bail!("--dev {dev} and {self} name two interfaces; name one")
+            }
+            (Some(dev), _) => Ok(dev.to_owned()),
+            (None, Some(zone)) => Ok(zone),
+            (None, None) => self.interface_by_route(),
+        }
+    }
+
+    /// The name of the interface behind the %.
+    fn zone(&self) -> anyhow::Result<Option<String>> {
+        let Some(zone) = &self.zone else {
+            return Ok(None);
+        };
+        let Ok(number) = zone.parse::<u32>() else {
+            return Ok(Some(zone.clone()));
+        };
+        let link = net::links()?.into_iter().find(|link| link.index == number);
+        let link =
+            link.with_context(|| format!("there is no interface number {number}; see `ip link`"))?;
+        Ok(Some(link.name))
+    }
+
+    fn interface_by_route(&self) -> anyhow::Result<String> {
+        let links = net::links()?;
+        if is_link_local(self.address) {
+            let able = links.iter().filter(|link| link.up && !link.loopback);
+            let able: Vec<&str> = able.map(|link| link.name.as_str()).collect();
+            ensure!(
+                able.len() < 2,
+                "{self} may be on any of several interfaces ({}); write for example {self}%{}",
+                able.join(", "),
+                able[0]
+            );
+        }
+        let route = net::route_to(self.address, None)?;
+        let link = links
+            .into_iter()
+            .find(|link| link.index == route.link_index);
+        let link = link.with_context(|| format!("the interface that leads to {self} has gone"))?;
+        Ok(link.name)
+    }
+
+    /// A port of the host, as seen from `interface`.
+    pub(crate) fn port(&self, port: u16, interface: &str) -> anyhow::Result<SocketAddr> {
+        ensure!(
+            port != 0,
+            "--port 0 is no server's port; give the port that the server has printed"
+        );
+        let IpAddr::V6(v6) = self.address else {
+            return Ok(SocketAddr::new(self.address, port));
+        };
+        let zone = if is_link_local(self.address) {
+            net::link_by_name(interface)?.index
+        } else {
+            0
+        };
+        Ok(SocketAddrV6::new(v6, port, 0, zone).into())
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.zone {
+            Some(zone) => write!(f, "{}%{zone}", self.address),
+            None => write!(f, "{}", self.address),
+        }
+    }
+}
+
+/// Whether the address means something only together with an interface (RFC 4291 §2.5.6).
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_local_address_may_name_its_interface() {
+        let host: Host = "fe80::1%eth1".parse().unwrap();
+        assert_eq!(host.interface(None).unwrap(), "eth1");
+        assert_eq!(host.interface(Some("eth1")).unwrap(), "eth1");
+        let error = host.interface(Some("eth2")).unwrap_err().to_string();
+        assert!(error.contains("--dev eth2 and fe80::1%eth1"), "{error}");
+    }
+
+    #[test]
+    fn other_addresses_have_no_interface() {
+        for (text, words) in [
+            ("10.0.0.1%eth1", "10.0.0.1 is no link-local"),
+            ("fd00::1%eth1", "fd00::1 is no link-local"),
+            ("fe80::1%", "the interface's name is missing"),
+            ("%eth1", "is no IP address"),
+            ("host.example", "is no IP address"),
+        ] {
+            let error = text.parse::<Host>().unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        for text in ["10.0.0.1", "fd00::1", "fe80::1"] {
+            assert_eq!(text.parse::<Host>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_port_of_zero_is_no_servers() {
+        let host: Host = "10.0.0.1".parse().unwrap();
+        assert!(host.port(0, "eth1").is_err());
+        assert_eq!(host.port(7, "eth1").unwrap().to_string(), "10.0.0.1:7");
+    }
+}
