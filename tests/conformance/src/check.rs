@@ -128,10 +128,9 @@ fn evidence(id: &str, evidence: &Evidence, sources: &Sources) -> Vec<Finding> {
             id,
             missing: missing.clone(),
         }],
-        Evidence::Excused(reason) => thin_reason(&id, reason).into_iter().collect(),
-        Evidence::Deviation(deviation) => thin_reason(&id, &deviation.reason)
+        Evidence::Excused(reason) | Evidence::Deviation(reason) => thin_reason(&id, &reason.text)
             .into_iter()
-            .chain(citation_faults(&id, &deviation.shown_by, sources))
+            .chain(citation_faults(&id, &reason.shown_by, sources))
             .collect(),
         Evidence::Proved(citations) => citation_faults(&id, citations, sources).collect(),
     }

@@ -4,9 +4,10 @@
 //! specification. The status of a row is one of four:
 //! - `proved`: the cited tests fail when the requirement is broken.
 //! - `excused`: there is nothing to prove, for the reason that the row gives.
-//! - `deviation`: the requirement applies and xwarp knowingly does otherwise. The row gives the reason, and behind it
-//!   `(see path.rs::function)` may name tests that show what is done instead.
+//! - `deviation`: the requirement applies and xwarp knowingly does otherwise, for the reason that the row gives.
 //! - `open`: work is under way.
+//!
+//! Behind a reason `(see path.rs::function)` may name tests: they show that the case cannot arise, or what is done instead.
 //!
 //! [`check`] finds everything that makes the ledger incomplete or untrue. The crate's tests require that it finds nothing, and
 //! the `report` program prints what is covered.
@@ -29,7 +30,7 @@ pub use check::{Finding, check};
 pub use coverage::{Coverage, Tally};
 pub use family::Family;
 pub use ledger::{Ledger, LedgerError, Table};
-pub use row::{Citation, Deviation, Evidence, Row, RowError};
+pub use row::{Citation, Evidence, Reason, Row, RowError};
 pub use sources::{Sources, SourcesError};
 
 /// The repository's root, to which citations are relative.

@@ -42,9 +42,9 @@ pub enum Evidence {
     /// These tests fail when the requirement is broken.
     Proved(Vec<Citation>),
     /// Why there is nothing to prove here.
-    Excused(String),
+    Excused(Reason),
     /// The requirement is knowingly not met.
-    Deviation(Deviation),
+    Deviation(Reason),
     /// What is missing.
     Open(String),
 }
@@ -64,41 +64,41 @@ impl Evidence {
     pub fn citations(&self) -> &[Citation] {
         match self {
             Self::Proved(citations) => citations,
-            Self::Deviation(deviation) => &deviation.shown_by,
-            Self::Excused(_) | Self::Open(_) => &[],
+            Self::Excused(reason) | Self::Deviation(reason) => &reason.shown_by,
+            Self::Open(_) => &[],
         }
     }
 }
 
-/// What is done instead of what a requirement asks.
+/// Why a requirement has no proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deviation {
-    /// Why it is done.
-    pub reason: String,
-    /// Tests that show it, if there are any.
+pub struct Reason {
+    /// In words.
+    pub text: String,
+    /// Tests that show it: that the case cannot arise, or what is done instead.
     pub shown_by: Vec<Citation>,
 }
 
-impl Deviation {
-    /// Reads a reason, behind which `(see path.rs::function ...)` may name tests.
+impl Reason {
+    /// Reads the words, behind which `(see path.rs::function ...)` may name tests.
     fn parse(text: &str) -> Result<Self, RowError> {
         let parts = text
             .strip_suffix(')')
             .and_then(|text| text.rsplit_once(" (see "));
-        let (reason, shown_by) = match parts {
-            Some((reason, cited)) => (reason, citations(cited)?),
+        let (text, shown_by) = match parts {
+            Some((text, cited)) => (text, citations(cited)?),
             None => (text, Vec::new()),
         };
         Ok(Self {
-            reason: reason.to_owned(),
+            text: text.to_owned(),
             shown_by,
         })
     }
 }
 
-impl fmt::Display for Deviation {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
+        f.write_str(&self.text)
     }
 }
 
@@ -134,8 +134,8 @@ impl Row {
         };
         let evidence = match status {
             "proved" => Evidence::Proved(citations(evidence)?),
-            "excused" => Evidence::Excused(evidence.to_owned()),
-            "deviation" => Evidence::Deviation(Deviation::parse(evidence)?),
+            "excused" => Evidence::Excused(Reason::parse(evidence)?),
+            "deviation" => Evidence::Deviation(Reason::parse(evidence)?),
             "open" => Evidence::Open(evidence.to_owned()),
             other => return Err(RowError::Status(other.to_owned())),
         };
@@ -156,12 +156,19 @@ fn citations(column: &str) -> Result<Vec<Citation>, RowError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Citation, Deviation, Evidence, Row, RowError};
+    use super::{Citation, Evidence, Reason, Row, RowError};
 
     fn cited(path: &str, function: &str) -> Citation {
         Citation {
             path: path.to_owned(),
             function: function.to_owned(),
+        }
+    }
+
+    fn reason(text: &str, shown_by: &[Citation]) -> Reason {
+        Reason {
+            text: text.to_owned(),
+            shown_by: shown_by.to_vec(),
         }
     }
 
@@ -172,20 +179,21 @@ mod tests {
                 "R1\tproved\ta/b.rs::one c.rs::two",
                 Evidence::Proved(vec![cited("a/b.rs", "one"), cited("c.rs", "two")]),
             ),
-            ("R1\texcused\twhy", Evidence::Excused("why".to_owned())),
+            ("R1\texcused\twhy", Evidence::Excused(reason("why", &[]))),
+            (
+                "R1\texcused\twhy (see a/b.rs::one)",
+                Evidence::Excused(reason("why", &[cited("a/b.rs", "one")])),
+            ),
             (
                 "R1\tdeviation\twhy (or not) so",
-                Evidence::Deviation(Deviation {
-                    reason: "why (or not) so".to_owned(),
-                    shown_by: Vec::new(),
-                }),
+                Evidence::Deviation(reason("why (or not) so", &[])),
             ),
             (
                 "R1\tdeviation\twhy (or not) (see a/b.rs::one c.rs::two)",
-                Evidence::Deviation(Deviation {
-                    reason: "why (or not)".to_owned(),
-                    shown_by: vec![cited("a/b.rs", "one"), cited("c.rs", "two")],
-                }),
+                Evidence::Deviation(reason(
+                    "why (or not)",
+                    &[cited("a/b.rs", "one"), cited("c.rs", "two")],
+                )),
             ),
             ("R1\topen\twhat", Evidence::Open("what".to_owned())),
         ] {
@@ -216,6 +224,7 @@ mod tests {
         ] {
             for line in [
                 format!("R1\tproved\t{citation}"),
+                format!("R1\texcused\twhy (see {citation})"),
                 format!("R1\tdeviation\twhy (see {citation})"),
             ] {
                 assert_eq!(

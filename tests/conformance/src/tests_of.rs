@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, ExprLit, Ident, Item, ItemMod, Lit, Meta, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, ImplItem, Item, ItemMod, Lit, Meta, Token};
 
 /// What `cargo test` makes of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,12 +139,30 @@ impl Contents {
     }
 }
 
-/// The name of an item that is documented by an example which must not compile.
-fn refused_by_the_compiler(item: &Item) -> Option<String> {
-    let (name, attributes) = name_of(item)?;
-    let mut lines = attributes.iter().filter_map(doc_of);
-    let is_one = lines.any(|line| line.trim_start().starts_with(MUST_NOT_COMPILE));
-    (is_one && is_on(attributes, Build::Docs)).then(|| name.to_string())
+/// The names of an item, or of the functions of an `impl`, that are documented by an example which must not compile.
+fn refused_by_the_compiler(item: &Item) -> Vec<String> {
+    let named: Vec<(&Ident, &[Attribute])> = match item {
+        Item::Impl(block) if is_on(&block.attrs, Build::Docs) => {
+            block.items.iter().filter_map(function_of).collect()
+        }
+        item => name_of(item).into_iter().collect(),
+    };
+    let refused = |attributes: &[Attribute]| {
+        let mut lines = attributes.iter().filter_map(doc_of);
+        lines.any(|line| line.trim_start().starts_with(MUST_NOT_COMPILE))
+    };
+    named
+        .into_iter()
+        .filter(|(_, attributes)| refused(attributes) && is_on(attributes, Build::Docs))
+        .map(|(name, _)| name.to_string())
+        .collect()
+}
+
+fn function_of(item: &ImplItem) -> Option<(&Ident, &[Attribute])> {
+    match item {
+        ImplItem::Fn(function) => Some((&function.sig.ident, &function.attrs)),
+        _ => None,
+    }
 }
 
 fn name_of(item: &Item) -> Option<(&Ident, &[Attribute])> {
@@ -387,6 +405,15 @@ fn one() {}
 /// ```
 fn compiles() {}
 
+impl HasNoConstructor {
+    /// ```compile_fail
+    /// HasNoConstructor::of(1);
+    /// ```
+    fn of(it: &str) {}
+
+    fn other() {}
+}
+
 #[cfg(test)]
 mod tests {
     /// ```compile_fail
@@ -403,7 +430,7 @@ mod refused;
 ";
         let read = |build| contents(Path::new("lib.rs"), source, true, build).unwrap();
         let docs = read(Build::Docs);
-        assert_eq!(docs.tests, ["HasNoConstructor", "one"]);
+        assert_eq!(docs.tests, ["HasNoConstructor", "one", "of"]);
         assert_eq!(docs.modules[0][0], Path::new("refused.rs"));
         let tests = read(Build::Tests);
         assert_eq!(

@@ -96,6 +96,7 @@ fn a_reason_without_substance_is_found() {
         };
         for row in [
             format!("R6581-1\texcused\t{reason}"),
+            format!("R6581-1\texcused\t{reason} (see a.rs::shows_it)"),
             format!("R6581-1\tdeviation\t{reason}"),
             format!("R6581-1\tdeviation\t{reason} (see a.rs::shows_it)"),
         ] {
@@ -112,6 +113,7 @@ fn a_test_in_a_file_that_is_not_there_is_found() {
     let finding = Finding::NotBuilt { id, citation };
     for row in [
         "R6581-1\tproved\ta.rs::shows_it b.rs::shows_it",
+        "R6581-1\texcused\tis a case that cannot arise, as a test shows (see b.rs::shows_it)",
         "R6581-1\tdeviation\tis met in another way that a test shows (see b.rs::shows_it)",
     ] {
         let found = found(&[FIRST, EXCUSE], &[row]);
@@ -126,6 +128,7 @@ fn a_function_that_is_no_test_is_found() {
     let finding = Finding::NoSuchTest { id, citation };
     for row in [
         "R6581-1\tproved\ta.rs::shows",
+        "R6581-1\texcused\tis a case that cannot arise, as a test shows (see a.rs::shows)",
         "R6581-1\tdeviation\tis met in another way that a test shows (see a.rs::shows_it a.rs::shows)",
     ] {
         let found = found(&[FIRST, EXCUSE], &[row]);

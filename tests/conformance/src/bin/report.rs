@@ -70,8 +70,8 @@ fn print_row(requirement: &Requirement, row: Option<&Row>) {
     let status = row.map_or("without a row", |row| row.evidence.status());
     println!("{}  {}  {status}", requirement.id, requirement.level);
     match row.map(|row| &row.evidence) {
-        Some(Evidence::Deviation(deviation)) => println!("  {deviation}"),
-        Some(Evidence::Excused(text) | Evidence::Open(text)) => println!("  {text}"),
+        Some(Evidence::Excused(reason) | Evidence::Deviation(reason)) => println!("  {reason}"),
+        Some(Evidence::Open(text)) => println!("  {text}"),
         Some(Evidence::Proved(_)) | None => {}
     }
     for citation in row.into_iter().flat_map(|row| row.evidence.citations()) {
