@@ -217,3 +217,80 @@ fn an_unknown_notification_type() {}
 /// fn reach(poller: &mut xwarp::CompletionPoller<'_>) { let cq = &poller.0; }
 /// ```
 fn a_control_verb_of_a_data_path_or_poller() {}
+
+/// A handle after its object was destroyed: every verb that ends an object takes the handle (verbs draft §9.2).
+///
+/// ```
+/// fn domain(pd: xwarp::ProtectionDomain) { let id = pd.id(); let ended = pd.deallocate(); }
+/// ```
+/// ```compile_fail,E0382
+/// fn domain(pd: xwarp::ProtectionDomain) { let ended = pd.deallocate(); let id = pd.id(); }
+/// ```
+/// ```
+/// fn completions(cq: xwarp::CompletionQueue) { let info = cq.query(); let ended = cq.destroy(); }
+/// ```
+/// ```compile_fail,E0382
+/// fn completions(cq: xwarp::CompletionQueue) { let ended = cq.destroy(); let info = cq.query(); }
+/// ```
+/// ```
+/// fn buffers(srq: xwarp::SharedReceiveQueue) { let info = srq.query(); let ended = srq.destroy(); }
+/// ```
+/// ```compile_fail,E0382
+/// fn buffers(srq: xwarp::SharedReceiveQueue) { let ended = srq.destroy(); let info = srq.query(); }
+/// ```
+/// ```
+/// fn pair(qp: xwarp::QueuePair) { let info = qp.query(); let ended = qp.destroy(); }
+/// ```
+/// ```compile_fail,E0382
+/// fn pair(qp: xwarp::QueuePair) { let ended = qp.destroy(); let info = qp.query(); }
+/// ```
+/// ```
+/// fn region(region: xwarp::MemoryRegion) { let info = region.query(); let ended = region.deallocate(); }
+/// ```
+/// ```compile_fail,E0382
+/// fn region(region: xwarp::MemoryRegion) { let ended = region.deallocate(); let info = region.query(); }
+/// ```
+fn a_handle_whose_object_is_destroyed() {}
+
+/// A handle that no verb has returned (verbs draft §5.2.1, §5.3.1).
+///
+/// ```
+/// fn make(rnic: &xwarp::Rnic) { let made = (rnic.allocate_pd(), rnic.create_cq(1)); }
+/// ```
+/// ```compile_fail,E0451
+/// fn make(pd: xwarp::ProtectionDomain) -> xwarp::ProtectionDomain { xwarp::ProtectionDomain { ..pd } }
+/// ```
+/// ```compile_fail,E0451
+/// fn make(cq: xwarp::CompletionQueue) -> xwarp::CompletionQueue { xwarp::CompletionQueue { ..cq } }
+/// ```
+/// ```compile_fail,E0599
+/// fn make(pd: &xwarp::ProtectionDomain) -> xwarp::ProtectionDomain { xwarp::ProtectionDomain::clone(pd) }
+/// ```
+/// ```compile_fail,E0599
+/// fn make(cq: &xwarp::CompletionQueue) -> xwarp::CompletionQueue { xwarp::CompletionQueue::clone(cq) }
+/// ```
+fn a_handle_that_no_verb_has_returned() {}
+
+/// A request in the queue of the other kind (verbs draft §8.1.2.1), and one that is used again after it was posted (§8.1.1).
+///
+/// ```
+/// use xwarp::{QueuePair, RecvRequest, SendRequest};
+/// fn post(qp: &mut QueuePair, send: SendRequest, recv: RecvRequest) { let posted = (qp.post_send(send), qp.post_recv(recv)); }
+/// ```
+/// ```compile_fail,E0308
+/// use xwarp::{QueuePair, RecvRequest};
+/// fn post(qp: &mut QueuePair, recv: RecvRequest) { let posted = qp.post_send(recv); }
+/// ```
+/// ```compile_fail,E0308
+/// use xwarp::{QueuePair, SendRequest};
+/// fn post(qp: &mut QueuePair, send: SendRequest) { let posted = qp.post_recv(send); }
+/// ```
+/// ```compile_fail,E0308
+/// use xwarp::{SendRequest, SharedReceiveQueue};
+/// fn post(srq: &mut SharedReceiveQueue, send: SendRequest) { let posted = srq.post_recv(send); }
+/// ```
+/// ```compile_fail,E0382
+/// use xwarp::{QueuePair, SendRequest};
+/// fn post(qp: &mut QueuePair, send: SendRequest) { let posted = qp.post_send(send); let kept = send.wr_id; }
+/// ```
+fn a_request_of_the_other_queue_or_after_it_was_posted() {}
