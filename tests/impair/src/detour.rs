@@ -174,7 +174,7 @@ impl Loopback {
     }
 }
 
-fn link_address(device: &str) -> io::Result<LinkAddr> {
+pub(crate) fn link_address(device: &str) -> io::Result<LinkAddr> {
     getifaddrs()?
         .filter(|entry| entry.interface_name == device)
         .find_map(|entry| {

@@ -6,10 +6,11 @@
 //! come; when a late frame arrives depends on the machine.
 //!
 //! A [`Lab`] is two hosts, each a thread in a network namespace of its own, on such a bridge; [`Routed`] has a router between them
-//! whose second link is narrow. Needs root.
+//! whose second link is narrow. [`Flood`] sends what hostile stations would. Needs root.
 #![forbid(unsafe_code)]
 
 mod detour;
+mod flood;
 mod host;
 mod impairment;
 mod lab;
@@ -17,6 +18,7 @@ mod routed;
 mod rule;
 
 pub use detour::Detour;
+pub use flood::{Flood, Flooded, Hostile};
 pub use host::{DEV, Host};
 pub use impairment::{Fates, ImpairError, Impairment};
 pub use lab::{Impaired, Lab, Side};

@@ -6,6 +6,7 @@ mod examples;
 mod failing;
 mod hostile;
 mod interrupting;
+mod flooding;
 mod library;
 mod matrix;
 mod pinging;

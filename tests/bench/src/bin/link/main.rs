@@ -1,5 +1,5 @@
 //! What a link carries without RDMA, for `tools/bench --link` to compare with: raw AF_XDP through xwarp's own driver, and the
-//! kernel's TCP. Every command runs in the network namespace of one of two hosts.
+//! kernel's TCP; and the hostile side of `tools/bench --flood`. Every command runs in the network namespace of one of two hosts.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+mod flood;
 mod frame;
 mod impair;
 mod latency;
 mod raw;
 mod tcp;
 
-/// The measuring programs of `tools/bench --link`
+/// The measuring programs of `tools/bench --link`, `--loss` and `--flood`
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -42,6 +43,8 @@ enum Command {
     },
     /// Lose TCP segments that come in, until standard input ends; print how many passed and how many did not
     Impair(Impair),
+    /// Send SYNs, and ACKs that answer nothing, until standard input ends; print how many of either
+    Flood(Flood),
     /// Send back what comes over one TCP connection of the kernel's, spinning
     TcpPong { at: SocketAddrV4, octets: usize },
     /// Have messages sent back over TCP, spinning
@@ -63,6 +66,29 @@ struct Impair {
     #[arg(long)]
     loss: f64,
     /// What chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A flood.
+#[derive(Args)]
+struct Flood {
+    /// The network interface
+    #[arg(long)]
+    dev: String,
+    /// The server's address and port
+    #[arg(long)]
+    target: SocketAddrV4,
+    /// Its Ethernet address
+    #[arg(long)]
+    mac: String,
+    /// SYNs per second
+    #[arg(long, default_value_t = 0)]
+    syns: u32,
+    /// ACKs per second
+    #[arg(long, default_value_t = 0)]
+    acks: u32,
+    /// What ports and numbers come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -99,6 +125,7 @@ fn main() -> anyhow::Result<()> {
         Command::RawPong(raw) => raw::pong(&raw),
         Command::RawPing { raw, count } => raw::ping(&raw, count),
         Command::Impair(impair) => impair::run(&impair),
+        Command::Flood(flood) => flood::run(&flood),
         Command::TcpPong { at, octets } => tcp::pong(at, octets),
         Command::TcpPing { to, octets, count } => tcp::ping(to, octets, count),
     }

@@ -1,0 +1,124 @@
+//! A listener that is flooded, and clients that mean it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use xwarp::{
+    CompletionQueue, Listener, NicConfig, QpConfig, QueuePair, Rnic, RnicConfig, Waiting, XdpMode,
+};
+use xwarp_impair::{Flood, Flooded, Hostile};
+use xwarp_netsim::Seed;
+use xwarp_system_tests::{DEV, Host, Hosts, eventually};
+
+/// SYNs, and as many ACKs, per second.
+const RATE: u32 = 20_000;
+/// How long clients come, one after the other.
+const TIME: Duration = Duration::from_secs(4);
+/// How long one of them waits.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Connections that the server keeps.
+const KEPT: usize = 8;
+
+fn server() -> SocketAddr {
+    SocketAddr::new(Hosts::SERVER, 7471)
+}
+
+fn open(host: &Host) -> Rnic {
+    let config = RnicConfig {
+        nic: NicConfig {
+            mode: Some(XdpMode::Native),
+            region_octets: 1 << 20,
+            ..NicConfig::default()
+        },
+        waiting: Waiting::Blocking,
+        ..RnicConfig::default()
+    };
+    host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
+}
+
+fn queue_pair(rnic: &Rnic) -> (QueuePair, CompletionQueue) {
+    let cq = rnic.create_cq(16).expect("a queue");
+    let pd = rnic.allocate_pd().expect("a protection domain");
+    let qp = pd.create_qp(&QpConfig::default(), &cq, &cq);
+    (qp.expect("a queue pair"), cq)
+}
+
+/// Floods `b` from `a`.
+fn flood(hosts: &Hosts, b: &Rnic) -> Flood {
+    let SocketAddr::V4(target) = server() else {
+        unreachable!("the server's address");
+    };
+    let hostile = Hostile {
+        target,
+        mac: b.info().expect("an interface").mac.0,
+        syns: RATE,
+        acks: RATE,
+        seed: Seed(1),
+    };
+    hosts
+        .a
+        .run(|| Flood::start(DEV, hostile))
+        .expect("root may send")
+}
+
+/// Accepts whoever comes, until `end`; the last ones stay connected.
+fn accept_all(rnic: &Rnic, listener: &mut Listener, end: &AtomicBool) {
+    let mut connections = VecDeque::new();
+    while !end.load(Ordering::Relaxed) {
+        if let Some(request) = listener.accept(Duration::from_millis(50)) {
+            let (mut qp, cq) = queue_pair(rnic);
+            if request.accept(&mut qp, b"").is_ok() {
+                connections.push_back((qp, cq));
+                if connections.len() > KEPT {
+                    connections.pop_front();
+                }
+            }
+        }
+    }
+}
+
+/// Connects again and again; how often.
+fn connect_all(hosts: &Hosts, a: &Rnic) -> u64 {
+    let (begin, mut served) = (Instant::now(), 0);
+    while begin.elapsed() < TIME {
+        let (mut qp, _cq) = queue_pair(a);
+        hosts
+            .a
+            .run(|| qp.connect(server(), b"", LIMIT))
+            .unwrap_or_else(|error| panic!("client {served} is not served: {error}"));
+        served += 1;
+    }
+    served
+}
+
+#[test]
+fn honest_clients_are_served_at_20000_hostile_syns_and_as_many_acks_a_second() {
+    let hosts = Hosts::new();
+    let (a, b) = (open(&hosts.a), open(&hosts.b));
+    let mut listener = hosts.b.run(|| b.listen(server())).expect("a free port");
+    let flood = flood(&hosts, &b);
+    let counters = || b.counters().expect("an engine").tcp;
+    eventually("the backlog is full", || counters().cookies_out > 0);
+    let end = AtomicBool::new(false);
+    let begin = Instant::now();
+    let served = thread::scope(|scope| {
+        scope.spawn(|| accept_all(&b, &mut listener, &end));
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| connect_all(&hosts, &a)));
+        end.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let flooded = u64::from(RATE) * begin.elapsed().as_secs();
+    let Flooded { syns, acks } = flood.finish().expect("it could send");
+    assert!(syns > flooded / 2 && acks > flooded / 2, "{syns}, {acks}");
+    let counters = counters();
+    println!("{served} clients served beside {syns} SYNs and {acks} ACKs; {counters:?}");
+    assert!(served >= 4 && counters.cookies_in > served / 2, "{counters:?}");
+    assert!(
+        counters.resets_withheld > counters.resets_out,
+        "{counters:?}"
+    );
+}
