@@ -40,6 +40,9 @@ struct Args {
     /// As server: clients after which it ends; by default it does not
     #[arg(long)]
     clients: Option<usize>,
+    /// As server: clients at once; by default as many as there are queue pairs
+    #[arg(long, conflicts_with = "server")]
+    at_once: Option<usize>,
     /// As client: the server's address
     #[arg(long, requires = "words", conflicts_with = "clients")]
     server: Option<IpAddr>,
@@ -120,19 +123,29 @@ struct Server {
     pd: ProtectionDomain,
     cq: CompletionQueue,
     clients: HashMap<QpId, End>,
+    at_once: usize,
 }
 
 impl Server {
-    fn admit(&mut self, request: ConnectionRequest) -> anyhow::Result<()> {
+    /// A client for whom there is nothing left is rejected. That is no reason to leave those who are here.
+    fn admit(&mut self, request: ConnectionRequest) {
         let remote = request.remote();
-        let mut end = End::new(&self.pd, &self.cq, remote)?;
-        if let Err(error) = request.accept(&mut end.qp, b"") {
-            println!("{remote} could not be accepted: {error}");
-            return Ok(());
+        match self.try_admit(request) {
+            Ok(end) => {
+                println!("{remote} is here");
+                self.clients.insert(end.qp.id(), end);
+            }
+            Err(error) => println!("{remote} could not be accepted: {error:#}"),
         }
-        println!("{remote} is here");
-        self.clients.insert(end.qp.id(), end);
-        Ok(())
+    }
+
+    /// A request that is dropped is rejected.
+    fn try_admit(&self, request: ConnectionRequest) -> anyhow::Result<End> {
+        let most = self.at_once;
+        ensure!(self.clients.len() < most, "{most} clients are here already");
+        let mut end = End::new(&self.pd, &self.cq, request.remote())?;
+        request.accept(&mut end.qp, b"")?;
+        Ok(end)
     }
 
     /// Arms first and polls then: what completes in between is seen by the one or the other.
@@ -222,12 +235,18 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
         }
     });
     let (pd, clients) = (rnic.allocate_pd()?, HashMap::new());
-    let mut server = Server { pd, cq, clients };
+    let at_once = args.at_once.unwrap_or(usize::MAX);
+    let mut server = Server {
+        pd,
+        cq,
+        clients,
+        at_once,
+    };
     let (mut gone, mut woken) = (0, 0);
     server.serve_completions()?;
     while args.clients.is_none_or(|clients| gone < clients) {
         match server.next(&wakes)? {
-            Some(Wake::Client(request)) => server.admit(request)?,
+            Some(Wake::Client(request)) => server.admit(request),
             Some(Wake::Completions) => {
                 woken += 1;
                 server.serve_completions()?;

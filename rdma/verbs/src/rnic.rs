@@ -32,8 +32,8 @@ use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 use crate::streaming::{LlpStream, StreamListener};
 
-/// Connections that may wait to be accepted, per listener.
-const BACKLOG: usize = 128;
+/// Connections that may wait to be accepted, per listener, by default: a burst of them, such as when all clients come back at once.
+const BACKLOG: usize = 1024;
 
 /// Who runs the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,9 @@ pub struct RnicConfig {
     pub ecn: bool,
     /// How connections are started.
     pub mpa: MpaConfig,
+    /// Connections that each listener keeps for the application to accept; for one more, the one goes that has been silent for
+    /// longest. As many more may be in TCP's handshake. 1024 by default.
+    pub backlog: usize,
     /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
     pub lists: ListMode,
     /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some. Of further ones
@@ -114,6 +117,7 @@ impl Default for RnicConfig {
             congestion: StackConfig::default().congestion,
             ecn: StackConfig::default().ecn,
             mpa: MpaConfig::default(),
+            backlog: BACKLOG,
             lists: ListMode::Page,
             max_events: MAX_QPS,
         }
@@ -124,6 +128,7 @@ impl Default for RnicConfig {
 pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
+    backlog: usize,
     lists: ListMode,
     capture: Option<Capture>,
 }
@@ -192,6 +197,7 @@ impl Rnic {
         Ok(Self {
             control,
             info,
+            backlog: config.backlog.max(1),
             lists: config.lists,
             capture: None,
         })
@@ -303,7 +309,8 @@ impl Rnic {
     }
 
     /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw octets until it is handed over to a
-    /// queue pair (verbs draft §6.6.1). At most 128 wait to be accepted; further ones are reset.
+    /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
+    /// reset.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
         let addresses = self.listen_for(local, Clients::Streams(VecDeque::new()))?;
         Ok(StreamListener::new(addresses, Arc::clone(&self.control)))
@@ -333,8 +340,9 @@ impl Rnic {
             ports.push(port);
         }
         let addresses = ports.iter().map(crate::host::LocalPort::local).collect();
+        let backlog = self.backlog;
         self.control
-            .call(move |engine| engine.listen(ports, &clients, BACKLOG))??;
+            .call(move |engine| engine.listen(ports, &clients, backlog))??;
         Ok(addresses)
     }
 

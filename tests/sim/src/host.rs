@@ -98,6 +98,8 @@ pub(crate) struct Kind {
     pub(crate) mtu: usize,
     /// Asynchronous events that may wait.
     pub(crate) max_events: usize,
+    /// Connections that a listener keeps.
+    pub(crate) backlog: usize,
 }
 
 impl Default for Kind {
@@ -107,6 +109,7 @@ impl Default for Kind {
             mpa: MpaConfig::default(),
             mtu: MTU,
             max_events: RnicConfig::default().max_events,
+            backlog: RnicConfig::default().backlog,
         }
     }
 }
@@ -118,6 +121,7 @@ impl Host {
             mpa,
             mtu,
             max_events,
+            backlog,
         } = kind;
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let peer = place.other();
@@ -127,6 +131,7 @@ impl Host {
             progress: Progress::Manual,
             mpa,
             max_events,
+            backlog,
             ..RnicConfig::default()
         };
         let rnic = Rnic::with_io(

@@ -106,6 +106,19 @@ impl Sim {
             mpa,
             ..Kind::default()
         };
+        Self::with_kind_and_plain_peer(seed, kind)
+    }
+
+    /// The same, whose listeners keep so many connections.
+    pub fn with_backlog_and_plain_peer(seed: Seed, backlog: usize) -> (Self, PlainPeer) {
+        let kind = Kind {
+            backlog,
+            ..Kind::default()
+        };
+        Self::with_kind_and_plain_peer(seed, kind)
+    }
+
+    fn with_kind_and_plain_peer(seed: Seed, kind: Kind) -> (Self, PlainPeer) {
         let (a, wire_a) = Host::new(Place::A, seed, kind);
         let (peer, wire_b) = PlainPeer::new(Place::B, seed);
         let link = Link::new(seed, wire_a, wire_b);

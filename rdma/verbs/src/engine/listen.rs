@@ -50,6 +50,10 @@ pub(super) struct ListenerContext {
     pub(super) clients: Clients,
     /// Connections that may wait for their Request, or for the application's answer to it; or to be taken as streams.
     pub(super) backlog: usize,
+    /// How many wait for their Request, or for the answer to it.
+    waiting: usize,
+    /// Those that have begun to wait for their Request, the oldest first; some may have ended or sent it.
+    silent: VecDeque<IncomingId>,
 }
 
 /// What becomes of the connections that come to a listener.
@@ -95,6 +99,8 @@ impl Engine {
                 port: Arc::new(port),
                 clients: clients.clone(),
                 backlog,
+                waiting: 0,
+                silent: VecDeque::new(),
             });
         }
         self.listeners.append(&mut begun);
@@ -123,13 +129,28 @@ impl Engine {
             return;
         }
         let has_room = self.make_room(listener);
-        let context = self.listeners.iter().find(|context| context.id == listener);
-        let Some((ListenerContext { port, .. }, Clients::Requests(requests))) = context
-            .filter(|_| has_room)
-            .map(|context| (context, &context.clients))
+        let Some(id) = has_room
+            .then(|| self.keep_incoming(listener, conn, remote))
+            .flatten()
         else {
             self.stack.abort(conn, self.now);
             return;
+        };
+        self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
+        // The Request may be here already.
+        self.on_request_octets(id.key);
+    }
+
+    /// Enters a connection that waits for its Request; `None` if nobody listens any more.
+    fn keep_incoming(
+        &mut self,
+        listener: ListenerId,
+        conn: ConnId,
+        remote: SocketAddr,
+    ) -> Option<IncomingId> {
+        let context = (self.listeners.iter_mut()).find(|context| context.id == listener)?;
+        let Clients::Requests(requests) = &context.clients else {
+            return None;
         };
         let entry = self.incoming.vacant_entry();
         let id = IncomingId {
@@ -143,13 +164,13 @@ impl Engine {
             listener,
             conn,
             remote,
-            port: Arc::clone(port),
+            port: Arc::clone(&context.port),
             requests: requests.clone(),
             request: None,
         });
-        self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
-        // The Request may be here already.
-        self.on_request_octets(id.key);
+        context.waiting += 1;
+        context.silent.push_back(id);
+        Some(id)
     }
 
     /// Octets of a Request, or, after it, ones that must not be there (digest D11).
@@ -267,23 +288,29 @@ impl Engine {
     }
 
     /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been
-    /// silent for longest, so that silent ones cannot keep others out; false if all of them have sent their Request.
+    /// silent for longest, so that silent ones cannot keep others out; false if all of them have sent their Request. However many wait,
+    /// this takes no longer.
     fn make_room(&mut self, listener: ListenerId) -> bool {
-        let context = self.listeners.iter().find(|context| context.id == listener);
-        let Some(backlog) = context.map(|context| context.backlog) else {
+        let mut contexts = self.listeners.iter_mut();
+        let Some(context) = contexts.find(|context| context.id == listener) else {
             return false;
         };
-        let waiting = || (self.incoming.iter()).filter(|(_, it)| it.listener == listener);
-        if waiting().count() < backlog {
+        let incoming = &self.incoming;
+        let is_silent = |id: &IncomingId| {
+            let found = incoming.get(id.key).filter(|it| it.id == *id);
+            found.is_some_and(|it| it.request.is_none())
+        };
+        while context.silent.front().is_some_and(|id| !is_silent(id)) {
+            context.silent.pop_front();
+        }
+        if context.waiting < context.backlog {
             return true;
         }
         self.counters.drop_startup_backlog += 1;
-        let silent = waiting().filter(|(_, it)| it.request.is_none());
-        let oldest = silent.min_by_key(|(_, it)| it.id.serial);
-        let Some((key, _)) = oldest else {
+        let Some(oldest) = context.silent.pop_front() else {
             return false;
         };
-        self.drop_incoming(key);
+        self.drop_incoming(oldest.key);
         true
     }
 
@@ -305,6 +332,7 @@ impl Engine {
     fn take_incoming(&mut self, id: IncomingId) -> Incoming {
         let incoming = self.incoming.remove(id.key);
         self.owners.remove(&incoming.conn);
+        self.note_left(incoming.listener);
         incoming
     }
 
@@ -313,11 +341,22 @@ impl Engine {
         if let Some(incoming) = self.incoming.try_remove(key) {
             self.owners.remove(&incoming.conn);
             self.stack.abort(incoming.conn, self.now);
+            self.note_left(incoming.listener);
         }
     }
 
     /// TCP has ended such a connection.
     pub(super) fn forget_incoming(&mut self, key: usize) {
-        self.incoming.try_remove(key);
+        if let Some(incoming) = self.incoming.try_remove(key) {
+            self.note_left(incoming.listener);
+        }
+    }
+
+    /// One connection less waits at a listener.
+    fn note_left(&mut self, listener: ListenerId) {
+        let mut contexts = self.listeners.iter_mut();
+        if let Some(context) = contexts.find(|context| context.id == listener) {
+            context.waiting -= 1;
+        }
     }
 }

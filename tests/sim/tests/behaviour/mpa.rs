@@ -113,7 +113,10 @@ struct Responding {
 
 impl Responding {
     fn new(mpa: MpaConfig) -> Self {
-        let (sim, peer) = Sim::with_mpa_and_plain_peer(Seed(43), mpa);
+        Self::with(Sim::with_mpa_and_plain_peer(Seed(43), mpa))
+    }
+
+    fn with((sim, peer): (Sim, PlainPeer)) -> Self {
         let mut sim = sim.one_way_delay(Duration::from_millis(1));
         let at = sim.a().at(sim.new_port());
         let listener = sim.a().rnic().listen(at).unwrap();

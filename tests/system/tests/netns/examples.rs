@@ -1,7 +1,10 @@
 //! The library's examples, as their documentation says to run them.
 
+use std::net::SocketAddr;
+
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running};
+use xwarp::{ConnectError, QpConfig, QpState, Rnic, RnicConfig};
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, PATIENCE, Running, eventually};
 
 fn start(host: &Host, name: &str, arguments: &str) -> Running {
     let mut command = host.command(Hosts::example_file(name));
@@ -128,6 +131,49 @@ fn event_server_serves_clients_and_sees_how_they_go() {
         "{server}"
     );
     check_nothing_attached(&hosts);
+}
+
+/// One client too many is told so; those who are there are served as before.
+#[test]
+fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
+    let hosts = Hosts::new();
+    let mut server = start(&hosts.b, "event_server", "--at-once 2 --clients 3");
+    server.line("waiting for clients at ");
+    let rnic = hosts.a.run(|| Rnic::open(DEV, &RnicConfig::default()));
+    let rnic = rnic.expect("an RNIC");
+    let pd = rnic.allocate_pd().expect("a protection domain");
+    let cq = rnic.create_cq(16).expect("a queue");
+    let connect = || {
+        let mut qp = pd
+            .create_qp(&QpConfig::default(), &cq, &cq)
+            .expect("a queue pair");
+        let at = SocketAddr::new(Hosts::SERVER, 7473);
+        let outcome = hosts.a.run(|| qp.connect(at, b"", PATIENCE));
+        outcome.map(|_| qp)
+    };
+    let (first, mut second) = (connect().expect("room"), connect().expect("room"));
+    for _ in 0..3 {
+        let refused = connect().map(|_| ()).expect_err("no room");
+        assert!(
+            matches!(refused, ConnectError::Rejected { .. }),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(
+        (first.state(), second.state()),
+        (QpState::Rts, QpState::Rts)
+    );
+    second.disconnect(PATIENCE).expect("a server that lives");
+    // The server looks after who has gone when it next wakes up.
+    eventually("it has gone", || {
+        server.printed().contains(" messages, closed")
+    });
+    let third = connect().expect("room again");
+    drop((first, third));
+    let server = server.finish().succeeded();
+    let refused = "could not be accepted: 2 clients are here already\n";
+    assert_eq!(server.stdout.matches(refused).count(), 3, "{server}");
+    assert!(server.stdout.contains("\n3 clients served"), "{server}");
 }
 
 #[test]

@@ -116,7 +116,10 @@ fn honest_clients_are_served_at_20000_hostile_syns_and_as_many_acks_a_second() {
     assert!(syns > flooded / 2 && acks > flooded / 2, "{syns}, {acks}");
     let counters = counters();
     println!("{served} clients served beside {syns} SYNs and {acks} ACKs; {counters:?}");
-    assert!(served >= 4 && counters.cookies_in > served / 2, "{counters:?}");
+    assert!(
+        served >= 4 && counters.cookies_in > served / 2,
+        "{counters:?}"
+    );
     assert!(
         counters.resets_withheld > counters.resets_out,
         "{counters:?}"

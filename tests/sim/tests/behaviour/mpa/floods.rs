@@ -2,12 +2,19 @@
 
 use super::Responding;
 use std::time::Duration;
-use xwarp::MpaConfig;
+use xwarp::RnicConfig;
+use xwarp_netsim::Seed;
+use xwarp_sim_tests::Sim;
 use xwarp_sim_tests::wire::REQUEST;
 use xwarp_tcp::CloseReason;
 
-/// Connections without a queue pair that a listener keeps.
-const BACKLOG: u64 = 128;
+/// Connections without a queue pair that the listener keeps.
+const BACKLOG: u64 = 60;
+
+fn responding(backlog: u64) -> Responding {
+    let backlog = usize::try_from(backlog).unwrap();
+    Responding::with(Sim::with_backlog_and_plain_peer(Seed(43), backlog))
+}
 
 /// Connects once more; the connection before stays as it is.
 fn connect_again(responding: &mut Responding) {
@@ -19,7 +26,7 @@ fn connect_again(responding: &mut Responding) {
 
 #[test]
 fn silent_connections_cannot_keep_others_out() {
-    let responding = Responding::new(MpaConfig::default());
+    let responding = responding(BACKLOG);
     let drops = ["drop_startup_backlog", "drop_startup_timeout"];
     let mut responding = responding.expecting(&drops);
     for _ in 1..BACKLOG + 100 {
@@ -43,7 +50,7 @@ fn silent_connections_cannot_keep_others_out() {
 
 #[test]
 fn requests_that_wait_for_the_application_are_kept_and_later_ones_refused() {
-    let responding = Responding::new(MpaConfig::default());
+    let responding = responding(BACKLOG);
     let mut responding = responding.expecting(&["drop_startup_backlog"]);
     responding.peer.send(REQUEST);
     for _ in 1..BACKLOG {
@@ -59,4 +66,57 @@ fn requests_that_wait_for_the_application_are_kept_and_later_ones_refused() {
     assert_eq!(responding.sim.a().drops()["drop_startup_backlog"], 1);
     let waiting: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept()).collect();
     assert_eq!(waiting.len() as u64, BACKLOG);
+}
+
+/// What a thousand clients need that come back at once to a server that accepts nobody for a while.
+#[test]
+fn a_burst_of_a_thousand_requests_waits_for_the_application() {
+    let backlog = RnicConfig::default().backlog as u64;
+    let mut responding = responding(backlog);
+    responding.peer.send(REQUEST);
+    let burst = 1000;
+    for _ in 1..burst {
+        responding.sim.run_for(Duration::from_millis(3));
+        connect_again(&mut responding);
+        responding.peer.send(REQUEST);
+    }
+    responding.sim.run_for(Duration::from_millis(5));
+    let waiting: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept()).collect();
+    assert_eq!(waiting.len(), burst);
+    let refused = responding.sim.a().drops();
+    assert_eq!(refused.get("drop_startup_backlog"), None);
+}
+
+/// Whoever was answered, or has gone, or has sent its Request, holds no place.
+#[test]
+fn places_are_free_again_however_they_were_left() {
+    let mut responding = responding(3).expecting(&["drop_startup_backlog", "drop_no_flow"]);
+    for round in 0..20 {
+        responding.peer.send(REQUEST);
+        let asked = (responding.sim).wait_for("the Request", || responding.listener.try_accept());
+        match round % 3 {
+            0 => drop(asked),
+            1 => {
+                responding.peer.abort();
+                responding.sim.run_for(Duration::from_millis(5));
+                asked.reject(b"").unwrap_err();
+            }
+            _ => {
+                let mut end = responding.sim.a().end(&xwarp::QpConfig::default());
+                asked.accept(&mut end.qp, b"").unwrap();
+            }
+        }
+        connect_again(&mut responding);
+        if round % 2 == 0 {
+            responding.peer.abort(); // without a Request
+            responding.sim.run_for(Duration::from_millis(5));
+            connect_again(&mut responding);
+        }
+    }
+    assert_eq!(responding.sim.a().drops().get("drop_startup_backlog"), None);
+    for _ in 0..3 {
+        connect_again(&mut responding);
+    }
+    responding.sim.run_for(Duration::from_millis(5));
+    assert_eq!(responding.sim.a().drops()["drop_startup_backlog"], 1);
 }
