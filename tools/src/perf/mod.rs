@@ -281,6 +281,7 @@ impl PerfArgs {
             ack_delay: defaults.ack_delay,
             lists: defaults.lists,
             max_events: defaults.max_events,
+            backlog: defaults.backlog,
             user_timeout: USER_TIMEOUT,
             congestion: self.congestion.into(),
             ecn: self.ecn,
