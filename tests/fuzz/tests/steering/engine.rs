@@ -1,0 +1,102 @@
+//! The TCP engine, which listens, and is given single frames.
+
+use std::net::IpAddr;
+
+use xwarp_driver::net::Network;
+use xwarp_driver::{MemoryIo, Wire};
+use xwarp_tcp::{Instant, Stack, StackConfig, StackCounters};
+
+use crate::frames::{MAC, OURS_V4, OURS_V6, PORT};
+
+/// Frames of the interface in memory.
+const FRAMES: usize = 64;
+/// Frames after which an engine is replaced, so that its listeners have room.
+const LIFE: usize = 256;
+
+/// What the engine does with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is a TCP segment; what becomes of it is TCP's.
+    Taken,
+    /// By the counter's name.
+    Drop(&'static str),
+}
+
+/// A counter, by its name.
+type Cause = (&'static str, fn(&StackCounters) -> u64);
+
+/// The counters of what happens before TCP.
+const CAUSES: [Cause; 13] = [
+    ("drop_not_ip", |it| it.drop_not_ip),
+    ("drop_not_unicast", |it| it.drop_not_unicast),
+    ("drop_other_station", |it| it.drop_other_station),
+    ("drop_vlan", |it| it.drop_vlan),
+    ("drop_bad_source", |it| it.drop_bad_source),
+    ("drop_source_route", |it| it.drop_source_route),
+    ("drop_bad_ip_option", |it| it.drop_bad_ip_option),
+    ("drop_bad_extension", |it| it.drop_bad_extension),
+    ("drop_bad_ip", |it| it.drop_bad_ip),
+    ("drop_fragment", |it| it.drop_fragment),
+    ("drop_bad_checksum", |it| it.drop_bad_checksum),
+    ("drop_not_tcp", |it| it.drop_not_tcp),
+    ("drop_bad_tcp", |it| it.drop_bad_tcp),
+];
+
+pub(crate) struct Engine {
+    stack: Stack,
+    wire: Wire,
+    judged: usize,
+}
+
+impl Engine {
+    pub(crate) fn new() -> Self {
+        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
+        let config = StackConfig {
+            mac: MAC,
+            ..StackConfig::default()
+        };
+        let mut stack = Stack::new(Box::new(io), config);
+        let ours = [(IpAddr::from(OURS_V4), 24), (IpAddr::from(OURS_V6), 64)];
+        stack.set_networks(
+            ours.map(|(address, prefix)| Network { address, prefix })
+                .to_vec(),
+        );
+        for (address, _) in ours {
+            stack
+                .listen((address, PORT).into(), 16)
+                .expect("the only ones");
+        }
+        Self {
+            stack,
+            wire,
+            judged: 0,
+        }
+    }
+
+    pub(crate) fn judge(&mut self, frame: &[u8]) -> Outcome {
+        if self.judged == LIFE {
+            *self = Self::new();
+        }
+        self.judged += 1;
+        let before = self.stack.counters();
+        self.wire.deliver(frame.to_vec());
+        self.stack.step(Instant::ORIGIN, 1).expect("an interface");
+        while self.wire.take_sent().is_some() {}
+        while self.stack.poll_event().is_some() {}
+        let after = self.stack.counters();
+        let moved = |(name, count): &Cause| {
+            let times = count(&after) - count(&before);
+            assert!(times <= 1, "{name} moves by {times}: {frame:02x?}");
+            (times == 1).then_some(*name)
+        };
+        let causes: Vec<_> = CAUSES.iter().filter_map(moved).collect();
+        match (&causes[..], after.segments_in - before.segments_in) {
+            ([], 1) => Outcome::Taken,
+            // Whether a peer can have such an address is asked of segments only.
+            ([cause], 0) | ([cause @ ("drop_bad_source" | "drop_not_unicast")], 1) => {
+                Outcome::Drop(cause)
+            }
+            other => panic!("one cause, or none: {other:?}: {frame:02x?}"),
+        }
+    }
+}
