@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer};
 use xwarp_driver::{Doorbell, Sleeper};
 
 use crate::completion::WorkCompletion;
 use crate::control::Control;
 use crate::engine::CqId;
 use crate::error::{
-    Capability, CreateError, DestroyError, Refused, ResizeError, RnicClosed, WaitError,
+    Capability, CreateError, DestroyError, OutOfMemory, Refused, ResizeError, RnicClosed, WaitError,
 };
 use crate::handlers::HandlerId;
 use crate::limits::MAX_CQ_ENTRIES;
 use crate::poller::CompletionPoller;
+use crate::ring::ring;
 use crate::slots::SlotKey;
 
 /// Which completions wake a waiter. Each value includes the former.
@@ -95,7 +96,7 @@ impl CompletionQueue {
         handler: Option<HandlerId>,
     ) -> Result<Self, CreateError> {
         check_entries(entries)?;
-        let (producer, ring) = RingBuffer::new(entries);
+        let (producer, ring) = ring(entries)?;
         let (sleeper, bell) = Sleeper::new()?;
         let shared = Arc::new(Shared {
             armed: AtomicU8::new(UNARMED),
@@ -139,7 +140,10 @@ impl CompletionQueue {
     /// size that this does not fit into is refused, and nothing is changed then.
     pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
         check_entries(entries)?;
-        let (producer, ring) = RingBuffer::new(entries);
+        let (producer, ring) = ring(entries)?;
+        self.backlog
+            .try_reserve(self.entries)
+            .map_err(OutOfMemory::from)?;
         let (id, waiting) = (self.id, self.backlog.len());
         self.control
             .call(move |engine| engine.cqs.resize(id, producer, waiting))??;
@@ -316,6 +320,7 @@ mod tests {
     use crate::qp_state::QpId;
     use crate::slots::SlotTable;
     use crate::work::WrId;
+    use rtrb::RingBuffer;
 
     /// Completions that are published while the application polls, arms, polls again and sleeps.
     const COMPLETIONS: u64 = 1_000_000;

@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use rtrb::Producer;
 
 use crate::control::Control;
-use crate::error::{PostError, PostListError};
+use crate::error::{OutOfMemory, PostError, PostListError};
 use crate::qp_change::NewRings;
 use crate::qp_state::{QpId, QpShared, QpState};
 use crate::sge::SgeLimits;
@@ -114,12 +114,13 @@ impl DataPath {
         &mut self,
         send_depth: Option<usize>,
         recv_depth: Option<usize>,
-    ) -> (NewPosts, NewRings) {
+    ) -> Result<(NewPosts, NewRings), OutOfMemory> {
         let sends = send_depth.map(|depth| self.sends.other_ring(depth));
         let recvs =
             (self.recvs.as_mut().zip(recv_depth)).map(|(recvs, depth)| recvs.other_ring(depth));
-        let ((sends, sq), (recvs, rq)) = (sends.unzip(), recvs.unzip());
-        (NewPosts { sends, recvs }, NewRings { sq, rq })
+        let (sends, sq) = sends.transpose()?.unzip();
+        let (recvs, rq) = recvs.transpose()?.unzip();
+        Ok((NewPosts { sends, recvs }, NewRings { sq, rq }))
     }
 
     /// Posts to them from now on.

@@ -94,6 +94,7 @@ mod qp_config;
 mod qp_info;
 mod qp_state;
 mod ready;
+mod ring;
 mod rnic;
 mod runner;
 mod sge;
@@ -113,9 +114,9 @@ pub use data_path::DataPath;
 pub use engine::{CqId, SrqId};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DataPathError, DeallocateError,
-    DestroyError, HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, PostError,
-    PostListError, QueryError, Refused, RegisterError, ReregisterError, ResizeError, RnicClosed,
-    StreamError, WaitError,
+    DestroyError, HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, OutOfMemory,
+    PostError, PostListError, QueryError, Refused, RegisterError, ReregisterError, ResizeError,
+    RnicClosed, StreamError, WaitError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventResource};
 pub use events::EventContext;

@@ -51,11 +51,11 @@ impl QueuePair {
     ) -> Result<Self, CreateError> {
         config.check(control.mpa().highest, srq.is_some())?;
         let wishes = config.wishes();
-        let (sends, sq) = WorkQueue::rings(config.send_depth);
+        let (sends, sq) = WorkQueue::rings(config.send_depth)?;
         let (recvs, receives) = if let Some(srq) = srq {
             (None, NewReceives::Shared(srq, config.rq_limit))
         } else {
-            let (recvs, rq) = WorkQueue::rings(config.recv_depth);
+            let (recvs, rq) = WorkQueue::rings(config.recv_depth)?;
             (Some(recvs), NewReceives::Own(rq))
         };
         let shared = Arc::new(QpShared::new());
@@ -335,7 +335,7 @@ impl QueuePair {
             Capability::check(what, wanted.unwrap_or(1), 1, MAX_DEPTH)?;
         }
         match &mut self.data_path {
-            Some(path) => Ok(path.other_rings(change.send_depth, change.recv_depth)),
+            Some(path) => Ok(path.other_rings(change.send_depth, change.recv_depth)?),
             None if change.resizes() => Err(ModifyError::DataPathTaken),
             None => Ok(Default::default()),
         }

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer};
 
-use crate::error::PostError;
+use crate::error::{OutOfMemory, PostError};
 use crate::qp_change::NewRing;
 use crate::qp_state::QpId;
+use crate::ring::ring;
 
 /// Bits of a word that count; those above them tell one user of the word from the next.
 const COUNT_BITS: u32 = u32::BITS;
@@ -126,8 +127,8 @@ pub(crate) struct WorkQueue<T> {
 
 impl<T> WorkQueue<T> {
     /// A ring for so many work requests: what is posted to, and what the engine takes from.
-    pub(crate) fn rings(depth: usize) -> (Producer<T>, Consumer<T>) {
-        RingBuffer::new(depth)
+    pub(crate) fn rings(depth: usize) -> Result<(Producer<T>, Consumer<T>), OutOfMemory> {
+        ring(depth)
     }
 
     /// The queue that the engine has opened as `key`.
@@ -160,10 +161,13 @@ impl<T> WorkQueue<T> {
     }
 
     /// A ring of another depth to go on with: what is posted to, and what the engine takes from.
-    pub(crate) fn other_ring(&mut self, depth: usize) -> (Producer<T>, NewRing<T>) {
-        let (posts, ring) = Self::rings(depth);
+    pub(crate) fn other_ring(
+        &mut self,
+        depth: usize,
+    ) -> Result<(Producer<T>, NewRing<T>), OutOfMemory> {
+        let (posts, ring) = Self::rings(depth)?;
         let present = usize::try_from(self.outstanding()).unwrap_or(usize::MAX);
-        (posts, NewRing { ring, present })
+        Ok((posts, NewRing { ring, present }))
     }
 
     /// Goes on with another ring of another depth, which has room for all that is outstanding.
@@ -190,7 +194,7 @@ mod tests {
     const FULL: Result<(), PostError> = Err(PostError::TooManyWorkRequests(2));
 
     fn queue(table: &Arc<SlotTable>, key: SlotKey) -> (WorkQueue<u8>, Consumer<u8>) {
-        let (posted, taken) = WorkQueue::rings(2);
+        let (posted, taken) = WorkQueue::rings(2).unwrap();
         (WorkQueue::new(posted, table, key), taken)
     }
 

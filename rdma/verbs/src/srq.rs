@@ -85,7 +85,7 @@ impl SharedReceiveQueue {
         if limit > depth {
             return Err(CreateError::LimitOutOfRange { limit, depth });
         }
-        let (posts, posted) = WorkQueue::rings(depth);
+        let (posts, posted) = WorkQueue::rings(depth)?;
         let (id, slots) = control.call(move |engine| engine.create_srq(pd, posted, limit))??;
         Ok(Self {
             id,
@@ -150,9 +150,11 @@ impl SharedReceiveQueue {
             let wanted = depth;
             return Err(ResizeError::TooManyPresent { present, wanted }.into());
         }
-        let (posts, posted) = WorkQueue::rings(depth);
-        self.control
+        let (posts, posted) = WorkQueue::rings(depth).map_err(ResizeError::from)?;
+        let resized = self
+            .control
             .call(move |engine| engine.srqs.resize(id, posted))?;
+        resized.map_err(ResizeError::from)?;
         self.posts.resize(posts);
         Ok(())
     }

@@ -39,6 +39,9 @@ impl Engine {
         let key = id.slot();
         let mut depths = qp.depths();
         if let Some(qp) = self.qps.get_mut(key) {
+            qp.reserve(&rings)?;
+        }
+        if let Some(qp) = self.qps.get_mut(key) {
             qp.set_reads(reads);
             qp.resize(rings);
             depths = qp.depths();

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use rtrb::Consumer;
 
+use crate::error::OutOfMemory;
+
 /// See the module. A queue is resized by another ring, as the application posts to one end of it while the engine takes from the other.
 pub(crate) struct Posted<T> {
     ring: Consumer<T>,
@@ -56,6 +58,11 @@ impl<T> Posted<T> {
             self.backlog = VecDeque::new();
         }
         oldest
+    }
+
+    /// Makes room for what the present ring has, which [`resize`](Self::resize) needs.
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        Ok(self.backlog.try_reserve(self.ring.slots())?)
     }
 
     /// Goes on with another ring, to which nothing is posted before this; what is in the former one comes first.

@@ -18,6 +18,7 @@ use super::start::Starting;
 use super::stream::Stream;
 use crate::completion::{CompletionStatus, Opcode, WorkCompletion};
 use crate::cq::Cqe;
+use crate::error::OutOfMemory;
 use crate::mpa::{ConnectionInfo, Wishes};
 use crate::pd::PdId;
 use crate::qp_change::{Depths, NewRings, ReadDepths};
@@ -201,6 +202,17 @@ impl QpContext {
             ord,
             ird,
         }
+    }
+
+    /// Makes room for what a resize takes out of the present rings.
+    pub(super) fn reserve(&mut self, rings: &NewRings) -> Result<(), OutOfMemory> {
+        if rings.sq.is_some() {
+            self.sq.reserve()?;
+        }
+        if rings.rq.is_some() {
+            self.receives.reserve()?;
+        }
+        Ok(())
     }
 
     /// Goes on with other rings, for as many work queues as there are some.

@@ -6,6 +6,7 @@ use rtrb::Consumer;
 use super::Broken;
 use super::posted::Posted;
 use super::srq::{SrqId, SrqTable};
+use crate::error::OutOfMemory;
 use crate::pd::PdId;
 use crate::qp_info::RqLimit;
 use crate::slots::SlotKey;
@@ -105,6 +106,14 @@ impl Receives {
     /// Why the last message has found no buffer, if it was not for want of one.
     pub(super) fn take_unavailable(&mut self) -> Option<Unavailable> {
         self.unavailable.take()
+    }
+
+    /// Makes room for that.
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        match &mut self.source {
+            Source::Own(posted, _) => posted.reserve(),
+            Source::Shared(..) => Ok(()),
+        }
     }
 
     /// Goes on with another ring.

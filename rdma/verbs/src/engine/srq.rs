@@ -8,7 +8,7 @@ use slab::Slab;
 use super::Engine;
 use super::posted::Posted;
 use super::receives::Receiving;
-use crate::error::{Capability, CreateError, DestroyError};
+use crate::error::{Capability, CreateError, DestroyError, OutOfMemory};
 use crate::event::{AsyncEvent, AsyncEventKind, EventResource};
 use crate::events::EventQueue;
 use crate::limits::MAX_SRQS;
@@ -167,10 +167,16 @@ impl SrqTable {
     }
 
     /// Goes on with another ring; what is in the former one comes first.
-    pub(crate) fn resize(&mut self, id: SrqId, posted: Consumer<RecvRequest>) {
+    pub(crate) fn resize(
+        &mut self,
+        id: SrqId,
+        posted: Consumer<RecvRequest>,
+    ) -> Result<(), OutOfMemory> {
         if let Some(srq) = self.find(id) {
+            srq.posted.reserve()?;
             srq.posted.resize(posted);
         }
+        Ok(())
     }
 
     /// Nobody posts to it any more: it goes as soon as no queue pair takes from it.

@@ -2,7 +2,7 @@
 
 use xwarp_driver::RegionAreaFull;
 
-use super::RnicClosed;
+use super::{OutOfMemory, RnicClosed};
 use crate::memory::SpecError;
 
 /// Why memory could not be registered.
@@ -17,6 +17,9 @@ pub enum RegisterError {
     /// The region area is used up.
     #[error(transparent)]
     Full(#[from] RegionAreaFull),
+    /// No memory for one more `STag`.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// All `STag`s are taken.
     #[error("there are 65535 regions and windows already; deallocate some")]
     TooManyStags,

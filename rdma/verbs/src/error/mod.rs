@@ -5,6 +5,8 @@ mod memory;
 mod objects;
 mod work;
 
+use std::collections::TryReserveError;
+
 use xwarp_driver::NicError;
 
 pub use connection::{AcceptError, ConnectError, ListenError, StreamError};
@@ -29,6 +31,17 @@ pub enum OpenError {
     /// A resource of the host, such as a thread or a file descriptor.
     #[error("the RNIC could not be set up")]
     System(#[from] std::io::Error),
+}
+
+/// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no memory for it")]
+pub struct OutOfMemory;
+
+impl From<TryReserveError> for OutOfMemory {
+    fn from(_: TryReserveError) -> Self {
+        Self
+    }
 }
 
 /// More of something than the RNIC supports.

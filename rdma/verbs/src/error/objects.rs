@@ -1,6 +1,6 @@
 //! What the verbs say that create, change and destroy queues and queue pairs (verbs draft §9.2.2 to §9.2.5).
 
-use super::{Capability, RnicClosed};
+use super::{Capability, OutOfMemory, RnicClosed};
 use crate::qp_state::QpState;
 
 /// Why a protection domain, completion queue, shared receive queue or queue pair could not be created.
@@ -12,6 +12,9 @@ pub enum CreateError {
     /// More of something than the RNIC supports.
     #[error(transparent)]
     Capability(#[from] Capability),
+    /// No memory for its queues.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// No such completion event handler.
     #[error(transparent)]
     Handler(#[from] HandlerError),
@@ -78,6 +81,9 @@ pub enum ResizeError {
     /// More than the RNIC supports.
     #[error(transparent)]
     Capability(#[from] Capability),
+    /// No memory for it.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// What is in the queue does not fit.
     #[error("{present} elements are in the queue, so that it cannot be of {wanted}")]
     TooManyPresent {
@@ -191,6 +197,9 @@ pub enum ModifyError {
     /// More of something than the RNIC supports.
     #[error(transparent)]
     Capability(#[from] Capability),
+    /// No memory for work queues of that depth.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// What is outstanding in a work queue does not fit.
     #[error("{present} work requests are outstanding in {what}, so that it cannot be of {wanted}")]
     TooManyPresent {

@@ -1,5 +1,7 @@
 //! Memory as a list of pages or blocks of the region area (verbs draft §7.6.2).
 
+use std::sync::Arc;
+
 use xwarp_driver::{OutOfBounds, SharedBytes};
 
 use super::spec::{Addressing, SpecError};
@@ -50,8 +52,8 @@ pub enum ListMode {
 pub struct PhysicalList {
     /// Octets of each entry.
     pub entry_size: u64,
-    /// Where the entries begin.
-    pub addresses: Vec<u64>,
+    /// Where the entries begin. A clone of the list has the same ones.
+    pub addresses: Arc<[u64]>,
     /// Which octet of the first entry is the region's first.
     pub first_byte_offset: u64,
     /// Octets of the region, which may end anywhere in the list.
@@ -113,7 +115,7 @@ pub(super) struct Scattered {
     area: SharedBytes,
     /// Octets of each entry; not 0.
     entry_size: usize,
-    addresses: Box<[u64]>,
+    addresses: Arc<[u64]>,
 }
 
 impl Scattered {
@@ -121,7 +123,7 @@ impl Scattered {
         Self {
             area,
             entry_size: usize::try_from(list.entry_size).unwrap_or(1).max(1),
-            addresses: list.addresses.clone().into(),
+            addresses: Arc::clone(&list.addresses),
         }
     }
 
@@ -186,7 +188,7 @@ mod tests {
     fn list(entry_size: u64, addresses: &[u64], first_byte_offset: u64, len: u64) -> PhysicalList {
         PhysicalList {
             entry_size,
-            addresses: addresses.to_vec(),
+            addresses: addresses.into(),
             first_byte_offset,
             len,
         }

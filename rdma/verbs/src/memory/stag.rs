@@ -30,7 +30,7 @@ use crate::user::Scope;
 /// let mut stag = pd.allocate_stag(2, true)?;
 /// let list = PhysicalList {
 ///     entry_size: 4096,
-///     addresses: vec![at + 4096, at],
+///     addresses: vec![at + 4096, at].into(),
 ///     first_byte_offset: 0,
 ///     len: 8192,
 /// };

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::list::ListMode;
 use super::spec::Addressing;
 use super::view::{Octets, View};
-use crate::error::{DeallocateError, RegisterError};
+use crate::error::{DeallocateError, OutOfMemory, RegisterError};
 use crate::user::{Ability, User, Users};
 
 /// All `STag`s of an RNIC.
@@ -56,10 +56,11 @@ impl StagTable {
     }
 
     /// An `STag` that nobody has, with this key if one is given.
-    pub(super) fn vacant(&self, key: Option<u8>) -> Result<Stag, RegisterError> {
+    pub(super) fn vacant(&mut self, key: Option<u8>) -> Result<Stag, RegisterError> {
         if self.entries.len() - self.resting.len() >= MAX_STAGS {
             return Err(RegisterError::TooManyStags);
         }
+        self.entries.try_reserve(1).map_err(|_| OutOfMemory)?;
         loop {
             let random = Stag(getrandom::u32().map_err(|_| RegisterError::NoRandomness)?);
             let stag = random.with_key(key.unwrap_or(random.key()));

@@ -272,7 +272,7 @@ mod tests {
         let area = memory(1 << 14);
         let list = PhysicalList {
             entry_size: 12,
-            addresses: vec![16, 64],
+            addresses: vec![16, 64].into(),
             first_byte_offset: 0,
             len: 24,
         };

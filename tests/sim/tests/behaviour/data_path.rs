@@ -182,7 +182,7 @@ fn a_data_path_neither_registers_memory_nor_names_it_by_address() {
         let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
         let list = PhysicalList {
             entry_size: 4096,
-            addresses: vec![address],
+            addresses: vec![address].into(),
             first_byte_offset: 0,
             len: 4096,
         };

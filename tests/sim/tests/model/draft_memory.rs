@@ -62,7 +62,7 @@ impl Pair {
         let at = at.unwrap();
         let list = PhysicalList {
             entry_size: PAGE as u64,
-            addresses: vec![at, at + PAGE as u64],
+            addresses: vec![at, at + PAGE as u64].into(),
             first_byte_offset: 0,
             len: SINK as u64,
         };
@@ -251,7 +251,7 @@ fn spoil(request: &mut FastRegister, rng: &mut Rng) -> CompletionStatus {
     let (list, page) = (&mut request.list, PAGE as u64);
     match rng.index(6) {
         0 => {
-            list.addresses.push(0);
+            list.addresses = [&*list.addresses, &[0]].concat().into();
             CompletionStatus::ListTooLong
         }
         1 => {
@@ -267,7 +267,7 @@ fn spoil(request: &mut FastRegister, rng: &mut Rng) -> CompletionStatus {
             CompletionStatus::InvalidPageSize
         }
         4 => {
-            list.addresses[1] += 8;
+            std::sync::Arc::make_mut(&mut list.addresses)[1] += 8;
             CompletionStatus::InvalidListEntry
         }
         _ => {

@@ -71,12 +71,12 @@ fn fast_register_says_what_is_wrong_and_changes_nothing() {
     let local_only = it.table.allocate(Scope::Domain(PD), 2, false).unwrap();
     #[rustfmt::skip]
     let cases: [(Change, CompletionStatus); 10] = [
-        (|it| it.list.addresses.push(0), CompletionStatus::ListTooLong),
+        (|it| it.list.addresses = [&*it.list.addresses, &[0]].concat().into(), CompletionStatus::ListTooLong),
         (|it| it.access = Access::empty(), CompletionStatus::InvalidRights),
         (|it| it.access = Access::LOCAL_READ | Access::REMOTE_WRITE, CompletionStatus::InvalidRights),
         (|it| it.list.entry_size = 3000, CompletionStatus::InvalidPageSize),
-        (|it| it.list.addresses[0] = 1, CompletionStatus::InvalidListEntry),
-        (|it| it.list.addresses[0] = AREA as u64, CompletionStatus::InvalidListEntry),
+        (|it| it.list.addresses = [1].into(), CompletionStatus::InvalidListEntry),
+        (|it| it.list.addresses = [AREA as u64].into(), CompletionStatus::InvalidListEntry),
         (|it| it.list.first_byte_offset = PAGE + 1, CompletionStatus::InvalidFirstByteOffset),
         (|it| it.list.len = 2 * PAGE + 1, CompletionStatus::InvalidLength),
         (|it| it.addressing = Addressing::VaBased(PAGE + 1), CompletionStatus::InvalidVirtualAddress),
@@ -113,7 +113,7 @@ fn in_block_mode_blocks_of_any_size_are_registered() {
     assert_eq!(refused, Err(CompletionStatus::InvalidBufferSize));
     blocks.list = PhysicalList {
         entry_size: 7,
-        addresses: vec![1001, 3],
+        addresses: vec![1001, 3].into(),
         first_byte_offset: 2,
         len: 12,
     };
@@ -177,7 +177,7 @@ fn an_invalidated_stag_is_registered_again_with_as_many_entries_as_it_had() {
         }
         it.table.invalidate_local(user, stag).unwrap();
         let mut long = request(stag);
-        long.list.addresses.push(0);
+        long.list.addresses = [&*long.list.addresses, &[0]].concat().into();
         let refused = it.table.fast_register(user, &long);
         assert_eq!(refused, Err(CompletionStatus::ListTooLong));
     }

@@ -103,7 +103,7 @@ fn bind(window: Stag, region: Stag) -> Bind {
 fn pages(addresses: &[u64]) -> PhysicalList {
     PhysicalList {
         entry_size: PAGE,
-        addresses: addresses.to_vec(),
+        addresses: addresses.into(),
         first_byte_offset: 0,
         len: PAGE * addresses.len() as u64,
     }

@@ -177,7 +177,7 @@ fn errors_of_stag_and_windows_leave_the_region_and_others_deallocate_it() {
         (whole(&memory()), RegionSpec::new(ALL).remote_access(false), SpecError::Rights(ALL)),
         (whole(&memory()), fine.at(u64::MAX), SpecError::Wrap { va: u64::MAX, len: memory().len() as u64 }),
         (list(|it| it.entry_size = 3000), fine, SpecError::EntrySize { mode, size }),
-        (list(|it| it.addresses[1] = 5), fine, SpecError::Entry { address }),
+        (list(|it| it.addresses = [it.addresses[0], 5].into()), fine, SpecError::Entry { address }),
         (list(|it| it.first_byte_offset = PAGE + 1), fine, SpecError::FirstByteOffset { offset, size: PAGE }),
         (list(|it| it.len += 1), fine, SpecError::Length { len, capacity }),
     ];

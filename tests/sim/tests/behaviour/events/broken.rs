@@ -76,7 +76,7 @@ fn work(kind: Opcode, a: &mut End, b: &End) -> SendRequest {
             let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
             let list = xwarp::PhysicalList {
                 entry_size: 4096,
-                addresses: vec![0],
+                addresses: vec![0].into(),
                 first_byte_offset: 0,
                 len: 4096,
             };

@@ -24,7 +24,7 @@ fn privileged(sim: &mut Sim) -> (End, End, SharedBytes, u64) {
 fn two_pages(address: u64) -> PhysicalList {
     PhysicalList {
         entry_size: 4096,
-        addresses: vec![address + 2 * 4096, address],
+        addresses: vec![address + 2 * 4096, address].into(),
         first_byte_offset: 0,
         len: 2 * 4096,
     }
@@ -122,9 +122,9 @@ fn a_fast_register_that_is_refused_fails_its_work_request_and_flushes_the_rest()
     #[rustfmt::skip]
     let cases: [(&str, Spoil, CompletionStatus); 9] = [
         ("no STag", |it| it.stag = Stag(0x1234_5678), CompletionStatus::InvalidStag),
-        ("too many pages", |it| it.list.addresses.push(0), CompletionStatus::ListTooLong),
+        ("too many pages", |it| it.list.addresses = [&*it.list.addresses, &[0]].concat().into(), CompletionStatus::ListTooLong),
         ("odd pages", |it| it.list.entry_size = 3000, CompletionStatus::InvalidPageSize),
-        ("not aligned", |it| it.list.addresses[0] += 1, CompletionStatus::InvalidListEntry),
+        ("not aligned", |it| std::sync::Arc::make_mut(&mut it.list.addresses)[0] += 1, CompletionStatus::InvalidListEntry),
         ("first byte offset", |it| it.list.first_byte_offset = 4097, CompletionStatus::InvalidFirstByteOffset),
         ("too long", |it| it.list.len += 1, CompletionStatus::InvalidLength),
         ("rights", |it| it.access = READ, CompletionStatus::InvalidRights),

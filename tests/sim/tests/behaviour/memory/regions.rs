@@ -73,7 +73,7 @@ fn a_list_of_pages_is_one_region_to_the_peer() {
         let begin = rnic.physical_address(&memory).unwrap();
         let list = PhysicalList {
             entry_size: 4096,
-            addresses: [3, 0, 2].map(|page| begin + page * 4096).to_vec(),
+            addresses: [3, 0, 2].map(|page| begin + page * 4096).into(),
             first_byte_offset: 123,
             len: LEN as u64,
         };
@@ -280,7 +280,7 @@ fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
         let begin = rnic.physical_address(&memory).unwrap();
         let list = |entry_size, at| PhysicalList {
             entry_size,
-            addresses: vec![begin + at],
+            addresses: vec![begin + at].into(),
             first_byte_offset: 0,
             len: 999,
         };
@@ -311,7 +311,7 @@ fn blocks_have_any_size_from_the_first_to_the_last_that_the_rnic_names() {
     ] {
         let list = PhysicalList {
             entry_size,
-            addresses: vec![0],
+            addresses: vec![0].into(),
             first_byte_offset: 0,
             len: entry_size,
         };

@@ -209,7 +209,7 @@ fn memory_work_on_stag_zero_is_not_even_posted() {
     let mut stag = b.host().pd().allocate_stag(1, false).unwrap();
     let list = xwarp::PhysicalList {
         entry_size: 4096,
-        addresses: vec![0],
+        addresses: vec![0].into(),
         first_byte_offset: 0,
         len: 1,
     };

@@ -31,7 +31,7 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
     let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
     let list = PhysicalList {
         entry_size: 4096,
-        addresses: vec![address],
+        addresses: vec![address].into(),
         first_byte_offset: 0,
         len: 4096,
     };
@@ -147,7 +147,7 @@ fn work_of_every_operation_type_is_flushed_by_its_name() {
     let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
     let list = PhysicalList {
         entry_size: 4096,
-        addresses: vec![0],
+        addresses: vec![0].into(),
         first_byte_offset: 0,
         len: 4096,
     };
