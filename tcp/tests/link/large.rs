@@ -71,23 +71,30 @@ fn large_segments_fill_a_link_whatever_the_algorithm() {
             let (_, time, _) = transfer((mtu, algorithm), one_way, 1, rack);
             let megabits = 20_000_000 * 8000 / time.as_nanos();
             println!("MTU {mtu}, {algorithm:?}: {megabits} Mb/s");
-            assert!(megabits > 8000, "MTU {mtu}, {algorithm:?}: {megabits} Mb/s");
+            // 9634 to 9867 were measured.
+            assert!(megabits > 9400, "MTU {mtu}, {algorithm:?}: {megabits} Mb/s");
         }
     }
 }
 
+/// A flight has few segments, and its end can be lost twice: then the timer, whose floor is 5 ms, has to expire as often.
 #[test]
-fn five_percent_loss_never_stalls_large_segments_for_longer_than_200_ms() {
+fn five_percent_loss_never_stalls_large_segments_for_longer_than_two_timeouts() {
+    let (mut waited, mut repeated) = (0, 0);
     for mtu in MTUS {
         for seed in 0..10 {
             let one_way = (4_000_000, false);
             let lossy = |link| rack(link).loss(0.05);
             let (_, time, stall) = transfer((mtu, Algorithm::Cubic), one_way, seed, lossy);
             println!("MTU {mtu}, seed {seed}: {time:?}, longest stall {stall:?}");
-            assert!(
-                stall < Duration::from_millis(200),
-                "MTU {mtu}, seed {seed}: {stall:?}"
-            );
+            let what = format!("MTU {mtu}, seed {seed}: {time:?}, {stall:?}");
+            // 10.3 ms at most were measured, and 3 to 19 ms for all of it, a second more where a SYN was lost.
+            assert!(stall < Duration::from_millis(12), "{what}");
+            waited += usize::from(stall > Duration::from_millis(5));
+            repeated += time.as_secs();
+            assert!(time.subsec_millis() < 25, "{what}");
         }
     }
+    assert!(waited <= 5, "{waited} of 20 had to wait for a timer");
+    assert_eq!(repeated, 2, "one SYN at each MTU");
 }

@@ -1,6 +1,6 @@
 //! Links that do everything at once that links do, drawn by a seed, under every congestion control.
 //!
-//! `XWARP_SEEDS` says how many seeds there are, `XWARP_SEED` runs one alone.
+//! `XWARP_SEEDS` says how many seeds there are, at least one, `XWARP_SEED` runs one alone.
 
 use std::env;
 use std::time::Duration;
@@ -25,6 +25,22 @@ fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     let number = text.parse();
     Some(number.unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
+}
+
+/// How many seeds there are.
+///
+/// # Panics
+/// If none: that would pass without having tested anything.
+fn count(asked: Option<u64>) -> u64 {
+    let seeds = asked.unwrap_or(SEEDS);
+    assert!(seeds > 0, "XWARP_SEEDS=0 tests nothing");
+    seeds
+}
+
+#[test]
+#[should_panic(expected = "tests nothing")]
+fn no_seeds_are_refused() {
+    count(Some(0));
 }
 
 /// Says how to replay the seed if the test panics.
@@ -106,5 +122,5 @@ fn octets_arrive_intact_whatever_links_do() {
     if let Some(seed) = number("XWARP_SEED") {
         return scenario(seed);
     }
-    (0..number("XWARP_SEEDS").unwrap_or(SEEDS)).for_each(scenario);
+    (0..count(number("XWARP_SEEDS"))).for_each(scenario);
 }

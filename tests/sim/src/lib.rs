@@ -21,7 +21,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `XWARP_SEEDS` | seeds per scenario of [`for_each_seed`], 20 unless set |
+//! | `XWARP_SEEDS` | seeds per scenario of [`for_each_seed`], 20 unless set, at least 1 |
 //! | `XWARP_SEED` | runs this seed alone |
 #![forbid(unsafe_code)]
 #![allow(
