@@ -192,6 +192,32 @@ mod tests {
         }
     }
 
+    /// Up to half of all numbers are ahead, wherever the next one is.
+    #[test]
+    fn a_number_ahead_leaves_a_gap_and_another_is_out_of_range() {
+        for expected in [1, 0, u32::MAX, 1 << 31] {
+            for (apart, is_ahead) in [
+                (1, true),
+                ((1 << 31) - 1, true),
+                (1 << 31, false),
+                ((1 << 31) + 1, false),
+                (u32::MAX, false),
+            ] {
+                let number =
+                    |qn| InboundError::of_number(qn, expected.wrapping_add(apart), expected);
+                let names = [number(0), number(1)];
+                if is_ahead {
+                    assert_eq!(names, [InboundError::ReceiveGap, InboundError::RequestGap]);
+                } else {
+                    assert_eq!(
+                        names,
+                        [InboundError::ReceiveRange, InboundError::RequestRange]
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn memory_that_is_gone_while_it_is_read_is_an_error_of_the_request() {
         for error in [

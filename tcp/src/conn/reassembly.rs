@@ -163,6 +163,26 @@ mod tests {
         assert!(parts.take(base + 99, &mut lower).is_none());
     }
 
+    /// Who sends every other byte takes no more memory than that of so many parts, and no more time.
+    #[test]
+    fn there_are_so_many_parts_at_most() {
+        let mut lower = lower();
+        let mut parts = Reassembly::default();
+        let base = from_raw(u32::MAX - 50);
+        for n in 0..MAX_PARTS {
+            assert!(parts.insert(base + 2 * n, chunk(2 * n, 1), &mut lower));
+        }
+        let beyond = 2 * MAX_PARTS;
+        assert!(!parts.insert(base + beyond, chunk(beyond, 1), &mut lower));
+        assert!(!parts.insert(base + 1, chunk(1, 1), &mut lower));
+        assert_eq!(parts.parts.len(), 512);
+        assert_eq!(parts.block(base + beyond), None);
+        // What takes the place of several is taken.
+        assert!(parts.insert(base + 1, chunk(1, 7), &mut lower));
+        assert!(parts.insert(base + beyond, chunk(beyond, 1), &mut lower));
+        assert_eq!(parts.block(base + 3), Some((base, base + 9)));
+    }
+
     proptest! {
         #[test]
         fn parts_in_any_order_give_the_stream(parts in prop::collection::vec((1_usize..300, 1_usize..80), 1..60)) {

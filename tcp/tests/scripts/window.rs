@@ -328,3 +328,35 @@ event PeerClosed
 read 1024
 ");
 }
+
+/// RFC 7323 §2.3: a window of 1 has room for 16,384 bytes then.
+#[test]
+fn a_scale_above_fourteen_means_fourteen() {
+    let written = |range: std::ops::Range<u32>| {
+        let line = |n| {
+            format!(
+                "write 1460\n> P. {}:{}(1460) ack 1\n",
+                n * 1460 + 1,
+                n * 1460 + 1461
+            )
+        };
+        range.map(line).collect::<String>()
+    };
+    for scale in [14, 15, 255] {
+        let (ten, eleven) = (written(0..10), written(10..21));
+        run(&format!(
+            "
+listen
+< S 0:0(0) win 65535 <mss 1460,nop,wscale {scale}>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,nop,wscale 3>
++10ms < . 1:1(0) ack 1 win 1
+event Incoming
+{ten}refuse 1460
++10ms < . 1:1(0) ack 14601 win 1
+event Writable
+{eleven}
+refuse 1460
+"
+        ));
+    }
+}

@@ -165,6 +165,7 @@ impl Engine {
         assert_eq!(counters.drop_bad_checksum, 0, "{counters:?}");
         assert_eq!(counters.drop_bad_tcp, 0, "{counters:?}");
         assert_eq!(counters.drop_no_timestamp, 0, "{counters:?}");
+        assert_eq!(counters.drop_false_echo, 0, "{counters:?}");
         assert_eq!(counters.drop_beyond_window, 0, "{counters:?}");
         let io = self.stack.io().counters();
         assert_eq!((io.drop_rx_other, io.drop_tx_invalid), (0, 0), "{io:?}");
