@@ -2,6 +2,7 @@
 
 use xwarp_driver::RxFrame;
 
+use super::limiter::Limiter;
 use super::receive_side::Arrival;
 use super::{Conn, State};
 use crate::congestion::Marks;
@@ -148,9 +149,18 @@ impl Conn {
             self.send_ack(lower, now);
         } else if self.receive.may_be_repeated(segment)
             || duplicate.is_some()
-            || self.limiter.allow(now)
+            || self.limiter_of(segment).allow(now)
         {
             self.acks.demand();
+        }
+    }
+
+    /// Probes are right before RCV.NXT (RFC 9293 §3.8.4), which a stranger does not know: he must not use up the answers to them.
+    fn limiter_of(&mut self, segment: &Segment) -> &mut Limiter {
+        if segment.seq + 1 == self.receive.next() {
+            &mut self.probe_limiter
+        } else {
+            &mut self.limiter
         }
     }
 

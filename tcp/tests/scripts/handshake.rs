@@ -169,18 +169,23 @@ event Refused
 /// The client answers the challenge by a RST with the number that the stranger chose, and begins anew (RFC 5961 §4.2).
 #[test]
 fn a_strangers_syn_does_not_keep_a_client_out() {
-    run("
+    for client in [9000, 500_000] {
+        run(&format!(
+            "
 listen
 < S 0:0(0) win 65535 <mss 1460>
 > S. 0:0(0) ack 1 win 65535 <mss 1460>
-< S 9000:9000(0) win 65535 <mss 1460>
+< S {client}:{client}(0) win 65535 <mss 1460>
 > . 1:1(0) ack 1
 < R 1:1(0)
-+1s < S 9000:9000(0) win 65535 <mss 1460>
-> S. 250000:250000(0) ack 9001 win 65535 <mss 1460>
-< . 9001:9001(0) ack 250001
++1s < S {client}:{client}(0) win 65535 <mss 1460>
+> S. 250000:250000(0) ack {next} win 65535 <mss 1460>
+< . {next}:{next}(0) ack 250001
 event Incoming
-");
+",
+            next = client + 1
+        ));
+    }
 }
 
 #[test]

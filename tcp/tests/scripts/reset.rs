@@ -249,3 +249,17 @@ fn what_may_have_been_repeated_is_always_answered() {
         &format!("\n< F. 1:1(0) ack 1\n> . 1:1(0) ack 2\n{repeated}"),
     );
 }
+
+/// A peer that asks whether we live, or whether there is room, gets its answer whatever a stranger provokes; and two that ask each other
+/// come to an end.
+#[test]
+fn a_stranger_does_not_use_up_the_answers_to_probes() {
+    let junk = "< . -70000:-70000(0) ack 1\n> . 1:1(0) ack 1\n".repeat(16);
+    let probes = "< . 0:0(0) ack 1\n> . 1:1(0) ack 1\n".repeat(16);
+    run_after(
+        ESTABLISHED,
+        &format!(
+            "\n+1s {junk}< . -70000:-70000(0) ack 1\nnothing\n{probes}< . 0:0(0) ack 1\nnothing\n"
+        ),
+    );
+}
