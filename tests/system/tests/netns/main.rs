@@ -7,6 +7,7 @@ mod failing;
 mod flooding;
 mod hostile;
 mod interrupting;
+mod isolation;
 mod library;
 mod matrix;
 mod pinging;

@@ -1,0 +1,356 @@
+//! Frames that are not for a server, or not from where they say, on a real link: A makes them byte by byte, and B is an RNIC that listens.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Instant;
+
+use xwarp::{NicConfig, Rnic, RnicConfig, XdpMode};
+use xwarp_bpf::Verdict;
+use xwarp_driver::attach::{self, Status};
+use xwarp_driver::{Nic, PacketIo};
+use xwarp_system_tests::{DEV, Hosts, PATIENCE, eventually};
+use xwarp_tcp::StackCounters;
+
+const PORT: u16 = 7471;
+/// Where A asks from; each question has a port of its own.
+const FIRST_PORT: u16 = 40_000;
+const A4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const B4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const A6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+const B6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+const TCP: u8 = 6;
+
+/// What becomes of a SYN.
+#[derive(Clone)]
+enum Fate {
+    /// A SYN, ACK answers it, behind this Ethernet header's tags.
+    Served(&'static [u8]),
+    /// The program leaves it to the kernel, which drops it.
+    Passed(Verdict),
+    /// The stack drops it, by this counter.
+    Dropped(fn(&StackCounters) -> u64),
+}
+
+/// A SYN to the server.
+#[derive(Clone, Copy)]
+struct Syn {
+    station: Option<[u8; 6]>,
+    tags: &'static [u8],
+    source: IpAddr,
+    /// Options of IPv4; or extension headers of IPv6, and the kind of the first.
+    extra: (u8, &'static [u8]),
+}
+
+const V4: Syn = Syn {
+    station: None,
+    tags: &[],
+    source: IpAddr::V4(A4),
+    extra: (TCP, &[]),
+};
+const V6: Syn = Syn {
+    source: IpAddr::V6(A6),
+    ..V4
+};
+
+impl Syn {
+    fn tagged(self, tags: &'static [u8]) -> Self {
+        Self { tags, ..self }
+    }
+
+    fn to(self, station: [u8; 6]) -> Self {
+        let station = Some(station);
+        Self { station, ..self }
+    }
+
+    fn of(self, source: [u8; 4]) -> Self {
+        let source = IpAddr::from(source);
+        Self { source, ..self }
+    }
+
+    fn of_v6(self, source: &str) -> Self {
+        let source = source.parse().expect("an address");
+        Self { source, ..self }
+    }
+
+    fn with(self, first: u8, extra: &'static [u8]) -> Self {
+        let extra = (first, extra);
+        Self { extra, ..self }
+    }
+
+    /// The frame.
+    fn frame(&self, port: u16, server: [u8; 6], client: [u8; 6]) -> Vec<u8> {
+        let (ethertype, packet) = match self.source {
+            IpAddr::V4(source) => ([0x08, 0x00], self.ipv4(source, port)),
+            IpAddr::V6(source) => ([0x86, 0xdd], self.ipv6(source, port)),
+        };
+        let to = self.station.unwrap_or(server);
+        [&to[..], &client, self.tags, &ethertype, &packet].concat()
+    }
+
+    fn ipv4(&self, source: Ipv4Addr, port: u16) -> Vec<u8> {
+        let (_, options) = self.extra;
+        let words = u8::try_from(5 + options.len() / 4).expect("15 at most");
+        let len = [0, words * 4 + 20];
+        let fixed = [
+            0x40 | words,
+            0,
+            len[0],
+            len[1],
+            0,
+            1,
+            0x40,
+            0,
+            64,
+            TCP,
+            0,
+            0,
+        ];
+        let addresses = [source.octets(), B4.octets()].concat();
+        let mut header = [&fixed[..], &addresses, options].concat();
+        let sum = checksum(&header);
+        header[10..12].copy_from_slice(&sum);
+        [header, segment(port, &addresses)].concat()
+    }
+
+    fn ipv6(&self, source: Ipv6Addr, port: u16) -> Vec<u8> {
+        let (first, extensions) = self.extra;
+        let len = u8::try_from(extensions.len() + 20).expect("a short packet");
+        let fixed = [0x60, 0, 0, 0, 0, len, first, 64];
+        let addresses = [source.octets(), B6.octets()].concat();
+        [
+            &fixed[..],
+            &addresses,
+            extensions,
+            &segment(port, &addresses),
+        ]
+        .concat()
+    }
+}
+
+/// A SYN of 20 bytes.
+fn segment(port: u16, addresses: &[u8]) -> Vec<u8> {
+    let ports = [port.to_be_bytes(), PORT.to_be_bytes()].concat();
+    let mut segment = [
+        &ports[..],
+        &[0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0],
+    ]
+    .concat();
+    let sum = checksum(&[addresses, &[0, TCP, 0, 20], &segment].concat());
+    segment[16..18].copy_from_slice(&sum);
+    segment
+}
+
+/// The Internet checksum (RFC 1071) of an even number of bytes.
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words = bytes
+        .chunks(2)
+        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!u16::try_from((sum & 0xffff) + (sum >> 16)).expect("folded")).to_be_bytes()
+}
+
+/// A's interface, and B.
+struct Link<'a> {
+    hosts: &'a Hosts,
+    near: Nic,
+    far: Rnic,
+    port: u16,
+}
+
+impl<'a> Link<'a> {
+    fn open(hosts: &'a Hosts, mode: XdpMode) -> Self {
+        let nic = NicConfig {
+            mode: Some(mode),
+            ..NicConfig::default()
+        };
+        let config = RnicConfig {
+            nic: nic.clone(),
+            ..RnicConfig::default()
+        };
+        let far = hosts.b.run(|| Rnic::open(DEV, &config)).expect("an RNIC");
+        let near = hosts.a.run(|| Nic::open(DEV, &nic)).expect("an interface");
+        let port = FIRST_PORT;
+        Self {
+            hosts,
+            near,
+            far,
+            port,
+        }
+    }
+
+    /// Sends it, and returns the port that it came from.
+    fn send(&mut self, syn: &Syn) -> u16 {
+        self.port += 1;
+        for address in [IpAddr::from(A4), IpAddr::from(A6)] {
+            let local = SocketAddr::new(address, self.port);
+            self.near.steering.add(local).expect("room in the map");
+        }
+        let server = self.far.info().expect("an interface").mac.0;
+        let octets = syn.frame(self.port, server, self.near.info.mac.0);
+        let mut frame = self.near.io.tx_frame().expect("a frame");
+        frame.set_len(octets.len());
+        frame.copy_from_slice(&octets);
+        self.near.io.send(frame);
+        self.near.io.flush().expect("a sane kernel");
+        self.port
+    }
+
+    fn tcp(&self) -> StackCounters {
+        self.far.counters().expect("an engine").tcp
+    }
+
+    fn verdicts(&self, verdict: Verdict) -> u64 {
+        let index = self.far.info().expect("an interface").index;
+        match self.hosts.b.run(|| attach::status(index)) {
+            Ok(Status::Ours { counters, .. }) => counters.get(verdict),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The first frame to `port`.
+    fn answer(&mut self, port: u16) -> Vec<u8> {
+        let began = Instant::now();
+        loop {
+            if let Some(frame) = take(self.near.io.as_mut(), port) {
+                return frame;
+            }
+            assert!(began.elapsed() < PATIENCE, "no answer: {:?}", self.tcp());
+            std::thread::yield_now();
+        }
+    }
+
+    fn check(&mut self, what: &str, syn: &Syn, fate: &Fate) {
+        match fate {
+            Fate::Served(tags) => {
+                let port = self.send(syn);
+                let answer = self.answer(port);
+                assert_eq!(answer[..6], self.near.info.mac.0, "{what}");
+                assert_eq!(answer[12..12 + tags.len()], **tags, "{what}: tags");
+                let headers = if syn.source.is_ipv4() { 20 } else { 40 };
+                let ip = 12 + tags.len() + 2;
+                assert_eq!(answer[ip] >> 4 == 4, syn.source.is_ipv4(), "{what}");
+                assert_eq!(answer[ip + headers + 13], 0x12, "{what}: SYN, ACK");
+            }
+            Fate::Passed(verdict) => {
+                let before = self.verdicts(*verdict);
+                self.send(syn);
+                eventually(what, || self.verdicts(*verdict) == before + 1);
+            }
+            Fate::Dropped(counter) => {
+                let before = counter(&self.tcp());
+                self.send(syn);
+                eventually(what, || counter(&self.tcp()) == before + 1);
+            }
+        }
+    }
+}
+
+/// The next frame for `port`, whatever comes before it.
+fn take(io: &mut dyn PacketIo, port: u16) -> Option<Vec<u8>> {
+    let mut frames = Vec::new();
+    io.receive(64, &mut frames);
+    let mut found = None;
+    for frame in frames {
+        let ours = frame
+            .windows(4)
+            .any(|word| word == [PORT.to_be_bytes(), port.to_be_bytes()].concat());
+        if ours && found.is_none() {
+            found = Some(frame.to_vec());
+        }
+        io.recycle(frame);
+    }
+    found
+}
+
+/// To whom nothing is answered, as it is not for B.
+#[rustfmt::skip]
+fn for_others() -> Vec<(&'static str, Syn, Fate)> {
+    let vlan = || Fate::Passed(Verdict::Vlan);
+    vec![
+        ("another station", V4.to([2, 0xde, 0xad, 0xbe, 0xef, 0]), Fate::Dropped(|it| it.drop_other_station)),
+        ("another station, IPv6", V6.to([2, 0xde, 0xad, 0xbe, 0xef, 0]), Fate::Dropped(|it| it.drop_other_station)),
+        ("all stations", V4.to([0xff; 6]), Fate::Passed(Verdict::GroupMac)),
+        ("a group of stations", V6.to([0x33, 0x33, 0, 0, 0, 1]), Fate::Passed(Verdict::GroupMac)),
+        ("VLAN 5", V4.tagged(&[0x81, 0, 0, 5]), vlan()),
+        ("VLAN 4095", V4.tagged(&[0x81, 0, 0x0f, 0xff]), vlan()),
+        ("a provider's VLAN", V6.tagged(&[0x88, 0xa8, 0, 5]), vlan()),
+        ("VLAN 6 in 5", V4.tagged(&[0x81, 0, 0, 5, 0x81, 0, 0, 6]), vlan()),
+        ("VLAN 6 behind a priority", V4.tagged(&[0x81, 0, 0, 0, 0x81, 0, 0, 6]), vlan()),
+    ]
+}
+
+/// From where nobody asks.
+#[rustfmt::skip]
+fn from_nobody() -> Vec<(&'static str, Syn, Fate)> {
+    let dropped = || Fate::Dropped(|it| it.drop_bad_source);
+    vec![
+        ("0.0.0.0", V4.of([0; 4]), dropped()),
+        ("loopback", V4.of([127, 0, 0, 1]), dropped()),
+        ("a group", V4.of([224, 0, 0, 1]), dropped()),
+        ("reserved", V4.of([240, 0, 0, 1]), dropped()),
+        ("broadcast", V4.of([255; 4]), dropped()),
+        ("the server itself", V4.of(B4.octets()), dropped()),
+        ("IPv6: nobody", V6.of_v6("::"), dropped()),
+        ("IPv6: loopback", V6.of_v6("::1"), dropped()),
+        ("IPv6: a group", V6.of_v6("ff02::1"), dropped()),
+        ("IPv6: IPv4-mapped", V6.of_v6("::ffff:10.77.0.1"), dropped()),
+        ("IPv6: the server itself", V6.of_v6("fd77::2"), dropped()),
+    ]
+}
+
+/// Behind headers that are not stepped over.
+#[rustfmt::skip]
+fn behind_headers() -> Vec<(&'static str, Syn, Fate)> {
+    let route = || Fate::Dropped(|it| it.drop_source_route);
+    let extension = || Fate::Dropped(|it| it.drop_bad_extension);
+    vec![
+        ("loose source route", V4.with(0, &[0x83, 7, 4, 10, 77, 0, 1, 0]), route()),
+        ("strict source route", V4.with(0, &[0x89, 7, 4, 10, 77, 0, 1, 0]), route()),
+        ("garbage options", V4.with(0, &[0xff; 40]), Fate::Dropped(|it| it.drop_bad_ip_option)),
+        ("routing header", V6.with(43, &[TCP, 0, 0, 1, 0, 0, 0, 0]), Fate::Passed(Verdict::Extensions)),
+        ("AH", V6.with(51, &[TCP, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]), Fate::Passed(Verdict::NotTcp)),
+        ("unknown option", V6.with(60, &[TCP, 0, 0x80, 4, 0, 0, 0, 0]), extension()),
+        ("home address", V6.with(60, &[TCP, 2, 0xc9, 16, 0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 1, 2, 0, 0]), extension()),
+    ]
+}
+
+/// What is served.
+#[rustfmt::skip]
+fn served() -> Vec<(&'static str, Syn, Fate)> {
+    let untagged = || Fate::Served(&[]);
+    vec![
+        ("IPv4", V4, untagged()),
+        ("IPv6", V6, untagged()),
+        ("priority", V4.tagged(&[0x81, 0, 0xe0, 0]), Fate::Served(&[0x81, 0, 0xe0, 0])),
+        ("router alert", V4.with(0, &[148, 4, 0, 0]), untagged()),
+        ("hop-by-hop options", V6.with(0, &[TCP, 0, 0, 0, 0, 0, 0, 0]), untagged()),
+        ("router alert, IPv6", V6.with(0, &[TCP, 0, 5, 2, 0, 0, 1, 0]), untagged()),
+        ("destination options", V6.with(60, &[TCP, 0, 0x1e, 4, 1, 2, 3, 4]), untagged()),
+        ("routing header that has arrived", V6.with(43, &[TCP, 0, 0, 0, 0, 0, 0, 0]), untagged()),
+        ("the only fragment", V6.with(44, &[TCP, 0, 0, 0, 0, 0, 0, 7]), untagged()),
+    ]
+}
+
+#[test]
+fn only_what_the_kernel_would_serve_is_answered() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        let hosts = Hosts::new();
+        let mut link = Link::open(&hosts, mode);
+        let listen = |address| {
+            hosts
+                .b
+                .run(|| link.far.listen(SocketAddr::new(address, PORT)))
+        };
+        let listeners = [listen(B4.into()), listen(B6.into())].map(|it| it.expect("a port"));
+        let refused = [for_others(), from_nobody(), behind_headers()].concat();
+        for (what, syn, fate) in refused {
+            link.check(&format!("{mode}: {what}"), &syn, &fate);
+        }
+        let counters = link.tcp();
+        assert_eq!(counters.segments_out, 0, "{mode}: {counters:?}");
+        for (what, syn, fate) in served() {
+            link.check(&format!("{mode}: {what}"), &syn, &fate);
+        }
+        drop(listeners);
+    }
+}
