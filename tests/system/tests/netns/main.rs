@@ -10,6 +10,7 @@ mod interrupting;
 mod isolation;
 mod library;
 mod matrix;
+mod opened;
 mod pinging;
 mod printing;
 mod refusing;
