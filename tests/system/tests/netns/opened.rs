@@ -26,7 +26,7 @@ fn config(lists: ListMode) -> RnicConfig {
         keepalive: Some(Duration::from_secs(5)),
         min_rto: Duration::from_millis(50),
         ack_delay: Duration::ZERO,
-        user_timeout: Duration::from_secs(120),
+        user_timeout: Duration::from_mins(2),
         congestion: CongestionControl::Bbr,
         ecn: true,
         mpa: MpaConfig {
