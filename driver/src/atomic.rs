@@ -47,7 +47,7 @@ impl SharedBytes {
         }
         // SAFETY: `checked_ptr` proved that the eight octets lie in the memory, which `self` keeps mapped and writable, and they are
         // aligned as an `AtomicU64` must be, which is valid for any octets. Nothing hands out a plain reference into shared
-        // memory; `racy_copy`, the only other access, is made for octets that others change meanwhile.
+        // memory; `racy`, the only other access, is made for bytes that others change meanwhile.
         let number = unsafe { octets.as_ref() };
         let mut before = number.load(Ordering::Acquire);
         loop {
@@ -96,6 +96,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs a mapping of a file")]
     fn it_is_the_address_that_must_be_aligned() {
         let name = c"eight octets at an odd place";
         let file = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::empty());
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn changes_by_several_threads_are_each_done_once() {
-        const ROUNDS: u64 = 20_000;
+        const ROUNDS: u64 = if cfg!(miri) { 200 } else { 20_000 };
         let memory = SharedBytes::anonymous(8).unwrap();
         let mut seen: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2)

@@ -2,50 +2,82 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory that frames are cut from, kept mapped as long as one of them lives.
 pub(crate) struct Arena {
     base: NonNull<u8>,
     len: usize,
+    /// Which arena of this process it is. No other ever has the same, as it may be with an address.
+    number: u64,
+    /// How many frames it was cut into.
+    frames: usize,
     _mapping: Box<dyn Send + Sync>,
 }
 
-// SAFETY: an arena is only an address, a length and a mapping that may be shared; the memory itself is reached through
-// frames and regions, whose own rules say who may touch which octets.
+// SAFETY: an arena is only an address, some numbers and a mapping that may be shared; the memory itself is reached through
+// frames and regions, whose own rules say who may touch which bytes.
 unsafe impl Send for Arena {}
 // SAFETY: as for Send.
 unsafe impl Sync for Arena {}
 
+/// Where the frames of an arena lie: `count` of `capacity` bytes, one every `stride` bytes, the first at `first`.
+pub(crate) struct Layout {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) capacity: usize,
+    pub(crate) stride: usize,
+}
+
 impl Arena {
     /// # Safety
     ///
-    /// `base` points to `len` octets that stay mapped, readable and writable as long as `mapping` lives, and that nothing
-    /// outside this arena accesses, except the kernel through rings that follow the frame ownership rules.
-    pub(crate) unsafe fn new(
-        base: NonNull<u8>,
-        len: usize,
-        mapping: Box<dyn Send + Sync>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    /// `base` may be used to read and write `len` initialised bytes as long as `mapping` lives. Nothing outside this arena
+    /// accesses them, except the kernel through rings that follow the frame ownership rules.
+    pub(crate) unsafe fn new(base: NonNull<u8>, len: usize, mapping: Box<dyn Send + Sync>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
             base,
             len,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            frames: 0,
             _mapping: mapping,
-        })
+        }
     }
 
     /// An arena of anonymous memory, zeroed.
-    pub(crate) fn anonymous(len: usize) -> std::io::Result<Arc<Self>> {
-        let mut map = memmap2::MmapMut::map_anon(len.max(1))?;
-        let base = NonNull::from(&mut map[0]);
-        // SAFETY: the mapping is moved into the arena, which hands out its octets only by frames and regions; moving the
-        // owner does not move the mapped memory.
+    pub(crate) fn anonymous(len: usize) -> std::io::Result<Self> {
+        let map = memmap2::MmapRaw::from(memmap2::MmapMut::map_anon(len.max(1))?);
+        let Some(base) = NonNull::new(map.as_mut_ptr()) else {
+            unreachable!("a mapping at address 0");
+        };
+        // SAFETY: `base` is the mapping's own pointer, valid for all its bytes, which are zero at first. The arena owns the mapping and
+        // hands out its bytes only by frames and regions; moving the owner does not move the mapped memory.
         Ok(unsafe { Self::new(base, len, Box::new(map)) })
     }
 
-    /// The address of `len` octets at `offset`, if they lie in the arena.
+    /// Cuts the frames that lie in the arena. Afterwards the arena is shared, so that no frame is ever cut twice.
+    pub(crate) fn into_frames(mut self, layout: &Layout) -> (Arc<Self>, Vec<Frame>) {
+        let capacity = layout.capacity.min(layout.stride);
+        let start = |place| self.checked_ptr(layout.first + place * layout.stride, capacity);
+        let starts: Vec<_> = (0..layout.count).map_while(start).collect();
+        self.frames = starts.len();
+        let arena = Arc::new(self);
+        let cut = |(place, start)| Frame {
+            start,
+            capacity,
+            place,
+            arena: Arc::clone(&arena),
+        };
+        let frames = starts.into_iter().enumerate().map(cut).collect();
+        (arena, frames)
+    }
+
+    /// The address of `len` bytes at `offset`, if they lie in the arena.
     pub(crate) fn checked_ptr(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;
         if end > self.len {
@@ -60,43 +92,30 @@ impl Arena {
 pub(crate) struct Frame {
     start: NonNull<u8>,
     capacity: usize,
-    offset: usize,
-    _arena: Arc<Arena>,
+    /// Which of its arena's frames it is, from 0 on.
+    place: usize,
+    arena: Arc<Arena>,
 }
 
-// SAFETY: a frame is the only way to its octets (`Frame::carve` is called once per place), so it can move between threads.
+// SAFETY: a frame is the only way to its bytes (`Arena::into_frames` cuts each place once), so it can move between threads.
 unsafe impl Send for Frame {}
 // SAFETY: a shared frame can only be read.
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    /// The frame of `capacity` octets at `offset`; `None` outside the arena.
-    ///
-    /// # Safety
-    ///
-    /// No two live frames of an arena may overlap, nor a frame and a region.
-    pub(crate) unsafe fn carve(arena: &Arc<Arena>, offset: usize, capacity: usize) -> Option<Self> {
-        Some(Self {
-            start: arena.checked_ptr(offset, capacity)?,
-            capacity,
-            offset,
-            _arena: Arc::clone(arena),
-        })
-    }
-
-    /// Offset of the first octet in the arena.
+    /// Offset of the first byte in the arena.
     pub(crate) fn offset(&self) -> usize {
-        self.offset
+        self.start.addr().get() - self.arena.base.addr().get()
     }
 
-    pub(crate) fn capacity(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.capacity
     }
 
     fn bytes(&self, len: usize) -> &[u8] {
         let len = len.min(self.capacity);
-        // SAFETY: `start..start+capacity` lies in the arena, which `self` keeps mapped, is initialised (anonymous memory is
-        // zeroed) and belongs to this frame alone.
+        // SAFETY: `start..start+capacity` lies in the arena, which `self` keeps mapped, and is initialised. It is this frame's alone:
+        // whoever lends it to the kernel parks it, where `bytes` of it cannot be had.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
@@ -137,46 +156,87 @@ impl fmt::Debug for RxFrame {
         write!(
             f,
             "RxFrame({} octets at {:#x})",
-            self.len, self.frame.offset
+            self.len,
+            self.frame.offset()
         )
     }
 }
 
-/// Where a queue keeps the frames that are out of our reach, one place per frame.
-pub(crate) struct Parking(Vec<Parked>);
+/// Who has the frames of a [`Parking`].
+pub(crate) trait Keeper {}
+
+/// The kernel, which reads and writes them.
+pub(crate) struct Kernel;
+impl Keeper for Kernel {}
+
+/// The queue itself, until it can copy them.
+pub(crate) struct Queue;
+impl Keeper for Queue {}
+
+/// Where a queue keeps the frames that are out of their owner's reach, one place per frame. Frames of another arena are refused: their
+/// numbers are those of frames of ours, which others may be using.
+pub(crate) struct Parking<K: Keeper> {
+    arena: Arc<Arena>,
+    slots: Vec<Parked>,
+    keeper: PhantomData<K>,
+}
 
 /// What is at one place.
 #[derive(Default)]
 enum Parked {
     #[default]
     Nothing,
-    /// The kernel has it; it is free when it comes back.
+    /// The keeper has it; it is free when it comes back.
     Lent(Frame),
-    /// The kernel has it, and its sender wants it again.
+    /// The keeper has it, and its sender wants it again.
     Kept(Frame),
-    /// The kernel has returned it, and its sender has not asked for it yet.
+    /// The keeper has returned it, and its sender has not asked for it yet.
     Returned(Frame),
 }
 
-impl Parking {
-    pub(crate) fn new(places: usize) -> Self {
-        Self((0..places).map(|_| Parked::default()).collect())
-    }
-
-    /// Puts a frame out of our own reach, `kept` for whoever sent it.
-    pub(crate) fn park(&mut self, place: usize, frame: Frame, kept: bool) {
-        if let Some(slot) = self.0.get_mut(place) {
-            *slot = if kept {
-                Parked::Kept(frame)
-            } else {
-                Parked::Lent(frame)
-            };
+impl<K: Keeper> Parking<K> {
+    /// For all frames of an arena.
+    pub(crate) fn new(arena: Arc<Arena>) -> Self {
+        let places = 0..arena.frames;
+        Self {
+            arena,
+            slots: places.map(|_| Parked::default()).collect(),
+            keeper: PhantomData,
         }
     }
 
-    /// The kernel returns a frame: ours at once unless its sender keeps it. `Err` if the kernel did not have it.
+    /// True for a frame of the same arena.
+    pub(crate) fn owns(&self, frame: &Frame) -> bool {
+        Arc::ptr_eq(&self.arena, &frame.arena)
+    }
+
+    /// Puts a frame out of its owner's reach, `kept` for whoever sent it; its place.
+    pub(crate) fn park(&mut self, frame: Frame, kept: bool) -> Result<usize, Foreign> {
+        if !self.owns(&frame) {
+            return Err(Foreign);
+        }
+        let place = frame.place;
+        let slot = self.slots.get_mut(place).ok_or(Foreign)?;
+        *slot = if kept {
+            Parked::Kept(frame)
+        } else {
+            Parked::Lent(frame)
+        };
+        Ok(place)
+    }
+
+    /// The token for a frame of `len` bytes that was parked for its sender. That of a foreign one, which was not parked, is never redeemed.
+    pub(crate) fn token(&self, parked: Result<usize, Foreign>, len: usize) -> SentFrame {
+        SentFrame {
+            arena: self.arena.number,
+            place: parked.unwrap_or(NOWHERE),
+            len,
+        }
+    }
+
+    /// The keeper returns a frame: ours at once unless its sender keeps it. `Err` if the keeper did not have it.
     pub(crate) fn returned(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {
-        let slot = self.0.get_mut(place).ok_or(NotLent)?;
+        let slot = self.slots.get_mut(place).ok_or(NotLent)?;
         match std::mem::take(slot) {
             Parked::Lent(frame) => Ok(Some(frame)),
             Parked::Kept(frame) => {
@@ -190,18 +250,10 @@ impl Parking {
         }
     }
 
-    /// The first `len` octets of a frame that was parked and not returned. Only for a queue whose frames wait here to be copied, so
-    /// that no kernel is writing them.
-    pub(crate) fn octets(&self, place: usize, len: usize) -> Option<&[u8]> {
-        match self.0.get(place)? {
-            Parked::Lent(frame) | Parked::Kept(frame) => Some(frame.bytes(len)),
-            Parked::Nothing | Parked::Returned(_) => None,
-        }
-    }
-
-    /// A kept frame, if the kernel has returned it.
+    /// A kept frame, if the keeper has returned it.
     pub(crate) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
-        let Some(slot) = self.0.get_mut(sent.place) else {
+        let ours = sent.arena == self.arena.number;
+        let Some(slot) = self.slots.get_mut(sent.place).filter(|_| ours) else {
             return Err(sent);
         };
         match std::mem::take(slot) {
@@ -217,24 +269,41 @@ impl Parking {
         }
     }
 
-    /// A kept frame is not wanted any more: the frame, if the kernel has returned it.
-    pub(crate) fn release(&mut self, sent: &SentFrame) -> Option<Frame> {
-        let slot = self.0.get_mut(sent.place)?;
+    /// A kept frame is not wanted any more: the frame, if the keeper has returned it.
+    pub(crate) fn release(&mut self, sent: &SentFrame) -> Result<Option<Frame>, Foreign> {
+        if sent.arena != self.arena.number {
+            return Err(Foreign);
+        }
+        let Some(slot) = self.slots.get_mut(sent.place) else {
+            return Ok(None);
+        };
         match std::mem::take(slot) {
-            Parked::Returned(frame) => Some(frame),
-            Parked::Kept(frame) => {
-                *slot = Parked::Lent(frame);
-                None
-            }
-            other => {
-                *slot = other;
-                None
-            }
+            Parked::Returned(frame) => return Ok(Some(frame)),
+            Parked::Kept(frame) => *slot = Parked::Lent(frame),
+            other => *slot = other,
+        }
+        Ok(None)
+    }
+}
+
+impl Parking<Queue> {
+    /// The first `len` bytes of a frame that was parked and not returned.
+    pub(crate) fn bytes(&self, place: usize, len: usize) -> Option<&[u8]> {
+        match self.slots.get(place)? {
+            Parked::Lent(frame) | Parked::Kept(frame) => Some(frame.bytes(len)),
+            Parked::Nothing | Parked::Returned(_) => None,
         }
     }
 }
 
-/// The kernel returned a frame that it did not have.
+/// The frame, or the token, is of another queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Foreign;
+
+/// No place is this one.
+const NOWHERE: usize = usize::MAX;
+
+/// The keeper returned a frame that it did not have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotLent;
 
@@ -283,16 +352,14 @@ impl DerefMut for TxFrame {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a sent frame that is neither reclaimed nor released is lost to its queue"]
 pub struct SentFrame {
+    /// The arena that the frame lies in.
+    arena: u64,
     /// Where the queue keeps the frame.
     place: usize,
     len: usize,
 }
 
 impl SentFrame {
-    pub(crate) fn new(place: usize, len: usize) -> Self {
-        Self { place, len }
-    }
-
     /// Octets that were sent.
     pub fn len(&self) -> usize {
         self.len
@@ -309,7 +376,8 @@ impl fmt::Debug for TxFrame {
         write!(
             f,
             "TxFrame({} octets at {:#x})",
-            self.len, self.frame.offset
+            self.len,
+            self.frame.offset()
         )
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::frame::{Arena, Frame, Parking, RxFrame, SentFrame, TxFrame};
+use crate::frame::{Arena, Foreign, Frame, Layout, Parking, Queue, RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
 /// A frame's room, if nothing else is said: the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole cache line.
@@ -16,7 +16,7 @@ const ROOM: usize = 65_600;
 pub struct MemoryIo {
     free: Vec<Frame>,
     /// Sent frames that are kept, or have not completed.
-    parking: Parking,
+    parking: Parking<Queue>,
     /// Places of frames that have not completed.
     uncompleted: Vec<usize>,
     frames: usize,
@@ -74,11 +74,16 @@ impl MemoryIo {
 
     /// An interface with `frames` frames of at most `room` octets, and its wire.
     pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
-        let arena = Arena::anonymous(frames * room)?;
+        let (arena, free) = Arena::anonymous(frames * room)?.into_frames(&Layout {
+            first: 0,
+            count: frames,
+            capacity: room,
+            stride: room,
+        });
         let wire = Wire::default();
         let io = Self {
-            free: crate::umem::carve_frames(&arena, 0, frames, room, room),
-            parking: Parking::new(frames),
+            free,
+            parking: Parking::new(arena),
             uncompleted: Vec::new(),
             frames,
             room,
@@ -89,16 +94,27 @@ impl MemoryIo {
     }
 
     fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
-        let len = frame.len();
-        self.counters.tx_frames += 1;
-        self.counters.tx_octets += len as u64;
-        self.wire.ends().sent.push_back(frame.to_vec());
-        let frame = frame.into_frame();
-        let place = frame.offset() / self.room;
-        self.parking.park(place, frame, kept);
-        self.uncompleted.push(place);
-        self.complete();
-        SentFrame::new(place, len)
+        let (len, bytes) = (frame.len(), frame.to_vec());
+        let parked = self.parking.park(frame.into_frame(), kept);
+        if let Ok(place) = parked {
+            self.counters.tx_frames += 1;
+            self.counters.tx_octets += len as u64;
+            self.wire.ends().sent.push_back(bytes);
+            self.uncompleted.push(place);
+            self.complete();
+        } else {
+            self.counters.drop_foreign += 1;
+        }
+        self.parking.token(parked, len)
+    }
+
+    /// Takes a frame back that is this queue's.
+    fn take_back(&mut self, frame: Frame) {
+        if self.parking.owns(&frame) {
+            self.free.push(frame);
+        } else {
+            self.counters.drop_foreign += 1;
+        }
     }
 
     fn complete(&mut self) {
@@ -141,7 +157,7 @@ impl PacketIo for MemoryIo {
     }
 
     fn recycle(&mut self, frame: RxFrame) {
-        self.free.push(frame.into_frame());
+        self.take_back(frame.into_frame());
     }
 
     fn tx_frame(&mut self) -> Option<TxFrame> {
@@ -166,7 +182,10 @@ impl PacketIo for MemoryIo {
     }
 
     fn release(&mut self, sent: SentFrame) {
-        self.free.extend(self.parking.release(&sent));
+        match self.parking.release(&sent) {
+            Ok(free) => self.free.extend(free),
+            Err(Foreign) => self.counters.drop_foreign += 1,
+        }
     }
 
     fn tx_free(&self) -> usize {
@@ -178,7 +197,7 @@ impl PacketIo for MemoryIo {
     }
 
     fn discard(&mut self, frame: TxFrame) {
-        self.free.push(frame.into_frame());
+        self.take_back(frame.into_frame());
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
@@ -283,5 +302,72 @@ mod tests {
         io.flush().unwrap();
         assert_eq!(io.tx_free(), 1);
         assert!(io.tx_frame().is_some());
+    }
+
+    /// Two queues with four frames each, of which the second has received one and holds one to send.
+    fn two_queues() -> (MemoryIo, MemoryIo, RxFrame, TxFrame) {
+        let (a, _) = MemoryIo::new(4).unwrap();
+        let (mut b, wire) = MemoryIo::new(4).unwrap();
+        wire.deliver(vec![7; 60]);
+        let mut received = Vec::new();
+        b.receive(1, &mut received);
+        let mut filled = b.tx_frame().unwrap();
+        filled.set_len(2);
+        (a, b, received.remove(0), filled)
+    }
+
+    #[test]
+    fn a_frame_of_another_queue_is_neither_sent_nor_kept_nor_reused() {
+        for give in [
+            |a: &mut MemoryIo, rx, _| a.recycle(rx),
+            |a: &mut MemoryIo, _, tx| a.discard(tx),
+            |a: &mut MemoryIo, _, tx| a.send(tx),
+            |a: &mut MemoryIo, _, tx| {
+                let sent = a.send_kept(tx);
+                let sent = a.reclaim(sent).expect_err("it was not sent");
+                a.release(sent);
+            },
+        ] {
+            let (mut a, _b, rx, tx) = two_queues();
+            give(&mut a, rx, tx);
+            a.flush().unwrap();
+            assert_eq!((a.counters().drop_foreign, a.counters().tx_frames), (1, 0));
+            assert_eq!((a.wire.take_sent(), a.tx_free()), (None, 4));
+        }
+    }
+
+    #[test]
+    fn a_token_of_another_queue_opens_nothing() {
+        let (mut a, mut b, _rx, theirs) = two_queues();
+        let mut ours = a.tx_frame().unwrap();
+        ours.set_len(5);
+        ours.fill(1);
+        let (mut ours, theirs) = (a.send_kept(ours), b.send_kept(theirs));
+        let theirs = a.reclaim(theirs).expect_err("it is b's");
+        a.release(theirs);
+        assert_eq!((a.counters().drop_foreign, a.tx_free()), (1, 3));
+        for _ in 0..2 {
+            let frame = a.reclaim(ours).expect("still its sender's");
+            assert_eq!(*frame, [1; 5]);
+            ours = a.send_kept(frame);
+        }
+        assert_eq!(b.tx_free(), 2, "b has heard nothing of its token");
+    }
+
+    #[test]
+    fn a_frame_that_was_live_when_a_foreign_one_came_keeps_its_bytes() {
+        let (mut a, mut b) = (MemoryIo::new(2).unwrap(), MemoryIo::new(2).unwrap());
+        let receive = |(io, wire): &mut (MemoryIo, Wire), byte: u8| {
+            wire.deliver(vec![byte; 60]);
+            let mut received = Vec::new();
+            io.receive(1, &mut received);
+            received.pop()
+        };
+        let live = receive(&mut a, 1).unwrap();
+        let foreign = receive(&mut b, 2).unwrap();
+        a.0.recycle(foreign);
+        let _other = receive(&mut a, 3).unwrap();
+        assert!(receive(&mut a, 4).is_none(), "two frames are two frames");
+        assert_eq!(*live, [1; 60]);
     }
 }

@@ -13,6 +13,9 @@ pub const BURST: usize = 256;
 /// [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or [`discard`](Self::discard), or is sent and kept with
 /// [`send_kept`](Self::send_kept) to be sent again. A frame that is dropped instead is lost to its queue until the queue is
 /// closed.
+///
+/// A queue takes only its own frames and tokens. One of another queue is dropped and counted in [`IoCounters::drop_foreign`];
+/// it is neither sent nor given to the kernel.
 pub trait PacketIo: Send {
     /// Appends up to `budget` received frames to `out`.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>);
@@ -27,11 +30,11 @@ pub trait PacketIo: Send {
     fn send(&mut self, frame: TxFrame);
 
     /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the caller. Nobody can reach its octets
-    /// until [`reclaim`](Self::reclaim) gives it back.
+    /// until [`reclaim`](Self::reclaim) gives it back. The token of another queue's frame, which is not sent, is never exchanged.
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
 
     /// Gives a sent frame back with the length and octets that it was sent with, or the token again while its transmission has not
-    /// completed.
+    /// completed, or if it is another queue's.
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame>;
 
     /// Gives up a sent frame: its memory is free once its transmission has completed.
@@ -93,6 +96,8 @@ pub struct IoCounters {
     pub drop_rx_other: u64,
     /// Descriptors of ours that the kernel refused to transmit.
     pub drop_tx_invalid: u64,
+    /// Frames and tokens of another queue that were given to this one.
+    pub drop_foreign: u64,
     /// Times that no frame was free for transmission.
     pub tx_exhausted: u64,
 }

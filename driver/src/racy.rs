@@ -1,121 +1,309 @@
 //! A copy from or to memory that someone else may change meanwhile.
+//!
+//! Where another thread or process accesses the shared memory at the same time, each byte is either the old or the new one; an ordinary copy
+//! would be a data race, which the language leaves undefined.
+//!
+//! On x86-64 the copies are in assembler, invisible to the compiler. Elsewhere, and under Miri, they are relaxed atomics: of 8 bytes where
+//! these are aligned, as `SharedBytes::update_u64` has them, of 1 byte at the ends. The language does not define yet what happens
+//! when such an end and an access of 8 bytes race for the same bytes.
 #![allow(unsafe_code)]
 
-/// Where vectors are faster: a string instruction takes a while to begin.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-const VECTORS: std::ops::Range<usize> = 16..4096;
+use std::ptr::NonNull;
 
-/// Copies `len` octets. Where another thread writes the source or reads the destination at the same time, each octet is
-/// either the old or the new one; an ordinary copy would be a data race, which the language leaves undefined.
-///
-/// On x86-64 all but the smallest copies are in assembler, invisible to the compiler; elsewhere, and under Miri, they are relaxed atomics.
+/// Copies `dst.len()` bytes of shared memory from `src` on into `dst`.
 ///
 /// # Safety
 ///
-/// `src..src+len` is readable, `dst..dst+len` writable, both initialised, and they do not overlap.
+/// `src` may be used to read and write that many initialised bytes, which no reference covers.
 #[inline]
-pub(crate) unsafe fn racy_copy(dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn racy_read(dst: &mut [u8], src: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if len >= VECTORS.end {
-        // SAFETY: the caller vouches for both ranges.
-        return unsafe { copy_string(dst, src, len) };
-    } else if len >= VECTORS.start {
-        // SAFETY: the caller vouches for both ranges, and there are 16 octets or more.
-        return unsafe { copy_vectors(dst, src, len) };
-    }
-    // SAFETY: the caller vouches for both ranges.
-    unsafe { copy_octets(dst, src, len) };
-}
-
-/// # Safety
-///
-/// As for [`racy_copy`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
-unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for both ranges; the direction flag is clear at every asm block (ABI).
+    // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the shared memory.
     unsafe {
-        core::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
-            inout("rdi") dst => _,
-            inout("rsi") src => _,
-            options(nostack, preserves_flags),
-        );
+        assembler::copy(dst.as_mut_ptr(), src.as_ptr(), dst.len());
     }
-}
-
-/// Copies the last 16 octets, and then blocks of 16 up to them: the last block and they may share octets, which are copied twice.
-///
-/// # Safety
-///
-/// As for [`racy_copy`], and `len` is at least 16.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
-unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
-    let blocks = (len - 1) / 16;
-    // SAFETY: the last 16 octets are in the ranges, as there are so many; `blocks` are fewer than 1 + `len / 16`, and begin at the
-    // first.
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller vouches for the source.
     unsafe {
-        core::arch::asm!(
-            "movups {block}, [{src} + {len} - 16]",
-            "movups [{dst} + {len} - 16], {block}",
-            "test {blocks}, {blocks}",
-            "jz 3f",
-            "2:",
-            "movups {block}, [{src}]",
-            "movups [{dst}], {block}",
-            "add {src}, 16",
-            "add {dst}, 16",
-            "dec {blocks}",
-            "jnz 2b",
-            "3:",
-            block = out(xmm_reg) _,
-            src = inout(reg) src => _,
-            dst = inout(reg) dst => _,
-            len = in(reg) len,
-            blocks = inout(reg) blocks => _,
-            options(nostack),
-        );
+        atomics::read(dst, src);
     }
 }
 
+/// Copies `src` to shared memory from `dst` on.
+///
 /// # Safety
 ///
-/// As for [`racy_copy`].
+/// `dst` may be used to read and write that many initialised bytes, which no reference covers.
 #[inline]
-unsafe fn copy_octets(dst: *mut u8, src: *const u8, len: usize) {
-    use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
-    for i in 0..len {
-        // SAFETY: `i < len`, so the octet lies in the source range that the caller vouches for.
-        let from = unsafe { src.cast_mut().add(i) };
-        // SAFETY: likewise for the destination.
-        let to = unsafe { dst.add(i) };
-        // SAFETY: the octet is readable, and nobody has a reference to it.
-        let from = unsafe { AtomicU8::from_ptr(from) };
-        // SAFETY: the octet is writable, and nobody has a reference to it.
-        let to = unsafe { AtomicU8::from_ptr(to) };
-        to.store(from.load(Relaxed), Relaxed);
+pub(crate) unsafe fn racy_write(dst: NonNull<u8>, src: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the caller vouches for the destination; the source is a slice, which is none of the shared memory.
+    unsafe {
+        assembler::copy(dst.as_ptr(), src.as_ptr(), src.len());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller vouches for the destination.
+    unsafe {
+        atomics::write(dst, src);
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod assembler {
+    use core::arch::asm;
+
+    /// Where vectors are faster: a string instruction takes a while to begin.
+    const VECTORS: std::ops::Range<usize> = 16..4096;
+
+    /// Copies `len` bytes.
+    ///
+    /// # Safety
+    ///
+    /// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap.
+    #[inline]
+    pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+        if len >= VECTORS.end {
+            // SAFETY: the caller vouches for both ranges.
+            unsafe { copy_string(dst, src, len) };
+        } else if len >= VECTORS.start {
+            // SAFETY: the caller vouches for both ranges, and there are 16 bytes or more.
+            unsafe { copy_vectors(dst, src, len) };
+        } else if len > 0 {
+            // SAFETY: the caller vouches for both ranges, and there are 1 to 15 bytes.
+            unsafe { copy_few(dst, src, len) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`copy`].
+    #[inline]
+    unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller vouches for both ranges; the direction flag is clear at every asm block (ABI).
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rdi") dst => _,
+                inout("rsi") src => _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// Copies the last 16 bytes, and then blocks of 16 up to them: the last block and they may share bytes, which are copied twice.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], and `len` is at least 16.
+    #[inline]
+    unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
+        let blocks = (len - 1) / 16;
+        // SAFETY: the last 16 bytes are in the ranges, as there are so many; `blocks` are fewer than 1 + `len / 16`, and begin at the
+        // first.
+        unsafe {
+            asm!(
+                "movups {block}, [{src} + {len} - 16]",
+                "movups [{dst} + {len} - 16], {block}",
+                "test {blocks}, {blocks}",
+                "jz 3f",
+                "2:",
+                "movups {block}, [{src}]",
+                "movups [{dst}], {block}",
+                "add {src}, 16",
+                "add {dst}, 16",
+                "dec {blocks}",
+                "jnz 2b",
+                "3:",
+                block = out(xmm_reg) _,
+                src = inout(reg) src => _,
+                dst = inout(reg) dst => _,
+                len = in(reg) len,
+                blocks = inout(reg) blocks => _,
+                options(nostack),
+            );
+        }
+    }
+
+    /// Copies the first and the last bytes, as many at once as half of them are at least. Some may be copied twice.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], and `len` is 1 to 15.
+    #[inline]
+    unsafe fn copy_few(dst: *mut u8, src: *const u8, len: usize) {
+        match len {
+            8.. => {
+                // SAFETY: the first 8 bytes and the last 8 are in the ranges, as there are so many.
+                unsafe {
+                    asm!(
+                        "mov {first}, [{src}]",
+                        "mov {last}, [{src} + {len} - 8]",
+                        "mov [{dst}], {first}",
+                        "mov [{dst} + {len} - 8], {last}",
+                        first = out(reg) _, last = out(reg) _,
+                        src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+            4.. => {
+                // SAFETY: likewise, with 4 bytes.
+                unsafe {
+                    asm!(
+                        "mov {first:e}, [{src}]",
+                        "mov {last:e}, [{src} + {len} - 4]",
+                        "mov [{dst}], {first:e}",
+                        "mov [{dst} + {len} - 4], {last:e}",
+                        first = out(reg) _, last = out(reg) _,
+                        src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+            2.. => {
+                // SAFETY: likewise, with 2 bytes.
+                unsafe {
+                    asm!(
+                        "mov {first:x}, [{src}]",
+                        "mov {last:x}, [{src} + {len} - 2]",
+                        "mov [{dst}], {first:x}",
+                        "mov [{dst} + {len} - 2], {last:x}",
+                        first = out(reg) _, last = out(reg) _,
+                        src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+            _ => {
+                // SAFETY: there is one byte.
+                unsafe {
+                    asm!(
+                        "mov {byte}, [{src}]",
+                        "mov [{dst}], {byte}",
+                        byte = out(reg_byte) _,
+                        src = in(reg) src, dst = in(reg) dst,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod atomics {
+    use std::ptr::NonNull;
+    use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+    /// Bytes of a word.
+    const WORD: usize = size_of::<AtomicU64>();
+
+    /// Bytes ahead of the first whole word.
+    fn lead_of(shared: NonNull<u8>) -> usize {
+        shared.addr().get().wrapping_neg() % WORD
+    }
+
+    /// # Safety
+    ///
+    /// As for [`racy_read`](super::racy_read).
+    pub(super) unsafe fn read(dst: &mut [u8], src: NonNull<u8>) {
+        let lead = lead_of(src).min(dst.len());
+        let (head, rest) = dst.split_at_mut(lead);
+        let (words, tail) = rest.as_chunks_mut::<WORD>();
+        let (begin, end) = (lead, lead + words.len() * WORD);
+        for (i, word) in words.iter_mut().enumerate() {
+            // SAFETY: the word lies in the bytes that the caller vouches for, and begins a multiple of 8 behind the first whole one.
+            *word = unsafe { word_at(src, begin + i * WORD) }
+                .load(Relaxed)
+                .to_ne_bytes();
+        }
+        for (i, byte) in (0..).zip(head).chain((end..).zip(tail)) {
+            // SAFETY: the byte is one of those that the caller vouches for.
+            *byte = unsafe { byte_at(src, i) }.load(Relaxed);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`racy_write`](super::racy_write).
+    pub(super) unsafe fn write(dst: NonNull<u8>, src: &[u8]) {
+        let lead = lead_of(dst).min(src.len());
+        let (head, rest) = src.split_at(lead);
+        let (words, tail) = rest.as_chunks::<WORD>();
+        let (begin, end) = (lead, lead + words.len() * WORD);
+        for (i, word) in words.iter().enumerate() {
+            // SAFETY: as in `read`.
+            unsafe { word_at(dst, begin + i * WORD) }.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        for (i, byte) in (0..).zip(head).chain((end..).zip(tail)) {
+            // SAFETY: as in `read`.
+            unsafe { byte_at(dst, i) }.store(*byte, Relaxed);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `shared` may be used to read and write more than `i` bytes as long as the result lives, and no reference covers them.
+    unsafe fn byte_at<'a>(shared: NonNull<u8>, i: usize) -> &'a AtomicU8 {
+        // SAFETY: the byte lies in the memory that the caller vouches for.
+        let byte = unsafe { shared.add(i) };
+        // SAFETY: the byte is readable and writable, and nobody has a plain reference to it.
+        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`byte_at`], for 8 bytes from `i` on, whose address is a multiple of 8.
+    unsafe fn word_at<'a>(shared: NonNull<u8>, i: usize) -> &'a AtomicU64 {
+        // SAFETY: the word lies in the memory that the caller vouches for.
+        let word = unsafe { shared.add(i) };
+        // SAFETY: the word is aligned, readable and writable, and nobody has a plain reference to it.
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::racy_copy;
+    use super::{racy_read, racy_write};
+    use std::ptr::NonNull;
+
+    /// Bytes around those that are copied.
+    const MARGIN: usize = 20;
+
+    /// Copies to and from the middle of shared memory, and gives what is then in it, and what was read.
+    fn there_and_back(src: &[u8], begin: usize) -> (Vec<u8>, Vec<u8>) {
+        let mut shared = vec![0xee; begin + src.len() + MARGIN];
+        let mut back = vec![0xdd; src.len() + 2 * MARGIN];
+        let start = NonNull::new(shared.as_mut_ptr()).unwrap();
+        // SAFETY: `begin` lies in the vector.
+        let at = unsafe { start.add(begin) };
+        // SAFETY: from there on the vector has as many bytes as the source and more, and nobody borrows it.
+        unsafe { racy_write(at, src) };
+        // SAFETY: likewise; the destination is as long.
+        unsafe { racy_read(&mut back[MARGIN..MARGIN + src.len()], at) };
+        (shared, back)
+    }
 
     #[test]
     fn every_length_is_copied_and_nothing_beside_it() {
         let src: Vec<u8> = (0..8300_u32).map(|i| (i % 251) as u8).collect();
-        for len in (0..300).chain([4095, 4096, 4097, 8192]) {
+        // Miri takes a while for a byte, and knows one way of copying only.
+        let lens = if cfg!(miri) {
+            vec![0, 1, 2, 15, 16, 17, 40]
+        } else {
+            (0..300).chain([4095, 4096, 4097, 8192]).collect()
+        };
+        for len in lens {
             for begin in [0, 1, 13] {
-                let mut dst = vec![0xee; begin + len + 40];
-                // SAFETY: both vectors are longer than that from there on, and apart.
-                let to = unsafe { dst.as_mut_ptr().add(begin) };
-                // SAFETY: as above.
-                unsafe { racy_copy(to, src.as_ptr(), len) };
-                assert_eq!(dst[begin..begin + len], src[..len]);
-                let (before, after) = (&dst[..begin], &dst[begin + len..]);
-                assert!(before.iter().chain(after).all(|octet| *octet == 0xee));
+                let (shared, back) = there_and_back(&src[..len], begin);
+                for (copy, begin) in [(shared, begin), (back, MARGIN)] {
+                    let (before, rest) = copy.split_at(begin);
+                    let (copied, after) = rest.split_at(len);
+                    assert_eq!(copied, &src[..len], "{len} bytes");
+                    let beside = before.iter().chain(after);
+                    assert!(beside.copied().all(|byte| byte == 0xee || byte == 0xdd));
+                }
             }
         }
     }

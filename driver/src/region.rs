@@ -56,7 +56,7 @@ impl RegionPool {
     /// A pool of its own anonymous memory, for a stack without a UMEM.
     pub fn anonymous(len: usize) -> std::io::Result<Self> {
         let len = len.next_multiple_of(PAGE);
-        let arena = Arena::anonymous(len)?;
+        let arena = Arc::new(Arena::anonymous(len)?);
         // SAFETY: the arena is new and has no frames.
         Ok(unsafe { Self::new(arena, 0, len) })
     }
@@ -78,7 +78,8 @@ impl RegionPool {
             .arena
             .checked_ptr(offset, extent)
             .ok_or_else(|| self.0.full(len))?;
-        // SAFETY: the extent was free, so no other region covers it; the lease keeps it taken and the arena mapped.
+        // SAFETY: the extent was free, so no other region covers it, and lies in the pool's part of the arena, where no frame does. The
+        // lease keeps it taken and the arena mapped.
         let bytes = unsafe { SharedBytes::new(start, len, Arc::new(lease)) };
         if bytes.fill(0..len, 0).is_err() {
             return Err(self.0.full(len));

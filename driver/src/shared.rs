@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::racy::racy_copy;
+use crate::racy::{racy_read, racy_write};
 
 /// Shared memory of fixed length. It is never borrowed as a slice: octets are copied in and out, and whoever races with a
 /// copy sees old or new octets, in no particular order.
@@ -20,9 +20,10 @@ pub struct SharedBytes {
     owner: Arc<dyn Send + Sync>,
 }
 
-// SAFETY: all access goes through `racy_copy`, which is made for memory that others change meanwhile, or is atomic.
+// SAFETY: the pointer is no thread's own: all access goes through `racy`, which is made for memory that others change
+// meanwhile, or is atomic, and the owner can be dropped by any thread.
 unsafe impl Send for SharedBytes {}
-// SAFETY: as for Send.
+// SAFETY: a shared handle gives the same accesses, which may race with each other.
 unsafe impl Sync for SharedBytes {}
 
 /// An access that leaves the memory.
@@ -47,7 +48,8 @@ impl SharedBytes {
 
     /// Anonymous memory of `len` octets, zeroed, outside any UMEM.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        Ok(Self::from_map(memmap2::MmapMut::map_anon(len.max(1))?, len))
+        let map = memmap2::MmapMut::map_anon(len.max(1))?;
+        Ok(Self::from_map(map.into(), len))
     }
 
     /// The memory of a mapping that the application made: a file, a memfd, huge pages.
@@ -66,12 +68,16 @@ impl SharedBytes {
     /// ```
     pub fn from_mmap(map: memmap2::MmapMut) -> Self {
         let len = map.len();
-        Self::from_map(map, len)
+        Self::from_map(map.into(), len)
     }
 
-    fn from_map(map: memmap2::MmapMut, len: usize) -> Self {
-        let start = NonNull::new(map.as_ptr().cast_mut()).unwrap_or(NonNull::dangling());
-        // SAFETY: the mapping is moved behind the Arc and never borrowed again; moving its owner does not move the memory.
+    /// A raw mapping gives its own pointer, for all of its bytes and to write through; a slice of it would give a narrower one.
+    fn from_map(map: memmap2::MmapRaw, len: usize) -> Self {
+        let Some(start) = NonNull::new(map.as_mut_ptr()) else {
+            unreachable!("a mapping at address 0");
+        };
+        // SAFETY: `start` is the mapping's own pointer, valid for its `map.len()` bytes as long as `map` lives, which the Arc owns. A
+        // raw mapping, made of a writable one, lends no references, and moving its owner does not move the memory.
         unsafe { Self::new(start, len.min(map.len()), Arc::new(map)) }
     }
 
@@ -97,17 +103,17 @@ impl SharedBytes {
     /// Copies `dst.len()` octets from `offset` on into `dst`.
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
         let src = self.checked_ptr(offset, dst.len())?;
-        // SAFETY: `checked_ptr` proved that the range lies in the memory, which `self` keeps mapped; `dst` cannot overlap it,
-        // as nothing hands out a slice into shared memory.
-        unsafe { racy_copy(dst.as_mut_ptr(), src.as_ptr(), dst.len()) };
+        // SAFETY: `checked_ptr` proved that the range lies in the memory, which `self` keeps mapped, readable and writable, and into which
+        // nothing hands out a slice.
+        unsafe { racy_read(dst, src) };
         Ok(())
     }
 
     /// Copies `src` to `offset`.
     pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
         let dst = self.checked_ptr(offset, src.len())?;
-        // SAFETY: as for `read`, with the roles exchanged.
-        unsafe { racy_copy(dst.as_ptr(), src.as_ptr(), src.len()) };
+        // SAFETY: as for `read`.
+        unsafe { racy_write(dst, src) };
         Ok(())
     }
 
@@ -217,18 +223,20 @@ mod tests {
 
     #[test]
     fn racing_copies_of_many_threads_lose_no_octet_outside_their_range() {
-        let memory = SharedBytes::anonymous(4096).unwrap();
+        const ROUNDS: u8 = if cfg!(miri) { 4 } else { 200 };
+        const LEN: usize = if cfg!(miri) { 64 } else { 1024 };
+        let memory = SharedBytes::anonymous(4 * LEN).unwrap();
         std::thread::scope(|scope| {
             for lane in 0..4_u8 {
                 let memory = memory.clone();
                 scope.spawn(move || {
-                    let mut copy = vec![0; 1024];
-                    for round in 0..200_u8 {
-                        let at = usize::from(lane) * 1024;
-                        memory.write(at, &vec![round ^ lane; 1024]).unwrap();
+                    let mut copy = vec![0; LEN];
+                    for round in 0..ROUNDS {
+                        let at = usize::from(lane) * LEN;
+                        memory.write(at, &vec![round ^ lane; LEN]).unwrap();
                         memory.read(at, &mut copy).unwrap();
                         assert!(copy.iter().all(|&octet| octet == round ^ lane));
-                        memory.read((at + 512) % 3072, &mut copy).unwrap();
+                        memory.read((at + LEN / 2) % (3 * LEN), &mut copy).unwrap();
                     }
                 });
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
 use xsk_rs::{FrameDesc, Umem};
 
-use crate::frame::{Arena, Frame};
+use crate::frame::{Arena, Frame, Layout};
 use crate::region::RegionPool;
 
 /// Octets between two frames: one page, the largest chunk that the kernel takes.
@@ -40,8 +40,16 @@ pub enum UmemError {
     },
 }
 
-/// A queue's part of the registered memory: the kernel's view of each chunk, by number, and ours in the same order.
-pub(crate) type QueueMemory = (Umem, Vec<FrameDesc>, Vec<Frame>);
+/// A queue's part of the registered memory.
+pub(crate) struct QueueMemory {
+    pub(crate) umem: Umem,
+    /// The kernel's view of each chunk, by number.
+    pub(crate) descriptors: Vec<FrameDesc>,
+    /// What the chunks lie in.
+    pub(crate) arena: Arc<Arena>,
+    /// Our view of the chunks, in the same order.
+    pub(crate) chunks: Vec<Frame>,
+}
 
 /// Maps and registers `frames` frames and at least `region_octets` octets of region area.
 pub(crate) fn create(
@@ -63,12 +71,23 @@ pub(crate) fn create(
         Umem::new(config(ring)?, count, false).map_err(|error| refusal(&error, octets))?;
     let arena = arena_of(&umem, &descriptors, octets)
         .ok_or(UmemError::Size(octets, "there must be at least one frame"))?;
-    let frames = carve_frames(&arena, KERNEL_HEADROOM, frame_count, FRAME_CAPACITY, CHUNK);
+    let (arena, chunks) = arena.into_frames(&Layout {
+        first: KERNEL_HEADROOM,
+        count: frame_count,
+        capacity: FRAME_CAPACITY,
+        stride: CHUNK,
+    });
     descriptors.truncate(frame_count);
+    let (mapping, begin) = (Arc::clone(&arena), frame_count * CHUNK);
     // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
-    let regions =
-        unsafe { RegionPool::new(arena, frame_count * CHUNK, octets - frame_count * CHUNK) };
-    Ok(((umem, descriptors, frames), regions))
+    let regions = unsafe { RegionPool::new(mapping, begin, octets - begin) };
+    let memory = QueueMemory {
+        umem,
+        descriptors,
+        arena,
+        chunks,
+    };
+    Ok((memory, regions))
 }
 
 fn refusal(error: &(dyn std::error::Error + 'static), octets: usize) -> UmemError {
@@ -95,30 +114,16 @@ fn config(ring: u32) -> Result<UmemConfig, UmemError> {
 }
 
 /// The arena of the whole mapping. xsk-rs names no base address, but a frame's address less its offset is it.
-fn arena_of(umem: &Umem, descriptors: &[FrameDesc], octets: usize) -> Option<Arc<Arena>> {
+fn arena_of(umem: &Umem, descriptors: &[FrameDesc], octets: usize) -> Option<Arena> {
     let first = descriptors.first()?;
-    // SAFETY: the descriptor is this UMEM's and no ring has it yet; only the address is taken from the view.
+    // SAFETY: the descriptor is this UMEM's and no ring has it yet; only the address is taken from the view, which has no bytes.
     let data = unsafe { umem.data(first) };
-    let in_frame = data.contents().as_ptr().cast_mut();
-    let base = NonNull::new(in_frame.wrapping_sub(first.addr()))?;
-    // SAFETY: the mapping has `octets` octets from `base` on, the UMEM handle keeps it mapped, and its octets are reached only
-    // through the frames and regions carved here and by the kernel through the rings.
+    let address = data.contents().as_ptr().addr().checked_sub(first.addr())?;
+    // The view's own pointer may neither leave the view nor write. But the mapping is memory that `mmap` made outside of the language's
+    // own, and libxdp has given its address to the kernel as an integer: its provenance is exposed, for all of its bytes.
+    let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
+    // SAFETY: the mapping has `octets` bytes from `base` on, zeroed at first, and the UMEM handle keeps it mapped. Its bytes are reached
+    // only through the frames and regions cut here, by the kernel through the rings, and by xsk-rs when we ask it for a view of a
+    // frame that is ours.
     Some(unsafe { Arena::new(base, octets, Box::new(umem.clone())) })
-}
-
-/// `count` frames of `capacity` octets, one every `stride` octets, the first at `first`.
-pub(crate) fn carve_frames(
-    arena: &Arc<Arena>,
-    first: usize,
-    count: usize,
-    capacity: usize,
-    stride: usize,
-) -> Vec<Frame> {
-    debug_assert!(capacity <= stride);
-    (0..count)
-        .filter_map(|i| {
-            // SAFETY: one call per chunk, and `capacity <= stride` keeps neighbours apart; callers carve an arena once.
-            unsafe { Frame::carve(arena, first + i * stride, capacity) }
-        })
-        .collect()
 }

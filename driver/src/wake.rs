@@ -97,6 +97,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn work_found_after_the_announcement_prevents_the_sleep() {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
@@ -107,6 +108,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn a_sleep_ends_with_its_timeout() {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
@@ -117,6 +119,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn every_published_item_is_seen_without_a_timeout() {
         const ITEMS: u32 = 20_000;
         let (sleeper, bell) = Sleeper::new().unwrap();

@@ -18,8 +18,9 @@ pub(super) fn query(ifindex: u32) -> Result<Option<Running>, Errno> {
         sz: size_of_opts::<sys::bpf_xdp_query_opts>(),
         ..Default::default()
     };
+    let ifindex = index(ifindex)?;
     // SAFETY: `answer` is a live structure of the size that it states, and only filled in.
-    let ret = unsafe { sys::bpf_xdp_query(index(ifindex)?, 0, &raw mut answer) };
+    let ret = unsafe { sys::bpf_xdp_query(ifindex, 0, &raw mut answer) };
     checked(ret)?;
     // A program in the card itself cannot be ours; native is nearest to what it is.
     let native = [answer.drv_prog_id, answer.hw_prog_id]

@@ -86,7 +86,7 @@ fn take(fd: &OwnedFd) -> Option<Vec<u8>> {
     Some(message)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::net::testbed::{NEAR, Testbed, eventually};

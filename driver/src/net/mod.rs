@@ -10,9 +10,10 @@ mod netlink;
 mod network;
 mod port;
 mod route;
-#[cfg(test)]
+// They need network namespaces, of which Miri has none.
+#[cfg(all(test, not(miri)))]
 mod testbed;
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};

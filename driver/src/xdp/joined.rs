@@ -91,12 +91,16 @@ impl Joiner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Arena;
-    use crate::umem::carve_frames;
+    use crate::frame::{Arena, Layout};
 
     fn joiner(frames: usize) -> (Joiner, IoCounters) {
         let arena = Arena::anonymous(frames * 10).unwrap();
-        let frames = carve_frames(&arena, 0, frames, 10, 10);
+        let (_, frames) = arena.into_frames(&Layout {
+            first: 0,
+            count: frames,
+            capacity: 10,
+            stride: 10,
+        });
         (Joiner::new(frames), IoCounters::default())
     }
 

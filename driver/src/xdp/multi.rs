@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::bind::{OpenQueueError, Target};
 use super::joined::Joiner;
 use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
-use crate::frame::{Arena, Frame, Parking, RxFrame, SentFrame, TxFrame};
+use crate::frame::{Arena, Foreign, Frame, Layout, Parking, Queue, RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
-use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory, carve_frames};
+use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
 
 /// Frames that there are at least, for each direction.
 const FRAMES_MIN: usize = 128;
@@ -24,11 +24,9 @@ const LINE: usize = 64;
 pub(crate) struct MultiBufferIo {
     rings: Rings,
     joiner: Joiner,
-    /// Octets from one frame to the next.
-    stride: usize,
     free: Vec<Frame>,
-    /// Sent frames that are kept, or wait for chunks.
-    parked: Parking,
+    /// Sent frames that are kept, or wait for chunks. Frames that were joined are of the same arena.
+    parked: Parking<Queue>,
     /// Sent frames that wait for chunks, by place, with their lengths.
     waiting: VecDeque<(usize, usize)>,
     counters: IoCounters,
@@ -43,16 +41,20 @@ impl MultiBufferIo {
         memory: QueueMemory,
     ) -> Result<Self, OpenQueueError> {
         let stride = octets.next_multiple_of(LINE);
-        let each = (memory.2.len() * CHUNK / stride / 2).max(FRAMES_MIN);
+        let each = (memory.chunks.len() * CHUNK / stride / 2).max(FRAMES_MIN);
         let arena = Arena::anonymous(2 * each * stride).map_err(|error| target.refused(&error))?;
-        let mut free = carve_frames(&arena, 0, 2 * each, octets, stride);
+        let (arena, mut free) = arena.into_frames(&Layout {
+            first: 0,
+            count: 2 * each,
+            capacity: octets,
+            stride,
+        });
         let joined = free.split_off(each);
         let least = LENT_LEAST.max(FRAMES_LENT * octets.div_ceil(FRAME_CAPACITY));
         Ok(Self {
             rings: Rings::open(target, memory, least)?,
             joiner: Joiner::new(joined),
-            stride,
-            parked: Parking::new(free.len()),
+            parked: Parking::new(arena),
             free,
             waiting: VecDeque::new(),
             counters: IoCounters::default(),
@@ -61,14 +63,16 @@ impl MultiBufferIo {
 
     fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let len = frame.len();
-        self.counters.tx_frames += 1;
-        self.counters.tx_octets += len as u64;
-        let frame = frame.into_frame();
-        let place = frame.offset() / self.stride;
-        self.parked.park(place, frame, kept);
-        self.waiting.push_back((place, len));
-        self.scatter();
-        SentFrame::new(place, len)
+        let parked = self.parked.park(frame.into_frame(), kept);
+        if let Ok(place) = parked {
+            self.counters.tx_frames += 1;
+            self.counters.tx_octets += len as u64;
+            self.waiting.push_back((place, len));
+            self.scatter();
+        } else {
+            self.counters.drop_foreign += 1;
+        }
+        self.parked.token(parked, len)
     }
 
     /// Copies waiting frames into chunks, as far as there are any. A frame is its sender's again as soon as it has been copied.
@@ -89,10 +93,10 @@ impl MultiBufferIo {
     }
 
     fn scatter_one(&mut self, place: usize, len: usize) {
-        let Some(octets) = self.parked.octets(place, len) else {
+        let Some(bytes) = self.parked.bytes(place, len) else {
             return;
         };
-        let mut pieces = octets.chunks(FRAME_CAPACITY).peekable();
+        let mut pieces = bytes.chunks(FRAME_CAPACITY).peekable();
         while let Some(piece) = pieces.next() {
             let Some(chunk) = self.rings.take_chunk() else {
                 return;
@@ -101,8 +105,8 @@ impl MultiBufferIo {
             chunk.set_len(piece.len());
             chunk.copy_from_slice(piece);
             let more = pieces.peek().is_some();
-            self.rings
-                .transmit(chunk.into_frame(), piece.len(), more, false);
+            let chunk = chunk.into_frame();
+            let _ours = self.rings.transmit(chunk, piece.len(), more, false);
         }
     }
 
@@ -147,7 +151,7 @@ impl PacketIo for MultiBufferIo {
 
     fn recycle(&mut self, frame: RxFrame) {
         let frame = frame.into_frame();
-        if frame.capacity() > FRAME_CAPACITY {
+        if self.parked.owns(&frame) {
             self.joiner.give_back(frame);
         } else {
             self.rings.recycle(frame);
@@ -179,7 +183,10 @@ impl PacketIo for MultiBufferIo {
     }
 
     fn release(&mut self, sent: SentFrame) {
-        self.free.extend(self.parked.release(&sent));
+        match self.parked.release(&sent) {
+            Ok(free) => self.free.extend(free),
+            Err(Foreign) => self.counters.drop_foreign += 1,
+        }
     }
 
     fn tx_free(&self) -> usize {
@@ -191,7 +198,12 @@ impl PacketIo for MultiBufferIo {
     }
 
     fn discard(&mut self, frame: TxFrame) {
-        self.free.push(frame.into_frame());
+        let frame = frame.into_frame();
+        if self.parked.owns(&frame) {
+            self.free.push(frame);
+        } else {
+            self.counters.drop_foreign += 1;
+        }
     }
 
     fn flush(&mut self) -> Result<(), IoError> {

@@ -8,7 +8,7 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
 
 use super::bind::{OpenQueueError, Target, bind};
 use super::depth::Depth;
-use crate::frame::{Frame, Parking, SentFrame, TxFrame};
+use crate::frame::{Foreign, Frame, Kernel, Parking, SentFrame, TxFrame};
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
@@ -37,7 +37,7 @@ pub(super) struct Rings {
     interface: String,
     descriptors: Vec<FrameDesc>,
     /// Chunks that the kernel has, by number.
-    parked: Parking,
+    parked: Parking<Kernel>,
     free: Vec<Frame>,
     /// Filled chunks that the transmit ring has not taken yet.
     queued: Vec<FrameDesc>,
@@ -54,6 +54,7 @@ pub(super) struct Rings {
     spare: Vec<Frame>,
     last_progress: Option<Instant>,
     drop_rx_unusable: u64,
+    drop_foreign: u64,
     rx: RxQueue,
     tx: TxQueue,
     fill: FillQueue,
@@ -70,19 +71,23 @@ impl Rings {
         memory: QueueMemory,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
-        let (umem, descriptors, mut chunks) = memory;
+        let QueueMemory {
+            umem,
+            descriptors,
+            arena,
+            mut chunks,
+        } = memory;
         let interface = target.interface;
         let (tx, rx, rings) = bind(target, &umem)?;
         let (fill, completion) = rings.ok_or_else(|| target.busy())?;
         let icmp = IcmpSockets::open(interface).inspect_err(|error| {
             log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");
         });
-        let parked = Parking::new(chunks.len());
         let spare = chunks.split_off(chunks.len() - chunks.len() / 2);
         let mut rings = Self {
             icmp: icmp.ok(),
             interface: interface.to_owned(),
-            parked,
+            parked: Parking::new(arena),
             receive_chunks: spare.len(),
             lent: 0,
             depth: Depth::new(least, spare.len()),
@@ -95,6 +100,7 @@ impl Rings {
             in_flight: 0,
             last_progress: None,
             drop_rx_unusable: 0,
+            drop_foreign: 0,
             rx,
             tx,
             fill,
@@ -116,7 +122,8 @@ impl Rings {
     }
 
     fn produce_fill(&mut self) {
-        // SAFETY: every descriptor is of this UMEM and its frame was just parked, so nobody touches it until it comes back.
+        // SAFETY: `lend` put the descriptors there, each named by `park`: it is of this UMEM and the chunk's own, and the chunk is
+        // parked, so that nobody touches it until it comes back.
         let taken = unsafe { self.fill.produce(&self.batch) };
         if taken == 0 {
             self.lent -= self.batch.len();
@@ -128,11 +135,18 @@ impl Rings {
         self.batch.clear();
     }
 
-    /// Puts a frame out of our own reach and names it as the kernel does.
-    fn park(&mut self, frame: Frame, kept: bool) -> FrameDesc {
-        let chunk = frame.offset() / CHUNK;
-        self.parked.park(chunk, frame, kept);
-        self.descriptors[chunk]
+    /// Puts a frame out of our own reach and names it as the kernel does; its place and name. A frame of another queue is dropped.
+    fn park(&mut self, frame: Frame, kept: bool) -> Result<(usize, FrameDesc), Foreign> {
+        let parked = self.parked.park(frame, kept);
+        self.drop_foreign += u64::from(parked.is_err());
+        parked.map(|place| (place, self.descriptors[place]))
+    }
+
+    /// The frame, if it is of this queue.
+    fn own(&mut self, frame: Frame) -> Option<Frame> {
+        let ours = self.parked.owns(&frame);
+        self.drop_foreign += u64::from(!ours);
+        ours.then_some(frame)
     }
 
     /// Takes a frame back from the kernel; `None` for one that its sender keeps.
@@ -148,9 +162,16 @@ impl Rings {
     }
 
     /// Queues a filled chunk for transmission; its place.
-    pub(super) fn transmit(&mut self, chunk: Frame, len: usize, more: bool, kept: bool) -> usize {
-        let mut descriptor = self.park(chunk, kept);
-        // SAFETY: the chunk is ours until the descriptor is produced; only the length is set through this view.
+    pub(super) fn transmit(
+        &mut self,
+        chunk: Frame,
+        len: usize,
+        more: bool,
+        kept: bool,
+    ) -> Result<usize, Foreign> {
+        let (place, mut descriptor) = self.park(chunk, kept)?;
+        // SAFETY: the descriptor is this UMEM's and the chunk's own, whose only frame was just parked, and the kernel has it only when
+        // the descriptor is produced. So nobody else accesses its bytes, of which this view covers none of a neighbour's.
         let mut view = unsafe { self.umem.data_mut(&mut descriptor) };
         view.cursor().set_pos(len);
         if more {
@@ -158,7 +179,12 @@ impl Rings {
         }
         self.queued.push(descriptor);
         self.in_flight += 1;
-        chunk_of(&descriptor)
+        Ok(place)
+    }
+
+    /// The token for a chunk that was queued for its sender.
+    pub(super) fn token(&self, queued: Result<usize, Foreign>, len: usize) -> SentFrame {
+        self.parked.token(queued, len)
     }
 
     /// Takes up to `want` descriptors, at most [`BATCH`], out of the receive ring; how many.
@@ -189,6 +215,9 @@ impl Rings {
 
     /// Gives a chunk back that was received.
     pub(super) fn recycle(&mut self, chunk: Frame) {
+        let Some(chunk) = self.own(chunk) else {
+            return;
+        };
         if self.lent < self.depth.chunks() {
             self.lend(chunk);
         } else {
@@ -198,8 +227,10 @@ impl Rings {
 
     /// Lends a chunk to the kernel to receive into.
     fn lend(&mut self, chunk: Frame) {
+        let Ok((_, descriptor)) = self.park(chunk, false) else {
+            return;
+        };
         self.lent += 1;
-        let descriptor = self.park(chunk, false);
         self.batch.push(descriptor);
         if self.batch.len() == BATCH {
             self.produce_fill();
@@ -215,7 +246,8 @@ impl Rings {
     }
 
     pub(super) fn give_back(&mut self, chunk: Frame) {
-        self.free.push(chunk);
+        let chunk = self.own(chunk);
+        self.free.extend(chunk);
     }
 
     pub(super) fn free_chunks(&self) -> usize {
@@ -232,7 +264,10 @@ impl Rings {
     }
 
     pub(super) fn release(&mut self, sent: &SentFrame) {
-        self.free.extend(self.parked.release(sent));
+        match self.parked.release(sent) {
+            Ok(free) => self.free.extend(free),
+            Err(Foreign) => self.drop_foreign += 1,
+        }
     }
 
     /// Whether the kernel has chunks that it has not sent.
@@ -273,6 +308,7 @@ impl Rings {
     pub(super) fn counters(&self, ours: IoCounters) -> IoCounters {
         let mut counters = ours;
         counters.drop_rx_other += self.drop_rx_unusable;
+        counters.drop_foreign += self.drop_foreign;
         if let Ok(kernel) = self.rx.fd().xdp_statistics() {
             counters.drop_rx_ring_full += kernel.rx_ring_full();
             counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs();
@@ -290,7 +326,8 @@ impl Rings {
                 .len()
                 .min(BATCH)
                 .min(self.tx.nb_free(BATCH_ENTRIES) as usize);
-            // SAFETY: every queued descriptor is of this UMEM and its frame is parked until the completion ring returns it.
+            // SAFETY: `transmit` queued the descriptors, each named by `park`: it is of this UMEM and the chunk's own, and the chunk is
+            // parked until the completion ring returns it.
             let taken = unsafe { self.tx.produce(&self.queued[..n]) };
             if taken == 0 {
                 return;

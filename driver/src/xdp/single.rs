@@ -25,10 +25,12 @@ impl XdpIo {
 
     fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let len = frame.len();
-        self.counters.tx_frames += 1;
-        self.counters.tx_octets += len as u64;
-        let place = self.rings.transmit(frame.into_frame(), len, false, kept);
-        SentFrame::new(place, len)
+        let parked = self.rings.transmit(frame.into_frame(), len, false, kept);
+        if parked.is_ok() {
+            self.counters.tx_frames += 1;
+            self.counters.tx_octets += len as u64;
+        }
+        self.rings.token(parked, len)
     }
 }
 

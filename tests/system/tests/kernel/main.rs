@@ -1,11 +1,12 @@
 //! The TCP engine on `AF_XDP` against the Linux kernel's TCP: long streams and many short connections, in both directions, on a network
-//! that may lose or mark segments of either side; and against itself. Needs root.
+//! that may lose or mark segments of either side; and against itself. And the queues below it. Needs root.
 #![forbid(unsafe_code)]
 
 mod engine;
 mod large;
 mod marks;
 mod narrow;
+mod queues;
 mod short;
 mod stall;
 mod streams;

@@ -1,0 +1,221 @@
+//! Two queues, each of which is given what is the other's. Either uses only its own frames, so that no frame that somebody reads is given
+//! to the kernel.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame, TxFrame};
+use xwarp_impair::{DEV, Lab, Side};
+use xwarp_system_tests::{Exclusive, LOCK};
+
+const PORT: u16 = 5011;
+/// Chunks of a queue, of which half receive.
+const CHUNKS: u32 = 128;
+/// Bytes of the Ethernet, IPv4 and TCP headers.
+const HEADERS: usize = 14 + 20 + 20;
+/// An MTU whose frames take one chunk, and one whose frames take several.
+const MTUS: [usize; 2] = [1500, 9000];
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One end, with its interface.
+struct End {
+    nic: Nic,
+    side: Side,
+}
+
+impl End {
+    fn open(lab: &Lab, side: Side) -> Self {
+        let host = match side {
+            Side::A => &lab.a,
+            Side::B => &lab.b,
+        };
+        let config = NicConfig {
+            ring: CHUNKS,
+            frames: CHUNKS,
+            region_octets: 0,
+            ..NicConfig::default()
+        };
+        let mut nic = host.call(move || Nic::open(DEV, &config).expect("root may"));
+        let local = SocketAddr::from((side.address(), PORT));
+        nic.steering.add(local).expect("room in the map");
+        Self { nic, side }
+    }
+
+    fn io(&mut self) -> &mut dyn PacketIo {
+        &mut *self.nic.io
+    }
+
+    /// A frame of `len` bytes to the other end, filled with `byte` behind its headers, which the XDP program steers.
+    fn filled(&mut self, len: usize, byte: u8) -> Option<TxFrame> {
+        let (from, to) = (self.side, self.side.other());
+        let mut frame = self.io().tx_frame()?;
+        frame.set_len(len);
+        frame[..HEADERS].fill(0);
+        frame[HEADERS..].fill(byte);
+        frame[..6].copy_from_slice(&to.mac());
+        frame[6..12].copy_from_slice(&from.mac());
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        let ip_len = u16::try_from(len - 14).expect("a packet");
+        frame[16..18].copy_from_slice(&ip_len.to_be_bytes());
+        frame[22..24].copy_from_slice(&[64, 6]);
+        frame[26..30].copy_from_slice(&from.address().octets());
+        frame[30..34].copy_from_slice(&to.address().octets());
+        let sum = ip_checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum);
+        frame[34..36].copy_from_slice(&PORT.to_be_bytes());
+        frame[36..38].copy_from_slice(&PORT.to_be_bytes());
+        frame[46..48].copy_from_slice(&[5 << 4, 0x10]);
+        Some(frame)
+    }
+
+    /// Sends `count` such frames, as frames become free.
+    fn send(&mut self, count: usize, len: usize, byte: u8) {
+        let began = Instant::now();
+        let mut sent = 0;
+        while sent < count {
+            match self.filled(len, byte) {
+                Some(frame) => {
+                    self.io().send(frame);
+                    sent += 1;
+                }
+                None => self.io().flush().expect("a sane kernel"),
+            }
+            assert!(began.elapsed() < PATIENCE, "{sent} of {count} frames");
+        }
+        while self.io().backlog() {
+            self.io().flush().expect("a sane kernel");
+            assert!(began.elapsed() < PATIENCE, "frames stay behind");
+        }
+    }
+
+    /// Takes what comes until the kernel has delivered or dropped `count` frames since the queue was opened.
+    fn receive(&mut self, count: u64, received: &mut Vec<RxFrame>) {
+        let began = Instant::now();
+        loop {
+            self.io().receive(64, received);
+            self.io().flush().expect("a sane kernel");
+            let counters = self.io().counters();
+            if counters.rx_frames + counters.drop_rx_no_frame >= count {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{counters:?}");
+        }
+    }
+
+    /// Takes one frame.
+    fn receive_one(&mut self) -> RxFrame {
+        let mut received = Vec::new();
+        self.receive(1, &mut received);
+        assert_eq!(received.len(), 1);
+        received.remove(0)
+    }
+}
+
+/// Both ends, on a bridge that forwards, as a connection of their kernels has shown. A bridge drops what comes in its first moments.
+fn ends(lab: &Lab) -> (End, End) {
+    let server = SocketAddr::from((Side::B.address(), PORT));
+    let listener = lab.b.call(move || TcpListener::bind(server).expect("free"));
+    let connected = lab.a.call(move || TcpStream::connect(server).map(drop));
+    connected.expect("a bridge that forwards in time");
+    drop(listener);
+    (End::open(lab, Side::A), End::open(lab, Side::B))
+}
+
+/// The checksum of an IPv4 header that has none yet (RFC 1071): a bridge may look at it.
+fn ip_checksum(header: &[u8]) -> [u8; 2] {
+    let words = header.as_chunks::<2>().0.iter();
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    let folded = (sum >> 16) + (sum & 0xffff);
+    u16::try_from(!folded & 0xffff)
+        .expect("16 bits")
+        .to_be_bytes()
+}
+
+/// Where it lies in its queue's memory.
+fn place(frame: &RxFrame) -> String {
+    let text = format!("{frame:?}");
+    let (_, place) = text.split_once(" at ").expect("a place");
+    place.to_owned()
+}
+
+#[test]
+fn a_foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
+    let _alone = Exclusive::wait_for(LOCK);
+    for mtu in MTUS {
+        let lab = Lab::with_mtu(mtu);
+        let (mut a, mut b) = ends(&lab);
+        a.send(1, 200, 1);
+        b.send(1, 200, 2);
+        let (live, foreign) = (a.receive_one(), b.receive_one());
+        let same = (place(&live), place(&foreign));
+        assert_eq!(same.0, same.1, "they have the same number in their queues");
+        let before = live.to_vec();
+
+        a.io().recycle(foreign);
+        a.io().flush().expect("a sane kernel");
+        // All chunks that the kernel has are filled, so one that it should not have is, too.
+        let chunks = CHUNKS as usize / 2;
+        b.send(2 * chunks, 200, 3);
+        let mut received = Vec::new();
+        a.receive(1 + 2 * chunks as u64, &mut received);
+        assert!(*live == before, "MTU {mtu}: it was written over");
+        assert_eq!(received.len(), chunks - 1, "MTU {mtu}");
+        assert_eq!(a.io().counters().drop_foreign, 1, "MTU {mtu}");
+        assert!(received.iter().all(|frame| frame[HEADERS..] == [3; 146]));
+    }
+}
+
+#[test]
+fn a_joined_frame_of_another_queue_is_not_reused() {
+    let _alone = Exclusive::wait_for(LOCK);
+    let lab = Lab::with_mtu(9000);
+    let (mut a, mut b) = ends(&lab);
+    a.send(1, 9000, 1);
+    let foreign = b.receive_one();
+    assert_eq!(foreign.len(), 9000);
+    a.io().recycle(foreign);
+    assert_eq!(a.io().counters().drop_foreign, 1);
+    b.send(1, 9000, 2);
+    assert_eq!(a.receive_one()[HEADERS..], [2; 9000 - HEADERS]);
+}
+
+#[test]
+fn what_another_queue_is_to_send_is_dropped_and_counted() {
+    let _alone = Exclusive::wait_for(LOCK);
+    for mtu in MTUS {
+        let lab = Lab::with_mtu(mtu);
+        let (mut a, mut b) = ends(&lab);
+        let free = a.io().tx_free();
+        let mut theirs = || b.filled(300, 9).expect("a free frame");
+        a.io().discard(theirs());
+        a.io().send(theirs());
+        let sent = a.io().send_kept(theirs());
+        let sent = a.io().reclaim(sent).expect_err("it was not sent");
+        a.io().release(sent);
+        let counters = a.io().counters();
+        assert_eq!((counters.drop_foreign, counters.tx_frames), (3, 0));
+        assert_eq!((a.io().tx_free(), a.io().backlog()), (free, false));
+
+        let kept = b.filled(300, 4).expect("a free frame");
+        let kept = b.io().send_kept(kept);
+        let kept = a.io().reclaim(kept).expect_err("it is b's");
+        b.send(1, 300, 5);
+        let mut frame = b.io().reclaim(kept).expect("the kernel has sent it");
+        assert_eq!(frame[HEADERS..], [4; 300 - HEADERS]);
+        frame[HEADERS..].fill(6);
+        let kept = b.io().send_kept(frame);
+        a.io().release(kept);
+        assert_eq!(a.io().counters().drop_foreign, 4, "MTU {mtu}");
+        assert_eq!(a.io().tx_free(), free, "nothing of a's was given up");
+
+        // Both still work.
+        b.send(1, 300, 7);
+        a.send(1, 300, 8);
+        let mut received = Vec::new();
+        a.receive(4, &mut received);
+        let bytes: Vec<u8> = received.iter().map(|frame| frame[HEADERS]).collect();
+        assert_eq!(bytes, [4, 5, 6, 7]);
+        assert_eq!(b.receive_one()[HEADERS..], [8; 300 - HEADERS]);
+    }
+}
