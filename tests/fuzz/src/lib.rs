@@ -8,8 +8,9 @@
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
 //! | [`rnic`] | a program for the peer of a whole RNIC: TCP octets, frames, time; what application and network do besides |
 //!
-//! `tests/corpus.rs` runs the committed corpus and mutates it for `XWARP_FUZZ_SECONDS`. A fuzzing engine needs no more
-//! than these functions.
+//! `tests/corpus.rs` runs the committed corpus and mutates it. The program `replay` gives one input to a target. A fuzzing engine needs
+//! no more than these functions. The profile `checked` optimizes, and has overflow checks and debug assertions:
+//! `XWARP_FUZZ_SECONDS=600 cargo test --profile checked --package xwarp-fuzz mutations`.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::missing_panics_doc,
@@ -17,11 +18,13 @@
 )]
 
 mod behaviour;
+mod hex;
 mod memory;
 mod mutate;
 mod rnic;
 
 pub use behaviour::Behaviour;
+pub use hex::{from_hex, to_hex};
 pub use mutate::Mutator;
 pub use rnic::rnic;
 

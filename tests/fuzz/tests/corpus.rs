@@ -2,20 +2,29 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `XWARP_FUZZ_SECONDS` | how long inputs are mutated, 5 unless set |
+//! | `XWARP_FUZZ_SECONDS` | how long inputs are mutated; unless set, a fixed number of them |
 //! | `XWARP_FUZZ_TARGET` | only this target |
 //! | `XWARP_FUZZ_SEED` | other mutations |
-//! | `XWARP_FUZZ_INPUT` | runs this input alone, in hex |
+//!
+//! The program `replay` runs one input alone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use xwarp_fuzz::{Behaviour, Mutator, TARGETS, Target};
+use xwarp_fuzz::{Behaviour, Mutator, TARGETS, Target, from_hex, to_hex};
 
-/// Seconds of mutation for all targets together, unless `XWARP_FUZZ_SECONDS` says otherwise.
-const DEFAULT_SECONDS: u64 = 5;
+/// Mutated inputs of a target, unless `XWARP_FUZZ_SECONDS` says how long: so many for each that it takes a second or two.
+const INPUTS: [(&str, u64); TARGETS.len()] = [
+    ("startup", 20_000),
+    ("framing", 20_000),
+    ("segments", 20_000),
+    ("connection", 20_000),
+    ("rnic", 200),
+];
+/// Inputs of each target, of those in its corpus, that are run where each instruction takes a microsecond.
+const UNDER_MIRI: usize = 2;
 
-/// All inputs of a target, with their names.
+/// All inputs of a target, with their names. Under Miri the shortest ones.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -26,25 +35,17 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
         .map(|entry| {
             let path = entry.expect("a file").path();
             let text = std::fs::read_to_string(&path).expect("hex");
-            (path.display().to_string(), octets(&text))
+            let input = from_hex(&text).expect("an even number of hex digits");
+            (path.display().to_string(), input)
         })
         .collect();
     inputs.sort();
     assert!(!inputs.is_empty(), "{target} has no corpus");
+    if cfg!(miri) {
+        inputs.sort_by_key(|(_, input)| input.len());
+        inputs.truncate(UNDER_MIRI);
+    }
     inputs
-}
-
-fn octets(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .flat_map(str::chars)
-        .filter_map(|c| c.to_digit(16))
-        .map(|digit| u8::try_from(digit).expect("below 16"))
-        .collect();
-    let (pairs, rest) = digits.as_chunks::<2>();
-    assert!(rest.is_empty(), "odd number of hex digits");
-    pairs.iter().map(|[high, low]| high << 4 | low).collect()
 }
 
 #[test]
@@ -58,6 +59,7 @@ fn corpus_is_survived() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs hours")]
 fn every_prefix_of_the_corpus_is_survived() {
     for (name, target) in TARGETS {
         for (_, input) in corpus(name) {
@@ -70,13 +72,41 @@ fn every_prefix_of_the_corpus_is_survived() {
 
 /// A number from the environment.
 fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}
+
+/// When a target has had enough.
+#[derive(Clone, Copy)]
+enum Enough {
+    Inputs(u64),
+    Time(Duration),
+}
+
+impl Enough {
+    /// `targets` share the time.
+    fn of(name: &str, targets: usize) -> Self {
+        if let Some(seconds) = number("XWARP_FUZZ_SECONDS") {
+            let targets = u32::try_from(targets).expect("a few");
+            return Self::Time(Duration::from_secs(seconds) / targets);
+        }
+        let inputs = INPUTS.into_iter().find(|(target, _)| *target == name);
+        Self::Inputs(inputs.expect("each target has a number").1)
+    }
+
+    fn is_reached(self, inputs: u64, time: Duration) -> bool {
+        match self {
+            Self::Inputs(enough) => inputs >= enough,
+            Self::Time(enough) => time >= enough,
+        }
+    }
 }
 
 /// Inputs that do something new are mutated further, where a target tells.
 #[test]
+#[cfg_attr(miri, ignore = "needs hours")]
 fn mutations_of_the_corpus_are_survived() {
-    let seconds = number("XWARP_FUZZ_SECONDS").unwrap_or(DEFAULT_SECONDS);
     let seed = number("XWARP_FUZZ_SEED").unwrap_or(0x5157);
     let only = std::env::var("XWARP_FUZZ_TARGET").ok();
     let chosen = |name: &str| only.as_deref().is_none_or(|only| only == name);
@@ -85,22 +115,23 @@ fn mutations_of_the_corpus_are_survived() {
         .filter(|(name, _)| chosen(name))
         .collect();
     assert!(!targets.is_empty(), "XWARP_FUZZ_TARGET names no target");
-    let share = Duration::from_secs(seconds) / u32::try_from(targets.len()).expect("a few");
-    for (name, target) in targets {
-        mutate(name, target, share, &mut Mutator::new(seed));
+    for (name, target) in &targets {
+        let enough = Enough::of(name, targets.len());
+        mutate(name, *target, enough, &mut Mutator::new(seed));
     }
 }
 
-fn mutate(name: &str, target: Target, time: Duration, mutator: &mut Mutator) {
+fn mutate(name: &str, target: Target, enough: Enough, mutator: &mut Mutator) {
     let mut inputs: Vec<Vec<u8>> = corpus(name).into_iter().map(|(_, input)| input).collect();
     let mut known: BTreeSet<Behaviour> = inputs.iter().map(|input| target(input)).collect();
-    let (began, mut runs) = (Instant::now(), 0_u64);
-    while began.elapsed() < time {
+    let (began, before, mut runs) = (Instant::now(), known.len(), 0_u64);
+    while !enough.is_reached(runs, began.elapsed()) {
         let input = &inputs[mutator.below(inputs.len())];
         let other = &inputs[mutator.below(inputs.len())];
         let mutated = mutator.mutate(input, other);
         let Ok(behaviour) = std::panic::catch_unwind(|| target(&mutated)) else {
-            panic!("{name} fails on {}", hex(&mutated));
+            let input = to_hex(&mutated);
+            panic!("it fails: cargo run --package xwarp-fuzz --bin replay -- {name} {input}");
         };
         if known.insert(behaviour) {
             inputs.push(mutated);
@@ -108,27 +139,8 @@ fn mutate(name: &str, target: Target, time: Duration, mutator: &mut Mutator) {
         runs += 1;
     }
     println!("{name}: {runs} inputs, {} behaviours", known.len());
-}
-
-fn hex(octets: &[u8]) -> String {
-    let digits = octets.iter().flat_map(|octet| [octet >> 4, octet & 15]);
-    digits
-        .map(|digit| char::from_digit(u32::from(digit), 16).expect("below 16"))
-        .collect()
-}
-
-/// `XWARP_FUZZ_INPUT`, in hex, goes to `XWARP_FUZZ_TARGET`: what a failure of the mutations printed.
-#[test]
-fn one_input_from_the_environment_is_survived() {
-    let (Ok(text), Ok(name)) = (
-        std::env::var("XWARP_FUZZ_INPUT"),
-        std::env::var("XWARP_FUZZ_TARGET"),
-    ) else {
-        return;
-    };
-    let (_, target) = TARGETS
-        .into_iter()
-        .find(|(target, _)| *target == name)
-        .expect("a target");
-    println!("{:?}", target(&octets(&text)));
+    assert!(runs > 0, "{name}: no time for a single input");
+    // Targets that tell nothing have one behaviour.
+    let tells = before > 1;
+    assert!(!tells || known.len() > before, "{name}: nothing new");
 }
