@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, ExprLit, Ident, ImplItem, Item, ItemMod, Lit, Meta, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, ImplItem, Item, ItemMod, Lit, Meta, MetaList, Token};
 
 /// What `cargo test` makes of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +181,29 @@ fn name_of(item: &Item) -> Option<(&Ident, &[Attribute])> {
 /// A function with these attributes is a test that is built and not ignored.
 fn runs<'a>(attributes: &(impl Iterator<Item = &'a Meta> + Clone)) -> bool {
     let has = |name: &str| attributes.clone().any(|meta| meta.path().is_ident(name));
-    has("test") && !has("ignore") && !has("cfg_attr") && are_on(attributes.clone(), Build::Tests)
+    let is_ignored = has("ignore") || attributes.clone().any(ignores);
+    has("test") && !is_ignored && are_on(attributes.clone(), Build::Tests)
+}
+
+/// `cfg_attr(predicate, ignore)` where the predicate holds; one that cannot be read counts.
+fn ignores(attribute: &Meta) -> bool {
+    let Meta::List(list) = attribute else {
+        return false;
+    };
+    if !list.path.is_ident("cfg_attr") {
+        return false;
+    }
+    let Some((predicate, added)) = parts_of(list).and_then(|parts| {
+        let mut parts = parts.into_iter();
+        Some((parts.next()?, parts))
+    }) else {
+        return true;
+    };
+    holds(&predicate, Build::Tests) && added.into_iter().any(|it| it.path().is_ident("ignore"))
+}
+
+fn parts_of(list: &MetaList) -> Option<Punctuated<Meta, Token![,]>> {
+    list.parse_args_with(Punctuated::parse_terminated).ok()
 }
 
 /// An item with these attributes is built.
@@ -218,8 +240,7 @@ fn holds(predicate: &Meta, build: Build) -> bool {
                 || pair.path.is_ident("target_arch") && value == consts::ARCH
         }
         Meta::List(list) => {
-            let parts = Punctuated::<Meta, Token![,]>::parse_terminated;
-            let Ok(parts) = list.parse_args_with(parts) else {
+            let Some(parts) = parts_of(list) else {
                 return false;
             };
             let mut parts = parts.iter();
@@ -302,7 +323,16 @@ fn ignored() {}
 
 #[test]
 #[cfg_attr(not(miri), ignore)]
-fn ignored_at_times() {}
+fn ignored_here() {}
+
+#[test]
+#[cfg_attr(all(unix, test), ignore = "slow")]
+fn ignored_here_as_well() {}
+
+#[test]
+#[cfg_attr(miri, ignore = "slow")]
+#[cfg_attr(test, should_panic)]
+fn ignored_elsewhere() {}
 
 // #[test]
 fn commented() {}
@@ -352,6 +382,7 @@ mod tests {
                 "plain",
                 "with_attributes",
                 "with_a_long_attribute",
+                "ignored_elsewhere",
                 "property",
                 "nested"
             ]
