@@ -82,6 +82,12 @@ impl Lower {
         Ok(payload)
     }
 
+    /// Parks bytes that no frame has carried yet.
+    pub(crate) fn park_bytes(&mut self, payload: &[u8]) -> Box<[u8]> {
+        self.parked += payload.len();
+        Box::from(payload)
+    }
+
     /// A parked payload is no longer needed.
     pub(crate) fn unpark(&mut self, payload: &[u8]) {
         self.parked -= payload.len();

@@ -237,6 +237,25 @@ impl Stack {
         self.touch(conn.0);
     }
 
+    /// Sends all of `bytes`, for which nothing needs to have room: what the peer's window does not take yet waits until it does, as TCP's
+    /// flow control has it, and whatever is sent later waits behind it. Meant for a few bytes that must go out whole. False if nothing
+    /// may be sent.
+    pub fn send_all(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> bool {
+        self.advance(now);
+        let Some(found) = live(&mut self.conns, conn).filter(|found| found.state().may_send())
+        else {
+            return false;
+        };
+        found.enqueue_bytes(bytes, &mut self.lower, self.now);
+        self.run(conn.0);
+        true
+    }
+
+    /// True while bytes wait for room in the peer's window.
+    pub fn has_unsent(&self, conn: ConnId) -> bool {
+        self.live(conn).is_some_and(Conn::has_unsent)
+    }
+
     /// Octets of payload that one segment takes: what the MTU and the peer's MSS allow. 0 for a stale id.
     pub fn emss(&self, conn: ConnId) -> usize {
         self.live(conn).map_or(0, Conn::emss)

@@ -338,7 +338,8 @@ impl Conn {
     /// The peer lives: it has acknowledged something, or there is nothing to acknowledge, or no room that it could acknowledge
     /// octets in.
     fn note_life(&mut self, segment: &Segment, advanced: bool, now: Instant) {
-        if advanced || self.send.queue.is_empty() || segment.window == 0 {
+        let idle = self.send.queue.is_empty() || self.send.waits_for_window();
+        if advanced || idle || segment.window == 0 {
             self.clock.progress = now;
             self.probing.heard();
         }

@@ -235,7 +235,9 @@ impl Conn {
             if let Some(last) = self.last_try().filter(|last| *last > now) {
                 self.probing.no_later_than(last);
             }
-            self.send_probe(lower, now);
+            if !self.cut_at_edge(lower) {
+                self.send_probe(lower, now);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use super::send_queue::{Held, Piece};
 use super::{Conn, Pending, State};
 use crate::lower::Lower;
 use crate::outbound::{Header, OutOptions};
-use crate::seq::Seq;
+use crate::seq::{Seq, octets};
 use crate::time::Instant;
 
 impl Conn {
@@ -174,16 +174,58 @@ impl Conn {
 
     /// Appends the first `n` octets of the payload that lies in `frame`, to be sent when the peer's window has room for them.
     pub(crate) fn enqueue(&mut self, mut frame: TxFrame, n: usize, now: Instant) {
+        frame.set_len(self.head() + n);
+        self.append(Held::Ready(frame), n, now);
+    }
+
+    /// Appends bytes to be sent when the peer's window has room for them, however little it has now.
+    pub(crate) fn enqueue_bytes(&mut self, bytes: &[u8], lower: &mut Lower, now: Instant) {
+        let part = match self.send.largest_window() {
+            0 => self.emss(), // nothing is known of it yet
+            _ => self.part_len(bytes.len()),
+        };
+        for part in bytes.chunks(part) {
+            let held = Held::Parked(lower.park_bytes(part));
+            self.append(held, part.len(), now);
+        }
+    }
+
+    /// Cuts what waits for room at the end of the peer's window: room that never grows would keep it waiting (RFC 9293 §3.8.6.2.1, the
+    /// override timeout). What fits leaves with the next egress. False if nothing fits.
+    pub(super) fn cut_at_edge(&mut self, lower: &mut Lower) -> bool {
+        let room = octets(self.send.una, self.send.edge());
+        let first = self.send.queue.first();
+        if room == 0 || first.is_none_or(|first| first.transmits > 0 || first.len <= room) {
+            return false;
+        }
+        let head = self.head();
+        let Some(waiting) = self.send.queue.take_frame(0) else {
+            return false;
+        };
+        let payload = match waiting.park(head, lower) {
+            Held::Parked(payload) => payload,
+            unparked => {
+                self.send.queue.put_frame(0, unparked);
+                return false;
+            }
+        };
+        let (front, rest) = payload.split_at(room.min(payload.len()));
+        self.send.queue.split(0, room);
+        self.send.queue.put_frame(0, Held::Parked(front.into()));
+        self.send.queue.put_frame(1, Held::Parked(rest.into()));
+        true
+    }
+
+    fn append(&mut self, held: Held, n: usize, now: Instant) {
         if self.send.queue.is_empty() {
             self.clock.progress = now;
         }
-        frame.set_len(self.head() + n);
         let rate = self.rate.on_sent(now, self.pipe());
         let piece = Piece {
             begin: self.send.end,
             len: n,
             control: Self::DATA,
-            frame: Some(Held::Ready(frame)),
+            frame: Some(held),
             sent_at: now,
             transmits: 0,
             stamp: 0,

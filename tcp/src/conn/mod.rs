@@ -267,6 +267,11 @@ impl Conn {
         self.send.queue.payload_from(self.send.una)
     }
 
+    /// True if something that was committed has never been sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.send.nxt != self.send.end
+    }
+
     pub(crate) fn readable_len(&self) -> usize {
         self.receive.queue().len()
     }

@@ -60,7 +60,7 @@ impl Held {
     }
 
     /// Moves the payload out of the frame, which has `head` bytes of headers, unless the frame is still with the kernel.
-    fn park(self, head: usize, lower: &mut Lower) -> Self {
+    pub(crate) fn park(self, head: usize, lower: &mut Lower) -> Self {
         let frame = match self {
             Self::Sent(sent) => match lower.io.reclaim(sent) {
                 Ok(frame) => frame,

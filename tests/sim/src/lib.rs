@@ -36,6 +36,7 @@ mod host;
 mod plain;
 mod seeds;
 mod sim;
+mod windowed;
 pub mod wire;
 
 pub use done::Done;

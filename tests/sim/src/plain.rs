@@ -10,6 +10,7 @@ use xwarp_netsim::Seed;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack};
 
 use crate::host::{MTU, Place};
+use crate::windowed::{Announced, Windowed};
 
 const FRAMES: usize = 512;
 const BUDGET: usize = 64;
@@ -22,6 +23,7 @@ pub struct PlainPeer(Rc<RefCell<Inner>>);
 
 struct Inner {
     place: Place,
+    announced: Announced,
     stack: Stack,
     conn: Option<ConnId>,
     /// Pieces that are to be sent, each as a segment where it fits one.
@@ -40,8 +42,10 @@ struct Inner {
 impl PlainPeer {
     pub(crate) fn new(place: Place, seed: Seed) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        let (io, announced) = Windowed::new(io);
         let inner = Inner {
             place,
+            announced,
             stack: Stack::new(Box::new(io), place.stack(seed, MTU)),
             conn: None,
             outbox: VecDeque::new(),
@@ -94,6 +98,11 @@ impl PlainPeer {
         let mut inner = self.0.borrow_mut();
         inner.reads = reads;
         inner.read();
+    }
+
+    /// Says from now on that it has a window of so much, scaled as its SYN said, or what is true.
+    pub fn announce(&self, window: Option<u16>) {
+        self.0.borrow().announced.set(window);
     }
 
     /// Sends a FIN.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use xwarp_tcp::Instant;
+use xwarp_tcp::{ConnId, Instant};
 
 use super::Engine;
 use super::broken::Health;
@@ -17,12 +17,27 @@ pub(super) struct Deadlines {
     qps: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Connections without a queue pair. All have the same time from their beginning, so that these are in order.
     incoming: VecDeque<(Instant, IncomingId)>,
+    /// Connections that were rejected, whose peers must have taken the Reply by then; in order likewise.
+    rejected: VecDeque<(Instant, ConnId)>,
 }
 
 impl Deadlines {
     /// The Request of this connection must be here `at` this time, no earlier than any before.
     pub(super) fn expect_request(&mut self, at: Instant, id: IncomingId) {
         self.incoming.push_back((at, id));
+    }
+
+    /// The peer's window must have had room `at` this time for the Reply that rejects it.
+    pub(super) fn expect_reply(&mut self, at: Instant, conn: ConnId) {
+        self.rejected.push_back((at, conn));
+    }
+
+    fn pop_rejected(&mut self, now: Instant) -> Option<ConnId> {
+        let (at, _) = self.rejected.front()?;
+        if *at > now {
+            return None;
+        }
+        self.rejected.pop_front().map(|(_, conn)| conn)
     }
 
     fn pop_qp(&mut self, now: Instant) -> Option<(Instant, usize)> {
@@ -75,6 +90,13 @@ impl Engine {
                 done += 1;
             }
         }
+        while let Some(conn) = self.deadlines.pop_rejected(now) {
+            if self.stack.has_unsent(conn) {
+                self.counters.drop_startup_timeout += 1;
+                self.stack.abort(conn, now);
+                done += 1;
+            }
+        }
         done
     }
 
@@ -114,6 +136,11 @@ impl Engine {
         {
             self.deadlines.incoming.pop_front();
         }
+        while let Some((_, conn)) = self.deadlines.rejected.front()
+            && !self.stack.has_unsent(*conn)
+        {
+            self.deadlines.rejected.pop_front();
+        }
     }
 
     /// When there will be something to do even if nothing happens. There may turn out to be nothing.
@@ -123,8 +150,9 @@ impl Engine {
         }
         let qp = self.deadlines.qps.peek().map(|Reverse((at, _))| *at);
         let incoming = self.deadlines.incoming.front().map(|(at, _)| *at);
+        let rejected = self.deadlines.rejected.front().map(|(at, _)| *at);
         let linger = self.lingering.front().map(|(until, _)| *until);
-        [qp, incoming, linger, self.stack.next_deadline()]
+        [qp, incoming, rejected, linger, self.stack.next_deadline()]
             .into_iter()
             .flatten()
             .min()

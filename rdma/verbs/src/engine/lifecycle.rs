@@ -250,6 +250,13 @@ impl Engine {
             Link::Stream(_) if qp.state() == QpState::Terminate => {
                 self.lose_terminating(key, "the peer did not close its side");
             }
+            Link::Stream(stream) if stream.awaits_room(&self.stack) => {
+                self.counters.drop_startup_timeout += 1;
+                self.lose_silently(key);
+                let reason = "the peer had no room for the MPA Reply";
+                self.report_for(key, AsyncEventKind::ConnectionLost { reason });
+            }
+            Link::Stream(stream) if stream.close == Close::None => {} // the Reply is out
             Link::Stream(stream) if self.stack.unacked(stream.conn) > 0 => {
                 qp.deadline = Some(self.now + CLOSE_LIMIT);
             }

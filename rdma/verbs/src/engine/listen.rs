@@ -20,6 +20,8 @@ use crate::streaming::StreamId;
 
 /// How long a peer may take for its Request after TCP is established; not extended by single octets (digest 3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How long it may take until its window has room for the Reply.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
 /// A request's identity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +259,11 @@ impl Engine {
             let (conn, port) = (incoming.conn, incoming.port);
             let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
             qp.enter_rts(stream, info);
+            if self.stack.has_unsent(conn) {
+                qp.deadline = Some(self.now + REPLY_LIMIT);
+            }
         }
+        self.watch(qp_key);
         // Memory work that was posted in Idle takes effect before the peer's first FPDU.
         self.activate(qp_key);
         Ok(())
@@ -279,6 +285,8 @@ impl Engine {
         let incoming = self.take_incoming(id);
         let sent = self.send_startup(incoming.conn, &reply);
         self.stack.close(incoming.conn, self.now);
+        self.deadlines
+            .expect_reply(self.now + REPLY_LIMIT, incoming.conn);
         self.linger(incoming.port);
         if sent {
             Ok(())

@@ -135,14 +135,10 @@ impl Engine {
         }
     }
 
-    /// Sends a start-up frame; a new connection always has room for one.
+    /// Sends a start-up frame. Where the peer's window has no room for it, TCP's flow control waits; the deadline of the start-up is not
+    /// moved by that. False if the connection has ended.
     pub(super) fn send_startup(&mut self, conn: ConnId, frame: &[u8]) -> bool {
-        let Some(place) = self.stack.writable(conn, frame.len()) else {
-            return false;
-        };
-        place.copy_from_slice(frame);
-        self.stack.commit(conn, frame.len(), self.now);
-        true
+        self.stack.send_all(conn, frame, self.now)
     }
 
     /// Octets of the Reply, and perhaps of the first FPDUs after it.

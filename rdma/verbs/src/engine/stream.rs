@@ -115,6 +115,11 @@ impl Stream {
         }
     }
 
+    /// True while the Reply waits for room in the peer's window: nothing else is sent before the peer's first FPDU.
+    pub(super) fn awaits_room(&self, stack: &Stack) -> bool {
+        matches!(self.gate, Gate::Fenced | Gate::Shut) && stack.has_unsent(self.conn)
+    }
+
     /// True if it has something to send besides work requests that have not begun.
     pub(super) fn has_more(&self) -> bool {
         self.outgoing.is_some() || !self.responses.is_empty() || self.terminate.is_some()

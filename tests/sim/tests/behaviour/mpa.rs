@@ -11,6 +11,7 @@ mod nudge;
 mod rdmac;
 mod revisions;
 mod rtr;
+mod windows;
 
 use std::time::Duration;
 
