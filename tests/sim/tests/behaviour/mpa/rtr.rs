@@ -257,7 +257,9 @@ fn two_rnics_without_an_rtr_in_common_part_by_a_terminate() {
     let asked = sim.wait_for("the request", || listener.try_accept());
     asked.accept(&mut b.qp, b"").unwrap();
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
-    let text = outcome.unwrap_err().to_string();
+    let error = outcome.unwrap_err();
+    let cause = std::error::Error::source(&error).expect("a term that cannot be met");
+    let text = cause.to_string();
     assert!(text.contains("no RTR type in common"), "{text}");
     sim.run_until_idle();
     let told = xwarp::AsyncEventKind::TerminateReceived(xwarp::TermCode::mpa(7));
