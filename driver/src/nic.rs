@@ -23,8 +23,8 @@ const QUEUE: u32 = 0;
 const LINK_HEADER_MAX: usize = 22;
 /// The largest MTU whose frames fit into a chunk, in octets.
 const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
-/// File descriptors that opening an interface takes at once: 11 were counted on Linux 6.18. Those of ports come on top.
-const DESCRIPTORS: usize = 16;
+/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with the one of its engine and of a port.
+const DESCRIPTORS: usize = 12;
 /// An IP packet is never larger, whatever the interface takes.
 const IP_PACKET_MAX: u32 = 65_535;
 

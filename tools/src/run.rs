@@ -2,6 +2,7 @@
 
 use xwarp::{Rnic, RnicConfig};
 
+use crate::output;
 use crate::signals::Interrupted;
 
 /// Opens the RNIC, does `work` with it, and closes it. If the work has succeeded but its capture is not complete, the run has failed.
@@ -19,7 +20,7 @@ pub(crate) fn with_rnic(
         (Ok(()), captured) => captured,
         (Err(error), Ok(())) => Err(error),
         (Err(error), Err(lost)) => {
-            log::error!("{lost}");
+            output::complain(format_args!("{lost}"));
             Err(error)
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
@@ -18,7 +19,10 @@ const INTERRUPTED: &str = "interrupted";
 #[error("{INTERRUPTED}")]
 pub(crate) struct Interruption;
 
-/// Knows whether the program was asked to end. A second signal ends it at once.
+/// How long after the first signal another one is still the same wish: `timeout` sends two.
+const SAME_WISH: Duration = Duration::from_millis(500);
+
+/// Knows whether the program was asked to end. A signal that comes later again ends it at once.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupted(Arc<Flags>);
 
@@ -43,8 +47,9 @@ impl Interrupted {
             .name("xwarp-signals".to_owned())
             .spawn(move || {
                 drop(ready);
+                let mut wish = Wish::default();
                 while let Ok(signal) = signals.wait() {
-                    told.take(signal);
+                    told.take(signal, wish.is_repeated(Instant::now()));
                 }
             })
             .context("cannot watch for signals")?;
@@ -53,8 +58,9 @@ impl Interrupted {
         Ok(interrupted)
     }
 
-    fn take(&self, signal: Signal) {
-        if self.0.asked.swap(true, Ordering::SeqCst) {
+    fn take(&self, signal: Signal, is_repeated: bool) {
+        self.0.asked.store(true, Ordering::SeqCst);
+        if is_repeated {
             signal_hook::low_level::exit(128 + signal as i32);
         }
         if self.0.at_once.load(Ordering::SeqCst) {
@@ -95,6 +101,18 @@ impl Interrupted {
     }
 }
 
+/// When the user has first asked the program to end.
+#[derive(Default)]
+struct Wish(Option<Instant>);
+
+impl Wish {
+    /// Whether a signal that has come at `now` is more than the first wish.
+    fn is_repeated(&mut self, now: Instant) -> bool {
+        let first = *self.0.get_or_insert(now);
+        now.saturating_duration_since(first) >= SAME_WISH
+    }
+}
+
 /// Makes a file that is larger than it may be (`ulimit -f`) an error of the write, as a full disk is one; by default SIGXFSZ kills.
 pub(crate) fn survive_file_limit() -> anyhow::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
@@ -105,6 +123,14 @@ pub(crate) fn survive_file_limit() -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_signals_at_once_are_one_wish() {
+        let (mut wish, now) = (Wish::default(), Instant::now());
+        assert!(!wish.is_repeated(now) && !wish.is_repeated(now));
+        assert!(!wish.is_repeated(now + SAME_WISH / 2));
+        assert!(wish.is_repeated(now + SAME_WISH));
+    }
 
     #[test]
     fn work_is_not_begun_after_a_signal() {

@@ -364,6 +364,11 @@ mod tests {
         }
     }
 
+    /// A number of slots, or a depth, which is mostly a possible one, so that what depends on other numbers is tried.
+    fn few() -> impl Strategy<Value = u32> {
+        prop_oneof![6 => 1_u32..6, 1 => number()]
+    }
+
     /// What fits into a request is mostly near a limit.
     fn number() -> impl Strategy<Value = u32> {
         prop_oneof![
@@ -388,14 +393,15 @@ mod tests {
         fn request()(
             kind in prop_oneof![0_u8..3, 0x10_u8..0x13, any::<u8>()],
             flags in prop_oneof![Just([0, 0]), Just([1, 0]), any::<[u8; 2]>()],
-            numbers in [number(), number(), number()],
+            numbers in (number(), few(), few()),
             buffer in (any::<u32>(), offset()),
             control in (any::<u32>(), offset()),
         ) -> Vec<u8> {
             let mut octets = OCTETS[..5].to_vec();
             octets.push(kind);
             octets.extend(flags);
-            octets.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            let (size, slots, depth) = numbers;
+            octets.extend([size, slots, depth].iter().flat_map(|number| number.to_be_bytes()));
             for (stag, to) in [buffer, control] {
                 octets.extend(stag.to_be_bytes());
                 octets.extend(to.to_be_bytes());

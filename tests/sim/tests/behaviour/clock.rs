@@ -33,6 +33,7 @@ fn a_connect_after_a_pause_has_all_of_its_time() {
         let cq = rnic.create_cq(16).unwrap();
         let pd = rnic.allocate_pd().unwrap();
         let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+        // The pause itself: nothing is waited for, and a longer one does no harm.
         thread::sleep(2 * LIMIT);
         let began = Instant::now();
         let outcome = qp.connect(SocketAddr::new(NOBODYS, 7471), b"", 100 * LIMIT);

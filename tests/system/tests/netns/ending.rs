@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way, eventually_within};
+use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way, eventually, eventually_within};
 
 /// How long a side may take to notice that the other was killed: the kernel there resets whatever reaches it.
 const LOSS_LIMIT: Duration = Duration::from_secs(35);
@@ -213,27 +213,22 @@ fn a_program_that_goes_with_another_process_is_not_relied_upon() {
     let mut second = hosts
         .b
         .start("perf write-bw --verify --size 4K --depth 16 --dev eth1 --port 18516");
-    // It tries for a second to bind the queue that the first has.
-    std::thread::sleep(Duration::from_millis(300));
+    // It tries again and again, for a second, to bind the queue that the first has.
+    eventually("the second tries to bind", || {
+        second.waits_in().contains("nanosleep")
+    });
     first.signal(Signal::SIGKILL);
     first.finish().killed_by(Signal::SIGKILL);
-    let serves = eventually_within(Duration::from_secs(3), || {
-        second.printed().contains("waiting for a client")
-    });
-    if serves {
-        assert!(
-            hosts.b.program().is_some(),
-            "a server waits without a program: {}",
-            second.printed()
-        );
-        let client = hosts.a.xwarp(
-            "perf write-bw --verify --size 4K --depth 16 --iterations 100 --port 18516 10.77.0.2",
-        );
-        client.succeeded();
-        second.finish().succeeded();
-    } else {
-        second.signal(Signal::SIGTERM);
-        second.finish().refused(&["eth1"]);
-    }
+    second.line("waiting for a client");
+    assert!(
+        hosts.b.program().is_some(),
+        "a server waits without a program: {}",
+        second.printed()
+    );
+    let client = hosts.a.xwarp(
+        "perf write-bw --verify --size 4K --depth 16 --iterations 100 --port 18516 10.77.0.2",
+    );
+    client.succeeded();
+    second.finish().succeeded();
     setup.check_as_found();
 }

@@ -12,13 +12,14 @@ use xwarp_system_tests::{Hosts, PATIENCE, PERF_PORT};
 const CONNECT_LIMIT: Duration = Duration::from_secs(7);
 
 /// The client on host A must fail with these words, within the time for a connection, and leave nothing attached.
-fn client_fails(hosts: &Hosts, arguments: &str, words: &[&str]) {
+fn client_fails(hosts: &Hosts, arguments: &str, words: &[&str]) -> String {
     let client = hosts
         .a
         .start(&format!("perf {arguments}"))
         .finish_within(CONNECT_LIMIT);
-    client.refused(words);
+    let line = client.refused(words);
     assert_eq!(hosts.a.program(), None);
+    line
 }
 
 #[test]
@@ -96,11 +97,12 @@ fn a_server_that_speaks_http_is_told() {
         &hosts,
         b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
     );
-    client_fails(
+    let line = client_fails(
         &hosts,
         "write-bw 10.77.0.2",
         &["10.77.0.2:18515 does not speak iWARP"],
     );
+    assert_eq!(line.matches("wrong key").count(), 1, "{line}");
     server.join().unwrap();
 }
 

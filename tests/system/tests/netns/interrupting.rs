@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, PERF_PORT, Running, eventually};
+use xwarp_system_tests::{
+    DEV, Host, Hosts, Mode, PATIENCE, PERF_PORT, Running, Setup, Way, eventually,
+};
 
 /// How long the end may take: a few hundredths of a second on an idle machine. All that is waited for here takes longer.
 const END_LIMIT: Duration = Duration::from_millis(1500);
@@ -157,6 +159,20 @@ fn while_a_server_waits_for_its_client() {
             run.line("waiting for a client at ");
             run
         });
+    }
+}
+
+/// As `timeout` does. The program was there before, so that only an orderly end takes the flows out of its map.
+#[test]
+fn two_signals_at_once_end_a_run_in_order() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::IpLink, Mode::Native);
+    for test in ["write-bw", "read-lat"] {
+        let mut server = hosts.b.serve(test);
+        server.signal(Signal::SIGTERM);
+        server.signal(Signal::SIGTERM);
+        server.finish_within(END_LIMIT).refused(&["interrupted"]);
+        setup.check_as_found();
     }
 }
 

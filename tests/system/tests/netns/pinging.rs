@@ -1,7 +1,7 @@
 //! `xwarp ping`, both of whose ends speak rping's protocol; against rping itself it is tested elsewhere.
 
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{DEV, Hosts, Running};
+use xwarp_system_tests::{DEV, Hosts, Running, eventually};
 
 fn serve(hosts: &Hosts, options: &str) -> Running {
     let mut server = hosts.b.start(&format!("ping --dev {DEV} {options}"));
@@ -78,4 +78,60 @@ fn a_ping_that_cannot_be_is_refused() {
         assert_eq!(hosts.a.program(), None);
     }
     hosts.a.xwarp("ping 10.77.0.2 --persistent").exited(2);
+}
+
+/// The link-local address of host B's interface, which it has by itself.
+fn link_local(hosts: &Hosts) -> String {
+    let mut found = None;
+    eventually("an address is in use", || {
+        let listed = hosts
+            .b
+            .ip(&format!("-6 -o addr show dev {DEV} scope link -tentative"));
+        let words = listed
+            .split_whitespace()
+            .skip_while(|word| *word != "inet6");
+        found = words.map(str::to_owned).nth(1);
+        found.is_some()
+    });
+    let address = found.unwrap();
+    address.split('/').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_link_local_host_is_named_with_its_interface() {
+    let hosts = Hosts::new();
+    hosts.a.ip("link add eth2 type veth peer name eth3");
+    hosts.a.ip("link set eth2 up");
+    let host = link_local(&hosts);
+    let index = hosts.a.ip(&format!("-o link show dev {DEV}"));
+    let index = index.split(':').next().unwrap();
+    let mut server = serve(&hosts, "--persistent --quiet");
+    for way in [
+        format!("{host}%{DEV}"),
+        format!("{host}%{index}"),
+        format!("--dev {DEV} {host}"),
+        format!("--dev {DEV} {host}%{DEV}"),
+    ] {
+        let client = hosts.a.xwarp(&format!("ping --count 1 {way}"));
+        assert!(
+            client.succeeded().stdout.contains("1 pings, all verified"),
+            "{way}"
+        );
+    }
+    hosts.a.xwarp(&format!("ping {host}")).refused(&[
+        &host,
+        "may be on any of several interfaces",
+        "eth1, eth2",
+        &format!("{host}%eth1"),
+    ]);
+    let two = format!("ping --dev eth2 {host}%{DEV}");
+    hosts.a.xwarp(&two).refused(&["name two interfaces"]);
+    let none = hosts.a.xwarp("ping fe80::1%nope");
+    none.refused(&["no interface is named \"nope\""]);
+    let wrong = hosts.a.xwarp("ping 10.77.0.2%eth1").exited(2);
+    assert!(
+        wrong.stderr.contains("no link-local IPv6 address"),
+        "{wrong}"
+    );
+    server.still_runs();
 }

@@ -246,3 +246,55 @@ fn a_user_without_privilege_is_told_what_is_needed() {
         assert!(hosts.b.program().is_some());
     }
 }
+
+#[test]
+fn too_few_descriptors_are_named_with_what_limits_them() {
+    let hosts = Hosts::new();
+    for limit in [5, 6, 8, 10, 12] {
+        for arguments in ["perf write-bw --dev eth1", "ping --dev eth1"] {
+            let command = hosts
+                .b
+                .xwarp_after(&format!("ulimit -n {limit}"), arguments);
+            let line = Running::start(command)
+                .finish()
+                .refused(&["raise the limit of open files (`ulimit -n`)"]);
+            assert!(!line.contains("verifier"), "{limit}: {line}");
+            assert_eq!(hosts.b.program(), None);
+        }
+    }
+    let attach = hosts.b.xwarp_after("ulimit -n 7", "attach eth1");
+    let line = Running::start(attach).finish().refused(&["`ulimit -n`"]);
+    assert!(!line.contains("verifier"), "{line}");
+    assert_eq!(hosts.b.program(), None);
+    let enough = hosts
+        .b
+        .xwarp_after("ulimit -n 32", "perf write-bw --dev eth1");
+    Running::start(enough).line("waiting for a client at ");
+}
+
+#[test]
+fn port_zero_is_a_free_one_for_a_server_and_none_for_a_client() {
+    let hosts = Hosts::new();
+    for (command, short) in [("perf write-bw", "--iterations 10"), ("ping", "--count 1")] {
+        let client = format!("{command} --port 0 10.77.0.2");
+        refuses(&hosts.a, &client, &["--port 0 is no server's port"]);
+        let mut server = hosts.b.start(&format!("{command} --port 0 --dev {DEV}"));
+        let line = server.line("waiting for a client at ");
+        let mut ports = line.rsplit(", ").filter_map(|at| at.rsplit(':').next());
+        let port = ports.next().unwrap();
+        assert!(port != "0" && ports.all(|other| other == port), "{line}");
+        for address in ["10.77.0.2", "fd77::2"] {
+            let listens = format!("{address}:{port}");
+            let listens_v6 = format!("[{address}]:{port}");
+            assert!(
+                line.contains(&listens) || line.contains(&listens_v6),
+                "{line}"
+            );
+        }
+        hosts
+            .a
+            .xwarp(&format!("{command} {short} --port {port} fd77::2"))
+            .succeeded();
+        server.finish().succeeded();
+    }
+}

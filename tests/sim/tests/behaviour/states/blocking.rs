@@ -1,9 +1,10 @@
 //! Streams of engines that run by themselves, by the calls that wait.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -179,13 +180,57 @@ fn whoever_waits_for_an_event_is_woken_by_it() {
     }
 }
 
+/// Threads that say which they are before they wait for something.
+struct Waiters(Receiver<PathBuf>);
+
+impl Waiters {
+    fn new() -> (Sender<PathBuf>, Self) {
+        let (tell, told) = channel();
+        (tell, Self(told))
+    }
+
+    /// Returns when so many threads have said that they wait, and sleep.
+    fn await_asleep(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        for _ in 0..count {
+            let thread = self.0.recv_timeout(PATIENCE).unwrap();
+            while !sleeps(&thread) {
+                assert!(
+                    Instant::now() < deadline,
+                    "{} does not wait",
+                    thread.display()
+                );
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Says which thread is about to wait.
+fn about_to_wait(tell: &Sender<PathBuf>) {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    tell.send(Path::new("/proc").join(thread)).unwrap();
+}
+
+/// Whether the kernel has put the thread to sleep (`proc_pid_stat(5)`: its state follows its name).
+fn sleeps(thread: &Path) -> bool {
+    let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+    let state = stat.rsplit(") ").next().unwrap();
+    state.starts_with('S')
+}
+
 #[test]
 fn whoever_waits_for_an_event_is_woken_when_the_rnic_closes() {
     let (rnic, _wire) = rnic(1, 2, Progress::Thread);
     let long = Duration::from_hours(1);
+    let (tell, waiting) = Waiters::new();
     thread::scope(|scope| {
-        let waiters = [(); 2].map(|()| scope.spawn(|| rnic.wait_event(long).unwrap()));
-        thread::sleep(Duration::from_millis(5));
+        let wait = || {
+            about_to_wait(&tell);
+            rnic.wait_event(long).unwrap()
+        };
+        let waiters = [(); 2].map(|()| scope.spawn(wait));
+        waiting.await_asleep(2);
         rnic.close().unwrap();
         for waiter in waiters {
             assert_eq!(waiter.join().unwrap(), None);
@@ -199,11 +244,18 @@ fn whoever_waits_for_a_completion_is_woken_when_the_rnic_closes() {
     let mut queues = [(); 2].map(|()| rnic.create_cq(4).unwrap());
     queues[1].arm(Arm::Next).unwrap();
     let began = Instant::now();
+    let (tell, waiting) = Waiters::new();
     thread::scope(|scope| {
         let [polled, armed] = &mut queues;
-        let polls = scope.spawn(|| polled.wait(PATIENCE));
-        let waits = scope.spawn(|| armed.wait_event(PATIENCE));
-        thread::sleep(Duration::from_millis(5));
+        let polls = scope.spawn(|| {
+            about_to_wait(&tell);
+            polled.wait(PATIENCE)
+        });
+        let waits = scope.spawn(|| {
+            about_to_wait(&tell);
+            armed.wait_event(PATIENCE)
+        });
+        waiting.await_asleep(2);
         rnic.close().unwrap();
         assert!(matches!(polls.join().unwrap(), Err(WaitError::Closed(_))));
         assert!(matches!(waits.join().unwrap(), Err(WaitError::Closed(_))));
