@@ -56,7 +56,7 @@ mod windowed;
 
 pub use config::{Path, StackConfig};
 pub use congestion::Algorithm;
-pub use conn::MAX_SEGMENTS_IN_FLIGHT;
+pub use conn::{ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
 pub use counters::StackCounters;
 pub use error::{ConnectError, ListenError};
 pub use event::{CloseReason, ConnId, Event, ListenerId};

@@ -9,7 +9,7 @@ use xwarp_driver::net::Network;
 use xwarp_driver::{PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
-use crate::conn::{Conn, Secrets};
+use crate::conn::{Conn, ConnLoad, Secrets};
 use crate::counters::StackCounters;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
@@ -268,6 +268,11 @@ impl Stack {
         };
         conn.catch_up(&mut self.lower);
         conn.unacked()
+    }
+
+    /// What the peer has the connection do; `None` for a stale id.
+    pub fn load(&self, conn: ConnId) -> Option<ConnLoad> {
+        self.live(conn).map(Conn::load)
     }
 
     /// The peer's address and port.

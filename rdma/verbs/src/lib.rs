@@ -149,4 +149,4 @@ pub use xwarp_driver::{
 };
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
 pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
-pub use xwarp_tcp::{Algorithm as CongestionControl, Instant};
+pub use xwarp_tcp::{Algorithm as CongestionControl, ConnLoad, Instant};

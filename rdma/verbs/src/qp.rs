@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::mpa::Initiator;
+use xwarp_tcp::ConnLoad;
 
 use crate::cm::Connecting;
 use crate::control::Control;
@@ -346,6 +347,13 @@ impl QueuePair {
         let id = self.id;
         let info = self.control.call(move |engine| engine.query_qp(id))?;
         info.ok_or(RnicClosed)
+    }
+
+    /// What the peer has the connection do, since it was made; `None` while there is none. A peer that sends many segments for few bytes, or many out of
+    /// order, uses this host without breaking a rule (RFC 5042 §6.4.4): [`modify`](Self::modify) to Error ends its connection.
+    pub fn load(&self) -> Result<Option<ConnLoad>, RnicClosed> {
+        let id = self.id;
+        self.control.call(move |engine| engine.load_of(id))
     }
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes

@@ -44,7 +44,10 @@ impl Conn {
                 self.rest(now);
             }
         }
-        self.readable_len() > unread
+        let taken = self.readable_len().saturating_sub(unread);
+        self.load.segments += 1;
+        self.load.bytes += taken as u64;
+        taken > 0
     }
 
     fn arrive_in_window(
@@ -289,6 +292,7 @@ impl Conn {
             Arrival::OutOfOrder => {
                 self.acks.out_of_order(seq);
                 lower.counters.out_of_order += 1;
+                self.load.out_of_order += 1;
                 self.send_ack(lower, now);
             }
             Arrival::Nothing => {

@@ -87,6 +87,17 @@ struct Settings {
     algorithm: Algorithm,
 }
 
+/// What a peer has a connection do (RFC 5042 §6.4.4): many segments for few bytes, or many out of order, are a load that brings nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnLoad {
+    /// Segments that have arrived, whatever became of them.
+    pub segments: u64,
+    /// Of these, such as left a gap before them and had to be kept.
+    pub out_of_order: u64,
+    /// Bytes of payload that have arrived in order.
+    pub bytes: u64,
+}
+
 /// What is secret and differs from connection to connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secrets {
@@ -137,6 +148,7 @@ pub(crate) struct Conn {
     clock: Clock,
     pending: Pending,
     postponed: Option<Postponed>,
+    load: ConnLoad,
     /// The length that `writable` refused last; 0 after it became possible.
     wanted: usize,
     /// The congestion window was what refused it.
@@ -198,6 +210,7 @@ impl Conn {
             clock: Clock::new(now),
             pending: Pending::default(),
             postponed: None,
+            load: ConnLoad::default(),
             wanted: 0,
             window_limited: false,
             starved: false,
@@ -206,6 +219,10 @@ impl Conn {
 
     pub(crate) fn state(&self) -> State {
         self.state
+    }
+
+    pub(crate) fn load(&self) -> ConnLoad {
+        self.load
     }
 
     pub(crate) fn is_synchronized(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Query QP (verbs draft §9.2.5.2).
 
+use xwarp_tcp::ConnLoad;
+
 use super::Engine;
 use super::qp::{Link, QpContext};
 use crate::qp_info::QpInfo;
@@ -10,6 +12,14 @@ use crate::user::Ability;
 impl Engine {
     pub(crate) fn query_qp(&self, id: QpId) -> Option<QpInfo> {
         self.qp(id).map(describe)
+    }
+
+    /// What the peer of a queue pair has its connection do; `None` while there is none.
+    pub(crate) fn load_of(&self, id: QpId) -> Option<ConnLoad> {
+        match &self.qp(id)?.link {
+            Link::Stream(stream) => self.stack.load(stream.conn),
+            Link::None | Link::Starting(_) => None,
+        }
     }
 }
 

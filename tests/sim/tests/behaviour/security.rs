@@ -8,7 +8,10 @@ use xwarp::{
     Revision, TermCode,
 };
 use xwarp_netsim::Seed;
+use xwarp_sim_tests::wire::Tagged;
 use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+
+use crate::hostile::Victim;
 
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
 
@@ -245,4 +248,49 @@ fn a_flood_of_sends_without_receives_ends_at_the_first() {
     assert_eq!(b.host().rnic().counters().unwrap().rdma.terminates_out, 1);
     assert_eq!(a.sends().len(), 50);
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+/// RFC 5042 §6.4.4: a peer that breaks no rule, but costs more than it brings, is told from one that does not, and can be got rid of.
+#[test]
+fn a_peer_that_sends_byte_by_byte_is_found_and_ended() {
+    const LEN: usize = 1000;
+    let loads = [1, LEN + 100].map(|piece| {
+        let mut victim = Victim::new().expecting(&["drop_no_flow"]);
+        victim.sim.run_until_idle();
+        let target = victim.end.target(LEN);
+        let RemoteAddress { stag, to } = target.remote(0);
+        let fpdu = Tagged::write(stag, to).fpdu(&pattern(LEN));
+        let before = victim.end.qp.load().unwrap().unwrap();
+        victim.peer.send_pieces(&fpdu, piece);
+        victim.sim.run_until_idle();
+        assert_eq!(target.to_vec(), pattern(LEN));
+        let load = victim.end.qp.load().unwrap().unwrap();
+        assert_eq!(load.bytes - before.bytes, fpdu.len() as u64);
+        assert_eq!(load.out_of_order, 0);
+        victim.end.qp.abort().unwrap();
+        victim.sim.run_until_idle();
+        assert!(victim.peer.ended().is_some());
+        assert_eq!(victim.end.qp.load(), Ok(None), "there is no connection");
+        (load.segments - before.segments, fpdu.len() as u64)
+    });
+    let [(many, bytes), (few, _)] = loads;
+    assert!(many >= bytes, "{many} segments for {bytes} bytes");
+    assert!(few <= 2, "{few} segments");
+}
+
+/// The same of one whose segments come in a wrong order, which have to be kept until they fit.
+#[test]
+fn segments_out_of_order_are_counted_for_their_connection() {
+    let mut sim = sim().expecting(&["drop_old_timestamp"]);
+    let (a, b) = sim.connected_pair();
+    let (mut c, d) = sim.connected_pair();
+    sim.run_until_idle();
+    let target = d.target(100 * KIB);
+    sim.link().change(|conditions| conditions.reorder = 0.3);
+    c.post_write(1, &pattern(100 * KIB), target.remote(0));
+    sim.run_until_idle();
+    let load = |end: &End| end.qp.load().unwrap().unwrap();
+    assert_eq!(target.to_vec(), pattern(100 * KIB));
+    assert!(load(&d).out_of_order > 10, "{:?}", load(&d));
+    assert_eq!((load(&a).out_of_order, load(&b).out_of_order), (0, 0));
 }
