@@ -92,12 +92,27 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let link = net::link_by_name(&args.dev)?;
     let status = attach::status(link.index)?;
+    // A driver that cannot tell strips nothing.
+    let stripped = net::strips_vlan_tags(&link.name).unwrap_or(false);
     if args.json {
-        print_line!("{}", as_json(&link.name, &status))?;
-    } else {
-        print_status(&link.name, &status)?;
+        let mut json = as_json(&link.name, &status);
+        json["vlan_tags_stripped"] = stripped.into();
+        print_line!("{json}")?;
+        return Ok(());
+    }
+    print_status(&link.name, &status)?;
+    if stripped && matches!(status, Status::Ours { .. }) {
+        print_line!("{}", stripped_note(&link.name))?;
     }
     Ok(())
+}
+
+/// What the XDP program does not see.
+fn stripped_note(dev: &str) -> String {
+    format!(
+        "{dev} strips VLAN tags before XDP (rx-vlan-offload): frames of any VLAN look untagged; \
+         `ethtool -K {dev} rxvlan off` shows them, where the driver heeds it"
+    )
 }
 
 fn print_status(dev: &str, status: &Status) -> Result<(), OutputError> {

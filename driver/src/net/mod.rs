@@ -20,6 +20,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use netlink_packet_route::AddressFamily;
 
+pub use ethtool::strips_vlan_tags;
 pub use link::{Link, LinkError, MacAddr, link_by_name, link_with_address, links};
 pub use neighbour::{NeighbourError, resolve_neighbour, resolve_neighbour_while};
 pub use netlink::NetlinkError;

@@ -5,6 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+
 use super::testbed::{FAR, NEAR, Namespace, Testbed, eventually, ip};
 use super::*;
 
@@ -159,6 +161,17 @@ fn an_interface_is_described_with_addresses_mtu_and_queues() {
     ));
     let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
     assert_eq!((link.up, link.mtu, link.rx_queues), (false, 1500, 2));
+}
+
+#[test]
+fn an_interface_strips_vlan_tags_until_that_is_switched_off() {
+    let bed = Testbed::new();
+    let strips = || bed.near.run(|| strips_vlan_tags(NEAR));
+    assert_eq!(strips(), Ok(true), "veth does unless told");
+    bed.near.sh(&format!("ethtool -K {NEAR} rxvlan off"));
+    assert_eq!(strips(), Ok(false));
+    let nobody = bed.near.run(|| strips_vlan_tags("xwn9"));
+    assert_eq!(nobody, Err(Errno::ENODEV));
 }
 
 #[test]

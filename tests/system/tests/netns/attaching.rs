@@ -55,6 +55,20 @@ fn attach_status_and_detach_agree_with_ip_link() {
     }
 }
 
+/// The program takes frames of a VLAN for what they look like, and whoever looks after it is told.
+#[test]
+fn status_tells_that_vlan_tags_are_stripped() {
+    let hosts = Hosts::new();
+    hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
+    let told = || hosts.b.xwarp(&format!("status {DEV}")).succeeded().stdout;
+    assert!(told().contains("eth1 strips VLAN tags before XDP"));
+    assert_eq!(status(&hosts)["vlan_tags_stripped"], true);
+    hosts.b.switch_off(DEV, &["rxvlan"]);
+    assert!(!told().contains("VLAN tags"));
+    assert_eq!(status(&hosts)["vlan_tags_stripped"], false);
+    hosts.b.xwarp(&format!("detach {DEV}")).succeeded();
+}
+
 #[test]
 fn nothing_attached_is_told() {
     let hosts = Hosts::new();
