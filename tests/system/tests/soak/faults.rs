@@ -1,10 +1,13 @@
 //! What happens to the network, one thing after the other, as a seed says.
 
+use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
-use xwarp_impair::{Lab, Rule, Side};
+use xwarp_impair::{DEV, Flood, Hostile, Lab, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
+
+use crate::server::PORT;
 
 /// The longest outage in milliseconds, and the shortest.
 const LONGEST: u64 = 2000;
@@ -14,12 +17,16 @@ const SHORTEST: u64 = 20;
 const CALM: Duration = Duration::from_millis(500);
 /// How long segments are lost, repeated and late.
 const BAD_WEATHER: Duration = Duration::from_secs(2);
+/// SYNs, and as many ACKs, that strangers send per second, and for how long.
+const FLOOD_RATE: u32 = 5000;
+const FLOOD: Duration = Duration::from_secs(2);
 
 /// How often what has happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) outages: u64,
     pub(crate) bad_weathers: u64,
+    pub(crate) floods: u64,
     pub(crate) calms: u64,
 }
 
@@ -46,10 +53,11 @@ impl<'a> Faults<'a> {
     /// One of them, and calm.
     pub(crate) fn next(&mut self) {
         let side = self.side();
-        match self.rng.below(4) {
+        match self.rng.below(5) {
             0 => self.outage(|lab, up| lab.set_cable(side, up)),
             1 => self.outage(|lab, up| lab.set_interface(side, up)),
             2 => self.bad_weather(side),
+            3 => self.flood(),
             _ => {
                 self.told.calms += 1;
                 thread::sleep(CALM);
@@ -91,5 +99,22 @@ impl<'a> Faults<'a> {
             impaired.fates()
         );
         self.told.bad_weathers += 1;
+    }
+
+    /// Strangers send SYNs and ACKs to the server, by the client's cable.
+    fn flood(&mut self) {
+        let hostile = Hostile {
+            target: SocketAddrV4::new(Side::B.address(), PORT),
+            mac: Side::B.mac(),
+            syns: FLOOD_RATE,
+            acks: FLOOD_RATE,
+            seed: Seed(self.rng.draw()),
+        };
+        let flood = self.lab.a.call(move || Flood::start(DEV, hostile));
+        let flood = flood.expect("root may send");
+        thread::sleep(FLOOD);
+        let sent = flood.finish().expect("it could send");
+        assert!(sent.syns > 0 && sent.acks > 0);
+        self.told.floods += 1;
     }
 }
