@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use xwarp_driver::net::Network;
@@ -134,8 +135,19 @@ impl Stack {
         }
     }
 
-    /// Sends a SYN along `path`. [`Event::Connected`] follows, or [`Event::Closed`].
+    /// Sends a SYN along `path`. [`Event::Connected`] follows, or [`Event::Closed`], after
+    /// [`StackConfig::connect_timeout`] at the latest.
     pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {
+        self.connect_within(path, self.config.connect_timeout, now)
+    }
+
+    /// The same with another limit.
+    pub fn connect_within(
+        &mut self,
+        path: Path,
+        limit: Duration,
+        now: Instant,
+    ) -> Result<ConnId, ConnectError> {
         self.advance(now);
         let Path { local, remote, .. } = path;
         let flow = Flow {
@@ -160,6 +172,7 @@ impl Stack {
         };
         let link = LinkHeader::new(path.next_hop, self.config.mac, ethertype);
         let mut conn = self.open(flow, link);
+        conn.have_patience(limit);
         conn.open(self.now);
         let handle = self.insert(conn);
         self.run(handle);

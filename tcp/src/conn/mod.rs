@@ -73,6 +73,11 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
 /// After so long without an ACK a peer is silent, and others may need its frames more.
 const SILENCE: Duration = Duration::from_millis(5);
 
+/// A timeout shorter than this ends before either patience does that begins with it.
+fn soon(user_timeout: Duration, connect_timeout: Duration) -> Duration {
+    user_timeout.min(connect_timeout) / 2
+}
+
 /// What a connection is told at its start.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
@@ -182,7 +187,7 @@ impl Conn {
                 connect_timeout: config.connect_timeout,
                 user_timeout: config.user_timeout,
                 keepalive: config.keepalive,
-                soon: config.user_timeout.min(config.connect_timeout) / 2,
+                soon: soon(config.user_timeout, config.connect_timeout),
                 min_rto: config.min_rto,
                 ack_delay: config.ack_delay.min(MAX_ACK_DELAY),
                 send_buffer: buffer.saturating_mul(SEND_BUFFERS),
@@ -350,6 +355,12 @@ impl Conn {
         let congested = pipe > 0 && pipe + len > self.window();
         self.window_limited |= allowed && congested;
         allowed && !congested && self.pacer.is_open(now)
+    }
+
+    /// How long the handshake may take.
+    pub(crate) fn have_patience(&mut self, limit: Duration) {
+        self.settings.connect_timeout = limit;
+        self.settings.soon = soon(self.settings.user_timeout, limit);
     }
 
     /// TX frames that it has: one a segment, but for those parked.

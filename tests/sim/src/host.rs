@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use xwarp::{
     Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, MpaConfig, Progress,
@@ -64,13 +63,12 @@ impl Place {
         }
     }
 
-    /// TCP's parameters there. The handshake has time for many lost frames.
+    /// TCP's parameters there.
     pub(crate) fn stack(self, Seed(seed): Seed, mtu: usize) -> StackConfig {
         StackConfig {
             mac: self.mac(),
             mtu,
             seed: Some(Rng::new(Seed(seed), 100 + self as u64).draw()),
-            connect_timeout: Duration::from_mins(1),
             ..StackConfig::default()
         }
     }

@@ -80,7 +80,7 @@ impl Engine {
             remote: order.remote,
             next_hop: order.next_hop,
         };
-        match self.stack.connect(path, self.now) {
+        match self.stack.connect_within(path, order.limit, self.now) {
             Err(error) => {
                 let refused = ConnectError::Resources(error.to_string());
                 // As above.
@@ -258,7 +258,11 @@ impl Engine {
     /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once, and if what revision 2 has
     /// besides is not required, the same is tried with revision 1 on a new TCP connection (R6581-10-5); the deadline stays.
     fn retry(&mut self, key: usize) -> bool {
-        let Some(Link::Starting(starting)) = self.qps.get_mut(key).map(|qp| &mut qp.link) else {
+        let Some(qp) = self.qps.get_mut(key) else {
+            return false;
+        };
+        let left = qp.deadline.map_or(Duration::ZERO, |end| end - self.now);
+        let Link::Starting(starting) = &mut qp.link else {
             return false;
         };
         if starting.answered {
@@ -275,7 +279,7 @@ impl Engine {
             remote: starting.remote,
             next_hop: starting.next_hop,
         };
-        let conn = match self.stack.connect(path, self.now) {
+        let conn = match self.stack.connect_within(path, left, self.now) {
             Ok(conn) => conn,
             Err(error) => {
                 log::info!("no second try with {}: {error}", starting.remote);

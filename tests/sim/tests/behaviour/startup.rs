@@ -174,19 +174,21 @@ fn a_port_whose_listener_was_dropped_refuses() {
 
 #[test]
 fn a_silent_host_times_out_when_the_application_said() {
-    let mut sim = sim();
-    let at = sim.b().at(7471);
-    sim.remove(Place::B);
-    let mut a = sim.a().end(&QpConfig::default());
-    let mut connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
-    let outcome = sim.wait_for("the outcome", || connecting.try_finish());
-    assert!(
-        matches!(outcome, Err(ConnectError::TimedOut { .. })),
-        "{outcome:?}"
-    );
-    let late = sim.now().abs_diff(LIMIT);
-    assert!(late < Duration::from_millis(100), "after {:?}", sim.now());
-    assert_eq!(a.state(), QpState::Idle);
+    for limit in [Duration::from_millis(300), LIMIT, 12 * LIMIT] {
+        let mut sim = sim();
+        let at = sim.b().at(7471);
+        sim.remove(Place::B);
+        let mut a = sim.a().end(&QpConfig::default());
+        let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
+        let outcome = sim.wait_for("the outcome", || connecting.try_finish());
+        assert!(
+            matches!(outcome, Err(ConnectError::TimedOut { .. })),
+            "{outcome:?}"
+        );
+        let late = sim.now().abs_diff(limit);
+        assert!(late < Duration::from_millis(100), "after {:?}", sim.now());
+        assert_eq!(a.state(), QpState::Idle);
+    }
 }
 
 #[test]
