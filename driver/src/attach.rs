@@ -140,6 +140,7 @@ impl AttachError {
 pub struct Attachment {
     maps: Maps,
     mode: XdpMode,
+    program_id: u32,
     native_refusal: Option<AttachError>,
     /// The kernel detaches the program when this is closed. None if the program was found.
     link: Option<OwnedFd>,
@@ -174,6 +175,7 @@ impl Attachment {
         Ok(Self {
             maps,
             mode: found,
+            program_id: running.program_id,
             native_refusal: None,
             link: None,
         })
@@ -188,9 +190,12 @@ impl Attachment {
             let link = kernel::link(program, device.ifindex, mode);
             link.map_err(|errno| device.refused(mode, errno))
         })?;
+        let gone = || AttachError::Taken(device.ifname.clone());
+        let running = device.program()?.ok_or_else(gone)?;
         Ok(Self {
             maps: attached.steering.maps()?,
             mode: attached.mode,
+            program_id: running.program_id,
             native_refusal: attached.native_refusal,
             link: Some(attached.link),
         })
@@ -204,6 +209,11 @@ impl Attachment {
     /// Where the program really runs.
     pub fn mode(&self) -> XdpMode {
         self.mode
+    }
+
+    /// The program's id.
+    pub fn program_id(&self) -> u32 {
+        self.program_id
     }
 
     /// Why the program runs in generic mode, if native mode was tried first.
@@ -220,7 +230,7 @@ impl Attachment {
 /// Attaches our program so that it outlives the process, and says in which mode it runs.
 ///
 /// `mode` None tries native and then generic mode. `frames` are those of the interface's MTU.
-pub fn attach_permanently(
+pub(crate) fn attach_permanently(
     ifindex: u32,
     ifname: &str,
     mode: Option<XdpMode>,
@@ -237,17 +247,35 @@ pub fn attach_permanently(
     Ok(attached.mode)
 }
 
-/// Detaches our program, if it was attached to stay.
-pub fn detach(ifindex: u32, ifname: &str) -> Result<(), AttachError> {
-    let device = Device::new(ifindex, ifname);
-    let not_attached = || AttachError::NotAttached(ifname.to_owned());
-    let (found, _) = device.our_program()?.ok_or_else(not_attached)?;
-    if kernel::held_by_link(found.program_id) {
-        return Err(AttachError::HeldByProcess(device.ifname));
+/// Our program on an interface, attached to stay.
+pub(crate) struct Lasting {
+    device: Device,
+    program: OwnedFd,
+    mode: XdpMode,
+}
+
+impl Lasting {
+    /// The program that is there now.
+    pub(crate) fn find(ifindex: u32, ifname: &str) -> Result<Self, AttachError> {
+        let device = Device::new(ifindex, ifname);
+        let not_attached = || AttachError::NotAttached(ifname.to_owned());
+        let (found, _) = device.our_program()?.ok_or_else(not_attached)?;
+        if kernel::held_by_link(found.program_id) {
+            return Err(AttachError::HeldByProcess(device.ifname));
+        }
+        let program = Program::fd_from_id(found.program_id).map_err(|_gone| not_attached())?;
+        Ok(Self {
+            device,
+            program,
+            mode: found.mode,
+        })
     }
-    let program = Program::fd_from_id(found.program_id).map_err(|_gone| not_attached())?;
-    let detached = kernel::detach(program.as_fd(), device.ifindex, found.mode);
-    detached.map_err(|errno| device.refused(found.mode, errno))
+
+    /// Detaches it, and no other that has taken its place.
+    pub(crate) fn detach(self) -> Result<(), AttachError> {
+        let detached = kernel::detach(self.program.as_fd(), self.device.ifindex, self.mode);
+        detached.map_err(|errno| self.device.refused(self.mode, errno))
+    }
 }
 
 /// What runs on an interface.

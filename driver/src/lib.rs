@@ -23,7 +23,9 @@ pub use atomic::AtomicAccessError;
 pub use checksum::checksum_sum;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
-pub use nic::{Nic, NicConfig, NicError, NicInfo, Steering, SteeringError};
+pub use nic::{
+    Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,
+};
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
 pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{OutOfBounds, SharedBytes};

@@ -22,6 +22,9 @@ pub struct MemoryIo {
     frames: usize,
     /// Octets of each.
     room: usize,
+    /// What was sent while the link was down.
+    held: Vec<Vec<u8>>,
+    up: bool,
     wire: Wire,
     counters: IoCounters,
 }
@@ -87,6 +90,8 @@ impl MemoryIo {
             uncompleted: Vec::new(),
             frames,
             room,
+            held: Vec::new(),
+            up: true,
             wire: wire.clone(),
             counters: IoCounters::default(),
         };
@@ -99,7 +104,8 @@ impl MemoryIo {
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
             self.counters.tx_octets += len as u64;
-            self.wire.ends().sent.push_back(bytes);
+            self.held.push(bytes);
+            self.let_go();
             self.uncompleted.push(place);
             self.complete();
         } else {
@@ -117,8 +123,15 @@ impl MemoryIo {
         }
     }
 
+    /// Puts what was sent on the wire, unless the link is down.
+    fn let_go(&mut self) {
+        if self.up {
+            self.wire.ends().sent.extend(self.held.drain(..));
+        }
+    }
+
     fn complete(&mut self) {
-        if self.wire.ends().busy {
+        if !self.up || self.wire.ends().busy {
             return;
         }
         for place in self.uncompleted.drain(..) {
@@ -148,6 +161,9 @@ impl MemoryIo {
 
 impl PacketIo for MemoryIo {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        if !self.up {
+            self.wire.ends().arriving.clear();
+        }
         for _ in 0..budget {
             let Some(bytes) = self.wire.ends().arriving.pop_front() else {
                 return;
@@ -206,7 +222,12 @@ impl PacketIo for MemoryIo {
     }
 
     fn backlog(&self) -> bool {
-        !self.uncompleted.is_empty()
+        self.up && !self.uncompleted.is_empty()
+    }
+
+    fn set_up(&mut self, up: bool) {
+        self.up = up;
+        self.let_go();
     }
 
     fn too_big(&mut self) -> Option<Icmp> {
@@ -251,6 +272,25 @@ mod tests {
         io.recycle(frames.remove(0));
         io.receive(8, &mut frames);
         assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn while_the_link_is_down_frames_wait_and_what_arrives_is_lost() {
+        let (mut io, wire) = MemoryIo::new(2).unwrap();
+        io.set_up(false);
+        let frame = io.tx_frame().unwrap();
+        let sent = io.send_kept(frame);
+        wire.deliver(vec![7; 60]);
+        let mut frames = Vec::new();
+        io.receive(8, &mut frames);
+        assert!(frames.is_empty());
+        let sent = io.reclaim(sent).expect_err("it has not left");
+        assert_eq!((wire.take_sent(), io.backlog()), (None, false));
+        io.set_up(true);
+        assert!(wire.take_sent().is_some());
+        assert!(io.reclaim(sent).is_ok());
+        io.receive(8, &mut frames);
+        assert!(frames.is_empty(), "it is not there later either");
     }
 
     #[test]

@@ -9,13 +9,13 @@ use nix::errno::Errno;
 use nix::sys::eventfd::EventFd;
 use xwarp_bpf::Buffers;
 
-use crate::attach::{AttachError, Attachment, XdpMode};
-use crate::net::{self, Link, LinkError, MacAddr};
+use crate::attach::{self, AttachError, Attachment, Lasting, XdpMode};
+use crate::net::{self, Link, LinkError, LinkWatch, MacAddr, NetlinkError, Notifications, Watched};
 use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::tap::{Capture, Tap, TapError};
 use crate::umem::{self, FRAME_CAPACITY, UmemError};
-use crate::xdp::{self, OpenQueueError, Target};
+use crate::xdp::{self, OpenQueueError, Target, XdpQueue};
 
 /// The queue that is served; an interface with more than one is refused.
 const QUEUE: u32 = 0;
@@ -23,10 +23,9 @@ const QUEUE: u32 = 0;
 const LINK_HEADER_MAX: usize = 22;
 /// The largest MTU whose frames fit into a chunk, in octets.
 const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
-/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with the one of its engine and of a port.
-const DESCRIPTORS: usize = 12;
-/// An IP packet is never larger, whatever the interface takes.
-const IP_PACKET_MAX: u32 = 65_535;
+/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with the one of its engine and of a port, and whoever
+/// watches it takes 3.
+const DESCRIPTORS: usize = 15;
 
 /// How an interface is to be opened.
 #[derive(Clone, Debug)]
@@ -46,11 +45,19 @@ pub struct NicConfig {
 impl Link {
     /// Over how many buffers a driver may have to spread the interface's frames.
     pub fn frames(&self) -> Buffers {
-        if mtu_of(self) <= MTU_OF_ONE_CHUNK {
+        if self.ip_mtu() <= MTU_OF_ONE_CHUNK {
             Buffers::One
         } else {
             Buffers::Many
         }
+    }
+
+    /// Refuses an interface that no RNIC can be opened on: its packets are no Ethernet frames.
+    pub fn check_frames(&self) -> Result<(), NicError> {
+        if self.loopback {
+            return Err(NicError::Loopback(self.name.clone()));
+        }
+        Ok(())
     }
 }
 
@@ -125,9 +132,17 @@ pub enum NicError {
         /// Its receive queues.
         queues: u32,
     },
+    /// What becomes of it could not be watched.
+    #[error("cannot watch the interface")]
+    Watch(#[from] NetlinkError),
     /// The program.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// The program is not to be detached from under its user.
+    #[error(
+        "a process uses the XDP program on {0}: end that process first, or add --force, which ends its connections"
+    )]
+    InUse(String),
     /// The memory.
     #[error(transparent)]
     Umem(#[from] UmemError),
@@ -159,12 +174,16 @@ pub struct Nic {
     pub steering: Steering,
     /// The file that its frames are written to, if that was asked for.
     pub capture: Option<Capture>,
+    /// What becomes of it.
+    pub watch: LinkWatch,
 }
 
 impl Nic {
     /// Opens `name` in the current network namespace. Dropping the parts undoes all of it.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
         check_descriptors()?;
+        // From now on no change is missed.
+        let notifications = Notifications::begin()?;
         let link = net::link_by_name(name)?;
         check_link(&link)?;
         let frames = link.frames();
@@ -176,8 +195,14 @@ impl Nic {
             frames,
         };
         // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
-        let io = xdp::open(&target, mtu_of(&link) + LINK_HEADER_MAX, memory)?;
+        let io = xdp::open(&target, link.ip_mtu() + LINK_HEADER_MAX, memory)?;
         let attachment = Attachment::open(link.index, &link.name, config.mode, frames)?;
+        let watched = Watched {
+            index: link.index,
+            name: link.name.clone(),
+            program: attachment.program_id(),
+            by_link: !attachment.found(),
+        };
         let info = describe(link, &attachment);
         let steering = Steering::begin(attachment, io.as_fd())?;
         let (io, capture): (Box<dyn PacketIo>, _) = match &config.capture {
@@ -194,6 +219,7 @@ impl Nic {
             regions,
             steering,
             capture,
+            watch: LinkWatch::new(notifications, watched),
         })
     }
 }
@@ -204,11 +230,44 @@ fn check_descriptors() -> Result<(), NicError> {
     taken.map(drop).map_err(NicError::Descriptors)
 }
 
+/// Attaches our program to an interface, where it stays, and says in which mode it runs; `None` tries native and then generic mode.
+pub fn attach_permanently(link: &Link, mode: Option<XdpMode>) -> Result<XdpMode, NicError> {
+    link.check_frames()?;
+    let mode = attach::attach_permanently(link.index, &link.name, mode, link.frames())?;
+    Ok(mode)
+}
+
+/// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while a process uses it.
+pub fn detach(link: &Link, force: bool) -> Result<(), NicError> {
+    let program = Lasting::find(link.index, &link.name)?;
+    // Until the end, so that nobody begins to use it meanwhile.
+    let _claim = if force { None } else { claim(link)? };
+    Ok(program.detach()?)
+}
+
+/// The queue that every user of the program has, if nobody has it.
+fn claim(link: &Link) -> Result<Option<Box<dyn XdpQueue>>, NicError> {
+    const RING: u32 = 64;
+    let (memory, _) = umem::create(RING, RING, 0)?;
+    let target = Target {
+        interface: &link.name,
+        queue: QUEUE,
+        ring: RING,
+        frames: Buffers::One,
+    };
+    match xdp::open(&target, FRAME_CAPACITY, memory) {
+        Ok(queue) => Ok(Some(queue)),
+        Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(link.name.clone())),
+        Err(error) => {
+            log::debug!("whether {} is in use cannot be told: {error}", link.name);
+            Ok(None)
+        }
+    }
+}
+
 fn check_link(link: &Link) -> Result<(), NicError> {
     let name = link.name.clone();
-    if link.loopback {
-        return Err(NicError::Loopback(name));
-    }
+    link.check_frames()?;
     if !link.up {
         return Err(NicError::Down(name));
     }
@@ -221,14 +280,9 @@ fn check_link(link: &Link) -> Result<(), NicError> {
     Ok(())
 }
 
-/// The largest IP packet of the interface, in octets.
-fn mtu_of(link: &Link) -> usize {
-    link.mtu.min(IP_PACKET_MAX) as usize
-}
-
 fn describe(link: Link, attachment: &Attachment) -> NicInfo {
     NicInfo {
-        mtu: mtu_of(&link),
+        mtu: link.ip_mtu(),
         name: link.name,
         index: link.index,
         mac: link.mac,

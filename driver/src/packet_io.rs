@@ -52,8 +52,12 @@ pub trait PacketIo: Send {
     /// Sets all queued frames in motion and collects those whose transmission has completed.
     fn flush(&mut self) -> Result<(), IoError>;
 
-    /// True while frames are queued that the kernel has not taken yet, so that [`flush`](Self::flush) must be called again.
+    /// True while frames are queued that the kernel has not taken yet, so that [`flush`](Self::flush) must be called again; not while the link
+    /// is down, as that would be of no use.
     fn backlog(&self) -> bool;
+
+    /// Says whether the link is up. While it is down, frames that are sent wait, and that none of them completes is no failure.
+    fn set_up(&mut self, up: bool);
 
     /// The oldest ICMP message that says a packet was too large for its path and was not asked for yet: for whoever misses an
     /// acknowledgment. By default there are none.

@@ -233,6 +233,10 @@ impl PacketIo for Tap {
         self.inner.backlog()
     }
 
+    fn set_up(&mut self, up: bool) {
+        self.inner.set_up(up);
+    }
+
     fn too_big(&mut self) -> Option<Icmp> {
         self.inner.too_big()
     }

@@ -67,6 +67,8 @@ pub enum CloseReason {
     Reset,
     /// The peer did not answer within the time that [`StackConfig`](crate::StackConfig) gives it.
     TimedOut,
+    /// The host has lost the connection's local address ([`Stack::withdraw`](crate::Stack::withdraw)).
+    AddressLost,
     /// We ended it, by [`Stack::abort`](crate::Stack::abort) or by closing it before it was established.
     Aborted,
 }

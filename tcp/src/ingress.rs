@@ -19,7 +19,7 @@ impl Stack {
         self.lower.io.receive(budget, &mut frames);
         let received = frames.len();
         for frame in frames.drain(..) {
-            match inbound::parse(&frame, self.config.mac) {
+            match self.parse(&frame) {
                 Ok(segment) => self.dispatch(&segment, frame),
                 Err(discard) => {
                     discard.count(&mut self.lower.counters);
@@ -29,6 +29,14 @@ impl Stack {
         }
         self.frames = frames;
         received
+    }
+
+    /// A frame for the interface's address, or for the one that it had before: peers go on with that until they ask anew.
+    fn parse(&self, frame: &[u8]) -> Result<Segment, Discard> {
+        match (inbound::parse(frame, self.config.mac), self.former_mac) {
+            (Err(Discard::OtherStation), Some(former)) => inbound::parse(frame, former),
+            (parsed, _) => parsed,
+        }
     }
 
     fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
@@ -79,7 +87,9 @@ impl Stack {
             Some(id) if segment.opens() => self.accept(id, segment, link),
             _ => {
                 self.lower.counters.drop_no_flow += 1;
-                reset::answer(segment, &link, &mut self.lower, &mut self.resets, self.now);
+                if !self.withdrawn.contains(&segment.flow.local.addr) {
+                    reset::answer(segment, &link, &mut self.lower, &mut self.resets, self.now);
+                }
             }
         }
         self.lower.io.recycle(frame);

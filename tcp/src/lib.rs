@@ -32,6 +32,7 @@ mod flow;
 mod grant;
 mod inbound;
 mod ingress;
+mod interface;
 mod ip_options;
 mod isn;
 mod keys;

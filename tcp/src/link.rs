@@ -95,6 +95,15 @@ impl LinkHeader {
     }
 }
 
+impl LinkHeader {
+    /// Frames come from `source` from now on.
+    pub(crate) fn set_source(&mut self, source: [u8; 6]) {
+        if let Some(place) = self.0.get_mut(6..ADDRESSES) {
+            place.copy_from_slice(&source);
+        }
+    }
+}
+
 impl Deref for LinkHeader {
     type Target = [u8];
 

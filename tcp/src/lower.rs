@@ -20,6 +20,8 @@ pub(crate) struct Lower {
     pub(crate) counters: StackCounters,
     /// Octets of the largest IP packet.
     pub(crate) mtu: usize,
+    /// The link is up, as far as is known.
+    pub(crate) up: bool,
     /// Received frames that connections hold.
     held: usize,
     /// Bytes of payload that were moved out of TX frames.
@@ -34,6 +36,7 @@ impl Lower {
             io,
             counters: StackCounters::default(),
             mtu,
+            up: true,
             held: 0,
             parked: 0,
             unflushed: false,

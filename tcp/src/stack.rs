@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
+use smoltcp::wire::IpAddress;
 use xwarp_driver::net::Network;
 use xwarp_driver::{PacketIo, RxFrame};
 
@@ -29,11 +30,17 @@ use crate::time::Instant;
 use crate::timers::Timers;
 
 /// Octets of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
-const MTU_LIMITS: (usize, usize) = (576, 65535);
+pub(crate) const MTU_LIMITS: (usize, usize) = (576, 65535);
 
 /// TCP connections over one packet interface.
 pub struct Stack {
     pub(crate) config: StackConfig,
+    /// The interface's Ethernet address before the present one.
+    pub(crate) former_mac: Option<[u8; 6]>,
+    /// Addresses that the host has lost: nothing is answered from there.
+    pub(crate) withdrawn: Vec<IpAddress>,
+    /// Octets of the largest IP packet that a TX frame holds.
+    pub(crate) largest: usize,
     pub(crate) lower: Lower,
     pub(crate) conns: Slots<Conn>,
     /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
@@ -72,12 +79,14 @@ impl Stack {
     /// A stack without connections on `io`, which it owns. The MTU is lowered to what a TX frame holds.
     pub fn new(mut io: Box<dyn PacketIo>, config: StackConfig) -> Self {
         let mut mtu = config.mtu.clamp(MTU_LIMITS.0, MTU_LIMITS.1);
+        let mut largest = MTU_LIMITS.1;
         if let Some(frame) = io.tx_frame() {
             let fits = frame.capacity().saturating_sub(link::MAX_HEADER);
             io.discard(frame);
+            largest = fits.max(MTU_LIMITS.0);
             if fits < mtu {
                 log::warn!("an MTU of {mtu} octets does not fit a TX frame; using {fits}");
-                mtu = fits.max(MTU_LIMITS.0);
+                mtu = largest;
             }
         }
         let keys = Keys::new(config.seed);
@@ -86,6 +95,9 @@ impl Stack {
             resets: ResetLimit::new(),
             numbers: Numbers::new(keys.isns, keys.stamps),
             config,
+            largest,
+            former_mac: None,
+            withdrawn: Vec::new(),
             lower: Lower::new(io, mtu),
             conns: Slots::new(),
             flows: HashMap::default(),

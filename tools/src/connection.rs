@@ -190,7 +190,9 @@ impl<'a> Connection<'a> {
                 AsyncEventKind::SrqError | AsyncEventKind::SrqFailed | AsyncEventKind::CqFailed => {
                     format!("a defect of xwarp: {:?}", event.kind)
                 }
-                AsyncEventKind::Failed { reason } => reason,
+                AsyncEventKind::Failed { reason } => {
+                    return format!("the RNIC has failed: {reason}");
+                }
             };
         }
         text
@@ -372,9 +374,13 @@ impl<'a> Clients<'a> {
         let each = GLANCE / u32::try_from(self.listeners.len().max(1)).unwrap_or(1);
         loop {
             self.interrupted.check()?;
-            let waited = || self.listeners.iter_mut().find_map(|it| it.accept(each));
-            if let Some(request) = self.next.take().or_else(waited) {
+            if let Some(request) = self.next.take() {
                 return Ok(request);
+            }
+            for listener in &mut self.listeners {
+                if let Some(request) = listener.accept(each)? {
+                    return Ok(request);
+                }
             }
         }
     }

@@ -30,9 +30,12 @@ impl From<ModeArg> for XdpMode {
 }
 
 #[derive(Args)]
-pub(crate) struct DeviceArgs {
+pub(crate) struct DetachArgs {
     /// The network interface
     dev: String,
+    /// Also while a process uses the program, whose connections end then
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args)]
@@ -61,19 +64,14 @@ pub(crate) struct ObjectArgs {
 
 pub(crate) fn attach(args: &AttachArgs) -> anyhow::Result<()> {
     let link = net::link_by_name(&args.dev)?;
-    let mode = attach::attach_permanently(
-        link.index,
-        &link.name,
-        args.mode.map(Into::into),
-        link.frames(),
-    )?;
+    let mode = xwarp_driver::attach_permanently(&link, args.mode.map(Into::into))?;
     print_line!("{}: attached, XDP {mode}", link.name)?;
     Ok(())
 }
 
-pub(crate) fn detach(args: &DeviceArgs) -> anyhow::Result<()> {
+pub(crate) fn detach(args: &DetachArgs) -> anyhow::Result<()> {
     let link = net::link_by_name(&args.dev)?;
-    attach::detach(link.index, &link.name)?;
+    xwarp_driver::detach(&link, args.force)?;
     print_line!("{}: detached", link.name)?;
     Ok(())
 }

@@ -37,7 +37,7 @@ enum Command {
     /// Put the XDP program on an interface, where it stays until it is detached
     Attach(interface::AttachArgs),
     /// Take our XDP program off an interface
-    Detach(interface::DeviceArgs),
+    Detach(interface::DetachArgs),
     /// Show what is attached to an interface and what it has counted
     Status(interface::StatusArgs),
     /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`

@@ -8,13 +8,17 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
 };
 use netlink_packet_route::link::{
-    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage, LinkMessageBuffer,
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage, LinkMessageBuffer, LinkXdp,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 
 use super::ethtool;
 use super::netlink::{Netlink, NetlinkError, readable_attributes};
+use super::network::Network;
+
+/// An IP packet is never larger, in bytes, whatever the interface takes.
+const IP_PACKET_MAX: u32 = 65_535;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,12 +45,30 @@ pub struct Link {
     pub mtu: u32,
     /// Whether it is set up (`IFF_UP`); the cable may still be out.
     pub up: bool,
+    /// Whether something is at the other end of the cable (`IFF_LOWER_UP`).
+    pub carrier: bool,
     /// Whether it leads only to this host.
     pub loopback: bool,
+    /// Ids of the XDP programs that are attached to it.
+    pub programs: Vec<u32>,
     /// Addresses that can be used: not those whose uniqueness is still being checked, or was denied.
     pub addresses: Vec<IpAddr>,
+    /// The networks that they are in, in the same order.
+    pub networks: Vec<Network>,
     /// Receive queues in use now, at least 1.
     pub rx_queues: u32,
+}
+
+impl Link {
+    fn add(&mut self, network: Network) {
+        self.addresses.push(network.address);
+        self.networks.push(network);
+    }
+
+    /// The largest IP packet, in bytes: that of a larger MTU, too.
+    pub fn ip_mtu(&self) -> usize {
+        self.mtu.min(IP_PACKET_MAX) as usize
+    }
 }
 
 /// Why an interface could not be described.
@@ -60,6 +82,9 @@ pub enum LinkError {
         /// The names that there are.
         known: Vec<String>,
     },
+    /// There is none of this number.
+    #[error("there is no interface number {0} any more; see `ip link`")]
+    Gone(u32),
     /// The kernel could not be asked.
     #[error("cannot list the network interfaces")]
     Netlink(#[from] NetlinkError),
@@ -77,6 +102,31 @@ pub fn link_by_name(name: &str) -> Result<Link, LinkError> {
     }
 }
 
+/// The addresses that interface `index` has now, whatever its name is by now.
+pub fn addresses_of(index: u32) -> Result<Vec<IpAddr>, LinkError> {
+    let link = link_now(index)?.ok_or(LinkError::Gone(index))?;
+    Ok(link.addresses)
+}
+
+/// Interface `index`, with the receive queues that it allocated; `None` if there is none of this number.
+pub(super) fn link_now(index: u32) -> Result<Option<Link>, NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    let mut question = link_question();
+    question.header.index = index;
+    let answer = match netlink.get(RouteNetlinkMessage::GetLink(question)) {
+        Ok(answer) => answer,
+        Err(error) if error.refusal() == Some(Errno::ENODEV) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut link = parse_link(&answer.payload).ok_or(NetlinkError::Malformed)?;
+    for (owner, network) in networks(&mut netlink)? {
+        if owner == index {
+            link.add(network);
+        }
+    }
+    Ok(Some(link))
+}
+
 /// All interfaces.
 pub fn links() -> Result<Vec<Link>, LinkError> {
     Ok(list()?.into_iter().map(with_queues_in_use).collect())
@@ -92,13 +142,7 @@ pub fn link_with_address(addr: IpAddr) -> Result<Option<Link>, LinkError> {
 
 /// The name of interface `index`, if there is one.
 pub(super) fn link_name(index: u32) -> Result<Option<String>, NetlinkError> {
-    let mut question = link_question();
-    question.header.index = index;
-    match Netlink::open()?.get(RouteNetlinkMessage::GetLink(question)) {
-        Ok(answer) => Ok(parse_link(&answer.payload).map(|link| link.name)),
-        Err(error) if error.refusal() == Some(Errno::ENODEV) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(link_now(index)?.map(|link| link.name))
 }
 
 /// Statistics are left out: they are of no use here, and the larger part of an answer.
@@ -116,16 +160,21 @@ fn list() -> Result<Vec<Link>, NetlinkError> {
         .iter()
         .filter_map(|message| parse_link(&message.payload))
         .collect();
-    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    for message in netlink.dump(&question)? {
-        let Some((index, addr)) = parse_address(&message.payload) else {
-            continue;
-        };
+    for (index, network) in networks(&mut netlink)? {
         if let Some(link) = links.iter_mut().find(|link| link.index == index) {
-            link.addresses.push(addr);
+            link.add(network);
         }
     }
     Ok(links)
+}
+
+/// All usable addresses, each with its network and the number of its interface.
+fn networks(netlink: &mut Netlink) -> Result<impl Iterator<Item = (u32, Network)>, NetlinkError> {
+    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let table = netlink.dump(&question)?;
+    Ok(table
+        .into_iter()
+        .filter_map(|message| parse_address(&message.payload)))
 }
 
 /// Replaces the receive queues that were allocated by those in use.
@@ -141,7 +190,7 @@ fn with_queues_in_use(mut link: Link) -> Link {
     link
 }
 
-fn parse_link(payload: &[u8]) -> Option<Link> {
+pub(super) fn parse_link(payload: &[u8]) -> Option<Link> {
     let buffer = LinkMessageBuffer::new_checked(payload).ok()?;
     let header = LinkHeader::parse(&buffer).ok()?;
     let mut link = Link {
@@ -150,8 +199,11 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
         mac: MacAddr::default(),
         mtu: 0,
         up: header.flags.contains(LinkFlags::Up),
+        carrier: header.flags.contains(LinkFlags::LowerUp),
         loopback: header.flags.contains(LinkFlags::Loopback),
+        programs: Vec::new(),
         addresses: Vec::new(),
+        networks: Vec::new(),
         rx_queues: 1,
     };
     let attributes = readable_attributes(buffer.attributes(), |attribute| {
@@ -162,6 +214,7 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
             LinkAttribute::IfName(name) => link.name = name,
             LinkAttribute::Mtu(mtu) => link.mtu = mtu,
             LinkAttribute::NumRxQueues(allocated) => link.rx_queues = allocated,
+            LinkAttribute::Xdp(xdp) => link.programs = programs(&xdp),
             LinkAttribute::Address(mac) => {
                 link.mac = MacAddr(mac.try_into().unwrap_or_default());
             }
@@ -171,8 +224,24 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
     (!link.name.is_empty()).then_some(link)
 }
 
-/// The interface and the address, if the address can be used.
-fn parse_address(payload: &[u8]) -> Option<(u32, IpAddr)> {
+/// The ids of the programs that an interface runs: one is told once or twice, several once each.
+fn programs(xdp: &[LinkXdp]) -> Vec<u32> {
+    let mut ids: Vec<u32> = (xdp.iter())
+        .filter_map(|attribute| match attribute {
+            LinkXdp::ProgId(id)
+            | LinkXdp::DrvProgId(id)
+            | LinkXdp::SkbProgId(id)
+            | LinkXdp::HwProgId(id) => Some(*id),
+            _ => None,
+        })
+        .filter(|id| *id != 0)
+        .collect();
+    ids.dedup();
+    ids
+}
+
+/// The interface, and the address with its network, if the address can be used.
+fn parse_address(payload: &[u8]) -> Option<(u32, Network)> {
     let buffer = AddressMessageBuffer::new_checked(payload).ok()?;
     let header = AddressHeader::parse(&buffer).ok()?;
     let mut flags = AddressFlags::from_bits_retain(header.flags.bits().into());
@@ -189,5 +258,9 @@ fn parse_address(payload: &[u8]) -> Option<(u32, IpAddr)> {
         return None;
     }
     // On a point-to-point interface IFA_ADDRESS is the other end's.
-    Some((header.index, local.or(address)?))
+    let network = Network {
+        address: local.or(address)?,
+        prefix: header.prefix_len,
+    };
+    Some((header.index, network))
 }

@@ -10,23 +10,28 @@ mod netlink;
 mod network;
 mod port;
 mod route;
+mod state;
 // They need network namespaces, of which Miri has none.
 #[cfg(all(test, not(miri)))]
 mod testbed;
 #[cfg(all(test, not(miri)))]
 mod tests;
+mod watch;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use netlink_packet_route::AddressFamily;
 
 pub use ethtool::strips_vlan_tags;
-pub use link::{Link, LinkError, MacAddr, link_by_name, link_with_address, links};
+pub use link::{Link, LinkError, MacAddr, addresses_of, link_by_name, link_with_address, links};
 pub use neighbour::{NeighbourError, resolve_neighbour, resolve_neighbour_while};
 pub use netlink::NetlinkError;
 pub use network::Network;
 pub use port::{PortError, PortReservation};
 pub use route::{Route, RouteError, route_from_link, route_to};
+pub use state::{LinkEnd, LinkMonitor, LinkNews, LinkReporter, LinkState};
+pub use watch::{LinkWatch, LinkWatching};
+pub(crate) use watch::{Notifications, Watched};
 
 /// The netlink family of `addr`.
 fn family_of(addr: IpAddr) -> AddressFamily {

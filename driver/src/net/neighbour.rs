@@ -186,7 +186,7 @@ impl Neighbour {
         let started = Instant::now();
         let deadline = started + patience.min(LONGEST_PATIENCE);
         // Listening comes before poking and looking up, so that no answer falls in between.
-        let notifications = Netlink::listen(libc::RTNLGRP_NEIGH)?;
+        let notifications = Netlink::listen(&[libc::RTNLGRP_NEIGH])?;
         self.poke(source)
             .map_err(|reason| NeighbourError::CannotAsk {
                 local: source,

@@ -1,7 +1,7 @@
 //! A netlink socket of the routing family: questions, dumps and notifications.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
@@ -74,6 +74,16 @@ pub(super) struct Message {
 }
 
 impl Message {
+    #[cfg(test)]
+    pub(super) fn notification(kind: u16, payload: &[u8]) -> Self {
+        Self {
+            kind,
+            payload: payload.to_vec(),
+            flags: 0,
+            sequence: 0,
+        }
+    }
+
     /// The errno of an `NLMSG_ERROR` or `NLMSG_DONE`: `Ok` if it is 0 or there is none.
     fn verdict(&self) -> Result<(), NetlinkError> {
         match self
@@ -106,13 +116,13 @@ impl Netlink {
         })
     }
 
-    /// A socket that hears the notifications of `group` (`RTNLGRP_*`) from now on.
-    pub(super) fn listen(group: u32) -> Result<Self, NetlinkError> {
+    /// A socket that hears the notifications of these groups (`RTNLGRP_*`) from now on.
+    pub(super) fn listen(groups: &[u32]) -> Result<Self, NetlinkError> {
         let netlink = Self::open()?;
-        netlink
-            .socket
-            .add_membership(group)
-            .map_err(NetlinkError::Open)?;
+        for group in groups {
+            let joined = netlink.socket.add_membership(*group);
+            joined.map_err(NetlinkError::Open)?;
+        }
         Ok(netlink)
     }
 
@@ -242,6 +252,12 @@ impl Netlink {
                 NetlinkError::Io(error)
             }
         })
+    }
+}
+
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

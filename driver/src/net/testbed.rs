@@ -50,7 +50,7 @@ impl Namespace {
     }
 
     /// What `ip ... netns` takes for this namespace.
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 }

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use xwarp_bpf::Buffers;
 
 use super::testbed::{FAR, NEAR, Namespace, Testbed, eventually, ip};
 use super::*;
+use crate::attach::{Attachment, XdpMode};
+use crate::wake::Sleeper;
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -507,4 +510,103 @@ fn a_neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
     bed.near.sh(&format!("ip link set {NEAR} down"));
     let down = resolve(index, "10.77.0.1");
     assert!(matches!(down, NeighbourError::CannotAsk { .. }), "{down:?}");
+}
+
+/// The near interface with our program on it, watched. To be called in its namespace.
+fn watched() -> (Attachment, LinkWatching) {
+    let notifications = Notifications::begin().unwrap();
+    let link = link_by_name(NEAR).unwrap();
+    let mode = Some(XdpMode::Generic);
+    let attachment = Attachment::open(link.index, NEAR, mode, Buffers::One).unwrap();
+    let watched = Watched {
+        index: link.index,
+        name: link.name,
+        program: attachment.program_id(),
+        by_link: true,
+    };
+    let (_, bell) = Sleeper::new().unwrap();
+    let watching = LinkWatch::new(notifications, watched).start(bell).unwrap();
+    (attachment, watching)
+}
+
+/// Waits until the interface is told to be like this.
+fn wait_for_state(what: &str, monitor: &LinkMonitor, wanted: impl Fn(&LinkState) -> bool) {
+    eventually(what, || match monitor.take() {
+        Some(LinkNews::State(state)) => wanted(&state),
+        Some(LinkNews::Ended(end)) => panic!("{end}"),
+        None => false,
+    });
+}
+
+fn wait_for_end(monitor: &LinkMonitor, wanted: &LinkEnd) {
+    eventually("the interface's end is told", || match monitor.take() {
+        Some(LinkNews::Ended(end)) => {
+            assert_eq!(end, *wanted);
+            true
+        }
+        Some(LinkNews::State(_)) | None => false,
+    });
+}
+
+#[test]
+fn every_change_of_an_interface_is_told() {
+    let bed = Testbed::new();
+    bed.near.run(|| {
+        let (attachment, watching) = watched();
+        let monitor = watching.monitor();
+        let has = |it: &LinkState| it.addresses().any(|address| address == ip("10.77.0.1"));
+        let both = |it: &LinkState| has(it) && it.up;
+        wait_for_state("what it is like at first", &monitor, both);
+        let set = |what: &str| bed.near.sh(&format!("ip link set {NEAR} {what}"));
+        set("down");
+        wait_for_state("it is down", &monitor, |it| !it.up);
+        set("up");
+        wait_for_state("it is up", &monitor, |it| it.up);
+        bed.far.sh(&format!("ip link set {FAR} down"));
+        wait_for_state("the carrier is lost", &monitor, |it| !it.up);
+        bed.far.sh(&format!("ip link set {FAR} up"));
+        wait_for_state("the carrier is back", &monitor, |it| it.up);
+        set("mtu 1400");
+        wait_for_state("its MTU", &monitor, |it| it.mtu == 1400);
+        set("address 02:11:22:33:44:55");
+        let mac = MacAddr([2, 0x11, 0x22, 0x33, 0x44, 0x55]);
+        wait_for_state("its Ethernet address", &monitor, |it| it.mac == mac);
+        let address = |what: &str| bed.near.sh(&format!("ip addr {what}/24 dev {NEAR}"));
+        address("del 10.77.0.1");
+        wait_for_state("an address is gone", &monitor, |it| !has(it));
+        address("add 10.77.0.1");
+        wait_for_state("it is back", &monitor, has);
+        drop(attachment); // closes a `bpf_link`: the kernel notifies nobody
+        wait_for_end(&monitor, &LinkEnd::Detached(NEAR.to_owned()));
+    });
+}
+
+#[test]
+fn an_interface_that_is_deleted_or_moved_is_told_to_be() {
+    let bed = Testbed::new();
+    bed.near.run(|| {
+        let (_attachment, watching) = watched();
+        bed.near.sh(&format!("ip link set {NEAR} name other0"));
+        bed.near
+            .sh(&format!("ip link set other0 netns {}", bed.far.path()));
+        wait_for_end(&watching.monitor(), &LinkEnd::Moved(NEAR.to_owned()));
+    });
+    let bed = Testbed::new();
+    bed.near.run(|| {
+        let (_attachment, watching) = watched();
+        bed.near.sh(&format!("ip link delete {NEAR}"));
+        wait_for_end(&watching.monitor(), &LinkEnd::Deleted(NEAR.to_owned()));
+    });
+}
+
+#[test]
+fn addresses_are_those_of_the_interface_whatever_its_name() {
+    let bed = Testbed::new();
+    bed.near.run(|| {
+        let index = link_by_name(NEAR).unwrap().index;
+        bed.near.sh(&format!("ip link set {NEAR} name other0"));
+        assert!(addresses_of(index).unwrap().contains(&ip("10.77.0.1")));
+        bed.near.sh("ip link delete other0");
+        assert!(matches!(addresses_of(index), Err(LinkError::Gone(gone)) if gone == index));
+    });
 }

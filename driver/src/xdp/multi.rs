@@ -212,7 +212,11 @@ impl PacketIo for MultiBufferIo {
     }
 
     fn backlog(&self) -> bool {
-        !self.waiting.is_empty() || self.rings.in_flight()
+        self.rings.is_up() && (!self.waiting.is_empty() || self.rings.in_flight())
+    }
+
+    fn set_up(&mut self, up: bool) {
+        self.rings.set_up(up);
     }
 
     fn too_big(&mut self) -> Option<Icmp> {

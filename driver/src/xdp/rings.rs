@@ -45,6 +45,8 @@ pub(super) struct Rings {
     /// Where descriptors are gathered that leave a ring. Making them anew for each look would cost more than the look.
     taken: Box<[FrameDesc; BATCH]>,
     in_flight: usize,
+    /// The link is up, as far as is known.
+    up: bool,
     /// Chunks that circulate between the fill ring and the receive ring, are spare, or are with whoever received them.
     receive_chunks: usize,
     /// Chunks to receive into that the kernel has, and how many it is to have.
@@ -98,6 +100,7 @@ impl Rings {
             taken: Box::new([descriptors[0]; BATCH]),
             descriptors,
             in_flight: 0,
+            up: true,
             last_progress: None,
             drop_rx_unusable: 0,
             drop_foreign: 0,
@@ -275,6 +278,16 @@ impl Rings {
         self.in_flight > 0
     }
 
+    /// Says whether the link is up: while it is down the kernel takes nothing.
+    pub(super) fn set_up(&mut self, up: bool) {
+        self.up = up;
+        self.last_progress = None;
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up
+    }
+
     /// Sets everything that is queued in motion and takes back what was sent.
     pub(super) fn flush(&mut self) -> Result<(), IoError> {
         self.set_off()?;
@@ -290,7 +303,7 @@ impl Rings {
             return Ok(());
         }
         self.produce_tx();
-        if self.tx.needs_wakeup() {
+        if self.up && self.tx.needs_wakeup() {
             self.tx.wakeup().map_err(|source| IoError::Transmit {
                 interface: self.interface.clone(),
                 source,
@@ -363,7 +376,7 @@ impl Rings {
 
     /// Fails when frames are in flight and none has come back for [`STALL_LIMIT`].
     fn watch_progress(&mut self) -> Result<(), IoError> {
-        if self.in_flight == 0 {
+        if self.in_flight == 0 || !self.up {
             self.last_progress = None;
             return Ok(());
         }

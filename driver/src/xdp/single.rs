@@ -105,7 +105,11 @@ impl PacketIo for XdpIo {
     }
 
     fn backlog(&self) -> bool {
-        self.rings.in_flight()
+        self.rings.is_up() && self.rings.in_flight()
+    }
+
+    fn set_up(&mut self, up: bool) {
+        self.rings.set_up(up);
     }
 
     fn too_big(&mut self) -> Option<Icmp> {

@@ -228,8 +228,11 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     println!("waiting for clients at {}", listener.addresses()[0]);
     thread::spawn(move || {
         loop {
-            let request = listener.accept(PATIENCE).map(Wake::Client);
-            if request.is_some_and(|request| sender.send(request).is_err()) {
+            // An error says that the RNIC has failed, which an event tells the server.
+            let Ok(request) = listener.accept(PATIENCE) else {
+                return;
+            };
+            if request.is_some_and(|request| sender.send(Wake::Client(request)).is_err()) {
                 return; // the server has ended
             }
         }

@@ -140,7 +140,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let (keys, at) = (args.put.len(), listener.addresses()[0]);
     println!("serving {keys} keys at {at}");
     loop {
-        if let Some(request) = listener.accept(PERIOD) {
+        if let Some(request) = listener.accept(PERIOD)? {
             let remote = request.remote();
             let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
             match request.accept(&mut qp, &place) {

@@ -102,7 +102,7 @@ impl End {
 fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
     println!("waiting for a client at {}", listener.addresses()[0]);
-    let request = listener.accept(LONG).context("no client has come")?;
+    let request = listener.accept(LONG)?.context("no client has come")?;
     let mut end = End::new(rnic, args.size)?;
     // Before accepting, as the first message may come at once: one without a buffer ends the connection.
     end.expect()?;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use xwarp_iwarp::mpa::EnhancedData;
 
 use crate::control::Control;
-use crate::engine::{IncomingId, IncomingRequest};
-use crate::error::{AcceptError, ConnectError, RnicClosed};
+use crate::engine::{IncomingId, IncomingRequest, ListenKey};
+use crate::error::{AcceptError, ConnectError, RnicClosed, RnicEnded};
 use crate::qp::QueuePair;
 
 /// A connection that is being made. Dropping it lets the attempt go on; its queue pair tells how it ended.
@@ -31,7 +31,10 @@ impl Connecting {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(RnicClosed.into())),
+            Err(TryRecvError::Disconnected) => {
+                let ended = self.control.ended();
+                Some(Err(ended.unwrap_or(RnicClosed.into()).into()))
+            }
         }
     }
 
@@ -55,6 +58,7 @@ impl Connecting {
 /// Waits for connections on one address and port, or on that port of all addresses of the interface.
 pub struct Listener {
     requests: Receiver<IncomingRequest>,
+    key: ListenKey,
     addresses: Vec<SocketAddr>,
     control: Arc<Control>,
 }
@@ -62,17 +66,19 @@ pub struct Listener {
 impl Listener {
     pub(crate) fn new(
         requests: Receiver<IncomingRequest>,
+        key: ListenKey,
         addresses: Vec<SocketAddr>,
         control: Arc<Control>,
     ) -> Self {
         Self {
             requests,
+            key,
             addresses,
             control,
         }
     }
 
-    /// What it listens on.
+    /// What it listened on at first. It follows the interface's addresses, which this does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -84,19 +90,22 @@ impl Listener {
         Some(ConnectionRequest::new(request, &self.control))
     }
 
-    /// The oldest request, waiting for one up to `patience`; `None` when none has come.
-    pub fn accept(&mut self, patience: Duration) -> Option<ConnectionRequest> {
+    /// The oldest request, waiting for one up to `patience`; `None` when none has come. Once the RNIC has failed none will, which is an
+    /// error at once.
+    pub fn accept(&mut self, patience: Duration) -> Result<Option<ConnectionRequest>, RnicEnded> {
         let deadline = Instant::now() + patience;
-        let request = self.control.receive(&self.requests, Some(deadline))?;
-        Some(ConnectionRequest::new(request, &self.control))
+        match self.control.receive(&self.requests, Some(deadline)) {
+            Some(request) => Ok(Some(ConnectionRequest::new(request, &self.control))),
+            None => self.control.ended().map_or(Ok(None), Err),
+        }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let addresses = std::mem::take(&mut self.addresses);
+        let key = self.key;
         // An engine that is gone listens no more.
-        let _ = self.control.call(move |engine| engine.unlisten(&addresses));
+        let _ = self.control.call(move |engine| engine.unlisten(key));
     }
 }
 

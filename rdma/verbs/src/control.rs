@@ -4,14 +4,14 @@ use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use xwarp_driver::{Doorbell, RegionPool, Sleeper};
 
 use crate::engine::Engine;
-use crate::error::RnicClosed;
+use crate::error::{RnicClosed, RnicEnded};
 use crate::event::AsyncEvent;
 use crate::events::EventQueue;
 use crate::host::Host;
@@ -33,6 +33,8 @@ pub(crate) struct Control {
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
     host: Arc<dyn Host>,
+    /// Why the engine does nothing any more.
+    failure: Arc<OnceLock<String>>,
     regions: RegionPool,
     mpa: MpaConfig,
 }
@@ -59,6 +61,7 @@ impl Control {
             slots: parts.slots,
             events: parts.events,
             host: parts.host,
+            failure: parts.failure,
             regions: parts.regions,
             mpa: parts.mpa,
         })
@@ -68,8 +71,8 @@ impl Control {
         engine: Engine,
         parts: Parts,
         waiting: Waiting,
+        (sleeper, bell): (Sleeper, Doorbell),
     ) -> io::Result<Arc<Self>> {
-        let (sleeper, bell) = Sleeper::new()?;
         let (commands, inbox) = mpsc::channel();
         let runner = Runner::new(engine, sleeper, waiting);
         let thread = std::thread::Builder::new()
@@ -83,13 +86,14 @@ impl Control {
         Ok(Self::with_mode(mode, parts))
     }
 
-    pub(crate) fn inline(engine: Engine, parts: Parts, waiting: Waiting) -> io::Result<Arc<Self>> {
-        let (sleeper, _) = Sleeper::new()?;
+    pub(crate) fn inline(
+        engine: Engine,
+        parts: Parts,
+        waiting: Waiting,
+        sleeper: Sleeper,
+    ) -> Arc<Self> {
         let runner = Runner::new(engine, sleeper, waiting);
-        Ok(Self::with_mode(
-            Mode::Inline(Mutex::new(Some(runner))),
-            parts,
-        ))
+        Self::with_mode(Mode::Inline(Mutex::new(Some(runner))), parts)
     }
 
     pub(crate) fn manual(engine: Engine, parts: Parts) -> Arc<Self> {
@@ -143,6 +147,12 @@ impl Control {
             return Err(RnicClosed);
         }
         Ok(())
+    }
+
+    /// Why nothing comes any more, once that is so.
+    pub(crate) fn ended(&self) -> Option<RnicEnded> {
+        let failed = (self.failure.get()).map(|reason| RnicEnded::Failed(reason.clone()));
+        failed.or_else(|| self.check_open().err().map(RnicEnded::from))
     }
 
     pub(crate) fn events(&self) -> &EventQueue {
@@ -319,6 +329,7 @@ pub(crate) struct Parts {
     pub(crate) slots: Arc<SlotTable>,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) host: Arc<dyn Host>,
+    pub(crate) failure: Arc<OnceLock<String>>,
     pub(crate) regions: RegionPool,
     pub(crate) mpa: MpaConfig,
 }

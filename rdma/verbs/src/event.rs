@@ -104,8 +104,8 @@ pub enum AsyncEventKind {
         /// How many.
         count: u64,
     },
-    /// RNIC Catastrophic Failure: the interface is gone or stalled, or this library has panicked, which ends all connections with 0/2/08. All that
-    /// is left to do is to close the RNIC, and to open it anew.
+    /// RNIC Catastrophic Failure: the interface is gone or stalled, its XDP program was detached or replaced, or this library has panicked, which
+    /// ends all connections with 0/2/08. All that is left to do is to close the RNIC, and to open it anew.
     Failed {
         /// Why.
         reason: String,

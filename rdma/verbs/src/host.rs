@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xwarp_driver::net::{self, LinkError, NeighbourError, PortError, PortReservation, RouteError};
+use xwarp_driver::net::{
+    self, LinkError, LinkMonitor, LinkWatching, NeighbourError, PortError, PortReservation,
+    RouteError,
+};
 use xwarp_driver::{NicInfo, Steering, SteeringError};
 
 /// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
@@ -26,6 +29,11 @@ pub trait Host: Send + Sync {
 
     /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
+
+    /// Tells what becomes of the interface, the state that it is in first. `None`, the default: nothing ever does.
+    fn monitor(&self) -> Option<LinkMonitor> {
+        None
+    }
 }
 
 /// A TCP port that belongs to the RNIC until it is dropped.
@@ -83,13 +91,15 @@ pub enum HostError {
 pub(crate) struct KernelHost {
     info: NicInfo,
     steering: Arc<Mutex<Steering>>,
+    watching: LinkWatching,
 }
 
 impl KernelHost {
-    pub(crate) fn new(info: NicInfo, steering: Steering) -> Self {
+    pub(crate) fn new(info: NicInfo, steering: Steering, watching: LinkWatching) -> Self {
         Self {
             info,
             steering: Arc::new(Mutex::new(steering)),
+            watching,
         }
     }
 }
@@ -100,7 +110,7 @@ impl Host for KernelHost {
     }
 
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
-        Ok(net::link_by_name(&self.info.name)?.addresses)
+        Ok(net::addresses_of(self.info.index)?)
     }
 
     fn path_to(
@@ -134,6 +144,10 @@ impl Host for KernelHost {
         };
         Ok(LocalPort::new(local, Box::new(hold)))
     }
+
+    fn monitor(&self) -> Option<LinkMonitor> {
+        Some(self.watching.monitor())
+    }
 }
 
 /// The interface that a scoped address names (RFC 4007 §11).
@@ -165,7 +179,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct FixedHost {
     address: IpAddr,
     neighbours: HashMap<IpAddr, [u8; 6]>,
-    ports: Arc<Mutex<HashSet<u16>>>,
+    ports: Arc<Mutex<HashSet<SocketAddr>>>,
+    monitor: Option<LinkMonitor>,
 }
 
 /// First port given to those who do not care (RFC 6335 §6).
@@ -178,7 +193,15 @@ impl FixedHost {
             address,
             neighbours: neighbours.into_iter().collect(),
             ports: Arc::default(),
+            monitor: None,
         }
+    }
+
+    /// The same, whose interface changes as `monitor` tells.
+    #[must_use]
+    pub fn watched(mut self, monitor: LinkMonitor) -> Self {
+        self.monitor = Some(monitor);
+        self
     }
 }
 
@@ -206,33 +229,36 @@ impl Host for FixedHost {
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         let mut ports = lock(&self.ports);
+        let is_free = |port: &u16| !ports.contains(&SocketAddr::new(address, *port));
         let chosen = match port {
-            0 => (FIRST_DYNAMIC_PORT..=u16::MAX).find(|port| !ports.contains(port)),
-            _ => Some(port).filter(|port| !ports.contains(port)),
+            0 => (FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free),
+            _ => Some(port).filter(is_free),
         };
         let port = chosen.ok_or(PortError::InUse {
             addr: address,
             port,
         })?;
-        ports.insert(port);
+        let local = SocketAddr::new(address, port);
+        ports.insert(local);
         let hold = FixedPort {
-            port,
+            local,
             ports: Arc::clone(&self.ports),
         };
-        Ok(LocalPort::new(
-            SocketAddr::new(address, port),
-            Box::new(hold),
-        ))
+        Ok(LocalPort::new(local, Box::new(hold)))
+    }
+
+    fn monitor(&self) -> Option<LinkMonitor> {
+        self.monitor.clone()
     }
 }
 
 struct FixedPort {
-    port: u16,
-    ports: Arc<Mutex<HashSet<u16>>>,
+    local: SocketAddr,
+    ports: Arc<Mutex<HashSet<SocketAddr>>>,
 }
 
 impl Drop for FixedPort {
     fn drop(&mut self) {
-        lock(&self.ports).remove(&self.port);
+        lock(&self.ports).remove(&self.local);
     }
 }

@@ -43,7 +43,7 @@
 //! let region = pd.allocate(4096, Access::LOCAL_WRITE)?;
 //!
 //! let mut listener = rnic.listen("0.0.0.0:7471".parse()?)?;
-//! let request = listener.accept(Duration::from_secs(60)).ok_or("nobody has come")?;
+//! let request = listener.accept(Duration::from_secs(60))?.ok_or("nobody has come")?;
 //! let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
 //! qp.post_recv(RecvRequest::new(WrId(1), region.local(0, 4096)))?;
 //! request.accept(&mut qp, b"")?;
@@ -116,7 +116,7 @@ pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DataPathError, DeallocateError,
     DestroyError, HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, OutOfMemory,
     PostError, PostListError, QueryError, Refused, RegisterError, ReregisterError, ResizeError,
-    RnicClosed, StreamError, WaitError,
+    RnicClosed, RnicEnded, StreamError, WaitError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventResource};
 pub use events::EventContext;

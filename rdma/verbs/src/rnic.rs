@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use xwarp_driver::{
-    Capture, Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
+    Capture, Doorbell, Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
+    Sleeper,
 };
 use xwarp_tcp::{Algorithm, Instant, Stack, StackConfig};
 
@@ -18,7 +19,7 @@ use crate::cm::Listener;
 use crate::control::{Control, Parts};
 use crate::counters::RnicCounters;
 use crate::cq::CompletionQueue;
-use crate::engine::{Clients, CqId, Engine};
+use crate::engine::{Clients, CqId, Engine, ListenKey};
 use crate::error::{ConnectError, CreateError, HandlerError, ListenError, OpenError, RnicClosed};
 use crate::event::AsyncEvent;
 use crate::events::{EventContext, EventQueue};
@@ -149,9 +150,12 @@ impl Rnic {
             ecn: config.ecn,
             ..StackConfig::default()
         };
-        let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering));
+        let waking = Sleeper::new()?;
+        let watching = nic.watch.start(waking.1.clone())?;
+        let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering, watching));
         let stack = Stack::new(nic.io, stack);
-        let mut rnic = Self::assemble(stack, host, nic.regions, Some(nic.info), config)?;
+        let mut rnic = Self::assemble(stack, host, nic.regions, waking, config)?;
+        rnic.info = Some(nic.info);
         rnic.capture = nic.capture;
         Ok(rnic)
     }
@@ -164,14 +168,15 @@ impl Rnic {
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        Self::assemble(Stack::new(io, stack), host, regions, None, config)
+        let stack = Stack::new(io, stack);
+        Self::assemble(stack, host, regions, Sleeper::new()?, config)
     }
 
     fn assemble(
         stack: Stack,
         host: Arc<dyn Host>,
         regions: RegionPool,
-        info: Option<NicInfo>,
+        waking: (Sleeper, Doorbell),
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
         let events = Arc::new(EventQueue::new(config.max_events));
@@ -180,23 +185,26 @@ impl Rnic {
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let told = Arc::clone(&events);
-        let engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);
+        let mut engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);
+        let failure = Arc::default();
+        engine.attend(Arc::clone(&host), Arc::clone(&failure));
         let parts = Parts {
             ready,
             slots,
             events,
             host,
+            failure,
             regions,
             mpa: config.mpa,
         };
         let control = match config.progress {
-            Progress::Thread => Control::threaded(engine, parts, config.waiting)?,
-            Progress::Inline => Control::inline(engine, parts, config.waiting)?,
+            Progress::Thread => Control::threaded(engine, parts, config.waiting, waking)?,
+            Progress::Inline => Control::inline(engine, parts, config.waiting, waking.0),
             Progress::Manual => Control::manual(engine, parts),
         };
         Ok(Self {
             control,
-            info,
+            info: None,
             backlog: config.backlog.max(1),
             lists: config.lists,
             capture: None,
@@ -297,12 +305,14 @@ impl Rnic {
     }
 
     /// Listens for connections. With an unspecified address (`0.0.0.0`, `::`), on the port of every address of that family
-    /// that the interface has; with port 0, on one that is free: [`Listener::addresses`] tells which.
+    /// that the interface has, those that it gets later included; with port 0, on one that is free: [`Listener::addresses`] tells which. An
+    /// address that is removed is listened on again when it is back.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
         let (sender, requests) = mpsc::channel();
-        let addresses = self.listen_for(local, Clients::Requests(sender))?;
+        let (key, addresses) = self.listen_for(local, Clients::Requests(sender))?;
         Ok(Listener::new(
             requests,
+            key,
             addresses,
             Arc::clone(&self.control),
         ))
@@ -312,8 +322,9 @@ impl Rnic {
     /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
     /// reset.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
-        let addresses = self.listen_for(local, Clients::Streams(VecDeque::new()))?;
-        Ok(StreamListener::new(addresses, Arc::clone(&self.control)))
+        let (key, addresses) = self.listen_for(local, Clients::Streams(VecDeque::new()))?;
+        let control = Arc::clone(&self.control);
+        Ok(StreamListener::new(key, addresses, control))
     }
 
     /// Begins to make a connection in streaming mode; [`LlpStream::wait_established`] waits for it. Waits up to `limit` for the host
@@ -330,7 +341,7 @@ impl Rnic {
         &self,
         local: SocketAddr,
         clients: Clients,
-    ) -> Result<Vec<SocketAddr>, ListenError> {
+    ) -> Result<(ListenKey, Vec<SocketAddr>), ListenError> {
         let host = self.control.host();
         let (mut ports, mut number) = (Vec::new(), local.port());
         for address in self.listen_addresses(local.ip())? {
@@ -341,9 +352,10 @@ impl Rnic {
         }
         let addresses = ports.iter().map(crate::host::LocalPort::local).collect();
         let backlog = self.backlog;
-        self.control
-            .call(move |engine| engine.listen(ports, &clients, backlog))??;
-        Ok(addresses)
+        let key = self
+            .control
+            .call(move |engine| engine.listen(local.ip(), ports, clients, backlog))??;
+        Ok((key, addresses))
     }
 
     fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {

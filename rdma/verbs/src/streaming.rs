@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use xwarp_tcp::ConnId;
 
 use crate::control::Control;
-use crate::error::{ConnectError, RnicClosed, StreamError};
+use crate::engine::ListenKey;
+use crate::error::{ConnectError, RnicClosed, RnicEnded, StreamError};
 
 /// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of the RNIC ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -200,32 +201,38 @@ impl Drop for LlpStream {
 
 /// Waits for TCP connections on one address and port, or on that port of all addresses of the interface; each becomes a stream.
 pub struct StreamListener {
+    key: ListenKey,
     addresses: Vec<SocketAddr>,
     control: Arc<Control>,
 }
 
 impl StreamListener {
-    pub(crate) fn new(addresses: Vec<SocketAddr>, control: Arc<Control>) -> Self {
-        Self { addresses, control }
+    pub(crate) fn new(key: ListenKey, addresses: Vec<SocketAddr>, control: Arc<Control>) -> Self {
+        Self {
+            key,
+            addresses,
+            control,
+        }
     }
 
-    /// What it listens on.
+    /// What it listened on at first. It follows the interface's addresses, which this does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
     /// The oldest connection that has come.
-    pub fn try_accept(&mut self) -> Result<Option<LlpStream>, RnicClosed> {
+    pub fn try_accept(&mut self) -> Result<Option<LlpStream>, RnicEnded> {
         self.control.progress();
-        let addresses = self.addresses.clone();
-        let id = self
-            .control
-            .call(move |engine| engine.accept_stream(&addresses))?;
+        if let Some(ended) = self.control.ended() {
+            return Err(ended);
+        }
+        let key = self.key;
+        let id = (self.control).call(move |engine| engine.accept_stream(key))?;
         Ok(id.map(|id| LlpStream::new(id, &self.control)))
     }
 
     /// The oldest connection, waiting for one up to `patience`; `None` when none has come.
-    pub fn accept(&mut self, patience: Duration) -> Result<Option<LlpStream>, RnicClosed> {
+    pub fn accept(&mut self, patience: Duration) -> Result<Option<LlpStream>, RnicEnded> {
         let control = Arc::clone(&self.control);
         let deadline = Instant::now() + patience;
         control
@@ -236,8 +243,8 @@ impl StreamListener {
 
 impl Drop for StreamListener {
     fn drop(&mut self) {
-        let addresses = std::mem::take(&mut self.addresses);
+        let key = self.key;
         // An engine that is gone listens no more.
-        let _ = self.control.call(move |engine| engine.unlisten(&addresses));
+        let _ = self.control.call(move |engine| engine.unlisten(key));
     }
 }

@@ -286,6 +286,14 @@ impl Conn {
         self.clock.retransmit = Some(self.retry_at(now));
     }
 
+    /// The link is up again: the next timeout is as short as the first.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.rtt.reset_backoff();
+        if self.clock.retransmit.is_some() {
+            self.arm_retransmission(now);
+        }
+    }
+
     /// A segment could not be sent again, because the kernel has not sent it yet.
     pub(super) fn recheck_unsent(&mut self, now: Instant) {
         let soon = now + UNSENT_RECHECK;

@@ -284,6 +284,11 @@ impl Conn {
         self.arm_retransmission(now);
     }
 
+    /// Frames come from this Ethernet address from now on.
+    pub(crate) fn set_source(&mut self, mac: [u8; 6]) {
+        self.link.set_source(mac);
+    }
+
     /// Octets that were committed and are not acknowledged.
     pub(crate) fn unacked(&self) -> usize {
         self.send.queue.payload_from(self.send.una)

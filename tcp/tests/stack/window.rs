@@ -195,6 +195,9 @@ impl PacketIo for Starving {
     fn backlog(&self) -> bool {
         self.inner.backlog()
     }
+    fn set_up(&mut self, up: bool) {
+        self.inner.set_up(up);
+    }
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
     }

@@ -10,6 +10,7 @@ use xwarp::{
     ProtectionDomain, QpConfig, QpId, QueuePair, RegionPool, RemoteAddress, Rnic, RnicConfig,
     SharedBytes,
 };
+use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter, LinkState, MacAddr, Network};
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::StackConfig;
@@ -49,6 +50,17 @@ impl Place {
         IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1 + self as u16))
     }
 
+    /// An address that it has not at first, and where it is found all the same.
+    pub fn later_address(self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, 101 + self as u8))
+    }
+
+    /// An address in the network that both ends are in.
+    pub fn network(address: IpAddr) -> Network {
+        let prefix = if address.is_ipv4() { 24 } else { 64 };
+        Network { address, prefix }
+    }
+
     /// Its Ethernet address.
     pub fn mac(self) -> [u8; 6] {
         [2, 0, 0, 0, 0, 1 + self as u8]
@@ -84,6 +96,9 @@ struct Inner {
     /// All memory that was ever registered through this host.
     memory: RefCell<Vec<SharedBytes>>,
     events: RefCell<Vec<AsyncEvent>>,
+    /// The interface as it is now, and who tells the RNIC.
+    link: RefCell<LinkState>,
+    reporter: LinkReporter,
     rnic: Rnic,
 }
 
@@ -123,7 +138,16 @@ impl Host {
         } = kind;
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let peer = place.other();
-        let host = FixedHost::new(address_of(place), [(address_of(peer), peer.mac())]);
+        let (reporter, monitor) = LinkReporter::new(None);
+        let link = LinkState {
+            up: true,
+            mac: MacAddr(place.mac()),
+            mtu,
+            networks: vec![Place::network(address_of(place))],
+        };
+        reporter.report(LinkNews::State(link.clone()));
+        let neighbours = [address_of(peer), peer.later_address()].map(|at| (at, peer.mac()));
+        let host = FixedHost::new(address_of(place), neighbours).watched(monitor);
         let regions = RegionPool::anonymous(REGION_AREA).unwrap();
         let config = RnicConfig {
             progress: Progress::Manual,
@@ -145,9 +169,23 @@ impl Host {
             pd: rnic.allocate_pd().unwrap(),
             memory: RefCell::default(),
             events: RefCell::default(),
+            link: RefCell::new(link),
+            reporter,
             rnic,
         };
         (Self(Rc::new(inner)), wire)
+    }
+
+    /// Its interface changes.
+    pub fn change_link(&self, change: impl FnOnce(&mut LinkState)) {
+        let mut link = self.0.link.borrow_mut();
+        change(&mut link);
+        self.0.reporter.report(LinkNews::State(link.clone()));
+    }
+
+    /// Its interface is taken away.
+    pub fn end_link(&self, end: LinkEnd) {
+        self.0.reporter.report(LinkNews::Ended(end));
     }
 
     /// Its RNIC.

@@ -111,6 +111,10 @@ impl PacketIo for Windowed {
         self.io.backlog()
     }
 
+    fn set_up(&mut self, up: bool) {
+        self.io.set_up(up);
+    }
+
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.io.readiness()
     }

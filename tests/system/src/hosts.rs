@@ -102,6 +102,24 @@ impl Hosts {
         if self.mtu <= 3506 { "xdp" } else { "xdp.frags" }
     }
 
+    /// A program that passes everything, likewise.
+    pub fn pass_object(&self) -> PathBuf {
+        const SOURCE: &str = "
+            struct xdp_md;
+            __attribute__((section(\"xdp\"), used)) int pass(struct xdp_md *ctx) { return 2; }
+            char terms[] __attribute__((section(\"license\"), used)) = \"GPL\";
+        ";
+        let (source, object) = (self.work.file("pass.c"), self.work.file("pass.o"));
+        std::fs::write(&source, SOURCE).expect("our own directory");
+        let mut clang = Command::new("clang");
+        clang.args(["-O2", "-target", "bpf", "-c"]).arg(&source);
+        output_of({
+            clang.arg("-o").arg(&object);
+            clang
+        });
+        object
+    }
+
     /// The XDP programs in a file, for `ip link`.
     pub fn object(&self) -> PathBuf {
         let file = self.work.file("steer.bpf.o");
@@ -161,6 +179,14 @@ impl Host {
     /// `ip -n NAMESPACE ARGUMENTS`: what it prints. It must end well.
     pub fn ip(&self, arguments: &str) -> String {
         ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// Packets and bytes that the host's interface has received.
+    pub fn received(&self) -> (u64, u64) {
+        let listed = self.ip(&format!("-json -stats link show dev {DEV}"));
+        let links: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+        let count = |what: &str| links[0]["stats64"]["rx"][what].as_u64().expect("a count");
+        (count("packets"), count("bytes"))
     }
 
     /// A command, to be run on this host.

@@ -91,6 +91,19 @@ impl Running {
         self.stdout.text().clone()
     }
 
+    /// What all its threads have had of a processor so far.
+    pub fn processor_time(&self) -> Duration {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let threads = std::fs::read_dir(tasks).expect("our own child");
+        let nanoseconds = threads.map(|thread| {
+            let file = thread.expect("a thread").path().join("schedstat");
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let first = text.split_whitespace().next().map(str::parse::<u64>);
+            first.map_or(0, |time| time.expect("a number"))
+        });
+        Duration::from_nanos(nanoseconds.sum())
+    }
+
     /// Waits until it has printed a line that begins like this, and returns the line. Fails if it ends before.
     pub fn line(&mut self, beginning: &str) -> String {
         let mut ended = None;
@@ -200,6 +213,11 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// Whether it ended well.
+    pub fn succeeds(&self) -> bool {
+        self.status.success()
+    }
+
     /// Fails unless it ended well.
     pub fn succeeded(self) -> Self {
         assert!(self.status.success(), "{self}");

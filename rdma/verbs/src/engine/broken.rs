@@ -78,14 +78,19 @@ impl Engine {
     /// The engine has panicked, wherever that was: RNIC Catastrophic Failure. Peers are told, if that much still works.
     pub(crate) fn on_panic(&mut self) {
         let was = std::mem::replace(&mut self.health, Health::Ending);
+        let reason = "the engine has panicked";
         if was == Health::Sound {
-            let reason = "the engine has panicked".to_owned();
+            let reason = reason.to_owned();
             self.report(EventResource::Rnic, AsyncEventKind::Failed { reason });
         }
-        let told = catch_unwind(AssertUnwindSafe(|| self.end_connections()));
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            self.end_connections();
+            self.cease(reason);
+        }));
         if was != Health::Sound || told.is_err() {
             log::error!("the engine has panicked again, and ends");
             self.health = Health::Failed;
+            self.cease(reason);
         }
     }
 

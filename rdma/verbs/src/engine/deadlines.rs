@@ -152,7 +152,9 @@ impl Engine {
         let incoming = self.deadlines.incoming.front().map(|(at, _)| *at);
         let rejected = self.deadlines.rejected.front().map(|(at, _)| *at);
         let linger = self.lingering.front().map(|(until, _)| *until);
-        [qp, incoming, rejected, linger, self.stack.next_deadline()]
+        let interface = self.interface.deadline();
+        let tcp = self.stack.next_deadline();
+        [qp, incoming, rejected, linger, interface, tcp]
             .into_iter()
             .flatten()
             .min()

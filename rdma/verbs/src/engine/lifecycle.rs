@@ -293,6 +293,7 @@ fn describe(reason: CloseReason) -> &'static str {
         CloseReason::Graceful => "the connection was closed",
         CloseReason::Refused => "the connection was refused",
         CloseReason::Reset => "the peer reset the connection",
+        CloseReason::AddressLost => "this host has lost the connection's address",
         CloseReason::TimedOut => "the peer no longer answers",
         CloseReason::Aborted => "the connection was reset by this side",
     }

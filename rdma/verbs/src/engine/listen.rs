@@ -1,7 +1,7 @@
 //! The responder's start-up (RFC 5044 §7.1.2): listeners, requests, the application's answer.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -45,8 +45,31 @@ pub(crate) struct IncomingRequest {
     pub(crate) enhanced: Option<EnhancedData>,
 }
 
+/// Somebody's wish to listen; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenKey(u64);
+
+/// Who wants to listen, and where.
+pub(super) struct Registration {
+    pub(super) key: ListenKey,
+    /// One address, or all of a family.
+    address: IpAddr,
+    port: u16,
+    clients: Clients,
+    backlog: usize,
+}
+
+impl Registration {
+    /// The port that it wants of an address, if it wants any.
+    pub(super) fn port_at(&self, address: IpAddr) -> Option<u16> {
+        let any = self.address.is_unspecified() && self.address.is_ipv4() == address.is_ipv4();
+        (any || self.address == address).then_some(self.port)
+    }
+}
+
 /// One address and port that is listened on.
 pub(super) struct ListenerContext {
+    pub(super) key: ListenKey,
     pub(super) id: ListenerId,
     pub(super) port: Arc<LocalPort>,
     pub(super) clients: Clients,
@@ -79,42 +102,71 @@ pub(super) struct Incoming {
     request: Option<Request>,
 }
 
+impl Incoming {
+    pub(super) fn conn(&self) -> ConnId {
+        self.conn
+    }
+}
+
 impl Engine {
-    /// Listens on all of `ports`, or on none.
+    /// Listens on all of `ports`, or on none; and at `address`, or at all addresses of its family if it is unspecified, when the host gets
+    /// it later.
     pub(crate) fn listen(
         &mut self,
+        address: IpAddr,
         ports: Vec<LocalPort>,
-        clients: &Clients,
+        clients: Clients,
         backlog: usize,
-    ) -> Result<(), ListenError> {
-        let mut begun = Vec::new();
-        for port in ports {
-            let Ok(id) = self.stack.listen(port.local(), backlog) else {
-                for context in begun {
-                    let ListenerContext { id, .. } = context;
-                    self.stack.unlisten(id);
-                }
-                return Err(ListenError::Taken(port.local()));
-            };
-            begun.push(ListenerContext {
-                id,
-                port: Arc::new(port),
-                clients: clients.clone(),
-                backlog,
-                waiting: 0,
-                silent: VecDeque::new(),
-            });
+    ) -> Result<ListenKey, ListenError> {
+        if let Some(reason) = self.failure() {
+            return Err(ListenError::Failed(reason));
         }
-        self.listeners.append(&mut begun);
-        Ok(())
+        let key = ListenKey(self.next_listen);
+        self.next_listen += 1;
+        let port = ports.first().map_or(0, |port| port.local().port());
+        self.registrations.push(Registration {
+            key,
+            address,
+            port,
+            clients,
+            backlog,
+        });
+        let at = self.registrations.len() - 1;
+        for port in ports {
+            let local = port.local();
+            if !self.listen_too(at, port) {
+                self.unlisten(key);
+                return Err(ListenError::Taken(local));
+            }
+        }
+        Ok(key)
     }
 
-    pub(crate) fn unlisten(&mut self, addresses: &[SocketAddr]) {
-        let (gone, kept) = std::mem::take(&mut self.listeners)
-            .into_iter()
-            .partition(|context| addresses.contains(&context.port.local()));
-        self.listeners = kept;
-        let gone: Vec<ListenerContext> = gone;
+    /// Listens on one more port for a registration; false if somebody does already.
+    pub(super) fn listen_too(&mut self, registration: usize, port: LocalPort) -> bool {
+        let Some(wish) = self.registrations.get(registration) else {
+            return false;
+        };
+        let Ok(id) = self.stack.listen(port.local(), wish.backlog) else {
+            return false;
+        };
+        self.listeners.push(ListenerContext {
+            key: wish.key,
+            id,
+            port: Arc::new(port),
+            clients: wish.clients.clone(),
+            backlog: wish.backlog,
+            waiting: 0,
+            silent: VecDeque::new(),
+        });
+        true
+    }
+
+    pub(crate) fn unlisten(&mut self, key: ListenKey) {
+        self.registrations.retain(|wish| wish.key != key);
+        let gone: Vec<ListenerContext> = (self.listeners)
+            .extract_if(.., |context| context.key == key)
+            .collect();
         for context in gone {
             self.stack.unlisten(context.id);
             if let Clients::Streams(waiting) = context.clients {

@@ -10,6 +10,7 @@ mod cq_table;
 mod deadlines;
 mod events;
 mod fault;
+mod interface;
 mod lifecycle;
 mod listen;
 mod modify;
@@ -49,7 +50,7 @@ use crate::ready::ReadySet;
 use crate::slots::SlotTable;
 
 pub use cq_table::CqId;
-pub(crate) use listen::{Clients, IncomingId, IncomingRequest};
+pub(crate) use listen::{Clients, IncomingId, IncomingRequest, ListenKey};
 pub(crate) use qp::{NewQp, NewReceives};
 pub use srq::SrqId;
 pub(crate) use start::ConnectOrder;
@@ -57,7 +58,8 @@ pub(crate) use start::ConnectOrder;
 use broken::{Broken, Health};
 use cq_table::CqTable;
 use deadlines::Deadlines;
-use listen::{Incoming, ListenerContext};
+use interface::Interface;
+use listen::{Incoming, ListenerContext, Registration};
 use qp::QpContext;
 use srq::SrqTable;
 use streaming::Streaming;
@@ -89,6 +91,9 @@ pub(crate) struct Engine {
     pub(crate) stags: StagTable,
     owners: FxHashMap<ConnId, Owner>,
     listeners: Vec<ListenerContext>,
+    /// Who wants to listen, whatever the interface's addresses are.
+    registrations: Vec<Registration>,
+    next_listen: u64,
     incoming: Slab<Incoming>,
     next_incoming: u64,
     streams: FxHashMap<ConnId, Streaming>,
@@ -104,6 +109,7 @@ pub(crate) struct Engine {
     now: Instant,
     max_qps: usize,
     health: Health,
+    interface: Interface,
 }
 
 impl Engine {
@@ -124,6 +130,8 @@ impl Engine {
             stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),
+            registrations: Vec::new(),
+            next_listen: 0,
             incoming: Slab::new(),
             next_incoming: 0,
             streams: FxHashMap::default(),
@@ -138,6 +146,7 @@ impl Engine {
             now: Instant::from_micros(0),
             max_qps,
             health: Health::Sound,
+            interface: Interface::default(),
         }
     }
 
@@ -152,7 +161,12 @@ impl Engine {
         if self.health == Health::Failed {
             return 0;
         }
-        self.turn().unwrap_or_else(|error| self.give_up(&error))
+        let seen = self.see_interface();
+        if self.health == Health::Failed {
+            return seen;
+        }
+        let done = self.turn();
+        seen + done.unwrap_or_else(|error| self.on_refusal(&error))
     }
 
     /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last: so no
@@ -178,19 +192,6 @@ impl Engine {
         self.trim_deadlines();
         done += self.stack.answer(now)?;
         Ok(done)
-    }
-
-    /// The NIC has failed: every queue pair is lost.
-    fn give_up(&mut self, error: &IoError) -> usize {
-        self.health = Health::Failed;
-        log::error!("the RNIC has failed: {error}");
-        let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.lose(key, "the RNIC has failed");
-        }
-        let reason = error.to_string();
-        self.report(EventResource::Rnic, AsyncEventKind::Failed { reason });
-        1
     }
 
     fn on_tcp_event(&mut self, event: Event) {
@@ -296,7 +297,8 @@ impl Engine {
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub(crate) fn is_idle(&self) -> bool {
-        self.health == Health::Failed || self.ready.is_empty() && self.active.is_empty()
+        self.health == Health::Failed
+            || self.ready.is_empty() && self.active.is_empty() && !self.interface.has_news()
     }
 
     /// What becomes readable when a frame arrives.
@@ -337,6 +339,9 @@ impl Engine {
 
     /// Keeps a port for as long as TCP may still have to answer on it.
     fn linger(&mut self, port: Arc<LocalPort>) {
+        if self.is_lost(port.local()) {
+            return;
+        }
         self.lingering.push_back((self.now + LINGER, port));
     }
 }

@@ -65,6 +65,11 @@ impl Starting {
 
 impl Engine {
     pub(crate) fn connect(&mut self, order: ConnectOrder) {
+        if let Some(reason) = self.failure() {
+            // Whoever asked may no longer wait.
+            let _ = order.outcome.send(Err(ConnectError::Failed(reason)));
+            return;
+        }
         let key = order.qp.slot();
         let (state, unconnected) = match self.qp(order.qp) {
             Some(qp) => (qp.state(), matches!(qp.link, Link::None)),
@@ -239,7 +244,10 @@ impl Engine {
         let Some(Link::Starting(starting)) = self.qps.get(key).map(|qp| &qp.link) else {
             return;
         };
-        if reason == CloseReason::TimedOut {
+        let own = starting.port.local().ip();
+        if reason == CloseReason::AddressLost {
+            self.fail_start(key, |_| ConnectError::AddressLost(own));
+        } else if reason == CloseReason::TimedOut {
             self.on_start_timeout(key);
         } else if starting.requested || starting.retried {
             self.on_start_closed(key);
@@ -321,7 +329,11 @@ impl Engine {
     }
 
     /// Ends a start-up by a reset.
-    fn fail_start(&mut self, key: usize, error: impl FnOnce(SocketAddr) -> ConnectError) {
+    pub(super) fn fail_start(
+        &mut self,
+        key: usize,
+        error: impl FnOnce(SocketAddr) -> ConnectError,
+    ) {
         if let Some(Link::Starting(starting)) = self.qps.get(key).map(|qp| &qp.link) {
             self.stack.abort(starting.conn, self.now);
             self.end_start(key, error);

@@ -8,7 +8,7 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::mpa::Negotiated;
 use xwarp_tcp::{ConnId, ListenerId, Path};
 
-use super::listen::Clients;
+use super::listen::{Clients, ListenKey};
 use super::stream::{Stream, send_raw};
 use super::{Engine, Owner};
 use crate::error::{ConnectError, ModifyError, StreamError};
@@ -31,6 +31,9 @@ impl Engine {
         remote: SocketAddr,
         next_hop: [u8; 6],
     ) -> Result<StreamId, ConnectError> {
+        if let Some(reason) = self.failure() {
+            return Err(ConnectError::Failed(reason));
+        }
         let path = Path {
             local: port.local(),
             remote,
@@ -68,13 +71,13 @@ impl Engine {
         true
     }
 
-    /// The oldest connection that has come to these addresses and has not ended.
-    pub(crate) fn accept_stream(&mut self, addresses: &[SocketAddr]) -> Option<StreamId> {
+    /// The oldest connection that has come to a listener and has not ended.
+    pub(crate) fn accept_stream(&mut self, key: ListenKey) -> Option<StreamId> {
         for context in &mut self.listeners {
             let Clients::Streams(waiting) = &mut context.clients else {
                 continue;
             };
-            if !addresses.contains(&context.port.local()) {
+            if context.key != key {
                 continue;
             }
             while let Some(id) = waiting.pop_front() {

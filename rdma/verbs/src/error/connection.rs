@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use xwarp_iwarp::mpa::{EnhancedData, PrivateDataTooLong, StartupError};
 
-use super::RnicClosed;
+use super::{RnicClosed, RnicEnded};
 use crate::host::HostError;
 use crate::qp_state::QpState;
 
@@ -73,9 +73,24 @@ pub enum ConnectError {
         /// Which term.
         source: StartupError,
     },
+    /// The host has lost the address that the connection was to come from.
+    #[error("{0}, the address of this host that the connection was made from, was removed")]
+    AddressLost(IpAddr),
+    /// The RNIC has failed.
+    #[error("the RNIC has failed: {0}")]
+    Failed(String),
     /// Connections are used up.
     #[error("no further connection is possible: {0}")]
     Resources(String),
+}
+
+impl From<RnicEnded> for ConnectError {
+    fn from(ended: RnicEnded) -> Self {
+        match ended {
+            RnicEnded::Closed(closed) => Self::Closed(closed),
+            RnicEnded::Failed(reason) => Self::Failed(reason),
+        }
+    }
 }
 
 /// Why a stream could not be read or written.
@@ -114,6 +129,9 @@ pub enum ListenError {
         /// Its addresses.
         has: Vec<IpAddr>,
     },
+    /// The RNIC has failed.
+    #[error("the RNIC has failed: {0}")]
+    Failed(String),
     /// Listened on already.
     #[error("this RNIC listens on {0} already")]
     Taken(SocketAddr),

@@ -22,6 +22,17 @@ pub use work::{PostError, PostListError, WaitError};
 #[error("the RNIC is closed")]
 pub struct RnicClosed;
 
+/// Nothing more comes from an RNIC, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RnicEnded {
+    /// It was closed.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// It has failed, as [`AsyncEventKind::Failed`](crate::AsyncEventKind::Failed) tells, too.
+    #[error("the RNIC has failed: {0}")]
+    Failed(String),
+}
+
 /// Why an RNIC could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

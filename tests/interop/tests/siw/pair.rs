@@ -177,5 +177,8 @@ pub(crate) fn address_of(guest: &Guest<'_>, setup: &Setup) -> IpAddr {
 
 /// The next request.
 pub(crate) fn await_request(listener: &mut Listener) -> ::xwarp::ConnectionRequest {
-    listener.accept(PATIENCE).expect("a request in time")
+    listener
+        .accept(PATIENCE)
+        .unwrap()
+        .expect("a request in time")
 }

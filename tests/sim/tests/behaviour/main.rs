@@ -12,6 +12,7 @@ mod events;
 mod foreign;
 mod hostile;
 mod immediate;
+mod interface;
 mod lists;
 mod local_errors;
 mod lossy;

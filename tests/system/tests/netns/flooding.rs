@@ -68,7 +68,8 @@ fn flood(hosts: &Hosts, b: &Rnic) -> Flood {
 fn accept_all(rnic: &Rnic, listener: &mut Listener, end: &AtomicBool) {
     let mut connections = VecDeque::new();
     while !end.load(Ordering::Relaxed) {
-        if let Some(request) = listener.accept(Duration::from_millis(50)) {
+        let request = listener.accept(Duration::from_millis(50));
+        if let Some(request) = request.expect("an RNIC") {
             let (mut qp, cq) = queue_pair(rnic);
             if request.accept(&mut qp, b"").is_ok() {
                 connections.push_back((qp, cq));

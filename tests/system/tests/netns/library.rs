@@ -112,7 +112,7 @@ impl<'a> Pair<'a> {
         for (initiator, responder) in initiators.iter_mut().zip(responders) {
             thread::scope(|scope| {
                 let accepting = scope.spawn(|| {
-                    let request = listener.accept(PATIENCE).expect("a request");
+                    let request = listener.accept(PATIENCE).unwrap().expect("a request");
                     assert_eq!(request.private_data(), b"hello");
                     request
                         .accept(&mut responder.qp, b"welcome")
@@ -135,7 +135,7 @@ impl<'a> Pair<'a> {
         let connected = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept(PATIENCE).expect("a request");
+                let request = listener.accept(PATIENCE).unwrap().expect("a request");
                 let accepted = request.accept(&mut responder.qp, b"");
                 accepted.expect("a connection");
                 while !connected.load(Ordering::Acquire) {

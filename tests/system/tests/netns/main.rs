@@ -6,6 +6,7 @@ mod examples;
 mod failing;
 mod flooding;
 mod hostile;
+mod interface;
 mod interrupting;
 mod isolation;
 mod library;

@@ -94,7 +94,10 @@ fn an_interface_is_opened_by_its_name_with_every_modifier_set() {
         let mut listener = hosts.b.run(|| far.listen(at)).expect("a port");
         thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept(PATIENCE).expect("a request");
+                let request = listener
+                    .accept(PATIENCE)
+                    .expect("an RNIC")
+                    .expect("a request");
                 request.accept(&mut far_qp, b"").expect("a connection");
             });
             let connect = || near_qp.connect(at, b"", PATIENCE);

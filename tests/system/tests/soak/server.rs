@@ -84,7 +84,7 @@ fn serve(rnic: &Rnic, mut listener: xwarp::Listener, end: &End) -> Served {
     let mut cq = rnic.create_cq(64).expect("a completion queue");
     let (mut clients, mut connections) = (Vec::new(), 0);
     while !end.has_come() {
-        if let Some(request) = listener.accept(GLANCE)
+        if let Some(request) = listener.accept(GLANCE).expect("an RNIC")
             && let Some(client) = Client::admit(&pd, &cq, request)
         {
             connections += 1;

@@ -149,7 +149,7 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     qp.post_recv(RecvRequest::new(WrId(1), xwarp::Sgl::new()))
         .unwrap();
-    let request = listener.accept(PATIENCE).unwrap();
+    let request = listener.accept(PATIENCE).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
     assert!(cq.wait(PATIENCE).unwrap().unwrap().is_success());
     qp.abort().unwrap();
@@ -307,7 +307,7 @@ fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     let cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
-    let request = listener.accept(PATIENCE).unwrap();
+    let request = listener.accept(PATIENCE).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
     let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
     let code = xwarp::TermCode::rdmap_operation(8);

@@ -1,0 +1,154 @@
+//! The state of an open interface, from whoever watches it to whoever uses it.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::link::MacAddr;
+use super::network::Network;
+use crate::wake::Doorbell;
+
+/// An open interface as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// Whether frames can leave and arrive: it is set up, and has a carrier.
+    pub up: bool,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// The largest IP packet, in bytes.
+    pub mtu: usize,
+    /// The host's usable addresses on it, and the networks that they are in.
+    pub networks: Vec<Network>,
+}
+
+impl LinkState {
+    /// The host's usable addresses on it.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.networks.iter().map(|network| network.address)
+    }
+}
+
+/// What has taken an open interface away for good. The texts name it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkEnd {
+    /// The interface does not exist any more.
+    #[error("{0} was deleted")]
+    Deleted(String),
+    /// The interface is another network namespace's now.
+    #[error("{0} was moved to another network namespace")]
+    Moved(String),
+    /// Somebody took the XDP program off.
+    #[error("the XDP program was detached from {0}")]
+    Detached(String),
+    /// Somebody attached another XDP program in its place.
+    #[error("the XDP program on {interface} was replaced by {program} (id {id})")]
+    Replaced {
+        /// The interface.
+        interface: String,
+        /// The name of the other program.
+        program: String,
+        /// Its id.
+        id: u32,
+    },
+}
+
+/// What is told of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkNews {
+    /// It is like this now.
+    State(LinkState),
+    /// It is gone. Nothing follows.
+    Ended(LinkEnd),
+}
+
+#[derive(Default)]
+struct Shared {
+    changed: AtomicBool,
+    news: Mutex<Option<LinkNews>>,
+}
+
+/// The side that asks whether anything has changed.
+#[derive(Clone)]
+pub struct LinkMonitor(Arc<Shared>);
+
+/// The side that tells. Only the latest news is kept.
+pub struct LinkReporter {
+    shared: Arc<Shared>,
+    bell: Option<Doorbell>,
+}
+
+impl LinkMonitor {
+    /// Whether there is news: one load.
+    pub fn has_news(&self) -> bool {
+        self.0.changed.load(Ordering::Relaxed)
+    }
+
+    /// The latest news, once.
+    pub fn take(&self) -> Option<LinkNews> {
+        if !self.has_news() {
+            return None;
+        }
+        let mut news = self.0.news.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.changed.store(false, Ordering::Relaxed);
+        news.take()
+    }
+}
+
+impl LinkReporter {
+    /// Both sides. `bell` is rung after each report.
+    pub fn new(bell: Option<Doorbell>) -> (Self, LinkMonitor) {
+        let shared = Arc::new(Shared::default());
+        let monitor = LinkMonitor(Arc::clone(&shared));
+        (Self { shared, bell }, monitor)
+    }
+
+    /// Tells news in the place of older ones. Nothing takes the place of an end.
+    pub fn report(&self, latest: LinkNews) {
+        {
+            let shared = &self.shared;
+            let mut news = shared.news.lock().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*news, Some(LinkNews::Ended(_))) {
+                return;
+            }
+            *news = Some(latest);
+            shared.changed.store(true, Ordering::Relaxed);
+        }
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(mtu: usize) -> LinkNews {
+        LinkNews::State(LinkState {
+            up: true,
+            mac: MacAddr::default(),
+            mtu,
+            networks: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn the_latest_news_is_told_once() {
+        let (reporter, monitor) = LinkReporter::new(None);
+        assert_eq!(monitor.take(), None);
+        reporter.report(state(1500));
+        reporter.report(state(9000));
+        assert!(monitor.has_news());
+        assert_eq!(monitor.take(), Some(state(9000)));
+        assert_eq!((monitor.has_news(), monitor.take()), (false, None));
+    }
+
+    #[test]
+    fn nothing_hides_an_end() {
+        let (reporter, monitor) = LinkReporter::new(None);
+        let end = LinkNews::Ended(LinkEnd::Deleted("eth1".to_owned()));
+        reporter.report(end.clone());
+        reporter.report(state(1500));
+        assert_eq!(monitor.take(), Some(end));
+    }
+}

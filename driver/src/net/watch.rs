@@ -1,0 +1,460 @@
+//! Watching an open interface: the kernel's notifications tell when to look, and one question tells what there is.
+//!
+//! So it does not matter what was missed between two looks. Only the interface's removal is taken from the notification itself: an
+//! interface that went and came back has the same number, but its `AF_XDP` sockets are dead.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use netlink_packet_core::{Parseable, ParseableParametrized};
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::address::{AddressHeader, AddressMessageBuffer};
+use netlink_packet_route::link::{LinkAttribute, LinkHeader, LinkMessageBuffer};
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::link::{Link, link_now};
+use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
+use super::state::{LinkEnd, LinkMonitor, LinkNews, LinkReporter, LinkState};
+use crate::wake::Doorbell;
+
+/// What is listened to: interfaces, and the addresses of both families.
+const GROUPS: [u32; 3] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV6_IFADDR,
+];
+/// How often the kernel is asked where it notifies nobody: a program that a `bpf_link` attached is detached and replaced in silence. Half of
+/// the second within which an RNIC is to notice. Also the pause after a question that failed.
+const RECHECK: Duration = Duration::from_millis(500);
+
+/// Notifications that wait to be heard, from before the interface was looked at first.
+pub(crate) struct Notifications(Netlink);
+
+impl Notifications {
+    pub(crate) fn begin() -> Result<Self, NetlinkError> {
+        Netlink::listen(&GROUPS).map(Self)
+    }
+
+    /// What they say of an interface up to now.
+    fn hear(&self, index: u32) -> Result<Heard, NetlinkError> {
+        let mut heard = Heard::Nothing;
+        while let Some(messages) = self.0.receive(Instant::now())? {
+            for message in &messages {
+                heard = heard.and(Heard::of(message, index));
+            }
+        }
+        Ok(heard)
+    }
+}
+
+/// The interface that is watched, and the program on it.
+pub(crate) struct Watched {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// The id of the XDP program that steers to us.
+    pub(crate) program: u32,
+    /// It is attached by a `bpf_link`.
+    pub(crate) by_link: bool,
+}
+
+impl Watched {
+    /// What the interface is like, or why it is of no use any more.
+    fn judge(&self, link: Option<Link>) -> LinkNews {
+        let name = || self.name.clone();
+        let Some(link) = link else {
+            return LinkNews::Ended(LinkEnd::Deleted(name()));
+        };
+        if link.programs.contains(&self.program) {
+            return LinkNews::State(LinkState {
+                up: link.up && link.carrier,
+                mac: link.mac,
+                mtu: link.ip_mtu(),
+                networks: link.networks,
+            });
+        }
+        LinkNews::Ended(match link.programs.first() {
+            None => LinkEnd::Detached(name()),
+            Some(&id) => LinkEnd::Replaced {
+                interface: name(),
+                program: (xwarp_bpf::program_name(id).ok().flatten())
+                    .unwrap_or_else(|| "another program".to_owned()),
+                id,
+            },
+        })
+    }
+}
+
+/// An interface about to be watched.
+pub struct LinkWatch {
+    notifications: Notifications,
+    watched: Watched,
+}
+
+impl LinkWatch {
+    pub(crate) fn new(notifications: Notifications, watched: Watched) -> Self {
+        Self {
+            notifications,
+            watched,
+        }
+    }
+
+    /// Watches from now on, by a thread that sleeps unless something happens. It rings `bell` after each change.
+    pub fn start(self, bell: Doorbell) -> io::Result<LinkWatching> {
+        let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
+        let (reporter, monitor) = LinkReporter::new(Some(bell));
+        let watcher = Watcher {
+            watch: self,
+            stop: Arc::clone(&stop),
+            reporter,
+            told: None,
+            patience: None,
+            missing: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("xwarp-watch".to_owned())
+            .spawn(move || watcher.run())?;
+        Ok(LinkWatching {
+            monitor,
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// An interface that is watched until this is dropped.
+pub struct LinkWatching {
+    monitor: LinkMonitor,
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LinkWatching {
+    /// Where its news arrive.
+    pub fn monitor(&self) -> LinkMonitor {
+        self.monitor.clone()
+    }
+}
+
+impl Drop for LinkWatching {
+    fn drop(&mut self) {
+        let stopped = self.stop.write(1).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| stopped)
+            && thread.join().is_err()
+        {
+            log::error!("the thread that watches the interface has panicked");
+        }
+    }
+}
+
+/// The thread.
+struct Watcher {
+    watch: LinkWatch,
+    stop: Arc<EventFd>,
+    reporter: LinkReporter,
+    /// The state that was told last.
+    told: Option<LinkState>,
+    /// After how long to look again without a notification.
+    patience: Option<Duration>,
+    /// The last look has found nothing. The notification that says why may be on its way.
+    missing: bool,
+}
+
+/// What has ended a wait.
+enum Woken {
+    Stopped,
+    Notified,
+    Late,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        let mut heard = Heard::Change; // since the interface was opened
+        loop {
+            let goes_on = match heard {
+                Heard::Nothing => true,
+                Heard::Change => self.look(),
+                Heard::Deletion => self.end(LinkEnd::Deleted),
+                Heard::Move => self.end(LinkEnd::Moved),
+            };
+            heard = match self.wait() {
+                _ if !goes_on => return,
+                Woken::Stopped => return,
+                Woken::Late => Heard::Change,
+                Woken::Notified => self.hear(),
+            };
+        }
+    }
+
+    fn hear(&self) -> Heard {
+        let Watched { index, .. } = self.watch.watched;
+        self.watch
+            .notifications
+            .hear(index)
+            .unwrap_or_else(|error| {
+                log::debug!("{error}; looking anew"); // what was lost is seen there
+                Heard::Change
+            })
+    }
+
+    /// Reports what there is if it is news; false if nothing can follow.
+    fn look(&mut self) -> bool {
+        let watched = &self.watch.watched;
+        let link = match link_now(watched.index) {
+            Ok(link) => link,
+            Err(error) => {
+                let name = &watched.name;
+                log::warn!("{name} cannot be watched at the moment: {error}");
+                self.patience = Some(RECHECK);
+                return true;
+            }
+        };
+        let missing = std::mem::replace(&mut self.missing, link.is_none());
+        if link.is_none() && !missing {
+            self.patience = Some(RECHECK);
+            return true;
+        }
+        self.patience = watched.by_link.then_some(RECHECK);
+        match watched.judge(link) {
+            LinkNews::Ended(end) => self.end(|_| end),
+            LinkNews::State(state) => {
+                if self.told.as_ref() != Some(&state) {
+                    self.told = Some(state.clone());
+                    self.reporter.report(LinkNews::State(state));
+                }
+                true
+            }
+        }
+    }
+
+    fn end(&self, end: impl FnOnce(String) -> LinkEnd) -> bool {
+        let end = end(self.watch.watched.name.clone());
+        self.reporter.report(LinkNews::Ended(end));
+        false
+    }
+
+    fn wait(&self) -> Woken {
+        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let netlink = self.watch.notifications.0.as_fd();
+        let mut watched = [watch(self.stop.as_fd()), watch(netlink)];
+        let timeout = self.patience.map_or(PollTimeout::NONE, |patience| {
+            PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)
+        });
+        let ready = match poll(&mut watched, timeout) {
+            Ok(ready) => ready,
+            Err(Errno::EINTR) => return Woken::Late,
+            Err(errno) => {
+                log::error!("the interface cannot be watched any more: {errno}");
+                return Woken::Stopped;
+            }
+        };
+        match watched[0].any() {
+            Some(false) if ready == 0 => Woken::Late,
+            Some(false) => Woken::Notified,
+            Some(true) | None => Woken::Stopped,
+        }
+    }
+}
+
+/// What notifications say of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    Nothing,
+    /// Something may be different.
+    Change,
+    Deletion,
+    Move,
+}
+
+impl Heard {
+    /// What one message says of interface `index`.
+    fn of(message: &Message, index: u32) -> Self {
+        let heard = match message.kind {
+            libc::RTM_NEWLINK | libc::RTM_DELLINK => Self::of_link(message, index),
+            libc::RTM_NEWADDR | libc::RTM_DELADDR => Self::of_address(message, index),
+            _ => None,
+        };
+        heard.unwrap_or(Self::Nothing)
+    }
+
+    fn of_link(message: &Message, index: u32) -> Option<Self> {
+        let buffer = LinkMessageBuffer::new_checked(message.payload.as_slice()).ok()?;
+        let header = LinkHeader::parse(&buffer).ok()?;
+        if header.index != index {
+            return None;
+        }
+        // A bridge tells in its own family of ports that leave it, by messages of the same kind.
+        if message.kind == libc::RTM_NEWLINK || header.interface_family != AddressFamily::Unspec {
+            return Some(Self::Change);
+        }
+        let mut attributes = readable_attributes(buffer.attributes(), |attribute| {
+            LinkAttribute::parse_with_param(attribute, AddressFamily::Unspec)
+        });
+        let moved = attributes.any(|attribute| {
+            matches!(
+                attribute,
+                LinkAttribute::NewNetnsId(_) | LinkAttribute::NewIfIndex(_)
+            )
+        });
+        Some(if moved { Self::Move } else { Self::Deletion })
+    }
+
+    fn of_address(message: &Message, index: u32) -> Option<Self> {
+        let buffer = AddressMessageBuffer::new_checked(message.payload.as_slice()).ok()?;
+        let header = AddressHeader::parse(&buffer).ok()?;
+        (header.index == index).then_some(Self::Change)
+    }
+
+    /// Together with what is heard after it: whatever follows a removal, it was one.
+    fn and(self, later: Self) -> Self {
+        if self >= Self::Deletion {
+            self
+        } else {
+            self.max(later)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct ifinfomsg` of interface 7, up, and its name.
+    #[rustfmt::skip]
+    const LINK: [u8; 28] = [
+        0, 0, 1, 0, 7, 0, 0, 0, 0x43, 0x10, 1, 0, 0, 0, 0, 0, // AF_UNSPEC, ARPHRD_ETHER, index 7, flags, change
+        9, 0, 3, 0, b'e', b't', b'h', b'1', 0, 0, 0, 0,       // IFLA_IFNAME
+    ];
+    /// `struct ifaddrmsg`, and the address.
+    #[rustfmt::skip]
+    const ADDRESS: [u8; 16] = [
+        2, 24, 0x80, 0, 7, 0, 0, 0, // AF_INET, /24, permanent, universe, index 7
+        8, 0, 1, 0, 10, 0, 0, 1,    // IFA_ADDRESS
+    ];
+
+    fn heard(kind: u16, payload: &[u8], index: u32) -> Heard {
+        Heard::of(&Message::notification(kind, payload), index)
+    }
+
+    #[test]
+    fn news_of_the_interface_and_its_addresses_are_heard() {
+        for (kind, payload, wanted) in [
+            (libc::RTM_NEWLINK, &LINK[..], Heard::Change),
+            (libc::RTM_DELLINK, &LINK, Heard::Deletion),
+            (libc::RTM_NEWADDR, &ADDRESS, Heard::Change),
+            (libc::RTM_DELADDR, &ADDRESS, Heard::Change),
+            (libc::RTM_NEWROUTE, &ADDRESS, Heard::Nothing),
+        ] {
+            assert_eq!(heard(kind, payload, 7), wanted, "{kind}");
+            assert_eq!(heard(kind, payload, 8), Heard::Nothing, "{kind} of another");
+        }
+    }
+
+    #[test]
+    fn a_removal_to_another_namespace_says_so() {
+        for attribute in [
+            [8, 0, 45, 0, 0, 0, 0, 0], // IFLA_NEW_NETNSID 0
+            [8, 0, 49, 0, 3, 0, 0, 0], // IFLA_NEW_IFINDEX 3
+        ] {
+            let message = [&LINK[..], &attribute].concat();
+            assert_eq!(heard(libc::RTM_DELLINK, &message, 7), Heard::Move);
+            assert_eq!(heard(libc::RTM_NEWLINK, &message, 7), Heard::Change);
+        }
+    }
+
+    #[test]
+    fn a_port_that_leaves_its_bridge_is_not_removed() {
+        let mut message = LINK;
+        message[0] = 7; // AF_BRIDGE
+        assert_eq!(heard(libc::RTM_DELLINK, &message, 7), Heard::Change);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_nothing() {
+        for len in 0..16 {
+            assert_eq!(heard(libc::RTM_DELLINK, &LINK[..len], 7), Heard::Nothing);
+        }
+        for len in 0..8 {
+            assert_eq!(heard(libc::RTM_NEWADDR, &ADDRESS[..len], 7), Heard::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_removal_outweighs_what_is_heard_before_and_after_it() {
+        let removal = Heard::Nothing.and(Heard::Change).and(Heard::Deletion);
+        assert_eq!(removal.and(Heard::Change).and(Heard::Move), Heard::Deletion);
+    }
+
+    fn watched() -> Watched {
+        Watched {
+            index: 7,
+            name: "eth1".to_owned(),
+            program: 121,
+            by_link: false,
+        }
+    }
+
+    /// An answer with an MTU of 1400, an address, and the programs of `xdp`.
+    fn link(flags: u8, xdp: &[u8]) -> Option<Link> {
+        let mut message = LINK.to_vec();
+        message[8] = flags;
+        message.extend([8, 0, 4, 0, 0x78, 5, 0, 0]); // IFLA_MTU
+        message.extend([10, 0, 1, 0, 2, 0, 0, 0, 0, 7, 0, 0]); // IFLA_ADDRESS
+        message.extend(xdp);
+        crate::net::link::parse_link(&message)
+    }
+
+    #[rustfmt::skip]
+    const OURS: [u8; 28] = [
+        28, 0, 43, 0,            // IFLA_XDP
+        5, 0, 2, 0, 1, 0, 0, 0,  // IFLA_XDP_ATTACHED, XDP_ATTACHED_DRV
+        8, 0, 4, 0, 121, 0, 0, 0, // IFLA_XDP_PROG_ID
+        8, 0, 5, 0, 121, 0, 0, 0, // IFLA_XDP_DRV_PROG_ID
+    ];
+
+    #[test]
+    fn an_interface_is_up_when_it_is_set_up_and_has_a_carrier() {
+        // Octet 8 of the flags has IFF_UP, octet 10 IFF_LOWER_UP.
+        for (flags, up) in [(0x43, true), (0x42, false)] {
+            let state = LinkState {
+                up,
+                mac: crate::net::MacAddr([2, 0, 0, 0, 0, 7]),
+                mtu: 1400,
+                networks: Vec::new(),
+            };
+            let judged = watched().judge(link(flags, &OURS));
+            assert_eq!(judged, LinkNews::State(state));
+        }
+        let mut no_carrier = link(0x43, &OURS).unwrap();
+        no_carrier.carrier = false;
+        let LinkNews::State(state) = watched().judge(Some(no_carrier)) else {
+            panic!("it is there");
+        };
+        assert!(!state.up);
+    }
+
+    #[test]
+    fn an_interface_without_our_program_is_of_no_use() {
+        let gone = watched().judge(None);
+        assert_eq!(gone, LinkNews::Ended(LinkEnd::Deleted("eth1".to_owned())));
+        let none = [12, 0, 43, 0, 5, 0, 2, 0, 0, 0, 0, 0]; // XDP_ATTACHED_NONE
+        for xdp in [&none[..], &[]] {
+            let detached = LinkNews::Ended(LinkEnd::Detached("eth1".to_owned()));
+            assert_eq!(watched().judge(link(0x43, xdp)), detached);
+        }
+        let mut foreign = OURS;
+        for at in [16, 24] {
+            foreign[at..at + 4].copy_from_slice(&i32::MAX.to_ne_bytes()); // no program has that
+        }
+        let LinkNews::Ended(end) = watched().judge(link(0x43, &foreign)) else {
+            panic!("it is another program");
+        };
+        let text = "the XDP program on eth1 was replaced by another program (id 2147483647)";
+        assert_eq!(end.to_string(), text);
+    }
+}

@@ -1,0 +1,192 @@
+//! The interface changes under its connections.
+
+use std::time::Duration;
+
+use xwarp_tcp::{CloseReason, Event};
+
+use crate::net::{From, MAC_A, Net, config, pattern};
+
+const NEW_MAC: [u8; 6] = [2, 0x11, 0x22, 0x33, 0x44, 0x55];
+/// Bytes of the headers of a segment with data: Ethernet, IP, TCP with timestamps.
+const HEADERS: [usize; 3] = [14, 20, 32];
+
+#[test]
+fn after_an_outage_of_the_link_what_was_lost_is_sent_again_at_once() {
+    for outage in [1, 3, 20, 90].map(Duration::from_secs) {
+        let mut net = Net::new();
+        let (a, b) = net.connect(false);
+        net.judge(|_, _| crate::net::Fate::Lose);
+        assert!(net.a.write(a, b"lost on the way", net.now));
+        net.settle();
+        net.a.stack.set_up(false, net.now);
+        net.pass(outage);
+        net.a.stack.set_up(true, net.now);
+        net.settle(); // the peer's interface may take a moment longer, and loses what waited
+        net.be_kind();
+        net.pass(Duration::from_millis(50));
+        assert_eq!(net.b.read(b, 20), b"lost on the way", "after {outage:?}");
+    }
+}
+
+/// Bytes of the IP packets that a sent.
+fn packets(net: &Net) -> Vec<usize> {
+    let sent = net.carried.iter().filter(|(from, _)| *from == From::A);
+    sent.map(|(_, frame)| frame.len() - HEADERS[0]).collect()
+}
+
+#[test]
+fn after_the_mtu_was_lowered_no_packet_is_larger_also_when_it_is_sent_again() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.a.stack.io_mut().set_up(false);
+    let data = pattern(1448, 1);
+    assert!(net.a.write(a, &data, net.now), "in flight when it happens");
+    net.a.step(net.now);
+    net.a.stack.set_mtu(600);
+    net.a.stack.io_mut().set_up(true);
+    net.carried.clear();
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.b.read(b, 1448), data);
+    assert_eq!(
+        packets(&net)[0],
+        1500,
+        "what had been given to the interface before"
+    );
+    assert_eq!(net.a.stack.emss(a), 600 - HEADERS[1] - HEADERS[2]);
+    net.carried.clear();
+    assert!(net.a.write(a, &pattern(548, 2), net.now));
+    net.settle();
+    assert_eq!(packets(&net), [600]);
+}
+
+#[test]
+fn a_segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.judge(|_, _| crate::net::Fate::Lose);
+    let data = pattern(1448, 1);
+    assert!(net.a.write(a, &data, net.now));
+    net.settle();
+    net.be_kind();
+    net.a.stack.set_mtu(600);
+    net.carried.clear();
+    net.pass(Duration::from_secs(1));
+    assert_eq!(net.b.read(b, 1448), data);
+    assert!(
+        packets(&net).iter().all(|len| *len <= 600),
+        "{:?}",
+        packets(&net)
+    );
+}
+
+#[test]
+fn a_higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
+    let (io, wire) = xwarp_driver::MemoryIo::with_room(64, 3000).unwrap();
+    let mut net = Net::new();
+    net.a = crate::net::Host::on(Box::new(io), wire, config(MAC_A));
+    let mut jumbo = config(crate::net::MAC_B);
+    jumbo.mtu = 9000;
+    net.b = crate::net::Host::new(jumbo);
+    let (old, _) = net.connect(false);
+    net.a.stack.set_mtu(9000);
+    let (new, _) = net.connect_from(false, 40_001);
+    let headers = HEADERS[1] + HEADERS[2];
+    assert_eq!(net.a.stack.emss(old), 1500 - headers);
+    let link_header_max = 22;
+    assert_eq!(net.a.stack.emss(new), 3000 - link_header_max - headers);
+    net.a.stack.set_mtu(100);
+    assert_eq!(
+        net.a.stack.emss(new),
+        576 - headers,
+        "as little as TCP goes"
+    );
+}
+
+#[test]
+fn frames_come_from_the_present_ethernet_address() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.a.stack.set_mac(NEW_MAC);
+    net.carried.clear();
+    assert!(net.a.write(a, b"old connection", net.now));
+    net.settle();
+    assert_eq!(net.b.read(b, 20), b"old connection");
+    net.b.events();
+    // The peer goes on with the former address until it asks anew.
+    let to_former = |net: &Net| net.carried.iter().any(|(_, frame)| frame[..6] == MAC_A);
+    assert!(to_former(&net), "its ACKs");
+    assert_eq!(net.a.stack.unacked(a), 0);
+    net.connect_from(false, 40_001);
+    let sources: Vec<&[u8]> = (net.carried.iter())
+        .filter(|(from, _)| *from == From::A)
+        .map(|(_, frame)| &frame[6..12])
+        .collect();
+    assert!(sources.len() >= 3, "data, SYN, ACK");
+    assert!(sources.iter().all(|source| *source == NEW_MAC));
+}
+
+#[test]
+fn connections_of_an_address_that_the_host_has_lost_end_in_silence() {
+    let mut net = Net::new();
+    let (mine, peer) = net.connect(false);
+    let (other, _) = net.connect(true);
+    net.judge(|_, _| crate::net::Fate::Lose);
+    let syn = net
+        .a
+        .stack
+        .connect(Net::path(false, 40_002), net.now)
+        .unwrap();
+    assert!(net.a.write(mine, b"unacknowledged", net.now));
+    net.settle();
+    net.carried.clear();
+    assert!(net.b.write(peer, b"never answered", net.now));
+    net.a.stack.withdraw(Net::path(false, 1).local.ip());
+    let reason = CloseReason::AddressLost;
+    let closed = |conn| Event::Closed { conn, reason };
+    let events: Vec<Event> = std::iter::from_fn(|| net.a.stack.poll_event()).collect();
+    assert_eq!(events, [closed(mine), closed(syn)]);
+    net.be_kind();
+    net.pass(Duration::from_mins(5));
+    let from_it = |frame: &[u8]| frame[12..14] == [8, 0];
+    let sent = net.carried.iter().filter(|(from, _)| *from == From::A);
+    assert_eq!(sent.filter(|(_, frame)| from_it(frame)).count(), 0);
+    assert!(net.a.write(other, b"still there", net.now));
+}
+
+#[test]
+fn nobody_is_told_of_a_half_open_connection_whose_address_is_lost_and_its_backlog_is_free() {
+    let mut net = Net::new();
+    net.listen(false);
+    net.judge(|from, _| match from {
+        From::A => crate::net::Fate::Pass,
+        From::B => crate::net::Fate::Lose,
+    });
+    net.a
+        .stack
+        .connect(Net::path(false, 40_000), net.now)
+        .unwrap();
+    net.settle();
+    net.b.stack.withdraw(Net::path(false, 1).remote.ip());
+    net.settle();
+    assert_eq!(net.b.events(), []);
+    net.be_kind();
+    net.a.events();
+    net.connect_from(false, 40_001);
+    let sent = net.b.stack.counters().cookies_out;
+    assert_eq!(sent, 0, "there is room in the backlog");
+}
+
+#[test]
+fn a_rest_in_time_wait_ends_with_its_address() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.a.stack.close(a, net.now);
+    net.settle();
+    net.b.stack.close(b, net.now);
+    net.settle();
+    net.a.stack.withdraw(Net::path(false, 1).local.ip());
+    net.a.events();
+    net.b.events();
+    let again = net.a.stack.connect(Net::path(false, 40_000), net.now);
+    assert!(again.is_ok(), "its flow is free");
+}

@@ -1,0 +1,351 @@
+//! The interface changes, or is taken away, under a server and a client: both notice, say what has happened, and go on or end.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use xwarp_system_tests::{
+    Case, DEV, Finished, Host, Hosts, Mode, Running, Setup, Way, eventually_within,
+};
+
+/// Within which an RNIC is to notice.
+const NOTICE: Duration = Duration::from_secs(1);
+/// How long a run may take to end by itself afterwards, on a busy machine.
+const END: Duration = Duration::from_secs(10);
+
+fn serve(hosts: &Hosts, options: &str) -> Running {
+    let mut server = hosts
+        .b
+        .start(&format!("ping --dev {DEV} --persistent --quiet {options}"));
+    server.line("waiting for a client at ");
+    server
+}
+
+fn ping(hosts: &Hosts, address: &str) -> Finished {
+    hosts.a.xwarp(&format!("ping {address} --count 2 --quiet"))
+}
+
+/// A client that pings until it is ended.
+fn endless(hosts: &Hosts) -> Running {
+    let mut client = hosts
+        .a
+        .start("ping 10.77.0.2 --count 1000000 --interval 5ms");
+    client.line("ping     9  verified ");
+    client
+}
+
+/// Fails unless `says` is on the standard error within the time in which an RNIC is to notice.
+fn notices(running: &Running, says: &str) {
+    let since = Instant::now();
+    let noticed = eventually_within(NOTICE, || running.complained().contains(says));
+    assert!(
+        noticed,
+        "{says:?} not within {NOTICE:?}: {}",
+        running.complained()
+    );
+    println!("{says:?} after {:?}", since.elapsed());
+}
+
+/// Fails unless it ends by itself and says why, within the time in which an RNIC is to notice and a moment.
+fn fails_saying(mut running: Running, says: &str) {
+    let since = Instant::now();
+    let ended = eventually_within(NOTICE, || running.has_ended());
+    println!("ended after {:?}", since.elapsed());
+    assert!(ended, "{says:?}: it has not ended within {NOTICE:?}");
+    let finished = running.finish().exited(1);
+    let last = finished.stderr.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("xwarp: ") && last.contains(says),
+        "{says:?}: {finished}"
+    );
+}
+
+fn link(host: &Host, what: &str) {
+    host.ip(&format!("link set {DEV} {what}"));
+}
+
+fn address(host: &Host, what: &str) {
+    host.ip(&format!("addr {what} dev {DEV}"));
+}
+
+/// What takes the interface of B away, and what is said of it.
+type Removal = (&'static str, fn(&Hosts), &'static str);
+
+const REMOVALS: [Removal; 2] = [
+    (
+        "deleted",
+        |hosts| drop(hosts.b.ip(&format!("link delete {DEV}"))),
+        "the RNIC has failed: eth1 was deleted",
+    ),
+    (
+        "moved",
+        |hosts| link(&hosts.b, &format!("name other9 netns {}", hosts.a.name())),
+        "the RNIC has failed: eth1 was moved to another network namespace",
+    ),
+];
+
+#[test]
+fn an_idle_server_whose_interface_is_taken_away_ends_and_says_so() {
+    for (what, remove, says) in REMOVALS {
+        for engine in ["inline", "thread"] {
+            let hosts = Hosts::new();
+            let server = hosts.b.serve(&format!("write-bw --engine {engine}"));
+            println!("{what}, {engine}");
+            remove(&hosts);
+            fails_saying(server, says);
+        }
+        let hosts = Hosts::new();
+        let server = serve(&hosts, "");
+        ping(&hosts, "10.77.0.2").succeeded();
+        remove(&hosts);
+        fails_saying(server, says);
+    }
+}
+
+#[test]
+fn a_transfer_ends_when_the_interface_is_taken_away() {
+    for (what, remove, says) in REMOVALS {
+        let hosts = Hosts::new();
+        let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+        let case = Case {
+            client: "--duration 600s".to_owned(),
+            ..Case::new("write-bw")
+        };
+        let (server, client) = setup.begin(&case);
+        println!("{what}");
+        remove(&hosts);
+        fails_saying(server, says);
+        drop(client);
+    }
+}
+
+#[test]
+fn a_server_whose_program_is_detached_or_replaced_ends_and_says_so() {
+    let hosts = Hosts::new();
+    let foreign = hosts.pass_object();
+    for engine in ["inline", "thread"] {
+        for busy in [false, true] {
+            for replaced in [false, true] {
+                let program = Setup::new(&hosts, Way::IpLink, Mode::Native);
+                let case = Case {
+                    client: "--duration 600s".to_owned(),
+                    both: format!("--engine {engine}"),
+                    ..Case::new("write-bw")
+                };
+                let (server, client) = if busy {
+                    let (server, client) = program.begin(&case);
+                    (server, Some(client))
+                } else {
+                    (hosts.b.serve(&format!("write-bw --engine {engine}")), None)
+                };
+                println!("{engine}, busy {busy}, replaced {replaced}");
+                let says = if replaced {
+                    hosts.b.ip(&format!(
+                        "-force link set dev {DEV} xdp obj {} sec xdp",
+                        foreign.display()
+                    ));
+                    "the RNIC has failed: the XDP program on eth1 was replaced by pass (id "
+                } else {
+                    hosts.b.ip_link_detach(Mode::Native);
+                    "the RNIC has failed: the XDP program was detached from eth1"
+                };
+                fails_saying(server, says);
+                if let Some(client) = client {
+                    // It is reset at once by the server, or later by the server's kernel.
+                    client.finish_within(END).exited(1);
+                }
+                hosts.b.ip(&format!("link set dev {DEV} xdp off"));
+                hosts.a.ip(&format!("link set dev {DEV} xdp off"));
+            }
+        }
+    }
+    Setup::new(&hosts, Way::Itself, Mode::Native).measure(&Case::new("write-bw"));
+}
+
+#[test]
+fn a_program_in_use_is_not_detached_unless_by_force() {
+    let hosts = Hosts::new();
+    hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
+    let server = serve(&hosts, "");
+    hosts
+        .b
+        .xwarp(&format!("detach {DEV}"))
+        .refused(&["a process uses the XDP program on eth1", "--force"]);
+    ping(&hosts, "10.77.0.2").succeeded();
+    hosts.b.xwarp(&format!("detach {DEV} --force")).succeeded();
+    fails_saying(server, "the XDP program was detached from eth1");
+    hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
+    hosts.b.xwarp(&format!("detach {DEV}")).succeeded();
+    assert_eq!(hosts.b.program(), None);
+}
+
+#[test]
+fn nothing_is_attached_where_no_rnic_can_be_opened() {
+    let hosts = Hosts::new();
+    hosts
+        .b
+        .xwarp("attach lo")
+        .refused(&["lo is the loopback interface, which has no Ethernet frames"]);
+    assert!(!hosts.b.ip("link show lo").contains("xdp"));
+}
+
+#[test]
+fn a_link_that_is_down_for_three_seconds_costs_only_time() {
+    let hosts = Hosts::new();
+    let mut server = serve(&hosts, "");
+    // Idle: nothing ends, and it serves afterwards.
+    link(&hosts.b, "down");
+    notices(&server, "eth1 is down");
+    link(&hosts.b, "up");
+    notices(&server, "eth1 is up again");
+    ping(&hosts, "10.77.0.2").succeeded();
+    server.signal(Signal::SIGINT);
+    server.finish_within(END).exited(1);
+    // During a transfer that is verified. The user timeout of `perf` is 10 s.
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    for down in [&hosts.a, &hosts.b] {
+        let case = Case {
+            client: "--duration 5s".to_owned(),
+            ..Case::new("write-bw")
+        };
+        let (server, client) = setup.begin(&case);
+        link(down, "down");
+        notices(&server, "eth1 is down"); // one end is set down, the other has no carrier
+        notices(&client, "eth1 is down");
+        std::thread::sleep(Duration::from_secs(3)); // the outage itself
+        link(down, "up");
+        notices(&client, "eth1 is up again");
+        let client = client.finish_within(3 * END).succeeded();
+        assert!(client.stdout.contains("verified"), "{client}");
+        server.finish_within(END).succeeded();
+    }
+    assert_eq!((hosts.a.program(), hosts.b.program()), (None, None));
+}
+
+#[test]
+fn a_link_that_is_down_for_longer_than_the_user_timeout_ends_connections_and_no_server() {
+    let hosts = Hosts::new();
+    let mut server = serve(&hosts, "");
+    let client = endless(&hosts);
+    link(&hosts.b, "down");
+    notices(&server, "eth1 is down");
+    // The user timeout of `ping` is 10 s, the keepalive 3 s.
+    client.finish_within(Duration::from_secs(25)).exited(1);
+    let lost = "the connection is lost: the peer no longer answers";
+    let ended = eventually_within(Duration::from_secs(25), || {
+        server.complained().contains(lost)
+    });
+    assert!(ended, "{}", server.complained());
+    server.still_runs();
+    link(&hosts.b, "up");
+    notices(&server, "eth1 is up again");
+    ping(&hosts, "10.77.0.2").succeeded();
+    server.still_runs();
+    assert!(
+        !server.complained().contains("RNIC has failed"),
+        "{}",
+        server.complained()
+    );
+}
+
+#[test]
+fn a_removed_address_ends_its_connections_and_is_served_again_when_it_is_back() {
+    let hosts = Hosts::new();
+    address(&hosts.b, "add 10.78.0.2/24");
+    let mut server = serve(&hosts, "");
+    let client = endless(&hosts);
+    address(&hosts.b, "del 10.77.0.2/24");
+    let lost = "the connection is lost: this host has lost the connection's address";
+    notices(&server, lost);
+    assert!(server.complained().contains("eth1 has lost 10.77.0.2"));
+    drop(client);
+    address(&hosts.b, "add 10.77.0.2/24");
+    let pinged = eventually_within(END, || ping(&hosts, "10.77.0.2").succeeds());
+    assert!(pinged, "{}", server.complained());
+    address(&hosts.a, "del 10.77.0.1/24");
+    address(&hosts.a, "add 10.77.0.1/24");
+    ping(&hosts, "10.77.0.2").succeeded();
+    server.still_runs();
+}
+
+#[test]
+fn a_client_whose_own_address_is_removed_says_so() {
+    let hosts = Hosts::new();
+    let _server = serve(&hosts, "");
+    let client = endless(&hosts);
+    address(&hosts.a, "del 10.77.0.1/24");
+    fails_saying(client, "this host has lost the connection's address");
+    assert_eq!(hosts.a.program(), None);
+}
+
+#[test]
+fn an_address_that_is_added_later_is_listened_on() {
+    let hosts = Hosts::new();
+    let _server = serve(&hosts, "");
+    address(&hosts.b, "add 10.77.0.22/24");
+    address(&hosts.b, "add fd77::22/64 nodad");
+    for later in ["10.77.0.22", "fd77::22"] {
+        let served = eventually_within(END, || ping(&hosts, later).succeeds());
+        assert!(served, "{later}");
+    }
+}
+
+#[test]
+fn an_mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_no_harm() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    let case = Case {
+        client: "--duration 3s".to_owned(),
+        ..Case::new("write-bw")
+    };
+    let (server, client) = setup.begin(&case);
+    link(&hosts.a, "mtu 600");
+    notices(&client, "eth1 has an MTU of 600 now, no more of 1500");
+    // From here on what the client sends is no larger: what had been sent may still be on its way for a moment.
+    std::thread::sleep(Duration::from_millis(200));
+    let before = hosts.b.received();
+    std::thread::sleep(Duration::from_millis(500));
+    let after = hosts.b.received();
+    let (packets, bytes) = (after.0 - before.0, after.1 - before.1);
+    assert!(packets > 100, "{packets} packets");
+    assert!(
+        bytes <= packets * (600 + 14),
+        "{bytes} bytes in {packets} packets"
+    );
+    client.finish_within(3 * END).succeeded();
+    server.finish_within(END).succeeded();
+    let (server, client) = setup.begin(&case);
+    link(&hosts.a, "mtu 1500");
+    notices(&client, "eth1 has an MTU of 1500 now, no more of 600");
+    client.finish_within(3 * END).succeeded();
+    server.finish_within(END).succeeded();
+}
+
+#[test]
+fn a_new_ethernet_address_is_used_at_once() {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
+    let case = Case {
+        client: "--duration 2s".to_owned(),
+        ..Case::new("write-bw")
+    };
+    let (server, client) = setup.begin(&case);
+    link(&hosts.a, "address 02:11:22:33:44:55");
+    notices(
+        &client,
+        "eth1 has the Ethernet address 02:11:22:33:44:55 now",
+    );
+    client.finish_within(3 * END).succeeded();
+    server.finish_within(END).succeeded();
+}
+
+#[test]
+fn an_idle_server_costs_less_than_a_hundredth_of_a_processor() {
+    let hosts = Hosts::new();
+    let mut server = hosts.b.serve("write-bw --engine thread --wait blocking");
+    let before = server.processor_time();
+    std::thread::sleep(Duration::from_secs(3));
+    let spent = server.processor_time().saturating_sub(before);
+    println!("{spent:?} of processor time in 3 s");
+    assert!(spent < Duration::from_millis(30), "{spent:?}");
+    server.still_runs();
+}
