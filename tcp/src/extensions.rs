@@ -4,7 +4,7 @@
 
 use crate::inbound::Discard;
 
-pub(crate) const TCP: u8 = 6;
+const TCP: u8 = 6;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -28,6 +28,15 @@ const MAX_OPTIONS: usize = 8;
 
 /// Bytes of the extension headers in front of the TCP segment; `first` is the kind of what `payload` begins with.
 pub(crate) fn skip(first: u8, payload: &[u8]) -> Result<usize, Discard> {
+    if first == TCP {
+        return Ok(0);
+    }
+    walk(first, payload)
+}
+
+/// The same where there are any.
+#[cold]
+fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     let (mut kind, mut rest) = (first, payload);
     for n in 0..=MAX_HEADERS {
         if kind == TCP {

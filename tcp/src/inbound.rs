@@ -146,12 +146,20 @@ pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> 
 
 /// Is the frame for us? The kernel takes no other in its IP (`PACKET_OTHERHOST`), and TCP is unicast (RFC 9293 §3.9.2.3).
 fn admit(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
+    if framed.is_for(station) && !framed.is_tagged() {
+        return Ok(());
+    }
+    admit_seldom(framed, station)
+}
+
+/// The same of frames that seldom come.
+#[cold]
+fn admit_seldom(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
+    if !framed.is_unicast() {
+        return Err(Discard::NotUnicast);
+    }
     if !framed.is_for(station) {
-        return Err(if framed.is_unicast() {
-            Discard::OtherStation
-        } else {
-            Discard::NotUnicast
-        });
+        return Err(Discard::OtherStation);
     }
     if framed.is_of_a_vlan() {
         return Err(Discard::Vlan);
@@ -174,8 +182,10 @@ fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
     if packet.next_header() != IpProtocol::Tcp {
         return Err(Discard::NotTcp);
     }
-    let options = header.and_then(|header| header.get(IPV4_HEADER_LEN..));
-    ip_options::check(options.ok_or(Discard::BadIp)?)?;
+    if usize::from(packet.header_len()) > IPV4_HEADER_LEN {
+        let options = header.and_then(|header| header.get(IPV4_HEADER_LEN..));
+        ip_options::check(options.unwrap_or_default())?;
+    }
     Ok(Packet {
         source: packet.src_addr().into(),
         destination: packet.dst_addr().into(),

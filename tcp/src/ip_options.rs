@@ -23,6 +23,7 @@ struct Seen {
 }
 
 /// Refuses options that contradict themselves, and source routes (RFC 7126 §4.3, §4.4).
+#[cold]
 pub(crate) fn check(options: &[u8]) -> Result<(), Discard> {
     let mut seen = Seen::default();
     let mut rest = options;

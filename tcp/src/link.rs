@@ -60,6 +60,11 @@ impl<'a> Framed<'a> {
         self.header.first().is_some_and(|byte| byte & 1 == 0)
     }
 
+    /// True if there is any tag.
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.header.len() > ADDRESSES + 2
+    }
+
     /// True if a tag names a VLAN. One with VLAN identifier 0 has a priority only: the frame is as one without a tag (IEEE 802.1Q §6.9).
     pub(crate) fn is_of_a_vlan(&self) -> bool {
         let tags = self.header.get(ADDRESSES..).unwrap_or_default();

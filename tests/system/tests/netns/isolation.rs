@@ -289,6 +289,7 @@ fn from_nobody() -> Vec<(&'static str, Syn, Fate)> {
         ("a group", V4.of([224, 0, 0, 1]), dropped()),
         ("reserved", V4.of([240, 0, 0, 1]), dropped()),
         ("broadcast", V4.of([255; 4]), dropped()),
+        ("broadcast of the network", V4.of([10, 77, 0, 255]), dropped()),
         ("the server itself", V4.of(B4.octets()), dropped()),
         ("IPv6: nobody", V6.of_v6("::"), dropped()),
         ("IPv6: loopback", V6.of_v6("::1"), dropped()),
