@@ -71,6 +71,9 @@ pub struct StackCounters {
     pub drop_table_full: u64,
     /// Segments that lie beyond the window that was announced.
     pub drop_beyond_window: u64,
+    /// Segments received before others in front of them for which there was no memory: too many pieces of one connection, or too much
+    /// of all of them.
+    pub drop_reassembly_full: u64,
     /// Segments without a timestamp on connections that use them (RFC 7323 §3.2).
     pub drop_no_timestamp: u64,
     /// Segments with new octets and a timestamp that is too old (PAWS, RFC 7323 §5).

@@ -13,6 +13,8 @@ const RESERVE_PART: usize = 8;
 const HELD_PART: usize = 2;
 /// Bytes of payload that may be parked in all. Beyond that, silent peers keep their frames.
 const MAX_PARKED: usize = 64 << 20;
+/// Bytes that all connections may take for what came before the bytes in front of it.
+const MAX_MEMORY: usize = 64 << 20;
 
 /// The packet interface.
 pub(crate) struct Lower {
@@ -26,6 +28,8 @@ pub(crate) struct Lower {
     held: usize,
     /// Bytes of payload that were moved out of TX frames.
     parked: usize,
+    /// Bytes that wait for others in front of them, of all connections.
+    memory: usize,
     /// Segments were sent since the last flush.
     unflushed: bool,
 }
@@ -39,6 +43,7 @@ impl Lower {
             up: true,
             held: 0,
             parked: 0,
+            memory: 0,
             unflushed: false,
         }
     }
@@ -115,6 +120,25 @@ impl Lower {
     pub(crate) fn unhold(&mut self, frame: RxFrame) {
         self.held = self.held.saturating_sub(1);
         self.io.recycle(frame);
+    }
+
+    /// Takes so many bytes for a connection that has `taken` already; false if they are left to others. As of frames, a connection
+    /// never has more than it leaves free.
+    pub(crate) fn take_memory(&mut self, bytes: usize, taken: usize) -> bool {
+        let left = MAX_MEMORY.saturating_sub(self.memory);
+        let may = taken + bytes <= left;
+        self.memory += if may { bytes } else { 0 };
+        may
+    }
+
+    /// Gives bytes back that were taken.
+    pub(crate) fn give_memory(&mut self, bytes: usize) {
+        self.memory -= bytes;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     /// Sends a segment without payload in a fresh frame; false if there is none.

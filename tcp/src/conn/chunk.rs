@@ -73,6 +73,20 @@ impl Chunk {
         }
     }
 
+    /// The same bytes without the memory around them, where that is most of it.
+    pub(crate) fn compact(self, lower: &mut Lower) -> Self {
+        let few = match &self {
+            Self::Frame { range, .. } => range.len() <= SMALL,
+            Self::Copied { octets, .. } => self.len() <= octets.capacity() / 2,
+        };
+        if !few {
+            return self;
+        }
+        let octets = self.octets().to_vec();
+        self.free(lower);
+        Self::Copied { octets, begin: 0 }
+    }
+
     /// Appends `next` to this copy if it is a copy itself and there is room; gives it back if not.
     pub(crate) fn absorb(&mut self, next: Self) -> Option<Self> {
         match (self, next) {

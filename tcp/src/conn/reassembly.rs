@@ -8,11 +8,15 @@ use crate::seq::{Seq, octets};
 
 /// Parts at most: with more the memory for them, not the octets, would be the limit.
 const MAX_PARTS: usize = 512;
+/// Bytes that a part takes beside its payload, roughly: its entry, and what the allocator adds.
+const PART_COST: usize = 128;
 
 /// A list of parts in the order of the stream; they do not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     parts: VecDeque<Part>,
+    /// Bytes of memory that the parts take.
+    taken: usize,
 }
 
 #[derive(Debug)]
@@ -24,6 +28,10 @@ struct Part {
 impl Part {
     fn end(&self) -> Seq {
         self.begin + self.chunk.len()
+    }
+
+    fn cost(&self) -> usize {
+        PART_COST + self.chunk.len()
     }
 
     /// Takes away what `other`, which begins no later, has.
@@ -41,8 +49,8 @@ impl Reassembly {
         self.parts.is_empty()
     }
 
-    /// Puts a chunk that begins at `begin` in its place. False if all of it was there already, or if there are too many parts;
-    /// the frame is given back then.
+    /// Puts a chunk that begins at `begin` in its place. False if all of it was there already, or if there are too many parts, or too
+    /// little memory for them; the frame is given back then.
     pub(crate) fn insert(&mut self, begin: Seq, chunk: Chunk, lower: &mut Lower) -> bool {
         let mut part = Part { begin, chunk };
         let mut at = self
@@ -64,18 +72,31 @@ impl Reassembly {
             && part.chunk.len() > 0
         {
             if let Some(covered) = self.parts.remove(at) {
+                self.give_back(&covered, lower);
                 covered.chunk.free(lower);
             }
         }
         if let Some(next) = self.parts.get(at) {
             part.chunk.truncate(octets(part.begin, next.begin));
         }
-        if part.chunk.len() == 0 || self.parts.len() >= MAX_PARTS {
+        if part.chunk.len() == 0 {
             part.chunk.free(lower);
             return false;
         }
+        if self.parts.len() >= MAX_PARTS || !lower.take_memory(part.cost(), self.taken) {
+            lower.counters.drop_reassembly_full += 1;
+            part.chunk.free(lower);
+            return false;
+        }
+        self.taken += part.cost();
+        part.chunk = part.chunk.compact(lower);
         self.parts.insert(at, part);
         true
+    }
+
+    fn give_back(&mut self, part: &Part, lower: &mut Lower) {
+        self.taken -= part.cost();
+        lower.give_memory(part.cost());
     }
 
     /// Takes the first part if it begins at or before `next`, with what lies from there on.
@@ -86,6 +107,7 @@ impl Reassembly {
                 return None;
             }
             let mut part = self.parts.pop_front()?;
+            self.give_back(&part, lower);
             part.chunk.trim_front(octets(part.begin, next));
             if part.chunk.len() > 0 {
                 return Some(part.chunk);
@@ -120,6 +142,7 @@ impl Reassembly {
     }
 
     pub(crate) fn clear(&mut self, lower: &mut Lower) {
+        lower.give_memory(std::mem::take(&mut self.taken));
         for part in self.parts.drain(..) {
             part.chunk.free(lower);
         }
@@ -183,6 +206,23 @@ mod tests {
         assert_eq!(parts.block(base + 3), Some((base, base + 9)));
     }
 
+    /// A peer that sends each byte as the last one of a whole segment has no more memory of ours for it than for the byte.
+    #[test]
+    fn a_part_keeps_no_memory_of_what_was_known() {
+        let mut lower = lower();
+        let mut parts = Reassembly::default();
+        let base = from_raw(u32::MAX - 50);
+        for n in 0..MAX_PARTS {
+            assert!(parts.insert(base + n, chunk(n, 8948), &mut lower));
+        }
+        let memory = |part: &Part| match &part.chunk {
+            Chunk::Copied { octets, .. } => octets.capacity(),
+            Chunk::Frame { .. } => panic!("these are copies"),
+        };
+        let taken: usize = parts.parts.iter().map(memory).sum();
+        assert_eq!(taken, 8948 + MAX_PARTS - 1);
+    }
+
     proptest! {
         #[test]
         fn parts_in_any_order_give_the_stream(parts in prop::collection::vec((1_usize..300, 1_usize..80), 1..60)) {
@@ -207,6 +247,7 @@ mod tests {
                 }
             }
             prop_assert!(list.is_empty());
+            prop_assert_eq!(lower.memory(), 0);
         }
     }
 }

@@ -7,6 +7,7 @@ mod flood;
 mod frames;
 mod garbage;
 mod handshake;
+mod hoard;
 mod interface;
 mod loss;
 mod net;

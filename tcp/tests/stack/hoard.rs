@@ -1,0 +1,103 @@
+//! Peers that send all but the first byte of their windows: what that keeps others from.
+
+use smoltcp::wire::{TcpControl, TcpRepr};
+use xwarp_tcp::{ConnId, Event, StackConfig};
+
+use crate::frames::{read, segment, write};
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+
+const ISS: u32 = 1000;
+const FIRST_PORT: u16 = 20_000;
+/// Bytes of a segment, and segments that a window has room for.
+const PAYLOAD: usize = 1448;
+const SEGMENTS: u32 = 180;
+/// Bytes that may wait for others in front of them, of all connections.
+const MEMORY: u64 = 64 << 20;
+
+struct Hoard(Net);
+
+impl Hoard {
+    fn new() -> Self {
+        let of = |mac| StackConfig {
+            max_connections: 2000,
+            ..config(mac)
+        };
+        let mut net = Net::with(of(MAC_A), of(MAC_B));
+        net.listen(false);
+        Self(net)
+    }
+
+    fn deliver(&mut self, tcp: &TcpRepr<'_>) {
+        let Self(net) = self;
+        net.b.wire.deliver(write(tcp));
+        net.b.step(net.now);
+    }
+
+    /// A peer that connects, and then sends all but the first byte; the connection.
+    fn add(&mut self, port: u16) -> ConnId {
+        let from = |control, seq, ack| TcpRepr {
+            src_port: port,
+            ..segment(control, seq, ack)
+        };
+        self.deliver(&TcpRepr {
+            window_scale: Some(3),
+            max_seg_size: Some(1460),
+            ..from(TcpControl::Syn, ISS, None)
+        });
+        let answer = read(&self.0.b.sent()[0]);
+        let ack = Some(answer.seq + 1);
+        self.deliver(&from(TcpControl::None, ISS + 1, ack));
+        let Some(&Event::Incoming { conn, .. }) = self.0.b.events().first() else {
+            panic!("no connection from port {port}");
+        };
+        let payload = [7; PAYLOAD];
+        for n in 0..SEGMENTS {
+            let ahead = 1 + n * u32::try_from(PAYLOAD).unwrap();
+            self.deliver(&TcpRepr {
+                payload: &payload,
+                ..from(TcpControl::None, ISS + 1 + ahead, ack)
+            });
+        }
+        self.0.b.sent();
+        conn
+    }
+
+    fn kept(&self) -> u64 {
+        self.0.b.stack.counters().out_of_order
+    }
+}
+
+#[test]
+fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
+    let mut hoard = Hoard::new();
+    let conns: Vec<ConnId> = (0..400).map(|n| hoard.add(FIRST_PORT + n)).collect();
+    let bytes = hoard.kept() * PAYLOAD as u64;
+    assert!((MEMORY * 8 / 10..=MEMORY).contains(&bytes), "{bytes} bytes");
+    let counters = hoard.0.b.stack.counters();
+    assert_eq!(counters.drop_reassembly_full + hoard.kept(), 400 * 180);
+
+    // An honest peer is served meanwhile, losses and all.
+    let net = &mut hoard.0;
+    let honest = net.connect_from(false, FIRST_PORT - 1);
+    let mut carried = 0;
+    net.judge(move |from, _| {
+        carried += u32::from(from == From::A);
+        match carried % 50 {
+            0 => Fate::Lose,
+            _ => Fate::Pass,
+        }
+    });
+    let data = pattern(500_000, 3);
+    assert!(net.transfer(honest, &data, || PAYLOAD) == data);
+
+    // With the connections the memory is free again.
+    for conn in conns {
+        hoard.0.b.stack.abort(conn, hoard.0.now);
+    }
+    hoard.0.be_kind();
+    hoard.0.settle();
+    hoard.0.b.events();
+    let before = hoard.kept();
+    hoard.add(FIRST_PORT - 2);
+    assert_eq!(hoard.kept() - before, u64::from(SEGMENTS));
+}
