@@ -173,7 +173,7 @@ impl Stack {
         }
         if rests {
             if news {
-                self.resting.push_back(handle);
+                self.note_resting(handle);
             }
         } else {
             conn.release(&mut self.lower);
@@ -183,6 +183,15 @@ impl Stack {
                 self.remove(handle);
             }
         }
+    }
+
+    /// Notes that a connection rests in TIME-WAIT, and forgets those that have rested, once these are as many as connections there are.
+    fn note_resting(&mut self, handle: Handle) {
+        if self.resting.len() > 2 * self.conns.len() {
+            let conns = &self.conns;
+            self.resting.retain(|rested| conns.get(*rested).is_some());
+        }
+        self.resting.push_back(handle);
     }
 
     /// `Closed` was polled: nobody knows the connection any more.
@@ -239,3 +248,6 @@ impl Stack {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
