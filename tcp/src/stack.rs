@@ -11,7 +11,7 @@ use xwarp_driver::net::Network;
 use xwarp_driver::{PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
-use crate::conn::{Conn, ConnLoad, Secrets};
+use crate::conn::{Conn, ConnLoad, Secrets, State};
 use crate::counters::StackCounters;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
@@ -169,7 +169,7 @@ impl Stack {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(ConnectError::MixedFamilies { local, remote });
         }
-        if self.flows.contains_key(&flow) {
+        if !self.frees(&flow) {
             return Err(ConnectError::FlowExists { local, remote });
         }
         if !self.has_room() {
@@ -276,6 +276,12 @@ impl Stack {
         true
     }
 
+    /// True until the connection has ended.
+    pub fn is_open(&self, conn: ConnId) -> bool {
+        self.live(conn)
+            .is_some_and(|conn| !conn.life.is(Marks::ENDED))
+    }
+
     /// True while bytes wait for room in the peer's window.
     pub fn has_unsent(&self, conn: ConnId) -> bool {
         self.live(conn).is_some_and(Conn::has_unsent)
@@ -367,6 +373,19 @@ impl Stack {
     /// A closed connection with numbers that are known already.
     pub(crate) fn open_with(&mut self, secrets: Secrets, flow: Flow, link: LinkHeader) -> Conn {
         Conn::new(flow, link, &self.config, secrets, self.lower.mtu, self.now)
+    }
+
+    /// True if no connection has this flow, or one that rests in TIME-WAIT, which makes way: initial sequence numbers of a flow only
+    /// grow, so that its peer can tell the next connection from it (RFC 9293 §3.6.1).
+    fn frees(&mut self, flow: &Flow) -> bool {
+        let Some(handle) = self.flows.get(flow).copied() else {
+            return true;
+        };
+        let rests = (self.conns.get(handle)).is_some_and(|conn| conn.state() == State::TimeWait);
+        if rests {
+            self.retire(handle);
+        }
+        rests
     }
 
     pub(crate) fn insert(&mut self, conn: Conn) -> Handle {

@@ -121,6 +121,7 @@ pub struct ConnectionRequest {
 
 impl ConnectionRequest {
     fn new(request: IncomingRequest, control: &Arc<Control>) -> Self {
+        drop(request.place);
         Self {
             id: Some(request.id),
             remote: request.remote,

@@ -17,8 +17,8 @@ pub(super) struct Deadlines {
     qps: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Connections without a queue pair. All have the same time from their beginning, so that these are in order.
     incoming: VecDeque<(Instant, IncomingId)>,
-    /// Connections that were rejected, whose peers must have taken the Reply by then; in order likewise.
-    rejected: VecDeque<(Instant, ConnId)>,
+    /// Connections that nobody has any more, which must have ended by then; in order likewise.
+    abandoned: VecDeque<(Instant, ConnId)>,
 }
 
 impl Deadlines {
@@ -27,17 +27,17 @@ impl Deadlines {
         self.incoming.push_back((at, id));
     }
 
-    /// The peer's window must have had room `at` this time for the Reply that rejects it.
-    pub(super) fn expect_reply(&mut self, at: Instant, conn: ConnId) {
-        self.rejected.push_back((at, conn));
+    /// A connection that was closed, and is nobody's any more, must have ended `at` this time, no earlier than any before.
+    pub(super) fn expect_end(&mut self, at: Instant, conn: ConnId) {
+        self.abandoned.push_back((at, conn));
     }
 
-    fn pop_rejected(&mut self, now: Instant) -> Option<ConnId> {
-        let (at, _) = self.rejected.front()?;
+    fn pop_abandoned(&mut self, now: Instant) -> Option<ConnId> {
+        let (at, _) = self.abandoned.front()?;
         if *at > now {
             return None;
         }
-        self.rejected.pop_front().map(|(_, conn)| conn)
+        self.abandoned.pop_front().map(|(_, conn)| conn)
     }
 
     fn pop_qp(&mut self, now: Instant) -> Option<(Instant, usize)> {
@@ -74,11 +74,7 @@ impl Engine {
     /// Acts upon deadlines that have passed; how many.
     pub(super) fn expire(&mut self) -> usize {
         let now = self.now;
-        while let Some((until, _)) = self.lingering.front()
-            && *until <= now
-        {
-            self.lingering.pop_front();
-        }
+        self.lingering.expire(now);
         let mut done = 0;
         while let Some((at, key)) = self.deadlines.pop_qp(now) {
             done += self.expire_qp(at, key);
@@ -90,9 +86,9 @@ impl Engine {
                 done += 1;
             }
         }
-        while let Some(conn) = self.deadlines.pop_rejected(now) {
-            if self.stack.has_unsent(conn) {
-                self.counters.drop_startup_timeout += 1;
+        while let Some(conn) = self.deadlines.pop_abandoned(now) {
+            if self.stack.is_open(conn) {
+                self.counters.drop_startup_timeout += u64::from(self.stack.has_unsent(conn));
                 self.stack.abort(conn, now);
                 done += 1;
             }
@@ -136,10 +132,10 @@ impl Engine {
         {
             self.deadlines.incoming.pop_front();
         }
-        while let Some((_, conn)) = self.deadlines.rejected.front()
-            && !self.stack.has_unsent(*conn)
+        while let Some((_, conn)) = self.deadlines.abandoned.front()
+            && !self.stack.is_open(*conn)
         {
-            self.deadlines.rejected.pop_front();
+            self.deadlines.abandoned.pop_front();
         }
     }
 
@@ -150,11 +146,11 @@ impl Engine {
         }
         let qp = self.deadlines.qps.peek().map(|Reverse((at, _))| *at);
         let incoming = self.deadlines.incoming.front().map(|(at, _)| *at);
-        let rejected = self.deadlines.rejected.front().map(|(at, _)| *at);
-        let linger = self.lingering.front().map(|(until, _)| *until);
+        let abandoned = self.deadlines.abandoned.front().map(|(at, _)| *at);
+        let linger = self.lingering.next();
         let interface = self.interface.deadline();
         let tcp = self.stack.next_deadline();
-        [qp, incoming, rejected, linger, interface, tcp]
+        [qp, incoming, abandoned, linger, interface, tcp]
             .into_iter()
             .flatten()
             .min()

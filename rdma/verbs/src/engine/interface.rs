@@ -166,8 +166,7 @@ impl Engine {
             let name = self.interface.name();
             log::warn!("{name} has lost {address}: connections from there end");
             self.stack.withdraw(address);
-            self.lingering
-                .retain(|(_, port)| port.local().ip() != address);
+            self.lingering.withdraw(address);
             let at = |context: &ListenerContext| context.port.local().ip() == address;
             for context in self.listeners.extract_if(.., |context| at(context)) {
                 self.stack.unlisten(context.id);

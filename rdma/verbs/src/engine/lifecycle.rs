@@ -279,7 +279,9 @@ impl Engine {
         };
         if let Link::Stream(stream) = std::mem::replace(&mut qp.link, Link::None) {
             self.owners.remove(&stream.conn);
-            self.linger(Arc::clone(&stream.port));
+            let port = Arc::clone(&stream.port);
+            drop(stream); // so that nobody else has the port, unless it is a listener's
+            self.linger(port);
         }
     }
 

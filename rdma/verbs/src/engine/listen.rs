@@ -43,6 +43,24 @@ pub(crate) struct IncomingRequest {
     pub(crate) private_data: Vec<u8>,
     pub(crate) revision: u8,
     pub(crate) enhanced: Option<EnhancedData>,
+    /// Held until the application takes the Request, whether or not its peer is still there.
+    pub(crate) place: Place,
+}
+
+/// A place in the queue of Requests that the application has not taken.
+#[derive(Clone)]
+pub(crate) struct Place(Arc<()>);
+
+impl Place {
+    /// The listener's own, of which its Requests have clones.
+    fn first() -> Self {
+        Self(Arc::new(()))
+    }
+
+    /// How many Requests have a place.
+    fn taken(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
 }
 
 /// Somebody's wish to listen; never used twice.
@@ -77,6 +95,8 @@ pub(super) struct ListenerContext {
     pub(super) backlog: usize,
     /// How many wait for their Request, or for the answer to it.
     waiting: usize,
+    /// What Requests hold that the application has not taken.
+    place: Place,
     /// Those that have begun to wait for their Request, the oldest first; some may have ended or sent it.
     silent: VecDeque<IncomingId>,
 }
@@ -157,6 +177,7 @@ impl Engine {
             clients: wish.clients.clone(),
             backlog: wish.backlog,
             waiting: 0,
+            place: Place::first(),
             silent: VecDeque::new(),
         });
         true
@@ -264,6 +285,10 @@ impl Engine {
 
     /// Hands a whole Request to whoever listens.
     fn offer(&mut self, key: usize, request: Request) {
+        let Some(place) = self.place_for(key) else {
+            self.drop_incoming(key);
+            return;
+        };
         let Some(incoming) = self.incoming.get_mut(key) else {
             return;
         };
@@ -273,12 +298,25 @@ impl Engine {
             private_data: request.private_data.to_vec(),
             revision: request.revision,
             enhanced: request.enhanced,
+            place,
         };
         incoming.request = Some(request);
         if incoming.requests.send(offered).is_err() {
             // The listener has been dropped.
             self.drop_incoming(key);
         }
+    }
+
+    /// A place for one more Request in the queue that the application takes them from; `None` if there is none, or nobody listens any more. Those whose peers have gone keep theirs, so that peers
+    /// that ask and go cannot make the queue grow.
+    fn place_for(&mut self, key: usize) -> Option<Place> {
+        let listener = self.incoming.get(key)?.listener;
+        let context = (self.listeners.iter()).find(|context| context.id == listener)?;
+        if context.place.taken() < context.backlog {
+            return Some(context.place.clone());
+        }
+        self.counters.drop_startup_backlog += 1;
+        None
     }
 
     /// The application says yes: the queue pair is bound and receives, then the Reply goes out (digest 3.2). Unless the peer has
@@ -336,15 +374,20 @@ impl Engine {
         }?;
         let incoming = self.take_incoming(id);
         let sent = self.send_startup(incoming.conn, &reply);
-        self.stack.close(incoming.conn, self.now);
-        self.deadlines
-            .expect_reply(self.now + REPLY_LIMIT, incoming.conn);
+        self.abandon(incoming.conn);
         self.linger(incoming.port);
         if sent {
             Ok(())
         } else {
             Err(AcceptError::PeerGone)
         }
+    }
+
+    /// Closes a connection that nobody has any more. A peer that does not take what was sent, or does not close its side, holds it no
+    /// longer than for a start-up frame.
+    pub(super) fn abandon(&mut self, conn: ConnId) {
+        self.stack.close(conn, self.now);
+        self.deadlines.expect_end(self.now + REPLY_LIMIT, conn);
     }
 
     /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been

@@ -12,6 +12,7 @@ mod events;
 mod fault;
 mod interface;
 mod lifecycle;
+mod lingering;
 mod listen;
 mod modify;
 mod nudge;
@@ -59,6 +60,7 @@ use broken::{Broken, Health};
 use cq_table::CqTable;
 use deadlines::Deadlines;
 use interface::Interface;
+use lingering::Lingering;
 use listen::{Incoming, ListenerContext, Registration};
 use qp::QpContext;
 use srq::SrqTable;
@@ -68,8 +70,6 @@ use streaming::Streaming;
 const RX_BUDGET: usize = 64;
 /// FPDUs that one queue pair may send before the next one has its turn.
 const TX_BUDGET: usize = 32;
-/// How long a port stays ours after its connection closed: TCP still answers a repeated FIN (TIME-WAIT).
-const LINGER: Duration = Duration::from_secs(10);
 /// The longest sleep while frames of ours are with the kernel.
 const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 
@@ -100,7 +100,7 @@ pub(crate) struct Engine {
     /// Queue pairs that may have something to send, in turn.
     active: VecDeque<usize>,
     deadlines: Deadlines,
-    lingering: VecDeque<(Instant, Arc<LocalPort>)>,
+    lingering: Lingering,
     ready: Arc<ReadySet>,
     events: Arc<EventQueue>,
     event_handler: Option<EventHandler>,
@@ -137,7 +137,7 @@ impl Engine {
             streams: FxHashMap::default(),
             active: VecDeque::new(),
             deadlines: Deadlines::default(),
-            lingering: VecDeque::new(),
+            lingering: Lingering::default(),
             ready,
             events,
             event_handler: None,
@@ -342,7 +342,7 @@ impl Engine {
         if self.is_lost(port.local()) {
             return;
         }
-        self.lingering.push_back((self.now + LINGER, port));
+        self.lingering.keep(port, self.now);
     }
 }
 

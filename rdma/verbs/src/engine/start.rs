@@ -187,7 +187,7 @@ impl Engine {
                 ..
             }) => {
                 // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends gracefully.
-                self.stack.close(conn, self.now);
+                self.abandon(conn);
                 self.end_start(key, |peer| ConnectError::Rejected {
                     peer,
                     private_data: private_data.to_vec(),
@@ -235,7 +235,7 @@ impl Engine {
             }
         }
         self.counters.drop_startup += 1;
-        self.stack.close(conn, self.now);
+        self.abandon(conn);
         self.end_start(key, |peer| ConnectError::Unacceptable { peer, source });
     }
 
@@ -304,7 +304,7 @@ impl Engine {
         starting.requested = false;
         starting.retried = true;
         self.owners.remove(&old_conn);
-        self.stack.close(old_conn, self.now);
+        self.abandon(old_conn);
         self.linger(old_port);
         self.own(conn, key);
         true

@@ -13,6 +13,7 @@ mod foreign;
 mod hostile;
 mod immediate;
 mod interface;
+mod lingering;
 mod lists;
 mod local_errors;
 mod lossy;

@@ -120,3 +120,40 @@ fn places_are_free_again_however_they_were_left() {
     responding.sim.run_for(Duration::from_millis(5));
     assert_eq!(responding.sim.a().drops()["drop_startup_backlog"], 1);
 }
+
+/// Peers that ask and go at once, while the application accepts nobody: what is left of them is bounded as well.
+#[test]
+fn requests_of_peers_that_have_gone_do_not_pile_up() {
+    let responding = responding(BACKLOG);
+    let mut responding = responding.expecting(&["drop_startup_backlog"]);
+    let rounds = 5 * BACKLOG;
+    for _ in 0..rounds {
+        responding.peer.send(REQUEST);
+        responding.sim.run_for(Duration::from_millis(5));
+        responding.peer.abort();
+        responding.sim.run_for(Duration::from_millis(5));
+        connect_again(&mut responding);
+    }
+    let drops = responding.sim.a().drops();
+    assert_eq!(drops["drop_startup_backlog"], rounds - BACKLOG);
+    let gone: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept()).collect();
+    assert_eq!(gone.len() as u64, BACKLOG);
+    // Whoever asks next is heard.
+    responding.peer.send(REQUEST);
+    let asked = (responding.sim).wait_for("the Request", || responding.listener.try_accept());
+    assert_eq!(asked.private_data(), b"");
+}
+
+/// A peer that was rejected and does not close its side, but says something now and then.
+#[test]
+fn a_rejected_peer_holds_its_connection_for_ten_seconds_at_most() {
+    let mut responding = responding(BACKLOG);
+    responding.asked(REQUEST).reject(b"").unwrap();
+    for _ in 0..3 {
+        responding.sim.run_for(Duration::from_secs(3));
+        assert_eq!(responding.peer.ended(), None);
+        responding.peer.send(b"?");
+    }
+    responding.sim.run_for(Duration::from_secs(2));
+    assert_eq!(responding.peer.ended(), Some(CloseReason::Reset));
+}

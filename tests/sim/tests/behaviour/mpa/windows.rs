@@ -101,8 +101,9 @@ fn a_rejection_waits_for_room_and_not_for_ever() {
             peer.announce(None);
             responding.sim.run_until("the FIN", || peer.saw_fin());
             assert_eq!(peer.received(), reply(CRC | REJECTED, 1, b"no"));
+            peer.close();
             responding.sim.run_for(LONG);
-            assert_eq!(peer.ended(), None);
+            assert_eq!(peer.ended(), Some(CloseReason::Graceful));
         } else {
             responding.sim.run_for(LONG);
             assert_eq!(peer.ended(), Some(CloseReason::Reset));
