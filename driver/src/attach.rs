@@ -1,7 +1,7 @@
 //! How the XDP program gets onto an interface and off it again.
 //!
 //! Two ways: somebody attached it beforehand (`ip link set DEV xdp obj ...`, or
-//! [`attach_permanently`]) and it stays when we go; or [`Attachment::open`] attaches it as a
+//! `xwarp attach`) and it stays when we go; or [`Attachment::open`] attaches it as a
 //! `bpf_link`, which the kernel takes off when the process ends, however it ends. Either way the
 //! maps are found through the program. All functions work in the network namespace of the calling
 //! thread.

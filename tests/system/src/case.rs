@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::eventually::eventually;
 use crate::hosts::Hosts;
 use crate::process::{Finished, Running};
 use crate::program::{Mode, Program};
@@ -11,6 +12,9 @@ use crate::program::{Mode, Program};
 /// Nothing is lost between these hosts, so nothing may be sent again; but a process may well wait longer for a processor of a busy
 /// machine than the 5 ms after which a segment is otherwise taken for lost.
 const PATIENCE: &str = "--min-rto 1s";
+
+/// More frames than a host receives before the first message of a test.
+const START_UP_FRAMES: u64 = 64;
 
 /// Who attaches the XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl<'a> Setup<'a> {
         measured
     }
 
-    /// Starts a server and a client without JSON, and returns when they are connected.
+    /// Starts a server and a client without JSON, and returns when messages are under way between them.
     pub fn begin(&self, case: &Case) -> (Running, Running) {
         let server = self.hosts.b.serve(&format!(
             "{} {} {}",
@@ -122,11 +126,15 @@ impl<'a> Setup<'a> {
             case.server,
             self.arguments()
         ));
+        let before = self.hosts.b.frames_received();
         let mut client =
             self.hosts
                 .a
                 .start(&format!("perf {} {}", case.on_client(), self.arguments()));
         self.check_line(&client.line(case.test));
+        eventually("messages are under way", || {
+            self.hosts.b.frames_received() > before + START_UP_FRAMES
+        });
         (server, client)
     }
 }

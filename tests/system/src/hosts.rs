@@ -9,6 +9,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
+use serde_json::Value;
 
 use crate::eventually::eventually;
 use crate::exclusive::Exclusive;
@@ -249,6 +250,15 @@ impl Host {
         let namespace = Path::new("/run/netns").join(self.name);
         let namespace = File::open(namespace).expect("our own namespace");
         setns(namespace, CloneFlags::CLONE_NEWNET).expect("root may");
+    }
+
+    /// Frames that the host's interface has received so far.
+    pub fn frames_received(&self) -> u64 {
+        let listed = self.ip(&format!("-json -statistics link show dev {DEV}"));
+        let links: Value = serde_json::from_str(&listed).expect("JSON");
+        links[0]["stats64"]["rx"]["packets"]
+            .as_u64()
+            .expect("a number")
     }
 
     /// The namespace's name.
