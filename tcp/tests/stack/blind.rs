@@ -385,7 +385,9 @@ impl World {
         // What answers a stranger is stamped, too.
         let sent = i64::from(self.stamp.wrapping_sub(self.echoed)) + since;
         let echo = self.scenario == Scenario::SynReceived || within(stranger.tsecr, -LATE, sent);
-        let young = within(stranger.tsval, 0, HALF);
+        // Of a segment that waits for others, the timestamp is not taken (RFC 7323 §4.3).
+        let recent = -i64::from(self.scenario == Scenario::Busy);
+        let young = within(stranger.tsval, recent, recent + HALF);
         !self.timestamps || stranger.kind != Kind::Unstamped && echo && young
     }
 
