@@ -18,7 +18,16 @@ pub(super) struct Deadlines {
     /// Connections without a queue pair. All have the same time from their beginning, so that these are in order.
     incoming: VecDeque<(Instant, IncomingId)>,
     /// Connections that nobody has any more, which must have ended by then; in order likewise.
-    abandoned: VecDeque<(Instant, ConnId)>,
+    abandoned: VecDeque<(Instant, ConnId, Last)>,
+}
+
+/// What the last was that a connection sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// A start-up frame or a Terminate, for which its peer has as long as for a start-up frame.
+    Frame,
+    /// Bytes of a stream: while some are unacknowledged, TCP's user timeout is the bound.
+    Bytes,
 }
 
 impl Deadlines {
@@ -28,16 +37,18 @@ impl Deadlines {
     }
 
     /// A connection that was closed, and is nobody's any more, must have ended `at` this time, no earlier than any before.
-    pub(super) fn expect_end(&mut self, at: Instant, conn: ConnId) {
-        self.abandoned.push_back((at, conn));
+    pub(super) fn expect_end(&mut self, at: Instant, conn: ConnId, last: Last) {
+        self.abandoned.push_back((at, conn, last));
     }
 
-    fn pop_abandoned(&mut self, now: Instant) -> Option<ConnId> {
-        let (at, _) = self.abandoned.front()?;
+    fn pop_abandoned(&mut self, now: Instant) -> Option<(ConnId, Last)> {
+        let (at, ..) = self.abandoned.front()?;
         if *at > now {
             return None;
         }
-        self.abandoned.pop_front().map(|(_, conn)| conn)
+        self.abandoned
+            .pop_front()
+            .map(|(_, conn, last)| (conn, last))
     }
 
     fn pop_qp(&mut self, now: Instant) -> Option<(Instant, usize)> {
@@ -86,8 +97,10 @@ impl Engine {
                 done += 1;
             }
         }
-        while let Some(conn) = self.deadlines.pop_abandoned(now) {
-            if self.stack.is_open(conn) {
+        while let Some((conn, last)) = self.deadlines.pop_abandoned(now) {
+            if last == Last::Bytes && self.stack.unacked(conn) > 0 {
+                self.expect_end(conn, last);
+            } else if self.stack.is_open(conn) {
                 self.counters.drop_startup_timeout += u64::from(self.stack.has_unsent(conn));
                 self.stack.abort(conn, now);
                 done += 1;
@@ -132,7 +145,7 @@ impl Engine {
         {
             self.deadlines.incoming.pop_front();
         }
-        while let Some((_, conn)) = self.deadlines.abandoned.front()
+        while let Some((_, conn, _)) = self.deadlines.abandoned.front()
             && !self.stack.is_open(*conn)
         {
             self.deadlines.abandoned.pop_front();
@@ -146,7 +159,7 @@ impl Engine {
         }
         let qp = self.deadlines.qps.peek().map(|Reverse((at, _))| *at);
         let incoming = self.deadlines.incoming.front().map(|(at, _)| *at);
-        let abandoned = self.deadlines.abandoned.front().map(|(at, _)| *at);
+        let abandoned = self.deadlines.abandoned.front().map(|(at, ..)| *at);
         let linger = self.lingering.next();
         let interface = self.interface.deadline();
         let tcp = self.stack.next_deadline();

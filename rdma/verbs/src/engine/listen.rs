@@ -9,6 +9,7 @@ use std::time::Duration;
 use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
 use xwarp_tcp::{ConnId, ListenerId};
 
+use super::deadlines::Last;
 use super::qp::{Link, QpContext};
 use super::stream::Stream;
 use super::{Engine, Owner};
@@ -374,7 +375,7 @@ impl Engine {
         }?;
         let incoming = self.take_incoming(id);
         let sent = self.send_startup(incoming.conn, &reply);
-        self.abandon(incoming.conn);
+        self.abandon(incoming.conn, Last::Frame);
         self.linger(incoming.port);
         if sent {
             Ok(())
@@ -385,9 +386,14 @@ impl Engine {
 
     /// Closes a connection that nobody has any more. A peer that does not take what was sent, or does not close its side, holds it no
     /// longer than for a start-up frame.
-    pub(super) fn abandon(&mut self, conn: ConnId) {
+    pub(super) fn abandon(&mut self, conn: ConnId, last: Last) {
         self.stack.close(conn, self.now);
-        self.deadlines.expect_end(self.now + REPLY_LIMIT, conn);
+        self.expect_end(conn, last);
+    }
+
+    pub(super) fn expect_end(&mut self, conn: ConnId, last: Last) {
+        let at = self.now + REPLY_LIMIT;
+        self.deadlines.expect_end(at, conn, last);
     }
 
     /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been

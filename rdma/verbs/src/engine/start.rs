@@ -12,6 +12,7 @@ use xwarp_iwarp::mpa::{
 use xwarp_tcp::{CloseReason, ConnId, Instant, Path};
 
 use super::Engine;
+use super::deadlines::Last;
 use super::nudge::Nudge;
 use super::qp::Link;
 use super::stream::{Stream, send_ulpdu};
@@ -187,7 +188,7 @@ impl Engine {
                 ..
             }) => {
                 // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends gracefully.
-                self.abandon(conn);
+                self.abandon(conn, Last::Frame);
                 self.end_start(key, |peer| ConnectError::Rejected {
                     peer,
                     private_data: private_data.to_vec(),
@@ -235,7 +236,7 @@ impl Engine {
             }
         }
         self.counters.drop_startup += 1;
-        self.abandon(conn);
+        self.abandon(conn, Last::Frame);
         self.end_start(key, |peer| ConnectError::Unacceptable { peer, source });
     }
 
@@ -304,7 +305,7 @@ impl Engine {
         starting.requested = false;
         starting.retried = true;
         self.owners.remove(&old_conn);
-        self.abandon(old_conn);
+        self.abandon(old_conn, Last::Frame);
         self.linger(old_port);
         self.own(conn, key);
         true

@@ -8,6 +8,7 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::mpa::Negotiated;
 use xwarp_tcp::{ConnId, ListenerId, Path};
 
+use super::deadlines::Last;
 use super::listen::{Clients, ListenKey};
 use super::stream::{Stream, send_raw};
 use super::{Engine, Owner};
@@ -134,7 +135,7 @@ impl Engine {
         let StreamId(conn) = id;
         if let Some(streaming) = self.streams.remove(&conn) {
             self.owners.remove(&conn);
-            self.stack.close(conn, self.now);
+            self.abandon(conn, Last::Bytes);
             self.linger(streaming.port);
         }
     }

@@ -8,7 +8,8 @@ use xwarp::{
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, ulpdus};
-use xwarp_sim_tests::{Done, End, KIB, MIB, Sim, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, End, KIB, MIB, PlainPeer, Sim, for_each_seed, pattern};
+use xwarp_tcp::CloseReason;
 
 use super::sim;
 
@@ -399,4 +400,40 @@ fn nobody_listening_and_nobody_accepting() {
     sim.run_until("TCP", || stream.state() == Ok(StreamState::Established));
     drop(listener);
     sim.run_until("the FIN", || stream.state() == Ok(StreamState::PeerClosed));
+}
+
+/// A peer that has connected to a stream of A's.
+fn with_peer() -> (Sim, PlainPeer, LlpStream) {
+    let (sim, peer) = Sim::with_plain_peer(Seed(6));
+    let mut sim = sim.one_way_delay(Duration::from_micros(50));
+    let at = sim.a().at(sim.new_port());
+    let mut listener = sim.a().rnic().listen_streams(at).unwrap();
+    peer.connect(at);
+    let stream = sim.wait_for("a stream", || listener.try_accept().unwrap());
+    (sim, peer, stream)
+}
+
+#[test]
+fn a_stream_that_was_dropped_waits_for_the_peers_fin_ten_seconds_at_most() {
+    let (mut sim, peer, stream) = with_peer();
+    drop(stream);
+    for _ in 0..3 {
+        sim.run_for(Duration::from_secs(3));
+        assert_eq!(peer.ended(), None);
+        peer.send(b"?");
+    }
+    sim.run_for(Duration::from_secs(2));
+    assert_eq!(peer.ended(), Some(CloseReason::Reset));
+}
+
+#[test]
+fn what_was_written_to_a_stream_that_was_dropped_survives_an_outage() {
+    let (mut sim, peer, mut stream) = with_peer();
+    sim.link().change(|conditions| conditions.loss = 1.0);
+    write(&mut sim, &mut stream, b"the end");
+    drop(stream);
+    sim.run_for(Duration::from_secs(35));
+    sim.link().change(|conditions| conditions.loss = 0.0);
+    sim.run_until("the FIN", || peer.saw_fin());
+    assert_eq!(peer.received(), b"the end");
 }
