@@ -11,8 +11,10 @@ const RESERVE: usize = 16;
 const RESERVE_PART: usize = 8;
 /// The part of the receive frames that connections may hold between steps: the rest is the kernel's to receive into.
 const HELD_PART: usize = 2;
-/// Bytes of payload that may be parked in all. Beyond that, silent peers keep their frames.
+/// Bytes of payload that are parked in all before connections get few frames: what these carry may have to be parked as well.
 const MAX_PARKED: usize = 64 << 20;
+/// Segments that a connection may have unacknowledged even then.
+const FEW: usize = 4;
 /// Bytes that all connections may take for what came before the bytes in front of it.
 const MAX_MEMORY: usize = 64 << 20;
 
@@ -71,23 +73,20 @@ impl Lower {
         self.io.tx_frame()
     }
 
-    /// Free frames, less those that data leaves to other segments.
+    /// Free frames, less those that data leaves to other segments. They are few if too much is parked.
     pub(crate) fn spare(&self) -> usize {
         let reserve = RESERVE.min(self.io.rx_frames() / RESERVE_PART);
-        self.io.tx_free().saturating_sub(reserve)
+        let spare = self.io.tx_free().saturating_sub(reserve);
+        let scarce = self.parked >= MAX_PARKED;
+        if scarce { spare.min(FEW) } else { spare }
     }
 
-    /// Moves the payload of a frame, which begins at `head`, to memory of its own and gives the frame back. `Err` with the
-    /// frame if too much is parked already.
-    pub(crate) fn park(&mut self, frame: TxFrame, head: usize) -> Result<Box<[u8]>, TxFrame> {
-        let payload = frame.get(head..).unwrap_or_default();
-        if self.parked + payload.len() > MAX_PARKED {
-            return Err(frame);
-        }
-        let payload: Box<[u8]> = Box::from(payload);
+    /// Moves the payload of a frame, which begins at `head`, to memory of its own and gives the frame back.
+    pub(crate) fn park(&mut self, frame: TxFrame, head: usize) -> Box<[u8]> {
+        let payload: Box<[u8]> = Box::from(frame.get(head..).unwrap_or_default());
         self.parked += payload.len();
         self.io.discard(frame);
-        Ok(payload)
+        payload
     }
 
     /// Parks bytes that no frame has carried yet.

@@ -69,9 +69,7 @@ impl Held {
             Self::Ready(frame) => frame,
             Self::Parked(_) => return self,
         };
-        lower
-            .park(frame, head)
-            .map_or_else(Self::Ready, Self::Parked)
+        Self::Parked(lower.park(frame, head))
     }
 }
 

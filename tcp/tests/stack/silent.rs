@@ -125,3 +125,28 @@ fn a_peer_that_is_heard_again_gets_all_of_it() {
         assert_eq!(crowd.net.a.stack.unacked(a), 0);
     }
 }
+
+/// Peers for which more is in flight than may be parked.
+#[test]
+fn peers_that_have_more_in_flight_than_may_be_parked_leave_a_share() {
+    let mut crowd = Crowd::new(350, OPENING);
+    let data = pattern(MESSAGE, 2);
+    let mut in_flight: usize = crowd.in_flight.iter().sum();
+    let mut idle = 0;
+    while idle < 5 {
+        let before = in_flight;
+        crowd.net.pass(Duration::from_millis(6));
+        for (conn, _) in &crowd.silent {
+            while crowd.net.a.write(*conn, &data, crowd.net.now) {
+                in_flight += 1;
+            }
+        }
+        idle = if in_flight == before { idle + 1 } else { 0 };
+    }
+    // Beside what may be parked, as much as there are frames, and few segments of each.
+    let parked = (64 << 20) / MESSAGE;
+    let most = parked + 1024 + 4 * crowd.silent.len();
+    assert!((parked..most).contains(&in_flight), "{in_flight} messages");
+    let took = crowd.serve();
+    assert!(took < SOON, "{took:?}");
+}
