@@ -30,6 +30,13 @@ build_packages() {
     command -v cargo >/dev/null || fail "cargo is missing; install Rust 1.91 or newer from https://rustup.rs"
 }
 
+# Has cargo end programs of tests that hang, and name them.
+limit_suites() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
+    export "CARGO_TARGET_${host}_RUNNER=$top/tools/lib/limited.sh"
+}
+
 # What guests with the kernel's siw need. Fails where it cannot be installed.
 guest_packages() {
     (need_packages flex:/usr/bin/flex bison:/usr/bin/bison bc:/usr/bin/bc xz-utils:/usr/bin/xz \

@@ -198,6 +198,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs hours for a million events")]
     fn a_million_events_that_nobody_takes_are_as_many_as_the_bound_and_one_that_counts_the_rest() {
         let events = EventQueue::new(4);
         (0..1_000_000).for_each(|qp| events.report(closed(qp)));

@@ -105,6 +105,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
     fn chances_are_about_what_was_asked_for() {
         let mut rng = Rng::new(Seed(1), 0);
         let mut hits = |probability| (0..100_000).filter(|_| rng.chance(probability)).count();

@@ -24,7 +24,7 @@ pub(crate) const MTU: usize = 1500;
 /// Frames of an interface.
 const FRAMES: usize = 512;
 /// Octets of a host's region area; they cost nothing until they are used.
-const REGION_AREA: usize = 256 * MIB;
+const REGION_AREA: usize = if cfg!(miri) { 4 } else { 256 } * MIB;
 /// Octets before and after a [`Target`] that nobody may write.
 const GUARD: usize = 128;
 /// What they hold.

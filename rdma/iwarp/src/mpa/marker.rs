@@ -152,8 +152,10 @@ mod tests {
 
     #[test]
     fn layout_agrees_with_a_walk_over_every_octet() {
-        for start in (0..MARKER_INTERVAL).step_by(4) {
-            for ulpdu_len in (0..1600).step_by(7).chain([506, 508, 8882]) {
+        // Miri takes milliseconds for a short walk.
+        let (starts, lens) = if cfg!(miri) { (50, 401) } else { (1, 7) };
+        for start in (0..MARKER_INTERVAL).step_by(4).step_by(starts) {
+            for ulpdu_len in (0..1600).step_by(lens).chain([506, 508, 8882]) {
                 let layout = Layout::new(Phase::default().after(start), ulpdu_len);
                 let inner = layout.intervals().map(|at| layout.lead + at.distance);
                 let markers: Vec<usize> = (layout.lead > 0)

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs a program of tests, as cargo's runner does, for XWARP_TEST_SECONDS at most. One that hangs is ended and named.
+set -euo pipefail
+
+limit=${XWARP_TEST_SECONDS:-900}
+status=0
+timeout --foreground --kill-after=10 "$limit" "$@" || status=$?
+# 137 is a program that was killed: by timeout if its time was over.
+if [ "$status" = 124 ] || { [ "$status" = 137 ] && [ "$SECONDS" -ge "$limit" ]; }; then
+    suite=$(basename "$1" | sed 's/-[0-9a-f]\{16\}$//')
+    printf '\nthe suite %s of %s has not ended within %s s: one of its tests hangs, of those that it says have been running for over 60 s\n' \
+        "$suite" "${CARGO_PKG_NAME:-its package}" "$limit" >&2
+fi
+exit "$status"

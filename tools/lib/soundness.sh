@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Tests that need no kernel, in Miri: an interpreter that refuses undefined behaviour, by both models of what a pointer may reach, Stacked
+# Borrows and Tree Borrows. Installs Miri with rustup if it is missing. Its threads, its clock and its random numbers are the same every time.
+#   --short   tests that take some minutes (the default)
+#   --all     also those that take hours
+# Ends with 77 where Miri cannot be had, and says why. XWARP_NIGHTLY names another toolchain than nightly.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+toolchain=${XWARP_NIGHTLY:-nightly}
+tests=short
+case "${1:-}" in
+    "" | --short) ;;
+    --all) tests=all ;;
+    *) fail "unknown argument $1; there are --short and --all" ;;
+esac
+
+# unavailable WHY: ends, with the error that a command has told.
+unavailable() {
+    printf 'skipped: no Miri, %s %s\n' "$1" "$(grep -m 1 'error\|not found' "$said" || tail -n 1 "$said")"
+    exit 77
+}
+
+has_miri() {
+    cargo "+$toolchain" miri --version >"$said" 2>&1 || return 1
+    [ -e "$(rustc "+$toolchain" --print sysroot)/lib/rustlib/src/rust/library/Cargo.toml" ]
+}
+
+get_miri() {
+    has_miri && return
+    command -v rustup >/dev/null || unavailable "and no rustup to install it with:"
+    say "installing Miri for $toolchain"
+    timeout 600 rustup toolchain install "$toolchain" --profile minimal --component miri --component rust-src --allow-downgrade --no-self-update \
+        >"$said" 2>&1 || unavailable "and rustup cannot install it:"
+    has_miri || unavailable "though rustup has installed it:"
+    timeout 900 cargo "+$toolchain" miri setup >"$said" 2>&1 || unavailable "as its standard library cannot be built:"
+}
+
+# in_miri MODEL FLAGS ARGUMENTS...: tests of one package.
+in_miri() {
+    local flags="-Zmiri-seed=1 $2" status=0
+    [ "$1" = stacked ] || flags+=" -Zmiri-tree-borrows"
+    # Miri's weak memory does not know atomics of several sizes in one place, as racing copies are (driver/src/racy.rs).
+    MIRIFLAGS="$flags -Zmiri-disable-weak-memory-emulation" \
+        timeout "$limit" cargo "+$toolchain" miri test --locked --quiet "${@:3}" || status=$?
+    [ "$status" = 0 ] || echo "Miri, $1 borrows: ${*:3} failed$([ "$status" != 124 ] || echo ", as it took more than $limit s")"
+    return "$status"
+}
+
+# short MODEL: what touches frames or regions. The corpus is in files, so it is run without isolation from the host.
+short() {
+    local package
+    for package in xwarp-driver xwarp-iwarp xwarp-netsim xwarp; do
+        in_miri "$1" "$seeds" --package "$package" --lib || return
+    done
+    # How large a window is, is arithmetic.
+    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- --skip congestion:: || return
+    in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- a_message_goes_from_buffer_to_buffer || return
+    in_miri "$1" -Zmiri-disable-isolation --package xwarp-fuzz --test corpus
+}
+
+long() {
+    in_miri "$1" "$seeds" --package xwarp-iwarp --test wire || return
+    in_miri "$1" "$seeds" --package xwarp-tcp --test stack || return
+    in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer:: atomics:: buffers:: memory:: srq::
+}
+
+both() {
+    short "$1" && { [ "$tests" = short ] || long "$1"; }
+}
+
+limit=${XWARP_TEST_SECONDS:-900}
+export PROPTEST_CASES=4 PROPTEST_RNG_SEED=1 PROPTEST_DISABLE_FAILURE_PERSISTENCE=true
+seeds=
+for variable in PROPTEST_CASES PROPTEST_RNG_SEED PROPTEST_DISABLE_FAILURE_PERSISTENCE; do seeds+=" -Zmiri-env-forward=$variable"; done
+# Miri is the runner.
+for variable in ${!CARGO_TARGET_@}; do [[ $variable != *_RUNNER ]] || unset "$variable"; done
+
+said=$(mktemp) tree=$(mktemp)
+trap 'rm -f "$said" "$tree"' EXIT
+get_miri
+cd "$top"
+both tree >"$tree" 2>&1 &
+say "Stacked Borrows"
+status=0
+both stacked || status=$?
+say "Tree Borrows"
+wait "$!" || status=$?
+cat "$tree"
+[ "$status" = 0 ] || fail "Miri refuses a test"
