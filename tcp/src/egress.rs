@@ -129,17 +129,25 @@ impl Stack {
     /// Takes frames from connections whose peers are silent; what they hold is kept elsewhere. That costs copies, so it is done
     /// only for somebody who waits, a part at a time.
     fn park_silent(&mut self) {
-        if self.now < self.scarce_until {
+        if self.now < self.scarce_until || self.knows_of_no_frame() {
             return;
         }
         self.scarce_until = self.now + PARKING_PAUSE;
         let mut parked = 0;
+        let mut left = false;
         for conn in self.conns.values_mut() {
             parked += conn.park_if_silent(&mut self.lower, self.now);
             if parked >= PARKED_AT_ONCE {
                 return;
             }
+            left |= conn.has_frames();
         }
+        self.none_held_at = (!left).then_some(self.lower.counters.segments_out);
+    }
+
+    /// True if no connection had a frame that could be taken, and nothing was sent since.
+    pub(crate) fn knows_of_no_frame(&self) -> bool {
+        self.none_held_at == Some(self.lower.counters.segments_out)
     }
 
     /// Ends a connection from this side. The peer is told by a RST, except in SYN-SENT, where it knows of nothing (RFC 9293

@@ -58,6 +58,8 @@ pub struct Stack {
     pub(crate) starved: Vec<Handle>,
     /// When frames may be taken from silent peers again, if somebody still waits for one.
     pub(crate) scarce_until: Instant,
+    /// Segments that had been sent when no connection had a frame that can be taken.
+    pub(crate) none_held_at: Option<u64>,
     /// Connections in TIME-WAIT, the oldest first.
     pub(crate) resting: VecDeque<Handle>,
     pub(crate) now: Instant,
@@ -109,6 +111,7 @@ impl Stack {
             running: Vec::new(),
             starved: Vec::new(),
             scarce_until: Instant::ORIGIN,
+            none_held_at: None,
             resting: VecDeque::new(),
             now: Instant::ORIGIN,
             behind: 0,
@@ -345,7 +348,8 @@ impl Stack {
         if !self.dirty.is_empty() {
             return Some(self.now);
         }
-        let scarce = (!self.starved.is_empty()).then_some(self.scarce_until);
+        let hopeful = !self.starved.is_empty() && !self.knows_of_no_frame();
+        let scarce = hopeful.then_some(self.scarce_until);
         [self.timers.next(), scarce].into_iter().flatten().min()
     }
 

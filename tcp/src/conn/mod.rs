@@ -373,6 +373,11 @@ impl Conn {
         self.send.queue.len()
     }
 
+    /// True if something unacknowledged is in a TX frame.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.send.queue.has_frames()
+    }
+
     /// Gives the frames of what is unacknowledged to others if the peer has been silent for a while; how many.
     pub(crate) fn park_if_silent(&mut self, lower: &mut Lower, now: Instant) -> usize {
         self.catch_up(lower);

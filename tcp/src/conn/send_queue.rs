@@ -290,6 +290,12 @@ impl SendQueue {
         self.pieces.insert(at + 1, second);
     }
 
+    /// True unless all payload is parked.
+    pub(crate) fn has_frames(&self) -> bool {
+        let held = self.pieces.iter().flat_map(|piece| &piece.frame);
+        held.into_iter().any(|held| !held.is_parked())
+    }
+
     /// Moves all payload out of the frames, which have `head` bytes of headers; how many frames that were.
     pub(crate) fn park(&mut self, head: usize, lower: &mut Lower) -> usize {
         let mut parked = 0;

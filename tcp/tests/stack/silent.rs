@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, StackConfig};
 
-use crate::net::{Fate, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, Host, MAC_A, MAC_B, Net, config, pattern};
 
 /// Bytes of a message, which is a segment.
 const MESSAGE: usize = 1448;
@@ -149,4 +150,24 @@ fn peers_that_have_more_in_flight_than_may_be_parked_leave_a_share() {
     assert!((parked..most).contains(&in_flight), "{in_flight} messages");
     let took = crowd.serve();
     assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn nobody_looks_for_frames_that_no_peer_can_give() {
+    let (io, wire) = MemoryIo::new(64).unwrap();
+    let mut net = Net::new();
+    net.a = Host::on(Box::new(io), wire, config(MAC_A));
+    let (conn, _) = net.connect(false);
+    net.judge(|_, _| Fate::Lose);
+    let (mut turns, end) = (0, net.now + Duration::from_secs(5));
+    while net.now < end {
+        while net.a.write(conn, &[0], net.now) {}
+        net.settle();
+        assert!(net.jump(), "something is in flight");
+        turns += 1;
+    }
+    let unacked = net.a.stack.unacked(conn);
+    assert!(unacked > 40, "most frames are its own: {unacked}");
+    // Retransmissions and probes, but not a thousand looks a second.
+    assert!((5..200).contains(&turns), "{turns} turns");
 }
