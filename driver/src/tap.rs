@@ -270,6 +270,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
     fn what_was_captured_is_in_the_file_once_it_is_ended() {
         let path = std::env::temp_dir().join(format!("xwarp-tap-{}", std::process::id()));
         let mut tap = tap(&path);
@@ -282,6 +283,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
     fn frames_that_a_full_disk_has_lost_are_told_at_the_end() {
         let mut tap = tap(Path::new("/dev/full"));
         let capture = tap.capture();
@@ -297,6 +299,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs files")]
     fn a_disk_that_is_full_in_the_middle_is_told_at_once_to_whoever_asks() {
         let mut tap = tap(Path::new("/dev/full"));
         for _ in 0..1000 {
