@@ -94,7 +94,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4096 }))]
 
     /// RFC 9293 §3.10.7.4, and of a segment that is larger than the window, what is in the middle.
     #[test]

@@ -74,7 +74,7 @@ fn segment(place: i64, window: u16) -> Segment {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4096 }))]
 
     /// RFC 5961 §5.2.
     #[test]
