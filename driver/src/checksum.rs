@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn all_ways_of_adding_agree_at_every_length_and_place() {
-        // Miri takes milliseconds for an octet.
+        // Miri takes milliseconds for a byte.
         let lens = if cfg!(miri) {
             vec![0, 1, 2, 3, 7, 255, 256, 299]
         } else {

@@ -13,7 +13,7 @@
 //! The low octet is masked, so that numbers of one flow do not look alike. Whether timestamps are used needs no bit: the ACK itself
 //! shows it (RFC 7323 §3.2), and the tag covers it. ECN has no place and is not used on such a connection.
 //!
-//! Of the 2^32 numbers 256 are right in each epoch, one for each low octet, and two epochs are tried: a guess is right with a
+//! Of the 2^32 numbers 256 are right in each epoch, one for each low byte, and two epochs are tried: a guess is right with a
 //! probability of 2^-23.
 
 use std::hash::{Hash, Hasher};
@@ -286,7 +286,7 @@ mod tests {
         assert!((0..100).any(|epoch| low(1, epoch * 64) != low(1, 0)));
     }
 
-    /// The odds of a guess: whatever the low octet is, one of the 2^24 tags above it is right.
+    /// The odds of a guess: whatever the low byte is, one of the 2^24 tags above it is right.
     #[test]
     fn one_number_is_right_for_each_low_octet() {
         let cookies = cookies();

@@ -39,7 +39,7 @@ pub struct Stack {
     pub(crate) former_mac: Option<[u8; 6]>,
     /// Addresses that the host has lost: nothing is answered from there.
     pub(crate) withdrawn: Vec<IpAddress>,
-    /// Octets of the largest IP packet that a TX frame holds.
+    /// Bytes of the largest IP packet that a TX frame holds.
     pub(crate) largest: usize,
     pub(crate) lower: Lower,
     pub(crate) conns: Slots<Conn>,

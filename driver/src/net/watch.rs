@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn an_interface_is_up_when_it_is_set_up_and_has_a_carrier() {
-        // Octet 8 of the flags has IFF_UP, octet 10 IFF_LOWER_UP.
+        // Byte 8 of the flags has IFF_UP, byte 10 IFF_LOWER_UP.
         for (flags, up) in [(0x43, true), (0x42, false)] {
             let state = LinkState {
                 up,

@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(wire(&figure6), [0x84, 0x92, 0x58, 0x98]);
     }
 
-    /// Octets that are summed at most.
+    /// Bytes that are summed at most.
     const LONGEST: usize = if cfg!(miri) { 100 } else { 3000 };
 
     proptest! {

@@ -94,13 +94,13 @@ impl SendSide {
         ack != self.una && self.is_forward(ack)
     }
 
-    /// True for a block of octets that are in flight (RFC 2018 §5), which begins behind `from`.
+    /// True for a block of bytes that are in flight (RFC 2018 §5), which begins behind `from`.
     pub(crate) fn may_have(&self, (left, right): (Seq, Seq), from: Seq) -> bool {
         let (begin, end) = (left.offset(from), right.offset(from));
         0 < begin && begin < end && end <= self.nxt.offset(from)
     }
 
-    /// True if octets may have come twice that end at `ack` or before: they were sent, and no further back than a window reaches.
+    /// True if bytes may have come twice that end at `ack` or before: they were sent, and no further back than a window reaches.
     pub(crate) fn may_repeat(&self, (left, right): (Seq, Seq), ack: Seq) -> bool {
         let (len, back) = (right.offset(left), ack.offset(left));
         0 < len && len <= back && back <= self.largest_window

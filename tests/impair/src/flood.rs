@@ -22,7 +22,7 @@ const STREAM: u64 = 2;
 const SENDERS: std::ops::Range<u8> = 100..200;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
-/// Octets of the headers of Ethernet, IPv4 and TCP.
+/// Bytes of the headers of Ethernet, IPv4 and TCP.
 const HEADERS: usize = 14 + 20 + 20;
 
 /// Whom a flood meets, and how often.

@@ -6,7 +6,7 @@ use xwarp::SharedBytes;
 
 use crate::signals::Interrupted;
 
-/// Octets between two looks for Ctrl-C.
+/// Bytes between two looks for Ctrl-C.
 const CHUNK: usize = 1 << 20;
 
 /// Octet `at` of slot `slot`. Slots differ from each other, and octets from their neighbours and from those a page away.

@@ -128,7 +128,7 @@ impl Places {
             .collect()
     }
 
-    /// Whether a buffer of so many octets, and a control record, fit between these Tagged Offsets and 2^64.
+    /// Whether a buffer of so many bytes, and a control record, fit between these Tagged Offsets and 2^64.
     fn have_room_for(&self, buffer_octets: usize) -> bool {
         let ends = |place: RemoteAddress, octets: u64| place.to.checked_add(octets).is_some();
         ends(self.buffer, buffer_octets as u64) && ends(self.control, RECORD_OCTETS.into())
@@ -163,7 +163,7 @@ impl Hello {
             Style::Latency => 1,
         };
         let size_least = match (self.kind.verb, self.kind.style) {
-            // The octet that is waited for.
+            // The byte that is waited for.
             (Verb::Write, Style::Latency) => 1,
             _ => 0,
         };
@@ -314,10 +314,10 @@ mod tests {
         assert!(Hello::from_octets(&[&OCTETS[..], &[0]].concat()).is_err());
     }
 
-    /// Octets in the place of others.
+    /// Bytes in the place of others.
     type Changes<'a> = &'a [(usize, &'a [u8])];
 
-    /// The request with some octets changed.
+    /// The request with some bytes changed.
     fn changed(changes: Changes<'_>) -> anyhow::Result<Hello> {
         let mut octets = OCTETS;
         for (at, change) in changes {

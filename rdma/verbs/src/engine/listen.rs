@@ -308,8 +308,9 @@ impl Engine {
         }
     }
 
-    /// A place for one more Request in the queue that the application takes them from; `None` if there is none, or nobody listens any more. Those whose peers have gone keep theirs, so that peers
-    /// that ask and go cannot make the queue grow.
+    /// Takes a place in the queue of Requests for the application. `None` if the queue is full, or nobody listens any more.
+    ///
+    /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue grow.
     fn place_for(&mut self, key: usize) -> Option<Place> {
         let listener = self.incoming.get(key)?.listener;
         let context = (self.listeners.iter()).find(|context| context.id == listener)?;

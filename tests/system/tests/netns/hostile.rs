@@ -10,7 +10,7 @@ use xwarp_system_tests::{DEV, Hosts, PATIENCE, PERF_PORT, Running, eventually};
 use crate::start_up::{acceptance, connect, is_rejection, read_frame, rejection, serve};
 
 const PING_PORT: u16 = 7174;
-/// A test with one message of 64 octets at a time, unverified; the client's memory is at Tagged Offset 0.
+/// A test with one message of 64 bytes at a time, unverified; the client's memory is at Tagged Offset 0.
 const HELLO: [u8; 44] = [
     b'X', b'W', b'P', b'F', 1, 0, 0, 0, // version 1, write-bw, not verified
     0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0, 1, // size, slots, depth
@@ -23,7 +23,7 @@ const PLACES: &[u8] = &[
     0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// The hello with some octets changed.
+/// The hello with some bytes changed.
 fn hello(changes: &[(usize, &[u8])]) -> Vec<u8> {
     let mut octets = HELLO.to_vec();
     for (at, change) in changes {

@@ -176,7 +176,7 @@ fn two_signals_at_once_end_a_run_in_order() {
     }
 }
 
-/// Octets that a pipe holds.
+/// Bytes that a pipe holds.
 const PIPE: usize = 1 << 16;
 
 /// A ping whose last line does not fit into its pipe, so that it does not close before it is let.

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use xwarp_system_tests::{Hosts, PATIENCE};
 
-/// Octets of a start-up frame ahead of its private data: key, flags, revision, `PD_Length` (RFC 5044 §7.1.1).
+/// Bytes of a start-up frame ahead of its private data: key, flags, revision, `PD_Length` (RFC 5044 §7.1.1).
 const HEADER: usize = 20;
 /// CRCs, and enhanced (RFC 6581 §4): no markers.
 const FLAGS: u8 = 0x50;

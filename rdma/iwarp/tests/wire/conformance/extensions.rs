@@ -59,7 +59,7 @@ fn every_message_of_rfc_7306_is_of_rdmap_version_1() {
 fn ddp_fields_of_every_message_of_rfc_7306_are_checked() {
     for (opcode, qn, payload) in messages() {
         let right = ulpdu([0x41, 0x40 | opcode], qn, &payload);
-        // The last octets of QN, MSN and MO.
+        // The last bytes of QN, MSN and MO.
         for (at, value, code) in [(9, 4, "1/2/01"), (13, 2, "1/2/03"), (17, 1, "1/2/04")] {
             let mut wrong = right.clone();
             wrong[at] = value;
