@@ -76,7 +76,7 @@ struct rest {
 	void *start;
 	void *next;
 	void *end;    /* of what is in reach: a large frame goes on in further buffers */
-	__u32 octets; /* of the whole frame, from `start` on */
+	__u32 bytes; /* of the whole frame, from `start` on */
 	__u32 ip_left; /* bytes of the IP packet from `next` on, as its length field has it */
 };
 
@@ -112,7 +112,7 @@ static __always_inline __u32 left(const struct rest *rest)
 	__u32 parsed = rest->next - rest->start;
 
 	barrier_var(parsed); /* or the compiler adds the length to a pointer, which the verifier refuses */
-	return rest->octets - parsed;
+	return rest->bytes - parsed;
 }
 
 /* A tag with identifier 0 has a priority only (IEEE 802.1Q section 6.9): the kernel takes such a frame for one without. */
@@ -289,13 +289,13 @@ static __always_inline void count(__u32 verdict)
 		*counter += 1;
 }
 
-static __always_inline int steer_frame(struct xdp_md *ctx, __u32 octets)
+static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 {
 	struct rest rest = {
 		.start = (void *)(long)ctx->data,
 		.next = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
-		.octets = octets,
+		.bytes = bytes,
 	};
 	struct flow flow = {};
 	enum verdict verdict = parse(&rest, &flow);

@@ -1,22 +1,22 @@
-//! Atomic change of eight octets of region memory (RFC 7306 §5.3).
+//! Atomic change of eight bytes of region memory (RFC 7306 §5.3).
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::shared::{OutOfBounds, SharedBytes};
 
-/// Octets that an atomic access covers, and their alignment in memory.
+/// Bytes that an atomic access covers, and their alignment in memory.
 const OPERAND: usize = size_of::<AtomicU64>();
 const _: () = assert!(align_of::<AtomicU64>() == OPERAND);
 
-/// Why eight octets cannot be changed atomically.
+/// Why eight bytes cannot be changed atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AtomicAccessError {
     /// They leave the memory.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
     /// Their address is no multiple of eight.
-    #[error("the octets at offset {offset} are not 8-aligned in memory")]
+    #[error("the bytes at offset {offset} are not 8-aligned in memory")]
     Misaligned {
         /// Offset of the first one.
         offset: usize,
@@ -24,31 +24,31 @@ pub enum AtomicAccessError {
 }
 
 impl SharedBytes {
-    /// True if the octet at `offset` has an address that is a multiple of eight. The first octet of a region may have another one:
+    /// True if the byte at `offset` has an address that is a multiple of eight. The first byte of a region may have another one:
     /// a file can be mapped from any offset.
     pub fn is_aligned(&self, offset: usize) -> bool {
         self.checked_ptr(offset, 0)
-            .is_ok_and(|octet| octet.cast::<AtomicU64>().is_aligned())
+            .is_ok_and(|byte| byte.cast::<AtomicU64>().is_aligned())
     }
 
-    /// Replaces the number in the eight octets at `offset`, in the host's order of octets, by what `change` makes of it, and
+    /// Replaces the number in the eight bytes at `offset`, in the host's order of bytes, by what `change` makes of it, and
     /// returns what was there before.
     ///
     /// No other call of this function, in any thread or process, comes in between, nor does any atomic access of the application's
-    /// to the same octets. `change` is called again whenever the number has become another meanwhile.
+    /// to the same bytes. `change` is called again whenever the number has become another meanwhile.
     pub fn update_u64(
         &self,
         offset: usize,
         change: impl Fn(u64) -> u64,
     ) -> Result<u64, AtomicAccessError> {
-        let octets = self.checked_ptr(offset, OPERAND)?.cast::<AtomicU64>();
-        if !octets.is_aligned() {
+        let bytes = self.checked_ptr(offset, OPERAND)?.cast::<AtomicU64>();
+        if !bytes.is_aligned() {
             return Err(AtomicAccessError::Misaligned { offset });
         }
-        // SAFETY: `checked_ptr` proved that the eight octets lie in the memory, which `self` keeps mapped and writable, and they are
-        // aligned as an `AtomicU64` must be, which is valid for any octets. Nothing hands out a plain reference into shared
+        // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which `self` keeps mapped and writable, and they are
+        // aligned as an `AtomicU64` must be, which is valid for any bytes. Nothing hands out a plain reference into shared
         // memory; `racy`, the only other access, is made for bytes that others change meanwhile.
-        let number = unsafe { octets.as_ref() };
+        let number = unsafe { bytes.as_ref() };
         let mut before = number.load(Ordering::Acquire);
         loop {
             let after = change(before);
@@ -69,9 +69,9 @@ mod tests {
         let memory = SharedBytes::anonymous(24).unwrap();
         memory.write(8, &41_u64.to_ne_bytes()).unwrap();
         assert_eq!(memory.update_u64(8, |n| n + 1), Ok(41));
-        let mut octets = [0; 8];
-        memory.read(8, &mut octets).unwrap();
-        assert_eq!(octets, 42_u64.to_ne_bytes());
+        let mut bytes = [0; 8];
+        memory.read(8, &mut bytes).unwrap();
+        assert_eq!(bytes, 42_u64.to_ne_bytes());
         assert_eq!(memory.to_vec()[..8], [0; 8]);
         assert_eq!(memory.to_vec()[16..], [0; 8]);
     }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "needs a mapping of a file")]
     fn it_is_the_address_that_must_be_aligned() {
-        let name = c"eight octets at an odd place";
+        let name = c"eight bytes at an odd place";
         let file = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::empty());
         let mut file = std::fs::File::from(file.unwrap());
         std::io::Write::write_all(&mut file, &[0; 64]).unwrap();

@@ -4,27 +4,27 @@
 /// From here on vectors pay.
 #[cfg(target_arch = "x86_64")]
 const LONG: usize = 256;
-/// Octets that vectors take at once.
+/// Bytes that vectors take at once.
 #[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 32;
 
-/// The sum of `octets` as words of 16 bits in this host's order, an odd last octet filled up with zero (RFC 1071 §1), folded to 32 bits
+/// The sum of `bytes` as words of 16 bits in this host's order, an odd last byte filled up with zero (RFC 1071 §1), folded to 32 bits
 /// only: sums of pieces of even length are added before they are folded to 16 (§2).
 #[inline]
-pub fn checksum_sum(octets: &[u8]) -> u32 {
+pub fn checksum_sum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if octets.len() >= LONG && std::arch::is_x86_feature_detected!("avx2") {
+    if bytes.len() >= LONG && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has what the function is compiled for.
-        return fold(unsafe { sum_in_lanes(octets) });
+        return fold(unsafe { sum_in_lanes(bytes) });
     }
-    fold(sum(octets))
+    fold(sum(bytes))
 }
 
-/// [`sum`], for vectors of 32 octets.
+/// [`sum`], for vectors of 32 bytes.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn sum_in_lanes(octets: &[u8]) -> u128 {
-    let (blocks, rest) = octets.as_chunks::<BLOCK>();
+fn sum_in_lanes(bytes: &[u8]) -> u128 {
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
     let mut lanes = [0; BLOCK / 4];
     for block in blocks {
         for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
@@ -35,8 +35,8 @@ fn sum_in_lanes(octets: &[u8]) -> u128 {
 }
 
 #[inline]
-fn sum(octets: &[u8]) -> u128 {
-    let (words, rest) = octets.as_chunks();
+fn sum(bytes: &[u8]) -> u128 {
+    let (words, rest) = bytes.as_chunks();
     let (half, rest) = rest.as_chunks();
     let (pair, last) = rest.as_chunks();
     let words = words
@@ -71,9 +71,9 @@ mod tests {
     use super::*;
 
     /// As RFC 1071 §1 has it: word by word, carries added at once.
-    fn plainly(octets: &[u8]) -> u16 {
+    fn plainly(bytes: &[u8]) -> u16 {
         let mut sum = 0_u16;
-        for word in octets.chunks(2) {
+        for word in bytes.chunks(2) {
             let word = u16::from_ne_bytes([word[0], word.get(1).copied().unwrap_or(0)]);
             let (added, carry) = sum.overflowing_add(word);
             sum = added + u16::from(carry);
@@ -96,21 +96,21 @@ mod tests {
         } else {
             (0..400).chain([1448, 1449, 8948, 9001]).collect()
         };
-        let octets: Vec<u8> = (0..if cfg!(miri) { 400 } else { 9100_u32 })
+        let bytes: Vec<u8> = (0..if cfg!(miri) { 400 } else { 9100_u32 })
             .map(|i| (i * i).to_le_bytes()[1] | 0x80)
             .collect();
         let places = lens
             .into_iter()
             .flat_map(|len| [0, 1, 7].map(|begin| (begin, len)));
         for (begin, len) in places {
-            let part = &octets[begin..begin + len];
+            let part = &bytes[begin..begin + len];
             let expected = plainly(part);
             assert_eq!(
                 folded(fold(sum(part))),
                 expected,
-                "{len} octets from {begin}"
+                "{len} bytes from {begin}"
             );
-            assert_eq!(folded(checksum_sum(part)), expected, "{len} octets");
+            assert_eq!(folded(checksum_sum(part)), expected, "{len} bytes");
         }
     }
 

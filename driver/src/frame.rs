@@ -155,7 +155,7 @@ impl fmt::Debug for RxFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "RxFrame({} octets at {:#x})",
+            "RxFrame({} bytes at {:#x})",
             self.len,
             self.frame.offset()
         )
@@ -323,12 +323,12 @@ impl TxFrame {
         self.frame
     }
 
-    /// Octets that fit.
+    /// Bytes that fit.
     pub fn capacity(&self) -> usize {
         self.frame.capacity()
     }
 
-    /// Sets the frame's length, at most its capacity. Octets not written before hold what the frame's former use left.
+    /// Sets the frame's length, at most its capacity. Bytes not written before hold what the frame's former use left.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.frame.capacity());
     }
@@ -360,12 +360,12 @@ pub struct SentFrame {
 }
 
 impl SentFrame {
-    /// Octets that were sent.
+    /// Bytes that were sent.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True for a frame without octets.
+    /// True for a frame without bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -375,7 +375,7 @@ impl fmt::Debug for TxFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "TxFrame({} octets at {:#x})",
+            "TxFrame({} bytes at {:#x})",
             self.len,
             self.frame.offset()
         )

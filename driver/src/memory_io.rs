@@ -20,7 +20,7 @@ pub struct MemoryIo {
     /// Places of frames that have not completed.
     uncompleted: Vec<usize>,
     frames: usize,
-    /// Octets of each.
+    /// Bytes of each.
     room: usize,
     /// What was sent while the link was down.
     held: Vec<Vec<u8>>,
@@ -75,7 +75,7 @@ impl MemoryIo {
         Self::with_room(frames, ROOM)
     }
 
-    /// An interface with `frames` frames of at most `room` octets, and its wire.
+    /// An interface with `frames` frames of at most `room` bytes, and its wire.
     pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
         let (arena, free) = Arena::anonymous(frames * room)?.into_frames(&Layout {
             first: 0,
@@ -103,7 +103,7 @@ impl MemoryIo {
         let parked = self.parking.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
-            self.counters.tx_octets += len as u64;
+            self.counters.tx_bytes += len as u64;
             self.held.push(bytes);
             self.let_go();
             self.uncompleted.push(place);
@@ -154,7 +154,7 @@ impl MemoryIo {
         filled.set_len(bytes.len());
         filled.copy_from_slice(bytes);
         self.counters.rx_frames += 1;
-        self.counters.rx_octets += bytes.len() as u64;
+        self.counters.rx_bytes += bytes.len() as u64;
         Some(RxFrame::new(filled.into_frame(), bytes.len()))
     }
 }

@@ -19,9 +19,9 @@ use crate::xdp::{self, OpenQueueError, Target, XdpQueue};
 
 /// The queue that is served; an interface with more than one is refused.
 const QUEUE: u32 = 0;
-/// Octets of an Ethernet header with two VLAN tags.
+/// Bytes of an Ethernet header with two VLAN tags.
 const LINK_HEADER_MAX: usize = 22;
-/// The largest MTU whose frames fit into a chunk, in octets.
+/// The largest MTU whose frames fit into a chunk, in bytes.
 const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
 /// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with the one of its engine and of a port, and whoever
 /// watches it takes 3.
@@ -36,8 +36,8 @@ pub struct NicConfig {
     pub ring: u32,
     /// Frames; half of them receive.
     pub frames: u32,
-    /// Octets of the region area, rounded up to whole pages.
-    pub region_octets: usize,
+    /// Bytes of the region area, rounded up to whole pages.
+    pub region_bytes: usize,
     /// A pcapng file to write every frame to.
     pub capture: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ impl Default for NicConfig {
             mode: None,
             ring: 2048,
             frames: 4096,
-            region_octets: 64 << 20,
+            region_bytes: 64 << 20,
             capture: None,
         }
     }
@@ -82,7 +82,7 @@ pub struct NicInfo {
     pub index: u32,
     /// Ethernet address.
     pub mac: MacAddr,
-    /// Largest IP packet, in octets.
+    /// Largest IP packet, in bytes.
     pub mtu: usize,
     /// The XDP mode in force.
     pub mode: XdpMode,
@@ -187,7 +187,7 @@ impl Nic {
         let link = net::link_by_name(name)?;
         check_link(&link)?;
         let frames = link.frames();
-        let (memory, regions) = umem::create(config.frames, config.ring, config.region_octets)?;
+        let (memory, regions) = umem::create(config.frames, config.ring, config.region_bytes)?;
         let target = Target {
             interface: name,
             queue: QUEUE,

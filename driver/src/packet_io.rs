@@ -29,11 +29,11 @@ pub trait PacketIo: Send {
     /// Queues a filled frame for transmission; [`flush`](Self::flush) sets it in motion.
     fn send(&mut self, frame: TxFrame);
 
-    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the caller. Nobody can reach its octets
+    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the caller. Nobody can reach its bytes
     /// until [`reclaim`](Self::reclaim) gives it back. The token of another queue's frame, which is not sent, is never exchanged.
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
 
-    /// Gives a sent frame back with the length and octets that it was sent with, or the token again while its transmission has not
+    /// Gives a sent frame back with the length and bytes that it was sent with, or the token again while its transmission has not
     /// completed, or if it is another queue's.
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame>;
 
@@ -72,7 +72,7 @@ pub trait PacketIo: Send {
     fn counters(&self) -> IoCounters;
 }
 
-/// An ICMP message from its type on, of whose octets nothing is verified.
+/// An ICMP message from its type on, of whose bytes nothing is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Icmp {
     /// ICMP (RFC 792).
@@ -86,12 +86,12 @@ pub enum Icmp {
 pub struct IoCounters {
     /// Frames received.
     pub rx_frames: u64,
-    /// Octets received, Ethernet headers included.
-    pub rx_octets: u64,
+    /// Bytes received, Ethernet headers included.
+    pub rx_bytes: u64,
     /// Frames queued for transmission.
     pub tx_frames: u64,
-    /// Octets queued for transmission, Ethernet headers included.
-    pub tx_octets: u64,
+    /// Bytes queued for transmission, Ethernet headers included.
+    pub tx_bytes: u64,
     /// Frames that the kernel dropped because the receive ring was full.
     pub drop_rx_ring_full: u64,
     /// Frames that the kernel dropped because the fill ring was empty.

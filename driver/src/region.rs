@@ -27,19 +27,19 @@ struct Pool {
 /// The pool has no extent that is long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no room for a region of {wanted} octets: the largest free piece of the {size} octet region area has {largest}; open the RNIC with a larger one"
+    "no room for a region of {wanted} bytes: the largest free piece of the {size} byte region area has {largest}; open the RNIC with a larger one"
 )]
 pub struct RegionAreaFull {
-    /// Octets asked for.
+    /// Bytes asked for.
     pub wanted: usize,
-    /// Octets of the largest free piece.
+    /// Bytes of the largest free piece.
     pub largest: usize,
-    /// Octets of the whole area.
+    /// Bytes of the whole area.
     pub size: usize,
 }
 
 impl RegionPool {
-    /// The pool of `len` octets at `offset` of the arena.
+    /// The pool of `len` bytes at `offset` of the arena.
     ///
     /// # Safety
     ///
@@ -61,7 +61,7 @@ impl RegionPool {
         Ok(unsafe { Self::new(arena, 0, len) })
     }
 
-    /// A zeroed region of `len` octets: nothing of its former use can be read through it.
+    /// A zeroed region of `len` bytes: nothing of its former use can be read through it.
     pub fn allocate(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
         let extent = len
             .max(1)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::racy::{racy_read, racy_write};
 
-/// Shared memory of fixed length. It is never borrowed as a slice: octets are copied in and out, and whoever races with a
-/// copy sees old or new octets, in no particular order.
+/// Shared memory of fixed length. It is never borrowed as a slice: bytes are copied in and out, and whoever races with a
+/// copy sees old or new bytes, in no particular order.
 ///
 /// A clone is a second handle on the same memory, which lives as long as the last of them.
 #[derive(Clone)]
@@ -28,25 +28,25 @@ unsafe impl Sync for SharedBytes {}
 
 /// An access that leaves the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{len} octets at offset {offset} leave the {size} octets of the region")]
+#[error("{len} bytes at offset {offset} leave the {size} bytes of the region")]
 pub struct OutOfBounds {
-    /// Offset of the first octet asked for.
+    /// Offset of the first byte asked for.
     pub offset: usize,
-    /// Octets asked for.
+    /// Bytes asked for.
     pub len: usize,
-    /// Octets there are.
+    /// Bytes there are.
     pub size: usize,
 }
 
 impl SharedBytes {
     /// # Safety
     ///
-    /// `start` points to `len` octets, readable and writable as long as `owner` lives, that no reference (`&[u8]`) covers.
+    /// `start` points to `len` bytes, readable and writable as long as `owner` lives, that no reference (`&[u8]`) covers.
     pub(crate) unsafe fn new(start: NonNull<u8>, len: usize, owner: Arc<dyn Send + Sync>) -> Self {
         Self { start, len, owner }
     }
 
-    /// Anonymous memory of `len` octets, zeroed, outside any UMEM.
+    /// Anonymous memory of `len` bytes, zeroed, outside any UMEM.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let map = memmap2::MmapMut::map_anon(len.max(1))?;
         Ok(Self::from_map(map.into(), len))
@@ -81,17 +81,17 @@ impl SharedBytes {
         unsafe { Self::new(start, len.min(map.len()), Arc::new(map)) }
     }
 
-    /// Octets.
+    /// Bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True for a region of no octets.
+    /// True for a region of no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A handle on the octets of `range` alone.
+    /// A handle on the bytes of `range` alone.
     pub fn part(&self, range: Range<usize>) -> Result<Self, OutOfBounds> {
         let len = range.end.saturating_sub(range.start);
         let start = self.checked_ptr(range.start, len)?;
@@ -100,7 +100,7 @@ impl SharedBytes {
         Ok(unsafe { Self::new(start, len, owner) })
     }
 
-    /// Copies `dst.len()` octets from `offset` on into `dst`.
+    /// Copies `dst.len()` bytes from `offset` on into `dst`.
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
         let src = self.checked_ptr(offset, dst.len())?;
         // SAFETY: `checked_ptr` proved that the range lies in the memory, which `self` keeps mapped, readable and writable, and into which
@@ -117,7 +117,7 @@ impl SharedBytes {
         Ok(())
     }
 
-    /// Sets all octets of `range` to `value`.
+    /// Sets all bytes of `range` to `value`.
     pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), OutOfBounds> {
         const STEP: usize = 4096;
         let pattern = [value; STEP];
@@ -130,7 +130,7 @@ impl SharedBytes {
         Ok(())
     }
 
-    /// A copy of all octets.
+    /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         if let Err(error) = self.read(0, &mut copy) {
@@ -139,7 +139,7 @@ impl SharedBytes {
         copy
     }
 
-    /// Where the octet at `offset` lies, if it and the `len - 1` after it lie in the memory.
+    /// Where the byte at `offset` lies, if it and the `len - 1` after it lie in the memory.
     pub(crate) fn checked_ptr(
         &self,
         offset: usize,
@@ -161,7 +161,7 @@ impl SharedBytes {
 
 impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedBytes({} octets)", self.len)
+        write!(f, "SharedBytes({} bytes)", self.len)
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn racing_copies_of_many_threads_lose_no_octet_outside_their_range() {
+    fn racing_copies_of_many_threads_lose_no_byte_outside_their_range() {
         const ROUNDS: u8 = if cfg!(miri) { 4 } else { 200 };
         const LEN: usize = if cfg!(miri) { 64 } else { 1024 };
         let memory = SharedBytes::anonymous(4 * LEN).unwrap();
@@ -235,7 +235,7 @@ mod tests {
                         let at = usize::from(lane) * LEN;
                         memory.write(at, &vec![round ^ lane; LEN]).unwrap();
                         memory.read(at, &mut copy).unwrap();
-                        assert!(copy.iter().all(|&octet| octet == round ^ lane));
+                        assert!(copy.iter().all(|&byte| byte == round ^ lane));
                         memory.read((at + LEN / 2) % (3 * LEN), &mut copy).unwrap();
                     }
                 });

@@ -11,12 +11,12 @@ use xsk_rs::{FrameDesc, Umem};
 use crate::frame::{Arena, Frame, Layout};
 use crate::region::RegionPool;
 
-/// Octets between two frames: one page, the largest chunk that the kernel takes.
-pub(crate) const CHUNK: usize = CHUNK_OCTETS as usize;
-const CHUNK_OCTETS: u32 = 4096;
-/// Octets of a chunk that the kernel keeps for itself ahead of a received frame (`XDP_PACKET_HEADROOM`).
+/// Bytes between two frames: one page, the largest chunk that the kernel takes.
+pub(crate) const CHUNK: usize = CHUNK_BYTES as usize;
+const CHUNK_BYTES: u32 = 4096;
+/// Bytes of a chunk that the kernel keeps for itself ahead of a received frame (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: usize = 256;
-/// Octets of a chunk that a frame can use.
+/// Bytes of a chunk that a frame can use.
 pub const FRAME_CAPACITY: usize = CHUNK - KERNEL_HEADROOM;
 
 /// Why the memory of a queue could not be set up.
@@ -30,11 +30,11 @@ pub enum UmemError {
     NotPermitted,
     /// The kernel refused the memory.
     #[error(
-        "the kernel would not take {octets} octets of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`"
+        "the kernel would not take {bytes} bytes of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`"
     )]
     Register {
-        /// Octets of frames and regions.
-        octets: usize,
+        /// Bytes of frames and regions.
+        bytes: usize,
         /// What the kernel said.
         reason: String,
     },
@@ -51,26 +51,23 @@ pub(crate) struct QueueMemory {
     pub(crate) chunks: Vec<Frame>,
 }
 
-/// Maps and registers `frames` frames and at least `region_octets` octets of region area.
+/// Maps and registers `frames` frames and at least `region_bytes` bytes of region area.
 pub(crate) fn create(
     frames: u32,
     ring: u32,
-    region_octets: usize,
+    region_bytes: usize,
 ) -> Result<(QueueMemory, RegionPool), UmemError> {
     let frame_count = frames as usize;
-    let chunks = frame_count + region_octets.div_ceil(CHUNK);
-    let octets = chunks.saturating_mul(CHUNK);
+    let chunks = frame_count + region_bytes.div_ceil(CHUNK);
+    let bytes = chunks.saturating_mul(CHUNK);
     let count = u32::try_from(chunks)
         .ok()
         .and_then(NonZeroU32::new)
-        .ok_or(UmemError::Size(
-            octets,
-            "at most 2^32 chunks of 4096 octets",
-        ))?;
+        .ok_or(UmemError::Size(bytes, "at most 2^32 chunks of 4096 bytes"))?;
     let (umem, mut descriptors) =
-        Umem::new(config(ring)?, count, false).map_err(|error| refusal(&error, octets))?;
-    let arena = arena_of(&umem, &descriptors, octets)
-        .ok_or(UmemError::Size(octets, "there must be at least one frame"))?;
+        Umem::new(config(ring)?, count, false).map_err(|error| refusal(&error, bytes))?;
+    let arena = arena_of(&umem, &descriptors, bytes)
+        .ok_or(UmemError::Size(bytes, "there must be at least one frame"))?;
     let (arena, chunks) = arena.into_frames(&Layout {
         first: KERNEL_HEADROOM,
         count: frame_count,
@@ -80,7 +77,7 @@ pub(crate) fn create(
     descriptors.truncate(frame_count);
     let (mapping, begin) = (Arc::clone(&arena), frame_count * CHUNK);
     // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
-    let regions = unsafe { RegionPool::new(mapping, begin, octets - begin) };
+    let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };
     let memory = QueueMemory {
         umem,
         descriptors,
@@ -90,11 +87,11 @@ pub(crate) fn create(
     Ok((memory, regions))
 }
 
-fn refusal(error: &(dyn std::error::Error + 'static), octets: usize) -> UmemError {
+fn refusal(error: &(dyn std::error::Error + 'static), bytes: usize) -> UmemError {
     match crate::errno_of(error) {
         Some(nix::libc::EPERM) => UmemError::NotPermitted,
         _ => UmemError::Register {
-            octets,
+            bytes,
             reason: crate::error_chain(error),
         },
     }
@@ -103,7 +100,7 @@ fn refusal(error: &(dyn std::error::Error + 'static), octets: usize) -> UmemErro
 fn config(ring: u32) -> Result<UmemConfig, UmemError> {
     let bad_ring = UmemError::Size(ring as usize, "a ring has a power of two of entries");
     let ring = QueueSize::new(ring).map_err(|_| bad_ring)?;
-    let chunk = FrameSize::new(CHUNK_OCTETS)
+    let chunk = FrameSize::new(CHUNK_BYTES)
         .map_err(|_| UmemError::Size(CHUNK, "the kernel takes 2048 or 4096"))?;
     UmemConfig::builder()
         .frame_size(chunk)
@@ -114,7 +111,7 @@ fn config(ring: u32) -> Result<UmemConfig, UmemError> {
 }
 
 /// The arena of the whole mapping. xsk-rs names no base address, but a frame's address less its offset is it.
-fn arena_of(umem: &Umem, descriptors: &[FrameDesc], octets: usize) -> Option<Arena> {
+fn arena_of(umem: &Umem, descriptors: &[FrameDesc], bytes: usize) -> Option<Arena> {
     let first = descriptors.first()?;
     // SAFETY: the descriptor is this UMEM's and no ring has it yet; only the address is taken from the view, which has no bytes.
     let data = unsafe { umem.data(first) };
@@ -122,8 +119,8 @@ fn arena_of(umem: &Umem, descriptors: &[FrameDesc], octets: usize) -> Option<Are
     // The view's own pointer may neither leave the view nor write. But the mapping is memory that `mmap` made outside of the language's
     // own, and libxdp has given its address to the kernel as an integer: its provenance is exposed, for all of its bytes.
     let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
-    // SAFETY: the mapping has `octets` bytes from `base` on, zeroed at first, and the UMEM handle keeps it mapped. Its bytes are reached
+    // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first, and the UMEM handle keeps it mapped. Its bytes are reached
     // only through the frames and regions cut here, by the kernel through the rings, and by xsk-rs when we ask it for a view of a
     // frame that is ours.
-    Some(unsafe { Arena::new(base, octets, Box::new(umem.clone())) })
+    Some(unsafe { Arena::new(base, bytes, Box::new(umem.clone())) })
 }

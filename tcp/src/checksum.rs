@@ -8,18 +8,18 @@ use xwarp_driver::checksum_sum;
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// The pseudo-header of a TCP segment of `len` octets (RFC 9293 §3.1, RFC 8200 §8.1).
+    /// The pseudo-header of a TCP segment of `len` bytes (RFC 9293 §3.1, RFC 8200 §8.1).
     pub(crate) fn pseudo_header(source: IpAddress, destination: IpAddress, len: usize) -> Self {
         let [.., high, low] = len.to_be_bytes();
         let rest = u32::from_ne_bytes([0, IpProtocol::Tcp.into(), high, low]);
-        // A segment in an IP packet has less than 65,536 octets.
+        // A segment in an IP packet has less than 65,536 bytes.
         Self(address(source) + address(destination) + u64::from(rest))
     }
 
     /// Adds what follows; everything before it was of even length.
     #[must_use]
-    pub(crate) fn and(self, octets: &[u8]) -> Self {
-        Self(self.0 + u64::from(checksum_sum(octets)))
+    pub(crate) fn and(self, bytes: &[u8]) -> Self {
+        Self(self.0 + u64::from(checksum_sum(bytes)))
     }
 
     /// True if the checksum is among what was added, and fits.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::congestion::Algorithm;
 
-/// Octets of a receive window, by default.
+/// Bytes of a receive window, by default.
 const BUFFER: usize = 256 << 10;
-/// Packets that it has room for at least. 16 of 65,535 octets are also what a window scale of 4 can announce.
+/// Packets that it has room for at least. 16 of 65,535 bytes are also what a window scale of 4 can announce.
 const BUFFER_PACKETS: usize = 16;
 /// A receive buffer that holds a few segments, and what windows can announce.
 const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
@@ -17,9 +17,9 @@ const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 pub struct StackConfig {
     /// Ethernet address that frames are sent from.
     pub mac: [u8; 6],
-    /// Octets of the largest IP packet, sent or announced by the MSS option.
+    /// Bytes of the largest IP packet, sent or announced by the MSS option.
     pub mtu: usize,
-    /// Octets of a connection's receive window, and a quarter of what it can have unacknowledged. `None`, the default: 256 KiB, or 16
+    /// Bytes of a connection's receive window, and a quarter of what it can have unacknowledged. `None`, the default: 256 KiB, or 16
     /// packets of the MTU if that is more, so that there is always something to acknowledge and to repair by.
     pub buffer: Option<usize>,
     /// Connections at once, those in TIME-WAIT included.
@@ -29,7 +29,7 @@ pub struct StackConfig {
     pub seed: Option<u64>,
     /// How long a handshake may take, unless whoever connects says otherwise ([`Stack::connect_within`](crate::Stack::connect_within)).
     pub connect_timeout: Duration,
-    /// How long octets or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
+    /// How long bytes or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
     /// 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
     /// After how long a silence the peer is asked whether it still lives, and how often; `None`, the default, never (RFC 9293
@@ -47,7 +47,7 @@ pub struct StackConfig {
     /// two never waits (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; what exceeds a peer's [`min_rto`](Self::min_rto) looks
     /// like a loss to it. Zero acknowledges everything at the end of the turn that brought it.
     pub ack_delay: Duration,
-    /// Timestamps are offered and accepted (RFC 7323): 12 octets per segment, for protection against wrapped sequence numbers
+    /// Timestamps are offered and accepted (RFC 7323): 12 bytes per segment, for protection against wrapped sequence numbers
     /// and against needless recoveries.
     pub timestamps: bool,
 }
@@ -73,7 +73,7 @@ impl Default for StackConfig {
 }
 
 impl StackConfig {
-    /// Octets of a receive window where packets have `mtu` octets at most.
+    /// Bytes of a receive window where packets have `mtu` bytes at most.
     pub(crate) fn buffer_at(&self, mtu: usize) -> usize {
         let buffer = self.buffer.unwrap_or(BUFFER.max(BUFFER_PACKETS * mtu));
         buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1)

@@ -10,7 +10,7 @@
 //! +-------------------------------+-------+-----------+----+
 //! ```
 //!
-//! The low octet is masked, so that numbers of one flow do not look alike. Whether timestamps are used needs no bit: the ACK itself
+//! The low byte is masked, so that numbers of one flow do not look alike. Whether timestamps are used needs no bit: the ACK itself
 //! shows it (RFC 7323 §3.2), and the tag covers it. ECN has no place and is not used on such a connection.
 //!
 //! Of the 2^32 numbers 256 are right in each epoch, one for each low byte, and two epochs are tried: a guess is right with a
@@ -29,7 +29,7 @@ use crate::time::Instant;
 const EPOCH: u64 = 64;
 /// Maximum segment sizes that can be told: what one of them falls short of the peer's is lost. 88 is below what any peer can mean
 /// in earnest; 536 is the default (RFC 9293 §3.7.1); then IPv6's minimum MTU, tunnels in Ethernet, IPv6 and IPv4 on Ethernet,
-/// and both on jumbo frames of 9000 octets.
+/// and both on jumbo frames of 9000 bytes.
 const SIZES: [u16; 8] = [88, 536, 1220, 1360, 1440, 1460, 8940, 8960];
 /// The MSS of a peer that names none (RFC 9293 §3.7.1), for IPv4 and IPv6.
 const DEFAULT_MSS: (u16, u16) = (536, 1220);
@@ -41,7 +41,7 @@ const MAX_SCALE: u8 = 14;
 /// What a SYN said that a cookie keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
-    /// Octets: at most what the peer said, but never below 88.
+    /// Bytes: at most what the peer said, but never below 88.
     pub(crate) mss: u16,
     /// The peer's window scale, if it sent the option; 14 if it said more.
     pub(crate) wscale: Option<u8>,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_octet_of_data_is_a_statement_of_its_own() {
+    fn every_byte_of_data_is_a_statement_of_its_own() {
         for data in 0..=u8::MAX {
             assert_eq!(encode(decode(data)), data);
         }
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// What one cookie shows in its low octet says nothing of the next flow's.
+    /// What one cookie shows in its low byte says nothing of the next flow's.
     #[test]
     fn the_same_data_look_different_for_each_flow_and_epoch() {
         let low = |port, seconds| cookies().make(&peer(port), OPENED, at(seconds)) & 255;
@@ -288,7 +288,7 @@ mod tests {
 
     /// The odds of a guess: whatever the low byte is, one of the 2^24 tags above it is right.
     #[test]
-    fn one_number_is_right_for_each_low_octet() {
+    fn one_number_is_right_for_each_low_byte() {
         let cookies = cookies();
         let (peer, epoch) = (peer(1), epoch(at(1000)));
         for data in 0..=u8::MAX {
@@ -306,7 +306,7 @@ mod tests {
             .map(|data| cookies.seal(&peer, data, epoch).to_be_bytes()[3])
             .collect();
         right.sort_unstable();
-        assert!(right.into_iter().eq(0..=u8::MAX), "each low octet once");
+        assert!(right.into_iter().eq(0..=u8::MAX), "each low byte once");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub struct StackCounters {
     pub drop_reassembly_full: u64,
     /// Segments without a timestamp on connections that use them (RFC 7323 §3.2).
     pub drop_no_timestamp: u64,
-    /// Segments with new octets and a timestamp that is too old (PAWS, RFC 7323 §5).
+    /// Segments with new bytes and a timestamp that is too old (PAWS, RFC 7323 §5).
     pub drop_old_timestamp: u64,
     /// Segments that echo a timestamp that was not sent, or minutes before another one that came back.
     pub drop_false_echo: u64,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::slots::Handle;
 
-/// A connection of one stack. An id whose connection is gone is harmless: it has no octets, no room and no address, and never
+/// A connection of one stack. An id whose connection is gone is harmless: it has no bytes, no room and no address, and never
 /// names another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub(crate) Handle);
@@ -27,13 +27,13 @@ pub enum Event {
     },
     /// A connection of ours is established.
     Connected(ConnId),
-    /// There are octets that were not there before.
+    /// There are bytes that were not there before.
     Readable(ConnId),
     /// What [`Stack::writable`](crate::Stack::writable) refused has become possible.
     Writable(ConnId),
     /// The peer has sent its FIN; everything before it can still be read.
     PeerClosed(ConnId),
-    /// The connection has ended. This is its last event; octets not read until it is polled are gone with the id.
+    /// The connection has ended. This is its last event; bytes not read until it is polled are gone with the id.
     Closed {
         /// The connection.
         conn: ConnId,

@@ -12,7 +12,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Octets of the IP header.
+    /// Bytes of the IP header.
     pub(crate) fn ip_header_len(&self) -> usize {
         match self.local.addr {
             IpAddress::Ipv4(_) => IPV4_HEADER_LEN,
@@ -20,7 +20,7 @@ impl Flow {
         }
     }
 
-    /// Octets of TCP payload in an IP packet of `mtu` octets without options.
+    /// Bytes of TCP payload in an IP packet of `mtu` bytes without options.
     pub(crate) fn payload_of(&self, mtu: usize) -> usize {
         mtu.saturating_sub(self.ip_header_len() + TCP_HEADER_LEN)
     }

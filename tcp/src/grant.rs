@@ -18,16 +18,16 @@ pub(crate) struct Grant {
 enum Room {
     /// In the frame that will carry the piece.
     Segment { frame: TxFrame, begin: usize },
-    /// For a piece that is more than a segment: it is copied into these frames, `part` octets each.
+    /// For a piece that is more than a segment: it is copied into these frames, `part` bytes each.
     Pieces {
         part: usize,
         frames: Vec<TxFrame>,
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
     },
 }
 
 impl Grant {
-    /// Room for `len` octets; `None` if there are too few TX frames.
+    /// Room for `len` bytes; `None` if there are too few TX frames.
     pub(crate) fn new(handle: Handle, conn: &Conn, len: usize, lower: &mut Lower) -> Option<Self> {
         let taken = conn.frames_taken();
         let mut frame = lower.data_frame(taken)?;
@@ -48,20 +48,20 @@ impl Grant {
             };
             frames.push(frame);
         }
-        let octets = vec![0; len];
+        let bytes = vec![0; len];
         let room = Room::Pieces {
             part,
             frames,
-            octets,
+            bytes,
         };
         Some(Self { conn: handle, room })
     }
 
     /// Where to write.
-    pub(crate) fn octets(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         match &mut self.room {
             Room::Segment { frame, begin } => frame.get_mut(*begin..).unwrap_or_default(),
-            Room::Pieces { octets, .. } => octets,
+            Room::Pieces { bytes, .. } => bytes,
         }
     }
 
@@ -77,17 +77,17 @@ impl Grant {
         }
     }
 
-    /// Has `conn` send the first `n` octets.
+    /// Has `conn` send the first `n` bytes.
     pub(crate) fn commit(mut self, n: usize, conn: &mut Conn, lower: &mut Lower, now: Instant) {
-        let n = n.min(self.octets().len());
+        let n = n.min(self.bytes().len());
         match self.room {
             Room::Segment { frame, .. } => conn.commit(frame, n, lower, now),
             Room::Pieces {
                 part,
                 frames,
-                octets,
+                bytes,
             } => {
-                let whole = octets.get(..n).unwrap_or_default();
+                let whole = bytes.get(..n).unwrap_or_default();
                 let mut parts = whole.chunks(part);
                 for frame in frames {
                     let part = parts.next().unwrap_or_default();

@@ -167,12 +167,12 @@ fn admit_seldom(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     Ok(())
 }
 
-fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
-    let packet = Ipv4Packet::new_checked(octets).map_err(|_| Discard::BadIp)?;
+fn parse_ipv4(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
+    let packet = Ipv4Packet::new_checked(bytes).map_err(|_| Discard::BadIp)?;
     if packet.version() != 4 {
         return Err(Discard::BadIp);
     }
-    let header = octets.get(..usize::from(packet.header_len()));
+    let header = bytes.get(..usize::from(packet.header_len()));
     if !Sum::default().and(header.unwrap_or_default()).is_valid() {
         return Err(Discard::BadChecksum);
     }
@@ -195,8 +195,8 @@ fn parse_ipv4(octets: &[u8]) -> Result<Packet<'_>, Discard> {
     })
 }
 
-fn parse_ipv6(octets: &[u8]) -> Result<Packet<'_>, Discard> {
-    let packet = Ipv6Packet::new_checked(octets).map_err(|_| Discard::BadIp)?;
+fn parse_ipv6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
+    let packet = Ipv6Packet::new_checked(bytes).map_err(|_| Discard::BadIp)?;
     if packet.version() != 6 {
         return Err(Discard::BadIp);
     }
@@ -256,14 +256,14 @@ fn control(tcp: &TcpPacket<&[u8]>) -> Result<TcpControl, Discard> {
 
 /// What is understood of the options. One of the wrong length is ignored, and all that is behind one whose length cannot be true
 /// (RFC 9293 §3.1, MUST-7).
-fn options(mut octets: &[u8]) -> Options {
+fn options(mut bytes: &[u8]) -> Options {
     let mut options = Options::default();
-    while !octets.is_empty() {
-        let Ok((rest, option)) = TcpOption::parse(octets) else {
-            let Some(rest) = behind_option(octets) else {
+    while !bytes.is_empty() {
+        let Ok((rest, option)) = TcpOption::parse(bytes) else {
+            let Some(rest) = behind_option(bytes) else {
                 break;
             };
-            octets = rest;
+            bytes = rest;
             continue;
         };
         match option {
@@ -278,15 +278,15 @@ fn options(mut octets: &[u8]) -> Options {
             TcpOption::TimeStamp { tsval, tsecr } => options.timestamp = Some((tsval, tsecr)),
             TcpOption::NoOperation | TcpOption::Unknown { .. } => {}
         }
-        octets = rest;
+        bytes = rest;
     }
     options
 }
 
 /// What follows an option that is as long as it says, if that can be.
-fn behind_option(octets: &[u8]) -> Option<&[u8]> {
-    let len = octets.get(1).copied().filter(|len| *len >= 2)?;
-    octets.get(usize::from(len)..)
+fn behind_option(bytes: &[u8]) -> Option<&[u8]> {
+    let len = bytes.get(1).copied().filter(|len| *len >= 2)?;
+    bytes.get(usize::from(len)..)
 }
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
     #[rustfmt::skip]
     const SYN: [u8; 60] = [
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00,
-        0x45, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x40, 0x00, 0x40, 0x06, 0x26, 0xca, // 44 octets, DF, TTL 64, TCP
+        0x45, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x40, 0x00, 0x40, 0x06, 0x26, 0xca, // 44 bytes, DF, TTL 64, TCP
         10, 0, 0, 2, 10, 0, 0, 1,
         0xc0, 0x00, 0x00, 0x50,                         // ports
         0x00, 0x00, 0x03, 0xe8, 0x00, 0x00, 0x00, 0x00, // sequence 1000, no acknowledgment
@@ -429,11 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn every_octet_counts() {
+    fn every_byte_counts() {
         for at in 14..58 {
             for bit in 0..8 {
                 let result = changed(|frame| frame[at] ^= 1 << bit);
-                assert!(result.is_err(), "octet {at}, bit {bit}");
+                assert!(result.is_err(), "byte {at}, bit {bit}");
             }
         }
     }
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn a_truncated_frame_is_refused_at_every_length() {
         for len in 0..58 {
-            assert!(parse(&SYN[..len], MAC).is_err(), "{len} octets");
+            assert!(parse(&SYN[..len], MAC).is_err(), "{len} bytes");
         }
     }
     #[test]
@@ -462,7 +462,7 @@ mod tests {
             &[0x22, 0, 2, 4, 1, 1], // length 0
             &[0x22, 1, 2, 4, 1, 1], // length 1
             &[2, 0, 2, 4, 1, 1],    // a known one of length 0
-            &[0x22, 7, 2, 4, 1, 1], // one octet beyond the end
+            &[0x22, 7, 2, 4, 1, 1], // one byte beyond the end
             &[2, 5, 9, 1],          // an MSS that ends beyond
             &[0xff; 20],            // length 255
             &[0x22],                // no length
@@ -491,8 +491,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_options_panic(octets in proptest::collection::vec(0_u8..=255, 0..=40)) {
-            options(&octets);
+        fn no_options_panic(bytes in proptest::collection::vec(0_u8..=255, 0..=40)) {
+            options(&bytes);
         }
     }
 }

@@ -108,7 +108,7 @@ impl Stack {
             && self.listeners.at(segment.flow.local).is_some()
     }
 
-    /// Opens a connection for a SYN to a listener. Octets that come with it are not taken: the peer sends them again.
+    /// Opens a connection for a SYN to a listener. Bytes that come with it are not taken: the peer sends them again.
     fn accept(&mut self, id: ListenerId, syn: &Segment, link: LinkHeader) {
         let listener = self.listeners.get(id);
         let Some(listener) = listener.filter(|it| it.polls(1)) else {

@@ -5,7 +5,7 @@
 //! the hash of their 4-tuple, so that no connection pays for another. smoltcp reads and writes headers; the engine behind them is
 //! our own.
 //!
-//! Nothing is copied between a frame and whoever reads or writes it: received octets are read where the frame has them, and held
+//! Nothing is copied between a frame and whoever reads or writes it: received bytes are read where the frame has them, and held
 //! there while they wait for others; what is written lies in the frame that carries it, which is also what is sent again until it
 //! is acknowledged. Each piece that is committed is one segment, also when it is sent again.
 //!

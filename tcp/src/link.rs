@@ -10,11 +10,11 @@ pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const IPV6: u16 = 0x86dd;
 /// Ethertypes of the C-tag and the S-tag (IEEE 802.1Q).
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
-/// Two addresses of 6 octets.
+/// Two addresses of 6 bytes.
 const ADDRESSES: usize = 12;
 /// A tag's ethertype and its value.
 const TAG: usize = 4;
-/// Octets of the longest header: addresses, two tags, ethertype.
+/// Bytes of the longest header: addresses, two tags, ethertype.
 pub(crate) const MAX_HEADER: usize = ADDRESSES + 2 * TAG + 2;
 
 /// A received frame, taken apart.
@@ -45,7 +45,7 @@ impl<'a> Framed<'a> {
         None
     }
 
-    /// Octets of the header, tags included.
+    /// Bytes of the header, tags included.
     pub(crate) fn header_len(&self) -> usize {
         self.header.len()
     }
@@ -127,7 +127,7 @@ mod tests {
         2, 0, 0, 0, 0, 2,       // source
         0x88, 0xa8, 0x00, 0x64, // S-tag, VLAN 100
         0x81, 0x00, 0xe0, 0x07, // C-tag, priority 7, VLAN 7
-        0x86, 0xdd, 0x60,       // IPv6 and its first octet
+        0x86, 0xdd, 0x60,       // IPv6 and its first byte
     ];
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_frame_that_ends_in_its_header_is_refused() {
         for len in 0..22 {
-            assert_eq!(Framed::parse(&TWO_TAGS[..len]), None, "{len} octets");
+            assert_eq!(Framed::parse(&TWO_TAGS[..len]), None, "{len} bytes");
         }
         assert!(Framed::parse(&TWO_TAGS[..22]).is_some());
     }

@@ -22,7 +22,7 @@ const MAX_MEMORY: usize = 64 << 20;
 pub(crate) struct Lower {
     pub(crate) io: Box<dyn PacketIo>,
     pub(crate) counters: StackCounters,
-    /// Octets of the largest IP packet.
+    /// Bytes of the largest IP packet.
     pub(crate) mtu: usize,
     /// The link is up, as far as is known.
     pub(crate) up: bool,

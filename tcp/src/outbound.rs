@@ -14,7 +14,7 @@ use crate::seq::Seq;
 const HOP_LIMIT: u8 = 64;
 /// The codepoint of a transport that understands ECN (RFC 3168 §5).
 const ECT_0: u8 = 0b10;
-/// Octets of the timestamps option with its padding (RFC 7323 appendix A).
+/// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LEN: usize = 12;
 /// What is in front of the numbers there: NOP, NOP, kind, length.
 const TIMESTAMP_HEAD: [u8; 4] = [1, 1, 8, 10];
@@ -44,7 +44,7 @@ pub(crate) struct OutOptions {
 }
 
 impl OutOptions {
-    /// Octets, padding included: a multiple of 4, at most 40.
+    /// Bytes, padding included: a multiple of 4, at most 40.
     pub(crate) fn len(&self) -> usize {
         let blocks = self.sack.iter().flatten().count();
         let mut len = 0;
@@ -58,7 +58,7 @@ impl OutOptions {
         len + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 
-    /// Writes the options, each group padded to 4 octets.
+    /// Writes the options, each group padded to 4 bytes.
     fn emit(&self, at: &mut [u8]) {
         match (self.timestamp, at.as_chunks_mut()) {
             // What nearly all segments have.
@@ -96,7 +96,7 @@ impl OutOptions {
     }
 }
 
-/// Octets of the IP and TCP headers with `options` octets of options.
+/// Bytes of the IP and TCP headers with `options` bytes of options.
 pub(crate) fn header_len(flow: &Flow, options: usize) -> usize {
     flow.ip_header_len() + TCP_HEADER_LEN + options
 }
@@ -131,9 +131,9 @@ fn mark_ect(packet: &mut [u8], source: IpAddress) {
     }
 }
 
-fn emit_tcp(octets: &mut [u8], flow: &Flow, header: &Header) {
+fn emit_tcp(bytes: &mut [u8], flow: &Flow, header: &Header) {
     let options_len = header.options.len();
-    let mut tcp = TcpPacket::new_unchecked(&mut *octets);
+    let mut tcp = TcpPacket::new_unchecked(&mut *bytes);
     tcp.set_src_port(flow.local.port);
     tcp.set_dst_port(flow.remote.port);
     tcp.set_seq_number(header.seq.into());
@@ -155,9 +155,9 @@ fn emit_tcp(octets: &mut [u8], flow: &Flow, header: &Header) {
     tcp.set_urgent_at(0);
     header.options.emit(tcp.options_mut());
     tcp.set_checksum(0);
-    let sum = Sum::pseudo_header(flow.local.addr, flow.remote.addr, octets.len());
-    let checksum = sum.and(octets).checksum();
-    TcpPacket::new_unchecked(octets).set_checksum(u16::from_be_bytes(checksum));
+    let sum = Sum::pseudo_header(flow.local.addr, flow.remote.addr, bytes.len());
+    let checksum = sum.and(bytes).checksum();
+    TcpPacket::new_unchecked(bytes).set_checksum(u16::from_be_bytes(checksum));
 }
 
 #[cfg(test)]
@@ -168,9 +168,9 @@ mod tests {
     use crate::seq::from_raw;
 
     fn written(options: OutOptions) -> Vec<u8> {
-        let mut octets = vec![0xee; options.len()];
-        options.emit(&mut octets);
-        octets
+        let mut bytes = vec![0xee; options.len()];
+        options.emit(&mut bytes);
+        bytes
     }
 
     #[test]
@@ -200,9 +200,9 @@ mod tests {
         };
         let expected = [1, 1, 8, 10, 1, 2, 3, 4, 0, 0, 0, 5]; // RFC 7323 appendix A
         assert_eq!(written(options), expected);
-        let mut octets = [0xee; TIMESTAMP_LEN];
-        options.emit_each(&mut octets);
-        assert_eq!(octets, expected, "either way");
+        let mut bytes = [0xee; TIMESTAMP_LEN];
+        options.emit_each(&mut bytes);
+        assert_eq!(bytes, expected, "either way");
     }
 
     #[test]
@@ -212,10 +212,10 @@ mod tests {
             sack: [Some((10, 20)), Some((30, 40)), Some((50, 60))],
             ..OutOptions::default()
         };
-        let octets = written(options);
-        assert_eq!(octets.len(), 40);
-        assert_eq!(octets[..4], [1, 1, 8, 10]);
-        assert_eq!(octets[12..24], [1, 1, 5, 26, 0, 0, 0, 10, 0, 0, 0, 20]);
+        let bytes = written(options);
+        assert_eq!(bytes.len(), 40);
+        assert_eq!(bytes[..4], [1, 1, 8, 10]);
+        assert_eq!(bytes[12..24], [1, 1, 5, 26, 0, 0, 0, 10, 0, 0, 0, 20]);
     }
 
     #[test]

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// How fast octets were delivered over about one round trip (§2.2).
+/// How fast bytes were delivered over about one round trip (§2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateSample {
-    /// Octets delivered over `interval`.
+    /// Bytes delivered over `interval`.
     pub(crate) delivered: usize,
     /// The longer of the time to send them and the time to have them acknowledged.
     pub(crate) interval: Duration,
     /// There was not enough to send, so that the path may be faster.
     pub(crate) app_limited: bool,
-    /// Octets delivered on the connection when the newest of the acknowledged segments was sent.
+    /// Bytes delivered on the connection when the newest of the acknowledged segments was sent.
     pub(crate) prior_delivered: u64,
 }
 
 impl RateSample {
-    /// Octets per second.
+    /// Bytes per second.
     pub(crate) fn per_second(&self) -> u64 {
         let nanos = self.interval.as_nanos().max(1);
         let rate = (self.delivered as u128).saturating_mul(1_000_000_000) / nanos;
@@ -60,12 +60,12 @@ impl RateSampler {
         }
     }
 
-    /// Octets delivered in all.
+    /// Bytes delivered in all.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// A segment is sent, for the first time or again; `in_flight` octets were in flight before (§3.2).
+    /// A segment is sent, for the first time or again; `in_flight` bytes were in flight before (§3.2).
     pub(crate) fn on_sent(&mut self, now: Instant, in_flight: usize) -> SentRate {
         if in_flight == 0 {
             self.first_sent = now;
@@ -82,8 +82,8 @@ impl RateSampler {
 
     /// A segment is acknowledged for the first time, cumulatively or selectively (§3.3). To be followed by
     /// [`sample`](Self::sample) once all segments of the ACK have been told.
-    pub(crate) fn on_acked(&mut self, segment: &SentRate, octets: usize, now: Instant) {
-        self.delivered = self.delivered.saturating_add(octets as u64);
+    pub(crate) fn on_acked(&mut self, segment: &SentRate, bytes: usize, now: Instant) {
+        self.delivered = self.delivered.saturating_add(bytes as u64);
         self.delivered_at = now;
         let order = |rate: &SentRate| (rate.delivered, rate.sent);
         if self
@@ -121,7 +121,7 @@ impl RateSampler {
     }
 
     /// Nothing is left to send although the window has room, and nothing waits to be retransmitted (§3.4): samples of what is
-    /// sent before these octets are delivered say too little.
+    /// sent before these bytes are delivered say too little.
     pub(crate) fn set_app_limited(&mut self, in_flight: usize) {
         self.app_limited_until = Some(self.delivered.saturating_add(in_flight as u64));
     }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_steady_flight_shows_the_rate_of_the_path() {
-        // a segment of 1000 octets per millisecond, a round trip of 10 ms
+        // a segment of 1000 bytes per millisecond, a round trip of 10 ms
         let mut rate = RateSampler::new(at(0));
         let (mut sent, mut last) = (Vec::new(), None);
         for millis in 0..30_usize {
@@ -200,12 +200,12 @@ mod tests {
         fn no_order_of_calls_panics(steps: Vec<(u32, usize, usize, u8)>) {
             let mut rate = RateSampler::new(at(0));
             let mut sent = vec![rate.on_sent(at(0), 0)];
-            for (time, octets, pick, kind) in steps {
+            for (time, bytes, pick, kind) in steps {
                 let now = Instant::from_micros(u64::from(time));
                 match kind % 3 {
-                    0 => sent.push(rate.on_sent(now, octets)),
-                    1 => rate.on_acked(&sent[pick % sent.len()], octets, now),
-                    _ => rate.set_app_limited(octets),
+                    0 => sent.push(rate.on_sent(now, bytes)),
+                    1 => rate.on_acked(&sent[pick % sent.len()], bytes, now),
+                    _ => rate.set_app_limited(bytes),
                 }
                 if let Some(sample) = rate.sample(None) {
                     prop_assert!(!sample.interval.is_zero());

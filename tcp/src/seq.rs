@@ -80,7 +80,7 @@ pub(crate) fn distance(from: Seq, to: Seq) -> i32 {
 }
 
 /// Sequence numbers from `from` up to `to`; none if `to` is before `from`.
-pub(crate) fn octets(from: Seq, to: Seq) -> usize {
+pub(crate) fn bytes(from: Seq, to: Seq) -> usize {
     usize::try_from(distance(from, to)).unwrap_or(0)
 }
 
@@ -140,7 +140,7 @@ mod tests {
         let after = before + 5;
         assert_eq!(raw(after), 3);
         assert_eq!((distance(before, after), distance(after, before)), (5, -5));
-        assert_eq!((octets(before, after), octets(after, before)), (5, 0));
+        assert_eq!((bytes(before, after), bytes(after, before)), (5, 0));
         assert_eq!(
             (after.offset(before), before.offset(after)),
             (5, 0xffff_fffb)
@@ -152,7 +152,7 @@ mod tests {
     fn numbers_half_the_space_apart_are_in_no_order() {
         let (a, b) = (at(7), at(7 + HALF));
         assert!(!a.is_before(b) && !b.is_before(a));
-        assert_eq!((octets(a, b), octets(b, a)), (0, 0));
+        assert_eq!((bytes(a, b), bytes(b, a)), (0, 0));
         assert_eq!((a.offset(b), b.offset(a)), (1 << 31, 1 << 31));
     }
 
@@ -167,7 +167,7 @@ mod tests {
             prop_assert_eq!(a.is_before(b), 0 < offset && offset < HALF);
             if (1 - HALF..HALF).contains(&apart) {
                 prop_assert_eq!(i64::from(distance(a, b)), apart);
-                prop_assert_eq!(i64::try_from(octets(a, b)).unwrap(), apart.max(0));
+                prop_assert_eq!(i64::try_from(bytes(a, b)).unwrap(), apart.max(0));
                 prop_assert_eq!((a.max(b), a.min(b)), (at(place + apart.max(0)), at(place + apart.min(0))));
             }
         }

@@ -29,7 +29,7 @@ use crate::slots::{Handle, Slots};
 use crate::time::Instant;
 use crate::timers::Timers;
 
-/// Octets of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
+/// Bytes of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
 pub(crate) const MTU_LIMITS: (usize, usize) = (576, 65535);
 
 /// TCP connections over one packet interface.
@@ -87,7 +87,7 @@ impl Stack {
             io.discard(frame);
             largest = fits.max(MTU_LIMITS.0);
             if fits < mtu {
-                log::warn!("an MTU of {mtu} octets does not fit a TX frame; using {fits}");
+                log::warn!("an MTU of {mtu} bytes does not fit a TX frame; using {fits}");
                 mtu = largest;
             }
         }
@@ -210,7 +210,7 @@ impl Stack {
         Some(event)
     }
 
-    /// In-order octets received and not consumed: at least `want` of them in one slice if that many are there, else those that
+    /// In-order bytes received and not consumed: at least `want` of them in one slice if that many are there, else those that
     /// lie together. They are read in the frame that brought them, and are joined in a buffer only if what is wanted lies in several.
     pub fn readable(&mut self, conn: ConnId, want: usize) -> &[u8] {
         match live(&mut self.conns, conn) {
@@ -219,12 +219,12 @@ impl Stack {
         }
     }
 
-    /// In-order octets received and not consumed, in all.
+    /// In-order bytes received and not consumed, in all.
     pub fn readable_len(&self, conn: ConnId) -> usize {
         self.live(conn).map_or(0, Conn::readable_len)
     }
 
-    /// Takes the first `n` octets away. The peer learns of the room by the next [`step`](Self::step) or
+    /// Takes the first `n` bytes away. The peer learns of the room by the next [`step`](Self::step) or
     /// [`transmit`](Self::transmit).
     pub fn consume(&mut self, conn: ConnId, n: usize) {
         if let Some(found) = live(&mut self.conns, conn) {
@@ -235,8 +235,8 @@ impl Stack {
         }
     }
 
-    /// Room for a piece of `len` octets that will leave at once, as one TCP segment if `len` is at most
-    /// [`emss`](Self::emss): in the frame that will carry it. The octets given hold what was there before. The room is there until
+    /// Room for a piece of `len` bytes that will leave at once, as one TCP segment if `len` is at most
+    /// [`emss`](Self::emss): in the frame that will carry it. The bytes given hold what was there before. The room is there until
     /// it is committed, or `writable` is called again for any connection.
     ///
     /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it, nothing waits to be
@@ -248,10 +248,10 @@ impl Stack {
             unused.discard(&mut self.lower);
         }
         self.grant = self.admit(conn, len);
-        self.grant.as_mut().map(Grant::octets)
+        self.grant.as_mut().map(Grant::bytes)
     }
 
-    /// Sends the first `n` octets of the room that [`writable`](Self::writable) gave, as a segment of their own with PSH. They are
+    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) gave, as a segment of their own with PSH. They are
     /// on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
     pub fn commit(&mut self, conn: ConnId, n: usize, now: Instant) {
         self.advance(now);
@@ -290,12 +290,12 @@ impl Stack {
         self.live(conn).is_some_and(Conn::has_unsent)
     }
 
-    /// Octets of payload that one segment takes: what the MTU and the peer's MSS allow. 0 for a stale id.
+    /// Bytes of payload that one segment takes: what the MTU and the peer's MSS allow. 0 for a stale id.
     pub fn emss(&self, conn: ConnId) -> usize {
         self.live(conn).map_or(0, Conn::emss)
     }
 
-    /// Octets committed that the peer has not acknowledged.
+    /// Bytes committed that the peer has not acknowledged.
     pub fn unacked(&mut self, conn: ConnId) -> usize {
         let Some(conn) = live(&mut self.conns, conn) else {
             return 0;
@@ -319,7 +319,7 @@ impl Stack {
         Some(self.live(conn)?.flow.local.into())
     }
 
-    /// Sends a FIN after all that was committed; the peer's octets can still be read. A connection that is not established is
+    /// Sends a FIN after all that was committed; the peer's bytes can still be read. A connection that is not established is
     /// forgotten. [`Event::Closed`] follows in either case.
     pub fn close(&mut self, conn: ConnId, now: Instant) {
         self.advance(now);
@@ -404,7 +404,7 @@ impl Stack {
         self.now = self.now.max(now);
     }
 
-    /// Room for `len` octets, if they can leave at once.
+    /// Room for `len` bytes, if they can leave at once.
     fn admit(&mut self, id: ConnId, len: usize) -> Option<Grant> {
         let now = self.now;
         let conn = live(&mut self.conns, id)?;

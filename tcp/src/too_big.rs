@@ -11,12 +11,12 @@ use crate::seq::{Seq, from_raw};
 /// Destination Unreachable, and its code of a packet that may not be cut.
 const FRAGMENTATION_NEEDED: [u8; 2] = [3, 4];
 const PACKET_TOO_BIG: [u8; 2] = [2, 0];
-/// Octets of an ICMP header, and the protocol that matters.
+/// Bytes of an ICMP header, and the protocol that matters.
 const HEADER: usize = 8;
 const TCP: u8 = 6;
 /// Of the 16 bits of IPv4's flags and fragment offset, the offset's.
 const OFFSET: usize = 0x1fff;
-/// The narrowest paths that are believed in: below 576 octets IPv4 has hardly any (RFC 1122 §3.3.2), and below 1280 IPv6 has none
+/// The narrowest paths that are believed in: below 576 bytes IPv4 has hardly any (RFC 1122 §3.3.2), and below 1280 IPv6 has none
 /// (RFC 8200 §5).
 const LEAST: (usize, usize) = (576, 1280);
 
@@ -26,7 +26,7 @@ pub(crate) struct TooBig {
     pub(crate) flow: Flow,
     /// The sequence number of its segment.
     pub(crate) seq: Seq,
-    /// Octets of an IP packet that the path takes.
+    /// Bytes of an IP packet that the path takes.
     pub(crate) mtu: usize,
 }
 
@@ -34,8 +34,8 @@ impl TooBig {
     /// `None` unless the message is whole, is about a TCP segment that is larger than what it says is possible, and says
     /// something possible.
     pub(crate) fn parse(message: &Icmp) -> Option<Self> {
-        let (Icmp::V4(octets) | Icmp::V6(octets)) = message;
-        let (header, packet) = octets.split_at_checked(HEADER)?;
+        let (Icmp::V4(bytes) | Icmp::V6(bytes)) = message;
+        let (header, packet) = bytes.split_at_checked(HEADER)?;
         let (kind, mtu, least, sent) = match message {
             Icmp::V4(_) => (
                 FRAGMENTATION_NEEDED,
@@ -66,18 +66,18 @@ struct Packet {
     source: IpAddress,
     destination: IpAddress,
     header: usize,
-    /// Octets that it had.
+    /// Bytes that it had.
     len: usize,
 }
 
 /// The 16-bit number at a place.
-fn number(octets: &[u8], at: usize) -> Option<usize> {
-    Some(u16::from_be_bytes(*octets.get(at..)?.first_chunk()?).into())
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?).into())
 }
 
 /// The 32-bit number at a place.
-fn long(octets: &[u8], at: usize) -> Option<usize> {
-    let number = u32::from_be_bytes(*octets.get(at..)?.first_chunk()?);
+fn long(bytes: &[u8], at: usize) -> Option<usize> {
+    let number = u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
     usize::try_from(number).ok()
 }
 
@@ -127,7 +127,7 @@ mod tests {
     fn v6(mtu: u32) -> Vec<u8> {
         let mut message = vec![2, 0, 0, 0];
         message.extend(mtu.to_be_bytes());
-        message.extend([0x60, 0, 0, 0, 0x05, 0xb4, 6, 64]); // 1460 octets of TCP
+        message.extend([0x60, 0, 0, 0, 0x05, 0xb4, 6, 64]); // 1460 bytes of TCP
         message.extend("fd00::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
         message.extend("fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
         message.extend([0x1b, 0x58, 0x9c, 0x40, 0, 0, 0, 9]);
@@ -170,10 +170,10 @@ mod tests {
         for mtu in [0, 1279, 1500, 65536 + 1300] {
             assert_eq!(TooBig::parse(&Icmp::V6(v6(mtu))), None, "{mtu}");
         }
-        for (at, octet) in [(0, 11), (1, 3), (8, 0x65), (17, 17), (15, 1)] {
+        for (at, byte) in [(0, 11), (1, 3), (8, 0x65), (17, 17), (15, 1)] {
             let mut message = v4(1400, 1500);
-            message[at] = octet;
-            assert_eq!(TooBig::parse(&Icmp::V4(message)), None, "octet {at}");
+            message[at] = byte;
+            assert_eq!(TooBig::parse(&Icmp::V4(message)), None, "byte {at}");
         }
         for len in 0..36 {
             assert_eq!(
@@ -185,12 +185,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_panics(octets: Vec<u8>, place in 0..56_usize, octet: u8) {
-            TooBig::parse(&Icmp::V4(octets.clone()));
-            TooBig::parse(&Icmp::V6(octets));
+        fn no_input_panics(bytes: Vec<u8>, place in 0..56_usize, byte: u8) {
+            TooBig::parse(&Icmp::V4(bytes.clone()));
+            TooBig::parse(&Icmp::V6(bytes));
             for mut message in [v4(1400, 1500), v6(1280)] {
                 let len = message.len();
-                message[place % len] = octet;
+                message[place % len] = byte;
                 TooBig::parse(&Icmp::V4(message.clone()));
                 TooBig::parse(&Icmp::V6(message));
             }

@@ -36,21 +36,21 @@ mac_of() { # HOST
     ip netns exec "$1" cat /sys/class/net/eth1/address
 }
 
-raw() { # COMMAND HOST OCTETS: the arguments of a raw side
+raw() { # COMMAND HOST BYTES: the arguments of a raw side
     local other=$a local=10.77.0.2 remote=10.77.0.1
     [ "$2" = "$b" ] || { other=$b local=10.77.0.1 remote=10.77.0.2; }
-    echo "$link $1 --dev eth1 --local $local --remote $remote --mac $(mac_of "$other") --octets $3 --mode $mode"
+    echo "$link $1 --dev eth1 --local $local --remote $remote --mac $(mac_of "$other") --bytes $3 --mode $mode"
 }
 
 # Each prints one figure. Gb/s of whole frames, of TCP payload and of messages, and microseconds of a round trip.
 bandwidth_raw() {
-    local octets=$((mtu + 14))
+    local bytes=$((mtu + 14))
     # shellcheck disable=SC2046
-    serve ready $(raw raw-sink "$b" "$octets")
+    serve ready $(raw raw-sink "$b" "$bytes")
     # shellcheck disable=SC2046
-    ip netns exec "$a" $(raw raw-source "$a" "$octets") >/dev/null
+    ip netns exec "$a" $(raw raw-source "$a" "$bytes") >/dev/null
     served
-    tail -n 1 "$work/server" | awk -v octets="$octets" '{ print $1 * octets * 8 / 1e9 }'
+    tail -n 1 "$work/server" | awk -v bytes="$bytes" '{ print $1 * bytes * 8 / 1e9 }'
 }
 
 bandwidth_tcp() {
@@ -137,7 +137,7 @@ without_offloads() { # HOST...
 
 link_table() {
     prepare
-    say "medians of $rounds rounds; bandwidth in Gb/s, latency as the round trip of 64 octets in us, all spinning; kernel TCP without offloads, but with all of them at MTU 65535"
+    say "medians of $rounds rounds; bandwidth in Gb/s, latency as the round trip of 64 bytes in us, all spinning; kernel TCP without offloads, but with all of them at MTU 65535"
     printf '%-10s%6s %-8s%12s%12s%12s%12s%12s\n' '' MTU mode 'raw AF_XDP' 'kernel TCP' 'RDMA Write' '/ raw' '/ TCP'
     for mtu in 1500 3500 9000 65535; do
         for mode in native generic; do

@@ -80,7 +80,7 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
     std::fs::write(&args.file, xwarp_bpf::STEER_OBJECT)
         .with_context(|| format!("cannot write {}", args.file.display()))?;
     print_line!(
-        "{}: {} octets",
+        "{}: {} bytes",
         args.file.display(),
         xwarp_bpf::STEER_OBJECT.len()
     )?;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Reads `64`, `64K`, `1M` or `2G` (powers of 1024) as octets.
-pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
+/// Reads `64`, `64K`, `1M` or `2G` (powers of 1024) as bytes.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -47,10 +47,10 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_units() {
-        assert_eq!(parse_octets("64"), Ok(64));
-        assert_eq!(parse_octets("64K"), Ok(65536));
-        assert_eq!(parse_octets("1MiB"), Ok(1 << 20));
-        assert_eq!(parse_octets("2g"), Ok(2 << 30));
+        assert_eq!(parse_bytes("64"), Ok(64));
+        assert_eq!(parse_bytes("64K"), Ok(65536));
+        assert_eq!(parse_bytes("1MiB"), Ok(1 << 20));
+        assert_eq!(parse_bytes("2g"), Ok(2 << 30));
         for wrong in [
             "",
             "K",
@@ -60,7 +60,7 @@ mod tests {
             "99999999999999999999",
             "99999999999G",
         ] {
-            assert!(parse_octets(wrong).is_err(), "{wrong:?}");
+            assert!(parse_bytes(wrong).is_err(), "{wrong:?}");
         }
     }
 

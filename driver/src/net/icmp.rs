@@ -21,7 +21,7 @@ const PACKET_TOO_BIG: usize = 2;
 /// Linux: which types of messages a raw socket is not given, a bit each (`linux/icmp.h`, `linux/icmpv6.h`).
 const ICMP_FILTER: libc::c_int = 1;
 const ICMP6_FILTER: libc::c_int = 1;
-/// Octets of a message that are looked at: headers, and those of the packet that was too large.
+/// Bytes of a message that are looked at: headers, and those of the packet that was too large.
 const LONGEST: usize = 256;
 
 /// Raw sockets for both protocols, on one interface.
@@ -46,10 +46,8 @@ impl IcmpSockets {
     /// The oldest message that was not taken yet.
     pub(crate) fn next(&self) -> Option<Icmp> {
         if let Some(packet) = take(&self.v4) {
-            // The IPv4 header comes along, and says how long it is in units of four octets.
-            let header = packet
-                .first()
-                .map_or(0, |octet| usize::from(octet & 15) * 4);
+            // The IPv4 header comes along, and says how long it is in units of four bytes.
+            let header = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
             return Some(Icmp::V4(packet.get(header..).unwrap_or_default().to_vec()));
         }
         take(&self.v6).map(Icmp::V6)
@@ -70,7 +68,7 @@ fn filter(
     blocked: &[u32],
 ) -> nix::Result<()> {
     let len = libc::socklen_t::try_from(size_of_val(blocked)).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: the descriptor is open as `fd` is borrowed; the kernel reads `len` octets, which are those of `blocked`, a borrowed
+    // SAFETY: the descriptor is open as `fd` is borrowed; the kernel reads `len` bytes, which are those of `blocked`, a borrowed
     // slice of plain integers, and keeps no pointer.
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, blocked.as_ptr().cast(), len) };
@@ -91,7 +89,7 @@ mod tests {
     use super::*;
     use crate::net::testbed::{NEAR, Testbed, eventually};
 
-    /// Packets of 2000 octets from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
+    /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
     #[test]
     fn a_router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
         let bed = Testbed::new();

@@ -28,7 +28,7 @@ impl fmt::Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, rest @ ..] = self.0;
         write!(f, "{first:02x}")?;
-        rest.iter().try_for_each(|octet| write!(f, ":{octet:02x}"))
+        rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
     }
 }
 

@@ -167,13 +167,13 @@ impl Neighbour {
     }
 
     fn mac(&self, address: &[u8]) -> Result<MacAddr, NeighbourError> {
-        let octets = address
+        let bytes = address
             .try_into()
             .map_err(|_| NeighbourError::NotEthernet {
                 next_hop: self.next_hop,
                 link: self.link.clone(),
             })?;
-        Ok(MacAddr(octets))
+        Ok(MacAddr(bytes))
     }
 
     /// Makes the kernel ask, and waits for what it learns.
@@ -265,7 +265,7 @@ impl Neighbour {
                 NeighbourAttribute::Destination(addr) => {
                     ours = addr == NeighbourAddress::from(self.next_hop);
                 }
-                NeighbourAttribute::LinkLocalAddress(octets) => address = octets,
+                NeighbourAttribute::LinkLocalAddress(bytes) => address = bytes,
                 _ => {}
             }
         }

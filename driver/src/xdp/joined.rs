@@ -15,7 +15,7 @@ pub(super) struct Joiner {
 enum State {
     /// None is.
     Between,
-    /// So much of it, one octet after the other.
+    /// So much of it, one byte after the other.
     Joining(TxFrame),
     /// There is no room for it; the rest is not looked at.
     Dropping,

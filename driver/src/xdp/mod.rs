@@ -22,14 +22,14 @@ pub(crate) trait XdpQueue: PacketIo + AsFd {}
 
 impl<T: PacketIo + AsFd> XdpQueue for T {}
 
-/// Opens a queue for frames of at most `octets`.
+/// Opens a queue for frames of at most `bytes`.
 pub(crate) fn open(
     target: &Target<'_>,
-    octets: usize,
+    bytes: usize,
     memory: QueueMemory,
 ) -> Result<Box<dyn XdpQueue>, OpenQueueError> {
     Ok(match target.frames {
         Buffers::One => Box::new(single::XdpIo::open(target, memory)?),
-        Buffers::Many => Box::new(multi::MultiBufferIo::open(target, octets, memory)?),
+        Buffers::Many => Box::new(multi::MultiBufferIo::open(target, bytes, memory)?),
     })
 }

@@ -33,24 +33,24 @@ pub(crate) struct MultiBufferIo {
 }
 
 impl MultiBufferIo {
-    /// Binds the queue and gives it half of the chunks to receive into. Frames of `octets` have memory of their own, as much as the
+    /// Binds the queue and gives it half of the chunks to receive into. Frames of `bytes` have memory of their own, as much as the
     /// chunks have.
     pub(crate) fn open(
         target: &Target<'_>,
-        octets: usize,
+        bytes: usize,
         memory: QueueMemory,
     ) -> Result<Self, OpenQueueError> {
-        let stride = octets.next_multiple_of(LINE);
+        let stride = bytes.next_multiple_of(LINE);
         let each = (memory.chunks.len() * CHUNK / stride / 2).max(FRAMES_MIN);
         let arena = Arena::anonymous(2 * each * stride).map_err(|error| target.refused(&error))?;
         let (arena, mut free) = arena.into_frames(&Layout {
             first: 0,
             count: 2 * each,
-            capacity: octets,
+            capacity: bytes,
             stride,
         });
         let joined = free.split_off(each);
-        let least = LENT_LEAST.max(FRAMES_LENT * octets.div_ceil(FRAME_CAPACITY));
+        let least = LENT_LEAST.max(FRAMES_LENT * bytes.div_ceil(FRAME_CAPACITY));
         Ok(Self {
             rings: Rings::open(target, memory, least)?,
             joiner: Joiner::new(joined),
@@ -66,7 +66,7 @@ impl MultiBufferIo {
         let parked = self.parked.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
-            self.counters.tx_octets += len as u64;
+            self.counters.tx_bytes += len as u64;
             self.waiting.push_back((place, len));
             self.scatter();
         } else {
@@ -138,7 +138,7 @@ impl PacketIo for MultiBufferIo {
                 let frame = self.rings.piece(at).and_then(|piece| self.accept(piece));
                 if let Some(frame) = frame {
                     self.counters.rx_frames += 1;
-                    self.counters.rx_octets += frame.len() as u64;
+                    self.counters.rx_bytes += frame.len() as u64;
                     left -= 1;
                     out.push(frame);
                 }

@@ -28,7 +28,7 @@ impl XdpIo {
         let parked = self.rings.transmit(frame.into_frame(), len, false, kept);
         if parked.is_ok() {
             self.counters.tx_frames += 1;
-            self.counters.tx_octets += len as u64;
+            self.counters.tx_bytes += len as u64;
         }
         self.rings.token(parked, len)
     }
@@ -49,7 +49,7 @@ impl PacketIo for XdpIo {
             for at in 0..n {
                 if let Some(piece) = self.rings.piece(at) {
                     self.counters.rx_frames += 1;
-                    self.counters.rx_octets += piece.len as u64;
+                    self.counters.rx_bytes += piece.len as u64;
                     out.push(RxFrame::new(piece.chunk, piece.len));
                 }
             }

@@ -1,6 +1,6 @@
 //! CRC-32C as MPA uses it (RFC 5044 §4.4, R5044-4.4-8).
 
-/// CRC-32C of `bytes`. On the wire its least significant octet goes first: `to_le_bytes`.
+/// CRC-32C of `bytes`. On the wire its least significant byte goes first: `to_le_bytes`.
 ///
 /// `crc-fast` is about three times as fast as the `crc32c` crate on blocks of one MTU; the latter is the tests' oracle.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn rfc_5044_figures_5_and_6_carry_this_crc() {
-        // Figure 5: marker 0 in front, then a Send of 24 zero octets, MSN 1. 48 octets are covered.
+        // Figure 5: marker 0 in front, then a Send of 24 zero bytes, MSN 1. 48 bytes are covered.
         let mut figure5 = [0; 48];
         figure5[4..8].copy_from_slice(&[0x00, 0x2a, 0x41, 0x43]); // ULPDU length 42, DDP and RDMAP control
         figure5[19] = 1; // MSN
@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_crates_agree_on_any_octets(bytes in proptest::collection::vec(any::<u8>(), 0..LONGEST), skip in 0usize..16) {
+        fn both_crates_agree_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..LONGEST), skip in 0usize..16) {
             let bytes = bytes.get(skip..).unwrap_or(&[]);
             prop_assert_eq!(super::crc32c(bytes), ::crc32c::crc32c(bytes));
         }

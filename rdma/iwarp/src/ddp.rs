@@ -3,7 +3,7 @@
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Tagged DDP segment header as it is on the wire: 14 octets (RFC 5041 §4.2).
+/// Tagged DDP segment header as it is on the wire: 14 bytes (RFC 5041 §4.2).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -11,16 +11,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct TaggedHeader {
     /// T, L, reserved and DV bits (§4.1): see [`Control`].
     pub control: u8,
-    /// RDMAP's octet; DDP carries it unread.
+    /// RDMAP's byte; DDP carries it unread.
     pub rsvd_ulp: u8,
     /// Steering Tag of the sink region.
     pub stag: U32,
-    /// Tagged Offset of the first payload octet.
+    /// Tagged Offset of the first payload byte.
     pub to: U64,
 }
 const _: () = assert!(size_of::<TaggedHeader>() == TAGGED_HEADER_BYTES);
 
-/// Untagged DDP segment header as it is on the wire: 18 octets (RFC 5041 §4.3).
+/// Untagged DDP segment header as it is on the wire: 18 bytes (RFC 5041 §4.3).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -28,22 +28,22 @@ const _: () = assert!(size_of::<TaggedHeader>() == TAGGED_HEADER_BYTES);
 pub struct UntaggedHeader {
     /// T, L, reserved and DV bits (§4.1): see [`Control`].
     pub control: u8,
-    /// `RsvdULP` octet 0: RDMAP's control octet; DDP carries it unread.
+    /// `RsvdULP` byte 0: RDMAP's control byte; DDP carries it unread.
     pub rsvd_ulp: u8,
-    /// `RsvdULP` octets 1 to 4: RDMAP's Invalidate `STag`, or 0.
+    /// `RsvdULP` bytes 1 to 4: RDMAP's Invalidate `STag`, or 0.
     pub rsvd_ulp_stag: U32,
     /// Queue Number.
     pub qn: U32,
     /// Message Sequence Number: 1 for a queue's first message, then one more each, modulo 2^32.
     pub msn: U32,
-    /// Message Offset of the first payload octet.
+    /// Message Offset of the first payload byte.
     pub mo: U32,
 }
 const _: () = assert!(size_of::<UntaggedHeader>() == UNTAGGED_HEADER_BYTES);
 
-/// Octets of a tagged header.
+/// Bytes of a tagged header.
 pub const TAGGED_HEADER_BYTES: usize = 14;
-/// Octets of an untagged header.
+/// Bytes of an untagged header.
 pub const UNTAGGED_HEADER_BYTES: usize = 18;
 /// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1).
 pub const VERSION_IETF: u8 = 1;
@@ -52,7 +52,7 @@ pub const VERSION_RDMAC: u8 = 0;
 /// MSN of the first message on every queue (RFC 5041 §4.3, R5041-4.3-4).
 pub const FIRST_MSN: u32 = 1;
 
-/// The control octet that begins both headers (RFC 5041 §4.1). Its reserved bits are sent 0 and not read.
+/// The control byte that begins both headers (RFC 5041 §4.1). Its reserved bits are sent 0 and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control(pub u8);
 
@@ -61,7 +61,7 @@ impl Control {
     const L: u8 = 0x40;
     const DV: u8 = 0x03;
 
-    /// The octet for a segment of ours.
+    /// The byte for a segment of ours.
     pub const fn new(tagged: bool, last: bool, version: u8) -> Self {
         let t = if tagged { Self::T } else { 0 };
         let l = if last { Self::L } else { 0 };
@@ -138,7 +138,7 @@ impl<'a> DdpSegment<'a> {
         }
     }
 
-    /// The control octet.
+    /// The control byte.
     pub const fn control(&self) -> Control {
         match self {
             Self::Tagged(header, _) => Control(header.control),
@@ -146,7 +146,7 @@ impl<'a> DdpSegment<'a> {
         }
     }
 
-    /// RDMAP's control octet.
+    /// RDMAP's control byte.
     pub const fn rsvd_ulp(&self) -> u8 {
         match self {
             Self::Tagged(header, _) => header.rsvd_ulp,
@@ -154,7 +154,7 @@ impl<'a> DdpSegment<'a> {
         }
     }
 
-    /// The header's octets, as a Terminate returns them.
+    /// The header's bytes, as a Terminate returns them.
     pub fn header_bytes(&self) -> &'a [u8] {
         match self {
             Self::Tagged(header, _) => header.as_bytes(),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn control_octets_are_those_of_the_rfc() {
+    fn control_bytes_are_those_of_the_rfc() {
         assert_eq!(Control::new(true, true, 1).0, 0xc1);
         assert_eq!(Control::new(true, false, 1).0, 0x81);
         assert_eq!(Control::new(false, true, 1).0, 0x41);

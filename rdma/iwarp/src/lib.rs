@@ -1,4 +1,4 @@
-//! MPA, DDP and RDMAP as pure state machines: every octet and rule of iWARP, and nothing else.
+//! MPA, DDP and RDMAP as pure state machines: every byte and rule of iWARP, and nothing else.
 //!
 //! Slices go in, slices and decisions come out. There is no socket, clock, thread, lock, log line or
 //! region memory here, and no allocation after a stream's construction. Names are the RFCs' names; ids such as
@@ -10,7 +10,7 @@
 //! | tagged and untagged segments | [`ddp`] | 5041 |
 //! | operations, their checks, Terminate | [`rdmap`] | 5040, 7306 |
 //!
-//! A received octet travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
+//! A received byte travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
 //! `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! MPA: start-up frames and FPDUs over a TCP octet stream (RFC 5044, RFC 6581).
+//! MPA: start-up frames and FPDUs over a TCP byte stream (RFC 5044, RFC 6581).
 //!
 //! Start-up: [`encode_request`] and [`Initiator`] on one side, [`Responder`] on the other.
 //! Full Operation: a [`Deframer`] and a [`Framer`] per connection; [`next_fpdu`] and [`seal_fpdu`] are their core without markers.

@@ -13,7 +13,7 @@ impl Stag {
         self.0 >> 8
     }
 
-    /// Low octet: tells successive uses of one index apart.
+    /// Low byte: tells successive uses of one index apart.
     pub const fn key(self) -> u8 {
         self.0.to_be_bytes()[3]
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::Stag;
 
     #[test]
-    fn index_and_key_are_the_upper_three_octets_and_the_last() {
+    fn index_and_key_are_the_upper_three_bytes_and_the_last() {
         assert_eq!(Stag(0x1122_3344).index(), 0x11_2233);
         assert_eq!(Stag(0x1122_3344).key(), 0x44);
         assert_eq!(Stag(0x1122_3344).with_key(0xff), Stag(0x1122_33ff));

@@ -24,7 +24,7 @@ use xwarp::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the server looks whether a connection that is ending has ended: no event says when its Terminate has been sent.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Messages that a client may send before it has read an answer, and octets of each.
+/// Messages that a client may send before it has read an answer, and bytes of each.
 const DEPTH: u32 = 16;
 const LEN: u32 = 64;
 
@@ -272,7 +272,7 @@ fn ask(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
         words.len()
     );
     let long = words.iter().find(|word| word.len() > LEN as usize);
-    ensure!(long.is_none(), "a word has at most {LEN} octets");
+    ensure!(long.is_none(), "a word has at most {LEN} bytes");
     let mut cq = rnic.create_cq(64)?;
     let server = SocketAddr::new(server, args.port);
     let mut end = End::new(&rnic.allocate_pd()?, &cq, server)?;

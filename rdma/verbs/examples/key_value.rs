@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_millis(1);
 /// Slots of the table. Both sides must know the layout, so that it is no option.
 const SLOTS: u64 = 1024;
-/// Octets of a slot, and of the checksum that it begins with.
+/// Bytes of a slot, and of the checksum that it begins with.
 const SLOT: usize = 512;
 const SLOT_LEN: u32 = 512;
 const CHECKSUM: usize = 8;
@@ -53,9 +53,9 @@ struct Args {
 }
 
 /// FNV-1a, which is the same on every host and in every build. It finds a key's slot and guards what is in a slot.
-fn hash(octets: &[u8]) -> u64 {
-    octets.iter().fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
-        (hash ^ u64::from(*octet)).wrapping_mul(0x100_0000_01b3)
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
@@ -69,7 +69,7 @@ fn slots_of(key: &str) -> impl Iterator<Item = u64> {
 fn encode(key: &str, value: &str) -> anyhow::Result<[u8; SLOT]> {
     let (entry, mut slot) = (format!("{key}={value}"), [0; SLOT]);
     let text = slot.get_mut(CHECKSUM..CHECKSUM + entry.len());
-    let text = text.with_context(|| format!("the entry of {key:?} exceeds {SLOT} octets"))?;
+    let text = text.with_context(|| format!("the entry of {key:?} exceeds {SLOT} bytes"))?;
     text.copy_from_slice(entry.as_bytes());
     let checksum = hash(&slot[CHECKSUM..]);
     slot[..CHECKSUM].copy_from_slice(&checksum.to_be_bytes());

@@ -30,7 +30,7 @@ struct Args {
     /// TCP port of the server
     #[arg(long, default_value_t = 7471)]
     port: u16,
-    /// Octets of a message, the same at both ends
+    /// Bytes of a message, the same at both ends
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     size: u32,
     /// Messages that the client sends
@@ -159,7 +159,7 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
         micros(0)
     );
     println!(
-        "{} messages of {} octets, all as they were sent",
+        "{} messages of {} bytes, all as they were sent",
         args.count, args.size
     );
     Ok(())

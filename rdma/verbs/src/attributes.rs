@@ -66,7 +66,7 @@ pub struct RnicAttributes {
     pub can_modify_depths: bool,
     /// What physical buffer lists are made of, as it was opened.
     pub lists: ListMode,
-    /// How large pages or blocks may be, in octets.
+    /// How large pages or blocks may be, in bytes.
     pub entry_sizes: EntrySizes,
     /// Shared receive queues are supported.
     pub shared_receive_queues: bool,

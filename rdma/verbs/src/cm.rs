@@ -137,7 +137,7 @@ impl ConnectionRequest {
         self.remote
     }
 
-    /// What came along with it, at most 512 octets, 508 from a peer of MPA revision 2.
+    /// What came along with it, at most 512 bytes, 508 from a peer of MPA revision 2.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -159,7 +159,7 @@ impl ConnectionRequest {
 
     /// Accepts: `qp`, which must be Idle, becomes our end. Post receives before; sends wait until the peer's first message
     /// (RFC 5044 §7.1.2). If the Request is enhanced, `qp`'s ORD is lowered to the peer's IRD and its IRD to the peer's ORD
-    /// (RFC 6581 §9.1). `private_data` has 512 octets at most, 508 if the Request is enhanced. After an error the peer is rejected.
+    /// (RFC 6581 §9.1). `private_data` has 512 bytes at most, 508 if the Request is enhanced. After an error the peer is rejected.
     pub fn accept(mut self, qp: &mut QueuePair, private_data: &[u8]) -> Result<(), AcceptError> {
         let Some(id) = self.id.take() else {
             return Err(AcceptError::PeerGone);

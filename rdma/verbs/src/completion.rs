@@ -184,7 +184,7 @@ pub struct WorkCompletion {
     pub opcode: Opcode,
     /// How it ended.
     pub status: CompletionStatus,
-    /// Octets of the message: what was sent, read, or placed into the receive buffer. Immediate Data does not count.
+    /// Bytes of the message: what was sent, read, or placed into the receive buffer. Immediate Data does not count.
     pub byte_len: u32,
     /// A region that the received Send invalidated here.
     pub invalidated: Option<Stag>,

@@ -21,10 +21,10 @@ pub struct EngineCounters {
     pub fpdus_in: u64,
     /// FPDUs handed to TCP.
     pub fpdus_out: u64,
-    /// Of these, RDMA Writes of no octets to wake a silent peer.
+    /// Of these, RDMA Writes of no bytes to wake a silent peer.
     pub nudges_out: u64,
-    /// Payload octets placed into regions.
-    pub placed_octets: u64,
+    /// Payload bytes placed into regions.
+    pub placed_bytes: u64,
     /// Connections refused because their start-up was not MPA's.
     pub drop_startup: u64,
     /// Connections dropped because their start-up took too long.
@@ -35,7 +35,7 @@ pub struct EngineCounters {
     pub drop_bad_fpdu: u64,
     /// Segments refused by the checks of DDP and RDMAP.
     pub drop_refused_segment: u64,
-    /// Octets that arrived after a stream had failed.
+    /// Bytes that arrived after a stream had failed.
     pub drop_after_failure: u64,
     /// Completions lost because their queue was full.
     pub drop_cq_overflow: u64,

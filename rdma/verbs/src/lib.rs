@@ -8,7 +8,7 @@
 //! A region is open to the peers of all queue pairs of its domain that know its `STag`, as far as its rights go. What one peer shall use for a
 //! while, and a part of a region only, is given by a [`MemoryWindow`], and taken by an invalidation, which are work requests.
 //!
-//! Memory is of two kinds. A [`MemoryRegion`] is shared: its octets may change at any time that its rights allow, and are copied in and out. A [`Buffer`]
+//! Memory is of two kinds. A [`MemoryRegion`] is shared: its bytes may change at any time that its rights allow, and are copied in and out. A [`Buffer`]
 //! is exclusive: no peer reaches it, and it cannot be touched from when it is posted until its completion gives it back ([`PostedBuffers`]).
 //!
 //! ```no_run

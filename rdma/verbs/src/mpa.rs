@@ -22,7 +22,7 @@ pub struct MpaConfig {
     pub markers: bool,
     /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are spoken with, too (RFC 5044, appendix C).
     pub rdmac: bool,
-    /// As initiator: a peer that has sent nothing so long after our first message is woken by RDMA Writes of no octets, four at most.
+    /// As initiator: a peer that has sent nothing so long after our first message is woken by RDMA Writes of no bytes, four at most.
     /// Linux siw needs that now and then, as it can overlook what follows its Reply at once; to others it means nothing. `None`:
     /// nobody is woken.
     pub nudge: Option<Duration>,
@@ -53,7 +53,7 @@ impl MpaConfig {
         }
     }
 
-    /// Octets of private data that fit into our Request, besides the enhanced data of revision 2.
+    /// Bytes of private data that fit into our Request, besides the enhanced data of revision 2.
     pub(crate) fn private_data_limit(self) -> usize {
         match self.highest {
             Revision::One => MAX_PRIVATE_DATA,

@@ -69,7 +69,7 @@ impl ProtectionDomain {
         Arc::ptr_eq(&self.control, control)
     }
 
-    /// Carves a zeroed region of `len` octets out of the RNIC's region area and registers it for the domain's queue pairs.
+    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control.regions().allocate(len)?;
         self.register(bytes, access)

@@ -128,7 +128,7 @@ impl QueuePair {
             .map_or(self.wishes.ord, |connection| connection.ord)
     }
 
-    /// Carves a zeroed region of `len` octets out of the RNIC's region area and registers it for this queue pair alone.
+    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for this queue pair alone.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control.regions().allocate(len)?;
         self.register(bytes, access)
@@ -219,7 +219,7 @@ impl QueuePair {
     /// Connects to a listener, as MPA initiator, within `limit`, which a second try with MPA revision 1 does not extend. Returns the
     /// private data of its answer; [`connection`](Self::connection) tells what was settled besides.
     ///
-    /// `private_data` has 508 octets at most, 512 if the RNIC's highest revision is 1.
+    /// `private_data` has 508 bytes at most, 512 if the RNIC's highest revision is 1.
     pub fn connect(
         &mut self,
         remote: SocketAddr,

@@ -82,7 +82,7 @@ pub struct TerminateInfo {
     pub origin: TerminateOrigin,
     /// What the error is.
     pub code: TermCode,
-    /// The message from the Terminate Control field on: 4 octets, and what it has of the segment that was at fault. It may not
+    /// The message from the Terminate Control field on: 4 bytes, and what it has of the segment that was at fault. It may not
     /// have reached the peer.
     pub message: Vec<u8>,
 }

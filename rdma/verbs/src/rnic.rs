@@ -86,7 +86,7 @@ pub struct RnicConfig {
     /// How long the TCP acknowledgment of a message may wait for the application's answer to ride on, where it answered the last ones as soon
     /// (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; zero sends it at once.
     pub ack_delay: Duration,
-    /// How long a peer may leave octets, or the question whether it lives, unanswered before the connection is given up (RFC 9293
+    /// How long a peer may leave bytes, or the question whether it lives, unanswered before the connection is given up (RFC 9293
     /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
     /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
@@ -293,7 +293,7 @@ impl Rnic {
         self.lists
     }
 
-    /// Carves zeroed memory of `len` octets out of the region area, to be registered. It goes back with its last handle.
+    /// Carves zeroed memory of `len` bytes out of the region area, to be registered. It goes back with its last handle.
     pub fn allocate_memory(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
         self.control.regions().allocate(len)
     }
@@ -318,7 +318,7 @@ impl Rnic {
         ))
     }
 
-    /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw octets until it is handed over to a
+    /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw bytes until it is handed over to a
     /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
     /// reset.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {

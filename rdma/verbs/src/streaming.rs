@@ -53,10 +53,10 @@ impl Default for Framing {
     }
 }
 
-/// A TCP connection that carries raw octets: the draft's LLP Stream Handle.
+/// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
 /// [`QueuePair::modify`](crate::QueuePair::modify) takes the connection to a queue pair; this handle is then of no use any more. What
-/// the peer has sent and was not read by then is taken as FPDUs: read the last streaming message of the peer, and not an octet beyond
+/// the peer has sent and was not read by then is taken as FPDUs: read the last streaming message of the peer, and not a byte beyond
 /// it. Dropping the handle closes the connection unless a queue pair has it.
 ///
 /// ```no_run
@@ -128,21 +128,21 @@ impl LlpStream {
         })
     }
 
-    /// Takes what has come, as far as it fits; how many octets. 0 if nothing has.
+    /// Takes what has come, as far as it fits; how many bytes. 0 if nothing has.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
         let (id, len) = (self.id, into.len());
-        let octets = self
+        let bytes = self
             .control
             .call(move |engine| engine.read_stream(id, len))??;
-        into[..octets.len()].copy_from_slice(&octets);
-        Ok(octets.len())
+        into[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
     }
 
-    /// Sends as much as TCP takes now; how many octets.
-    pub fn write(&mut self, octets: &[u8]) -> Result<usize, StreamError> {
-        let (id, octets) = (self.id, octets.to_vec());
+    /// Sends as much as TCP takes now; how many bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let (id, bytes) = (self.id, bytes.to_vec());
         self.control
-            .call(move |engine| engine.write_stream(id, &octets))?
+            .call(move |engine| engine.write_stream(id, &bytes))?
     }
 
     /// Fills all of `into`, up to `patience`. What had come by the time of an error is lost.
@@ -158,10 +158,10 @@ impl LlpStream {
         })
     }
 
-    /// Sends all of `octets`, up to `patience`. How much was sent by the time of an error is not told.
-    pub fn write_all(&mut self, octets: &[u8], patience: Duration) -> Result<(), StreamError> {
+    /// Sends all of `bytes`, up to `patience`. How much was sent by the time of an error is not told.
+    pub fn write_all(&mut self, bytes: &[u8], patience: Duration) -> Result<(), StreamError> {
         let control = Arc::clone(&self.control);
-        let mut rest = octets;
+        let mut rest = bytes;
         wait(&control, patience, || {
             match self.write(rest) {
                 Ok(n) => rest = &rest[n..],

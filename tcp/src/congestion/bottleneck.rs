@@ -15,9 +15,9 @@ use crate::rtt::RttEstimator;
 /// What the link carries.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// Octets of a segment.
+    /// Bytes of a segment.
     mss: usize,
-    /// Octets per second.
+    /// Bytes per second.
     rate: u64,
     /// Nanoseconds of a round trip without a queue.
     rtt: u64,
@@ -37,7 +37,7 @@ const LOSSES: [u64; 5] = [0, 100, 1_000, 10_000, 50_000];
 const SNAPSHOT: &str = "src/congestion/utilisation.txt";
 
 impl Path {
-    /// 10 Gbit/s, 1 ms: a product of 1,250,000 octets.
+    /// 10 Gbit/s, 1 ms: a product of 1,250,000 bytes.
     fn wide(mss: usize) -> Self {
         Self {
             mss,
@@ -47,12 +47,12 @@ impl Path {
         }
     }
 
-    /// Octets of a bandwidth-delay product.
+    /// Bytes of a bandwidth-delay product.
     fn product(&self) -> usize {
-        octets(self.rtt, self.rate)
+        bytes(self.rtt, self.rate)
     }
 
-    /// From so many octets in the queue on, segments are marked: a sixth of the product (RFC 8257 §5).
+    /// From so many bytes in the queue on, segments are marked: a sixth of the product (RFC 8257 §5).
     fn marking(&self) -> usize {
         self.product() / 6
     }
@@ -93,7 +93,7 @@ struct Run {
 struct Outcome {
     /// Tenths of a per cent of the link's rate.
     utilisation: u64,
-    /// Octets that a segment finds before it on average.
+    /// Bytes that a segment finds before it on average.
     queue: u128,
 }
 
@@ -101,15 +101,15 @@ fn instant(nanos: u64) -> Instant {
     Instant::ORIGIN + Duration::from_nanos(nanos)
 }
 
-/// Octets that pass in so many nanoseconds.
-fn octets(nanos: u64, rate: u64) -> usize {
-    let octets = u128::from(nanos) * u128::from(rate) / 1_000_000_000;
-    usize::try_from(octets).unwrap()
+/// Bytes that pass in so many nanoseconds.
+fn bytes(nanos: u64, rate: u64) -> usize {
+    let bytes = u128::from(nanos) * u128::from(rate) / 1_000_000_000;
+    usize::try_from(bytes).unwrap()
 }
 
-/// Nanoseconds in which `octets` pass at `rate`.
-fn duration(octets: usize, rate: u64) -> u64 {
-    octets as u64 * 1_000_000_000 / rate
+/// Nanoseconds in which `bytes` pass at `rate`.
+fn duration(bytes: usize, rate: u64) -> u64 {
+    bytes as u64 * 1_000_000_000 / rate
 }
 
 impl Run {
@@ -137,7 +137,7 @@ impl Run {
             self.send();
             self.advance();
         }
-        let possible = octets(self.path.length, self.path.rate) as u64;
+        let possible = bytes(self.path.length, self.path.rate) as u64;
         Outcome {
             utilisation: self.rate.delivered() * 1000 / possible,
             queue: self.queued / u128::from(self.next),
@@ -165,7 +165,7 @@ impl Run {
         while self.has_room() && self.paced_until <= self.now {
             let now = self.now;
             let Path { mss, rate, rtt, .. } = self.path;
-            let waiting = octets(self.free_at.saturating_sub(now), rate);
+            let waiting = bytes(self.free_at.saturating_sub(now), rate);
             let lost = self.chance(self.loss) || waiting + mss > self.path.product();
             if !lost {
                 self.free_at = self.free_at.max(now) + duration(mss, rate);
@@ -233,12 +233,12 @@ impl Run {
         self.timer = self.now;
         self.control.on_ack(&Acked {
             now,
-            octets: mss,
+            bytes: mss,
             in_flight: self.in_flight(),
             rtt: Some(sample),
             delivered: self.rate.delivered(),
             rate: self.rate.sample(self.rtt.min_rtt()),
-            ece_octets: if segment.marked { mss } else { 0 },
+            ece_bytes: if segment.marked { mss } else { 0 },
             cwnd_limited: true,
             in_recovery: self.recovery.is_some(),
         });
@@ -249,7 +249,7 @@ impl Run {
 fn table() -> String {
     let mut table = String::from(
         "Utilisation in per cent of 50 Mbit/s, 20 ms round trip, a buffer of one bandwidth-delay product, 20 s,\n\
-         by the part of segments lost at random; mean queue in octets without loss.\n\n\
+         by the part of segments lost at random; mean queue in bytes without loss.\n\n\
          algorithm      0 %   0.01 %    0.1 %      1 %      5 %    queue\n",
     );
     for algorithm in ALL {

@@ -29,9 +29,9 @@ pub(super) struct Cubic {
     last_ack: Option<Instant>,
 }
 
-/// `part` of `octets`.
-fn scale(octets: usize, part: (usize, usize)) -> usize {
-    octets.min(MAX_WINDOW * 4) / part.1 * part.0 + octets % part.1 * part.0 / part.1
+/// `part` of `bytes`.
+fn scale(bytes: usize, part: (usize, usize)) -> usize {
+    bytes.min(MAX_WINDOW * 4) / part.1 * part.0 + bytes % part.1 * part.0 / part.1
 }
 
 impl Cubic {
@@ -51,17 +51,17 @@ impl Cubic {
         Epoch::new(now, window, self.w_max, self.cwnd_prior)
     }
 
-    fn avoid(&mut self, window: &mut Window, octets: usize, now: Instant) {
+    fn avoid(&mut self, window: &mut Window, bytes: usize, now: Instant) {
         let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin(window, now));
         let cwnd = window.cwnd;
         let elapsed = now - epoch.start;
-        let friendly = epoch.friendly(octets, window);
+        let friendly = epoch.friendly(bytes, window);
         let grown = if epoch.curve(elapsed, window.mss) < friendly {
             friendly.saturating_sub(cwnd) // Reno-friendly region
         } else {
             let ahead = elapsed.saturating_add(self.srtt);
             let target = epoch.curve(ahead, window.mss);
-            epoch.towards(target.clamp(cwnd, cwnd + cwnd / 2), octets, cwnd)
+            epoch.towards(target.clamp(cwnd, cwnd + cwnd / 2), bytes, cwnd)
         };
         window.grow(grown);
         self.epoch = Some(epoch);
@@ -101,14 +101,14 @@ impl Rule for Cubic {
             }
         } else if window.slow_start() {
             self.hystart.on_ack(acked, window.ssthresh == MAX_WINDOW);
-            let left = window.grow_slow_start(self.hystart.growth(acked.octets));
+            let left = window.grow_slow_start(self.hystart.growth(acked.bytes));
             if self.hystart.ended() {
                 window.ssthresh = window.cwnd;
             } else if left > 0 {
                 self.avoid(window, left, acked.now);
             }
         } else {
-            self.avoid(window, acked.octets, acked.now);
+            self.avoid(window, acked.bytes, acked.now);
         }
         self.last_ack = Some(acked.now);
     }

@@ -11,7 +11,7 @@ const ALPHA: (u128, u128) = (9, 17);
 const MAX_TIME: u128 = 1 << 32;
 /// A second cubed in microseconds cubed, over C = 0.4 (§5.1).
 const SECOND_CUBED_OVER_C: u128 = 2_500_000_000_000_000_000;
-/// Parts of an octet in which the Reno-friendly window is counted: what each ACK of a segment adds to the largest window is
+/// Parts of a byte in which the Reno-friendly window is counted: what each ACK of a segment adds to the largest window is
 /// hundreds of them, so that little is lost in rounding.
 const PARTS: u128 = 1 << 20;
 
@@ -22,15 +22,15 @@ pub(super) struct Epoch {
     /// Microseconds from `start` until the curve is at `w_max`.
     pub(super) k: u64,
     pub(super) w_max: usize,
-    /// What Reno would have, in `PARTS` of an octet (§4.3).
+    /// What Reno would have, in `PARTS` of a byte (§4.3).
     w_est: u128,
     /// The window before the last reduction.
     cwnd_prior: usize,
-    /// Octets times octets not yet enough for the window to grow by one.
+    /// Bytes times bytes not yet enough for the window to grow by one.
     credit: u128,
 }
 
-/// Microseconds until the curve has risen by `rise` octets to its plateau (§4.2, equation 2).
+/// Microseconds until the curve has risen by `rise` bytes to its plateau (§4.2, equation 2).
 fn k(rise: usize, mss: usize) -> u64 {
     cube_root((rise as u128) * SECOND_CUBED_OVER_C / (mss as u128).max(1))
 }
@@ -62,7 +62,7 @@ impl Epoch {
         }
     }
 
-    /// The curve at `time` in octets (§4.2, equation 1).
+    /// The curve at `time` in bytes (§4.2, equation 1).
     pub(super) fn curve(&self, time: Duration, mss: usize) -> usize {
         let k = u128::from(self.k);
         let distance = time.as_micros().abs_diff(k).min(MAX_TIME);
@@ -75,24 +75,24 @@ impl Epoch {
         }
     }
 
-    /// Lets the Reno-friendly window grow for `octets` acknowledged (§4.3, equation 4), and returns it.
-    pub(super) fn friendly(&mut self, octets: usize, window: &Window) -> usize {
+    /// Lets the Reno-friendly window grow for `bytes` acknowledged (§4.3, equation 4), and returns it.
+    pub(super) fn friendly(&mut self, bytes: usize, window: &Window) -> usize {
         let alpha = if self.w_est >= (self.cwnd_prior as u128) * PARTS {
             (1, 1)
         } else {
             ALPHA
         };
-        let grown = (octets as u128).min(MAX_WINDOW as u128) * (window.mss as u128) * PARTS;
+        let grown = (bytes as u128).min(MAX_WINDOW as u128) * (window.mss as u128) * PARTS;
         self.w_est += grown * alpha.0 / alpha.1 / (window.cwnd as u128).max(1);
         self.w_est = self.w_est.min((MAX_WINDOW as u128) * PARTS);
         usize::try_from(self.w_est / PARTS).unwrap_or(MAX_WINDOW)
     }
 
-    /// Octets to grow by for `octets` acknowledged, towards `target` (§4.4).
-    pub(super) fn towards(&mut self, target: usize, octets: usize, cwnd: usize) -> usize {
+    /// Bytes to grow by for `bytes` acknowledged, towards `target` (§4.4).
+    pub(super) fn towards(&mut self, target: usize, bytes: usize, cwnd: usize) -> usize {
         let cwnd_wide = (cwnd as u128).max(1);
-        let octets = (octets as u128).min(MAX_WINDOW as u128);
-        self.credit += (target.saturating_sub(cwnd) as u128) * octets;
+        let bytes = (bytes as u128).min(MAX_WINDOW as u128);
+        self.credit += (target.saturating_sub(cwnd) as u128) * bytes;
         let grown = self.credit / cwnd_wide;
         self.credit %= cwnd_wide;
         let room = target.saturating_sub(cwnd);

@@ -13,13 +13,13 @@ const G_SHIFT: u32 = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Dctcp {
     linear: Linear,
-    /// Part of the octets that meets congestion, smoothed.
+    /// Part of the bytes that meets congestion, smoothed.
     alpha: usize,
     acked: u128,
     marked: u128,
-    /// Octets delivered when the observation window ends.
+    /// Bytes delivered when the observation window ends.
     window_end: u64,
-    /// Octets delivered when the window may be reduced again (RFC 3168 §6.1.2).
+    /// Bytes delivered when the window may be reduced again (RFC 3168 §6.1.2).
     reduced_until: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ impl Default for Dctcp {
 impl Dctcp {
     /// §3.3, steps 2 to 8.
     fn observe(&mut self, acked: &Acked) {
-        self.acked += acked.octets as u128;
-        self.marked += acked.ece_octets.min(acked.octets) as u128;
+        self.acked += acked.bytes as u128;
+        self.marked += acked.ece_bytes.min(acked.bytes) as u128;
         if acked.delivered < self.window_end || self.acked == 0 {
             return;
         }
@@ -76,10 +76,10 @@ impl Rule for Dctcp {
         if self.reduced_until.is_some() {
             return;
         }
-        if acked.ece_octets > 0 && !window.repairing() {
+        if acked.ece_bytes > 0 && !window.repairing() {
             self.reduce(window, acked);
         } else if may_grow {
-            self.linear.grow_as_reno(window, acked.octets);
+            self.linear.grow_as_reno(window, acked.bytes);
         }
     }
 
@@ -95,7 +95,7 @@ impl Rule for Dctcp {
         self.reduced_until = None;
     }
 
-    /// The marks have been counted from [`Acked::ece_octets`].
+    /// The marks have been counted from [`Acked::ece_bytes`].
     fn on_ecn(&mut self, _window: &mut Window, _in_flight: usize) {}
 
     fn marks(&self) -> Marks {
@@ -119,7 +119,7 @@ mod tests {
             dctcp.on_ack(&Acked {
                 delivered: *delivered,
                 in_flight: 10 * MSS,
-                ece_octets: if i < marked { MSS } else { 0 },
+                ece_bytes: if i < marked { MSS } else { 0 },
                 ..ack(0, MSS)
             });
         }
@@ -159,7 +159,7 @@ mod tests {
         let marked = |delivered| Acked {
             delivered,
             in_flight: 50 * MSS,
-            ece_octets: MSS,
+            ece_bytes: MSS,
             ..ack(0, MSS)
         };
         dctcp.on_ack(&marked(1));

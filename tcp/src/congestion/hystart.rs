@@ -41,11 +41,11 @@ impl HyStart {
         self.ended
     }
 
-    /// Octets to grow by in slow start for `octets` acknowledged.
-    pub(super) fn growth(&self, octets: usize) -> usize {
+    /// Bytes to grow by in slow start for `bytes` acknowledged.
+    pub(super) fn growth(&self, bytes: usize) -> usize {
         match self.conservative {
-            Some(_) => octets / CSS_GROWTH_DIVISOR,
-            None => octets,
+            Some(_) => bytes / CSS_GROWTH_DIVISOR,
+            None => bytes,
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::super::testing::ack;
     use super::*;
 
-    /// One round of `rtts` in milliseconds, of one octet each.
+    /// One round of `rtts` in milliseconds, of one byte each.
     fn round(hystart: &mut HyStart, rtts: &[u64]) {
         let start = hystart.round_end;
         for (i, rtt) in rtts.iter().enumerate() {

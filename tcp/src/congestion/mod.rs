@@ -2,7 +2,7 @@
 //!
 //! The engine counts what is in flight (RFC 6675 §4, `pipe`), finds losses and repairs them; an algorithm only says how large the
 //! window is, and how fast to pace. So no window is ever inflated by duplicate ACKs: where RFC 5681 §3.2 and RFC 6582 §3.2 inflate
-//! and deflate it, octets leaving the network lower `in_flight` instead.
+//! and deflate it, bytes leaving the network lower `in_flight` instead.
 
 mod bbr;
 #[cfg(test)]
@@ -46,7 +46,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The state of a new connection that sends segments of at most `mss` octets.
+    /// The state of a new connection that sends segments of at most `mss` bytes.
     pub(crate) fn start(self, mss: usize, _now: Instant) -> Box<dyn Congestion> {
         match self {
             Self::Bbr => Box::new(bbr::Bbr::new(mss)),
@@ -72,17 +72,17 @@ pub(crate) enum Marks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acked {
     pub(crate) now: Instant,
-    /// Octets newly acknowledged, cumulatively or selectively.
-    pub(crate) octets: usize,
-    /// Octets in flight after this ACK.
+    /// Bytes newly acknowledged, cumulatively or selectively.
+    pub(crate) bytes: usize,
+    /// Bytes in flight after this ACK.
     pub(crate) in_flight: usize,
     /// A valid round-trip sample of this ACK.
     pub(crate) rtt: Option<Duration>,
-    /// Octets delivered on the connection in all, after this ACK.
+    /// Bytes delivered on the connection in all, after this ACK.
     pub(crate) delivered: u64,
     pub(crate) rate: Option<RateSample>,
-    /// Of `octets`, those acknowledged with ECE set.
-    pub(crate) ece_octets: usize,
+    /// Of `bytes`, those acknowledged with ECE set.
+    pub(crate) ece_bytes: usize,
     /// The window, not the application, limited sending (RFC 9438 §5.8, RFC 7661 §4.1).
     pub(crate) cwnd_limited: bool,
     /// Losses found otherwise than by a timeout are being repaired.
@@ -93,7 +93,7 @@ pub(crate) struct Acked {
 pub(crate) trait Congestion: Debug + Send {
     fn on_ack(&mut self, acked: &Acked);
 
-    /// Loss found by RACK or duplicate ACKs: once per recovery. `in_flight` is what it was before the lost octets are taken off.
+    /// Loss found by RACK or duplicate ACKs: once per recovery. `in_flight` is what it was before the lost bytes are taken off.
     fn on_loss(&mut self, now: Instant, in_flight: usize);
 
     /// What was sent before the last loss or timeout has been acknowledged.
@@ -106,19 +106,19 @@ pub(crate) trait Congestion: Debug + Send {
     fn on_undo(&mut self, now: Instant);
 
     /// ECE seen outside of a recovery, at most once per window (RFC 3168 §6.1.2). `in_flight` is what it was before the ACK that
-    /// had it. DCTCP goes by [`Acked::ece_octets`] instead.
+    /// had it. DCTCP goes by [`Acked::ece_bytes`] instead.
     fn on_ecn(&mut self, now: Instant, in_flight: usize);
 
     /// Nothing was sent for `idle` (RFC 5681 §4.1).
     fn on_idle(&mut self, now: Instant, idle: Duration, rto: Duration);
 
-    /// The path now takes segments of `mss` octets (RFC 1191 §3): counts in segments are kept where they mean segments.
+    /// The path now takes segments of `mss` bytes (RFC 1191 §3): counts in segments are kept where they mean segments.
     fn on_mss(&mut self, mss: usize);
 
-    /// Congestion window in octets: at least one segment.
+    /// Congestion window in bytes: at least one segment.
     fn window(&self) -> usize;
 
-    /// Octets per second; `None`: not paced.
+    /// Bytes per second; `None`: not paced.
     fn pacing_rate(&self) -> Option<u64>;
 
     /// What marks mean to it.
@@ -142,16 +142,16 @@ pub(crate) mod testing {
         Algorithm::Bbr,
     ];
 
-    /// What an ACK of `octets` at `millis` says when all is well and the window is the limit.
-    pub(crate) fn ack(millis: u64, octets: usize) -> Acked {
+    /// What an ACK of `bytes` at `millis` says when all is well and the window is the limit.
+    pub(crate) fn ack(millis: u64, bytes: usize) -> Acked {
         Acked {
             now: at(millis),
-            octets,
+            bytes,
             in_flight: 0,
             rtt: None,
             delivered: 0,
             rate: None,
-            ece_octets: 0,
+            ece_bytes: 0,
             cwnd_limited: true,
             in_recovery: false,
         }

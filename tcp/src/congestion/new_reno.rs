@@ -13,7 +13,7 @@ pub(super) struct NewReno {
 impl Rule for NewReno {
     fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
         if window.may_grow(acked) {
-            self.linear.grow_as_reno(window, acked.octets);
+            self.linear.grow_as_reno(window, acked.bytes);
         }
     }
 
@@ -96,9 +96,9 @@ mod tests {
         let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         assert_eq!(reno.window(), MSS);
-        let repairing = |octets| Acked {
+        let repairing = |bytes| Acked {
             in_recovery: true, // the window grows all the same
-            ..ack(1, octets)
+            ..ack(1, bytes)
         };
         reno.on_ack(&repairing(MSS));
         reno.on_ack(&repairing(2 * MSS));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_timeout_for_the_same_octets_leaves_the_threshold() {
+    fn a_second_timeout_for_the_same_bytes_leaves_the_threshold() {
         let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         reno.on_timeout(at(1), MSS);
@@ -202,7 +202,7 @@ mod tests {
     fn an_echo_lets_the_window_be_as_it_is() {
         let mut reno = Ruled::<NewReno>::new(MSS);
         reno.on_ack(&Acked {
-            ece_octets: MSS,
+            ece_bytes: MSS,
             ..ack(1, MSS)
         });
         assert_eq!(reno.window(), 10 * MSS);

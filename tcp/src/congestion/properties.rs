@@ -20,7 +20,7 @@ enum Call {
 }
 
 /// Numbers of all magnitudes.
-fn octets() -> impl Strategy<Value = usize> {
+fn bytes() -> impl Strategy<Value = usize> {
     (any::<usize>(), 0..usize::BITS).prop_map(|(n, shift)| n >> shift)
 }
 
@@ -35,7 +35,7 @@ fn time() -> impl Strategy<Value = Duration> {
 }
 
 fn rate() -> impl Strategy<Value = RateSample> {
-    (octets(), time(), any::<bool>(), any::<u64>()).prop_map(
+    (bytes(), time(), any::<bool>(), any::<u64>()).prop_map(
         |(delivered, interval, app_limited, prior_delivered)| RateSample {
             delivered,
             interval,
@@ -47,19 +47,19 @@ fn rate() -> impl Strategy<Value = RateSample> {
 
 fn acked() -> impl Strategy<Value = Acked> {
     (
-        [octets(), octets(), octets(), octets()],
+        [bytes(), bytes(), bytes(), bytes()],
         prop::option::of(time()),
         prop::option::of(rate()),
         any::<[bool; 2]>(),
     )
-        .prop_map(|(octets, rtt, rate, flags)| Acked {
+        .prop_map(|(bytes, rtt, rate, flags)| Acked {
             now: Instant::ORIGIN,
-            octets: octets[0],
-            in_flight: octets[1],
+            bytes: bytes[0],
+            in_flight: bytes[1],
             rtt,
-            delivered: octets[2] as u64,
+            delivered: bytes[2] as u64,
             rate,
-            ece_octets: octets[3],
+            ece_bytes: bytes[3],
             cwnd_limited: flags[0],
             in_recovery: flags[1],
         })
@@ -68,19 +68,19 @@ fn acked() -> impl Strategy<Value = Acked> {
 fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         8 => acked().prop_map(Call::Ack),
-        1 => octets().prop_map(Call::Loss),
+        1 => bytes().prop_map(Call::Loss),
         1 => Just(Call::Recovered),
-        1 => octets().prop_map(Call::Timeout),
+        1 => bytes().prop_map(Call::Timeout),
         1 => Just(Call::Undo),
-        1 => octets().prop_map(Call::Ecn),
+        1 => bytes().prop_map(Call::Ecn),
         1 => (time(), time()).prop_map(|(idle, rto)| Call::Idle(idle, rto)),
-        1 => octets().prop_map(Call::Mss),
+        1 => bytes().prop_map(Call::Mss),
     ]
 }
 
 proptest! {
     #[test]
-    fn no_input_panics_and_the_window_stays_in_bounds(mss in octets(), calls in prop::collection::vec((time(), call()), 0..60)) {
+    fn no_input_panics_and_the_window_stays_in_bounds(mss in bytes(), calls in prop::collection::vec((time(), call()), 0..60)) {
         for algorithm in ALL {
             let mut mss = clamp_mss(mss);
             let mut now = Instant::ORIGIN;

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use super::Acked;
 
-/// Octets: no more can be in flight (RFC 7323 §2.3), so no window grows further.
+/// Bytes: no more can be in flight (RFC 7323 §2.3), so no window grows further.
 pub(super) const MAX_WINDOW: usize = 1 << 30;
-/// Octets: the largest segment there can be.
+/// Bytes: the largest segment there can be.
 const MAX_MSS: usize = 65535;
 
 /// The least timeout that RFC 6298 §2.4 recommends, and so the least pause that RFC 5681 §4.1 was made for.
 const MIN_IDLE: Duration = Duration::from_secs(1);
 
-/// Initial window in octets (RFC 6928 §2).
+/// Initial window in bytes (RFC 6928 §2).
 pub(super) fn initial_window(mss: usize) -> usize {
     (10 * mss).min(14600.max(2 * mss))
 }
@@ -35,7 +35,7 @@ enum Phase {
     },
 }
 
-/// Congestion window and slow start threshold in octets.
+/// Congestion window and slow start threshold in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) mss: usize,
@@ -66,11 +66,11 @@ impl Window {
     /// An ACK with ECE asks for less, not for more. Also notes that a timeout has been answered.
     pub(super) fn may_grow(&mut self, acked: &Acked) -> bool {
         if let Phase::Loss { progress } = &mut self.phase {
-            *progress |= acked.octets > 0;
+            *progress |= acked.bytes > 0;
         } else if acked.in_recovery || self.phase == Phase::Recovery {
             return false;
         }
-        acked.cwnd_limited && acked.octets > 0 && acked.ece_octets == 0
+        acked.cwnd_limited && acked.bytes > 0 && acked.ece_bytes == 0
     }
 
     /// Losses found by ACKs are being repaired.
@@ -83,18 +83,18 @@ impl Window {
         self.phase != Phase::Open
     }
 
-    /// Grows by `octets`, at most to the threshold, and returns the octets left over. All octets count however few ACKs bring
+    /// Grows by `bytes`, at most to the threshold, and returns the bytes left over. All bytes count however few ACKs bring
     /// them (RFC 3465 with L unbounded, as RFC 9406 §4.3 has it for senders that do not send in bursts): a receiver that
     /// acknowledges once per burst would slow a sender that counts ACKs.
-    pub(super) fn grow_slow_start(&mut self, octets: usize) -> usize {
+    pub(super) fn grow_slow_start(&mut self, bytes: usize) -> usize {
         let room = self.ssthresh.min(MAX_WINDOW).saturating_sub(self.cwnd);
-        let used = octets.min(room);
+        let used = bytes.min(room);
         self.cwnd += used;
-        octets - used
+        bytes - used
     }
 
-    pub(super) fn grow(&mut self, octets: usize) {
-        self.cwnd = self.cwnd.saturating_add(octets).min(MAX_WINDOW);
+    pub(super) fn grow(&mut self, bytes: usize) {
+        self.cwnd = self.cwnd.saturating_add(bytes).min(MAX_WINDOW);
     }
 
     /// Loss found by ACKs: window and threshold become `target`, at least two segments (RFC 5681 §3.1, equation 4).
@@ -116,7 +116,7 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
-    /// The timer expired: the window becomes one segment, the threshold `target` unless the timer expired for the same octets
+    /// The timer expired: the window becomes one segment, the threshold `target` unless the timer expired for the same bytes
     /// before (RFC 5681 §3.1). True if it had not.
     pub(super) fn time_out(&mut self, target: usize) -> bool {
         let first = self.phase != Phase::Loss { progress: false };
@@ -161,7 +161,7 @@ impl Window {
         stale
     }
 
-    /// Segments are now of `mss` octets; the window keeps its octets, at least one segment.
+    /// Segments are now of `mss` bytes; the window keeps its bytes, at least one segment.
     pub(super) fn set_mss(&mut self, mss: usize) {
         self.mss = clamp_mss(mss);
         self.cwnd = self.cwnd.max(self.mss);
@@ -169,7 +169,7 @@ impl Window {
     }
 }
 
-/// Octets by which Reno's window grows: one segment per window acknowledged (RFC 5681 §3.1, counted as in RFC 3465 §2.1).
+/// Bytes by which Reno's window grows: one segment per window acknowledged (RFC 5681 §3.1, counted as in RFC 3465 §2.1).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Linear {
     acked: usize,
@@ -177,17 +177,17 @@ pub(super) struct Linear {
 
 impl Linear {
     /// Grows by slow start up to the threshold, and linearly from there on.
-    pub(super) fn grow_as_reno(&mut self, window: &mut Window, octets: usize) {
+    pub(super) fn grow_as_reno(&mut self, window: &mut Window, bytes: usize) {
         let left = if window.slow_start() {
-            window.grow_slow_start(octets)
+            window.grow_slow_start(bytes)
         } else {
-            octets
+            bytes
         };
         self.grow(window, left);
     }
 
-    fn grow(&mut self, window: &mut Window, octets: usize) {
-        self.acked = self.acked.saturating_add(octets).min(MAX_WINDOW);
+    fn grow(&mut self, window: &mut Window, bytes: usize) {
+        self.acked = self.acked.saturating_add(bytes).min(MAX_WINDOW);
         while self.acked >= window.cwnd && window.cwnd < MAX_WINDOW {
             self.acked -= window.cwnd;
             window.grow(window.mss);

@@ -1,4 +1,4 @@
-//! When to acknowledge, and what to say of octets that came out of order or twice (RFC 2018 §4, RFC 2883 §4).
+//! When to acknowledge, and what to say of bytes that came out of order or twice (RFC 2018 §4, RFC 2883 §4).
 
 use arrayvec::ArrayVec;
 
@@ -16,7 +16,7 @@ pub(crate) struct AckPolicy {
     due: bool,
     /// One segment was received that is to be acknowledged by then; any segment will do.
     later: Option<Instant>,
-    /// Until when octets that are sent are an answer to those received last.
+    /// Until when bytes that are sent are an answer to those received last.
     answer_by: Option<Instant>,
     /// What was received lately has been answered, so that waiting for it pays.
     interactive: bool,
@@ -51,7 +51,7 @@ impl AckPolicy {
         self.due = true;
     }
 
-    /// Octets were sent for the first time, in a segment that acknowledges.
+    /// Bytes were sent for the first time, in a segment that acknowledges.
     pub(crate) fn answered(&mut self, now: Instant) {
         self.interactive |= self.answer_by.take().is_some_and(|latest| now < latest);
         self.piggybacked();
@@ -76,7 +76,7 @@ impl AckPolicy {
         self.explicit = true;
     }
 
-    /// These octets came twice.
+    /// These bytes came twice.
     pub(crate) fn duplicate(&mut self, block: Option<(Seq, Seq)>) {
         self.duplicate = block;
         self.explicit = true;

@@ -28,8 +28,8 @@ struct News {
     /// The echoed timestamp.
     echoed: Option<u32>,
     min_rtt: Option<Duration>,
-    /// Octets that were not known to have arrived.
-    octets: usize,
+    /// Bytes that were not known to have arrived.
+    bytes: usize,
     pieces: usize,
     /// When the latest of those was sent that were sent once.
     sent: Option<Instant>,
@@ -44,7 +44,7 @@ impl News {
         let too_soon = self.min_rtt.is_some_and(|least| rtt < least);
         rate.on_acked(&piece.rate, piece.len, self.now);
         rack.delivered(piece, rtt, repeated && (echo_is_older || too_soon));
-        self.octets += piece.len;
+        self.bytes += piece.len;
         self.pieces += 1;
         if !repeated {
             self.sent = self.sent.max(Some(piece.sent_at));
@@ -53,7 +53,7 @@ impl News {
 }
 
 impl Conn {
-    /// Octets in flight. Without SACK, each duplicate ACK stands for a segment that has left (RFC 5681 §3.2).
+    /// Bytes in flight. Without SACK, each duplicate ACK stands for a segment that has left (RFC 5681 §3.2).
     pub(super) fn pipe(&self) -> usize {
         let left = self.send.duplicates * self.emss();
         self.send.queue.pipe().saturating_sub(left)
@@ -67,7 +67,7 @@ impl Conn {
             now,
             echoed,
             min_rtt: self.rtt.min_rtt(),
-            octets: 0,
+            bytes: 0,
             pieces: 0,
             sent: None,
         };
@@ -273,15 +273,15 @@ impl Conn {
         self.forget_echo();
         if news.pieces > 0 {
             let pipe = self.pipe();
-            self.recovery.delivered(news.octets, pipe, self.emss());
+            self.recovery.delivered(news.bytes, pipe, self.emss());
             let acked = Acked {
                 now,
-                octets: news.octets,
+                bytes: news.bytes,
                 in_flight: pipe,
                 rtt: news.sent.map(|sent| now - sent),
                 delivered: self.rate.delivered(),
                 rate: self.rate.sample(self.rtt.min_rtt()),
-                ece_octets: if congested { news.octets } else { 0 },
+                ece_bytes: if congested { news.bytes } else { 0 },
                 cwnd_limited: self.window_limited,
                 in_recovery,
             };
@@ -289,7 +289,7 @@ impl Conn {
             self.note_limit();
         }
         if congested {
-            self.answer_congestion(news.octets, lower, now);
+            self.answer_congestion(news.bytes, lower, now);
         }
         if advanced {
             self.arm_retransmission(now);
@@ -314,7 +314,7 @@ impl Conn {
         self.send.echo_until.take_if(|until| until.is_before(una));
     }
 
-    /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: octets that the ACK took out of flight.
+    /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: bytes that the ACK took out of flight.
     fn answer_congestion(&mut self, arrived: usize, lower: &mut Lower, now: Instant) {
         if self.send.echo_until.is_some() {
             return;
@@ -326,7 +326,7 @@ impl Conn {
         }
     }
 
-    /// The window was reduced, for whatever reason: the peer is told by the next new octets, and marks on what was sent before need
+    /// The window was reduced, for whatever reason: the peer is told by the next new bytes, and marks on what was sent before need
     /// no answer of their own (RFC 3168 §6.1.2).
     pub(super) fn note_reduction(&mut self) {
         if self.terms.ecn {
@@ -336,7 +336,7 @@ impl Conn {
     }
 
     /// The peer lives: it has acknowledged something, or there is nothing to acknowledge, or no room that it could acknowledge
-    /// octets in.
+    /// bytes in.
     fn note_life(&mut self, segment: &Segment, advanced: bool, now: Instant) {
         let idle = self.send.queue.is_empty() || self.send.waits_for_window();
         if advanced || idle || segment.window == 0 {

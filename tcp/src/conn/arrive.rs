@@ -20,7 +20,7 @@ enum Checked {
 }
 
 impl Conn {
-    /// Processes a segment and takes its frame. True if there are octets to read that were not there before.
+    /// Processes a segment and takes its frame. True if there are bytes to read that were not there before.
     pub(crate) fn arrive(
         &mut self,
         segment: &Segment,
@@ -106,7 +106,7 @@ impl Conn {
         false
     }
 
-    /// A pure ACK at RCV.NXT must be heard with a closed window too, as must the ACK of a segment whose octets have no room
+    /// A pure ACK at RCV.NXT must be heard with a closed window too, as must the ACK of a segment whose bytes have no room
     /// (RFC 9293 §3.10.7.4).
     fn is_ack_at_closed_window(&self, segment: &Segment) -> bool {
         self.receive.window() == 0 && segment.seq == self.receive.next() && !segment.has_syn()
@@ -246,7 +246,7 @@ impl Conn {
         self.state = next;
     }
 
-    /// The segment's octets and its FIN.
+    /// The segment's bytes and its FIN.
     fn take_payload(&mut self, segment: &Segment, frame: RxFrame, lower: &mut Lower, now: Instant) {
         if segment.len() == 0 || !self.state.may_receive() {
             if segment.len() > 0 {

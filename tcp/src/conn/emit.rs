@@ -7,7 +7,7 @@ use super::send_queue::{Held, Piece};
 use super::{Conn, Pending, State};
 use crate::lower::Lower;
 use crate::outbound::{Header, OutOptions};
-use crate::seq::{Seq, octets};
+use crate::seq::{Seq, bytes};
 use crate::time::Instant;
 
 impl Conn {
@@ -58,7 +58,7 @@ impl Conn {
         self.send.room() > 0
     }
 
-    /// The congestion window, in octets.
+    /// The congestion window, in bytes.
     pub(super) fn window(&self) -> usize {
         let window = self.recovery.window();
         window.unwrap_or_else(|| self.congestion.window())
@@ -172,7 +172,7 @@ impl Conn {
         }
     }
 
-    /// Appends the first `n` octets of the payload that lies in `frame`, to be sent when the peer's window has room for them.
+    /// Appends the first `n` bytes of the payload that lies in `frame`, to be sent when the peer's window has room for them.
     pub(crate) fn enqueue(&mut self, mut frame: TxFrame, n: usize, now: Instant) {
         frame.set_len(self.head() + n);
         self.append(Held::Ready(frame), n, now);
@@ -193,7 +193,7 @@ impl Conn {
     /// Cuts what waits for room at the end of the peer's window: room that never grows would keep it waiting (RFC 9293 §3.8.6.2.1, the
     /// override timeout). What fits leaves with the next egress. False if nothing fits.
     pub(super) fn cut_at_edge(&mut self, lower: &mut Lower) -> bool {
-        let room = octets(self.send.una, self.send.edge());
+        let room = bytes(self.send.una, self.send.edge());
         let first = self.send.queue.first();
         if room == 0 || first.is_none_or(|first| first.transmits > 0 || first.len <= room) {
             return false;
@@ -240,7 +240,7 @@ impl Conn {
         }
     }
 
-    /// Sends the first `n` octets of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2).
+    /// Sends the first `n` bytes of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2).
     pub(crate) fn commit(&mut self, mut frame: TxFrame, n: usize, lower: &mut Lower, now: Instant) {
         if !self.state.may_send() || n == 0 {
             lower.io.discard(frame);

@@ -13,7 +13,7 @@ use crate::lower::Lower;
 use crate::seq::{Seq, from_raw};
 use crate::time::Instant;
 
-/// Octets of the IP and TCP headers, with timestamps and without.
+/// Bytes of the IP and TCP headers, with timestamps and without.
 const HEADERS: [usize; 2] = [52, 40];
 const PEER_ISS: u32 = 7;
 
@@ -83,7 +83,7 @@ impl Large {
         }
     }
 
-    /// An ACK of all that was sent, so many octets after the peer's SYN.
+    /// An ACK of all that was sent, so many bytes after the peer's SYN.
     fn segment(&self, at: usize) -> Segment {
         Segment {
             flow: self.conn.flow,

@@ -1,6 +1,6 @@
 //! One connection: the state machine of RFC 9293, sans I/O but for the frames that it holds.
 //!
-//! Received octets stay in the frames that brought them until they are consumed; sent ones in the frames that carry them until
+//! Received bytes stay in the frames that brought them until they are consumed; sent ones in the frames that carry them until
 //! they are acknowledged. What the parts do is in their own files: segments arrive in [`arrive`] and [`handshake`], their
 //! acknowledgments are acted upon in [`acked`], segments leave in [`emit`], time passes in [`clock`].
 
@@ -134,7 +134,7 @@ pub(crate) struct Conn {
     passive: bool,
     offer: Offer,
     terms: Terms,
-    /// Octets of the largest IP packet on the way.
+    /// Bytes of the largest IP packet on the way.
     path_mtu: usize,
     send: SendSide,
     receive: ReceiveSide,
@@ -248,7 +248,7 @@ impl Conn {
         }
     }
 
-    /// Octets per segment: what the path's MTU and the peer's MSS allow beside the options.
+    /// Bytes per segment: what the path's MTU and the peer's MSS allow beside the options.
     pub(crate) fn emss(&self) -> usize {
         let own = self.flow.payload_of(self.path_mtu);
         own.min(self.terms.peer_mss)
@@ -256,17 +256,17 @@ impl Conn {
             .max(1)
     }
 
-    /// True if the octet with this sequence number was sent and is not acknowledged.
+    /// True if the byte with this sequence number was sent and is not acknowledged.
     pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
         seq.offset(self.send.una) < self.send.nxt.offset(self.send.una)
     }
 
-    /// Octets of the largest IP packet that the path takes, as far as is known.
+    /// Bytes of the largest IP packet that the path takes, as far as is known.
     pub(crate) fn path_mtu(&self) -> usize {
         self.path_mtu
     }
 
-    /// The path takes IP packets of at most `mtu` octets from now on: larger segments are cut when they are sent again, which
+    /// The path takes IP packets of at most `mtu` bytes from now on: larger segments are cut when they are sent again, which
     /// those in flight are (RFC 1191 §6.1, RFC 8201 §5.4).
     pub(crate) fn set_path_mtu(&mut self, mtu: usize, now: Instant) {
         let before = self.emss();
@@ -289,7 +289,7 @@ impl Conn {
         self.link.set_source(mac);
     }
 
-    /// Octets that were committed and are not acknowledged.
+    /// Bytes that were committed and are not acknowledged.
     pub(crate) fn unacked(&self) -> usize {
         self.send.queue.payload_from(self.send.una)
     }
@@ -319,32 +319,32 @@ impl Conn {
         self.acks.is_due()
     }
 
-    /// Octets of each part of a piece of `len` octets: what a segment has room for, and what the peer's window ever had.
+    /// Bytes of each part of a piece of `len` bytes: what a segment has room for, and what the peer's window ever had.
     pub(crate) fn part_len(&self, len: usize) -> usize {
         let window = self.send.largest_window();
         let fits = if len > window { window } else { len };
         fits.clamp(1, self.emss())
     }
 
-    /// Segments that a piece of `len` octets is sent in.
+    /// Segments that a piece of `len` bytes is sent in.
     fn parts(&self, len: usize) -> usize {
         let part = self.part_len(len);
         // The common case without a division.
         if len <= part { 1 } else { len.div_ceil(part) }
     }
 
-    /// True if the peer's window has room for `len` octets now.
+    /// True if the peer's window has room for `len` bytes now.
     pub(crate) fn has_window(&self, len: usize) -> bool {
         self.send.room() >= len
     }
 
-    /// Octets of headers in front of the payload of a segment with data.
+    /// Bytes of headers in front of the payload of a segment with data.
     fn head(&self) -> usize {
         let tcp = TCP_HEADER_LEN + self.terms.option_len();
         self.link.len() + self.flow.ip_header_len() + tcp
     }
 
-    /// True if a piece of `len` octets would leave at once, as one segment if `len` is at most the EMSS. A window that is never
+    /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the EMSS. A window that is never
     /// as large as the piece is filled when nothing else is on its way, or the connection would stand still.
     pub(crate) fn can_write(&mut self, len: usize, now: Instant) -> bool {
         let queue = &self.send.queue;
@@ -387,7 +387,7 @@ impl Conn {
         self.send.queue.park(self.head(), lower)
     }
 
-    /// Remembers that `len` octets could not be written.
+    /// Remembers that `len` bytes could not be written.
     pub(crate) fn refuse(&mut self, len: usize) {
         self.wanted = len.max(1);
     }
@@ -401,7 +401,7 @@ impl Conn {
         possible
     }
 
-    /// The room for `len` octets of payload in `frame`; `None` if they do not fit one segment.
+    /// The room for `len` bytes of payload in `frame`; `None` if they do not fit one segment.
     pub(crate) fn room_in<'a>(&self, frame: &'a mut TxFrame, len: usize) -> Option<&'a mut [u8]> {
         let head = self.head();
         if len > self.part_len(len) || head + len > frame.capacity() {
@@ -430,7 +430,7 @@ impl Conn {
         self.release(lower);
     }
 
-    /// Gives all frames back but those of octets that can still be read.
+    /// Gives all frames back but those of bytes that can still be read.
     pub(crate) fn release(&mut self, lower: &mut Lower) {
         self.postponed = None;
         self.send.queue.clear(lower);

@@ -11,10 +11,10 @@ use crate::time::Instant;
 const BATCH: Duration = Duration::from_micros(32);
 /// The longest that the schedule may be behind, of which much is made up for at once only by slow connections.
 const BEHIND: Duration = Duration::from_millis(1);
-/// The octets of a burst that makes up for it are those of so long, which covers a timer's resolution and a thread's waking up,
+/// The bytes of a burst that makes up for it are those of so long, which covers a timer's resolution and a thread's waking up,
 const BURST: Duration = Duration::from_micros(128);
 /// within these limits: at most 45 full segments at an MTU of 1500, a small part of a peer's ring.
-const BURST_OCTETS: (u64, u64) = (16 << 10, 64 << 10);
+const BURST_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 
 /// When the next segment may be sent.
 #[derive(Debug, Default)]
@@ -24,20 +24,20 @@ pub(crate) struct Pacer {
     batch: Duration,
 }
 
-/// How long `octets` take at `rate` octets per second.
-fn time(octets: u64, rate: u64) -> Duration {
-    Duration::from_nanos(octets.saturating_mul(1_000_000_000) / rate.max(1))
+/// How long `bytes` take at `rate` bytes per second.
+fn time(bytes: u64, rate: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1))
 }
 
 /// How far behind a schedule at this rate may be.
 fn behind(rate: u64) -> Duration {
-    let octets = u128::from(rate) * BURST.as_nanos() / 1_000_000_000;
-    let octets = u64::try_from(octets).unwrap_or(u64::MAX);
-    BEHIND.min(time(octets.clamp(BURST_OCTETS.0, BURST_OCTETS.1), rate))
+    let bytes = u128::from(rate) * BURST.as_nanos() / 1_000_000_000;
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    BEHIND.min(time(bytes.clamp(BURST_BYTES.0, BURST_BYTES.1), rate))
 }
 
 impl Pacer {
-    /// A segment of `len` octets is sent at `rate` octets per second.
+    /// A segment of `len` bytes is sent at `rate` bytes per second.
     pub(crate) fn sent(&mut self, len: usize, rate: Option<u64>, now: Instant) {
         let Some(rate) = rate else {
             self.next = None;

@@ -1,4 +1,4 @@
-//! An acknowledgment that has come with octets: it is acted upon after those, and after the answer to them has left.
+//! An acknowledgment that has come with bytes: it is acted upon after those, and after the answer to them has left.
 //!
 //! What it changes is what may be sent and when, and the answer seldom depends on that. So a round trip does not wait for it.
 
@@ -32,7 +32,7 @@ impl Conn {
         }
     }
 
-    /// True for an ACK of what was sent, with octets that may be answered, that tells of nothing unusual and that nobody waits for.
+    /// True for an ACK of what was sent, with bytes that may be answered, that tells of nothing unusual and that nobody waits for.
     fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
         let steady = self.state == State::Established
             && self.recovery.is_open()
@@ -43,7 +43,7 @@ impl Conn {
         steady && plain && self.send.una.is_before(ack) && !segment.payload.is_empty()
     }
 
-    /// True if a piece of `len` octets would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.
+    /// True if a piece of `len` bytes would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.
     pub(crate) fn finds_room(&mut self, len: usize, lower: &mut Lower, now: Instant) -> bool {
         let limited = self.window_limited;
         if self.can_write(len, now) {

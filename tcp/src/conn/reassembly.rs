@@ -1,12 +1,12 @@
-//! Octets that came before those in front of them.
+//! Bytes that came before those in front of them.
 
 use std::collections::VecDeque;
 
 use super::chunk::Chunk;
 use crate::lower::Lower;
-use crate::seq::{Seq, octets};
+use crate::seq::{Seq, bytes};
 
-/// Parts at most: with more the memory for them, not the octets, would be the limit.
+/// Parts at most: with more the memory for them, not the bytes, would be the limit.
 const MAX_PARTS: usize = 512;
 /// Bytes that a part takes beside its payload, roughly: its entry, and what the allocator adds.
 const PART_COST: usize = 128;
@@ -37,7 +37,7 @@ impl Part {
     /// Takes away what `other`, which begins no later, has.
     fn trim_known(&mut self, other: Option<&Self>) {
         if let Some(other) = other {
-            let known = octets(self.begin, other.end()).min(self.chunk.len());
+            let known = bytes(self.begin, other.end()).min(self.chunk.len());
             self.chunk.trim_front(known);
             self.begin += known;
         }
@@ -77,7 +77,7 @@ impl Reassembly {
             }
         }
         if let Some(next) = self.parts.get(at) {
-            part.chunk.truncate(octets(part.begin, next.begin));
+            part.chunk.truncate(bytes(part.begin, next.begin));
         }
         if part.chunk.len() == 0 {
             part.chunk.free(lower);
@@ -108,7 +108,7 @@ impl Reassembly {
             }
             let mut part = self.parts.pop_front()?;
             self.give_back(&part, lower);
-            part.chunk.trim_front(octets(part.begin, next));
+            part.chunk.trim_front(bytes(part.begin, next));
             if part.chunk.len() > 0 {
                 return Some(part.chunk);
             }
@@ -162,11 +162,11 @@ mod tests {
         Lower::new(Box::new(io), 1500)
     }
 
-    /// The octets of a stream in which octet n is n modulo 251, from `begin` on.
+    /// The bytes of a stream in which byte n is n modulo 251, from `begin` on.
     fn chunk(begin: usize, len: usize) -> Chunk {
-        let octets = (begin..begin + len).map(|n| u8::try_from(n % 251).unwrap());
+        let bytes = (begin..begin + len).map(|n| u8::try_from(n % 251).unwrap());
         Chunk::Copied {
-            octets: octets.collect(),
+            bytes: bytes.collect(),
             begin: 0,
         }
     }
@@ -216,7 +216,7 @@ mod tests {
             assert!(parts.insert(base + n, chunk(n, 8948), &mut lower));
         }
         let memory = |part: &Part| match &part.chunk {
-            Chunk::Copied { octets, .. } => octets.capacity(),
+            Chunk::Copied { bytes, .. } => bytes.capacity(),
             Chunk::Frame { .. } => panic!("these are copies"),
         };
         let taken: usize = parts.parts.iter().map(memory).sum();
@@ -240,8 +240,8 @@ mod tests {
                 if n >= next && *held {
                     prop_assert!(list.block(base + n).is_some_and(|(left, right)| !(base + n).is_before(left) && (base + n).is_before(right)));
                     let chunk = list.take(base + n, &mut lower).unwrap();
-                    for (i, octet) in chunk.octets().iter().enumerate() {
-                        prop_assert_eq!(usize::from(*octet), (n + i) % 251);
+                    for (i, byte) in chunk.bytes().iter().enumerate() {
+                        prop_assert_eq!(usize::from(*byte), (n + i) % 251);
                     }
                     next = n + chunk.len();
                 }

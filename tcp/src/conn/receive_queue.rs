@@ -1,4 +1,4 @@
-//! In-order octets that were received and not consumed.
+//! In-order bytes that were received and not consumed.
 
 use std::collections::VecDeque;
 
@@ -26,18 +26,18 @@ impl ReceiveQueue {
         self.chunks.extend(rest);
     }
 
-    /// At least `want` octets in one slice if so many are there, else those of the first chunk. They are copied into `joined`
+    /// At least `want` bytes in one slice if so many are there, else those of the first chunk. They are copied into `joined`
     /// only if the first chunk has too few.
     pub(crate) fn readable<'a>(&'a self, want: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
-        let first = self.chunks.front().map_or(&[][..], Chunk::octets);
+        let first = self.chunks.front().map_or(&[][..], Chunk::bytes);
         if first.len() >= want || self.len < want {
             return first;
         }
         joined.clear();
         for chunk in &self.chunks {
-            let octets = chunk.octets();
+            let bytes = chunk.bytes();
             let missing = want - joined.len();
-            joined.extend_from_slice(octets.get(..missing).unwrap_or(octets));
+            joined.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
             if joined.len() == want {
                 break;
             }
@@ -45,7 +45,7 @@ impl ReceiveQueue {
         joined
     }
 
-    /// Takes the first `n` octets away; the frames go back.
+    /// Takes the first `n` bytes away; the frames go back.
     pub(crate) fn consume(&mut self, n: usize, lower: &mut Lower) {
         let mut left = n.min(self.len);
         self.len -= left;
@@ -75,9 +75,9 @@ mod tests {
 
     use super::*;
 
-    fn copied(octets: &[u8]) -> Chunk {
+    fn copied(bytes: &[u8]) -> Chunk {
         Chunk::Copied {
-            octets: octets.to_vec(),
+            bytes: bytes.to_vec(),
             begin: 0,
         }
     }

@@ -1,4 +1,4 @@
-//! What is received: RCV.NXT, the window, octets in order and out of order, the peer's FIN (RFC 9293 §3.3.1).
+//! What is received: RCV.NXT, the window, bytes in order and out of order, the peer's FIN (RFC 9293 §3.3.1).
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::reassembly::Reassembly;
 use super::receive_queue::ReceiveQueue;
 use crate::inbound::Segment;
 use crate::lower::Lower;
-use crate::seq::{Seq, distance, octets};
+use crate::seq::{Seq, bytes, distance};
 
 /// The receiving half of a connection.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct ReceiveSide {
     edge: Seq,
     /// What was acknowledged last (Last.ACK.sent, RFC 7323 §4.3).
     acked: Seq,
-    /// Octets that may be held.
+    /// Bytes that may be held.
     capacity: usize,
     queue: ReceiveQueue,
     parts: Reassembly,
@@ -35,7 +35,7 @@ pub(crate) struct ReceiveSide {
 pub(crate) enum Arrival {
     /// There was nothing new in it.
     Nothing,
-    /// RCV.NXT has advanced; `filled`: with octets that were waiting for these.
+    /// RCV.NXT has advanced; `filled`: with bytes that were waiting for these.
     InOrder { filled: bool },
     /// It waits for what is in front of it.
     OutOfOrder,
@@ -55,7 +55,7 @@ impl ReceiveSide {
         }
     }
 
-    /// The peer's SYN has the sequence number `irs`. A SYN of ours has announced `announced` octets to it already, or none.
+    /// The peer's SYN has the sequence number `irs`. A SYN of ours has announced `announced` bytes to it already, or none.
     pub(crate) fn begin(&mut self, irs: Seq, announced: usize) {
         self.next = irs + 1;
         self.acked = self.next;
@@ -89,7 +89,7 @@ impl ReceiveSide {
 
     /// RCV.WND.
     pub(crate) fn window(&self) -> usize {
-        octets(self.next, self.edge)
+        bytes(self.next, self.edge)
     }
 
     fn free(&self) -> usize {
@@ -220,17 +220,17 @@ impl ReceiveSide {
     /// What of the payload lies in the window and before the FIN: where it begins, and its place in the frame.
     fn clip(&self, segment: &Segment) -> (Seq, Range<usize>) {
         let Range { start, end } = segment.payload;
-        let old = octets(segment.seq, self.next).min(segment.payload.len());
+        let old = bytes(segment.seq, self.next).min(segment.payload.len());
         let (begin, start) = (segment.seq + old, start + old);
         let window = self.window();
         let last = self
             .fin
-            .map_or(window, |fin| octets(self.next, fin).min(window));
+            .map_or(window, |fin| bytes(self.next, fin).min(window));
         let room = last.saturating_sub(begin.offset(self.next));
         (begin, start..end.min(start + room))
     }
 
-    /// Notes the FIN, unless it lies beyond the window, or where octets were received already.
+    /// Notes the FIN, unless it lies beyond the window, or where bytes were received already.
     fn note_fin(&mut self, segment: &Segment) {
         let at = segment.seq + segment.payload.len();
         if segment.has_fin() && self.fin.is_none() && at.offset(self.next) <= self.window() {

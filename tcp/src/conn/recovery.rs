@@ -64,7 +64,7 @@ impl Recovery {
         self.point
     }
 
-    /// Begins to repair what ACKs told to be lost, with `flight` octets in flight before and a window of `target` after it.
+    /// Begins to repair what ACKs told to be lost, with `flight` bytes in flight before and a window of `target` after it.
     pub(crate) fn begin(&mut self, una: Seq, nxt: Seq, flight: usize, target: usize, mss: usize) {
         self.phase = Phase::Repair;
         self.point = nxt;
@@ -110,7 +110,7 @@ impl Recovery {
         self.doubt = None;
     }
 
-    /// An ACK has told of `delivered` octets, and `pipe` are in flight now.
+    /// An ACK has told of `delivered` bytes, and `pipe` are in flight now.
     pub(crate) fn delivered(&mut self, delivered: usize, pipe: usize, mss: usize) {
         if self.phase != Phase::Repair {
             return;
@@ -129,15 +129,15 @@ impl Recovery {
         rate.window = pipe + allowed.max(first);
     }
 
-    /// The window during a repair, in octets.
+    /// The window during a repair, in bytes.
     pub(crate) fn window(&self) -> Option<usize> {
         (self.phase == Phase::Repair).then_some(self.rate.window)
     }
 
-    /// `octets` were sent.
-    pub(crate) fn sent(&mut self, octets: usize) {
+    /// `bytes` were sent.
+    pub(crate) fn sent(&mut self, bytes: usize) {
         if self.phase == Phase::Repair {
-            self.rate.sent += octets;
+            self.rate.sent += bytes;
         }
     }
 

@@ -8,14 +8,14 @@ use xwarp_driver::{SentFrame, TxFrame};
 
 use crate::lower::Lower;
 use crate::rate::SentRate;
-use crate::seq::{Seq, octets};
+use crate::seq::{Seq, bytes};
 use crate::time::Instant;
 
 /// One segment.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) begin: Seq,
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) len: usize,
     /// SYN, FIN, or PSH for data.
     pub(crate) control: TcpControl,
@@ -109,9 +109,9 @@ pub(crate) struct SendQueue {
 /// What a piece counts for, or all of them together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
-    /// Octets believed to be in the network (RFC 6675 §4).
+    /// Bytes believed to be in the network (RFC 6675 §4).
     pipe: usize,
-    /// Octets of payload.
+    /// Bytes of payload.
     payload: usize,
     lost: usize,
     sacked: usize,
@@ -128,7 +128,7 @@ impl SendQueue {
         self.pieces.is_empty()
     }
 
-    /// Octets in flight.
+    /// Bytes in flight.
     pub(crate) fn pipe(&self) -> usize {
         self.sums.pipe
     }
@@ -274,7 +274,7 @@ impl SendQueue {
         });
     }
 
-    /// Cuts a piece in two behind `len` octets of payload; the second has no frame yet.
+    /// Cuts a piece in two behind `len` bytes of payload; the second has no frame yet.
     pub(crate) fn split(&mut self, at: usize, len: usize) {
         let Some(piece) = self.pieces.get(at).filter(|piece| piece.len > len) else {
             return;
@@ -319,12 +319,12 @@ impl SendQueue {
         }
     }
 
-    /// Octets of payload from `una` on.
+    /// Bytes of payload from `una` on.
     pub(crate) fn payload_from(&self, una: Seq) -> usize {
         let Some(first) = self.pieces.front() else {
             return 0;
         };
-        self.sums.payload - octets(first.begin, una).min(first.len)
+        self.sums.payload - bytes(first.begin, una).min(first.len)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::send_queue::SendQueue;
 use crate::inbound::Segment;
-use crate::seq::{Seq, octets};
+use crate::seq::{Seq, bytes};
 
 /// The sending half of a connection.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ impl SendSide {
         }
     }
 
-    /// Octets that the peer's window has room for behind all that is queued.
+    /// Bytes that the peer's window has room for behind all that is queued.
     pub(crate) fn room(&self) -> usize {
-        octets(self.end, self.edge)
+        bytes(self.end, self.edge)
     }
 
     /// The right edge of the peer's window.

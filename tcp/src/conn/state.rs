@@ -26,7 +26,7 @@ impl State {
         matches!(self, Self::Established | Self::CloseWait)
     }
 
-    /// True while octets of the peer are awaited.
+    /// True while bytes of the peer are awaited.
     pub(crate) fn may_receive(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }

@@ -93,7 +93,7 @@ impl Terms {
         }
     }
 
-    /// Octets of options in every segment.
+    /// Bytes of options in every segment.
     pub(crate) fn option_len(&self) -> usize {
         if self.timestamps { TIMESTAMP_LEN } else { 0 }
     }

@@ -7,11 +7,11 @@ use xwarp_tcp::{Algorithm, Instant, StackConfig};
 
 use crate::pair::{StackEnd, pattern, run};
 
-const OCTETS: usize = 8_000_000;
+const BYTES: usize = 8_000_000;
 
 /// How long a transfer takes, and how many segments were sent again.
 fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
-    let (a, wire_a) = StackEnd::new(0, pattern(OCTETS, 1), config);
+    let (a, wire_a) = StackEnd::new(0, pattern(BYTES, 1), config);
     let (mut b, wire_b) = StackEnd::new(1, Vec::new(), config);
     let mut a = a.in_bulk();
     b.listen();
@@ -45,7 +45,7 @@ fn marks_keep_the_queue_from_overflowing_and_the_link_full() {
         let config = config(algorithm, ecn);
         let (time, repeated) = transfer(&config, |link| shallow(link).mark(20));
         assert_eq!(repeated, 0, "{algorithm:?}: the queue has overflowed");
-        let megabits = OCTETS as u128 * 8000 / time.as_nanos();
+        let megabits = BYTES as u128 * 8000 / time.as_nanos();
         assert!(megabits > 900, "{algorithm:?}: {megabits} Mb/s");
         let (_, without_marks) = transfer(&config, shallow);
         assert!(

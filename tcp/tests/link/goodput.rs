@@ -17,9 +17,9 @@ const ALGORITHMS: [Algorithm; 4] = [
 ];
 /// Parts of the frames that are lost.
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
-/// Octets of a long transfer.
+/// Bytes of a long transfer.
 const BULK: usize = 2_000_000;
-/// Octets of a short one.
+/// Bytes of a short one.
 const MESSAGE: usize = 64 << 10;
 const BULK_SEEDS: u64 = 3;
 const MESSAGE_SEEDS: u64 = 100;
@@ -35,14 +35,14 @@ fn rack(link: Link, loss: f64) -> Link {
         .loss(loss)
 }
 
-/// How long a transfer takes from the first SYN to the last octet. A second and more: a SYN was lost, whose timer has no round trip
+/// How long a transfer takes from the first SYN to the last byte. A second and more: a SYN was lost, whose timer has no round trip
 /// to go by (RFC 6298 §2.1).
-fn time(algorithm: Algorithm, octets: usize, loss: f64, seed: u64) -> Duration {
+fn time(algorithm: Algorithm, bytes: usize, loss: f64, seed: u64) -> Duration {
     let config = StackConfig {
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEnd::new(0, pattern(octets, 1), &config);
+    let (a, wire_a) = StackEnd::new(0, pattern(bytes, 1), &config);
     let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
@@ -52,9 +52,9 @@ fn time(algorithm: Algorithm, octets: usize, loss: f64, seed: u64) -> Duration {
 }
 
 /// The times of a number of transfers, sorted.
-fn times(algorithm: Algorithm, octets: usize, loss: f64, seeds: u64) -> Vec<Duration> {
+fn times(algorithm: Algorithm, bytes: usize, loss: f64, seeds: u64) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..seeds)
-        .map(|seed| time(algorithm, octets, loss, seed))
+        .map(|seed| time(algorithm, bytes, loss, seed))
         .collect();
     times.sort_unstable();
     times
@@ -76,8 +76,8 @@ fn line(algorithm: Algorithm, loss: f64) -> String {
 
 fn table() -> String {
     let mut table = String::from(
-        "1 Gb/s, round trip 100 us, buffer of 100 frames, marks from 20 on: Mb/s of 2,000,000 octets\n\
-         (median of 3 seeds), and microseconds that 65,536 octets take with their connection (of 100 seeds), by loss in\n\
+        "1 Gb/s, round trip 100 us, buffer of 100 frames, marks from 20 on: Mb/s of 2,000,000 bytes\n\
+         (median of 3 seeds), and microseconds that 65,536 bytes take with their connection (of 100 seeds), by loss in\n\
          either direction.\n\n\
          algorithm    loss   goodput  message p50     p90     p99\n",
     );

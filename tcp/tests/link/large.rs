@@ -1,4 +1,4 @@
-//! Segments of 9000 octets and of 64 KiB.
+//! Segments of 9000 bytes and of 64 KiB.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use xwarp_tcp::{Algorithm, Instant, StackConfig};
 use crate::pair::{End, StackEnd, pattern, run};
 
 const MTUS: [usize; 2] = [9000, 65_535];
-/// Octets of the headers, timestamps included.
+/// Bytes of the headers, timestamps included.
 const HEADERS: usize = 52;
 const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::Cubic,
@@ -17,11 +17,11 @@ const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::Bbr,
 ];
 
-/// Carries `octets` from one end to the other, and back at the same time if `back`: both ends afterwards, the time that it took, and the
+/// Carries `bytes` from one end to the other, and back at the same time if `back`: both ends afterwards, the time that it took, and the
 /// longest stall.
 fn transfer(
     (mtu, congestion): (usize, Algorithm),
-    (octets, back): (usize, bool),
+    (bytes, back): (usize, bool),
     seed: u64,
     conditions: impl FnOnce(Link) -> Link,
 ) -> ([StackEnd; 2], Duration, Duration) {
@@ -30,10 +30,7 @@ fn transfer(
         congestion,
         ..StackConfig::default()
     };
-    let data = [
-        pattern(octets, 1),
-        pattern(if back { octets } else { 0 }, 2),
-    ];
+    let data = [pattern(bytes, 1), pattern(if back { bytes } else { 0 }, 2)];
     let [(a, wire_a), (b, wire_b)] =
         [0, 1].map(|place| StackEnd::new(place, data[place].clone(), &config));
     let (mut a, mut b) = (a.in_bulk(), b.in_bulk());

@@ -13,16 +13,16 @@ const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Megabits per second of bytes delivered once the handshake was repeated as often as it had to be, how often that was, and the longest stall.
 fn transfer(
     seed: Seed,
-    octets: usize,
+    bytes: usize,
     conditions: impl FnOnce(Link) -> Link,
 ) -> (f64, u64, Duration) {
-    let (mut a, wire_a) = StackEnd::new(0, pattern(octets, 1), &StackConfig::default());
+    let (mut a, wire_a) = StackEnd::new(0, pattern(bytes, 1), &StackConfig::default());
     let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &StackConfig::default());
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
     let (time, stall) = run(&mut a, &mut b, [wire_a, wire_b], seed, conditions);
     #[allow(clippy::cast_precision_loss)] // a few digits will do
-    let megabits = octets as f64 * 8.0 / 1e6;
+    let megabits = bytes as f64 * 8.0 / 1e6;
     let repeated = time.as_secs() / SYN_TIMEOUT.as_secs();
     let carried = time.as_secs_f64() - time.as_secs_f64().floor();
     (megabits / carried, repeated, stall)

@@ -10,8 +10,8 @@ use xwarp_tcp::{Algorithm, Instant, StackConfig};
 
 use crate::pair::{StackEnd, pattern, run};
 
-const OCTETS: usize = 8_000_000;
-/// Octets of a frame that carries data in full.
+const BYTES: usize = 8_000_000;
+/// Bytes of a frame that carries data in full.
 const FULL: usize = 1000;
 
 /// How many full segments were sent at each instant.
@@ -22,7 +22,7 @@ fn transfer(algorithm: Algorithm, rate: u64, loss: f64) -> (Duration, Vec<(Durat
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEnd::new(0, pattern(OCTETS, 1), &config);
+    let (a, wire_a) = StackEnd::new(0, pattern(BYTES, 1), &config);
     let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
@@ -64,7 +64,7 @@ fn ten_gigabits_are_filled_by_bursts_that_a_ring_holds() {
         let (time, bursts) = transfer(Algorithm::Bbr, 10_000_000_000, loss);
         let most = largest(&bursts);
         assert!(most <= 46, "{most} segments at once with a loss of {loss}");
-        let megabits = OCTETS as u128 * 8000 / time.as_nanos();
+        let megabits = BYTES as u128 * 8000 / time.as_nanos();
         println!("{megabits} Mb/s with a loss of {loss}, {most} segments at once at most");
         assert!(megabits > least, "{megabits} Mb/s with a loss of {loss}");
     }

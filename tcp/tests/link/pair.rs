@@ -28,21 +28,21 @@ pub(crate) struct StackEnd {
     pub(crate) conn: Option<ConnId>,
     outbox: Vec<u8>,
     sent: usize,
-    /// Octets of the next segment.
+    /// Bytes of the next segment.
     piece: usize,
     /// Segments are as large as they can be, not of all sizes.
     full: bool,
     connected: bool,
     closed: bool,
     received: Vec<u8>,
-    /// The most octets that were ever unacknowledged.
+    /// The most bytes that were ever unacknowledged.
     pub(crate) most_unacked: usize,
     pub(crate) ended: Option<CloseReason>,
 }
 
 pub(crate) fn address(place: usize) -> SocketAddr {
-    let octet = u8::try_from(place + 1).unwrap();
-    SocketAddr::from(([10, 0, 0, octet], [40_000, 4791][place]))
+    let byte = u8::try_from(place + 1).unwrap();
+    SocketAddr::from(([10, 0, 0, byte], [40_000, 4791][place]))
 }
 
 impl StackEnd {
@@ -179,10 +179,10 @@ impl End for StackEnd {
     }
 }
 
-/// Octets that differ from place to place.
+/// Bytes that differ from place to place.
 pub(crate) fn pattern(len: usize, key: u32) -> Vec<u8> {
-    let octet = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
-    (0..u32::try_from(len).unwrap()).map(octet).collect()
+    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
+    (0..u32::try_from(len).unwrap()).map(byte).collect()
 }
 
 /// Runs both ends until they are done; the virtual time that it took, and the longest in which nothing was received.

@@ -110,15 +110,15 @@ fn scenario(seed: u64) {
         ecn: seed % 2 == 1,
         ..StackConfig::default()
     };
-    let octets = [0, 1].map(|_| rng.index(40_000));
+    let bytes = [0, 1].map(|_| rng.index(40_000));
     let conditions = draw(&mut rng);
     let _guard = Guard(seed, conditions);
     let link = |link: Link| link.with(|each| *each = conditions);
-    both_ways(Seed(seed), &config, octets, link);
+    both_ways(Seed(seed), &config, bytes, link);
 }
 
 #[test]
-fn octets_arrive_intact_whatever_links_do() {
+fn bytes_arrive_intact_whatever_links_do() {
     if let Some(seed) = number("XWARP_SEED") {
         return scenario(seed);
     }

@@ -7,17 +7,17 @@ use xwarp_tcp::{CloseReason, StackConfig};
 
 use crate::pair::{FRAMES, StackEnd, pattern, run};
 
-/// Octets in either direction.
-const OCTETS: [usize; 2] = [120_000, 90_000];
+/// Bytes in either direction.
+const BYTES: [usize; 2] = [120_000, 90_000];
 
-/// Carries octets both ways at once and closes; every frame must be back in the end.
+/// Carries bytes both ways at once and closes; every frame must be back in the end.
 pub(crate) fn both_ways(
     seed: Seed,
     config: &StackConfig,
-    octets: [usize; 2],
+    bytes: [usize; 2],
     conditions: impl FnOnce(Link) -> Link,
 ) {
-    let data = [pattern(octets[0], 1), pattern(octets[1], 2)];
+    let data = [pattern(bytes[0], 1), pattern(bytes[1], 2)];
     let (mut a, wire_a) = StackEnd::new(0, data[0].clone(), config);
     let (mut b, wire_b) = StackEnd::new(1, data[1].clone(), config);
     b.listen();
@@ -49,38 +49,38 @@ fn rough(link: Link) -> Link {
 }
 
 #[test]
-fn octets_arrive_intact_both_ways_on_a_rough_link() {
+fn bytes_arrive_intact_both_ways_on_a_rough_link() {
     for seed in 0..60 {
-        both_ways(Seed(seed), &StackConfig::default(), OCTETS, rough);
+        both_ways(Seed(seed), &StackConfig::default(), BYTES, rough);
     }
 }
 
 #[test]
-fn octets_arrive_intact_without_timestamps() {
+fn bytes_arrive_intact_without_timestamps() {
     let config = StackConfig {
         timestamps: false,
         ..StackConfig::default()
     };
     for seed in 100..130 {
-        both_ways(Seed(seed), &config, OCTETS, rough);
+        both_ways(Seed(seed), &config, BYTES, rough);
     }
 }
 
 #[test]
-fn octets_arrive_intact_through_small_windows() {
+fn bytes_arrive_intact_through_small_windows() {
     for (seed, buffer) in (200..).zip([1024, 1500, 3000, 4096, 9000, 20_000, 65_536]) {
         let config = StackConfig {
             buffer: Some(buffer),
             ..StackConfig::default()
         };
-        both_ways(Seed(seed), &config, OCTETS, rough);
+        both_ways(Seed(seed), &config, BYTES, rough);
     }
 }
 
 #[test]
-fn octets_arrive_intact_through_a_short_queue() {
+fn bytes_arrive_intact_through_a_short_queue() {
     for seed in 300..310 {
-        both_ways(Seed(seed), &StackConfig::default(), OCTETS, |link| {
+        both_ways(Seed(seed), &StackConfig::default(), BYTES, |link| {
             link.one_way_delay(Duration::from_millis(2))
                 .rate(20_000_000, 12)
         });
@@ -88,9 +88,9 @@ fn octets_arrive_intact_through_a_short_queue() {
 }
 
 #[test]
-fn octets_arrive_intact_when_a_third_is_lost() {
+fn bytes_arrive_intact_when_a_third_is_lost() {
     for seed in 400..405 {
-        both_ways(Seed(seed), &StackConfig::default(), OCTETS, |link| {
+        both_ways(Seed(seed), &StackConfig::default(), BYTES, |link| {
             link.one_way_delay(Duration::from_micros(100)).loss(0.3)
         });
     }

@@ -12,7 +12,7 @@ use xwarp_tcp::{Instant, StackConfig};
 
 use crate::pair::{End, FRAMES, MACS, StackEnd, address, pattern, run};
 
-/// Octets of an untagged Ethernet header.
+/// Bytes of an untagged Ethernet header.
 const ETHERNET: usize = 14;
 
 /// The packet interface as smoltcp sees it.
@@ -130,7 +130,7 @@ impl SmolEnd {
 }
 
 impl SmolEnd {
-    /// Reads all that is there and writes what has room; the octets moved.
+    /// Reads all that is there and writes what has room; the bytes moved.
     fn exchange(&mut self) -> usize {
         let (sent, before) = (self.sent, self.received.len());
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
@@ -158,8 +158,8 @@ impl End for SmolEnd {
         let moved = self
             .iface
             .poll(to_smoltcp(now), &mut self.port, &mut self.sockets);
-        let octets = self.exchange();
-        octets + usize::from(moved == iface::PollResult::SocketStateChanged)
+        let bytes = self.exchange();
+        bytes + usize::from(moved == iface::PollResult::SocketStateChanged)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -187,7 +187,7 @@ impl End for SmolEnd {
     }
 }
 
-/// Carries octets both ways between a stack and smoltcp, which connects or listens.
+/// Carries bytes both ways between a stack and smoltcp, which connects or listens.
 fn both_ways(seed: Seed, smol_connects: bool, conditions: impl FnOnce(Link) -> Link) {
     let data = [pattern(80_000, 1), pattern(60_000, 2)];
     let now = Instant::ORIGIN + Duration::from_secs(1);

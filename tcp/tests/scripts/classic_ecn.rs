@@ -127,7 +127,7 @@ read 300
 }
 
 #[test]
-fn only_octets_in_the_window_echo_or_confirm() {
+fn only_bytes_in_the_window_echo_or_confirm() {
     run_after(
         AGREED,
         "

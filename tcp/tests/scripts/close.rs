@@ -84,7 +84,7 @@ refuse 1
 }
 
 #[test]
-fn octets_come_after_our_fin() {
+fn bytes_come_after_our_fin() {
     run_after(
         ESTABLISHED,
         "
@@ -101,7 +101,7 @@ read 100
 }
 
 #[test]
-fn octets_go_after_their_fin() {
+fn bytes_go_after_their_fin() {
     run_after(
         ESTABLISHED,
         "
@@ -244,7 +244,7 @@ event TimedOut
 }
 
 #[test]
-fn octets_after_their_fin_are_not_taken() {
+fn bytes_after_their_fin_are_not_taken() {
     run_after(
         ESTABLISHED,
         "
@@ -276,7 +276,7 @@ close
 }
 
 #[test]
-fn both_may_close_at_once_with_octets_in_flight() {
+fn both_may_close_at_once_with_bytes_in_flight() {
     run_after(
         ESTABLISHED,
         "

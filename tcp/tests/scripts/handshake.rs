@@ -231,7 +231,7 @@ event Refused
 }
 
 #[test]
-fn octets_with_the_last_ack_are_taken() {
+fn bytes_with_the_last_ack_are_taken() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1460>
@@ -260,7 +260,7 @@ read 10
 }
 
 #[test]
-fn octets_with_a_syn_are_left_to_be_sent_again() {
+fn bytes_with_a_syn_are_left_to_be_sent_again() {
     run("
 listen
 < S 0:10(10) win 65535 <mss 1460>

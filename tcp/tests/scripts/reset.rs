@@ -74,7 +74,7 @@ event none
 }
 
 #[test]
-fn an_ack_of_what_was_never_sent_is_challenged_and_its_octets_dropped() {
+fn an_ack_of_what_was_never_sent_is_challenged_and_its_bytes_dropped() {
     run_after(
         ESTABLISHED,
         "
@@ -98,7 +98,7 @@ unread 0
 }
 
 #[test]
-fn an_old_ack_brings_its_octets_all_the_same() {
+fn an_old_ack_brings_its_bytes_all_the_same() {
     run_after(
         ESTABLISHED,
         "
@@ -142,7 +142,7 @@ unread 0
 }
 
 #[test]
-fn octets_beyond_the_window_are_dropped_and_the_window_told() {
+fn bytes_beyond_the_window_are_dropped_and_the_window_told() {
     run_after(
         ESTABLISHED,
         "

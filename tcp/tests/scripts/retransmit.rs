@@ -159,7 +159,7 @@ busy off
 }
 
 #[test]
-fn unacknowledged_octets_time_out() {
+fn unacknowledged_bytes_time_out() {
     run_after(
         &format!("config user_timeout=50ms\n{PLAIN}"),
         "

@@ -3,7 +3,7 @@
 //! - `listen`, `connect`: the host opens; the first line.
 //! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp ecn=on mtu=9000`: before that.
 //! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
-//! - `write N`, `refuse N`: N octets are written as one piece, or find no room. `read N`, `unread N`: N octets can be read, and
+//! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`, `unread N`: N bytes can be read, and
 //!   are; or are there. `close`, `abort`.
 //! - `toobig SEQ LEN MTU`: a router says that the packet with this sequence number and length did not fit.
 //! - `busy on`, `busy off`: transmissions do not complete.
@@ -32,7 +32,7 @@ struct Runner {
     conn: Option<ConnId>,
     sent: VecDeque<Line>,
     events: VecDeque<Event>,
-    /// The next octet to be read, by the peer's sequence numbers.
+    /// The next byte to be read, by the peer's sequence numbers.
     read: u32,
 }
 
@@ -85,8 +85,8 @@ fn config(text: &str) -> StackConfig {
             "timestamps" => config.timestamps = value == "on",
             "ack_delay" => config.ack_delay = duration(value),
             "min_rto" => config.min_rto = duration(value),
-            "buffer" => config.buffer = Some(value.parse().expect("octets")),
-            "mtu" => config.mtu = value.parse().expect("octets"),
+            "buffer" => config.buffer = Some(value.parse().expect("bytes")),
+            "mtu" => config.mtu = value.parse().expect("bytes"),
             "ecn" => config.ecn = value == "on",
             "congestion" => config.congestion = algorithm(value),
             "keepalive" => config.keepalive = Some(duration(value)),
@@ -166,7 +166,7 @@ impl Runner {
             "read" => self.read(number())?,
             "unread" => {
                 let there = self.stack.readable_len(self.conn());
-                expect(there == number(), || format!("{there} octets are there"))?;
+                expect(there == number(), || format!("{there} bytes are there"))?;
             }
             other => panic!("no such line: {other}"),
         }
@@ -223,10 +223,10 @@ impl Runner {
         let conn = self.conn();
         let slice = self.stack.readable(conn, len);
         expect(slice.len() >= len, || {
-            format!("{} octets are there", slice.len())
+            format!("{} bytes are there", slice.len())
         })?;
         let right = slice[..len] == payload(self.read, len)[..];
-        expect(right, || "the octets differ".to_owned())?;
+        expect(right, || "the bytes differ".to_owned())?;
         self.read += u32::try_from(len).unwrap();
         self.stack.consume(conn, len);
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::{ESTABLISHED, PLAIN, TIMESTAMPS, run_after};
 
-/// Five segments of 1000 octets in flight.
+/// Five segments of 1000 bytes in flight.
 const FIVE: &str = "
 write 1000
 > P. 1:1001(1000) ack 1
@@ -213,7 +213,7 @@ write 1000
 }
 
 #[test]
-fn blocks_of_octets_never_sent_are_ignored() {
+fn blocks_of_bytes_never_sent_are_ignored() {
     with_five(
         "
 +10ms < . 1:1(0) ack 1 win 65535 <nop,nop,sack 90001:91001>

@@ -176,11 +176,11 @@ fn add_option(repr: &mut TcpRepr<'_>, option: &str, origin: Origin) {
     }
 }
 
-fn options_text(mut octets: &[u8], origin: Origin) -> String {
+fn options_text(mut bytes: &[u8], origin: Origin) -> String {
     let mut texts = Vec::new();
-    while !octets.is_empty() {
-        let (rest, option) = TcpOption::parse(octets).expect("options are right");
-        octets = rest;
+    while !bytes.is_empty() {
+        let (rest, option) = TcpOption::parse(bytes).expect("options are right");
+        bytes = rest;
         texts.push(match option {
             TcpOption::NoOperation => "nop".to_owned(),
             TcpOption::EndOfList => "eol".to_owned(),
@@ -205,17 +205,17 @@ fn options_text(mut octets: &[u8], origin: Origin) -> String {
 }
 
 /// The timestamp in a header's options.
-pub(crate) fn stamp_in(mut octets: &[u8]) -> Option<u32> {
-    while let Ok((rest, option)) = TcpOption::parse(octets) {
+pub(crate) fn stamp_in(mut bytes: &[u8]) -> Option<u32> {
+    while let Ok((rest, option)) = TcpOption::parse(bytes) {
         if let TcpOption::TimeStamp { tsval, .. } = option {
             return Some(tsval);
         }
-        octets = rest;
+        bytes = rest;
     }
     None
 }
 
-/// The next octet of the peer is its sequence number's lowest: payloads are told from each other by it.
+/// The next byte of the peer is its sequence number's lowest: payloads are told from each other by it.
 pub(crate) fn payload(begin: u32, len: usize) -> Vec<u8> {
     (begin..).take(len).map(|n| n.to_be_bytes()[3]).collect()
 }

@@ -55,7 +55,7 @@ write 1000
 }
 
 #[test]
-fn a_window_that_shrinks_stops_new_octets() {
+fn a_window_that_shrinks_stops_new_bytes() {
     run_after(
         PLAIN,
         "

@@ -127,7 +127,7 @@ fn a_fin_follows_all_that_was_committed_despite_loss() {
 }
 
 #[test]
-fn octets_stay_readable_until_closed_is_polled() {
+fn bytes_stay_readable_until_closed_is_polled() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.b.stack.close(b, net.now);
@@ -160,7 +160,7 @@ fn an_abort_is_a_reset_for_the_peer() {
     net.b.events();
     net.a.stack.abort(a, net.now);
     net.a.stack.abort(a, net.now);
-    // The octets can be read until the event is polled, which `settle` does.
+    // The bytes can be read until the event is polled, which `settle` does.
     assert_eq!(net.b.stack.readable(b, 6), b"unread");
     net.settle();
     assert_eq!(net.a.events(), [closed(a, CloseReason::Aborted)]);
@@ -191,7 +191,7 @@ fn closing_or_aborting_before_the_handshake_is_silent() {
 }
 
 #[test]
-fn unacknowledged_octets_time_out() {
+fn unacknowledged_bytes_time_out() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     net.judge(|_, _| Fate::Lose);

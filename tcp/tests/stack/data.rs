@@ -1,4 +1,4 @@
-//! Octets arrive, once and in order.
+//! Bytes arrive, once and in order.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn odd_sizes_arrive_both_ways() {
 }
 
 #[test]
-fn octets_around_the_rings_end_are_joined() {
+fn bytes_around_the_rings_end_are_joined() {
     let mut ring = config(MAC_B);
     ring.buffer = Some(4096);
     let mut net = Net::with(config(MAC_A), ring.clone());
@@ -66,7 +66,7 @@ fn less_than_wanted_is_given_as_it_lies() {
 }
 
 #[test]
-fn a_commit_is_a_segment_with_exactly_its_octets() {
+fn a_commit_is_a_segment_with_exactly_its_bytes() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     net.carried.clear();
@@ -93,7 +93,7 @@ fn a_commit_is_a_segment_with_exactly_its_octets() {
 
 #[test]
 fn no_segment_is_cut_where_the_send_buffer_ends() {
-    // The send buffer, 16384 octets, is no multiple of the segments, and is passed many times.
+    // The send buffer, 16384 bytes, is no multiple of the segments, and is passed many times.
     let mut net = Net::with(small(MAC_A, 4096), config(MAC_B));
     let (a, b) = net.connect(false);
     net.carried.clear();
@@ -146,7 +146,7 @@ fn room_survives_an_acknowledgment_before_the_commit() {
 }
 
 #[test]
-fn fifty_connections_keep_their_octets_apart() {
+fn fifty_connections_keep_their_bytes_apart() {
     let mut net = Net::new();
     net.listen(false);
     net.listen(true);

@@ -89,7 +89,7 @@ fn a_cookie_keeps_window_scale_sack_and_timestamps() {
         net.a.read(pair.0, 1000);
         net.settle();
     }
-    assert!(most > 65535, "{most} octets, if the window is scaled");
+    assert!(most > 65535, "{most} bytes, if the window is scaled");
     let mut sent = 0;
     net.judge(move |from, _| {
         sent += usize::from(from == From::A);
@@ -113,7 +113,7 @@ fn without_timestamps_a_cookie_is_good_too() {
 }
 
 #[test]
-fn octets_that_bring_the_cookie_back_are_taken() {
+fn bytes_that_bring_the_cookie_back_are_taken() {
     let mut net = flooded(4, config);
     let answer = deliver(&mut net, &frames::segment(TcpControl::Syn, 99, None));
     let [

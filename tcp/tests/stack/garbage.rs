@@ -1,4 +1,4 @@
-//! Octets that nobody meant.
+//! Bytes that nobody meant.
 
 use proptest::prelude::*;
 use smoltcp::wire::{IpAddress, TcpControl, TcpRepr};
@@ -28,9 +28,9 @@ fn truncated_frames_are_dropped_at_every_length() {
 fn other_frames_are_dropped_each_by_its_cause() {
     let mut net = Net::new();
     let frame = frames::write(&segment(TcpControl::None, 1, Some(1)));
-    let changed = |at: usize, octet: u8| {
+    let changed = |at: usize, byte: u8| {
         let mut frame = frame.clone();
-        frame[at] = octet;
+        frame[at] = byte;
         net.b.wire.deliver(frame);
     };
     changed(12, 0x09); // ethertype
@@ -231,7 +231,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn act(host: &mut Host, now: &mut xwarp_tcp::Instant, iss: u32, action: Action, octets: &[u8]) {
+fn act(host: &mut Host, now: &mut xwarp_tcp::Instant, iss: u32, action: Action, bytes: &[u8]) {
     let conn = host.events.first().map(xwarp_tcp::Event::conn);
     match (action, conn) {
         (Action::Receive(repr, len), _) => {
@@ -240,13 +240,13 @@ fn act(host: &mut Host, now: &mut xwarp_tcp::Instant, iss: u32, action: Action, 
             };
             let repr = TcpRepr {
                 ack_number: repr.ack_number.map(own),
-                payload: &octets[..len],
+                payload: &bytes[..len],
                 ..repr
             };
             host.wire.deliver(frames::write(&repr));
         }
         (Action::Write(len), Some(conn)) => {
-            host.write(conn, &octets[..len], *now);
+            host.write(conn, &bytes[..len], *now);
         }
         (Action::Read, Some(conn)) => {
             host.read(conn, 100);
@@ -261,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn arbitrary_octets_never_panic(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20)) {
+    fn arbitrary_bytes_never_panic(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20)) {
         let mut net = Net::new();
         for frame in frames {
             for ethertype in [None, Some([0x08, 0x00]), Some([0x86, 0xdd])] {
@@ -292,9 +292,9 @@ proptest! {
         net.b.wire.deliver(frames::write(&syn));
         net.b.step(net.now);
         let iss = frames::read(&net.b.sent()[0]).seq;
-        let octets = pattern(3000, 1);
+        let bytes = pattern(3000, 1);
         for (action, step) in actions {
-            act(&mut net.b, &mut net.now, iss, action, &octets);
+            act(&mut net.b, &mut net.now, iss, action, &bytes);
             if step {
                 net.b.step(net.now);
             }

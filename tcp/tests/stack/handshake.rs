@@ -18,7 +18,7 @@ fn both_families_connect_and_know_their_addresses() {
         assert_eq!(net.a.stack.peer_addr(a), Some(path.remote));
         assert_eq!(net.b.stack.local_addr(b), Some(path.remote));
         assert_eq!(net.b.stack.peer_addr(b), Some(path.local));
-        let emss = if ipv6 { 1428 } else { 1448 }; // 12 octets are the timestamp's
+        let emss = if ipv6 { 1428 } else { 1448 }; // 12 bytes are the timestamp's
         assert_eq!((net.a.stack.emss(a), net.b.stack.emss(b)), (emss, emss));
     }
 }

@@ -14,7 +14,7 @@ fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
         len = (len * 31 + 7) % 1460 + 1;
         len
     });
-    assert!(received == data, "the octets differ");
+    assert!(received == data, "the bytes differ");
     assert_eq!(net.b.stack.readable_len(pair.1), 0);
     net
 }

@@ -81,7 +81,7 @@ impl Host {
         true
     }
 
-    /// Reads all that is there, in pieces of `piece` octets that the stack must join.
+    /// Reads all that is there, in pieces of `piece` bytes that the stack must join.
     pub(crate) fn read(&mut self, conn: ConnId, piece: usize) -> Vec<u8> {
         let mut data = Vec::new();
         loop {
@@ -91,7 +91,7 @@ impl Host {
             }
             let want = piece.min(left);
             let slice = self.stack.readable(conn, want);
-            assert!(slice.len() >= want, "{} of {want} octets", slice.len());
+            assert!(slice.len() >= want, "{} of {want} bytes", slice.len());
             data.extend_from_slice(&slice[..want]);
             self.stack.consume(conn, want);
         }
@@ -125,7 +125,7 @@ pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
     }
 }
 
-/// A host with a receive buffer of so many octets.
+/// A host with a receive buffer of so many bytes.
 pub(crate) fn small(mac: [u8; 6], buffer: usize) -> StackConfig {
     StackConfig {
         buffer: Some(buffer),
@@ -287,7 +287,7 @@ impl Net {
                 self.a.events
             );
         }
-        panic!("no end after {} of {} octets", received.len(), data.len());
+        panic!("no end after {} of {} bytes", received.len(), data.len());
     }
 }
 
@@ -316,8 +316,8 @@ fn carry(
     }
 }
 
-/// Octets in which every place is told from its neighbours.
+/// Bytes in which every place is told from its neighbours.
 pub(crate) fn pattern(len: usize, key: u32) -> Vec<u8> {
-    let octet = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
-    (0..u32::try_from(len).unwrap()).map(octet).collect()
+    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
+    (0..u32::try_from(len).unwrap()).map(byte).collect()
 }

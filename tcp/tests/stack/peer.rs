@@ -86,7 +86,7 @@ fn a_peer_without_options_gets_a_window_unscaled_and_small_segments() {
 }
 
 #[test]
-fn octets_with_the_handshakes_last_ack_are_announced_after_it() {
+fn bytes_with_the_handshakes_last_ack_are_announced_after_it() {
     let (mut net, iss) = half_open(Some(0));
     let ack = TcpRepr {
         payload: b"early",
@@ -113,7 +113,7 @@ fn a_reset_half_open_connection_goes_silently() {
 }
 
 #[test]
-fn octets_beyond_the_window_of_a_syn_are_not_given_to_smoltcp() {
+fn bytes_beyond_the_window_of_a_syn_are_not_given_to_smoltcp() {
     // smoltcp takes the SYN's window for a scaled one, twice what the ring holds, and would panic.
     let (mut net, iss) = half_open(Some(3));
     let far = TcpRepr {
@@ -131,7 +131,7 @@ fn octets_beyond_the_window_of_a_syn_are_not_given_to_smoltcp() {
 }
 
 #[test]
-fn octets_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
+fn bytes_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
     let mut net = Net::new();
     let path = Net::path(false, 4791);
     let path = xwarp_tcp::Path {
@@ -157,7 +157,7 @@ fn octets_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
 }
 
 #[test]
-fn a_fin_beyond_the_window_does_not_swallow_octets() {
+fn a_fin_beyond_the_window_does_not_swallow_bytes() {
     let mut ring = config(MAC_B);
     ring.buffer = Some(1024);
     let mut net = Net::with(config(MAC_A), ring);
@@ -215,7 +215,7 @@ fn a_syn_on_an_established_connection_is_challenged_and_changes_nothing() {
 }
 
 #[test]
-fn an_ack_of_octets_never_sent_changes_nothing() {
+fn an_ack_of_bytes_never_sent_changes_nothing() {
     let (mut net, iss, conn) = established();
     net.b.write(conn, b"12345", net.now);
     send(
@@ -294,7 +294,7 @@ const MALFORMED: [(&[u8], usize); 12] = [
     (&[0x22, 0, 0, 0], 536),                 // length 0
     (&[0x22, 1, 0, 0], 536),                 // length 1
     (&[0x22, 0x28, 0, 0], 536),              // length beyond the end
-    (&[2, 3, 5, 0], 536),                    // an MSS of 3 octets
+    (&[2, 3, 5, 0], 536),                    // an MSS of 3 bytes
     (&[0xff; 40], 536),                      // length 255
     (&[2, 4, 5, 0xb4, 0x22, 0, 0, 0], 1460), // a good MSS in front
     (&[2, 4, 5, 0xb4, 0x22, 1, 0, 0], 1460),

@@ -6,7 +6,7 @@ use xwarp_tcp::{ConnId, StackConfig};
 
 use crate::net::{MAC_A, MAC_B, Net, config, pattern};
 
-/// Octets of a message of the busy connection, and how many there are.
+/// Bytes of a message of the busy connection, and how many there are.
 const MESSAGE: usize = 1448;
 const MESSAGES: usize = 2000;
 

@@ -32,7 +32,7 @@ fn a_full_window_refuses_and_an_ack_invites() {
 }
 
 #[test]
-fn the_window_is_filled_to_the_last_octet_without_splitting() {
+fn the_window_is_filled_to_the_last_byte_without_splitting() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for len in [1448, 1448, 1200] {
@@ -47,7 +47,7 @@ fn the_window_is_filled_to_the_last_octet_without_splitting() {
 
 #[test]
 fn the_send_buffer_limits_too() {
-    // The send buffer is four times the receive buffer: 8192 octets.
+    // The send buffer is four times the receive buffer: 8192 bytes.
     let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
     let (a, _) = net.connect(false);
     for _ in 0..5 {
@@ -249,7 +249,7 @@ fn an_answer_without_a_frame_is_counted() {
 }
 
 #[test]
-fn a_segment_with_octets_tells_of_the_room_that_was_made() {
+fn a_segment_with_bytes_tells_of_the_room_that_was_made() {
     let mut net = Net::with(small(MAC_A, 4096), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for _ in 0..2 {

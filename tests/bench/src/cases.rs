@@ -1,4 +1,4 @@
-//! The cases: which work, payload octets, markers or not.
+//! The cases: which work, payload bytes, markers or not.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::region::Region;
 
 /// FPDUs of one case.
 pub(crate) const FPDUS: usize = 100;
-/// Octets of a tagged DDP header (RFC 5041 §4.2), which is all that a Write has.
+/// Bytes of a tagged DDP header (RFC 5041 §4.2), which is all that a Write has.
 const HEADER: usize = 14;
 /// Reads that may be outstanding; none are.
 const READS: u16 = 4;
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-/// A Write's segment from its work request to the sealed FPDU; the payload lies in its place already. The FPDU's octets.
+/// A Write's segment from its work request to the sealed FPDU; the payload lies in its place already. The FPDU's bytes.
 #[inline]
 fn build(prepared: &mut Prepared, payload: usize) -> usize {
     let len = u32::try_from(payload).expect("a small number");
@@ -77,7 +77,7 @@ fn build_all(prepared: &mut Prepared, payload: usize) {
     }
 }
 
-/// From the stream to the octets that are to be placed, and where: they are not copied.
+/// From the stream to the bytes that are to be placed, and where: they are not copied.
 #[inline]
 fn parse_all(prepared: &mut Prepared, payload: usize) {
     let (mut at, mut region) = (0, Region);
@@ -94,7 +94,7 @@ fn parse_all(prepared: &mut Prepared, payload: usize) {
     }
 }
 
-/// The CRC of as many octets as an FPDU without markers covers.
+/// The CRC of as many bytes as an FPDU without markers covers.
 #[inline]
 fn crc_all(prepared: &mut Prepared, payload: usize) {
     let covered = (2 + HEADER + payload).next_multiple_of(4);

@@ -16,7 +16,7 @@ fn resident() -> usize {
         .expect("VmRSS in kB")
 }
 
-/// Prints how many octets each further one takes, of both ends of its connection the mean.
+/// Prints how many bytes each further one takes, of both ends of its connection the mean.
 pub(crate) fn measure() {
     let mut pair = Pair::new();
     pair.grow(FEW);

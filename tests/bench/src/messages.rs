@@ -1,4 +1,4 @@
-//! Messages of 64 octets, one at a time, from the posting of the work request to its completion: each RNIC over an interface in memory,
+//! Messages of 64 bytes, one at a time, from the posting of the work request to its completion: each RNIC over an interface in memory,
 //! whose copies are counted as well.
 
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use xwarp_tcp::Instant;
 use crate::cases::FPDUS;
 use crate::pair::{Pair, REGION, Side};
 
-/// Octets of a message.
+/// Bytes of a message.
 const LEN: u32 = 64;
 /// Turns within which a message has completed and was acknowledged.
 const TURNS: usize = 3;

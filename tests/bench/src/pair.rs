@@ -16,7 +16,7 @@ const HALF_TRIP: Duration = Duration::from_micros(20);
 /// Longer than any timer of a message runs, so that its cost does not depend on when its queue pair sends the next one.
 const PAUSE: Duration = Duration::from_millis(20);
 const PORT: u16 = 4791;
-/// Octets of each side's region.
+/// Bytes of each side's region.
 pub(crate) const REGION: usize = 4096;
 const ENTRIES: usize = 64;
 const QUEUE_PAIRS: usize = 10_000;

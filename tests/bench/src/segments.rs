@@ -18,7 +18,7 @@ pub(crate) const NAMES: [&str; 4] = [
 ];
 /// Connections that are established and idle.
 const CROWD: u16 = 10_000;
-/// Octets of payload in a full segment at an MTU of 1500, with timestamps.
+/// Bytes of payload in a full segment at an MTU of 1500, with timestamps.
 const PAYLOAD: usize = 1448;
 /// Segments of a burst, which is acknowledged once.
 const BURST: usize = 25;

@@ -80,7 +80,7 @@ impl Cable {
         let place = self.ends[end].0.writable(conn, piece.len()).expect("room");
         place.copy_from_slice(piece);
         self.ends[end].0.commit(conn, piece.len(), self.now);
-        self.turn_until("octets", |event| {
+        self.turn_until("bytes", |event| {
             matches!(event, Event::Readable(_)).then_some(())
         });
     }

@@ -1,12 +1,12 @@
-//! Fuzz targets: each takes any octets, and must neither panic nor break what it asserts.
+//! Fuzz targets: each takes any bytes, and must neither panic nor break what it asserts.
 //!
-//! | target | octets are |
+//! | target | bytes are |
 //! |---|---|
-//! | [`startup`] | one flag octet, then a peer's start-up frame |
-//! | [`framing`] | one flag octet, then a stream in Full Operation |
-//! | [`segments`] | one flag octet, then ULPDUs, each behind its length (one octet) |
+//! | [`startup`] | one flag byte, then a peer's start-up frame |
+//! | [`framing`] | one flag byte, then a stream in Full Operation |
+//! | [`segments`] | one flag byte, then ULPDUs, each behind its length (one byte) |
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
-//! | [`rnic`] | a program for the peer of a whole RNIC: TCP octets, frames, time; what application and network do besides |
+//! | [`rnic`] | a program for the peer of a whole RNIC: TCP bytes, frames, time; what application and network do besides |
 //!
 //! `tests/corpus.rs` runs the committed corpus and mutates it. The program `replay` gives one input to a target. A fuzzing engine needs
 //! no more than these functions. The profile `checked` optimizes, and has overflow checks and debug assertions:
@@ -56,7 +56,7 @@ fn unknown(target: fn(&[u8]), input: &[u8]) -> Behaviour {
     Behaviour::default()
 }
 
-/// Is bit `n` of the flag octet set?
+/// Is bit `n` of the flag byte set?
 pub(crate) const fn bit(flags: u8, n: u8) -> bool {
     flags >> n & 1 == 1
 }
@@ -97,7 +97,7 @@ pub fn startup(input: &[u8]) {
         Ok(ResponderStep::Request { request, consumed }) => {
             assert_eq!(consumed, stream.len());
             let accepted = responder.accept(&request, b"").expect("no private data");
-            let rejected = responder.reject(&request, b"no").expect("two octets");
+            let rejected = responder.reject(&request, b"no").expect("two bytes");
             assert!(accepted.0.len() < MAX_STARTUP_FRAME && rejected.len() < MAX_STARTUP_FRAME);
             assert_eq!(accepted.1.enhanced.is_some(), request.enhanced.is_some());
         }
@@ -165,7 +165,7 @@ fn judge(receiver: &mut Receiver, memory: &mut Memory, ulpdu: &[u8]) -> bool {
     !receiver.has_ended()
 }
 
-/// Calls `each` for the ULPDUs of a stream behind its flag octet, until it says no.
+/// Calls `each` for the ULPDUs of a stream behind its flag byte, until it says no.
 fn on_fpdus(input: &[u8], mut each: impl FnMut(&[u8]) -> bool) {
     let Some((&flags, mut stream)) = input.split_first() else {
         return;
@@ -195,7 +195,7 @@ fn on_fpdus(input: &[u8], mut each: impl FnMut(&[u8]) -> bool) {
     }
 }
 
-/// More octets are wanted than there are, and no absurd number of them.
+/// More bytes are wanted than there are, and no absurd number of them.
 fn assert_wanted(total: usize, stream: &[u8], limit: usize) {
     assert!(total > stream.len() && total <= limit, "{total} wanted");
 }

@@ -1,4 +1,4 @@
-//! One region and an endless row of receive buffers, which know where octets may go.
+//! One region and an endless row of receive buffers, which know where bytes may go.
 
 use xwarp_iwarp::{Access, AccessError, Inbound, InvalidateError, Resources, Stag};
 
@@ -16,7 +16,7 @@ impl Memory {
     const BUFFER: u64 = 48;
     const BUFFERS: u32 = 5;
 
-    /// Octets that were let through lie inside the region or the buffer.
+    /// Bytes that were let through lie inside the region or the buffer.
     pub(crate) fn take(&mut self, inbound: &Inbound<'_>) {
         match inbound {
             Inbound::Write { to, payload, .. } | Inbound::ReadResponse { to, payload, .. } => {

@@ -10,7 +10,7 @@ pub struct Mutator {
 const EDGES: [u8; 12] = [
     0x00, 0x01, 0x03, 0x04, 0x3f, 0x40, 0x41, 0x7f, 0x80, 0xc1, 0xfd, 0xff,
 ];
-/// Octets beyond which an input does not grow.
+/// Bytes beyond which an input does not grow.
 const LIMIT: usize = 4096;
 
 impl Mutator {
@@ -35,42 +35,42 @@ impl Mutator {
 
     /// One to eight changes of `input`, pieces of `other` among them.
     pub fn mutate(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
-        let mut octets = input.to_vec();
+        let mut bytes = input.to_vec();
         for _ in 0..=self.below(8) {
-            self.change(&mut octets, other);
+            self.change(&mut bytes, other);
         }
-        octets.truncate(LIMIT);
-        octets
+        bytes.truncate(LIMIT);
+        bytes
     }
 
-    fn change(&mut self, octets: &mut Vec<u8>, other: &[u8]) {
-        let at = self.below(octets.len());
+    fn change(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
+        let at = self.below(bytes.len());
         let len = self.below(24);
-        let end = (at + len).min(octets.len());
+        let end = (at + len).min(bytes.len());
         match self.below(7) {
-            0 => self.set(octets, at, |old, random| old ^ 1 << (random % 8)),
-            1 => self.set(octets, at, |_, random| random),
-            2 => self.set(octets, at, |_, random| {
+            0 => self.set(bytes, at, |old, random| old ^ 1 << (random % 8)),
+            1 => self.set(bytes, at, |_, random| random),
+            2 => self.set(bytes, at, |_, random| {
                 EDGES[usize::from(random) % EDGES.len()]
             }),
-            3 => octets.truncate(at),
-            4 => drop(octets.drain(at..end)),
+            3 => bytes.truncate(at),
+            4 => drop(bytes.drain(at..end)),
             5 => {
                 let from = self.below(other.len());
                 let piece = other.iter().skip(from).take(len).copied();
-                drop(octets.splice(at..at, piece));
+                drop(bytes.splice(at..at, piece));
             }
             _ => {
-                let copy = octets[at..end].to_vec();
-                drop(octets.splice(at..at, copy));
+                let copy = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, copy));
             }
         }
     }
 
-    fn set(&mut self, octets: &mut [u8], at: usize, value: impl FnOnce(u8, u8) -> u8) {
+    fn set(&mut self, bytes: &mut [u8], at: usize, value: impl FnOnce(u8, u8) -> u8) {
         let random = self.random().to_be_bytes()[0];
-        if let Some(octet) = octets.get_mut(at) {
-            *octet = value(*octet, random);
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = value(*byte, random);
         }
     }
 }

@@ -1,30 +1,30 @@
 //! A whole RNIC whose peer is played by the input.
 //!
-//! The first two octets set the scene, the rest is a program: one octet says what happens next in its low four bits, its high four
-//! bits and the octets behind it say how. What is missing at the end counts as 0, so every input is a program.
+//! The first two bytes set the scene, the rest is a program: one byte says what happens next in its low four bits, its high four
+//! bits and the bytes behind it say how. What is missing at the end counts as 0, so every input is a program.
 //!
-//! | octet | bits |
+//! | byte | bits |
 //! |---|---|
 //! | 0 | 0 the RNIC connects to the peer, not the peer to it; 1 FPDUs have no CRC; 2 FPDUs have markers; 3 IPv6; 4 small completion queue; 5 the application answers no request, 6 or rejects it; 7 the peer goes without a word |
 //! | 1 | 0-1 IRD 32, 1, 0, 4; 2-3 ORD alike; 4 no RFC 7306; 5-7 the peer-to-peer model: none, by Send, Write, Read, any, or if the peer knows it by Send, Read, any |
 //!
-//! | low bits | what happens | octets behind it |
+//! | low bits | what happens | bytes behind it |
 //! |---|---|---|
 //! | 0 | all that can happen at this instant | |
-//! | 1 | a start-up frame of the role: high bits R, S, C off, M | revision, octets of private data, and those |
-//! | 2 | an FPDU: high bits 0-1 number of changes, 2 wrong CRC, 3 not the last segment | opcode, octets of payload, place, then for each change: where, XOR |
-//! | 3 | an FPDU around any octets | how many, and those |
-//! | 4 | any octets in the stream | how many, and those |
+//! | 1 | a start-up frame of the role: high bits R, S, C off, M | revision, bytes of private data, and those |
+//! | 2 | an FPDU: high bits 0-1 number of changes, 2 wrong CRC, 3 not the last segment | opcode, bytes of payload, place, then for each change: where, XOR |
+//! | 3 | an FPDU around any bytes | how many, and those |
+//! | 4 | any bytes in the stream | how many, and those |
 //! | 5 | what is not sent yet is changed | where, counted from the end; XOR |
-//! | 6 | what is not sent yet is sent in segments | octets of a segment, 0: 1024 |
+//! | 6 | what is not sent yet is sent in segments | bytes of a segment, 0: 1024 |
 //! | 7 | time passes: [`PAUSES`] | |
 //! | 8 | time jumps, as for a process that was stopped | |
 //! | 9 | the application posts: [`Application::post`] | length |
 //! | a | the application does something else: [`Application::act`] | which |
 //! | b | the peer does something else: [`World::peer_acts`] | |
 //! | c | a later frame of the peer's is changed: [`Edit`] | how many frames later; where; XOR |
-//! | d | a raw frame: high bit 0 with an Ethernet header for the RNIC, 1 IPv6, 2 with checksums | how many octets, and those |
-//! | e | a forged segment of the connection, high bits: 32-bit words of options | flags, sequence number and acknowledgement (differences, two octets each), window (two), octets of payload, options, payload |
+//! | d | a raw frame: high bit 0 with an Ethernet header for the RNIC, 1 IPv6, 2 with checksums | how many bytes, and those |
+//! | e | a forged segment of the connection, high bits: 32-bit words of options | flags, sequence number and acknowledgement (differences, two bytes each), window (two), bytes of payload, options, payload |
 //! | f | a frame of the peer's comes again, high bits: how old | |
 
 mod application;
@@ -37,7 +37,7 @@ mod world;
 use std::time::Duration;
 
 use crate::Behaviour;
-use program::Octets;
+use program::Bytes;
 use world::World;
 
 /// Pauses by the high bits of operations 7 and 8.
@@ -63,15 +63,15 @@ const PAUSES: [Duration; 16] = [
 const MAX_OPERATIONS: usize = 300;
 
 /// Runs a program. Whatever the peer does: nothing panics, everything comes to rest, memory that the peer may not write keeps its
-/// octets, none that it may not read reaches it, every work request completes once, and a well-behaved peer is served afterwards.
+/// bytes, none that it may not read reaches it, every work request completes once, and a well-behaved peer is served afterwards.
 pub fn rnic(input: &[u8]) -> Behaviour {
-    let mut octets = Octets::new(input);
-    let mut world = World::new(octets.scene());
+    let mut bytes = Bytes::new(input);
+    let mut world = World::new(bytes.scene());
     for _ in 0..MAX_OPERATIONS {
-        let Some(code) = octets.next() else {
+        let Some(code) = bytes.next() else {
             break;
         };
-        world.perform(code, &mut octets);
+        world.perform(code, &mut bytes);
     }
     world.end();
     world.serve_a_good_peer();

@@ -20,7 +20,7 @@ use xwarp_netsim::Rng;
 use crate::Rule;
 
 /// The largest frame.
-const FRAME_OCTETS: usize = 1 << 16;
+const FRAME_BYTES: usize = 1 << 16;
 /// How often the thread looks whether it shall end.
 const GLANCE: Duration = Duration::from_millis(20);
 /// A frame that this host sent, as `linux/if_packet.h` has it.
@@ -101,7 +101,7 @@ impl Loopback {
     }
 
     fn run(&mut self, end: &AtomicBool) -> io::Result<()> {
-        let mut frame = vec![0; FRAME_OCTETS];
+        let mut frame = vec![0; FRAME_BYTES];
         while !end.load(Ordering::Relaxed) {
             self.wait()?;
             while let Some(len) = self.receive(&mut frame)? {

@@ -121,5 +121,5 @@ pub(crate) fn mac(network: u8, number: u8) -> [u8; 6] {
 
 /// As `ip` wants it.
 pub(crate) fn text_of(mac: [u8; 6]) -> String {
-    mac.map(|octet| format!("{octet:02x}")).join(":")
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }

@@ -93,9 +93,9 @@ impl Impairment {
         let map = self.map(FATES)?;
         let count = |key: u32| -> Result<u64, ImpairError> {
             let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY)?;
-            let octets = value.and_then(|value| value.try_into().ok());
+            let bytes = value.and_then(|value| value.try_into().ok());
             Ok(u64::from_ne_bytes(
-                octets.ok_or(ImpairError::Missing("counter"))?,
+                bytes.ok_or(ImpairError::Missing("counter"))?,
             ))
         };
         Ok(Fates {

@@ -72,13 +72,13 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes them, with packets of 1500 octets.
+    /// Makes them, with packets of 1500 bytes.
     #[expect(clippy::new_without_default, reason = "it makes network namespaces")]
     pub fn new() -> Self {
         Self::with_mtu(1500)
     }
 
-    /// Makes them, with packets of `mtu` octets.
+    /// Makes them, with packets of `mtu` bytes.
     pub fn with_mtu(mtu: usize) -> Self {
         let network = Host::new();
         let lab = Self {

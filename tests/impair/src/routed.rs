@@ -14,7 +14,7 @@ const ROUTER: u8 = 254;
 pub struct Routed {
     /// `10.79.0.1` and `fd79::1`.
     pub a: Host,
-    /// `10.80.0.2` and `fd80::2`. Its own interface takes packets of 1500 octets, so that it announces that.
+    /// `10.80.0.2` and `fd80::2`. Its own interface takes packets of 1500 bytes, so that it announces that.
     pub b: Host,
     router: Host,
 }
@@ -25,7 +25,7 @@ impl Routed {
     /// Host B's address.
     pub const B: [IpAddr; 2] = addresses(1, 2);
 
-    /// Makes them. IPv4 and IPv6 packets of more than `mtu` octets do not get from A to B, which the router tells.
+    /// Makes them. IPv4 and IPv6 packets of more than `mtu` bytes do not get from A to B, which the router tells.
     #[must_use]
     pub fn new(mtu: usize) -> Self {
         let routed = Self {

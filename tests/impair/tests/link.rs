@@ -173,7 +173,7 @@ fn transfer(lab: &Lab, data: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn tcp_gets_through_loss_repetition_and_disorder() {
-    let data = Rng::new(Seed(3), 0).octets(2 << 20);
+    let data = Rng::new(Seed(3), 0).bytes(2 << 20);
     let rule = Rule {
         loss: 0.01,
         duplicate: 0.02,

@@ -20,7 +20,7 @@ pub const XWARP_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 100));
 /// The same host's address of IPv6.
 pub const XWARP_ADDRESS_6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 0x100));
 
-/// The largest IP packet at either end, in octets.
+/// The largest IP packet at either end, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Mtus {
     /// Of xwarp's interface.

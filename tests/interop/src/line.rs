@@ -58,7 +58,7 @@ fn hear_all(from: UnixStream) -> Receiver<String> {
         let mut line = Vec::new();
         while from
             .read_until(b'\n', &mut line)
-            .is_ok_and(|octets| octets > 0)
+            .is_ok_and(|bytes| bytes > 0)
         {
             let text = String::from_utf8_lossy(&line);
             // Whoever listened may have gone.

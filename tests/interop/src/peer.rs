@@ -112,7 +112,7 @@ pub struct Completion {
     pub status: String,
     /// `send`, `write`, `read`, `recv`; `-` if it has failed.
     pub opcode: String,
-    /// Octets received.
+    /// Bytes received.
     pub length: u64,
 }
 
@@ -158,12 +158,12 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// What `fill` writes and `check` expects: `length` octets of the pattern of this number.
+/// What `fill` writes and `check` expects: `length` bytes of the pattern of this number.
 pub fn pattern(length: usize, seed: usize) -> Vec<u8> {
-    let octet = |at: usize| {
+    let byte = |at: usize| {
         (at ^ (at >> 8) ^ (at >> 16))
             .wrapping_mul(167)
             .wrapping_add(seed * 29 + 1)
     };
-    (0..length).map(|at| octet(at).to_le_bytes()[0]).collect()
+    (0..length).map(|at| byte(at).to_le_bytes()[0]).collect()
 }

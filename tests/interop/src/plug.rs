@@ -9,7 +9,7 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 
-/// Octets of frames that may wait: more than every window of a test together.
+/// Bytes of frames that may wait: more than every window of a test together.
 const BUFFER: usize = 16 << 20;
 
 /// A packet socket that receives every frame of an interface of the calling thread's namespace, and sends on it.
@@ -35,7 +35,7 @@ pub(crate) fn drain(frames: &OwnedFd, mut take: impl FnMut(&[u8])) {
     let mut frame = vec![0; 1 << 16];
     loop {
         match recv(frames.as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT) {
-            Ok(octets) => take(&frame[..octets]),
+            Ok(bytes) => take(&frame[..bytes]),
             Err(Errno::EAGAIN) => return,
             // The interface is down for a moment while the lab is made.
             Err(Errno::ENETDOWN | Errno::EINTR) => {}

@@ -63,10 +63,10 @@ impl Conditions {
         })
     }
 
-    /// How long a frame of `octets` occupies the link.
-    pub(crate) fn transmission_time(&self, octets: usize) -> Duration {
+    /// How long a frame of `bytes` occupies the link.
+    pub(crate) fn transmission_time(&self, bytes: usize) -> Duration {
         const NANOS: u64 = 1_000_000_000;
-        let bits = octets as u64 * 8;
+        let bits = bytes as u64 * 8;
         match self.rate {
             Some(rate) => Duration::from_nanos((bits * NANOS).div_ceil(rate.max(1))),
             None => Duration::ZERO,

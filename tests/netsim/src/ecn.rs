@@ -2,7 +2,7 @@
 
 /// Where the IPv4 header begins in an untagged frame.
 const IP: usize = 14;
-/// Octets of an IPv4 header without options, and within it: traffic class, checksum.
+/// Bytes of an IPv4 header without options, and within it: traffic class, checksum.
 const HEADER: usize = 20;
 const CLASS: usize = 1;
 const CHECKSUM: usize = 10;
@@ -42,7 +42,7 @@ fn checksum(header: &[u8]) -> u16 {
 pub(crate) mod testing {
     use super::*;
 
-    /// A frame of 100 octets with this codepoint.
+    /// A frame of 100 bytes with this codepoint.
     pub(crate) fn packet(codepoint: u8) -> Vec<u8> {
         let mut frame = vec![0; 100];
         frame[12..14].copy_from_slice(&[0x08, 0x00]);

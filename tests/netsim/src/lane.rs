@@ -9,7 +9,7 @@ use crate::ecn;
 use crate::rng::Rng;
 use crate::trace::Fate;
 
-/// Octets at the head of a frame that are never damaged.
+/// Bytes at the head of a frame that are never damaged.
 const ETHERNET_HEADER: usize = 14;
 
 /// What one direction has done to frames.
@@ -162,9 +162,9 @@ impl Lane {
         by_number || by_rule
     }
 
-    /// When a frame of `octets` will have left; `None` when it finds the queue full.
-    fn departure(&mut self, octets: usize, now: Duration) -> Option<Duration> {
-        let time = self.conditions.transmission_time(octets);
+    /// When a frame of `bytes` will have left; `None` when it finds the queue full.
+    fn departure(&mut self, bytes: usize, now: Duration) -> Option<Duration> {
+        let time = self.conditions.transmission_time(bytes);
         if time.is_zero() {
             return Some(now);
         }
@@ -208,8 +208,8 @@ impl Lane {
         };
         self.counters.corrupted += 1;
         for _ in 0..self.conditions.corrupt_bits {
-            let octet = self.rng.index(body.len());
-            body[octet] ^= 1 << self.rng.below(8);
+            let byte = self.rng.index(body.len());
+            body[byte] ^= 1 << self.rng.below(8);
         }
         true
     }
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_rate_spaces_frames_and_a_full_queue_drops_them() {
         let mut lane = lane(Conditions {
-            rate: Some(800_000), // 100 octets in 1 ms
+            rate: Some(800_000), // 100 bytes in 1 ms
             queue: 2,
             ..Conditions::default()
         });
@@ -360,7 +360,7 @@ mod tests {
             lane.send(vec![0; 20], MS);
             let frame = lane.arrived(MS).unwrap();
             assert_eq!(frame[..14], [0; 14]);
-            assert_eq!(frame.iter().map(|octet| octet.count_ones()).sum::<u32>(), 1);
+            assert_eq!(frame.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
         }
         assert_eq!(lane.counters().corrupted, FRAMES);
     }

@@ -201,21 +201,21 @@ mod tests {
 
     use super::*;
 
-    fn send(io: &mut MemoryIo, octet: u8) {
+    fn send(io: &mut MemoryIo, byte: u8) {
         let mut frame = io.tx_frame().unwrap();
         frame.set_len(60);
-        frame.copy_from_slice(&[octet; 60]);
+        frame.copy_from_slice(&[byte; 60]);
         io.send(frame);
     }
 
     fn receive(io: &mut MemoryIo) -> Vec<u8> {
         let mut frames = Vec::new();
         io.receive(64, &mut frames);
-        let octets = frames.iter().map(|frame| frame[0]).collect();
+        let bytes = frames.iter().map(|frame| frame[0]).collect();
         for frame in frames {
             io.recycle(frame);
         }
-        octets
+        bytes
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
             let seen = Rc::new(RefCell::new(Vec::new()));
             let record = Rc::clone(&seen);
             link.observe(move |sighting| record.borrow_mut().push(sighting.fate));
-            (0..FRAMES).for_each(|octet| send(&mut a, octet));
+            (0..FRAMES).for_each(|byte| send(&mut a, byte));
             link.carry(Duration::ZERO);
             seen.take()
         };

@@ -56,14 +56,14 @@ impl Rng {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// Random octets.
-    pub fn octets(&mut self, len: usize) -> Vec<u8> {
-        let mut octets = Vec::with_capacity(len + 8);
-        while octets.len() < len {
-            octets.extend_from_slice(&self.draw().to_le_bytes());
+    /// Random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.draw().to_le_bytes());
         }
-        octets.truncate(len);
-        octets
+        bytes.truncate(len);
+        bytes
     }
 }
 

@@ -8,7 +8,7 @@ use crate::link::Direction;
 
 /// Frames that are remembered.
 const DEPTH: usize = 40;
-/// Octets that are remembered of each: Ethernet, IP and TCP headers and the begin of an FPDU.
+/// Bytes that are remembered of each: Ethernet, IP and TCP headers and the begin of an FPDU.
 const HEAD: usize = 96;
 
 /// What became of a frame.
@@ -22,7 +22,7 @@ pub enum Fate {
         held_back: bool,
         /// Twice.
         duplicated: bool,
-        /// With other octets than were sent.
+        /// With other bytes than were sent.
         corrupted: bool,
     },
     /// It was lost at random.
@@ -40,7 +40,7 @@ pub struct Sighting<'a> {
     pub at: Duration,
     /// Which way.
     pub direction: Direction,
-    /// Its octets.
+    /// Its bytes.
     pub frame: &'a [u8],
     /// What becomes of it.
     pub fate: Fate,
@@ -88,7 +88,7 @@ impl fmt::Display for Entry {
         };
         write!(
             f,
-            "{:>14.6} s  {arrow}  {:>5} octets",
+            "{:>14.6} s  {arrow}  {:>5} bytes",
             self.at.as_secs_f64(),
             self.len
         )?;
@@ -173,12 +173,12 @@ impl fmt::Display for TcpSummary {
     }
 }
 
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*octets.get(at..)?.first_chunk()?))
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(*octets.get(at..)?.first_chunk()?))
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
@@ -189,12 +189,12 @@ mod tests {
     fn a_syn_is_shown_as_one() {
         let mut frame = vec![0; 54];
         frame[12..14].copy_from_slice(&[0x08, 0x00]); // IPv4
-        frame[14] = 0x45; // version 4, header of 20 octets
+        frame[14] = 0x45; // version 4, header of 20 bytes
         frame[17] = 40; // total length
         frame[23] = 6; // TCP
         frame[34..38].copy_from_slice(&[0xc0, 0x00, 0x1d, 0x2f]); // ports 49152 and 7471
         frame[41] = 9; // sequence number
-        frame[46] = 0x50; // header of 20 octets
+        frame[46] = 0x50; // header of 20 bytes
         frame[47] = 0x02; // SYN
         frame[48..50].copy_from_slice(&[0xff, 0xff]); // window
         let mut trace = Trace::default();
@@ -205,10 +205,7 @@ mod tests {
             fate: Fate::Lost,
         });
         let shown = trace.to_string();
-        assert!(
-            shown.contains("1.500000 s  A -> B     54 octets"),
-            "{shown}"
-        );
+        assert!(shown.contains("1.500000 s  A -> B     54 bytes"), "{shown}");
         assert!(
             shown.contains("49152>7471 S   seq 9 ack 0 win 65535 len 0  Lost"),
             "{shown}"

@@ -9,7 +9,7 @@ pub struct Done {
     pub wr_id: u64,
     /// Its kind.
     pub opcode: Opcode,
-    /// Octets of the message, or why it was not done.
+    /// Bytes of the message, or why it was not done.
     pub outcome: Result<u32, CompletionStatus>,
 }
 
@@ -54,7 +54,7 @@ impl Done {
         Self::success(wr_id, Opcode::FastRegister, 0)
     }
 
-    /// A message of `len` octets that was received.
+    /// A message of `len` bytes that was received.
     pub fn receive(wr_id: u64, len: usize) -> Self {
         Self::success(wr_id, Opcode::Receive, len)
     }

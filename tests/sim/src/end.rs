@@ -79,11 +79,11 @@ impl End {
         self.host.target(len)
     }
 
-    /// A region that holds `octets`, for the queue pair to send from.
-    pub fn source(&mut self, octets: &[u8]) -> Sge {
-        let region = self.region(octets.len(), Access::LOCAL_READ);
-        region.bytes().write(0, octets).unwrap();
-        let sge = region.local(0, u32::try_from(octets.len()).unwrap());
+    /// A region that holds `bytes`, for the queue pair to send from.
+    pub fn source(&mut self, bytes: &[u8]) -> Sge {
+        let region = self.region(bytes.len(), Access::LOCAL_READ);
+        region.bytes().write(0, bytes).unwrap();
+        let sge = region.local(0, u32::try_from(bytes.len()).unwrap());
         self.sources.push(region);
         sge
     }
@@ -93,15 +93,15 @@ impl End {
         self.qp.post_send(request).unwrap();
     }
 
-    /// Posts a Write of `octets`.
-    pub fn post_write(&mut self, wr_id: u64, octets: &[u8], remote: RemoteAddress) {
-        let source = self.source(octets);
+    /// Posts a Write of `bytes`.
+    pub fn post_write(&mut self, wr_id: u64, bytes: &[u8], remote: RemoteAddress) {
+        let source = self.source(bytes);
         self.post(SendRequest::write(WrId(wr_id), source, remote));
     }
 
-    /// Posts a Send of `octets`.
-    pub fn post_send(&mut self, wr_id: u64, octets: &[u8]) {
-        let source = self.source(octets);
+    /// Posts a Send of `bytes`.
+    pub fn post_send(&mut self, wr_id: u64, bytes: &[u8]) {
+        let source = self.source(bytes);
         self.post(SendRequest::send(WrId(wr_id), source));
     }
 
@@ -110,7 +110,7 @@ impl End {
         self.post(SendRequest::read(WrId(wr_id), sink, remote));
     }
 
-    /// Posts a receive buffer of `len` octets.
+    /// Posts a receive buffer of `len` bytes.
     pub fn post_recv(&mut self, wr_id: u64, len: usize) {
         let buffer = self.region(len, Access::LOCAL_WRITE);
         let sge = buffer.local(0, u32::try_from(len).unwrap());

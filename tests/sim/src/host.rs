@@ -19,16 +19,16 @@ use crate::MIB;
 use crate::drops::{Drops, drops_of};
 use crate::end::End;
 
-/// Octets of an IP packet at most, if nothing else is said.
+/// Bytes of an IP packet at most, if nothing else is said.
 pub(crate) const MTU: usize = 1500;
 /// Frames of an interface.
 const FRAMES: usize = 512;
-/// Octets of a host's region area; they cost nothing until they are used.
+/// Bytes of a host's region area; they cost nothing until they are used.
 const REGION_AREA: usize = if cfg!(miri) { 4 } else { 256 } * MIB;
-/// Octets before and after a [`Target`] that nobody may write.
+/// Bytes before and after a [`Target`] that nobody may write.
 const GUARD: usize = 128;
 /// What they hold.
-const GUARD_OCTET: u8 = 0xee;
+const GUARD_BYTE: u8 = 0xee;
 
 /// Which end of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,15 +276,15 @@ pub struct Target {
 impl Target {
     fn new(host: &Host, len: usize, access: Access) -> Self {
         let region = host.region(GUARD + len + GUARD, access);
-        region.bytes().fill(0..GUARD, GUARD_OCTET).unwrap();
+        region.bytes().fill(0..GUARD, GUARD_BYTE).unwrap();
         region
             .bytes()
-            .fill(GUARD + len..region.len(), GUARD_OCTET)
+            .fill(GUARD + len..region.len(), GUARD_BYTE)
             .unwrap();
         Self { region, len }
     }
 
-    /// The place of an octet, for the peer to name.
+    /// The place of a byte, for the peer to name.
     pub fn remote(&self, offset: usize) -> RemoteAddress {
         self.region.remote((GUARD + offset) as u64)
     }
@@ -296,9 +296,9 @@ impl Target {
     }
 
     /// Writes here, as the application does.
-    pub fn fill(&self, octets: &[u8]) {
-        assert!(octets.len() <= self.len);
-        self.region.bytes().write(GUARD, octets).unwrap();
+    pub fn fill(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.len);
+        self.region.bytes().write(GUARD, bytes).unwrap();
     }
 
     /// What it holds.
@@ -308,10 +308,10 @@ impl Target {
     pub fn to_vec(&self) -> Vec<u8> {
         let all = self.region.bytes().to_vec();
         let (before, rest) = all.split_at(GUARD);
-        let (octets, after) = rest.split_at(self.len);
-        let intact = |guard: &[u8]| guard.iter().all(|octet| *octet == GUARD_OCTET);
-        assert!(intact(before), "octets before the target were written");
-        assert!(intact(after), "octets after the target were written");
-        octets.to_vec()
+        let (bytes, after) = rest.split_at(self.len);
+        let intact = |guard: &[u8]| guard.iter().all(|byte| *byte == GUARD_BYTE);
+        assert!(intact(before), "bytes before the target were written");
+        assert!(intact(after), "bytes after the target were written");
+        bytes.to_vec()
     }
 }

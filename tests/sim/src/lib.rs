@@ -47,17 +47,17 @@ pub use plain::PlainPeer;
 pub use seeds::for_each_seed;
 pub use sim::Sim;
 
-/// Octets.
+/// Bytes.
 pub const KIB: usize = 1024;
-/// Octets.
+/// Bytes.
 pub const MIB: usize = 1024 * KIB;
-/// Octets of payload in a full tagged segment on the simulated link: MTU 1500, so EMSS 1448 with timestamps
+/// Bytes of payload in a full tagged segment on the simulated link: MTU 1500, so EMSS 1448 with timestamps
 /// (RFC 7323 §3.2), and MULPDU 1442 (RFC 5044 §4.5).
 pub const TAGGED_PAYLOAD: usize = 1428;
 /// The same of an untagged segment.
 pub const UNTAGGED_PAYLOAD: usize = 1424;
 
-/// `len` octets, no two neighbouring pieces of which are equal.
+/// `len` bytes, no two neighbouring pieces of which are equal.
 pub fn pattern(len: usize) -> Vec<u8> {
     pattern_of(0, len)
 }

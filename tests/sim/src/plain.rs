@@ -82,14 +82,14 @@ impl PlainPeer {
         inner.begin(conn, false);
     }
 
-    /// Sends `octets` after what it was told to send before.
-    pub fn send(&self, octets: &[u8]) {
-        self.send_pieces(octets, 1024);
+    /// Sends `bytes` after what it was told to send before.
+    pub fn send(&self, bytes: &[u8]) {
+        self.send_pieces(bytes, 1024);
     }
 
-    /// The same in segments of `len` octets.
-    pub fn send_pieces(&self, octets: &[u8], len: usize) {
-        let pieces = octets.chunks(len).map(<[u8]>::to_vec);
+    /// The same in segments of `len` bytes.
+    pub fn send_pieces(&self, bytes: &[u8], len: usize) {
+        let pieces = bytes.chunks(len).map(<[u8]>::to_vec);
         self.0.borrow_mut().outbox.extend(pieces);
     }
 
@@ -159,7 +159,7 @@ impl PlainPeer {
     pub(crate) fn report(&self) -> String {
         let inner = self.0.borrow();
         format!(
-            "plain peer: received {} octets, connected {}, FIN {}, ended {:?}, {:?}",
+            "plain peer: received {} bytes, connected {}, FIN {}, ended {:?}, {:?}",
             inner.received.len(),
             inner.connected,
             inner.saw_fin,

@@ -60,7 +60,7 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same over IPv4 on a link that carries IP packets of so many octets.
+    /// The same over IPv4 on a link that carries IP packets of so many bytes.
     pub fn with_mtu(seed: Seed, mtu: usize) -> Self {
         let kind = Kind {
             mtu,

@@ -1,4 +1,4 @@
-//! iWARP by hand, for peers that break its rules: FPDUs around any octets, and headers with any values (RFC 5041 §4, RFC 5040 §4).
+//! iWARP by hand, for peers that break its rules: FPDUs around any bytes, and headers with any values (RFC 5041 §4, RFC 5040 §4).
 
 use xwarp_iwarp::mpa::{Deframer, Framer, Step, fpdu_len, next_fpdu, seal_fpdu};
 use xwarp_iwarp::{Stag, TermCode};
@@ -189,7 +189,7 @@ pub fn atomic_response(id: u32, original: u64) -> Vec<u8> {
     [&id.to_be_bytes()[..], &original.to_be_bytes()[..]].concat()
 }
 
-/// An FPDU around any octets, with the right length, pad and CRC.
+/// An FPDU around any bytes, with the right length, pad and CRC.
 pub fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     let mut fpdu = vec![0; fpdu_len(ulpdu.len())];
     fpdu[2..2 + ulpdu.len()].copy_from_slice(ulpdu);
@@ -217,7 +217,7 @@ pub fn deframed(mut deframer: Deframer, mut stream: &[u8]) -> Vec<Vec<u8>> {
                 found.push(ulpdu.to_vec());
                 stream = &stream[consumed..];
             }
-            Step::NeedBytes(_) => panic!("{} octets are no whole FPDU", stream.len()),
+            Step::NeedBytes(_) => panic!("{} bytes are no whole FPDU", stream.len()),
         }
     }
     found
@@ -232,7 +232,7 @@ pub fn ulpdus(mut stream: &[u8]) -> Vec<Vec<u8>> {
     while !stream.is_empty() {
         let step = next_fpdu(stream, true).expect("what an RNIC sends is right");
         let Step::Fpdu { ulpdu, consumed } = step else {
-            panic!("{} octets are no whole FPDU", stream.len());
+            panic!("{} bytes are no whole FPDU", stream.len());
         };
         found.push(ulpdu.to_vec());
         stream = &stream[consumed..];

@@ -15,7 +15,7 @@ use xwarp_sim_tests::{KIB, Place};
 use xwarp_tcp::StackConfig;
 
 const ALL_PROGRESS: [Progress; 3] = [Progress::Thread, Progress::Inline, Progress::Manual];
-/// Octets that regions can have.
+/// Bytes that regions can have.
 const AREA: usize = 64 * KIB;
 /// File descriptors that the process may have while there are to be none left.
 const FEW: u64 = 64;

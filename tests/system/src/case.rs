@@ -144,7 +144,7 @@ impl<'a> Setup<'a> {
 pub struct Case {
     /// As it is called: `write-bw`, `read-lat` and so on.
     pub test: &'static str,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub size: u64,
     /// Messages.
     pub messages: u64,
@@ -205,9 +205,9 @@ impl Case {
         )
     }
 
-    /// Octets that both sides together have to compare: every buffer that a message went to, but for the octet that `write-lat`
+    /// Bytes that both sides together have to compare: every buffer that a message went to, but for the byte that `write-lat`
     /// counts in.
-    fn octets_to_verify(&self) -> u64 {
+    fn bytes_to_verify(&self) -> u64 {
         match self.test {
             "write-lat" => 2 * (self.size - 1),
             "send-lat" => 2 * self.size,
@@ -273,8 +273,8 @@ impl Measured {
         assert_eq!(self.0["test"], case.test, "{said}");
         assert_eq!(self.number("/bytes"), case.size, "{case}: {said}");
         assert_eq!(
-            self.number("/verified_octets"),
-            case.octets_to_verify(),
+            self.number("/verified_bytes"),
+            case.bytes_to_verify(),
             "{case}: {said}"
         );
         assert_eq!(

@@ -312,7 +312,7 @@ fn copy_lines(pipe: impl Read, into: &Mutex<String>) {
     let mut line = Vec::new();
     while pipe
         .read_until(b'\n', &mut line)
-        .is_ok_and(|octets| octets > 0)
+        .is_ok_and(|bytes| bytes > 0)
     {
         let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
         text.push_str(&String::from_utf8_lossy(&line));

@@ -8,7 +8,7 @@ use super::Extent;
 use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
 
-/// Receive buffers of no octets that the client posts for credits and for the final record. Credits come every half `depth`
+/// Receive buffers of no bytes that the client posts for credits and for the final record. Credits come every half `depth`
 /// messages and at most two `depth`s are under way, so that at most four can wait.
 pub(crate) const CREDIT_RECEIVES: usize = 8;
 /// Messages between two looks at the clock or for Ctrl-C.

@@ -90,7 +90,7 @@ const SEND_LATENCY: Kind = Kind {
 };
 
 fn connect(peer: &mut Peer<'_>, server: SocketAddr, hello: &Hello) -> anyhow::Result<Places> {
-    let answer = peer.connection.connect(server, &hello.to_octets());
+    let answer = peer.connection.connect(server, &hello.to_bytes());
     let answer = answer.map_err(|error| match error.downcast() {
         Ok(ConnectError::Rejected { private_data, .. }) => {
             let said = peer_text::shown(&private_data, REFUSAL_SHOWN);
@@ -124,13 +124,13 @@ fn finish(
     }
     ensure!(
         wrong == 0,
-        "DATA MISMATCH at the server: octet {at} of buffer {slot} is not what was sent"
+        "DATA MISMATCH at the server: byte {at} of buffer {slot} is not what was sent"
     );
     let checked_here = check_sink(peer, hello, messages, interrupted)?;
     Ok(Some(checked + checked_here))
 }
 
-/// Checks what this side received; how many octets that were.
+/// Checks what this side received; how many bytes that were.
 fn check_sink(
     peer: &Peer<'_>,
     hello: &Hello,
@@ -141,7 +141,7 @@ fn check_sink(
     let wrong = data::first_wrong(peer.sink.bytes(), size, slots, interrupted)?;
     if let Some((slot, at)) = wrong {
         anyhow::bail!(
-            "DATA MISMATCH at the client: octet {at} of buffer {slot} is not what was sent"
+            "DATA MISMATCH at the client: byte {at} of buffer {slot} is not what was sent"
         );
     }
     Ok((size * slots) as u64)

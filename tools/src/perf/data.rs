@@ -9,8 +9,8 @@ use crate::signals::Interrupted;
 /// Bytes between two looks for Ctrl-C.
 const CHUNK: usize = 1 << 20;
 
-/// Octet `at` of slot `slot`. Slots differ from each other, and octets from their neighbours and from those a page away.
-fn octet(slot: usize, at: usize) -> u8 {
+/// Byte `at` of slot `slot`. Slots differ from each other, and bytes from their neighbours and from those a page away.
+fn byte(slot: usize, at: usize) -> u8 {
     let mixed = (at ^ (at >> 8) ^ (at >> 16))
         .wrapping_mul(167)
         .wrapping_add(slot * 29 + 1);
@@ -19,7 +19,7 @@ fn octet(slot: usize, at: usize) -> u8 {
 
 /// A part of the content of one slot.
 fn pattern(slot: usize, range: Range<usize>) -> Vec<u8> {
-    range.map(|at| octet(slot, at)).collect()
+    range.map(|at| byte(slot, at)).collect()
 }
 
 /// The parts of a slot that are looked at one after the other.
@@ -44,7 +44,7 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// The first octet of slots `0..slots` that is not the pattern's, if any: slot and offset in it.
+/// The first byte of slots `0..slots` that is not the pattern's, if any: slot and offset in it.
 pub(crate) fn first_wrong(
     bytes: &SharedBytes,
     size: usize,
@@ -60,7 +60,7 @@ pub(crate) fn first_wrong(
             let wrong = held
                 .iter()
                 .zip(range)
-                .find(|&(held, at)| *held != octet(slot, at));
+                .find(|&(held, at)| *held != byte(slot, at));
             if let Some((_, at)) = wrong {
                 return Ok(Some((slot, at)));
             }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_wrong_octet_is_found() {
+    fn a_single_wrong_byte_is_found() {
         let never = Interrupted::default();
         for size in [1000, CHUNK, 2 * CHUNK + 1] {
             let bytes = SharedBytes::anonymous(3 * size).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     fn slots_are_not_each_other_nor_zero() {
         for (slot, other) in [(0, 1), (0, 2), (1, 2)] {
             let same = (0..1000)
-                .filter(|&at| octet(slot, at) == octet(other, at))
+                .filter(|&at| byte(slot, at) == byte(other, at))
                 .count();
             assert!(same < 100, "{slot} and {other}");
         }

@@ -5,14 +5,14 @@ use std::fmt;
 use anyhow::{Context, bail, ensure};
 use xwarp::{RemoteAddress, Stag};
 
-use super::peer::RECORD_OCTETS;
+use super::peer::RECORD_BYTES;
 
 const MAGIC: [u8; 4] = *b"XWPF";
 const VERSION: u8 = 1;
 /// Messages that may be outstanding at once.
 pub(crate) const DEPTH_LIMIT: u32 = 4096;
-/// Octets of region area beside the test's buffers: control messages, and rounding to pages.
-const SPARE_OCTETS: usize = 256 << 10;
+/// Bytes of region area beside the test's buffers: control messages, and rounding to pages.
+const SPARE_BYTES: usize = 256 << 10;
 
 /// What a test does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    fn to_octet(self) -> u8 {
+    fn to_byte(self) -> u8 {
         let verb = match self.verb {
             Verb::Write => 0,
             Verb::Read => 1,
@@ -46,14 +46,14 @@ impl Kind {
         verb | u8::from(self.style == Style::Latency) << 4
     }
 
-    fn from_octet(octet: u8) -> Option<Self> {
-        let verb = match octet & 0x0f {
+    fn from_byte(byte: u8) -> Option<Self> {
+        let verb = match byte & 0x0f {
             0 => Verb::Write,
             1 => Verb::Read,
             2 => Verb::Send,
             _ => return None,
         };
-        let style = match octet >> 4 {
+        let style = match byte >> 4 {
             0 => Style::Bandwidth,
             1 => Style::Latency,
             _ => return None,
@@ -75,11 +75,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a client asks for. Octets: magic, version, kind, verify, 0, size, slots, depth, then the places of [`Places`].
+/// What a client asks for. Bytes: magic, version, kind, verify, 0, size, slots, depth, then the places of [`Places`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) kind: Kind,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub(crate) size: u32,
     /// Buffers of that size, used in turn.
     pub(crate) slots: u32,
@@ -113,8 +113,8 @@ impl Places {
         }
     };
 
-    /// 12 octets each: `STag`, TO.
-    pub(crate) fn to_octets(self) -> Vec<u8> {
+    /// 12 bytes each: `STag`, TO.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         [self.buffer, self.control]
             .iter()
             .flat_map(|place| {
@@ -129,18 +129,18 @@ impl Places {
     }
 
     /// Whether a buffer of so many bytes, and a control record, fit between these Tagged Offsets and 2^64.
-    fn have_room_for(&self, buffer_octets: usize) -> bool {
-        let ends = |place: RemoteAddress, octets: u64| place.to.checked_add(octets).is_some();
-        ends(self.buffer, buffer_octets as u64) && ends(self.control, RECORD_OCTETS.into())
+    fn have_room_for(&self, buffer_bytes: usize) -> bool {
+        let ends = |place: RemoteAddress, bytes: u64| place.to.checked_add(bytes).is_some();
+        ends(self.buffer, buffer_bytes as u64) && ends(self.control, RECORD_BYTES.into())
     }
 
     /// Reads a server's answer to `hello`.
-    pub(crate) fn from_answer(octets: &[u8], hello: &Hello) -> Option<Self> {
-        Self::from_octets(octets).filter(|places| places.have_room_for(hello.buffer_octets()))
+    pub(crate) fn from_answer(bytes: &[u8], hello: &Hello) -> Option<Self> {
+        Self::from_bytes(bytes).filter(|places| places.have_room_for(hello.buffer_bytes()))
     }
 
-    fn from_octets(octets: &[u8]) -> Option<Self> {
-        let mut rest = octets;
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
         let mut place = || {
             Some(RemoteAddress {
                 stag: Stag(take(&mut rest).map(u32::from_be_bytes)?),
@@ -171,7 +171,7 @@ impl Hello {
             && (1..=slots_limit).contains(&self.slots)
             && self.size >= size_least
             && u64::from(self.size) * u64::from(self.slots) <= super::MEMORY_LIMIT
-            && self.places.have_room_for(self.buffer_octets())
+            && self.places.have_room_for(self.buffer_bytes())
     }
 
     /// Whether the client's buffers are sent, or written from.
@@ -184,14 +184,14 @@ impl Hello {
         self.kind.verb == Verb::Read || self.kind.style == Style::Latency
     }
 
-    /// Octets of all buffers.
-    pub(crate) fn buffer_octets(&self) -> usize {
+    /// Bytes of all buffers.
+    pub(crate) fn buffer_bytes(&self) -> usize {
         (self.size as usize) * (self.slots as usize)
     }
 
-    /// Octets of region area that one side needs: sources and sinks.
-    pub(crate) fn region_octets(&self) -> usize {
-        2 * self.buffer_octets() + SPARE_OCTETS
+    /// Bytes of region area that one side needs: sources and sinks.
+    pub(crate) fn region_bytes(&self) -> usize {
+        2 * self.buffer_bytes() + SPARE_BYTES
     }
 
     /// Where the buffer of message number `message` begins.
@@ -207,30 +207,30 @@ impl Hello {
         (self.size as usize, slots)
     }
 
-    /// Size and number of the buffers whose last octet is a marker: what is before it.
+    /// Size and number of the buffers whose last byte is a marker: what is before it.
     pub(crate) fn marked_slot(&self) -> (usize, usize) {
         ((self.size as usize).saturating_sub(1), 1)
     }
 
-    pub(crate) fn to_octets(&self) -> Vec<u8> {
-        let mut octets = MAGIC.to_vec();
-        octets.extend([VERSION, self.kind.to_octet(), u8::from(self.verify), 0]);
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([VERSION, self.kind.to_byte(), u8::from(self.verify), 0]);
         for number in [self.size, self.slots, self.depth] {
-            octets.extend(number.to_be_bytes());
+            bytes.extend(number.to_be_bytes());
         }
-        octets.extend(self.places.to_octets());
-        octets
+        bytes.extend(self.places.to_bytes());
+        bytes
     }
 
-    pub(crate) fn from_octets(octets: &[u8]) -> anyhow::Result<Self> {
-        let mut rest = octets;
+    pub(crate) fn from_bytes(bytes: &[u8]) -> anyhow::Result<Self> {
+        let mut rest = bytes;
         let head: [u8; 8] = take(&mut rest).context("the client is no xwarp perf")?;
         ensure!(head[..4] == MAGIC, "the client is no xwarp perf");
         ensure!(
             head[4] == VERSION,
             "the client is an xwarp perf of another version"
         );
-        let Some(kind) = Kind::from_octet(head[5]) else {
+        let Some(kind) = Kind::from_byte(head[5]) else {
             bail!("the client asks for a test that is not known here");
         };
         let verify = match (head[6], head[7]) {
@@ -243,7 +243,7 @@ impl Hello {
             bail!("the client's request is cut off");
         };
         let places =
-            Places::from_octets(rest).context("the client's request is cut off, or too long")?;
+            Places::from_bytes(rest).context("the client's request is cut off, or too long")?;
         let hello = Self {
             kind,
             size,
@@ -293,7 +293,7 @@ mod tests {
         },
     };
 
-    const OCTETS: [u8; 44] = [
+    const BYTES: [u8; 44] = [
         b'X', b'W', b'P', b'F', 1, 0x12, 1, 0, // version 1, send-lat, verified
         0, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, 4, // size, slots, depth
         0xaa, 0xbb, 0xcc, 0xdd, 0, 0, 0, 0, 0, 0, 0, 5, // buffer: STag, TO
@@ -301,17 +301,17 @@ mod tests {
     ];
 
     #[test]
-    fn a_request_is_these_octets() {
-        assert_eq!(HELLO.to_octets(), OCTETS);
-        assert_eq!(Hello::from_octets(&OCTETS).unwrap(), HELLO);
+    fn a_request_is_these_bytes() {
+        assert_eq!(HELLO.to_bytes(), BYTES);
+        assert_eq!(Hello::from_bytes(&BYTES).unwrap(), HELLO);
     }
 
     #[test]
     fn a_request_that_is_cut_off_or_too_long_is_refused() {
         for len in 0..44 {
-            assert!(Hello::from_octets(&OCTETS[..len]).is_err(), "{len}");
+            assert!(Hello::from_bytes(&BYTES[..len]).is_err(), "{len}");
         }
-        assert!(Hello::from_octets(&[&OCTETS[..], &[0]].concat()).is_err());
+        assert!(Hello::from_bytes(&[&BYTES[..], &[0]].concat()).is_err());
     }
 
     /// Bytes in the place of others.
@@ -319,11 +319,11 @@ mod tests {
 
     /// The request with some bytes changed.
     fn changed(changes: Changes<'_>) -> anyhow::Result<Hello> {
-        let mut octets = OCTETS;
+        let mut bytes = BYTES;
         for (at, change) in changes {
-            octets[*at..at + change.len()].copy_from_slice(change);
+            bytes[*at..at + change.len()].copy_from_slice(change);
         }
-        Hello::from_octets(&octets)
+        Hello::from_bytes(&bytes)
     }
 
     #[test]
@@ -335,11 +335,11 @@ mod tests {
             ("a flag that is unknown", &[(6, &[2])]),
             ("what was reserved", &[(7, &[1])]),
             ("1 GiB and a little", &[(8, &[0x40, 0, 0, 1])]),
-            ("write-lat without an octet", &[WRITE_LAT, (8, &[0; 4])]),
+            ("write-lat without a byte", &[WRITE_LAT, (8, &[0; 4])]),
             ("no slot", &[(12, &[0; 4])]),
             ("two slots for latency", &[(15, &[2])]),
             (
-                "2^32 - 1 slots of no octets",
+                "2^32 - 1 slots of no bytes",
                 &[WRITE_BW, (8, &[0; 4]), (12, &[0xff; 4])],
             ),
             ("more slots than depth", &[WRITE_BW, (15, &[5])]),
@@ -355,7 +355,7 @@ mod tests {
             "a record that leaves 2^64"
         );
         for (what, changes) in [
-            ("send-lat without an octet", &[(8, &[0; 4][..])][..]),
+            ("send-lat without a byte", &[(8, &[0; 4][..])][..]),
             ("as many slots as depth", &[WRITE_BW, (15, &[4])]),
             ("1 GiB", &[(8, &[0x40, 0, 0, 0])]),
             ("4096 messages at once", &[(16, &[0, 0, 0x10, 0])]),
@@ -397,39 +397,39 @@ mod tests {
             buffer in (any::<u32>(), offset()),
             control in (any::<u32>(), offset()),
         ) -> Vec<u8> {
-            let mut octets = OCTETS[..5].to_vec();
-            octets.push(kind);
-            octets.extend(flags);
+            let mut bytes = BYTES[..5].to_vec();
+            bytes.push(kind);
+            bytes.extend(flags);
             let (size, slots, depth) = numbers;
-            octets.extend([size, slots, depth].iter().flat_map(|number| number.to_be_bytes()));
+            bytes.extend([size, slots, depth].iter().flat_map(|number| number.to_be_bytes()));
             for (stag, to) in [buffer, control] {
-                octets.extend(stag.to_be_bytes());
-                octets.extend(to.to_be_bytes());
+                bytes.extend(stag.to_be_bytes());
+                bytes.extend(to.to_be_bytes());
             }
-            octets
+            bytes
         }
     }
 
     proptest! {
         /// The arithmetic of a test is checked here, as the test profile checks for overflow.
         #[test]
-        fn what_is_accepted_can_be_run(octets in request(), message: u64) {
-            let Ok(hello) = Hello::from_octets(&octets) else { return Ok(()) };
-            prop_assert_eq!(hello.to_octets(), octets);
-            prop_assert!(hello.region_octets() as u64 <= 2 * crate::perf::MEMORY_LIMIT + SPARE_OCTETS as u64);
+        fn what_is_accepted_can_be_run(bytes in request(), message: u64) {
+            let Ok(hello) = Hello::from_bytes(&bytes) else { return Ok(()) };
+            prop_assert_eq!(hello.to_bytes(), bytes);
+            prop_assert!(hello.region_bytes() as u64 <= 2 * crate::perf::MEMORY_LIMIT + SPARE_BYTES as u64);
             prop_assert!(hello.slots <= DEPTH_LIMIT && hello.depth <= DEPTH_LIMIT);
             let end = hello.slot_offset(message) + u64::from(hello.size);
-            prop_assert!(end <= hello.buffer_octets() as u64);
+            prop_assert!(end <= hello.buffer_bytes() as u64);
             prop_assert!(hello.places.buffer.to.checked_add(end).is_some());
             let (size, slots) = hello.full_slots(message);
-            prop_assert!(size * slots <= hello.buffer_octets());
+            prop_assert!(size * slots <= hello.buffer_bytes());
             let (size, slots) = hello.marked_slot();
-            prop_assert!(size * slots <= hello.buffer_octets());
+            prop_assert!(size * slots <= hello.buffer_bytes());
         }
 
         #[test]
-        fn no_octets_panic(octets: Vec<u8>) {
-            prop_assert!(Hello::from_octets(&octets).is_err(), "they are no request");
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            prop_assert!(Hello::from_bytes(&bytes).is_err(), "they are no request");
         }
 
         #[test]
@@ -437,7 +437,7 @@ mod tests {
             let place = |to| RemoteAddress { stag: Stag(1), to };
             let places = Places { buffer: place(buffer), control: place(control) };
             let fits = buffer.checked_add(0x0102).is_some() && control.checked_add(32).is_some();
-            let read = Places::from_answer(&places.to_octets(), &HELLO);
+            let read = Places::from_answer(&places.to_bytes(), &HELLO);
             prop_assert_eq!(read, fits.then_some(places));
         }
     }

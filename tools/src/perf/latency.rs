@@ -91,7 +91,7 @@ fn one_round(
     }
 }
 
-/// Writes the message with the round's number in its last octet.
+/// Writes the message with the round's number in its last byte.
 fn write_marked(
     peer: &mut Peer<'_>,
     hello: &Hello,
@@ -110,7 +110,7 @@ fn marker(round: u64) -> u8 {
 }
 
 /// True if the other side's message of this round is here. Memory is looked at before a completion says so, as perftest does:
-/// TCP delivers in order and the last octet is placed last.
+/// TCP delivers in order and the last byte is placed last.
 fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
     let mut last = [0];
     peer.sink.bytes().read(hello.size as usize - 1, &mut last)?;

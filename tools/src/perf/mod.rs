@@ -24,7 +24,7 @@ use crate::host::Host;
 use crate::interface::ModeArg;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
-use crate::size::{parse_duration, parse_octets};
+use crate::size::{parse_bytes, parse_duration};
 use hello::{DEPTH_LIMIT, Hello, Kind, Places, Style, Verb};
 
 /// Where a server listens unless told otherwise, as perftest does.
@@ -37,9 +37,9 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the other side may take to compare its buffers with what was sent.
 const COMPARE_LIMIT: Duration = Duration::from_mins(1);
-/// Octets of memory that a test's buffers may take on each side.
+/// Bytes of memory that a test's buffers may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
-/// Octets that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
+/// Bytes that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
 /// `cycle_buffer`. So what is measured is the network, not memory.
 const CYCLE: u64 = 4096;
 
@@ -69,8 +69,8 @@ pub(crate) struct PerfArgs {
     /// TCP port of the server; 0 has the server take a free one, which it prints
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Octets of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
-    #[arg(long, value_parser = parse_octets)]
+    /// Bytes of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
+    #[arg(long, value_parser = parse_bytes)]
     size: Option<u64>,
     /// Messages to send [default: 10000]
     #[arg(long, conflicts_with = "duration")]
@@ -193,7 +193,7 @@ fn run_server(kind: Kind, args: &PerfArgs, interrupted: &Interrupted) -> anyhow:
     let device = device::serving(args.dev.as_deref())?;
     // A client with --verify needs most.
     let largest = args.hello(kind, true)?;
-    let config = args.config(largest.region_octets());
+    let config = args.config(largest.region_bytes());
     with_rnic(&device, &config, interrupted, |rnic| {
         server::run(rnic, &device, &largest, args, interrupted)
     })
@@ -208,7 +208,7 @@ fn run_client(
     let hello = args.hello(kind, args.verify)?;
     let device = host.interface(args.dev.as_deref())?;
     let server = host.port(args.port, &device)?;
-    let config = args.config(hello.region_octets());
+    let config = args.config(hello.region_bytes());
     with_rnic(&device, &config, interrupted, |rnic| {
         client::run(rnic, server, &hello, args, interrupted)
     })
@@ -223,7 +223,7 @@ impl PerfArgs {
         });
         ensure!(
             size <= MEMORY_LIMIT,
-            "--size {size} is too large: the buffers of a test may take {MEMORY_LIMIT} octets"
+            "--size {size} is too large: the buffers of a test may take {MEMORY_LIMIT} bytes"
         );
         ensure!(self.depth > 0, "--depth must be at least 1");
         ensure!(
@@ -237,7 +237,7 @@ impl PerfArgs {
         );
         ensure!(
             size > 0 || kind.style == Style::Bandwidth || kind.verb != Verb::Write,
-            "write-lat needs --size of at least 1: the octet that is waited for"
+            "write-lat needs --size of at least 1: the byte that is waited for"
         );
         let slots = match kind.style {
             Style::Latency => 1,
@@ -263,12 +263,12 @@ impl PerfArgs {
         }
     }
 
-    fn config(&self, region_octets: usize) -> RnicConfig {
+    fn config(&self, region_bytes: usize) -> RnicConfig {
         let defaults = RnicConfig::default();
         RnicConfig {
             nic: NicConfig {
                 mode: self.mode.map(Into::into),
-                region_octets,
+                region_bytes,
                 capture: self.capture.clone(),
                 ..NicConfig::default()
             },

@@ -1,6 +1,6 @@
 //! One end of a test: connection, buffers, control records.
 //!
-//! A control record is written into the other side's memory, followed by a Send of no octets that asks for an event. So it fits
+//! A control record is written into the other side's memory, followed by a Send of no bytes that asks for an event. So it fits
 //! into any receive buffer, and is there when the event is (RFC 5040 §5.5).
 
 use xwarp::{
@@ -13,8 +13,8 @@ use super::hello::{Hello, Places};
 use crate::connection::Connection;
 use crate::signals::Interrupted;
 
-/// Octets of a control record: four numbers.
-pub(crate) const RECORD_OCTETS: u32 = 32;
+/// Bytes of a control record: four numbers.
+pub(crate) const RECORD_BYTES: u32 = 32;
 /// Work request ids that no message of a test has.
 const CONTROL_WR: WrId = WrId(u64::MAX);
 const BARRIER_WR: WrId = WrId(u64::MAX - 1);
@@ -48,14 +48,14 @@ impl<'a> Peer<'a> {
             recv_depth: 2 * depth + 32,
             ..QpConfig::default()
         };
-        let octets = hello.buffer_octets();
+        let bytes = hello.buffer_bytes();
         Ok(Self {
             connection: Connection::new(pd.create_qp(&config, &cq, &cq)?, cq, rnic, interrupted),
-            source: pd.allocate(octets, Access::LOCAL_READ | Access::REMOTE_READ)?,
-            sink: pd.allocate(octets, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
-            outbox: pd.allocate(RECORD_OCTETS as usize, Access::LOCAL_READ)?,
+            source: pd.allocate(bytes, Access::LOCAL_READ | Access::REMOTE_READ)?,
+            sink: pd.allocate(bytes, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
+            outbox: pd.allocate(RECORD_BYTES as usize, Access::LOCAL_READ)?,
             inbox: pd.allocate(
-                RECORD_OCTETS as usize,
+                RECORD_BYTES as usize,
                 Access::LOCAL_WRITE | Access::REMOTE_WRITE,
             )?,
         })
@@ -76,7 +76,7 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Posts a receive buffer of no octets, for a control record or a credit.
+    /// Posts a receive buffer of no bytes, for a control record or a credit.
     pub(crate) fn expect_empty(&mut self) -> anyhow::Result<()> {
         self.connection
             .post_recv(RecvRequest::new(CONTROL_WR, Sgl::new()))
@@ -88,12 +88,12 @@ impl<'a> Peer<'a> {
         record: Record,
         inbox: RemoteAddress,
     ) -> anyhow::Result<()> {
-        let octets: Vec<u8> = record
+        let bytes: Vec<u8> = record
             .iter()
             .flat_map(|number| number.to_be_bytes())
             .collect();
-        self.outbox.bytes().write(0, &octets)?;
-        let write = SendRequest::write(CONTROL_WR, self.outbox.local(0, RECORD_OCTETS), inbox);
+        self.outbox.bytes().write(0, &bytes)?;
+        let write = SendRequest::write(CONTROL_WR, self.outbox.local(0, RECORD_BYTES), inbox);
         self.connection.post_send(write.unsignaled())?;
         let event = Operation::Send {
             sgl: Sgl::new(),
@@ -118,16 +118,16 @@ impl<'a> Peer<'a> {
 
     /// The record that has come.
     pub(crate) fn record(&self) -> anyhow::Result<Record> {
-        let mut octets = [0; RECORD_OCTETS as usize];
-        self.inbox.bytes().read(0, &mut octets)?;
+        let mut bytes = [0; RECORD_BYTES as usize];
+        self.inbox.bytes().read(0, &mut bytes)?;
         let mut record = Record::default();
-        for (number, chunk) in record.iter_mut().zip(octets.as_chunks::<8>().0) {
+        for (number, chunk) in record.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *number = u64::from_be_bytes(*chunk);
         }
         Ok(record)
     }
 
-    /// Waits until all that was posted has been placed at the other side: a Read of no octets is answered only then
+    /// Waits until all that was posted has been placed at the other side: a Read of no bytes is answered only then
     /// (RFC 5040 §5.5).
     pub(crate) fn barrier(&mut self) -> anyhow::Result<()> {
         let nowhere = Stag(1);

@@ -119,8 +119,8 @@ pub(crate) fn print_result(
         Measured::Bandwidth(run) => print_bandwidth(hello, run, data)?,
         Measured::Latency(run) => print_latency(hello, run, data)?,
     }
-    if let Some(octets) = verified {
-        print_line!("data: {octets} octets of buffers compared, every octet as sent")?;
+    if let Some(bytes) = verified {
+        print_line!("data: {bytes} bytes of buffers compared, every byte as sent")?;
     }
     if retransmitted > 0 {
         print_line!("note: {retransmitted} TCP segments were sent again")?;
@@ -222,7 +222,7 @@ pub(crate) fn print_json(
         "bytes": hello.size,
         "depth": hello.depth,
         "setup": setup,
-        "verified_octets": verified,
+        "verified_bytes": verified,
         "tcp_segments_retransmitted": retransmitted,
         "result": result,
     });

@@ -54,17 +54,17 @@ fn check_request(
     kind: Kind,
     largest: &Hello,
 ) -> anyhow::Result<Hello> {
-    let hello = Hello::from_octets(request.private_data())?;
+    let hello = Hello::from_bytes(request.private_data())?;
     anyhow::ensure!(
         hello.kind == kind,
         "this server runs {kind}, not {}; start both sides with the same test",
         hello.kind
     );
     anyhow::ensure!(
-        hello.region_octets() <= largest.region_octets(),
-        "this server has room for buffers of {} octets, not {}; start it with the same --size and --depth",
-        largest.buffer_octets(),
-        hello.buffer_octets()
+        hello.region_bytes() <= largest.region_bytes(),
+        "this server has room for buffers of {} bytes, not {}; start it with the same --size and --depth",
+        largest.buffer_bytes(),
+        hello.buffer_bytes()
     );
     Ok(hello)
 }
@@ -89,7 +89,7 @@ fn serve(
     let remote = request.remote();
     let places: Places = peer.places(hello.kind.verb == Verb::Read);
     request
-        .accept(&mut peer.connection.qp, &places.to_octets())
+        .accept(&mut peer.connection.qp, &places.to_bytes())
         .with_context(|| format!("the connection from {remote} was lost"))?;
     report::print_client(remote, &peer.connection.qp, args)?;
     let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
@@ -122,7 +122,7 @@ fn set_up<'a>(
     interrupted.at_once_during(make)?
 }
 
-/// Whether this side holds what was sent to it: octets checked, and where the first wrong one is.
+/// Whether this side holds what was sent to it: bytes checked, and where the first wrong one is.
 fn check(
     peer: &Peer<'_>,
     hello: &Hello,

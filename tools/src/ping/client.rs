@@ -79,7 +79,7 @@ fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
         .zip(&message)
         .position(|(got, sent)| got != sent);
     if let Some(at) = wrong {
-        bail!("DATA MISMATCH: octet {at} is not what was sent");
+        bail!("DATA MISMATCH: byte {at} is not what was sent");
     }
     Ok(())
 }

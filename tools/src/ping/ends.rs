@@ -7,7 +7,7 @@ use xwarp::{
 };
 
 use super::LARGEST;
-use super::place::{PLACE_OCTETS, Place};
+use super::place::{PLACE_BYTES, Place};
 use crate::connection::Connection;
 use crate::signals::Interrupted;
 
@@ -48,22 +48,22 @@ impl<'a> End<'a> {
             connection: Connection::new(qp, cq, rnic, interrupted),
             data: pd.allocate(LARGEST as usize, both)?,
             echo: pd.allocate(LARGEST as usize, both)?,
-            outbox: pd.allocate(PLACE_OCTETS as usize, Access::LOCAL_READ)?,
-            inbox: pd.allocate(PLACE_OCTETS as usize, Access::LOCAL_WRITE)?,
+            outbox: pd.allocate(PLACE_BYTES as usize, Access::LOCAL_READ)?,
+            inbox: pd.allocate(PLACE_BYTES as usize, Access::LOCAL_WRITE)?,
         };
         end.post_receive()?;
         Ok(end)
     }
 
     fn post_receive(&mut self) -> anyhow::Result<()> {
-        let buffer = self.inbox.local(0, PLACE_OCTETS);
+        let buffer = self.inbox.local(0, PLACE_BYTES);
         self.connection.post_recv(RecvRequest::new(RECEIVE, buffer))
     }
 
     /// Sends a place. The server's "go ahead" is one, too, whose content means nothing.
     pub(crate) fn send(&mut self, place: Place) -> anyhow::Result<()> {
-        self.outbox.bytes().write(0, &place.to_octets())?;
-        let request = SendRequest::send(SEND, self.outbox.local(0, PLACE_OCTETS));
+        self.outbox.bytes().write(0, &place.to_bytes())?;
+        let request = SendRequest::send(SEND, self.outbox.local(0, PLACE_BYTES));
         self.connection.post_send(request)?;
         self.await_opcode(Opcode::Send).map(|_| ())
     }
@@ -89,10 +89,10 @@ impl<'a> End<'a> {
     }
 
     fn received(&mut self, completion: WorkCompletion) -> anyhow::Result<Place> {
-        let mut octets = vec![0; completion.byte_len as usize];
-        self.inbox.bytes().read(0, &mut octets)?;
+        let mut bytes = vec![0; completion.byte_len as usize];
+        self.inbox.bytes().read(0, &mut bytes)?;
         self.post_receive()?;
-        Place::from_octets(&octets)
+        Place::from_bytes(&bytes)
     }
 
     /// Posts a Read or Write and waits until it is complete.

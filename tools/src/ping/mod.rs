@@ -1,4 +1,4 @@
-//! `xwarp ping`: is RDMA possible between two hosts, and does it bring the right octets?
+//! `xwarp ping`: is RDMA possible between two hosts, and does it bring the right bytes?
 //!
 //! It speaks the protocol of rdma-core's `rping`, so that either side may be one. For each ping the client sends the place of its
 //! message; the server reads it by RDMA Read and says so by a Send; the client sends the place of an empty buffer; the server
@@ -22,18 +22,18 @@ use crate::host::Host;
 use crate::interface::ModeArg;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
-use crate::size::{parse_duration, parse_octets};
+use crate::size::{parse_bytes, parse_duration};
 
 /// Where a server listens unless told otherwise, as rping does.
 const DEFAULT_PORT: u16 = 7174;
-/// Octets of the largest message; rping's buffers are no larger.
+/// Bytes of the largest message; rping's buffers are no larger.
 const LARGEST: u32 = (64 << 10) - 1;
 /// An end whose other end has died ends soon after this.
 const KEEPALIVE: Duration = Duration::from_secs(3);
 /// So does one whose other end is out of reach.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Octets of memory for both ends' buffers.
-const REGION_OCTETS: usize = 1 << 20;
+/// Bytes of memory for both ends' buffers.
+const REGION_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct PingArgs {
@@ -45,8 +45,8 @@ pub(crate) struct PingArgs {
     /// TCP port of the server; 0 has the server take a free one, which it prints
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Octets of a message (client)
-    #[arg(long, default_value = "64", value_parser = parse_octets)]
+    /// Bytes of a message (client)
+    #[arg(long, default_value = "64", value_parser = parse_bytes)]
     size: u64,
     /// Pings (client)
     #[arg(long, default_value_t = 10)]
@@ -90,7 +90,7 @@ impl PingArgs {
         let smallest = text::SMALLEST;
         ensure!(
             (u64::from(smallest)..=u64::from(LARGEST)).contains(&self.size),
-            "--size {} is not possible: a message has {smallest} to {LARGEST} octets",
+            "--size {} is not possible: a message has {smallest} to {LARGEST} bytes",
             self.size
         );
         ensure!(self.count > 0, "--count must be at least 1");
@@ -101,7 +101,7 @@ impl PingArgs {
         RnicConfig {
             nic: NicConfig {
                 mode: self.mode.map(Into::into),
-                region_octets: REGION_OCTETS,
+                region_bytes: REGION_BYTES,
                 capture: self.capture.clone(),
                 ..NicConfig::default()
             },

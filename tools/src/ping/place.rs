@@ -3,8 +3,8 @@
 use anyhow::ensure;
 use xwarp::{RemoteAddress, Stag};
 
-/// Octets of a place on the wire.
-pub(crate) const PLACE_OCTETS: u32 = 16;
+/// Bytes of a place on the wire.
+pub(crate) const PLACE_BYTES: u32 = 16;
 
 /// A piece of the client's memory: Tagged Offset, `STag` and length, big-endian in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,22 +14,22 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn to_octets(self) -> [u8; PLACE_OCTETS as usize] {
-        let mut octets = [0; PLACE_OCTETS as usize];
+    pub(crate) fn to_bytes(self) -> [u8; PLACE_BYTES as usize] {
+        let mut bytes = [0; PLACE_BYTES as usize];
         let Stag(stag) = self.address.stag;
-        octets[..8].copy_from_slice(&self.address.to.to_be_bytes());
-        octets[8..12].copy_from_slice(&stag.to_be_bytes());
-        octets[12..].copy_from_slice(&self.len.to_be_bytes());
-        octets
+        bytes[..8].copy_from_slice(&self.address.to.to_be_bytes());
+        bytes[8..12].copy_from_slice(&stag.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
     }
 
     /// Reads a message of the other side.
-    pub(crate) fn from_octets(octets: &[u8]) -> anyhow::Result<Self> {
-        let numbers = octets.as_chunks::<4>();
+    pub(crate) fn from_bytes(bytes: &[u8]) -> anyhow::Result<Self> {
+        let numbers = bytes.as_chunks::<4>();
         ensure!(
             numbers.0.len() == 4 && numbers.1.is_empty(),
-            "the other side does not speak rping's protocol: it sent {} octets, not {PLACE_OCTETS}",
-            octets.len()
+            "the other side does not speak rping's protocol: it sent {} bytes, not {PLACE_BYTES}",
+            bytes.len()
         );
         let number = |i: usize| u32::from_be_bytes(numbers.0[i]);
         Ok(Self {
@@ -55,15 +55,15 @@ mod tests {
             },
             len: 64,
         };
-        let octets = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 0, 0, 0, 64];
-        assert_eq!(place.to_octets(), octets);
-        assert_eq!(Place::from_octets(&octets).ok(), Some(place));
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 0, 0, 0, 64];
+        assert_eq!(place.to_bytes(), bytes);
+        assert_eq!(Place::from_bytes(&bytes).ok(), Some(place));
     }
 
     #[test]
     fn another_length_is_refused() {
         for len in [0, 15, 17, 32] {
-            assert!(Place::from_octets(&vec![0; len]).is_err(), "{len} octets");
+            assert!(Place::from_bytes(&vec![0; len]).is_err(), "{len} bytes");
         }
     }
 }

@@ -101,25 +101,25 @@ impl Service<'_, '_> {
     }
 }
 
-/// Reads a message and writes it back up to its zero octet; returns its text as it may be shown.
+/// Reads a message and writes it back up to its zero byte; returns its text as it may be shown.
 fn echo(end: &mut End<'_>, source: Place) -> anyhow::Result<String> {
     ensure!(
         source.len <= LARGEST,
-        "the client's message has {} octets; at most {LARGEST} are possible",
+        "the client's message has {} bytes; at most {LARGEST} are possible",
         source.len
     );
     let sink = end.data.local(0, source.len);
     end.carry_out(SendRequest::read(READ, sink, source.address), Opcode::Read)?;
-    let mut octets = vec![0; source.len as usize];
-    end.data.bytes().read(0, &mut octets)?;
-    let text_len = octets.iter().position(|&octet| octet == 0);
-    let text_len = text_len.unwrap_or(octets.len());
+    let mut bytes = vec![0; source.len as usize];
+    end.data.bytes().read(0, &mut bytes)?;
+    let text_len = bytes.iter().position(|&byte| byte == 0);
+    let text_len = text_len.unwrap_or(bytes.len());
     end.send(source)?;
     let target = end.receive()?;
     let len = u32::try_from(text_len)? + 1;
     ensure!(
         len <= target.len.min(source.len),
-        "the client's message of {len} octets, with the zero octet that ends it, does not fit into its buffer of {}",
+        "the client's message of {len} bytes, with the zero byte that ends it, does not fit into its buffer of {}",
         target.len
     );
     let written = end.data.local(0, len);
@@ -128,5 +128,5 @@ fn echo(end: &mut End<'_>, source: Place) -> anyhow::Result<String> {
         Opcode::Write,
     )?;
     end.send(target)?;
-    Ok(peer_text::shown(&octets[..text_len], SHOWN))
+    Ok(peer_text::shown(&bytes[..text_len], SHOWN))
 }

@@ -1,21 +1,21 @@
-//! The messages: `rdma-ping-N: ` and letters, another one to begin with in each message, ended by a zero octet, as rping makes them.
+//! The messages: `rdma-ping-N: ` and letters, another one to begin with in each message, ended by a zero byte, as rping makes them.
 
-/// Octets of the smallest message: the largest number, what stands around it, and the zero octet.
+/// Bytes of the smallest message: the largest number, what stands around it, and the zero byte.
 pub(crate) const SMALLEST: u32 = 26;
 
 /// The characters that fill a message, in turn.
 const FIRST: u8 = b'A';
 const LAST: u8 = b'z';
 
-/// Message `number`, of `len` octets.
+/// Message `number`, of `len` bytes.
 pub(crate) fn message(number: u64, len: usize) -> Vec<u8> {
     let head = format!("rdma-ping-{number}: ");
     let letters = usize::from(LAST - FIRST) + 1;
     let skip = usize::try_from(number % letters as u64).unwrap_or_default();
     let fill = (FIRST..=LAST).cycle().skip(skip);
-    let mut octets: Vec<u8> = head.bytes().chain(fill).take(len.max(1) - 1).collect();
-    octets.push(0);
-    octets
+    let mut bytes: Vec<u8> = head.bytes().chain(fill).take(len.max(1) - 1).collect();
+    bytes.push(0);
+    bytes
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::marker::{Layout, MARKER_BYTES, MARKER_INTERVAL, Marker, Phase};
 use zerocopy::FromBytes;
 use zerocopy::network_endian::U16;
 
-/// Finds FPDUs in the peer's octets, from the first octet of Full Operation on.
+/// Finds FPDUs in the peer's bytes, from the first byte of Full Operation on.
 ///
 /// Without markers a ULPDU is borrowed from the stream. With them it is borrowed if no marker cuts it, and joined in a buffer of
 /// this deframer otherwise.
@@ -25,7 +25,7 @@ struct Markers {
     joined: Vec<u8>,
 }
 
-/// Most octets that are joined: length field, ULPDU, pad.
+/// Most bytes that are joined: length field, ULPDU, pad.
 const JOINED_BYTES: usize = (LENGTH_BYTES + MAX_ULPDU).next_multiple_of(4);
 
 impl Deframer {
@@ -43,7 +43,7 @@ impl Deframer {
     }
 
     /// The next FPDU at the head of the in-order `stream`. One that is returned counts as consumed: the next call's stream begins
-    /// `consumed` octets later.
+    /// `consumed` bytes later.
     ///
     /// The first error ends this direction: every later call returns it again (R5044-8-7).
     pub fn next<'a>(&'a mut self, stream: &'a [u8]) -> Result<Step<'a>, MpaError> {
@@ -79,7 +79,7 @@ impl Markers {
         let Some(fpdu) = stream.get(..total) else {
             return Ok(Step::NeedBytes(total));
         };
-        // Markers are among the covered octets, also one in front and one right before the CRC (R5044-4.3-6, -8).
+        // Markers are among the covered bytes, also one in front and one right before the CRC (R5044-4.3-6, -8).
         if crc && !crc_matches(fpdu) {
             return Err(MpaError::Crc);
         }
@@ -112,11 +112,11 @@ impl Markers {
             self.joined.extend_from_slice(head);
         }
         for interval in cut.chunks(MARKER_INTERVAL) {
-            let (marker, octets) = interval.split_at_checked(MARKER_BYTES).unwrap_or_default();
+            let (marker, bytes) = interval.split_at_checked(MARKER_BYTES).unwrap_or_default();
             check_marker(marker, distance)?;
             distance += MARKER_INTERVAL;
             if whole.is_none() {
-                self.joined.extend_from_slice(octets);
+                self.joined.extend_from_slice(bytes);
             }
         }
         self.joined.truncate(ulpdu_len); // the pad
@@ -124,9 +124,9 @@ impl Markers {
     }
 }
 
-/// `octets` are a marker, or none where none is due. Its FPDUPTR must name the FPDU's known begin (R5044-8-3, -4).
-fn check_marker(octets: &[u8], distance: usize) -> Result<(), MpaError> {
-    match Marker::ref_from_bytes(octets) {
+/// `bytes` are a marker, or none where none is due. Its FPDUPTR must name the FPDU's known begin (R5044-8-3, -4).
+fn check_marker(bytes: &[u8], distance: usize) -> Result<(), MpaError> {
+    match Marker::ref_from_bytes(bytes) {
         Ok(marker) if !marker.points_back(distance) => Err(MpaError::Marker {
             fpduptr: marker.fpduptr.get(),
             distance,

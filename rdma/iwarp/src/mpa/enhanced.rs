@@ -1,12 +1,12 @@
-//! Enhanced start-up data as octets: read depths and the RTR types (RFC 6581 §9).
+//! Enhanced start-up data as bytes: read depths and the RTR types (RFC 6581 §9).
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Octets that enhanced data takes of the private data (R6581-6-7).
+/// Bytes that enhanced data takes of the private data (R6581-6-7).
 pub(super) const ENHANCED_BYTES: usize = size_of::<EnhancedHeader>();
 
-/// Enhanced data as it is on the wire: the first 4 octets of the private data if S=1 (RFC 6581 §9, R6581-9-1).
+/// Enhanced data as it is on the wire: the first 4 bytes of the private data if S=1 (RFC 6581 §9, R6581-9-1).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -8,7 +8,7 @@ use zerocopy::network_endian::U16;
 pub(super) const LENGTH_BYTES: usize = size_of::<U16>();
 pub(super) const CRC_BYTES: usize = 4;
 
-/// Longest ULPDU in octets (RFC 5044 §3, R5044-3-4).
+/// Longest ULPDU in bytes (RFC 5044 §3, R5044-3-4).
 pub const MAX_ULPDU: usize = 64_768;
 /// MULPDU never falls below this, whatever the EMSS (RFC 5044 §4.5, R5044-4.5-6).
 pub const MIN_MULPDU: usize = 128;
@@ -16,20 +16,20 @@ pub const MIN_MULPDU: usize = 128;
 /// Why the stream holds no acceptable FPDU (RFC 5044 §8). Nothing of that FPDU, or after it, may be used (R5044-8-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MpaError {
-    /// Code 2: the CRC field does not fit the octets it covers.
+    /// Code 2: the CRC field does not fit the bytes it covers.
     #[error("CRC-32C of an FPDU does not match")]
     Crc,
     /// The length field exceeds what any ULPDU may have (D13).
-    #[error("ULPDU_Length {0} is above the limit of {MAX_ULPDU} octets")]
+    #[error("ULPDU_Length {0} is above the limit of {MAX_ULPDU} bytes")]
     Length(u16),
     /// Code 3: the CRC is right, but a marker names another begin of its FPDU than the length fields before it.
     #[error(
-        "marker with FPDUPTR {fpduptr:#x}, {distance:#x} octets behind the length field of its FPDU"
+        "marker with FPDUPTR {fpduptr:#x}, {distance:#x} bytes behind the length field of its FPDU"
     )]
     Marker {
         /// What the marker says.
         fpduptr: u16,
-        /// Octets of stream from the length field to the marker.
+        /// Bytes of stream from the length field to the marker.
         distance: usize,
     },
 }
@@ -53,23 +53,23 @@ impl MpaError {
 /// What the head of the stream holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Come back when the stream holds at least this many octets, counted from its head.
+    /// Come back when the stream holds at least this many bytes, counted from its head.
     NeedBytes(usize),
     /// One whole and verified FPDU.
     Fpdu {
         /// The ULPDU: a DDP segment, without length, pad and CRC.
         ulpdu: &'a [u8],
-        /// Octets of the stream that this FPDU takes.
+        /// Bytes of the stream that this FPDU takes.
         consumed: usize,
     },
 }
 
-/// Octets of an FPDU on the wire: length field, ULPDU, pad to a multiple of 4, CRC (RFC 5044 §4.1, R5044-4.1-3).
+/// Bytes of an FPDU on the wire: length field, ULPDU, pad to a multiple of 4, CRC (RFC 5044 §4.1, R5044-4.1-3).
 pub const fn fpdu_len(ulpdu_len: usize) -> usize {
     (LENGTH_BYTES + ulpdu_len).next_multiple_of(4) + CRC_BYTES
 }
 
-/// Largest ULPDU in octets whose FPDU fits a TCP segment of `emss` octets, no markers (RFC 5044 §4.5, R5044-4.5-2).
+/// Largest ULPDU in bytes whose FPDU fits a TCP segment of `emss` bytes, no markers (RFC 5044 §4.5, R5044-4.5-2).
 ///
 /// `emss` excludes TCP options in use. The result lies in [`MIN_MULPDU`]`..=`[`MAX_ULPDU`].
 pub const fn mulpdu(emss: usize) -> usize {
@@ -119,16 +119,16 @@ pub(super) fn crc_matches(fpdu: &[u8]) -> bool {
 
 /// Completes an FPDU in place: writes the length field, the zero pad and the CRC; without `crc` the CRC field is zero.
 ///
-/// `fpdu` is [`fpdu_len`]`(ulpdu_len)` octets whose ULPDU, from octet 2, is already there.
+/// `fpdu` is [`fpdu_len`]`(ulpdu_len)` bytes whose ULPDU, from byte 2, is already there.
 ///
 /// # Panics
 /// If `ulpdu_len` is above [`MAX_ULPDU`] or `fpdu` has another length: both are the caller's own numbers.
 pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
-    assert!(ulpdu_len <= MAX_ULPDU, "a ULPDU of {ulpdu_len} octets");
+    assert!(ulpdu_len <= MAX_ULPDU, "a ULPDU of {ulpdu_len} bytes");
     assert_eq!(
         fpdu.len(),
         fpdu_len(ulpdu_len),
-        "FPDU buffer for a ULPDU of {ulpdu_len} octets"
+        "FPDU buffer for a ULPDU of {ulpdu_len} bytes"
     );
     let length = u16::try_from(ulpdu_len).expect("MAX_ULPDU fits the field");
     let (covered, field) = fpdu
@@ -140,7 +140,7 @@ pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
     *field = crc_field(covered, crc);
 }
 
-/// The CRC field behind these octets; zero without CRC.
+/// The CRC field behind these bytes; zero without CRC.
 pub(super) fn crc_field(covered: &[u8], crc: bool) -> [u8; CRC_BYTES] {
     if crc {
         crc32c(covered).to_le_bytes()

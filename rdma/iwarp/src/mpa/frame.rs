@@ -1,15 +1,15 @@
-//! The Request and Reply Frames of MPA start-up as octets (RFC 5044 §7.1.1, RFC 6581 §6).
+//! The Request and Reply Frames of MPA start-up as bytes (RFC 5044 §7.1.1, RFC 6581 §6).
 
 use super::enhanced::{ENHANCED_BYTES, EnhancedData, EnhancedHeader};
 use arrayvec::ArrayVec;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most private data a start-up frame carries, in octets, enhanced data included (R5044-7.1.1-15, R6581-6-7).
+/// Most private data a start-up frame carries, in bytes, enhanced data included (R5044-7.1.1-15, R6581-6-7).
 pub const MAX_PRIVATE_DATA: usize = 512;
-/// Octets before the private data.
+/// Bytes before the private data.
 pub(super) const HEADER_BYTES: usize = 20;
-/// Longest start-up frame in octets.
+/// Longest start-up frame in bytes.
 pub const MAX_STARTUP_FRAME: usize = HEADER_BYTES + MAX_PRIVATE_DATA;
 /// MPA revision of the RDMA Consortium: RFC 5044, appendix C.
 pub const REVISION_RDMAC: u8 = 0;
@@ -32,13 +32,13 @@ pub(super) const FLAG_REJECTED: u8 = 0x20;
 /// S: the private data begins with enhanced data; only read from revision 2 on (R6581-6-10).
 pub(super) const FLAG_ENHANCED: u8 = 0x10;
 
-/// Application octets that travel in a start-up frame.
+/// Application bytes that travel in a start-up frame.
 pub type PrivateData = ArrayVec<u8, MAX_PRIVATE_DATA>;
 
 /// A Request or Reply Frame of ours, ready for the stream.
 pub type StartupFrame = ArrayVec<u8, MAX_STARTUP_FRAME>;
 
-/// Head of a Request or Reply Frame as it is on the wire: 20 octets (RFC 5044 §7.1.1).
+/// Head of a Request or Reply Frame as it is on the wire: 20 bytes (RFC 5044 §7.1.1).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -50,18 +50,18 @@ pub struct StartupHeader {
     pub flags: u8,
     /// MPA revision.
     pub revision: u8,
-    /// Octets of private data that follow.
+    /// Bytes of private data that follow.
     pub pd_length: U16,
 }
 const _: () = assert!(size_of::<StartupHeader>() == HEADER_BYTES);
 
 /// More private data than a start-up frame can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{len} octets of private data, the limit is {limit}")]
+#[error("{len} bytes of private data, the limit is {limit}")]
 pub struct PrivateDataTooLong {
-    /// Octets that were given.
+    /// Bytes that were given.
     pub len: usize,
-    /// Octets that would fit: 512, or 508 besides enhanced data.
+    /// Bytes that would fit: 512, or 508 besides enhanced data.
     pub limit: usize,
 }
 

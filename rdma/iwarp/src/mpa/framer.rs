@@ -5,10 +5,10 @@ use super::marker::{Layout, MARKER_BYTES, Marker, Phase, unclamped_mulpdu};
 use core::ops::Range;
 use zerocopy::IntoBytes;
 
-/// Completes our FPDUs, from the first octet of Full Operation on, in the order in which they are sent.
+/// Completes our FPDUs, from the first byte of Full Operation on, in the order in which they are sent.
 ///
-/// The caller takes a buffer of [`fpdu_len`](Self::fpdu_len) octets, writes the ULPDU to [`ulpdu_at`](Self::ulpdu_at) and calls
-/// [`seal`](Self::seal). A sealed FPDU must be sent, and before the next one: markers count stream octets.
+/// The caller takes a buffer of [`fpdu_len`](Self::fpdu_len) bytes, writes the ULPDU to [`ulpdu_at`](Self::ulpdu_at) and calls
+/// [`seal`](Self::seal). A sealed FPDU must be sent, and before the next one: markers count stream bytes.
 #[derive(Debug)]
 pub struct Framer {
     crc: bool,
@@ -25,7 +25,7 @@ impl Framer {
         }
     }
 
-    /// Octets that the next FPDU takes with a ULPDU of this length, all its markers included.
+    /// Bytes that the next FPDU takes with a ULPDU of this length, all its markers included.
     pub const fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         match self.markers {
             None => fpdu_len(ulpdu_len),
@@ -33,7 +33,7 @@ impl Framer {
         }
     }
 
-    /// Largest ULPDU in octets whose FPDU fits a TCP segment of `emss` octets, which excludes TCP options in use
+    /// Largest ULPDU in bytes whose FPDU fits a TCP segment of `emss` bytes, which excludes TCP options in use
     /// (RFC 5044 §4.5).
     pub const fn mulpdu(&self, emss: usize) -> usize {
         match self.markers {
@@ -60,7 +60,7 @@ impl Framer {
         assert_eq!(
             fpdu.len(),
             layout.wire_len(),
-            "FPDU buffer for a ULPDU of {ulpdu_len} octets"
+            "FPDU buffer for a ULPDU of {ulpdu_len} bytes"
         );
         let plain = fpdu_len(ulpdu_len);
         seal_fpdu(&mut fpdu[..plain], ulpdu_len, false);
@@ -73,7 +73,7 @@ impl Framer {
     }
 }
 
-/// Moves the octets apart, last first, so that none is overwritten before it has moved.
+/// Moves the bytes apart, last first, so that none is overwritten before it has moved.
 fn insert_markers(fpdu: &mut [u8], layout: Layout) {
     for interval in layout.intervals().rev() {
         let marker = layout.lead + interval.distance;

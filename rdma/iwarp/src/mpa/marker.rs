@@ -4,14 +4,14 @@ use super::fpdu::{CRC_BYTES, LENGTH_BYTES, fpdu_len};
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Octets of TCP stream from one marker to the next (R5044-4.3-2).
+/// Bytes of TCP stream from one marker to the next (R5044-4.3-2).
 pub const MARKER_INTERVAL: usize = 512;
-/// Octets of a marker.
+/// Bytes of a marker.
 pub const MARKER_BYTES: usize = size_of::<Marker>();
-/// Octets of FPDUs between two markers.
+/// Bytes of FPDUs between two markers.
 const SPAN: usize = MARKER_INTERVAL - MARKER_BYTES;
 
-/// Marker as it is on the wire: 4 octets (RFC 5044 §4.3, figure 4).
+/// Marker as it is on the wire: 4 bytes (RFC 5044 §4.3, figure 4).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -19,12 +19,12 @@ const SPAN: usize = MARKER_INTERVAL - MARKER_BYTES;
 pub struct Marker {
     /// Sent 0, not read.
     pub reserved: U16,
-    /// Octets of stream from the FPDU's length field to this marker; 0 in front of an FPDU. Low two bits are not read.
+    /// Bytes of stream from the FPDU's length field to this marker; 0 in front of an FPDU. Low two bits are not read.
     pub fpduptr: U16,
 }
 
 impl Marker {
-    /// The marker `distance` octets behind the length field of the FPDU that it is in.
+    /// The marker `distance` bytes behind the length field of the FPDU that it is in.
     pub(super) fn new(distance: usize) -> Self {
         let fpduptr = u16::try_from(distance).unwrap_or(u16::MAX); // 65,284 at most
         Self {
@@ -33,50 +33,50 @@ impl Marker {
         }
     }
 
-    /// Does it point to a length field `distance` octets before it?
+    /// Does it point to a length field `distance` bytes before it?
     pub(super) fn points_back(self, distance: usize) -> bool {
         usize::from(self.fpduptr.get() & !3) == distance
     }
 }
 
-/// Position in one direction's octets of Full Operation, modulo the marker interval: that is all that markers depend on.
+/// Position in one direction's bytes of Full Operation, modulo the marker interval: that is all that markers depend on.
 ///
 /// As 512 divides 2^32, the wrap of TCP's sequence numbers does not disturb it (R5044-4.3-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Phase(usize);
 
 impl Phase {
-    /// The position `octets` later.
-    pub(super) const fn after(self, octets: usize) -> Self {
-        Self((self.0 + octets % MARKER_INTERVAL) % MARKER_INTERVAL)
+    /// The position `bytes` later.
+    pub(super) const fn after(self, bytes: usize) -> Self {
+        Self((self.0 + bytes % MARKER_INTERVAL) % MARKER_INTERVAL)
     }
 
-    /// Octets of the marker that the next FPDU begins with: it is due right here (R5044-4.3-6).
+    /// Bytes of the marker that the next FPDU begins with: it is due right here (R5044-4.3-6).
     pub(super) const fn lead(self) -> usize {
         if self.0 == 0 { MARKER_BYTES } else { 0 }
     }
 }
 
-/// How one FPDU lies in the stream: its octets of length field, ULPDU and pad, cut by markers.
+/// How one FPDU lies in the stream: its bytes of length field, ULPDU and pad, cut by markers.
 ///
 /// ```text
-/// [marker] length ULPDU.. | marker ..508 octets.. | marker ..rest, pad [| marker] CRC
+/// [marker] length ULPDU.. | marker ..508 bytes.. | marker ..rest, pad [| marker] CRC
 ///          <--- first ---> <----- interval -----> <-- a marker before the CRC is still this FPDU's (digest §4.2)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Octets of the marker before the length field: 0 or 4.
+    /// Bytes of the marker before the length field: 0 or 4.
     pub(super) lead: usize,
-    /// Octets from the length field to the next position where a marker is due.
+    /// Bytes from the length field to the next position where a marker is due.
     pub(super) first: usize,
     /// Markers behind the length field.
     pub(super) markers: usize,
-    /// Octets of length field, ULPDU and pad.
+    /// Bytes of length field, ULPDU and pad.
     pub(super) raw: usize,
 }
 
 impl Layout {
-    /// An FPDU with a ULPDU of this length that begins at `phase`. Positions and FPDUs are multiples of 4 octets, so
+    /// An FPDU with a ULPDU of this length that begins at `phase`. Positions and FPDUs are multiples of 4 bytes, so
     /// markers never split the length field or the CRC (R5044-4.3-9).
     pub(super) const fn new(phase: Phase, ulpdu_len: usize) -> Self {
         let lead = phase.lead();
@@ -95,12 +95,12 @@ impl Layout {
         }
     }
 
-    /// Octets of the FPDU on the wire, all its markers included.
+    /// Bytes of the FPDU on the wire, all its markers included.
     pub(super) const fn wire_len(self) -> usize {
         self.lead + self.raw + self.markers * MARKER_BYTES + CRC_BYTES
     }
 
-    /// The markers behind the length field, first to last: octets from the length field, and how many octets of the
+    /// The markers behind the length field, first to last: bytes from the length field, and how many bytes of the
     /// FPDU follow until the next marker or the CRC.
     pub(super) fn intervals(self) -> impl DoubleEndedIterator<Item = Interval> {
         (0..self.markers).map(move |n| Interval {
@@ -111,18 +111,18 @@ impl Layout {
     }
 }
 
-/// A marker inside an FPDU and the octets behind it.
+/// A marker inside an FPDU and the bytes behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
-    /// Octets of stream from the length field to the marker: its FPDUPTR.
+    /// Bytes of stream from the length field to the marker: its FPDUPTR.
     pub(super) distance: usize,
-    /// First octet behind it, counted without markers from the length field.
+    /// First byte behind it, counted without markers from the length field.
     pub(super) raw_start: usize,
-    /// End of the octets behind it, likewise. Equal to `raw_start` if the CRC follows.
+    /// End of the bytes behind it, likewise. Equal to `raw_start` if the CRC follows.
     pub(super) raw_end: usize,
 }
 
-/// Largest ULPDU in octets whose FPDU fits a TCP segment of `emss` octets, wherever its markers fall, before clamping
+/// Largest ULPDU in bytes whose FPDU fits a TCP segment of `emss` bytes, wherever its markers fall, before clamping
 /// (RFC 5044 §4.5, R5044-4.5-2).
 pub(super) const fn unclamped_mulpdu(emss: usize) -> usize {
     let markers = emss.div_ceil(MARKER_INTERVAL) * MARKER_BYTES;
@@ -133,7 +133,7 @@ pub(super) const fn unclamped_mulpdu(emss: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Octet by octet, as the digest's §4.2 says it: where markers start, and the octets in all.
+    /// Byte by byte, as the digest's §4.2 says it: where markers start, and the bytes in all.
     fn walk(start: usize, ulpdu_len: usize) -> (Vec<usize>, usize) {
         let (mut p, mut markers) = (start, Vec::new());
         let mut marker_if_due = |p: &mut usize| {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn layout_agrees_with_a_walk_over_every_octet() {
+    fn layout_agrees_with_a_walk_over_every_byte() {
         // Miri takes milliseconds for a short walk.
         let (starts, lens) = if cfg!(miri) { (50, 401) } else { (1, 7) };
         for start in (0..MARKER_INTERVAL).step_by(4).step_by(starts) {
@@ -166,7 +166,7 @@ mod tests {
                 assert_eq!(
                     (markers, layout.wire_len()),
                     walk(start, ulpdu_len),
-                    "{ulpdu_len} octets at {start}"
+                    "{ulpdu_len} bytes at {start}"
                 );
             }
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn positions_wrap_with_the_sequence_numbers() {
-        // Section 7.8 of the vectors: the first octet has the sequence number 0xFFFFFF00.
+        // Section 7.8 of the vectors: the first byte has the sequence number 0xFFFFFF00.
         let mut phase = Phase::default();
         let mut sequence = 0xFFFF_FF00_u32;
         let mut starts = Vec::new();

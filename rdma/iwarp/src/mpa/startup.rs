@@ -114,14 +114,14 @@ impl Negotiated {
 /// Why start-up failed: MPA error code 4, but for the last two. No Reply: the TCP connection is closed (R5044-8-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartupError {
-    /// The first octets are of no MPA frame.
+    /// The first bytes are of no MPA frame.
     #[error("the peer does not speak MPA: wrong key")]
     NotMpa,
     /// A Request where a Reply was awaited, or the reverse: both ends took the same role (R5044-7.1.2-8-1).
     #[error("the peer has the same MPA start-up role as this side")]
     WrongRole,
     /// `PD_Length` above 512 (R5044-7.1.1-14).
-    #[error("PD_Length {0} is above the limit of {MAX_PRIVATE_DATA} octets")]
+    #[error("PD_Length {0} is above the limit of {MAX_PRIVATE_DATA} bytes")]
     PrivateDataLength(u16),
     /// S=1, but the private data is too short for the enhanced data (R6581-6-8).
     #[error("PD_Length {0} leaves no room for the enhanced data that the S bit announces")]
@@ -129,8 +129,8 @@ pub enum StartupError {
     /// A revision that is not spoken here, or that does not answer ours (R5044-7.1.1-13).
     #[error("MPA revision {0} is not supported")]
     Revision(u8),
-    /// So many octets came after the Request, before any Reply (D11).
-    #[error("{0} octets after the MPA Request and before the Reply")]
+    /// So many bytes came after the Request, before any Reply (D11).
+    #[error("{0} bytes after the MPA Request and before the Reply")]
     Trailing(usize),
     /// The Reply is not enhanced, and what our Request asked for is required (D10).
     #[error("the peer's Reply ignores the enhanced Request")]

@@ -5,14 +5,14 @@ use crate::ddp::UntaggedHeader;
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Octets of an Atomic Request header: all of that message's DDP payload (R7306-4.2-1).
+/// Bytes of an Atomic Request header: all of that message's DDP payload (R7306-4.2-1).
 pub const ATOMIC_REQUEST_BYTES: usize = 52;
-/// Octets of an Atomic Response header, likewise.
+/// Bytes of an Atomic Response header, likewise.
 pub const ATOMIC_RESPONSE_BYTES: usize = 12;
-/// Octets that an Atomic Operation works on, and their alignment in memory (R7306-5.1.1-1).
+/// Bytes that an Atomic Operation works on, and their alignment in memory (R7306-5.1.1-1).
 pub const ATOMIC_OPERAND_BYTES: u64 = 8;
 
-/// Atomic Request header as it is on the wire: 52 octets (RFC 7306 §5.2.1).
+/// Atomic Request header as it is on the wire: 52 bytes (RFC 7306 §5.2.1).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -24,7 +24,7 @@ pub struct AtomicRequestHeader {
     pub id: U32,
     /// The responder's `STag`.
     pub stag: U32,
-    /// Tagged Offset there of the 8 octets.
+    /// Tagged Offset there of the 8 bytes.
     pub to: U64,
     /// Add Data or Swap Data.
     pub data: U64,
@@ -37,7 +37,7 @@ pub struct AtomicRequestHeader {
 }
 const _: () = assert!(size_of::<AtomicRequestHeader>() == ATOMIC_REQUEST_BYTES);
 
-/// Atomic Response header as it is on the wire: 12 octets (RFC 7306 §5.2.2).
+/// Atomic Response header as it is on the wire: 12 bytes (RFC 7306 §5.2.2).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -133,7 +133,7 @@ pub struct AtomicRequest {
     pub operation: AtomicOperation,
     /// The responder's region.
     pub stag: Stag,
-    /// Tagged Offset there of the 8 octets.
+    /// Tagged Offset there of the 8 bytes.
     pub to: u64,
 }
 

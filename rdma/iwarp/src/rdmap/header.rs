@@ -5,14 +5,14 @@ use arrayvec::ArrayVec;
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Octets of a Read Request header: all of that message's DDP payload (R5040-4.2-2).
+/// Bytes of a Read Request header: all of that message's DDP payload (R5040-4.2-2).
 pub const READ_REQUEST_BYTES: usize = 28;
-/// Octets of Immediate Data: all of that message's DDP payload (R7306-6.2-1).
+/// Bytes of Immediate Data: all of that message's DDP payload (R7306-6.2-1).
 pub const IMMEDIATE_BYTES: usize = 8;
-/// Octets of a Terminate before the captured headers.
+/// Bytes of a Terminate before the captured headers.
 pub const TERMINATE_CONTROL_BYTES: usize = 4;
 
-/// RDMA Read Request header as it is on the wire: 28 octets (RFC 5040 §4.4).
+/// RDMA Read Request header as it is on the wire: 28 bytes (RFC 5040 §4.4).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -22,7 +22,7 @@ pub struct ReadRequestHeader {
     pub sink_stag: U32,
     /// Tagged Offset there.
     pub sink_to: U64,
-    /// RDMARDSZ: octets to read.
+    /// RDMARDSZ: bytes to read.
     pub len: U32,
     /// The responder's `STag` that is read.
     pub source_stag: U32,
@@ -31,7 +31,7 @@ pub struct ReadRequestHeader {
 }
 const _: () = assert!(size_of::<ReadRequestHeader>() == READ_REQUEST_BYTES);
 
-/// Terminate Control as it is on the wire: 4 octets (RFC 5040 §4.8).
+/// Terminate Control as it is on the wire: 4 bytes (RFC 5040 §4.8).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -62,13 +62,13 @@ impl TerminateControl {
 pub struct ReadRequest {
     /// The requester's region that the response goes to.
     pub sink: Stag,
-    /// Tagged Offset there of the first octet.
+    /// Tagged Offset there of the first byte.
     pub sink_to: u64,
-    /// Octets to read; 0 is a barrier and names no memory (R5040-5.2.1-8).
+    /// Bytes to read; 0 is a barrier and names no memory (R5040-5.2.1-8).
     pub len: u32,
     /// The responder's region.
     pub source: Stag,
-    /// Tagged Offset there of the first octet.
+    /// Tagged Offset there of the first byte.
     pub source_to: u64,
 }
 
@@ -82,7 +82,7 @@ impl ReadRequest {
         source_to: 0,
     };
 
-    /// What is left of it after `sent` octets of its response (R5040-4.8-13).
+    /// What is left of it after `sent` bytes of its response (R5040-4.8-13).
     pub(super) fn after(self, sent: u32) -> Self {
         Self {
             sink_to: self.sink_to.wrapping_add(u64::from(sent)),
@@ -122,7 +122,7 @@ pub(super) fn append<const N: usize>(message: &mut ArrayVec<u8, N>, header: &[u8
     let appended = message.try_extend_from_slice(header);
     debug_assert!(
         appended.is_ok(),
-        "{} octets of header after {} of {N}",
+        "{} bytes of header after {} of {N}",
         header.len(),
         message.len()
     );

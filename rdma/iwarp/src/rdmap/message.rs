@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 use core::ops::Range;
 use zerocopy::IntoBytes;
 
-/// Longest header of a [`Segment`] in octets: untagged with an Atomic Request.
+/// Longest header of a [`Segment`] in bytes: untagged with an Atomic Request.
 pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES;
 
 /// Numbers the outbound messages of one stream, in the order in which they are asked for (R5040-5.5-8).
@@ -39,7 +39,7 @@ impl Sender {
         }
     }
 
-    /// A Send of `len` octets; takes the next MSN on QN 0, also with `len` 0.
+    /// A Send of `len` bytes; takes the next MSN on QN 0, also with `len` 0.
     pub const fn send(&mut self, kind: SendKind, len: u32) -> Message {
         let msn = take(&mut self.send_msn);
         let stag = match kind.invalidate {
@@ -57,7 +57,7 @@ impl Sender {
         )
     }
 
-    /// An RDMA Write of `len` octets to the peer's `stag`.
+    /// An RDMA Write of `len` bytes to the peer's `stag`.
     pub const fn write(&mut self, stag: Stag, to: u64, len: u32) -> Message {
         self.message(Opcode::Write, Model::Tagged { stag, to }, len)
     }
@@ -110,7 +110,7 @@ impl Sender {
         ReadResponse::new(read, self.read_response(&read.request))
     }
 
-    /// The answer to the peer's `request`: all its octets, to the sink that it named, unread (R5040-4.4-2).
+    /// The answer to the peer's `request`: all its bytes, to the sink that it named, unread (R5040-4.4-2).
     pub const fn read_response(&mut self, request: &ReadRequest) -> Message {
         let model = Model::Tagged {
             stag: request.sink,
@@ -165,7 +165,7 @@ enum Model {
 /// What follows the DDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
-    /// The ULP's octets.
+    /// The ULP's bytes.
     Payload,
     ReadRequest(ReadRequest),
     AtomicRequest(AtomicRequest),
@@ -220,12 +220,12 @@ pub struct Message {
     done: bool,
 }
 
-/// One DDP segment: the ULPDU is `header`, then the message's octets `payload`.
+/// One DDP segment: the ULPDU is `header`, then the message's bytes `payload`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// DDP header, and RDMAP's if the message has one.
     pub header: ArrayVec<u8, MAX_SEGMENT_HEADER>,
-    /// Which octets of the message follow.
+    /// Which bytes of the message follow.
     pub payload: Range<u32>,
     /// Nothing of the message is left.
     pub last: bool,
@@ -237,7 +237,7 @@ impl Message {
         self.done
     }
 
-    /// Payload octets of the whole message.
+    /// Payload bytes of the whole message.
     pub const fn len(&self) -> u32 {
         self.len
     }
@@ -247,7 +247,7 @@ impl Message {
         self.len == 0
     }
 
-    /// Payload octets already cut into segments.
+    /// Payload bytes already cut into segments.
     pub const fn offset(&self) -> u32 {
         self.offset
     }
@@ -272,9 +272,9 @@ impl Message {
         }
     }
 
-    /// ULPDU octets of the next segment, header and payload; `None` when done.
+    /// ULPDU bytes of the next segment, header and payload; `None` when done.
     ///
-    /// `mulpdu` is in octets, 128 to 64768; a value outside counts as the nearer of the two.
+    /// `mulpdu` is in bytes, 128 to 64768; a value outside counts as the nearer of the two.
     pub fn next_len(&self, mulpdu: usize) -> Option<usize> {
         (!self.done).then(|| self.header_len() + self.next_payload(mulpdu))
     }
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
     use crate::mpa::{fpdu_len, seal_fpdu};
 
-    /// Section 5 of the vectors: Sends of one zero octet.
+    /// Section 5 of the vectors: Sends of one zero byte.
     #[test]
     fn message_number_goes_from_all_ones_to_zero() {
         let mut sender = Sender {

@@ -21,11 +21,11 @@ pub enum Opcode {
     SendSolicitedInvalidate = 0x6,
     /// The last message of a stream in error.
     Terminate = 0x7,
-    /// RFC 7306: eight octets for the peer's next receive completion.
+    /// RFC 7306: eight bytes for the peer's next receive completion.
     ImmediateData = 0x8,
     /// The same, and an event wanted.
     ImmediateDataSolicited = 0x9,
-    /// RFC 7306: asks the peer to change eight octets of its memory.
+    /// RFC 7306: asks the peer to change eight bytes of its memory.
     AtomicRequest = 0xA,
     /// RFC 7306: what was there before.
     AtomicResponse = 0xB,
@@ -35,7 +35,7 @@ impl Opcode {
     const RV_SHIFT: u32 = 6;
     const MASK: u8 = 0x0F;
 
-    /// Reads RDMAP's control octet; `Err` is an opcode that nobody assigned. Its bits 0x30 are not read (R5040-4.1-5).
+    /// Reads RDMAP's control byte; `Err` is an opcode that nobody assigned. Its bits 0x30 are not read (R5040-4.1-5).
     pub const fn from_control(control: u8) -> Result<Self, u8> {
         Ok(match control & Self::MASK {
             0x0 => Self::Write,
@@ -54,12 +54,12 @@ impl Opcode {
         })
     }
 
-    /// RDMAP's control octet for this opcode and RDMAP version.
+    /// RDMAP's control byte for this opcode and RDMAP version.
     pub const fn control(self, version: u8) -> u8 {
         (version << Self::RV_SHIFT) | self as u8
     }
 
-    /// RV of a control octet.
+    /// RV of a control byte.
     pub const fn version_of(control: u8) -> u8 {
         control >> Self::RV_SHIFT
     }

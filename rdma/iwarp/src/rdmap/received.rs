@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Octets of the longest Terminate Message, without the DDP header in front of it.
+/// Bytes of the longest Terminate Message, without the DDP header in front of it.
 const MAX_MESSAGE: usize = MAX_TERMINATE - UNTAGGED_HEADER_BYTES;
 
 /// Why the peer ended the stream. Its codes are for people and logs: peers differ too much to act on them.
@@ -17,11 +17,11 @@ const MAX_MESSAGE: usize = MAX_TERMINATE - UNTAGGED_HEADER_BYTES;
 pub struct ReceivedTerminate {
     /// The reason; [`TermCode::UNSPECIFIED`] if the message is too short to hold one, see `fault`.
     ///
-    /// Linux siw on little-endian hosts swaps the halves of octet 0. Its reading is taken where the RFC's makes no sense.
+    /// Linux siw on little-endian hosts swaps the halves of byte 0. Its reading is taken where the RFC's makes no sense.
     pub code: TermCode,
-    /// Octets 0 to 3 as they came, for tools that show both readings.
+    /// Bytes 0 to 3 as they came, for tools that show both readings.
     pub control: [u8; 4],
-    /// Length that the peer gives for the offending segment, in octets. siw's is that of the payload.
+    /// Length that the peer gives for the offending segment, in bytes. siw's is that of the payload.
     pub segment_len: Option<u16>,
     /// DDP header of our segment that the peer refused.
     pub ddp_header: Option<CapturedHeader>,
@@ -43,8 +43,8 @@ pub enum CapturedHeader {
 /// How a Terminate deviates from RFC 5040 §5.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TerminateFault {
-    /// Fewer than 4 octets of payload.
-    #[error("Terminate of {0} octets holds no code")]
+    /// Fewer than 4 bytes of payload.
+    #[error("Terminate of {0} bytes holds no code")]
     NoCode(usize),
     /// The L bit is missing.
     #[error("Terminate without the L bit")]
@@ -52,7 +52,7 @@ pub enum TerminateFault {
     /// Not the first message of its queue.
     #[error("Terminate with MSN {0}")]
     MessageNumber(u32),
-    /// Does not begin at its first octet.
+    /// Does not begin at its first byte.
     #[error("Terminate at MO {0}")]
     MessageOffset(u32),
 }
@@ -104,7 +104,7 @@ impl ReceivedTerminate {
         }
     }
 
-    /// Sizes follow from the captured T bit and the octets left, never from the segment length (INT-siw-2).
+    /// Sizes follow from the captured T bit and the bytes left, never from the segment length (INT-siw-2).
     fn read_captured(&mut self, flags: Flags, rest: &[u8]) {
         if !flags.length && !flags.ddp_header {
             return;
@@ -139,20 +139,20 @@ struct Flags {
     length: bool,
     ddp_header: bool,
     read_request: bool,
-    /// The bits are at the other end of the octet: so are the halves of octet 0 (INT-siw-1).
+    /// The bits are at the other end of the byte: so are the halves of byte 0 (INT-siw-1).
     swapped: bool,
 }
 
 impl Flags {
     const ALL: u8 = TerminateControl::M | TerminateControl::D | TerminateControl::R;
 
-    fn read(octet: u8) -> Self {
-        let swapped = octet & Self::ALL == 0 && octet.reverse_bits() & Self::ALL != 0;
-        let octet = if swapped { octet.reverse_bits() } else { octet };
+    fn read(byte: u8) -> Self {
+        let swapped = byte & Self::ALL == 0 && byte.reverse_bits() & Self::ALL != 0;
+        let byte = if swapped { byte.reverse_bits() } else { byte };
         Self {
-            length: octet & TerminateControl::M != 0,
-            ddp_header: octet & TerminateControl::D != 0,
-            read_request: octet & TerminateControl::R != 0,
+            length: byte & TerminateControl::M != 0,
+            ddp_header: byte & TerminateControl::D != 0,
+            read_request: byte & TerminateControl::R != 0,
             swapped,
         }
     }

@@ -1,4 +1,4 @@
-//! Receive side of one RDMAP stream: checks each DDP segment before an octet of it is placed (RFC 5041 §7, RFC 5040 §7).
+//! Receive side of one RDMAP stream: checks each DDP segment before a byte of it is placed (RFC 5041 §7, RFC 5040 §7).
 
 mod inbound_requests;
 mod outstanding;
@@ -24,9 +24,9 @@ pub enum Inbound<'a> {
     Write {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
-        /// Octets to place.
+        /// Bytes to place.
         payload: &'a [u8],
         /// Last segment of its message.
         last: bool,
@@ -35,9 +35,9 @@ pub enum Inbound<'a> {
     ReadResponse {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
-        /// Octets to place; zero length places nothing.
+        /// Bytes to place; zero length places nothing.
         payload: &'a [u8],
         /// That read is complete.
         done: bool,
@@ -49,14 +49,14 @@ pub enum Inbound<'a> {
     Send {
         /// Which Send.
         kind: SendKind,
-        /// MO: octets from the buffer's begin.
+        /// MO: bytes from the buffer's begin.
         offset: u32,
-        /// Octets to place.
+        /// Bytes to place.
         payload: &'a [u8],
-        /// On the last segment: octets of the whole message. Now invalidate `kind`'s `STag`, then complete the receive.
+        /// On the last segment: bytes of the whole message. Now invalidate `kind`'s `STag`, then complete the receive.
         message_len: Option<u32>,
     },
-    /// Complete the receive that was taken for it, with these octets: its buffer stays as it is (RFC 7306 §6, D9).
+    /// Complete the receive that was taken for it, with these bytes: its buffer stays as it is (RFC 7306 §6, D9).
     Immediate {
         /// What the peer says.
         data: [u8; IMMEDIATE_BYTES],
@@ -225,7 +225,7 @@ impl Receiver {
         if opcode == Opcode::ReadResponse {
             return self.outstanding.accept_read(header, payload, resources);
         }
-        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), octets(payload));
+        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), bytes(payload));
         if len > 0 {
             resources
                 .check(stag, to, len, Access::RemoteWrite)
@@ -285,7 +285,7 @@ impl Receiver {
 }
 
 /// Length of a payload as regions count: no payload exceeds [`MAX_ULPDU`].
-fn octets(payload: &[u8]) -> u64 {
+fn bytes(payload: &[u8]) -> u64 {
     u64::try_from(payload.len()).unwrap_or(u64::MAX)
 }
 

@@ -3,7 +3,7 @@ use crate::Stag;
 
 /// What the receive side has to ask about regions and buffers. They may change between two calls.
 pub trait Resources {
-    /// Takes the next posted receive buffer for a new Send or Immediate Data; its length in octets, `None` if none is posted.
+    /// Takes the next posted receive buffer for a new Send or Immediate Data; its length in bytes, `None` if none is posted.
     fn take_receive(&mut self) -> Option<u64>;
 
     /// May this stream access `[to, to + len)` of `stag`? Never called for `len == 0` (R5041-5.2-9, R5040-5.2.1-8).
@@ -11,9 +11,9 @@ pub trait Resources {
     /// The checks come in the order of [`AccessError`]'s variants, so that wrap is seen before bounds (D15).
     fn check(&self, stag: Stag, to: u64, len: u64, access: Access) -> Result<(), AccessError>;
 
-    /// Do the 8 octets at `to` of `stag` lie 8-aligned in memory (R7306-5.1.1-1)? Asked after [`Resources::check`] said yes.
+    /// Do the 8 bytes at `to` of `stag` lie 8-aligned in memory (R7306-5.1.1-1)? Asked after [`Resources::check`] said yes.
     ///
-    /// This default is right where the first octet of every region is 8-aligned both in memory and as a Tagged Offset.
+    /// This default is right where the first byte of every region is 8-aligned both in memory and as a Tagged Offset.
     fn is_aligned(&self, _stag: Stag, to: u64) -> bool {
         to.is_multiple_of(ATOMIC_OPERAND_BYTES)
     }
@@ -50,7 +50,7 @@ pub enum AccessError {
     /// `to + len` exceeds 2^64.
     #[error("TO wraps")]
     Wrap,
-    /// Not all octets lie inside the region.
+    /// Not all bytes lie inside the region.
     #[error("base or bounds violated")]
     Bounds,
 }

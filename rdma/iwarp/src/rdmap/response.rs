@@ -13,14 +13,14 @@ pub struct ReadResponse {
     message: Message,
 }
 
-/// Octets of our memory that the next segment carries.
+/// Bytes of our memory that the next segment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRange {
     /// Region.
     pub stag: Stag,
-    /// Tagged Offset of the first octet.
+    /// Tagged Offset of the first byte.
     pub to: u64,
-    /// Octets; never 0.
+    /// Bytes; never 0.
     pub len: u64,
 }
 
@@ -39,7 +39,7 @@ impl ReadResponse {
         &self.message
     }
 
-    /// Payload octets cut into segments so far.
+    /// Payload bytes cut into segments so far.
     pub const fn sent(&self) -> u32 {
         self.message.offset()
     }
@@ -49,7 +49,7 @@ impl ReadResponse {
         self.message.is_done()
     }
 
-    /// What the next segment reads: it may have been revoked since the last. `None` when done, and for a Read of no octets,
+    /// What the next segment reads: it may have been revoked since the last. `None` when done, and for a Read of no bytes,
     /// whose source is not looked at (R5040-5.2.1-8).
     pub fn next_source(&self, mulpdu: usize) -> Option<SourceRange> {
         let len = u64::try_from(self.message.next_payload(mulpdu)).ok()?;

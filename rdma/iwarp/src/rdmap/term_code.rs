@@ -99,12 +99,12 @@ impl TermCode {
         self.code
     }
 
-    /// Octet 0 of Terminate Control.
+    /// Byte 0 of Terminate Control.
     pub(super) const fn layer_etype(self) -> u8 {
         (self.layer << 4) | self.etype
     }
 
-    /// The reading of a Terminate whose sender wrote the two halves of octet 0 the other way round.
+    /// The reading of a Terminate whose sender wrote the two halves of byte 0 the other way round.
     pub(super) const fn swapped(self) -> Self {
         Self {
             layer: self.etype,

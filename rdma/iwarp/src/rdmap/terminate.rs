@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
 
-/// Longest Terminate ULPDU in octets: DDP header, control, segment length, untagged header, Read Request header.
+/// Longest Terminate ULPDU in bytes: DDP header, control, segment length, untagged header, Read Request header.
 pub const MAX_TERMINATE: usize =
     UNTAGGED_HEADER_BYTES + TERMINATE_CONTROL_BYTES + SEGMENT_LENGTH_BYTES + MAX_CAPTURED;
 
@@ -48,7 +48,7 @@ impl Terminate {
         }
     }
 
-    /// A Read Request whose source went away after `sent` octets of its response: the returned header asks for the
+    /// A Read Request whose source went away after `sent` bytes of its response: the returned header asks for the
     /// rest (R5040-4.8-13).
     pub fn read_aborted(read: &InboundRead, sent: u32, cause: AccessError) -> Self {
         let rest = ReadRequestHeader::from(&read.request.after(sent));
@@ -157,10 +157,10 @@ impl Terminate {
     }
 }
 
-/// `ULPDU_Length` of every valid Read Request: 46 octets.
+/// `ULPDU_Length` of every valid Read Request: 46 bytes.
 #[expect(clippy::cast_possible_truncation, reason = "a constant, 46")]
 const READ_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES) as u16;
 
-/// `ULPDU_Length` of every valid Atomic Request: 70 octets.
+/// `ULPDU_Length` of every valid Atomic Request: 70 bytes.
 #[expect(clippy::cast_possible_truncation, reason = "a constant, 70")]
 const ATOMIC_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES) as u16;

@@ -8,9 +8,9 @@ use crate::ddp::{DdpSegment, UNTAGGED_HEADER_BYTES};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ViolationCause {
     /// Shorter than its DDP header, or longer than any ULPDU (D4, D13).
-    #[error("a DDP segment of {len} octets")]
+    #[error("a DDP segment of {len} bytes")]
     SegmentSize {
-        /// Octets of the ULPDU.
+        /// Bytes of the ULPDU.
         len: usize,
     },
     /// DV is not the stream's.
@@ -98,39 +98,39 @@ pub enum ViolationCause {
         qn: u32,
         /// The segment's MO.
         mo: u32,
-        /// Octets of the message placed so far.
+        /// Bytes of the message placed so far.
         expected: u32,
     },
     /// The payload ends behind its buffer.
-    #[error("{opcode:?} of {len} octets at MO {mo} exceeds the buffer of {buffer} octets")]
+    #[error("{opcode:?} of {len} bytes at MO {mo} exceeds the buffer of {buffer} bytes")]
     MessageTooLong {
         /// The message's opcode.
         opcode: Opcode,
         /// The segment's MO.
         mo: u32,
-        /// Octets of payload.
+        /// Bytes of payload.
         len: usize,
-        /// Octets of the buffer.
+        /// Bytes of the buffer.
         buffer: u64,
     },
-    /// Fewer octets than the header of a Read or Atomic Request has.
-    #[error("{opcode:?} of {len} octets instead of {expected}")]
+    /// Fewer bytes than the header of a Read or Atomic Request has.
+    #[error("{opcode:?} of {len} bytes instead of {expected}")]
     RequestSize {
         /// The message's opcode.
         opcode: Opcode,
-        /// Octets of payload.
+        /// Bytes of payload.
         len: usize,
-        /// Octets of the header.
+        /// Bytes of the header.
         expected: usize,
     },
     /// Immediate Data or an Atomic Response that is too short (R7306-6.3-3, R7306-5.2.2-7-1).
-    #[error("{opcode:?} of {len} octets instead of {expected}")]
+    #[error("{opcode:?} of {len} bytes instead of {expected}")]
     ExtensionSize {
         /// The message's opcode.
         opcode: Opcode,
-        /// Octets of payload.
+        /// Bytes of payload.
         len: usize,
-        /// Octets that it should have.
+        /// Bytes that it should have.
         expected: usize,
     },
     /// An `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
@@ -141,17 +141,17 @@ pub enum ViolationCause {
     AtomicTarget {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
         /// What its owner says.
         cause: AccessError,
     },
-    /// An Atomic Request for octets that are not 8-aligned in memory (R7306-8.2-2).
+    /// An Atomic Request for bytes that are not 8-aligned in memory (R7306-8.2-2).
     #[error("Atomic on {stag:?} at TO {to:#x}, which is not 8-aligned in memory")]
     Misaligned {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
     },
     /// An Atomic Response, but the oldest outstanding request is no Atomic Request.
@@ -169,37 +169,37 @@ pub enum ViolationCause {
         expected: u32,
     },
     /// An RDMA Write that its region does not admit.
-    #[error("Write of {len} octets to {stag:?} at TO {to:#x}: {cause}")]
+    #[error("Write of {len} bytes to {stag:?} at TO {to:#x}: {cause}")]
     Write {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
-        /// Octets of the segment.
+        /// Bytes of the segment.
         len: u64,
         /// What its owner says.
         cause: AccessError,
     },
     /// A Read Request that its source region does not admit.
-    #[error("Read of {len} octets from {stag:?} at TO {to:#x}: {cause}")]
+    #[error("Read of {len} bytes from {stag:?} at TO {to:#x}: {cause}")]
     ReadSource {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
-        /// Octets asked for.
+        /// Bytes asked for.
         len: u64,
         /// What its owner says.
         cause: AccessError,
     },
     /// A Read Response as asked for, but its region does not admit it any more.
-    #[error("Read Response of {len} octets to {stag:?} at TO {to:#x}: {cause}")]
+    #[error("Read Response of {len} bytes to {stag:?} at TO {to:#x}: {cause}")]
     ReadSink {
         /// Region.
         stag: Stag,
-        /// Tagged Offset of the first octet.
+        /// Tagged Offset of the first byte.
         to: u64,
-        /// Octets of the segment.
+        /// Bytes of the segment.
         len: u64,
         /// What its owner says.
         cause: AccessError,
@@ -220,18 +220,18 @@ pub enum ViolationCause {
     },
     /// A Read Response with a gap or overlap, too long, or ended too early (D6).
     #[error(
-        "Read Response of {len} octets at TO {to:#x}, last {last}: expected {left} octets at {expected:#x}"
+        "Read Response of {len} bytes at TO {to:#x}, last {last}: expected {left} bytes at {expected:#x}"
     )]
     ResponseRange {
         /// Tagged Offset of the segment.
         to: u64,
-        /// Octets of the segment.
+        /// Bytes of the segment.
         len: usize,
         /// Its L bit.
         last: bool,
         /// Tagged Offset that is due.
         expected: u64,
-        /// Octets that the request still waits for.
+        /// Bytes that the request still waits for.
         left: u32,
     },
     /// A Send asks to invalidate what it may not.
@@ -289,7 +289,7 @@ impl ViolationCause {
         })
     }
 
-    /// Octets of the ULPDU's head that the Terminate returns, and whether a Read Request header is among them
+    /// Bytes of the ULPDU's head that the Terminate returns, and whether a Read Request header is among them
     /// (RFC 5040 §4.8, Figure 10).
     const fn captures(self) -> Capture {
         match self {

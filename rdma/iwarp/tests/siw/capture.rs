@@ -19,10 +19,10 @@ pub(crate) enum End {
     Responder,
 }
 
-/// Octets of one TCP segment that are new, in order.
+/// Bytes of one TCP segment that are new, in order.
 pub(crate) struct Chunk {
     pub(crate) from: End,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A connection and what was sent in it, in the order of the capture.
@@ -64,7 +64,7 @@ impl Connection {
         *next = seq.wrapping_add(u32::try_from(payload.len()).expect("below 64 KiB"));
         self.chunks.push(Chunk {
             from,
-            octets: new.to_vec(),
+            bytes: new.to_vec(),
         });
     }
 }

@@ -93,9 +93,9 @@ impl Reader {
         }
     }
 
-    /// Octets from the other end. Returns the Reads that it asks for, and how many responses of it were whole.
-    fn read(&mut self, octets: &[u8]) -> (Vec<ReadRequest>, usize) {
-        self.stream.extend_from_slice(octets);
+    /// Bytes from the other end. Returns the Reads that it asks for, and how many responses of it were whole.
+    fn read(&mut self, bytes: &[u8]) -> (Vec<ReadRequest>, usize) {
+        self.stream.extend_from_slice(bytes);
         let (mut reads, mut responses) = (Vec::new(), 0);
         loop {
             match self.deframer.next(&self.stream).expect("a good FPDU") {
@@ -124,7 +124,7 @@ pub(crate) fn replay(connection: &Connection) -> Replayed {
     let request = chunks.next().expect("a Request");
     assert_eq!(request.from, End::Initiator);
     let request = match Responder::new(SIW)
-        .on_bytes(&request.octets)
+        .on_bytes(&request.bytes)
         .expect("a Request")
     {
         ResponderStep::Request { request, .. } => request,
@@ -137,12 +137,12 @@ pub(crate) fn replay(connection: &Connection) -> Replayed {
         enhanced: SIW.enhanced.filter(|_| request.enhanced.is_some()),
         ..SIW
     });
-    let negotiated = match initiator.on_bytes(&reply.octets).expect("a Reply") {
+    let negotiated = match initiator.on_bytes(&reply.bytes).expect("a Reply") {
         InitiatorStep::Accepted {
             negotiated,
             consumed,
             ..
-        } if consumed == reply.octets.len() => negotiated,
+        } if consumed == reply.bytes.len() => negotiated,
         other => panic!("the Reply accepts, and comes alone: {other:?}"),
     };
     let mut initiator = Reader::new(negotiated.crc);
@@ -152,7 +152,7 @@ pub(crate) fn replay(connection: &Connection) -> Replayed {
             End::Initiator => (&mut responder, &mut initiator),
             End::Responder => (&mut initiator, &mut responder),
         };
-        let (reads, responses) = receiving.read(&chunk.octets);
+        let (reads, responses) = receiving.read(&chunk.bytes);
         for read in reads {
             sending.receiver.expect_read(read);
         }

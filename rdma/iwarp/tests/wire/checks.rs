@@ -15,7 +15,7 @@ fn send(last: bool, msn: u32, mo: u32, payload: &[u8]) -> Vec<u8> {
     ulpdu
 }
 
-/// A tagged segment: `control` is both control octets.
+/// A tagged segment: `control` is both control bytes.
 fn tagged(control: [u8; 2], stag: Stag, to: u64, payload: &[u8]) -> Vec<u8> {
     [
         &control[..],
@@ -26,7 +26,7 @@ fn tagged(control: [u8; 2], stag: Stag, to: u64, payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// A Read Request for 16 octets of the page, with this MSN.
+/// A Read Request for 16 bytes of the page, with this MSN.
 fn read_request(msn: u8) -> Vec<u8> {
     let request = "55667788 0000000000002000 00000010 11223344 0000000000001000";
     hex(&format!(
@@ -38,7 +38,7 @@ const WRITE: [u8; 2] = [0xc1, 0x40];
 const RESPONSE: [u8; 2] = [0xc1, 0x42];
 const RESPONSE_MORE: [u8; 2] = [0x81, 0x42];
 
-/// Two reads outstanding: 8 octets to B at 0x2000, none to B at 0.
+/// Two reads outstanding: 8 bytes to B at 0x2000, none to B at 0.
 fn reading() -> Stream {
     let mut stream = Stream::new().page().region(Region::new(B, 0x2000, 8));
     stream.receiver.expect_read(ReadRequest {
@@ -174,10 +174,10 @@ fn segments_shorter_than_their_header_are_refused_without_headers() {
 }
 
 #[test]
-fn read_request_payload_is_28_octets() {
+fn read_request_payload_is_28_bytes() {
     let mut short = read_request(1);
     short.pop();
-    let violation = Stream::new().page().ulpdu(&short).expect_err("27 octets");
+    let violation = Stream::new().page().ulpdu(&short).expect_err("27 bytes");
     assert_eq!(violation.terminate().ulpdu()[18..], hex("10000000")); // 83: no headers
     let mut long = read_request(1);
     long.push(0);

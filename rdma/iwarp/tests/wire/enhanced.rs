@@ -10,7 +10,7 @@ use xwarp_iwarp::{Initiator, Responder, StartupError, StartupParams};
 
 use Depth::{Count, LeftToUlp};
 
-/// Key, flags and revision of an enhanced Request with CRC; its Reply differs in octet 9.
+/// Key, flags and revision of an enhanced Request with CRC; its Reply differs in byte 9.
 const REQ: &str = "4d504120494420526571204672616d65 50 02";
 const REP: &str = "4d504120494420526570204672616d65 50 02";
 
@@ -41,7 +41,7 @@ fn read_request(frame: &[u8]) -> Request {
     }
 }
 
-/// The Reply of this responder to a Request with these enhanced octets, and what it settles.
+/// The Reply of this responder to a Request with these enhanced bytes, and what it settles.
 fn answer(own: Enhanced, asked: &str) -> (Vec<u8>, NegotiatedEnhanced) {
     let request = read_request(&hex(&format!("{REQ} 0004 {asked}")));
     let (frame, negotiated) = Responder::new(params(own)).accept(&request, b"").unwrap();
@@ -49,7 +49,7 @@ fn answer(own: Enhanced, asked: &str) -> (Vec<u8>, NegotiatedEnhanced) {
     (frame.to_vec(), negotiated.enhanced.expect("enhanced"))
 }
 
-/// What this initiator makes of a Reply with these enhanced octets.
+/// What this initiator makes of a Reply with these enhanced bytes.
 fn settle(own: Enhanced, reply: &str) -> Result<NegotiatedEnhanced, StartupError> {
     let frame = hex(&format!("{REP} 0004 {reply}"));
     match Initiator::new(params(own)).on_bytes(&frame)? {
@@ -62,7 +62,7 @@ fn settle(own: Enhanced, reply: &str) -> Result<NegotiatedEnhanced, StartupError
 #[test]
 fn requests_are_built_as_the_vectors_say() {
     let write_read = RtrTypes::only(Rtr::Write).with(Rtr::Read);
-    for (enhanced, octets) in [
+    for (enhanced, bytes) in [
         (Enhanced::with_depths(16, 8), "0010 0008"), // MPA-9
         (p2p(32, 16, write_read), "8020 c010"),      // MPA-11
         (p2p(1, 1, RtrTypes::only(Rtr::Send)), "c001 0001"), // MPA-14
@@ -70,8 +70,8 @@ fn requests_are_built_as_the_vectors_say() {
         (p2p(4, 0, RtrTypes::only(Rtr::Read)), "8004 4000"), // N4
         (p2p(0x3ffe, 0xffff, RtrTypes::NONE), "fffe fffe"), // none is all; counts have 14 bits
     ] {
-        let frame = hex(&format!("{REQ} 0004 {octets}"));
-        assert_eq!(request_of(enhanced), frame, "{octets}");
+        let frame = hex(&format!("{REQ} 0004 {bytes}"));
+        assert_eq!(request_of(enhanced), frame, "{bytes}");
         assert_eq!(
             read_request(&frame)
                 .enhanced
@@ -444,16 +444,16 @@ proptest! {
     }
 
     #[test]
-    fn any_enhanced_octets_are_read_and_answered(octets: [u8; 4], reply: bool) {
+    fn any_enhanced_bytes_are_read_and_answered(bytes: [u8; 4], reply: bool) {
         let key = if reply { REP } else { REQ };
-        let frame = [hex(&format!("{key} 0004")), octets.to_vec()].concat();
+        let frame = [hex(&format!("{key} 0004")), bytes.to_vec()].concat();
         let own = params(p2p(4, 4, RtrTypes::ALL));
         if reply {
             prop_assert!(Initiator::new(own).on_bytes(&frame).is_ok());
         } else {
             let (answer, negotiated) = Responder::new(own).accept(&read_request(&frame), b"").unwrap();
-            prop_assert_eq!(answer[20] & 0x80, octets[0] & 0x80);
-            prop_assert_eq!(negotiated.enhanced.unwrap().await_rtr, octets[0] & 0x80 != 0);
+            prop_assert_eq!(answer[20] & 0x80, bytes[0] & 0x80);
+            prop_assert_eq!(negotiated.enhanced.unwrap().await_rtr, bytes[0] & 0x80 != 0);
         }
     }
 }

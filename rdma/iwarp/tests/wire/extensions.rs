@@ -58,8 +58,8 @@ fn ulpdu(opcode: u8, qn: u8, msn: u8, payload: &str) -> Vec<u8> {
     ))
 }
 
-fn atomic(stream: &mut Stream, octets: &[u8]) -> InboundAtomic {
-    match stream.ulpdu(octets) {
+fn atomic(stream: &mut Stream, bytes: &[u8]) -> InboundAtomic {
+    match stream.ulpdu(bytes) {
         Ok(Inbound::AtomicRequest(atomic)) => atomic,
         other => panic!("an Atomic Request, not {other:?}"),
     }
@@ -224,7 +224,7 @@ fn reserved_atomic_opcode_is_0_2_06() {
 }
 
 #[test]
-fn immediate_data_of_7_octets_is_0_2_ff() {
+fn immediate_data_of_7_bytes_is_0_2_ff() {
     let offending =
         hex("0019 41 48 00000000 00000000 00000001 00000000 00010203040506 00 b7b204ff"); // T-23
     assert_terminates(
@@ -265,9 +265,9 @@ fn reads_and_atomics_share_the_credit() {
     let mut stream = Stream::with_config(config).page();
     let zero_read = |msn| ulpdu(1, 1, msn, &"00".repeat(28));
     let add = |msn| {
-        let mut octets = hex(FETCH_ADD);
-        octets[13] = msn;
-        octets
+        let mut bytes = hex(FETCH_ADD);
+        bytes[13] = msn;
+        bytes
     };
     assert!(stream.ulpdu(&zero_read(1)).is_ok());
     assert!(stream.ulpdu(&add(2)).is_ok());
@@ -296,7 +296,7 @@ fn every_defined_operation_is_executed_as_it_is_read() {
 }
 
 #[test]
-fn region_needs_the_right_and_the_room_for_8_octets() {
+fn region_needs_the_right_and_the_room_for_8_bytes() {
     let region = Region::new(A, 0x1000, 15);
     assert_eq!(
         Stream::extended().region(region).refusal(&hex(FETCH_ADD)),

@@ -25,7 +25,7 @@ fn whole_fpdu_yields_its_ulpdu_and_a_part_of_it_the_length_that_is_wanted() {
 }
 
 #[test]
-fn octets_after_an_fpdu_belong_to_the_next() {
+fn bytes_after_an_fpdu_belong_to_the_next() {
     let stream = [hex(HELLO), hex("000e")].concat();
     assert_eq!(
         next_fpdu(&stream, true),
@@ -106,7 +106,7 @@ fn crc_field_is_zero_without_crc() {
 }
 
 #[test]
-fn pad_octets_are_covered_but_not_read() {
+fn pad_bytes_are_covered_but_not_read() {
     let fpdu = hex("0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f ffffff 5aa92a9e"); // F-43
     assert_eq!(ulpdu_of(&fpdu), &fpdu[2..25]);
 }
@@ -171,7 +171,7 @@ fn mulpdu_without_markers_is_that_of_the_table() {
 
 #[test]
 fn full_size_fpdu_never_exceeds_the_emss() {
-    // Below 136 the lower clamp of MULPDU wins: an FPDU of 128 + 6 octets is padded to 136.
+    // Below 136 the lower clamp of MULPDU wins: an FPDU of 128 + 6 bytes is padded to 136.
     for emss in 136..9100 {
         assert!(fpdu_len(mulpdu(emss)) <= emss, "EMSS {emss}");
     }

@@ -1,4 +1,4 @@
-//! Byte vectors and behaviour of the whole receive and transmit path. The octets are those of
+//! Byte vectors and behaviour of the whole receive and transmit path. The bytes are those of
 //! `test-vectors.md`: computed by a separate encoder, checked by a separate decoder and by Wireshark.
 
 mod checks;

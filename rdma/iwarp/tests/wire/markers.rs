@@ -24,7 +24,7 @@ fn deframed(mut stream: &[u8]) -> Result<Vec<Vec<u8>>, MpaError> {
                 ulpdus.push(ulpdu.to_vec());
                 stream = &stream[consumed..];
             }
-            Step::NeedBytes(total) => panic!("{total} octets wanted of {}", stream.len()),
+            Step::NeedBytes(total) => panic!("{total} bytes wanted of {}", stream.len()),
         }
     }
     Ok(ulpdus)
@@ -67,7 +67,7 @@ fn empty_write() -> Vec<u8> {
     hex("c1 40 00000001 0000000000000000")
 }
 
-/// First octet, next offset, markers as (offset, FPDUPTR), CRC.
+/// First byte, next offset, markers as (offset, FPDUPTR), CRC.
 type Row = (usize, usize, &'static [(usize, u16)], &'static str);
 
 /// Frames the ULPDUs and compares with the rows of a table; then reads them back.
@@ -81,7 +81,7 @@ fn assert_stream(ulpdus: &[Vec<u8>], rows: &[Row]) -> Vec<u8> {
         let found: Vec<(usize, u16)> = (start.next_multiple_of(MARKER_INTERVAL)..*end)
             .step_by(MARKER_INTERVAL)
             .map(|at| {
-                let (marker, _) = Marker::ref_from_prefix(&stream[at..]).expect("4 octets");
+                let (marker, _) = Marker::ref_from_prefix(&stream[at..]).expect("4 bytes");
                 assert_eq!(marker.reserved.get(), 0);
                 (at, marker.fpduptr.get())
             })
@@ -93,7 +93,7 @@ fn assert_stream(ulpdus: &[Vec<u8>], rows: &[Row]) -> Vec<u8> {
     stream
 }
 
-/// Figures 5 and 6: a Send of 24 zero octets.
+/// Figures 5 and 6: a Send of 24 zero bytes.
 fn figure_ulpdu(msn: u8) -> Vec<u8> {
     let mut ulpdu = hex("41 43 00000000 00000000 00000000 00000000");
     ulpdu[13] = msn;
@@ -101,7 +101,7 @@ fn figure_ulpdu(msn: u8) -> Vec<u8> {
     ulpdu
 }
 
-/// Figure 6 begins at stream offset 0x1ec: an FPDU of 488 octets after the first marker brings the stream there.
+/// Figure 6 begins at stream offset 0x1ec: an FPDU of 488 bytes after the first marker brings the stream there.
 fn up_to_figure_6() -> Vec<u8> {
     let filler = framed(&mut Framer::new(true, true), &[0x55; 482]);
     assert_eq!(filler.len(), 0x1ec);
@@ -115,7 +115,7 @@ fn at_figure_6(fpdu: &[u8]) -> Result<Vec<u8>, MpaError> {
 
 #[test]
 fn figure_5_of_rfc_5044_is_built_and_read() {
-    // K-1: marker 0, length, Send of MSN 1, 24 zero octets, CRC
+    // K-1: marker 0, length, Send of MSN 1, 24 zero bytes, CRC
     let figure = hex("00000000 002a 4143 00000000 00000000 00000001 00000000 \
          000000000000000000000000000000000000000000000000 52239983");
     assert_eq!(
@@ -319,7 +319,7 @@ fn part_of_an_fpdu_with_markers_tells_how_much_is_wanted() {
     }
 }
 
-/// A step that wants octets, without its lifetime.
+/// A step that wants bytes, without its lifetime.
 trait Wanted {
     fn wanted(self) -> Result<Option<usize>, MpaError>;
 }
@@ -448,7 +448,7 @@ proptest! {
     }
 
     #[test]
-    fn deframing_with_markers_survives_any_octets(
+    fn deframing_with_markers_survives_any_bytes(
         stream in proptest::collection::vec(any::<u8>(), 0..2000), short: bool, crc: bool,
     ) {
         let mut stream = stream;

@@ -1,4 +1,4 @@
-//! What holds for any octets and any messages.
+//! What holds for any bytes and any messages.
 
 use crate::support::{Region, Stream, Table, hex, sealed, ulpdu_from};
 use proptest::prelude::*;
@@ -44,10 +44,10 @@ fn work() -> impl Strategy<Value = Work> {
     ]
 }
 
-/// What arrived, in the order in which each message began to: payload octets, or the request.
+/// What arrived, in the order in which each message began to: payload bytes, or the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Arrived {
-    Octets { whole: bool, octets: Vec<u8> },
+    Bytes { whole: bool, bytes: Vec<u8> },
     Request(ReadRequest),
 }
 
@@ -105,9 +105,9 @@ impl Plan {
         let payload: Vec<u8> = (0..len)
             .map(|i| (i ^ stag.0 >> 8).wrapping_mul(31).to_be_bytes()[3])
             .collect();
-        let arrived = Arrived::Octets {
+        let arrived = Arrived::Bytes {
             whole: true,
-            octets: payload.clone(),
+            bytes: payload.clone(),
         };
         match work {
             Work::Send {
@@ -179,7 +179,7 @@ impl Plan {
     }
 }
 
-/// Collects what the receiver hands out; an octet that comes twice or out of turn fails.
+/// Collects what the receiver hands out; a byte that comes twice or out of turn fails.
 #[derive(Default)]
 struct Collected {
     untagged: Vec<Arrived>,
@@ -198,21 +198,21 @@ impl Collected {
                 if offset == 0
                     && !matches!(
                         self.untagged.last(),
-                        Some(Arrived::Octets { whole: false, .. })
+                        Some(Arrived::Bytes { whole: false, .. })
                     )
                 {
-                    self.untagged.push(Arrived::Octets {
+                    self.untagged.push(Arrived::Bytes {
                         whole: false,
-                        octets: Vec::new(),
+                        bytes: Vec::new(),
                     });
                 }
-                let Some(Arrived::Octets { whole, octets }) = self.untagged.last_mut() else {
+                let Some(Arrived::Bytes { whole, bytes }) = self.untagged.last_mut() else {
                     panic!("a Send")
                 };
                 assert!(!*whole);
-                assert_eq!(offset as usize, octets.len());
-                octets.extend(payload);
-                *whole = message_len == Some(u32::try_from(octets.len()).unwrap());
+                assert_eq!(offset as usize, bytes.len());
+                bytes.extend(payload);
+                *whole = message_len == Some(u32::try_from(bytes.len()).unwrap());
                 assert_eq!(*whole, message_len.is_some());
             }
             Inbound::ReadRequest(ref read) => self.untagged.push(Arrived::Request(read.request)),
@@ -231,18 +231,18 @@ impl Collected {
                 if self.tagged.last().is_none_or(|(open, _)| *open != stag) {
                     self.tagged.push((
                         stag,
-                        Arrived::Octets {
+                        Arrived::Bytes {
                             whole: false,
-                            octets: Vec::new(),
+                            bytes: Vec::new(),
                         },
                     ));
                 }
-                let Some((_, Arrived::Octets { whole, octets })) = self.tagged.last_mut() else {
-                    panic!("octets")
+                let Some((_, Arrived::Bytes { whole, bytes })) = self.tagged.last_mut() else {
+                    panic!("bytes")
                 };
                 assert!(!*whole);
-                assert_eq!(to, BASE + octets.len() as u64);
-                octets.extend(payload);
+                assert_eq!(to, BASE + bytes.len() as u64);
+                bytes.extend(payload);
                 *whole = last;
             }
             Inbound::Immediate { .. }
@@ -257,7 +257,7 @@ impl Collected {
 
 proptest! {
     #[test]
-    fn every_octet_arrives_exactly_once_however_the_stream_is_cut(
+    fn every_byte_arrives_exactly_once_however_the_stream_is_cut(
         works in proptest::collection::vec(work(), 1..24),
         choices in proptest::collection::vec((any::<bool>(), 128usize..2000), 1..16),
         cuts in proptest::collection::vec(1usize..3000, 1..16),
@@ -294,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn framing_survives_any_octets(stream in proptest::collection::vec(any::<u8>(), 0..200), crc: bool) {
+    fn framing_survives_any_bytes(stream in proptest::collection::vec(any::<u8>(), 0..200), crc: bool) {
         match next_fpdu(&stream, crc) {
             Ok(Step::NeedBytes(total)) => prop_assert!(total > stream.len()),
             Ok(Step::Fpdu { ulpdu, consumed }) => {
@@ -315,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn start_up_survives_any_octets(
+    fn start_up_survives_any_bytes(
         prefix in 0usize..21,
         noise in proptest::collection::vec(any::<u8>(), 0..600),
         reply: bool,
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn receiver_survives_any_octets(
+    fn receiver_survives_any_bytes(
         segments in proptest::collection::vec(
             (any::<[u8; 2]>(), proptest::collection::vec(any::<u8>(), 0..80)), 1..8),
         extended: bool,
@@ -363,8 +363,8 @@ proptest! {
             2 => hex(&format!("c1 40 11223344 0000000000001000 {read} 00000000")),
             _ => hex(&format!("c1 42 11223344 0000000000001000 {read} 00000000")),
         };
-        if let Some(octet) = ulpdu.get_mut(at) {
-            *octet = value;
+        if let Some(byte) = ulpdu.get_mut(at) {
+            *byte = value;
         }
         ulpdu.resize(len, 0);
         let _ = Stream::new().page().receive(32).ulpdu(&ulpdu);

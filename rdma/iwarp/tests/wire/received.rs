@@ -112,10 +112,10 @@ fn unregistered_codes_are_handed_up_as_they_are() {
 #[test]
 fn truncated_headers_are_absent_and_the_code_holds() {
     let full = "1101c000 0012 c1 40 11223344 0000000000001ffe".replace(' ', "");
-    for octets in 4..20 {
-        let terminate = with_payload(&full[..2 * octets]);
-        assert_eq!(terminate.code, TermCode::ddp_tagged(1), "{octets} octets");
-        assert_eq!(terminate.ddp_header, None, "{octets} octets");
+    for bytes in 4..20 {
+        let terminate = with_payload(&full[..2 * bytes]);
+        assert_eq!(terminate.code, TermCode::ddp_tagged(1), "{bytes} bytes");
+        assert_eq!(terminate.ddp_header, None, "{bytes} bytes");
     }
     let read = "0100e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002800";
     let terminate = with_payload(read);
@@ -125,10 +125,10 @@ fn truncated_headers_are_absent_and_the_code_holds() {
 
 #[test]
 fn too_short_for_a_code_is_still_a_terminate() {
-    for (octets, payload) in [(0, ""), (1, "11"), (3, "1101c0")] {
+    for (bytes, payload) in [(0, ""), (1, "11"), (3, "1101c0")] {
         let terminate = with_payload(payload);
         assert_eq!(terminate.code, TermCode::UNSPECIFIED);
-        assert_eq!(terminate.fault, Some(TerminateFault::NoCode(octets)));
+        assert_eq!(terminate.fault, Some(TerminateFault::NoCode(bytes)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The malformed and unusual input of the digest's §9, row by row: `row_037_..` is row 37.
 //!
-//! Rows that a closed, silent or resetting TCP decides are the engine's: 4 to 6 (no more octets, deadlines), 27 (the fence), 41 and 42
+//! Rows that a closed, silent or resetting TCP decides are the engine's: 4 to 6 (no more bytes, deadlines), 27 (the fence), 41 and 42
 //! (FIN), 48 (TCP retransmission), 107 to 109. What this layer contributes to them is asserted here all the same where it is
 //! more than nothing: 4, 27, 41, 42.
 
@@ -51,7 +51,7 @@ fn response(stag: Stag, to: u64, payload: &[u8]) -> Vec<u8> {
     tagged([0xc1, 0x42], stag, to, payload)
 }
 
-/// A tagged segment with these control octets.
+/// A tagged segment with these control bytes.
 fn tagged(control: [u8; 2], stag: Stag, to: u64, payload: &[u8]) -> Vec<u8> {
     let (stag, to) = (stag.0.to_be_bytes(), to.to_be_bytes());
     [&control[..], &stag, &to, payload].concat()
@@ -69,7 +69,7 @@ struct Untagged<'a> {
 }
 
 impl Untagged<'_> {
-    fn octets(self) -> Vec<u8> {
+    fn bytes(self) -> Vec<u8> {
         let fields = [self.stag, self.qn, self.msn, self.mo].map(u32::to_be_bytes);
         [&self.control[..], fields.as_flattened(), self.payload].concat()
     }
@@ -91,10 +91,10 @@ const SEND_MORE: Untagged<'static> = Untagged {
     ..SEND
 };
 
-/// A Read Request for 16 octets of the page at TO 0x1000 of [`A`]: 28 octets.
+/// A Read Request for 16 bytes of the page at TO 0x1000 of [`A`]: 28 bytes.
 const READ: &str = "55667788 0000000000002000 00000010 11223344 0000000000001000";
 
-/// A Read Request with MSN 1 and these 28 octets.
+/// A Read Request with MSN 1 and these 28 bytes.
 fn read_request(payload: &[u8]) -> Vec<u8> {
     Untagged {
         control: [0x41, 0x41],
@@ -102,7 +102,7 @@ fn read_request(payload: &[u8]) -> Vec<u8> {
         payload,
         ..SEND
     }
-    .octets()
+    .bytes()
 }
 
 /// A page at TO 0x1000 of [`A`] with changes.
@@ -112,7 +112,7 @@ fn page(change: impl FnOnce(&mut Region)) -> Stream {
     Stream::new().region(region)
 }
 
-/// A Read of these octets to [`B`] at 0x2000 is outstanding, and the region is there.
+/// A Read of these bytes to [`B`] at 0x2000 is outstanding, and the region is there.
 fn reading(len: u32) -> Stream {
     let mut stream = Stream::new().region(Region::new(B, 0x2000, 64));
     stream.receiver.expect_read(ReadRequest {
@@ -125,7 +125,7 @@ fn reading(len: u32) -> Stream {
     stream
 }
 
-/// Octets of the digest's example Read Request.
-fn read_octets() -> Vec<u8> {
+/// Bytes of the digest's example Read Request.
+fn read_bytes() -> Vec<u8> {
     hex(READ)
 }

@@ -102,7 +102,7 @@ fn rtr_read_is_answered_and_completes_at_the_initiator() {
 
 #[test]
 fn response_stops_at_a_segment_border_and_tells_what_is_left() {
-    // T-20: 8192 octets of A at 0x1000 for B at 0x2000; A is revoked after 2048 of them
+    // T-20: 8192 bytes of A at 0x1000 for B at 0x2000; A is revoked after 2048 of them
     let request = hex("002e 41 41 00000000 00000001 00000001 00000000 \
          55667788 0000000000002000 00002000 11223344 0000000000001000 b90c4a3b");
     let mut stream = Stream::new().region(crate::support::Region::new(A, 0x1000, 0x2000));
@@ -140,12 +140,12 @@ fn segments_of_a_response_cover_its_source_exactly() {
         source: A,
         source_to: 0x1000,
     };
-    let mut octets = hex("41 41 00000000 00000001 00000001 00000000");
-    octets.extend(hex(
+    let mut bytes = hex("41 41 00000000 00000001 00000001 00000000");
+    bytes.extend(hex(
         "55667788 0000000000000000 00001388 11223344 0000000000001000",
     ));
     let mut stream = Stream::new().region(crate::support::Region::new(A, 0x1000, 5000));
-    let Ok(Inbound::ReadRequest(inbound)) = stream.ulpdu(&octets) else {
+    let Ok(Inbound::ReadRequest(inbound)) = stream.ulpdu(&bytes) else {
         panic!("a Read Request")
     };
     assert_eq!(inbound.request, read);

@@ -11,7 +11,7 @@ fn sender() -> Sender {
     Sender::new(StreamConfig::new(4, 4))
 }
 
-/// Cuts a message with the pattern as payload; its CRCs vouch for every octet.
+/// Cuts a message with the pattern as payload; its CRCs vouch for every byte.
 fn assert_segments(message: Message, mulpdu: usize, header_len: usize, rows: &[Row]) {
     let payload = pattern(message.len());
     let fpdus = fpdus(message, &payload, mulpdu);
@@ -151,10 +151,10 @@ fn read_response_of_4_gib_less_one_wraps_no_counter() {
         source_to: 0,
     };
     let mut message = sender().read_response(&read);
-    let mut octets = 0;
+    let mut bytes = 0;
     while let Some(segment) = message.next_segment(64768) {
-        octets += u64::from(segment.payload.end - segment.payload.start);
+        bytes += u64::from(segment.payload.end - segment.payload.start);
     }
-    assert_eq!(octets, u64::from(u32::MAX));
+    assert_eq!(bytes, u64::from(u32::MAX));
     assert_eq!(message.offset(), u32::MAX);
 }

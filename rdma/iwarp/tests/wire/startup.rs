@@ -70,7 +70,7 @@ fn requests_are_encoded_as_the_vectors_say() {
 }
 
 #[test]
-fn largest_private_data_makes_a_frame_of_532_octets() {
+fn largest_private_data_makes_a_frame_of_532_bytes() {
     let frame = encode_request(CRC, &pattern(512)).unwrap();
     assert_eq!(frame.len(), MAX_STARTUP_FRAME);
     assert_eq!(frame[..20], request("40 01 0200"));
@@ -149,7 +149,7 @@ fn one_wish_for_crc_is_enough_and_the_reply_tells_it() {
 }
 
 #[test]
-fn accepting_reply_leaves_the_octets_after_it_in_the_stream() {
+fn accepting_reply_leaves_the_bytes_after_it_in_the_stream() {
     let stream = [reply("40 01 0002 6f6b"), hex("000e c140")].concat();
     let expected = InitiatorStep::Accepted {
         negotiated: PLAIN,
@@ -189,7 +189,7 @@ fn every_proper_prefix_of_a_frame_needs_the_head_and_then_the_whole() {
 }
 
 #[test]
-fn key_is_refused_at_its_first_wrong_octet() {
+fn key_is_refused_at_its_first_wrong_byte() {
     assert_eq!(
         respond(&hex("6d504120494420526571204672616d6540010000")),
         Err(StartupError::NotMpa)
@@ -207,12 +207,12 @@ fn key_is_refused_at_its_first_wrong_octet() {
 }
 
 #[test]
-fn any_wrong_key_octet_is_refused() {
+fn any_wrong_key_byte_is_refused() {
     let good = request("40 01 0000");
     for at in 0..16 {
         let mut bad = good.clone();
         bad[at] ^= 0x20;
-        assert_eq!(respond(&bad), Err(StartupError::NotMpa), "octet {at}");
+        assert_eq!(respond(&bad), Err(StartupError::NotMpa), "byte {at}");
     }
 }
 
@@ -297,7 +297,7 @@ fn rdma_consortium_is_spoken_to_in_permissive_mode_only() {
 }
 
 #[test]
-fn octets_after_the_request_are_refused() {
+fn bytes_after_the_request_are_refused() {
     assert_eq!(
         respond(&request("40 01 0000 00")),
         Err(StartupError::Trailing(1))
@@ -306,7 +306,7 @@ fn octets_after_the_request_are_refused() {
 
 #[test]
 fn markers_are_agreed_per_direction() {
-    for (ours, theirs, own_octet, peer_octet) in [
+    for (ours, theirs, own_byte, peer_byte) in [
         (false, false, "40", "40"),
         (false, true, "40", "c0"), // MPA-2, MPA-6
         (true, false, "c0", "40"),
@@ -318,14 +318,14 @@ fn markers_are_agreed_per_direction() {
             receive_markers: ours,
             ..PLAIN
         };
-        let own = |frame: &str| hex(&format!("{frame}{own_octet} 01 0000"));
+        let own = |frame: &str| hex(&format!("{frame}{own_byte} 01 0000"));
         assert_eq!(encode_request(params, b"").unwrap()[..], own(REQ));
-        let step = Initiator::new(params).on_bytes(&reply(&format!("{peer_octet} 01 0000")));
+        let step = Initiator::new(params).on_bytes(&reply(&format!("{peer_byte} 01 0000")));
         let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
             panic!("accepted, not {step:?}")
         };
         assert_eq!(negotiated, expected);
-        let asked = good_request(&request(&format!("{peer_octet} 01 0000")));
+        let asked = good_request(&request(&format!("{peer_byte} 01 0000")));
         assert_eq!(asked.markers, theirs);
         let (frame, negotiated) = Responder::new(params).accept(&asked, b"").unwrap();
         assert_eq!((frame[..].to_vec(), negotiated), (own(REP), expected));

@@ -12,7 +12,7 @@ pub(crate) const A: Stag = Stag(0x1122_3344);
 /// The requester's region of the vectors.
 pub(crate) const B: Stag = Stag(0x5566_7788);
 
-/// Octets of a hex string; blanks are for the reader.
+/// Bytes of a hex string; blanks are for the reader.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
@@ -24,7 +24,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     pairs.iter().map(|[high, low]| high << 4 | low).collect()
 }
 
-/// Octet `i` has the value `i` mod 256.
+/// Byte `i` has the value `i` mod 256.
 pub(crate) fn pattern(len: u32) -> Vec<u8> {
     (0..len).map(|i| i.to_le_bytes()[0]).collect()
 }

@@ -458,7 +458,7 @@ fn violation_says_what_where_and_how_much() {
         .page()
         .ulpdu(ulpdu_of(&offending))
         .expect_err("past the end");
-    let text = "Write of 4 octets to STag 0x11223344 at TO 0x1ffe: base or bounds violated";
+    let text = "Write of 4 bytes to STag 0x11223344 at TO 0x1ffe: base or bounds violated";
     assert_eq!(violation.to_string(), text);
     let code = "1/1/01 base or bounds violation (DDP tagged buffer)";
     assert_eq!(violation.terminate().code().to_string(), code);

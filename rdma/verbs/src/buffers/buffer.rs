@@ -23,19 +23,19 @@ pub struct Buffer {
     bytes: SharedBytes,
     /// All pieces keep it registered.
     region: Arc<MemoryRegion>,
-    /// Its first octet in the region.
+    /// Its first byte in the region.
     offset: u64,
 }
 
 impl ProtectionDomain {
-    /// Carves `count` zeroed buffers of `len` octets out of the RNIC's region area, all in one region of this domain. It is deregistered
+    /// Carves `count` zeroed buffers of `len` bytes out of the RNIC's region area, all in one region of this domain. It is deregistered
     /// when the last of them is dropped.
     pub fn allocate_buffers(&self, count: usize, len: u32) -> Result<Vec<Buffer>, RegisterError> {
         let each = usize::try_from(len).unwrap_or(usize::MAX);
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
         // One that is too long to be counted is too long for the area; and empty buffers count as well, or there would be no end of them.
-        let octets = each.max(1).saturating_mul(count);
-        let region = Arc::new(self.allocate(octets, access)?);
+        let bytes = each.max(1).saturating_mul(count);
+        let region = Arc::new(self.allocate(bytes, access)?);
         let piece = |number: usize| {
             let at = number * each;
             Ok(Buffer {
@@ -50,17 +50,17 @@ impl ProtectionDomain {
 }
 
 impl Buffer {
-    /// Octets.
+    /// Bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// True for a buffer of no octets.
+    /// True for a buffer of no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Copies `dst.len()` octets from `offset` on into `dst`.
+    /// Copies `dst.len()` bytes from `offset` on into `dst`.
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
         self.bytes.read(offset, dst)
     }
@@ -70,12 +70,12 @@ impl Buffer {
         self.bytes.write(offset, src)
     }
 
-    /// Sets all octets of `range` to `value`.
+    /// Sets all bytes of `range` to `value`.
     pub fn fill(&mut self, range: Range<usize>, value: u8) -> Result<(), OutOfBounds> {
         self.bytes.fill(range, value)
     }
 
-    /// A copy of all octets.
+    /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes.to_vec()
     }
@@ -88,10 +88,10 @@ impl Buffer {
         Arc::ptr_eq(self.control(), control)
     }
 
-    /// Its first `len` octets.
+    /// Its first `len` bytes.
     pub(super) fn first(&self, len: u32) -> Result<Sge, OutOfBounds> {
-        let octets = usize::try_from(len).unwrap_or(usize::MAX);
-        self.bytes.part(0..octets)?;
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        self.bytes.part(0..bytes)?;
         Ok(self.region.local(self.offset, len))
     }
 
@@ -104,7 +104,7 @@ impl Buffer {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} octets)", self.len())
+        write!(f, "Buffer({} bytes)", self.len())
     }
 }
 

@@ -6,11 +6,11 @@ use xwarp_iwarp::Stag;
 use super::buffer::Buffer;
 use crate::work::{Immediate, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId};
 
-/// A work request for the send queue that takes its octets from a [`Buffer`]. It is always signaled, as its completion gives the buffer back.
+/// A work request for the send queue that takes its bytes from a [`Buffer`]. It is always signaled, as its completion gives the buffer back.
 #[derive(Debug)]
 pub struct BufferRequest {
     buffer: Buffer,
-    /// Of the buffer's octets, the first.
+    /// Of the buffer's bytes, the first.
     len: u32,
     /// Without name and list.
     request: SendRequest,
@@ -25,12 +25,12 @@ impl BufferRequest {
         }
     }
 
-    /// A Send of the buffer's first `len` octets.
+    /// A Send of the buffer's first `len` bytes.
     pub fn send(buffer: Buffer, len: u32) -> Self {
         Self::new(buffer, len, SendRequest::send(WrId::default(), Sgl::new()))
     }
 
-    /// An RDMA Write of the buffer's first `len` octets.
+    /// An RDMA Write of the buffer's first `len` bytes.
     pub fn write(buffer: Buffer, len: u32, remote: RemoteAddress) -> Self {
         let request = SendRequest::write(WrId::default(), Sgl::new(), remote);
         Self::new(buffer, len, request)

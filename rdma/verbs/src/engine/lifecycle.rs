@@ -16,7 +16,7 @@ use crate::user::User;
 /// Why a close that goes on ends badly when its send queue is found to have work.
 pub(super) const POSTED_IN_CLOSING: &str = "work was posted during the close";
 
-/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While octets are unacknowledged TCP's
+/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While bytes are unacknowledged TCP's
 /// user timeout is the bound.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 

@@ -19,7 +19,7 @@ use crate::mpa::ConnectionInfo;
 use crate::qp_state::{QpId, QpState};
 use crate::streaming::StreamId;
 
-/// How long a peer may take for its Request after TCP is established; not extended by single octets (digest 3.5).
+/// How long a peer may take for its Request after TCP is established; not extended by single bytes (digest 3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take until its window has room for the Reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ pub(super) struct ListenerContext {
 pub(crate) enum Clients {
     /// They speak MPA: their Requests go here.
     Requests(Sender<IncomingRequest>),
-    /// They are streams of raw octets; these wait to be taken.
+    /// They are streams of raw bytes; these wait to be taken.
     Streams(VecDeque<StreamId>),
 }
 
@@ -214,7 +214,7 @@ impl Engine {
         };
         self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
         // The Request may be here already.
-        self.on_request_octets(id.key);
+        self.on_request_bytes(id.key);
     }
 
     /// Enters a connection that waits for its Request; `None` if nobody listens any more.
@@ -249,8 +249,8 @@ impl Engine {
         Some(id)
     }
 
-    /// Octets of a Request, or, after it, ones that must not be there (digest D11).
-    pub(super) fn on_request_octets(&mut self, key: usize) {
+    /// Bytes of a Request, or, after it, ones that must not be there (digest D11).
+    pub(super) fn on_request_bytes(&mut self, key: usize) {
         let Some(incoming) = self.incoming.get_mut(key) else {
             return;
         };

@@ -220,7 +220,7 @@ impl Engine {
     fn on_readable(&mut self, conn: ConnId) {
         match self.owners.get(&conn).copied() {
             Some(Owner::Qp(key)) => self.on_qp_readable(key),
-            Some(Owner::Incoming(key)) => self.on_request_octets(key),
+            Some(Owner::Incoming(key)) => self.on_request_bytes(key),
             // They wait until the application reads them, or hands the stream over.
             Some(Owner::Streaming) => {}
             None => {

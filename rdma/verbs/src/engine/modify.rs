@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
-    pub(super) fn on_sealed_octets(&mut self, key: usize) {
+    pub(super) fn on_sealed_bytes(&mut self, key: usize) {
         let stream = self.qps.get_mut(key).and_then(QpContext::stream);
         if stream.is_none_or(|stream| self.stack.readable_len(stream.conn) == 0) {
             return;
@@ -172,8 +172,8 @@ impl Engine {
     fn sealed_terminate(&mut self, key: usize) -> Option<ReceivedTerminate> {
         let stream = self.qps.get_mut(key)?.stream()?;
         let arrived = self.stack.readable_len(stream.conn);
-        let octets = self.stack.readable(stream.conn, arrived);
-        let Ok(Step::Fpdu { ulpdu, .. }) = stream.deframer.next(octets) else {
+        let bytes = self.stack.readable(stream.conn, arrived);
+        let Ok(Step::Fpdu { ulpdu, .. }) = stream.deframer.next(bytes) else {
             return None;
         };
         match stream.receiver.on_ulpdu(ulpdu, &mut NoResources) {

@@ -1,7 +1,7 @@
 //! Waking a peer that has overlooked our first message.
 //!
 //! Linux siw, as responder, answers a Request before it looks at its socket: what comes between stays unread there until more
-//! comes, perhaps for ever. An RDMA Write of no octets is more, and nothing besides: it names no memory, completes nothing at the peer
+//! comes, perhaps for ever. An RDMA Write of no bytes is more, and nothing besides: it names no memory, completes nothing at the peer
 //! and may be sent at any time (RFC 5041 §5.2, RFC 5040 §5.1).
 
 use std::time::Duration;

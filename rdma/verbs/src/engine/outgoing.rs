@@ -53,7 +53,7 @@ impl Outgoing {
         }
     }
 
-    /// Octets of the next segment's ULPDU; `None` when there is none.
+    /// Bytes of the next segment's ULPDU; `None` when there is none.
     pub(super) fn next_len(&self, mulpdu: usize) -> Option<usize> {
         self.message().next_len(mulpdu)
     }
@@ -113,16 +113,16 @@ fn write_response(
     stags: &StagTable,
     user: User,
 ) -> Result<(), AccessError> {
-    // A Read of no octets looks at no source (RFC 5040 §5.2).
+    // A Read of no bytes looks at no source (RFC 5040 §5.2).
     if let Some(range) = response.next_source(mulpdu) {
         let right = Access::REMOTE_READ;
-        let octets = stags.access(user, range.stag, range.to, range.len, right)?;
+        let bytes = stags.access(user, range.stag, range.to, range.len, right)?;
         let payload = usize::try_from(range.len)
             .ok()
             .and_then(|len| ulpdu.len().checked_sub(len))
             .and_then(|begin| ulpdu.get_mut(begin..))
             .ok_or(AccessError::Bounds)?;
-        octets.read(payload).map_err(|_| AccessError::Bounds)?;
+        bytes.read(payload).map_err(|_| AccessError::Bounds)?;
     }
     if let Some(segment) = response.next_segment(mulpdu) {
         write_header(ulpdu, &segment);
@@ -149,7 +149,7 @@ pub(super) fn execute(
         .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
 }
 
-/// Copies octets `range` of the message that a list makes to `into`, which is as long.
+/// Copies bytes `range` of the message that a list makes to `into`, which is as long.
 fn gather(
     stags: &StagTable,
     user: User,
@@ -160,14 +160,14 @@ fn gather(
     let len = range.end.saturating_sub(range.start) as usize;
     for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
         let len = span.len() as u64;
-        let octets = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
+        let bytes = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
         let piece = into.get_mut(span).ok_or(AccessError::Bounds)?;
-        octets.read(piece).map_err(|_| AccessError::Bounds)
+        bytes.read(piece).map_err(|_| AccessError::Bounds)
     })
 }
 
-/// Calls `each` for the pieces of a scatter/gather list that octets `start..start+len` of its message cover, with the Tagged
-/// Offset in the piece's region, the region, and which of those `len` octets it is.
+/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover, with the Tagged
+/// Offset in the piece's region, the region, and which of those `len` bytes it is.
 pub(super) fn for_each_piece<E>(
     sgl: &Sgl,
     start: u32,
@@ -186,7 +186,7 @@ pub(super) fn for_each_piece<E>(
         if n == 0 {
             break;
         }
-        // A wrap is found by the access check: it adds the length to what is at most the last octet's offset.
+        // A wrap is found by the access check: it adds the length to what is at most the last byte's offset.
         each(sge.to.saturating_add(skip as u64), sge.stag, done..done + n)?;
         done += n;
         skip = 0;

@@ -109,14 +109,14 @@ impl Engine {
             return;
         };
         match &qp.link {
-            Link::Starting(_) => self.on_reply_octets(key),
+            Link::Starting(_) => self.on_reply_bytes(key),
             Link::Stream(_) if qp.state() == QpState::Rts => self.receive_fpdus(key),
             Link::Stream(stream)
                 if qp.state() == QpState::Closing && stream.close != Close::Sealed =>
             {
                 self.receive_fpdus(key);
             }
-            Link::Stream(_) if qp.state() == QpState::Closing => self.on_sealed_octets(key),
+            Link::Stream(_) if qp.state() == QpState::Closing => self.on_sealed_bytes(key),
             Link::Stream(stream) => {
                 let conn = stream.conn;
                 let n = self.stack.readable_len(conn);
@@ -265,7 +265,7 @@ fn act(
             message_len,
         } => {
             scatter(stags, qp, *offset, payload)?;
-            counters.placed_octets += payload.len() as u64;
+            counters.placed_bytes += payload.len() as u64;
             if let Some(len) = message_len {
                 finish_send(stags, cqs, qp, *kind, *len)?;
             }
@@ -307,11 +307,11 @@ fn place(
     }
     let placed = stags
         .access(user, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
-        .is_ok_and(|octets| octets.write(payload).is_ok());
+        .is_ok_and(|bytes| bytes.write(payload).is_ok());
     if !placed {
         return Err(Broken("a segment that was checked has no place"));
     }
-    counters.placed_octets += payload.len() as u64;
+    counters.placed_bytes += payload.len() as u64;
     Ok(())
 }
 

@@ -147,8 +147,8 @@ impl Engine {
         self.stack.send_all(conn, frame, self.now)
     }
 
-    /// Octets of the Reply, and perhaps of the first FPDUs after it.
-    pub(super) fn on_reply_octets(&mut self, key: usize) {
+    /// Bytes of the Reply, and perhaps of the first FPDUs after it.
+    pub(super) fn on_reply_bytes(&mut self, key: usize) {
         let Some(Link::Starting(starting)) = self.qps.get_mut(key).map(|qp| &mut qp.link) else {
             return;
         };

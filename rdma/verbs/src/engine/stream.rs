@@ -136,7 +136,7 @@ impl Stream {
         self.outgoing = Some(Outgoing::header_only(message));
     }
 
-    /// These octets go out before anything else, as they are.
+    /// These bytes go out before anything else, as they are.
     pub(super) fn begin_with(&mut self, preface: VecDeque<u8>) {
         self.preface = preface;
         self.gate = Gate::Prefaced { heard: false };
@@ -157,7 +157,7 @@ impl Stream {
         true
     }
 
-    /// The ULPDU of an RDMA Write of no octets, which is its header.
+    /// The ULPDU of an RDMA Write of no bytes, which is its header.
     pub(super) fn wake_up(&mut self) -> Vec<u8> {
         let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
         let segment = message.next_segment(MAX_ULPDU);
@@ -180,10 +180,10 @@ impl Stream {
     }
 }
 
-/// Sends octets that are no FPDU, as many as TCP takes now; how many.
-pub(super) fn send_raw(stack: &mut Stack, conn: ConnId, octets: &[u8], now: Instant) -> usize {
+/// Sends bytes that are no FPDU, as many as TCP takes now; how many.
+pub(super) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Instant) -> usize {
     let mut sent = 0;
-    for piece in octets.chunks(stack.emss(conn).max(1)) {
+    for piece in bytes.chunks(stack.emss(conn).max(1)) {
         let Some(place) = stack.writable(conn, piece.len()) else {
             break;
         };

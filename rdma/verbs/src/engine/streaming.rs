@@ -1,4 +1,4 @@
-//! Connections in streaming mode: raw octets, until Modify QP takes them to a queue pair.
+//! Connections in streaming mode: raw bytes, until Modify QP takes them to a queue pair.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -97,7 +97,7 @@ impl Engine {
             .map_or(StreamState::Gone, |streaming| streaming.state)
     }
 
-    /// Up to `len` octets that have come.
+    /// Up to `len` bytes that have come.
     pub(crate) fn read_stream(&mut self, id: StreamId, len: usize) -> Result<Vec<u8>, StreamError> {
         let StreamId(conn) = id;
         let len = len.min(self.stack.readable_len(conn));
@@ -109,23 +109,23 @@ impl Engine {
             StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {}
         }
         let arrived = self.stack.readable(conn, len);
-        let octets = arrived.get(..len).unwrap_or_default().to_vec();
-        self.stack.consume(conn, octets.len());
-        Ok(octets)
+        let bytes = arrived.get(..len).unwrap_or_default().to_vec();
+        self.stack.consume(conn, bytes.len());
+        Ok(bytes)
     }
 
     /// Sends as much as TCP takes now.
     pub(crate) fn write_stream(
         &mut self,
         id: StreamId,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<usize, StreamError> {
         match self.stream_state(id) {
             StreamState::Gone => Err(StreamError::Gone),
             StreamState::Connecting => Ok(0),
             StreamState::Established | StreamState::PeerClosed => {
                 let StreamId(conn) = id;
-                Ok(send_raw(&mut self.stack, conn, octets, self.now))
+                Ok(send_raw(&mut self.stack, conn, bytes, self.now))
             }
         }
     }

@@ -21,12 +21,12 @@ pub enum ConnectError {
     /// The queue pair has a connection already, or has failed.
     #[error("the queue pair is in state {0:?}; only an Idle one can be connected")]
     InvalidState(QpState),
-    /// Private data has a limit (RFC 5044 §7.1.1): 512 octets, 4 of which revision 2 needs (RFC 6581 §6).
-    #[error("private data of {len} octets is too long: at most {limit} fit into this MPA Request")]
+    /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581 §6).
+    #[error("private data of {len} bytes is too long: at most {limit} fit into this MPA Request")]
     PrivateDataTooLong {
-        /// Octets that were given.
+        /// Bytes that were given.
         len: usize,
-        /// Octets that fit.
+        /// Bytes that fit.
         limit: usize,
     },
     /// No listener.
@@ -152,12 +152,12 @@ pub enum AcceptError {
     /// The queue pair is one of another RNIC.
     #[error("the queue pair belongs to another RNIC than the listener")]
     OtherRnic,
-    /// Private data has a limit (RFC 5044 §7.1.1): 512 octets, 4 of which revision 2 needs (RFC 6581 §6).
-    #[error("private data of {len} octets is too long: at most {limit} fit into this MPA Reply")]
+    /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581 §6).
+    #[error("private data of {len} bytes is too long: at most {limit} fit into this MPA Reply")]
     PrivateDataTooLong {
-        /// Octets that were given.
+        /// Bytes that were given.
         len: usize,
-        /// Octets that fit.
+        /// Bytes that fit.
         limit: usize,
     },
 }

@@ -32,7 +32,7 @@ pub enum RegisterError {
     /// A protection domain of another RNIC.
     #[error("the protection domain belongs to another RNIC")]
     OtherRnic,
-    /// The kernel gave no random octets for an `STag`.
+    /// The kernel gave no random bytes for an `STag`.
     #[error("the system's random number source failed")]
     NoRandomness,
 }

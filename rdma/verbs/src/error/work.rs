@@ -21,7 +21,7 @@ pub enum PostError {
     #[error("the queue pair is in state {0:?}, where nothing can be posted")]
     InvalidState(QpState),
     /// A message of 4 GiB or more.
-    #[error("the message is longer than 2^32 - 1 octets (RFC 5041 §5.2)")]
+    #[error("the message is longer than 2^32 - 1 bytes (RFC 5041 §5.2)")]
     TooLong,
     /// A list of more elements than the queue was created for (verbs draft §9.5.1, Invalid Scatter/Gather list length).
     #[error("the list has {elements} elements, the queue was created for {max} at most")]

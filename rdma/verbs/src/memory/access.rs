@@ -6,9 +6,9 @@ bitflags! {
     /// What may be done with a region (verbs draft §7.4, figure 18). A remote right needs the local one of its kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
-        /// Sends and Writes may take their octets from it.
+        /// Sends and Writes may take their bytes from it.
         const LOCAL_READ = 1;
-        /// Receives may place octets into it.
+        /// Receives may place bytes into it.
         const LOCAL_WRITE = 2;
         /// The peer may read it.
         const REMOTE_READ = 4;

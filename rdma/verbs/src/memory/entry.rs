@@ -96,7 +96,7 @@ impl Entry {
 /// What Query Memory Region tells (verbs draft §9.2.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionInfo {
-    /// The low octet of its `STag`; `None` while it is Invalid.
+    /// The low byte of its `STag`; `None` while it is Invalid.
     pub key: Option<u8>,
     /// The Remote Access Flag.
     pub remote_access: bool,
@@ -113,7 +113,7 @@ pub struct RegionInfo {
 /// What Query Memory Window tells (verbs draft §9.2.6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowInfo {
-    /// The low octet of its `STag`; `None` while it is Invalid.
+    /// The low byte of its `STag`; `None` while it is Invalid.
     pub key: Option<u8>,
     /// Its protection domain.
     pub pd: PdId,

@@ -10,10 +10,10 @@ use super::spec::{Addressing, SpecError};
 pub const MAX_LIST_ENTRIES: usize = 1 << 16;
 /// The smallest page: regions are carved from the area in pages of that size.
 const MIN_PAGE: u64 = 4096;
-/// The largest page or block, in octets.
+/// The largest page or block, in bytes.
 const MAX_ENTRY: u64 = 1 << 30;
 
-/// How large the entries of physical buffer lists may be, in octets.
+/// How large the entries of physical buffer lists may be, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntrySizes {
     /// Pages of one of these sizes.
@@ -40,28 +40,28 @@ pub enum ListMode {
     /// Pages: their size is a power of two from 4 KiB to 1 GiB, and each begins at a multiple of it.
     #[default]
     Page,
-    /// Blocks of 1 octet to 1 GiB that begin anywhere.
+    /// Blocks of 1 byte to 1 GiB that begin anywhere.
     Block,
 }
 
-/// A region's memory as a list of pages or blocks of one size, in the order of the region's octets (verbs draft §7.6.2).
+/// A region's memory as a list of pages or blocks of one size, in the order of the region's bytes (verbs draft §7.6.2).
 ///
 /// Addresses are physical ones: offsets in the RNIC's region area, as [`Rnic::physical_address`](crate::Rnic::physical_address) tells
 /// them. Like any physical address they keep nothing alive: the application holds the memory for as long as the list is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhysicalList {
-    /// Octets of each entry.
+    /// Bytes of each entry.
     pub entry_size: u64,
     /// Where the entries begin. A clone of the list has the same ones.
     pub addresses: Arc<[u64]>,
-    /// Which octet of the first entry is the region's first.
+    /// Which byte of the first entry is the region's first.
     pub first_byte_offset: u64,
-    /// Octets of the region, which may end anywhere in the list.
+    /// Bytes of the region, which may end anywhere in the list.
     pub len: u64,
 }
 
 impl PhysicalList {
-    /// May it be registered, with its first octet at the Tagged Offset that `addressing` says?
+    /// May it be registered, with its first byte at the Tagged Offset that `addressing` says?
     pub(super) fn check(
         &self,
         mode: ListMode,
@@ -113,7 +113,7 @@ impl PhysicalList {
 #[derive(Debug)]
 pub(super) struct Scattered {
     area: SharedBytes,
-    /// Octets of each entry; not 0.
+    /// Bytes of each entry; not 0.
     entry_size: usize,
     addresses: Arc<[u64]>,
 }
@@ -145,13 +145,13 @@ impl Scattered {
         })
     }
 
-    /// The area, and where in it `len` octets lie that one entry holds; `None` if several do.
+    /// The area, and where in it `len` bytes lie that one entry holds; `None` if several do.
     pub(super) fn unbroken(&self, at: usize, len: usize) -> Option<(&SharedBytes, usize)> {
         let whole = self.entry_size - at % self.entry_size >= len;
         whole.then(|| (&self.area, self.address(at)))
     }
 
-    /// The physical address of octet `at`; one that cannot be accessed if the list has no such octet.
+    /// The physical address of byte `at`; one that cannot be accessed if the list has no such byte.
     fn address(&self, at: usize) -> usize {
         let entry = self.addresses.get(at / self.entry_size);
         let begin = entry.and_then(|&begin| usize::try_from(begin).ok());
@@ -160,7 +160,7 @@ impl Scattered {
         })
     }
 
-    /// Calls `each` for the pieces that octets `at..at+len` are in, with their physical addresses and lengths.
+    /// Calls `each` for the pieces that bytes `at..at+len` are in, with their physical addresses and lengths.
     fn pieces(
         &self,
         at: usize,
@@ -278,22 +278,22 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_found_across_the_entries() {
+    fn bytes_are_found_across_the_entries() {
         let area = SharedBytes::anonymous(1 << 16).unwrap();
         let list = list(10, &[500, 77, 3], 0, 30);
         let scattered = Scattered::new(area.clone(), &list);
-        let octets: Vec<u8> = (1..=30).collect();
-        scattered.write(0, &octets).unwrap();
+        let bytes: Vec<u8> = (1..=30).collect();
+        scattered.write(0, &bytes).unwrap();
         let memory = area.to_vec();
-        assert_eq!(memory[500..510], octets[..10]);
-        assert_eq!(memory[77..87], octets[10..20]);
-        assert_eq!(memory[3..13], octets[20..]);
-        assert_eq!(memory.iter().filter(|octet| **octet != 0).count(), 30);
+        assert_eq!(memory[500..510], bytes[..10]);
+        assert_eq!(memory[77..87], bytes[10..20]);
+        assert_eq!(memory[3..13], bytes[20..]);
+        assert_eq!(memory.iter().filter(|byte| **byte != 0).count(), 30);
         for at in 0..30 {
             for len in 0..=30 - at {
                 let mut copy = vec![0; len];
                 scattered.read(at, &mut copy).unwrap();
-                assert_eq!(copy, octets[at..at + len]);
+                assert_eq!(copy, bytes[at..at + len]);
             }
         }
         assert!(scattered.write(25, &[0; 6]).is_err(), "no fourth entry");

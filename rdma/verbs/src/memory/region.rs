@@ -20,7 +20,7 @@ use crate::work::{RemoteAddress, Sge};
 /// the windows that are bound to it: from then on nobody can reach the memory through its `STag`.
 pub struct MemoryRegion<M = SharedBytes> {
     stag: RegionStag,
-    /// Tagged Offset of its first octet.
+    /// Tagged Offset of its first byte.
     base: u64,
     len: u64,
     memory: M,
@@ -134,13 +134,13 @@ impl<M> MemoryRegion<M> {
         self.stag
     }
 
-    /// `len` octets from `offset` on, for a scatter/gather list.
+    /// `len` bytes from `offset` on, for a scatter/gather list.
     pub fn local(&self, offset: u64, len: u32) -> Sge {
         let RemoteAddress { stag, to } = self.remote(offset);
         Sge { stag, to, len }
     }
 
-    /// The place of octet `offset`, for the peer to name.
+    /// The place of byte `offset`, for the peer to name.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             stag: self.stag(),
@@ -155,12 +155,12 @@ impl<M> MemoryRegion<M> {
 }
 
 impl MemoryRegion {
-    /// Octets.
+    /// Bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// True for a region of no octets.
+    /// True for a region of no bytes.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }
@@ -173,6 +173,6 @@ impl MemoryRegion {
 
 impl<M> fmt::Debug for MemoryRegion<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryRegion({:?}, {} octets)", self.stag(), self.len)
+        write!(f, "MemoryRegion({:?}, {} bytes)", self.stag(), self.len)
     }
 }

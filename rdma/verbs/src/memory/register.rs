@@ -39,7 +39,7 @@ impl From<PhysicalList> for RegionMemory {
 }
 
 impl RegionMemory {
-    /// Octets.
+    /// Bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Whole(bytes) => bytes.len() as u64,

@@ -16,11 +16,11 @@ pub struct Bind {
     pub window: Stag,
     /// The region, which is not zero-based, and has [`Access::BIND_WINDOWS`].
     pub region: Stag,
-    /// Tagged Offset, in the region, of the window's first octet.
+    /// Tagged Offset, in the region, of the window's first byte.
     pub to: u64,
-    /// Octets.
+    /// Bytes.
     pub len: u64,
-    /// Whether the window's first octet has Tagged Offset 0 rather than the one that it has in the region.
+    /// Whether the window's first byte has Tagged Offset 0 rather than the one that it has in the region.
     pub zero_based: bool,
     /// [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] or both. The region needs the local right of each, but no remote one.
     pub access: Access,
@@ -34,7 +34,7 @@ impl Bind {
         self
     }
 
-    /// The place of octet `offset` of the window, for the peer to name.
+    /// The place of byte `offset` of the window, for the peer to name.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             stag: self.window,
@@ -42,7 +42,7 @@ impl Bind {
         }
     }
 
-    /// Tagged Offset of the window's first octet.
+    /// Tagged Offset of the window's first byte.
     pub(super) fn base(&self) -> u64 {
         if self.zero_based { 0 } else { self.to }
     }

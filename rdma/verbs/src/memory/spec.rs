@@ -6,10 +6,10 @@ use super::list::{ListMode, MAX_LIST_ENTRIES};
 /// Where a region's or a window's Tagged Offsets begin (verbs draft §7.6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
-    /// The first octet has Tagged Offset 0. No window can be bound to such a region.
+    /// The first byte has Tagged Offset 0. No window can be bound to such a region.
     #[default]
     ZeroBased,
-    /// The first octet has this Tagged Offset, which is not 0: the address that the application knows it by, or any other number.
+    /// The first byte has this Tagged Offset, which is not 0: the address that the application knows it by, or any other number.
     /// Of a list it has to have the First Byte Offset.
     VaBased(u64),
 }
@@ -21,7 +21,7 @@ pub struct RegionSpec {
     pub access: Access,
     /// Where its Tagged Offsets begin.
     pub addressing: Addressing,
-    /// The low octet of its `STag`; `None` for a random one, as the others are.
+    /// The low byte of its `STag`; `None` for a random one, as the others are.
     pub key: Option<u8>,
     /// The Remote Access Flag: without it no remote right can be given to the region, now or by a Fast-Register (verbs draft §7.4).
     pub remote_access: bool,
@@ -84,27 +84,27 @@ pub enum SpecError {
     )]
     VirtualAddress(u64),
     /// Tagged Offsets do not go that far.
-    #[error("{len} octets from Tagged Offset {va:#x} on pass 2^64")]
+    #[error("{len} bytes from Tagged Offset {va:#x} on pass 2^64")]
     Wrap {
         /// The first one's.
         va: u64,
-        /// Octets.
+        /// Bytes.
         len: u64,
     },
     /// Longer than its list.
-    #[error("{len} octets are too many: the list has {capacity} from the first byte offset on")]
+    #[error("{len} bytes are too many: the list has {capacity} from the first byte offset on")]
     Length {
-        /// Octets asked for.
+        /// Bytes asked for.
         len: u64,
-        /// Octets that there are.
+        /// Bytes that there are.
         capacity: u64,
     },
     /// Outside the first entry.
-    #[error("the first byte offset {offset} exceeds the entries' {size} octets")]
+    #[error("the first byte offset {offset} exceeds the entries' {size} bytes")]
     FirstByteOffset {
         /// What was given.
         offset: u64,
-        /// Octets of an entry.
+        /// Bytes of an entry.
         size: u64,
     },
     /// An entry that begins where none may.
@@ -114,11 +114,11 @@ pub enum SpecError {
         address: u64,
     },
     /// Entries of a size that the RNIC does not support.
-    #[error("entries of {size} octets are not possible in {mode:?} mode")]
+    #[error("entries of {size} bytes are not possible in {mode:?} mode")]
     EntrySize {
         /// The RNIC's.
         mode: ListMode,
-        /// Octets.
+        /// Bytes.
         size: u64,
     },
     /// More entries than the RNIC supports.

@@ -12,7 +12,7 @@ use super::bindings::Bindings;
 use super::entry::Entry;
 use super::list::ListMode;
 use super::spec::Addressing;
-use super::view::{Octets, View};
+use super::view::{Bytes, View};
 use crate::error::{DeallocateError, OutOfMemory, RegisterError};
 use crate::user::{Ability, User, Users};
 
@@ -124,8 +124,8 @@ impl StagTable {
         Some((entry, entry.view(stag)?))
     }
 
-    /// `len` octets at `to`, for `user` with all of `rights`. The checks and their order are those of RFC 5041 §7.1 (digest 5.2, T1
-    /// to T5). For no octets there is nothing to check.
+    /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those of RFC 5041 §7.1 (digest 5.2, T1
+    /// to T5). For no bytes there is nothing to check.
     pub(crate) fn access(
         &self,
         user: User,
@@ -133,14 +133,14 @@ impl StagTable {
         to: u64,
         len: u64,
         rights: Access,
-    ) -> Result<Octets<'_>, AccessError> {
+    ) -> Result<Bytes<'_>, AccessError> {
         let Some((entry, view)) = self.valid(stag) else {
-            return self.physical(user, stag, rights)?.octets(to, len);
+            return self.physical(user, stag, rights)?.bytes(to, len);
         };
         if !entry.scope.admits(user) || !entry.access.contains(rights) {
             return Err(entry.refusal(user, rights));
         }
-        view.octets(to, len)
+        view.bytes(to, len)
     }
 
     /// What `STag` 0 stands for: all of the region area, for scatter/gather lists of privileged queue pairs (verbs draft §7.2.1).
@@ -153,11 +153,11 @@ impl StagTable {
             .ok_or(AccessError::InvalidStag)
     }
 
-    /// Do the octets at `to`, which may be accessed, lie where they can be changed atomically (R7306-5.1.1-1)?
+    /// Do the bytes at `to`, which may be accessed, lie where they can be changed atomically (R7306-5.1.1-1)?
     pub(crate) fn is_aligned(&self, stag: Stag, to: u64) -> bool {
         self.valid(stag).is_some_and(|(_, view)| {
-            let operand = view.octets(to, ATOMIC_OPERAND_BYTES);
-            operand.is_ok_and(Octets::is_aligned)
+            let operand = view.bytes(to, ATOMIC_OPERAND_BYTES);
+            operand.is_ok_and(Bytes::is_aligned)
         })
     }
 

@@ -11,7 +11,7 @@ use super::spec::{Addressing, SpecError};
 
 /// Pages that memory given as a whole counts in.
 const PAGE: u64 = 4096;
-/// Octets of an atomic operand.
+/// Bytes of an atomic operand.
 #[allow(clippy::cast_possible_truncation, reason = "it is 8")]
 const OPERAND: usize = ATOMIC_OPERAND_BYTES as usize;
 
@@ -24,14 +24,14 @@ pub(crate) enum Memory {
     List(Arc<Scattered>),
 }
 
-/// The octets of a region or window, and their Tagged Offsets.
+/// The bytes of a region or window, and their Tagged Offsets.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Tagged Offset of the first octet.
+    /// Tagged Offset of the first byte.
     base: u64,
-    /// Octets. `base + len` is no more than 2^64 - 1.
+    /// Bytes. `base + len` is no more than 2^64 - 1.
     len: u64,
-    /// Where the first octet is in `memory`.
+    /// Where the first byte is in `memory`.
     skip: usize,
     memory: Memory,
     /// What another base has to equal this one's offset in, 1 if it may be any: the size of pages or blocks.
@@ -92,7 +92,7 @@ impl View {
         }
     }
 
-    /// `len` octets from Tagged Offset `to` on, with Tagged Offsets from `base` on.
+    /// `len` bytes from Tagged Offset `to` on, with Tagged Offsets from `base` on.
     pub(crate) fn part(&self, to: u64, len: u64, base: u64) -> Result<Self, AccessError> {
         Ok(Self {
             base,
@@ -107,7 +107,7 @@ impl View {
         self.base == 0
     }
 
-    /// Where `len` octets at `to` are in the memory. Wrap is seen before bounds (digest 5.2, T4 and T5).
+    /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (digest 5.2, T4 and T5).
     fn locate(&self, to: u64, len: u64) -> Result<usize, AccessError> {
         let end = to.checked_add(len).ok_or(AccessError::Wrap)?;
         if to < self.base || end > self.base + self.len {
@@ -117,17 +117,17 @@ impl View {
         self.skip.checked_add(offset).ok_or(AccessError::Bounds)
     }
 
-    /// `len` octets at `to`, if they are in it.
-    pub(crate) fn octets(&self, to: u64, len: u64) -> Result<Octets<'_>, AccessError> {
+    /// `len` bytes at `to`, if they are in it.
+    pub(crate) fn bytes(&self, to: u64, len: u64) -> Result<Bytes<'_>, AccessError> {
         let at = self.locate(to, len)?;
-        Ok(Octets {
+        Ok(Bytes {
             memory: &self.memory,
             at,
         })
     }
 }
 
-/// The Tagged Offset that `len` octets begin with.
+/// The Tagged Offset that `len` bytes begin with.
 fn base_for(addressing: Addressing, len: u64) -> Result<u64, SpecError> {
     match addressing {
         Addressing::ZeroBased => Ok(0),
@@ -139,14 +139,14 @@ fn base_for(addressing: Addressing, len: u64) -> Result<u64, SpecError> {
     }
 }
 
-/// Octets that may be accessed: those from a place in memory on, as many as were asked for.
+/// Bytes that may be accessed: those from a place in memory on, as many as were asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Octets<'a> {
+pub(crate) struct Bytes<'a> {
     memory: &'a Memory,
     at: usize,
 }
 
-impl Octets<'_> {
+impl Bytes<'_> {
     /// Copies them to `into`, which is no longer than what was asked for.
     pub(crate) fn read(self, into: &mut [u8]) -> Result<(), OutOfBounds> {
         match self.memory {
@@ -192,11 +192,11 @@ mod tests {
     }
 
     fn located(view: &View, to: u64, len: u64) -> Result<usize, AccessError> {
-        view.octets(to, len).map(|octets| octets.at)
+        view.bytes(to, len).map(|bytes| bytes.at)
     }
 
     #[test]
-    fn tagged_offsets_begin_where_they_shall_and_are_bounded_to_the_octet() {
+    fn tagged_offsets_begin_where_they_shall_and_are_bounded_to_the_byte() {
         for base in [0, 1, 4096, 1 << 63, u64::MAX - 100] {
             let addressing = match base {
                 0 => Addressing::ZeroBased,
@@ -238,7 +238,7 @@ mod tests {
         let bytes = memory(100);
         let whole = View::whole(bytes.clone(), Addressing::VaBased(1000)).unwrap();
         let part = whole.part(1010, 20, 0).unwrap();
-        part.octets(0, 20).unwrap().write(&[7; 20]).unwrap();
+        part.bytes(0, 20).unwrap().write(&[7; 20]).unwrap();
         assert_eq!(bytes.to_vec()[10..30], [7; 20]);
         assert_eq!((bytes.to_vec()[9], bytes.to_vec()[30]), (0, 0));
         assert_eq!(located(&part, 0, 21), Err(AccessError::Bounds));
@@ -277,12 +277,12 @@ mod tests {
             len: 24,
         };
         let view = View::list(area.clone(), &list, Addressing::ZeroBased).unwrap();
-        let add = |to| view.octets(to, 8).unwrap().update_u64(|before| before + 3);
+        let add = |to| view.bytes(to, 8).unwrap().update_u64(|before| before + 3);
         assert_eq!((add(0), add(0), add(12)), (Some(0), Some(3), Some(0)));
         assert_eq!((add(8), add(1), add(14)), (None, None, None));
         assert_eq!(area.to_vec()[16..24], 6_u64.to_ne_bytes());
         assert_eq!(area.to_vec()[64..72], 3_u64.to_ne_bytes());
-        assert!(!view.octets(8, 8).unwrap().is_aligned());
-        assert!(view.octets(12, 8).unwrap().is_aligned());
+        assert!(!view.bytes(8, 8).unwrap().is_aligned());
+        assert!(view.bytes(12, 8).unwrap().is_aligned());
     }
 }

@@ -53,7 +53,7 @@ impl MemoryWindow {
         self.stag
     }
 
-    /// A request that binds it to `len` octets from `first` on, which is a place in a region (see
+    /// A request that binds it to `len` bytes from `first` on, which is a place in a region (see
     /// [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key: so an `STag` of an earlier Bind stays unused for
     /// another 255.
     pub fn bind(&mut self, first: RemoteAddress, len: u64, access: Access) -> Bind {

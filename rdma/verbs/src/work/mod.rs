@@ -23,9 +23,9 @@ pub struct WrId(pub u64);
 pub struct Sge {
     /// The region.
     pub stag: Stag,
-    /// Tagged Offset of the first octet.
+    /// Tagged Offset of the first byte.
     pub to: u64,
-    /// Octets. With 0 the `STag` is not looked at.
+    /// Bytes. With 0 the `STag` is not looked at.
     pub len: u32,
 }
 
@@ -43,14 +43,14 @@ impl From<Sge> for Sgl {
 pub struct RemoteAddress {
     /// The peer's region.
     pub stag: Stag,
-    /// Tagged Offset of the first octet.
+    /// Tagged Offset of the first byte.
     pub to: u64,
 }
 
 /// What Immediate Data carries.
 pub type Immediate = [u8; IMMEDIATE_BYTES];
 
-/// Octets of all elements.
+/// Bytes of all elements.
 pub(crate) fn total(sgl: &[Sge]) -> Option<u32> {
     sgl.iter()
         .try_fold(0_u32, |sum, sge| sum.checked_add(sge.len))

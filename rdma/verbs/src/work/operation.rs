@@ -6,7 +6,7 @@ use super::{Immediate, RemoteAddress, Sge, Sgl, total};
 use crate::completion::Opcode;
 use crate::memory::MemoryWork;
 
-/// Octets that an Atomic Operation works on.
+/// Bytes that an Atomic Operation works on.
 pub(crate) const OPERAND: u32 = 8;
 
 /// What a work request of the send queue does.
@@ -14,7 +14,7 @@ pub(crate) const OPERAND: u32 = 8;
 pub enum Operation {
     /// Sends a message that the peer receives into a buffer which it posted (RFC 5040 §5.3).
     Send {
-        /// The message's octets.
+        /// The message's bytes.
         sgl: Sgl,
         /// Asks for an event at the peer when the message is received.
         solicited: bool,
@@ -37,9 +37,9 @@ pub enum Operation {
         /// Whether the sink's `STag` is invalidated when all is there, before the completion (verbs draft §8.1.2.2).
         invalidate_sink: bool,
     },
-    /// Sends eight octets that end a receive of the peer's and come in its completion (RFC 7306 §6).
+    /// Sends eight bytes that end a receive of the peer's and come in its completion (RFC 7306 §6).
     Immediate {
-        /// The octets.
+        /// The bytes.
         data: Immediate,
         /// Asks for an event at the peer when they are received.
         solicited: bool,
@@ -56,16 +56,16 @@ pub enum Operation {
         /// Asks for an event at the peer when all is there.
         solicited: bool,
     },
-    /// Changes eight octets of the peer's memory atomically with all other such operations of its RNIC (RFC 7306 §5). What they
+    /// Changes eight bytes of the peer's memory atomically with all other such operations of its RNIC (RFC 7306 §5). What they
     /// held before comes in the completion.
     Atomic {
-        /// The change. It is made to a number in the order of octets of the peer's memory.
+        /// The change. It is made to a number in the order of bytes of the peer's memory.
         operation: AtomicOperation,
-        /// Which octets: 8-aligned in the peer's memory, in a region with
+        /// Which bytes: 8-aligned in the peer's memory, in a region with
         /// [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC).
         remote: RemoteAddress,
-        /// Eight octets of a region with [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE) that also get what was there before,
-        /// in this host's order of octets. They need no alignment.
+        /// Eight bytes of a region with [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE) that also get what was there before,
+        /// in this host's order of bytes. They need no alignment.
         sink: Option<Sge>,
     },
     /// Changes a region or window of this side. Nothing is sent.
@@ -73,7 +73,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Octets of the message; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
+    /// Bytes of the message; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
     pub(crate) fn len(&self) -> Option<u32> {
         match self {
             Self::Send { sgl, .. } | Self::Write { sgl, .. } | Self::WriteImmediate { sgl, .. } => {
@@ -201,7 +201,7 @@ impl Operation {
         sink.to.checked_add(sink.len.into()).is_none()
     }
 
-    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no octets
+    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no bytes
     /// nothing is accessed.
     pub(crate) fn names_stag_zero(&self) -> bool {
         let zero = Stag(0);

@@ -197,7 +197,7 @@ impl SendRequest {
     }
 }
 
-/// A work request for the receive queue: a buffer for one message. What is placed is checked, octet by octet; where a message does not reach, nobody looks.
+/// A work request for the receive queue: a buffer for one message. What is placed is checked, byte by byte; where a message does not reach, nobody looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecvRequest {
     /// The application's name for it.

@@ -29,7 +29,7 @@ const MIN_SEGMENTS: usize = 4;
 const PROBE_RTT: Duration = Duration::from_millis(200);
 /// The round trip assumed before the first is measured (§4.2.1).
 const FIRST_RTT: Duration = Duration::from_millis(1);
-/// Octets that are sent at once at most, however fast the path (§4.2.2).
+/// Bytes that are sent at once at most, however fast the path (§4.2.2).
 const MAX_QUANTUM: u64 = 64 << 10;
 
 /// What is being found out (§3.4).
@@ -110,18 +110,17 @@ impl Bbr {
         MIN_SEGMENTS * self.mss
     }
 
-    /// Octets that are sent at once at most: a millisecond's (§4.2.2).
+    /// Bytes that are sent at once at most: a millisecond's (§4.2.2).
     fn quantum(&self) -> usize {
         let millisecond = self.path.rate().unwrap_or(0) / 1000;
-        usize::try_from(millisecond.min(MAX_QUANTUM))
-            .map_or(self.mss, |octets| octets.max(self.mss))
+        usize::try_from(millisecond.min(MAX_QUANTUM)).map_or(self.mss, |bytes| bytes.max(self.mss))
     }
 
-    /// Octets in flight that go with a gain (§4.2.3.2).
+    /// Bytes in flight that go with a gain (§4.2.3.2).
     fn target(&self, gain: u64) -> usize {
         let product = self.path.product(gain);
-        let octets = product.map(|product| product.saturating_add(3 * self.quantum()));
-        octets.unwrap_or(initial_window(self.mss)).min(MAX_WINDOW)
+        let bytes = product.map(|product| product.saturating_add(3 * self.quantum()));
+        bytes.unwrap_or(initial_window(self.mss)).min(MAX_WINDOW)
     }
 
     fn enter_probe_bw(&mut self, now: Instant) {
@@ -152,7 +151,7 @@ impl Bbr {
     /// §4.3.4.3: probing goes on until the path was filled or something was lost, draining until the queue is gone.
     fn phase_is_over(&self, phase: usize, age: Duration, acked: &Acked) -> bool {
         let passed = self.path.rtt().is_some_and(|rtt| age > rtt);
-        let before = acked.in_flight.saturating_add(acked.octets);
+        let before = acked.in_flight.saturating_add(acked.bytes);
         match CYCLE[phase] {
             UNITY => passed,
             gain if gain > UNITY => passed && (self.lost || before >= self.target(gain)),
@@ -211,12 +210,12 @@ impl Bbr {
         }
         let target = self.target(self.window_gain());
         if matches!(self.repair, Repair::Conserving { .. }) {
-            let conserved = acked.in_flight.saturating_add(acked.octets);
+            let conserved = acked.in_flight.saturating_add(acked.bytes);
             self.cwnd = self.cwnd.max(conserved);
         } else if self.path.is_full() {
-            self.cwnd = self.cwnd.saturating_add(acked.octets).min(target);
+            self.cwnd = self.cwnd.saturating_add(acked.bytes).min(target);
         } else if self.cwnd < target || acked.delivered < initial_window(self.mss) as u64 {
-            self.cwnd = self.cwnd.saturating_add(acked.octets);
+            self.cwnd = self.cwnd.saturating_add(acked.bytes);
         }
         self.cwnd = self.cwnd.max(self.min_window());
         if matches!(self.mode, Mode::ProbeRtt { .. }) {
@@ -296,8 +295,8 @@ impl Congestion for Bbr {
                 .rtt()
                 .unwrap_or(FIRST_RTT)
                 .max(Duration::from_micros(1));
-            let octets = initial_window(self.mss) as u128;
-            u64::try_from(octets * 1_000_000_000 / rtt.as_nanos()).unwrap_or(u64::MAX)
+            let bytes = initial_window(self.mss) as u128;
+            u64::try_from(bytes * 1_000_000_000 / rtt.as_nanos()).unwrap_or(u64::MAX)
         });
         let gained = u128::from(rate) * u128::from(self.pacing_gain()) / 1000;
         Some(u64::try_from(gained).unwrap_or(u64::MAX).max(1))

@@ -17,7 +17,7 @@ const FULL_ROUNDS: u32 = 3;
 /// Bottleneck bandwidth and round-trip propagation time, with what it takes to estimate them.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// Octets per second, by round trips.
+    /// Bytes per second, by round trips.
     rate: Windowed<u64>,
     least: Option<(Duration, Instant)>,
     rounds: u64,
@@ -102,7 +102,7 @@ impl Path {
         }
     }
 
-    /// Octets per second that the path carries.
+    /// Bytes per second that the path carries.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate.best().filter(|rate| *rate > 0)
     }
@@ -112,12 +112,12 @@ impl Path {
         self.least.map(|(least, _)| least)
     }
 
-    /// Octets that the path holds, times `gain` thousandths.
+    /// Bytes that the path holds, times `gain` thousandths.
     pub(super) fn product(&self, gain: u64) -> Option<usize> {
         let (rate, rtt) = (self.rate()?, self.rtt()?);
         let product = u128::from(rate).saturating_mul(rtt.as_nanos()) / 1_000_000_000;
-        let octets = product.saturating_mul(u128::from(gain)) / 1000;
-        Some(usize::try_from(octets).unwrap_or(usize::MAX))
+        let bytes = product.saturating_mul(u128::from(gain)) / 1000;
+        Some(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     pub(super) fn rounds(&self) -> u64 {

@@ -4,7 +4,7 @@ use crate::rate::RateSample;
 
 const MSS: usize = 1000;
 const RTT: Duration = Duration::from_millis(10);
-/// Octets per second: ten segments per round trip.
+/// Bytes per second: ten segments per round trip.
 const RATE: u64 = 1_000_000;
 const PRODUCT: usize = 10 * MSS;
 
@@ -27,22 +27,22 @@ impl Flow {
     /// A round trip, in which the path delivers what was in flight, at this rate.
     fn round_at(&mut self, rate: u64, rtt: Duration, in_flight: usize, app_limited: bool) {
         self.now = self.now + rtt;
-        let octets = usize::try_from(u128::from(rate) * rtt.as_nanos() / 1_000_000_000).unwrap();
+        let bytes = usize::try_from(u128::from(rate) * rtt.as_nanos() / 1_000_000_000).unwrap();
         let prior_delivered = self.delivered;
-        self.delivered += octets as u64;
+        self.delivered += bytes as u64;
         self.bbr.on_ack(&Acked {
             now: self.now,
-            octets,
+            bytes,
             in_flight,
             rtt: Some(rtt),
             delivered: self.delivered,
             rate: Some(RateSample {
-                delivered: octets,
+                delivered: bytes,
                 interval: rtt,
                 app_limited,
                 prior_delivered,
             }),
-            ece_octets: 0,
+            ece_bytes: 0,
             cwnd_limited: true,
             in_recovery: false,
         });

@@ -138,7 +138,7 @@ proptest! {
         let mut lower = Lower::new(Box::new(io), 1500);
         let hole = case.next + 100;
         let fits = held.min(case.window.saturating_sub(100));
-        let waits = Chunk::Copied { octets: vec![0; fits], begin: 0 };
+        let waits = Chunk::Copied { bytes: vec![0; fits], begin: 0 };
         side.parts.insert(at(hole), waits, &mut lower);
         let oldest = case.next - wide(side.capacity) - 1;
         let known = alike(case.place).filter(|_| case.len > 0).find_map(|place| {
@@ -171,7 +171,7 @@ proptest! {
             prop_assert_eq!(at(next + window), side.edge);
             edge = next + window;
             let received = received.min(side.window());
-            side.append(Chunk::Copied { octets: vec![0; received], begin: 0 });
+            side.append(Chunk::Copied { bytes: vec![0; received], begin: 0 });
             next += wide(received);
             side.consume(read, &mut lower);
         }

@@ -51,7 +51,7 @@ fn unknown() -> RemoteAddress {
 }
 
 fn send(a: &mut End, solicited: bool, invalidate: Option<Stag>) {
-    let sgl = a.source(b"octets").into();
+    let sgl = a.source(b"bytes").into();
     let operation = Operation::Send {
         sgl,
         solicited,
@@ -83,7 +83,7 @@ fn all_that_two_engines_say_is_shown_as_it_was_sent() {
                 let other = kept(b, Access::all());
                 send(a, solicited, Some(other.stag));
             }
-            let immediate = SendRequest::immediate(WrId(1), *b"8 octets");
+            let immediate = SendRequest::immediate(WrId(1), *b"8 bytes!");
             a.post(immediate.clone());
             a.post(immediate.solicited());
             a.post(SendRequest::fetch_add(WrId(1), 1, large.remote(8)));
@@ -132,7 +132,7 @@ fn read(a: &mut End, remote: RemoteAddress, len: u32) {
     );
 }
 
-/// So that `len` octets end where they would if the sink were as large.
+/// So that `len` bytes end where they would if the sink were as large.
 fn remote_of(remote: RemoteAddress, len: u32) -> RemoteAddress {
     RemoteAddress {
         to: remote.to + u64::from(len.saturating_sub(100)),

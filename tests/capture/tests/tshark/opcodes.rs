@@ -10,7 +10,7 @@ use xwarp_iwarp::{
 
 use crate::support::{STARTUP, assert_shown};
 
-/// Octets of a ULPDU that fills a segment: an EMSS of 1448 (RFC 5044 §4.5).
+/// Bytes of a ULPDU that fills a segment: an EMSS of 1448 (RFC 5044 §4.5).
 const MULPDU: usize = 1442;
 
 const READ: ReadRequest = ReadRequest {
@@ -43,7 +43,7 @@ fn atomics() -> [AtomicRequest; 2] {
     })
 }
 
-/// One message of each kind, and some of no octets and of several segments.
+/// One message of each kind, and some of no bytes and of several segments.
 fn messages(sender: &mut Sender) -> Vec<Message> {
     let mut messages = Vec::new();
     for (solicited, invalidate) in [
@@ -68,8 +68,8 @@ fn messages(sender: &mut Sender) -> Vec<Message> {
     messages.push(sender.read_request(&READ));
     messages.push(sender.read_response(&READ));
     messages.push(sender.read_response(&ReadRequest::RTR));
-    messages.push(sender.immediate(*b"8 octets", false));
-    messages.push(sender.immediate(*b"8 octets", true));
+    messages.push(sender.immediate(*b"8 bytes!", false));
+    messages.push(sender.immediate(*b"8 bytes!", true));
     for atomic in atomics() {
         messages.push(sender.atomic_request(&atomic));
     }
@@ -81,7 +81,7 @@ fn messages(sender: &mut Sender) -> Vec<Message> {
 fn ulpdus(mut message: Message) -> Vec<Vec<u8>> {
     let mut ulpdus = Vec::new();
     while let Some(segment) = message.next_segment(MULPDU) {
-        let payload = segment.payload.map(|octet| octet.to_le_bytes()[0]);
+        let payload = segment.payload.map(|byte| byte.to_le_bytes()[0]);
         ulpdus.push(segment.header.iter().copied().chain(payload).collect());
     }
     ulpdus

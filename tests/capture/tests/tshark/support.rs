@@ -1,4 +1,4 @@
-//! What tshark must show of a capture, read from the octets that were sent.
+//! What tshark must show of a capture, read from the bytes that were sent.
 
 use xwarp_capture_tests::{Capture, Dissected};
 use xwarp_iwarp::mpa::{Step, next_fpdu};
@@ -25,9 +25,9 @@ const TERMINATE: u8 = 7;
 /// untagged one. The header itself says what it is by its T bit (RFC 5041 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exception {
-    /// Of an untagged header it shows the first 14 octets, and takes the rest for the begin of RDMAP's.
+    /// Of an untagged header it shows the first 14 bytes, and takes the rest for the begin of RDMAP's.
     HeaderCutShort,
-    /// It wants 18 octets of a tagged header, and calls the frame malformed.
+    /// It wants 18 bytes of a tagged header, and calls the frame malformed.
     HeaderTooLong,
 }
 
@@ -112,20 +112,20 @@ fn opcode(ulpdu: &[u8]) -> u8 {
     ulpdu[1] & 0x0f
 }
 
-fn hex(octets: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(value.into(), 16).expect("below 16");
-    octets
+    bytes
         .iter()
-        .flat_map(|octet| [digit(octet >> 4), digit(octet & 15)])
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
 }
 
-fn word(octets: &[u8], at: usize) -> u64 {
-    u32::from_be_bytes(octets[at..at + 4].try_into().expect("four octets")).into()
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")).into()
 }
 
-fn long(octets: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(octets[at..at + 8].try_into().expect("eight octets"))
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// The numbers of a ULPDU's headers.
@@ -171,13 +171,13 @@ fn numbers(ulpdu: &[u8]) -> Vec<(&'static str, u64)> {
 /// The ULPDU of a frame; `None` where it carries no FPDU.
 fn ulpdu_of(frame: &Dissected) -> Option<Vec<u8>> {
     let payload = frame.one("tcp.payload")?;
-    let octet = |at: usize| u8::from_str_radix(&payload[at..at + 2], 16).expect("hex");
-    let octets: Vec<u8> = (0..payload.len()).step_by(2).map(octet).collect();
-    if octets.starts_with(b"MPA ID Re") {
+    let byte = |at: usize| u8::from_str_radix(&payload[at..at + 2], 16).expect("hex");
+    let bytes: Vec<u8> = (0..payload.len()).step_by(2).map(byte).collect();
+    if bytes.starts_with(b"MPA ID Re") {
         return None;
     }
-    match next_fpdu(&octets, true) {
-        Ok(Step::Fpdu { ulpdu, consumed }) if consumed == octets.len() => Some(ulpdu.to_vec()),
+    match next_fpdu(&bytes, true) {
+        Ok(Step::Fpdu { ulpdu, consumed }) if consumed == bytes.len() => Some(ulpdu.to_vec()),
         other => panic!("{other:?} is not one whole FPDU: {frame:?}"),
     }
 }

@@ -413,12 +413,12 @@ impl Application {
             [Some("Receive Success"), Some("Send Success")],
             "a good peer is served"
         );
-        let octets = self
+        let bytes = self
             .service
             .as_ref()
             .map(|region| region.bytes().to_vec())
             .unwrap_or_default();
-        assert_eq!(octets.get(..message.len()), Some(message));
+        assert_eq!(bytes.get(..message.len()), Some(message));
         assert_eq!(self.qps.last().map(QueuePair::state), Some(QpState::Idle));
     }
 }

@@ -14,9 +14,9 @@ const TCP_PROTOCOL: u8 = 6;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edit {
     /// High bits of the operation: 0 XOR, 1 XOR and right checksums, 2 cut there, 3 lost, 4 twice, 5 after the next one, 6 followed by
-    /// octets, 7 cut there with right checksums.
+    /// bytes, 7 cut there with right checksums.
     pub(super) kind: u8,
-    /// Which octet behind the Ethernet header.
+    /// Which byte behind the Ethernet header.
     pub(super) at: u8,
     pub(super) xor: u8,
 }
@@ -27,8 +27,8 @@ impl Edit {
         let at = ETHERNET + usize::from(self.at);
         match self.kind & 7 {
             kind @ (0 | 1) => {
-                if let Some(octet) = frame.get_mut(at) {
-                    *octet ^= self.xor;
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte ^= self.xor;
                 }
                 if kind == 1 {
                     fix_checksums(&mut frame);
@@ -106,7 +106,7 @@ impl Segment {
     }
 }
 
-/// Ports, sequence number and acknowledgement number of a frame, if it carries TCP: from, to, the next octet, the other's next.
+/// Ports, sequence number and acknowledgement number of a frame, if it carries TCP: from, to, the next byte, the other's next.
 pub(super) fn numbers(frame: &[u8]) -> Option<(u16, u16, u32, u32)> {
     let (tcp, payload_end) = tcp_of(frame)?;
     let segment = frame.get(tcp..payload_end)?;
@@ -114,8 +114,8 @@ pub(super) fn numbers(frame: &[u8]) -> Option<(u16, u16, u32, u32)> {
     let word = |at: usize| Some(u32::from_be_bytes(*segment.get(at..)?.first_chunk()?));
     let header = usize::from(segment.get(12)? >> 4) * 4;
     let flags = *segment.get(13)?;
-    let octets = u32::try_from(segment.len().checked_sub(header)?).ok()?;
-    let next = word(4)?.wrapping_add(octets + u32::from(flags & 1) + u32::from(flags >> 1 & 1));
+    let bytes = u32::try_from(segment.len().checked_sub(header)?).ok()?;
+    let next = word(4)?.wrapping_add(bytes + u32::from(flags & 1) + u32::from(flags >> 1 & 1));
     Some((pair(0)?, pair(2)?, next, word(8)?))
 }
 
@@ -162,8 +162,8 @@ pub(super) fn fix_checksums(frame: &mut [u8]) {
     frame[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-fn sum_of(octets: &[u8]) -> u64 {
-    let (pairs, rest) = octets.as_chunks::<2>();
+fn sum_of(bytes: &[u8]) -> u64 {
+    let (pairs, rest) = bytes.as_chunks::<2>();
     let sum: u64 = pairs
         .iter()
         .map(|pair| u64::from(u16::from_be_bytes(*pair)))

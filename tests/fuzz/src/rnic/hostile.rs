@@ -8,7 +8,7 @@ use xwarp_iwarp::Framer;
 use xwarp_tcp::{ConnId, Event, Instant, Path, Stack};
 
 use super::application::LISTEN_PORT;
-use super::program::{Octets, Scene};
+use super::program::{Bytes, Scene};
 use super::world::{Site, stack_config};
 
 /// Frames of the peer's interface, and how many it takes at once.
@@ -197,15 +197,15 @@ impl Peer {
 }
 
 impl Talk {
-    /// Sends what was said in segments of `len` octets.
+    /// Sends what was said in segments of `len` bytes.
     pub(super) fn cut(&mut self, len: usize) {
         let pending = std::mem::take(&mut self.pending);
         self.outbox.extend(pending.chunks(len).map(<[u8]>::to_vec));
     }
 
     /// Says a start-up frame of its role; `how`: R, S, C off, M.
-    pub(super) fn say_startup(&mut self, how: u8, octets: &mut Octets<'_>) {
-        let (revision, len) = (octets.octet(), octets.octet());
+    pub(super) fn say_startup(&mut self, how: u8, bytes: &mut Bytes<'_>) {
+        let (revision, len) = (bytes.byte(), bytes.byte());
         let key: &[u8; 16] = if self.answers {
             b"MPA ID Rep Frame"
         } else {
@@ -215,7 +215,7 @@ impl Talk {
         let flags = bit(3) << 7 | (1 - bit(2)) << 6 | bit(0) << 5 | bit(1) << 4;
         self.pending.extend(key);
         self.pending.extend([flags, revision, 0, len]);
-        self.pending.extend(octets.take(len));
+        self.pending.extend(bytes.take(len));
     }
 
     /// Says an FPDU around `ulpdu`.
@@ -244,7 +244,7 @@ impl Talk {
         msn
     }
 
-    /// A segment of `opcode` (RFC 5040 §4.3, RFC 7306 §3) as it should be, `len` octets of payload where it has some.
+    /// A segment of `opcode` (RFC 5040 §4.3, RFC 7306 §3) as it should be, `len` bytes of payload where it has some.
     pub(super) fn segment(
         &mut self,
         opcode: u8,

@@ -5,14 +5,14 @@ use xwarp::{
     SharedBytes, Stag,
 };
 
-/// Octets of a region: the pages have no slack between them, so that one octet too many lies in the next one.
+/// Bytes of a region: the pages have no slack between them, so that one byte too many lies in the next one.
 pub(super) const PAGE: usize = 4096;
-/// Octets of a receive buffer, and from one to the next.
+/// Bytes of a receive buffer, and from one to the next.
 const BUFFER: u8 = 64;
 const BUFFER_STRIDE: usize = 96;
 /// Receive buffers.
 pub(super) const BUFFERS: usize = PAGE / BUFFER_STRIDE;
-/// What memory holds that a peer may not read, again and again: a leak of 15 octets contains all of it.
+/// What memory holds that a peer may not read, again and again: a leak of 15 bytes contains all of it.
 const SECRET: [u8; 8] = [0x9d, 0x1e, 0x7b, 0xc4, 0x03, 0xf8, 0x66, 0xa1];
 
 /// Tagged Offset of the memory that windows are bound to.
@@ -49,7 +49,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Octets of the area that it needs, and a page for a well-behaved peer.
+    /// Bytes of the area that it needs, and a page for a well-behaved peer.
     pub(super) const AREA: usize = 9 * PAGE;
 
     pub(super) fn new(pool: &RegionPool, pd: &ProtectionDomain, other: &ProtectionDomain) -> Self {
@@ -130,19 +130,19 @@ impl Memory {
     /// What nobody may write is as it was.
     pub(super) fn check(&self) {
         for (n, bytes) in self.bytes.iter().enumerate() {
-            let mut octets = bytes.to_vec();
+            let mut bytes = bytes.to_vec();
             let expected = contents(n);
             if n == Place::Buffers as usize {
                 for buffer in 0..self.posted {
                     let range =
                         buffer * BUFFER_STRIDE..buffer * BUFFER_STRIDE + usize::from(BUFFER);
-                    octets[range.clone()].copy_from_slice(&expected[range]);
+                    bytes[range.clone()].copy_from_slice(&expected[range]);
                 }
             }
             let may_change = n == Place::Target as usize || n == Place::Writable as usize;
-            if !may_change && octets != expected {
-                let at = (0..PAGE).find(|&at| octets[at] != expected[at]);
-                panic!("region {n} was written at octet {at:?}");
+            if !may_change && bytes != expected {
+                let at = (0..PAGE).find(|&at| bytes[at] != expected[at]);
+                panic!("region {n} was written at byte {at:?}");
             }
         }
     }
@@ -151,7 +151,7 @@ impl Memory {
     pub(super) fn check_secret(received: &[u8]) {
         let leak = received
             .windows(SECRET.len())
-            .position(|octets| octets == SECRET);
+            .position(|bytes| bytes == SECRET);
         assert_eq!(leak, None, "the peer received what it may not read");
     }
 }

@@ -2,10 +2,10 @@
 
 use xwarp::{PeerToPeer, QpConfig, Rtr, RtrTypes};
 
-/// The octets of an input that are not read yet.
-pub(super) struct Octets<'a>(&'a [u8]);
+/// The bytes of an input that are not read yet.
+pub(super) struct Bytes<'a>(&'a [u8]);
 
-impl<'a> Octets<'a> {
+impl<'a> Bytes<'a> {
     pub(super) fn new(input: &'a [u8]) -> Self {
         Self(input)
     }
@@ -18,13 +18,13 @@ impl<'a> Octets<'a> {
     }
 
     /// The next one, 0 at the end.
-    pub(super) fn octet(&mut self) -> u8 {
+    pub(super) fn byte(&mut self) -> u8 {
         self.next().unwrap_or(0)
     }
 
     /// The next two as a number.
     pub(super) fn pair(&mut self) -> u16 {
-        u16::from_be_bytes([self.octet(), self.octet()])
+        u16::from_be_bytes([self.byte(), self.byte()])
     }
 
     /// The next `n`, or as many as there are.
@@ -34,9 +34,9 @@ impl<'a> Octets<'a> {
         taken
     }
 
-    /// The first two octets.
+    /// The first two bytes.
     pub(super) fn scene(&mut self) -> Scene {
-        let (flags, offers) = (self.octet(), self.octet());
+        let (flags, offers) = (self.byte(), self.byte());
         let bit = |n| crate::bit(flags, n);
         Scene {
             rnic_connects: bit(0),

@@ -13,7 +13,7 @@ use super::application::Application;
 use super::frame::{Edit, Segment, ethernet, fix_checksums, numbers};
 use super::hostile::{PEER_PORT, Peer};
 use super::memory::{Memory, PAGE};
-use super::program::{Octets, Scene};
+use super::program::{Bytes, Scene};
 use crate::Behaviour;
 
 /// Turns at one instant after which nothing is expected to come to rest any more.
@@ -49,7 +49,7 @@ impl Site {
     }
 }
 
-/// Octets of a TCP buffer: the largest FPDU has room, and making one thousands of times a second is bearable.
+/// Bytes of a TCP buffer: the largest FPDU has room, and making one thousands of times a second is bearable.
 const TCP_BUFFER: usize = 72 * 1024;
 
 pub(super) fn stack_config(site: Site) -> StackConfig {
@@ -112,11 +112,11 @@ impl World {
     }
 
     /// One operation of a program.
-    pub(super) fn perform(&mut self, code: u8, octets: &mut Octets<'_>) {
+    pub(super) fn perform(&mut self, code: u8, bytes: &mut Bytes<'_>) {
         let how = code >> 4;
         match code & 0x0f {
             0 => self.settle(),
-            1..=6 => self.say(code & 0x0f, how, octets),
+            1..=6 => self.say(code & 0x0f, how, bytes),
             7 => {
                 self.run_for(PAUSES[usize::from(how)]);
             }
@@ -124,18 +124,18 @@ impl World {
                 self.now += PAUSES[usize::from(how)];
                 self.settle();
             }
-            9 => self.application.post(how, octets.octet()),
+            9 => self.application.post(how, bytes.byte()),
             0xa => {
                 let peer = self.peer_address();
-                self.application.act(how, octets.octet(), peer);
+                self.application.act(how, bytes.byte(), peer);
             }
             0xb => self.peer_acts(how),
             0xc => {
-                let (later, at, xor) = (octets.octet(), octets.octet(), octets.octet());
+                let (later, at, xor) = (bytes.byte(), bytes.byte(), bytes.byte());
                 self.edits.push_back((later, Edit { kind: how, at, xor }));
             }
-            0xd => self.send_raw(how, octets),
-            0xe => self.forge(how, octets),
+            0xd => self.send_raw(how, bytes),
+            0xe => self.forge(how, bytes),
             _ => {
                 let old = self.kept.len().checked_sub(1 + usize::from(how));
                 if let Some(frame) = old.and_then(|n| self.kept.get(n)) {
@@ -146,28 +146,28 @@ impl World {
     }
 
     /// What is said on the connection spoken of.
-    fn say(&mut self, what: u8, how: u8, octets: &mut Octets<'_>) {
+    fn say(&mut self, what: u8, how: u8, bytes: &mut Bytes<'_>) {
         let memory = &self.application.memory;
         let Some(talk) = self.peer.talks.get_mut(self.talk) else {
             return;
         };
         match what {
-            1 => talk.say_startup(how, octets),
+            1 => talk.say_startup(how, bytes),
             2 => {
-                let (opcode, len, place) = (octets.octet(), octets.octet(), octets.octet());
+                let (opcode, len, place) = (bytes.byte(), bytes.byte(), bytes.byte());
                 let named = (memory.stag(place & 7).0, offset(place >> 3, len));
                 let mut ulpdu = talk.segment(opcode, len, how & 8 == 0, named);
                 for _ in 0..how & 3 {
-                    let (at, xor) = (octets.octet(), octets.octet());
-                    if let Some(octet) = ulpdu.get_mut(usize::from(at)) {
-                        *octet ^= xor;
+                    let (at, xor) = (bytes.byte(), bytes.byte());
+                    if let Some(byte) = ulpdu.get_mut(usize::from(at)) {
+                        *byte ^= xor;
                     }
                 }
                 talk.say_fpdu(&ulpdu, how & 4 != 0);
             }
             3 | 4 => {
-                let len = octets.octet();
-                let said = octets.take(len);
+                let len = bytes.byte();
+                let said = bytes.take(len);
                 if what == 3 {
                     talk.say_fpdu(said, how & 4 != 0);
                 } else {
@@ -175,12 +175,12 @@ impl World {
                 }
             }
             5 => {
-                let (at, xor) = (usize::from(octets.octet()), octets.octet());
-                if let Some(octet) = talk.pending.iter_mut().rev().nth(at) {
-                    *octet ^= xor;
+                let (at, xor) = (usize::from(bytes.byte()), bytes.byte());
+                if let Some(byte) = talk.pending.iter_mut().rev().nth(at) {
+                    *byte ^= xor;
                 }
             }
-            _ => match octets.octet() {
+            _ => match bytes.byte() {
                 0 => talk.cut(1024),
                 len => talk.cut(usize::from(len)),
             },
@@ -204,14 +204,14 @@ impl World {
         }
     }
 
-    fn send_raw(&mut self, how: u8, octets: &mut Octets<'_>) {
-        let len = octets.octet();
+    fn send_raw(&mut self, how: u8, bytes: &mut Bytes<'_>) {
+        let len = bytes.byte();
         let mut frame = if how & 1 == 0 {
             ethernet(how & 2 != 0)
         } else {
             Vec::new()
         };
-        frame.extend(octets.take(len));
+        frame.extend(bytes.take(len));
         if how & 4 != 0 {
             fix_checksums(&mut frame);
         }
@@ -219,10 +219,10 @@ impl World {
     }
 
     /// A segment that the peer's TCP knows nothing of.
-    fn forge(&mut self, how: u8, octets: &mut Octets<'_>) {
-        let (flags, seq, ack) = (octets.octet(), octets.pair(), octets.pair());
-        let (window, len) = (octets.pair(), octets.octet());
-        let (options, payload) = (octets.take(4 * how), octets.take(len));
+    fn forge(&mut self, how: u8, bytes: &mut Bytes<'_>) {
+        let (flags, seq, ack) = (bytes.byte(), bytes.pair(), bytes.pair());
+        let (window, len) = (bytes.pair(), bytes.byte());
+        let (options, payload) = (bytes.take(4 * how), bytes.take(len));
         let Some((from, to)) = self.peer.addresses(self.talk) else {
             return;
         };
@@ -339,7 +339,7 @@ impl World {
         (self.deaf, self.held_back) = (false, None);
         self.peer.talks.clear();
         self.peer.connect();
-        let mut startup = Octets::new(&[1, 0]);
+        let mut startup = Bytes::new(&[1, 0]);
         self.peer.talks[0].say_startup(0, &mut startup);
         self.peer.talks[0].cut(1024);
         self.settle();

@@ -202,7 +202,7 @@ static bool read_parameters(const struct line *line, struct rdma_conn_param *par
 	int length = read_hex(text(line, "data", "-"), data, 255);
 
 	if (length < 0) {
-		error("data= is not hexadecimal, or longer than 255 octets");
+		error("data= is not hexadecimal, or longer than 255 bytes");
 		return false;
 	}
 	*param = (struct rdma_conn_param){

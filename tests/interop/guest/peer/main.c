@@ -106,22 +106,22 @@ int failed(const char *call)
 	return error("%s: %s", call, strerror(errno));
 }
 
-void print_hex(const uint8_t *octets, size_t length)
+void print_hex(const uint8_t *bytes, size_t length)
 {
 	if (!length)
 		putchar('-');
 	for (size_t i = 0; i < length; i++)
-		printf("%02x", octets[i]);
+		printf("%02x", bytes[i]);
 }
 
-int read_hex(const char *digits, uint8_t *octets, size_t room)
+int read_hex(const char *digits, uint8_t *bytes, size_t room)
 {
 	size_t length = strcmp(digits, "-") ? strlen(digits) : 0;
 
 	if (length % 2 || length / 2 > room || strspn(digits, "0123456789abcdef") < length)
 		return -1;
 	for (size_t i = 0; i < length / 2; i++)
-		sscanf(digits + 2 * i, "%2hhx", &octets[i]);
+		sscanf(digits + 2 * i, "%2hhx", &bytes[i]);
 	return (int)(length / 2);
 }
 

@@ -8,7 +8,7 @@
 
 static struct region *regions;
 
-/* The octet at a place of the pattern that `fill` writes and `check` expects. `pattern` in tests/interop/src/peer.rs is the same. */
+/* The byte at a place of the pattern that `fill` writes and `check` expects. `pattern` in tests/interop/src/peer.rs is the same. */
 static uint8_t pattern(uint64_t at, uint64_t seed)
 {
 	return (uint8_t)((at ^ at >> 8 ^ at >> 16) * 167 + seed * 29 + 1);
@@ -34,10 +34,10 @@ static uint8_t *find_range(const struct line *line, uint64_t length)
 	if (!region)
 		return NULL;
 	if (offset > region->size || length > region->size - offset) {
-		error("%s has %llu octets", region->name, (unsigned long long)region->size);
+		error("%s has %llu bytes", region->name, (unsigned long long)region->size);
 		return NULL;
 	}
-	return region->octets + offset;
+	return region->bytes + offset;
 }
 
 int do_region(const struct line *line)
@@ -52,20 +52,20 @@ int do_region(const struct line *line)
 		return failed("calloc");
 	snprintf(region->name, sizeof region->name, "%s", text(line, "region", ""));
 	region->size = number(line, "size", 0);
-	region->octets = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (region->octets == MAP_FAILED) {
+	region->bytes = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (region->bytes == MAP_FAILED) {
 		free(region);
 		return failed("mmap");
 	}
-	region->mr = ibv_reg_mr(number(line, "foreign", 0) ? device.other_pd : device.pd, region->octets, region->size, access);
+	region->mr = ibv_reg_mr(number(line, "foreign", 0) ? device.other_pd : device.pd, region->bytes, region->size, access);
 	if (!region->mr) {
-		munmap(region->octets, region->size);
+		munmap(region->bytes, region->size);
 		free(region);
 		return failed("ibv_reg_mr");
 	}
 	region->next = regions;
 	regions = region;
-	return gives("stag=%u to=%llu", region->mr->rkey, (unsigned long long)(uintptr_t)region->octets);
+	return gives("stag=%u to=%llu", region->mr->rkey, (unsigned long long)(uintptr_t)region->bytes);
 }
 
 int do_dereg(const struct line *line)
@@ -80,7 +80,7 @@ int do_dereg(const struct line *line)
 	while (*link != region)
 		link = &(*link)->next;
 	*link = region->next;
-	munmap(region->octets, region->size);
+	munmap(region->bytes, region->size);
 	free(region);
 	return ok();
 }
@@ -88,26 +88,26 @@ int do_dereg(const struct line *line)
 int do_fill(const struct line *line)
 {
 	uint64_t length = number(line, "length", 0), seed = number(line, "seed", 0);
-	uint8_t *octets = find_range(line, length);
+	uint8_t *bytes = find_range(line, length);
 
-	if (!octets)
+	if (!bytes)
 		return -1;
 	for (uint64_t at = 0; at < length; at++)
-		octets[at] = pattern(at, seed);
+		bytes[at] = pattern(at, seed);
 	return ok();
 }
 
 int do_check(const struct line *line)
 {
 	uint64_t length = number(line, "length", 0), seed = number(line, "seed", 0);
-	const volatile uint8_t *octets = find_range(line, length);
+	const volatile uint8_t *bytes = find_range(line, length);
 
-	if (!octets)
+	if (!bytes)
 		return -1;
 	for (uint64_t at = 0; at < length; at++)
-		if (octets[at] != pattern(at, seed))
-			return error("octet %llu of %llu is %02x", (unsigned long long)at,
-				     (unsigned long long)length, octets[at]);
+		if (bytes[at] != pattern(at, seed))
+			return error("byte %llu of %llu is %02x", (unsigned long long)at,
+				     (unsigned long long)length, bytes[at]);
 	return ok();
 }
 
@@ -115,11 +115,11 @@ int do_put(const struct line *line)
 {
 	const char *digits = text(line, "data", "");
 	size_t length = strlen(digits) / 2;
-	uint8_t *octets = find_range(line, length);
+	uint8_t *bytes = find_range(line, length);
 
-	if (!octets)
+	if (!bytes)
 		return -1;
-	if (read_hex(digits, octets, length) < 0)
+	if (read_hex(digits, bytes, length) < 0)
 		return error("data= is not hexadecimal");
 	return ok();
 }
@@ -127,12 +127,12 @@ int do_put(const struct line *line)
 int do_dump(const struct line *line)
 {
 	uint64_t length = number(line, "length", 0);
-	uint8_t *octets = find_range(line, length);
+	uint8_t *bytes = find_range(line, length);
 
-	if (!octets)
+	if (!bytes)
 		return -1;
 	fputs("ok data=", stdout);
-	print_hex(octets, length);
+	print_hex(bytes, length);
 	putchar('\n');
 	return 0;
 }

@@ -35,10 +35,10 @@ int error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same, for a call that set errno. */
 int failed(const char *call);
 
-/* Octets as hexadecimal digits, `-` for none. */
-void print_hex(const uint8_t *octets, size_t length);
-/* The reverse, into `octets`: how many, or -1. */
-int read_hex(const char *digits, uint8_t *octets, size_t room);
+/* Bytes as hexadecimal digits, `-` for none. */
+void print_hex(const uint8_t *bytes, size_t length);
+/* The reverse, into `bytes`: how many, or -1. */
+int read_hex(const char *digits, uint8_t *bytes, size_t room);
 /* Words of a message of libibverbs, as one. */
 const char *one_word(const char *words);
 
@@ -57,7 +57,7 @@ extern struct device device;
 struct region {
 	struct region *next;
 	char name[32];
-	uint8_t *octets;
+	uint8_t *bytes;
 	uint64_t size;
 	struct ibv_mr *mr;
 };

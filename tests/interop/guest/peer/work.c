@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* What a line asks for, `times` times: each with the next number and the octets that follow. */
+/* What a line asks for, `times` times: each with the next number and the bytes that follow. */
 struct work {
 	struct connection *connection;
 	struct ibv_sge piece;
@@ -29,7 +29,7 @@ static bool read_work(const struct line *line, struct work *work)
 		return error("times must be 1 or more"), false;
 	/* Not checked against the region: that is what the device is to be tried with. */
 	work->piece = (struct ibv_sge){
-		.addr = (uintptr_t)region->octets + number(line, "offset", 0),
+		.addr = (uintptr_t)region->bytes + number(line, "offset", 0),
 		.length = (uint32_t)number(line, "length", 0),
 		.lkey = region->mr->lkey,
 	};
@@ -47,7 +47,7 @@ int do_recv(const struct line *line)
 		struct ibv_recv_wr request = {
 			.wr_id = work.id + i,
 			.sg_list = &work.piece,
-			/* libsiw refuses a receive without any, so that of no octets has one, too. */
+			/* libsiw refuses a receive without any, so that of no bytes has one, too. */
 			.num_sge = 1,
 		};
 

@@ -13,7 +13,7 @@ fn runs(word: &str) -> bool {
     all.any(|process| {
         let line = process.and_then(|process| fs::read(process.path().join("cmdline")));
         line.is_ok_and(|line| {
-            line.split(|octet| *octet == 0)
+            line.split(|byte| *byte == 0)
                 .any(|one| one == word.as_bytes())
         })
     })

@@ -48,7 +48,7 @@ fn connect([client, server]: &mut [Peer<'_>; 2]) {
     thread::sleep(SETTLE);
 }
 
-/// Connects, with a region of `size` octets and all rights in each, `r`.
+/// Connects, with a region of `size` bytes and all rights in each, `r`.
 fn connect_with_regions(peers: &mut [Peer<'_>; 2], size: u64) -> [Remote; 2] {
     let regions = [0, 1].map(|which| {
         let rights = "local-write,remote-read,remote-write";

@@ -95,7 +95,7 @@ fn a_send_can_invalidate_a_region() {
     });
 }
 
-/// Writes `size` octets in `pieces` and reads them back into another place, everything posted at once.
+/// Writes `size` bytes in `pieces` and reads them back into another place, everything posted at once.
 fn write_and_read(peers: &mut [Peer<'_>; 2], size: u64, pieces: u64) {
     let [_, Remote { stag, to }] = connect_with_regions(peers, 2 * size);
     let [client, server] = peers;
@@ -119,7 +119,7 @@ fn write_and_read(peers: &mut [Peer<'_>; 2], size: u64, pieces: u64) {
 }
 
 #[test]
-fn writes_and_reads_move_their_octets() {
+fn writes_and_reads_move_their_bytes() {
     with_two_guests(|_, guests| {
         write_and_read(&mut prepare(guests), 1 << 20, 64);
     });
@@ -127,7 +127,7 @@ fn writes_and_reads_move_their_octets() {
 
 #[test]
 #[ignore = "only in the set of all"]
-fn writes_and_reads_of_64_mib_move_their_octets() {
+fn writes_and_reads_of_64_mib_move_their_bytes() {
     with_two_guests(|_, guests| {
         write_and_read(&mut prepare(guests), 64 << 20, 1);
     });
@@ -142,9 +142,9 @@ fn the_pattern_is_the_same_here_and_there() {
     peer.ask("region region=r size=200000 rights=local-write");
     peer.ask("fill region=r offset=0 length=200000 seed=9");
     let held = peer.ask("dump region=r offset=0 length=70000");
-    let digits = |octet: &u8| format!("{octet:02x}");
+    let digits = |byte: &u8| format!("{byte:02x}");
     let ours: Vec<String> = pattern(70_000, 9).iter().map(digits).collect();
-    assert!(held.text("data") == ours.concat(), "the first 70000 octets");
+    assert!(held.text("data") == ours.concat(), "the first 70000 bytes");
 }
 
 #[test]

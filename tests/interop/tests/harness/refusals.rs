@@ -61,5 +61,5 @@ fn a_peer_says_what_it_does_not_understand() {
     }
     peer.ask("region region=r size=100 rights=local-write");
     let error = peer.try_ask("fill region=r offset=99 length=2 seed=0");
-    assert!(error.is_err_and(|error| error.starts_with("r has 100 octets")));
+    assert!(error.is_err_and(|error| error.starts_with("r has 100 bytes")));
 }

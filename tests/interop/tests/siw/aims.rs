@@ -6,7 +6,7 @@ use xwarp_system_tests::eventually;
 
 use crate::Pair;
 
-/// Octets of what is tried.
+/// Bytes of what is tried.
 pub(crate) const LEN: u32 = 8;
 
 pub(crate) fn nowhere() -> RemoteAddress {
@@ -25,10 +25,10 @@ pub(crate) fn wrong_key(place: RemoteAddress) -> RemoteAddress {
     }
 }
 
-/// `octets` further.
-pub(crate) fn further(place: RemoteAddress, octets: u64) -> RemoteAddress {
+/// `bytes` further.
+pub(crate) fn further(place: RemoteAddress, bytes: u64) -> RemoteAddress {
     RemoteAddress {
-        to: place.to.wrapping_add(octets),
+        to: place.to.wrapping_add(bytes),
         ..place
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn wrapping(place: RemoteAddress) -> RemoteAddress {
     }
 }
 
-/// A region of siw's of 4096 octets with these rights; `foreign` puts it into another protection domain.
+/// A region of siw's of 4096 bytes with these rights; `foreign` puts it into another protection domain.
 pub(crate) fn region_of_siw(
     siw: &mut Peer<'_>,
     name: &str,
@@ -63,7 +63,7 @@ pub(crate) fn region_of_xwarp(pair: &Pair<'_>, rights: Access) -> MemoryRegion {
     pair.xwarp.pd.allocate(4096, rights).expect("memory")
 }
 
-/// A Send of `LEN` octets that asks for this invalidation.
+/// A Send of `LEN` bytes that asks for this invalidation.
 pub(crate) fn invalidate(pair: &Pair<'_>, id: u64, stag: Stag) -> SendRequest {
     let operation = Operation::Send {
         sgl: pair.xwarp.source.local(0, LEN).into(),
@@ -82,7 +82,7 @@ pub(crate) fn clear_log(guest: &Guest<'_>) {
 /// before it looked.
 pub(crate) fn siw_was_told(guest: &Guest<'_>, code: TermCode, what: &str) -> bool {
     let log = guest.run("dmesg --notime").succeeded().output;
-    // It reads both halves of a Terminate's first octet the other way round.
+    // It reads both halves of a Terminate's first byte the other way round.
     let (layer, etype, code) = (code.etype(), code.layer(), code.code());
     let right = format!("siw: got TERMINATE. layer {layer}, type {etype}, code {code}");
     let mut said = log.lines().filter(|line| line.contains("got TERMINATE"));

@@ -11,7 +11,7 @@ use crate::aims::{clear_log, siw_was_told};
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
-/// Octets of a Read: more of them than the window holds, so that none is answered before the last has come.
+/// Bytes of a Read: more of them than the window holds, so that none is answered before the last has come.
 const PIECE: u32 = 256 << 10;
 const PIECES: u64 = 16;
 const REGION: usize = 4 << 20;
@@ -48,7 +48,7 @@ fn reads_above_the_negotiated_depth_wait_for_their_turn() {
         for depth in [1, 2] {
             for role in Role::BOTH {
                 let setup = Setup {
-                    octets: REGION,
+                    bytes: REGION,
                     ..Setup::with_depths(depth, depth)
                 };
                 let mut pair = Pair::connect(lab, guest, role, &setup);
@@ -78,7 +78,7 @@ fn connect_by_revision_1(guest: &Guest<'_>, ird: u16, siw: (u8, u8)) -> Setup {
     clear_log(guest);
     guest.set_siw("mpa_version", 1);
     Setup {
-        octets: REGION,
+        bytes: REGION,
         siw_depths: Some(siw),
         mpa: MpaConfig {
             highest: Revision::One,

@@ -8,13 +8,13 @@ use crate::rping::serve;
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
-/// Octets of a Write: what is posted takes a while.
+/// Bytes of a Write: what is posted takes a while.
 const PIECE: u32 = 256 << 10;
 const PIECES: u64 = 16;
 
 fn large() -> Setup {
     Setup {
-        octets: 1 << 20,
+        bytes: 1 << 20,
         ..Setup::default()
     }
 }

@@ -72,7 +72,7 @@ fn crcs_are_used_if_either_side_wants_them() {
     });
 }
 
-/// siw takes 256 octets, with the 4 of revision 2.
+/// siw takes 256 bytes, with the 4 of revision 2.
 #[test]
 fn private_data_of_any_length_that_siw_takes_arrives() {
     with_guest(|lab, guest| {
@@ -88,20 +88,20 @@ fn private_data_of_any_length_that_siw_takes_arrives() {
                 };
                 let setup = Setup::default();
                 let pair = Pair::connect_saying(lab, guest, role, &setup, &ours, &said);
-                assert_eq!(pair.told_xwarp, theirs, "{role:?}, {len} octets");
+                assert_eq!(pair.told_xwarp, theirs, "{role:?}, {len} bytes");
                 let told = if ours.is_empty() {
                     "-".to_owned()
                 } else {
                     hex(&ours)
                 };
-                assert_eq!(pair.told_siw, told, "{role:?}, {len} octets");
+                assert_eq!(pair.told_siw, told, "{role:?}, {len} bytes");
             }
         }
     });
 }
 
-fn hex(octets: &[u8]) -> String {
-    let digits: Vec<String> = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     digits.concat()
 }
 

@@ -16,7 +16,7 @@ fn sends_writes_and_reads_arrive_each_way_by_ipv6() {
         for role in Role::BOTH {
             let setup = Setup {
                 ipv6: true,
-                octets: (256 << 10) + 4096,
+                bytes: (256 << 10) + 4096,
                 ..Setup::default()
             };
             let mut pair = Pair::connect(lab, guest, role, &setup);

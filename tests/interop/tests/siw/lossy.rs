@@ -16,7 +16,7 @@ const PIECES: u64 = 8;
 fn survives(rule: &Rule) {
     with_guest(|lab, guest| {
         let setup = Setup {
-            octets: 1 << 20,
+            bytes: 1 << 20,
             qp: QpConfig {
                 ord: 16,
                 ird: 16,

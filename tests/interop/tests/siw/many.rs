@@ -18,7 +18,7 @@ use crate::{PORT, with_guest};
 const EACH: usize = 2;
 /// siw's listeners.
 const LISTENERS: usize = 3;
-/// Octets of a message, and messages of each kind.
+/// Bytes of a message, and messages of each kind.
 const PIECE: u32 = 8 << 10;
 const PIECES: u64 = 8;
 const WHOLE: u64 = PIECES * PIECE as u64;
@@ -102,11 +102,11 @@ impl End {
 
     /// What is to be sent, nothing of it where it is to arrive, and buffers for the Sends of either side.
     pub(crate) fn prepare(&mut self, siw: &mut Peer<'_>) {
-        let (number, whole) = (self.number, octets(WHOLE));
-        let bytes = self.memory.bytes();
-        bytes.write(0, &vec![0; 3 * whole]).expect("our memory");
+        let (number, whole) = (self.number, bytes(WHOLE));
+        let memory = self.memory.bytes();
+        memory.write(0, &vec![0; 3 * whole]).expect("our memory");
         let source = pattern(whole, ours(number));
-        bytes.write(octets(SOURCE), &source).expect("our memory");
+        memory.write(bytes(SOURCE), &source).expect("our memory");
         siw.ask(&format!(
             "fill region=r{number} offset=0 length={SOURCE} seed=0"
         ));
@@ -169,7 +169,7 @@ impl End {
         }
     }
 
-    /// Waits for all of it, and compares every octet.
+    /// Waits for all of it, and compares every byte.
     pub(crate) fn check_all(&mut self, siw: &mut Peer<'_>) {
         let number = self.number;
         for _ in 0..4 * PIECES {
@@ -184,12 +184,12 @@ impl End {
             };
             assert_eq!(done.opcode, kind, "queue pair {number}");
         }
-        let all = octets(4 * PIECES);
+        let all = bytes(4 * PIECES);
         for done in siw.poll(&format!("s{number}"), all) {
             assert_eq!(done.status, "success", "s{number}: {done:?}");
         }
         let held = self.memory.bytes().to_vec();
-        let (whole, seed) = (octets(WHOLE), ours(number));
+        let (whole, seed) = (bytes(WHOLE), ours(number));
         for (at, part) in held.chunks(whole).take(3).enumerate() {
             assert!(
                 part == pattern(whole, theirs(number)),
@@ -222,7 +222,7 @@ fn theirs(number: usize) -> usize {
     100 + number
 }
 
-fn octets(count: u64) -> usize {
+fn bytes(count: u64) -> usize {
     usize::try_from(count).expect("small")
 }
 
@@ -230,7 +230,7 @@ fn octets(count: u64) -> usize {
 fn queue_pairs_of_one_rnic_work_at_once_in_both_roles() {
     with_guest(|lab, guest| {
         let count = EACH * (LISTENERS + 1) + EACH;
-        let setup = Setup::with_octets(REGION);
+        let setup = Setup::with_bytes(REGION);
         let rnic = open(lab, &setup, count);
         let pd = rnic.allocate_pd().expect("a protection domain");
         let at = SocketAddr::new(XWARP_ADDRESS, PORT);

@@ -15,7 +15,7 @@ use crate::{PORT, Pair, Role};
 const NATIVE: u32 = 3506;
 const GENERIC: u32 = 3818;
 const JUMBO: u32 = 9000;
-/// Octets of an IPv4 and a TCP header, and of timestamps.
+/// Bytes of an IPv4 and a TCP header, and of timestamps.
 const HEADERS: u32 = 40;
 /// FPDUs are that much longer than their ULPDU, and siw's a multiple of 8.
 const FRAMING: u32 = 6;
@@ -41,12 +41,12 @@ fn exchange_all(lab: &Lab, guest: &Guest<'_>, smaller: u32, setup: &Setup) {
     let room = smaller - HEADERS - FRAMING;
     assert!(
         (room - ROUNDING..=room).contains(&largest),
-        "a ULPDU of {largest} octets, MTU {smaller}"
+        "a ULPDU of {largest} bytes, MTU {smaller}"
     );
 }
 
 fn setup() -> Setup {
-    Setup::with_octets(256 << 10)
+    Setup::with_bytes(256 << 10)
 }
 
 /// xwarp's MTU in this mode, and siw's.

@@ -84,7 +84,7 @@ fn a_send_invalidates_a_region_of_the_other_side() {
     });
 }
 
-/// Writes `len` octets each way at an odd place, followed by a Send, which says that they are there.
+/// Writes `len` bytes each way at an odd place, followed by a Send, which says that they are there.
 pub(crate) fn write_each_way(pair: &mut Pair<'_>, len: u32) {
     const AT: u64 = 3;
     let to = pair.remote.to + AT;
@@ -117,7 +117,7 @@ pub(crate) fn write_each_way(pair: &mut Pair<'_>, len: u32) {
 fn writes_of_many_lengths_arrive_each_way() {
     with_guest(|lab, guest| {
         let setup = Setup {
-            octets: (1 << 20) + 4096,
+            bytes: (1 << 20) + 4096,
             ..Setup::default()
         };
         for role in Role::BOTH {
@@ -138,7 +138,7 @@ fn writes_of_many_lengths_arrive_each_way() {
 fn writes_of_64_mib_arrive_each_way() {
     with_guest(|lab, guest| {
         let setup = Setup {
-            octets: (64 << 20) + 4096,
+            bytes: (64 << 20) + 4096,
             ..Setup::default()
         };
         let mut pair = Pair::connect(lab, guest, Role::Initiator, &setup);

@@ -62,9 +62,9 @@ impl<'a> Pair<'a> {
     ) -> Self {
         let xwarp = Xwarp::open(lab, setup);
         let mut siw = Peer::start(guest);
-        let octets = xwarp.sink.bytes().len();
+        let bytes = xwarp.sink.bytes().len();
         let region = siw.ask(&format!(
-            "region region=r size={octets} rights=local-write,remote-read,remote-write"
+            "region region=r size={bytes} rights=local-write,remote-read,remote-write"
         ));
         let remote = ::xwarp::RemoteAddress {
             stag: ::xwarp::Stag(u32::try_from(region.number("stag")).expect("32 bits")),

@@ -14,7 +14,7 @@ const LARGE: u32 = 200_000;
 
 /// Messages of every kind each way, among them those that siw sends without copying: Reads' answers and unsignaled work.
 fn exchange_all(lab: &Lab, guest: &Guest<'_>, role: Role) {
-    let mut pair = Pair::connect(lab, guest, role, &Setup::with_octets(512 << 10));
+    let mut pair = Pair::connect(lab, guest, role, &Setup::with_bytes(512 << 10));
     for len in [4095, LARGE] {
         pair.exchange(role, len);
         write_each_way(&mut pair, len);
@@ -70,12 +70,12 @@ fn siw_that_tries_gso_is_not_told_that_it_may() {
 
 /// siw's flag in a Request or a Reply: FPDUs may be larger than a TCP segment.
 const GSO: u8 = 0x08;
-/// Octets of an Ethernet header.
+/// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
 /// Sets that flag in the start-up frames of xwarp's, so that siw takes it for another siw.
 fn allow_gso(frame: &mut [u8]) {
-    let Some(key) = frame.windows(7).position(|octets| octets == b"MPA ID ") else {
+    let Some(key) = frame.windows(7).position(|bytes| bytes == b"MPA ID ") else {
         return;
     };
     let tcp = ETHERNET + usize::from(frame[ETHERNET] & 15) * 4;
@@ -83,7 +83,7 @@ fn allow_gso(frame: &mut [u8]) {
     let old = u16::from_be_bytes([frame[flags], frame[flags + 1]]);
     frame[flags] |= GSO;
     let new = u16::from_be_bytes([frame[flags], frame[flags + 1]]);
-    // RFC 1624 §3: the checksum follows the word that has changed; start-up frames begin at an even octet.
+    // RFC 1624 §3: the checksum follows the word that has changed; start-up frames begin at an even byte.
     let sum = u16::from_be_bytes([frame[checksum.start], frame[checksum.start + 1]]);
     let sum = u32::from(!sum) + u32::from(!old) + u32::from(new);
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -107,7 +107,7 @@ fn fpdus_of_many_segments_are_taken_from_siw() {
     });
 }
 
-/// Octets of the largest ULPDU of a record.
+/// Bytes of the largest ULPDU of a record.
 fn largest_ulpdu(recorder: Recorder) -> u32 {
     let capture = Capture::dissect_port(&recorder.finish(), PORT);
     let lengths = capture.count("iwarp_mpa.ulpdulength");
@@ -214,7 +214,7 @@ fn answer_to_siw<'a>(lab: &'a Lab, guest: &'a Guest<'a>, setup: &Setup) -> (Xwar
 fn depths_that_siw_insists_on() {
     with_guest(|lab, guest| {
         guest.set_siw("relaxed_ird_negotiation", 0);
-        // RFC 6581 §9.1: the initiator says 2/0/06, with both halves of the first octet swapped, and no header follows that would
+        // RFC 6581 §9.1: the initiator says 2/0/06, with both halves of the first byte swapped, and no header follows that would
         // tell. Where CRCs are agreed on this Terminate has none.
         for (crc, code) in [
             (false, TermCode::rdmap_operation(6)),

@@ -6,7 +6,7 @@ use xwarp_system_tests::check_nothing_dropped;
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
-/// xwarp reads `len` octets of siw's, in `pieces` at once.
+/// xwarp reads `len` bytes of siw's, in `pieces` at once.
 pub(crate) fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
     let remote = pair.remote;
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
@@ -30,7 +30,7 @@ pub(crate) fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
     xwarp.assert_received((piece * pieces) as usize, 3);
 }
 
-/// siw reads `len` octets of xwarp's, in `pieces` at once.
+/// siw reads `len` bytes of xwarp's, in `pieces` at once.
 pub(crate) fn read_from_xwarp(pair: &mut Pair<'_>, len: u32, pieces: u32) {
     let source = pair.xwarp.source.remote(0);
     let (Stag(stag), to) = (source.stag, source.to);
@@ -49,9 +49,9 @@ pub(crate) fn read_from_xwarp(pair: &mut Pair<'_>, len: u32, pieces: u32) {
     }
 }
 
-fn with_depth(depth: u16, octets: usize) -> Setup {
+fn with_depth(depth: u16, bytes: usize) -> Setup {
     Setup {
-        octets,
+        bytes,
         ..Setup::with_depths(depth, depth)
     }
 }

@@ -12,7 +12,7 @@ use crate::{Pair, Role, with_guest};
 fn both_sides_work_at_once_in_either_role() {
     with_guest(|lab, guest| {
         for role in Role::BOTH {
-            let mut pair = Pair::connect(lab, guest, role, &Setup::with_octets(4 << 20));
+            let mut pair = Pair::connect(lab, guest, role, &Setup::with_bytes(4 << 20));
             work_at_once(&mut pair);
         }
     });

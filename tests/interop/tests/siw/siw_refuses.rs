@@ -69,12 +69,12 @@ fn each<C: Copy>(cases: &[(&str, C)], wrong: impl Fn(&mut Pair<'_>, RemoteAddres
 
 /// A place of siw's, by what is wrong with it.
 fn place(pair: &mut Pair<'_>, wrong: &str) -> RemoteAddress {
-    let octets = pair.xwarp.sink.bytes().len() as u64;
+    let bytes = pair.xwarp.sink.bytes().len() as u64;
     let (remote, siw) = (pair.remote, &mut pair.siw);
     match wrong {
         "unknown" => nowhere(),
         "wrong key" => wrong_key(remote),
-        "beyond the end" => further(remote, octets - u64::from(LEN) + 1),
+        "beyond the end" => further(remote, bytes - u64::from(LEN) + 1),
         "below the base" => further(remote, u64::MAX),
         "wraps" => wrapping(remote),
         "no remote write" => region_of_siw(siw, "q", "local-write,remote-read", false),
@@ -117,16 +117,16 @@ fn writes_to_where_they_may_not() {
         ("invalidated", TermCode::ddp_tagged(0)),
     ];
     each(&codes, |pair, remote, code, what| {
-        let octets = pair.xwarp.sink.bytes().len();
+        let bytes = pair.xwarp.sink.bytes().len();
         pair.siw
-            .ask(&format!("fill region=r offset=0 length={octets} seed=8"));
+            .ask(&format!("fill region=r offset=0 length={bytes} seed=8"));
         let source = pair.xwarp.source.local(0, LEN);
         pair.xwarp.post(SendRequest::write(WrId(1), source, remote));
         assert_refused(pair, what, code, &[1]);
         let back = &pair.siw.poll("s", 1)[0];
         assert_eq!(back.status, FLUSHED, "{what}: {back:?}");
         pair.siw
-            .ask(&format!("check region=r offset=0 length={octets} seed=8"));
+            .ask(&format!("check region=r offset=0 length={bytes} seed=8"));
     });
 }
 

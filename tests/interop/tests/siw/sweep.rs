@@ -13,7 +13,7 @@ const LARGEST: u32 = 64 << 20;
 fn sweep(lengths: &[u32]) {
     let largest = *lengths.iter().max().expect("a length");
     // A Send is received at the region's beginning and sent from its middle, a Write is placed at an odd place.
-    let setup = Setup::with_octets(2 * largest as usize + 4096);
+    let setup = Setup::with_bytes(2 * largest as usize + 4096);
     with_guest(|lab, guest| {
         for role in Role::BOTH {
             let mut pair = Pair::connect(lab, guest, role, &setup);
@@ -28,7 +28,7 @@ fn sweep(lengths: &[u32]) {
     });
 }
 
-/// Octets of payload that one FPDU takes: siw's of Writes and Sends, and xwarp's.
+/// Bytes of payload that one FPDU takes: siw's of Writes and Sends, and xwarp's.
 const SEGMENTS: [u32; 4] = [1428, 1424, 1440, 1436];
 
 #[test]
@@ -112,7 +112,7 @@ fn both_at_once(pair: &mut Pair<'_>, len: u32) {
 fn all_at_once(len: u32) {
     with_guest(|lab, guest| {
         for role in Role::BOTH {
-            let setup = Setup::with_octets(4 * len as usize);
+            let setup = Setup::with_bytes(4 * len as usize);
             let mut pair = Pair::connect(lab, guest, role, &setup);
             both_at_once(&mut pair, len);
             check_nothing_dropped(&pair.xwarp.rnic);

@@ -11,7 +11,7 @@ use crate::pair::assert_works;
 use crate::xwarp::{Setup, Xwarp};
 use crate::{Pair, Role, with_guest};
 
-/// Octets of a message, and messages: more than is on its way at once.
+/// Bytes of a message, and messages: more than is on its way at once.
 const PIECE: u32 = 128 << 10;
 const PIECES: u64 = 16;
 /// siw's messages lie one after the other.
@@ -89,7 +89,7 @@ impl Transfer {
 }
 
 fn setup() -> Setup {
-    Setup::with_octets(REGION)
+    Setup::with_bytes(REGION)
 }
 
 /// Everything owed comes back, in order: some of it done, then nothing but undone.

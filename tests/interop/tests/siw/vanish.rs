@@ -11,7 +11,7 @@ use crate::xwarp::{Setup, Xwarp, open};
 use crate::{PORT, Pair, Role, with_guest};
 
 const KEEPALIVE: Duration = Duration::from_secs(1);
-/// How long octets, or the question whether a peer lives, may stay unanswered.
+/// How long bytes, or the question whether a peer lives, may stay unanswered.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of those something is wanted of, it begins when that was first sent, or a little before.
 const SOONEST: Duration = Duration::from_secs(9);
@@ -48,7 +48,7 @@ fn a_guest_out_of_reach_for_a_while_costs_only_time() {
         for (role, absence) in Role::BOTH.into_iter().zip(absences) {
             let setup = Setup {
                 keepalive: Some(KEEPALIVE),
-                ..Setup::with_octets(1 << 20)
+                ..Setup::with_bytes(1 << 20)
             };
             let mut pair = Pair::connect(lab, guest, role, &setup);
             pair.exchange(role, 1000);
@@ -106,7 +106,7 @@ fn a_guest_that_is_gone_is_noticed_and_everything_is_freed() {
     let setup = Setup {
         keepalive: Some(KEEPALIVE),
         user_timeout: Some(USER_TIMEOUT),
-        ..Setup::with_octets(256 << 10)
+        ..Setup::with_bytes(256 << 10)
     };
     let rnic = open(&lab, &setup, 4);
     let pd = rnic.allocate_pd().expect("a protection domain");

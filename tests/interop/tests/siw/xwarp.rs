@@ -18,8 +18,8 @@ use crate::PORT;
 pub(crate) struct Setup {
     pub(crate) mpa: MpaConfig,
     pub(crate) qp: QpConfig,
-    /// Octets of each region; 64 KiB if 0.
-    pub(crate) octets: usize,
+    /// Bytes of each region; 64 KiB if 0.
+    pub(crate) bytes: usize,
     /// By IPv6.
     pub(crate) ipv6: bool,
     /// An XDP mode that is demanded.
@@ -47,20 +47,20 @@ impl Setup {
         }
     }
 
-    /// Regions of this many octets.
-    pub(crate) fn with_octets(octets: usize) -> Self {
+    /// Regions of this many bytes.
+    pub(crate) fn with_bytes(bytes: usize) -> Self {
         Self {
-            octets,
+            bytes,
             ..Self::default()
         }
     }
 
-    /// Octets of each region.
-    fn region_octets(&self) -> usize {
-        if self.octets == 0 {
+    /// Bytes of each region.
+    fn region_bytes(&self) -> usize {
+        if self.bytes == 0 {
             64 << 10
         } else {
-            self.octets
+            self.bytes
         }
     }
 
@@ -69,7 +69,7 @@ impl Setup {
         let default = RnicConfig::default();
         RnicConfig {
             nic: NicConfig {
-                region_octets: regions * self.region_octets() + (1 << 20),
+                region_bytes: regions * self.region_bytes() + (1 << 20),
                 mode: self.mode,
                 ..NicConfig::default()
             },
@@ -114,10 +114,10 @@ pub(crate) struct Xwarp<'a> {
 impl<'a> Xwarp<'a> {
     pub(crate) fn open(lab: &'a Lab, setup: &Setup) -> Self {
         let rnic = open(lab, setup, 2);
-        let octets = setup.region_octets();
+        let bytes = setup.region_bytes();
         let cq = rnic.create_cq(1024).expect("a queue");
         let pd = rnic.allocate_pd().expect("a protection domain");
-        let memory = |access| pd.allocate(octets, access).expect("memory");
+        let memory = |access| pd.allocate(bytes, access).expect("memory");
         let this = Self {
             lab,
             address: setup.xwarp_address(),
@@ -128,7 +128,7 @@ impl<'a> Xwarp<'a> {
             pd,
             rnic,
         };
-        let source = pattern(octets, 1);
+        let source = pattern(bytes, 1);
         this.source.bytes().write(0, &source).expect("our memory");
         this
     }
@@ -168,7 +168,7 @@ impl<'a> Xwarp<'a> {
         self.qp.connection().expect("a connection")
     }
 
-    /// Posts a receive for `len` octets of the sink.
+    /// Posts a receive for `len` bytes of the sink.
     pub(crate) fn expect(&mut self, id: u64, len: u32) {
         let buffer = self.sink.local(0, len);
         let request = RecvRequest::new(WrId(id), buffer);
@@ -179,7 +179,7 @@ impl<'a> Xwarp<'a> {
         self.qp.post_send(request).expect("room");
     }
 
-    /// Sends the first `len` octets of the source.
+    /// Sends the first `len` bytes of the source.
     pub(crate) fn send(&mut self, id: u64, len: u32) {
         self.post(SendRequest::send(WrId(id), self.source.local(0, len)));
     }
@@ -208,10 +208,10 @@ impl<'a> Xwarp<'a> {
         found.expect("just found").kind
     }
 
-    /// Fails unless the first octets of the sink are those of this pattern.
+    /// Fails unless the first bytes of the sink are those of this pattern.
     pub(crate) fn assert_received(&self, len: usize, seed: usize) {
         let held = self.sink.bytes().to_vec();
-        assert!(held[..len] == pattern(len, seed), "{len} octets of {seed}");
+        assert!(held[..len] == pattern(len, seed), "{len} bytes of {seed}");
     }
 }
 

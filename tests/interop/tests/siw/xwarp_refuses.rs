@@ -106,7 +106,7 @@ fn place(
 ) -> (RemoteAddress, Option<MemoryRegion>) {
     let local = Access::LOCAL_READ | Access::LOCAL_WRITE;
     let all = local | Access::REMOTE_READ | Access::REMOTE_WRITE;
-    let octets = pair.xwarp.sink.bytes().len() as u64;
+    let bytes = pair.xwarp.sink.bytes().len() as u64;
     let kept = |rights| {
         let region = region_of_xwarp(pair, rights);
         (region.remote(0), Some(region))
@@ -123,7 +123,7 @@ fn place(
         }
         "far beyond the end" => {
             let (remote, region) = kept(all);
-            (further(remote, octets << 20), region)
+            (further(remote, bytes << 20), region)
         }
         "wraps" => {
             let (remote, region) = kept(all);
@@ -312,9 +312,9 @@ fn a_long_write_that_leaves_its_region_late() {
             assert_refused(guest, &mut pair, "a long Write", code, Channel::Event);
             let placed = region.bytes().to_vec();
             let expected = xwarp_interop_tests::pattern(4096, 5);
-            // Two segments of 1448 octets or a little less fit wholly, and the third not at all.
+            // Two segments of 1448 bytes or a little less fit wholly, and the third not at all.
             assert!(placed[..2800] == expected[..2800], "what fits");
-            assert!(placed[2900..].iter().all(|octet| *octet == 0), "the rest");
+            assert!(placed[2900..].iter().all(|byte| *byte == 0), "the rest");
         }
     });
 }

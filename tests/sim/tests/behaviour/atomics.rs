@@ -31,12 +31,12 @@ fn originals(completions: &[WorkCompletion]) -> Vec<u64> {
         .collect()
 }
 
-/// The number that eight octets hold.
+/// The number that eight bytes hold.
 fn number(target: &Target) -> u64 {
     u64::from_ne_bytes(target.to_vec()[..8].try_into().unwrap())
 }
 
-/// Eight octets that hold `number`.
+/// Eight bytes that hold `number`.
 fn holding(end: &End, number: u64) -> Target {
     let target = end.target(8);
     target.fill(&number.to_ne_bytes());

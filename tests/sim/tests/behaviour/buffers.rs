@@ -35,15 +35,15 @@ fn buffer(host: &Host, len: u32) -> Buffer {
     buffers(host, 1, len).pop().unwrap()
 }
 
-fn holding(host: &Host, octets: &[u8]) -> Buffer {
-    let mut buffer = buffer(host, u32::try_from(octets.len()).unwrap());
-    buffer.write(0, octets).unwrap();
+fn holding(host: &Host, bytes: &[u8]) -> Buffer {
+    let mut buffer = buffer(host, u32::try_from(bytes.len()).unwrap());
+    buffer.write(0, bytes).unwrap();
     buffer
 }
 
-/// Posts a buffer that holds `octets` to the receive queue.
-fn expect_into(posted: &mut PostedBuffers, end: &mut End, octets: &[u8]) -> WrId {
-    let buffer = holding(end.host(), octets);
+/// Posts a buffer that holds `bytes` to the receive queue.
+fn expect_into(posted: &mut PostedBuffers, end: &mut End, bytes: &[u8]) -> WrId {
+    let buffer = holding(end.host(), bytes);
     posted.post_recv(&mut end.qp, buffer).unwrap()
 }
 
@@ -85,7 +85,7 @@ fn writes_take_buffers_too() {
     let target = b.target(16);
     let mut posted = PostedBuffers::default();
     b.post_recv(1, 0);
-    let first = holding(a.host(), b"8 octets");
+    let first = holding(a.host(), b"8 bytes!");
     let second = holding(a.host(), b"eight of them");
     let mut list = vec![
         BufferRequest::write(first, 8, target.remote(0)),
@@ -103,7 +103,7 @@ fn writes_take_buffers_too() {
         .collect();
     let expected = [(Opcode::Write, Ok(8)), (Opcode::WriteImmediate, Ok(8))];
     assert_eq!(kinds, expected);
-    assert_eq!(target.to_vec(), b"8 octetseight of");
+    assert_eq!(target.to_vec(), b"8 bytes!eight of");
     let received = all(b.recv_cq());
     assert!(received[0].solicited && received[0].immediate == Some([7; 8]));
 }
@@ -127,14 +127,14 @@ fn only_its_own_completion_gives_a_buffer_back_and_only_once() {
     let mut posted = PostedBuffers::default();
     expect_into(&mut posted, &mut b, &[0; 8]);
     b.post_recv(1, 8);
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     a.post_send(2, b"");
     sim.run_until_idle();
     let [first, other] = all(b.recv_cq())[..] else {
         panic!("two Receives");
     };
     let back = posted.redeem(&first).unwrap();
-    assert_eq!(back.to_vec(), b"8 octets");
+    assert_eq!(back.to_vec(), b"8 bytes!");
     let again = posted.post_recv(&mut b.qp, back).unwrap();
     assert_ne!(again, first.wr_id);
     for former in [first, other] {
@@ -230,7 +230,7 @@ fn a_message_that_is_too_long_never_reaches_the_buffer_beside() {
     let mut pieces = buffers(b.host(), 3, 8);
     let (last, middle) = (pieces.pop().unwrap(), pieces.pop().unwrap());
     let name = posted.post_recv(&mut b.qp, middle).unwrap();
-    a.post_send(1, b"nine octets, or more");
+    a.post_send(1, b"nine bytes, or more");
     sim.run_until_idle();
     let back = redeem(&mut posted, b.recv_cq());
     assert_eq!(back[0].0.wr_id, name.0);
@@ -341,7 +341,7 @@ fn what_is_dropped_while_it_is_posted_is_no_place_any_more() {
     let mut posted = PostedBuffers::default();
     expect_into(&mut posted, &mut b, &[0; 8]);
     drop(posted);
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     let received = all(b.recv_cq());
     assert_eq!(received[0].status, CompletionStatus::InvalidStag);
@@ -354,10 +354,10 @@ fn a_buffer_keeps_the_region_of_those_that_were_dropped() {
     let mut posted = PostedBuffers::default();
     let last = buffers(b.host(), 3, 8).pop().unwrap();
     posted.post_recv(&mut b.qp, last).unwrap();
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     let back = redeem(&mut posted, b.recv_cq());
-    assert_eq!(back[0].1.to_vec(), b"8 octets");
+    assert_eq!(back[0].1.to_vec(), b"8 bytes!");
 }
 
 /// A Write that takes several windows, and a Send behind it. What is lost is sent again after both have completed.
@@ -366,16 +366,16 @@ fn completed_work_reads_its_memory_no_more() {
     const LEN: usize = 1_000_000;
     let (sim, mut a, mut b) = pair();
     let mut sim = sim.loss(0.05);
-    let (target, octets) = (b.target(LEN), pattern(LEN));
+    let (target, bytes) = (b.target(LEN), pattern(LEN));
     let (mut sent, mut expected) = (PostedBuffers::default(), PostedBuffers::default());
     expect_into(&mut expected, &mut b, &[0; 1000]);
     let mut list = vec![
         BufferRequest::write(
-            holding(a.host(), &octets),
+            holding(a.host(), &bytes),
             u32::try_from(LEN).unwrap(),
             target.remote(0),
         ),
-        BufferRequest::send(holding(a.host(), &octets[..1000]), 1000),
+        BufferRequest::send(holding(a.host(), &bytes[..1000]), 1000),
     ];
     assert_eq!(sent.post_send_list(&mut a.qp, &mut list), Ok(2));
     for gone in [false, true] {
@@ -392,8 +392,8 @@ fn completed_work_reads_its_memory_no_more() {
     );
     sim.run_until_idle();
     let received = redeem(&mut expected, b.recv_cq());
-    assert_eq!(received[0].1.to_vec(), octets[..1000]);
-    assert!(target.to_vec() == octets);
+    assert_eq!(received[0].1.to_vec(), bytes[..1000]);
+    assert!(target.to_vec() == bytes);
     let again = a.host().rnic().counters().unwrap().tcp.retransmissions;
     assert!(again > 0, "nothing was lost");
 }

@@ -79,7 +79,7 @@ fn a_side_that_is_asked_to_close_finishes_its_own_work_first() {
     a.post_recv(1, 100);
     b.post_send(2, b"and good bye");
     sim.run_until("the begin of the Write", || {
-        a.host().rnic().counters().unwrap().rdma.placed_octets > 0
+        a.host().rnic().counters().unwrap().rdma.placed_bytes > 0
     });
     b.qp.begin_disconnect().unwrap();
     sim.run_until_idle();

@@ -131,12 +131,12 @@ fn a_refusal_leaves_what_is_of_the_domain_at_work() {
     let mut sim = sim();
     let (pd, mut a, region, mut b) = with_own_domain(&mut sim);
     let (pd, _) = refused(pd);
-    region.bytes().write(0, b"8 octets").unwrap();
+    region.bytes().write(0, b"8 bytes!").unwrap();
     b.post_recv(1, 8);
     a.post(SendRequest::send(WrId(1), region.local(0, 8)));
     sim.run_until_idle();
     assert_eq!(a.sends().last(), Some(&Done::send(1, 8)));
-    assert_eq!(b.buffer(1), b"8 octets");
+    assert_eq!(b.buffer(1), b"8 bytes!");
     assert_usable(&pd);
 }
 
@@ -207,11 +207,11 @@ fn a_dropped_domain_is_there_until_its_last_object_is_gone() {
     let cq = small_cq(a.host());
     let taking = pd.create_qp_with_srq(&config, &cq, &cq, &srq).unwrap();
     drop((pd, srq));
-    region.bytes().write(0, b"8 octets").unwrap();
+    region.bytes().write(0, b"8 bytes!").unwrap();
     b.post_recv(1, 8);
     a.post(SendRequest::send(WrId(1), region.local(0, 8)));
     sim.run_until_idle();
-    assert_eq!(b.buffer(1), b"8 octets", "its objects are at work");
+    assert_eq!(b.buffer(1), b"8 bytes!", "its objects are at work");
     let host = a.host().clone();
     let is_full = || host.rnic().allocate_pd().is_err();
     assert!(is_full());

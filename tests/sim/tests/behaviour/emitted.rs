@@ -73,7 +73,7 @@ fn messages(stream: &[u8]) -> Vec<Vec<Seen>> {
     messages
 }
 
-/// A Send of these octets in one of its four kinds.
+/// A Send of these bytes in one of its four kinds.
 fn send(sge: Sge, solicited: bool, invalidate: Option<Stag>) -> Operation {
     let sgl = Sgl::from(sge);
     Operation::Send {
@@ -101,10 +101,10 @@ const POSTED: [(u8, usize); 11] = [
 fn post_everything(victim: &mut Victim) {
     let sink = victim.end.target(KIB);
     for (i, (opcode, len)) in (0..).zip(POSTED) {
-        let octets = pattern(len);
+        let bytes = pattern(len);
         let operation = match opcode {
             0 => Operation::Write {
-                sgl: victim.end.source(&octets).into(),
+                sgl: victim.end.source(&bytes).into(),
                 remote: FAR,
             },
             1 => Operation::Read {
@@ -112,10 +112,10 @@ fn post_everything(victim: &mut Victim) {
                 sink: sink.local(0, 100),
                 remote: FAR,
             },
-            3 => send(victim.end.source(&octets), false, None),
-            4 => send(victim.end.source(&octets), false, Some(TAKEN)),
-            5 => send(victim.end.source(&octets), true, None),
-            _ => send(victim.end.source(&octets), true, Some(TAKEN)),
+            3 => send(victim.end.source(&bytes), false, None),
+            4 => send(victim.end.source(&bytes), false, Some(TAKEN)),
+            5 => send(victim.end.source(&bytes), true, None),
+            _ => send(victim.end.source(&bytes), true, Some(TAKEN)),
         };
         victim.end.post(SendRequest::new(WrId(i), operation));
     }
@@ -134,15 +134,15 @@ fn each_message_is_one_ddp_message_and_they_leave_in_the_order_posted() {
     let left: Vec<(u8, usize)> = everything()
         .iter()
         .map(|message| {
-            let octets = message.iter().map(|seen| seen.payload().len()).sum();
-            (message[0].opcode(), octets)
+            let bytes = message.iter().map(|seen| seen.payload().len()).sum();
+            (message[0].opcode(), bytes)
         })
         .collect();
     assert_eq!(left, POSTED);
 }
 
 #[test]
-fn every_octet_of_a_message_is_sent_once_at_rising_offsets() {
+fn every_byte_of_a_message_is_sent_once_at_rising_offsets() {
     for message in everything() {
         let mut sent = Vec::new();
         for seen in &message {
@@ -154,11 +154,11 @@ fn every_octet_of_a_message_is_sent_once_at_rising_offsets() {
             sent.extend_from_slice(seen.payload());
             assert!(seen.0.len() <= 1454, "MULPDU for an EMSS of 1460");
         }
-        let (octets, opcode) = (sent.len(), message[0].opcode());
-        assert!(opcode == 1 || sent == pattern(octets));
+        let (bytes, opcode) = (sent.len(), message[0].opcode());
+        assert!(opcode == 1 || sent == pattern(bytes));
         let (last, others) = message.split_last().unwrap();
         assert!(last.is_last() && others.iter().all(|seen| !seen.payload().is_empty()));
-        assert!(octets == 0 || !last.payload().is_empty());
+        assert!(bytes == 0 || !last.payload().is_empty());
     }
 }
 
@@ -207,7 +207,7 @@ fn a_read_request_is_its_header_and_nothing_else() {
     assert_eq!(ulpdus(&victim.answer()), [ulpdu.concat()]);
 }
 
-/// Reads of nothing, of one octet and of many segments, to sinks that mean nothing here.
+/// Reads of nothing, of one byte and of many segments, to sinks that mean nothing here.
 #[test]
 fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
     const SINKS: [u32; 4] = [0, u32::MAX, 0xdead_beef, 1];
@@ -232,14 +232,14 @@ fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
     let responses = messages(&victim.answer());
     assert_eq!(responses.len(), reads.len());
     for (response, (msn, len)) in responses.iter().zip(reads) {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         for seen in response {
             assert_eq!(seen.0[..2], [0x81 | seen.0[0] & 0x40, 0x42]);
             assert_eq!(seen.word(2), SINKS[msn as usize % 4]);
-            assert_eq!(seen.to(), (u64::from(msn) << 33) + octets.len() as u64);
-            octets.extend_from_slice(seen.payload());
+            assert_eq!(seen.to(), (u64::from(msn) << 33) + bytes.len() as u64);
+            bytes.extend_from_slice(seen.payload());
         }
-        assert!(octets == pattern(64 * KIB)[..len as usize], "Read {msn}");
+        assert!(bytes == pattern(64 * KIB)[..len as usize], "Read {msn}");
     }
     assert_eq!(
         (victim.end.sends(), victim.end.receives()),
@@ -295,7 +295,7 @@ fn of_two_faults_in_one_tcp_segment_the_first_is_told() {
     let both = [first.fpdu(b"a"), second.fpdu(b"b")].concat();
     let code = xwarp::TermCode::ddp_untagged(3);
     let captured = victim.assert_terminates("MSN 7, then QN 9", &both, code);
-    assert_eq!(captured[..4], [0xc0, 0, 0, 19], "M, D, 19 octets");
+    assert_eq!(captured[..4], [0xc0, 0, 0, 19], "M, D, 19 bytes");
     assert_eq!(captured[4..], ulpdus(&first.fpdu(b"a"))[0][..18]);
     assert_eq!(ulpdus(&victim.answer()).len(), 1);
 }
@@ -324,9 +324,9 @@ fn a_start_up_frame_is_one_tcp_segment() {
     assert_eq!(answer.unwrap(), [2; 400]);
     let headers = 14 + 20 + 20 + 12; // Ethernet, IPv4, TCP with timestamps
     for (frame, private_data) in lengths.borrow().iter().zip([500, 400]) {
-        // The 4 octets of enhanced data are there in revision 2.
+        // The 4 bytes of enhanced data are there in revision 2.
         let rest = frame - headers - 20 - private_data;
-        assert!(rest == 0 || rest == 4, "{rest} octets more");
+        assert!(rest == 0 || rest == 4, "{rest} bytes more");
     }
     assert_eq!(lengths.borrow().len(), 2);
 }

@@ -57,16 +57,16 @@ impl Victim {
         self.peer.received().split_off(REPLY.len())
     }
 
-    /// The peer sends `octets`; a Terminate of `code` must come back, then a FIN, and nothing may have been placed. What of the
+    /// The peer sends `bytes`; a Terminate of `code` must come back, then a FIN, and nothing may have been placed. What of the
     /// offending segment the Terminate returns.
     pub(crate) fn assert_terminates(
         &mut self,
         what: &str,
-        octets: &[u8],
+        bytes: &[u8],
         code: TermCode,
     ) -> Vec<u8> {
         let before = self.end.host().memory();
-        self.peer.send(octets);
+        self.peer.send(bytes);
         self.sim.run_until("the RNIC's FIN", || self.peer.saw_fin());
         self.peer.close();
         self.sim.run_until_idle();

@@ -33,18 +33,18 @@ fn immediate_data_comes_in_the_completion_of_a_receive_whose_buffer_stays_as_it_
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(7, 100);
     let before = b.host().memory();
-    a.post(SendRequest::immediate(WrId(1), *b"8 octets"));
+    a.post(SendRequest::immediate(WrId(1), *b"8 bytes!"));
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::immediate(1)]);
     let done = received(&mut b);
     assert_eq!(done.len(), 1);
-    assert_eq!(done[0].immediate, Some(*b"8 octets"));
+    assert_eq!(done[0].immediate, Some(*b"8 bytes!"));
     assert_eq!(Done::from(done[0]), Done::receive(7, 0));
     assert!(!done[0].solicited);
     assert!(b.host().memory() == before);
 }
 
-/// R7306-6.3-4: the octets need no buffer, so that none can be too small or unusable.
+/// R7306-6.3-4: the bytes need no buffer, so that none can be too small or unusable.
 #[test]
 fn any_receive_will_do() {
     let mut sim = sim();
@@ -76,7 +76,7 @@ fn a_plain_send_carries_none() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 8);
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!(received(&mut b)[0].immediate, None);
 }
@@ -87,7 +87,7 @@ fn only_what_asks_for_an_event_wakes_who_waits_for_one() {
     let (mut a, mut b) = sim.connected_pair();
     let target = b.target(8);
     let place = target.remote(0);
-    let source = a.source(b"8 octets");
+    let source = a.source(b"8 bytes!");
     let requests = [
         (SendRequest::immediate(WrId(1), [1; 8]), false),
         (SendRequest::immediate(WrId(2), [2; 8]).solicited(), true),
@@ -178,7 +178,7 @@ fn unsignaled_writes_with_immediate_complete_only_there() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let target = b.target(8);
-    let source = a.source(b"8 octets");
+    let source = a.source(b"8 bytes!");
     b.post_recv(1, 0);
     let request = SendRequest::write_immediate(WrId(1), source, target.remote(0), [1; 8]);
     a.post(request.unsignaled());
@@ -242,7 +242,7 @@ fn immediate_data_without_a_posted_receive_ends_the_stream() {
 }
 
 #[test]
-fn messages_are_right_to_the_octet() {
+fn messages_are_right_to_the_byte() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
     let source = victim.end.source(b"ping");
@@ -279,10 +279,10 @@ fn immediate_data_of_any_other_form_is_refused() {
     let right = Untagged::immediate();
     #[rustfmt::skip]
     let cases: [(&str, Vec<u8>, TermCode); 9] = [
-        ("row 93: 0 octets", right.fpdu(&[]), TermCode::UNSPECIFIED),
-        ("row 93: 7 octets", right.fpdu(&[1; 7]), TermCode::UNSPECIFIED),
-        ("row 93: 9 octets", right.fpdu(&[1; 9]), TermCode::ddp_untagged(5)),
-        ("row 93: 16 octets", right.fpdu(&[1; 16]), TermCode::ddp_untagged(5)),
+        ("row 93: 0 bytes", right.fpdu(&[]), TermCode::UNSPECIFIED),
+        ("row 93: 7 bytes", right.fpdu(&[1; 7]), TermCode::UNSPECIFIED),
+        ("row 93: 9 bytes", right.fpdu(&[1; 9]), TermCode::ddp_untagged(5)),
+        ("row 93: 16 bytes", right.fpdu(&[1; 16]), TermCode::ddp_untagged(5)),
         ("row 84: without L", Untagged { control: 0x01, ..right }.fpdu(&[1; 8]), TermCode::rdmap_operation(7)),
         ("MSN 2", Untagged { msn: 2, ..right }.fpdu(&[1; 8]), TermCode::ddp_untagged(3)),
         ("MO 1", Untagged { mo: 1, ..right }.fpdu(&[1; 8]), TermCode::ddp_untagged(4)),
@@ -325,9 +325,9 @@ fn a_peers_reserved_bits_and_invalidate_stag_mean_nothing() {
         stag: 0xdead_beef,
         ..Untagged::immediate()
     };
-    victim.peer.send(&odd.fpdu(b"8 octets"));
+    victim.peer.send(&odd.fpdu(b"8 bytes!"));
     victim.sim.run_until_idle();
     let done = received(&mut victim.end);
-    assert_eq!(done[0].immediate, Some(*b"8 octets"));
+    assert_eq!(done[0].immediate, Some(*b"8 bytes!"));
     assert!(done[0].solicited && done[0].invalidated.is_none());
 }

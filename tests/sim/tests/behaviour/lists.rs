@@ -122,7 +122,7 @@ fn a_shared_receive_queue_takes_lists_too() {
 fn a_read_fence_waits_for_reads_and_for_nothing_else() {
     let (mut sim, mut a, mut b) = pair(16);
     let (near, far, large) = (a.target(8), b.target(8), b.target(KIB));
-    far.fill(b"8 octets");
+    far.fill(b"8 bytes!");
     b.post_recv(1, 8);
     let source = a.source(&pattern(KIB));
     let list = [
@@ -137,7 +137,7 @@ fn a_read_fence_waits_for_reads_and_for_nothing_else() {
     assert_eq!((a.sends(), b.receives()), (vec![], vec![]));
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(1, 8)]);
-    assert_eq!(b.buffer(1), b"8 octets");
+    assert_eq!(b.buffer(1), b"8 bytes!");
     assert_eq!(
         a.sends(),
         [Done::read(1, 8), Done::write(2, KIB), Done::send(3, 8)]
@@ -150,7 +150,7 @@ fn a_read_fence_holds_back_no_read_and_no_work_on_memory() {
     let (mut sim, mut a, b) = pair(16);
     let (near, far) = (a.target(16), b.target(8));
     let (sink, gone) = (a.region(8, Access::all()), a.region(8, Access::all()));
-    far.fill(b"8 octets");
+    far.fill(b"8 bytes!");
     let read = |id, sink| SendRequest::read(WrId(id), sink, far.remote(0));
     let list = [
         read(1, near.local(0, 8)),
@@ -166,7 +166,7 @@ fn a_read_fence_holds_back_no_read_and_no_work_on_memory() {
     sim.run_for(Duration::from_micros(60));
     let done = a.sends();
     assert_eq!(done.len(), 4, "{done:?}");
-    assert_eq!(near.to_vec(), b"8 octets8 octets");
+    assert_eq!(near.to_vec(), b"8 bytes8 bytes");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_read_of_nothing_is_an_end_to_end_fence() {
         stag: Stag(0xbad),
         to: 0,
     };
-    let source = a.source(b"8 octets");
+    let source = a.source(b"8 bytes!");
     let list = [
         SendRequest::write(WrId(1), source, far.remote(0)),
         SendRequest::read(WrId(2), nothing, nowhere),
@@ -214,7 +214,7 @@ fn a_read_of_nothing_is_an_end_to_end_fence() {
     ];
     assert_eq!(a.qp.post_send_list(list), Ok(3));
     sim.run_for(Duration::from_micros(60));
-    assert_eq!(far.bytes().to_vec(), b"8 octets");
+    assert_eq!(far.bytes().to_vec(), b"8 bytes!");
     assert_eq!(b.receives(), [], "the Send waits for the Read");
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(1, 0)]);

@@ -107,13 +107,13 @@ fn a_source_that_goes_midway_ends_its_message_between_two_segments() {
     let failed = Done::failed(1, Opcode::Write, CompletionStatus::InvalidStag);
     assert_eq!(a.sends(), [failed, Done::flushed(2, Opcode::Send)]);
     assert_ended(&a, &b);
-    let placed = b.host().rnic().counters().unwrap().rdma.placed_octets;
+    let placed = b.host().rnic().counters().unwrap().rdma.placed_bytes;
     let placed = usize::try_from(placed).unwrap();
-    assert!(placed > 0 && placed < MIB, "{placed} octets");
+    assert!(placed > 0 && placed < MIB, "{placed} bytes");
     assert_eq!(placed % TAGGED_PAYLOAD, 0, "whole segments");
-    let octets = target.bytes().to_vec();
-    assert!(octets[..placed] == pattern(MIB)[..placed]);
-    assert!(octets[placed..].iter().all(|octet| *octet == 0));
+    let bytes = target.bytes().to_vec();
+    assert!(bytes[..placed] == pattern(MIB)[..placed]);
+    assert!(bytes[placed..].iter().all(|byte| *byte == 0));
 }
 
 /// A segment that is sent again is the one that was sent, whatever its memory holds by then.
@@ -125,15 +125,15 @@ fn a_source_that_changes_while_it_is_sent_breaks_no_segment() {
     let source = a.region(MIB, Access::LOCAL_READ);
     let all = source.local(0, u32::try_from(MIB).unwrap());
     a.post(SendRequest::write(WrId(1), all, target.remote(0)));
-    for octet in 1..=20 {
+    for byte in 1..=20 {
         sim.run_for(Duration::from_millis(5));
-        source.bytes().fill(0..MIB, octet).unwrap();
+        source.bytes().fill(0..MIB, byte).unwrap();
     }
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::write(1, MIB)]);
     assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
     let placed = target.bytes().to_vec();
-    assert!(placed.iter().all(|octet| *octet <= 20));
+    assert!(placed.iter().all(|byte| *byte <= 20));
     assert!(
         placed.windows(2).any(|pair| pair[0] != pair[1]),
         "it has changed midway"
@@ -261,7 +261,7 @@ fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
     }
 }
 
-/// A message that ends before the flaw is received as into any other buffer; one octet more, and the Receive fails.
+/// A message that ends before the flaw is received as into any other buffer; one byte more, and the Receive fails.
 #[test]
 fn a_receive_list_is_judged_by_what_is_placed_into_it() {
     type Case = (&'static str, fn(&End) -> Sge, u32, CompletionStatus);

@@ -1,4 +1,4 @@
-//! The same on links that lose, reorder, repeat and damage frames, with many seeds: every octet arrives once.
+//! The same on links that lose, reorder, repeat and damage frames, with many seeds: every byte arrives once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use xwarp_sim_tests::{Done, End, KIB, Sim, Target, for_each_seed, pattern_of};
 
 /// Work requests per direction.
 const OPERATIONS: u64 = 24;
-/// Most octets of a message: 14 segments.
+/// Most bytes of a message: 14 segments.
 const LONGEST: u64 = 20_000;
 
 fn sim(seed: Seed) -> Sim {
@@ -181,7 +181,7 @@ fn a_seed_replays_every_frame_and_its_fate() {
         let mut sim = sim(seed).loss(0.02).reorder(0.02).duplicate(0.02);
         let seen = Rc::new(RefCell::new(Vec::new()));
         let record = Rc::clone(&seen);
-        // Not the octets: STags are random, whatever the seed.
+        // Not the bytes: STags are random, whatever the seed.
         sim.link().observe(move |sighting| {
             let Sighting {
                 at,
@@ -221,10 +221,10 @@ fn damage_that_tcp_does_not_see_never_reaches_memory() {
         sim.run_until_idle();
         for (i, target) in (0..).zip(&targets) {
             let (placed, wanted) = (target.to_vec(), pattern_of(i, 16 * KIB));
-            let right = |(octet, wanted): (&u8, &u8)| octet == wanted || *octet == 0;
+            let right = |(byte, wanted): (&u8, &u8)| byte == wanted || *byte == 0;
             assert!(
                 placed.iter().zip(&wanted).all(right),
-                "target {i} holds octets that were never sent"
+                "target {i} holds bytes that were never sent"
             );
         }
     });

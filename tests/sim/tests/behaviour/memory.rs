@@ -17,7 +17,7 @@ use xwarp::{
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
 
-/// Tagged Offset of the first octet of regions that windows are bound to.
+/// Tagged Offset of the first byte of regions that windows are bound to.
 const VA: u64 = 0x7000_0000_0123;
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
 const READ: Access = Access::REMOTE_READ;
@@ -75,7 +75,7 @@ fn assert_ended(case: &str, a: &End, b: &End) {
     assert_eq!(states, (QpState::Error, QpState::Error), "{case}");
 }
 
-/// A writes 100 octets there, or reads them: the code that the stream ends with, if it does. Nothing is placed where it does.
+/// A writes 100 bytes there, or reads them: the code that the stream ends with, if it does. Nothing is placed where it does.
 fn attempt(
     sim: &mut Sim,
     a: &mut End,

@@ -175,7 +175,7 @@ fn outgoing(
     let source = spoil(a.host(), source);
     source.bytes().fill(0..MIB, 0x55).unwrap();
     sim.run_until_idle();
-    let placed = b.host().rnic().counters().unwrap().rdma.placed_octets;
+    let placed = b.host().rnic().counters().unwrap().rdma.placed_bytes;
     let placed = usize::try_from(placed).unwrap();
     assert!(placed > 0 && placed < MIB, "{placed} bytes");
     assert_eq!(placed % segment, 0, "whole segments");

@@ -53,7 +53,7 @@ fn a_read_sees_the_writes_that_were_posted_before_it() {
         a.post_send(2, b"before it");
         a.post_read(3, sink.local(0, 6 * KIB), target.remote(0));
         let received = sim.wait_for("the Read Response", || {
-            let begun = a.host().rnic().counters().unwrap().rdma.placed_octets > 0;
+            let begun = a.host().rnic().counters().unwrap().rdma.placed_bytes > 0;
             begun.then(|| b.receives())
         });
         assert_eq!(received, [Done::receive(2, 9)], "without frame {n}");
@@ -96,7 +96,7 @@ fn work_completes_in_the_order_posted_and_a_read_with_its_last_segment() {
     victim.sim.run_until_idle();
     let done = [Done::read(1, 8), Done::send(2, 12), Done::write(3, 8)];
     assert_eq!(victim.end.sends(), done);
-    assert_eq!(sink.to_vec(), b"8 octets");
+    assert_eq!(sink.to_vec(), b"8 bytes!");
 }
 
 /// Rule 18, which is a permission: neither side's work waits for a long response.
@@ -111,7 +111,7 @@ fn a_send_overtakes_the_response_to_an_earlier_read() {
     a.post_read(1, sink.local(0, MIB), source.remote(0));
     a.post_send(2, b"go on");
     sim.run_until("the Send", || b.receives() == [Done::receive(2, 5)]);
-    let placed = a.host().rnic().counters().unwrap().rdma.placed_octets;
+    let placed = a.host().rnic().counters().unwrap().rdma.placed_bytes;
     assert!(placed < MIB as u64, "{placed}");
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::read(1, MIB), Done::send(2, 5)]);
@@ -139,7 +139,7 @@ fn no_more_reads_are_asked_for_at_once_than_ord_allows() {
         assert_eq!(asked, (answered + 2).min(5), "{answered} answered");
         let place = sink.remote(8 * answered);
         let response = Tagged::read_response(place.stag, place.to);
-        victim.peer.send(&response.fpdu(b"8 octets"));
+        victim.peer.send(&response.fpdu(b"8 bytes!"));
     }
     victim.sim.run_until_idle();
     assert_eq!(
@@ -149,17 +149,17 @@ fn no_more_reads_are_asked_for_at_once_than_ord_allows() {
 }
 
 #[test]
-fn writes_and_reads_may_begin_and_end_at_any_octet() {
+fn writes_and_reads_may_begin_and_end_at_any_byte() {
     let mut sim = sim(Seed(4));
     let (mut a, b) = sim.connected_pair();
     let (target, sink) = (b.target(64), a.target(64));
     let mut expected = [vec![0; 64], vec![0; 64]];
     for (i, (at, len)) in (0..).zip([(0, 1), (1, 17), (19, 3), (23, 7), (37, 2), (63, 1)]) {
-        let octets = pattern_of(i, len);
-        a.post_write(2 * i, &octets, target.remote(at));
+        let bytes = pattern_of(i, len);
+        a.post_write(2 * i, &bytes, target.remote(at));
         a.post_read(2 * i + 1, sink.local(63 - at, 1), target.remote(at));
-        expected[0][at..at + len].copy_from_slice(&octets);
-        expected[1][63 - at] = octets[0];
+        expected[0][at..at + len].copy_from_slice(&bytes);
+        expected[1][63 - at] = bytes[0];
     }
     sim.run_until_idle();
     assert_eq!([target.to_vec(), sink.to_vec()], expected);
@@ -230,7 +230,7 @@ fn an_invalidation_comes_with_the_last_segment_and_before_the_completion() {
     victim.assert_terminates("too late", &write(4), TermCode::ddp_tagged(0));
 }
 
-/// RFC 5041 §5.2: a message has less than 2^32 octets.
+/// RFC 5041 §5.2: a message has less than 2^32 bytes.
 #[test]
 fn a_message_of_4_gib_is_refused_when_it_is_posted() {
     let mut sim = sim(Seed(8));
@@ -291,7 +291,7 @@ fn a_read_that_waits_for_ord_holds_up_what_is_behind_it() {
         for sink in &sinks {
             let place = sink.remote(0);
             let response = Tagged::read_response(place.stag, place.to);
-            victim.peer.send(&response.fpdu(b"8 octets"));
+            victim.peer.send(&response.fpdu(b"8 bytes!"));
             victim.sim.run_until_idle();
             assert_eq!(sent(&victim), [1, 1, 3, 0], "then a Send and a Write");
         }

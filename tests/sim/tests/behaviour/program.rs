@@ -130,14 +130,14 @@ impl Program {
         sim.run_until_idle();
         assert_eq!(self.done(), [Done::bind(2)]);
         peer.post_write(3, &pattern(100), bind.remote(0));
-        peer.post_send(4, b"8 octets");
+        peer.post_send(4, b"8 bytes!");
         peer.post_recv(5, 100);
         sim.run_until_idle();
         assert_eq!(self.completions.try_recv(), Ok(self.recv_cq.id()));
         assert_eq!(self.done(), [Done::receive(1, 8)]);
-        let octets = self.shared.local(0, 100);
+        let bytes = self.shared.local(0, 100);
         self.qp
-            .post_send(SendRequest::send(WrId(6), octets))
+            .post_send(SendRequest::send(WrId(6), bytes))
             .unwrap();
         let ended = SendRequest::invalidate(WrId(7), bind.window);
         self.qp.post_send(ended).unwrap();

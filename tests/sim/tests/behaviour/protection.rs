@@ -1,4 +1,4 @@
-//! What a peer may not do is not done, both sides are told why, and not an octet of memory changes (RFC 5041 §7, RFC 5040 §7).
+//! What a peer may not do is not done, both sides are told why, and not a byte of memory changes (RFC 5041 §7, RFC 5040 §7).
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn a_write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
     let cases: [Case; 8] = [
         ("wrong key", bad_key, TermCode::ddp_tagged(0)),
         ("deregistered", deregistered, TermCode::ddp_tagged(0)),
-        ("last octet outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::ddp_tagged(1)),
+        ("last byte outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::ddp_tagged(1)),
         ("beyond the end", |b| at(b.region(KIB, Access::all()), 1 << 40), TermCode::ddp_tagged(1)),
         ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 50), TermCode::ddp_tagged(3)),
         ("other domain", other_pd, TermCode::ddp_tagged(2)),
@@ -146,7 +146,7 @@ fn a_read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
     let cases: [Case; 7] = [
         ("wrong key", bad_key, TermCode::rdmap_protection(0)),
         ("deregistered", deregistered, TermCode::rdmap_protection(0)),
-        ("last octet outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::rdmap_protection(1)),
+        ("last byte outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::rdmap_protection(1)),
         ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_READ), 0), TermCode::rdmap_protection(2)),
         ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), TermCode::rdmap_protection(2)),
         ("other domain", other_pd, TermCode::rdmap_protection(3)),
@@ -203,17 +203,17 @@ fn a_region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
     region.bytes().write(0, &pattern(MIB)).unwrap();
     a.post_read(1, sink.local(0, MIB), region.remote(0));
     sim.run_for(Duration::from_micros(220));
-    let placed = a.host().rnic().counters().unwrap().rdma.placed_octets;
+    let placed = a.host().rnic().counters().unwrap().rdma.placed_bytes;
     assert!(
         placed > 0 && placed < MIB as u64,
-        "{placed} octets were placed before"
+        "{placed} bytes were placed before"
     );
     drop(region);
     sim.run_until_idle();
     assert_refused(&a, &b, TermCode::rdmap_protection(0));
     assert_eq!(a.sends(), [Done::refused(1, Opcode::Read)]);
     let fetched = sink.to_vec();
-    let right = |(octet, sent): (&u8, &u8)| octet == sent || *octet == 0;
+    let right = |(byte, sent): (&u8, &u8)| byte == sent || *byte == 0;
     assert!(
         fetched.iter().zip(&pattern(MIB)).all(right),
         "nothing but the region was sent"

@@ -60,7 +60,7 @@ fn a_queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
     let (mut a, b) = pair_with(&mut sim, 4, 4);
     let target = b.target(8);
     for round in 0..2 {
-        let source = a.source(b"8 octets");
+        let source = a.source(b"8 bytes!");
         for i in 0..4 {
             let write = SendRequest::write(WrId(i), source, target.remote(0));
             a.post(write.unsignaled());
@@ -92,7 +92,7 @@ fn an_overflow_is_reported_and_overwrites_no_completion() {
     let target = b.target(8);
     b.post_recv(9, 1);
     for i in 0..5 {
-        a.post_write(i, b"8 octets", target.remote(0));
+        a.post_write(i, b"8 bytes!", target.remote(0));
     }
     sim.run_until_idle();
     assert!(a.send_cq().overflowed());
@@ -138,8 +138,8 @@ fn an_overflow_leaves_other_queue_pairs_alone() {
     let (mut c, d) = sim.connected_pair();
     let (first, second) = (b.target(8), d.target(8));
     for i in 0..5 {
-        a.post_write(i, b"8 octets", first.remote(0));
-        c.post_write(i, b"8 octets", second.remote(0));
+        a.post_write(i, b"8 bytes!", first.remote(0));
+        c.post_write(i, b"8 bytes!", second.remote(0));
     }
     sim.run_until_idle();
     assert_eq!(a.state(), QpState::Error);

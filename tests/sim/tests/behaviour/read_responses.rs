@@ -19,7 +19,7 @@ fn sim() -> Sim {
     Sim::new(Seed(41)).one_way_delay(Duration::from_micros(50))
 }
 
-/// The request number `msn` for `len` octets.
+/// The request number `msn` for `len` bytes.
 fn request(msn: u32, region: &MemoryRegion, to: u64, len: usize) -> Vec<u8> {
     let len = u32::try_from(len).unwrap();
     let header = read_request(SINK, SINK_TO, len, region.stag(), to);
@@ -36,16 +36,16 @@ fn source(victim: &Victim, len: usize) -> MemoryRegion {
     region
 }
 
-/// Octets of the response that a plain peer has; all must be right and follow each other.
-fn response_octets(ulpdus: &[Vec<u8>]) -> Vec<u8> {
-    let mut octets: Vec<u8> = Vec::new();
+/// Bytes of the response that a plain peer has; all must be right and follow each other.
+fn response_bytes(ulpdus: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::new();
     for ulpdu in ulpdus {
-        let to = SINK_TO + octets.len() as u64;
+        let to = SINK_TO + bytes.len() as u64;
         assert_eq!(ulpdu[2..6], [0x55, 0x66, 0x77, 0x88]);
         assert_eq!(ulpdu[6..14], to.to_be_bytes());
-        octets.extend(&ulpdu[14..]);
+        bytes.extend(&ulpdu[14..]);
     }
-    octets
+    bytes
 }
 
 /// The Terminate returns the request as far as it is not answered (R5040-4.8-13), and nothing of the region leaves after it has gone.
@@ -64,7 +64,7 @@ fn a_revoked_source_stops_the_response_and_the_rest_is_returned() {
         let mut stream = ulpdus(&victim.answer());
         let (code, captured) = terminate(&victim.answer());
         stream.pop();
-        let sent = response_octets(&stream);
+        let sent = response_bytes(&stream);
         assert!(!sent.is_empty() && sent.len() < MIB - 8, "after {time} us");
         assert_eq!(sent.len() % TAGGED_PAYLOAD, 0, "whole segments");
         assert!(sent == pattern(MIB)[8..][..sent.len()]);
@@ -98,7 +98,7 @@ fn a_region_registered_in_the_place_of_the_revoked_one_is_not_read() {
     victim.sim.run_until("the FIN", || victim.peer.saw_fin());
     let mut stream = ulpdus(&victim.answer());
     assert!(stream.pop().is_some());
-    let sent = response_octets(&stream);
+    let sent = response_bytes(&stream);
     assert!(sent == pattern(MIB)[..sent.len()] && sent.len() < MIB);
     victim.peer.close();
     victim.sim.run_until_idle();
@@ -121,7 +121,7 @@ impl Midway {
         source.fill(&pattern(MIB));
         a.post_read(1, sink.local(0, MIB), source.remote(0));
         a.post_read(2, sink.local(0, 8), source.remote(0));
-        let placed = || a.host().rnic().counters().unwrap().rdma.placed_octets;
+        let placed = || a.host().rnic().counters().unwrap().rdma.placed_bytes;
         sim.run_until("the begin of the response", || placed() > 0);
         assert!(placed() < MIB as u64);
         Self {
@@ -148,9 +148,7 @@ impl Midway {
         assert!(n > 0 && n < MIB);
         let whole = n - n % TAGGED_PAYLOAD;
         assert!(
-            here[whole + TAGGED_PAYLOAD..]
-                .iter()
-                .all(|octet| *octet == 0),
+            here[whole + TAGGED_PAYLOAD..].iter().all(|byte| *byte == 0),
             "the response stops for good"
         );
     }
@@ -267,7 +265,7 @@ fn a_violation_of_the_requesters_cuts_the_response() {
     let (code, _) = terminate(&victim.answer());
     assert_eq!(code, TermCode::ddp_untagged(2));
     stream.pop();
-    let sent = response_octets(&stream);
+    let sent = response_bytes(&stream);
     assert!(!sent.is_empty() && sent.len() < MIB);
     assert_eq!(sent.len() % TAGGED_PAYLOAD, 0, "whole segments");
     assert!(sent == pattern(MIB)[..sent.len()]);

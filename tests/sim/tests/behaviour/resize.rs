@@ -9,7 +9,7 @@ use xwarp::{
 use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::{Done, End, Sim, for_each_seed};
 
-/// A Write of no octets.
+/// A Write of no bytes.
 fn nothing(wr_id: u64) -> SendRequest {
     let nowhere = xwarp::RemoteAddress {
         stag: xwarp::Stag::PLACEHOLDER,

@@ -34,7 +34,7 @@ fn row_041_a_fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
     for cut in [1, 2, 3, 15, 16, 17, 60, 116, 119] {
         let mut victim = Victim::new();
         victim.end.post_recv(1, 100);
-        victim.end.post_write(2, b"8 octets", FAR);
+        victim.end.post_write(2, b"8 bytes!", FAR);
         let target = victim.end.target(100);
         let place = target.remote(0);
         let whole = Tagged::write(place.stag, place.to).fpdu(&pattern(100));
@@ -43,7 +43,7 @@ fn row_041_a_fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
         victim.sim.run_until_idle();
         victim.peer.close();
         victim.sim.run_until_idle();
-        assert_bad_close(&format!("{cut} octets"), &victim.end);
+        assert_bad_close(&format!("{cut} bytes"), &victim.end);
         assert_eq!(target.to_vec(), [0; 100]);
         let flushed = Done::flushed(1, Opcode::Receive);
         assert_eq!(victim.end.receives(), [flushed]);

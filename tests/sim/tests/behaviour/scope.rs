@@ -116,7 +116,7 @@ fn local_work_cannot_use_a_region_of_another_stream() {
     let (mut c, mut d) = sim.connected_pair();
     d.qp.post_recv(xwarp::RecvRequest::new(WrId(2), local))
         .unwrap();
-    c.post_send(1, b"8 octets");
+    c.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     let refused = Done::failed(2, Opcode::Receive, CompletionStatus::InvalidPd);
     assert_eq!(d.receives(), [refused]);

@@ -25,7 +25,7 @@ fn sim_of(mpa: MpaConfig) -> Sim {
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
 
-/// How a Write to and a Read from `remote` of 100 octets end for the stream, each on a stream of its own.
+/// How a Write to and a Read from `remote` of 100 bytes end for the stream, each on a stream of its own.
 fn attempts(sim: &mut Sim, remote: RemoteAddress) -> [Option<TermCode>; 2] {
     let told = |a: &End| match a.events()[..] {
         [] => None,
@@ -74,7 +74,7 @@ fn each_registration_has_its_own_rights_for_as_long_as_it_lasts() {
     for (region, (access, expected)) in regions.iter().zip(cases) {
         assert_eq!(attempts(&mut sim, region.remote(0)), expected, "{access:?}");
     }
-    // The registration with all rights goes, the others stay; its octets are the same.
+    // The registration with all rights goes, the others stay; its bytes are the same.
     let mut regions = regions;
     let gone = regions.pop().unwrap().remote(0);
     let invalid = [TermCode::ddp_tagged(0), TermCode::rdmap_protection(0)].map(Some);

@@ -10,7 +10,7 @@ use xwarp_iwarp::mpa::{Step, next_fpdu};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, pattern};
 
-/// Octets of an Ethernet and of an IPv4 header.
+/// Bytes of an Ethernet and of an IPv4 header.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 
@@ -73,7 +73,7 @@ fn each_segment_begins_with_an_fpdu_and_holds_it_whole() {
             let step = next_fpdu(payload, true);
             let whole =
                 matches!(step, Ok(Step::Fpdu { consumed, .. }) if consumed == payload.len());
-            assert!(whole, "{direction:?}: {} octets, {step:?}", payload.len());
+            assert!(whole, "{direction:?}: {} bytes, {step:?}", payload.len());
             fpdus += 1;
         }
     }
@@ -100,7 +100,7 @@ fn a_segment_that_is_sent_again_has_the_same_borders() {
             if *direction == Direction::AToB && !payload.is_empty() {
                 let first = sent.entry(sequence).or_insert_with(|| payload.to_vec());
                 assert_eq!(first.len(), payload.len(), "without frame {lost}");
-                assert!(first == payload, "other octets under the same numbers");
+                assert!(first == payload, "other bytes under the same numbers");
                 again += 1;
             }
         }

@@ -26,7 +26,7 @@ fn pair() -> (Sim, End, End) {
     (sim, a, b)
 }
 
-/// A Write of no octets.
+/// A Write of no bytes.
 fn nothing(wr_id: u64) -> SendRequest {
     let nowhere = xwarp::RemoteAddress {
         stag: xwarp::Stag::PLACEHOLDER,

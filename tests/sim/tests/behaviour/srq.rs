@@ -14,7 +14,7 @@ use xwarp::{
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{End, Host, Sim};
 
-/// Octets of a receive buffer.
+/// Bytes of a receive buffer.
 const LEN: usize = 8;
 
 fn sim() -> Sim {

@@ -68,7 +68,7 @@ fn private_data_of_any_length_reaches_the_other_side() {
 }
 
 #[test]
-fn private_data_beyond_508_octets_is_refused_at_once() {
+fn private_data_beyond_508_bytes_is_refused_at_once() {
     let mut sim = sim();
     let mut a = sim.a().end(&QpConfig::default());
     let refused = a.qp.begin_connect(sim.b().at(7471), &[0; 509], LIMIT).err();
@@ -208,10 +208,10 @@ fn answers_that_are_no_mpa_reply_are_named_as_such() {
         b"HTTP/1.1 400 Bad Request\r\n",
         b"H",
         b"MPA ID Req Frame\x40\x01\x00\x00", // a Request
-        b"MPA ID Rep FramE\x40\x01\x00\x00", // last octet of the key
+        b"MPA ID Rep FramE\x40\x01\x00\x00", // last byte of the key
         b"MPA ID Rep Frame\x40\x00\x00\x00", // revision 0
         b"MPA ID Rep Frame\x40\x03\x00\x00", // revision 3
-        b"MPA ID Rep Frame\x40\x01\x02\x01", // 513 octets of private data
+        b"MPA ID Rep Frame\x40\x01\x02\x01", // 513 bytes of private data
     ];
     for answer in answers {
         let (sim, peer) = plain_sim();
@@ -282,12 +282,12 @@ fn a_client_that_never_sends_its_request_is_dropped_after_ten_seconds() {
 }
 
 #[test]
-fn a_client_that_sends_an_octet_per_second_has_no_more_time() {
+fn a_client_that_sends_a_byte_per_second_has_no_more_time() {
     let (sim, peer) = plain_sim();
     let mut sim = sim.expecting(&["drop_startup_timeout", "drop_no_flow"]);
     let mut listener = plain_client(&mut sim, &peer);
-    for octet in REQUEST {
-        peer.send(&[*octet]);
+    for byte in REQUEST {
+        peer.send(&[*byte]);
         sim.run_for(Duration::from_secs(1));
     }
     assert_eq!(peer.ended(), Some(CloseReason::Reset));
@@ -296,7 +296,7 @@ fn a_client_that_sends_an_octet_per_second_has_no_more_time() {
 }
 
 #[test]
-fn a_request_in_segments_of_one_octet_is_understood() {
+fn a_request_in_segments_of_one_byte_is_understood() {
     let (mut sim, peer) = plain_sim();
     let mut listener = plain_client(&mut sim, &peer);
     peer.send_pieces(b"MPA ID Req Frame\x40\x01\x00\x05hello", 1);
@@ -312,14 +312,14 @@ fn a_request_in_segments_of_one_octet_is_understood() {
 fn requests_that_are_none_are_dropped_and_counted() {
     let requests: [&[u8]; 9] = [
         b"GET / HTTP/1.1\r\n\r\n",
-        b"mPA ID Req Frame\x40\x01\x00\x00", // first octet of the key
-        b"MPA ID Req FramE\x40\x01\x00\x00", // last octet of the key
+        b"mPA ID Req Frame\x40\x01\x00\x00", // first byte of the key
+        b"MPA ID Req FramE\x40\x01\x00\x00", // last byte of the key
         b"MPA ID Rep Frame\x40\x01\x00\x00", // a Reply
         b"MPA ID Req Frame\x40\x00\x00\x00", // revision 0
         b"MPA ID Req Frame\x40\x03\x00\x00", // revision 3
         b"MPA ID Req Frame\x40\xff\x00\x00", // revision 255
-        b"MPA ID Req Frame\x40\x01\x02\x01", // 513 octets of private data, none of them here
-        b"MPA ID Req Frame\x40\x01\x00\x00\0", // an octet after the Request (D11)
+        b"MPA ID Req Frame\x40\x01\x02\x01", // 513 bytes of private data, none of them here
+        b"MPA ID Req Frame\x40\x01\x00\x00\0", // a byte after the Request (D11)
     ];
     for request in requests {
         let (sim, peer) = plain_sim();
@@ -335,7 +335,7 @@ fn requests_that_are_none_are_dropped_and_counted() {
 }
 
 #[test]
-fn octets_after_the_request_and_before_the_reply_end_the_connection() {
+fn bytes_after_the_request_and_before_the_reply_end_the_connection() {
     let (sim, peer) = plain_sim();
     let mut sim = sim.expecting(&["drop_startup"]);
     let mut listener = plain_client(&mut sim, &peer);

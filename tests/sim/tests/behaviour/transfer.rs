@@ -1,4 +1,4 @@
-//! Every octet arrives once, at its place, and every work request completes once, in order.
+//! Every byte arrives once, at its place, and every work request completes once, in order.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn sim() -> Sim {
     Sim::new(Seed(7)).one_way_delay(Duration::from_micros(50))
 }
 
-/// No octet, one, a segment's worth and its neighbours, several segments, more than the TCP window.
+/// No byte, one, a segment's worth and its neighbours, several segments, more than the TCP window.
 fn sizes(segment: usize) -> [usize; 8] {
     [
         0,
@@ -41,7 +41,7 @@ fn writes_of_all_sizes_are_placed_and_complete_in_order() {
     for (i, (target, len)) in (1..).zip(targets.iter().zip(sizes(TAGGED_PAYLOAD))) {
         assert!(
             target.to_vec() == pattern_of(i, len),
-            "the Write of {len} octets"
+            "the Write of {len} bytes"
         );
     }
     assert_eq!(
@@ -57,7 +57,7 @@ fn sends_of_all_sizes_are_received_in_order_with_their_length() {
     let (mut a, mut b) = sim.connected_pair();
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (i, len) in (1..).zip(sizes(UNTAGGED_PAYLOAD)) {
-        // Room for one octet more than is sent: the length that completes is the message's.
+        // Room for one byte more than is sent: the length that completes is the message's.
         b.post_recv(i, len + 1);
         a.post_send(i, &pattern_of(i, len));
         sent.push(Done::send(i, len));
@@ -70,18 +70,14 @@ fn sends_of_all_sizes_are_received_in_order_with_their_length() {
         let buffer = b.buffer(i);
         assert!(
             buffer[..len] == pattern_of(i, len),
-            "the Send of {len} octets"
+            "the Send of {len} bytes"
         );
-        assert_eq!(
-            buffer[len..],
-            [0],
-            "the octet after the Send of {len} octets"
-        );
+        assert_eq!(buffer[len..], [0], "the byte after the Send of {len} bytes");
     }
 }
 
 #[test]
-fn reads_of_all_sizes_fetch_the_octets_and_complete_in_order() {
+fn reads_of_all_sizes_fetch_the_bytes_and_complete_in_order() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let mut expected = Vec::new();
@@ -118,7 +114,7 @@ fn writes_whose_segments_are_full_fill_the_mtu_exactly() {
     assert_eq!(largest.get(), 14 + 1500, "one full FPDU per TCP segment");
 }
 
-/// An FPDU fills a segment, as long as its ULPDU has no more than 64,768 octets (RFC 5044 section 3), which make 64,776 with framing.
+/// An FPDU fills a segment, as long as its ULPDU has no more than 64,768 bytes (RFC 5044 section 3), which make 64,776 with framing.
 #[test]
 fn large_packets_are_filled_and_survive_losses() {
     for (mtu, largest_frame) in [(9000, 14 + 9000), (65_535, 14 + 52 + 64_776)] {
@@ -168,7 +164,7 @@ fn both_directions_at_once_do_not_disturb_each_other() {
 }
 
 #[test]
-fn eight_queue_pairs_keep_their_octets_apart() {
+fn eight_queue_pairs_keep_their_bytes_apart() {
     let mut sim = sim();
     let pairs: Vec<(End, End)> = (0..8).map(|_| sim.connected_pair()).collect();
     let mut work = Vec::new();
@@ -254,14 +250,14 @@ fn a_read_fence_holds_later_work_back_until_the_read_is_done() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let (source, sink) = (b.target(8), a.target(8));
-    source.fill(b"8 octets");
+    source.fill(b"8 bytes!");
     b.post_recv(1, 100);
     a.post_read(1, sink.local(0, 8), source.remote(0));
     // Sent from where the Read places: without the fence it would send what was there before.
     a.post(SendRequest::send(WrId(2), sink.local(0, 8)).fenced());
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::read(1, 8), Done::send(2, 8)]);
-    assert_eq!(b.buffer(1)[..8], *b"8 octets");
+    assert_eq!(b.buffer(1)[..8], *b"8 bytes!");
 }
 
 #[test]
@@ -349,7 +345,7 @@ fn a_send_with_invalidate_takes_the_region_away_and_says_which() {
 }
 
 #[test]
-fn a_slow_link_with_a_short_queue_loses_frames_but_no_octets() {
+fn a_slow_link_with_a_short_queue_loses_frames_but_no_bytes() {
     let mut sim = sim().rate(100_000_000);
     sim.link().change(|conditions| conditions.queue = 50);
     let (mut a, b) = sim.connected_pair();

@@ -47,29 +47,29 @@ impl Buffers {
     pub(crate) fn ended(&mut self, id: u64, message: Option<&[u8]>) {
         let buffer = self.posted.remove(&id).unwrap();
         self.free.push(buffer);
-        let octets = self.octets(buffer);
+        let bytes = self.bytes(buffer);
         let known = &mut self.known[buffer];
         if let Some(message) = message {
             known[..message.len()].copy_from_slice(message);
-            assert_eq!(&octets, known, "receive {id}");
+            assert_eq!(&bytes, known, "receive {id}");
         }
-        *known = octets;
+        *known = bytes;
     }
 
-    fn octets(&self, buffer: usize) -> Vec<u8> {
-        let mut octets = vec![0; LONGEST];
+    fn bytes(&self, buffer: usize) -> Vec<u8> {
+        let mut bytes = vec![0; LONGEST];
         self.region
             .bytes()
-            .read(buffer * LONGEST, &mut octets)
+            .read(buffer * LONGEST, &mut bytes)
             .unwrap();
-        octets
+        bytes
     }
 
     /// Nobody has written to those that are not posted.
     pub(crate) fn check(&self) {
         for buffer in &self.free {
             assert!(
-                self.octets(*buffer) == self.known[*buffer],
+                self.bytes(*buffer) == self.known[*buffer],
                 "buffer {buffer} is nobody's"
             );
         }

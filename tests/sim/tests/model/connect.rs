@@ -88,7 +88,7 @@ impl Program {
         pair.post_first_word(0);
     }
 
-    /// By TCP connections that carry raw octets first (digest 5): the first side says hello, the second one's answer is the last streaming
+    /// By TCP connections that carry raw bytes first (digest 5): the first side says hello, the second one's answer is the last streaming
     /// message, and the first side speaks again.
     fn connect_by_streams(&mut self, n: usize) {
         let Some((mut near, far)) = self.streams(n) else {
@@ -161,14 +161,14 @@ impl Program {
         assert_eq!(framed, framing);
     }
 
-    /// Up to two segments of raw octets.
+    /// Up to two segments of raw bytes.
     fn words(&mut self) -> Vec<u8> {
         let len = 1 + self.rng.index(2 * LONGEST);
-        self.rng.octets(len)
+        self.rng.bytes(len)
     }
 
-    fn say(&mut self, stream: &mut LlpStream, octets: &[u8]) -> bool {
-        let mut rest = octets;
+    fn say(&mut self, stream: &mut LlpStream, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
         let said = self.wait(|_| {
             rest = &rest[stream.write(rest).unwrap_or(0)..];
             rest.is_empty().then_some(())
@@ -176,13 +176,13 @@ impl Program {
         said.is_some()
     }
 
-    fn hear(&mut self, stream: &mut LlpStream, octets: &[u8]) -> bool {
-        let (mut heard, mut filled) = (vec![0; octets.len()], 0);
+    fn hear(&mut self, stream: &mut LlpStream, bytes: &[u8]) -> bool {
+        let (mut heard, mut filled) = (vec![0; bytes.len()], 0);
         let all = self.wait(|_| {
             filled += stream.read(&mut heard[filled..]).unwrap_or(0);
-            (filled == octets.len()).then_some(())
+            (filled == bytes.len()).then_some(())
         });
-        assert!(heard[..filled] == octets[..filled], "streaming mode");
+        assert!(heard[..filled] == bytes[..filled], "streaming mode");
         all.is_some()
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn sge(region: &MemoryRegion, at: usize, len: usize) -> Sge {
     region.local(at as u64, u32::try_from(len).unwrap())
 }
 
-/// A random piece of `room` octets that is mostly short.
+/// A random piece of `room` bytes that is mostly short.
 fn piece(rng: &mut Rng, room: usize) -> (usize, usize) {
     let longest = if rng.chance(0.2) { LONGEST } else { 40 };
     let len = rng.index(longest + 1);
@@ -85,7 +85,7 @@ impl Draft {
     }
 
     /// The peer receives this.
-    fn message(&mut self, octets: Vec<u8>, immediate: Option<[u8; 8]>, rng: &mut Rng) {
+    fn message(&mut self, bytes: Vec<u8>, immediate: Option<[u8; 8]>, rng: &mut Rng) {
         let solicited = rng.chance(0.2);
         if solicited {
             self.request = self.request.clone().solicited();
@@ -96,7 +96,7 @@ impl Draft {
         self.work.message = Some(Message {
             id: self.work.id,
             solicited,
-            octets,
+            bytes,
             immediate,
             invalidate: None,
         });
@@ -149,31 +149,31 @@ impl Pair {
     /// A place of the region that nobody changes, and what it holds.
     pub(crate) fn source(&self, who: usize, rng: &mut Rng) -> (Sge, usize, Vec<u8>) {
         let (at, len) = piece(rng, 4 * LONGEST);
-        let octets = self.sides[who].free_octets()[at..at + len].to_vec();
-        (sge(&self.sides[who].source, at, len), at, octets)
+        let bytes = self.sides[who].free_bytes()[at..at + len].to_vec();
+        (sge(&self.sides[who].source, at, len), at, bytes)
     }
 
     /// The same for a message, in several pieces.
     fn sources(&self, who: usize, rng: &mut Rng) -> (Sgl, Vec<u8>) {
-        let (place, at, octets) = self.source(who, rng);
-        let cut = rng.index(octets.len() + 1);
+        let (place, at, bytes) = self.source(who, rng);
+        let cut = rng.index(bytes.len() + 1);
         let source = &self.sides[who].source;
         if rng.chance(0.7) {
-            return (place.into(), octets);
+            return (place.into(), bytes);
         }
         let pieces = [
             sge(source, at, cut),
             sge(source, 0, 0),
-            sge(source, at + cut, octets.len() - cut),
+            sge(source, at + cut, bytes.len() - cut),
         ];
-        (Sgl::from_iter(pieces), octets)
+        (Sgl::from_iter(pieces), bytes)
     }
 
     pub(crate) fn send(&mut self, who: usize, rng: &mut Rng) -> Draft {
-        let (id, (sgl, octets)) = (self.next_id(who), self.sources(who, rng));
+        let (id, (sgl, bytes)) = (self.next_id(who), self.sources(who, rng));
         let request = SendRequest::send(WrId(id), sgl);
-        let mut draft = Draft::new(request, Opcode::Send, octets.len());
-        draft.message(octets, None, rng);
+        let mut draft = Draft::new(request, Opcode::Send, bytes.len());
+        draft.message(bytes, None, rng);
         draft
     }
 
@@ -189,12 +189,12 @@ impl Pair {
     }
 
     fn write(&mut self, who: usize, rng: &mut Rng) -> Draft {
-        let (id, (sgl, octets)) = (self.next_id(who), self.sources(who, rng));
-        let at = rng.index(2 * LONGEST - octets.len() + 1);
+        let (id, (sgl, bytes)) = (self.next_id(who), self.sources(who, rng));
+        let at = rng.index(2 * LONGEST - bytes.len() + 1);
         let to = remote(&self.sides[1 - who].sink, at);
         let request = SendRequest::write(WrId(id), sgl, to);
-        let mut draft = Draft::new(request, Opcode::Write, octets.len());
-        draft.work.effect = Effect::Write(Patch { at, octets });
+        let mut draft = Draft::new(request, Opcode::Write, bytes.len());
+        draft.work.effect = Effect::Write(Patch { at, bytes });
         draft
     }
 
@@ -219,12 +219,12 @@ impl Pair {
     }
 
     fn read(&mut self, who: usize, rng: &mut Rng) -> Draft {
-        let (id, (_, from, octets)) = (self.next_id(who), self.source(1 - who, rng));
-        let at = 2 * LONGEST + rng.index(2 * LONGEST - octets.len() + 1);
-        let place = sge(&self.sides[who].sink, at, octets.len());
+        let (id, (_, from, bytes)) = (self.next_id(who), self.source(1 - who, rng));
+        let at = 2 * LONGEST + rng.index(2 * LONGEST - bytes.len() + 1);
+        let place = sge(&self.sides[who].sink, at, bytes.len());
         let request = SendRequest::read(WrId(id), place, remote(&self.sides[1 - who].source, from));
-        let mut draft = Draft::new(request, Opcode::Read, octets.len());
-        draft.work.effect = Effect::Read(Patch { at, octets });
+        let mut draft = Draft::new(request, Opcode::Read, bytes.len());
+        draft.work.effect = Effect::Read(Patch { at, bytes });
         draft
     }
 

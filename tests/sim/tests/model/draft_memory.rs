@@ -41,7 +41,7 @@ fn fate_of_change(model: &StagModel) -> Fate {
 }
 
 impl Pair {
-    /// The window may be bound to what the peer writes, but for the first octets.
+    /// The window may be bound to what the peer writes, but for the first bytes.
     pub(crate) fn bind(&mut self, who: usize) -> Draft {
         let id = WrId(self.next_id(who));
         let side = &mut self.sides[who];
@@ -54,7 +54,7 @@ impl Pair {
         draft
     }
 
-    /// The sink, but for some of the first octets, in the order of its pages.
+    /// The sink, but for some of the first bytes, in the order of its pages.
     pub(crate) fn fast_register(&mut self, who: usize, rng: &mut Rng) -> Draft {
         let id = WrId(self.next_id(who));
         let side = &mut self.sides[who];
@@ -93,11 +93,11 @@ impl Pair {
         Some(draft)
     }
 
-    /// A Write by an `STag` of the peer's that may be Invalid, and of whose octets the first ones may not be in it.
+    /// A Write by an `STag` of the peer's that may be Invalid, and of whose bytes the first ones may not be in it.
     pub(crate) fn write_by(&mut self, who: usize, which: Which, rng: &mut Rng) -> Option<Draft> {
         let id = WrId(self.next_id(who));
-        let (place, _, mut octets) = self.source(who, rng);
-        let at = rng.index(2 * LONGEST - octets.len() + 1);
+        let (place, _, mut bytes) = self.source(who, rng);
+        let at = rng.index(2 * LONGEST - bytes.len() + 1);
         let model = self.sides[1 - who].stag_is(which);
         let stag = model.bound.or(model.stale)?;
         let (begin, base) = match which {
@@ -108,16 +108,16 @@ impl Pair {
         if at < begin {
             fate = Fate::Fatal;
         }
-        if octets.is_empty() {
+        if bytes.is_empty() {
             fate = Fate::Good;
         }
         let to = base.wrapping_add(at as u64);
         let request = SendRequest::write(id, place, RemoteAddress { stag, to });
-        let mut draft = Draft::new(request, Opcode::Write, octets.len());
+        let mut draft = Draft::new(request, Opcode::Write, bytes.len());
         if fate == Fate::Fatal {
-            octets.clear();
+            bytes.clear();
         }
-        draft.work.effect = Effect::Write(Patch { at, octets });
+        draft.work.effect = Effect::Write(Patch { at, bytes });
         draft.work.fate = fate;
         self.uses_stags = true;
         Some(draft)
@@ -126,28 +126,28 @@ impl Pair {
     /// A Read into what Fast-Register has registered, which may invalidate that.
     pub(crate) fn read_into_fast(&mut self, who: usize, rng: &mut Rng) -> Option<Draft> {
         let id = WrId(self.next_id(who));
-        let (_, from, octets) = self.source(1 - who, rng);
+        let (_, from, bytes) = self.source(1 - who, rng);
         let model = &self.sides[who].fast_is;
-        let stag = model.bound.or(model.stale).filter(|_| !octets.is_empty())?;
-        let at = 2 * LONGEST + rng.index(2 * LONGEST - octets.len() + 1);
+        let stag = model.bound.or(model.stale).filter(|_| !bytes.is_empty())?;
+        let at = 2 * LONGEST + rng.index(2 * LONGEST - bytes.len() + 1);
         let place = Sge {
             stag,
             to: (at - fast_at(stag)) as u64,
-            len: u32::try_from(octets.len()).unwrap(),
+            len: u32::try_from(bytes.len()).unwrap(),
         };
         let fate = fate_by(model, Fate::Fatal);
         let from = remote(&self.sides[1 - who].source, from);
         let mut draft = Draft::new(
             SendRequest::read(id, place, from),
             Opcode::Read,
-            octets.len(),
+            bytes.len(),
         );
         let invalidates = rng.chance(0.6);
         if invalidates {
             draft.request = draft.request.invalidating_sink();
             draft.work.opcode = Opcode::ReadInvalidate;
         }
-        let patch = Patch { at, octets };
+        let patch = Patch { at, bytes };
         draft.work.effect = match fate {
             Fate::Fatal => Effect::Nothing,
             _ if invalidates => Effect::ReadInvalidate(patch),
@@ -157,7 +157,7 @@ impl Pair {
         Some(draft)
     }
 
-    /// A Send of the octet behind what Fast-Register has registered.
+    /// A Send of the byte behind what Fast-Register has registered.
     pub(crate) fn send_behind_fast(&mut self, who: usize, rng: &mut Rng) -> Option<Draft> {
         let mut draft = self.send(who, rng);
         let model = &self.sides[who].fast_is;
@@ -185,16 +185,16 @@ impl Pair {
         let (spare, len) = (&self.sides[1 - who].spare, rng.index(SPARE / 2));
         let at = rng.index(SPARE - len + 1);
         let place = sge(&self.sides[who].source, 0, len);
-        let mut octets = self.sides[who].free_octets()[..len].to_vec();
+        let mut bytes = self.sides[who].free_bytes()[..len].to_vec();
         let stale = spare.stale.filter(|_| rng.chance(0.1));
         let to = stale.unwrap_or_else(|| remote(&spare.region, at));
         let mut draft = Draft::new(SendRequest::write(id, place, to), Opcode::Write, len);
         if len > 0 && (stale.is_some() || !spare.writable) {
             draft.work.fate = Fate::Fatal;
-            octets.clear();
+            bytes.clear();
         }
         let at = SINK + at;
-        draft.work.effect = Effect::Write(Patch { at, octets });
+        draft.work.effect = Effect::Write(Patch { at, bytes });
         draft.work.needs = Some(Needs::Spare);
         self.uses_stags = true;
         draft

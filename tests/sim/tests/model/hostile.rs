@@ -27,7 +27,7 @@ use reference::{IRD, Outcome, Reference};
 /// Connections of a program, and steps of each unless it ends before.
 const CONNECTIONS: usize = 40;
 const STEPS: usize = 60;
-/// Octets of a receive buffer.
+/// Bytes of a receive buffer.
 const BUFFER: usize = 600;
 /// Requests of the RNIC's that are outstanding.
 const REQUESTS: usize = 4;
@@ -58,7 +58,7 @@ struct Program {
     asked: VecDeque<Asked>,
     /// Its Sends on this connection.
     sent: u32,
-    /// Octets of the RNIC's that were looked at.
+    /// Bytes of the RNIC's that were looked at.
     seen: usize,
     sim: Sim,
 }
@@ -149,13 +149,13 @@ impl Program {
 
     /// A frame or two of segments, up to the first that is refused.
     fn segments(&mut self) -> bool {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         for _ in 0..=self.rng.index(3) {
             let ulpdu = segments::segment(&mut self.rng, &self.reference);
             match self.reference.judge(&ulpdu, 0) {
                 Outcome::Fine => self.reference.apply(&ulpdu),
                 Outcome::Refused(faults) => {
-                    self.peer.send(&octets);
+                    self.peer.send(&bytes);
                     self.sim.run_until_idle();
                     self.check();
                     return self.offend(&fpdu(&ulpdu), &ulpdu, &faults);
@@ -163,13 +163,13 @@ impl Program {
                 // It is left out: how that ends, `close` says.
                 Outcome::Terminated => break,
             }
-            octets.extend(fpdu(&ulpdu));
+            bytes.extend(fpdu(&ulpdu));
             // What a Read finds may be of later segments already.
             if !self.reference.answers.is_empty() {
                 break;
             }
         }
-        self.peer.send_pieces(&octets, 1 + self.rng.index(1400));
+        self.peer.send_pieces(&bytes, 1 + self.rng.index(1400));
         self.sim.run_until_idle();
         self.check();
         true
@@ -177,15 +177,15 @@ impl Program {
 
     /// As many requests at once as may be, or one more.
     fn burst(&mut self, excess: usize) -> bool {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         let ird = self.reference.ird;
         for _ in 0..ird {
             let ulpdu = segments::right_read(&mut self.rng, &self.reference);
             self.reference.apply(&ulpdu);
-            octets.extend(fpdu(&ulpdu));
+            bytes.extend(fpdu(&ulpdu));
         }
         if excess == 0 {
-            self.peer.send(&octets);
+            self.peer.send(&bytes);
             self.sim.run_until_idle();
             self.check();
             return true;
@@ -194,18 +194,18 @@ impl Program {
         let Outcome::Refused(faults) = self.reference.judge(&ulpdu, ird) else {
             panic!("one too many")
         };
-        octets.extend(fpdu(&ulpdu));
+        bytes.extend(fpdu(&ulpdu));
         self.reference.answers.clear(); // they may be cut off
-        self.offend(&octets, &ulpdu, &faults)
+        self.offend(&bytes, &ulpdu, &faults)
     }
 
-    /// An octet behind the length is another one (row 31).
+    /// A byte behind the length is another one (row 31).
     fn bad_crc(&mut self) -> bool {
         let ulpdu = segments::segment(&mut self.rng, &self.reference);
-        let mut octets = fpdu(&ulpdu);
-        let at = 2 + self.rng.index(octets.len() - 2);
-        octets[at] ^= 1 << self.rng.below(8);
-        self.offend(&octets, &[], &[TermCode::mpa(2)])
+        let mut bytes = fpdu(&ulpdu);
+        let at = 2 + self.rng.index(bytes.len() - 2);
+        bytes[at] ^= 1 << self.rng.below(8);
+        self.offend(&bytes, &[], &[TermCode::mpa(2)])
     }
 
     fn post_recv(&mut self) {
@@ -266,14 +266,14 @@ impl Program {
     }
 
     fn send(&mut self) {
-        let octets = self.rng.octets(20);
+        let bytes = self.rng.bytes(20);
         let id = self.next_id;
         self.next_id += 1;
-        self.end.post_send(id, &octets);
+        self.end.post_send(id, &bytes);
         self.asked.push_back(Asked {
             id,
             opcode: Opcode::Send,
-            len: octets.len(),
+            len: bytes.len(),
             done: true,
         });
         self.sim.run_until_idle();
@@ -284,6 +284,6 @@ impl Program {
             msn: self.sent,
             ..Untagged::default()
         };
-        assert_eq!(new[0], header.ulpdu(&octets));
+        assert_eq!(new[0], header.ulpdu(&bytes));
     }
 }

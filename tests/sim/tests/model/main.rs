@@ -20,7 +20,7 @@ use xwarp_sim_tests::{for_each_seed, pattern_of};
 
 use program::Program;
 
-/// Octets of the longest message: two segments.
+/// Bytes of the longest message: two segments.
 const LONGEST: usize = 1600;
 /// Steps of a program.
 const STEPS: usize = 1000;

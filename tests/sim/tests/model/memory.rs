@@ -1,18 +1,18 @@
-//! What memory may hold: the octets that operations have made it for certain, and those that operations may have placed, which are under
+//! What memory may hold: the bytes that operations have made it for certain, and those that operations may have placed, which are under
 //! way or were cut off.
 
 use std::collections::BTreeSet;
 
-/// Octets at a place.
+/// Bytes at a place.
 #[derive(Clone, Debug)]
 pub(crate) struct Patch {
     pub(crate) at: usize,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Patch {
     fn end(&self) -> usize {
-        self.at + self.octets.len()
+        self.at + self.bytes.len()
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -23,8 +23,8 @@ impl Patch {
         self.at <= other.at && other.end() <= self.end()
     }
 
-    fn is_at(&self, octet: usize, value: u8) -> bool {
-        let its = octet.checked_sub(self.at).and_then(|i| self.octets.get(i));
+    fn is_at(&self, byte: usize, value: u8) -> bool {
+        let its = byte.checked_sub(self.at).and_then(|i| self.bytes.get(i));
         its == Some(&value)
     }
 }
@@ -44,12 +44,12 @@ impl Memory {
         }
     }
 
-    /// An operation was posted that will place octets.
+    /// An operation was posted that will place bytes.
     pub(crate) fn begin(&mut self, id: u64, patch: Patch) {
         self.possible.push((id, true, patch));
     }
 
-    /// It was done, if it is still under way. Where others are as well, whose octets are there is not known.
+    /// It was done, if it is still under way. Where others are as well, whose bytes are there is not known.
     pub(crate) fn done(&mut self, id: u64) {
         let is_it = |(its, busy, _): &(u64, bool, Patch)| *its == id && *busy;
         let Some(at) = self.possible.iter().position(is_it) else {
@@ -61,7 +61,7 @@ impl Memory {
             *other == id || !busy || !its.overlaps(&patch)
         };
         if self.possible.iter().all(alone) {
-            self.certain[patch.at..patch.end()].copy_from_slice(&patch.octets);
+            self.certain[patch.at..patch.end()].copy_from_slice(&patch.bytes);
             // What was placed before is gone where it was overwritten as a whole; otherwise it stays possible.
             self.possible
                 .retain(|(other, busy, its)| *other != id && (*busy || !patch.covers(its)));
@@ -88,9 +88,9 @@ impl Memory {
     }
 
     /// Nothing is under way. What memory holds of all that was possible is certain from now on.
-    pub(crate) fn settle(&mut self, octets: Vec<u8>) {
-        self.check("settled memory", &octets);
-        self.certain = octets;
+    pub(crate) fn settle(&mut self, bytes: Vec<u8>) {
+        self.check("settled memory", &bytes);
+        self.certain = bytes;
         self.possible.clear();
     }
 
@@ -100,11 +100,11 @@ impl Memory {
         }
         let wrong: BTreeSet<usize> = (real.iter().zip(&self.certain).enumerate())
             .filter(|(_, (real, certain))| real != certain)
-            .filter(|(octet, (real, _))| {
-                !(self.possible.iter()).any(|(_, _, its)| its.is_at(*octet, **real))
+            .filter(|(byte, (real, _))| {
+                !(self.possible.iter()).any(|(_, _, its)| its.is_at(*byte, **real))
             })
-            .map(|(octet, _)| octet)
+            .map(|(byte, _)| byte)
             .collect();
-        assert!(wrong.is_empty(), "{what}: octets {wrong:?} are nobody's");
+        assert!(wrong.is_empty(), "{what}: bytes {wrong:?} are nobody's");
     }
 }

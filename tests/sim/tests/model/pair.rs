@@ -126,7 +126,7 @@ impl Pair {
         }
         let message = self.sides[1 - who].messages.pop_front();
         let message = message.unwrap_or_else(|| panic!("{completion:?} of nothing that was sent"));
-        assert_eq!(completion.byte_len as usize, message.octets.len());
+        assert_eq!(completion.byte_len as usize, message.bytes.len());
         assert_eq!(completion.immediate, message.immediate);
         assert_eq!(completion.invalidated, message.invalidate);
         assert_eq!(completion.solicited, message.solicited);
@@ -136,7 +136,7 @@ impl Pair {
                 self.sides[who].memory.done(write);
             }
         }
-        buffers.ended(id, Some(&message.octets));
+        buffers.ended(id, Some(&message.bytes));
         if message.invalidate.is_some() {
             self.sides[who].window_is.become_(None);
         }
@@ -252,7 +252,7 @@ impl Pair {
         }
         for side in &mut self.sides {
             side.settle_stags();
-            side.memory.settle(side.octets());
+            side.memory.settle(side.bytes());
             side.counts = BTreeSet::from([side.count()])
                 .intersection(&side.counts)
                 .copied()

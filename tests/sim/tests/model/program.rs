@@ -237,7 +237,7 @@ impl Program {
         );
         self.buffers.iter().for_each(Buffers::check);
         for (_, bytes) in self.dead.iter().flatten() {
-            assert!(bytes.to_vec().iter().all(|octet| *octet == 0));
+            assert!(bytes.to_vec().iter().all(|byte| *byte == 0));
         }
         for (known, bytes) in &self.gone {
             assert!(bytes.to_vec() == *known, "memory that has no region");

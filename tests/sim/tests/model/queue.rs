@@ -11,9 +11,9 @@ use crate::stag::Which;
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
     Nothing,
-    /// Octets in the peer's memory.
+    /// Bytes in the peer's memory.
     Write(Patch),
-    /// Octets in the memory of this side.
+    /// Bytes in the memory of this side.
     Read(Patch),
     /// The same, and Fast-Register's `STag` is invalidated, by which they were placed.
     ReadInvalidate(Patch),
@@ -64,7 +64,7 @@ pub(crate) struct Message {
     /// The work request's name.
     pub(crate) id: u64,
     pub(crate) solicited: bool,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) immediate: Option<[u8; 8]>,
     pub(crate) invalidate: Option<Stag>,
 }

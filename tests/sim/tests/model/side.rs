@@ -17,9 +17,9 @@ use crate::{LONGEST, pattern_of};
 pub(crate) const DEPTH: usize = 8;
 /// Reads and Atomic Operations that may be outstanding, unless Modify QP says otherwise.
 const READS: u16 = 2;
-/// Octets of a side's sink: two messages that the peer writes, then two that Reads place.
+/// Bytes of a side's sink: two messages that the peer writes, then two that Reads place.
 pub(crate) const SINK: usize = 4 * LONGEST;
-/// Octets of a [`Spare`].
+/// Bytes of a [`Spare`].
 pub(crate) const SPARE: usize = 64;
 /// Pages of a sink, for Fast-Register.
 pub(crate) const PAGE: usize = 4096;
@@ -48,7 +48,7 @@ pub(crate) struct Side {
     pub(crate) live: bool,
     /// Its application has asked for a close that sends everything first.
     pub(crate) graceful: bool,
-    /// Octets that nobody changes.
+    /// Bytes that nobody changes.
     pub(crate) source: MemoryRegion,
     pub(crate) sink: MemoryRegion,
     pub(crate) counter: MemoryRegion,
@@ -143,7 +143,7 @@ impl Side {
         (self.wished, self.queue_depths) = ([READS; 2], [DEPTH; 2]);
     }
 
-    pub(crate) fn free_octets(&self) -> Vec<u8> {
+    pub(crate) fn free_bytes(&self) -> Vec<u8> {
         self.source.bytes().to_vec()
     }
 
@@ -155,7 +155,7 @@ impl Side {
     }
 
     /// What the peer may have written, or Reads placed.
-    pub(crate) fn octets(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         [
             self.sink.bytes().to_vec(),
             self.spare.region.bytes().to_vec(),
@@ -165,7 +165,7 @@ impl Side {
 
     /// Compares memory, window and Fast-Register's `STag`.
     pub(crate) fn check(&self) {
-        self.memory.check("sink", &self.octets());
+        self.memory.check("sink", &self.bytes());
         let key = self.window.query().unwrap().key;
         self.window_is.check("window", key);
         let key = self.fast.query().unwrap().key;
@@ -173,9 +173,9 @@ impl Side {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        let mut octets = [0; 8];
-        self.counter.bytes().read(0, &mut octets).unwrap();
-        u64::from_ne_bytes(octets)
+        let mut bytes = [0; 8];
+        self.counter.bytes().read(0, &mut bytes).unwrap();
+        u64::from_ne_bytes(bytes)
     }
 
     /// An Atomic Operation of the peer's has ended.

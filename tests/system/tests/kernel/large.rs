@@ -15,7 +15,7 @@ const PORT: u16 = 5007;
 /// Windows that are filled one after the other. The first ACK of each, by a segment at least, makes the next one larger: in the end the
 /// peer's window is what counts.
 const ROUNDS: usize = 40;
-/// Octets of the IPv4 and TCP headers with timestamps.
+/// Bytes of the IPv4 and TCP headers with timestamps.
 const HEADERS: usize = 52;
 
 /// Its window grows by slow start as long as nothing is lost, and however long a peer has to wait for a processor, nothing is repeated.
@@ -40,7 +40,7 @@ fn accept(engine: &mut Engine) -> ConnId {
     accepted.expect("turned until there is one")
 }
 
-/// Takes as many octets as it is told have been sent, each time, and answers with one, which tells of all the room that it has again;
+/// Takes as many bytes as it is told have been sent, each time, and answers with one, which tells of all the room that it has again;
 /// what it has taken.
 fn take(engine: &mut Engine, sent: &Receiver<usize>) -> Vec<u8> {
     let conn = accept(engine);
@@ -91,7 +91,7 @@ fn in_flight(lab: &Lab, mtu: usize) -> usize {
         received
     });
     is_ready.recv().expect("a listener");
-    let data = Rng::new(Seed(6), 0).octets(ROUNDS << 20);
+    let data = Rng::new(Seed(6), 0).bytes(ROUNDS << 20);
     let stream = data.clone();
     let segments = lab.a.call(move || {
         let mut engine = open(Side::A);
@@ -103,7 +103,7 @@ fn in_flight(lab: &Lab, mtu: usize) -> usize {
         segments
     });
     let received = receiving.recv().expect("what came");
-    assert!(received == data[..received.len()], "other octets");
+    assert!(received == data[..received.len()], "other bytes");
     segments
 }
 

@@ -34,7 +34,7 @@ fn rule() -> Rule {
 }
 
 fn data() -> Vec<u8> {
-    Rng::new(Seed(3), 0).octets(6 << 20)
+    Rng::new(Seed(3), 0).bytes(6 << 20)
 }
 
 fn open(congestion: Algorithm) -> Engine {

@@ -13,16 +13,16 @@ use crate::engine::Engine;
 use crate::streams::send_all;
 
 const PORT: u16 = 5003;
-/// Octets of the largest packet on the router's second link. IPv6 has 1280 at least.
+/// Bytes of the largest packet on the router's second link. IPv6 has 1280 at least.
 const MTU: usize = 1300;
-/// Octets of an IPv4 or IPv6 header, of TCP's, and of its timestamps.
+/// Bytes of an IPv4 or IPv6 header, of TCP's, and of its timestamps.
 const HEADERS: [usize; 2] = [20 + 20 + 12, 40 + 20 + 12];
 
 #[test]
 fn a_router_says_how_small_packets_must_be() {
     let _alone = Exclusive::wait_for(LOCK);
     let routed = Routed::new(MTU);
-    let data = Rng::new(Seed(4), 0).octets(2 << 20);
+    let data = Rng::new(Seed(4), 0).bytes(2 << 20);
     for (family, headers) in HEADERS.into_iter().enumerate() {
         let server = SocketAddr::new(Routed::B[family], PORT);
         let listener = routed

@@ -33,7 +33,7 @@ impl End {
         let config = NicConfig {
             ring: CHUNKS,
             frames: CHUNKS,
-            region_octets: 0,
+            region_bytes: 0,
             ..NicConfig::default()
         };
         let mut nic = host.call(move || Nic::open(DEV, &config).expect("root may"));

@@ -18,7 +18,7 @@ const PORT: u16 = 5002;
 const CONNECTIONS: u16 = 120;
 /// Connections at once.
 const AT_ONCE: u16 = 20;
-/// Octets of a request. The first says who closes first.
+/// Bytes of a request. The first says who closes first.
 const REQUEST: usize = 100;
 
 fn request(number: u16) -> Vec<u8> {
@@ -80,8 +80,8 @@ impl Exchanges {
         let now = engine.now();
         match event {
             Event::Connected(_) => {
-                let octets = request(self.open[&conn].number);
-                assert_eq!(engine.write(conn, &octets), REQUEST);
+                let bytes = request(self.open[&conn].number);
+                assert_eq!(engine.write(conn, &bytes), REQUEST);
             }
             Event::Incoming { .. } => {
                 self.open.insert(conn, Exchange::default());

@@ -18,7 +18,7 @@ const LOSS: f64 = 0.05;
 const SEEDS: u64 = 3;
 /// How long a stream lasts.
 const LENGTH: Duration = Duration::from_secs(2);
-/// Octets after which the stream repeats itself.
+/// Bytes after which the stream repeats itself.
 const PERIOD: usize = 1 << 16;
 /// How long it may stand still.
 const LIMIT: Duration = Duration::from_millis(200);
@@ -42,9 +42,9 @@ impl Gap {
 /// What has come.
 struct Receiver {
     block: Vec<u8>,
-    octets: usize,
+    bytes: usize,
     threads: [Waited; 2],
-    /// When the last octets came, and what the threads had waited by then.
+    /// When the last bytes came, and what the threads had waited by then.
     last: Option<(Instant, [Duration; 2])>,
     /// The longest, and the one with the longest part of its own.
     longest: [Gap; 2],
@@ -57,9 +57,9 @@ impl Receiver {
         if data.is_empty() {
             return;
         }
-        let period = self.block.iter().cycle().skip(self.octets % PERIOD);
-        assert!(data.iter().eq(period.take(data.len())), "other octets");
-        self.octets += data.len();
+        let period = self.block.iter().cycle().skip(self.bytes % PERIOD);
+        assert!(data.iter().eq(period.take(data.len())), "other bytes");
+        self.bytes += data.len();
         let now = Instant::now();
         if let Some((last, before)) = self.last {
             let gap = Gap {
@@ -129,7 +129,7 @@ fn send(engine: &mut Engine, conn: ConnId, block: &[u8]) {
 
 /// A stream from A to B; what came.
 fn stream(lab: &Lab) -> Receiver {
-    let block = Rng::new(Seed(3), 0).octets(PERIOD);
+    let block = Rng::new(Seed(3), 0).bytes(PERIOD);
     let (ready, is_ready) = mpsc::channel();
     let (give, taken) = mpsc::channel();
     let wanted = block.clone();
@@ -140,7 +140,7 @@ fn stream(lab: &Lab) -> Receiver {
         let sender = taken.recv().expect("a sender");
         let mut receiver = Receiver {
             block: wanted,
-            octets: 0,
+            bytes: 0,
             threads: [sender, Waited::of_this_thread()],
             last: None,
             longest: [Gap::default(); 2],
@@ -170,13 +170,11 @@ fn five_percent_loss_never_stalls_for_longer_than_200_ms() {
                 ..Rule::new(Seed(seed))
             };
             let impaired = lab.impair(of, rule);
-            let Receiver {
-                octets, longest, ..
-            } = stream(&lab);
+            let Receiver { bytes, longest, .. } = stream(&lab);
             let fates = impaired.fates();
             let [gap, own] = longest;
             let what = format!(
-                "seed {seed}, losses of {of:?}: {octets} octets, {fates:?}, {gap:?}, without waiting {:?}",
+                "seed {seed}, losses of {of:?}: {bytes} bytes, {fates:?}, {gap:?}, without waiting {:?}",
                 own.own()
             );
             println!("{what}");

@@ -14,10 +14,10 @@ use crate::{LOSSES, Loss, MODES, check_impaired, impair};
 
 const PORT: u16 = 5001;
 
-/// Octets of a stream: fewer where each lost one costs time.
+/// Bytes of a stream: fewer where each lost one costs time.
 fn data(loss: Option<Loss>) -> Vec<u8> {
     let len = if loss.is_some() { 3 << 20 } else { 12 << 20 };
-    Rng::new(Seed(3), 0).octets(len)
+    Rng::new(Seed(3), 0).bytes(len)
 }
 
 /// Writes all, closes, and waits until the peer has closed as well.

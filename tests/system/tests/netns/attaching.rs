@@ -95,9 +95,9 @@ fn the_object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
         .xwarp(&format!("object {}", file.display()))
         .succeeded()
         .stdout;
-    let octets = std::fs::metadata(&file).expect("the object").len();
+    let bytes = std::fs::metadata(&file).expect("the object").len();
     assert!(
-        printed.contains(&format!("written.o: {octets} octets")),
+        printed.contains(&format!("written.o: {bytes} bytes")),
         "{printed}"
     );
     for mode in [Mode::Native, Mode::Generic] {

@@ -39,7 +39,7 @@ fn ping_pong_measures_and_compares() {
         );
         let client = run(&hosts.a, "ping_pong", &format!("{options} 10.77.0.2")).succeeded();
         let lines: Vec<&str> = client.stdout.lines().collect();
-        let said = format!("200 messages of {size} octets, all as they were sent");
+        let said = format!("200 messages of {size} bytes, all as they were sent");
         assert!(
             lines[0].starts_with("there and back [us]: min ") && lines[1..] == [said],
             "{client}"

@@ -83,10 +83,10 @@ fn tcp_server(hosts: &Hosts, text: &'static [u8]) -> JoinHandle<()> {
         let (mut peer, _) = listener.accept().unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         peer.write_all(text).unwrap();
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         // The client resets the connection, which is an error here, or closes it.
-        let _ = peer.read_to_end(&mut octets);
-        assert!(octets.starts_with(b"MPA ID Req Frame"), "{octets:?}");
+        let _ = peer.read_to_end(&mut bytes);
+        assert!(bytes.starts_with(b"MPA ID Req Frame"), "{bytes:?}");
     })
 }
 

@@ -33,7 +33,7 @@ fn open(host: &Host) -> Rnic {
     let config = RnicConfig {
         nic: NicConfig {
             mode: Some(XdpMode::Native),
-            region_octets: 1 << 20,
+            region_bytes: 1 << 20,
             ..NicConfig::default()
         },
         waiting: Waiting::Blocking,

@@ -25,11 +25,11 @@ const PLACES: &[u8] = &[
 
 /// The hello with some bytes changed.
 fn hello(changes: &[(usize, &[u8])]) -> Vec<u8> {
-    let mut octets = HELLO.to_vec();
+    let mut bytes = HELLO.to_vec();
     for (at, change) in changes {
-        octets[*at..at + change.len()].copy_from_slice(change);
+        bytes[*at..at + change.len()].copy_from_slice(change);
     }
-    octets
+    bytes
 }
 
 /// Closes with a reset.
@@ -98,7 +98,7 @@ fn what_cannot_be_meant_is_rejected_at_once_and_in_plain_text() {
     let server = start(&hosts, "perf write-bw --size 1M --depth 64 --verify");
     for (what, changes) in [
         (
-            "write-lat without an octet",
+            "write-lat without a byte",
             &[(5, &[0x10][..]), (8, &[0; 4])][..],
         ),
         ("2^32 - 1 slots", &[(8, &[0; 4]), (12, &[0xff; 4])]),

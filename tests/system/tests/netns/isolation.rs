@@ -186,10 +186,10 @@ impl<'a> Link<'a> {
             self.near.steering.add(local).expect("room in the map");
         }
         let server = self.far.info().expect("an interface").mac.0;
-        let octets = syn.frame(self.port, server, self.near.info.mac.0);
+        let bytes = syn.frame(self.port, server, self.near.info.mac.0);
         let mut frame = self.near.io.tx_frame().expect("a frame");
-        frame.set_len(octets.len());
-        frame.copy_from_slice(&octets);
+        frame.set_len(bytes.len());
+        frame.copy_from_slice(&bytes);
         self.near.io.send(frame);
         self.near.io.flush().expect("a sane kernel");
         self.port

@@ -13,9 +13,9 @@ use xwarp::{
 };
 use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped, eventually};
 
-const OCTETS: usize = 64 << 10;
+const BYTES: usize = 64 << 10;
 const LEN: u32 = 64 << 10;
-/// Octets of a ping.
+/// Bytes of a ping.
 const PING: u32 = 64;
 
 fn server() -> SocketAddr {
@@ -31,7 +31,7 @@ fn open_with(host: &Host, progress: Progress, min_rto: Duration) -> Rnic {
     let config = RnicConfig {
         nic: NicConfig {
             mode: Some(XdpMode::Native),
-            region_octets: 8 << 20,
+            region_bytes: 8 << 20,
             ..NicConfig::default()
         },
         progress,
@@ -59,10 +59,10 @@ impl End {
         Self {
             qp: pd.create_qp(config, cq, cq).expect("a queue pair"),
             source: pd
-                .allocate(OCTETS, Access::LOCAL_READ | Access::REMOTE_READ)
+                .allocate(BYTES, Access::LOCAL_READ | Access::REMOTE_READ)
                 .expect("memory"),
             sink: pd
-                .allocate(OCTETS, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+                .allocate(BYTES, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
                 .expect("memory"),
         }
     }
@@ -74,7 +74,7 @@ impl End {
             .expect("room");
     }
 
-    /// Sends the first `len` octets of the source.
+    /// Sends the first `len` bytes of the source.
     fn send(&mut self, len: u32, solicited: bool) {
         let operation = Operation::Send {
             sgl: Sgl::from(self.source.local(0, len)),
@@ -171,12 +171,12 @@ fn next(cq: &mut CompletionQueue) -> WorkCompletion {
 }
 
 fn pattern(which: usize) -> Vec<u8> {
-    let octet = |at: usize| {
+    let byte = |at: usize| {
         (at ^ (at >> 8))
             .wrapping_mul(167)
             .wrapping_add(which * 29 + 1)
     };
-    (0..OCTETS).map(|at| octet(at).to_le_bytes()[0]).collect()
+    (0..BYTES).map(|at| byte(at).to_le_bytes()[0]).collect()
 }
 
 /// Both applications sleep in `wait` and both engines sleep in `poll`: every message must wake three threads.

@@ -4,7 +4,7 @@ use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way};
 
 const BANDWIDTH: [&str; 3] = ["write-bw", "read-bw", "send-bw"];
 const LATENCY: [&str; 3] = ["write-lat", "read-lat", "send-lat"];
-/// Octets of a message, messages, and depth, of which the messages are no multiple, so that the order of buffers matters.
+/// Bytes of a message, messages, and depth, of which the messages are no multiple, so that the order of buffers matters.
 const SIZES: [(u64, u64, u64); 5] = [
     (1, 500, 8),
     (64, 500, 8),
@@ -130,7 +130,7 @@ fn data_arrives_with_markers_and_without_crcs() {
 }
 
 #[test]
-fn messages_of_no_octets_arrive() {
+fn messages_of_no_bytes_arrive() {
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for test in ["write-bw", "read-bw", "send-bw", "read-lat", "send-lat"] {
@@ -225,7 +225,7 @@ fn a_test_by_duration_ends_and_its_data_arrives() {
             ..Case::new(test)
         });
         let printed = client.finish().succeeded().stdout;
-        assert!(printed.contains("every octet as sent"), "{printed}");
+        assert!(printed.contains("every byte as sent"), "{printed}");
         server.finish().succeeded();
         setup.check_as_found();
     }

@@ -18,7 +18,7 @@ fn config(lists: ListMode) -> RnicConfig {
             mode: Some(XdpMode::Generic),
             ring: 1024,
             frames: 4096,
-            region_octets: 1 << 20,
+            region_bytes: 1 << 20,
             capture: None,
         },
         progress: Progress::Thread,

@@ -68,8 +68,8 @@ fn a_persistent_server_serves_one_client_after_another_also_after_a_wrong_one() 
 fn a_ping_that_cannot_be_is_refused() {
     let hosts = Hosts::new();
     for (arguments, words) in [
-        ("--size 25", "a message has 26 to 65535 octets"),
-        ("--size 64K", "a message has 26 to 65535 octets"),
+        ("--size 25", "a message has 26 to 65535 bytes"),
+        ("--size 64K", "a message has 26 to 65535 bytes"),
         ("--count 0", "--count must be at least 1"),
         ("", "no program listens at 10.77.0.2:7174"),
     ] {

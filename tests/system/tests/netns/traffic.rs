@@ -8,10 +8,10 @@ use std::time::Duration;
 use xwarp_system_tests::{Case, Host, Hosts, Mode, PATIENCE, PERF_PORT, Running, Setup, Way};
 
 const OTHER_PORT: u16 = 5201;
-/// Octets of a transfer, each way.
-const OCTETS: usize = 4 << 20;
+/// Bytes of a transfer, each way.
+const BYTES: usize = 4 << 20;
 
-/// Starts 20 pings to the server in one second, of `size` octets.
+/// Starts 20 pings to the server in one second, of `size` bytes.
 fn ping(host: &Host, size: u32) -> Running {
     let mut command = host.command("ping");
     let size = size.to_string();
@@ -21,7 +21,7 @@ fn ping(host: &Host, size: u32) -> Running {
 }
 
 fn pattern(seed: u8) -> Vec<u8> {
-    (0..OCTETS)
+    (0..BYTES)
         .map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1] ^ seed)
         .collect()
 }
@@ -32,13 +32,13 @@ fn exchange(mut stream: TcpStream, ours: u8, theirs: u8) {
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
     let mut writer = stream.try_clone().expect("a second handle");
     let sending = thread::spawn(move || writer.write_all(&pattern(ours)));
-    let mut received = vec![0; OCTETS];
+    let mut received = vec![0; BYTES];
     stream
         .read_exact(&mut received)
         .expect("the kernel's TCP delivers");
     assert!(
         received == pattern(theirs),
-        "octets were changed on their way"
+        "bytes were changed on their way"
     );
     sending
         .join()
@@ -89,7 +89,7 @@ fn other_traffic_goes_on(way: Way, mode: Mode) {
         assert!(!lost, "{printed}");
     }
     let measured = client.finish().succeeded().stdout;
-    assert!(measured.contains("every octet as sent"), "{measured}");
+    assert!(measured.contains("every byte as sent"), "{measured}");
     server.finish().succeeded();
     setup.check_as_found();
 }

@@ -90,7 +90,7 @@ fn check_startup(what: &str, capture: &Capture) {
     }
 }
 
-/// The last segments of as many messages as were sent, and at least as many FPDUs as their octets need.
+/// The last segments of as many messages as were sent, and at least as many FPDUs as their bytes need.
 fn check_messages(what: &str, capture: &Capture, test: &str, size: u64, mtu: u64) {
     let opcodes = capture.count("iwarp_rdma.opcode");
     let seen = |opcode| opcodes.get(opcode).copied().unwrap_or(0);
@@ -118,7 +118,7 @@ fn check_messages(what: &str, capture: &Capture, test: &str, size: u64, mtu: u64
         );
     }
     if test == "read-bw" {
-        // And one Read of no octets, which tells that everything before it is there.
+        // And one Read of no bytes, which tells that everything before it is there.
         let asked = usize::try_from(MESSAGES).expect("a small number") + 1;
         assert_eq!(seen(READ_REQUEST), asked, "{what}: {opcodes:?}");
         let sizes = capture.count("iwarp_rdma.rdmardsz");
@@ -177,7 +177,7 @@ fn tshark_finds_no_flaw_in_large_frames() {
     }
 }
 
-/// Octets that are neither start-up nor the beginning of an FPDU.
+/// Bytes that are neither start-up nor the beginning of an FPDU.
 fn continuations(capture: &Capture) -> Vec<String> {
     let frames = capture.frames().iter().filter(|frame| {
         let known = ["iwarp_mpa.req", "iwarp_mpa.rep", "iwarp_mpa.ulpdulength"];

@@ -64,7 +64,7 @@ impl Connection {
 
     /// Writes other bytes than before, reads them back, and compares.
     fn transfer(&mut self, rng: &mut Rng) {
-        let bytes = rng.octets(LEN);
+        let bytes = rng.bytes(LEN);
         self.out.bytes().write(0, &bytes).expect("its own length");
         for piece in 0..PIECES {
             let at = piece * u64::from(PIECE);

@@ -63,7 +63,7 @@ fn open() -> Rnic {
     let config = RnicConfig {
         nic: NicConfig {
             mode: Some(XdpMode::Native),
-            region_octets: REGION_BYTES,
+            region_bytes: REGION_BYTES,
             ..NicConfig::default()
         },
         progress: Progress::Thread,

@@ -36,18 +36,18 @@ pub struct Initiator {
     params: StartupParams,
 }
 
-/// What the initiator makes of the octets so far.
+/// What the initiator makes of the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitiatorStep {
-    /// Come back when the stream holds at least this many octets, counted from its head.
+    /// Come back when the stream holds at least this many bytes, counted from its head.
     NeedBytes(usize),
-    /// Full Operation begins right after `consumed` octets.
+    /// Full Operation begins right after `consumed` bytes.
     Accepted {
         /// What holds from now on.
         negotiated: Negotiated,
-        /// The responder's octets.
+        /// The responder's bytes.
         private_data: PrivateData,
-        /// Octets of the Reply; what follows are FPDUs.
+        /// Bytes of the Reply; what follows are FPDUs.
         consumed: usize,
     },
     /// The responder accepted, but its terms cannot be met: enter Full Operation only to send
@@ -57,16 +57,16 @@ pub enum InitiatorStep {
         negotiated: Negotiated,
         /// Which term.
         error: StartupError,
-        /// Octets of the Reply.
+        /// Bytes of the Reply.
         consumed: usize,
     },
     /// The responder's ULP said no (R5044-7.1.1-9). TCP stays open, MPA is left.
     Rejected {
-        /// The responder's octets.
+        /// The responder's bytes.
         private_data: PrivateData,
         /// What the responder would have needed, such as an ORD (R6581-9.1-6, -9).
         enhanced: Option<EnhancedData>,
-        /// Octets of the Reply.
+        /// Bytes of the Reply.
         consumed: usize,
     },
 }
@@ -87,7 +87,7 @@ impl Initiator {
         })
     }
 
-    /// `stream`: in-order octets not yet consumed. Those after the Reply stay in the stream.
+    /// `stream`: in-order bytes not yet consumed. Those after the Reply stay in the stream.
     pub fn on_bytes(&self, stream: &[u8]) -> Result<InitiatorStep, StartupError> {
         let speaks = |revision| self.speaks(revision);
         let frame = match read_frame(stream, REPLY_KEY, REQUEST_KEY, speaks)? {

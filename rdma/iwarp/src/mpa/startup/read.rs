@@ -17,9 +17,9 @@ pub(super) struct WholeFrame<'a> {
     pub(super) header: &'a StartupHeader,
     /// S=1.
     pub(super) enhanced: Option<EnhancedData>,
-    /// The ULP's octets (R6581-6-9).
+    /// The ULP's bytes (R6581-6-9).
     private_data: &'a [u8],
-    /// Octets of the frame.
+    /// Bytes of the frame.
     pub(super) consumed: usize,
 }
 
@@ -34,7 +34,7 @@ impl WholeFrame<'_> {
     }
 }
 
-/// Reads a frame. The head is judged before the private data is there, the key octet by octet (R5044-7.1.1-14, -16).
+/// Reads a frame. The head is judged before the private data is there, the key byte by byte (R5044-7.1.1-14, -16).
 pub(super) fn read_frame(
     stream: &[u8],
     key: [u8; 16],
@@ -72,13 +72,13 @@ pub(super) fn read_frame(
     }))
 }
 
-/// Refuses at the first octet that cannot be of `key`, so that a peer which is no MPA at all is not waited for.
+/// Refuses at the first byte that cannot be of `key`, so that a peer which is no MPA at all is not waited for.
 fn check_key(stream: &[u8], key: [u8; 16], other_key: [u8; 16]) -> Result<(), StartupError> {
     let begins = |key: [u8; 16]| {
         stream
             .iter()
             .zip(key)
-            .all(|(octet, expected)| *octet == expected)
+            .all(|(byte, expected)| *byte == expected)
     };
     if begins(key) {
         Ok(())

@@ -12,7 +12,7 @@ use crate::mpa::frame::{
 /// A good Request, for the ULP to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The initiator's octets, without the enhanced data.
+    /// The initiator's bytes, without the enhanced data.
     pub private_data: PrivateData,
     /// The initiator wants CRCs.
     pub crc: bool,
@@ -32,20 +32,20 @@ pub struct Responder {
     params: StartupParams,
 }
 
-/// What the responder makes of the octets so far.
+/// What the responder makes of the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "once per connection; a box would allocate for a peer that may be nobody"
 )]
 pub enum ResponderStep {
-    /// Come back when the stream holds at least this many octets, counted from its head.
+    /// Come back when the stream holds at least this many bytes, counted from its head.
     NeedBytes(usize),
     /// A good Request; answer with [`Responder::accept`] or [`Responder::reject`].
     Request {
         /// What it says.
         request: Request,
-        /// Its octets in the stream: all there are.
+        /// Its bytes in the stream: all there are.
         consumed: usize,
     },
 }
@@ -56,7 +56,7 @@ impl Responder {
         Self { params }
     }
 
-    /// `stream`: all in-order octets of the connection so far.
+    /// `stream`: all in-order bytes of the connection so far.
     pub fn on_bytes(&self, stream: &[u8]) -> Result<ResponderStep, StartupError> {
         let speaks = |revision| self.speaks(revision);
         let frame = match read_frame(stream, REQUEST_KEY, REPLY_KEY, speaks)? {

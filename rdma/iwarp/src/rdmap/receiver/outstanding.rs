@@ -2,7 +2,7 @@
 //!
 //! The peer answers in the order of the requests, whatever their kind (R5040-5.5, R7306-5.4-8-1).
 
-use super::{Inbound, exactly, octets};
+use super::{Inbound, bytes, exactly};
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, TaggedHeader, UntaggedHeader};
 use crate::rdmap::{
@@ -118,8 +118,8 @@ impl Outstanding {
                 expected: 0,
             });
         }
-        let octets: [u8; ATOMIC_RESPONSE_BYTES] = exactly(opcode, payload)?;
-        let response: AtomicResponseHeader = zerocopy::transmute!(octets);
+        let bytes: [u8; ATOMIC_RESPONSE_BYTES] = exactly(opcode, payload)?;
+        let response: AtomicResponseHeader = zerocopy::transmute!(bytes);
         let found = response.id.get();
         if found != expected {
             return Err(ViolationCause::AtomicResponseId { found, expected });
@@ -138,7 +138,7 @@ impl Outstanding {
         payload: &'a [u8],
         resources: &impl Resources,
     ) -> Result<Inbound<'a>, ViolationCause> {
-        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), octets(payload));
+        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), bytes(payload));
         let last = Control(header.control).is_last();
         let Some(Awaited::Read(read)) = self.requests.front_mut() else {
             return Err(ViolationCause::UnexpectedResponse { stag });
@@ -169,7 +169,7 @@ impl Outstanding {
 
 impl AwaitedRead {
     /// What is left after this segment. Without payload its `STag` and TO mean nothing (R5041-5.2-9), and a last segment
-    /// without payload may follow the last octet (D17).
+    /// without payload may follow the last byte (D17).
     fn after(self, header: &TaggedHeader, payload: &[u8]) -> Result<Self, ViolationCause> {
         let (stag, to, last) = (
             Stag(header.stag.get()),

@@ -1,6 +1,6 @@
 //! Inbound Sends and Immediate Data: QN 0 (RFC 5040 §5.3, RFC 5041 §7.1, RFC 7306 §6).
 
-use super::{Inbound, octets};
+use super::{Inbound, bytes};
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, UntaggedHeader};
 use crate::rdmap::{Opcode, Resources, SendKind, ViolationCause};
@@ -96,7 +96,7 @@ impl Sends {
         })
     }
 
-    /// Eight octets that go to the completion, not to the buffer: its length does not matter (D9, R7306-6.3-4).
+    /// Eight bytes that go to the completion, not to the buffer: its length does not matter (D9, R7306-6.3-4).
     fn accept_immediate<'a>(
         &mut self,
         opcode: Opcode,
@@ -160,7 +160,7 @@ impl OpenSend {
     /// Where `payload` ends in the message: inside the buffer, and below 2^32 (R5041-7.1-5, R5041-5.2-2).
     fn end(&self, opcode: Opcode, mo: u32, payload: &[u8]) -> Result<u32, ViolationCause> {
         u64::from(mo)
-            .checked_add(octets(payload))
+            .checked_add(bytes(payload))
             .filter(|end| *end <= self.buffer)
             .and_then(|end| u32::try_from(end).ok())
             .ok_or(ViolationCause::MessageTooLong {
@@ -188,7 +188,7 @@ mod tests {
     use crate::rdmap::{Access, AccessError, InvalidateError};
     use zerocopy::FromBytes;
 
-    /// Always has a buffer of 16 octets.
+    /// Always has a buffer of 16 bytes.
     struct Posted;
     impl Resources for Posted {
         fn take_receive(&mut self) -> Option<u64> {
@@ -209,10 +209,10 @@ mod tests {
             open: None,
         };
         for msn in [[0xff; 4], [0; 4], [0, 0, 0, 1]] {
-            let mut octets = [0; 18];
-            octets[..2].copy_from_slice(&[0x41, 0x43]); // T=0 L=1 DV=1, Send
-            octets[10..14].copy_from_slice(&msn);
-            let header = UntaggedHeader::read_from_bytes(&octets).expect("18 octets");
+            let mut bytes = [0; 18];
+            bytes[..2].copy_from_slice(&[0x41, 0x43]); // T=0 L=1 DV=1, Send
+            bytes[10..14].copy_from_slice(&msn);
+            let header = UntaggedHeader::read_from_bytes(&bytes).expect("18 bytes");
             let accepted = sends.accept(Opcode::Send, &header, &[0], &mut Posted);
             assert!(
                 matches!(

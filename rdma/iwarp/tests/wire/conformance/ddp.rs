@@ -25,27 +25,27 @@ fn lengths(most: usize) -> [u32; 9] {
 /// The segments are as few as can be, follow each other without gap, say their offset, and only the last has L (§4.1 to §5.2).
 fn assert_tiles(mut message: Message, len: u32, mulpdu: usize, header_len: usize) {
     let most = u32::try_from(mulpdu - header_len).expect("a MULPDU");
-    let mut octets = 0;
+    let mut bytes = 0;
     let mut segments = 0;
     while let Some(segment) = message.next_segment(mulpdu) {
-        let what = format!("{len} octets, MULPDU {mulpdu}, segment {segments}");
+        let what = format!("{len} bytes, MULPDU {mulpdu}, segment {segments}");
         assert_eq!(segment.header.len(), header_len, "{what}");
-        assert_eq!(segment.payload.start, octets, "{what}");
+        assert_eq!(segment.payload.start, bytes, "{what}");
         let payload = segment.payload.end - segment.payload.start;
         let last = segment.payload.end == len;
         assert!(payload == most || last && payload < most, "{what}");
         assert_eq!(segment.header[0] & 0x40 != 0, last, "{what}: L");
         if header_len == TAGGED_HEADER {
-            let to = u64::from_be_bytes(segment.header[6..14].try_into().expect("8 octets"));
-            assert_eq!(to, FIRST_TO + u64::from(octets), "{what}: TO");
+            let to = u64::from_be_bytes(segment.header[6..14].try_into().expect("8 bytes"));
+            assert_eq!(to, FIRST_TO + u64::from(bytes), "{what}: TO");
         } else {
-            let mo = u32::from_be_bytes(segment.header[14..18].try_into().expect("4 octets"));
-            assert_eq!(mo, octets, "{what}: MO");
+            let mo = u32::from_be_bytes(segment.header[14..18].try_into().expect("4 bytes"));
+            assert_eq!(mo, bytes, "{what}: MO");
         }
-        octets = segment.payload.end;
+        bytes = segment.payload.end;
         segments += 1;
     }
-    assert_eq!(octets, len);
+    assert_eq!(bytes, len);
     assert_eq!(segments, len.div_ceil(most).max(1), "{len} by {mulpdu}");
 }
 
@@ -64,7 +64,7 @@ fn segments_tile_their_message_at_any_mulpdu() {
 }
 
 #[test]
-fn the_ulps_octets_of_a_header_pass_ddp_unread() {
+fn the_ulps_bytes_of_a_header_pass_ddp_unread() {
     for rsvd_ulp in 0..=255_u8 {
         let mut tagged = hex("c1 00 11223344 0000000000001000");
         let mut untagged = hex("41 00 00000000 00000000 00000001 00000000");

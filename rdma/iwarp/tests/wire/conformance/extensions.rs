@@ -128,9 +128,9 @@ fn responses_to_as_many_atomics_as_may_be_outstanding_are_taken() {
     }
 }
 
-/// R7306-8.2-3: to the last octet of the region.
+/// R7306-8.2-3: to the last byte of the region.
 #[test]
-fn atomic_is_an_access_to_eight_octets() {
+fn atomic_is_an_access_to_eight_bytes() {
     let [_, _, (_, _, header), _] = messages();
     let request = ulpdu([0x41, 0x4a], 1, &header);
     for (base, len, code) in [
@@ -143,7 +143,7 @@ fn atomic_is_an_access_to_eight_octets() {
         let region = Region::new(Stag(0x1122_3344), base, len);
         let mut stream = Stream::extended().region(region);
         match code {
-            None => assert!(stream.ulpdu(&request).is_ok(), "{len} octets at {base:#x}"),
+            None => assert!(stream.ulpdu(&request).is_ok(), "{len} bytes at {base:#x}"),
             Some(code) => assert_eq!(stream.refusal(&request), code),
         }
     }

@@ -64,17 +64,17 @@ fn no_segment_exceeds_the_largest_ulpdu_whatever_mulpdu_is_given() {
 /// R5044-3-5, -6: any size that a ULPDU may have, and nothing lost of it.
 #[test]
 fn ulpdus_of_every_size_are_framed_and_handed_on_with_their_length() {
-    let octets = pattern(u32::try_from(MAX_ULPDU).unwrap());
+    let bytes = pattern(u32::try_from(MAX_ULPDU).unwrap());
     for len in (1..300)
         .chain([1_442, 1_454, 1_460, 8_954])
         .chain(64_760..=MAX_ULPDU)
     {
-        let fpdu = sealed(&octets[..len]);
+        let fpdu = sealed(&bytes[..len]);
         let expected = Step::Fpdu {
-            ulpdu: &octets[..len],
+            ulpdu: &bytes[..len],
             consumed: fpdu.len(),
         };
-        assert_eq!(next_fpdu(&fpdu, true), Ok(expected), "{len} octets");
+        assert_eq!(next_fpdu(&fpdu, true), Ok(expected), "{len} bytes");
     }
 }
 
@@ -101,7 +101,7 @@ fn segments_are_of_the_version_that_start_up_settled() {
     }
 }
 
-/// R5044-4.3-7: octet 512n names the small FPDU that it lies in, or none if it lies between two.
+/// R5044-4.3-7: byte 512n names the small FPDU that it lies in, or none if it lies between two.
 #[test]
 fn marker_among_many_small_fpdus_points_to_its_own() {
     let mut framer = Framer::new(true, true);

@@ -25,7 +25,7 @@ fn read(frame: &[u8]) -> Request {
 
 /// R5044-7.1.1-3
 #[test]
-fn reply_with_any_wrong_key_octet_is_refused() {
+fn reply_with_any_wrong_key_byte_is_refused() {
     let good = reply("40 01 0000");
     for at in 0..16 {
         for bit in [0x01, 0x20, 0x80] {
@@ -38,7 +38,7 @@ fn reply_with_any_wrong_key_octet_is_refused() {
             } else {
                 StartupError::NotMpa
             };
-            assert_eq!(step, Err(expected), "octet {at}");
+            assert_eq!(step, Err(expected), "byte {at}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Rows 84 and 93 to 99: RFC 7306, and messages of one segment.
 
-use super::{SEND, Untagged, accepts, read_octets, refuses};
+use super::{SEND, Untagged, accepts, read_bytes, refuses};
 use crate::support::{A, Region, Stream, hex};
 use xwarp_iwarp::Inbound;
 
-/// `FetchAdd` of 1 to [`A`] at 0x1008: 52 octets.
+/// `FetchAdd` of 1 to [`A`] at 0x1008: 52 bytes.
 const ADD: &str = "00000000 cafef00d 11223344 0000000000001008 \
      0000000000000001 0000000000000000 0000000000000000 ffffffffffffffff";
 
@@ -14,7 +14,7 @@ fn immediate(payload: &[u8]) -> Vec<u8> {
         payload,
         ..SEND
     }
-    .octets()
+    .bytes()
 }
 
 fn atomic(payload: &[u8]) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn atomic(payload: &[u8]) -> Vec<u8> {
         payload,
         ..SEND
     }
-    .octets()
+    .bytes()
 }
 
 fn atomic_response(msn: u32, payload: &[u8]) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn atomic_response(msn: u32, payload: &[u8]) -> Vec<u8> {
         payload,
         ..SEND
     }
-    .octets()
+    .bytes()
 }
 
 /// A region at TO 0x1000 of [`A`], with changes; RFC 7306 is enabled.
@@ -48,7 +48,7 @@ fn extended(change: impl FnOnce(&mut Region)) -> Stream {
 #[test]
 fn row_084_single_segment_message_without_l_is_0_2_07() {
     for (opcode, qn, payload) in [
-        (1, 1, read_octets()),
+        (1, 1, read_bytes()),
         (8, 0, vec![0; 8]),
         (9, 0, vec![0; 8]),
         (0xa, 1, hex(ADD)),
@@ -62,12 +62,12 @@ fn row_084_single_segment_message_without_l_is_0_2_07() {
             payload: &payload,
             ..SEND
         };
-        refuses(stream, &open.octets(), "0/2/07 110");
+        refuses(stream, &open.bytes(), "0/2/07 110");
     }
 }
 
 #[test]
-fn row_093_immediate_data_has_8_octets() {
+fn row_093_immediate_data_has_8_bytes() {
     for len in 0..8 {
         refuses(
             Stream::extended().receive(64),
@@ -88,18 +88,18 @@ fn row_093_immediate_data_has_8_octets() {
 #[test]
 fn row_094_misaligned_atomic_is_0_2_07() {
     for low in 1..8 {
-        let mut octets = hex(ADD);
-        octets[19] = 0x08 | low;
-        refuses(extended(|_| {}), &atomic(&octets), "0/2/07 110");
+        let mut bytes = hex(ADD);
+        bytes[19] = 0x08 | low;
+        refuses(extended(|_| {}), &atomic(&bytes), "0/2/07 110");
     }
 }
 
 #[test]
 fn row_095_unknown_atomic_opcode_is_0_2_06() {
     for aopcode in (0..16).filter(|aopcode| *aopcode != 0 && *aopcode != 2) {
-        let mut octets = hex(ADD);
-        octets[3] = aopcode;
-        refuses(extended(|_| {}), &atomic(&octets), "0/2/06 110");
+        let mut bytes = hex(ADD);
+        bytes[3] = aopcode;
+        refuses(extended(|_| {}), &atomic(&bytes), "0/2/06 110");
     }
 }
 
@@ -121,7 +121,7 @@ fn row_096_atomic_that_its_region_does_not_admit_has_the_codes_of_a_read() {
 }
 
 #[test]
-fn row_097_atomic_request_has_52_octets() {
+fn row_097_atomic_request_has_52_bytes() {
     for len in 0..52 {
         refuses(extended(|_| {}), &atomic(&hex(ADD)[..len]), "1/0/00 000");
     }

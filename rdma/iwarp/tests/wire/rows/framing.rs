@@ -12,12 +12,12 @@ fn framed(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
     fpdu
 }
 
-/// Why this stream is refused, from its first octet on.
+/// Why this stream is refused, from its first byte on.
 fn error_of(mut deframer: Deframer, mut stream: &[u8]) -> MpaError {
     loop {
         match deframer.next(stream) {
             Ok(Step::Fpdu { consumed, .. }) => stream = &stream[consumed..],
-            Ok(Step::NeedBytes(total)) => panic!("{total} octets wanted"),
+            Ok(Step::NeedBytes(total)) => panic!("{total} bytes wanted"),
             Err(error) => return error,
         }
     }
@@ -34,7 +34,7 @@ fn plain() -> Deframer {
 #[test]
 fn row_031_crc_mismatch_is_2_0_02() {
     for markers in [false, true] {
-        let good = framed(&mut Framer::new(true, markers), &SEND.octets());
+        let good = framed(&mut Framer::new(true, markers), &SEND.bytes());
         for bit in 0..8 * good.len() {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -53,7 +53,7 @@ fn row_031_crc_mismatch_is_2_0_02() {
 
 #[test]
 fn row_032_big_endian_crc_is_2_0_02() {
-    let mut fpdu = sealed(&SEND.octets());
+    let mut fpdu = sealed(&SEND.bytes());
     let at = fpdu.len() - 4;
     fpdu[at..].reverse();
     assert_eq!(error_of(plain(), &fpdu), MpaError::Crc);
@@ -61,7 +61,7 @@ fn row_032_big_endian_crc_is_2_0_02() {
 
 #[test]
 fn row_033_crc_field_is_not_read_without_crc() {
-    let mut fpdu = sealed(&SEND.octets());
+    let mut fpdu = sealed(&SEND.bytes());
     let at = fpdu.len() - 4;
     fpdu[at..].copy_from_slice(&hex("deadbeef"));
     assert!(matches!(
@@ -72,7 +72,7 @@ fn row_033_crc_field_is_not_read_without_crc() {
 
 #[test]
 fn row_034_zero_crc_field_with_crc_negotiated_is_2_0_02() {
-    let fpdu = framed(&mut Framer::new(false, false), &SEND.octets());
+    let fpdu = framed(&mut Framer::new(false, false), &SEND.bytes());
     assert_eq!(error_of(plain(), &fpdu), MpaError::Crc);
 }
 
@@ -148,7 +148,7 @@ fn row_040_fpdus_are_found_in_any_tcp_segments() {
 
 #[test]
 fn row_041_part_of_an_fpdu_delivers_nothing() {
-    let fpdu = sealed(&SEND.octets());
+    let fpdu = sealed(&SEND.bytes());
     for have in 0..fpdu.len() {
         assert!(matches!(
             plain().next(&fpdu[..have]),
@@ -160,7 +160,7 @@ fn row_041_part_of_an_fpdu_delivers_nothing() {
 #[test]
 fn row_042_unfinished_message_at_an_fpdu_border_is_known() {
     let mut stream = Stream::new().receive(8);
-    accepts(&mut stream, &SEND_MORE.octets());
+    accepts(&mut stream, &SEND_MORE.bytes());
     assert!(stream.receiver.mid_message());
 }
 
@@ -172,7 +172,7 @@ fn row_043_marker_that_disagrees_is_2_0_03() {
         let before = stream[at];
         stream[at] = value;
         let error = error_of(Deframer::new(false, true), &stream);
-        assert_eq!(told(error), hex("20030000"), "octet {at}");
+        assert_eq!(told(error), hex("20030000"), "byte {at}");
         stream[at] = before;
     }
 }
@@ -195,7 +195,7 @@ fn row_045_markers_that_were_not_asked_for_are_2_0_02() {
 
 #[test]
 fn row_046_markers_that_are_missing_are_2_0_02_or_2_0_03() {
-    // Without the marker in front, the ULPDU's octets 2 and 3 pass for the length: here one that is too small.
+    // Without the marker in front, the ULPDU's bytes 2 and 3 pass for the length: here one that is too small.
     let mut ulpdu = vec![0; 600];
     ulpdu[3] = 8;
     let stream = framed(&mut Framer::new(true, false), &ulpdu);
@@ -207,7 +207,7 @@ fn row_046_markers_that_are_missing_are_2_0_02_or_2_0_03() {
 
 #[test]
 fn row_047_good_fpdus_after_a_bad_one_are_dropped() {
-    let good = sealed(&SEND.octets());
+    let good = sealed(&SEND.bytes());
     let mut bad = good.clone();
     bad[9] ^= 1;
     let mut deframer = plain();
@@ -215,8 +215,5 @@ fn row_047_good_fpdus_after_a_bad_one_are_dropped() {
     assert_eq!(deframer.next(&good), Err(MpaError::Crc));
     let mut stream = Stream::new();
     assert!(stream.ulpdu(&write(A, 0, b"x")).is_err());
-    assert_eq!(
-        stream.receive(8).ulpdu(&SEND.octets()),
-        Ok(Inbound::Dropped)
-    );
+    assert_eq!(stream.receive(8).ulpdu(&SEND.bytes()), Ok(Inbound::Dropped));
 }

@@ -1,7 +1,7 @@
 //! Rows 73 to 92, 106 and 110: regions, Reads, invalidation.
 
 use super::{
-    SEND, Untagged, accepts, page, read_octets, read_request, reading, refuses, response, tagged,
+    SEND, Untagged, accepts, page, read_bytes, read_request, reading, refuses, response, tagged,
     write,
 };
 use crate::support::{A, B, Region, Stream};
@@ -91,12 +91,12 @@ fn row_080_stag_revoked_between_segments_is_1_1_00() {
 
 #[test]
 fn row_081_refused_read_returns_its_header() {
-    let good = read_request(&read_octets());
+    let good = read_request(&read_bytes());
     refuses(Stream::new(), &good, "0/1/00 111");
     refuses(page(|region| region.ours = false), &good, "0/1/03 111");
     refuses(page(|region| region.rights = false), &good, "0/1/02 111");
     refuses(page(|region| region.len = 15), &good, "0/1/01 111");
-    let mut wrapping = read_octets();
+    let mut wrapping = read_bytes();
     wrapping[20..].fill(0xff);
     refuses(Stream::new().page(), &read_request(&wrapping), "0/1/04 111");
 }
@@ -109,16 +109,16 @@ fn row_082_zero_length_read_names_no_memory() {
 }
 
 #[test]
-fn row_083_read_request_has_28_octets() {
+fn row_083_read_request_has_28_bytes() {
     for len in 0..28 {
         refuses(
             Stream::new().page(),
-            &read_request(&read_octets()[..len]),
+            &read_request(&read_bytes()[..len]),
             "1/0/00 000",
         );
     }
     for more in [1, 4, 24, 1000] {
-        let long = [read_octets(), vec![0; more]].concat();
+        let long = [read_bytes(), vec![0; more]].concat();
         refuses(Stream::new().page(), &read_request(&long), "1/2/05 110");
     }
 }
@@ -136,7 +136,7 @@ fn row_085_more_requests_than_ird_are_1_2_03_and_any_without_ird_1_2_01() {
 }
 
 fn nth_read(msn: u32) -> Vec<u8> {
-    let mut request = read_request(&read_octets());
+    let mut request = read_request(&read_bytes());
     request[10..14].copy_from_slice(&msn.to_be_bytes());
     request
 }
@@ -162,7 +162,7 @@ fn row_087_read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
     refuses(stream(), &response(B, 0x2001, b"abcd"), "1/1/01 110"); // gap
     refuses(stream(), &response(B, 0x1fff, b"abcd"), "1/1/01 110"); // overlap
     refuses(stream(), &response(B, 0x2000, b"abcde"), "1/1/01 110"); // too long
-    refuses(stream(), &response(B, 0x2000, b"abc"), "1/1/01 110"); // L before all octets
+    refuses(stream(), &response(B, 0x2000, b"abc"), "1/1/01 110"); // L before all bytes
     refuses(stream(), &response(B, 0x2000, b""), "1/1/01 110");
 }
 
@@ -185,7 +185,7 @@ fn invalidating() -> Vec<u8> {
         stag: A.0,
         ..SEND
     }
-    .octets()
+    .bytes()
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn row_092_invalidate_stag_of_a_plain_send_is_not_read() {
         stag: 0xdead_beef,
         ..SEND
     }
-    .octets();
+    .bytes();
     let Ok(Inbound::Send { kind, .. }) = stream.ulpdu(&send) else {
         panic!("a Send")
     };
@@ -221,9 +221,9 @@ fn row_092_invalidate_stag_of_a_plain_send_is_not_read() {
 
 #[test]
 fn row_106_sink_of_a_read_is_the_requesters_business() {
-    let mut octets = read_octets();
-    octets[..12].fill(0xff); // sink STag and TO
-    accepts(&mut Stream::new().page(), &read_request(&octets));
+    let mut bytes = read_bytes();
+    bytes[..12].fill(0xff); // sink STag and TO
+    accepts(&mut Stream::new().page(), &read_request(&bytes));
     let mut requester = reading(4);
     requester.table.regions = vec![Region::new(B, 0x2000, 3)];
     refuses(requester, &response(B, 0x2000, b"abcd"), "1/1/01 110");
@@ -231,7 +231,7 @@ fn row_106_sink_of_a_read_is_the_requesters_business() {
 
 #[test]
 fn row_110_largest_read_is_refused_by_its_bounds() {
-    let mut octets = read_octets();
-    octets[12..16].fill(0xff);
-    refuses(Stream::new().page(), &read_request(&octets), "0/1/01 111");
+    let mut bytes = read_bytes();
+    bytes[12..16].fill(0xff);
+    refuses(Stream::new().page(), &read_request(&bytes), "0/1/01 111");
 }

@@ -4,9 +4,9 @@ use super::{SEND, SEND_MORE, Untagged, accepts, reading, refuses, tagged, write}
 use crate::support::{A, B, Stream};
 use xwarp_iwarp::{Inbound, Stag, StreamConfig};
 
-/// A Send with these control octets.
+/// A Send with these control bytes.
 fn control(control: [u8; 2]) -> Vec<u8> {
-    Untagged { control, ..SEND }.octets()
+    Untagged { control, ..SEND }.bytes()
 }
 
 fn on_queue(opcode: u8, qn: u32) -> Vec<u8> {
@@ -15,7 +15,7 @@ fn on_queue(opcode: u8, qn: u32) -> Vec<u8> {
         qn,
         ..SEND
     }
-    .octets()
+    .bytes()
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn row_059_opcode_on_another_queue_is_0_2_06() {
 
 #[test]
 fn row_060_send_without_a_buffer_is_1_2_02() {
-    refuses(Stream::new(), &SEND.octets(), "1/2/02 110");
+    refuses(Stream::new(), &SEND.bytes(), "1/2/02 110");
 }
 
 #[test]
@@ -183,13 +183,13 @@ fn row_061_message_number_out_of_turn_is_1_2_03() {
     for msn in [0, 2, 5, u32::MAX] {
         refuses(
             Stream::new().receive(8),
-            &Untagged { msn, ..SEND }.octets(),
+            &Untagged { msn, ..SEND }.bytes(),
             "1/2/03 110",
         );
     }
     let mut stream = Stream::new().receive(8).receive(8);
-    accepts(&mut stream, &SEND.octets());
-    refuses(stream, &SEND.octets(), "1/2/03 110");
+    accepts(&mut stream, &SEND.bytes());
+    refuses(stream, &SEND.bytes(), "1/2/03 110");
 }
 
 // Row 62, the wrap of message numbers, is tested where they can be set: `row_062_..` in `rdmap::receiver::sends`.
@@ -199,14 +199,14 @@ fn row_063_gap_or_overlap_of_offsets_is_1_2_04() {
     for mo in [1, 4, 7] {
         refuses(
             Stream::new().receive(8),
-            &Untagged { mo, ..SEND }.octets(),
+            &Untagged { mo, ..SEND }.bytes(),
             "1/2/04 110",
         );
     }
     for mo in [0, 3, 5, 17] {
         let mut stream = Stream::new().receive(16);
-        accepts(&mut stream, &SEND_MORE.octets());
-        refuses(stream, &Untagged { mo, ..SEND }.octets(), "1/2/04 110");
+        accepts(&mut stream, &SEND_MORE.bytes());
+        refuses(stream, &Untagged { mo, ..SEND }.bytes(), "1/2/04 110");
     }
 }
 
@@ -215,7 +215,7 @@ fn row_064_offset_beyond_the_buffer_is_1_2_04() {
     for mo in [9, 5000, u32::MAX] {
         refuses(
             Stream::new().receive(8),
-            &Untagged { mo, ..SEND }.octets(),
+            &Untagged { mo, ..SEND }.bytes(),
             "1/2/04 110",
         );
     }
@@ -223,45 +223,45 @@ fn row_064_offset_beyond_the_buffer_is_1_2_04() {
 
 #[test]
 fn row_065_message_longer_than_its_buffer_is_1_2_05() {
-    refuses(Stream::new().receive(3), &SEND.octets(), "1/2/05 110");
-    refuses(Stream::new().receive(0), &SEND.octets(), "1/2/05 110");
+    refuses(Stream::new().receive(3), &SEND.bytes(), "1/2/05 110");
+    refuses(Stream::new().receive(0), &SEND.bytes(), "1/2/05 110");
 }
 
 #[test]
 fn row_066_second_segment_beyond_the_buffer_is_1_2_05() {
     let mut stream = Stream::new().receive(7);
-    accepts(&mut stream, &SEND_MORE.octets());
-    refuses(stream, &Untagged { mo: 4, ..SEND }.octets(), "1/2/05 110");
+    accepts(&mut stream, &SEND_MORE.bytes());
+    refuses(stream, &Untagged { mo: 4, ..SEND }.bytes(), "1/2/05 110");
 }
 
 #[test]
 fn row_067_message_that_changes_is_0_2_06() {
     for (opcode, stag) in [(0x44, 0), (0x45, 0), (0x46, 0), (0x43, 1), (0x48, 0)] {
         let mut stream = Stream::extended().receive(16);
-        accepts(&mut stream, &SEND_MORE.octets());
+        accepts(&mut stream, &SEND_MORE.bytes());
         let second = Untagged {
             control: [0x41, opcode],
             stag,
             mo: 4,
             ..SEND
         };
-        refuses(stream, &second.octets(), "0/2/06 110");
+        refuses(stream, &second.bytes(), "0/2/06 110");
     }
 }
 
 #[test]
 fn row_068_next_message_before_the_end_of_this_is_1_2_03() {
     let mut stream = Stream::new().receive(8).receive(8);
-    accepts(&mut stream, &SEND_MORE.octets());
-    refuses(stream, &Untagged { msn: 2, ..SEND }.octets(), "1/2/03 110");
+    accepts(&mut stream, &SEND_MORE.bytes());
+    refuses(stream, &Untagged { msn: 2, ..SEND }.bytes(), "1/2/03 110");
 }
 
 #[test]
 fn row_069_tagged_segment_within_a_send_is_accepted() {
     let mut stream = Stream::new().page().receive(8);
-    accepts(&mut stream, &SEND_MORE.octets());
+    accepts(&mut stream, &SEND_MORE.bytes());
     accepts(&mut stream, &write(A, 0x1000, b"w"));
-    accepts(&mut stream, &Untagged { mo: 4, ..SEND }.octets());
+    accepts(&mut stream, &Untagged { mo: 4, ..SEND }.bytes());
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn row_072_zero_length_send_takes_a_buffer() {
         payload: b"",
         ..SEND
     }
-    .octets();
+    .bytes();
     let mut stream = Stream::new().receive(0);
     assert!(matches!(
         stream.ulpdu(&empty),

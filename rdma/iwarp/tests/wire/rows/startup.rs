@@ -64,11 +64,11 @@ fn terminate_of(step: &Result<InitiatorStep, StartupError>) -> Vec<u8> {
 }
 
 #[test]
-fn row_001_wrong_key_octet_closes() {
+fn row_001_wrong_key_byte_closes() {
     for at in 0..16 {
         let mut frame = request("40 01 0000");
         frame[at] ^= 0x20;
-        assert_eq!(respond(&frame), Err(StartupError::NotMpa), "octet {at}");
+        assert_eq!(respond(&frame), Err(StartupError::NotMpa), "byte {at}");
     }
 }
 
@@ -100,7 +100,7 @@ fn row_004_truncated_private_data_is_never_a_request() {
 }
 
 #[test]
-fn row_007_request_in_single_octets_is_accepted() {
+fn row_007_request_in_single_bytes_is_accepted() {
     let frame = request("40 01 0003 616263");
     for have in 0..frame.len() {
         assert!(matches!(
@@ -278,7 +278,7 @@ fn row_023_markers_that_the_peer_wants_are_generated() {
 }
 
 #[test]
-fn row_024_octets_between_request_and_reply_close() {
+fn row_024_bytes_between_request_and_reply_close() {
     assert_eq!(
         respond(&request("40 01 0000 00")),
         Err(StartupError::Trailing(1))
@@ -286,8 +286,8 @@ fn row_024_octets_between_request_and_reply_close() {
 }
 
 #[test]
-fn row_025_octets_right_after_the_reply_are_the_first_fpdu() {
-    let stream = [reply("40 01 0000"), sealed(&SEND.octets())].concat();
+fn row_025_bytes_right_after_the_reply_are_the_first_fpdu() {
+    let stream = [reply("40 01 0000"), sealed(&SEND.bytes())].concat();
     let step = plain_initiate(&stream);
     let Ok(InitiatorStep::Accepted { consumed, .. }) = step else {
         panic!("accepted, not {step:?}")
@@ -297,12 +297,12 @@ fn row_025_octets_right_after_the_reply_are_the_first_fpdu() {
 
 #[test]
 fn row_026_responder_that_sends_first_is_understood() {
-    accepts(&mut Stream::new().receive(4), &SEND.octets());
+    accepts(&mut Stream::new().receive(4), &SEND.bytes());
 }
 
 #[test]
 fn row_027_bad_crc_of_the_first_fpdu_is_code_2() {
-    let mut fpdu = sealed(&SEND.octets());
+    let mut fpdu = sealed(&SEND.bytes());
     fpdu[22] ^= 0x10;
     assert_eq!(Deframer::new(true, false).next(&fpdu), Err(MpaError::Crc)); // and the engine's fence stays shut
 }
@@ -333,7 +333,7 @@ fn row_030_rtr_of_another_type_is_taken() {
         payload: b"",
         ..SEND
     };
-    accepts(&mut awaiting(), &empty.octets());
+    accepts(&mut awaiting(), &empty.bytes());
     accepts(&mut awaiting(), &write(A, 0, b""));
     accepts(&mut awaiting(), &super::read_request(&[0; 28]));
 }

@@ -15,11 +15,11 @@ const TERMINATE: Untagged<'static> = Untagged {
 /// What the stream makes of a Terminate; it reads nothing after.
 fn received(segment: Untagged<'_>) -> ReceivedTerminate {
     let mut stream = Stream::new().page();
-    let octets = segment.octets();
-    let Ok(Inbound::Terminate(terminate)) = stream.ulpdu(&octets) else {
+    let bytes = segment.bytes();
+    let Ok(Inbound::Terminate(terminate)) = stream.ulpdu(&bytes) else {
         panic!("a Terminate")
     };
-    for late in [octets.clone(), write(A, 0x1000, b"x"), SEND.octets()] {
+    for late in [bytes.clone(), write(A, 0x1000, b"x"), SEND.bytes()] {
         assert_eq!(stream.ulpdu(&late), Ok(Inbound::Dropped)); // row 104
     }
     terminate
@@ -64,10 +64,10 @@ fn row_100_irregular_terminate_is_taken_and_noted() {
 
 #[test]
 fn row_101_terminate_without_a_code_is_one() {
-    for (octets, payload) in ["", "20", "2002", "200200"].into_iter().enumerate() {
+    for (bytes, payload) in ["", "20", "2002", "200200"].into_iter().enumerate() {
         let terminate = with_payload(payload);
         assert_eq!(terminate.code, TermCode::UNSPECIFIED);
-        assert_eq!(terminate.fault, Some(TerminateFault::NoCode(octets)));
+        assert_eq!(terminate.fault, Some(TerminateFault::NoCode(bytes)));
     }
 }
 
@@ -81,9 +81,9 @@ fn row_102_truncated_headers_are_absent() {
             ..TERMINATE
         });
         assert_eq!(terminate.code, TermCode::rdmap_protection(1));
-        assert_eq!(terminate.segment_len.is_some(), len >= 6, "{len} octets");
-        assert_eq!(terminate.ddp_header.is_some(), len >= 24, "{len} octets");
-        assert_eq!(terminate.read_request.is_some(), len >= 52, "{len} octets");
+        assert_eq!(terminate.segment_len.is_some(), len >= 6, "{len} bytes");
+        assert_eq!(terminate.ddp_header.is_some(), len >= 24, "{len} bytes");
+        assert_eq!(terminate.read_request.is_some(), len >= 52, "{len} bytes");
     }
 }
 
@@ -99,7 +99,7 @@ fn row_103_unknown_codes_and_reserved_bits_reach_the_ulp() {
 #[test]
 fn row_104_everything_after_a_terminate_is_dropped() {
     let mut stream = Stream::new().page().receive(8);
-    let first = TERMINATE.octets();
+    let first = TERMINATE.bytes();
     let Ok(Inbound::Terminate(terminate)) = stream.ulpdu(&first) else {
         panic!("a Terminate")
     };
@@ -114,12 +114,12 @@ fn row_104_everything_after_a_terminate_is_dropped() {
         ..SEND
     };
     let late = [
-        ("a second Terminate", another.octets()),
+        ("a second Terminate", another.bytes()),
         ("the same one again", first.clone()),
-        ("a Send that finds a buffer", SEND.octets()),
+        ("a Send that finds a buffer", SEND.bytes()),
         ("a Write that is allowed", write(A, 0x1000, b"x")),
         ("a Write that is not", write(A, 0, b"x")),
-        ("another DDP version", bad_version.octets()),
+        ("another DDP version", bad_version.bytes()),
         ("less than a header", vec![0x41]),
     ];
     for (what, ulpdu) in &late {

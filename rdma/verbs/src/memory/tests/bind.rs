@@ -41,7 +41,7 @@ fn a_bound_window_is_its_queue_pairs_alone_and_valid_with_the_key_of_the_bind() 
 }
 
 #[test]
-fn a_window_is_bounded_to_the_octet_and_based_as_asked() {
+fn a_window_is_bounded_to_the_byte_and_based_as_asked() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let bytes = memory();
@@ -60,7 +60,7 @@ fn a_window_is_bounded_to_the_octet_and_based_as_asked() {
         assert_eq!(part.remote(3).to, base + 3);
         let access = |to, len| {
             let access = it.table.access(user, window, to, len, WRITE);
-            access.map(|octets| octets.write(&[1]).unwrap())
+            access.map(|bytes| bytes.write(&[1]).unwrap())
         };
         bytes.fill(0..4096, 0).unwrap();
         assert_eq!((access(base, 1), access(base + 19, 1)), (Ok(()), Ok(())));
@@ -83,7 +83,7 @@ fn a_window_is_bounded_to_the_octet_and_based_as_asked() {
 }
 
 #[test]
-fn a_window_lies_within_its_region_to_the_octet() {
+fn a_window_lies_within_its_region_to_the_byte() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let region = it.va_region(ALL);

@@ -36,10 +36,10 @@ fn an_allocated_stag_is_invalid_until_memory_is_registered_with_it() {
     let info = it.table.query_region(stag.index()).unwrap();
     assert_eq!((info.key, info.access), (Some(0xa5), access));
     assert!(!info.shared && info.entries == 2 && info.remote_access);
-    let octets = it
+    let place = it
         .table
         .access(user, stag, PAGE - 2, 4, Access::REMOTE_WRITE);
-    octets.unwrap().write(b"wxyz").unwrap();
+    place.unwrap().write(b"wxyz").unwrap();
     let area = it.table.area.to_vec();
     let at = |page: u64| usize::try_from(page * PAGE).unwrap();
     assert_eq!(area[at(4) - 2..at(4)], *b"wx", "end of page 3");
@@ -118,8 +118,8 @@ fn in_block_mode_blocks_of_any_size_are_registered() {
         len: 12,
     };
     assert_eq!(it.table.fast_register(user, &blocks), Ok(()));
-    let octets = it.table.access(user, stag, 0, 12, Access::LOCAL_WRITE);
-    octets.unwrap().write(b"abcdefghijkl").unwrap();
+    let place = it.table.access(user, stag, 0, 12, Access::LOCAL_WRITE);
+    place.unwrap().write(b"abcdefghijkl").unwrap();
     let area = it.table.area.to_vec();
     assert_eq!(area[1003..1008], *b"abcde");
     assert_eq!(area[3..10], *b"fghijkl");

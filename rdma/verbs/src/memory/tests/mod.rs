@@ -24,10 +24,10 @@ const PD: PdId = PdId(1);
 const OTHER_PD: PdId = PdId(2);
 const LOCAL: Access = Access::LOCAL;
 const ALL: Access = Access::all();
-/// Octets of the region area.
+/// Bytes of the region area.
 const AREA: usize = 1 << 20;
 const PAGE: u64 = 4096;
-/// Tagged Offset of the first octet of VA-based regions.
+/// Tagged Offset of the first byte of VA-based regions.
 const VA: u64 = 0x7000_0123;
 
 fn memory() -> SharedBytes {
@@ -53,7 +53,7 @@ impl Fixture {
         self.table.users.join(pd, Ability::all())
     }
 
-    /// A zero-based region of 4096 octets of the domain [`PD`].
+    /// A zero-based region of 4096 bytes of the domain [`PD`].
     fn region(&mut self, access: Access) -> Stag {
         self.region_of(Scope::Domain(PD), &memory(), &RegionSpec::new(access))
     }
@@ -81,7 +81,7 @@ impl Fixture {
         window
     }
 
-    /// Whether one octet can be accessed.
+    /// Whether one byte can be accessed.
     fn access(&self, user: User, stag: Stag, to: u64, right: Access) -> Result<(), AccessError> {
         let access = self.table.access(user, stag, to, 1, right);
         access.map(|_| ())

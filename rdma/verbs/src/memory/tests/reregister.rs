@@ -26,8 +26,8 @@ fn a_region_has_all_that_is_new_under_the_same_index() {
     let info = it.table.query_region(new.index()).unwrap();
     assert_eq!((info.pd, info.access, info.entries), (OTHER_PD, rights, 3));
     assert!(info.is_valid() && info.remote_access && !info.shared);
-    let octets = it.table.access(stranger, new, VA, 10_000, rights);
-    octets.unwrap().write(b"new").unwrap();
+    let place = it.table.access(stranger, new, VA, 10_000, rights);
+    place.unwrap().write(b"new").unwrap();
     assert_eq!(bytes.to_vec()[..3], *b"new");
     let refused = it.access(user, new, VA, Access::LOCAL_READ);
     assert_eq!(refused, Err(AccessError::NotAssociated));

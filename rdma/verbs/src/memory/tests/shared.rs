@@ -32,10 +32,10 @@ fn a_shared_region_is_the_same_memory_with_all_else_of_its_own() {
     };
     assert_eq!(after, as_before, "and nothing else of it has changed");
 
-    let octets = it
+    let place = it
         .table
         .access(stranger, second, VA + 4095, 1, Access::REMOTE_WRITE);
-    octets.unwrap().write(b"!").unwrap();
+    place.unwrap().write(b"!").unwrap();
     assert_eq!(bytes.to_vec()[4095], b'!');
     let beyond = it.access(stranger, second, VA + 4096, LOCAL);
     assert_eq!(beyond, Err(AccessError::Bounds), "as long as the first");

@@ -296,12 +296,12 @@ fn stag_zero_is_all_of_the_area_for_local_work_of_privileged_queue_pairs() {
     let privileged = [PD, OTHER_PD].map(|pd| it.table.users.join(pd, Ability::PHYSICAL));
     let zero = Stag(0);
     for user in privileged {
-        let octets = it.table.access(user, zero, 77, 3, Access::LOCAL_WRITE);
-        octets.unwrap().write(b"abc").unwrap();
+        let place = it.table.access(user, zero, 77, 3, Access::LOCAL_WRITE);
+        place.unwrap().write(b"abc").unwrap();
         assert_eq!(it.table.area.to_vec()[77..80], *b"abc");
         let mut copy = [0; 3];
-        let octets = it.table.access(user, zero, 77, 3, Access::LOCAL_READ);
-        octets.unwrap().read(&mut copy).unwrap();
+        let place = it.table.access(user, zero, 77, 3, Access::LOCAL_READ);
+        place.unwrap().read(&mut copy).unwrap();
         assert_eq!(copy, *b"abc");
         let end = AREA as u64;
         assert_eq!(it.access(user, zero, end - 1, Access::LOCAL_READ), Ok(()));
@@ -364,13 +364,13 @@ fn overlapping_registrations_are_independent() {
     let write = RegionSpec::new(Access::LOCAL_WRITE).at(VA);
     let write = it.region_of(Scope::Domain(OTHER_PD), &bytes, &write);
     assert_ne!(read.index(), write.index());
-    let octets = it
+    let place = it
         .table
         .access(other, write, VA + 9, 4, Access::LOCAL_WRITE);
-    octets.unwrap().write(b"seen").unwrap();
+    place.unwrap().write(b"seen").unwrap();
     let mut copy = [0; 4];
-    let octets = it.table.access(user, read, 9, 4, Access::LOCAL_READ);
-    octets.unwrap().read(&mut copy).unwrap();
+    let place = it.table.access(user, read, 9, 4, Access::LOCAL_READ);
+    place.unwrap().read(&mut copy).unwrap();
     assert_eq!(copy, *b"seen");
     let refused = it.access(user, read, 0, Access::LOCAL_WRITE);
     assert_eq!(refused, Err(AccessError::Rights));

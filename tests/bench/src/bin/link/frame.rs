@@ -6,38 +6,38 @@ use anyhow::Context;
 
 /// The port that all frames come from and go to.
 pub(crate) const PORT: u16 = 7000;
-/// Octets of the three headers.
+/// Bytes of the three headers.
 const HEADERS: usize = 14 + 20 + 20;
 
 /// `02:00:00:00:00:01`, for example.
 pub(crate) fn parse_mac(text: &str) -> anyhow::Result<[u8; 6]> {
-    let octets: Vec<u8> = text
+    let bytes: Vec<u8> = text
         .split(':')
-        .map(|octet| u8::from_str_radix(octet, 16))
+        .map(|byte| u8::from_str_radix(byte, 16))
         .collect::<Result<_, _>>()
         .with_context(|| format!("{text} is no Ethernet address"))?;
-    octets
+    bytes
         .try_into()
         .map_err(|_| anyhow::anyhow!("{text} is no Ethernet address"))
 }
 
-/// The headers of a frame of `octets`. The checksums are not those that TCP would have: nobody looks at them.
+/// The headers of a frame of `bytes`. The checksums are not those that TCP would have: nobody looks at them.
 pub(crate) fn headers(
-    octets: usize,
+    bytes: usize,
     macs: ([u8; 6], [u8; 6]),
     addresses: (Ipv4Addr, Ipv4Addr),
 ) -> anyhow::Result<[u8; HEADERS]> {
     let (from_mac, to_mac) = macs;
     let (from, to) = addresses;
-    let ip_octets = octets.checked_sub(14).filter(|octets| *octets >= 40);
-    let ip_octets = ip_octets.and_then(|octets| u16::try_from(octets).ok());
-    let ip_octets = ip_octets.with_context(|| format!("no frame has {octets} octets"))?;
+    let ip_bytes = bytes.checked_sub(14).filter(|bytes| *bytes >= 40);
+    let ip_bytes = ip_bytes.and_then(|bytes| u16::try_from(bytes).ok());
+    let ip_bytes = ip_bytes.with_context(|| format!("no frame has {bytes} bytes"))?;
     let mut frame = [0; HEADERS];
     frame[..6].copy_from_slice(&to_mac);
     frame[6..12].copy_from_slice(&from_mac);
     frame[12..14].copy_from_slice(&[8, 0]);
     frame[14..16].copy_from_slice(&[0x45, 0]);
-    frame[16..18].copy_from_slice(&ip_octets.to_be_bytes());
+    frame[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
     frame[22..24].copy_from_slice(&[64, 6]);
     frame[26..30].copy_from_slice(&from.octets());
     frame[30..34].copy_from_slice(&to.octets());

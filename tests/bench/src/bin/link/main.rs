@@ -46,11 +46,11 @@ enum Command {
     /// Send SYNs, and ACKs that answer nothing, until standard input ends; print how many of either
     Flood(Flood),
     /// Send back what comes over one TCP connection of the kernel's, spinning
-    TcpPong { at: SocketAddrV4, octets: usize },
+    TcpPong { at: SocketAddrV4, bytes: usize },
     /// Have messages sent back over TCP, spinning
     TcpPing {
         to: SocketAddrV4,
-        octets: usize,
+        bytes: usize,
         #[arg(long, default_value_t = 20_000)]
         count: usize,
     },
@@ -108,9 +108,9 @@ struct Raw {
     /// The other side's Ethernet address
     #[arg(long)]
     mac: String,
-    /// Octets of a frame, its Ethernet header included
+    /// Bytes of a frame, its Ethernet header included
     #[arg(long, default_value_t = 1514)]
-    octets: usize,
+    bytes: usize,
     /// `native` or `generic`
     #[arg(long, default_value = "native")]
     mode: String,
@@ -126,7 +126,7 @@ fn main() -> anyhow::Result<()> {
         Command::RawPing { raw, count } => raw::ping(&raw, count),
         Command::Impair(impair) => impair::run(&impair),
         Command::Flood(flood) => flood::run(&flood),
-        Command::TcpPong { at, octets } => tcp::pong(at, octets),
-        Command::TcpPing { to, octets, count } => tcp::ping(to, octets, count),
+        Command::TcpPong { at, bytes } => tcp::pong(at, bytes),
+        Command::TcpPing { to, bytes, count } => tcp::ping(to, bytes, count),
     }
 }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Side {
     nic: Nic,
     headers: Vec<u8>,
-    octets: usize,
+    bytes: usize,
     received: Vec<RxFrame>,
 }
 
@@ -40,12 +40,12 @@ impl Side {
         let mut nic = Nic::open(&raw.dev, &config)?;
         nic.steering.add(SocketAddr::from((raw.local, PORT)))?;
         let macs = (nic.info.mac.0, parse_mac(&raw.mac)?);
-        let headers = headers(raw.octets, macs, (raw.local, raw.remote))?.to_vec();
+        let headers = headers(raw.bytes, macs, (raw.local, raw.remote))?.to_vec();
         println!("ready");
         Ok(Self {
             nic,
             headers,
-            octets: raw.octets,
+            bytes: raw.bytes,
             received: Vec::with_capacity(BATCH),
         })
     }
@@ -59,7 +59,7 @@ impl Side {
         let Some(mut frame) = self.nic.io.tx_frame() else {
             return false;
         };
-        frame.set_len(self.octets);
+        frame.set_len(self.bytes);
         frame[..self.headers.len()].copy_from_slice(&self.headers);
         self.nic.io.send(frame);
         true

@@ -8,22 +8,22 @@ use anyhow::bail;
 
 use crate::latency::{WARM_UP, print};
 
-pub(crate) fn pong(at: SocketAddrV4, octets: usize) -> anyhow::Result<()> {
+pub(crate) fn pong(at: SocketAddrV4, bytes: usize) -> anyhow::Result<()> {
     let listener = TcpListener::bind(at)?;
     println!("ready");
     let (mut stream, _) = listener.accept()?;
     prepare(&stream)?;
-    let mut message = vec![0; octets];
+    let mut message = vec![0; bytes];
     while receive(&mut stream, &mut message)? {
         stream.write_all(&message)?;
     }
     Ok(())
 }
 
-pub(crate) fn ping(to: SocketAddrV4, octets: usize, count: usize) -> anyhow::Result<()> {
+pub(crate) fn ping(to: SocketAddrV4, bytes: usize, count: usize) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(to)?;
     prepare(&stream)?;
-    let mut message = vec![0x5a; octets];
+    let mut message = vec![0x5a; bytes];
     let mut round_trips = Vec::with_capacity(count);
     for round in 0..count + WARM_UP {
         let began = Instant::now();
@@ -50,7 +50,7 @@ fn receive(stream: &mut TcpStream, message: &mut [u8]) -> std::io::Result<bool> 
     while there < message.len() {
         match stream.read(&mut message[there..]) {
             Ok(0) => return Ok(false),
-            Ok(octets) => there += octets,
+            Ok(bytes) => there += bytes,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }

@@ -12,12 +12,12 @@ use crate::pace::Pace;
 const FEW: u32 = 64;
 /// How much longer than the short run the long one takes at least.
 const ENOUGH: Duration = Duration::from_secs(2);
-/// Octets of buffers at most: to touch memory for the first time takes long in User-Mode Linux.
+/// Bytes of buffers at most: to touch memory for the first time takes long in User-Mode Linux.
 const BUFFERS: u64 = 16 << 20;
 /// Of xwarp's server. perftest's own port is not free at once when perftest has ended.
 const PORT: u16 = 7471;
-/// The control octets of DDP and RDMAP of a Send of one segment (RFC 5041 §4.3, RFC 5040 §4.1), and where they are in an IPv4 packet:
-/// after 20 octets of IP, 32 of TCP with timestamps, and MPA's length.
+/// The control bytes of DDP and RDMAP of a Send of one segment (RFC 5041 §4.3, RFC 5040 §4.1), and where they are in an IPv4 packet:
+/// after 20 bytes of IP, 32 of TCP with timestamps, and MPA's length.
 const SEND: u16 = 0x4143;
 const AT: usize = 54;
 /// No run takes as long.
@@ -29,7 +29,7 @@ pub(crate) struct Case {
     pub(crate) verb: &'static str,
     /// `bw` or `lat`.
     pub(crate) kind: &'static str,
-    /// Octets of a message.
+    /// Bytes of a message.
     pub(crate) size: u64,
     pub(crate) crc: bool,
 }

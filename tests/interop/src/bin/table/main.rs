@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 
 fn heading(unit: &str) {
     let contenders = format!("{:>12}{:>10}{:>10}", "xwarp", "siw", "ratio");
-    println!("{unit:12}{:>12}{contenders}{contenders}", "octets");
+    println!("{unit:12}{:>12}{contenders}{contenders}", "bytes");
 }
 
 /// Measures one line of the table, with and without CRC, and prints it.

@@ -22,9 +22,9 @@ impl Pace {
         paces[paces.len() / 2]
     }
 
-    pub(crate) fn gigabits_per_second(self, octets: u64) -> f64 {
+    pub(crate) fn gigabits_per_second(self, bytes: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most some megabytes")]
-        let bits = (octets * 8) as f64;
+        let bits = (bytes * 8) as f64;
         bits / self.seconds / 1e9
     }
 

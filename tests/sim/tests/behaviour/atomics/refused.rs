@@ -61,7 +61,7 @@ fn an_atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
     let cases: [Case; 13] = [
         ("wrong key", bad_key, protection(0)),
         ("deregistered", deregistered, protection(0)),
-        ("last octet outside", |b| at(b.region(KIB - 1, Access::all()), 1016), protection(1)),
+        ("last byte outside", |b| at(b.region(KIB - 1, Access::all()), 1016), protection(1)),
         ("behind the end", |b| at(b.region(KIB, Access::all()), 1024), protection(1)),
         ("far behind it", |b| at(b.region(KIB, Access::all()), 1 << 40), protection(1)),
         ("no right", |b| at(b.region(KIB, ALL_BUT_ATOMIC), 0), protection(2)),

@@ -1,4 +1,4 @@
-//! Atomic Operations to the octet, and a peer that breaks their rules (RFC 7306 §5.2, §8; digest section 9, rows 84 and 93 to 99).
+//! Atomic Operations to the byte, and a peer that breaks their rules (RFC 7306 §5.2, §8; digest section 9, rows 84 and 93 to 99).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::hostile::Victim;
 const REFUSED: &[&str] = &["drop_refused_segment", "drop_after_failure"];
 const FETCH_ADD: u32 = 0;
 
-/// Octets from their hexadecimal notation.
+/// Bytes from their hexadecimal notation.
 fn hex(text: &str) -> Vec<u8> {
     let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
     (0..text.len()).step_by(2).map(digit).collect()
@@ -31,7 +31,7 @@ fn addition(victim: &Victim, operation: u32, add: u64) -> (Target, Vec<u8>) {
 
 /// Vector F-13 of an independent encoder.
 #[test]
-fn a_response_is_right_to_the_octet() {
+fn a_response_is_right_to_the_byte() {
     let mut victim = Victim::new();
     let (target, header) = addition(&victim, FETCH_ADD, 1);
     victim.peer.send(&Untagged::atomic_request().fpdu(&header));
@@ -42,7 +42,7 @@ fn a_response_is_right_to_the_octet() {
 }
 
 #[test]
-fn a_request_is_right_to_the_octet() {
+fn a_request_is_right_to_the_byte() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
     let far = xwarp::RemoteAddress {
@@ -133,9 +133,9 @@ fn requests_that_must_not_be_are_refused_with_their_code_and_not_executed() {
     #[rustfmt::skip]
     let cases: [(&str, Twist, TermCode); 9] = [
         ("row 84: without L", |place, header| Untagged { control: 0x01, ..place }.fpdu(&header), TermCode::rdmap_operation(7)),
-        ("row 97: 51 octets", |place, header| place.fpdu(&header[..51]), TermCode::ddp_local()),
-        ("row 97: 0 octets", |place, _| place.fpdu(&[]), TermCode::ddp_local()),
-        ("row 97: 53 octets", |place, header| place.fpdu(&[&header[..], &[0]].concat()), TermCode::ddp_untagged(5)),
+        ("row 97: 51 bytes", |place, header| place.fpdu(&header[..51]), TermCode::ddp_local()),
+        ("row 97: 0 bytes", |place, _| place.fpdu(&[]), TermCode::ddp_local()),
+        ("row 97: 53 bytes", |place, header| place.fpdu(&[&header[..], &[0]].concat()), TermCode::ddp_untagged(5)),
         ("MSN 2", |place, header| Untagged { msn: 2, ..place }.fpdu(&header), TermCode::ddp_untagged(3)),
         ("MSN 0", |place, header| Untagged { msn: 0, ..place }.fpdu(&header), TermCode::ddp_untagged(3)),
         ("MO 8", |place, header| Untagged { mo: 8, ..place }.fpdu(&header), TermCode::ddp_untagged(4)),
@@ -173,7 +173,7 @@ fn assert_answer(victim: &mut Victim, offending: &[u8], terminate: &str) {
 
 /// Vector T-21: a Terminate for an Atomic Request does not return RDMAP's header (R7306-8.1-2).
 #[test]
-fn the_terminate_for_a_misaligned_target_is_right_to_the_octet() {
+fn the_terminate_for_a_misaligned_target_is_right_to_the_byte() {
     let mut victim = Victim::new().expecting(REFUSED);
     let target = holding(&victim.end, 42);
     let place = target.remote(4);
@@ -186,7 +186,7 @@ fn the_terminate_for_a_misaligned_target_is_right_to_the_octet() {
 
 /// Vector T-22.
 #[test]
-fn the_terminate_for_an_unknown_operation_is_right_to_the_octet() {
+fn the_terminate_for_an_unknown_operation_is_right_to_the_byte() {
     let mut victim = Victim::new().expecting(REFUSED);
     let offending = hex(
         "0046414a0000000000000001000000010000000000000001000000011122334400000000000010080000000000000001\
@@ -230,8 +230,8 @@ fn responses_that_must_not_be_are_refused_and_complete_nothing() {
     let cases: [(&str, Vec<u8>, TermCode); 9] = [
         ("row 98: MSN 2", Untagged { msn: 2, ..right }.fpdu(&whole), TermCode::ddp_untagged(3)),
         ("row 99: other identifier", right.fpdu(&atomic_response(1, 42)), TermCode::UNSPECIFIED),
-        ("row 99: 11 octets", right.fpdu(&whole[..11]), TermCode::UNSPECIFIED),
-        ("13 octets", right.fpdu(&[&whole[..], &[0]].concat()), TermCode::ddp_untagged(5)),
+        ("row 99: 11 bytes", right.fpdu(&whole[..11]), TermCode::UNSPECIFIED),
+        ("13 bytes", right.fpdu(&[&whole[..], &[0]].concat()), TermCode::ddp_untagged(5)),
         ("without L", Untagged { control: 0x01, ..right }.fpdu(&whole), TermCode::rdmap_operation(7)),
         ("MO 4", Untagged { mo: 4, ..right }.fpdu(&whole), TermCode::ddp_untagged(4)),
         ("on QN 0", Untagged { qn: 0, ..right }.fpdu(&whole), TermCode::rdmap_operation(6)),

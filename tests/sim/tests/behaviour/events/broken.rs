@@ -48,7 +48,7 @@ fn event(resource: EventResource, kind: AsyncEventKind) -> AsyncEvent {
 
 /// One work request of each operation type.
 fn work(kind: Opcode, a: &mut End, b: &End) -> SendRequest {
-    let (place, source) = (a.target(8), a.source(b"8 octets"));
+    let (place, source) = (a.target(8), a.source(b"8 bytes!"));
     let (local, remote) = (place.local(0, 8), b.target(8).remote(0));
     let send = |solicited, invalidate| {
         let operation = xwarp::Operation::Send {
@@ -123,7 +123,7 @@ fn a_message_that_finds_its_queue_pair_broken_fails_its_receive() {
     b.post_recv(1, 8);
     b.post_recv(2, 8);
     inject(&b);
-    a.post_send(3, b"8 octets");
+    a.post_send(3, b"8 bytes!");
     sim.run_until_idle();
     let failed = Done::failed(1, Opcode::Receive, CompletionStatus::LocalCatastrophic);
     assert_eq!(b.receives(), [failed, Done::flushed(2, Opcode::Receive)]);
@@ -139,7 +139,7 @@ fn a_broken_queue_pair_without_work_is_an_event() {
     let calls = handler(b.host());
     let target = b.target(8);
     inject(&b);
-    a.post_write(1, b"8 octets", target.remote(0));
+    a.post_write(1, b"8 bytes!", target.remote(0));
     sim.run_until_idle();
     assert_ended(&b, &a, STREAM);
     let (event, info) = calls.try_recv().unwrap();
@@ -228,7 +228,7 @@ fn a_completion_handler_that_panics_is_an_error_of_its_queue_and_of_no_queue_pai
     for (wr_id, events) in [(0, vec![failed]), (1, vec![])] {
         b.post_recv(wr_id, 8);
         b.recv_cq().arm(Arm::Next).unwrap();
-        a.post_send(wr_id, b"8 octets");
+        a.post_send(wr_id, b"8 bytes!");
         sim.run_until_idle();
         assert_eq!(told(&calls), events, "it is not called again");
         assert_eq!(b.receives(), [Done::receive(wr_id, 8)]);

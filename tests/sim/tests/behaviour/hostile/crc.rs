@@ -6,7 +6,7 @@ use xwarp_sim_tests::{KIB, pattern};
 
 use super::Victim;
 
-/// R5044-4.4-6, -11: after a thousand good FPDUs one with a bad CRC is found, and its octets reach no memory.
+/// R5044-4.4-6, -11: after a thousand good FPDUs one with a bad CRC is found, and its bytes reach no memory.
 #[test]
 fn a_bad_crc_late_in_the_stream_is_found_and_places_nothing() {
     let mut victim = Victim::new().expecting(&["drop_bad_fpdu", "drop_after_failure"]);
@@ -14,7 +14,7 @@ fn a_bad_crc_late_in_the_stream_is_found_and_places_nothing() {
     let place = target.remote(0);
     let stream: Vec<u8> = (0_u64..)
         .zip(pattern(KIB))
-        .flat_map(|(at, octet)| Tagged::write(place.stag, place.to + at).fpdu(&[octet]))
+        .flat_map(|(at, byte)| Tagged::write(place.stag, place.to + at).fpdu(&[byte]))
         .collect();
     victim.peer.send(&stream);
     victim.sim.run_until_idle();

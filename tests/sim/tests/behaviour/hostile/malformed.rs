@@ -9,7 +9,7 @@ use super::Victim;
 const REFUSED: &[&str] = &["drop_refused_segment"];
 const BAD_FPDU: &[&str] = &["drop_bad_fpdu", "drop_after_failure"];
 
-/// Octets from their hexadecimal notation.
+/// Bytes from their hexadecimal notation.
 fn hex(text: &str) -> Vec<u8> {
     let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
     (0..text.len()).step_by(2).map(digit).collect()
@@ -17,7 +17,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 /// Vectors of an independent encoder: the offending FPDU, and the whole Terminate that must come back.
 #[test]
-fn each_fault_is_answered_by_its_terminate_to_the_octet() {
+fn each_fault_is_answered_by_its_terminate_to_the_byte() {
     #[rustfmt::skip]
     let vectors = [
         // T-1: Write to unknown STag.
@@ -70,7 +70,7 @@ fn each_fault_is_answered_by_its_terminate_to_the_octet() {
             "002e01410000000000000001000000010000000055667788000000000000200000000010112233440000000000001000c0f7d3c6",
             "002a4147000000000000000200000001000000000207c000002e014100000000000000010000000100000000cacd0961",
         ),
-        // T-27: 10 octets with T=1.
+        // T-27: 10 bytes with T=1.
         (
             "000ac1401122334400000000b5429277",
             "001641470000000000000002000000010000000010000000c4130bf4",
@@ -137,8 +137,8 @@ fn headers_that_must_not_be_are_refused_with_their_code() {
         ("MSN 0", Untagged { msn: 0, ..send }.fpdu(&payload), TermCode::ddp_untagged(3)),
         ("MSN 2 of Reads", Untagged { msn: 2, ..read }.fpdu(&[0; 28]), TermCode::ddp_untagged(3)),
         ("MO 4", Untagged { mo: 4, ..send }.fpdu(&payload), TermCode::ddp_untagged(4)),
-        ("27 octets of Read Request", read.fpdu(&[0; 27]), TermCode::ddp_local()),
-        ("29 octets of Read Request", read.fpdu(&[0; 29]), TermCode::ddp_untagged(5)),
+        ("27 bytes of Read Request", read.fpdu(&[0; 27]), TermCode::ddp_local()),
+        ("29 bytes of Read Request", read.fpdu(&[0; 29]), TermCode::ddp_untagged(5)),
     ];
     for (what, offending, code) in cases {
         let mut victim = Victim::new().expecting(REFUSED);
@@ -192,7 +192,7 @@ fn a_length_field_beyond_any_ulpdu_is_refused_at_once() {
 
 #[test]
 fn a_flipped_bit_anywhere_is_a_crc_error() {
-    let good = Untagged::default().fpdu(b"24 octets make no padding, one more does");
+    let good = Untagged::default().fpdu(b"24 bytes make no padding, one more does");
     for at in (16..good.len() * 8).step_by(13) {
         let mut victim = Victim::new().expecting(BAD_FPDU);
         victim.end.post_recv(1, 100);

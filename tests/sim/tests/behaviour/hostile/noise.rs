@@ -1,4 +1,4 @@
-//! Random octets, at random places: no panic, no octet outside of what the peer may write, and always an end.
+//! Random bytes, at random places: no panic, no byte outside of what the peer may write, and always an end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const ANY: &[&str] = &[
     "drop_startup",
     "drop_no_flow",
 ];
-/// Octets of noise.
+/// Bytes of noise.
 const NOISE: usize = 10_000;
 
 fn victim(seed: Seed) -> Victim {
@@ -26,7 +26,7 @@ fn victim(seed: Seed) -> Victim {
 }
 
 #[test]
-fn random_octets_instead_of_fpdus_end_the_connection() {
+fn random_bytes_instead_of_fpdus_end_the_connection() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed, 300);
         let mut victim = victim(seed);
@@ -34,7 +34,7 @@ fn random_octets_instead_of_fpdus_end_the_connection() {
         let target = victim.end.target(100);
         victim
             .peer
-            .send_pieces(&rng.octets(NOISE), 1 + rng.index(1460));
+            .send_pieces(&rng.bytes(NOISE), 1 + rng.index(1460));
         // What looks like the begin of a long FPDU is waited for.
         victim.sim.run_for(Duration::from_secs(1));
         victim.peer.close();
@@ -46,7 +46,7 @@ fn random_octets_instead_of_fpdus_end_the_connection() {
 }
 
 #[test]
-fn random_octets_instead_of_a_request_end_the_connection() {
+fn random_bytes_instead_of_a_request_end_the_connection() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed, 301);
         let (sim, peer) = xwarp_sim_tests::Sim::with_plain_peer(seed);
@@ -54,7 +54,7 @@ fn random_octets_instead_of_a_request_end_the_connection() {
         let at = sim.a().at(sim.new_port());
         let mut listener = sim.a().rnic().listen(at).unwrap();
         peer.connect(at);
-        peer.send_pieces(&rng.octets(NOISE), 1 + rng.index(1460));
+        peer.send_pieces(&rng.bytes(NOISE), 1 + rng.index(1460));
         sim.run_until("the end", || peer.ended().is_some());
         assert!(listener.try_accept().is_none());
     });
@@ -67,7 +67,7 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
         1 => right.wrapping_add(rng.below(3)).wrapping_sub(1),
         _ => right,
     };
-    let octet = |rng: &mut Rng, right: u8| match rng.below(12) {
+    let byte = |rng: &mut Rng, right: u8| match rng.below(12) {
         0 => right ^ (1 << rng.below(8)),
         _ => right,
     };
@@ -76,12 +76,12 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
         |rng: &mut Rng, right: u32| u32::from_le_bytes(*word(rng, right).first_chunk().unwrap());
     let place = target.remote(0);
     let len = rng.index(300);
-    let payload = rng.octets(len);
+    let payload = rng.bytes(len);
     match rng.below(6) {
         0 => {
             let header = Untagged {
-                control: octet(rng, 0x41),
-                rdmap: octet(rng, 0x43),
+                control: byte(rng, 0x41),
+                rdmap: byte(rng, 0x43),
                 msn: word(rng, msn),
                 qn: word(rng, 0),
                 mo: word(rng, 0),
@@ -106,8 +106,8 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
         }
         2 => {
             let header = Tagged {
-                control: octet(rng, 0xc1),
-                rdmap: octet(rng, 0x40),
+                control: byte(rng, 0xc1),
+                rdmap: byte(rng, 0x40),
                 stag: Stag(word(rng, place.stag.0)),
                 to: near(rng, place.to),
             };
@@ -120,8 +120,8 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
             let to = near(rng, place.to + 8 * number);
             let request = atomic_request(operation, word(rng, msn), stag, to, rng.draw());
             let header = Untagged {
-                control: octet(rng, 0x41),
-                rdmap: octet(rng, 0x4a),
+                control: byte(rng, 0x41),
+                rdmap: byte(rng, 0x4a),
                 msn: word(rng, msn),
                 ..Untagged::read_request()
             };
@@ -129,8 +129,8 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
         }
         4 => {
             let header = Untagged {
-                control: octet(rng, 0x41),
-                rdmap: octet(rng, 0x48),
+                control: byte(rng, 0x41),
+                rdmap: byte(rng, 0x48),
                 msn: word(rng, msn),
                 ..Untagged::default()
             };

@@ -12,7 +12,7 @@ use super::Victim;
 const REFUSED: &[&str] = &["drop_refused_segment", "drop_after_failure"];
 
 #[test]
-fn segments_of_one_octet_are_as_good_as_any() {
+fn segments_of_one_byte_are_as_good_as_any() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 100);
     let target = victim.end.target(50);

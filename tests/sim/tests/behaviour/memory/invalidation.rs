@@ -3,7 +3,7 @@
 use super::*;
 use xwarp::RegionSpec;
 
-/// B's window on octets 0 to 99 of the region.
+/// B's window on bytes 0 to 99 of the region.
 fn bound(sim: &mut Sim, b: &mut End, region: &MemoryRegion) -> (xwarp::MemoryWindow, xwarp::Bind) {
     let mut window = b.host().pd().allocate_window().unwrap();
     let bind = window.bind(region.remote(0), 100, READ | WRITE);

@@ -4,7 +4,7 @@ use super::*;
 use xwarp::{FastRegister, PhysicalList, QpConfig, RecvRequest, Sge, SharedBytes};
 use xwarp_sim_tests::UNTAGGED_PAYLOAD;
 
-/// Octets of the memory that B has.
+/// Bytes of the memory that B has.
 const LEN: usize = 16 * KIB;
 
 /// A connected pair whose B is privileged, and memory of B with its physical address.
@@ -90,9 +90,9 @@ fn a_peer_uses_fast_registered_memory_by_its_rights() {
         let found = attempt(&mut sim, &mut a, &b, right, at);
         assert_eq!(found, end, "{right:?} of {access:?}");
         if right == WRITE && end.is_none() {
-            let octets = memory.to_vec();
-            assert_eq!(octets[3 * 4096 - 50..3 * 4096], pattern(100)[..50]);
-            assert_eq!(octets[..50], pattern(100)[50..]);
+            let bytes = memory.to_vec();
+            assert_eq!(bytes[3 * 4096 - 50..3 * 4096], pattern(100)[..50]);
+            assert_eq!(bytes[..50], pattern(100)[50..]);
         }
     }
 }
@@ -226,7 +226,7 @@ fn stag_zero_is_nothing_to_a_queue_pair_that_is_not_privileged() {
     let (mut a, mut b) = sim.connected_pair();
     let receive = RecvRequest::new(WrId(2), physical(0, 8));
     b.qp.post_recv(receive).unwrap();
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     let refused = failed(2, Opcode::Receive, CompletionStatus::InvalidStag);
     assert_eq!(b.receives(), [refused]);
@@ -263,7 +263,7 @@ fn a_peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
     for (case, fpdu, code) in [
         (
             "Write",
-            Tagged::write(Stag(0), 0).fpdu(b"octets"),
+            Tagged::write(Stag(0), 0).fpdu(b"bytes"),
             TermCode::ddp_tagged(0),
         ),
         (

@@ -11,7 +11,7 @@ use xwarp_driver::MemoryIo;
 use xwarp_tcp::StackConfig;
 
 #[test]
-fn a_va_based_region_has_its_octets_at_their_addresses() {
+fn a_va_based_region_has_its_bytes_at_their_addresses() {
     for right in [READ, WRITE] {
         for (offset, end) in [
             (0, None),
@@ -87,15 +87,15 @@ fn a_list_of_pages_is_one_region_to_the_peer() {
         a.post_read(2, sink.local(0, LEN), region.remote(0));
         settle(&mut sim, &mut a, &[Done::write(1, LEN), Done::read(2, LEN)]);
         assert_eq!(sink.to_vec(), pattern(LEN));
-        let octets = memory.to_vec();
+        let bytes = memory.to_vec();
         let pages = [
-            &octets[3 * 4096 + 123..],
-            &octets[..4096],
-            &octets[2 * 4096..3 * 4096],
+            &bytes[3 * 4096 + 123..],
+            &bytes[..4096],
+            &bytes[2 * 4096..3 * 4096],
         ];
         assert_eq!(pages.concat()[..LEN], pattern(LEN));
         assert_eq!(
-            octets[4096..2 * 4096],
+            bytes[4096..2 * 4096],
             [0; 4096],
             "the page that is not listed"
         );

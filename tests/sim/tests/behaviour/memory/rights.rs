@@ -135,7 +135,7 @@ fn local_uses(config: &QpConfig, access: Access) -> ([Done; 2], Done) {
     let sink = b.region(8, access);
     let request = xwarp::RecvRequest::new(WrId(1), sink.local(0, 8));
     b.qp.post_recv(request).unwrap();
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     (sent, b.receives()[0])
 }

@@ -6,7 +6,7 @@ use super::*;
 use xwarp::{DeallocateError, DestroyError, QpConfig};
 
 #[test]
-fn a_peer_reaches_exactly_the_octets_of_its_window() {
+fn a_peer_reaches_exactly_the_bytes_of_its_window() {
     for zero_based in [false, true] {
         let mut sim = sim();
         let (mut a, mut b, region) = with_region(&mut sim);
@@ -32,12 +32,12 @@ fn a_peer_reaches_exactly_the_octets_of_its_window() {
         let memory = region.bytes().to_vec();
         assert_eq!(memory[1000..1100], written);
         let others = memory[..1000].iter().chain(&memory[1100..]);
-        assert!(others.copied().all(|octet| octet == 0xee));
+        assert!(others.copied().all(|byte| byte == 0xee));
         assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
     }
 }
 
-/// A bind of octets 1000 to 1099 with these rights, then 100 octets from `offset` on.
+/// A bind of bytes 1000 to 1099 with these rights, then 100 bytes from `offset` on.
 fn attempt_through_window(access: Access, right: Access, offset: i64) -> Option<TermCode> {
     let mut sim = sim();
     let (mut a, mut b, region) = with_region(&mut sim);
@@ -50,7 +50,7 @@ fn attempt_through_window(access: Access, right: Access, offset: i64) -> Option<
 }
 
 #[test]
-fn one_octet_beyond_either_end_of_a_window_ends_the_stream() {
+fn one_byte_beyond_either_end_of_a_window_ends_the_stream() {
     for right in [READ, WRITE] {
         let ends = [-1, 0, 1].map(|offset| attempt_through_window(READ | WRITE, right, offset));
         assert_eq!(

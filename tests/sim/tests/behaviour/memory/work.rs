@@ -3,7 +3,7 @@
 use super::*;
 use xwarp::{Bind, PostError, QpConfig};
 
-/// B's window, not bound, and a Bind of octets 0 to 99 of the region.
+/// B's window, not bound, and a Bind of bytes 0 to 99 of the region.
 fn window(b: &End, region: &MemoryRegion) -> (xwarp::MemoryWindow, Bind) {
     let mut window = b.host().pd().allocate_window().unwrap();
     let bind = window.bind(region.remote(0), 100, READ | WRITE);

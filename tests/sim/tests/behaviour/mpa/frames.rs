@@ -27,9 +27,9 @@ fn row_004_a_request_that_is_cut_by_the_peers_end_is_forgotten() {
             responding.sim.run_for(Duration::from_millis(10));
             end(&responding.peer);
             responding.sim.run_until_idle();
-            assert!(responding.listener.try_accept().is_none(), "{len} octets");
-            assert!(responding.peer.received().is_empty(), "{len} octets");
-            assert!(responding.peer.ended().is_some(), "{len} octets");
+            assert!(responding.listener.try_accept().is_none(), "{len} bytes");
+            assert!(responding.peer.received().is_empty(), "{len} bytes");
+            assert!(responding.peer.ended().is_some(), "{len} bytes");
         }
     }
 }
@@ -49,12 +49,12 @@ fn row_005_private_data_that_never_comes_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn row_006_octets_in_drips_do_not_extend_the_deadline() {
+fn row_006_bytes_in_drips_do_not_extend_the_deadline() {
     let mut responding =
         Responding::new(MpaConfig::default()).expecting(&["drop_startup_timeout", "drop_no_flow"]);
     let connected = responding.sim.now();
-    for octet in request(CRC, 2, b"drip, drip") {
-        responding.peer.send(&[octet]);
+    for byte in request(CRC, 2, b"drip, drip") {
+        responding.peer.send(&[byte]);
         responding.sim.run_for(SECOND);
         if responding.peer.ended().is_some() {
             break;
@@ -67,7 +67,7 @@ fn row_006_octets_in_drips_do_not_extend_the_deadline() {
 }
 
 #[test]
-fn row_007_frames_in_segments_of_one_octet_are_understood_by_both_roles() {
+fn row_007_frames_in_segments_of_one_byte_are_understood_by_both_roles() {
     let mut responding = Responding::new(MpaConfig::default());
     let data = [&enhanced(3, 3)[..], b"in pieces"].concat();
     (responding.peer).send_pieces(&request(CRC | ENHANCED, 2, &data), 1);
@@ -86,8 +86,8 @@ fn a_reply_in_drips_does_not_extend_the_time_to_connect() {
     initiating = initiating.expecting(&["drop_no_flow"]);
     let frame = reply(CRC | ENHANCED, 2, &enhanced(3, 3));
     let mut outcome = None;
-    for octet in frame {
-        initiating.peer.send(&[octet]);
+    for byte in frame {
+        initiating.peer.send(&[byte]);
         initiating.sim.run_for(SECOND);
         outcome = initiating.connecting.try_finish();
         if outcome.is_some() {

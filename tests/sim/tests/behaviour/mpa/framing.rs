@@ -179,15 +179,15 @@ fn post_all(from: &mut End, to: &mut End, side: u64, len: usize) -> [(Target, u6
 }
 
 #[test]
-fn a_peer_that_asks_for_markers_gets_them_at_every_512th_octet() {
+fn a_peer_that_asks_for_markers_gets_them_at_every_512th_byte() {
     for highest in [Revision::One, Revision::Two] {
         let mut responding = Responding::new(up_to(highest));
         let frame = request(MARKERS | CRC, 1, b"");
         let (mut end, answer) = responding.accepted(&frame, &QpConfig::default());
         assert_eq!(answer, reply(CRC, 1, b""), "we want none");
         responding.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
-        let octets = pattern(5_000);
-        end.post_send(1, &octets);
+        let bytes = pattern(5_000);
+        end.post_send(1, &bytes);
         responding.sim.run_until_idle();
         let sent = responding.peer.received().split_off(answer.len());
         assert_eq!(sent[..4], [0; 4], "the first marker, before the first FPDU");
@@ -195,7 +195,7 @@ fn a_peer_that_asks_for_markers_gets_them_at_every_512th_octet() {
             .iter()
             .flat_map(|ulpdu| ulpdu[18..].to_vec())
             .collect();
-        assert!(payload == octets);
+        assert!(payload == bytes);
     }
 }
 
@@ -246,7 +246,7 @@ fn rows_043_046_markers_that_are_wrong_or_missing_end_the_stream() {
         &mut Framer::new(true, true),
         &Tagged::write(Stag(1), 0).ulpdu(b""),
     );
-    wrong[3] = 8; // FPDUPTR: the FPDU began 8 octets ago
+    wrong[3] = 8; // FPDUPTR: the FPDU began 8 bytes ago
     let covered = wrong.len() - 4;
     let sum = xwarp_iwarp::crc::crc32c(&wrong[..covered]).to_le_bytes();
     wrong[covered..].copy_from_slice(&sum);

@@ -6,9 +6,9 @@ use xwarp::{Access, MpaConfig, QpConfig};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::{Done, End, KIB, Sim, for_each_seed, pattern_of};
 
-/// Octets of an IP packet. The last one is the longest that there is.
+/// Bytes of an IP packet. The last one is the longest that there is.
 const MTUS: [usize; 3] = [9000, 16_384, 65_535];
-/// Octets of IPv4's and TCP's headers, with timestamps (RFC 7323 §3.2).
+/// Bytes of IPv4's and TCP's headers, with timestamps (RFC 7323 §3.2).
 const HEADERS: usize = 52;
 /// Messages of each kind.
 const MESSAGES: u64 = 4;
@@ -33,13 +33,13 @@ fn length(rng: &mut Rng, mtu: usize) -> usize {
     }
 }
 
-/// Writes, Reads and Sends from one side to the other: what is there afterwards is what was sent, to the octet.
+/// Writes, Reads and Sends from one side to the other: what is there afterwards is what was sent, to the byte.
 fn exchange(sim: &mut Sim, rng: &mut Rng, [from, to]: [&mut End; 2], mtu: usize) {
     for id in 0..MESSAGES {
         let id = 10 * id;
         let [write, read, last] = [0; 3].map(|_| length(rng, mtu));
-        let octets = [(id, write), (id + 1, read), (id + 2, last)];
-        let [written, source, sent] = octets.map(|(which, len)| pattern_of(which, len));
+        let bytes = [(id, write), (id + 1, read), (id + 2, last)];
+        let [written, source, sent] = bytes.map(|(which, len)| pattern_of(which, len));
         let (target, remote, sink) = (to.target(write), to.target(read), from.target(read));
         remote.fill(&source);
         to.post_recv(id, last);
@@ -94,7 +94,7 @@ fn markers_in_long_fpdus_survive_a_bad_link() {
     });
 }
 
-/// Whatever markers a message needs, one that fits a segment is one FPDU: of 64,000 octets with 125 or more of them.
+/// Whatever markers a message needs, one that fits a segment is one FPDU: of 64,000 bytes with 125 or more of them.
 #[test]
 fn one_segment_is_one_fpdu_with_markers() {
     for (mtu, longest) in [(9000, 8000), (65_535, 64_000)] {
@@ -106,7 +106,7 @@ fn one_segment_is_one_fpdu_with_markers() {
         let before = fpdus(&b);
         a.post_write(1, &pattern_of(7, longest), target.remote(0));
         sim.run_until_idle();
-        assert_eq!(fpdus(&b) - before, 1, "of {longest} octets");
+        assert_eq!(fpdus(&b) - before, 1, "of {longest} bytes");
         assert!(target.bytes().to_vec() == pattern_of(7, longest));
     }
 }

@@ -11,10 +11,10 @@ use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{enhanced, reply, request};
 use xwarp_tcp::CloseReason;
 
-/// Octets of the key.
+/// Bytes of the key.
 const KEY: usize = 16;
 
-/// A frame with each of its bits flipped in turn, and which octet that bit is in.
+/// A frame with each of its bits flipped in turn, and which byte that bit is in.
 fn damaged(frame: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
     (0..8 * frame.len()).map(|bit| {
         let mut damaged = frame.to_vec();
@@ -33,15 +33,15 @@ fn a_request_with_any_bit_flipped_is_asked_dropped_or_waited_for() {
         responding.sim.run_for(Duration::from_secs(11));
         let asked = responding.listener.try_accept();
         let dropped = responding.peer.ended() == Some(CloseReason::Reset);
-        assert!(asked.is_some() != dropped, "octet {at}: one of the two");
+        assert!(asked.is_some() != dropped, "byte {at}: one of the two");
         if at < KEY {
-            assert!(dropped, "octet {at} of the key");
+            assert!(dropped, "byte {at} of the key");
         }
         let Some(asked) = asked else { continue };
         let mut end = responding.sim.a().end(&QpConfig::default());
         asked.accept(&mut end.qp, b"").unwrap();
-        assert_eq!(end.state(), QpState::Rts, "octet {at}");
-        assert!(info(&end).ird <= 32 && info(&end).ord <= 32, "octet {at}");
+        assert_eq!(end.state(), QpState::Rts, "byte {at}");
+        assert!(info(&end).ird <= 32 && info(&end).ord <= 32, "byte {at}");
     }
 }
 
@@ -60,12 +60,12 @@ fn a_reply_with_any_bit_flipped_connects_or_leaves_the_queue_pair_idle() {
         if at < KEY {
             assert!(
                 matches!(outcome, Err(ConnectError::NotIwarp { .. })),
-                "octet {at}: {outcome:?}"
+                "byte {at}: {outcome:?}"
             );
         }
         match (outcome, initiating.end.state()) {
             (Ok(_), QpState::Rts | QpState::Terminate) | (Err(_), QpState::Idle) => {}
-            (outcome, state) => panic!("octet {at}: {outcome:?} and {state:?}"),
+            (outcome, state) => panic!("byte {at}: {outcome:?} and {state:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A peer that has overlooked our first message is woken by RDMA Writes of no octets, which mean nothing to one that has not.
+//! A peer that has overlooked our first message is woken by RDMA Writes of no bytes, which mean nothing to one that has not.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ fn send(msn: u32) -> Untagged {
 }
 
 /// A message to `end`, one back from it, and then an FPDU whose CRC is wrong: all in version 0 and with markers both ways. `sent`:
-/// octets of start-up.
+/// bytes of start-up.
 fn converse(sim: &mut Sim, peer: &PlainPeer, end: &mut End, sent: usize) {
     let mut framer = Framer::new(true, true);
     end.post_recv(1, 1_000);
@@ -136,7 +136,7 @@ fn what_version_0_lacks_is_refused_here_and_not_sent() {
         to: 0,
     };
     for request in [
-        SendRequest::immediate(WrId(1), *b"8 octets"),
+        SendRequest::immediate(WrId(1), *b"8 bytes!"),
         SendRequest::fetch_add(WrId(1), 1, remote),
     ] {
         let mut initiating = Initiating::new(permissive(), &QpConfig::default());

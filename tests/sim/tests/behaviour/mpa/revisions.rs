@@ -222,7 +222,7 @@ fn a_request_tells_the_application_what_the_peer_brings() {
 }
 
 #[test]
-fn private_data_fits_up_to_512_octets_less_the_enhanced_data() {
+fn private_data_fits_up_to_512_bytes_less_the_enhanced_data() {
     for (highest, limit) in [(One, 512), (Two, 508)] {
         for len in [0, 1, 4, limit - 1, limit] {
             let mut sim = pair(up_to(highest), up_to(highest));
@@ -242,7 +242,7 @@ fn private_data_fits_up_to_512_octets_less_the_enhanced_data() {
         let refused =
             a.qp.begin_connect(sim.b().at(1), &pattern(limit + 1), LIMIT);
         let Err(ConnectError::PrivateDataTooLong { len, limit: said }) = refused.map(drop) else {
-            panic!("{highest:?}: {} octets do not fit", limit + 1);
+            panic!("{highest:?}: {} bytes do not fit", limit + 1);
         };
         assert_eq!((len, said), (limit + 1, limit));
     }

@@ -10,7 +10,7 @@ use xwarp_sim_tests::{Done, Target, pattern};
 
 use crate::hostile::Victim;
 
-/// Octets of the Ethernet and IPv4 headers in front of a TCP header.
+/// Bytes of the Ethernet and IPv4 headers in front of a TCP header.
 const TCP: usize = 14 + 20;
 /// The time of sending, in the timestamps option behind two NOPs (RFC 7323 appendix A).
 const TSVAL: usize = TCP + 20 + 4;
@@ -50,9 +50,9 @@ impl Frame {
         self.0[TCP + 16..TCP + 18].fill(0);
         let segment = &self.0[TCP..];
         let len = u32::try_from(segment.len()).unwrap();
-        let words = |octets: &[u8]| -> u32 {
+        let words = |bytes: &[u8]| -> u32 {
             let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&o| o.into());
-            octets.chunks(2).map(word).sum()
+            bytes.chunks(2).map(word).sum()
         };
         let mut sum = words(&self.0[26..TCP]) + 6 + len + words(segment);
         while sum > 0xffff {
@@ -69,7 +69,7 @@ struct Replay {
     victim: Victim,
     target: Target,
     frame: Frame,
-    /// Octets of the Write's FPDU.
+    /// Bytes of the Write's FPDU.
     fpdu: Vec<u8>,
 }
 
@@ -114,8 +114,8 @@ impl Replay {
         let counted = |victim: &Victim| victim.end.host().rnic().counters().unwrap();
         let fpdus = counted(&self.victim).rdma.fpdus_in;
         let frames = counted(&self.victim).io.rx_frames;
-        let Frame(octets) = frame;
-        self.victim.sim.link().inject(Direction::BToA, octets);
+        let Frame(bytes) = frame;
+        self.victim.sim.link().inject(Direction::BToA, bytes);
         self.victim.sim.run_until_idle();
         let now = counted(&self.victim);
         assert_eq!(now.io.rx_frames, frames + 1, "{what}: it arrived");
@@ -136,27 +136,27 @@ impl Replay {
 
 /// RFC 5044 section 4.2 would have it placed once; the repeated segment says something else, with a right CRC and checksum.
 #[test]
-fn row_048_other_octets_in_a_repeated_segment_are_not_placed() {
+fn row_048_other_bytes_in_a_repeated_segment_are_not_placed() {
     let mut replay = Replay::new(&[]);
     let same = replay.frame.clone();
     replay.assert_ignored("the same again", same);
     let other = replay.frame.clone().with_payload(&replay.other_write());
-    replay.assert_ignored("other octets", other);
+    replay.assert_ignored("other bytes", other);
     replay.assert_goes_on();
 }
 
-/// Of a segment that repeats old octets, differently, and has new ones behind them, only the new ones count.
+/// Of a segment that repeats old bytes, differently, and has new ones behind them, only the new ones count.
 #[test]
-fn row_048_a_segment_that_overlaps_counts_only_for_its_new_octets() {
+fn row_048_a_segment_that_overlaps_counts_only_for_its_new_bytes() {
     let mut replay = Replay::new(&[]);
     replay.victim.end.post_recv(9, 100);
     let new = Untagged::default().fpdu(b"behind");
-    let mut octets = replay.frame.0[..PAYLOAD].to_vec();
-    octets.extend(replay.other_write());
-    octets.extend(&new);
-    let ip_len = u16::try_from(octets.len() - 14).unwrap();
-    octets[16..18].copy_from_slice(&ip_len.to_be_bytes());
-    let frame = Frame(with_ip_checksum(octets)).summed();
+    let mut bytes = replay.frame.0[..PAYLOAD].to_vec();
+    bytes.extend(replay.other_write());
+    bytes.extend(&new);
+    let ip_len = u16::try_from(bytes.len() - 14).unwrap();
+    bytes[16..18].copy_from_slice(&ip_len.to_be_bytes());
+    let frame = Frame(with_ip_checksum(bytes)).summed();
     replay.victim.sim.link().inject(Direction::BToA, frame.0);
     replay
         .victim

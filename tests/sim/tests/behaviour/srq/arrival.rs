@@ -24,11 +24,8 @@ fn messages_of_all_queue_pairs_take_buffers_in_the_order_of_their_arrival() {
         assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
     }
     for (id, who) in (0..).zip(order) {
-        let octets = region.bytes().to_vec();
-        assert_eq!(
-            octets[id * 8..][..8],
-            *format!("from {who} {id}").as_bytes()
-        );
+        let bytes = region.bytes().to_vec();
+        assert_eq!(bytes[id * 8..][..8], *format!("from {who} {id}").as_bytes());
     }
 }
 
@@ -134,13 +131,13 @@ fn with_losses_every_buffer_completes_once_and_each_queue_pair_in_order() {
             a.post_send(n, &n.to_be_bytes());
         }
         sim.run_until_idle();
-        let octets = region.bytes().to_vec();
+        let bytes = region.bytes().to_vec();
         let mut all = Vec::new();
         for ((_, b), who) in pairs.iter_mut().zip(0..) {
             let ids: Vec<u64> = b.receives().iter().map(|done| done.wr_id).collect();
             let text = |id: &u64| {
                 let at = usize::try_from(*id).unwrap() * LEN;
-                u64::from_be_bytes(octets[at..at + LEN].try_into().unwrap())
+                u64::from_be_bytes(bytes[at..at + LEN].try_into().unwrap())
             };
             let sent: Vec<u64> = ids.iter().map(text).collect();
             assert_eq!(sent, (who..60).step_by(3).collect::<Vec<u64>>());

@@ -21,7 +21,7 @@ fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
     let mut told = Vec::new();
     for id in 0..4 {
         let (a, _) = &mut pairs[usize::from(id % 2 == 0)];
-        a.post_send(id, b"8 octets");
+        a.post_send(id, b"8 bytes!");
         sim.run_until_idle();
         told.push(sim.b().other_events());
     }
@@ -46,7 +46,7 @@ fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
     let sge = region.local(0, 8);
     srq.post_recv(RecvRequest::new(WrId(9), sge)).unwrap();
     for _ in 0..2 {
-        pairs[0].0.post_send(9, b"8 octets");
+        pairs[0].0.post_send(9, b"8 bytes!");
     }
     sim.run_until_idle();
     let reached = limit_of(&srq);
@@ -62,7 +62,7 @@ fn a_limit_of_nothing_is_never_told() {
     srq.arm_limit(0).unwrap();
     let mut pairs = pairs(&mut sim, &srq, 1);
     let _region = post(&sim.b(), &mut srq, 0..4);
-    (0..4).for_each(|id| pairs[0].0.post_send(id, b"8 octets"));
+    (0..4).for_each(|id| pairs[0].0.post_send(id, b"8 bytes!"));
     sim.run_until_idle();
     assert_eq!(sim.b().other_events(), []);
 }

@@ -66,7 +66,7 @@ fn no_end_of_a_queue_pair_flushes_what_it_has_not_taken() {
         assert_eq!(b.receives(), []);
     }
     let (a, b) = &mut pairs[3];
-    (0..3).for_each(|id| a.post_send(id, b"8 octets"));
+    (0..3).for_each(|id| a.post_send(id, b"8 bytes!"));
     sim.run_until_idle();
     assert_eq!(b.receives(), [0, 1, 2].map(|id| Done::receive(id, 8)));
 }
@@ -89,7 +89,7 @@ fn modify_qp_flushes_no_shared_buffers_and_they_are_there_for_the_next_connectio
             }
         }
         sim.connect(a, b);
-        a.post_send(1, b"8 octets");
+        a.post_send(1, b"8 bytes!");
         sim.run_until_idle();
         assert_eq!(b.receives(), [Done::receive(0, 8)], "{way:?}");
     }
@@ -112,14 +112,14 @@ fn a_message_that_finds_no_buffer_ends_its_stream_alone() {
     let mut srq = queue(&sim.b(), 4, 0);
     let mut pairs = pairs(&mut sim, &srq, 2);
     let (a, b) = &mut pairs[0];
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!((b.state(), b.receives()), (QpState::Error, vec![]));
     let code = TermCode::ddp_untagged(2);
     assert_eq!(a.events(), [AsyncEventKind::TerminateReceived(code)]);
     let _region = post(&sim.b(), &mut srq, 0..1);
     let (a, b) = &mut pairs[1];
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(0, 8)]);
 }
@@ -141,13 +141,13 @@ fn buffers_are_of_the_shared_queues_domain_not_of_the_queue_pairs() {
         srq.post_recv(RecvRequest::new(WrId(2), of_queue.local(0, 8)))
             .unwrap();
         let (a, b) = &mut pairs[0];
-        a.post_send(1, b"8 octets");
+        a.post_send(1, b"8 bytes!");
         sim.run_until_idle();
         let failed = Done::failed(1, Opcode::Receive, CompletionStatus::InvalidPd);
         let expected = if fits { Done::receive(1, 8) } else { failed };
         assert_eq!(b.receives(), [expected], "{case}");
         let (a, b) = &mut pairs[1];
-        a.post_send(1, b"8 octets");
+        a.post_send(1, b"8 bytes!");
         sim.run_until_idle();
         assert_eq!(b.receives(), [Done::receive(2, 8)], "{case}: others go on");
     }
@@ -179,7 +179,7 @@ fn stag_zero_is_judged_by_the_queue_pair_that_takes_it() {
             len: 8,
         };
         srq.post_recv(RecvRequest::new(WrId(1), sge)).unwrap();
-        a.post_send(1, b"8 octets");
+        a.post_send(1, b"8 bytes!");
         sim.run_until_idle();
         let failed = Done::failed(1, Opcode::Receive, CompletionStatus::InvalidStag);
         let expected = if privileged {

@@ -128,7 +128,7 @@ fn one_that_is_in_use_is_not_destroyed_and_what_is_posted_goes_with_it() {
     assert_eq!(refused.error, DestroyError::InUse);
     let srq = *refused.object;
     let (mut a, mut b) = pairs.pop().unwrap();
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(0, 8)], "it is as it was");
     b.qp = b
@@ -170,7 +170,7 @@ fn dropping_one_that_is_in_use_leaves_its_buffers_to_the_queue_pairs() {
     let _region = post(&sim.b(), &mut srq, 0..1);
     drop(srq);
     let (a, b) = &mut pairs[0];
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(0, 8)]);
 }

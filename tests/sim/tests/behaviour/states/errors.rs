@@ -13,11 +13,11 @@ use crate::hostile::Victim;
 /// A region that the victim has, besides one that is only its own.
 const LEN: usize = 100;
 
-/// What a peer that is sent `octets` to gets, and the victim's application.
+/// What a peer that is sent `bytes` to gets, and the victim's application.
 fn assert_reported(
     what: &str,
     config: &QpConfig,
-    octets: impl FnOnce(&mut Victim) -> Vec<u8>,
+    bytes: impl FnOnce(&mut Victim) -> Vec<u8>,
     error: InboundError,
     code: TermCode,
 ) {
@@ -28,8 +28,8 @@ fn assert_reported(
     ];
     let mut victim = Victim::with(config).expecting(&expected);
     victim.sim.run_until_idle();
-    let octets = octets(&mut victim);
-    victim.peer.send(&octets);
+    let bytes = bytes(&mut victim);
+    victim.peer.send(&bytes);
     victim.sim.run_until("the FIN", || victim.peer.saw_fin());
     assert_eq!(victim.end.state(), QpState::Terminate, "{what}");
     let kept = victim.end.qp.query().unwrap().terminate.unwrap();
@@ -47,11 +47,11 @@ fn assert_reported(
 
 fn reported(
     what: &str,
-    octets: impl FnOnce(&mut Victim) -> Vec<u8>,
+    bytes: impl FnOnce(&mut Victim) -> Vec<u8>,
     error: InboundError,
     code: TermCode,
 ) {
-    assert_reported(what, &QpConfig::default(), octets, error, code);
+    assert_reported(what, &QpConfig::default(), bytes, error, code);
 }
 
 /// The region that the peer is told of, with these rights.
@@ -64,7 +64,7 @@ fn place(victim: &mut Victim, access: Access) -> RemoteAddress {
 }
 
 fn write(at: RemoteAddress) -> Vec<u8> {
-    Tagged::write(at.stag, at.to).fpdu(b"octets")
+    Tagged::write(at.stag, at.to).fpdu(b"bytes")
 }
 
 fn read(request: Untagged, at: RemoteAddress) -> Vec<u8> {
@@ -88,9 +88,9 @@ fn integrity_errors() {
         TermCode::ddp_local(),
     );
     let flipped = |_: &mut Victim| {
-        let mut octets = Untagged::default().fpdu(b"octets");
-        *octets.last_mut().unwrap() ^= 1;
-        octets
+        let mut bytes = Untagged::default().fpdu(b"bytes");
+        *bytes.last_mut().unwrap() ^= 1;
+        bytes
     };
     reported("CRC", flipped, InboundError::Crc, TermCode::mpa(2));
 }
@@ -175,9 +175,9 @@ const PROTECTION: [ProtectionError; 5] = [
 #[test]
 fn protection_errors_of_tagged_segments() {
     for (error, code) in PROTECTION.into_iter().zip([0, 1, 2, 2, 3]) {
-        let octets = |victim: &mut Victim| write(refusing(victim, error, Access::REMOTE_WRITE));
+        let bytes = |victim: &mut Victim| write(refusing(victim, error, Access::REMOTE_WRITE));
         let (told, code) = (InboundError::Tagged(error), TermCode::ddp_tagged(code));
-        reported(&format!("{error:?}"), octets, told, code);
+        reported(&format!("{error:?}"), bytes, told, code);
     }
     let zero = RemoteAddress {
         stag: Stag(0),
@@ -190,7 +190,7 @@ fn protection_errors_of_tagged_segments() {
 #[test]
 fn protection_errors_of_read_requests() {
     for (error, code) in PROTECTION.into_iter().zip(0..) {
-        let octets = |victim: &mut Victim| {
+        let bytes = |victim: &mut Victim| {
             let at = refusing(victim, error, Access::REMOTE_READ);
             read(Untagged::read_request(), at)
         };
@@ -198,25 +198,25 @@ fn protection_errors_of_read_requests() {
             InboundError::Request(error),
             TermCode::rdmap_protection(code),
         );
-        reported(&format!("{error:?}"), octets, told, code);
+        reported(&format!("{error:?}"), bytes, told, code);
     }
 }
 
 #[test]
 fn message_numbers_of_the_receive_queue() {
-    let none = |_: &mut Victim| Untagged::default().fpdu(b"octets");
+    let none = |_: &mut Victim| Untagged::default().fpdu(b"bytes");
     let code = TermCode::ddp_untagged(2);
     reported("no buffer", none, InboundError::ReceiveRange, code);
     for (msn, error) in [
         (3, InboundError::ReceiveGap),
         (0, InboundError::ReceiveRange),
     ] {
-        let octets = |victim: &mut Victim| {
+        let bytes = |victim: &mut Victim| {
             victim.end.post_recv(1, LEN);
             let send = Untagged::default();
-            Untagged { msn, ..send }.fpdu(b"octets")
+            Untagged { msn, ..send }.fpdu(b"bytes")
         };
-        reported("MSN", octets, error, TermCode::ddp_untagged(3));
+        reported("MSN", bytes, error, TermCode::ddp_untagged(3));
     }
 }
 
@@ -226,11 +226,11 @@ fn message_numbers_of_read_requests() {
         (3, InboundError::RequestGap),
         (0, InboundError::RequestRange),
     ] {
-        let octets = |victim: &mut Victim| {
+        let bytes = |victim: &mut Victim| {
             let header = Untagged::read_request();
             read(Untagged { msn, ..header }, place(victim, Access::all()))
         };
-        reported("MSN", octets, error, TermCode::ddp_untagged(3));
+        reported("MSN", bytes, error, TermCode::ddp_untagged(3));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Streams of raw octets that are handed over to queue pairs (verbs draft §6.2.1.2, §6.6.1).
+//! Streams of raw bytes that are handed over to queue pairs (verbs draft §6.2.1.2, §6.6.1).
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(super) fn streams(sim: &mut Sim) -> (LlpStream, LlpStream) {
     (a, b)
 }
 
-pub(super) fn write(sim: &mut Sim, stream: &mut LlpStream, octets: &[u8]) {
-    let mut rest = octets;
+pub(super) fn write(sim: &mut Sim, stream: &mut LlpStream, bytes: &[u8]) {
+    let mut rest = bytes;
     sim.run_until("room", || {
         rest = &rest[stream.write(rest).unwrap()..];
         rest.is_empty()
@@ -39,12 +39,12 @@ pub(super) fn write(sim: &mut Sim, stream: &mut LlpStream, octets: &[u8]) {
 }
 
 pub(super) fn read(sim: &mut Sim, stream: &mut LlpStream, len: usize) -> Vec<u8> {
-    let (mut octets, mut filled) = (vec![0; len], 0);
-    sim.run_until("octets", || {
-        filled += stream.read(&mut octets[filled..]).unwrap();
+    let (mut bytes, mut filled) = (vec![0; len], 0);
+    sim.run_until("bytes", || {
+        filled += stream.read(&mut bytes[filled..]).unwrap();
         filled == len
     });
-    octets
+    bytes
 }
 
 fn ends(sim: &Sim) -> (End, End) {
@@ -94,21 +94,21 @@ fn use_and_close(sim: &mut Sim, a: &mut End, b: &mut End, len: usize) {
 }
 
 #[test]
-fn a_stream_carries_raw_octets_both_ways_until_it_is_closed() {
+fn a_stream_carries_raw_bytes_both_ways_until_it_is_closed() {
     let mut sim = sim();
     let (mut a, mut b) = streams(&mut sim);
     assert_eq!(a.read(&mut [0; 10]), Ok(0), "nothing has come");
-    let octets = pattern(MIB);
+    let bytes = pattern(MIB);
     let (mut sent, mut received) = (0, Vec::new());
-    sim.run_until("all octets", || {
-        sent += a.write(&octets[sent..]).unwrap();
+    sim.run_until("all bytes", || {
+        sent += a.write(&bytes[sent..]).unwrap();
         let mut piece = [0; 5000];
         while let n @ 1.. = b.read(&mut piece).unwrap() {
             received.extend_from_slice(&piece[..n]);
         }
         received.len() == MIB
     });
-    assert!(received == octets);
+    assert!(received == bytes);
     write(&mut sim, &mut b, b"thank you");
     drop(b);
     sim.run_until("the FIN", || a.state() == Ok(StreamState::PeerClosed));
@@ -299,7 +299,7 @@ fn both_sides_may_speak_first() {
     use_and_close(&mut sim, &mut a, &mut b, KIB);
 }
 
-/// As a peer sees it that reads what it gets octet by octet: raw octets up to the last streaming message, then whole FPDUs, then a FIN.
+/// As a peer sees it that reads what it gets byte by byte: raw bytes up to the last streaming message, then whole FPDUs, then a FIN.
 #[test]
 fn behind_the_last_streaming_message_there_are_fpdus_and_nothing_else() {
     let (sim, peer) = Sim::with_plain_peer(Seed(5));

@@ -235,12 +235,12 @@ fn of_several_reasons_the_first_one_is_kept() {
         ..Untagged::default()
     };
     let told = told.fpdu(&[0x02, 0x07, 0, 0]);
-    let no_region = Tagged::write(NOWHERE.stag, 0).fpdu(b"8 octets");
+    let no_region = Tagged::write(NOWHERE.stag, 0).fpdu(b"8 bytes!");
     let no_queue = Untagged {
         qn: 9,
         ..Untagged::default()
     };
-    let no_queue = no_queue.fpdu(b"8 octets");
+    let no_queue = no_queue.fpdu(b"8 bytes!");
     let (ours, peers) = (TerminateOrigin::Local, TerminateOrigin::Peer);
     let cases = [
         (None, ours, [&no_region, &told]),

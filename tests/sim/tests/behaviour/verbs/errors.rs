@@ -33,7 +33,7 @@ fn a_post_that_is_refused_leaves_the_queue_pair_in_idle_and_usable() {
     assert_eq!(refused, Err(PostError::TooLong));
     assert_eq!(a.qp.query().unwrap(), before);
     assert_eq!(a.state(), QpState::Idle);
-    a.post_send(2, b"8 octets");
+    a.post_send(2, b"8 bytes!");
     b.post_recv(3, 8);
     sim.connect(&mut a, &mut b);
     sim.run_until_idle();
@@ -129,9 +129,9 @@ fn what_has_failed_may_come_behind_flushed_and_completed_work() {
         len: 8,
     };
     b.post_recv(9, 8);
-    a.post_write(1, b"8 octets", far.remote(0));
+    a.post_write(1, b"8 bytes!", far.remote(0));
     a.post_read(2, sink.local(0, 8), far.remote(0));
-    a.post_send(3, b"8 octets");
+    a.post_send(3, b"8 bytes!");
     a.post(SendRequest::send(WrId(4), nowhere));
     a.post_send(5, b"never sent");
     sim.run_until_idle();
@@ -150,7 +150,7 @@ fn what_has_failed_may_come_behind_flushed_and_completed_work() {
 fn a_completion_that_failed_names_its_work_and_tells_nothing_of_a_message() {
     let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let (mut a, mut b) = sim.connected_pair();
-    let source = a.source(b"8 octets");
+    let source = a.source(b"8 bytes!");
     b.post_recv(1, 8);
     b.post_recv(2, 8);
     let refused = send_of(source, true, Some(Stag(0x1234_5678)));

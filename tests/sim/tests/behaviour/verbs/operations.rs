@@ -37,7 +37,7 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
     };
     let fast = stag.fast_register(list, Access::LOCAL_READ);
     let registered = fast.stag;
-    let source = a.source(b"8 octets");
+    let source = a.source(b"8 bytes!");
     let name = |i: u64| WrId(u64::MAX - i);
     let send = |i, solicited, invalidate| {
         SendRequest::new(name(i), send_of(source, solicited, invalidate))
@@ -97,14 +97,14 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
         (id, true, stags[1]),
     ];
     assert_eq!(told, expected);
-    (0..4).for_each(|i| assert_eq!(b.buffer(i), b"8 octets"));
+    (0..4).for_each(|i| assert_eq!(b.buffer(i), b"8 bytes!"));
     assert!(gone.iter().all(|it| !it.query().unwrap().is_valid()));
     assert_eq!(
         (near.to_vec(), sink.bytes().to_vec()),
         (b"far away".to_vec(), b"far away".to_vec())
     );
     assert!(!sink.query().unwrap().is_valid());
-    assert_eq!(far.to_vec(), b"8 octets");
+    assert_eq!(far.to_vec(), b"8 bytes!");
     assert!(window.query().unwrap().is_valid());
     assert!(
         !stag.query().unwrap().is_valid(),
@@ -121,9 +121,9 @@ fn lists_may_have_any_number_of_elements() {
     let max = [info.send_sge, info.write_sge, info.recv_sge];
     assert_eq!(max, [MAX_SGE; 3]);
     for n in 0..=MAX_SGE {
-        let octets = pattern(10 * n);
+        let bytes = pattern(10 * n);
         let (sink, target) = (b.target(10 * n), b.target(10 * n));
-        let sources: Sgl = octets.chunks(10).map(|it| a.source(it)).collect();
+        let sources: Sgl = bytes.chunks(10).map(|it| a.source(it)).collect();
         let sinks: Sgl = (0..n).map(|i| sink.local(10 * i, 10)).collect();
         b.qp.post_recv(RecvRequest::new(WrId(1), sinks)).unwrap();
         a.post(SendRequest::send(WrId(1), sources.clone()));
@@ -131,7 +131,7 @@ fn lists_may_have_any_number_of_elements() {
         sim.run_until_idle();
         assert_eq!(a.sends(), [Done::send(1, 10 * n), Done::write(2, 10 * n)]);
         assert_eq!(b.receives(), [Done::receive(1, 10 * n)]);
-        assert_eq!((sink.to_vec(), target.to_vec()), (octets.clone(), octets));
+        assert_eq!((sink.to_vec(), target.to_vec()), (bytes.clone(), bytes));
     }
 }
 
@@ -139,7 +139,7 @@ fn lists_may_have_any_number_of_elements() {
 fn work_of_every_operation_type_is_flushed_by_its_name() {
     let sim = sim();
     let mut a = sim.a().end(&privileged());
-    let (place, source) = (a.target(8), a.source(b"8 octets"));
+    let (place, source) = (a.target(8), a.source(b"8 bytes!"));
     let (local, remote) = (place.local(0, 8), place.remote(0));
     let windowed = a.va_region(64, Access::all(), 0x1000);
     let mut window = a.host().pd().allocate_window().unwrap();
@@ -202,7 +202,7 @@ fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
         sim.run_until_idle();
         let (near, far, target) = (a.target(8), b.target(8), b.target(8));
         let gone = b.own_region(8, Access::all());
-        let source = a.source(b"8 octets");
+        let source = a.source(b"8 bytes!");
         b.post_recv(2, 8);
         let operation = match kind {
             0..4 => send_of(source, kind % 2 == 1, (kind >= 2).then_some(gone.stag())),
@@ -222,7 +222,7 @@ fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
         if kind < 4 {
             assert_eq!(b.receives(), [Done::receive(2, 8)]);
         } else {
-            assert_eq!(target.to_vec(), b"8 octets");
+            assert_eq!(target.to_vec(), b"8 bytes!");
         }
         assert_eq!(gone.query().unwrap().is_valid(), !(2..4).contains(&kind));
     }
@@ -240,7 +240,7 @@ fn what_has_completed_can_be_polled_in_every_state() {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
         b.post_recv(1, 8);
-        a.post_send(2, b"8 octets");
+        a.post_send(2, b"8 bytes!");
         sim.run_until_idle();
         match state {
             QpState::Rts => {}

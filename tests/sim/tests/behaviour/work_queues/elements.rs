@@ -82,7 +82,7 @@ fn work_without_a_list_needs_no_elements() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair_with(&config(0, 0, 0));
     let (sink, source) = (a.target(8), b.target(8));
-    source.fill(b"8 octets");
+    source.fill(b"8 bytes!");
     b.qp.post_recv(RecvRequest::new(WrId(1), Sgl::new()))
         .unwrap();
     a.post_read(1, sink.local(0, 8), source.remote(0));
@@ -91,7 +91,7 @@ fn work_without_a_list_needs_no_elements() {
     sim.run_until_idle();
     let done = [Done::read(1, 8), Done::immediate(2), Done::fetch_add(3)];
     assert_eq!(a.sends(), done);
-    assert_eq!(sink.to_vec(), b"8 octets");
+    assert_eq!(sink.to_vec(), b"8 bytes!");
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn a_shared_receive_queue_has_a_maximum_of_its_own() {
             assert_eq!(srq.post_recv(sinks(n)), too_many(n, sge));
         }
         srq.post_recv(sinks(sge)).unwrap();
-        let (list, octets) = (pieces(&mut a, sge), LEN * sge);
+        let (list, bytes) = (pieces(&mut a, sge), LEN * sge);
         a.post(SendRequest::send(WrId(1), list));
         sim.run_until_idle();
-        assert_eq!(b.receives(), [Done::receive(1, octets)]);
-        assert_eq!(region.bytes().to_vec()[..octets], pattern(octets));
+        assert_eq!(b.receives(), [Done::receive(1, bytes)]);
+        assert_eq!(region.bytes().to_vec()[..bytes], pattern(bytes));
     }
 }

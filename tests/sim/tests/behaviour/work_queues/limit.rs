@@ -10,7 +10,7 @@ use xwarp_sim_tests::{Done, End, Sim, Target, pattern};
 
 use super::end_with_srq;
 
-/// Octets of a message: so many segments that some of it is here long before all is.
+/// Bytes of a message: so many segments that some of it is here long before all is.
 const LEN: usize = 100_000;
 /// When that is.
 const SOME: Duration = Duration::from_micros(300);
@@ -221,7 +221,7 @@ fn what_was_flushed_is_in_progress_no_more() {
     arm(&mut b);
     sim.connect(&mut a, &mut b);
     assert_eq!((b.events(), limit_of(&b)), (vec![], limit(0, true)));
-    a.post_send(1, b"8 octets");
+    a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!(b.events(), [AsyncEventKind::RqLimitReached]);
 }

@@ -8,7 +8,7 @@ use xwarp_sim_tests::{Done, End, Sim, Target, for_each_seed, pattern};
 
 /// Messages either way.
 const MESSAGES: u64 = 100;
-/// Octets of the longest: several segments.
+/// Bytes of the longest: several segments.
 const LONGEST: u64 = 5000;
 /// A queue's greatest depth.
 const DEEPEST: u64 = 40;

@@ -76,7 +76,7 @@ impl Run {
         let (near, far) = (self.a.target(8), self.b.target(8));
         far.fill(b"far away");
         let gone = self.b.own_region(8, Access::all());
-        let source = self.a.source(b"8 octets");
+        let source = self.a.source(b"8 bytes!");
         let send = |solicited, invalidate| {
             let sgl = source.into();
             let operation = Operation::Send {

@@ -77,9 +77,9 @@ fn all_but_its_buffers_is_of_the_queue_pairs_own_domain() {
         done(sim, b, CompletionStatus::Flushed)
     });
     let targets = in_either_domain(|sim, a, _, region| {
-        a.post_write(1, b"8 octets", region.remote(0));
+        a.post_write(1, b"8 bytes!", region.remote(0));
         sim.run_until_idle();
-        let placed = region.bytes().to_vec() == b"8 octets";
+        let placed = region.bytes().to_vec() == b"8 bytes!";
         assert_eq!(placed, a.state() == QpState::Rts);
         placed
     });
@@ -102,7 +102,7 @@ fn a_buffers_stag_is_invalidated_only_if_both_are_of_one_domain() {
         let region = host.region_in(pd, 8, Access::all());
         let buffer = RecvRequest::new(WrId(1), region.local(0, 8));
         srq.post_recv(buffer).unwrap();
-        let source = a.source(b"8 octets");
+        let source = a.source(b"8 bytes!");
         let operation = Operation::Send {
             sgl: source.into(),
             solicited: false,
@@ -142,12 +142,12 @@ fn buffers_of_a_queue_that_is_destroyed_are_never_used_again() {
     for id in 10..14 {
         let request = RecvRequest::new(WrId(id), buffer.local(0, 8));
         srq.post_recv(request).unwrap();
-        a.post_send(id, b"8 octets");
+        a.post_send(id, b"8 bytes!");
         sim.run_for(Duration::from_millis(1));
         assert_eq!(b.receives(), [Done::receive(id, 8)]);
     }
     assert_eq!(
         (gone.to_vec(), buffer.to_vec()),
-        (b"not used".to_vec(), b"8 octets".to_vec())
+        (b"not used".to_vec(), b"8 bytes!".to_vec())
     );
 }

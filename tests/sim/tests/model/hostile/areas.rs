@@ -6,9 +6,9 @@ use xwarp::{
 };
 use xwarp_sim_tests::End;
 
-/// Octets of a region: more than a segment has.
+/// Bytes of a region: more than a segment has.
 pub(super) const LEN: usize = 3000;
-/// Octets of a region that the window has, and where they begin.
+/// Bytes of a region that the window has, and where they begin.
 const WINDOW: (usize, usize) = (100, 900);
 const VA: u64 = 0x10_0000;
 
@@ -165,12 +165,12 @@ impl Areas {
         Ok((area.memory, area.at + usize::try_from(to - base).unwrap()))
     }
 
-    pub(super) fn octets(&self, (memory, at): (usize, usize), len: usize) -> &[u8] {
+    pub(super) fn bytes(&self, (memory, at): (usize, usize), len: usize) -> &[u8] {
         &self.known[memory][at..at + len]
     }
 
-    pub(super) fn write(&mut self, (memory, at): (usize, usize), octets: &[u8]) {
-        self.known[memory][at..at + octets.len()].copy_from_slice(octets);
+    pub(super) fn write(&mut self, (memory, at): (usize, usize), bytes: &[u8]) {
+        self.known[memory][at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     /// May a Send invalidate it? Rows 90 and 91.

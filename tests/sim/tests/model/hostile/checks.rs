@@ -40,19 +40,19 @@ fn answers(ulpdus: &[Vec<u8>]) -> Vec<Answer> {
             continue;
         }
         assert_eq!(fields.opcode(), 2);
-        let (stag, begin, mut octets) = open.take().unwrap_or((fields.stag, fields.to, Vec::new()));
-        let next = u64::wrapping_add(begin, octets.len() as u64);
+        let (stag, begin, mut bytes) = open.take().unwrap_or((fields.stag, fields.to, Vec::new()));
+        let next = u64::wrapping_add(begin, bytes.len() as u64);
         assert_eq!(
             (fields.stag, fields.to),
             (stag, next),
             "one after the other"
         );
-        octets.extend_from_slice(fields.payload);
+        bytes.extend_from_slice(fields.payload);
         if fields.is_last() {
             let to = begin;
-            found.push(Answer::Read { stag, to, octets });
+            found.push(Answer::Read { stag, to, bytes });
         } else {
-            open = Some((stag, begin, octets));
+            open = Some((stag, begin, bytes));
         }
     }
     assert!(open.is_none(), "an answer ends");
@@ -87,12 +87,12 @@ impl Program {
             let done = self.end.recv_cq().poll().unwrap().expect("a receive");
             assert_eq!(done.status, CompletionStatus::Success);
             assert_eq!(done.opcode, Opcode::Receive);
-            let mut octets = self.end.buffer(done.wr_id.0);
-            let behind = octets.split_off(done.byte_len as usize);
-            assert!(behind.iter().all(|octet| *octet == 0));
+            let mut bytes = self.end.buffer(done.wr_id.0);
+            let behind = bytes.split_off(done.byte_len as usize);
+            assert!(behind.iter().all(|byte| *byte == 0));
             let received = Received {
                 id: done.wr_id.0,
-                octets,
+                bytes,
                 immediate: done.immediate,
                 invalidated: done.invalidated.map(|Stag(stag)| stag),
                 solicited: done.solicited,

@@ -6,7 +6,7 @@ use xwarp_sim_tests::wire::{Tagged, Untagged, terminate};
 use super::Program;
 use super::fields::Fields;
 
-/// Octets of the headers of an untagged segment and of a Read Request in it.
+/// Bytes of the headers of an untagged segment and of a Read Request in it.
 const WITH_READ_REQUEST: usize = 18 + 28;
 
 /// What of a segment the Terminate returns (RFC 5040 §4.8, figure 10; wire digest, section 9).
@@ -42,8 +42,8 @@ fn receive_status(ulpdu: &[u8], code: TermCode) -> Option<CompletionStatus> {
 
 impl Program {
     /// Something that must not be, and what is behind it (rows 47, 104).
-    pub(super) fn offend(&mut self, octets: &[u8], ulpdu: &[u8], faults: &[TermCode]) -> bool {
-        self.peer.send(octets);
+    pub(super) fn offend(&mut self, bytes: &[u8], ulpdu: &[u8], faults: &[TermCode]) -> bool {
+        self.peer.send(bytes);
         let behind = Tagged::write(Stag(self.reference.areas.list[0].stag), 0);
         self.peer.send(&behind.fpdu(b"too late"));
         let peer = self.peer.clone();
@@ -141,7 +141,7 @@ impl Program {
             .reference
             .open
             .take()
-            .map_or(Vec::new(), |open| open.octets);
+            .map_or(Vec::new(), |open| open.bytes);
         for (id, len) in std::mem::take(&mut self.reference.posted) {
             let done = self
                 .end

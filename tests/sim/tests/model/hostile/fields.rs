@@ -10,17 +10,17 @@ pub(super) struct Fields<'a> {
     pub(super) qn: u32,
     pub(super) msn: u32,
     pub(super) mo: u32,
-    /// Octets of the DDP header.
+    /// Bytes of the DDP header.
     pub(super) header: usize,
     pub(super) payload: &'a [u8],
 }
 
-fn word(octets: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(*octets[at..].first_chunk().unwrap())
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(*bytes[at..].first_chunk().unwrap())
 }
 
-fn long(octets: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(*octets[at..].first_chunk().unwrap())
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(*bytes[at..].first_chunk().unwrap())
 }
 
 impl<'a> Fields<'a> {

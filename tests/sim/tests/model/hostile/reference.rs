@@ -1,4 +1,4 @@
-//! What must become of a segment: read from its octets, judged by the wire digest's section 9, and placed into the reference's memory.
+//! What must become of a segment: read from its bytes, judged by the wire digest's section 9, and placed into the reference's memory.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use xwarp::{Access, TermCode};
 use super::areas::{Areas, Denied};
 use super::fields::{Atomic, Fields, ReadRequest};
 
-/// Octets of the RDMAP headers that requests consist of (RFC 5040 §4.4, RFC 7306 §5.2.1).
+/// Bytes of the RDMAP headers that requests consist of (RFC 5040 §4.4, RFC 7306 §5.2.1).
 const READ_REQUEST: usize = 28;
 const ATOMIC_REQUEST: usize = 52;
 /// Requests of the peer's that may wait when a connection begins.
@@ -25,7 +25,7 @@ pub(super) enum Outcome {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) id: u64,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub(super) immediate: Option<[u8; 8]>,
     pub(super) invalidated: Option<u32>,
     pub(super) solicited: bool,
@@ -35,7 +35,7 @@ pub(super) struct Received {
 pub(super) struct Open {
     pub(super) rdmap: u8,
     pub(super) stag: u32,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// What the RNIC has asked the peer for.
@@ -48,7 +48,7 @@ pub(super) enum Awaited {
 /// An answer that the peer must get, whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Read { stag: u32, to: u64, octets: Vec<u8> },
+    Read { stag: u32, to: u64, bytes: Vec<u8> },
     Atomic { msn: u32, id: u32, original: u64 },
 }
 
@@ -176,7 +176,7 @@ impl Reference {
             Some(open) if (open.rdmap, open.stag) != (fields.rdmap, fields.stag) => {
                 faults.push(TermCode::rdmap_operation(6)); // row 67
             }
-            Some(open) => placed = open.octets.len(),
+            Some(open) => placed = open.bytes.len(),
             None if self.posted.is_empty() => faults.push(TermCode::ddp_untagged(2)), // row 60
             None => {}
         }
@@ -304,12 +304,12 @@ impl Reference {
         }
     }
 
-    fn place(&mut self, stag: u32, to: u64, octets: &[u8]) {
+    fn place(&mut self, stag: u32, to: u64, bytes: &[u8]) {
         let right = Access::REMOTE_WRITE;
-        if let Ok(place) = self.areas.find(stag, to, octets.len(), right)
-            && !octets.is_empty()
+        if let Ok(place) = self.areas.find(stag, to, bytes.len(), right)
+            && !bytes.is_empty()
         {
-            self.areas.write(place, octets);
+            self.areas.write(place, bytes);
         }
     }
 
@@ -330,9 +330,9 @@ impl Reference {
         let open = self.open.get_or_insert(Open {
             rdmap: fields.rdmap,
             stag: fields.stag,
-            octets: Vec::new(),
+            bytes: Vec::new(),
         });
-        open.octets.extend_from_slice(fields.payload);
+        open.bytes.extend_from_slice(fields.payload);
         if !fields.is_last() {
             return;
         }
@@ -340,9 +340,9 @@ impl Reference {
         if let Some(stag) = invalidated {
             self.areas.invalidate(stag);
         }
-        let octets = self.open.take().unwrap().octets;
+        let bytes = self.open.take().unwrap().bytes;
         let solicited = matches!(fields.opcode(), 5 | 6);
-        self.receive(octets, None, invalidated, solicited);
+        self.receive(bytes, None, invalidated, solicited);
     }
 
     fn take_immediate(&mut self, fields: &Fields) {
@@ -352,7 +352,7 @@ impl Reference {
 
     fn receive(
         &mut self,
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         immediate: Option<[u8; 8]>,
         invalidated: Option<u32>,
         solicited: bool,
@@ -361,7 +361,7 @@ impl Reference {
         self.send_msn += 1;
         self.received.push(Received {
             id,
-            octets,
+            bytes,
             immediate,
             invalidated,
             solicited,
@@ -373,14 +373,14 @@ impl Reference {
         let len = request.len as usize;
         let (stag, to) = (request.source, request.source_to);
         let place = self.areas.find(stag, to, len, Access::REMOTE_READ);
-        let octets = match place {
-            Ok(place) if len > 0 => self.areas.octets(place, len).to_vec(),
+        let bytes = match place {
+            Ok(place) if len > 0 => self.areas.bytes(place, len).to_vec(),
             Ok(_) | Err(_) => Vec::new(),
         };
         self.answers.push(Answer::Read {
             stag: request.sink,
             to: request.sink_to,
-            octets,
+            bytes,
         });
     }
 
@@ -389,7 +389,7 @@ impl Reference {
         let right = Access::REMOTE_ATOMIC;
         let place = self.areas.find(request.stag, request.to, 8, right);
         let place = place.ok().unwrap();
-        let found = self.areas.octets(place, 8).first_chunk().unwrap();
+        let found = self.areas.bytes(place, 8).first_chunk().unwrap();
         let original = u64::from_ne_bytes(*found);
         self.areas
             .write(place, &request.result(original).to_ne_bytes());

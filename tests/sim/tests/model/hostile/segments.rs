@@ -8,18 +8,18 @@ use xwarp::Stag;
 use super::areas::Area;
 use super::reference::{Awaited, Outcome, Reference};
 
-/// Octets of payload that fit a frame with a few others.
+/// Bytes of payload that fit a frame with a few others.
 const LONGEST: usize = 400;
-/// Octets that a Read may ask for: several segments.
+/// Bytes that a Read may ask for: several segments.
 const LONGEST_READ: usize = 2900;
 const LAST: u8 = 0x40;
 
 fn word(rng: &mut Rng) -> u32 {
-    u32::from_be_bytes(*rng.octets(4).first_chunk().unwrap())
+    u32::from_be_bytes(*rng.bytes(4).first_chunk().unwrap())
 }
 
-fn octet(rng: &mut Rng) -> u8 {
-    rng.octets(1)[0]
+fn byte(rng: &mut Rng) -> u8 {
+    rng.bytes(1)[0]
 }
 
 /// The next segment: one in twenty is spoilt, and a few are wrong by themselves.
@@ -57,15 +57,15 @@ pub(super) fn right_read(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
     header.ulpdu(&nothing)
 }
 
-/// A bit or an octet of a header or behind it is another one, or something is missing or too much.
+/// A bit or a byte of a header or behind it is another one, or something is missing or too much.
 fn spoil(rng: &mut Rng, ulpdu: &mut Vec<u8>) {
     match rng.below(8) {
         0 => ulpdu.truncate(rng.index(ulpdu.len() + 1)),
         1 => ulpdu.push(7),
         2 => ulpdu[0] ^= 1 << rng.below(8),
         3 => ulpdu[1] ^= 1 << rng.below(8),
-        4 => ulpdu[1] = ulpdu[1] & 0xf0 | octet(rng) & 0xf,
-        // The last octets of a field are where numbers are nearly right.
+        4 => ulpdu[1] = ulpdu[1] & 0xf0 | byte(rng) & 0xf,
+        // The last bytes of a field are where numbers are nearly right.
         5 => {
             let at = [5, 9, 13, 17, 33, 21][rng.index(6)].min(ulpdu.len() - 1);
             ulpdu[at] = ulpdu[at].wrapping_add(if rng.chance(0.5) { 1 } else { 255 });
@@ -89,7 +89,7 @@ fn area<'a>(rng: &mut Rng, reference: &'a Reference) -> &'a Area {
     }
 }
 
-/// A place for so many octets, mostly inside the area, at its ends time and again.
+/// A place for so many bytes, mostly inside the area, at its ends time and again.
 fn place(rng: &mut Rng, area: &Area, len: usize) -> (Stag, u64) {
     let room = area.len.saturating_sub(len) as u64;
     let at = match rng.below(60) {
@@ -105,23 +105,23 @@ fn place(rng: &mut Rng, area: &Area, len: usize) -> (Stag, u64) {
 fn payload(rng: &mut Rng) -> Vec<u8> {
     let longest = if rng.chance(0.3) { LONGEST } else { 40 };
     let len = rng.index(longest + 1);
-    rng.octets(len)
+    rng.bytes(len)
 }
 
 fn write(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
-    let octets = payload(rng);
+    let bytes = payload(rng);
     let area = area(rng, reference);
-    let (stag, to) = place(rng, area, octets.len());
+    let (stag, to) = place(rng, area, bytes.len());
     let mut header = Tagged::write(stag, to);
     if rng.chance(0.3) {
         header.control &= !LAST;
     }
-    header.ulpdu(&octets)
+    header.ulpdu(&bytes)
 }
 
 /// A Send of any kind, or the rest of the one that is open.
 fn send(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
-    let mut octets = payload(rng);
+    let mut bytes = payload(rng);
     let mut header = Untagged {
         msn: reference.send_msn,
         ..Untagged::default()
@@ -129,8 +129,8 @@ fn send(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
     let (_, room) = reference.posted.front().copied().unwrap_or_default();
     let mut left = room;
     if let Some(open) = &reference.open {
-        left -= open.octets.len();
-        header.mo = u32::try_from(open.octets.len()).unwrap();
+        left -= open.bytes.len();
+        header.mo = u32::try_from(open.bytes.len()).unwrap();
         (header.rdmap, header.stag) = (open.rdmap, open.stag);
     } else {
         header.rdmap = 0x40 + [3, 3, 5, 4, 6][rng.index(5)];
@@ -150,18 +150,18 @@ fn send(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
         }
     }
     if rng.chance(0.97) {
-        octets.truncate(left);
+        bytes.truncate(left);
     }
     if rng.chance(0.3) {
         header.control &= !LAST;
     }
-    header.ulpdu(&octets)
+    header.ulpdu(&bytes)
 }
 
 fn immediate(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
     let header = Untagged {
         msn: reference.send_msn,
-        rdmap: 0x48 | octet(rng) & 1,
+        rdmap: 0x48 | byte(rng) & 1,
         stag: word(rng),
         ..Untagged::immediate()
     };
@@ -169,7 +169,7 @@ fn immediate(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
     if reference.open.is_some() && rng.chance(0.9) {
         return send(rng, reference);
     }
-    header.ulpdu(&rng.octets(8))
+    header.ulpdu(&rng.bytes(8))
 }
 
 fn read(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
@@ -201,22 +201,22 @@ fn atomic(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
         to
     };
     let operation = word(rng) & 2;
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for field in [operation, word(rng), stag.0] {
-        octets.extend(field.to_be_bytes());
+        bytes.extend(field.to_be_bytes());
     }
-    octets.extend(to.to_be_bytes());
+    bytes.extend(to.to_be_bytes());
     for _ in 0..4 {
         // Comparisons of few bits are true now and then.
         let sparse = rng.draw() & rng.draw() & rng.draw();
         let field = if rng.chance(0.5) { sparse } else { rng.draw() };
-        octets.extend(field.to_be_bytes());
+        bytes.extend(field.to_be_bytes());
     }
     let header = Untagged {
         msn: reference.request_msn,
         ..Untagged::atomic_request()
     };
-    header.ulpdu(&octets)
+    header.ulpdu(&bytes)
 }
 
 /// To the oldest request, or to none.
@@ -239,7 +239,7 @@ fn response(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
             };
             let stray = rng.chance(0.04).then(|| area(rng, reference).stag);
             let mut header = Tagged::read_response(Stag(stray.unwrap_or(*stag)), *to);
-            // Now and then an octet too few or too many.
+            // Now and then a byte too few or too many.
             let len = match rng.below(20) {
                 0 => len.saturating_sub(1),
                 1 => len + 1,
@@ -248,8 +248,8 @@ fn response(rng: &mut Rng, reference: &Reference) -> Vec<u8> {
             if more {
                 header.control &= !LAST;
             }
-            header.ulpdu(&rng.octets(len))
+            header.ulpdu(&rng.bytes(len))
         }
-        None => Tagged::read_response(Stag(1), 0).ulpdu(&rng.octets(5)),
+        None => Tagged::read_response(Stag(1), 0).ulpdu(&rng.bytes(5)),
     }
 }
