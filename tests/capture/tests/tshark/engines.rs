@@ -51,7 +51,7 @@ fn unknown() -> RemoteAddress {
 }
 
 fn send(a: &mut End, solicited: bool, invalidate: Option<Stag>) {
-    let sgl = a.source(b"bytes").into();
+    let sgl = a.source(b"bytes!").into();
     let operation = Operation::Send {
         sgl,
         solicited,

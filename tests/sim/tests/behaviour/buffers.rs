@@ -230,7 +230,7 @@ fn a_message_that_is_too_long_never_reaches_the_buffer_beside() {
     let mut pieces = buffers(b.host(), 3, 8);
     let (last, middle) = (pieces.pop().unwrap(), pieces.pop().unwrap());
     let name = posted.post_recv(&mut b.qp, middle).unwrap();
-    a.post_send(1, b"nine bytes, or more");
+    a.post_send(1, b"nine bytes, or more!");
     sim.run_until_idle();
     let back = redeem(&mut posted, b.recv_cq());
     assert_eq!(back[0].0.wr_id, name.0);

@@ -166,7 +166,7 @@ fn a_read_fence_holds_back_no_read_and_no_work_on_memory() {
     sim.run_for(Duration::from_micros(60));
     let done = a.sends();
     assert_eq!(done.len(), 4, "{done:?}");
-    assert_eq!(near.to_vec(), b"8 bytes8 bytes");
+    assert_eq!(near.to_vec(), b"8 bytes!8 bytes!");
 }
 
 #[test]

@@ -88,11 +88,11 @@ fn work_completes_in_the_order_posted_and_a_read_with_its_last_segment() {
         control: 0x81,
         ..Tagged::read_response(place.stag, place.to)
     };
-    victim.peer.send(&first.fpdu(b"8 octe"));
+    victim.peer.send(&first.fpdu(b"8 byte"));
     victim.sim.run_until_idle();
     assert_eq!(victim.end.sends(), []);
     let last = Tagged::read_response(place.stag, place.to + 6);
-    victim.peer.send(&last.fpdu(b"ts"));
+    victim.peer.send(&last.fpdu(b"s!"));
     victim.sim.run_until_idle();
     let done = [Done::read(1, 8), Done::send(2, 12), Done::write(3, 8)];
     assert_eq!(victim.end.sends(), done);

@@ -192,7 +192,7 @@ fn a_length_field_beyond_any_ulpdu_is_refused_at_once() {
 
 #[test]
 fn a_flipped_bit_anywhere_is_a_crc_error() {
-    let good = Untagged::default().fpdu(b"24 bytes make no padding, one more does");
+    let good = Untagged::default().fpdu(b"24 bytes make no padding,  one more does");
     for at in (16..good.len() * 8).step_by(13) {
         let mut victim = Victim::new().expecting(BAD_FPDU);
         victim.end.post_recv(1, 100);

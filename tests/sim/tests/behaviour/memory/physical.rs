@@ -263,7 +263,7 @@ fn a_peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
     for (case, fpdu, code) in [
         (
             "Write",
-            Tagged::write(Stag(0), 0).fpdu(b"bytes"),
+            Tagged::write(Stag(0), 0).fpdu(b"bytes!"),
             TermCode::ddp_tagged(0),
         ),
         (

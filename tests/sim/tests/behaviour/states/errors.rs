@@ -64,7 +64,7 @@ fn place(victim: &mut Victim, access: Access) -> RemoteAddress {
 }
 
 fn write(at: RemoteAddress) -> Vec<u8> {
-    Tagged::write(at.stag, at.to).fpdu(b"bytes")
+    Tagged::write(at.stag, at.to).fpdu(b"bytes!")
 }
 
 fn read(request: Untagged, at: RemoteAddress) -> Vec<u8> {
@@ -88,7 +88,7 @@ fn integrity_errors() {
         TermCode::ddp_local(),
     );
     let flipped = |_: &mut Victim| {
-        let mut bytes = Untagged::default().fpdu(b"bytes");
+        let mut bytes = Untagged::default().fpdu(b"bytes!");
         *bytes.last_mut().unwrap() ^= 1;
         bytes
     };
@@ -204,7 +204,7 @@ fn protection_errors_of_read_requests() {
 
 #[test]
 fn message_numbers_of_the_receive_queue() {
-    let none = |_: &mut Victim| Untagged::default().fpdu(b"bytes");
+    let none = |_: &mut Victim| Untagged::default().fpdu(b"bytes!");
     let code = TermCode::ddp_untagged(2);
     reported("no buffer", none, InboundError::ReceiveRange, code);
     for (msn, error) in [
@@ -214,7 +214,7 @@ fn message_numbers_of_the_receive_queue() {
         let bytes = |victim: &mut Victim| {
             victim.end.post_recv(1, LEN);
             let send = Untagged::default();
-            Untagged { msn, ..send }.fpdu(b"bytes")
+            Untagged { msn, ..send }.fpdu(b"bytes!")
         };
         reported("MSN", bytes, error, TermCode::ddp_untagged(3));
     }
