@@ -16,6 +16,7 @@ mod shared;
 mod sleep_flag;
 mod tap;
 mod umem;
+mod wait_set;
 mod wake;
 mod xdp;
 
@@ -31,6 +32,7 @@ pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{OutOfBounds, SharedBytes};
 pub use tap::{Capture, CaptureError, Tap, TapError};
 pub use umem::{FRAME_CAPACITY, UmemError};
+pub use wait_set::WaitSet;
 pub use wake::{Doorbell, Sleeper};
 pub use xdp::OpenQueueError;
 

@@ -1,4 +1,7 @@
-//! Sleeping until there is something to do, and waking a sleeper.
+//! Sleeper and doorbell: sleeping until there is something to do, and waking whoever sleeps.
+//!
+//! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead, between [`Sleeper::arm`]
+//! and [`Sleeper::clear`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,6 +36,33 @@ impl Sleeper {
         Ok((Self(Arc::clone(&shared)), Doorbell(shared)))
     }
 
+    /// Has the next ring make the descriptor readable, for an event loop that is about to wait for it. If `idle`, asked after
+    /// the announcement, says that there is work, the descriptor is readable at once.
+    ///
+    /// It stays readable until [`clear`](Self::clear). A [`sleep`](Self::sleep) in between disarms it.
+    pub fn arm(&self, idle: impl FnOnce() -> bool) -> io::Result<()> {
+        self.0.flag.announce();
+        if idle() {
+            return Ok(());
+        }
+        self.0.flag.awake();
+        match self.0.event.write(1) {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a ring is under way.
+    pub fn clear(&self) -> io::Result<()> {
+        self.0.flag.awake();
+        self.drain()
+    }
+
+    /// A second handle on the same flag and descriptor.
+    pub(crate) fn twin(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
     /// Sleeps until the doorbell rings, `readiness` becomes readable or `timeout` is over (`None`: no limit), unless `idle`,
     /// asked after the sleep was announced, says that there is work.
     pub fn sleep(
@@ -59,10 +89,22 @@ impl Sleeper {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
+        self.drain()
+    }
+
+    /// Forgets the rings so far.
+    fn drain(&self) -> io::Result<()> {
         match self.0.event.read() {
             Ok(_) | Err(Errno::EAGAIN) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+impl AsFd for Sleeper {
+    /// The descriptor that a ring makes readable while it is [armed](Self::arm). It is not to be read: [`clear`](Self::clear) does.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.event.as_fd()
     }
 }
 
@@ -116,6 +158,38 @@ mod tests {
             .sleep(None, Some(Duration::from_millis(20)), || true)
             .unwrap();
         assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    fn is_readable(sleeper: &Sleeper) -> bool {
+        let mut watched = [PollFd::new(sleeper.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, PollTimeout::ZERO).unwrap() == 1
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn descriptor_is_readable_from_a_ring_while_armed_until_cleared() {
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        bell.ring();
+        assert!(!is_readable(&sleeper), "nobody waits");
+        sleeper.arm(|| true).unwrap();
+        assert!(!is_readable(&sleeper), "nobody has rung");
+        bell.ring();
+        bell.ring();
+        assert!(is_readable(&sleeper) && is_readable(&sleeper));
+        sleeper.clear().unwrap();
+        assert!(!is_readable(&sleeper));
+        bell.ring();
+        assert!(!is_readable(&sleeper), "it is disarmed");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn descriptor_is_readable_at_once_if_there_is_work_when_it_is_armed() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        sleeper.arm(|| false).unwrap();
+        assert!(is_readable(&sleeper));
+        sleeper.clear().unwrap();
+        assert!(!is_readable(&sleeper));
     }
 
     #[test]
