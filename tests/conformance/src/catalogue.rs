@@ -1,4 +1,4 @@
-//! What has to be proved: the ids of the requirements and their levels.
+//! The catalogue of requirements: id, level and text of each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ impl Level {
     /// All of them, strongest first.
     pub const ALL: [Self; 4] = [Self::Must, Self::Should, Self::May, Self::Info];
 
-    /// As it is written in `ids.tsv`.
+    /// As `requirements.tsv` spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Must => "MUST",
@@ -59,16 +59,18 @@ pub struct Requirement {
     pub family: Family,
     /// How strong it is.
     pub level: Level,
+    /// What is required, in the project's own words. Never blank.
+    pub text: String,
 }
 
-/// Why `ids.tsv` cannot be read.
+/// Why `requirements.tsv` cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// The first line is another.
-    #[error("ids.tsv does not begin with the columns id and level")]
+    #[error("requirements.tsv does not begin with the columns id, level and requirement")]
     Header,
-    /// Not an id and a level.
-    #[error("line {line} of ids.tsv is no id with a level: {text:?}")]
+    /// Not an id, a level and a text.
+    #[error("line {line} of requirements.tsv is no id with a level and a text: {text:?}")]
     Line {
         /// Counted from 1.
         line: usize,
@@ -86,13 +88,13 @@ pub struct Catalogue {
 impl Catalogue {
     /// The catalogue of this repository.
     pub fn own() -> Result<Self, CatalogueError> {
-        Self::parse(include_str!("../ids.tsv"))
+        Self::parse(include_str!("../requirements.tsv"))
     }
 
-    /// Reads `id<TAB>level` lines under a header.
+    /// Reads `id<TAB>level<TAB>requirement` lines under a header.
     pub fn parse(text: &str) -> Result<Self, CatalogueError> {
         let mut lines = text.lines();
-        if lines.next() != Some("id\tlevel") {
+        if lines.next() != Some("id\tlevel\trequirement") {
             return Err(CatalogueError::Header);
         }
         let requirements = lines
@@ -108,11 +110,16 @@ impl Catalogue {
     }
 
     fn requirement(line: &str) -> Option<Requirement> {
-        let (id, level) = line.split_once('\t')?;
+        let mut columns = line.split('\t');
+        let (id, level, text) = (columns.next()?, columns.next()?, columns.next()?);
+        if columns.next().is_some() || text.trim().is_empty() {
+            return None;
+        }
         Some(Requirement {
             id: id.to_owned(),
             family: Family::of(id)?,
             level: level.parse().ok()?,
+            text: text.to_owned(),
         })
     }
 
@@ -139,24 +146,29 @@ mod tests {
             line,
             text: text.to_owned(),
         };
-        for (text, error) in [
-            ("R5044-1\tMUST", CatalogueError::Header),
-            ("id\tlevel\nR5044-1\tMUST\nR5044-2", line(3, "R5044-2")),
-            ("id\tlevel\nR5044-1\tmust", line(2, "R5044-1\tmust")),
-            ("id\tlevel\nR1-1\tMUST", line(2, "R1-1\tMUST")),
+        let headless = "R5044-1\tMUST\tbe so";
+        assert_eq!(Catalogue::parse(headless), Err(CatalogueError::Header));
+        for bad in [
+            "R5044-2",
+            "R5044-2\tmust\tbe so",
+            "R1-1\tMUST\tbe so",
+            "R5044-2\tMUST\tbe so\tand so",
+            "R5044-2\tMUST",
+            "R5044-2\tMUST\t",
+            "R5044-2\tMUST\t ",
         ] {
-            assert_eq!(Catalogue::parse(text), Err(error), "{text:?}");
+            let text = format!("id\tlevel\trequirement\nR5044-1\tMUST\tbe\n{bad}");
+            assert_eq!(Catalogue::parse(&text), Err(line(3, bad)), "{bad:?}");
         }
     }
 
     #[test]
     fn requirements_are_found() {
-        let catalogue = Catalogue::parse("id\tlevel\nR5044-1\tMUST\nR5040-1\tinfo\n").unwrap();
+        let text = "id\tlevel\trequirement\nR5044-1\tMUST\tbe\nR5040-1\tinfo\tis so\n";
+        let catalogue = Catalogue::parse(text).unwrap();
         assert_eq!(catalogue.requirements().len(), 2);
-        assert_eq!(
-            catalogue.find("R5040-1").map(|found| found.level),
-            Some(Level::Info)
-        );
+        let found = catalogue.find("R5040-1").unwrap();
+        assert_eq!((found.level, &*found.text), (Level::Info, "is so"));
         assert_eq!(catalogue.find("R5040-2"), None);
     }
 }

@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn report_counts_rows_by_status_and_missing_ones_as_open() {
-        let ids = "id\tlevel\nR5040-1\tMUST\nR5040-2\tMUST\nR5044-1\tMUST\nR5044-2\tMAY\nR5044-3\tMAY\nINT-1\tinfo\n";
+        let requirements = "id\tlevel\trequirement\nR5040-1\tMUST\t1\nR5040-2\tMUST\t2\nR5044-1\tMUST\t3\nR5044-2\tMAY\t4\nR5044-3\tMAY\t5\nINT-1\tinfo\t6\n";
         let rows = "id\tstatus\tevidence\nR5044-1\tproved\ta.rs::b\nR5044-2\topen\tall\nR5044-3\tdeviation\tso\nR5040-1\texcused\twhy\n";
-        let catalogue = Catalogue::parse(ids).unwrap();
+        let catalogue = Catalogue::parse(requirements).unwrap();
         let ledger = Ledger {
             tables: vec![Table::parse("x.tsv", rows).unwrap()],
         };

@@ -1,7 +1,10 @@
 //! The conformance ledger: which test proves each requirement, or why there is none.
 //!
-//! `ids.tsv` lists the requirements by id and level, in the catalogues' order. `ledger/*.tsv` holds one row for each, a file per
-//! specification. The status of a row is one of four:
+//! `requirements.tsv` is the catalogue: id, level and text of each requirement, in the order of the specifications. An id names
+//! the specification and the section, such as R5044-4.3-5 for RFC 5044 §4.3. A text sums up what the section asks for; the
+//! section itself prevails.
+//!
+//! `ledger/*.tsv` holds one row for each requirement, a file per specification. The status of a row is one of four:
 //! - `proved`: the cited tests fail when the requirement is broken.
 //! - `excused`: there is nothing to prove, for the reason that the row gives.
 //! - `deviation`: the requirement applies and xwarp knowingly does otherwise, for the reason that the row gives.

@@ -2,7 +2,8 @@
 
 use xwarp_conformance::{Catalogue, Citation, Finding, Ledger, Sources, Table, check};
 
-const IDS: &str = "id\tlevel\nR5044-1\tMUST\nR5044-2\tMAY\nR6581-1\tinfo\n";
+const CATALOGUE: &str =
+    "id\tlevel\trequirement\nR5044-1\tMUST\tone\nR5044-2\tMAY\ttwo\nR6581-1\tinfo\tthree\n";
 const EXCUSE: &str = "R5044-2\texcused\tis a choice that this implementation does not make";
 
 /// What is found in files of these rows.
@@ -15,7 +16,8 @@ fn found(mpa: &[&str], enhanced: &[&str]) -> Vec<Finding> {
         tables: vec![table("rfc5044.tsv", mpa), table("rfc6581.tsv", enhanced)],
     };
     let sources = Sources::default().with("a.rs", &["shows_it"]);
-    check(&Catalogue::parse(IDS).expect("ids"), &ledger, &sources)
+    let catalogue = Catalogue::parse(CATALOGUE).expect("requirements");
+    check(&catalogue, &ledger, &sources)
 }
 
 const FIRST: &str = "R5044-1\tproved\ta.rs::shows_it";

@@ -4,7 +4,7 @@ use xwarp_conformance::{Catalogue, Family, Ledger, Level, Sources, check, reposi
 
 #[test]
 fn requirements_are_as_many_as_the_catalogues_have() {
-    let catalogue = Catalogue::own().expect("ids.tsv can be read");
+    let catalogue = Catalogue::own().expect("requirements.tsv can be read");
     let counts = |draft: bool| {
         Level::ALL.map(|level| {
             let all = catalogue.requirements().iter();
@@ -19,7 +19,7 @@ fn requirements_are_as_many_as_the_catalogues_have() {
 
 #[test]
 fn every_requirement_has_one_row_with_evidence_that_exists() {
-    let catalogue = Catalogue::own().expect("ids.tsv can be read");
+    let catalogue = Catalogue::own().expect("requirements.tsv can be read");
     let ledger = Ledger::load(&repository()).expect("the ledger can be read");
     let sources = Sources::built(&repository()).expect("the sources can be read");
     let findings = check(&catalogue, &ledger, &sources);

@@ -29,20 +29,24 @@ fn coverage_ends_with_the_sum_of_all_requirements() {
         .expect("a line")
         .split_whitespace()
         .collect();
-    let catalogue = xwarp_conformance::Catalogue::own().expect("ids.tsv can be read");
+    let catalogue = xwarp_conformance::Catalogue::own().expect("requirements.tsv can be read");
     let all = catalogue.requirements().len().to_string();
     assert_eq!((last[0], last[1], last[6]), ("all", "all", &*all));
 }
 
 #[test]
-fn evidence_of_one_requirement_is_printed() {
+fn text_and_evidence_of_one_requirement_are_printed() {
     let output = report(&["--id", "R5044-4.3-5"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("text");
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("R5044-4.3-5  MUST  proved"));
+    let catalogue = xwarp_conformance::Catalogue::own().expect("requirements.tsv can be read");
+    let required = catalogue.find("R5044-4.3-5").expect("a requirement");
+    let printed = lines.next().map(str::trim_start);
+    assert_eq!(printed, Some(&*required.text));
     assert!(lines.all(|line| line.contains(".rs::")), "{text}");
-    assert!(text.lines().count() > 1, "{text}");
+    assert!(text.lines().count() > 2, "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Prints what the conformance ledger covers, or the evidence of one requirement.
+//! Coverage of the conformance ledger, or the text and evidence of one requirement, printed.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -12,7 +12,7 @@ use xwarp_conformance::{Catalogue, Coverage, Evidence, Ledger, Requirement, Row,
 #[derive(Parser)]
 #[command(name = "report")]
 struct Cli {
-    /// Print the evidence of one requirement instead, such as R5044-4.3-5
+    /// Print the text and evidence of one requirement instead, such as R5044-4.3-5
     #[arg(long)]
     id: Option<String>,
 }
@@ -69,6 +69,7 @@ fn report(cli: &Cli) -> Result<ExitCode, Box<dyn Error>> {
 fn print_row(requirement: &Requirement, row: Option<&Row>) {
     let status = row.map_or("without a row", |row| row.evidence.status());
     println!("{}  {}  {status}", requirement.id, requirement.level);
+    println!("  {}", requirement.text);
     match row.map(|row| &row.evidence) {
         Some(Evidence::Excused(reason) | Evidence::Deviation(reason)) => println!("  {reason}"),
         Some(Evidence::Open(text)) => println!("  {text}"),
