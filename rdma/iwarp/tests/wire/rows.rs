@@ -1,4 +1,4 @@
-//! The malformed and unusual input of the digest's §9, row by row: `row_037_..` is row 37.
+//! Malformed and unusual input: the rows of the digest's §9, which each test names.
 //!
 //! Rows that a closed, silent or resetting TCP decides are the engine's: 4 to 6 (no more bytes, deadlines), 27 (the fence), 41 and 42
 //! (FIN), 48 (TCP retransmission), 107 to 109. What this layer contributes to them is asserted here all the same where it is

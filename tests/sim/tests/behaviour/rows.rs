@@ -29,8 +29,9 @@ fn assert_bad_close(what: &str, end: &End) {
 }
 
 /// MPA error 1: wherever the FPDU is cut, nothing of it is placed or received, and the connection is aborted.
+/// Row 41.
 #[test]
-fn row_041_a_fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
+fn fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
     for cut in [1, 2, 3, 15, 16, 17, 60, 116, 119] {
         let mut victim = Victim::new();
         victim.end.post_recv(1, 100);
@@ -55,8 +56,9 @@ fn row_041_a_fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
 }
 
 /// The stream ends well for MPA, but a message of the ULP's is cut: what waits for it is told.
+/// Row 42.
 #[test]
-fn row_042_a_fin_before_a_messages_last_segment_is_an_error_of_that_message() {
+fn fin_before_a_messages_last_segment_is_an_error_of_that_message() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 100);
     let begin = Untagged {
@@ -90,8 +92,9 @@ fn row_042_a_fin_before_a_messages_last_segment_is_an_error_of_that_message() {
 }
 
 /// A Write tells nobody of its end, so that a close before it is one like any other (RFC 5040 section 5.1).
+/// Row 42.
 #[test]
-fn row_042_a_fin_before_a_writes_last_segment_is_a_close() {
+fn fin_before_a_writes_last_segment_is_a_close() {
     let mut victim = Victim::new();
     let target = victim.end.target(100);
     let place = target.remote(0);
@@ -116,8 +119,9 @@ fn terminate_fpdu() -> Vec<u8> {
     header.fpdu(&[0x11, 0x01, 0, 0])
 }
 
+/// Row 104.
 #[test]
-fn row_104_whatever_follows_a_terminate_is_dropped() {
+fn segments_after_a_terminate_are_dropped() {
     type Later = fn(RemoteAddress) -> Vec<u8>;
     #[rustfmt::skip]
     let cases: [(&str, Later); 6] = [
@@ -161,8 +165,9 @@ fn row_104_whatever_follows_a_terminate_is_dropped() {
 }
 
 /// All work is flushed, and nobody tries to send a Terminate.
+/// Row 107.
 #[test]
-fn row_107_a_reset_in_the_middle_flushes_all_work() {
+fn reset_in_the_middle_flushes_all_work() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
     victim.end.post_recv(1, 100);
     victim.end.post_recv(2, 100);
@@ -197,8 +202,9 @@ fn row_107_a_reset_in_the_middle_flushes_all_work() {
 }
 
 /// However the window came to be closed: the Terminate is waited for, then the connection is reset.
+/// Row 108.
 #[test]
-fn row_108_a_terminate_before_a_closed_window_is_given_up_after_a_while() {
+fn terminate_before_a_closed_window_is_given_up_after_a_while() {
     for responding in [true, false] {
         let drops = &["drop_refused_segment", "drop_after_failure", "drop_no_flow"];
         let mut victim = Victim::new().expecting(drops);
@@ -226,8 +232,9 @@ fn row_108_a_terminate_before_a_closed_window_is_given_up_after_a_while() {
 }
 
 /// A window that opens in time lets the Terminate out.
+/// Row 108.
 #[test]
-fn row_108_a_terminate_leaves_when_the_window_opens() {
+fn terminate_leaves_when_the_window_opens() {
     let drops = &["drop_refused_segment", "drop_after_failure"];
     let mut victim = Victim::new().expecting(drops);
     victim.sim.run_until_idle();

@@ -202,8 +202,9 @@ mod tests {
         }
     }
 
+    /// Row 62.
     #[test]
-    fn row_062_message_number_goes_from_all_ones_to_zero() {
+    fn message_number_goes_from_all_ones_to_zero() {
         let mut sends = Sends {
             msn: 0xFFFF_FFFF,
             open: None,

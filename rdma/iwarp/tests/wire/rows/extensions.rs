@@ -45,8 +45,9 @@ fn extended(change: impl FnOnce(&mut Region)) -> Stream {
     Stream::extended().region(region)
 }
 
+/// Row 84.
 #[test]
-fn row_084_single_segment_message_without_l_is_0_2_07() {
+fn single_segment_message_without_l_is_0_2_07() {
     for (opcode, qn, payload) in [
         (1, 1, read_bytes()),
         (8, 0, vec![0; 8]),
@@ -66,8 +67,9 @@ fn row_084_single_segment_message_without_l_is_0_2_07() {
     }
 }
 
+/// Row 93.
 #[test]
-fn row_093_immediate_data_has_8_bytes() {
+fn immediate_data_has_8_bytes() {
     for len in 0..8 {
         refuses(
             Stream::extended().receive(64),
@@ -85,8 +87,9 @@ fn row_093_immediate_data_has_8_bytes() {
     accepts(&mut Stream::extended().receive(0), &immediate(&[0; 8]));
 }
 
+/// Row 94.
 #[test]
-fn row_094_misaligned_atomic_is_0_2_07() {
+fn misaligned_atomic_is_0_2_07() {
     for low in 1..8 {
         let mut bytes = hex(ADD);
         bytes[19] = 0x08 | low;
@@ -94,8 +97,9 @@ fn row_094_misaligned_atomic_is_0_2_07() {
     }
 }
 
+/// Row 95.
 #[test]
-fn row_095_unknown_atomic_opcode_is_0_2_06() {
+fn unknown_atomic_opcode_is_0_2_06() {
     for aopcode in (0..16).filter(|aopcode| *aopcode != 0 && *aopcode != 2) {
         let mut bytes = hex(ADD);
         bytes[3] = aopcode;
@@ -103,8 +107,9 @@ fn row_095_unknown_atomic_opcode_is_0_2_06() {
     }
 }
 
+/// Row 96.
 #[test]
-fn row_096_atomic_that_its_region_does_not_admit_has_the_codes_of_a_read() {
+fn atomic_that_its_region_does_not_admit_has_the_codes_of_a_read() {
     let good = atomic(&hex(ADD));
     accepts(&mut extended(|_| {}), &good);
     refuses(Stream::extended(), &good, "0/1/00 110");
@@ -120,8 +125,9 @@ fn row_096_atomic_that_its_region_does_not_admit_has_the_codes_of_a_read() {
     refuses(extended(|_| {}), &atomic(&wrapping), "0/1/04 110");
 }
 
+/// Row 97.
 #[test]
-fn row_097_atomic_request_has_52_bytes() {
+fn atomic_request_has_52_bytes() {
     for len in 0..52 {
         refuses(extended(|_| {}), &atomic(&hex(ADD)[..len]), "1/0/00 000");
     }
@@ -129,8 +135,9 @@ fn row_097_atomic_request_has_52_bytes() {
     refuses(extended(|_| {}), &atomic(&long), "1/2/05 110");
 }
 
+/// Row 98.
 #[test]
-fn row_098_atomic_response_out_of_turn_is_1_2_03() {
+fn atomic_response_out_of_turn_is_1_2_03() {
     refuses(
         Stream::extended(),
         &atomic_response(1, &[0; 12]),
@@ -153,8 +160,9 @@ fn row_098_atomic_response_out_of_turn_is_1_2_03() {
     refuses(stream, &atomic_response(1, &[0; 12]), "1/2/03 110");
 }
 
+/// Row 99.
 #[test]
-fn row_099_atomic_response_of_another_request_or_size_is_0_2_ff() {
+fn atomic_response_of_another_request_or_size_is_0_2_ff() {
     let awaiting = || {
         let mut stream = Stream::extended();
         stream.receiver.expect_atomic(0);

@@ -31,8 +31,9 @@ fn plain() -> Deframer {
     Deframer::new(true, false)
 }
 
+/// Row 31.
 #[test]
-fn row_031_crc_mismatch_is_2_0_02() {
+fn crc_mismatch_is_2_0_02() {
     for markers in [false, true] {
         let good = framed(&mut Framer::new(true, markers), &SEND.bytes());
         for bit in 0..8 * good.len() {
@@ -51,16 +52,18 @@ fn row_031_crc_mismatch_is_2_0_02() {
     }
 }
 
+/// Row 32.
 #[test]
-fn row_032_big_endian_crc_is_2_0_02() {
+fn big_endian_crc_is_2_0_02() {
     let mut fpdu = sealed(&SEND.bytes());
     let at = fpdu.len() - 4;
     fpdu[at..].reverse();
     assert_eq!(error_of(plain(), &fpdu), MpaError::Crc);
 }
 
+/// Row 33.
 #[test]
-fn row_033_crc_field_is_not_read_without_crc() {
+fn crc_field_is_not_read_without_crc() {
     let mut fpdu = sealed(&SEND.bytes());
     let at = fpdu.len() - 4;
     fpdu[at..].copy_from_slice(&hex("deadbeef"));
@@ -70,26 +73,30 @@ fn row_033_crc_field_is_not_read_without_crc() {
     ));
 }
 
+/// Row 34.
 #[test]
-fn row_034_zero_crc_field_with_crc_negotiated_is_2_0_02() {
+fn zero_crc_field_with_crc_negotiated_is_2_0_02() {
     let fpdu = framed(&mut Framer::new(false, false), &SEND.bytes());
     assert_eq!(error_of(plain(), &fpdu), MpaError::Crc);
 }
 
+/// Row 35.
 #[test]
-fn row_035_pad_is_not_read() {
+fn pad_is_not_read() {
     // F-43
     let fpdu = hex("0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f ffffff 5aa92a9e");
     assert!(matches!(plain().next(&fpdu), Ok(Step::Fpdu { .. })));
 }
 
+/// Row 36.
 #[test]
-fn row_036_empty_ulpdu_is_1_0_00_without_headers() {
+fn empty_ulpdu_is_1_0_00_without_headers() {
     refuses(Stream::new(), b"", "1/0/00 000");
 }
 
+/// Row 37.
 #[test]
-fn row_037_ulpdu_shorter_than_its_header_is_1_0_00_without_headers() {
+fn ulpdu_shorter_than_its_header_is_1_0_00_without_headers() {
     for (control, header) in [(0xc1, 14), (0x41, 18)] {
         for len in 1..header {
             let mut ulpdu = vec![0x40; len];
@@ -99,8 +106,9 @@ fn row_037_ulpdu_shorter_than_its_header_is_1_0_00_without_headers() {
     }
 }
 
+/// Row 38.
 #[test]
-fn row_038_impossible_length_is_1_0_00_on_the_length_field() {
+fn impossible_length_is_1_0_00_on_the_length_field() {
     for length in [64_769_u16, 65_000, 65_535] {
         let field = length.to_be_bytes();
         assert_eq!(error_of(plain(), &field), MpaError::Length(length));
@@ -110,8 +118,9 @@ fn row_038_impossible_length_is_1_0_00_on_the_length_field() {
     }
 }
 
+/// Row 39.
 #[test]
-fn row_039_largest_ulpdu_is_accepted_whatever_our_own_limit() {
+fn largest_ulpdu_is_accepted_whatever_our_own_limit() {
     let payload = vec![5; MAX_ULPDU - 14];
     let fpdu = sealed(&write(A, 0, &payload));
     let mut deframer = plain();
@@ -123,8 +132,9 @@ fn row_039_largest_ulpdu_is_accepted_whatever_our_own_limit() {
     accepts(&mut Stream::new().region(region), ulpdu);
 }
 
+/// Row 40.
 #[test]
-fn row_040_fpdus_are_found_in_any_tcp_segments() {
+fn fpdus_are_found_in_any_tcp_segments() {
     for markers in [false, true] {
         let mut framer = Framer::new(true, markers);
         let sent: Vec<u8> = (0..40)
@@ -146,8 +156,9 @@ fn row_040_fpdus_are_found_in_any_tcp_segments() {
     }
 }
 
+/// Row 41.
 #[test]
-fn row_041_part_of_an_fpdu_delivers_nothing() {
+fn part_of_an_fpdu_delivers_nothing() {
     let fpdu = sealed(&SEND.bytes());
     for have in 0..fpdu.len() {
         assert!(matches!(
@@ -157,15 +168,17 @@ fn row_041_part_of_an_fpdu_delivers_nothing() {
     }
 }
 
+/// Row 42.
 #[test]
-fn row_042_unfinished_message_at_an_fpdu_border_is_known() {
+fn unfinished_message_at_an_fpdu_border_is_known() {
     let mut stream = Stream::new().receive(8);
     accepts(&mut stream, &SEND_MORE.bytes());
     assert!(stream.receiver.mid_message());
 }
 
+/// Row 43.
 #[test]
-fn row_043_marker_that_disagrees_is_2_0_03() {
+fn marker_that_disagrees_is_2_0_03() {
     let mut framer = Framer::new(false, true);
     let mut stream = framed(&mut framer, &[0; 600]);
     for (at, value) in [(3, 4), (515, 0), (514, 2)] {
@@ -177,8 +190,9 @@ fn row_043_marker_that_disagrees_is_2_0_03() {
     }
 }
 
+/// Row 44.
 #[test]
-fn row_044_low_bits_and_reserved_half_of_a_marker_are_not_read() {
+fn low_bits_and_reserved_half_of_a_marker_are_not_read() {
     let mut stream = framed(&mut Framer::new(false, true), &[0; 600]);
     stream[..4].copy_from_slice(&hex("dead0003"));
     stream[512..516].copy_from_slice(&hex("beef01ff")); // 0x1fc with its low bits set
@@ -186,15 +200,17 @@ fn row_044_low_bits_and_reserved_half_of_a_marker_are_not_read() {
     assert!(matches!(deframer.next(&stream), Ok(Step::Fpdu { .. })));
 }
 
+/// Row 45.
 #[test]
-fn row_045_markers_that_were_not_asked_for_are_2_0_02() {
+fn markers_that_were_not_asked_for_are_2_0_02() {
     let mut framer = Framer::new(true, true);
     let stream = [framed(&mut framer, &[7; 600]), vec![0; 64]].concat();
     assert_eq!(error_of(plain(), &stream), MpaError::Crc);
 }
 
+/// Row 46.
 #[test]
-fn row_046_markers_that_are_missing_are_2_0_02_or_2_0_03() {
+fn markers_that_are_missing_are_2_0_02_or_2_0_03() {
     // Without the marker in front, the ULPDU's bytes 2 and 3 pass for the length: here one that is too small.
     let mut ulpdu = vec![0; 600];
     ulpdu[3] = 8;
@@ -205,8 +221,9 @@ fn row_046_markers_that_are_missing_are_2_0_02_or_2_0_03() {
     assert!(matches!(error, MpaError::Marker { .. }), "{error:?}");
 }
 
+/// Row 47.
 #[test]
-fn row_047_good_fpdus_after_a_bad_one_are_dropped() {
+fn good_fpdus_after_a_bad_one_are_dropped() {
     let good = sealed(&SEND.bytes());
     let mut bad = good.clone();
     bad[9] ^= 1;

@@ -9,8 +9,9 @@ use xwarp_iwarp::{Inbound, InvalidateError, Stag};
 
 const UNKNOWN: Stag = Stag(0xbadb_ad00);
 
+/// Row 73.
 #[test]
-fn row_073_write_to_an_invalid_stag_is_1_1_00() {
+fn write_to_an_invalid_stag_is_1_1_00() {
     for stag in [UNKNOWN, Stag(0), Stag(A.0 ^ 1)] {
         refuses(
             Stream::new().page(),
@@ -20,8 +21,9 @@ fn row_073_write_to_an_invalid_stag_is_1_1_00() {
     }
 }
 
+/// Row 74.
 #[test]
-fn row_074_write_to_a_region_of_another_stream_is_1_1_02() {
+fn write_to_a_region_of_another_stream_is_1_1_02() {
     refuses(
         page(|region| region.ours = false),
         &write(A, 0x1000, b"x"),
@@ -29,8 +31,9 @@ fn row_074_write_to_a_region_of_another_stream_is_1_1_02() {
     );
 }
 
+/// Row 75.
 #[test]
-fn row_075_write_without_the_right_is_1_1_02() {
+fn write_without_the_right_is_1_1_02() {
     refuses(
         page(|region| region.rights = false),
         &write(A, 0x1000, b"x"),
@@ -38,8 +41,9 @@ fn row_075_write_without_the_right_is_1_1_02() {
     );
 }
 
+/// Row 76.
 #[test]
-fn row_076_write_outside_its_region_is_1_1_01() {
+fn write_outside_its_region_is_1_1_01() {
     for (to, len) in [
         (0x0fff, 1),
         (0x2000, 1),
@@ -55,8 +59,9 @@ fn row_076_write_outside_its_region_is_1_1_01() {
     }
 }
 
+/// Row 77.
 #[test]
-fn row_077_write_that_wraps_is_1_1_03() {
+fn write_that_wraps_is_1_1_03() {
     for (to, len) in [(u64::MAX, 1), (u64::MAX - 2, 4)] {
         refuses(
             Stream::new().page(),
@@ -66,31 +71,35 @@ fn row_077_write_that_wraps_is_1_1_03() {
     }
 }
 
+/// Row 78.
 #[test]
-fn row_078_write_that_fits_exactly_is_accepted() {
+fn write_that_fits_exactly_is_accepted() {
     accepts(&mut Stream::new().page(), &write(A, 0x1000, &[0; 0x1000]));
     accepts(&mut Stream::new().page(), &write(A, 0x1000, b"x"));
     accepts(&mut Stream::new().page(), &write(A, 0x1fff, b"x"));
 }
 
+/// Row 79.
 #[test]
-fn row_079_third_segment_out_of_bounds_is_1_1_01() {
+fn third_segment_out_of_bounds_is_1_1_01() {
     let mut stream = Stream::new().page();
     accepts(&mut stream, &tagged([0x81, 0x40], A, 0x1ff0, b"12345678"));
     accepts(&mut stream, &tagged([0x81, 0x40], A, 0x1ff8, b"12345678"));
     refuses(stream, &write(A, 0x2000, b"1"), "1/1/01 110");
 }
 
+/// Row 80.
 #[test]
-fn row_080_stag_revoked_between_segments_is_1_1_00() {
+fn stag_revoked_between_segments_is_1_1_00() {
     let mut stream = Stream::new().page();
     accepts(&mut stream, &tagged([0x81, 0x40], A, 0x1000, b"x"));
     stream.table.regions.clear();
     refuses(stream, &write(A, 0x1001, b"x"), "1/1/00 110");
 }
 
+/// Row 81.
 #[test]
-fn row_081_refused_read_returns_its_header() {
+fn refused_read_returns_its_header() {
     let good = read_request(&read_bytes());
     refuses(Stream::new(), &good, "0/1/00 111");
     refuses(page(|region| region.ours = false), &good, "0/1/03 111");
@@ -101,15 +110,17 @@ fn row_081_refused_read_returns_its_header() {
     refuses(Stream::new().page(), &read_request(&wrapping), "0/1/04 111");
 }
 
+/// Row 82.
 #[test]
-fn row_082_zero_length_read_names_no_memory() {
+fn zero_length_read_names_no_memory() {
     let mut garbage = vec![0xee; 28];
     garbage[12..16].fill(0);
     accepts(&mut Stream::new(), &read_request(&garbage));
 }
 
+/// Row 83.
 #[test]
-fn row_083_read_request_has_28_bytes() {
+fn read_request_has_28_bytes() {
     for len in 0..28 {
         refuses(
             Stream::new().page(),
@@ -123,8 +134,9 @@ fn row_083_read_request_has_28_bytes() {
     }
 }
 
+/// Row 85.
 #[test]
-fn row_085_more_requests_than_ird_are_1_2_03_and_any_without_ird_1_2_01() {
+fn more_requests_than_ird_are_1_2_03_and_any_without_ird_1_2_01() {
     for ird in [1, 4] {
         let mut stream = Stream::with_ird(ird).page();
         for msn in 1..=u32::from(ird) {
@@ -141,8 +153,9 @@ fn nth_read(msn: u32) -> Vec<u8> {
     request
 }
 
+/// Row 86.
 #[test]
-fn row_086_read_response_that_nobody_asked_for_is_1_1_00() {
+fn read_response_that_nobody_asked_for_is_1_1_00() {
     refuses(
         Stream::new().page(),
         &response(A, 0x1000, b"x"),
@@ -155,8 +168,9 @@ fn row_086_read_response_that_nobody_asked_for_is_1_1_00() {
     );
 }
 
+/// Row 87.
 #[test]
-fn row_087_read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
+fn read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
     let stream = || reading(4).page();
     refuses(stream(), &response(A, 0x2000, b"abcd"), "1/1/00 110");
     refuses(stream(), &response(B, 0x2001, b"abcd"), "1/1/01 110"); // gap
@@ -166,13 +180,15 @@ fn row_087_read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
     refuses(stream(), &response(B, 0x2000, b""), "1/1/01 110");
 }
 
+/// Row 88.
 #[test]
-fn row_088_stag_of_a_zero_length_response_is_not_read() {
+fn stag_of_a_zero_length_response_is_not_read() {
     accepts(&mut reading(0), &response(Stag(7), 99, b""));
 }
 
+/// Row 89.
 #[test]
-fn row_089_sink_that_was_invalidated_is_1_1_00() {
+fn sink_that_was_invalidated_is_1_1_00() {
     let mut stream = reading(4);
     stream.table.regions.clear();
     refuses(stream, &response(B, 0x2000, b"abcd"), "1/1/00 110");
@@ -188,15 +204,17 @@ fn invalidating() -> Vec<u8> {
     .bytes()
 }
 
+/// Row 90.
 #[test]
-fn row_090_invalidate_of_an_unknown_stag_is_0_1_00_and_of_another_streams_0_1_09() {
+fn invalidate_of_an_unknown_stag_is_0_1_00_and_of_another_streams_0_1_09() {
     refuses(Stream::new().receive(8), &invalidating(), "0/1/00 110");
     let foreign = page(|region| region.invalidate = Err(InvalidateError::NotAssociated));
     refuses(foreign.receive(8), &invalidating(), "0/1/09 110");
 }
 
+/// Row 91.
 #[test]
-fn row_091_invalidate_that_is_not_allowed_is_0_1_09_and_without_the_right_0_1_02() {
+fn invalidate_that_is_not_allowed_is_0_1_09_and_without_the_right_0_1_02() {
     let kept = page(|region| region.invalidate = Err(InvalidateError::Forbidden));
     refuses(kept.receive(8), &invalidating(), "0/1/09 110");
     // The verbs digest's 12.4 is the later word on it: the verbs draft's Figure 23, which RFC 5040 does not contradict.
@@ -205,8 +223,9 @@ fn row_091_invalidate_that_is_not_allowed_is_0_1_09_and_without_the_right_0_1_02
     accepts(&mut Stream::new().page().receive(8), &invalidating());
 }
 
+/// Row 92.
 #[test]
-fn row_092_invalidate_stag_of_a_plain_send_is_not_read() {
+fn invalidate_stag_of_a_plain_send_is_not_read() {
     let mut stream = Stream::new().receive(8);
     let send = Untagged {
         stag: 0xdead_beef,
@@ -219,8 +238,9 @@ fn row_092_invalidate_stag_of_a_plain_send_is_not_read() {
     assert_eq!(kind.invalidate, None);
 }
 
+/// Row 106.
 #[test]
-fn row_106_sink_of_a_read_is_the_requesters_business() {
+fn sink_of_a_read_is_the_requesters_business() {
     let mut bytes = read_bytes();
     bytes[..12].fill(0xff); // sink STag and TO
     accepts(&mut Stream::new().page(), &read_request(&bytes));
@@ -229,8 +249,9 @@ fn row_106_sink_of_a_read_is_the_requesters_business() {
     refuses(requester, &response(B, 0x2000, b"abcd"), "1/1/01 110");
 }
 
+/// Row 110.
 #[test]
-fn row_110_largest_read_is_refused_by_its_bounds() {
+fn largest_read_is_refused_by_its_bounds() {
     let mut bytes = read_bytes();
     bytes[12..16].fill(0xff);
     refuses(Stream::new().page(), &read_request(&bytes), "0/1/01 111");

@@ -18,8 +18,9 @@ fn on_queue(opcode: u8, qn: u32) -> Vec<u8> {
     .bytes()
 }
 
+/// Row 49.
 #[test]
-fn row_049_reserved_bits_are_not_read() {
+fn reserved_bits_are_not_read() {
     accepts(&mut Stream::new().receive(8), &control([0x7d, 0x73]));
     accepts(
         &mut Stream::new().page(),
@@ -27,8 +28,9 @@ fn row_049_reserved_bits_are_not_read() {
     );
 }
 
+/// Row 50.
 #[test]
-fn row_050_tagged_segment_of_another_version_is_1_1_04() {
+fn tagged_segment_of_another_version_is_1_1_04() {
     for dv in [0, 2, 3] {
         refuses(
             Stream::new().page(),
@@ -38,8 +40,9 @@ fn row_050_tagged_segment_of_another_version_is_1_1_04() {
     }
 }
 
+/// Row 51.
 #[test]
-fn row_051_untagged_segment_of_another_version_is_1_2_06() {
+fn untagged_segment_of_another_version_is_1_2_06() {
     for dv in [0, 2, 3] {
         refuses(
             Stream::new().receive(8),
@@ -49,8 +52,9 @@ fn row_051_untagged_segment_of_another_version_is_1_2_06() {
     }
 }
 
+/// Row 52.
 #[test]
-fn row_052_rdmap_of_another_version_is_0_2_05() {
+fn rdmap_of_another_version_is_0_2_05() {
     for rv in [0x00, 0x80, 0xc0] {
         refuses(
             Stream::new().receive(8),
@@ -65,8 +69,9 @@ fn row_052_rdmap_of_another_version_is_0_2_05() {
     }
 }
 
+/// Row 53.
 #[test]
-fn row_053_both_versions_0_are_refused_by_ddp() {
+fn both_versions_0_are_refused_by_ddp() {
     refuses(
         Stream::new().page(),
         &tagged([0xc0, 0x00], A, 0x1000, b"x"),
@@ -99,8 +104,9 @@ fn row_053_both_versions_0_are_refused_by_ddp() {
     );
 }
 
+/// Row 54.
 #[test]
-fn row_054_unassigned_opcode_is_0_2_06() {
+fn unassigned_opcode_is_0_2_06() {
     for opcode in 0xc..=0xf {
         refuses(
             Stream::extended().receive(8),
@@ -110,8 +116,9 @@ fn row_054_unassigned_opcode_is_0_2_06() {
     }
 }
 
+/// Row 55.
 #[test]
-fn row_055_opcode_of_a_disabled_extension_is_0_2_06() {
+fn opcode_of_a_disabled_extension_is_0_2_06() {
     for (opcode, qn) in [(8, 0), (9, 0), (0xa, 1)] {
         refuses(
             Stream::new().receive(8),
@@ -121,8 +128,9 @@ fn row_055_opcode_of_a_disabled_extension_is_0_2_06() {
     }
 }
 
+/// Row 56.
 #[test]
-fn row_056_untagged_opcode_in_a_tagged_segment_is_0_2_06() {
+fn untagged_opcode_in_a_tagged_segment_is_0_2_06() {
     for opcode in (0..16).filter(|opcode| ![0, 2].contains(opcode)) {
         for stream in [Stream::new(), Stream::extended()] {
             refuses(
@@ -134,15 +142,17 @@ fn row_056_untagged_opcode_in_a_tagged_segment_is_0_2_06() {
     }
 }
 
+/// Row 57.
 #[test]
-fn row_057_tagged_opcode_in_an_untagged_segment_is_0_2_06() {
+fn tagged_opcode_in_an_untagged_segment_is_0_2_06() {
     for opcode in [0, 2] {
         refuses(Stream::new().receive(8), &on_queue(opcode, 0), "0/2/06 110");
     }
 }
 
+/// Row 58.
 #[test]
-fn row_058_queue_that_does_not_exist_is_1_2_01() {
+fn queue_that_does_not_exist_is_1_2_01() {
     refuses(Stream::new(), &on_queue(0xb, 3), "1/2/01 110");
     for qn in [4, 5, u32::MAX] {
         refuses(
@@ -153,8 +163,9 @@ fn row_058_queue_that_does_not_exist_is_1_2_01() {
     }
 }
 
+/// Row 59.
 #[test]
-fn row_059_opcode_on_another_queue_is_0_2_06() {
+fn opcode_on_another_queue_is_0_2_06() {
     for (opcode, queues) in [
         (3, &[1, 2, 3][..]),
         (1, &[0, 2, 3]),
@@ -173,13 +184,15 @@ fn row_059_opcode_on_another_queue_is_0_2_06() {
     }
 }
 
+/// Row 60.
 #[test]
-fn row_060_send_without_a_buffer_is_1_2_02() {
+fn send_without_a_buffer_is_1_2_02() {
     refuses(Stream::new(), &SEND.bytes(), "1/2/02 110");
 }
 
+/// Row 61.
 #[test]
-fn row_061_message_number_out_of_turn_is_1_2_03() {
+fn message_number_out_of_turn_is_1_2_03() {
     for msn in [0, 2, 5, u32::MAX] {
         refuses(
             Stream::new().receive(8),
@@ -192,10 +205,11 @@ fn row_061_message_number_out_of_turn_is_1_2_03() {
     refuses(stream, &SEND.bytes(), "1/2/03 110");
 }
 
-// Row 62, the wrap of message numbers, is tested where they can be set: `row_062_..` in `rdmap::receiver::sends`.
+// Row 62, the wrap of message numbers, is tested where they can be set: in `rdmap::receiver::sends`.
 
+/// Row 63.
 #[test]
-fn row_063_gap_or_overlap_of_offsets_is_1_2_04() {
+fn gap_or_overlap_of_offsets_is_1_2_04() {
     for mo in [1, 4, 7] {
         refuses(
             Stream::new().receive(8),
@@ -210,8 +224,9 @@ fn row_063_gap_or_overlap_of_offsets_is_1_2_04() {
     }
 }
 
+/// Row 64.
 #[test]
-fn row_064_offset_beyond_the_buffer_is_1_2_04() {
+fn offset_beyond_the_buffer_is_1_2_04() {
     for mo in [9, 5000, u32::MAX] {
         refuses(
             Stream::new().receive(8),
@@ -221,21 +236,24 @@ fn row_064_offset_beyond_the_buffer_is_1_2_04() {
     }
 }
 
+/// Row 65.
 #[test]
-fn row_065_message_longer_than_its_buffer_is_1_2_05() {
+fn message_longer_than_its_buffer_is_1_2_05() {
     refuses(Stream::new().receive(3), &SEND.bytes(), "1/2/05 110");
     refuses(Stream::new().receive(0), &SEND.bytes(), "1/2/05 110");
 }
 
+/// Row 66.
 #[test]
-fn row_066_second_segment_beyond_the_buffer_is_1_2_05() {
+fn second_segment_beyond_the_buffer_is_1_2_05() {
     let mut stream = Stream::new().receive(7);
     accepts(&mut stream, &SEND_MORE.bytes());
     refuses(stream, &Untagged { mo: 4, ..SEND }.bytes(), "1/2/05 110");
 }
 
+/// Row 67.
 #[test]
-fn row_067_message_that_changes_is_0_2_06() {
+fn message_that_changes_is_0_2_06() {
     for (opcode, stag) in [(0x44, 0), (0x45, 0), (0x46, 0), (0x43, 1), (0x48, 0)] {
         let mut stream = Stream::extended().receive(16);
         accepts(&mut stream, &SEND_MORE.bytes());
@@ -249,23 +267,26 @@ fn row_067_message_that_changes_is_0_2_06() {
     }
 }
 
+/// Row 68.
 #[test]
-fn row_068_next_message_before_the_end_of_this_is_1_2_03() {
+fn next_message_before_the_end_of_this_is_1_2_03() {
     let mut stream = Stream::new().receive(8).receive(8);
     accepts(&mut stream, &SEND_MORE.bytes());
     refuses(stream, &Untagged { msn: 2, ..SEND }.bytes(), "1/2/03 110");
 }
 
+/// Row 69.
 #[test]
-fn row_069_tagged_segment_within_a_send_is_accepted() {
+fn tagged_segment_within_a_send_is_accepted() {
     let mut stream = Stream::new().page().receive(8);
     accepts(&mut stream, &SEND_MORE.bytes());
     accepts(&mut stream, &write(A, 0x1000, b"w"));
     accepts(&mut stream, &Untagged { mo: 4, ..SEND }.bytes());
 }
 
+/// Row 70.
 #[test]
-fn row_070_write_within_a_read_response_is_accepted() {
+fn write_within_a_read_response_is_accepted() {
     let mut stream = reading(8).page();
     accepts(&mut stream, &tagged([0x81, 0x42], B, 0x2000, b"abcd"));
     accepts(&mut stream, &write(A, 0x1000, b"w"));
@@ -273,15 +294,17 @@ fn row_070_write_within_a_read_response_is_accepted() {
     assert_eq!(stream.receiver.outstanding_reads(), 0);
 }
 
+/// Row 71.
 #[test]
-fn row_071_zero_length_write_names_no_memory() {
+fn zero_length_write_names_no_memory() {
     for (stag, to) in [(0, 0), (1, 0), (u32::MAX, u64::MAX), (0xbad_bad00, 7)] {
         accepts(&mut Stream::new(), &write(Stag(stag), to, b""));
     }
 }
 
+/// Row 72.
 #[test]
-fn row_072_zero_length_send_takes_a_buffer() {
+fn zero_length_send_takes_a_buffer() {
     let empty = Untagged {
         payload: b"",
         ..SEND

@@ -63,8 +63,9 @@ fn terminate_of(step: &Result<InitiatorStep, StartupError>) -> Vec<u8> {
     told[18..].to_vec()
 }
 
+/// Row 1.
 #[test]
-fn row_001_wrong_key_byte_closes() {
+fn wrong_key_byte_closes() {
     for at in 0..16 {
         let mut frame = request("40 01 0000");
         frame[at] ^= 0x20;
@@ -72,8 +73,9 @@ fn row_001_wrong_key_byte_closes() {
     }
 }
 
+/// Row 2.
 #[test]
-fn row_002_key_of_the_own_role_closes() {
+fn key_of_the_own_role_closes() {
     assert_eq!(respond(&reply("40 01 0000")), Err(StartupError::WrongRole));
     assert_eq!(
         plain_initiate(&request("40 01 0000")),
@@ -81,8 +83,9 @@ fn row_002_key_of_the_own_role_closes() {
     );
 }
 
+/// Row 3.
 #[test]
-fn row_003_too_long_private_data_closes_at_once() {
+fn private_data_beyond_512_bytes_closes_at_once() {
     for length in [513, 514, 4096, 65_535] {
         let head = format!("40 01 {length:04x}");
         let refused = StartupError::PrivateDataLength(length);
@@ -91,16 +94,18 @@ fn row_003_too_long_private_data_closes_at_once() {
     }
 }
 
+/// Row 4.
 #[test]
-fn row_004_truncated_private_data_is_never_a_request() {
+fn truncated_private_data_is_never_a_request() {
     assert_eq!(
         respond(&request("40 01 0008 616263")),
         Ok(ResponderStep::NeedBytes(28))
     );
 }
 
+/// Row 7.
 #[test]
-fn row_007_request_in_single_bytes_is_accepted() {
+fn request_in_single_bytes_is_accepted() {
     let frame = request("40 01 0003 616263");
     for have in 0..frame.len() {
         assert!(matches!(
@@ -111,16 +116,18 @@ fn row_007_request_in_single_bytes_is_accepted() {
     assert_eq!(good(&frame).private_data[..], *b"abc");
 }
 
+/// Row 8.
 #[test]
-fn row_008_revision_0_closes_unless_permissive() {
+fn revision_0_closes_unless_permissive() {
     assert_eq!(
         respond(&request("c0 00 0000")),
         Err(StartupError::Revision(0))
     );
 }
 
+/// Row 9.
 #[test]
-fn row_009_revision_3_and_above_closes() {
+fn revision_3_and_above_closes() {
     for revision in 3..=255 {
         let head = format!("40 {revision:02x} 0000");
         assert_eq!(
@@ -134,8 +141,9 @@ fn row_009_revision_3_and_above_closes() {
     }
 }
 
+/// Row 10.
 #[test]
-fn row_010_responder_of_revision_1_closes_upon_an_enhanced_request() {
+fn responder_of_revision_1_closes_upon_an_enhanced_request() {
     let old = StartupParams {
         highest: Revision::One,
         ..StartupParams::DEFAULT
@@ -144,29 +152,33 @@ fn row_010_responder_of_revision_1_closes_upon_an_enhanced_request() {
     assert_eq!(step, Err(StartupError::Revision(2)));
 }
 
+/// Row 11.
 #[test]
-fn row_011_no_room_for_the_announced_enhanced_data_closes() {
+fn no_room_for_the_announced_enhanced_data_closes() {
     for length in 0..4 {
         let frame = request(&format!("50 02 000{length}"));
         assert_eq!(respond(&frame), Err(StartupError::EnhancedLength(length)));
     }
 }
 
+/// Row 12.
 #[test]
-fn row_012_s_bit_of_revision_1_is_reserved() {
+fn s_bit_of_revision_1_is_reserved() {
     let request = good(&request("50 01 0004 00010001"));
     assert_eq!(request.enhanced, None);
     assert_eq!(request.private_data[..], hex("00010001"));
 }
 
+/// Row 13.
 #[test]
-fn row_013_reject_and_reserved_bits_of_a_request_are_not_read() {
+fn reject_and_reserved_bits_of_a_request_are_not_read() {
     assert_eq!(good(&request("7f 01 0000")).enhanced, None);
     assert_eq!(good(&request("6f 02 0000")).enhanced, None);
 }
 
+/// Row 14.
 #[test]
-fn row_014_rtr_bits_without_a_are_not_read() {
+fn rtr_bits_without_a_are_not_read() {
     let request = good(&request("50 02 0004 4001 c001"));
     assert_eq!(request.enhanced.and_then(|data| data.rtr), None);
     let (_, negotiated) = Responder::new(params(P2P)).accept(&request, b"").unwrap();
@@ -177,15 +189,17 @@ fn row_014_rtr_bits_without_a_are_not_read() {
     );
 }
 
+/// Row 15.
 #[test]
-fn row_015_peer_to_peer_without_rtr_types_is_told_ours() {
+fn peer_to_peer_without_rtr_types_is_told_ours() {
     let request = good(&request("50 02 0004 8001 0001"));
     let (frame, _) = Responder::new(params(P2P)).accept(&request, b"").unwrap();
     assert_eq!(frame[20..], hex("8001 c001"));
 }
 
+/// Row 16.
 #[test]
-fn row_016_reply_of_the_client_server_model_is_2_0_07_if_peer_to_peer_is_required() {
+fn reply_of_the_client_server_model_is_2_0_07_if_peer_to_peer_is_required() {
     let frame = reply("50 02 0004 0004 0004");
     assert_eq!(terminate_of(&initiate(P2P, &frame)), hex("20070000"));
     let optional = Enhanced {
@@ -198,8 +212,9 @@ fn row_016_reply_of_the_client_server_model_is_2_0_07_if_peer_to_peer_is_require
     ));
 }
 
+/// Row 17.
 #[test]
-fn row_017_unenhanced_reply_closes_if_more_is_required() {
+fn unenhanced_reply_closes_if_more_is_required() {
     let frame = reply("40 02 0000");
     assert_eq!(initiate(P2P, &frame), Err(StartupError::NotEnhanced));
     let optional = Enhanced {
@@ -212,16 +227,18 @@ fn row_017_unenhanced_reply_closes_if_more_is_required() {
     ));
 }
 
+/// Row 18.
 #[test]
-fn row_018_enhanced_reply_that_nobody_asked_for_closes() {
+fn enhanced_reply_that_nobody_asked_for_closes() {
     assert_eq!(
         plain_initiate(&reply("50 02 0004 0001 0001")),
         Err(StartupError::Revision(2))
     );
 }
 
+/// Row 19.
 #[test]
-fn row_019_smaller_ird_of_the_reply_lowers_ord() {
+fn smaller_ird_of_the_reply_lowers_ord() {
     let step = initiate(Enhanced::with_depths(4, 4), &reply("50 02 0004 0002 0004"));
     let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
         panic!("accepted, not {step:?}")
@@ -229,8 +246,9 @@ fn row_019_smaller_ird_of_the_reply_lowers_ord() {
     assert_eq!(negotiated.enhanced.and_then(|settled| settled.ord), Some(2));
 }
 
+/// Row 20.
 #[test]
-fn row_020_larger_ord_of_the_reply_raises_ird_or_is_2_0_06() {
+fn larger_ord_of_the_reply_raises_ird_or_is_2_0_06() {
     let frame = reply("50 02 0004 0004 0008");
     let roomy = Enhanced {
         max_ird: 8,
@@ -247,14 +265,16 @@ fn row_020_larger_ord_of_the_reply_raises_ird_or_is_2_0_06() {
     );
 }
 
+/// Row 21.
 #[test]
-fn row_021_no_common_rtr_is_2_0_07() {
+fn no_common_rtr_is_2_0_07() {
     let frame = reply("50 02 0004 c004 0004"); // Send only
     assert_eq!(terminate_of(&initiate(P2P, &frame)), hex("20070000"));
 }
 
+/// Row 22.
 #[test]
-fn row_022_reject_reaches_the_ulp() {
+fn reject_reaches_the_ulp() {
     let step = initiate(P2P, &reply("70 02 0006 8004 4008 6e6f"));
     let Ok(InitiatorStep::Rejected {
         private_data,
@@ -268,8 +288,9 @@ fn row_022_reject_reaches_the_ulp() {
     assert_eq!(enhanced.map(|data| data.ord), Some(Depth::Count(8)));
 }
 
+/// Row 23.
 #[test]
-fn row_023_markers_that_the_peer_wants_are_generated() {
+fn markers_that_the_peer_wants_are_generated() {
     let step = plain_initiate(&reply("c0 01 0000"));
     let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
         panic!("accepted, not {step:?}")
@@ -277,16 +298,18 @@ fn row_023_markers_that_the_peer_wants_are_generated() {
     assert!(negotiated.send_markers && !negotiated.receive_markers);
 }
 
+/// Row 24.
 #[test]
-fn row_024_bytes_between_request_and_reply_close() {
+fn bytes_between_request_and_reply_close() {
     assert_eq!(
         respond(&request("40 01 0000 00")),
         Err(StartupError::Trailing(1))
     );
 }
 
+/// Row 25.
 #[test]
-fn row_025_bytes_right_after_the_reply_are_the_first_fpdu() {
+fn bytes_right_after_the_reply_are_the_first_fpdu() {
     let stream = [reply("40 01 0000"), sealed(&SEND.bytes())].concat();
     let step = plain_initiate(&stream);
     let Ok(InitiatorStep::Accepted { consumed, .. }) = step else {
@@ -295,25 +318,29 @@ fn row_025_bytes_right_after_the_reply_are_the_first_fpdu() {
     assert!(Stream::new().receive(4).fpdu(&stream[consumed..]).is_ok());
 }
 
+/// Row 26.
 #[test]
-fn row_026_responder_that_sends_first_is_understood() {
+fn responder_that_sends_first_is_understood() {
     accepts(&mut Stream::new().receive(4), &SEND.bytes());
 }
 
+/// Row 27.
 #[test]
-fn row_027_bad_crc_of_the_first_fpdu_is_code_2() {
+fn bad_crc_of_the_first_fpdu_is_code_2() {
     let mut fpdu = sealed(&SEND.bytes());
     fpdu[22] ^= 0x10;
     assert_eq!(Deframer::new(true, false).next(&fpdu), Err(MpaError::Crc)); // and the engine's fence stays shut
 }
 
+/// Row 28.
 #[test]
-fn row_028_bad_stag_in_the_first_fpdu_is_1_1_00() {
+fn bad_stag_in_the_first_fpdu_is_1_1_00() {
     refuses(Stream::new(), &write(A, 0, b"x"), "1/1/00 110");
 }
 
+/// Row 29.
 #[test]
-fn row_029_terminate_as_first_fpdu_is_one() {
+fn terminate_as_first_fpdu_is_one() {
     let terminate = hex("41 47 00000000 00000002 00000001 00000000 20020000");
     assert!(matches!(
         Stream::new().ulpdu(&terminate),
@@ -321,8 +348,9 @@ fn row_029_terminate_as_first_fpdu_is_one() {
     ));
 }
 
+/// Row 30.
 #[test]
-fn row_030_rtr_of_another_type_is_taken() {
+fn rtr_of_another_type_is_taken() {
     let awaiting = || {
         Stream::with_config(StreamConfig {
             await_rtr: true,

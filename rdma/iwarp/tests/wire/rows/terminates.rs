@@ -32,8 +32,9 @@ fn with_payload(payload: &str) -> ReceivedTerminate {
     })
 }
 
+/// Row 100.
 #[test]
-fn row_100_irregular_terminate_is_taken_and_noted() {
+fn irregular_terminate_is_taken_and_noted() {
     for (segment, fault) in [
         (
             Untagged {
@@ -62,8 +63,9 @@ fn row_100_irregular_terminate_is_taken_and_noted() {
     }
 }
 
+/// Row 101.
 #[test]
-fn row_101_terminate_without_a_code_is_one() {
+fn terminate_without_a_code_is_one() {
     for (bytes, payload) in ["", "20", "2002", "200200"].into_iter().enumerate() {
         let terminate = with_payload(payload);
         assert_eq!(terminate.code, TermCode::UNSPECIFIED);
@@ -71,8 +73,9 @@ fn row_101_terminate_without_a_code_is_one() {
     }
 }
 
+/// Row 102.
 #[test]
-fn row_102_truncated_headers_are_absent() {
+fn truncated_headers_are_absent() {
     let whole = hex("0101e000 002e 41 41 00000000 00000001 00000001 00000000 \
          55667788 0000000000002000 00001001 11223344 0000000000001000");
     for len in 4..=whole.len() {
@@ -87,8 +90,9 @@ fn row_102_truncated_headers_are_absent() {
     }
 }
 
+/// Row 103.
 #[test]
-fn row_103_unknown_codes_and_reserved_bits_reach_the_ulp() {
+fn unknown_codes_and_reserved_bits_reach_the_ulp() {
     let terminate = with_payload("9c771fff");
     let code = terminate.code;
     assert_eq!((code.layer(), code.etype(), code.code()), (9, 0xc, 0x77));
@@ -96,8 +100,9 @@ fn row_103_unknown_codes_and_reserved_bits_reach_the_ulp() {
 }
 
 /// What comes after the Terminate is dropped unread: segments that would be right, wrong ones, and a second Terminate (R5040-5.4-3).
+/// Row 104.
 #[test]
-fn row_104_everything_after_a_terminate_is_dropped() {
+fn everything_after_a_terminate_is_dropped() {
     let mut stream = Stream::new().page().receive(8);
     let first = TERMINATE.bytes();
     let Ok(Inbound::Terminate(terminate)) = stream.ulpdu(&first) else {
@@ -128,8 +133,9 @@ fn row_104_everything_after_a_terminate_is_dropped() {
     assert_eq!(stream.table.receives.len(), 1, "no buffer was taken");
 }
 
+/// Row 105.
 #[test]
-fn row_105_bit_order_of_siw_is_understood() {
+fn bit_order_of_siw_is_understood() {
     let terminate = with_payload("21050300 0065 41 43 00000000 00000000 00000001 00000000"); // TQ-1
     assert_eq!(terminate.code, TermCode::ddp_untagged(5));
     assert_eq!(terminate.control, [0x21, 0x05, 0x03, 0]);

@@ -114,8 +114,9 @@ fn a_reply_says_what_is_in_force_here() {
     }
 }
 
+/// Row 19.
 #[test]
-fn row_019_a_reply_lowers_the_ord_and_0x3fff_leaves_it() {
+fn reply_lowers_the_ord_and_0x3fff_leaves_it() {
     for (answered, in_force) in [
         ((2, 1), (8, 2)),
         ((0, 0), (8, 0)),
@@ -142,14 +143,16 @@ fn row_019_a_reply_lowers_the_ord_and_0x3fff_leaves_it() {
     }
 }
 
+/// Row 20.
 #[test]
-fn row_020_a_reply_that_demands_more_than_our_ird_is_terminated() {
+fn reply_that_demands_more_than_our_ird_is_terminated() {
     let initiating = Initiating::new(MpaConfig::default(), &with_depths(8, 16));
     initiating.assert_unacceptable(&reply(CRC | ENHANCED, 2, &enhanced(16, 9)), 6);
 }
 
+/// Row 85.
 #[test]
-fn row_085_the_ird_that_was_settled_is_the_one_that_is_enforced() {
+fn settled_ird_is_the_one_that_is_enforced() {
     let mut responding = Responding::new(MpaConfig::default()).expecting(&["drop_refused_segment"]);
     let frame = request(CRC | ENHANCED, 2, &enhanced(4, 2));
     let (end, answer) = responding.accepted(&frame, &with_depths(8, 8));

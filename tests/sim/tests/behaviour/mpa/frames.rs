@@ -13,8 +13,9 @@ use xwarp_tcp::CloseReason;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Row 4.
 #[test]
-fn row_004_a_request_that_is_cut_by_the_peers_end_is_forgotten() {
+fn request_that_is_cut_by_the_peers_end_is_forgotten() {
     let whole = request(
         CRC | ENHANCED,
         2,
@@ -34,8 +35,9 @@ fn row_004_a_request_that_is_cut_by_the_peers_end_is_forgotten() {
     }
 }
 
+/// Row 5.
 #[test]
-fn row_005_private_data_that_never_comes_is_waited_for_until_the_deadline() {
+fn private_data_that_never_comes_is_waited_for_until_the_deadline() {
     let mut responding = Responding::new(MpaConfig::default()).expecting(&["drop_startup_timeout"]);
     let connected = responding.sim.now();
     let whole = request(CRC | ENHANCED, 2, &enhanced(1, 1));
@@ -48,8 +50,9 @@ fn row_005_private_data_that_never_comes_is_waited_for_until_the_deadline() {
     assert!(responding.sim.now() < connected + REQUEST_LIMIT + SECOND);
 }
 
+/// Row 6.
 #[test]
-fn row_006_bytes_in_drips_do_not_extend_the_deadline() {
+fn request_in_drips_does_not_extend_the_deadline() {
     let mut responding =
         Responding::new(MpaConfig::default()).expecting(&["drop_startup_timeout", "drop_no_flow"]);
     let connected = responding.sim.now();
@@ -66,8 +69,9 @@ fn row_006_bytes_in_drips_do_not_extend_the_deadline() {
     assert!(responding.listener.try_accept().is_none());
 }
 
+/// Row 7.
 #[test]
-fn row_007_frames_in_segments_of_one_byte_are_understood_by_both_roles() {
+fn frames_in_segments_of_one_byte_are_understood_by_both_roles() {
     let mut responding = Responding::new(MpaConfig::default());
     let data = [&enhanced(3, 3)[..], b"in pieces"].concat();
     (responding.peer).send_pieces(&request(CRC | ENHANCED, 2, &data), 1);
@@ -105,8 +109,9 @@ fn a_reply_in_drips_does_not_extend_the_time_to_connect() {
     assert_eq!(initiating.peer.ended(), Some(CloseReason::Reset));
 }
 
+/// Row 3.
 #[test]
-fn row_003_a_frame_of_too_much_private_data_is_refused_before_it_is_here() {
+fn frame_of_too_much_private_data_is_refused_before_it_is_here() {
     let too_long = |mut frame: Vec<u8>| {
         frame[18..20].copy_from_slice(&513_u16.to_be_bytes());
         frame
@@ -122,14 +127,16 @@ fn row_003_a_frame_of_too_much_private_data_is_refused_before_it_is_here() {
     );
 }
 
+/// Row 24.
 #[test]
-fn row_024_what_follows_a_request_before_its_reply_ends_the_connection() {
+fn bytes_between_request_and_reply_end_the_connection() {
     let mut responding = Responding::new(MpaConfig::default()).expecting(&["drop_startup"]);
     responding.assert_dropped(&[ENHANCED_REQUEST.as_slice(), b"!"].concat());
 }
 
+/// Row 25.
 #[test]
-fn row_025_fpdus_in_the_segment_of_the_reply_are_received() {
+fn fpdus_in_the_segment_of_the_reply_are_received() {
     let mut initiating = Initiating::new(MpaConfig::default(), &peer_to_peer(RtrTypes::ALL));
     initiating.end.post_recv(1, 10);
     let target = initiating.end.target(4);
@@ -167,8 +174,9 @@ fn a_responder_sends_nothing_before_the_first_fpdu_in_either_revision() {
     }
 }
 
+/// Row 27.
 #[test]
-fn row_027_a_first_fpdu_with_a_bad_crc_ends_the_connection_without_a_terminate() {
+fn first_fpdu_with_a_bad_crc_ends_the_connection_without_a_terminate() {
     for frame in [request(CRC, 1, b""), ENHANCED_REQUEST.to_vec()] {
         let mut responding = Responding::new(up_to(Revision::Two)).expecting(&["drop_bad_fpdu"]);
         let (mut end, answer) = responding.accepted(&frame, &QpConfig::default());
@@ -189,8 +197,9 @@ fn row_027_a_first_fpdu_with_a_bad_crc_ends_the_connection_without_a_terminate()
     }
 }
 
+/// Rows 28 and 29.
 #[test]
-fn rows_028_029_a_first_fpdu_that_mpa_finds_right_is_acted_upon_and_answered() {
+fn first_fpdu_that_mpa_finds_right_is_acted_upon_and_answered() {
     let mut responding = Responding::new(MpaConfig::default()).expecting(&["drop_refused_segment"]);
     let (_end, answer) = responding.accepted(ENHANCED_REQUEST, &QpConfig::default());
     responding

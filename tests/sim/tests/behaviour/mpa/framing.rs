@@ -38,8 +38,9 @@ fn crcs_are_off_only_if_neither_side_wants_them() {
     }
 }
 
+/// Row 33.
 #[test]
-fn row_033_without_crcs_the_field_is_not_read() {
+fn crc_field_is_not_read_without_crcs() {
     let mut responding = Responding::new(crc(false, Revision::Two));
     let (mut end, answer) = responding.accepted(&request(0, 1, b""), &QpConfig::default());
     assert_eq!(answer, reply(0, 1, b""));
@@ -56,8 +57,9 @@ fn row_033_without_crcs_the_field_is_not_read() {
     assert_eq!(sent[sent.len() - 4..], [0; 4]);
 }
 
+/// Row 34.
 #[test]
-fn row_034_one_sides_wish_is_enough_and_a_zero_crc_is_wrong_then() {
+fn zero_crc_is_refused_if_one_side_wants_crcs() {
     // our wish, the Request's C bit
     for (own, theirs) in [(true, 0), (false, CRC)] {
         let responding = Responding::new(crc(own, Revision::Two));
@@ -199,8 +201,9 @@ fn a_peer_that_asks_for_markers_gets_them_at_every_512th_byte() {
     }
 }
 
+/// Row 23.
 #[test]
-fn row_023_a_reply_that_asks_for_markers_is_obeyed() {
+fn reply_that_asks_for_markers_is_obeyed() {
     let mut initiating = Initiating::new(patient(), &QpConfig::default());
     initiating.end.post_send(1, &[7; 1_200]);
     initiating.answered(&reply(MARKERS | CRC, 1, b"")).unwrap();
@@ -240,8 +243,9 @@ fn markers_that_we_asked_for_are_taken_out_however_the_stream_is_cut() {
     }
 }
 
+/// Rows 43 and 46.
 #[test]
-fn rows_043_046_markers_that_are_wrong_or_missing_end_the_stream() {
+fn markers_that_are_wrong_or_missing_end_the_stream() {
     let mut wrong = framed(
         &mut Framer::new(true, true),
         &Tagged::write(Stag(1), 0).ulpdu(b""),
@@ -276,8 +280,9 @@ fn rows_043_046_markers_that_are_wrong_or_missing_end_the_stream() {
     }
 }
 
+/// Row 45.
 #[test]
-fn row_045_markers_that_nobody_asked_for_end_the_stream() {
+fn markers_that_nobody_asked_for_end_the_stream() {
     let mut responding = Responding::new(markers(false)).expecting(&[
         "drop_bad_fpdu",
         "drop_refused_segment",

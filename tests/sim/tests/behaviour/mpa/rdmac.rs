@@ -103,8 +103,9 @@ fn a_permissive_initiator_takes_a_reply_of_revision_0() {
     }
 }
 
+/// Row 8.
 #[test]
-fn row_008_without_permission_revision_0_is_closed_upon() {
+fn revision_0_is_closed_upon_without_permission() {
     let mut responding = Responding::new(MpaConfig::default()).expecting(&["drop_startup"]);
     responding.assert_dropped(&request(MARKERS | CRC, 0, b""));
     let initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());

@@ -85,8 +85,9 @@ fn a_peer_that_has_gone_before_the_second_try_has_closed_the_first() {
     );
 }
 
+/// Row 4.
 #[test]
-fn row_004_a_peer_that_closes_within_its_reply_is_not_tried_again() {
+fn peer_that_closes_within_its_reply_is_not_tried_again() {
     for end in [PlainPeer::close, PlainPeer::abort] {
         let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
         let whole = reply(CRC, 1, b"cut");
@@ -134,8 +135,9 @@ fn an_rtr_that_is_not_required_is_given_up_with_revision_2() {
     exchange(&mut sim, &mut a, &mut b);
 }
 
+/// Row 17.
 #[test]
-fn row_017_an_unenhanced_reply_will_do_unless_an_rtr_is_required() {
+fn unenhanced_reply_will_do_unless_an_rtr_is_required() {
     for revision in [1, 2] {
         let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
         let answer = reply(CRC, revision, b"plain");
@@ -157,8 +159,9 @@ fn row_017_an_unenhanced_reply_will_do_unless_an_rtr_is_required() {
     }
 }
 
+/// Row 18.
 #[test]
-fn row_018_an_enhanced_reply_to_revision_1_is_none() {
+fn enhanced_reply_to_revision_1_is_refused() {
     let mut initiating = Initiating::new(up_to(One), &QpConfig::default());
     assert_eq!(initiating.request, REQUEST);
     initiating = initiating.expecting(&["drop_startup"]);
@@ -170,8 +173,9 @@ fn row_018_an_enhanced_reply_to_revision_1_is_none() {
     );
 }
 
+/// Row 10.
 #[test]
-fn row_010_a_responder_of_revision_1_closes_upon_revision_2() {
+fn responder_of_revision_1_closes_upon_revision_2() {
     for frame in [
         request(CRC | ENHANCED, 2, &enhanced(1, 1)),
         request(CRC, 2, b""),
@@ -181,16 +185,18 @@ fn row_010_a_responder_of_revision_1_closes_upon_revision_2() {
     }
 }
 
+/// Row 11.
 #[test]
-fn row_011_enhanced_data_that_is_cut_is_refused() {
+fn enhanced_data_that_is_cut_is_refused() {
     for len in 0..4 {
         let mut responding = Responding::new(up_to(Two)).expecting(&["drop_startup"]);
         responding.assert_dropped(&request(CRC | ENHANCED, 2, &vec![0; len]));
     }
 }
 
+/// Rows 12 and 13.
 #[test]
-fn rows_012_013_bits_that_mean_nothing_in_a_request_are_not_read() {
+fn bits_that_mean_nothing_in_a_request_are_not_read() {
     for (flags, revision) in [(CRC | ENHANCED, 1), (CRC | REJECTED, 1), (CRC | 0x0f, 2)] {
         let mut responding = Responding::new(up_to(Two));
         let asked = responding.asked(&request(flags, revision, b"untouched"));
@@ -307,8 +313,9 @@ fn a_rejection_has_the_revision_of_the_request() {
     }
 }
 
+/// Row 22.
 #[test]
-fn row_022_an_initiator_learns_which_ord_was_needed() {
+fn reject_tells_the_initiator_which_ord_was_needed() {
     let mut sim = pair(up_to(Two), up_to(Two)).expecting(&["drop_no_flow"]);
     let at = sim.b().at(sim.new_port());
     let mut listener = sim.b().rnic().listen(at).unwrap();

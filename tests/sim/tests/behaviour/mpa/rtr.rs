@@ -190,8 +190,9 @@ fn a_reply_offers_the_types_of_the_accepting_queue_pair() {
     }
 }
 
+/// Row 14.
 #[test]
-fn row_014_without_a_the_types_mean_nothing() {
+fn rtr_types_without_a_mean_nothing() {
     let mut responding = Responding::new(MpaConfig::default());
     let frame = request(CRC | ENHANCED, 2, &enhanced(B | 32, C | D | 32));
     let asked = responding.asked(&frame);
@@ -207,15 +208,17 @@ fn row_014_without_a_the_types_mean_nothing() {
     assert_eq!(end.receives(), [Done::receive(1, 0)], "an ordinary Send");
 }
 
+/// Row 15.
 #[test]
-fn row_015_a_request_for_an_rtr_of_no_type_is_answered_with_our_types() {
+fn request_for_an_rtr_of_no_type_is_answered_with_our_types() {
     let mut responding = Responding::new(MpaConfig::default());
     let (_end, answer) = responding.accepted(&p2p_request(0, 0), &QpConfig::default());
     assert_eq!(answer, p2p_reply(B, C | D));
 }
 
+/// Row 16.
 #[test]
-fn row_016_a_reply_of_the_client_server_model_is_terminated_where_an_rtr_is_required() {
+fn reply_of_the_client_server_model_is_terminated_where_an_rtr_is_required() {
     let answer = reply(CRC | ENHANCED, 2, &enhanced(32, 32));
     let initiating = Initiating::new(MpaConfig::default(), &peer_to_peer(RtrTypes::ALL));
     initiating.assert_unacceptable(&answer, 7);
@@ -234,8 +237,9 @@ fn row_016_a_reply_of_the_client_server_model_is_terminated_where_an_rtr_is_requ
     assert_eq!(initiating.sent(), b"", "no RTR");
 }
 
+/// Row 21.
 #[test]
-fn row_021_a_reply_without_a_type_in_common_is_terminated() {
+fn reply_without_an_rtr_type_in_common_is_terminated() {
     let write_only = peer_to_peer(RtrTypes::only(Rtr::Write));
     for (b, c_d) in [(B, D), (0, 0)] {
         let initiating = Initiating::new(MpaConfig::default(), &write_only);
@@ -270,8 +274,9 @@ fn two_rnics_without_an_rtr_in_common_part_by_a_terminate() {
     exchange(&mut sim, &mut a, &mut other);
 }
 
+/// Row 30.
 #[test]
-fn row_030_an_rtr_of_another_type_than_negotiated_opens_the_fence_as_well() {
+fn rtr_of_another_type_than_negotiated_opens_the_fence_as_well() {
     for negotiated in KINDS {
         for sent in KINDS {
             let mut responding = Responding::new(MpaConfig::default());

@@ -135,8 +135,9 @@ impl Replay {
 }
 
 /// RFC 5044 section 4.2 would have it placed once; the repeated segment says something else, with a right CRC and checksum.
+/// Row 48.
 #[test]
-fn row_048_other_bytes_in_a_repeated_segment_are_not_placed() {
+fn repeated_segment_with_other_bytes_is_not_placed() {
     let mut replay = Replay::new(&[]);
     let same = replay.frame.clone();
     replay.assert_ignored("the same again", same);
@@ -146,8 +147,9 @@ fn row_048_other_bytes_in_a_repeated_segment_are_not_placed() {
 }
 
 /// Of a segment that repeats old bytes, differently, and has new ones behind them, only the new ones count.
+/// Row 48.
 #[test]
-fn row_048_a_segment_that_overlaps_counts_only_for_its_new_bytes() {
+fn overlapping_segment_counts_only_for_its_new_bytes() {
     let mut replay = Replay::new(&[]);
     replay.victim.end.post_recv(9, 100);
     let new = Untagged::default().fpdu(b"behind");
@@ -180,8 +182,9 @@ fn with_ip_checksum(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 /// The segment would be the next one, and its FPDU right.
+/// Row 109.
 #[test]
-fn row_109_a_segment_with_a_bad_checksum_is_dropped() {
+fn segment_with_a_bad_checksum_is_dropped() {
     let mut replay = Replay::new(&["drop_bad_checksum"]);
     let next = replay.frame.seq() + u32::try_from(replay.fpdu.len()).unwrap();
     let right = replay.frame.clone().with_seq(next);
@@ -196,8 +199,9 @@ fn row_109_a_segment_with_a_bad_checksum_is_dropped() {
     replay.assert_goes_on();
 }
 
+/// Row 109.
 #[test]
-fn row_109_a_segment_out_of_the_window_is_dropped() {
+fn segment_out_of_the_window_is_dropped() {
     let mut replay = Replay::new(&["drop_beyond_window"]);
     let next = replay.frame.seq() + u32::try_from(replay.fpdu.len()).unwrap();
     let other = replay.frame.clone().with_payload(&replay.other_write());
@@ -213,8 +217,9 @@ fn row_109_a_segment_out_of_the_window_is_dropped() {
 }
 
 /// A segment that would be the next one, but was sent before what has arrived (RFC 7323 §5.3).
+/// Row 109.
 #[test]
-fn row_109_a_segment_with_an_old_timestamp_is_dropped() {
+fn segment_with_an_old_timestamp_is_dropped() {
     let mut replay = Replay::new(&["drop_old_timestamp"]);
     let next = replay.frame.seq() + u32::try_from(replay.fpdu.len()).unwrap();
     let other = replay.frame.clone().with_seq(next);
@@ -229,8 +234,9 @@ fn row_109_a_segment_with_an_old_timestamp_is_dropped() {
 }
 
 /// A segment with an acknowledgement for what was never sent (RFC 9293 §3.10.7.4).
+/// Row 109.
 #[test]
-fn row_109_a_segment_that_acknowledges_the_future_is_dropped() {
+fn segment_that_acknowledges_the_future_is_dropped() {
     let mut replay = Replay::new(&[]);
     let next = replay.frame.seq() + u32::try_from(replay.fpdu.len()).unwrap();
     let mut frame = replay.frame.clone().with_seq(next);
