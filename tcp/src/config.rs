@@ -27,7 +27,8 @@ pub struct StackConfig {
     /// What the keys of initial sequence numbers, timestamps and SYN cookies are derived from, for simulations: who knows it can guess
     /// them. `None`, the default: each has 128 random bits of its own.
     pub seed: Option<u64>,
-    /// How long a handshake may take, unless whoever connects says otherwise ([`Stack::connect_within`](crate::Stack::connect_within)).
+    /// How long a handshake may take that we begin, unless whoever connects says otherwise
+    /// ([`Stack::connect_within`](crate::Stack::connect_within)).
     pub connect_timeout: Duration,
     /// How long bytes or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
     /// 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.

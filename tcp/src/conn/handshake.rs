@@ -1,6 +1,7 @@
 //! How a connection begins (RFC 9293 §3.5).
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use smoltcp::wire::TcpControl;
 
@@ -10,6 +11,11 @@ use crate::inbound::Segment;
 use crate::lower::Lower;
 use crate::outbound::{Header, OutOptions};
 use crate::time::Instant;
+
+/// Lifetime of a half-open connection that the peer began: the SYN-ACK leaves after 0, 1, 3, 7, 15 and 31 s (RFC 6298 §5.5), and the
+/// last one has 32 s for its answer. The peer takes the connection for open from its first ACK on, and repeats that only if it is
+/// asked or has data: who forgets it earlier resets a peer whose ACKs were lost.
+const HALF_OPEN: Duration = Duration::from_secs(63);
 
 impl Conn {
     /// Active OPEN (RFC 9293 §3.10.1): the next egress sends the SYN.
@@ -25,6 +31,7 @@ impl Conn {
         self.passive = true;
         self.pending.syn = true;
         self.clock.progress = now;
+        self.have_patience(HALF_OPEN);
         self.agree(syn, syn.ecn.ece && syn.ecn.cwr, 0, now);
     }
 

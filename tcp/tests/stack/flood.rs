@@ -189,7 +189,7 @@ fn once_the_flood_is_over_connections_are_kept_from_their_syn_on() {
             Fate::Pass
         }
     });
-    net.pass(Duration::from_secs(10));
+    net.pass(Duration::from_secs(64));
     net.be_kind();
     let before = net.b.stack.counters().cookies_out;
     let pair = connected(&mut net);

@@ -155,7 +155,14 @@ fn a_half_open_connection_dies_silently() {
         }
     });
     net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
-    net.pass(Duration::from_secs(20));
+    let sent = |net: &Net| net.carried.iter().filter(|it| it.0 == From::B).count();
+    net.pass(Duration::from_secs(6));
+    let answers = sent(&net);
+    net.pass(Duration::from_secs(56));
+    assert_eq!(sent(&net) - answers, 3, "after 7, 15 and 31 s");
+    assert!(net.b.stack.next_deadline().is_some());
+    net.pass(Duration::from_secs(2));
+    assert_eq!(net.b.stack.next_deadline(), None);
     assert_eq!(net.b.events(), []);
     assert!(
         net.carried
@@ -166,6 +173,35 @@ fn a_half_open_connection_dies_silently() {
     net.a.events();
     // Its place in the backlog is free again.
     net.connect_from(false, 2);
+    assert_eq!(net.b.stack.counters().cookies_out, 0);
+}
+
+/// The peer holds the connection for open from its first ACK on, and is reset if we have forgotten it when its data come.
+#[test]
+fn a_connection_whose_first_acks_are_lost_is_not_forgotten() {
+    for outage in [4, 6, 14, 30] {
+        let mut net = Net::new();
+        net.listen(false);
+        net.judge(|from, frame| {
+            if from == From::A && !frames::read(frame).syn {
+                Fate::Lose
+            } else {
+                Fate::Pass
+            }
+        });
+        let a = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
+        net.settle();
+        assert_eq!(net.a.events(), [Event::Connected(a)]);
+        assert!(net.a.write(a, b"a Request", net.now));
+        net.pass(Duration::from_secs(outage));
+        net.be_kind();
+        net.pass(Duration::from_secs(outage));
+        let [Event::Incoming { conn, .. }, ..] = net.b.events()[..] else {
+            panic!("an outage of {outage} s: no connection");
+        };
+        assert_eq!(net.b.read(conn, 9), b"a Request");
+        assert_eq!(net.b.stack.counters().drop_no_flow, 0);
+    }
 }
 
 /// Carries frames only, so that nothing polls b's events.

@@ -211,6 +211,7 @@ fn damage_that_tcp_does_not_see_never_reaches_memory() {
             "drop_beyond_window",
             "drop_no_timestamp",
             "drop_old_timestamp",
+            "drop_false_echo",
         ];
         let mut sim = sim(seed).corrupt(0.05, 2).expecting(&checks);
         let (mut a, b) = sim.connected_pair();
