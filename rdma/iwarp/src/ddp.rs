@@ -84,7 +84,7 @@ impl Control {
     }
 }
 
-/// The untagged queues (RFC 5040 §5, RFC 7306 §4; the catalogue's R5040-3.1-2).
+/// The untagged queues (RFC 5040 §5, RFC 7306 §4; R5040-3.1-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Queue {

@@ -2,7 +2,8 @@
 //!
 //! Slices go in, slices and decisions come out. There is no socket, clock, thread, lock, log line or
 //! region memory here, and no allocation after a stream's construction. Names are the RFCs' names; ids such as
-//! R5044-4.4-10 are rows of the project's requirement catalogue, D1 to D23 its decisions where the RFCs are silent.
+//! R5044-4.4-10 name requirements (`tests/conformance/requirements.tsv`). D1 to D23 are decisions where the RFCs are
+//! silent (`protocol/wire.md` §10, wire.md in comments); `protocol/vectors.md` has byte-exact examples.
 //!
 //! | layer | module | RFC |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What both ends make of each other's read depths and RTR types (RFC 6581 §9.1, §9.2; digest §3.4).
+//! Read depths and RTR types: what both ends make of each other's (RFC 6581 §9.1, §9.2; wire.md §3.4).
 
 use super::enhanced::{Depth, EnhancedData, Rtr, RtrTypes};
 use super::startup::StartupError;
@@ -16,7 +16,7 @@ pub struct Enhanced {
     pub peer_to_peer: bool,
     /// RTR types that are offered. None at all counts as all (R6581-9.2-4).
     pub rtr: RtrTypes,
-    /// An initiator does not go on with a responder that ignores what was asked of it (D10, rows 16 and 17 of the digest's §9).
+    /// An initiator does not go on with a responder that ignores what was asked of it (D10; wire.md rows 16 and 17).
     pub required: bool,
 }
 

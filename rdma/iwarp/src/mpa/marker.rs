@@ -61,7 +61,7 @@ impl Phase {
 ///
 /// ```text
 /// [marker] length ULPDU.. | marker ..508 bytes.. | marker ..rest, pad [| marker] CRC
-///          <--- first ---> <----- interval -----> <-- a marker before the CRC is still this FPDU's (digest §4.2)
+///          <--- first ---> <----- interval -----> <-- a marker before the CRC is still this FPDU's (wire.md §4.2)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -133,7 +133,7 @@ pub(super) const fn unclamped_mulpdu(emss: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Byte by byte, as the digest's §4.2 says it: where markers start, and the bytes in all.
+    /// Where markers start, and the bytes in all: byte by byte, as wire.md §4.2 has it.
     fn walk(start: usize, ulpdu_len: usize) -> (Vec<usize>, usize) {
         let (mut p, mut markers) = (start, Vec::new());
         let mut marker_if_due = |p: &mut usize| {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn positions_wrap_with_the_sequence_numbers() {
-        // Section 7.8 of the vectors: the first byte has the sequence number 0xFFFFFF00.
+        // vectors.md §7.8: the first byte has the sequence number 0xFFFFFF00.
         let mut phase = Phase::default();
         let mut sequence = 0xFFFF_FF00_u32;
         let mut starts = Vec::new();

@@ -188,7 +188,7 @@ pub struct InboundAtomic {
 mod tests {
     use super::AtomicOperation;
 
-    /// Section 10 of the vectors: original, add data, add mask, result.
+    /// vectors.md §10: original, add data, add mask, result.
     #[test]
     fn fetch_add_adds_field_by_field() {
         for [original, add, mask, result] in [
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Section 10 of the vectors: original, compare data and mask, swap data and mask, result.
+    /// vectors.md §10: original, compare data and mask, swap data and mask, result.
     #[test]
     fn compare_swap_swaps_masked_bits_where_masked_bits_are_equal() {
         let (old, new) = (0x1122_3344_5566_7788, 0xdead_beef_cafe_f00d);

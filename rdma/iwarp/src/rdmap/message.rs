@@ -349,7 +349,7 @@ mod tests {
     use super::*;
     use crate::mpa::{fpdu_len, seal_fpdu};
 
-    /// Section 5 of the vectors: Sends of one zero byte.
+    /// vectors.md §5: Sends of one zero byte.
     #[test]
     fn message_number_goes_from_all_ones_to_zero() {
         let mut sender = Sender {

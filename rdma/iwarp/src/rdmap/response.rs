@@ -1,4 +1,4 @@
-//! A Read Response on its way out: the autonomous sender (RFC 5040 §5.2.2, digest §15, item 4).
+//! Read Response, sent segment by segment without a work request (RFC 5040 §5.2.2; wire.md §6.1).
 
 use super::{AccessError, InboundRead, Message, Segment, Terminate};
 use crate::Stag;

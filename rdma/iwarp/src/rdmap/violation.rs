@@ -335,7 +335,7 @@ const fn placement_code(cause: AccessError) -> TermCode {
     })
 }
 
-/// D8 and verbs digest 12.4: RFC 5040 leaves open which code means what.
+/// RFC 5040 leaves open which code means what: D8 decides (also verbs.md §12.4).
 const fn invalidate_code(cause: InvalidateError) -> TermCode {
     TermCode::rdmap_protection(match cause {
         InvalidateError::InvalidStag => 0x00,

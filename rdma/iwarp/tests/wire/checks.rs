@@ -1,4 +1,4 @@
-//! What neither the vectors of section 6 nor the digest's rows (`rows/`) show of §9.
+//! Checks of segments that neither vectors.md §6 nor the rows of wire.md §9 (`rows/`) show.
 
 use crate::support::{A, B, Region, Stream, hex};
 use xwarp_iwarp::{Inbound, InvalidateError, ReadRequest, SendKind, Stag};

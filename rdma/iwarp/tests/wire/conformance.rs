@@ -1,4 +1,4 @@
-//! Requirements of the catalogue that the vectors and the digest's rows do not show, by specification.
+//! Requirements that neither vectors.md nor the rows of wire.md §9 show, by specification.
 
 mod ddp;
 mod extensions;

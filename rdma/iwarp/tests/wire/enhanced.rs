@@ -1,4 +1,4 @@
-//! Start-up of revision 2: MPA-8 to MPA-19 of the vectors, and the negotiation of their section 11.
+//! Start-up of revision 2: MPA-8 to MPA-19 of vectors.md, and the negotiation of its §11.
 
 use crate::support::{hex, pattern};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! RFC 7306: Immediate Data and Atomic Operations; F-9 to F-14 and T-21 to T-23 of the vectors.
+//! RFC 7306: Immediate Data and Atomic Operations; F-9 to F-14 and T-21 to T-23 of vectors.md.
 
 use crate::support::{A, B, Region, Stream, fpdus, hex, sealed};
 use proptest::prelude::*;

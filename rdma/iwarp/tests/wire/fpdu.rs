@@ -1,4 +1,4 @@
-//! Framing, CRC and MULPDU: sections 1, 7.1, 7.2, 8 and 9 of the vectors.
+//! Framing, CRC and MULPDU: vectors.md §1, §7.1, §7.2, §8 and §9.
 
 use crate::support::{hex, sealed, ulpdu_of};
 use xwarp_iwarp::MpaError;

@@ -1,4 +1,4 @@
-//! Markers in both directions: section 7 of the vectors, and RFC 5044's figures 5 and 6 as they are printed.
+//! Markers in both directions: vectors.md §7, and RFC 5044's figures 5 and 6 as they are printed.
 
 use crate::support::{A, hex, pattern, ulpdu_from};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn write(len: u32) -> Vec<u8> {
     ulpdu(sender().write(A, 0x1000, len))
 }
 
-/// A zero-length Write as the vectors' tables have it.
+/// A zero-length Write: the second FPDU of vectors.md §7.7.
 fn empty_write() -> Vec<u8> {
     hex("c1 40 00000001 0000000000000000")
 }

@@ -1,4 +1,4 @@
-//! One FPDU per opcode, both ways: section 3 of the vectors.
+//! One FPDU per opcode, both ways: vectors.md §3.
 
 use crate::support::{A, B, Region, Stream, fpdus, hex, pattern, ulpdu_of};
 use xwarp_iwarp::{Inbound, Message, ReadRequest, SendKind, Sender, Stag, StreamConfig};

@@ -1,4 +1,4 @@
-//! Terminates of the peer, regular and not (rows 100 to 105 of the digest's §9).
+//! Terminates of the peer, regular and not (wire.md rows 100 to 105).
 
 use crate::support::{A, B, Stream, hex};
 use xwarp_iwarp::rdmap::{CapturedHeader, TerminateFault};

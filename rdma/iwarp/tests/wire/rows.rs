@@ -1,4 +1,4 @@
-//! Malformed and unusual input: the rows of the digest's §9, which each test names.
+//! Malformed and unusual input: a test for each row of wire.md §9 that this layer decides.
 //!
 //! Rows that a closed, silent or resetting TCP decides are the engine's: 4 to 6 (no more bytes, deadlines), 27 (the fence), 41 and 42
 //! (FIN), 48 (TCP retransmission), 107 to 109. What this layer contributes to them is asserted here all the same where it is
@@ -125,7 +125,7 @@ fn reading(len: u32) -> Stream {
     stream
 }
 
-/// Bytes of the digest's example Read Request.
+/// Bytes of [`READ`].
 fn read_bytes() -> Vec<u8> {
     hex(READ)
 }

@@ -1,4 +1,4 @@
-//! Messages of several segments: section 4 of the vectors.
+//! Messages of several segments: vectors.md §4.
 
 use crate::support::{A, B, fpdus, hex, pattern};
 use xwarp_iwarp::mpa::fpdu_len;

@@ -1,4 +1,4 @@
-//! MPA Request and Reply Frames of revision 1, and of the RDMA Consortium's 0: section 2 of the vectors.
+//! MPA Request and Reply Frames of revision 1, and of the RDMA Consortium's 0: vectors.md §2.
 
 use crate::support::{hex, pattern};
 use xwarp_iwarp::mpa::{

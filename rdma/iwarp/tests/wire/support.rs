@@ -7,9 +7,9 @@ use xwarp_iwarp::{
     StreamConfig, Violation,
 };
 
-/// The peer's region of the vectors.
+/// `STag` A of vectors.md: the peer's region.
 pub(crate) const A: Stag = Stag(0x1122_3344);
-/// The requester's region of the vectors.
+/// `STag` B of vectors.md: the requester's region.
 pub(crate) const B: Stag = Stag(0x5566_7788);
 
 /// Bytes of a hex string; blanks are for the reader.

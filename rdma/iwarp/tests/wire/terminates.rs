@@ -1,4 +1,4 @@
-//! Offending FPDU in, Terminate FPDU out: section 6 of the vectors.
+//! Offending FPDU in, Terminate FPDU out: vectors.md §6.
 
 use crate::support::{A, B, Region, Stream, hex, sealed, ulpdu_of};
 use xwarp_iwarp::{

@@ -110,7 +110,7 @@ fn writes_to_where_they_may_not() {
         ("below the base", TermCode::ddp_tagged(1)),
         // siw finds no page for it.
         ("wraps", TermCode::ddp_local()),
-        // The wire has no code for it (digest D5).
+        // The wire has no code for it (wire.md D5).
         ("no remote write", TermCode::ddp_tagged(0)),
         ("foreign", TermCode::ddp_tagged(2)),
         ("deregistered", TermCode::ddp_tagged(0)),

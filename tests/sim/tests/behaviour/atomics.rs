@@ -148,7 +148,7 @@ fn operations_on_one_number_take_effect_in_the_order_of_posting() {
     });
 }
 
-/// A request that TCP carries twice is executed once (digest 6.3): the sum is exact, and nobody finds what another one found.
+/// A request that TCP carries twice is executed once (wire.md §6.3): the sum is exact, and nobody finds what another one found.
 #[test]
 fn under_loss_every_addition_is_made_once() {
     const EACH: u64 = 60;

@@ -273,7 +273,7 @@ fn messages_are_right_to_the_byte() {
     assert_eq!(ulpdus(&victim.answer()), expected);
 }
 
-/// Digest section 9, rows 84 and 93.
+/// wire.md rows 84 and 93.
 #[test]
 fn immediate_data_of_any_other_form_is_refused() {
     let right = Untagged::immediate();

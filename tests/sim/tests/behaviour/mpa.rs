@@ -1,5 +1,5 @@
 //! MPA start-up in both revisions and both roles (RFC 5044 §7.1, RFC 6581): what two RNICs settle, and what a peer made by hand gets.
-//! "Row n" is a row of the digest's table of unusual input.
+//! "Row n" is a row of wire.md §9.
 
 mod depths;
 mod floods;

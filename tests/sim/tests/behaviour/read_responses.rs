@@ -1,4 +1,4 @@
-//! Read Responses while they leave: revocation, the end of either side, and their turns (RFC 5040 §5.2, §4.8; digest 6.1, 6.4).
+//! Read Responses while they leave: revocation, the end of either side, and their turns (RFC 5040 §5.2, §4.8; wire.md §6.1, §6.4).
 
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ fn a_requester_that_is_destroyed_midway_leaves_the_responder_free() {
 }
 
 /// A receive buffer turns out to be unusable while the response leaves: the Terminate cuts it at the border of a segment
-/// (digest 6.4).
+/// (wire.md §6.4).
 #[test]
 fn a_responders_own_error_cuts_the_response() {
     let mut midway = Midway::new();

@@ -1,4 +1,4 @@
-//! Rows of the digest's section 9 that TCP and the engine decide, not the protocol's core: how a connection ends in the middle of
+//! Rows of wire.md §9 that TCP and the engine decide, not the protocol's core: how a connection ends in the middle of
 //! things, and TCP segments that must not count.
 
 mod segments;

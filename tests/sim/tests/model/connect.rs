@@ -88,7 +88,7 @@ impl Program {
         pair.post_first_word(0);
     }
 
-    /// By TCP connections that carry raw bytes first (digest 5): the first side says hello, the second one's answer is the last streaming
+    /// By TCP connections that carry raw bytes first (verbs.md §5): the first side says hello, the second one's answer is the last streaming
     /// message, and the first side speaks again.
     fn connect_by_streams(&mut self, n: usize) {
         let Some((mut near, far)) = self.streams(n) else {

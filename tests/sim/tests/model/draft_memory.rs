@@ -246,7 +246,7 @@ impl Pair {
     }
 }
 
-/// Makes it one that cannot be (digest 11.3, 12.2).
+/// Makes it one that cannot be (verbs.md §11.3, §12.2).
 fn spoil(request: &mut FastRegister, rng: &mut Rng) -> CompletionStatus {
     let (list, page) = (&mut request.list, PAGE as u64);
     match rng.index(6) {

@@ -1,5 +1,5 @@
-//! A peer that sends random segments, most of them right, against a reference of what RFC 5040, 5041 and 7306 make of each (wire digest,
-//! section 9): the Terminate, the state, all memory, the completions and the answers.
+//! A peer that sends random segments, most of them right, against a reference of what RFC 5040, 5041 and 7306 make of each (wire.md
+//! §9): the Terminate, the state, all memory, the completions and the answers.
 
 mod areas;
 mod checks;

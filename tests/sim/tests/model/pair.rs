@@ -130,7 +130,7 @@ impl Pair {
         assert_eq!(completion.immediate, message.immediate);
         assert_eq!(completion.invalidated, message.invalidate);
         assert_eq!(completion.solicited, message.solicited);
-        // All that was written before is there (digest 7).
+        // All that was written before is there (verbs.md §7).
         for write in self.sides[who].memory.busy() {
             if write % 2 == 1 - who as u64 && write / 2 <= message.id {
                 self.sides[who].memory.done(write);
@@ -275,7 +275,7 @@ pub(crate) fn tagged(who: usize, id: u64) -> u64 {
     2 * id + who as u64
 }
 
-/// The table of digest 4, as far as a queue pair moves by itself.
+/// The table of verbs.md §4, as far as a queue pair moves by itself.
 fn may_become(was: QpState, is: QpState, live: bool, graceful: bool) -> bool {
     use QpState::{Closing, Error, Idle, Rts, Terminate};
     match was {

@@ -116,7 +116,7 @@ impl Pair {
                 self.changes(who, Which::Fast);
             }
             Effect::Bind(which, _) | Effect::Unbind(which) => {
-                // It may run before work in front of it is complete (digest 7).
+                // It may run before work in front of it is complete (verbs.md §7).
                 if *which == Which::Fast && !work.fenced {
                     self.sides[who].sends.open(Needs::Fast);
                     self.excused |= !self.sides[who].sends.is_fine();

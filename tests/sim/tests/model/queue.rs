@@ -1,4 +1,4 @@
-//! The reference of a send queue: what was posted, in order, and what may be told of it (digest 4.3, 8.2).
+//! The reference of a send queue: what was posted, in order, and what may be told of it (verbs.md §4.3, §8.2).
 
 use std::collections::VecDeque;
 
@@ -106,7 +106,7 @@ pub(crate) struct Work {
 }
 
 /// What cannot be done when something before it was not. What is behind a Read that was not answered may have been done all the same,
-/// and a change of memory may run early (digest 7).
+/// and a change of memory may run early (verbs.md §7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Barred {
     #[default]

@@ -223,7 +223,7 @@ impl Program {
         assert!(side.shared || info.recv_depth == recv_depth);
     }
 
-    /// Protection domains go when nothing is of them any more (digest 1).
+    /// Protection domains go when nothing is of them any more (verbs.md §1).
     pub(crate) fn domain(&mut self, who: usize) {
         let host = if who == 0 { self.sim.a() } else { self.sim.b() };
         let (pd, mut objects) = (self.domains[who].take())

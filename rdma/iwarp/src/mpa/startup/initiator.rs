@@ -1,4 +1,4 @@
-//! The initiator's start-up (digest §3.1).
+//! Start-up of the initiator (wire.md §3.1).
 
 use super::read::{Frame, WholeFrame, read_frame};
 use super::{Negotiated, StartupError, StartupParams};

@@ -1,4 +1,4 @@
-//! The responder's start-up (digest §3.2, §3.3).
+//! Start-up of the responder (wire.md §3.2, §3.3).
 
 use super::read::{Frame, WholeFrame, read_frame};
 use super::{Negotiated, Revision, StartupError, StartupParams};

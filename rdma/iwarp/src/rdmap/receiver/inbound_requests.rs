@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 /// A Read Request of the peer's that is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundRead {
-    /// What it asks for. The sink is the peer's and not judged here (digest §9, row 106).
+    /// What it asks for. The sink is the peer's and not judged here (wire.md row 106).
     pub request: ReadRequest,
     /// For the Terminate, should the source be revoked while the response leaves.
     pub(in crate::rdmap) header: UntaggedHeader,

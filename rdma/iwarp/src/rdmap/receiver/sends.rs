@@ -45,7 +45,7 @@ impl Sends {
             && (header.msn.get(), header.mo.get()) == (self.msn, 0)
     }
 
-    /// Checks U2 to U5 of the digest's §5.2, and at the end of the message its Invalidate `STag`.
+    /// Checks U2 to U5 of wire.md §5.2, and at the end of the message its Invalidate `STag`.
     pub(super) fn accept<'a>(
         &mut self,
         opcode: Opcode,

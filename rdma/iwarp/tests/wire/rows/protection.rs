@@ -217,7 +217,7 @@ fn invalidate_of_an_unknown_stag_is_0_1_00_and_of_another_streams_0_1_09() {
 fn invalidate_that_is_not_allowed_is_0_1_09_and_without_the_right_0_1_02() {
     let kept = page(|region| region.invalidate = Err(InvalidateError::Forbidden));
     refuses(kept.receive(8), &invalidating(), "0/1/09 110");
-    // The verbs digest's 12.4 is the later word on it: the verbs draft's Figure 23, which RFC 5040 does not contradict.
+    // Figure 23 of the verbs draft has this code, and RFC 5040 does not contradict it (verbs.md §12.4).
     let local_only = page(|region| region.invalidate = Err(InvalidateError::Rights));
     refuses(local_only.receive(8), &invalidating(), "0/1/02 110");
     accepts(&mut Stream::new().page().receive(8), &invalidating());

@@ -51,7 +51,7 @@ fn other_pd(b: &End) -> Aim {
     at(b.host().region_in(&other, KIB, Access::all()), 0)
 }
 
-/// Digest section 9, rows 94 and 96.
+/// wire.md rows 94 and 96.
 #[test]
 fn an_atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
     type Case = (&'static str, fn(&End) -> Aim, TermCode);

@@ -1,4 +1,4 @@
-//! Atomic Operations to the byte, and a peer that breaks their rules (RFC 7306 §5.2, §8; digest section 9, rows 84 and 93 to 99).
+//! Atomic Operations to the byte, and a peer that breaks their rules (RFC 7306 §5.2, §8; wire.md rows 84 and 93 to 99).
 
 use std::time::Duration;
 

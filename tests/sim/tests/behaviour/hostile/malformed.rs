@@ -1,4 +1,4 @@
-//! Single FPDUs that must not be, and the Terminate for each (digest section 9).
+//! FPDUs that must not be, one by one, and the Terminate for each (wire.md §9).
 
 use xwarp::{QpConfig, TermCode};
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};

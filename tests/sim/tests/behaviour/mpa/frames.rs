@@ -9,7 +9,7 @@ use xwarp_sim_tests::wire::{ENHANCED_REQUEST, Tagged, Untagged, enhanced, reply,
 use xwarp_sim_tests::{Done, PlainPeer};
 use xwarp_tcp::CloseReason;
 
-/// What a Request may take (the digest's §3.5).
+/// What a Request may take (wire.md §3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 

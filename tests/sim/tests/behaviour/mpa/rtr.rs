@@ -15,7 +15,7 @@ fn default_pair() -> Sim {
     pair(MpaConfig::default(), MpaConfig::default())
 }
 
-/// The RTR as a ULPDU (the vectors' F-20, F-21, F-23): a message of no bytes that names `STag` 1.
+/// The RTR as a ULPDU (F-20, F-21, F-23 of vectors.md): a message of no bytes that names `STag` 1.
 fn rtr_ulpdu(rtr: Rtr) -> Vec<u8> {
     match rtr {
         Rtr::Send => Untagged::default().ulpdu(b""),

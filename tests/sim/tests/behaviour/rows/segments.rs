@@ -1,4 +1,4 @@
-//! TCP segments that must not count: rows 48 and 109 of the digest's section 9.
+//! TCP segments that must not count: wire.md rows 48 and 109.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Identities of queue pairs (verbs draft §6.1.1, §6.1.4, digest A38).
+//! Identities of queue pairs (verbs draft §6.1.1, §6.1.4, verbs.md A38).
 
 use std::collections::HashSet;
 

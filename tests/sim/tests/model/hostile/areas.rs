@@ -28,7 +28,7 @@ pub(super) struct Area {
     at: usize,
 }
 
-/// Why memory may not be accessed, in the order in which that is looked at (digest 11.4).
+/// Why memory may not be accessed, in the order in which that is looked at (verbs.md §11.4).
 #[derive(Clone, Copy)]
 pub(super) enum Denied {
     Stag,
@@ -39,7 +39,7 @@ pub(super) enum Denied {
 }
 
 impl Denied {
-    /// Rows 73 to 77 of the digest's section 9.
+    /// wire.md rows 73 to 77.
     pub(super) fn of_write(self) -> TermCode {
         TermCode::ddp_tagged(match self {
             Self::Stag => 0,
@@ -186,7 +186,7 @@ impl Areas {
             return Err(TermCode::rdmap_protection(9));
         }
         if !area.access.intersects(remote) {
-            return Err(TermCode::rdmap_protection(2)); // digest 12.4 of the verbs
+            return Err(TermCode::rdmap_protection(2)); // verbs.md §12.4
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::fields::Fields;
 /// Bytes of the headers of an untagged segment and of a Read Request in it.
 const WITH_READ_REQUEST: usize = 18 + 28;
 
-/// What of a segment the Terminate returns (RFC 5040 §4.8, figure 10; wire digest, section 9).
+/// What of a segment the Terminate returns (RFC 5040 §4.8, figure 10; wire.md §6.4).
 fn captured_of(ulpdu: &[u8], code: TermCode) -> Vec<u8> {
     let whole = [TermCode::ddp_local(), TermCode::mpa(2)];
     let Some(fields) = Fields::read(ulpdu).filter(|_| !whole.contains(&code)) else {
@@ -27,7 +27,7 @@ fn captured_of(ulpdu: &[u8], code: TermCode) -> Vec<u8> {
     [&[bits, 0, high, low], &ulpdu[..len]].concat()
 }
 
-/// How the receive ends that a refused Send has taken (digest A7, A9).
+/// How the receive ends that a refused Send has taken (verbs.md A7, A9).
 fn receive_status(ulpdu: &[u8], code: TermCode) -> Option<CompletionStatus> {
     Fields::read(ulpdu).filter(Fields::is_send)?;
     if code == TermCode::ddp_untagged(5) {

@@ -1,4 +1,4 @@
-//! What must become of a segment: read from its bytes, judged by the wire digest's section 9, and placed into the reference's memory.
+//! What must become of a segment: read from its bytes, judged by wire.md §9, and placed into the reference's memory.
 
 use std::collections::VecDeque;
 
