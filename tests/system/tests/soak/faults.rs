@@ -26,6 +26,8 @@ const FLOOD: Duration = Duration::from_secs(2);
 pub(crate) struct Told {
     pub(crate) outages: u64,
     pub(crate) bad_weathers: u64,
+    /// Segments lost in bad weather. One such time may find all connections waiting for a timeout that an outage has doubled.
+    pub(crate) lost: u64,
     pub(crate) floods: u64,
     pub(crate) calms: u64,
 }
@@ -93,11 +95,7 @@ impl<'a> Faults<'a> {
         };
         let impaired = self.lab.impair(side, rule);
         thread::sleep(BAD_WEATHER);
-        assert!(
-            impaired.fates().lost > 0,
-            "nothing was sent: {:?}",
-            impaired.fates()
-        );
+        self.told.lost += impaired.fates().lost;
         self.told.bad_weathers += 1;
     }
 
