@@ -56,6 +56,7 @@ use probing::Probing;
 use rack::Rack;
 use receive_side::ReceiveSide;
 use recovery::Recovery;
+use send_queue::Piece;
 use send_side::SendSide;
 use tail::TailProbe;
 use terms::{Offer, Terms};
@@ -70,7 +71,7 @@ const MAX_RTO: Duration = Duration::from_mins(1);
 
 /// An ACK must not be delayed for half a second (RFC 9293 §3.8.6.3).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
-/// After so long without an ACK a peer is silent, and others may need its frames more.
+/// After so long without an ACK a peer is silent about a segment, and others may need its frame more.
 const SILENCE: Duration = Duration::from_millis(5);
 
 /// A timeout shorter than this ends before either patience does that begins with it.
@@ -378,13 +379,13 @@ impl Conn {
         self.send.queue.has_frames()
     }
 
-    /// Gives the frames of what is unacknowledged to others if the peer has been silent for a while; how many.
+    /// Gives the frames of segments that have waited for their ACK for a while to others; how many. Other signs of life do not count: with
+    /// one byte acknowledged now and then, a peer would keep all frames.
     pub(crate) fn park_if_silent(&mut self, lower: &mut Lower, now: Instant) -> usize {
         self.catch_up(lower);
-        if self.send.queue.is_empty() || now - self.clock.progress < SILENCE {
-            return 0;
-        }
-        self.send.queue.park(self.head(), lower)
+        let head = self.head();
+        let idle = |piece: &Piece| now - piece.sent_at >= SILENCE;
+        self.send.queue.park(head, idle, lower)
     }
 
     /// Remembers that `len` bytes could not be written.

@@ -296,10 +296,15 @@ impl SendQueue {
         held.into_iter().any(|held| !held.is_parked())
     }
 
-    /// Moves all payload out of the frames, which have `head` bytes of headers; how many frames that were.
-    pub(crate) fn park(&mut self, head: usize, lower: &mut Lower) -> usize {
+    /// Moves the payload of `idle` pieces out of the frames, which have `head` bytes of headers; how many frames that were.
+    pub(crate) fn park(
+        &mut self,
+        head: usize,
+        idle: impl Fn(&Piece) -> bool,
+        lower: &mut Lower,
+    ) -> usize {
         let mut parked = 0;
-        for piece in &mut self.pieces {
+        for piece in self.pieces.iter_mut().filter(|piece| idle(piece)) {
             let Some(payload) = piece.frame.take_if(|held| !held.is_parked()) else {
                 continue;
             };

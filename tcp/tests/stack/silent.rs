@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use smoltcp::wire::{Ipv4Address, TcpPacket, TcpSeqNumber};
 use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, StackConfig};
 
-use crate::net::{Fate, Host, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, pattern};
 
 /// Bytes of a message, which is a segment.
 const MESSAGE: usize = 1448;
@@ -71,6 +72,38 @@ impl Crowd {
         }
     }
 
+    /// The latest ACK of each silent peer.
+    fn latest_acks(&self) -> Vec<Vec<u8>> {
+        let port = |frame: &[u8]| usize::from(u16::from_be_bytes([frame[36], frame[37]]));
+        let mut latest = vec![Vec::new(); self.silent.len()];
+        for (_, frame) in self.net.carried.iter().filter(|it| it.0 == From::B) {
+            if let Some(ack) = latest.get_mut(port(frame) - usize::from(FIRST_PORT)) {
+                ack.clone_from(frame);
+            }
+        }
+        latest
+    }
+
+    /// How many bytes reach the honest peer in 20 ms while all others send an ACK a millisecond, made from their last one by `alter`.
+    fn serve_beside_acks(&mut self, alter: impl Fn(&mut TcpPacket<&mut [u8]>)) -> usize {
+        let mut acks = self.latest_acks();
+        let (data, mut received) = (pattern(MESSAGE, 3), 0);
+        let (a, b) = self.honest;
+        for _ in 0..SOON.as_millis() {
+            for ack in &mut acks {
+                let mut segment = TcpPacket::new_unchecked(&mut ack[34..]);
+                alter(&mut segment);
+                let [from, to] = [2, 1].map(|host| Ipv4Address::new(10, 0, 0, host).into());
+                segment.fill_checksum(&from, &to);
+                self.net.a.wire.deliver(ack.clone());
+            }
+            while self.net.a.write(a, &data, self.net.now) {}
+            self.net.pass(Duration::from_millis(1));
+            received += self.net.b.read(b, MESSAGE).len();
+        }
+        received
+    }
+
     /// How long it takes to send the honest peer all that is wanted.
     fn serve(&mut self) -> Duration {
         let (began, data) = (self.net.now, pattern(WANTED, 3));
@@ -94,6 +127,21 @@ fn an_honest_peer_is_served_beside_many_silent_ones() {
         assert!(crowd.in_flight.iter().sum::<usize>() > 900);
         let took = crowd.serve();
         assert!(took < SOON, "{peers} silent peers: {took:?}");
+    }
+}
+
+/// Peers that keep all frames by a sign of life now and then: a closed window, or one byte acknowledged.
+#[test]
+fn peers_that_acknowledge_next_to_nothing_keep_no_frames_from_others() {
+    let closed = |segment: &mut TcpPacket<&mut [u8]>| segment.set_window_len(0);
+    let dripping = |segment: &mut TcpPacket<&mut [u8]>| {
+        let TcpSeqNumber(ack) = segment.ack_number();
+        segment.set_ack_number(TcpSeqNumber(ack.wrapping_add(1)));
+    };
+    for alter in [closed, dripping] {
+        let mut crowd = Crowd::new(64, OPENING);
+        let received = crowd.serve_beside_acks(alter);
+        assert!(received > WANTED, "{received} bytes");
     }
 }
 
