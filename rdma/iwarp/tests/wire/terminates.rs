@@ -1,4 +1,4 @@
-//! Offending FPDU in, Terminate FPDU out: vectors.md §6.
+//! Terminates to the byte, one for each kind of refusal: vectors.md §6. `rows/` has every input that is refused, and its code.
 
 use crate::support::{A, B, Region, Stream, hex, sealed, ulpdu_of};
 use xwarp_iwarp::{

@@ -99,9 +99,11 @@ fn empty_ulpdu_is_1_0_00_without_headers() {
 fn ulpdu_shorter_than_its_header_is_1_0_00_without_headers() {
     for (control, header) in [(0xc1, 14), (0x41, 18)] {
         for len in 1..header {
-            let mut ulpdu = vec![0x40; len];
-            ulpdu[0] = control;
-            refuses(Stream::new(), &ulpdu, "1/0/00 000");
+            for filler in [0x40, 0x43] {
+                let mut ulpdu = vec![filler; len];
+                ulpdu[0] = control;
+                refuses(Stream::new(), &ulpdu, "1/0/00 000");
+            }
         }
     }
 }
@@ -116,6 +118,8 @@ fn impossible_length_is_1_0_00_on_the_length_field() {
         let error = error_of(Deframer::new(true, true), &marked);
         assert_eq!(told(error), hex("10000000"));
     }
+    let segment = write(A, 0x1000, &vec![0; MAX_ULPDU - 13]);
+    refuses(Stream::new().page(), &segment, "1/0/00 000");
 }
 
 /// Row 39.

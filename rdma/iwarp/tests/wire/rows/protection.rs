@@ -5,9 +5,11 @@ use super::{
     write,
 };
 use crate::support::{A, B, Region, Stream};
-use xwarp_iwarp::{Inbound, InvalidateError, Stag};
+use xwarp_iwarp::{Inbound, InvalidateError, ReadRequest, SendKind, Stag};
 
 const UNKNOWN: Stag = Stag(0xbadb_ad00);
+/// Control bytes of a Read Response that goes on.
+const RESPONSE_MORE: [u8; 2] = [0x81, 0x42];
 
 /// Row 73.
 #[test]
@@ -147,6 +149,17 @@ fn more_requests_than_ird_are_1_2_03_and_any_without_ird_1_2_01() {
     refuses(Stream::with_ird(0).page(), &nth_read(1), "1/2/01 110");
 }
 
+/// Row 85, and row 61 on queue 1.
+#[test]
+fn read_credit_returns_with_the_response() {
+    let mut stream = Stream::with_ird(1).page();
+    accepts(&mut stream, &nth_read(1));
+    stream.receiver.response_sent();
+    accepts(&mut stream, &nth_read(2));
+    refuses(stream, &nth_read(3), "1/2/03 110");
+    refuses(Stream::new().page(), &nth_read(2), "1/2/03 110");
+}
+
 fn nth_read(msn: u32) -> Vec<u8> {
     let mut request = read_request(&read_bytes());
     request[10..14].copy_from_slice(&msn.to_be_bytes());
@@ -166,18 +179,66 @@ fn read_response_that_nobody_asked_for_is_1_1_00() {
         &response(A, 0x1000, b""),
         "1/1/00 110",
     );
+    refuses(Stream::new(), &response(Stag(1), 0, b""), "1/1/00 110");
 }
 
 /// Row 87.
 #[test]
 fn read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
-    let stream = || reading(4).page();
-    refuses(stream(), &response(A, 0x2000, b"abcd"), "1/1/00 110");
-    refuses(stream(), &response(B, 0x2001, b"abcd"), "1/1/01 110"); // gap
-    refuses(stream(), &response(B, 0x1fff, b"abcd"), "1/1/01 110"); // overlap
-    refuses(stream(), &response(B, 0x2000, b"abcde"), "1/1/01 110"); // too long
-    refuses(stream(), &response(B, 0x2000, b"abc"), "1/1/01 110"); // L before all bytes
-    refuses(stream(), &response(B, 0x2000, b""), "1/1/01 110");
+    for stream in [|| reading(4).page(), || reading_twice(4).page()] {
+        refuses(stream(), &response(A, 0x2000, b"abcd"), "1/1/00 110");
+        refuses(stream(), &response(B, 0x2001, b"abcd"), "1/1/01 110"); // gap
+        refuses(stream(), &response(B, 0x1fff, b"abcd"), "1/1/01 110"); // overlap
+        refuses(stream(), &response(B, 0x2000, b"abcde"), "1/1/01 110"); // too long
+        let more = tagged(RESPONSE_MORE, B, 0x2000, b"abcde");
+        refuses(stream(), &more, "1/1/01 110");
+        refuses(stream(), &response(B, 0x2000, b"abc"), "1/1/01 110"); // L before all bytes
+        refuses(stream(), &response(B, 0x2000, b""), "1/1/01 110");
+    }
+}
+
+/// A Read of these bytes as [`reading`] has it, and behind it one of 0 bytes.
+fn reading_twice(len: u32) -> Stream {
+    let mut stream = reading(len);
+    stream.receiver.expect_read(ReadRequest {
+        sink: B,
+        sink_to: 0,
+        len: 0,
+        source: A,
+        source_to: 0,
+    });
+    stream
+}
+
+/// Rows 70 and 88, D17.
+#[test]
+fn read_response_in_segments_completes_with_its_last() {
+    let mut stream = reading_twice(8).page();
+    assert!(!stream.receiver.mid_message());
+    let first = tagged(RESPONSE_MORE, B, 0x2000, b"abc");
+    let expected = Inbound::ReadResponse {
+        stag: B,
+        to: 0x2000,
+        payload: b"abc",
+        done: false,
+    };
+    assert_eq!(stream.ulpdu(&first), Ok(expected));
+    assert!(stream.receiver.mid_message());
+    accepts(&mut stream, &write(A, 0x1000, b"w"));
+    accepts(&mut stream, &tagged(RESPONSE_MORE, B, 0x2003, b"defgh"));
+    for (left, last) in [
+        (2, response(B, 0x2008, b"")),
+        (1, response(Stag(9), 77, b"")), // without payload no STag is compared
+    ] {
+        assert_eq!(stream.receiver.outstanding_reads(), left);
+        let inbound = stream.ulpdu(&last);
+        assert!(
+            matches!(inbound, Ok(Inbound::ReadResponse { done: true, .. })),
+            "{inbound:?}"
+        );
+        assert!(!stream.receiver.mid_message());
+    }
+    assert_eq!(stream.receiver.outstanding_reads(), 0);
 }
 
 /// Row 88.
@@ -192,6 +253,14 @@ fn sink_that_was_invalidated_is_1_1_00() {
     let mut stream = reading(4);
     stream.table.regions.clear();
     refuses(stream, &response(B, 0x2000, b"abcd"), "1/1/00 110");
+}
+
+/// D20, D5.
+#[test]
+fn sink_without_the_right_is_1_1_02() {
+    let mut stream = reading(4);
+    stream.table.regions[0].rights = false;
+    refuses(stream, &response(B, 0x2000, b"abcd"), "1/1/02 110");
 }
 
 /// A Send with Invalidate of [`A`].
@@ -221,6 +290,34 @@ fn invalidate_that_is_not_allowed_is_0_1_09_and_without_the_right_0_1_02() {
     let local_only = page(|region| region.invalidate = Err(InvalidateError::Rights));
     refuses(local_only.receive(8), &invalidating(), "0/1/02 110");
     accepts(&mut Stream::new().page().receive(8), &invalidating());
+}
+
+/// Row 91, when the message is whole.
+#[test]
+fn invalidate_is_judged_with_the_last_segment() {
+    let kept = page(|region| region.invalidate = Err(InvalidateError::Forbidden));
+    let mut stream = kept.receive(8);
+    let first = Untagged {
+        control: [0x01, 0x44],
+        stag: A.0,
+        ..SEND
+    };
+    let expected = Inbound::Send {
+        kind: SendKind {
+            solicited: false,
+            invalidate: Some(A),
+        },
+        offset: 0,
+        payload: b"abcd",
+        message_len: None,
+    };
+    assert_eq!(stream.ulpdu(&first.bytes()), Ok(expected));
+    let last = Untagged {
+        control: [0x41, 0x44],
+        mo: 4,
+        ..first
+    };
+    refuses(stream, &last.bytes(), "0/1/09 110");
 }
 
 /// Row 92.

@@ -1,8 +1,10 @@
 //! Rows 49 to 72: versions, opcodes, queues, message numbers and offsets.
 
-use super::{SEND, SEND_MORE, Untagged, accepts, reading, refuses, tagged, write};
+use super::{
+    SEND, SEND_MORE, Untagged, accepts, read_bytes, read_request, reading, refuses, tagged, write,
+};
 use crate::support::{A, B, Stream};
-use xwarp_iwarp::{Inbound, Stag, StreamConfig};
+use xwarp_iwarp::{Inbound, SendKind, Stag, StreamConfig};
 
 /// A Send with these control bytes.
 fn control(control: [u8; 2]) -> Vec<u8> {
@@ -104,15 +106,32 @@ fn both_versions_0_are_refused_by_ddp() {
     );
 }
 
-/// Row 54.
+/// Rows 51 to 53, with an opcode that is unknown, too.
+#[test]
+fn versions_are_judged_before_all_else() {
+    for (control, expected) in [
+        ([0xc0, 0x00], "1/1/04 110"), // DDP first
+        ([0xc2, 0x4f], "1/1/04 110"),
+        ([0xc1, 0x0f], "0/2/05 110"),
+        ([0xc1, 0x80], "0/2/05 110"),
+        ([0xc1, 0xc0], "0/2/05 110"),
+        ([0x40, 0x03], "1/2/06 110"),
+        ([0x43, 0x43], "1/2/06 110"),
+    ] {
+        let segment = tagged(control, A, 0x1000, b"payload\0\0\0\0");
+        refuses(Stream::new().page(), &segment, expected);
+    }
+}
+
+/// Row 54. The opcode is judged before the queue.
 #[test]
 fn unassigned_opcode_is_0_2_06() {
     for opcode in 0xc..=0xf {
-        refuses(
-            Stream::extended().receive(8),
-            &on_queue(opcode, 0),
-            "0/2/06 110",
-        );
+        for qn in [0, 0xff] {
+            for stream in [Stream::new(), Stream::extended()] {
+                refuses(stream.receive(8), &on_queue(opcode, qn), "0/2/06 110");
+            }
+        }
     }
 }
 
@@ -153,7 +172,10 @@ fn tagged_opcode_in_an_untagged_segment_is_0_2_06() {
 /// Row 58.
 #[test]
 fn queue_that_does_not_exist_is_1_2_01() {
-    refuses(Stream::new(), &on_queue(0xb, 3), "1/2/01 110");
+    for opcode in [3, 0xb] {
+        refuses(Stream::new().receive(8), &on_queue(opcode, 3), "1/2/01 110");
+    }
+    refuses(Stream::new().receive(8), &on_queue(3, 0xff), "1/2/01 110");
     for qn in [4, 5, u32::MAX] {
         refuses(
             Stream::extended().receive(8),
@@ -181,6 +203,13 @@ fn opcode_on_another_queue_is_0_2_06() {
                 "0/2/06 110",
             );
         }
+    }
+    for (opcode, qn) in [(3, 1), (3, 2), (1, 0), (7, 0)] {
+        refuses(
+            Stream::new().receive(8),
+            &on_queue(opcode, qn),
+            "0/2/06 110",
+        );
     }
 }
 
@@ -224,6 +253,14 @@ fn gap_or_overlap_of_offsets_is_1_2_04() {
     }
 }
 
+/// Row 63, on queue 1.
+#[test]
+fn read_request_with_an_offset_is_1_2_04() {
+    let mut shifted = read_request(&read_bytes());
+    shifted[17] = 1;
+    refuses(Stream::new().page(), &shifted, "1/2/04 110");
+}
+
 /// Row 64.
 #[test]
 fn offset_beyond_the_buffer_is_1_2_04() {
@@ -241,6 +278,30 @@ fn offset_beyond_the_buffer_is_1_2_04() {
 fn message_longer_than_its_buffer_is_1_2_05() {
     refuses(Stream::new().receive(3), &SEND.bytes(), "1/2/05 110");
     refuses(Stream::new().receive(0), &SEND.bytes(), "1/2/05 110");
+}
+
+#[test]
+fn send_that_fills_its_buffer_is_accepted() {
+    accepts(&mut Stream::new().receive(4), &SEND.bytes());
+}
+
+/// D17.
+#[test]
+fn empty_last_segment_ends_a_longer_send() {
+    let mut stream = Stream::new().receive(4);
+    accepts(&mut stream, &SEND_MORE.bytes());
+    let end = Untagged {
+        mo: 4,
+        payload: b"",
+        ..SEND
+    };
+    let expected = Inbound::Send {
+        kind: SendKind::default(),
+        offset: 4,
+        payload: b"",
+        message_len: Some(4),
+    };
+    assert_eq!(stream.ulpdu(&end.bytes()), Ok(expected));
 }
 
 /// Row 66.
@@ -280,8 +341,33 @@ fn next_message_before_the_end_of_this_is_1_2_03() {
 fn tagged_segment_within_a_send_is_accepted() {
     let mut stream = Stream::new().page().receive(8);
     accepts(&mut stream, &SEND_MORE.bytes());
-    accepts(&mut stream, &write(A, 0x1000, b"w"));
+    let write = write(A, 0x1000, b"w");
+    assert!(matches!(stream.ulpdu(&write), Ok(Inbound::Write { .. })));
     accepts(&mut stream, &Untagged { mo: 4, ..SEND }.bytes());
+}
+
+#[test]
+fn send_takes_one_buffer_for_all_its_segments() {
+    let mut stream = Stream::new().page().receive(8).receive(8);
+    let first = SEND_MORE.bytes();
+    let placed = |offset, payload, message_len| Inbound::Send {
+        kind: SendKind::default(),
+        offset,
+        payload,
+        message_len,
+    };
+    assert_eq!(stream.ulpdu(&first), Ok(placed(0, b"abcd", None)));
+    assert!(stream.receiver.mid_message());
+    accepts(&mut stream, &write(A, 0x1000, b"w"));
+    let rest = Untagged {
+        mo: 4,
+        payload: b"efgh",
+        ..SEND
+    };
+    let rest = rest.bytes();
+    assert_eq!(stream.ulpdu(&rest), Ok(placed(4, b"efgh", Some(8))));
+    assert!(!stream.receiver.mid_message());
+    assert_eq!(stream.table.receives.len(), 1);
 }
 
 /// Row 70.

@@ -63,6 +63,15 @@ fn irregular_terminate_is_taken_and_noted() {
     }
 }
 
+/// R5040-5.4-2.
+#[test]
+fn terminate_without_any_posted_receive_is_taken() {
+    assert!(matches!(
+        Stream::with_ird(0).ulpdu(&TERMINATE.bytes()),
+        Ok(Inbound::Terminate(_))
+    ));
+}
+
 /// Row 101.
 #[test]
 fn terminate_without_a_code_is_one() {
