@@ -54,13 +54,15 @@ short() {
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::large conn::receive_queue conn::send_queue inbound:: outbound:: || return
-    in_miri "$1" "$seeds" --package xwarp --lib -- buffers:: memory::view memory::tests::shared || return
+    in_miri "$1" "$seeds" --package xwarp-rnic --lib -- stags::view stags::scattered stags::tests::shared || return
+    in_miri "$1" "$seeds" --package xwarp --lib -- buffers:: || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- a_message_goes_from_buffer_to_buffer || return
     in_miri "$1" -Zmiri-disable-isolation --package xwarp-fuzz --test corpus
 }
 
 long() {
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- --skip congestion:: || return
+    in_miri "$1" "$seeds" --package xwarp-rnic --lib || return
     in_miri "$1" "$seeds" --package xwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test scripts || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer::a_ atomics:: buffers::

@@ -10,23 +10,19 @@ use std::time::{Duration, Instant};
 
 use xwarp_driver::{Doorbell, RegionPool, Sleeper};
 
-use crate::engine::Engine;
-use crate::error::{RnicClosed, RnicEnded};
-use crate::event::AsyncEvent;
-use crate::events::EventQueue;
-use crate::host::Host;
-use crate::mpa::MpaConfig;
-use crate::qp_state::QpId;
-use crate::ready::ReadySet;
-use crate::rnic::Waiting;
+use crate::error::RnicEnded;
 use crate::runner::{Command, Runner, guard, run};
-use crate::slots::SlotTable;
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::RnicId;
+use xwarp_rnic::model::{AsyncEvent, Host, MpaConfig, QpId, RnicClosed, Waiting};
+use xwarp_rnic::queues::{EventQueue, ReadySet, SlotTable};
 
 /// How long a waiter without an event to sleep on sleeps before it looks again.
 const RECHECK: Duration = Duration::from_millis(1);
 
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
+    id: RnicId,
     mode: Mode,
     closed: AtomicBool,
     ready: Arc<ReadySet>,
@@ -55,6 +51,7 @@ enum Mode {
 impl Control {
     fn with_mode(mode: Mode, parts: Parts) -> Arc<Self> {
         Arc::new(Self {
+            id: RnicId::next(),
             mode,
             closed: AtomicBool::new(false),
             ready: parts.ready,
@@ -98,6 +95,11 @@ impl Control {
 
     pub(crate) fn manual(engine: Engine, parts: Parts) -> Arc<Self> {
         Self::with_mode(Mode::Manual(Mutex::new(Some(engine))), parts)
+    }
+
+    /// Which RNIC it is.
+    pub(crate) fn id(&self) -> RnicId {
+        self.id
     }
 
     /// Where slots of work queues are freed.

@@ -2,48 +2,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use rtrb::{Consumer, Producer};
-use xwarp_driver::{Doorbell, Sleeper};
+use rtrb::Consumer;
+use xwarp_driver::Sleeper;
 
-use crate::completion::WorkCompletion;
 use crate::control::Control;
-use crate::engine::CqId;
-use crate::error::{
-    Capability, CreateError, DestroyError, OutOfMemory, Refused, ResizeError, RnicClosed, WaitError,
+use crate::error::{Refused, WaitError};
+use xwarp_rnic::model::{
+    Capability, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
+    ResizeError, RnicClosed, WorkCompletion,
 };
-use crate::handlers::HandlerId;
-use crate::limits::MAX_CQ_ENTRIES;
-use crate::poller::CompletionPoller;
-use crate::ring::ring;
-use crate::slots::SlotKey;
-
-/// Which completions wake a waiter. Each value includes the former.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Arm {
-    /// The next received message that asks for an event, and the next failure.
-    Solicited = 1,
-    /// The next completion of any kind.
-    Next = 2,
-}
-
-/// Nobody waits.
-const UNARMED: u8 = 0;
-
-/// An entry of a completion queue.
-pub(crate) struct Cqe {
-    pub(crate) completion: WorkCompletion,
-    /// Where a slot is free when it has been polled.
-    pub(crate) slots: SlotKey,
-}
-
-struct Shared {
-    armed: AtomicU8,
-    overflowed: AtomicBool,
-}
+use xwarp_rnic::queues::Arm;
+use xwarp_rnic::queues::CqShared;
+use xwarp_rnic::queues::CqSink;
+use xwarp_rnic::queues::Cqe;
+use xwarp_rnic::queues::ring;
 
 /// What Query CQ tells (verbs draft §9.2.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +26,6 @@ pub struct CqInfo {
     pub entries: usize,
     /// Whom its events are told, besides whoever waits for it.
     pub handler: Option<HandlerId>,
-}
-
-/// Before the queue is looked at again.
-fn arm(shared: &Shared, kind: Arm) {
-    shared.armed.fetch_max(kind as u8, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
 }
 
 /// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete on it.
@@ -73,7 +41,7 @@ pub struct CompletionQueue {
     backlog: VecDeque<Cqe>,
     entries: usize,
     handler: Option<HandlerId>,
-    shared: Arc<Shared>,
+    shared: Arc<CqShared>,
     sleeper: Sleeper,
     /// There is nothing left to destroy.
     destroyed: bool,
@@ -98,17 +66,9 @@ impl CompletionQueue {
         check_entries(entries)?;
         let (producer, ring) = ring(entries)?;
         let (sleeper, bell) = Sleeper::new()?;
-        let shared = Arc::new(Shared {
-            armed: AtomicU8::new(UNARMED),
-            overflowed: AtomicBool::new(false),
-        });
-        let sink = CqSink {
-            ring: producer,
-            shared: Arc::clone(&shared),
-            bell,
-            handler,
-        };
-        let id = control.call(move |engine| engine.cqs.insert(sink))??;
+        let shared = Arc::new(CqShared::new());
+        let sink = CqSink::new(producer, Arc::clone(&shared), bell, handler);
+        let id = control.call(move |engine| engine.cqs().insert(sink))??;
         Ok(Self {
             id,
             ring,
@@ -146,7 +106,7 @@ impl CompletionQueue {
             .map_err(OutOfMemory::from)?;
         let (id, waiting) = (self.id, self.backlog.len());
         self.control
-            .call(move |engine| engine.cqs.resize(id, producer, waiting))??;
+            .call(move |engine| engine.cqs().resize(id, producer, waiting))??;
         let mut former = std::mem::replace(&mut self.ring, ring);
         self.backlog
             .extend(std::iter::from_fn(|| former.pop().ok()));
@@ -201,7 +161,7 @@ impl CompletionQueue {
     /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
     pub fn arm(&self, kind: Arm) -> Result<(), RnicClosed> {
         self.control.check_open()?;
-        arm(&self.shared, kind);
+        self.shared.arm(kind);
         Ok(())
     }
 
@@ -225,7 +185,7 @@ impl CompletionQueue {
     /// closed.
     pub fn wait_event(&mut self, patience: Duration) -> Result<bool, WaitError> {
         self.control.check_open()?;
-        let armed = || self.shared.armed.load(Ordering::SeqCst) != UNARMED;
+        let armed = || self.shared.is_armed();
         let waits = || armed() && !self.control.is_closed();
         self.control.sleep(&self.sleeper, patience, waits)?;
         self.control.check_open()?;
@@ -234,7 +194,7 @@ impl CompletionQueue {
 
     /// True once a completion was lost because the queue was full.
     pub fn overflowed(&self) -> bool {
-        self.shared.overflowed.load(Ordering::Relaxed)
+        self.shared.overflowed()
     }
 }
 
@@ -243,142 +203,35 @@ impl Drop for CompletionQueue {
         let id = self.id;
         if !self.destroyed {
             // Completions of queue pairs that still use it go nowhere from now on.
-            let _ = self.control.call(move |engine| engine.cqs.remove(id));
+            let _ = self.control.call(move |engine| engine.cqs().remove(id));
         }
         // Nobody else can poll these, and their work requests are done.
         while self.take().is_some() {}
     }
 }
 
-/// What became of a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pushed {
-    Quiet,
-    /// Somebody waited for one like it, and was woken.
-    Woke,
-    /// There was no room, for the first time or again.
-    Full {
-        first: bool,
-    },
-}
+/// What a Non-Privileged Consumer has of a completion queue (verbs draft §8.2.1): it polls, and asks to be told. For as long as it is lent by
+/// [`CompletionQueue::poller`].
+pub struct CompletionPoller<'a>(pub(crate) &'a mut CompletionQueue);
 
-/// The engine's end of a completion queue.
-pub(crate) struct CqSink {
-    ring: Producer<Cqe>,
-    shared: Arc<Shared>,
-    bell: Doorbell,
-    pub(crate) handler: Option<HandlerId>,
-}
-
-impl Drop for CqSink {
-    /// Whoever waits for a completion learns that the RNIC is closed.
-    fn drop(&mut self) {
-        self.bell.ring();
-    }
-}
-
-impl CqSink {
-    /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten.
-    #[inline]
-    pub(crate) fn push(&mut self, entry: Cqe) -> Pushed {
-        let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
-        if self.ring.push(entry).is_err() {
-            let first = !self.shared.overflowed.swap(true, Ordering::Relaxed);
-            return Pushed::Full { first };
-        }
-        // The entry must be visible before the arm state is read: the application arms before it looks again.
-        fence(Ordering::SeqCst);
-        let armed = self.shared.armed.load(Ordering::Relaxed);
-        if armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited) {
-            self.shared.armed.store(UNARMED, Ordering::SeqCst);
-            self.bell.ring();
-            return Pushed::Woke;
-        }
-        Pushed::Quiet
+impl CompletionPoller<'_> {
+    /// As [`CompletionQueue::poll`].
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicClosed> {
+        self.0.poll()
     }
 
-    /// Goes on with another ring, which must have room for what is unread here and the `waiting` ones that the application has taken out.
-    pub(crate) fn resize(
-        &mut self,
-        ring: Producer<Cqe>,
-        waiting: usize,
-    ) -> Result<(), ResizeError> {
-        let unread = self.ring.buffer().capacity() - self.ring.slots();
-        let (present, wanted) = (unread + waiting, ring.buffer().capacity());
-        if present > wanted {
-            return Err(ResizeError::TooManyPresent { present, wanted });
-        }
-        self.ring = ring;
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::completion::{CompletionStatus, Opcode};
-    use crate::qp_state::QpId;
-    use crate::slots::SlotTable;
-    use crate::work::WrId;
-    use rtrb::RingBuffer;
-
-    /// Completions that are published while the application polls, arms, polls again and sleeps.
-    const COMPLETIONS: u64 = 1_000_000;
-
-    fn publish(sink: &mut CqSink, slots: SlotKey) {
-        for number in 0..COMPLETIONS {
-            loop {
-                let (status, opcode) = (CompletionStatus::Success, Opcode::Receive);
-                let completion =
-                    WorkCompletion::new(WrId(number), QpId::new(0, 0), opcode, status, 0);
-                if !matches!(sink.push(Cqe { completion, slots }), Pushed::Full { .. }) {
-                    break;
-                }
-                std::thread::yield_now();
-            }
-            if number % 64 == 0 {
-                std::thread::yield_now();
-            }
-        }
+    /// As [`CompletionQueue::arm`].
+    pub fn arm(&self, kind: Arm) -> Result<(), RnicClosed> {
+        self.0.arm(kind)
     }
 
-    #[test]
-    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
-    fn no_wake_up_is_lost_however_publishing_and_arming_meet() {
-        let [slots, _] = SlotTable::new(1, 0).open_pair(QpId::new(0, 0));
-        let (producer, mut ring) = RingBuffer::new(64);
-        let (sleeper, bell) = Sleeper::new().unwrap();
-        let shared = Arc::new(Shared {
-            armed: AtomicU8::new(UNARMED),
-            overflowed: AtomicBool::new(false),
-        });
-        let mut sink = CqSink {
-            ring: producer,
-            shared: Arc::clone(&shared),
-            bell,
-            handler: None,
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(move || publish(&mut sink, slots));
-            let mut next = 0;
-            while next < COMPLETIONS {
-                if let Ok(entry) = ring.pop() {
-                    assert_eq!(entry.completion.wr_id, WrId(next));
-                    next += 1;
-                    continue;
-                }
-                arm(&shared, Arm::Next);
-                if !ring.is_empty() {
-                    continue;
-                }
-                let armed = || shared.armed.load(Ordering::SeqCst) != UNARMED;
-                let (patience, asleep) = (Duration::from_secs(20), Instant::now());
-                // An earlier ring that nobody waited for ends a sleep early.
-                while armed() {
-                    sleeper.sleep(None, Some(patience), armed).unwrap();
-                    assert!(asleep.elapsed() < patience, "nobody rang");
-                }
-            }
-        });
+    /// As [`CompletionQueue::wait`].
+    pub fn wait(&mut self, patience: Duration) -> Result<Option<WorkCompletion>, WaitError> {
+        self.0.wait(patience)
+    }
+
+    /// As [`CompletionQueue::wait_event`].
+    pub fn wait_event(&mut self, patience: Duration) -> Result<bool, WaitError> {
+        self.0.wait_event(patience)
     }
 }

@@ -7,12 +7,11 @@ use std::sync::atomic::{Ordering, fence};
 use rtrb::Producer;
 
 use crate::control::Control;
-use crate::error::{OutOfMemory, PostError, PostListError};
-use crate::qp_change::NewRings;
-use crate::qp_state::{QpId, QpShared, QpState};
-use crate::sge::SgeLimits;
-use crate::slots::WorkQueue;
-use crate::work::{RecvRequest, SendRequest, total};
+use crate::error::PostListError;
+use xwarp_rnic::model::{
+    OutOfMemory, PostError, QpId, QpState, RecvRequest, SendRequest, SgeLimits, total,
+};
+use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
 /// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1, §9.1): it posts, and can do nothing else with it.
 ///
@@ -74,7 +73,7 @@ impl DataPath {
     pub(crate) fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check_postable()?;
         self.sge.check_send(&request.operation)?;
-        request.operation.len().ok_or(PostError::TooLong)?;
+        request.operation.byte_len().ok_or(PostError::TooLong)?;
         if request.operation.works_on_stag_zero() {
             return Err(PostError::StagZero);
         }

@@ -1,9 +1,7 @@
 //! Failures that only tests can ask for: what they are the cause of must never happen otherwise.
 
-use crate::engine::SrqId;
-use crate::error::RnicClosed;
-use crate::qp_state::QpId;
 use crate::rnic::Rnic;
+use xwarp_rnic::model::{QpId, RnicClosed, SrqId};
 
 #[doc(hidden)]
 impl Rnic {
@@ -15,7 +13,7 @@ impl Rnic {
 
     /// The buffer that is taken next from the queue is none that can have been posted.
     pub fn inject_srq_fault(&self, srq: SrqId) -> Result<(), RnicClosed> {
-        let inject = move |engine: &mut crate::engine::Engine| engine.srqs.inject_fault(srq);
+        let inject = move |engine: &mut xwarp_rnic::engine::Engine| engine.srqs().inject_fault(srq);
         self.control().call(inject)
     }
 

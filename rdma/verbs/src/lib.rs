@@ -63,85 +63,59 @@
 //! | `event_server` | many clients on one completion queue: armed, with a handler, asynchronous events, and nothing that spins |
 #![forbid(unsafe_code)]
 
-mod attributes;
 mod buffers;
 mod cm;
-mod completion;
+mod connecting;
 mod control;
-mod counters;
 mod cq;
 mod data_path;
 #[cfg(doctest)]
 mod does_not_compile;
-mod domains;
-mod engine;
 mod error;
-mod event;
-mod events;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
-mod handlers;
 mod host;
-mod inbound_error;
-mod limits;
 mod memory;
-mod mpa;
 mod pd;
-mod poller;
 mod qp;
 mod qp_change;
-mod qp_config;
-mod qp_info;
-mod qp_state;
-mod ready;
-mod ring;
 mod rnic;
 mod runner;
-mod sge;
-mod slots;
 mod srq;
 mod streaming;
-mod user;
-mod work;
 
-pub use attributes::{DequeuingModel, RnicAttributes};
 pub use buffers::{Buffer, BufferRequest, PostedBuffers, ReceiveQueue, SendQueue};
-pub use cm::{Connecting, ConnectionRequest, Listener};
-pub use completion::{CompletionStatus, Opcode, WorkCompletion};
-pub use counters::{EngineCounters, RnicCounters};
-pub use cq::{Arm, CompletionQueue, CqInfo};
+pub use cm::{ConnectionRequest, Listener};
+pub use connecting::Connecting;
+pub use cq::{CompletionPoller, CompletionQueue, CqInfo};
 pub use data_path::DataPath;
-pub use engine::{CqId, SrqId};
 pub use error::{
-    AcceptError, Capability, ConnectError, CreateError, DataPathError, DeallocateError,
-    DestroyError, HandlerError, ListenError, ModifyError, ModifySrqError, OpenError, OutOfMemory,
-    PostError, PostListError, QueryError, Refused, RegisterError, ReregisterError, ResizeError,
-    RnicClosed, RnicEnded, StreamError, WaitError,
+    DataPathError, ModifySrqError, OpenError, PostListError, Refused, ReregisterError, RnicEnded,
+    WaitError,
 };
-pub use event::{AsyncEvent, AsyncEventKind, EventResource};
-pub use events::EventContext;
-pub use handlers::HandlerId;
-pub use host::{FixedHost, Host, HostError, LocalPort};
-pub use inbound_error::{InboundError, ProtectionError};
-pub use memory::{
-    Access, Addressing, Bind, EntrySizes, FastRegister, ListMode, MAX_LIST_ENTRIES, MemoryRegion,
-    MemoryWindow, MemoryWork, PhysicalList, RegionInfo, RegionMemory, RegionSpec, RegionStag,
-    SpecError, WindowInfo,
-};
-pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer};
-pub use pd::{PdId, ProtectionDomain};
-pub use poller::CompletionPoller;
+pub use host::FixedHost;
+pub use memory::{MemoryRegion, MemoryWindow, RegionStag};
+pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
-pub use qp_change::{Depths, QpChange};
-pub use qp_config::QpConfig;
-pub use qp_info::{QpInfo, RqLimit, TerminateInfo, TerminateOrigin};
-pub use qp_state::{QpId, QpState};
-pub use rnic::{Progress, Rnic, RnicConfig, Waiting};
+pub use qp_change::QpChange;
+pub use rnic::Rnic;
 pub use srq::{SharedReceiveQueue, SrqConfig, SrqInfo};
-pub use streaming::{Framing, LlpStream, StreamId, StreamListener, StreamState};
-pub use work::{
-    Immediate, MAX_SGE, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
+pub use streaming::{LlpStream, StreamListener};
+
+pub use xwarp_rnic::model::{
+    AcceptError, Access, Addressing, AsyncEvent, AsyncEventKind, Bind, Capability,
+    CompletionStatus, ConnectError, ConnectionInfo, CqId, CreateError, DeallocateError, Depths,
+    DequeuingModel, DestroyError, EngineCounters, EntrySizes, EventContext, EventResource,
+    FastRegister, Framing, HandlerError, HandlerId, Host, HostError, Immediate, InboundError,
+    ListMode, ListenError, LocalPort, MAX_LIST_ENTRIES, MAX_SGE, MemoryWork, ModifyError,
+    MpaConfig, Opcode, Operation, OutOfMemory, PdId, PeerToPeer, PhysicalList, PostError, Progress,
+    ProtectionError, QpConfig, QpId, QpInfo, QpState, QueryError, RecvRequest, RegionInfo,
+    RegionMemory, RegionSpec, RegisterError, RemoteAddress, ResizeError, RnicAttributes,
+    RnicClosed, RnicConfig, RnicCounters, RqLimit, SendRequest, Sge, Sgl, SpecError, SrqId,
+    StreamError, StreamId, StreamState, TerminateInfo, TerminateOrigin, Waiting, WindowInfo,
+    WorkCompletion, WrId,
 };
+pub use xwarp_rnic::queues::Arm;
 
 pub use xwarp_driver::attach::XdpMode;
 pub use xwarp_driver::{

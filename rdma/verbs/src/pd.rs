@@ -3,26 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use xwarp_driver::SharedBytes;
-
 use crate::control::Control;
-use crate::cq::CompletionQueue;
-use crate::engine::CqId;
-use crate::error::{CreateError, DestroyError, Refused, RegisterError};
-use crate::memory::{Access, MemoryRegion, MemoryWindow, RegionMemory, RegionSpec, RegionStag};
-use crate::qp::QueuePair;
-use crate::qp_config::QpConfig;
-use crate::srq::{SharedReceiveQueue, SrqConfig};
-use crate::user::Scope;
-
-/// A protection domain's identity within its RNIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PdId(pub(crate) u32);
+use crate::error::Refused;
+use xwarp_rnic::model::PdId;
+use xwarp_rnic::model::{CreateError, DestroyError, Scope};
 
 /// Regions and queue pairs of one domain can be used together; those of different domains cannot.
 ///
 /// A region of the domain is there for all its queue pairs, so for all their peers that know its `STag`; one that only a single
-/// connection needs is better made by [`QueuePair::allocate`] or [`QueuePair::register`] (RFC 5042 §2.2.5). While the domain has more
+/// connection needs is better made by [`QueuePair::allocate`](crate::QueuePair::allocate) or [`QueuePair::register`](crate::QueuePair::register) (RFC 5042 §2.2.5). While the domain has more
 /// than one queue pair, connected or not, no peer may invalidate a region of it by a Send: others may still need it (RFC 5040
 /// §8.1.1, RFC 5042 §6.4.5). Such a Send ends its connection.
 ///
@@ -61,96 +50,16 @@ impl ProtectionDomain {
         self.id
     }
 
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
     pub(crate) fn scope(&self) -> Scope {
         Scope::Domain(self.id)
     }
 
     pub(crate) fn is_of(&self, control: &Arc<Control>) -> bool {
         Arc::ptr_eq(&self.control, control)
-    }
-
-    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs.
-    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
-        let bytes = self.control.regions().allocate(len)?;
-        self.register(bytes, access)
-    }
-
-    /// Registers memory that the application has already for the domain's queue pairs; several registrations of the same memory are
-    /// independent.
-    pub fn register(
-        &self,
-        bytes: SharedBytes,
-        access: Access,
-    ) -> Result<MemoryRegion, RegisterError> {
-        self.register_with(bytes, &RegionSpec::new(access))
-    }
-
-    /// The same with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets, key and Remote Access Flag; of memory in
-    /// one piece, or of a [`PhysicalList`](crate::PhysicalList).
-    pub fn register_with<M>(
-        &self,
-        memory: M,
-        spec: &RegionSpec,
-    ) -> Result<MemoryRegion<M>, RegisterError>
-    where
-        M: Clone + Into<RegionMemory>,
-    {
-        MemoryRegion::register(&self.control, self.scope(), memory, spec)
-    }
-
-    /// Allocates the `STag` of a region without memory (verbs draft §9.2.6.1), for lists of up to `entries` entries. Without
-    /// `remote_access` no remote right can be given to it.
-    pub fn allocate_stag(
-        &self,
-        entries: usize,
-        remote_access: bool,
-    ) -> Result<RegionStag, RegisterError> {
-        RegionStag::allocate(&self.control, self.scope(), entries, remote_access)
-    }
-
-    /// Allocates a memory window (verbs draft §9.2.6.7), for queue pairs and regions of the domain.
-    pub fn allocate_window(&self) -> Result<MemoryWindow, RegisterError> {
-        MemoryWindow::allocate(&self.control, self.scope())
-    }
-
-    /// Creates a queue pair in state Idle whose sends and receives complete on the given queues, which may be the same.
-    pub fn create_qp(
-        &self,
-        config: &QpConfig,
-        send_cq: &CompletionQueue,
-        recv_cq: &CompletionQueue,
-    ) -> Result<QueuePair, CreateError> {
-        let cqs = self.cq_ids([send_cq, recv_cq])?;
-        QueuePair::create(&self.control, self.id, config, cqs, None)
-    }
-
-    fn cq_ids(&self, cqs: [&CompletionQueue; 2]) -> Result<[CqId; 2], CreateError> {
-        let ours = |cq: &&CompletionQueue| Arc::ptr_eq(cq.control(), &self.control);
-        if !cqs.iter().all(ours) {
-            return Err(CreateError::InvalidCq);
-        }
-        Ok(cqs.map(CompletionQueue::id))
-    }
-
-    /// The same, which takes its receive buffers from a shared queue for all its life; its receive depth is not looked at (verbs draft
-    /// §6.3.4).
-    pub fn create_qp_with_srq(
-        &self,
-        config: &QpConfig,
-        send_cq: &CompletionQueue,
-        recv_cq: &CompletionQueue,
-        srq: &SharedReceiveQueue,
-    ) -> Result<QueuePair, CreateError> {
-        let cqs = self.cq_ids([send_cq, recv_cq])?;
-        if !Arc::ptr_eq(srq.control(), &self.control) {
-            return Err(CreateError::InvalidSrq);
-        }
-        QueuePair::create(&self.control, self.id, config, cqs, Some(srq.id()))
-    }
-
-    /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this domain.
-    pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, CreateError> {
-        SharedReceiveQueue::create(&self.control, self.id, config)
     }
 }
 

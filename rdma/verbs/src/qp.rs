@@ -9,25 +9,24 @@ use xwarp_driver::SharedBytes;
 use xwarp_iwarp::mpa::Initiator;
 use xwarp_tcp::ConnLoad;
 
-use crate::cm::Connecting;
+use crate::connecting::Connecting;
 use crate::control::Control;
+use crate::cq::CompletionQueue;
 use crate::data_path::{DataPath, NewPosts};
-use crate::engine::{ConnectOrder, CqId, NewQp, NewReceives, SrqId};
-use crate::error::{
-    Capability, ConnectError, CreateError, DataPathError, DestroyError, ModifyError, PostError,
-    PostListError, Refused, RegisterError, RnicClosed,
+use crate::error::{DataPathError, PostListError, Refused};
+use crate::memory::MemoryRegion;
+use crate::pd::ProtectionDomain;
+use crate::qp_change::QpChange;
+use crate::srq::SharedReceiveQueue;
+use xwarp_rnic::engine::{ConnectOrder, NewQp, NewReceives};
+use xwarp_rnic::model::ModifyQp;
+use xwarp_rnic::model::{
+    Ability, Access, Capability, ConnectError, ConnectionInfo, CqId, CreateError, Depths,
+    DestroyError, MAX_DEPTH, ModifyError, PdId, PostError, QpConfig, QpId, QpInfo, QpState,
+    RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicClosed, Scope, SendRequest, SrqId,
+    User, Wishes,
 };
-use crate::limits::MAX_DEPTH;
-use crate::memory::{Access, MemoryRegion, RegionMemory, RegionSpec};
-use crate::mpa::{ConnectionInfo, Wishes};
-use crate::pd::PdId;
-use crate::qp_change::{Depths, NewRings, QpChange};
-use crate::qp_config::QpConfig;
-use crate::qp_info::QpInfo;
-use crate::qp_state::{QpId, QpShared, QpState};
-use crate::slots::WorkQueue;
-use crate::user::{Ability, Scope, User};
-use crate::work::{RecvRequest, SendRequest};
+use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
 pub struct QueuePair {
@@ -40,6 +39,43 @@ pub struct QueuePair {
     /// There is nothing left to destroy.
     destroyed: bool,
     control: Arc<Control>,
+}
+
+impl ProtectionDomain {
+    /// Creates a queue pair in state Idle whose sends and receives complete on the given queues, which may be the same.
+    pub fn create_qp(
+        &self,
+        config: &QpConfig,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> Result<QueuePair, CreateError> {
+        let cqs = self.cq_ids([send_cq, recv_cq])?;
+        QueuePair::create(self.control(), self.id(), config, cqs, None)
+    }
+
+    fn cq_ids(&self, cqs: [&CompletionQueue; 2]) -> Result<[CqId; 2], CreateError> {
+        let ours = |cq: &&CompletionQueue| Arc::ptr_eq(cq.control(), self.control());
+        if !cqs.iter().all(ours) {
+            return Err(CreateError::InvalidCq);
+        }
+        Ok(cqs.map(CompletionQueue::id))
+    }
+
+    /// The same, which takes its receive buffers from a shared queue for all its life; its receive depth is not looked at (verbs draft
+    /// §6.3.4).
+    pub fn create_qp_with_srq(
+        &self,
+        config: &QpConfig,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        srq: &SharedReceiveQueue,
+    ) -> Result<QueuePair, CreateError> {
+        let cqs = self.cq_ids([send_cq, recv_cq])?;
+        if !Arc::ptr_eq(srq.control(), self.control()) {
+            return Err(CreateError::InvalidSrq);
+        }
+        QueuePair::create(self.control(), self.id(), config, cqs, Some(srq.id()))
+    }
 }
 
 impl QueuePair {
@@ -311,9 +347,10 @@ impl QueuePair {
     /// resized under load, too, but not while their [`DataPath`] was taken.
     pub fn modify(&mut self, change: QpChange) -> Result<Depths, ModifyError> {
         let (id, from) = (self.id, self.state());
-        if !change.is_of(&self.control) {
+        if !change.is_of(self.control.id()) {
             return Err(ModifyError::InvalidStream);
         }
+        let change = change.modify;
         let (ends, rings) = self.other_rings(&change)?;
         let depths = self
             .control
@@ -328,7 +365,7 @@ impl QueuePair {
     }
 
     /// What the work queues that are to be resized go on with: this side's ends, and the engine's.
-    fn other_rings(&mut self, change: &QpChange) -> Result<(NewPosts, NewRings), ModifyError> {
+    fn other_rings(&mut self, change: &ModifyQp) -> Result<(NewPosts, NewRings), ModifyError> {
         for (what, wanted) in [
             ("a send queue of depth", change.send_depth),
             ("a receive queue of depth", change.recv_depth),

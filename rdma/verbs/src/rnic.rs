@@ -1,129 +1,33 @@
 //! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{fmt, io};
 
 use xwarp_driver::{
-    Capture, Doorbell, Nic, NicConfig, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
-    Sleeper,
+    Capture, Doorbell, Nic, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, Sleeper,
 };
-use xwarp_tcp::{Algorithm, Instant, Stack, StackConfig};
+use xwarp_tcp::{Instant, Stack, StackConfig};
 
-use crate::attributes::RnicAttributes;
 use crate::cm::Listener;
 use crate::control::{Control, Parts};
-use crate::counters::RnicCounters;
 use crate::cq::CompletionQueue;
-use crate::engine::{Clients, CqId, Engine, ListenKey};
-use crate::error::{ConnectError, CreateError, HandlerError, ListenError, OpenError, RnicClosed};
-use crate::event::AsyncEvent;
-use crate::events::{EventContext, EventQueue};
-use crate::handlers::HandlerId;
-use crate::host::{Host, KernelHost};
-use crate::limits::{MAX_QPS, MAX_SRQS};
-use crate::memory::{ListMode, StagTable};
-use crate::mpa::MpaConfig;
+use crate::error::OpenError;
+use crate::host::KernelHost;
 use crate::pd::ProtectionDomain;
-use crate::ready::ReadySet;
-use crate::slots::SlotTable;
 use crate::streaming::{LlpStream, StreamListener};
-
-/// Connections that may wait to be accepted, per listener, by default: a burst of them, such as when all clients come back at once.
-const BACKLOG: usize = 1024;
-
-/// Who runs the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// A thread of its own. Best where the application does other things meanwhile and a core is free.
-    Thread,
-    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
-    Inline,
-    /// [`Rnic::step_at`] only, with the caller's clock: for simulation.
-    Manual,
-}
-
-/// What the engine does when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// Spins: lowest latency, one core always busy.
-    Busy,
-    /// Spins this long after the last work, then sleeps until something happens.
-    Adaptive(Duration),
-    /// Sleeps at once.
-    Blocking,
-}
-
-impl Waiting {
-    pub(crate) fn spins_after(self, idle: Duration) -> bool {
-        match self {
-            Self::Busy => true,
-            Self::Adaptive(limit) => idle < limit,
-            Self::Blocking => false,
-        }
-    }
-}
-
-/// How an RNIC is opened.
-#[derive(Clone, Debug)]
-pub struct RnicConfig {
-    /// The interface's part.
-    pub nic: NicConfig,
-    /// Who runs the engine.
-    pub progress: Progress,
-    /// What it does without work.
-    pub waiting: Waiting,
-    /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
-    /// that the death of a peer which owes nothing goes unnoticed.
-    pub keepalive: Option<Duration>,
-    /// How long an acknowledgment may take beyond the round trip before a segment is sent again (RFC 6298 §2.4). 5 ms by default;
-    /// more where peers may have to wait longer for a processor, less delay after a loss with less.
-    pub min_rto: Duration,
-    /// How long the TCP acknowledgment of a message may wait for the application's answer to ride on, where it answered the last ones as soon
-    /// (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; zero sends it at once.
-    pub ack_delay: Duration,
-    /// How long a peer may leave bytes, or the question whether it lives, unanswered before the connection is given up (RFC 9293
-    /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
-    pub user_timeout: Duration,
-    /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
-    pub congestion: Algorithm,
-    /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default; DCTCP always does, BBR never.
-    pub ecn: bool,
-    /// How connections are started.
-    pub mpa: MpaConfig,
-    /// Connections that each listener keeps for the application to accept; for one more, the one goes that has been silent for
-    /// longest. As many more may be in TCP's handshake. 1024 by default.
-    pub backlog: usize,
-    /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
-    pub lists: ListMode,
-    /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some. Of further ones
-    /// [`EventsLost`](crate::AsyncEventKind::EventsLost) tells. By default one for each queue pair that there can be.
-    pub max_events: usize,
-}
-
-impl Default for RnicConfig {
-    fn default() -> Self {
-        Self {
-            nic: NicConfig::default(),
-            progress: Progress::Thread,
-            waiting: Waiting::Adaptive(Duration::from_micros(50)),
-            keepalive: None,
-            min_rto: StackConfig::default().min_rto,
-            ack_delay: StackConfig::default().ack_delay,
-            user_timeout: StackConfig::default().user_timeout,
-            congestion: StackConfig::default().congestion,
-            ecn: StackConfig::default().ecn,
-            mpa: MpaConfig::default(),
-            backlog: BACKLOG,
-            lists: ListMode::Page,
-            max_events: MAX_QPS,
-        }
-    }
-}
+use xwarp_rnic::engine::{Clients, Engine, ListenKey};
+use xwarp_rnic::model::LocalPort;
+use xwarp_rnic::model::Progress;
+use xwarp_rnic::model::RnicConfig;
+use xwarp_rnic::model::{
+    AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
+    ListMode, ListenError, MAX_QPS, MAX_SRQS, RnicAttributes, RnicClosed, RnicCounters,
+};
+use xwarp_rnic::queues::{EventQueue, ReadySet, SlotTable};
+use xwarp_rnic::stags::StagTable;
 
 /// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
 pub struct Rnic {
@@ -221,7 +125,7 @@ impl Rnic {
         self.info.as_ref()
     }
 
-    /// The file of [`NicConfig::capture`]. To learn whether it has every frame, [`close`](Self::close) the RNIC, then call
+    /// The file of [`NicConfig::capture`](crate::NicConfig::capture). To learn whether it has every frame, [`close`](Self::close) the RNIC, then call
     /// [`Capture::finish`].
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
@@ -269,7 +173,7 @@ impl Rnic {
         handler: impl FnMut(CqId) + Send + 'static,
     ) -> Result<HandlerId, HandlerError> {
         self.control
-            .call(|engine| engine.cqs.handlers.add(Box::new(handler)))?
+            .call(|engine| engine.handlers().add(Box::new(handler)))?
     }
 
     /// Puts another handler in the place of one, for all completion queues that have it.
@@ -279,13 +183,13 @@ impl Rnic {
         handler: impl FnMut(CqId) + Send + 'static,
     ) -> Result<(), HandlerError> {
         self.control
-            .call(move |engine| engine.cqs.handlers.replace(id, Box::new(handler)))?
+            .call(move |engine| engine.handlers().replace(id, Box::new(handler)))?
     }
 
     /// Clears a handler. Completion queues that have it stay, and their events are told nobody.
     pub fn clear_completion_handler(&self, id: HandlerId) -> Result<(), HandlerError> {
         self.control
-            .call(move |engine| engine.cqs.handlers.clear(id))?
+            .call(move |engine| engine.handlers().clear(id))?
     }
 
     /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).
@@ -350,7 +254,7 @@ impl Rnic {
             number = port.local().port();
             ports.push(port);
         }
-        let addresses = ports.iter().map(crate::host::LocalPort::local).collect();
+        let addresses = ports.iter().map(LocalPort::local).collect();
         let backlog = self.backlog;
         let key = self
             .control

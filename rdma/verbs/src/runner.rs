@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use xwarp_driver::Sleeper;
 
-use crate::engine::Engine;
-use crate::rnic::Waiting;
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::Waiting;
 
 /// Something to be done by whoever owns the engine.
 pub(crate) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
@@ -67,7 +67,7 @@ impl Runner {
         limit: Option<Duration>,
         no_command: impl FnOnce() -> bool,
     ) -> io::Result<()> {
-        if self.waiting.spins_after(self.last_work.elapsed()) {
+        if spins_after(self.waiting, self.last_work.elapsed()) {
             std::hint::spin_loop();
             return Ok(());
         }
@@ -77,6 +77,15 @@ impl Runner {
             .min();
         let idle = || no_command() && self.engine.is_idle();
         self.sleeper.sleep(self.engine.readiness(), timeout, idle)
+    }
+}
+
+/// Whether the engine still spins after it has been idle for so long.
+fn spins_after(waiting: Waiting, idle: Duration) -> bool {
+    match waiting {
+        Waiting::Busy => true,
+        Waiting::Adaptive(limit) => idle < limit,
+        Waiting::Blocking => false,
     }
 }
 

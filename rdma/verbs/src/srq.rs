@@ -4,16 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::control::Control;
-use crate::engine::SrqId;
-use crate::error::{
-    Capability, CreateError, DestroyError, ModifySrqError, PostError, PostListError, Refused,
-    ResizeError, RnicClosed,
+use crate::error::{ModifySrqError, PostListError, Refused};
+use crate::pd::ProtectionDomain;
+use xwarp_rnic::model::{
+    Capability, CreateError, DestroyError, MAX_DEPTH, MAX_SGE, PdId, PostError, RecvRequest,
+    ResizeError, RnicClosed, SrqId, check_capability, check_list, total,
 };
-use crate::limits::MAX_DEPTH;
-use crate::pd::PdId;
-use crate::sge::{check_capability, check_list};
-use crate::slots::WorkQueue;
-use crate::work::{MAX_SGE, RecvRequest, total};
+use xwarp_rnic::queues::WorkQueue;
 
 /// A shared receive queue's size and limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +71,13 @@ fn check_depth(depth: usize) -> Result<(), Capability> {
     Capability::check("a shared receive queue of depth", depth, 1, MAX_DEPTH)
 }
 
+impl ProtectionDomain {
+    /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this domain.
+    pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, CreateError> {
+        SharedReceiveQueue::create(self.control(), self.id(), config)
+    }
+}
+
 impl SharedReceiveQueue {
     pub(crate) fn create(
         control: &Arc<Control>,
@@ -126,7 +130,7 @@ impl SharedReceiveQueue {
     /// Query S-RQ (verbs draft §9.2.4.2).
     pub fn query(&self) -> Result<SrqInfo, RnicClosed> {
         let id = self.id;
-        let armed = self.control.call(move |engine| engine.srqs.armed(id))?;
+        let armed = self.control.call(move |engine| engine.srqs().armed(id))?;
         Ok(SrqInfo {
             pd: self.pd,
             depth: self.posts.depth(),
@@ -141,7 +145,7 @@ impl SharedReceiveQueue {
     pub fn resize(&mut self, depth: usize) -> Result<(), ModifySrqError> {
         check_depth(depth).map_err(ResizeError::Capability)?;
         let id = self.id;
-        let limit = self.control.call(move |engine| engine.srqs.armed(id))?;
+        let limit = self.control.call(move |engine| engine.srqs().armed(id))?;
         if depth < limit {
             return Err(ModifySrqError::BelowLimit { depth, limit });
         }
@@ -153,7 +157,7 @@ impl SharedReceiveQueue {
         let (posts, posted) = WorkQueue::rings(depth).map_err(ResizeError::from)?;
         let resized = self
             .control
-            .call(move |engine| engine.srqs.resize(id, posted))?;
+            .call(move |engine| engine.srqs().resize(id, posted))?;
         resized.map_err(ResizeError::from)?;
         self.posts.resize(posts);
         Ok(())
@@ -166,7 +170,7 @@ impl SharedReceiveQueue {
             return Err(ModifySrqError::LimitOutOfRange { limit, depth });
         }
         self.control
-            .call(move |engine| engine.srqs.arm(id, limit))?;
+            .call(move |engine| engine.srqs().arm(id, limit))?;
         self.limit = limit;
         Ok(())
     }

@@ -4,54 +4,16 @@
 //! Modify QP. Here both sides of that are the RNIC's own TCP.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use xwarp_tcp::ConnId;
-
 use crate::control::Control;
-use crate::engine::ListenKey;
-use crate::error::{ConnectError, RnicClosed, RnicEnded, StreamError};
-
-/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of the RNIC ever has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(pub(crate) ConnId);
-
-/// How a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamState {
-    /// TCP is being established.
-    Connecting,
-    /// It can send and receive.
-    Established,
-    /// The peer has closed its side. What it sent before can still be read, and it can be written to.
-    PeerClosed,
-    /// It has ended, or a queue pair has it.
-    Gone,
-}
-
-/// How FPDUs are framed on a stream that is handed over. Both ends must say the same, which is up to the application: nothing is
-/// negotiated here (digest section 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Framing {
-    /// CRCs are generated and checked (RFC 5044 §4.4).
-    pub crc: bool,
-    /// What we send has markers (RFC 5044 §4.3), the first of them in front of our first FPDU.
-    pub send_markers: bool,
-    /// What the peer sends has markers.
-    pub receive_markers: bool,
-}
-
-impl Default for Framing {
-    /// CRCs, no markers.
-    fn default() -> Self {
-        Self {
-            crc: true,
-            send_markers: false,
-            receive_markers: false,
-        }
-    }
-}
+use crate::error::RnicEnded;
+use xwarp_rnic::engine::ListenKey;
+use xwarp_rnic::model::RnicId;
+use xwarp_rnic::model::StreamId;
+use xwarp_rnic::model::StreamState;
+use xwarp_rnic::model::{ConnectError, RnicClosed, StreamError};
 
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
@@ -108,8 +70,8 @@ impl LlpStream {
         self.id
     }
 
-    pub(crate) fn rnic(&self) -> Weak<Control> {
-        Arc::downgrade(&self.control)
+    pub(crate) fn rnic(&self) -> RnicId {
+        self.control.id()
     }
 
     /// How it is.

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use xwarp_driver::{OutOfBounds, SharedBytes};
 
 use crate::control::Control;
-use crate::error::RegisterError;
-use crate::memory::{Access, MemoryRegion};
+use crate::memory::MemoryRegion;
 use crate::pd::ProtectionDomain;
-use crate::work::Sge;
+use xwarp_rnic::model::{Access, RegisterError, Sge};
 
 /// Memory that is either the application's or a work request's, never both: posting it takes it away, and
 /// [`PostedBuffers::redeem`](crate::PostedBuffers::redeem) gives it back for the completion. What to post, where, and what becomes of it, is told
@@ -112,8 +111,9 @@ impl fmt::Debug for Buffer {
 mod tests {
     use super::*;
     use crate::host::FixedHost;
-    use crate::rnic::{Progress, Rnic, RnicConfig};
+    use crate::rnic::Rnic;
     use xwarp_driver::{MemoryIo, RegionPool};
+    use xwarp_rnic::model::{Progress, RnicConfig};
     use xwarp_tcp::StackConfig;
 
     fn rnic() -> Rnic {
@@ -134,7 +134,7 @@ mod tests {
         let pd = rnic.allocate_pd().unwrap();
         for buffer in pd.allocate_buffers(2, 100).unwrap() {
             let info = buffer.region.query().unwrap();
-            assert_eq!(info.access, Access::LOCAL);
+            assert_eq!(info.access, Access::LOCAL_READ | Access::LOCAL_WRITE);
             assert!(!info.remote_access);
         }
     }

@@ -11,9 +11,8 @@ use super::buffer::Buffer;
 use super::queues::sealed::Queue;
 use super::queues::{Keeper, ReceiveQueue, SendQueue};
 use super::request::{BufferRequest, Work};
-use crate::completion::WorkCompletion;
-use crate::error::{PostError, PostListError, Refused};
-use crate::work::WrId;
+use crate::error::{PostListError, Refused};
+use xwarp_rnic::model::{PostError, WorkCompletion, WrId};
 
 /// Names of work requests that have buffers begin here, and are never used twice in a process.
 const FIRST_NAME: u64 = 1 << 63;

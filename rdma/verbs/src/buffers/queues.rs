@@ -2,12 +2,10 @@
 
 use super::buffer::Buffer;
 use crate::data_path::DataPath;
-use crate::engine::{Engine, SrqId};
-use crate::error::PostError;
 use crate::qp::QueuePair;
-use crate::qp_state::QpId;
 use crate::srq::SharedReceiveQueue;
-use crate::work::{RecvRequest, SendRequest};
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::{PostError, QpId, RecvRequest, SendRequest, SrqId};
 
 /// What keeps a work request until it completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,16 +16,17 @@ pub enum Keeper {
 
 impl Keeper {
     /// Is it there no more, so that nothing which was posted to it can have any effect?
-    pub(super) fn is_gone(self, engine: &Engine) -> bool {
+    pub(super) fn is_gone(self, engine: &mut Engine) -> bool {
         match self {
             Self::QueuePair(id) => !engine.has_qp(id),
-            Self::SharedReceiveQueue(id) => !engine.srqs.contains(id),
+            Self::SharedReceiveQueue(id) => !engine.srqs().contains(id),
         }
     }
 }
 
 pub(super) mod sealed {
-    use super::{Buffer, Keeper, PostError};
+    use super::{Buffer, Keeper};
+    use xwarp_rnic::model::PostError;
 
     /// A queue that takes requests of a kind. Of a list `ring` follows the last.
     pub trait Queue<R> {

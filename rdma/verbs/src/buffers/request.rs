@@ -4,7 +4,9 @@ use xwarp_driver::OutOfBounds;
 use xwarp_iwarp::Stag;
 
 use super::buffer::Buffer;
-use crate::work::{Immediate, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId};
+use xwarp_rnic::model::{
+    Immediate, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
+};
 
 /// A work request for the send queue that takes its bytes from a [`Buffer`]. It is always signaled, as its completion gives the buffer back.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::control::Control;
-use crate::error::DeallocateError;
+use xwarp_rnic::model::DeallocateError;
 
 /// No region or window has it.
 const NOTHING: u32 = 0;
@@ -34,7 +34,7 @@ impl Owner {
     pub(super) fn deallocate(&mut self) -> Result<(), DeallocateError> {
         let index = self.index;
         self.control
-            .call(move |engine| engine.stags.deallocate(index))??;
+            .call(move |engine| engine.stags().deallocate(index))??;
         self.disown();
         Ok(())
     }
@@ -50,7 +50,9 @@ impl Drop for Owner {
         let index = self.index;
         if index != NOTHING {
             // An engine that is gone can no longer place anything.
-            let _ = self.control.call(move |engine| engine.stags.release(index));
+            let _ = self
+                .control
+                .call(move |engine| engine.stags().release(index));
         }
     }
 }

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::Stag;
 
-use super::entry::RegionInfo;
-use super::register::{NotReregistered, RegionMemory};
-use super::spec::{Addressing, RegionSpec};
 use super::stag::RegionStag;
 use crate::control::Control;
-use crate::error::{DeallocateError, QueryError, Refused, RegisterError, ReregisterError};
+use crate::error::{Refused, ReregisterError};
 use crate::pd::ProtectionDomain;
-use crate::user::Scope;
-use crate::work::{RemoteAddress, Sge};
+use xwarp_rnic::model::Access;
+use xwarp_rnic::model::{
+    Addressing, DeallocateError, QueryError, RegionInfo, RegionMemory, RegionSpec, RegisterError,
+    RemoteAddress, Scope, Sge,
+};
+use xwarp_rnic::stags::NotReregistered;
 
 /// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::PhysicalList). Dropping it deregisters it, and takes away
 /// the windows that are bound to it: from then on nobody can reach the memory through its `STag`.
@@ -26,6 +27,37 @@ pub struct MemoryRegion<M = SharedBytes> {
     memory: M,
 }
 
+impl ProtectionDomain {
+    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs.
+    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
+        let bytes = self.control().regions().allocate(len)?;
+        self.register(bytes, access)
+    }
+
+    /// Registers memory that the application has already for the domain's queue pairs; several registrations of the same memory are
+    /// independent.
+    pub fn register(
+        &self,
+        bytes: SharedBytes,
+        access: Access,
+    ) -> Result<MemoryRegion, RegisterError> {
+        self.register_with(bytes, &RegionSpec::new(access))
+    }
+
+    /// The same with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets, key and Remote Access Flag; of memory in
+    /// one piece, or of a [`PhysicalList`](crate::PhysicalList).
+    pub fn register_with<M>(
+        &self,
+        memory: M,
+        spec: &RegionSpec,
+    ) -> Result<MemoryRegion<M>, RegisterError>
+    where
+        M: Clone + Into<RegionMemory>,
+    {
+        MemoryRegion::register(self.control(), self.scope(), memory, spec)
+    }
+}
+
 impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
     pub(super) fn new(stag: RegionStag, memory: M, addressing: Addressing) -> Self {
         let base = match addressing {
@@ -35,7 +67,7 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         Self {
             stag,
             base,
-            len: memory.clone().into().len(),
+            len: memory.clone().into().byte_len(),
             memory,
         }
     }
@@ -47,7 +79,7 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         spec: &RegionSpec,
     ) -> Result<Self, RegisterError> {
         let (source, spec) = (memory.clone().into(), *spec);
-        let stag = control.call(move |engine| engine.stags.register(scope, &source, &spec))??;
+        let stag = control.call(move |engine| engine.stags().register(scope, &source, &spec))??;
         let stag = RegionStag::new(stag, control);
         Ok(Self::new(stag, memory, spec.addressing))
     }
@@ -63,8 +95,8 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
             return Err(RegisterError::OtherRnic);
         }
         let (existing, scope, spec) = (self.stag(), pd.scope(), *spec);
-        let stag =
-            control.call(move |engine| engine.stags.register_shared(existing, scope, &spec))??;
+        let stag = control
+            .call(move |engine| engine.stags().register_shared(existing, scope, &spec))??;
         let stag = RegionStag::new(stag, control);
         Ok(Self::new(stag, self.memory.clone(), spec.addressing))
     }
@@ -111,6 +143,32 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
             };
             Refused::new(region, refused.error)
         })
+    }
+}
+
+impl RegionStag {
+    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
+    /// rights, whether the `STag` is Valid or not. Not while windows are bound to it, nor if it is shared: then it comes back as it was.
+    /// Any other error leaves no registration.
+    pub fn reregister<M>(
+        mut self,
+        pd: &ProtectionDomain,
+        memory: M,
+        spec: &RegionSpec,
+    ) -> Result<MemoryRegion<M>, ReregisterError<Self>>
+    where
+        M: Clone + Into<RegionMemory>,
+    {
+        match self.replace(pd, memory.clone().into(), spec) {
+            Ok(stag) => {
+                self.renew(stag);
+                Ok(MemoryRegion::new(self, memory, spec.addressing))
+            }
+            Err(NotReregistered { kept, cause }) => {
+                let region = kept.then_some(self);
+                Err(ReregisterError { region, cause })
+            }
+        }
     }
 }
 

@@ -5,18 +5,15 @@ use std::sync::Arc;
 
 use xwarp_iwarp::Stag;
 
-use super::access::Access;
-use super::entry::RegionInfo;
-use super::list::PhysicalList;
 use super::owner::Owner;
-use super::region::MemoryRegion;
-use super::register::{NotReregistered, RegionMemory};
-use super::requests::FastRegister;
-use super::spec::{Addressing, RegionSpec};
 use crate::control::Control;
-use crate::error::{DeallocateError, QueryError, Refused, RegisterError, ReregisterError};
+use crate::error::Refused;
 use crate::pd::ProtectionDomain;
-use crate::user::Scope;
+use xwarp_rnic::model::{
+    Access, Addressing, DeallocateError, FastRegister, PhysicalList, QueryError, RegionInfo,
+    RegionMemory, RegionSpec, RegisterError, Scope,
+};
+use xwarp_rnic::stags::NotReregistered;
 
 /// The `STag` of a region that is not shared, for memory to be registered with by Fast-Register or
 /// [`reregister`](Self::reregister). Dropping it deallocates it, and takes away the windows that are bound to it.
@@ -46,6 +43,18 @@ pub struct RegionStag {
     stag: Stag,
 }
 
+impl ProtectionDomain {
+    /// Allocates the `STag` of a region without memory (verbs draft §9.2.6.1), for lists of up to `entries` entries. Without
+    /// `remote_access` no remote right can be given to it.
+    pub fn allocate_stag(
+        &self,
+        entries: usize,
+        remote_access: bool,
+    ) -> Result<RegionStag, RegisterError> {
+        RegionStag::allocate(self.control(), self.scope(), entries, remote_access)
+    }
+}
+
 impl RegionStag {
     pub(super) fn new(stag: Stag, control: &Arc<Control>) -> Self {
         Self {
@@ -60,8 +69,8 @@ impl RegionStag {
         entries: usize,
         remote_access: bool,
     ) -> Result<Self, RegisterError> {
-        let stag =
-            control.call(move |engine| engine.stags.allocate(scope, entries, remote_access))??;
+        let stag = control
+            .call(move |engine| engine.stags().allocate(scope, entries, remote_access))??;
         Ok(Self::new(stag, control))
     }
 
@@ -74,7 +83,7 @@ impl RegionStag {
     pub fn query(&self) -> Result<RegionInfo, QueryError> {
         let index = self.owner.index();
         let control = self.owner.control();
-        control.call(move |engine| engine.stags.query_region(index))?
+        control.call(move |engine| engine.stags().query_region(index))?
     }
 
     /// A request that registers a list, zero-based, with the next key: the one before it stays unused for as long as there are others.
@@ -87,30 +96,6 @@ impl RegionStag {
             list,
             access,
             addressing: Addressing::ZeroBased,
-        }
-    }
-
-    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
-    /// rights, whether the `STag` is Valid or not. Not while windows are bound to it, nor if it is shared: then it comes back as it was.
-    /// Any other error leaves no registration.
-    pub fn reregister<M>(
-        mut self,
-        pd: &ProtectionDomain,
-        memory: M,
-        spec: &RegionSpec,
-    ) -> Result<MemoryRegion<M>, ReregisterError<Self>>
-    where
-        M: Clone + Into<RegionMemory>,
-    {
-        match self.replace(pd, memory.clone().into(), spec) {
-            Ok(stag) => {
-                self.renew(stag);
-                Ok(MemoryRegion::new(self, memory, spec.addressing))
-            }
-            Err(NotReregistered { kept, cause }) => {
-                let region = kept.then_some(self);
-                Err(ReregisterError { region, cause })
-            }
         }
     }
 
@@ -128,7 +113,7 @@ impl RegionStag {
         }
         let (scope, spec) = (pd.scope(), *spec);
         let replaced = control
-            .call(move |engine| engine.stags.reregister(index, scope, &memory, &spec))
+            .call(move |engine| engine.stags().reregister(index, scope, &memory, &spec))
             .map_err(|closed| kept(closed.into()))?;
         if let Err(NotReregistered { kept: false, .. }) = replaced {
             self.owner.disown();

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use xwarp_iwarp::Stag;
 
-use super::access::Access;
-use super::entry::WindowInfo;
 use super::owner::Owner;
-use super::requests::Bind;
 use crate::control::Control;
-use crate::error::{DeallocateError, QueryError, RegisterError};
-use crate::user::Scope;
-use crate::work::RemoteAddress;
+use crate::pd::ProtectionDomain;
+use xwarp_rnic::model::{
+    Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, Scope, WindowInfo,
+};
 
 /// A memory window: what it is bound to, one peer may use, for as long as it is bound. Binding is a work request, and costs no more than
 /// that. Dropping the window deallocates it: from then on nobody can reach memory through its `STag`.
@@ -39,9 +37,16 @@ pub struct MemoryWindow {
     stag: Stag,
 }
 
+impl ProtectionDomain {
+    /// Allocates a memory window (verbs draft §9.2.6.7), for queue pairs and regions of the domain.
+    pub fn allocate_window(&self) -> Result<MemoryWindow, RegisterError> {
+        MemoryWindow::allocate(self.control(), self.scope())
+    }
+}
+
 impl MemoryWindow {
     pub(crate) fn allocate(control: &Arc<Control>, scope: Scope) -> Result<Self, RegisterError> {
-        let stag = control.call(move |engine| engine.stags.allocate_window(scope))??;
+        let stag = control.call(move |engine| engine.stags().allocate_window(scope))??;
         Ok(Self {
             owner: Owner::new(stag.index(), control),
             stag,
@@ -72,7 +77,7 @@ impl MemoryWindow {
     pub fn query(&self) -> Result<WindowInfo, QueryError> {
         let index = self.owner.index();
         let control = self.owner.control();
-        control.call(move |engine| engine.stags.query_window(index))?
+        control.call(move |engine| engine.stags().query_window(index))?
     }
 
     /// Deallocate `STag` (verbs draft §7.9), whether bound or not. When this returns nobody can reach memory through it any more; what

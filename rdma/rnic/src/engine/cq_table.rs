@@ -1,0 +1,135 @@
+//! The engine's ends of all completion queues.
+
+use std::sync::Arc;
+
+use rtrb::Producer;
+use slab::Slab;
+
+use super::handlers::Handlers;
+use crate::model::CqId;
+use crate::model::{
+    AsyncEvent, AsyncEventKind, Capability, CreateError, EventResource, MAX_CQS, ResizeError,
+};
+use crate::queues::{CqSink, Cqe, EventQueue, Pushed, SlotKey, SlotTable};
+
+/// A completion did not fit into its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CqFull;
+
+/// See the module.
+pub struct CqTable {
+    sinks: Slab<(u64, CqSink)>,
+    next_serial: u64,
+    handlers: Handlers,
+    slots: Arc<SlotTable>,
+    events: Arc<EventQueue>,
+}
+
+impl CqTable {
+    pub(super) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
+        Self {
+            sinks: Slab::new(),
+            next_serial: 0,
+            handlers: Handlers::default(),
+            slots,
+            events,
+        }
+    }
+
+    pub(super) fn handlers(&mut self) -> &mut Handlers {
+        &mut self.handlers
+    }
+
+    /// Create CQ: enters the end of a new queue.
+    pub fn insert(&mut self, sink: CqSink) -> Result<CqId, CreateError> {
+        Capability::check(
+            "a number of completion queues of",
+            self.sinks.len() + 1,
+            1,
+            MAX_CQS,
+        )?;
+        if let Some(handler) = sink.handler {
+            self.handlers.check(handler)?;
+        }
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        Ok(CqId {
+            slot: self.sinks.insert((serial, sink)),
+            serial,
+        })
+    }
+
+    fn sink(&mut self, id: CqId) -> Option<&mut CqSink> {
+        let (serial, sink) = self.sinks.get_mut(id.slot)?;
+        (*serial == id.serial).then_some(sink)
+    }
+
+    /// Goes on with another ring, which must have room for what is unread.
+    pub fn resize(
+        &mut self,
+        id: CqId,
+        ring: Producer<Cqe>,
+        waiting: usize,
+    ) -> Result<(), ResizeError> {
+        self.sink(id)
+            .map_or(Ok(()), |sink| sink.resize(ring, waiting))
+    }
+
+    /// Forgets a queue. Completions for it go nowhere from now on.
+    pub fn remove(&mut self, id: CqId) {
+        if self.contains(id) {
+            self.sinks.remove(id.slot);
+        }
+    }
+
+    pub(super) fn contains(&self, id: CqId) -> bool {
+        self.sinks
+            .get(id.slot)
+            .is_some_and(|(serial, _)| *serial == id.serial)
+    }
+
+    /// Appends a completion. A queue that was dropped takes everything. What nobody will poll frees its slot at once.
+    pub(super) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
+        let slots = entry.slots;
+        let Some(sink) = self.sink(id) else {
+            self.free(slots);
+            return Ok(());
+        };
+        match sink.push(entry) {
+            Pushed::Quiet => Ok(()),
+            Pushed::Woke => {
+                if let Some(handler) = sink.handler
+                    && !self.handlers.call(handler, id)
+                {
+                    self.report(id, AsyncEventKind::CqFailed);
+                }
+                Ok(())
+            }
+            Pushed::Full { first } => {
+                self.free(slots);
+                if first {
+                    self.report(id, AsyncEventKind::CqOverflow);
+                }
+                Err(CqFull)
+            }
+        }
+    }
+
+    fn report(&self, id: CqId, kind: AsyncEventKind) {
+        let resource = EventResource::Cq(id);
+        self.events.report(AsyncEvent { resource, kind });
+    }
+
+    /// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.
+    pub(super) fn push_or_lose(&mut self, id: CqId, entry: Cqe) {
+        let (wr_id, status) = (entry.completion.wr_id, entry.completion.status);
+        if self.push(id, entry) == Err(CqFull) {
+            log::warn!("a completion queue was full: that of {wr_id:?} ({status}) is lost");
+        }
+    }
+
+    /// Frees the slot of a work request that has no completion.
+    pub(super) fn free(&self, slots: SlotKey) {
+        self.slots.free(slots);
+    }
+}

@@ -1,0 +1,71 @@
+//! Completion event handlers (verbs draft §8.2.5, §9.4.1).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use slab::Slab;
+
+use crate::model::HandlerId;
+use crate::model::MAX_HANDLERS;
+use crate::model::{CqId, HandlerError};
+
+/// How many handlers were registered, with all RNICs of the process: that of one means nothing to another (verbs draft §5.1).
+static REGISTERED: AtomicU64 = AtomicU64::new(0);
+
+/// What is called when a completion comes that was waited for. It is told which completion queue has it.
+pub type Handler = Box<dyn FnMut(CqId) + Send>;
+
+/// All handlers of an RNIC.
+#[derive(Default)]
+pub struct Handlers {
+    all: Slab<(u64, Handler)>,
+}
+
+impl Handlers {
+    /// Registers a handler.
+    pub fn add(&mut self, handler: Handler) -> Result<HandlerId, HandlerError> {
+        if self.all.len() >= MAX_HANDLERS {
+            return Err(HandlerError::TooMany(MAX_HANDLERS));
+        }
+        let serial = REGISTERED.fetch_add(1, Ordering::Relaxed); // 2^64 will not be registered
+        let slot = self.all.insert((serial, handler));
+        Ok(HandlerId { slot, serial })
+    }
+
+    fn find(&mut self, id: HandlerId) -> Option<&mut Handler> {
+        let (serial, handler) = self.all.get_mut(id.slot)?;
+        (*serial == id.serial).then_some(handler)
+    }
+
+    /// Is there such a handler?
+    pub(crate) fn check(&mut self, id: HandlerId) -> Result<(), HandlerError> {
+        self.find(id).map(|_| ()).ok_or(HandlerError::Unknown)
+    }
+
+    /// Puts another handler in the place of one.
+    pub fn replace(&mut self, id: HandlerId, handler: Handler) -> Result<(), HandlerError> {
+        *self.find(id).ok_or(HandlerError::Unknown)? = handler;
+        Ok(())
+    }
+
+    /// Events of completion queues that have it are told nobody from now on.
+    pub fn clear(&mut self, id: HandlerId) -> Result<(), HandlerError> {
+        self.check(id)?;
+        drop(self.all.remove(id.slot));
+        Ok(())
+    }
+
+    /// False if it has panicked: what it has broken is its own, and it is not called again.
+    pub(crate) fn call(&mut self, id: HandlerId, cq: CqId) -> bool {
+        let Some(handler) = self.find(id) else {
+            return true;
+        };
+        let called = catch_unwind(AssertUnwindSafe(|| handler(cq)));
+        if called.is_err() {
+            log::error!("the handler of {cq:?} has panicked, and is cleared");
+            drop(self.all.remove(id.slot));
+        }
+        called.is_ok()
+    }
+}

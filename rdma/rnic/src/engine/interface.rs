@@ -1,0 +1,258 @@
+//! The interface under the engine: what becomes of it, and what cannot live on then.
+//!
+//! An interface that is down costs time only: frames wait, and connections live until their user timeout. Connections end with their local
+//! address, and the RNIC with the interface or with its XDP program.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use xwarp_driver::IoError;
+use xwarp_driver::net::{LinkMonitor, LinkNews, LinkState};
+use xwarp_tcp::Instant;
+
+use super::Engine;
+use super::broken::Health;
+use super::listen::ListenerContext;
+use crate::model::{AsyncEventKind, ConnectError, EventResource, Host};
+
+/// How long an address may take to come back after the link: the kernel takes IPv6 addresses away from an interface that is set down, and
+/// checks for a second or two that they are unique (RFC 4862 §5.4), and a DHCP client may take as long.
+const ADDRESS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long whoever watches the interface may take to say why the kernel refuses it.
+const DOUBT: Duration = Duration::from_millis(500);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Interface {
+    host: Option<Arc<dyn Host>>,
+    monitor: Option<LinkMonitor>,
+    /// As it was told last.
+    state: Option<LinkState>,
+    /// The host's addresses, those that are awaited included.
+    addresses: Vec<IpAddr>,
+    /// Addresses that went while the link was down, and may come back with it.
+    awaited: Vec<IpAddr>,
+    /// When they are given up.
+    patience: Option<Instant>,
+    /// What the kernel has refused, and when that is taken for the interface's end.
+    doubt: Option<(Instant, String)>,
+    /// Why the engine does nothing any more.
+    failure: Arc<OnceLock<String>>,
+}
+
+impl Interface {
+    fn name(&self) -> &str {
+        self.host.as_ref().map_or("the interface", |it| it.name())
+    }
+
+    /// Whether there is something to look at.
+    pub(super) fn has_news(&self) -> bool {
+        self.monitor.as_ref().is_some_and(LinkMonitor::has_news)
+    }
+
+    /// When to look at the latest.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let doubt = self.doubt.as_ref().map(|(until, _)| *until);
+        [self.patience, doubt].into_iter().flatten().min()
+    }
+
+    /// Whether the host had an address and has lost it.
+    fn has_lost(&self, address: IpAddr) -> bool {
+        self.state.is_some() && !self.addresses.contains(&address)
+    }
+
+    /// Takes the present addresses; those that are gone for good, and those that are new.
+    fn renew(&mut self, state: &LinkState, was_up: bool, now: Instant) -> [Vec<IpAddr>; 2] {
+        let has: Vec<IpAddr> = state.addresses().collect();
+        let known = std::mem::take(&mut self.addresses);
+        let new = has.iter().filter(|it| !known.contains(it));
+        let new = new.copied().collect();
+        self.awaited.retain(|address| !has.contains(address));
+        let missing = |it: &&IpAddr| !has.contains(it) && !self.awaited.contains(it);
+        let mut gone: Vec<IpAddr> = known.iter().filter(missing).copied().collect();
+        if !(state.up && was_up) {
+            self.awaited.append(&mut gone);
+            self.patience = state.up.then(|| now + ADDRESS_PATIENCE);
+        }
+        if self.awaited.is_empty() {
+            self.patience = None;
+        }
+        self.addresses.extend(has.iter().chain(&self.awaited));
+        [gone, new]
+    }
+}
+
+impl Engine {
+    /// Looks to `host` for what becomes of the interface, and tells by `failure` why nothing is done any more.
+    pub fn attend(&mut self, host: Arc<dyn Host>, failure: Arc<OnceLock<String>>) {
+        self.interface.monitor = host.monitor();
+        self.interface.host = Some(host);
+        self.interface.failure = failure;
+    }
+
+    /// Acts upon what has become of the interface; how much there was to do.
+    pub(super) fn see_interface(&mut self) -> usize {
+        let is_due = |deadline| deadline <= self.now;
+        if self.interface.has_news() || self.interface.deadline().is_some_and(is_due) {
+            self.look_at_interface();
+            return 1;
+        }
+        0
+    }
+
+    #[cold]
+    fn look_at_interface(&mut self) {
+        let now = self.now;
+        match self.interface.monitor.as_ref().and_then(LinkMonitor::take) {
+            Some(LinkNews::Ended(end)) => return self.fail(&end.to_string()),
+            Some(LinkNews::State(state)) => self.on_link(&state),
+            None => {}
+        }
+        if self.interface.patience.is_some_and(|until| until <= now) {
+            self.interface.patience = None;
+            let lost = std::mem::take(&mut self.interface.awaited);
+            (self.interface.addresses).retain(|address| !lost.contains(address));
+            self.withdraw(&lost);
+        }
+        if let Some((_, refusal)) = self.interface.doubt.take_if(|(until, _)| *until <= now) {
+            self.fail(&refusal);
+        }
+    }
+
+    fn on_link(&mut self, state: &LinkState) {
+        let was = self.interface.state.replace(state.clone());
+        self.stack.set_mtu(state.mtu);
+        self.stack.set_mac(state.mac.0);
+        self.stack.set_networks(state.networks.clone());
+        let works = state.up && self.interface.doubt.is_none();
+        self.stack.set_up(works, self.now);
+        let was_up = was.as_ref().is_none_or(|was| was.up);
+        let [gone, new] = self.interface.renew(state, was_up, self.now);
+        self.withdraw(&gone);
+        for address in new {
+            self.stack.readmit(address);
+            self.listen_at(address);
+        }
+        if let Some(was) = was {
+            self.say_changes(&was, state);
+        }
+    }
+
+    /// One sentence for each change that somebody may wonder about later.
+    fn say_changes(&self, was: &LinkState, is: &LinkState) {
+        let name = self.interface.name();
+        match (was.up, is.up) {
+            (true, false) => log::warn!(
+                "{name} is down: nothing is sent or received, and connections wait until it is up again, or their user timeout"
+            ),
+            (false, true) => log::warn!("{name} is up again"),
+            (true, true) | (false, false) => {}
+        }
+        if was.mtu != is.mtu {
+            let (before, now) = (was.mtu, is.mtu);
+            log::warn!("{name} has an MTU of {now} now, no more of {before}");
+        }
+        if was.mac != is.mac {
+            log::warn!("{name} has the Ethernet address {} now", is.mac);
+        }
+    }
+
+    /// The host has lost addresses: their connections end, and nobody listens there until they are back.
+    fn withdraw(&mut self, lost: &[IpAddr]) {
+        for &address in lost {
+            let name = self.interface.name();
+            log::warn!("{name} has lost {address}: connections from there end");
+            self.stack.withdraw(address);
+            self.lingering.withdraw(address);
+            let at = |context: &ListenerContext| context.port.local().ip() == address;
+            for context in self.listeners.extract_if(.., |context| at(context)) {
+                self.stack.unlisten(context.id);
+            }
+        }
+    }
+
+    /// Lets those listen at an address that want it and do not yet.
+    fn listen_at(&mut self, address: IpAddr) {
+        let Some(host) = self.interface.host.clone() else {
+            return;
+        };
+        for at in 0..self.registrations.len() {
+            let Some(port) = self.registrations[at].port_at(address) else {
+                continue;
+            };
+            let local = SocketAddr::new(address, port);
+            let key = self.registrations[at].key;
+            let listens = |it: &ListenerContext| it.key == key && it.port.local().ip() == address;
+            if self.listeners.iter().any(listens) {
+                continue;
+            }
+            match host.open_port(address, port) {
+                Ok(port) => drop(self.listen_too(at, port)), // false: another listener does
+                Err(error) => log::warn!("cannot listen at {local}: {error}"),
+            }
+        }
+    }
+
+    /// The kernel has refused a transmission. If the interface is watched, its watcher knows a moment later what has happened.
+    pub(super) fn on_refusal(&mut self, error: &IoError) -> usize {
+        let refusal = error.to_string();
+        let until = self.now + DOUBT;
+        if self.interface.monitor.is_none() || matches!(error, IoError::Stalled { .. }) {
+            self.fail(&refusal);
+        } else if self.interface.doubt.is_none() {
+            self.interface.doubt = Some((until, refusal));
+            self.stack.set_up(false, self.now);
+        }
+        1
+    }
+
+    /// The NIC is lost, and every connection with it: RNIC Catastrophic Failure.
+    pub(super) fn fail(&mut self, reason: &str) {
+        log::error!("the RNIC has failed: {reason}");
+        // First of all, so that whoever finds what follows from it finds the reason, too.
+        let failed = AsyncEventKind::Failed {
+            reason: reason.to_owned(),
+        };
+        self.report(EventResource::Rnic, failed);
+        let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.fail_start(key, |_| ConnectError::Failed(reason.to_owned()));
+            self.lose(key, "the RNIC has failed");
+        }
+        self.cease(reason);
+        // Peers of an interface that still sends are told by a RST.
+        if let Err(error) = self.stack.transmit(self.now) {
+            log::debug!("peers are not told: {error}");
+        }
+        self.health = Health::Failed;
+    }
+
+    /// Nobody connects any more, and all who wait for that are told why.
+    pub(super) fn cease(&mut self, reason: &str) {
+        // The first reason stays.
+        let _ = self.interface.failure.set(reason.to_owned());
+        self.registrations.clear();
+        for context in std::mem::take(&mut self.listeners) {
+            self.stack.unlisten(context.id);
+        }
+        for incoming in self.incoming.drain() {
+            self.owners.remove(&incoming.conn());
+            self.stack.abort(incoming.conn(), self.now);
+        }
+        for (conn, _) in self.streams.drain() {
+            self.owners.remove(&conn);
+            self.stack.abort(conn, self.now);
+        }
+    }
+
+    /// Why nothing can be begun, if the RNIC has failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.interface.failure.get().cloned()
+    }
+
+    /// Whether a port need not be kept for TCP's last words: nothing is said from there.
+    pub(super) fn is_lost(&self, local: SocketAddr) -> bool {
+        self.interface.has_lost(local.ip())
+    }
+}

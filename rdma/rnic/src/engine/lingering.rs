@@ -1,0 +1,63 @@
+//! Ports of connections that have ended: kept for as long as TCP may still have to answer on them.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_tcp::Instant;
+
+use crate::model::LocalPort;
+
+/// How long a port stays ours after its connection closed: TCP still answers a repeated FIN (TIME-WAIT).
+const LINGER: Duration = Duration::from_secs(10);
+/// Ports that are kept at most. Each is a descriptor of the process, which often has 1024. What is repeated, is so after milliseconds: a
+/// client needs 256 connections within these to lose an answer, and the kernel's RST is one as well.
+const MAX_PORTS: usize = 256;
+
+/// The oldest first.
+type Queue = VecDeque<(Instant, Arc<LocalPort>)>;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Lingering {
+    /// Ports that nobody else has.
+    own: Queue,
+    /// Ports that a listener had when their connections ended.
+    shared: Queue,
+}
+
+impl Lingering {
+    pub(super) fn keep(&mut self, port: Arc<LocalPort>, now: Instant) {
+        let until = now + LINGER;
+        if Arc::strong_count(&port) > 1 {
+            self.shared.push_back((until, port));
+            return;
+        }
+        self.own.push_back((until, port));
+        if self.own.len() > MAX_PORTS {
+            self.own.pop_front();
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Instant) {
+        for queue in [&mut self.own, &mut self.shared] {
+            while queue.front().is_some_and(|(until, _)| *until <= now) {
+                queue.pop_front();
+            }
+        }
+    }
+
+    /// When the next one goes.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let fronts = [self.own.front(), self.shared.front()];
+        fronts.into_iter().flatten().map(|(until, _)| *until).min()
+    }
+
+    /// Nothing will be answered from this address.
+    pub(super) fn withdraw(&mut self, address: IpAddr) {
+        for queue in [&mut self.own, &mut self.shared] {
+            queue.retain(|(_, port)| port.local().ip() != address);
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! The responder's start-up (RFC 5044 §7.1.2): listeners, requests, the application's answer.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
+use xwarp_tcp::{ConnId, ListenerId};
+
+use super::deadlines::Last;
+use super::qp::{Link, QpContext};
+use super::stream::Stream;
+use super::{Engine, Owner};
+use crate::model::{AcceptError, ConnectionInfo, ListenError, LocalPort, QpId, QpState, StreamId};
+
+/// How long a peer may take for its Request after TCP is established; not extended by single bytes (digest 3.5).
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How long it may take until its window has room for the Reply.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+
+/// A request's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncomingId {
+    key: usize,
+    serial: u64,
+}
+
+impl IncomingId {
+    pub(super) fn key(self) -> usize {
+        self.key
+    }
+}
+
+/// What the application learns of a peer that wants to connect.
+pub struct IncomingRequest {
+    /// Which.
+    pub id: IncomingId,
+    /// The initiator.
+    pub remote: SocketAddr,
+    /// Private data of the Request.
+    pub private_data: Vec<u8>,
+    /// Its MPA revision.
+    pub revision: u8,
+    /// Its enhanced data, if it has any.
+    pub enhanced: Option<EnhancedData>,
+    /// Held until the application takes the Request, whether or not its peer is still there.
+    pub place: Place,
+}
+
+/// A place in the queue of Requests that the application has not taken.
+#[derive(Clone)]
+pub struct Place(Arc<()>);
+
+impl Place {
+    /// The listener's own, of which its Requests have clones.
+    fn first() -> Self {
+        Self(Arc::new(()))
+    }
+
+    /// How many Requests have a place.
+    fn taken(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
+
+/// Somebody's wish to listen; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenKey(u64);
+
+/// Who wants to listen, and where.
+pub(super) struct Registration {
+    pub(super) key: ListenKey,
+    /// One address, or all of a family.
+    address: IpAddr,
+    port: u16,
+    clients: Clients,
+    backlog: usize,
+}
+
+impl Registration {
+    /// The port that it wants of an address, if it wants any.
+    pub(super) fn port_at(&self, address: IpAddr) -> Option<u16> {
+        let any = self.address.is_unspecified() && self.address.is_ipv4() == address.is_ipv4();
+        (any || self.address == address).then_some(self.port)
+    }
+}
+
+/// One address and port that is listened on.
+pub(super) struct ListenerContext {
+    pub(super) key: ListenKey,
+    pub(super) id: ListenerId,
+    pub(super) port: Arc<LocalPort>,
+    pub(super) clients: Clients,
+    /// Connections that may wait for their Request, or for the application's answer to it; or to be taken as streams.
+    pub(super) backlog: usize,
+    /// How many wait for their Request, or for the answer to it.
+    waiting: usize,
+    /// What Requests hold that the application has not taken.
+    place: Place,
+    /// Those that have begun to wait for their Request, the oldest first; some may have ended or sent it.
+    silent: VecDeque<IncomingId>,
+}
+
+/// What becomes of the connections that come to a listener.
+#[derive(Clone)]
+pub enum Clients {
+    /// They speak MPA: their Requests go here.
+    Requests(Sender<IncomingRequest>),
+    /// They are streams of raw bytes; these wait to be taken.
+    Streams(VecDeque<StreamId>),
+}
+
+/// A connection without a queue pair yet.
+pub(super) struct Incoming {
+    id: IncomingId,
+    listener: ListenerId,
+    conn: ConnId,
+    remote: SocketAddr,
+    port: Arc<LocalPort>,
+    requests: Sender<IncomingRequest>,
+    /// The whole Request, while the application decides.
+    request: Option<Request>,
+}
+
+impl Incoming {
+    pub(super) fn conn(&self) -> ConnId {
+        self.conn
+    }
+}
+
+impl Engine {
+    /// Listens on all of `ports`, or on none; and at `address`, or at all addresses of its family if it is unspecified, when the host gets
+    /// it later.
+    pub fn listen(
+        &mut self,
+        address: IpAddr,
+        ports: Vec<LocalPort>,
+        clients: Clients,
+        backlog: usize,
+    ) -> Result<ListenKey, ListenError> {
+        if let Some(reason) = self.failure() {
+            return Err(ListenError::Failed(reason));
+        }
+        let key = ListenKey(self.next_listen);
+        self.next_listen += 1;
+        let port = ports.first().map_or(0, |port| port.local().port());
+        self.registrations.push(Registration {
+            key,
+            address,
+            port,
+            clients,
+            backlog,
+        });
+        let at = self.registrations.len() - 1;
+        for port in ports {
+            let local = port.local();
+            if !self.listen_too(at, port) {
+                self.unlisten(key);
+                return Err(ListenError::Taken(local));
+            }
+        }
+        Ok(key)
+    }
+
+    /// Listens on one more port for a registration; false if somebody does already.
+    pub(super) fn listen_too(&mut self, registration: usize, port: LocalPort) -> bool {
+        let Some(wish) = self.registrations.get(registration) else {
+            return false;
+        };
+        let Ok(id) = self.stack.listen(port.local(), wish.backlog) else {
+            return false;
+        };
+        self.listeners.push(ListenerContext {
+            key: wish.key,
+            id,
+            port: Arc::new(port),
+            clients: wish.clients.clone(),
+            backlog: wish.backlog,
+            waiting: 0,
+            place: Place::first(),
+            silent: VecDeque::new(),
+        });
+        true
+    }
+
+    /// Listens no more. Streams that wait to be taken are closed.
+    pub fn unlisten(&mut self, key: ListenKey) {
+        self.registrations.retain(|wish| wish.key != key);
+        let gone: Vec<ListenerContext> = (self.listeners)
+            .extract_if(.., |context| context.key == key)
+            .collect();
+        for context in gone {
+            self.stack.unlisten(context.id);
+            if let Clients::Streams(waiting) = context.clients {
+                for id in waiting {
+                    self.drop_stream(id);
+                }
+            }
+        }
+    }
+
+    /// TCP has accepted a connection: waits for its Request.
+    pub(super) fn on_incoming(&mut self, listener: ListenerId, conn: ConnId, remote: SocketAddr) {
+        if self.on_incoming_stream(listener, conn) {
+            return;
+        }
+        let has_room = self.make_room(listener);
+        let Some(id) = has_room
+            .then(|| self.keep_incoming(listener, conn, remote))
+            .flatten()
+        else {
+            self.stack.abort(conn, self.now);
+            return;
+        };
+        self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
+        // The Request may be here already.
+        self.on_request_bytes(id.key);
+    }
+
+    /// Enters a connection that waits for its Request; `None` if nobody listens any more.
+    fn keep_incoming(
+        &mut self,
+        listener: ListenerId,
+        conn: ConnId,
+        remote: SocketAddr,
+    ) -> Option<IncomingId> {
+        let context = (self.listeners.iter_mut()).find(|context| context.id == listener)?;
+        let Clients::Requests(requests) = &context.clients else {
+            return None;
+        };
+        let entry = self.incoming.vacant_entry();
+        let id = IncomingId {
+            key: entry.key(),
+            serial: self.next_incoming,
+        };
+        self.next_incoming += 1;
+        self.owners.insert(conn, Owner::Incoming(id.key));
+        entry.insert(Incoming {
+            id,
+            listener,
+            conn,
+            remote,
+            port: Arc::clone(&context.port),
+            requests: requests.clone(),
+            request: None,
+        });
+        context.waiting += 1;
+        context.silent.push_back(id);
+        Some(id)
+    }
+
+    /// Bytes of a Request, or, after it, ones that must not be there (digest D11).
+    pub(super) fn on_request_bytes(&mut self, key: usize) {
+        let Some(incoming) = self.incoming.get_mut(key) else {
+            return;
+        };
+        let conn = incoming.conn;
+        let available = self.stack.readable_len(conn);
+        if available == 0 {
+            return;
+        }
+        if incoming.request.is_some() {
+            log::info!("{} sent before its Request was answered", incoming.remote);
+            self.counters.drop_startup += 1;
+            self.drop_incoming(key);
+            return;
+        }
+        let responder = Responder::new(self.mpa.params(None));
+        match responder.on_bytes(self.stack.readable(conn, available)) {
+            Ok(ResponderStep::NeedBytes(_)) => {}
+            Ok(ResponderStep::Request { request, consumed }) => {
+                self.stack.consume(conn, consumed);
+                self.offer(key, request);
+            }
+            Err(error) => self.refuse(key, &error),
+        }
+    }
+
+    fn refuse(&mut self, key: usize, error: &StartupError) {
+        if let Some(incoming) = self.incoming.get(key) {
+            log::info!("{} does not speak iWARP: {error}", incoming.remote);
+        }
+        self.counters.drop_startup += 1;
+        self.drop_incoming(key);
+    }
+
+    /// Hands a whole Request to whoever listens.
+    fn offer(&mut self, key: usize, request: Request) {
+        let Some(place) = self.place_for(key) else {
+            self.drop_incoming(key);
+            return;
+        };
+        let Some(incoming) = self.incoming.get_mut(key) else {
+            return;
+        };
+        let offered = IncomingRequest {
+            id: incoming.id,
+            remote: incoming.remote,
+            private_data: request.private_data.to_vec(),
+            revision: request.revision,
+            enhanced: request.enhanced,
+            place,
+        };
+        incoming.request = Some(request);
+        if incoming.requests.send(offered).is_err() {
+            // The listener has been dropped.
+            self.drop_incoming(key);
+        }
+    }
+
+    /// Takes a place in the queue of Requests for the application. `None` if the queue is full, or nobody listens any more.
+    ///
+    /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue grow.
+    fn place_for(&mut self, key: usize) -> Option<Place> {
+        let listener = self.incoming.get(key)?.listener;
+        let context = (self.listeners.iter()).find(|context| context.id == listener)?;
+        if context.place.taken() < context.backlog {
+            return Some(context.place.clone());
+        }
+        self.counters.drop_startup_backlog += 1;
+        None
+    }
+
+    /// The application says yes: the queue pair is bound and receives, then the Reply goes out (digest 3.2). Unless the peer has
+    /// gone, the Request still waits for its answer after an error.
+    pub fn accept(
+        &mut self,
+        id: IncomingId,
+        qp: QpId,
+        private_data: &[u8],
+    ) -> Result<(), AcceptError> {
+        let qp_key = qp.slot();
+        let wishes = match self.qp(qp) {
+            Some(qp) if qp.state() == QpState::Idle && matches!(qp.link, Link::None) => qp.wishes,
+            qp => {
+                let state = qp.map_or(QpState::Error, QpContext::state);
+                return Err(AcceptError::InvalidState(state));
+            }
+        };
+        let request = self.asked(id)?;
+        let responder = Responder::new(self.mpa.params(Some(wishes.answer(request))));
+        let (reply, negotiated) = responder.accept(request, private_data)?;
+        let incoming = self.take_incoming(id);
+        if !self.send_startup(incoming.conn, &reply) {
+            self.stack.abort(incoming.conn, self.now);
+            return Err(AcceptError::PeerGone);
+        }
+        self.own(incoming.conn, qp_key);
+        if let Some(qp) = self.qps.get_mut(qp_key) {
+            let info = ConnectionInfo::new(&negotiated, wishes);
+            let (conn, port) = (incoming.conn, incoming.port);
+            let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
+            qp.enter_rts(stream, info);
+            if self.stack.has_unsent(conn) {
+                qp.deadline = Some(self.now + REPLY_LIMIT);
+            }
+        }
+        self.watch(qp_key);
+        // Memory work that was posted in Idle takes effect before the peer's first FPDU.
+        self.activate(qp_key);
+        Ok(())
+    }
+
+    /// The application says no: a Reply that says so, and which `ord` would have been needed, then a graceful close.
+    pub fn reject(
+        &mut self,
+        id: IncomingId,
+        ord: Option<u16>,
+        private_data: &[u8],
+    ) -> Result<(), AcceptError> {
+        let request = self.asked(id)?;
+        let responder = Responder::new(self.mpa.params(None));
+        let reply = match ord {
+            None => responder.reject(request, private_data),
+            Some(ord) => responder.reject_for_ord(request, ord, private_data),
+        }?;
+        let incoming = self.take_incoming(id);
+        let sent = self.send_startup(incoming.conn, &reply);
+        self.abandon(incoming.conn, Last::Frame);
+        self.linger(incoming.port);
+        if sent {
+            Ok(())
+        } else {
+            Err(AcceptError::PeerGone)
+        }
+    }
+
+    /// Closes a connection that nobody has any more. A peer that does not take what was sent, or does not close its side, holds it no
+    /// longer than for a start-up frame.
+    pub(super) fn abandon(&mut self, conn: ConnId, last: Last) {
+        self.stack.close(conn, self.now);
+        self.expect_end(conn, last);
+    }
+
+    pub(super) fn expect_end(&mut self, conn: ConnId, last: Last) {
+        let at = self.now + REPLY_LIMIT;
+        self.deadlines.expect_end(at, conn, last);
+    }
+
+    /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been
+    /// silent for longest, so that silent ones cannot keep others out; false if all of them have sent their Request. However many wait,
+    /// this takes no longer.
+    fn make_room(&mut self, listener: ListenerId) -> bool {
+        let mut contexts = self.listeners.iter_mut();
+        let Some(context) = contexts.find(|context| context.id == listener) else {
+            return false;
+        };
+        let incoming = &self.incoming;
+        let is_silent = |id: &IncomingId| {
+            let found = incoming.get(id.key).filter(|it| it.id == *id);
+            found.is_some_and(|it| it.request.is_none())
+        };
+        while context.silent.front().is_some_and(|id| !is_silent(id)) {
+            context.silent.pop_front();
+        }
+        if context.waiting < context.backlog {
+            return true;
+        }
+        self.counters.drop_startup_backlog += 1;
+        let Some(oldest) = context.silent.pop_front() else {
+            return false;
+        };
+        self.drop_incoming(oldest.key);
+        true
+    }
+
+    /// True if the Request of this connection is not wholly here.
+    pub(super) fn awaits_request(&self, id: IncomingId) -> bool {
+        let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
+        incoming.is_some_and(|incoming| incoming.request.is_none())
+    }
+
+    /// The Request that the application is to answer.
+    fn asked(&self, id: IncomingId) -> Result<&Request, AcceptError> {
+        let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
+        incoming
+            .and_then(|incoming| incoming.request.as_ref())
+            .ok_or(AcceptError::PeerGone)
+    }
+
+    /// The connection whose Request is answered now.
+    fn take_incoming(&mut self, id: IncomingId) -> Incoming {
+        let incoming = self.incoming.remove(id.key);
+        self.owners.remove(&incoming.conn);
+        self.note_left(incoming.listener);
+        incoming
+    }
+
+    /// Resets a connection that has not become a queue pair's.
+    pub(super) fn drop_incoming(&mut self, key: usize) {
+        if let Some(incoming) = self.incoming.try_remove(key) {
+            self.owners.remove(&incoming.conn);
+            self.stack.abort(incoming.conn, self.now);
+            self.note_left(incoming.listener);
+        }
+    }
+
+    /// TCP has ended such a connection.
+    pub(super) fn forget_incoming(&mut self, key: usize) {
+        if let Some(incoming) = self.incoming.try_remove(key) {
+            self.note_left(incoming.listener);
+        }
+    }
+
+    /// One connection less waits at a listener.
+    fn note_left(&mut self, listener: ListenerId) {
+        let mut contexts = self.listeners.iter_mut();
+        if let Some(context) = contexts.find(|context| context.id == listener) {
+            context.waiting -= 1;
+        }
+    }
+}

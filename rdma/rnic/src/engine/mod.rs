@@ -1,0 +1,385 @@
+//! The engine: everything of one NIC queue, run to completion by [`Engine::step`].
+//!
+//! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
+//! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
+
+mod begin;
+mod begun;
+mod broken;
+mod cq_table;
+mod deadlines;
+mod events;
+mod fault;
+mod handlers;
+mod interface;
+mod lifecycle;
+mod lingering;
+mod listen;
+mod modify;
+mod nudge;
+mod outgoing;
+mod posted;
+mod qp;
+mod query;
+mod receive;
+mod receives;
+mod srq;
+mod start;
+mod stream;
+mod streaming;
+mod transmit;
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use xwarp_driver::IoError;
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
+
+use crate::model::CqId;
+use crate::model::{
+    AsyncEvent, AsyncEventKind, DestroyError, EngineCounters, EventHandler, EventResource,
+    LocalPort, MpaConfig, QpState, RnicCounters,
+};
+use crate::queues::{EventQueue, ReadySet, SlotTable};
+use crate::stags::{Domains, StagTable};
+
+pub use cq_table::CqTable;
+pub use handlers::{Handler, Handlers};
+pub use listen::{Clients, IncomingId, IncomingRequest, ListenKey};
+pub use qp::{NewQp, NewReceives};
+pub use srq::SrqTable;
+pub use start::ConnectOrder;
+
+use broken::{Broken, Health};
+use deadlines::Deadlines;
+use interface::Interface;
+use lingering::Lingering;
+use listen::{Incoming, ListenerContext, Registration};
+use qp::QpContext;
+use streaming::Streaming;
+
+/// Frames taken from the NIC in one turn.
+const RX_BUDGET: usize = 64;
+/// FPDUs that one queue pair may send before the next one has its turn.
+const TX_BUDGET: usize = 32;
+/// The longest sleep while frames of ours are with the kernel.
+const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
+
+/// Whom a TCP connection belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Qp(usize),
+    Incoming(usize),
+    /// The application, which has not handed it over to a queue pair.
+    Streaming,
+}
+
+/// See the module.
+pub struct Engine {
+    stack: Stack,
+    qps: Slab<QpContext>,
+    cqs: CqTable,
+    srqs: SrqTable,
+    stags: StagTable,
+    owners: FxHashMap<ConnId, Owner>,
+    listeners: Vec<ListenerContext>,
+    /// Who wants to listen, whatever the interface's addresses are.
+    registrations: Vec<Registration>,
+    next_listen: u64,
+    incoming: Slab<Incoming>,
+    next_incoming: u64,
+    streams: FxHashMap<ConnId, Streaming>,
+    /// Queue pairs that may have something to send, in turn.
+    active: VecDeque<usize>,
+    deadlines: Deadlines,
+    lingering: Lingering,
+    ready: Arc<ReadySet>,
+    events: Arc<EventQueue>,
+    event_handler: Option<EventHandler>,
+    counters: EngineCounters,
+    mpa: MpaConfig,
+    now: Instant,
+    max_qps: usize,
+    health: Health,
+    interface: Interface,
+}
+
+impl Engine {
+    /// An engine without any object.
+    pub fn new(
+        stack: Stack,
+        ready: Arc<ReadySet>,
+        events: Arc<EventQueue>,
+        mpa: MpaConfig,
+        stags: StagTable,
+        slots: Arc<SlotTable>,
+        max_qps: usize,
+    ) -> Self {
+        Self {
+            stack,
+            qps: Slab::new(),
+            cqs: CqTable::new(Arc::clone(&slots), Arc::clone(&events)),
+            srqs: SrqTable::new(slots, Arc::clone(&events)),
+            stags,
+            owners: FxHashMap::default(),
+            listeners: Vec::new(),
+            registrations: Vec::new(),
+            next_listen: 0,
+            incoming: Slab::new(),
+            next_incoming: 0,
+            streams: FxHashMap::default(),
+            active: VecDeque::new(),
+            deadlines: Deadlines::default(),
+            lingering: Lingering::default(),
+            ready,
+            events,
+            event_handler: None,
+            counters: EngineCounters::default(),
+            mpa,
+            now: Instant::from_micros(0),
+            max_qps,
+            health: Health::Sound,
+            interface: Interface::default(),
+        }
+    }
+
+    /// The time at which a verb is called.
+    pub fn wake_at(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
+    pub fn step(&mut self, now: Instant) -> usize {
+        self.now = now;
+        if self.health == Health::Failed {
+            return 0;
+        }
+        let seen = self.see_interface();
+        if self.health == Health::Failed {
+            return seen;
+        }
+        let done = self.turn();
+        seen + done.unwrap_or_else(|error| self.on_refusal(&error))
+    }
+
+    /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last: so no
+    /// bookkeeping lies between a message and the answer to it.
+    fn turn(&mut self) -> Result<usize, IoError> {
+        let now = self.now;
+        let mut done = self.send_all();
+        if done > 0 {
+            self.stack.flush()?;
+        }
+        done += self.stack.transmit(now)?;
+        done += self.stack.poll(now, RX_BUDGET);
+        while let Some(event) = self.stack.poll_event() {
+            done += 1;
+            let owner = self.owners.get(&event.conn()).copied();
+            self.on_tcp_event(event);
+            if let Some(Owner::Qp(key)) = owner {
+                self.watch(key);
+            }
+        }
+        done += self.expire();
+        done += self.send_all();
+        self.trim_deadlines();
+        done += self.stack.answer(now)?;
+        Ok(done)
+    }
+
+    fn on_tcp_event(&mut self, event: Event) {
+        match event {
+            Event::Incoming {
+                listener,
+                conn,
+                remote,
+            } => self.on_incoming(listener, conn, remote),
+            Event::Connected(conn) => match self.owners.get(&conn).copied() {
+                Some(Owner::Qp(key)) => self.on_connected(key),
+                Some(Owner::Streaming) => self.on_stream_connected(conn),
+                Some(Owner::Incoming(_)) | None => {}
+            },
+            Event::Readable(conn) => self.on_readable(conn),
+            Event::Writable(conn) => {
+                if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
+                    self.activate(key);
+                }
+            }
+            Event::PeerClosed(conn) => self.on_peer_closed(conn),
+            Event::Closed { conn, reason } => self.on_closed(conn, reason),
+        }
+    }
+
+    fn on_readable(&mut self, conn: ConnId) {
+        match self.owners.get(&conn).copied() {
+            Some(Owner::Qp(key)) => self.on_qp_readable(key),
+            Some(Owner::Incoming(key)) => self.on_request_bytes(key),
+            // They wait until the application reads them, or hands the stream over.
+            Some(Owner::Streaming) => {}
+            None => {
+                let n = self.stack.readable_len(conn);
+                self.stack.consume(conn, n);
+            }
+        }
+    }
+
+    fn on_peer_closed(&mut self, conn: ConnId) {
+        // What came before the FIN may not have been announced on its own.
+        self.on_readable(conn);
+        match self.owners.get(&conn).copied() {
+            Some(Owner::Qp(key)) => self.on_qp_peer_closed(key),
+            Some(Owner::Incoming(key)) => self.drop_incoming(key),
+            Some(Owner::Streaming) => self.on_stream_peer_closed(conn),
+            None => self.stack.close(conn, self.now),
+        }
+    }
+
+    fn on_closed(&mut self, conn: ConnId, reason: CloseReason) {
+        match self.owners.remove(&conn) {
+            Some(Owner::Qp(key)) => self.on_qp_closed(key, reason),
+            Some(Owner::Incoming(key)) => self.forget_incoming(key),
+            Some(Owner::Streaming) => self.on_stream_closed(conn),
+            None => {}
+        }
+    }
+
+    /// Lets a queue pair have its turn in sending.
+    fn activate(&mut self, key: usize) {
+        if let Some(qp) = self.qps.get_mut(key)
+            && !qp.active
+        {
+            qp.active = true;
+            self.active.push_back(key);
+        }
+    }
+
+    /// Gives every queue pair that has something to send one turn.
+    fn send_all(&mut self) -> usize {
+        let (ready, active, qps) = (&self.ready, &mut self.active, &mut self.qps);
+        ready.drain(|key| {
+            if let Some(qp) = qps.get_mut(key)
+                && !qp.active
+            {
+                qp.active = true;
+                active.push_back(key);
+            }
+        });
+        let mut done = 0;
+        for _ in 0..self.active.len() {
+            let Some(key) = self.active.pop_front() else {
+                break;
+            };
+            if let Some(qp) = self.qps.get_mut(key) {
+                qp.active = false;
+            }
+            done += self.send_some(key);
+            self.watch(key);
+        }
+        done
+    }
+
+    /// How long a sleep may last; `None`: until something happens.
+    pub fn sleep_limit(&self, now: Instant) -> Option<Duration> {
+        if self.health == Health::Failed {
+            return None;
+        }
+        let deadline = self.next_deadline().map(|deadline| deadline - now);
+        let backlog = self.stack.io().backlog().then_some(BACKLOG_RECHECK);
+        [deadline, backlog].into_iter().flatten().min()
+    }
+
+    /// True when nothing has been posted since the last turn and nobody waits for a further one.
+    pub fn is_idle(&self) -> bool {
+        self.health == Health::Failed
+            || self.ready.is_empty() && self.active.is_empty() && !self.interface.has_news()
+    }
+
+    /// What becomes readable when a frame arrives.
+    pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        // Frames that nobody takes would keep it readable.
+        let receives = self.health != Health::Failed;
+        receives.then(|| self.stack.io().readiness()).flatten()
+    }
+
+    /// All counters.
+    pub fn counters(&self) -> RnicCounters {
+        RnicCounters {
+            io: self.stack.io().counters(),
+            tcp: self.stack.counters(),
+            rdma: EngineCounters {
+                drop_events: self.events.lost(),
+                ..self.counters
+            },
+        }
+    }
+
+    /// The engine's ends of the completion queues.
+    pub fn cqs(&mut self) -> &mut CqTable {
+        &mut self.cqs
+    }
+
+    /// The completion event handlers.
+    pub fn handlers(&mut self) -> &mut Handlers {
+        self.cqs.handlers()
+    }
+
+    /// The shared receive queues.
+    pub fn srqs(&mut self) -> &mut SrqTable {
+        &mut self.srqs
+    }
+
+    /// The `STag`s.
+    pub fn stags(&mut self) -> &mut StagTable {
+        &mut self.stags
+    }
+
+    /// The protection domains.
+    pub fn domains(&mut self) -> &mut Domains {
+        &mut self.stags.users.domains
+    }
+
+    /// Destroy CQ: not while a queue pair completes on it.
+    pub fn destroy_cq(&mut self, id: CqId) -> Result<(), DestroyError> {
+        if (self.qps.iter()).any(|(_, qp)| qp.send_cq == id || qp.recv_cq == id) {
+            return Err(DestroyError::InUse);
+        }
+        self.cqs.remove(id);
+        Ok(())
+    }
+
+    fn report(&self, resource: EventResource, kind: AsyncEventKind) {
+        self.events.report(AsyncEvent { resource, kind });
+    }
+
+    /// Keeps a port for as long as TCP may still have to answer on it.
+    fn linger(&mut self, port: Arc<LocalPort>) {
+        if self.is_lost(port.local()) {
+            return;
+        }
+        self.lingering.keep(port, self.now);
+    }
+}
+
+impl Drop for Engine {
+    /// Resets what is still connected, so that no peer waits for a host that has gone.
+    fn drop(&mut self) {
+        self.events.end();
+        for (_, qp) in &mut self.qps {
+            qp.set_state(QpState::Error);
+        }
+        if self.health == Health::Failed {
+            return;
+        }
+        let conns: Vec<ConnId> = self.owners.keys().copied().collect();
+        for conn in conns {
+            self.stack.abort(conn, self.now);
+        }
+        if let Err(error) = self.stack.transmit(self.now) {
+            log::warn!("peers are not told that the RNIC closes: {error}");
+        }
+    }
+}

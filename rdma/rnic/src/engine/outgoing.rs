@@ -1,0 +1,229 @@
+//! A message on its way out, and where its payload comes from.
+
+use std::ops::Range;
+
+use xwarp_iwarp::rdmap::CapturedHeader;
+use xwarp_iwarp::{
+    AccessError, InboundAtomic, InboundRead, Message, ReadResponse, Segment, Stag, Terminate,
+};
+
+use super::Broken;
+use super::stream::Turn;
+use super::transmit::SendFault;
+use crate::model::{Access, CompletionStatus, Immediate, Sgl, User};
+use crate::stags::StagTable;
+
+/// A request of the peer's that waits for its response.
+pub(super) enum Response {
+    Read(InboundRead),
+    Atomic(InboundAtomic),
+}
+
+/// A message, partly sent.
+pub(super) enum Outgoing {
+    /// A work request's, from local buffers.
+    Request {
+        message: Message,
+        sgl: Sgl,
+        /// Immediate Data of the same work request, and whether it asks for an event.
+        then: Option<(Immediate, bool)>,
+    },
+    /// Memory that the peer reads.
+    Read(ReadResponse),
+    /// What an Atomic Request, which has been executed, has found.
+    Atomic(Message),
+}
+
+impl Outgoing {
+    /// A message without payload.
+    pub(super) fn header_only(message: Message) -> Self {
+        Self::Request {
+            message,
+            sgl: Sgl::new(),
+            then: None,
+        }
+    }
+
+    fn message(&self) -> &Message {
+        match self {
+            Self::Request { message, .. } | Self::Atomic(message) => message,
+            Self::Read(response) => response.message(),
+        }
+    }
+
+    /// Bytes of the next segment's ULPDU; `None` when there is none.
+    pub(super) fn next_len(&self, mulpdu: usize) -> Option<usize> {
+        self.message().next_len(mulpdu)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.message().is_done()
+    }
+
+    /// On whose behalf it is sent.
+    pub(super) fn whose(&self) -> Turn {
+        match self {
+            Self::Request { .. } => Turn::Request,
+            Self::Read(_) | Self::Atomic(_) => Turn::Response,
+        }
+    }
+
+    /// Is this header that of a work request's message?
+    pub(super) fn is_request_of(&self, header: &CapturedHeader) -> bool {
+        self.whose() == Turn::Request && self.message().is_named_by(header)
+    }
+
+    /// Writes the next segment, which is as long as `ulpdu`. All memory is checked anew, as a region may have been deregistered
+    /// since the last segment.
+    pub(super) fn write_segment(
+        &mut self,
+        ulpdu: &mut [u8],
+        mulpdu: usize,
+        stags: &StagTable,
+        user: User,
+    ) -> Result<(), SendFault> {
+        match self {
+            Self::Request { message, sgl, .. } => {
+                let Some(segment) = message.next_segment(mulpdu) else {
+                    return Err(Broken("a message has fewer segments than it had").into());
+                };
+                let payload = write_header(ulpdu, &segment);
+                gather(stags, user, sgl, segment.payload, payload)
+                    .map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))
+            }
+            Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, user)
+                .map_err(|error| SendFault::Response(response.aborted(error))),
+            Self::Atomic(message) => {
+                if let Some(segment) = message.next_segment(mulpdu) {
+                    write_header(ulpdu, &segment);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The next segment of a Read Response. On `Err` none of it counts as sent.
+fn write_response(
+    response: &mut ReadResponse,
+    ulpdu: &mut [u8],
+    mulpdu: usize,
+    stags: &StagTable,
+    user: User,
+) -> Result<(), AccessError> {
+    // A Read of no bytes looks at no source (RFC 5040 §5.2).
+    if let Some(range) = response.next_source(mulpdu) {
+        let right = Access::REMOTE_READ;
+        let bytes = stags.access(user, range.stag, range.to, range.len, right)?;
+        let payload = usize::try_from(range.len)
+            .ok()
+            .and_then(|len| ulpdu.len().checked_sub(len))
+            .and_then(|begin| ulpdu.get_mut(begin..))
+            .ok_or(AccessError::Bounds)?;
+        bytes.read(payload).map_err(|_| AccessError::Bounds)?;
+    }
+    if let Some(segment) = response.next_segment(mulpdu) {
+        write_header(ulpdu, &segment);
+    }
+    Ok(())
+}
+
+/// Writes a segment's header; what is left for its payload.
+fn write_header<'a>(ulpdu: &'a mut [u8], segment: &Segment) -> &'a mut [u8] {
+    let (header, payload) = ulpdu.split_at_mut(segment.header.len());
+    header.copy_from_slice(&segment.header);
+    payload
+}
+
+/// An Atomic Request is executed when its turn to be answered has come, hence once, after all requests before it were answered and
+/// before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1); what it found.
+pub(super) fn execute(
+    stags: &StagTable,
+    user: User,
+    atomic: &InboundAtomic,
+) -> Result<u64, SendFault> {
+    stags
+        .execute(user, &atomic.request)
+        .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
+}
+
+/// Copies bytes `range` of the message that a list makes to `into`, which is as long.
+fn gather(
+    stags: &StagTable,
+    user: User,
+    sgl: &Sgl,
+    range: Range<u32>,
+    into: &mut [u8],
+) -> Result<(), AccessError> {
+    let len = range.end.saturating_sub(range.start) as usize;
+    for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
+        let len = span.len() as u64;
+        let bytes = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
+        let piece = into.get_mut(span).ok_or(AccessError::Bounds)?;
+        bytes.read(piece).map_err(|_| AccessError::Bounds)
+    })
+}
+
+/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover, with the Tagged
+/// Offset in the piece's region, the region, and which of those `len` bytes it is.
+pub(super) fn for_each_piece<E>(
+    sgl: &Sgl,
+    start: u32,
+    len: usize,
+    mut each: impl FnMut(u64, Stag, Range<usize>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut skip = start as usize;
+    let mut done = 0;
+    for sge in sgl {
+        let sge_len = sge.len as usize;
+        if skip >= sge_len {
+            skip -= sge_len;
+            continue;
+        }
+        let n = (sge_len - skip).min(len - done);
+        if n == 0 {
+            break;
+        }
+        // A wrap is found by the access check: it adds the length to what is at most the last byte's offset.
+        each(sge.to.saturating_add(skip as u64), sge.stag, done..done + n)?;
+        done += n;
+        skip = 0;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Sge;
+
+    fn pieces(start: u32, len: usize) -> Vec<(u64, u32, Range<usize>)> {
+        let sgl: Sgl = [(1, 100, 10), (2, 0, 0), (3, 50, 5), (4, 7, 20)]
+            .map(|(stag, to, len)| Sge {
+                stag: Stag(stag),
+                to,
+                len,
+            })
+            .into_iter()
+            .collect();
+        let mut found = Vec::new();
+        let result: Result<(), ()> = for_each_piece(&sgl, start, len, |to, stag, span| {
+            found.push((to, stag.0, span));
+            Ok(())
+        });
+        assert_eq!(result, Ok(()));
+        found
+    }
+
+    #[test]
+    fn a_span_is_cut_at_the_borders_of_the_list() {
+        assert_eq!(
+            pieces(0, 35),
+            [(100, 1, 0..10), (50, 3, 10..15), (7, 4, 15..35)]
+        );
+        assert_eq!(pieces(9, 3), [(109, 1, 0..1), (50, 3, 1..3)]);
+        assert_eq!(pieces(15, 20), [(7, 4, 0..20)]);
+        assert_eq!(pieces(34, 1), [(26, 4, 0..1)]);
+        assert_eq!(pieces(5, 0), []);
+    }
+}

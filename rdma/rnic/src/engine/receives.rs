@@ -1,0 +1,167 @@
+//! The receive buffers of a queue pair: those that are posted, to it or to a shared queue, and the one that a message is being placed
+//! into.
+
+use rtrb::Consumer;
+
+use super::Broken;
+use super::posted::Posted;
+use super::srq::SrqTable;
+use crate::model::{OutOfMemory, PdId, RecvRequest, RqLimit, SrqId, WrId, total};
+use crate::queues::SlotKey;
+
+/// A receive buffer that a message has taken.
+pub(super) struct Receiving {
+    pub(super) request: RecvRequest,
+    /// Where its slot is freed.
+    pub(super) slots: SlotKey,
+    /// The protection domain that its pieces must be of, where that is not the queue pair's (verbs draft §6.3.5).
+    pub(super) pd: Option<PdId>,
+}
+
+impl Receiving {
+    pub(super) fn wr_id(&self) -> WrId {
+        self.request.wr_id
+    }
+}
+
+/// Where buffers are posted.
+pub(super) enum Source {
+    Own(Posted<RecvRequest>, SlotKey),
+    Shared(SrqId),
+}
+
+/// Why there is no buffer, though there may be some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unavailable {
+    /// The one that is next is none that can have been posted.
+    Malformed(Broken),
+    /// The shared receive queue has failed.
+    SrqFailed,
+}
+
+/// See the module.
+pub(super) struct Receives {
+    source: Source,
+    current: Option<Receiving>,
+    unavailable: Option<Unavailable>,
+    /// Of messages in progress; never armed where the source is not shared.
+    limit: RqLimit,
+}
+
+impl Receives {
+    pub(super) fn new(source: Source, limit: usize) -> Self {
+        Self {
+            source,
+            current: None,
+            unavailable: None,
+            limit: RqLimit {
+                limit,
+                armed: limit > 0,
+            },
+        }
+    }
+
+    /// The shared queue that it takes from.
+    pub(super) fn shared(&self) -> Option<SrqId> {
+        match self.source {
+            Source::Own(..) => None,
+            Source::Shared(srq) => Some(srq),
+        }
+    }
+
+    /// Work requests that may be posted to its own queue.
+    pub(super) fn depth(&self) -> usize {
+        match &self.source {
+            Source::Own(posted, _) => posted.depth(),
+            Source::Shared(_) => 0,
+        }
+    }
+
+    /// A message begins: takes the next buffer, and tells how long it is.
+    pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
+        let next = match self.source {
+            Source::Own(..) => self.next_own(),
+            Source::Shared(srq) => self.next_shared(srqs, srq),
+        }?;
+        let len = total(&next.request.sgl);
+        self.current = Some(next);
+        if len.is_none() {
+            let broken = Broken("a receive is longer than any that can be posted");
+            self.unavailable = Some(Unavailable::Malformed(broken));
+        }
+        len.map(u64::from)
+    }
+
+    fn next_shared(&mut self, srqs: &mut SrqTable, srq: SrqId) -> Option<Receiving> {
+        let next = srqs.take(srq);
+        if next.is_err() {
+            self.unavailable = Some(Unavailable::SrqFailed);
+        }
+        next.ok().flatten()
+    }
+
+    /// Why the last message has found no buffer, if it was not for want of one.
+    pub(super) fn take_unavailable(&mut self) -> Option<Unavailable> {
+        self.unavailable.take()
+    }
+
+    /// Makes room for that.
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        match &mut self.source {
+            Source::Own(posted, _) => posted.reserve(),
+            Source::Shared(..) => Ok(()),
+        }
+    }
+
+    /// Goes on with another ring.
+    pub(super) fn resize(&mut self, ring: Consumer<RecvRequest>) {
+        if let Source::Own(posted, _) = &mut self.source {
+            posted.resize(ring);
+        }
+    }
+
+    /// The limit of messages in progress, where the source is shared (verbs draft §6.3.8).
+    pub(super) fn limit(&self) -> Option<RqLimit> {
+        self.shared().map(|_| self.limit)
+    }
+
+    pub(super) fn set_limit(&mut self, limit: RqLimit) {
+        self.limit = limit;
+    }
+
+    /// Messages that have taken a buffer and not completed. They come one after the other, so that it is never more than one.
+    fn in_progress(&self) -> usize {
+        usize::from(self.current.is_some())
+    }
+
+    /// More messages are in progress than the limit, for the first time since that was armed.
+    pub(super) fn reaches_limit(&mut self) -> bool {
+        let reached = self.limit.armed && self.in_progress() > self.limit.limit;
+        self.limit.armed &= !reached;
+        reached
+    }
+
+    /// What the present message is placed into.
+    pub(super) fn current(&self) -> Option<&Receiving> {
+        self.current.as_ref()
+    }
+
+    /// The present message ends.
+    pub(super) fn end(&mut self) -> Option<Receiving> {
+        self.current.take()
+    }
+
+    /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
+    /// (verbs draft §6.3.6).
+    pub(super) fn flush_one(&mut self) -> Option<Receiving> {
+        self.end().or_else(|| self.next_own())
+    }
+
+    fn next_own(&mut self) -> Option<Receiving> {
+        let Source::Own(posted, slots) = &mut self.source else {
+            return None;
+        };
+        let (request, slots, pd) = (posted.pop()?, *slots, None);
+        Some(Receiving { request, slots, pd })
+    }
+}

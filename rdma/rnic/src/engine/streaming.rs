@@ -1,0 +1,199 @@
+//! Connections in streaming mode: raw bytes, until Modify QP takes them to a queue pair.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use xwarp_iwarp::ddp::VERSION_IETF;
+use xwarp_iwarp::mpa::Negotiated;
+use xwarp_tcp::{ConnId, ListenerId, Path};
+
+use super::deadlines::Last;
+use super::listen::{Clients, ListenKey};
+use super::stream::{Stream, send_raw};
+use super::{Engine, Owner};
+use crate::model::{
+    ConnectError, ConnectionInfo, Handover, LocalPort, ModifyError, StreamError, StreamId,
+    StreamState,
+};
+
+/// A connection in streaming mode.
+pub(super) struct Streaming {
+    port: Arc<LocalPort>,
+    state: StreamState,
+}
+
+impl Engine {
+    /// Begins to connect.
+    pub fn connect_stream(
+        &mut self,
+        port: LocalPort,
+        remote: SocketAddr,
+        next_hop: [u8; 6],
+    ) -> Result<StreamId, ConnectError> {
+        if let Some(reason) = self.failure() {
+            return Err(ConnectError::Failed(reason));
+        }
+        let path = Path {
+            local: port.local(),
+            remote,
+            next_hop,
+        };
+        let conn = (self.stack)
+            .connect(path, self.now)
+            .map_err(|error| ConnectError::Resources(error.to_string()))?;
+        Ok(self.add_stream(conn, Arc::new(port), StreamState::Connecting))
+    }
+
+    fn add_stream(&mut self, conn: ConnId, port: Arc<LocalPort>, state: StreamState) -> StreamId {
+        self.owners.insert(conn, Owner::Streaming);
+        self.streams.insert(conn, Streaming { port, state });
+        StreamId(conn)
+    }
+
+    /// TCP has accepted a connection for a listener of streams; false if it is of another kind.
+    pub(super) fn on_incoming_stream(&mut self, listener: ListenerId, conn: ConnId) -> bool {
+        let found = (self.listeners.iter_mut()).find(|context| context.id == listener);
+        let Some((context, Clients::Streams(waiting))) =
+            found.map(|context| ((context.backlog, &context.port), &mut context.clients))
+        else {
+            return false;
+        };
+        let (backlog, port) = context;
+        if waiting.len() >= backlog {
+            self.counters.drop_startup_backlog += 1;
+            self.stack.abort(conn, self.now);
+            return true;
+        }
+        waiting.push_back(StreamId(conn));
+        let port = Arc::clone(port);
+        self.add_stream(conn, port, StreamState::Established);
+        true
+    }
+
+    /// The oldest connection that has come to a listener and has not ended.
+    pub fn accept_stream(&mut self, key: ListenKey) -> Option<StreamId> {
+        for context in &mut self.listeners {
+            let Clients::Streams(waiting) = &mut context.clients else {
+                continue;
+            };
+            if context.key != key {
+                continue;
+            }
+            while let Some(id) = waiting.pop_front() {
+                if self.streams.contains_key(&id.0) {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// The state of a stream.
+    pub fn stream_state(&self, id: StreamId) -> StreamState {
+        let StreamId(conn) = id;
+        self.streams
+            .get(&conn)
+            .map_or(StreamState::Gone, |streaming| streaming.state)
+    }
+
+    /// Up to `len` bytes that have come.
+    pub fn read_stream(&mut self, id: StreamId, len: usize) -> Result<Vec<u8>, StreamError> {
+        let StreamId(conn) = id;
+        let len = len.min(self.stack.readable_len(conn));
+        match self.stream_state(id) {
+            StreamState::Gone => return Err(StreamError::Gone),
+            StreamState::PeerClosed if self.stack.readable_len(conn) == 0 => {
+                return Err(StreamError::PeerClosed);
+            }
+            StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {}
+        }
+        let arrived = self.stack.readable(conn, len);
+        let bytes = arrived.get(..len).unwrap_or_default().to_vec();
+        self.stack.consume(conn, bytes.len());
+        Ok(bytes)
+    }
+
+    /// Sends as much as TCP takes now.
+    pub fn write_stream(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
+        match self.stream_state(id) {
+            StreamState::Gone => Err(StreamError::Gone),
+            StreamState::Connecting => Ok(0),
+            StreamState::Established | StreamState::PeerClosed => {
+                let StreamId(conn) = id;
+                Ok(send_raw(&mut self.stack, conn, bytes, self.now))
+            }
+        }
+    }
+
+    /// The application is done with a stream; one that a queue pair has is not concerned.
+    pub fn drop_stream(&mut self, id: StreamId) {
+        let StreamId(conn) = id;
+        if let Some(streaming) = self.streams.remove(&conn) {
+            self.owners.remove(&conn);
+            self.abandon(conn, Last::Bytes);
+            self.linger(streaming.port);
+        }
+    }
+
+    /// TCP is established.
+    pub(super) fn on_stream_connected(&mut self, conn: ConnId) {
+        self.set_stream_state(conn, StreamState::Established);
+    }
+
+    /// The peer has closed its side.
+    pub(super) fn on_stream_peer_closed(&mut self, conn: ConnId) {
+        self.set_stream_state(conn, StreamState::PeerClosed);
+    }
+
+    fn set_stream_state(&mut self, conn: ConnId, state: StreamState) {
+        if let Some(streaming) = self.streams.get_mut(&conn) {
+            streaming.state = state;
+        }
+    }
+
+    /// TCP has ended it.
+    pub(super) fn on_stream_closed(&mut self, conn: ConnId) {
+        if let Some(streaming) = self.streams.remove(&conn) {
+            self.linger(streaming.port);
+        }
+    }
+
+    /// Only an established stream can be handed over (verbs draft §6.2.1.2).
+    pub(super) fn check_handover(&self, handover: &Handover) -> Result<(), ModifyError> {
+        match self.stream_state(handover.stream) {
+            StreamState::Established => Ok(()),
+            StreamState::Connecting | StreamState::PeerClosed | StreamState::Gone => {
+                Err(ModifyError::InvalidStream)
+            }
+        }
+    }
+
+    /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer has sent already is received.
+    pub(super) fn hand_over(&mut self, key: usize, handover: Handover) {
+        let StreamId(conn) = handover.stream;
+        let Some(streaming) = self.streams.remove(&conn) else {
+            return;
+        };
+        self.own(conn, key);
+        let Some(qp) = self.qps.get_mut(key) else {
+            return;
+        };
+        let negotiated = Negotiated {
+            crc: handover.framing.crc,
+            send_markers: handover.framing.send_markers,
+            receive_markers: handover.framing.receive_markers,
+            revision: 0,
+            version: VERSION_IETF,
+            enhanced: None,
+        };
+        let info = ConnectionInfo::new(&negotiated, qp.wishes);
+        let port = streaming.port;
+        let mut stream = Stream::new(conn, &negotiated, false, &info, qp.extensions, port);
+        if let Some(message) = handover.message {
+            stream.begin_with(VecDeque::from(message));
+        }
+        qp.enter_rts(stream, info);
+        self.receive_fpdus(key);
+    }
+}

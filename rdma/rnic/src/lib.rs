@@ -1,0 +1,17 @@
+//! RNIC core: everything between verbs and TCP, without a thread, a wait, a clock or a system call of its own.
+//!
+//! Time and verbs go in; frames, completions and events come out. Whoever owns the [`engine::Engine`] calls [`engine::Engine::step`] with the
+//! time: a thread, an application's own loop, or a simulator. The crate `xwarp` (`rdma/verbs`) puts handles and a runtime on top.
+//!
+//! | module | holds | uses |
+//! |---|---|---|
+//! | [`model`] | plain values: identifiers, limits, work requests, completions, events, attributes, errors | nothing of this crate |
+//! | [`queues`] | what the application's threads and the engine share: rings, credits, events | `model` |
+//! | [`stags`] | the table of `STag`s, protection domains, regions and windows | `model` |
+//! | [`engine`] | queue pairs, connections, and their arbitration | all of these |
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod model;
+pub mod queues;
+pub mod stags;

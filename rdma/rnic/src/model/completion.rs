@@ -1,0 +1,224 @@
+//! Work completions (verbs draft §8.1.3, §9.5.2).
+
+use std::fmt;
+
+use xwarp_iwarp::{AccessError, Stag};
+
+use super::ids::{QpId, WrId};
+use super::memory::{ListMode, SpecError};
+
+/// Which kind of work request has completed (verbs draft §9.3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// A Send.
+    Send,
+    /// A Send with Solicited Event.
+    SendSolicited,
+    /// A Send with Invalidate.
+    SendInvalidate,
+    /// A Send with Solicited Event and Invalidate.
+    SendSolicitedInvalidate,
+    /// An RDMA Write.
+    Write,
+    /// An RDMA Read.
+    Read,
+    /// An RDMA Read with Invalidate Local `STag`.
+    ReadInvalidate,
+    /// A memory window was bound.
+    Bind,
+    /// Memory was registered.
+    FastRegister,
+    /// An `STag` was invalidated.
+    Invalidate,
+    /// Immediate Data.
+    Immediate,
+    /// An RDMA Write followed by Immediate Data.
+    WriteImmediate,
+    /// An atomic addition.
+    FetchAdd,
+    /// An atomic comparison and exchange.
+    CompareSwap,
+    /// A receive buffer.
+    Receive,
+}
+
+impl Opcode {
+    /// True for a Send of any kind.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendSolicited | Self::SendInvalidate | Self::SendSolicitedInvalidate
+        )
+    }
+}
+
+/// How a work request ended (verbs draft §9.5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionStatus {
+    /// Done.
+    Success,
+    /// Not done, because the queue pair left RTS before.
+    Flushed,
+    /// This side has lost track of what it did, by a defect of this library. The queue pair should be destroyed.
+    LocalCatastrophic,
+    /// The peer has ended the connection with a Terminate that returns a header of this work request's message;
+    /// `QueuePair::query` has it.
+    RemoteTermination,
+    /// A local `STag` names nothing that may be used for this: no region, one that is Invalid, a window in a scatter/gather list, a region
+    /// that is shared or has windows where it shall be invalidated. Or the peer asked to invalidate one that does not exist.
+    InvalidStag,
+    /// A local buffer or a window to bind leaves its region, or a receive buffer was too short.
+    BaseBounds,
+    /// A local region lacks the right, for windows to be bound to it or for those that a window shall have; or the queue pair may not
+    /// bind any.
+    AccessViolation,
+    /// A local region or window belongs to another protection domain, or to another queue pair alone.
+    InvalidPd,
+    /// A local Tagged Offset plus length passes 2^64, also of a Read's sink, a window to bind or a region to register.
+    Wrap,
+    /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD 0).
+    ZeroReadResources,
+    /// The peer asked to invalidate what it may not: a region or window of others, a region without remote rights, with windows, whose
+    /// memory is shared, or that several queue pairs may use.
+    InvalidateRefused,
+    /// A Fast-Register on a queue pair that is not privileged.
+    NotPrivileged,
+    /// The window to bind is bound, or the `STag` for a Fast-Register is Valid.
+    StagNotInvalid,
+    /// A Bind names no window.
+    InvalidWindow,
+    /// A Bind names no Valid region, or one whose Tagged Offsets begin at 0.
+    InvalidRegion,
+    /// A Fast-Register's pages have a size that is not supported.
+    InvalidPageSize,
+    /// A Fast-Register's blocks have a size that is not supported.
+    InvalidBufferSize,
+    /// A Fast-Register's list has an entry where none may begin.
+    InvalidListEntry,
+    /// A Fast-Register's list is longer than its `STag` was made for.
+    ListTooLong,
+    /// A Fast-Register's first byte offset lies outside the first entry.
+    InvalidFirstByteOffset,
+    /// A Fast-Register's region is longer than its list.
+    InvalidLength,
+    /// A Fast-Register's rights do not go together, or with its `STag`'s Remote Access Flag.
+    InvalidRights,
+    /// A Fast-Register's Tagged Offsets do not fit its list.
+    InvalidVirtualAddress,
+    /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0 has neither.
+    NotInVersion,
+}
+
+impl CompletionStatus {
+    /// Of a local access that was refused.
+    pub(crate) fn of_access(error: AccessError) -> Self {
+        match error {
+            AccessError::InvalidStag => Self::InvalidStag,
+            AccessError::NotAssociated => Self::InvalidPd,
+            AccessError::Rights => Self::AccessViolation,
+            AccessError::Wrap => Self::Wrap,
+            AccessError::Bounds => Self::BaseBounds,
+        }
+    }
+
+    /// Of a Fast-Register that asks for what is not possible (digest A27).
+    pub(crate) fn of_spec(error: SpecError) -> Self {
+        match error {
+            SpecError::Rights(_) => Self::InvalidRights,
+            SpecError::VirtualAddress(_) => Self::InvalidVirtualAddress,
+            SpecError::Wrap { .. } => Self::Wrap,
+            SpecError::Length { .. } => Self::InvalidLength,
+            SpecError::FirstByteOffset { .. } => Self::InvalidFirstByteOffset,
+            SpecError::Entry { .. } => Self::InvalidListEntry,
+            SpecError::EntrySize { mode, .. } => match mode {
+                ListMode::Page => Self::InvalidPageSize,
+                ListMode::Block => Self::InvalidBufferSize,
+            },
+            SpecError::TooManyEntries(_) => Self::ListTooLong,
+        }
+    }
+}
+
+impl fmt::Display for CompletionStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Success => "success",
+            Self::Flushed => "flushed: the connection ended first",
+            Self::LocalCatastrophic => "this side has lost track of the queue pair",
+            Self::RemoteTermination => "the peer found an error in it and ended the connection",
+            Self::InvalidStag => "a local STag names no usable region",
+            Self::BaseBounds => "a local buffer leaves its region or was too short",
+            Self::AccessViolation => "a local region lacks the access right",
+            Self::InvalidPd => "a local region belongs to another protection domain or queue pair",
+            Self::Wrap => "a local offset plus length passes 2^64",
+            Self::ZeroReadResources => "the queue pair may have no Read or Atomic outstanding",
+            Self::NotInVersion => "the peer's version of RDMAP has no such operation",
+            Self::NotPrivileged => "the queue pair is not privileged",
+            Self::StagNotInvalid => "the STag is not in state Invalid",
+            Self::InvalidWindow => "the STag to bind is that of no memory window",
+            Self::InvalidRegion => "the STag to bind to is that of no region that can have windows",
+            Self::InvalidPageSize => "pages of that size are not supported",
+            Self::InvalidBufferSize => "blocks of that size are not supported",
+            Self::InvalidListEntry => {
+                "an entry of the physical buffer list is not aligned or outside"
+            }
+            Self::ListTooLong => "the physical buffer list is longer than the STag was made for",
+            Self::InvalidFirstByteOffset => "the first byte offset exceeds the first entry",
+            Self::InvalidLength => "the region is longer than its list",
+            Self::InvalidRights => "the access rights do not go together",
+            Self::InvalidVirtualAddress => "the Tagged Offsets do not fit the list",
+            Self::InvalidateRefused => "the peer asked to invalidate what it may not",
+        })
+    }
+}
+
+/// The end of one work request. Of an unsuccessful one only `wr_id`, `qp`, `opcode` and `status` mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// The work request's name.
+    pub wr_id: WrId,
+    /// Its queue pair.
+    pub qp: QpId,
+    /// Its kind.
+    pub opcode: Opcode,
+    /// How it ended.
+    pub status: CompletionStatus,
+    /// Bytes of the message: what was sent, read, or placed into the receive buffer. Immediate Data does not count.
+    pub byte_len: u32,
+    /// A region that the received Send invalidated here.
+    pub invalidated: Option<Stag>,
+    /// The received message asked for an event.
+    pub solicited: bool,
+    /// Immediate Data was received: it is here, and the buffer is as it was.
+    pub immediate: Option<[u8; 8]>,
+    /// What was in the peer's memory before the Atomic Operation, as a number.
+    pub original: Option<u64>,
+}
+
+impl WorkCompletion {
+    /// A completion that says no more than this.
+    pub(crate) fn new(
+        wr_id: WrId,
+        qp: QpId,
+        opcode: Opcode,
+        status: CompletionStatus,
+        byte_len: u32,
+    ) -> Self {
+        Self {
+            wr_id,
+            qp,
+            opcode,
+            status,
+            byte_len,
+            invalidated: None,
+            solicited: false,
+            immediate: None,
+            original: None,
+        }
+    }
+
+    /// True if the work was done.
+    pub fn is_success(&self) -> bool {
+        self.status == CompletionStatus::Success
+    }
+}

@@ -1,0 +1,92 @@
+//! How an RNIC is opened: progress, waiting, TCP and MPA (verbs draft §9.2.1.1).
+
+use std::time::Duration;
+
+use xwarp_driver::NicConfig;
+use xwarp_tcp::{Algorithm, StackConfig};
+
+use super::limits::MAX_QPS;
+use super::memory::ListMode;
+use super::mpa::MpaConfig;
+
+/// Connections that may wait to be accepted, per listener, by default: a burst of them, such as when all clients come back at once.
+const BACKLOG: usize = 1024;
+
+/// Who runs the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A thread of its own. Best where the application does other things meanwhile and a core is free.
+    Thread,
+    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
+    Inline,
+    /// `Rnic::step_at` only, with the caller's clock: for simulation.
+    Manual,
+}
+
+/// What the engine does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Spins: lowest latency, one core always busy.
+    Busy,
+    /// Spins this long after the last work, then sleeps until something happens.
+    Adaptive(Duration),
+    /// Sleeps at once.
+    Blocking,
+}
+
+/// How an RNIC is opened.
+#[derive(Clone, Debug)]
+pub struct RnicConfig {
+    /// The interface's part.
+    pub nic: NicConfig,
+    /// Who runs the engine.
+    pub progress: Progress,
+    /// What it does without work.
+    pub waiting: Waiting,
+    /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
+    /// that the death of a peer which owes nothing goes unnoticed.
+    pub keepalive: Option<Duration>,
+    /// How long an acknowledgment may take beyond the round trip before a segment is sent again (RFC 6298 §2.4). 5 ms by default;
+    /// more where peers may have to wait longer for a processor, less delay after a loss with less.
+    pub min_rto: Duration,
+    /// How long the TCP acknowledgment of a message may wait for the application's answer to ride on, where it answered the last ones as soon
+    /// (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; zero sends it at once.
+    pub ack_delay: Duration,
+    /// How long a peer may leave bytes, or the question whether it lives, unanswered before the connection is given up (RFC 9293
+    /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
+    pub user_timeout: Duration,
+    /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
+    pub congestion: Algorithm,
+    /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default; DCTCP always does, BBR never.
+    pub ecn: bool,
+    /// How connections are started.
+    pub mpa: MpaConfig,
+    /// Connections that each listener keeps for the application to accept; for one more, the one goes that has been silent for
+    /// longest. As many more may be in TCP's handshake. 1024 by default.
+    pub backlog: usize,
+    /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
+    pub lists: ListMode,
+    /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some. Of further ones
+    /// [`EventsLost`](crate::model::AsyncEventKind::EventsLost) tells. By default one for each queue pair that there can be.
+    pub max_events: usize,
+}
+
+impl Default for RnicConfig {
+    fn default() -> Self {
+        Self {
+            nic: NicConfig::default(),
+            progress: Progress::Thread,
+            waiting: Waiting::Adaptive(Duration::from_micros(50)),
+            keepalive: None,
+            min_rto: StackConfig::default().min_rto,
+            ack_delay: StackConfig::default().ack_delay,
+            user_timeout: StackConfig::default().user_timeout,
+            congestion: StackConfig::default().congestion,
+            ecn: StackConfig::default().ecn,
+            mpa: MpaConfig::default(),
+            backlog: BACKLOG,
+            lists: ListMode::Page,
+            max_events: MAX_QPS,
+        }
+    }
+}

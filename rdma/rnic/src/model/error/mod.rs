@@ -1,0 +1,58 @@
+//! Why a verb could not be done: the immediate errors (verbs draft §9.5.1), one type per group of verbs.
+
+mod connection;
+mod memory;
+mod objects;
+mod work;
+
+use std::collections::TryReserveError;
+
+pub use connection::{AcceptError, ConnectError, ListenError, StreamError};
+pub use memory::{DeallocateError, QueryError, RegisterError};
+pub use objects::{CreateError, DestroyError, HandlerError, ModifyError, ResizeError};
+pub use work::PostError;
+
+/// The RNIC behind a handle has been closed or has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the RNIC is closed")]
+pub struct RnicClosed;
+
+/// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no memory for it")]
+pub struct OutOfMemory;
+
+impl From<TryReserveError> for OutOfMemory {
+    fn from(_: TryReserveError) -> Self {
+        Self
+    }
+}
+
+/// More of something than the RNIC supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {wanted} is not possible: this RNIC supports {min} to {max}")]
+pub struct Capability {
+    /// The attribute.
+    pub what: &'static str,
+    /// What was asked for.
+    pub wanted: usize,
+    /// The smallest value.
+    pub min: usize,
+    /// The largest value.
+    pub max: usize,
+}
+
+impl Capability {
+    #[doc(hidden)]
+    pub fn check(what: &'static str, wanted: usize, min: usize, max: usize) -> Result<(), Self> {
+        if (min..=max).contains(&wanted) {
+            return Ok(());
+        }
+        Err(Self {
+            what,
+            wanted,
+            min,
+            max,
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Identifiers of an RNIC's objects.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xwarp_tcp::ConnId;
+
+/// An application's name for a work request; comes back in its completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WrId(pub u64);
+
+/// A protection domain's identity within its RNIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PdId(pub(crate) u32);
+
+/// A completion queue's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CqId {
+    pub(crate) slot: usize,
+    pub(crate) serial: u64,
+}
+
+/// A shared receive queue's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SrqId {
+    pub(crate) slot: usize,
+    pub(crate) serial: u64,
+}
+
+/// A completion event handler's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandlerId {
+    pub(crate) slot: usize,
+    pub(crate) serial: u64,
+}
+
+/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of the RNIC ever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId(pub(crate) ConnId);
+
+/// An RNIC of this process; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RnicId(u64);
+
+impl RnicId {
+    /// The next one.
+    pub fn next() -> Self {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        Self(OPENED.fetch_add(1, Ordering::Relaxed)) // 2^64 will not be opened
+    }
+}
+
+/// A queue pair's identity within its RNIC. No other queue pair of the RNIC ever has it, so that a completion which is read late
+/// names nobody else (verbs draft §6.1.4, digest A38). They are in the order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QpId(u64);
+
+impl QpId {
+    const SLOT_BITS: u32 = u16::BITS;
+    /// Queue pairs that there may be at once.
+    pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
+
+    /// The `serial`-th queue pair of the RNIC, which is in this slot of its engine. 2^48 will not be created.
+    pub(crate) fn new(serial: u64, slot: usize) -> Self {
+        debug_assert!(slot < Self::SLOTS);
+        Self(serial << Self::SLOT_BITS | slot as u64)
+    }
+
+    /// Its slot in the engine, where another queue pair may be by now.
+    #[doc(hidden)]
+    pub fn slot(self) -> usize {
+        let [.., high, low] = self.0.to_be_bytes();
+        usize::from(u16::from_be_bytes([high, low]))
+    }
+}
+
+impl fmt::Display for QpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

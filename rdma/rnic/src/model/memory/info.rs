@@ -1,0 +1,46 @@
+//! Attributes of regions and windows, as their queries return them (verbs draft §9.2.6.3, §9.2.6.8).
+
+use super::access::Access;
+use crate::model::ids::PdId;
+
+/// What Query Memory Region tells (verbs draft §9.2.6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionInfo {
+    /// The low byte of its `STag`; `None` while it is Invalid.
+    pub key: Option<u8>,
+    /// The Remote Access Flag.
+    pub remote_access: bool,
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Whether its memory is, or once was, another region's, too.
+    pub shared: bool,
+    /// Entries that its list may have: pages of 4 KiB of memory that was registered as a whole.
+    pub entries: usize,
+    /// Its rights, of an Invalid one those that it had.
+    pub access: Access,
+}
+
+/// What Query Memory Window tells (verbs draft §9.2.6.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowInfo {
+    /// The low byte of its `STag`; `None` while it is Invalid.
+    pub key: Option<u8>,
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Its rights; none while it is Invalid.
+    pub access: Access,
+}
+
+impl RegionInfo {
+    /// Whether its `STag` is in state Valid.
+    pub fn is_valid(&self) -> bool {
+        self.key.is_some()
+    }
+}
+
+impl WindowInfo {
+    /// Whether its `STag` is in state Valid: it is bound.
+    pub fn is_valid(&self) -> bool {
+        self.key.is_some()
+    }
+}

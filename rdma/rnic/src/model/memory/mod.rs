@@ -1,0 +1,15 @@
+//! Regions and windows as values: rights, what is registered, and the work requests that change them (verbs draft §7).
+
+mod access;
+mod info;
+mod list;
+mod region_memory;
+mod requests;
+mod spec;
+
+pub use access::Access;
+pub use info::{RegionInfo, WindowInfo};
+pub use list::{EntrySizes, PhysicalList};
+pub use region_memory::RegionMemory;
+pub use requests::{Bind, FastRegister, MemoryWork};
+pub use spec::{Addressing, ListMode, RegionSpec, SpecError};

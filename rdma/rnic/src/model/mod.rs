@@ -1,0 +1,56 @@
+//! Plain values: what verbs take and return. They know no queue, no table and no engine.
+
+mod attributes;
+mod completion;
+mod config;
+mod counters;
+mod error;
+mod event;
+mod host;
+mod ids;
+mod inbound_error;
+mod limits;
+mod memory;
+mod modify_qp;
+mod mpa;
+mod qp_config;
+mod qp_info;
+mod qp_state;
+mod sge;
+mod stream;
+mod user;
+mod work;
+
+pub use attributes::{DequeuingModel, RnicAttributes};
+pub use completion::{CompletionStatus, Opcode, WorkCompletion};
+pub use config::{Progress, RnicConfig, Waiting};
+pub use counters::{EngineCounters, RnicCounters};
+pub use error::{
+    AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
+    HandlerError, ListenError, ModifyError, OutOfMemory, PostError, QueryError, RegisterError,
+    ResizeError, RnicClosed, StreamError,
+};
+pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
+pub use host::{Host, HostError, LocalPort};
+pub use ids::{CqId, HandlerId, PdId, QpId, RnicId, SrqId, StreamId, WrId};
+pub use inbound_error::{InboundError, ProtectionError};
+pub use limits::{
+    MAX_CQ_ENTRIES, MAX_CQS, MAX_DEPTH, MAX_HANDLERS, MAX_LIST_ENTRIES, MAX_PDS, MAX_QPS,
+    MAX_READS, MAX_SRQS, MAX_STAGS,
+};
+pub use memory::{
+    Access, Addressing, Bind, EntrySizes, FastRegister, ListMode, MemoryWork, PhysicalList,
+    RegionInfo, RegionMemory, RegionSpec, SpecError, WindowInfo,
+};
+pub use modify_qp::{Depths, Handover, ModifyQp, ReadDepths};
+pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer, Wishes};
+pub use qp_config::QpConfig;
+pub use qp_info::{QpInfo, RqLimit, TerminateInfo, TerminateOrigin};
+pub use qp_state::QpState;
+pub use sge::{MAX_SGE, RemoteAddress, Sge, Sgl, total};
+pub use stream::{Framing, StreamState};
+pub use user::{Ability, Scope, User};
+pub use work::{
+    Immediate, OPERAND, Operation, RecvRequest, SendRequest, SgeLimits, check_capability,
+    check_list,
+};

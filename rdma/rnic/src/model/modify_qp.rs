@@ -1,0 +1,91 @@
+//! Modify QP as a value (verbs draft §6.1.3, figures 4 and 5).
+
+use super::ids::StreamId;
+use super::qp_state::QpState;
+use super::stream::Framing;
+
+/// A queue pair's depths (verbs draft §6.1.3, §6.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depths {
+    /// Work requests that the send queue holds.
+    pub send_depth: usize,
+    /// Work requests that the receive queue holds; 0 where it is shared.
+    pub recv_depth: usize,
+    /// Reads and Atomic Operations that this side may have outstanding.
+    pub ord: u16,
+    /// Those that the peer may have outstanding.
+    pub ird: u16,
+}
+
+/// Those of Reads alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadDepths {
+    /// Reads and Atomic Operations that this side may have outstanding.
+    pub ord: u16,
+    /// Those that the peer may have outstanding.
+    pub ird: u16,
+}
+
+/// A change of a queue pair: the state that it shall be in next, which may be the present one, and attributes. What is `None` stays as it is.
+#[derive(Clone, Debug)]
+pub struct ModifyQp {
+    /// The state that it shall be in next.
+    pub next: QpState,
+    /// Reads and Atomic Operations that this side may have outstanding.
+    pub ord: Option<u16>,
+    /// Those that the peer may have outstanding.
+    pub ird: Option<u16>,
+    /// Work requests that the send queue holds.
+    pub send_depth: Option<usize>,
+    /// Work requests that the receive queue holds.
+    pub recv_depth: Option<usize>,
+    /// Messages in progress before the limit event, where the receive queue is shared.
+    pub rq_limit: Option<usize>,
+    /// Arms that limit.
+    pub arm_rq_limit: bool,
+    /// The stream that a queue pair in Idle is connected by.
+    pub handover: Option<Handover>,
+}
+
+/// A stream for a queue pair.
+#[derive(Clone, Debug)]
+pub struct Handover {
+    /// Which.
+    pub stream: StreamId,
+    /// How FPDUs are framed on it.
+    pub framing: Framing,
+    /// The last streaming message, which goes out ahead of all FPDUs.
+    pub message: Option<Vec<u8>>,
+}
+
+impl ModifyQp {
+    /// To this state, with all attributes as they are.
+    pub fn to(next: QpState) -> Self {
+        Self {
+            next,
+            ord: None,
+            ird: None,
+            send_depth: None,
+            recv_depth: None,
+            rq_limit: None,
+            arm_rq_limit: false,
+            handover: None,
+        }
+    }
+
+    /// True if something is to change that start-up settles.
+    pub(crate) fn concerns_connection(&self) -> bool {
+        self.ord.is_some() || self.ird.is_some() || self.handover.is_some()
+    }
+
+    /// True if a work queue is to be resized.
+    pub fn resizes(&self) -> bool {
+        self.send_depth.is_some() || self.recv_depth.is_some()
+    }
+
+    /// True if nothing but the state is to change.
+    pub(crate) fn is_bare(&self) -> bool {
+        let limits = self.rq_limit.is_some() || self.arm_rq_limit;
+        !self.concerns_connection() && !self.resizes() && !limits
+    }
+}

@@ -1,0 +1,130 @@
+//! How a queue pair is created (verbs draft §9.2.5.1).
+
+use xwarp_iwarp::mpa::Revision;
+
+use super::error::{Capability, CreateError};
+use super::limits::{MAX_DEPTH, MAX_READS};
+use super::mpa::{PeerToPeer, Wishes};
+use super::sge::MAX_SGE;
+use super::user::Ability;
+use super::work::SgeLimits;
+
+/// A queue pair's size and limits.
+#[derive(Clone, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own, as Create QP has them"
+)]
+pub struct QpConfig {
+    /// Work requests that the send queue holds.
+    pub send_depth: usize,
+    /// Work requests that the receive queue holds. Not looked at where it is shared.
+    pub recv_depth: usize,
+    /// Elements that the list of a Send may have, [`MAX_SGE`] at most.
+    pub send_sge: usize,
+    /// Elements that the list of an RDMA Write may have, likewise.
+    pub write_sge: usize,
+    /// Elements that the list of a receive buffer may have, likewise. Not looked at where the receive queue is shared.
+    pub recv_sge: usize,
+    /// Only with a shared receive queue: how many messages may be in progress, which have taken a buffer and not completed, until
+    /// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told, once; 0 for never (verbs draft §6.3.8). Messages of a queue pair come
+    /// one after the other, so that only a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
+    pub rq_limit: usize,
+    /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
+    /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
+    pub ord: u16,
+    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the connection. Accepting by MPA revision
+    /// 2 lowers it to the peer's ORD.
+    pub ird: u16,
+    /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the client-server model. As responder only
+    /// the RTR types count, and `None` takes them all: the model is the initiator's choice.
+    pub peer_to_peer: Option<PeerToPeer>,
+    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
+    /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
+    pub extensions: bool,
+    /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs draft §6.1.3, figure 21). Without it
+    /// such a message ends the connection unless it is empty. Whether the peer may read is said by [`ird`](Self::ird).
+    pub inbound_write: bool,
+    /// Whether it may bind memory windows (verbs draft §6.1.3).
+    pub bind_windows: bool,
+    /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
+    /// (`Rnic::physical_address`), and whether it may Fast-Register (verbs draft §7.2.1, §7.5). It keeps its
+    /// `DataPath`, as a Non-Privileged Consumer may do neither.
+    pub privileged: bool,
+}
+
+impl Default for QpConfig {
+    fn default() -> Self {
+        Self {
+            send_depth: 128,
+            recv_depth: 128,
+            send_sge: MAX_SGE,
+            write_sge: MAX_SGE,
+            recv_sge: MAX_SGE,
+            rq_limit: 0,
+            ord: 32,
+            ird: 32,
+            peer_to_peer: None,
+            extensions: true,
+            inbound_write: true,
+            bind_windows: true,
+            privileged: false,
+        }
+    }
+}
+
+impl QpConfig {
+    /// With `shared` its receive buffers are posted elsewhere, which needs no depth here.
+    #[doc(hidden)]
+    pub fn check(&self, highest: Revision, shared: bool) -> Result<(), CreateError> {
+        let recv_depth = if shared { 1 } else { self.recv_depth };
+        let limits = [
+            ("a send queue of depth", self.send_depth, 1, MAX_DEPTH),
+            ("a receive queue of depth", recv_depth, 1, MAX_DEPTH),
+            ("ORD", usize::from(self.ord), 0, MAX_READS),
+            ("IRD", usize::from(self.ird), 0, MAX_READS),
+        ];
+        for (what, wanted, min, max) in limits {
+            Capability::check(what, wanted, min, max)?;
+        }
+        self.sge_limits().check(shared)?;
+        if self.rq_limit > 0 && !shared {
+            return Err(CreateError::LimitWithoutSrq(self.rq_limit));
+        }
+        match self.peer_to_peer {
+            Some(model) if model.rtr.is_empty() => Err(CreateError::NoRtr),
+            Some(model) if model.required && highest < Revision::Two => {
+                Err(CreateError::NeedsRevisionTwo)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn sge_limits(&self) -> SgeLimits {
+        SgeLimits {
+            send: self.send_sge,
+            write: self.write_sge,
+            recv: self.recv_sge,
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn ability(&self) -> Ability {
+        let mut ability = Ability::empty();
+        ability.set(Ability::BIND_WINDOWS, self.bind_windows);
+        ability.set(Ability::INBOUND_READ, self.ird > 0);
+        ability.set(Ability::INBOUND_WRITE, self.inbound_write);
+        ability.set(Ability::PHYSICAL, self.privileged);
+        ability
+    }
+
+    #[doc(hidden)]
+    pub fn wishes(&self) -> Wishes {
+        Wishes {
+            ird: self.ird,
+            ord: self.ord,
+            peer_to_peer: self.peer_to_peer,
+        }
+    }
+}

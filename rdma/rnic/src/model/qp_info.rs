@@ -1,0 +1,108 @@
+//! What Query QP tells (verbs draft §9.2.5.2).
+
+use xwarp_iwarp::ddp::UNTAGGED_HEADER_BYTES;
+use xwarp_iwarp::{ReceivedTerminate, TermCode, Terminate};
+
+use super::ids::{CqId, PdId, QpId, SrqId, StreamId};
+use super::qp_state::QpState;
+
+/// All attributes of a queue pair, as they were at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own, as Query QP has them"
+)]
+pub struct QpInfo {
+    /// Which.
+    pub id: QpId,
+    /// Its state. A queue pair that `QueuePair::disconnect` closes is in Closing from the call on.
+    pub state: QpState,
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Where its sends complete.
+    pub send_cq: CqId,
+    /// Where its receives complete.
+    pub recv_cq: CqId,
+    /// Where it takes its receive buffers from, if that is a shared receive queue.
+    pub srq: Option<SrqId>,
+    /// Work requests that the send queue holds.
+    pub send_depth: usize,
+    /// Work requests that the receive queue holds; 0 where it is shared.
+    pub recv_depth: usize,
+    /// Of messages in progress, where the receive queue is shared.
+    pub rq_limit: Option<RqLimit>,
+    /// Elements of a Send's scatter/gather list.
+    pub send_sge: usize,
+    /// Elements of an RDMA Write's.
+    pub write_sge: usize,
+    /// Elements of a receive's; 0 where the receive queue is shared, which has a maximum of its own.
+    pub recv_sge: usize,
+    /// Reads and Atomic Operations that this side may have outstanding: on its connection while it has one, else on the next.
+    pub ord: u16,
+    /// Those that the peer may have outstanding, likewise.
+    pub ird: u16,
+    /// `STag` 0 and Fast-Register are allowed.
+    pub privileged: bool,
+    /// The peer may read.
+    pub inbound_read: bool,
+    /// The peer may write, by Writes and by the responses to our Reads.
+    pub inbound_write: bool,
+    /// It may bind memory windows.
+    pub bind_windows: bool,
+    /// The Terminate that was sent, or was to be sent, or was received; in Terminate and Error, if there was one.
+    pub terminate: Option<TerminateInfo>,
+    /// What it is connected by; never in Idle, nor in Error.
+    pub stream: Option<StreamId>,
+}
+
+/// How many messages may be in progress until [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told (verbs draft §6.3.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RqLimit {
+    /// Messages that have taken a buffer and not completed.
+    pub limit: usize,
+    /// Whether more of them are still to be told.
+    pub armed: bool,
+}
+
+/// Who found the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TerminateOrigin {
+    /// This side.
+    Local,
+    /// The queue pair at the other end.
+    Peer,
+}
+
+/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it tells of the first (digest A34).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminateInfo {
+    /// Who found the error.
+    pub origin: TerminateOrigin,
+    /// What the error is.
+    pub code: TermCode,
+    /// The message from the Terminate Control field on: 4 bytes, and what it has of the segment that was at fault. It may not
+    /// have reached the peer.
+    pub message: Vec<u8>,
+}
+
+impl TerminateInfo {
+    pub(crate) fn sent(terminate: &Terminate) -> Self {
+        let ulpdu = terminate.ulpdu();
+        Self {
+            origin: TerminateOrigin::Local,
+            code: terminate.code(),
+            message: ulpdu
+                .get(UNTAGGED_HEADER_BYTES..)
+                .unwrap_or_default()
+                .to_vec(),
+        }
+    }
+
+    pub(crate) fn received(terminate: &ReceivedTerminate) -> Self {
+        Self {
+            origin: TerminateOrigin::Peer,
+            code: terminate.code,
+            message: terminate.message().to_vec(),
+        }
+    }
+}

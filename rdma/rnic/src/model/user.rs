@@ -1,0 +1,89 @@
+//! Queue pairs as users of regions, and which of them a region is there for (RFC 5041 §8.2).
+
+use bitflags::bitflags;
+
+use super::ids::PdId;
+
+bitflags! {
+    /// What a queue pair may do with memory, fixed when it is created (verbs draft §6.1.3).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Ability: u8 {
+        /// Use `STag` 0 and Fast-Register: it is privileged.
+        const PHYSICAL = 1;
+        /// Bind windows.
+        const BIND_WINDOWS = 2;
+        /// Have its peer read.
+        const INBOUND_READ = 4;
+        /// Have its peer write, and place Read Responses.
+        const INBOUND_WRITE = 8;
+    }
+}
+
+/// A queue pair in the eyes of the `STag` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    pd: PdId,
+    ability: Ability,
+    /// No other queue pair of the RNIC ever has it.
+    serial: u64,
+}
+
+impl User {
+    /// The queue pair with this serial number, which no other of the RNIC ever has.
+    pub(crate) fn new(pd: PdId, ability: Ability, serial: u64) -> Self {
+        Self {
+            pd,
+            ability,
+            serial,
+        }
+    }
+
+    pub(crate) fn pd(self) -> PdId {
+        self.pd
+    }
+
+    /// True if the queue pair has all of these abilities.
+    pub fn can(self, ability: Ability) -> bool {
+        self.ability.contains(ability)
+    }
+
+    /// May its peer use any memory?
+    pub(crate) fn is_open(self) -> bool {
+        (self.ability).intersects(Ability::INBOUND_READ | Ability::INBOUND_WRITE)
+    }
+
+    /// The same queue pair, for a buffer that is judged by another protection domain.
+    pub(crate) fn in_domain(self, pd: PdId) -> Self {
+        Self { pd, ..self }
+    }
+
+    pub(crate) fn serial(self) -> u64 {
+        self.serial
+    }
+}
+
+/// Which queue pairs may use a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of a protection domain.
+    Domain(PdId),
+    /// This one.
+    QueuePair(User),
+}
+
+impl Scope {
+    pub(crate) fn admits(self, user: User) -> bool {
+        match self {
+            Self::Domain(pd) => pd == user.pd,
+            Self::QueuePair(only) => only == user,
+        }
+    }
+
+    /// Its protection domain.
+    pub(crate) fn pd(self) -> PdId {
+        match self {
+            Self::Domain(pd) => pd,
+            Self::QueuePair(user) => user.pd,
+        }
+    }
+}

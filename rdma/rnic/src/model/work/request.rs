@@ -1,0 +1,273 @@
+//! Work requests, and short ways to write them.
+
+use xwarp_iwarp::{AtomicOperation, Stag};
+
+use super::operation::{Immediate, Operation};
+use crate::model::ids::WrId;
+use crate::model::memory::{Bind, FastRegister, MemoryWork};
+use crate::model::sge::{RemoteAddress, Sge, Sgl};
+
+/// A work request for the send queue. Signaled and without a fence unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// The application's name for it.
+    pub wr_id: WrId,
+    /// What to do.
+    pub operation: Operation,
+    /// Whether success is reported by a completion; failure always is.
+    pub signaled: bool,
+    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.2). Means nothing to Reads, nor
+    /// to work on memory of this side.
+    pub read_fence: bool,
+}
+
+impl SendRequest {
+    /// Any operation.
+    pub fn new(wr_id: WrId, operation: Operation) -> Self {
+        Self {
+            wr_id,
+            operation,
+            signaled: true,
+            read_fence: false,
+        }
+    }
+
+    /// A Send.
+    pub fn send(wr_id: WrId, sgl: impl Into<Sgl>) -> Self {
+        let operation = Operation::Send {
+            sgl: sgl.into(),
+            solicited: false,
+            invalidate: None,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// An RDMA Write.
+    pub fn write(wr_id: WrId, sgl: impl Into<Sgl>, remote: RemoteAddress) -> Self {
+        let operation = Operation::Write {
+            sgl: sgl.into(),
+            remote,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// An RDMA Read.
+    pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
+        let operation = Operation::Read {
+            sink,
+            remote,
+            invalidate_sink: false,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// The binding of a memory window.
+    pub fn bind(wr_id: WrId, bind: Bind) -> Self {
+        Self::new(wr_id, Operation::Memory(MemoryWork::Bind(bind)))
+    }
+
+    /// A registration of memory with an `STag` that is there already.
+    pub fn fast_register(wr_id: WrId, request: FastRegister) -> Self {
+        let work = MemoryWork::FastRegister(Box::new(request));
+        Self::new(wr_id, Operation::Memory(work))
+    }
+
+    /// The invalidation of an `STag` of this side, without a Local Fence.
+    pub fn invalidate(wr_id: WrId, stag: Stag) -> Self {
+        let local_fence = false;
+        let work = MemoryWork::Invalidate { stag, local_fence };
+        Self::new(wr_id, Operation::Memory(work))
+    }
+
+    /// Immediate Data.
+    pub fn immediate(wr_id: WrId, data: Immediate) -> Self {
+        let solicited = false;
+        Self::new(wr_id, Operation::Immediate { data, solicited })
+    }
+
+    /// An RDMA Write followed by Immediate Data.
+    pub fn write_immediate(
+        wr_id: WrId,
+        sgl: impl Into<Sgl>,
+        remote: RemoteAddress,
+        data: Immediate,
+    ) -> Self {
+        let operation = Operation::WriteImmediate {
+            sgl: sgl.into(),
+            remote,
+            data,
+            solicited: false,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// An atomic addition, without overflow from one masked field into the next, or a masked comparison and exchange.
+    pub fn atomic(wr_id: WrId, operation: AtomicOperation, remote: RemoteAddress) -> Self {
+        let operation = Operation::Atomic {
+            operation,
+            remote,
+            sink: None,
+        };
+        Self::new(wr_id, operation)
+    }
+
+    /// An atomic addition of 64 bits, modulo 2^64.
+    pub fn fetch_add(wr_id: WrId, add: u64, remote: RemoteAddress) -> Self {
+        Self::atomic(wr_id, AtomicOperation::FetchAdd { add, mask: 0 }, remote)
+    }
+
+    /// Puts `swap` where `compare` is, atomically.
+    pub fn compare_swap(wr_id: WrId, compare: u64, swap: u64, remote: RemoteAddress) -> Self {
+        let operation = AtomicOperation::CompareSwap {
+            compare,
+            compare_mask: u64::MAX,
+            swap,
+            swap_mask: u64::MAX,
+        };
+        Self::atomic(wr_id, operation, remote)
+    }
+
+    /// Puts `swap` into place whatever is there, atomically: a comparison of no bits.
+    pub fn swap(wr_id: WrId, swap: u64, remote: RemoteAddress) -> Self {
+        let operation = AtomicOperation::CompareSwap {
+            compare: 0,
+            compare_mask: 0,
+            swap,
+            swap_mask: u64::MAX,
+        };
+        Self::atomic(wr_id, operation, remote)
+    }
+
+    /// The same, with what an Atomic Operation returns placed into `sink`, too. Means nothing to other operations.
+    #[must_use]
+    pub fn into_sink(mut self, place: Sge) -> Self {
+        if let Operation::Atomic { sink, .. } = &mut self.operation {
+            *sink = Some(place);
+        }
+        self
+    }
+
+    /// The same, asking for an event at the peer when it has received the message. Means nothing to operations that the peer's
+    /// application does not learn of.
+    #[must_use]
+    pub fn solicited(mut self) -> Self {
+        match &mut self.operation {
+            Operation::Send { solicited, .. }
+            | Operation::Immediate { solicited, .. }
+            | Operation::WriteImmediate { solicited, .. } => *solicited = true,
+            Operation::Write { .. }
+            | Operation::Read { .. }
+            | Operation::Atomic { .. }
+            | Operation::Memory(_) => {}
+        }
+        self
+    }
+
+    /// The same, reporting only failure.
+    #[must_use]
+    pub fn unsignaled(mut self) -> Self {
+        self.signaled = false;
+        self
+    }
+
+    /// The same, waiting for earlier Reads and Atomic Operations. Means nothing to Reads, nor to work on memory of this side.
+    #[must_use]
+    pub fn fenced(mut self) -> Self {
+        self.read_fence = true;
+        self
+    }
+
+    /// The same, waiting for all earlier work. Means nothing to operations other than the invalidation of an `STag` of this side.
+    #[must_use]
+    pub fn locally_fenced(mut self) -> Self {
+        if let Operation::Memory(MemoryWork::Invalidate { local_fence, .. }) = &mut self.operation {
+            *local_fence = true;
+        }
+        self
+    }
+
+    /// The same, with the sink's `STag` invalidated when a Read is complete. Means nothing to other operations.
+    #[must_use]
+    pub fn invalidating_sink(mut self) -> Self {
+        if let Operation::Read {
+            invalidate_sink, ..
+        } = &mut self.operation
+        {
+            *invalidate_sink = true;
+        }
+        self
+    }
+}
+
+/// A work request for the receive queue: a buffer for one message. What is placed is checked, byte by byte; where a message does not reach, nobody looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecvRequest {
+    /// The application's name for it.
+    pub wr_id: WrId,
+    /// Where the message goes.
+    pub sgl: Sgl,
+}
+
+impl RecvRequest {
+    /// A buffer.
+    pub fn new(wr_id: WrId, sgl: impl Into<Sgl>) -> Self {
+        Self {
+            wr_id,
+            sgl: sgl.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: RemoteAddress = RemoteAddress {
+        stag: Stag(0x0102_0300),
+        to: 16,
+    };
+    const SINK: Sge = Sge {
+        stag: Stag(0x0405_0600),
+        to: 0,
+        len: 8,
+    };
+
+    type Modifier = (&'static str, fn(SendRequest) -> SendRequest);
+    const MODIFIERS: [Modifier; 4] = [
+        ("solicited", SendRequest::solicited),
+        ("local fence", SendRequest::locally_fenced),
+        ("sink to invalidate", SendRequest::invalidating_sink),
+        ("sink", |request| request.into_sink(SINK)),
+    ];
+
+    #[test]
+    fn a_modifier_means_nothing_to_operations_that_have_none_like_it() {
+        let name = WrId(7);
+        let bind = Bind {
+            window: PLACE.stag,
+            region: SINK.stag,
+            to: 1,
+            len: 1,
+            zero_based: false,
+            access: crate::model::Access::REMOTE_READ,
+        };
+        let cases: [(SendRequest, &[&str]); 7] = [
+            (SendRequest::send(name, SINK), &["solicited"]),
+            (SendRequest::write(name, SINK, PLACE), &[]),
+            (
+                SendRequest::read(name, SINK, PLACE),
+                &["sink to invalidate"],
+            ),
+            (SendRequest::immediate(name, [1; 8]), &["solicited"]),
+            (SendRequest::fetch_add(name, 1, PLACE), &["sink"]),
+            (SendRequest::bind(name, bind), &[]),
+            (SendRequest::invalidate(name, SINK.stag), &["local fence"]),
+        ];
+        for (request, own) in cases {
+            for (modifier, modify) in MODIFIERS {
+                let same = modify(request.clone()) == request;
+                assert_eq!(same, !own.contains(&modifier), "{modifier} of {request:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The completion ring of one completion queue: the engine appends, the application polls (verbs draft §5.3, §8.2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+
+use rtrb::Producer;
+use xwarp_driver::Doorbell;
+
+use super::slots::SlotKey;
+use crate::model::{HandlerId, ResizeError, WorkCompletion};
+
+/// Which completions wake a waiter. Each value includes the former.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Arm {
+    /// The next received message that asks for an event, and the next failure.
+    Solicited = 1,
+    /// The next completion of any kind.
+    Next = 2,
+}
+
+/// Nobody waits.
+const UNARMED: u8 = 0;
+
+/// An entry of a completion queue.
+pub struct Cqe {
+    /// The completion.
+    pub completion: WorkCompletion,
+    /// The work queue that has a free slot when it has been polled.
+    pub slots: SlotKey,
+}
+
+/// What the two ends of a completion queue share besides its ring.
+pub struct CqShared {
+    armed: AtomicU8,
+    overflowed: AtomicBool,
+}
+
+impl CqShared {
+    /// Of a queue that nobody waits for.
+    #[allow(
+        clippy::new_without_default,
+        reason = "there is no default completion queue"
+    )]
+    pub fn new() -> Self {
+        Self {
+            armed: AtomicU8::new(UNARMED),
+            overflowed: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks for a wake-up. The application calls it before it looks at the queue again.
+    pub fn arm(&self, kind: Arm) {
+        self.armed.fetch_max(kind as u8, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// True until the completion has come that was asked for.
+    pub fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::SeqCst) != UNARMED
+    }
+
+    /// True once a completion was lost because the queue was full.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It was appended, and nobody waited for one like it.
+    Quiet,
+    /// Somebody waited for one like it, and was woken.
+    Woke,
+    /// There was no room.
+    Full {
+        /// The first completion that this queue has lost.
+        first: bool,
+    },
+}
+
+/// The engine's end of a completion queue.
+pub struct CqSink {
+    ring: Producer<Cqe>,
+    shared: Arc<CqShared>,
+    bell: Doorbell,
+    pub(crate) handler: Option<HandlerId>,
+}
+
+impl Drop for CqSink {
+    /// Whoever waits for a completion learns that the RNIC is closed.
+    fn drop(&mut self) {
+        self.bell.ring();
+    }
+}
+
+impl CqSink {
+    /// The end of a ring whose other end the application has.
+    pub fn new(
+        ring: Producer<Cqe>,
+        shared: Arc<CqShared>,
+        bell: Doorbell,
+        handler: Option<HandlerId>,
+    ) -> Self {
+        Self {
+            ring,
+            shared,
+            bell,
+            handler,
+        }
+    }
+
+    /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten.
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Cqe) -> Pushed {
+        let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
+        if self.ring.push(entry).is_err() {
+            let first = !self.shared.overflowed.swap(true, Ordering::Relaxed);
+            return Pushed::Full { first };
+        }
+        // The entry must be visible before the arm state is read: the application arms before it looks again.
+        fence(Ordering::SeqCst);
+        let armed = self.shared.armed.load(Ordering::Relaxed);
+        if armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited) {
+            self.shared.armed.store(UNARMED, Ordering::SeqCst);
+            self.bell.ring();
+            return Pushed::Woke;
+        }
+        Pushed::Quiet
+    }
+
+    /// Goes on with another ring, which must have room for what is unread here and the `waiting` ones that the application has taken out.
+    pub(crate) fn resize(
+        &mut self,
+        ring: Producer<Cqe>,
+        waiting: usize,
+    ) -> Result<(), ResizeError> {
+        let unread = self.ring.buffer().capacity() - self.ring.slots();
+        let (present, wanted) = (unread + waiting, ring.buffer().capacity());
+        if present > wanted {
+            return Err(ResizeError::TooManyPresent { present, wanted });
+        }
+        self.ring = ring;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CompletionStatus, Opcode, QpId, WrId};
+    use crate::queues::slots::SlotTable;
+    use rtrb::RingBuffer;
+    use std::time::{Duration, Instant};
+    use xwarp_driver::Sleeper;
+
+    /// Completions that are published while the application polls, arms, polls again and sleeps.
+    const COMPLETIONS: u64 = 1_000_000;
+
+    fn publish(sink: &mut CqSink, slots: SlotKey) {
+        for number in 0..COMPLETIONS {
+            loop {
+                let (status, opcode) = (CompletionStatus::Success, Opcode::Receive);
+                let completion =
+                    WorkCompletion::new(WrId(number), QpId::new(0, 0), opcode, status, 0);
+                if !matches!(sink.push(Cqe { completion, slots }), Pushed::Full { .. }) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            if number % 64 == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn no_wake_up_is_lost_however_publishing_and_arming_meet() {
+        let [slots, _] = SlotTable::new(1, 0).open_pair(QpId::new(0, 0));
+        let (producer, mut ring) = RingBuffer::new(64);
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let shared = Arc::new(CqShared::new());
+        let mut sink = CqSink::new(producer, Arc::clone(&shared), bell, None);
+        std::thread::scope(|scope| {
+            scope.spawn(move || publish(&mut sink, slots));
+            let mut next = 0;
+            while next < COMPLETIONS {
+                if let Ok(entry) = ring.pop() {
+                    assert_eq!(entry.completion.wr_id, WrId(next));
+                    next += 1;
+                    continue;
+                }
+                shared.arm(Arm::Next);
+                if !ring.is_empty() {
+                    continue;
+                }
+                let armed = || shared.is_armed();
+                let (patience, asleep) = (Duration::from_secs(20), Instant::now());
+                // An earlier ring that nobody waited for ends a sleep early.
+                while armed() {
+                    sleeper.sleep(None, Some(patience), armed).unwrap();
+                    assert!(asleep.elapsed() < patience, "nobody rang");
+                }
+            }
+        });
+    }
+}

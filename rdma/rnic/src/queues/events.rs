@@ -1,0 +1,253 @@
+//! Where asynchronous events wait: for the handler until the engine's turn is over, or for whoever polls.
+//!
+//! A peer can cause events, so those that nobody polls are bounded (RFC 5042 §2.2.7). What finds no room is counted in its place. Of each
+//! object the application can ask what became of it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::model::{AsyncEvent, AsyncEventKind, EventResource};
+
+#[derive(Default)]
+struct Lists {
+    /// There is a handler, which takes what happens from now on.
+    handled: bool,
+    /// For the handler, which takes all of them when the turn is over.
+    untold: VecDeque<AsyncEvent>,
+    /// For whoever polls.
+    polled: VecDeque<AsyncEvent>,
+    /// Nothing happens any more.
+    ended: bool,
+}
+
+/// What tells that events were lost: there is one until it is taken, however many they are.
+fn lost(count: u64) -> AsyncEvent {
+    AsyncEvent {
+        resource: EventResource::Rnic,
+        kind: AsyncEventKind::EventsLost { count },
+    }
+}
+
+/// See the module.
+pub struct EventQueue {
+    lists: Mutex<Lists>,
+    more: Condvar,
+    /// Something waits for the handler.
+    has_untold: AtomicBool,
+    /// How many events may wait for whoever polls. Those of the RNIC itself come on top, and what tells that events were lost.
+    bound: usize,
+    /// Events that found no room.
+    lost: AtomicU64,
+}
+
+impl EventQueue {
+    /// For at most `bound` events that nobody takes.
+    pub fn new(bound: usize) -> Self {
+        Self {
+            lists: Mutex::default(),
+            more: Condvar::new(),
+            has_untold: AtomicBool::new(false),
+            bound,
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// How many events may wait for whoever polls.
+    pub fn bound(&self) -> usize {
+        self.bound
+    }
+
+    /// Events that found no room since the beginning.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Keeps an event for whoever polls, or counts it where there is no room. The failure of the RNIC comes once, and no verb tells of it.
+    fn keep(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
+        if polled.len() < self.bound || event.resource == EventResource::Rnic {
+            polled.push_back(event);
+            return;
+        }
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        if let Some(AsyncEventKind::EventsLost { count }) = polled.back_mut().map(|it| &mut it.kind)
+        {
+            *count += 1;
+            return;
+        }
+        log::warn!(
+            "nobody takes asynchronous events: those after {} are lost",
+            self.bound
+        );
+        polled.push_back(lost(1));
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something has happened.
+    pub(crate) fn report(&self, event: AsyncEvent) {
+        self.report_before(event, || ());
+    }
+
+    /// The same, and then `next` happens: whoever has taken the event finds that done, and whoever finds it done can take the event.
+    pub(crate) fn report_before(&self, event: AsyncEvent, next: impl FnOnce()) {
+        let mut lists = self.lists();
+        if lists.handled {
+            lists.untold.push_back(event);
+            self.has_untold.store(true, Ordering::Relaxed);
+        } else {
+            self.keep(&mut lists.polled, event);
+            self.more.notify_one();
+        }
+        next();
+    }
+
+    /// For the engine, which alone reports.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.has_untold.load(Ordering::Relaxed)
+    }
+
+    /// The oldest that the handler has not been told.
+    pub(crate) fn take_untold(&self) -> Option<AsyncEvent> {
+        let event = self.lists().untold.pop_front();
+        if event.is_none() {
+            self.has_untold.store(false, Ordering::Relaxed);
+        }
+        event
+    }
+
+    /// The handler could not be told it after all.
+    pub(crate) fn untell(&self, event: AsyncEvent) {
+        self.lists().untold.push_front(event);
+    }
+
+    /// Whether there is a handler from now on. What none has been told of goes to whoever polls.
+    pub(crate) fn set_handled(&self, handled: bool) {
+        let mut lists = self.lists();
+        lists.handled = handled;
+        if !handled {
+            for event in std::mem::take(&mut lists.untold) {
+                self.keep(&mut lists.polled, event);
+            }
+            self.more.notify_all();
+        }
+    }
+
+    /// The oldest that no handler has taken.
+    pub fn take(&self) -> Option<AsyncEvent> {
+        self.lists().polled.pop_front()
+    }
+
+    /// There is something to take, or never will be.
+    pub fn is_due(&self) -> bool {
+        let lists = self.lists();
+        lists.ended || !lists.polled.is_empty()
+    }
+
+    /// Waits for that, up to `patience`.
+    pub fn wait(&self, patience: Duration) {
+        let nothing = |lists: &mut Lists| !lists.ended && lists.polled.is_empty();
+        // Whoever waits looks again, whatever has ended the wait.
+        drop(
+            self.more
+                .wait_timeout_while(self.lists(), patience, nothing),
+        );
+    }
+
+    /// Wakes all who wait: nothing happens any more.
+    pub(crate) fn end(&self) {
+        self.lists().ended = true;
+        self.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::QpId;
+    use AsyncEventKind::{Closed, EventsLost, Failed};
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    /// What happened to queue pair `qp`.
+    fn closed(qp: u64) -> AsyncEvent {
+        AsyncEvent {
+            resource: EventResource::Qp(QpId::new(qp, 0)),
+            kind: Closed,
+        }
+    }
+
+    fn taken(events: &EventQueue) -> Vec<AsyncEvent> {
+        std::iter::from_fn(|| events.take()).collect()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs hours for a million events")]
+    fn a_million_events_that_nobody_takes_are_as_many_as_the_bound_and_one_that_counts_the_rest() {
+        let events = EventQueue::new(4);
+        (0..1_000_000).for_each(|qp| events.report(closed(qp)));
+        assert!(events.lists().polled.capacity() < 32);
+        assert_eq!(events.lost(), 999_996);
+        let expected: Vec<AsyncEvent> = (0..4).map(closed).chain([lost(999_996)]).collect();
+        assert_eq!(taken(&events), expected);
+        events.report(closed(7));
+        assert_eq!(taken(&events), [closed(7)], "there is room again");
+    }
+
+    #[test]
+    fn what_follows_an_event_comes_after_it_and_before_anybody_takes_it() {
+        let events = EventQueue::new(2);
+        events.report_before(closed(1), || {
+            assert!(events.lists.try_lock().is_err(), "nobody takes it yet");
+        });
+        assert_eq!(events.take(), Some(closed(1)));
+        // What does not happen any more leaves the event all the same: it was there before.
+        let stopped = catch_unwind(AssertUnwindSafe(|| {
+            events.report_before(closed(2), || resume_unwind(Box::new(())));
+        }));
+        assert!(stopped.is_err());
+        assert_eq!(events.take(), Some(closed(2)));
+    }
+
+    #[test]
+    fn what_was_lost_is_told_where_it_is_missing_and_once_for_each_gap() {
+        let events = EventQueue::new(2);
+        (0..3).for_each(|qp| events.report(closed(qp)));
+        assert_eq!(events.take(), Some(closed(0)));
+        events.report(closed(3)); // what tells of the gap has the place of an event
+        assert_eq!(events.take(), Some(closed(1)));
+        events.report(closed(4));
+        events.report(closed(5));
+        assert_eq!(taken(&events), [lost(2), closed(4), lost(1)]);
+        assert_eq!(events.lost(), 3);
+    }
+
+    #[test]
+    fn the_failure_of_the_rnic_is_never_lost() {
+        let events = EventQueue::new(1);
+        let failed = AsyncEvent {
+            resource: EventResource::Rnic,
+            kind: Failed {
+                reason: "the interface is gone".to_owned(),
+            },
+        };
+        (0..3).for_each(|qp| events.report(closed(qp)));
+        events.report(failed.clone());
+        events.report(closed(3));
+        assert_eq!(taken(&events), [closed(0), lost(2), failed, lost(1)]);
+    }
+
+    #[test]
+    fn a_handler_is_told_all_of_a_turn_and_what_it_leaves_is_bounded() {
+        let events = EventQueue::new(2);
+        events.set_handled(true);
+        (0..9).for_each(|qp| events.report(closed(qp)));
+        assert_eq!(events.lost(), 0, "the turn is not over");
+        assert_eq!(events.take_untold(), Some(closed(0)));
+        events.set_handled(false);
+        assert_eq!(taken(&events), [closed(1), closed(2), lost(6)]);
+        assert!(matches!(lost(6).kind, EventsLost { count: 6 }));
+    }
+}

@@ -1,0 +1,60 @@
+//! A queue pair's state as the engine shows it to the application's threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+
+use crate::model::{ConnectionInfo, QpState};
+
+/// What the engine shows of a queue pair.
+pub struct QpShared {
+    state: AtomicU8,
+    destroyed: AtomicBool,
+    /// Written once per connection.
+    connection: Mutex<Option<ConnectionInfo>>,
+}
+
+impl QpShared {
+    /// Of a queue pair in Idle.
+    #[allow(
+        clippy::new_without_default,
+        reason = "it is of a new queue pair, which is nobody's default"
+    )]
+    pub fn new() -> Self {
+        Self {
+            state: AtomicU8::new(QpState::Idle as u8),
+            destroyed: AtomicBool::new(false),
+            connection: Mutex::new(None),
+        }
+    }
+
+    /// The state that the engine showed last.
+    pub fn state(&self) -> QpState {
+        QpState::from_u8(self.state.load(Ordering::Acquire))
+    }
+
+    /// Shows a new state. What the application posted before it can see the state is seen by whoever looks after this call.
+    pub(crate) fn set(&self, state: QpState) {
+        self.state.store(state as u8, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// There is no such queue pair any more.
+    pub(crate) fn set_destroyed(&self) {
+        self.destroyed.store(true, Ordering::Release);
+        self.set(QpState::Error);
+    }
+
+    /// True once there is no such queue pair any more.
+    pub fn is_destroyed(&self) -> bool {
+        self.destroyed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_connection(&self, info: ConnectionInfo) {
+        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner) = Some(info);
+    }
+
+    /// What start-up has settled for the present or the last connection.
+    pub fn connection(&self) -> Option<ConnectionInfo> {
+        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+}

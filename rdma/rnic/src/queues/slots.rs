@@ -1,0 +1,245 @@
+//! Slots of work queues: how many work requests a queue may take more (verbs draft §8.1.3.1, §8.2.1).
+//!
+//! A slot is taken by posting. It is free again when its completion has been polled or, as there is none of an unsignaled work request
+//! that was done, when that is done. Whoever polls holds another object than whoever posts, maybe in another thread, so that they meet in
+//! a table of the RNIC: a completion names its queue there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rtrb::{Consumer, Producer};
+
+use super::resize::NewRing;
+use super::ring::ring;
+use crate::model::{OutOfMemory, PostError, QpId};
+
+/// Bits of a word that count; those above them tell one user of the word from the next.
+const COUNT_BITS: u32 = u32::BITS;
+const COUNT_MASK: u64 = u32::MAX as u64;
+
+/// A queue in the table. No later queue has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotKey {
+    index: u32,
+    generation: u32,
+}
+
+/// How many slots were freed of each queue, modulo 2^32.
+pub struct SlotTable {
+    words: Vec<AtomicU64>,
+    /// Where shared receive queues begin.
+    first_srq: u32,
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    let half = |bits: u64| u32::try_from(bits & COUNT_MASK).unwrap_or(u32::MAX);
+    (half(word >> COUNT_BITS), half(word))
+}
+
+fn word(generation: u32, count: u32) -> u64 {
+    u64::from(generation) << COUNT_BITS | u64::from(count)
+}
+
+/// The places of a queue pair's send queue and receive queue. Those of the queue pair that was in its slot before it are the same.
+fn places(qp: QpId) -> [u32; 2] {
+    // A slot has 16 bits.
+    let first = u32::try_from(2 * qp.slot()).unwrap_or(u32::MAX - 1);
+    [first, first + 1]
+}
+
+impl SlotTable {
+    /// For so many queue pairs and shared receive queues.
+    pub fn new(qps: usize, srqs: usize) -> Arc<Self> {
+        let words = (0..2 * qps + srqs).map(|_| AtomicU64::new(0)).collect();
+        let first_srq = u32::try_from(2 * qps).unwrap_or(u32::MAX);
+        Arc::new(Self { words, first_srq })
+    }
+
+    /// Begins a new shared receive queue, the so-and-so-manieth of those that there can be.
+    pub(crate) fn open_srq(&self, srq: u32) -> SlotKey {
+        self.open(self.first_srq.saturating_add(srq))
+    }
+
+    /// Begins the send queue and the receive queue of a new queue pair.
+    pub(crate) fn open_pair(&self, qp: QpId) -> [SlotKey; 2] {
+        places(qp).map(|index| self.open(index))
+    }
+
+    /// The send queue and the receive queue of a queue pair that there is.
+    pub fn pair(&self, qp: QpId) -> [SlotKey; 2] {
+        places(qp).map(|index| self.key(index))
+    }
+
+    fn at(&self, index: u32) -> Option<&AtomicU64> {
+        self.words.get(usize::try_from(index).ok()?)
+    }
+
+    /// Begins a new queue, of which nothing was freed. Completions of the one that had the place before free nothing any more.
+    fn open(&self, index: u32) -> SlotKey {
+        let generation = self.at(index).map_or(0, |place| {
+            let (last, _) = halves(place.load(Ordering::Relaxed));
+            place.store(word(last.wrapping_add(1), 0), Ordering::Relaxed);
+            last.wrapping_add(1)
+        });
+        SlotKey { index, generation }
+    }
+
+    fn key(&self, index: u32) -> SlotKey {
+        let now = self
+            .at(index)
+            .map_or(0, |place| place.load(Ordering::Relaxed));
+        let (generation, _) = halves(now);
+        SlotKey { index, generation }
+    }
+
+    /// Frees a slot of a queue, unless it is gone. Any thread may do so at any time.
+    pub fn free(&self, key: SlotKey) {
+        let Some(place) = self.at(key.index) else {
+            return;
+        };
+        // An error says that the queue is gone.
+        let _ = place.fetch_update(Ordering::Release, Ordering::Relaxed, |now| {
+            let (generation, count) = halves(now);
+            (generation == key.generation).then(|| word(generation, count.wrapping_add(1)))
+        });
+    }
+
+    fn freed(&self, key: SlotKey) -> u32 {
+        let now = self
+            .at(key.index)
+            .map_or(0, |place| place.load(Ordering::Acquire));
+        halves(now).1
+    }
+}
+
+/// The poster's end of a work queue.
+pub struct WorkQueue<T> {
+    ring: Producer<T>,
+    table: Arc<SlotTable>,
+    key: SlotKey,
+    depth: u32,
+    /// Slots taken since the beginning, modulo 2^32.
+    taken: u32,
+    /// The same of those that were freed, as last seen.
+    freed: u32,
+}
+
+impl<T> WorkQueue<T> {
+    /// A ring for so many work requests: what is posted to, and what the engine takes from.
+    pub fn rings(depth: usize) -> Result<(Producer<T>, Consumer<T>), OutOfMemory> {
+        ring(depth)
+    }
+
+    /// The queue that the engine has opened as `key`.
+    pub fn new(ring: Producer<T>, table: &Arc<SlotTable>, key: SlotKey) -> Self {
+        let depth = u32::try_from(ring.buffer().capacity()).unwrap_or(u32::MAX);
+        Self {
+            ring,
+            table: Arc::clone(table),
+            key,
+            depth,
+            taken: 0,
+            freed: 0,
+        }
+    }
+
+    /// Work requests that it may hold.
+    pub fn depth(&self) -> usize {
+        self.ring.buffer().capacity()
+    }
+
+    /// Slots that are taken, as last seen.
+    fn in_use(&self) -> u32 {
+        self.taken.wrapping_sub(self.freed)
+    }
+
+    /// Slots that are taken.
+    pub fn outstanding(&mut self) -> u32 {
+        self.freed = self.table.freed(self.key);
+        self.in_use()
+    }
+
+    /// A ring of another depth to go on with: what is posted to, and what the engine takes from.
+    pub fn other_ring(&mut self, depth: usize) -> Result<(Producer<T>, NewRing<T>), OutOfMemory> {
+        let (posts, ring) = Self::rings(depth)?;
+        let present = usize::try_from(self.outstanding()).unwrap_or(usize::MAX);
+        Ok((posts, NewRing { ring, present }))
+    }
+
+    /// Goes on with another ring of another depth, which has room for all that is outstanding.
+    pub fn resize(&mut self, ring: Producer<T>) {
+        self.depth = u32::try_from(ring.buffer().capacity()).unwrap_or(u32::MAX);
+        self.ring = ring;
+    }
+
+    /// Puts a work request into the queue, if a slot is free. The other thread's counter is only looked at when none seems to be.
+    pub fn push(&mut self, request: T) -> Result<(), PostError> {
+        let full = self.in_use() >= self.depth && self.outstanding() >= self.depth;
+        if full || self.ring.push(request).is_err() {
+            return Err(PostError::TooManyWorkRequests(self.depth()));
+        }
+        self.taken = self.taken.wrapping_add(1);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Result<(), PostError> = Err(PostError::TooManyWorkRequests(2));
+
+    fn queue(table: &Arc<SlotTable>, key: SlotKey) -> (WorkQueue<u8>, Consumer<u8>) {
+        let (posted, taken) = WorkQueue::rings(2).unwrap();
+        (WorkQueue::new(posted, table, key), taken)
+    }
+
+    #[test]
+    fn a_slot_is_free_when_it_is_said_to_be_not_when_the_request_is_taken() {
+        let table = SlotTable::new(1, 0);
+        let [sends, recvs] = table.open_pair(QpId::new(0, 0));
+        let (mut queue, mut engine) = queue(&table, sends);
+        for round in 0..3 {
+            assert_eq!((queue.push(round), queue.push(round)), (Ok(()), Ok(())));
+            assert_eq!(queue.push(round), FULL);
+            assert_eq!((engine.pop(), engine.pop()), (Ok(round), Ok(round)));
+            table.free(recvs);
+            assert_eq!(queue.push(round), FULL, "taken, but not free");
+            table.free(sends);
+            assert_eq!((queue.outstanding(), queue.push(round)), (1, Ok(())));
+            assert_eq!((queue.push(round), engine.pop()), (FULL, Ok(round)));
+            table.free(sends);
+            table.free(sends);
+        }
+    }
+
+    #[test]
+    fn the_count_goes_round_and_touches_nothing_else() {
+        let table = SlotTable::new(1, 0);
+        let [key, _] = table.open_pair(QpId::new(0, 0));
+        let (mut queue, mut engine) = queue(&table, key);
+        table.words[0].store(word(key.generation, u32::MAX), Ordering::Relaxed);
+        (queue.taken, queue.freed) = (u32::MAX, u32::MAX);
+        for request in 0..3 {
+            assert_eq!(queue.push(request), Ok(()));
+            assert_eq!(engine.pop(), Ok(request));
+            table.free(key);
+        }
+        assert_eq!(
+            (queue.outstanding(), table.pair(QpId::new(0, 0))[0]),
+            (0, key)
+        );
+    }
+
+    #[test]
+    fn what_is_left_of_a_queue_that_is_gone_frees_nothing_of_the_next() {
+        let table = SlotTable::new(2, 0);
+        let [gone, _] = table.open_pair(QpId::new(1, 1));
+        let [next, _] = table.open_pair(QpId::new(2, 1));
+        assert_ne!(gone, next);
+        let (mut queue, _engine) = queue(&table, next);
+        assert_eq!((queue.push(1), queue.push(2)), (Ok(()), Ok(())));
+        table.free(gone);
+        assert_eq!(queue.push(3), FULL);
+    }
+}

@@ -1,0 +1,95 @@
+//! Invalidation, by this side and by the peer (verbs draft §7.8, §7.10.4; RFC 5040 §5.3).
+
+use xwarp_iwarp::{InvalidateError, Stag};
+
+use super::entry::{Entry, Kind};
+use super::table::StagTable;
+use crate::model::{Access, CompletionStatus, Scope, User};
+
+/// Why an `STag` is not invalidated, whoever asks for it.
+enum Refusal {
+    /// Unknown, or with another key.
+    Unknown,
+    /// Another domain's or queue pair's.
+    NotAssociated,
+    /// Of a shared region, or of one that windows are bound to.
+    Needed,
+}
+
+impl StagTable {
+    /// Invalidate Local `STag`, and what follows a Read with Invalidate (digest A26).
+    pub(crate) fn invalidate_local(
+        &mut self,
+        user: User,
+        stag: Stag,
+    ) -> Result<(), CompletionStatus> {
+        self.judge(user, stag).map_err(|refusal| match refusal {
+            Refusal::Unknown | Refusal::Needed => CompletionStatus::InvalidStag,
+            Refusal::NotAssociated => CompletionStatus::InvalidPd,
+        })?;
+        self.invalidate(stag);
+        Ok(())
+    }
+
+    /// May `user`'s peer invalidate `stag` (RFC 5040 §5.3)? Not if others may use the region, too (R5040-8.1.1-7), nor what the peer
+    /// could not use anyway, by its rights or the queue pair's, nor again (RFC 5040 §7.2; the verbs draft's §7.8 would have it).
+    pub(crate) fn check_invalidate(&self, user: User, stag: Stag) -> Result<(), InvalidateError> {
+        let entry = self.judge(user, stag).map_err(|refusal| match refusal {
+            Refusal::Unknown => InvalidateError::InvalidStag,
+            Refusal::NotAssociated => InvalidateError::NotAssociated,
+            Refusal::Needed => InvalidateError::Forbidden,
+        })?;
+        if entry.valid.is_none() {
+            return Err(InvalidateError::InvalidStag);
+        }
+        if !user.is_open() || !entry.access.intersects(Access::REMOTE) {
+            return Err(InvalidateError::Rights);
+        }
+        if self.users.share(entry.scope) {
+            return Err(InvalidateError::Forbidden);
+        }
+        Ok(())
+    }
+
+    /// The rules that hold for both.
+    fn judge(&self, user: User, stag: Stag) -> Result<&Entry, Refusal> {
+        let entry = self.get(stag.index()).ok_or(Refusal::Unknown)?;
+        if entry.has_other_key(stag) {
+            return Err(Refusal::Unknown);
+        }
+        if !entry.scope.admits(user) {
+            return Err(Refusal::NotAssociated);
+        }
+        let shared = entry.region().is_some_and(|region| region.shared);
+        if shared || self.bindings.region_has_any(stag.index()) {
+            return Err(Refusal::Needed);
+        }
+        Ok(entry)
+    }
+
+    /// Valid to Invalid: from now on nobody reaches the memory by this `STag`. All else about it is kept (verbs draft §7.8).
+    pub(crate) fn invalidate(&mut self, stag: Stag) {
+        self.unbind(stag.index());
+        if let Some(entry) = self.get_mut(stag.index()) {
+            entry.valid = None;
+        }
+    }
+
+    /// Takes away what a window is bound to, if it is one and bound: it is as it was allocated (verbs draft §7.10.4).
+    pub(super) fn unbind(&mut self, index: u32) {
+        let Some(entry) = self.get_mut(index) else {
+            return;
+        };
+        let Kind::Window(window) = entry.kind else {
+            return;
+        };
+        let bound_by = std::mem::replace(&mut entry.scope, window.home);
+        if entry.valid.take().is_none() {
+            return;
+        }
+        entry.access = Access::empty();
+        if let Scope::QueuePair(user) = bound_by {
+            self.bindings.remove(index, window.region, user);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! `STag`s: the table that every access is checked against, and who may use what is in it (verbs draft §7).
+
+mod bindings;
+mod domains;
+mod entry;
+mod invalidate;
+mod register;
+mod scattered;
+mod table;
+#[cfg(test)]
+mod tests;
+mod users;
+mod view;
+mod windows;
+
+pub use domains::Domains;
+pub use register::NotReregistered;
+pub use table::StagTable;
+pub use users::Users;

@@ -1,0 +1,235 @@
+//! Registration in the table (verbs draft §7.3).
+
+use xwarp_iwarp::Stag;
+
+use super::entry::{Entry, Kind, Region};
+use super::table::StagTable;
+use super::view::View;
+use crate::model::RegionMemory;
+use crate::model::{
+    Ability, Access, Addressing, CompletionStatus, FastRegister, MAX_LIST_ENTRIES, PhysicalList,
+    QueryError, RegionInfo, RegionSpec, RegisterError, Scope, SpecError, User,
+};
+
+/// A Reregister that failed.
+#[derive(Debug)]
+pub struct NotReregistered {
+    /// The region is as it was; otherwise it is deallocated.
+    pub kept: bool,
+    /// What is wrong.
+    pub cause: RegisterError,
+}
+
+impl StagTable {
+    /// RI-Register Non-Shared Memory Region.
+    pub fn register(
+        &mut self,
+        scope: Scope,
+        memory: &RegionMemory,
+        spec: &RegionSpec,
+    ) -> Result<Stag, RegisterError> {
+        let view = self.view(memory, spec)?;
+        let stag = self.vacant(spec.key)?;
+        self.put(stag.index(), non_shared(stag, view, scope, memory, spec));
+        Ok(stag)
+    }
+
+    /// RI-Reregister Non-Shared Memory Region (verbs draft §7.3.2.3), under the same index. An error of the first kind leaves the
+    /// region as it was, any other deallocates it.
+    pub fn reregister(
+        &mut self,
+        index: u32,
+        scope: Scope,
+        memory: &RegionMemory,
+        spec: &RegionSpec,
+    ) -> Result<Stag, NotReregistered> {
+        let kept = |cause| NotReregistered { kept: true, cause };
+        let region = self.get(index).and_then(Entry::region);
+        if region.is_none_or(|region| region.shared) {
+            return Err(kept(RegisterError::InvalidStag));
+        }
+        if self.bindings.region_has_any(index) {
+            return Err(kept(RegisterError::WindowsBound));
+        }
+        let replaced = self.replace(index, scope, memory, spec);
+        replaced.map_err(|cause| {
+            self.release(index);
+            NotReregistered { kept: false, cause }
+        })
+    }
+
+    fn replace(
+        &mut self,
+        index: u32,
+        scope: Scope,
+        memory: &RegionMemory,
+        spec: &RegionSpec,
+    ) -> Result<Stag, RegisterError> {
+        let view = self.view(memory, spec)?;
+        let stag = self.next_stag(index, spec.key)?;
+        self.put(index, non_shared(stag, view, scope, memory, spec));
+        Ok(stag)
+    }
+
+    /// Another `STag` of the same index: with this key, or with a random one that it does not have now.
+    fn next_stag(&self, index: u32, key: Option<u8>) -> Result<Stag, RegisterError> {
+        let plain = Stag(index << 8);
+        let now = self.get(index).and_then(|entry| entry.valid.as_ref());
+        if let Some(key) = key {
+            return Ok(plain.with_key(key));
+        }
+        loop {
+            let random = getrandom::u32().map_err(|_| RegisterError::NoRandomness)?;
+            let stag = plain.with_key(Stag(random).key());
+            if now.is_none_or(|(now, _)| *now != stag) {
+                return Ok(stag);
+            }
+        }
+    }
+
+    /// Register Shared Memory Region: a further `STag` for the memory of `existing` (verbs draft §7.3.2.4, digest A12).
+    pub fn register_shared(
+        &mut self,
+        existing: Stag,
+        scope: Scope,
+        spec: &RegionSpec,
+    ) -> Result<Stag, RegisterError> {
+        let entry = self.get(existing.index());
+        let entry = entry.ok_or(RegisterError::InvalidStag)?;
+        let region = *entry.region().ok_or(RegisterError::InvalidStag)?;
+        let view = entry.view(existing).ok_or(RegisterError::InvalidStag)?;
+        spec.check_rights()?;
+        let view = view.shared(spec.addressing)?;
+        let stag = self.vacant(spec.key)?;
+        let shared = Region {
+            remote_access: spec.remote_access,
+            shared: true,
+            ..region
+        };
+        self.put(stag.index(), valid(stag, view, scope, spec.access, shared));
+        if let Some(region) = self.get_mut(existing.index()).and_then(Entry::region_mut) {
+            region.shared = true;
+        }
+        Ok(stag)
+    }
+
+    /// Allocate Non-Shared Memory Region `STag`: without memory, in state Invalid. Its key means nothing yet.
+    pub fn allocate(
+        &mut self,
+        scope: Scope,
+        entries: usize,
+        remote_access: bool,
+    ) -> Result<Stag, RegisterError> {
+        if entries > MAX_LIST_ENTRIES {
+            return Err(SpecError::TooManyEntries(entries).into());
+        }
+        let stag = self.vacant(None)?;
+        let region = Region {
+            remote_access,
+            shared: false,
+            entries,
+        };
+        let entry = Entry {
+            valid: None,
+            scope,
+            access: Access::empty(),
+            kind: Kind::Region(region),
+        };
+        self.put(stag.index(), entry);
+        Ok(stag)
+    }
+
+    /// Fast-Register, for a work request of `user` (verbs draft §7.3.2.5).
+    pub(crate) fn fast_register(
+        &mut self,
+        user: User,
+        request: &FastRegister,
+    ) -> Result<(), CompletionStatus> {
+        if !user.can(Ability::PHYSICAL) {
+            return Err(CompletionStatus::NotPrivileged);
+        }
+        let region = self.fast_region(user, request.stag)?;
+        if request.list.addresses.len() > region.entries {
+            return Err(CompletionStatus::ListTooLong);
+        }
+        let spec = request.spec(region.remote_access);
+        spec.check_rights().map_err(CompletionStatus::of_spec)?;
+        let view = self.list_view(&request.list, spec.addressing);
+        let view = view.map_err(CompletionStatus::of_spec)?;
+        if let Some(entry) = self.get_mut(request.stag.index()) {
+            entry.valid = Some((request.stag, view));
+            entry.access = request.access;
+        }
+        Ok(())
+    }
+
+    /// The region whose `STag` a Fast-Register may use now.
+    fn fast_region(&self, user: User, stag: Stag) -> Result<Region, CompletionStatus> {
+        let entry = self.get(stag.index());
+        let entry = entry.ok_or(CompletionStatus::InvalidStag)?;
+        let region = *entry.region().ok_or(CompletionStatus::InvalidStag)?;
+        if region.shared {
+            return Err(CompletionStatus::InvalidStag);
+        }
+        if !entry.scope.admits(user) {
+            return Err(CompletionStatus::InvalidPd);
+        }
+        if entry.valid.is_some() {
+            return Err(CompletionStatus::StagNotInvalid);
+        }
+        Ok(region)
+    }
+
+    /// Query Memory Region.
+    pub fn query_region(&self, index: u32) -> Result<RegionInfo, QueryError> {
+        let entry = self.get(index).ok_or(QueryError::InvalidStag)?;
+        let region = entry.region().ok_or(QueryError::InvalidStag)?;
+        Ok(RegionInfo {
+            key: entry.valid.as_ref().map(|(stag, _)| stag.key()),
+            remote_access: region.remote_access,
+            pd: entry.pd(),
+            shared: region.shared,
+            entries: region.entries,
+            access: entry.access,
+        })
+    }
+
+    fn view(&self, memory: &RegionMemory, spec: &RegionSpec) -> Result<View, RegisterError> {
+        spec.check_rights()?;
+        let view = match memory {
+            RegionMemory::Whole(bytes) => View::whole(bytes.clone(), spec.addressing),
+            RegionMemory::List(list) => self.list_view(list, spec.addressing),
+        };
+        Ok(view?)
+    }
+
+    fn list_view(&self, list: &PhysicalList, addressing: Addressing) -> Result<View, SpecError> {
+        list.check(self.mode, self.area.len() as u64, addressing)?;
+        View::list(self.area.clone(), list, addressing)
+    }
+}
+
+/// A region whose memory is its own.
+fn non_shared(
+    stag: Stag,
+    view: View,
+    scope: Scope,
+    memory: &RegionMemory,
+    spec: &RegionSpec,
+) -> Entry {
+    let region = Region {
+        remote_access: spec.remote_access,
+        shared: false,
+        entries: memory.entries(),
+    };
+    valid(stag, view, scope, spec.access, region)
+}
+
+fn valid(stag: Stag, view: View, scope: Scope, access: Access, region: Region) -> Entry {
+    Entry {
+        valid: Some((stag, view)),
+        scope,
+        access,
+        kind: Kind::Region(region),
+    }
+}

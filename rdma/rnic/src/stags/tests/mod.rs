@@ -1,0 +1,111 @@
+//! The table by itself, without engine or wire.
+
+mod bind;
+mod fast;
+mod invalidation;
+mod model;
+mod reregister;
+mod shared;
+mod table;
+
+use xwarp_driver::SharedBytes;
+use xwarp_iwarp::{AccessError, Stag};
+
+use super::table::StagTable;
+use crate::model::{
+    Ability, Access, Addressing, Bind, FastRegister, ListMode, PdId, PhysicalList, RegionMemory,
+    RegionSpec, Scope, User,
+};
+
+const PD: PdId = PdId(1);
+const OTHER_PD: PdId = PdId(2);
+const LOCAL: Access = Access::LOCAL;
+const ALL: Access = Access::all();
+/// Bytes of the region area.
+const AREA: usize = 1 << 20;
+const PAGE: u64 = 4096;
+/// Tagged Offset of the first byte of VA-based regions.
+const VA: u64 = 0x7000_0123;
+
+fn memory() -> SharedBytes {
+    SharedBytes::anonymous(4096).unwrap()
+}
+
+fn new_table() -> StagTable {
+    StagTable::new(SharedBytes::anonymous(AREA).unwrap(), ListMode::Page)
+}
+
+/// A table, and what users of it can be made of.
+struct Fixture {
+    table: StagTable,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { table: new_table() }
+    }
+
+    /// A queue pair that may do everything.
+    fn user(&mut self, pd: PdId) -> User {
+        self.table.users.join(pd, Ability::all())
+    }
+
+    /// A zero-based region of 4096 bytes of the domain [`PD`].
+    fn region(&mut self, access: Access) -> Stag {
+        self.region_of(Scope::Domain(PD), &memory(), &RegionSpec::new(access))
+    }
+
+    /// One that begins at [`VA`].
+    fn va_region(&mut self, access: Access) -> Stag {
+        let spec = RegionSpec::new(access).at(VA);
+        self.region_of(Scope::Domain(PD), &memory(), &spec)
+    }
+
+    fn region_of(&mut self, scope: Scope, memory: &SharedBytes, spec: &RegionSpec) -> Stag {
+        let memory = RegionMemory::Whole(memory.clone());
+        self.table.register(scope, &memory, spec).unwrap()
+    }
+
+    fn window(&mut self) -> Stag {
+        self.table.allocate_window(Scope::Domain(PD)).unwrap()
+    }
+
+    /// A window that is bound to all of a VA-based region.
+    fn bound(&mut self, user: User, region: Stag) -> Stag {
+        let window = self.window();
+        let bind = bind(window, region);
+        assert_eq!(self.table.bind(user, &bind), Ok(()));
+        window
+    }
+
+    /// Whether one byte can be accessed.
+    fn access(&self, user: User, stag: Stag, to: u64, right: Access) -> Result<(), AccessError> {
+        let access = self.table.access(user, stag, to, 1, right);
+        access.map(|_| ())
+    }
+}
+
+/// To all of a VA-based region, with both rights.
+fn bind(window: Stag, region: Stag) -> Bind {
+    Bind {
+        window,
+        region,
+        to: VA,
+        len: 4096,
+        zero_based: false,
+        access: Access::REMOTE_READ | Access::REMOTE_WRITE,
+    }
+}
+
+fn pages(addresses: &[u64]) -> PhysicalList {
+    PhysicalList {
+        entry_size: PAGE,
+        addresses: addresses.into(),
+        first_byte_offset: 0,
+        len: PAGE * addresses.len() as u64,
+    }
+}
+
+fn other_key(stag: Stag) -> Stag {
+    Stag(stag.0 ^ 1)
+}

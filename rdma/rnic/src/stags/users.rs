@@ -1,0 +1,89 @@
+//! The queue pairs that regions may be there for (RFC 5041 §8.2).
+
+use super::domains::Domains;
+use crate::model::{Ability, PdId, Scope, User};
+
+/// The queue pairs that there are.
+#[derive(Default)]
+pub struct Users {
+    next_serial: u64,
+    /// Where each domain's are counted.
+    pub(crate) domains: Domains,
+}
+
+impl Users {
+    /// A queue pair is created.
+    pub(crate) fn join(&mut self, pd: PdId, ability: Ability) -> User {
+        let serial = self.next_serial;
+        self.next_serial += 1; // 2^64 will not be created
+        self.domains.join_qp(pd);
+        User::new(pd, ability, serial)
+    }
+
+    /// A queue pair is destroyed: no scope admits it again.
+    pub(crate) fn leave(&mut self, user: User) {
+        self.domains.leave_qp(user.pd());
+    }
+
+    /// May more than one queue pair use a region of this scope?
+    pub(crate) fn share(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Domain(pd) => self.domains.queue_pairs(pd) > 1,
+            Scope::QueuePair(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PD: PdId = PdId(1);
+    const OTHER: PdId = PdId(2);
+    const NONE: Ability = Ability::empty();
+
+    #[test]
+    fn a_scope_admits_a_domain_or_one_queue_pair_of_it() {
+        let mut users = Users::default();
+        let (a, b, stranger) = (
+            users.join(PD, NONE),
+            users.join(PD, NONE),
+            users.join(OTHER, NONE),
+        );
+        let admitted = |scope: Scope| [a, b, stranger].map(|user| scope.admits(user));
+        assert_eq!(admitted(Scope::Domain(PD)), [true, true, false]);
+        assert_eq!(admitted(Scope::Domain(OTHER)), [false, false, true]);
+        assert_eq!(admitted(Scope::QueuePair(a)), [true, false, false]);
+        assert_eq!(admitted(Scope::QueuePair(stranger)), [false, false, true]);
+    }
+
+    #[test]
+    fn nobody_inherits_the_scope_of_a_queue_pair_that_is_gone() {
+        let mut users = Users::default();
+        let gone = users.join(PD, NONE);
+        users.leave(gone);
+        for _ in 0..3 {
+            let next = users.join(PD, NONE);
+            assert!(!Scope::QueuePair(gone).admits(next));
+            users.leave(next);
+        }
+    }
+
+    #[test]
+    fn a_domain_is_shared_while_it_has_several_queue_pairs() {
+        let mut users = Users::default();
+        let shared = |users: &Users| [PD, OTHER].map(|pd| users.share(Scope::Domain(pd)));
+        assert_eq!(shared(&users), [false, false]);
+        let (a, _stranger) = (users.join(PD, NONE), users.join(OTHER, NONE));
+        assert_eq!(shared(&users), [false, false], "one each");
+        let b = users.join(PD, NONE);
+        assert_eq!(shared(&users), [true, false]);
+        assert!(!users.share(Scope::QueuePair(a)) && !users.share(Scope::QueuePair(b)));
+        users.leave(a);
+        assert_eq!(shared(&users), [false, false], "b is left");
+        let c = users.join(PD, NONE);
+        assert_eq!(shared(&users), [true, false]);
+        users.leave(c);
+        assert_eq!(shared(&users), [false, false]);
+    }
+}

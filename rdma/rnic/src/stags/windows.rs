@@ -1,0 +1,110 @@
+//! Windows in the table (verbs draft §7.10).
+
+use xwarp_iwarp::Stag;
+
+use super::entry::{Entry, Kind, Window};
+use super::table::StagTable;
+use super::view::View;
+use crate::model::{
+    Ability, Access, Bind, CompletionStatus, QueryError, RegisterError, Scope, User, WindowInfo,
+};
+
+impl StagTable {
+    /// Allocate Memory Window. The `STag`'s key means nothing before the window is bound.
+    pub fn allocate_window(&mut self, home: Scope) -> Result<Stag, RegisterError> {
+        let stag = self.vacant(None)?;
+        let entry = Entry {
+            valid: None,
+            scope: home,
+            access: Access::empty(),
+            kind: Kind::Window(Window { home, region: 0 }),
+        };
+        self.put(stag.index(), entry);
+        Ok(stag)
+    }
+
+    /// Query Memory Window.
+    pub fn query_window(&self, index: u32) -> Result<WindowInfo, QueryError> {
+        let entry = self.get(index).ok_or(QueryError::InvalidStag)?;
+        entry.window().ok_or(QueryError::InvalidStag)?;
+        Ok(WindowInfo {
+            key: entry.valid.as_ref().map(|(stag, _)| stag.key()),
+            pd: entry.pd(),
+            access: entry.access,
+        })
+    }
+
+    /// Bind Memory Window, for a work request of `user` (verbs draft §7.10.2, §7.10.6.1).
+    pub(crate) fn bind(&mut self, user: User, bind: &Bind) -> Result<(), CompletionStatus> {
+        if !user.can(Ability::BIND_WINDOWS) {
+            return Err(CompletionStatus::AccessViolation);
+        }
+        self.check_window(user, bind.window)?;
+        let view = self.window_view(user, bind)?;
+        let Some(entry) = self.get_mut(bind.window.index()) else {
+            return Err(CompletionStatus::InvalidWindow);
+        };
+        let Kind::Window(window) = &mut entry.kind else {
+            return Err(CompletionStatus::InvalidWindow);
+        };
+        window.region = bind.region.index();
+        entry.valid = Some((bind.window, view));
+        entry.access = bind.access;
+        // From now on the domain no longer matters.
+        entry.scope = Scope::QueuePair(user);
+        let (window, region) = (bind.window.index(), bind.region.index());
+        self.bindings.insert(window, region, user);
+        Ok(())
+    }
+
+    /// Is it a window that `user` may bind now?
+    fn check_window(&self, user: User, stag: Stag) -> Result<(), CompletionStatus> {
+        let entry = self.get(stag.index());
+        let entry = entry.ok_or(CompletionStatus::InvalidWindow)?;
+        let window = entry.window().ok_or(CompletionStatus::InvalidWindow)?;
+        if !window.home.admits(user) {
+            return Err(CompletionStatus::InvalidPd);
+        }
+        if entry.valid.is_some() {
+            return Err(CompletionStatus::StagNotInvalid);
+        }
+        Ok(())
+    }
+
+    /// The part of its region that the window will be.
+    fn window_view(&self, user: User, bind: &Bind) -> Result<View, CompletionStatus> {
+        let entry = self.get(bind.region.index());
+        let entry = entry.ok_or(CompletionStatus::InvalidRegion)?;
+        if entry.region().is_none() {
+            return Err(CompletionStatus::InvalidRegion);
+        }
+        let view = entry.view(bind.region);
+        let view = view.ok_or(CompletionStatus::InvalidRegion)?;
+        if !entry.scope.admits(user) {
+            return Err(CompletionStatus::InvalidPd);
+        }
+        if view.is_zero_based() {
+            return Err(CompletionStatus::InvalidRegion);
+        }
+        if !entry.access.contains(Access::BIND_WINDOWS)
+            || !bind.access.suits_window_on(entry.access)
+        {
+            return Err(CompletionStatus::AccessViolation);
+        }
+        view.part(bind.to, bind.len, bind.base())
+            .map_err(CompletionStatus::of_access)
+    }
+
+    /// Has it bound windows that are still bound?
+    pub(crate) fn has_windows(&self, user: User) -> bool {
+        self.bindings.user_has_any(user)
+    }
+
+    /// A queue pair is destroyed: nobody can use the windows any more that it has bound.
+    pub(crate) fn leave(&mut self, user: User) {
+        for window in self.bindings.of_user(user) {
+            self.unbind(window);
+        }
+        self.users.leave(user);
+    }
+}

@@ -1,0 +1,182 @@
+//! Errors that only handles return: those of opening, ending, waiting and posting lists.
+
+use xwarp_driver::NicError;
+
+use xwarp_rnic::model::{ConnectError, PostError, RegisterError, ResizeError, RnicClosed};
+
+/// Why an RNIC could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The interface.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// A resource of the host, such as a thread or a file descriptor.
+    #[error("the RNIC could not be set up")]
+    System(#[from] std::io::Error),
+}
+
+/// Nothing more comes from an RNIC, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RnicEnded {
+    /// It was closed.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// It has failed, as [`AsyncEventKind::Failed`](crate::AsyncEventKind::Failed) tells, too.
+    #[error("the RNIC has failed: {0}")]
+    Failed(String),
+}
+
+impl From<RnicEnded> for ConnectError {
+    fn from(ended: RnicEnded) -> Self {
+        match ended {
+            RnicEnded::Closed(closed) => Self::Closed(closed),
+            RnicEnded::Failed(reason) => Self::Failed(reason),
+        }
+    }
+}
+
+/// A verb that would end an object was refused: the object is as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused<T, E> {
+    /// The object. In a box, as a verb that succeeds shall not pay for its size.
+    pub object: Box<T>,
+    /// Why.
+    pub error: E,
+}
+
+impl<T, E> Refused<T, E> {
+    pub(crate) fn new(object: T, error: E) -> Self {
+        let object = Box::new(object);
+        Self { object, error }
+    }
+
+    /// Gives the object back if it was not ended.
+    pub(crate) fn unless(ended: Result<(), E>, object: T) -> Result<(), Self> {
+        ended.map_err(|error| Self::new(object, error))
+    }
+}
+
+/// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the region is as it was; any other has
+/// deallocated it (verbs draft §7.3.2.3).
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
+pub struct ReregisterError<R> {
+    /// The region, if it is as it was.
+    pub region: Option<R>,
+    /// What is wrong.
+    pub cause: RegisterError,
+}
+
+/// Why a queue pair did not give away its data path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataPathError {
+    /// Somebody has it already.
+    #[error("the queue pair's data path was taken: there is one only")]
+    Taken,
+    /// The queue pair may name physical memory.
+    #[error(
+        "the queue pair is privileged: whoever posts to it reaches all physical memory of the RNIC (verbs draft §6.1.1)"
+    )]
+    Privileged,
+}
+
+/// Why a shared receive queue was not modified. It is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModifySrqError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// Its depth.
+    #[error(transparent)]
+    Resize(#[from] ResizeError),
+    /// The limit exceeds the depth.
+    #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
+    LimitOutOfRange {
+        /// What was asked for.
+        limit: usize,
+        /// Work requests that it holds.
+        depth: usize,
+    },
+    /// The depth would be less than a limit that is armed.
+    #[error("a depth of {depth} is less than the armed limit of {limit}")]
+    BelowLimit {
+        /// What was asked for.
+        depth: usize,
+        /// The armed limit.
+        limit: usize,
+    },
+}
+
+/// Why a list of work requests was not posted to its end (verbs draft §8.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{posted} work requests were posted, the next one was not: {error}")]
+pub struct PostListError {
+    /// Work requests that were posted, and stay so.
+    pub posted: usize,
+    /// Why the next one was not.
+    pub error: PostError,
+}
+
+impl PostListError {
+    /// Posts a list up to the first one that is refused; how many were posted.
+    pub(crate) fn post<T>(
+        requests: impl IntoIterator<Item = T>,
+        mut post: impl FnMut(T) -> Result<(), PostError>,
+    ) -> Result<usize, Self> {
+        let mut posted = 0;
+        for request in requests {
+            post(request).map_err(|error| Self { posted, error })?;
+            posted += 1;
+        }
+        Ok(posted)
+    }
+}
+
+impl From<PostError> for PostListError {
+    /// Nothing was posted.
+    fn from(error: PostError) -> Self {
+        Self { posted: 0, error }
+    }
+}
+
+/// Why nobody waits for a completion.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// No RNIC.
+    #[error(transparent)]
+    Closed(#[from] RnicClosed),
+    /// A resource of the host.
+    #[error("the wait for a completion failed")]
+    System(#[from] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use xwarp_iwarp::mpa::StartupError;
+    use xwarp_rnic::model::CreateError;
+
+    use super::*;
+
+    /// Whoever prints an error prints its causes behind it.
+    #[test]
+    fn an_error_leaves_its_cause_to_the_cause() {
+        let peer = ([10, 0, 0, 1], 7471).into();
+        let source = StartupError::NotMpa;
+        let system = || io::Error::from_raw_os_error(24);
+        let errors: [Box<dyn Error>; 5] = [
+            Box::new(ConnectError::NotIwarp { peer, source }),
+            Box::new(ConnectError::Unacceptable { peer, source }),
+            Box::new(OpenError::System(system())),
+            Box::new(CreateError::System(system())),
+            Box::new(WaitError::System(system())),
+        ];
+        for error in errors {
+            let cause = error.source().expect("a cause").to_string();
+            assert!(!error.to_string().contains(&cause), "{error}: {cause}");
+        }
+    }
+}
