@@ -14,6 +14,9 @@
 //!
 //! [`check`] finds everything that makes the ledger incomplete or untrue. The crate's tests require that it finds nothing, and
 //! the `report` program prints what is covered.
+//!
+//! [`dead_references`] finds every citation in a comment or document that names nothing in the tree: documents, their sections,
+//! rows of unusual input, decisions, requirements, vectors, links. The crate's tests require that there is none.
 #![forbid(unsafe_code)]
 
 mod catalogue;
@@ -21,10 +24,14 @@ mod check;
 mod coverage;
 mod family;
 mod ledger;
+mod prose;
+mod published;
+mod references;
 mod row;
 mod sources;
 mod targets;
 mod tests_of;
+mod tree;
 
 use std::path::PathBuf;
 
@@ -33,8 +40,10 @@ pub use check::{Finding, check};
 pub use coverage::{Coverage, Tally};
 pub use family::Family;
 pub use ledger::{Ledger, LedgerError, Table};
+pub use references::{DeadReference, dead_references};
 pub use row::{Citation, Evidence, Reason, Row, RowError};
 pub use sources::{Sources, SourcesError};
+pub use tree::{Tree, TreeError};
 
 /// The repository's root, to which citations are relative.
 pub fn repository() -> PathBuf {

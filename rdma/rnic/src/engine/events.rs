@@ -12,7 +12,7 @@ impl Engine {
         self.event_handler = handler;
     }
 
-    /// A turn or a verb is over: what has happened in it is told when all states are as they shall be seen (digest A31).
+    /// A turn or a verb is over: what has happened in it is told when all states are as they shall be seen (verbs.md A31).
     pub fn tell_events(&mut self) {
         if self.events.has_untold() {
             self.tell_handler();

@@ -1,5 +1,5 @@
-//! Errors: what ends a stream, what the peer and the application are told, and how the queue pair ends (verbs draft §6.2, digest
-//! 12.4).
+//! Errors: what ends a stream, what the peer and the application are told, and how the queue pair ends (verbs draft §6.2; verbs.md
+//! §12.4).
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ impl Engine {
         if self.may_send(key) {
             self.enter_terminate(key, Some(terminate), None);
         } else {
-            // The connection just ends: no FPDU may be sent before one was received (digest D1), nor after the FIN.
+            // The connection just ends: no FPDU may be sent before one was received (wire.md D1), nor after the FIN.
             self.lose_silently(key);
         }
         let kind = AsyncEventKind::Terminated {
@@ -123,7 +123,7 @@ impl Engine {
         self.fail_inbound(key, terminate, error, reason);
     }
 
-    /// A completion queue of ours is full (verbs draft §8.2.4, digest A3).
+    /// A completion queue of ours is full (verbs draft §8.2.4, verbs.md A3).
     pub(super) fn fail_overflow(&mut self, key: usize, overflow: CqOverflow) {
         self.counters.drop_cq_overflow += 1;
         self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
@@ -143,7 +143,7 @@ impl Engine {
         self.report_for(key, AsyncEventKind::TerminateReceived(terminate.code));
     }
 
-    /// Work is left that the peer, which has closed its side, can no longer complete (digest D21).
+    /// Work is left that the peer, which has closed its side, can no longer complete (wire.md D21).
     pub(super) fn fail_cut_off(&mut self, key: usize, reason: &'static str) {
         self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
         self.report_for(key, AsyncEventKind::BadPeerClose { reason });
@@ -253,8 +253,8 @@ impl Engine {
     }
 }
 
-/// A Send that is refused ends the receive it has taken: too long for it (digest A7), or asking for an invalidation that is not
-/// allowed (digest A9). Any other violation is no fault of the receive that is being filled.
+/// A Send that is refused ends the receive it has taken: too long for it (verbs.md A7), or asking for an invalidation that is not
+/// allowed (verbs.md A9). Any other violation is no fault of the receive that is being filled.
 fn receive_status(cause: ViolationCause) -> Option<CompletionStatus> {
     if let ViolationCause::MessageTooLong { opcode, .. } = cause {
         return opcode.is_send().then_some(CompletionStatus::BaseBounds);

@@ -166,7 +166,7 @@ impl Engine {
             return;
         }
         if self.stack.readable_len(conn) > 0 {
-            // MPA error 1: the connection ended inside an FPDU (digest 4.4).
+            // MPA error 1: the connection ended inside an FPDU (wire.md §4.4).
             self.lose(key, "the peer closed inside an FPDU");
         } else if stream.receiver.mid_message() {
             self.lose(key, "the peer closed inside a message");
@@ -237,7 +237,7 @@ impl Engine {
             resource: EventResource::Qp(qp.id),
             kind: AsyncEventKind::Closed,
         };
-        // The event, and then Idle (verbs draft §6.2.5, digest A31).
+        // The event, and then Idle (verbs draft §6.2.5, verbs.md A31).
         self.events
             .report_before(closed, || qp.set_state(QpState::Idle));
     }

@@ -15,7 +15,7 @@ use super::stream::Stream;
 use super::{Engine, Owner};
 use crate::model::{AcceptError, ConnectionInfo, ListenError, LocalPort, QpId, QpState, StreamId};
 
-/// How long a peer may take for its Request after TCP is established; not extended by single bytes (digest 3.5).
+/// How long a peer may take for its Request after TCP is established; not extended by single bytes (wire.md §3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take until its window has room for the Reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
@@ -251,7 +251,7 @@ impl Engine {
         Some(id)
     }
 
-    /// Bytes of a Request, or, after it, ones that must not be there (digest D11).
+    /// Bytes of a Request, or, after it, ones that must not be there (wire.md D11).
     pub(super) fn on_request_bytes(&mut self, key: usize) {
         let Some(incoming) = self.incoming.get_mut(key) else {
             return;
@@ -323,7 +323,7 @@ impl Engine {
         None
     }
 
-    /// The application says yes: the queue pair is bound and receives, then the Reply goes out (digest 3.2). Unless the peer has
+    /// The application says yes: the queue pair is bound and receives, then the Reply goes out (wire.md §3.2). Unless the peer has
     /// gone, the Request still waits for its answer after an error.
     pub fn accept(
         &mut self,

@@ -167,7 +167,7 @@ impl Engine {
         self.lose(key, "the peer sent during the close");
     }
 
-    /// The Terminate, if that is what it is (digest A33).
+    /// The Terminate, if that is what it is (verbs.md A33).
     fn sealed_terminate(&mut self, key: usize) -> Option<ReceivedTerminate> {
         let stream = self.qps.get_mut(key)?.stream()?;
         let arrived = self.stack.readable_len(stream.conn);

@@ -168,7 +168,7 @@ impl QpContext {
         self.shared.set(QpState::Closing);
     }
 
-    /// Keeps a Terminate unless there was one before: the first failure is the one that counts (digest A34).
+    /// Keeps a Terminate unless there was one before: the first failure is the one that counts (verbs.md A34).
     pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
         self.terminate.get_or_insert_with(terminate);
     }
@@ -369,7 +369,7 @@ impl QpContext {
     }
 
     /// Ends all work that is not complete: `Flushed`, but for the newest begun send, which gets `culprit` if there is one
-    /// (verbs draft §6.2, digest 4.3). Work that has ended keeps its outcome.
+    /// (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its outcome.
     pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
         let newest = self.begun.len().checked_sub(1);
         for (i, begun) in std::mem::take(&mut self.begun).into_iter().enumerate() {

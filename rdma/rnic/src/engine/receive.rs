@@ -80,7 +80,7 @@ impl Resources for QpResources<'_> {
         let right = match access {
             Checked::RemoteAtomic => Access::REMOTE_ATOMIC,
             Checked::RemoteRead => Access::REMOTE_READ,
-            // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, digest A37).
+            // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, verbs.md A37).
             Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
         };
         // Where the peer may not read there is no request that could ask for it.
@@ -206,7 +206,7 @@ fn take_ulpdu(
     let Link::Stream(stream) = &mut qp.link else {
         return Ok(());
     };
-    // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (digest 3.2).
+    // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (wire.md §3.2).
     stream.heard();
     let mut resources = QpResources {
         id: qp.id,

@@ -238,7 +238,7 @@ fn after_segment(stream: &mut Stream, outgoing: Outgoing) -> Sent {
     Sent::Fpdu
 }
 
-/// A message has been handed to TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, digest A22); a
+/// A message has been handed to TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, verbs.md A22); a
 /// Read or an Atomic Operation waits for its response.
 fn finish_message(qp: &mut QpContext, whose: Turn) {
     match whose {

@@ -121,7 +121,7 @@ impl CompletionStatus {
         }
     }
 
-    /// Of a Fast-Register that asks for what is not possible (digest A27).
+    /// Of a Fast-Register that asks for what is not possible (verbs.md A27).
     pub(crate) fn of_spec(error: SpecError) -> Self {
         match error {
             SpecError::Rights(_) => Self::InvalidRights,

@@ -51,7 +51,7 @@ impl RnicId {
 }
 
 /// A queue pair's identity within its RNIC. No other queue pair of the RNIC ever has it, so that a completion which is read late
-/// names nobody else (verbs draft §6.1.4, digest A38). They are in the order of creation.
+/// names nobody else (verbs draft §6.1.4, verbs.md A38). They are in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QpId(u64);
 

@@ -1,4 +1,4 @@
-//! Errors in what a peer sends, by the names of the verbs draft's events (§9.5.3, digest 12.3).
+//! Errors in what a peer sends, by the names of the verbs draft's events (§9.5.3; verbs.md §12.3).
 
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::mpa::MpaError;
@@ -46,7 +46,7 @@ pub enum InboundError {
     NotLast,
     /// Protection Error of a tagged segment: RDMA Write or Read Response.
     Tagged(ProtectionError),
-    /// RQ Protection Error: MSN whose range is not valid. Also: there is no receive buffer (digest A6).
+    /// RQ Protection Error: MSN whose range is not valid. Also: there is no receive buffer (verbs.md A6).
     ReceiveRange,
     /// RQ Protection Error: gap in MSN.
     ReceiveGap,
@@ -140,7 +140,7 @@ impl InboundError {
     }
 
     /// A message that is shorter than its header, or longer than what is there for it. A Send tells of that in its completion
-    /// (digest A7).
+    /// (verbs.md A7).
     fn of_size(opcode: Opcode) -> Self {
         if opcode == Opcode::ReadRequest {
             Self::ReadRequestFormat

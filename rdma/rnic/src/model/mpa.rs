@@ -96,7 +96,7 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// As initiator. Depths are no condition: a peer that does not negotiate them is good enough (digest D10).
+    /// As initiator. Depths are no condition: a peer that does not negotiate them is good enough (wire.md D10).
     pub fn offer(self) -> Enhanced {
         let depths = Enhanced::with_depths(self.ird, self.ord);
         match self.peer_to_peer {

@@ -73,7 +73,7 @@ pub enum TerminateOrigin {
     Peer,
 }
 
-/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it tells of the first (digest A34).
+/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it tells of the first (verbs.md A34).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminateInfo {
     /// Who found the error.

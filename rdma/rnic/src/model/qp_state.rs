@@ -17,7 +17,7 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// Is there a way from this state to that one, asked for or not (verbs draft §6.2, digest 4)? Into Error there is one from
+    /// Is there a way from this state to that one, asked for or not (verbs draft §6.2; verbs.md §4)? Into Error there is one from
     /// everywhere: the RNIC is closed, or the queue pair destroyed.
     pub(crate) const fn leads_to(self, to: Self) -> bool {
         match (self, to) {

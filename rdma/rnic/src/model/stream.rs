@@ -14,7 +14,7 @@ pub enum StreamState {
 }
 
 /// How FPDUs are framed on a stream that is handed over. Both ends must say the same, which is up to the application: nothing is
-/// negotiated here (digest section 5).
+/// negotiated here (verbs.md §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// CRCs are generated and checked (RFC 5044 §4.4).

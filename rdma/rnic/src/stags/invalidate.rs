@@ -17,7 +17,7 @@ enum Refusal {
 }
 
 impl StagTable {
-    /// Invalidate Local `STag`, and what follows a Read with Invalidate (digest A26).
+    /// Invalidate Local `STag`, and what follows a Read with Invalidate (verbs.md A26).
     pub(crate) fn invalidate_local(
         &mut self,
         user: User,

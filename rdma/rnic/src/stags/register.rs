@@ -87,7 +87,7 @@ impl StagTable {
         }
     }
 
-    /// Register Shared Memory Region: a further `STag` for the memory of `existing` (verbs draft §7.3.2.4, digest A12).
+    /// Register Shared Memory Region: a further `STag` for the memory of `existing` (verbs draft §7.3.2.4, verbs.md A12).
     pub fn register_shared(
         &mut self,
         existing: Stag,

@@ -122,7 +122,7 @@ impl StagTable {
         Some((entry, entry.view(stag)?))
     }
 
-    /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those of RFC 5041 §7.1 (digest 5.2, T1
+    /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those of RFC 5041 §7.1 (wire.md §5.2, T1
     /// to T5). For no bytes there is nothing to check.
     pub(crate) fn access(
         &self,

@@ -107,7 +107,7 @@ impl View {
         self.base == 0
     }
 
-    /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (digest 5.2, T4 and T5).
+    /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (wire.md §5.2, T4 and T5).
     fn locate(&self, to: u64, len: u64) -> Result<usize, AccessError> {
         let end = to.checked_add(len).ok_or(AccessError::Wrap)?;
         if to < self.base || end > self.base + self.len {

@@ -1,4 +1,4 @@
-//! Random verbs and work requests against a model of the `STag` states (digest 11.1), which is compared with the table after each step.
+//! Random verbs and work requests against a model of the `STag` states (verbs.md §11.1), which is compared with the table after each step.
 
 use std::collections::BTreeMap;
 
