@@ -4,10 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType};
 
-use crate::maps::{Layout, MapError};
+use crate::layout::{Layout, MAX_FLOWS, MapError};
 
-/// How many flows the program can tell apart.
-const MAX_FLOWS: u32 = 65536;
 const KEY_SIZE: u32 = 20;
 const VALUE_SIZE: u32 = 4;
 /// Reserved: the presence of the key decides.

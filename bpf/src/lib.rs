@@ -8,13 +8,15 @@
 #![forbid(unsafe_code)]
 
 mod flows;
+mod layout;
 mod maps;
 mod sockets;
 mod steering;
 mod verdicts;
 
 pub use flows::Flows;
-pub use maps::{MapError, Maps, OpenMapsError, program_name};
+pub use layout::MapError;
+pub use maps::{Maps, OpenMapsError, program_name};
 pub use sockets::Sockets;
 pub use steering::{Buffers, LoadError, Steering, libbpf_to_log};
 pub use verdicts::{Counters, Verdict, Verdicts};

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType};
 
-use crate::maps::{Layout, MapError};
+use crate::layout::{Layout, MAX_QUEUES, MapError};
 
 pub(crate) const LAYOUT: Layout = Layout {
     name: "xwarp_xsks",
@@ -22,7 +22,7 @@ pub struct Sockets {
 
 impl Sockets {
     /// How many receive queues the program can serve.
-    pub const MAX_QUEUES: u32 = 64;
+    pub const MAX_QUEUES: u32 = MAX_QUEUES;
 
     pub(crate) fn new(map: MapHandle) -> Self {
         Self { map }

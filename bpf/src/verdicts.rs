@@ -4,7 +4,7 @@ use std::fmt;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::maps::{Layout, MapError};
+use crate::layout::{Layout, MapError};
 
 const VERDICTS: u32 = 11;
 

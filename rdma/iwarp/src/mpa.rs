@@ -11,6 +11,7 @@ mod frame;
 mod framer;
 mod marker;
 mod startup;
+mod startup_error;
 
 pub use deframer::Deframer;
 pub use depths::{Enhanced, NegotiatedEnhanced};
@@ -24,5 +25,6 @@ pub use framer::Framer;
 pub use marker::{MARKER_BYTES, MARKER_INTERVAL, Marker};
 pub use startup::{
     Initiator, InitiatorStep, Negotiated, Request, Responder, ResponderStep, Revision,
-    StartupError, StartupParams, encode_request,
+    StartupParams, encode_request,
 };
+pub use startup_error::StartupError;

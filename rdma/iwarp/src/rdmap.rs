@@ -6,6 +6,7 @@
 mod atomic;
 mod header;
 mod message;
+mod mpa_terminate;
 mod opcode;
 mod received;
 mod receiver;

@@ -5,7 +5,8 @@ use std::fmt;
 use anyhow::{Context, bail, ensure};
 use xwarp::{RemoteAddress, Stag};
 
-use super::peer::RECORD_BYTES;
+/// Bytes of a control record: four numbers.
+pub(crate) const RECORD_BYTES: u32 = 32;
 
 const MAGIC: [u8; 4] = *b"XWPF";
 const VERSION: u8 = 1;

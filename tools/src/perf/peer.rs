@@ -9,12 +9,10 @@ use xwarp::{
 };
 
 use super::data;
-use super::hello::{Hello, Places};
+use super::hello::{Hello, Places, RECORD_BYTES};
 use crate::connection::Connection;
 use crate::signals::Interrupted;
 
-/// Bytes of a control record: four numbers.
-pub(crate) const RECORD_BYTES: u32 = 32;
 /// Work request ids that no message of a test has.
 const CONTROL_WR: WrId = WrId(u64::MAX);
 const BARRIER_WR: WrId = WrId(u64::MAX - 1);

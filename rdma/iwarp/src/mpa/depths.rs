@@ -1,7 +1,7 @@
 //! Read depths and RTR types: what both ends make of each other's (RFC 6581 §9.1, §9.2; wire.md §3.4).
 
 use super::enhanced::{Depth, EnhancedData, Rtr, RtrTypes};
-use super::startup::StartupError;
+use super::startup_error::StartupError;
 
 /// What this side brings to enhanced start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

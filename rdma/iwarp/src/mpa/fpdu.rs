@@ -1,7 +1,6 @@
 //! One FPDU without markers, and what all FPDUs have in common (RFC 5044 §4).
 
 use crate::crc::crc32c;
-use crate::rdmap::{TermCode, Terminate};
 use zerocopy::FromBytes;
 use zerocopy::network_endian::U16;
 
@@ -32,22 +31,6 @@ pub enum MpaError {
         /// Bytes of stream from the length field to the marker.
         distance: usize,
     },
-}
-
-impl MpaError {
-    /// What the peer is told: no captured header in any case.
-    pub const fn term_code(self) -> TermCode {
-        match self {
-            Self::Crc => TermCode::mpa(0x02),
-            Self::Marker { .. } => TermCode::mpa(0x03),
-            Self::Length(_) => TermCode::ddp_local(), // D13: "segment larger than supported"
-        }
-    }
-
-    /// The Terminate to send, if any FPDU may be sent at all (R5044-7.1.2-4-1, D1).
-    pub fn terminate(self) -> Terminate {
-        Terminate::with_code(self.term_code())
-    }
 }
 
 /// What the head of the stream holds.

@@ -8,9 +8,8 @@ pub use initiator::{Initiator, InitiatorStep, encode_request};
 pub use responder::{Request, Responder, ResponderStep};
 
 use super::depths::{Enhanced, NegotiatedEnhanced};
-use super::frame::{FLAG_CRC, FLAG_MARKERS, MAX_PRIVATE_DATA, REVISION_RDMAC};
+use super::frame::{FLAG_CRC, FLAG_MARKERS, REVISION_RDMAC};
 use crate::ddp::{VERSION_IETF, VERSION_RDMAC};
-use crate::rdmap::{TermCode, Terminate};
 
 /// The highest MPA revision that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,58 +108,4 @@ impl Negotiated {
         version: VERSION_RDMAC,
         enhanced: None,
     };
-}
-
-/// Why start-up failed: MPA error code 4, but for the last two. No Reply: the TCP connection is closed (R5044-8-5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartupError {
-    /// The first bytes are of no MPA frame.
-    #[error("the peer does not speak MPA: wrong key")]
-    NotMpa,
-    /// A Request where a Reply was awaited, or the reverse: both ends took the same role (R5044-7.1.2-8-1).
-    #[error("the peer has the same MPA start-up role as this side")]
-    WrongRole,
-    /// `PD_Length` above 512 (R5044-7.1.1-14).
-    #[error("PD_Length {0} is above the limit of {MAX_PRIVATE_DATA} bytes")]
-    PrivateDataLength(u16),
-    /// S=1, but the private data is too short for the enhanced data (R6581-6-8).
-    #[error("PD_Length {0} leaves no room for the enhanced data that the S bit announces")]
-    EnhancedLength(u16),
-    /// A revision that is not spoken here, or that does not answer ours (R5044-7.1.1-13).
-    #[error("MPA revision {0} is not supported")]
-    Revision(u8),
-    /// So many bytes came after the Request, before any Reply (D11).
-    #[error("{0} bytes after the MPA Request and before the Reply")]
-    Trailing(usize),
-    /// The Reply is not enhanced, and what our Request asked for is required (D10).
-    #[error("the peer's Reply ignores the enhanced Request")]
-    NotEnhanced,
-    /// Code 6: the responder's ORD is beyond what our IRD can be raised to (R6581-9.1-8).
-    #[error("the peer demands an IRD of {demanded}, the limit is {limit}")]
-    InsufficientIrd {
-        /// ORD of the Reply.
-        demanded: u16,
-        /// The highest IRD that there are resources for.
-        limit: u16,
-    },
-    /// Code 7: none of the Reply's RTR types can be sent, or it has none (R6581-9.2-10).
-    #[error("no RTR type in common with the peer")]
-    NoCommonRtr,
-}
-
-impl StartupError {
-    /// The Terminate that an initiator enters Full Operation to send, before it closes (RFC 6581 §8). `None`: just close.
-    pub fn terminate(&self) -> Option<Terminate> {
-        match self {
-            Self::InsufficientIrd { .. } => Some(Terminate::with_code(TermCode::mpa(0x06))),
-            Self::NoCommonRtr => Some(Terminate::with_code(TermCode::mpa(0x07))),
-            Self::NotMpa
-            | Self::WrongRole
-            | Self::PrivateDataLength(_)
-            | Self::EnhancedLength(_)
-            | Self::Revision(_)
-            | Self::Trailing(_)
-            | Self::NotEnhanced => None,
-        }
-    }
 }

@@ -3,8 +3,8 @@
 use super::header::append;
 use super::{
     ATOMIC_REQUEST_BYTES, ATOMIC_RESPONSE_BYTES, AtomicRequest, AtomicRequestHeader,
-    AtomicResponseHeader, CapturedHeader, IMMEDIATE_BYTES, InboundRead, Opcode, READ_REQUEST_BYTES,
-    ReadRequest, ReadRequestHeader, ReadResponse, SendKind, StreamConfig,
+    AtomicResponseHeader, CapturedHeader, IMMEDIATE_BYTES, Opcode, READ_REQUEST_BYTES, ReadRequest,
+    ReadRequestHeader, SendKind, StreamConfig,
 };
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
@@ -103,11 +103,6 @@ impl Sender {
             Rtr::Write => self.write(Stag::PLACEHOLDER, 0, 0),
             Rtr::Read => self.read_request(&ReadRequest::RTR),
         }
-    }
-
-    /// The answer to a Read Request of the peer's, with what is needed to stop it half-way.
-    pub const fn respond(&mut self, read: InboundRead) -> ReadResponse {
-        ReadResponse::new(read, self.read_response(&read.request))
     }
 
     /// The answer to the peer's `request`: all its bytes, to the sink that it named, unread (R5040-4.4-2).

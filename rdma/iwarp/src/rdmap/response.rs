@@ -1,7 +1,14 @@
 //! Read Response, sent segment by segment without a work request (RFC 5040 §5.2.2; wire.md §6.1).
 
-use super::{AccessError, InboundRead, Message, Segment, Terminate};
+use super::header::append;
+use super::{
+    ATOMIC_REQUEST_BYTES, AccessError, InboundAtomic, InboundRead, Message, READ_REQUEST_BYTES,
+    ReadRequestHeader, Segment, Sender, Terminate, ViolationCause,
+};
 use crate::Stag;
+use crate::ddp::{Control, UNTAGGED_HEADER_BYTES};
+use arrayvec::ArrayVec;
+use zerocopy::IntoBytes;
 
 /// The answer to one Read Request, cut into segments as there is room.
 ///
@@ -22,6 +29,43 @@ pub struct SourceRange {
     pub to: u64,
     /// Bytes; never 0.
     pub len: u64,
+}
+
+impl Sender {
+    /// The answer to a Read Request of the peer's, with what is needed to stop it half-way.
+    pub const fn respond(&mut self, read: InboundRead) -> ReadResponse {
+        ReadResponse::new(read, self.read_response(&read.request))
+    }
+}
+
+impl Terminate {
+    /// A Read Request whose source went away after `sent` bytes of its response: the returned header asks for the
+    /// rest (R5040-4.8-13).
+    pub fn read_aborted(read: &InboundRead, sent: u32, cause: AccessError) -> Self {
+        let rest = ReadRequestHeader::from(&read.request.after(sent));
+        let mut headers: ArrayVec<u8, { UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES }> =
+            ArrayVec::new();
+        append(&mut headers, read.header.as_bytes());
+        append(&mut headers, rest.as_bytes());
+        Self::captured(
+            ViolationCause::source_code(cause),
+            Control(read.header.control).version(),
+            READ_REQUEST_SEGMENT,
+            &headers,
+            true,
+        )
+    }
+
+    /// An Atomic Request whose target went away before its turn: its DDP header without RDMAP's (R7306-8.1-2).
+    pub fn atomic_refused(atomic: &InboundAtomic, cause: AccessError) -> Self {
+        Self::captured(
+            ViolationCause::source_code(cause),
+            Control(atomic.header.control).version(),
+            ATOMIC_REQUEST_SEGMENT,
+            atomic.header.as_bytes(),
+            false,
+        )
+    }
 }
 
 impl ReadResponse {
@@ -75,3 +119,11 @@ impl ReadResponse {
         Terminate::read_aborted(&self.read, self.sent(), cause)
     }
 }
+
+/// `ULPDU_Length` of every valid Read Request: 46 bytes.
+#[expect(clippy::cast_possible_truncation, reason = "a constant, 46")]
+const READ_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES) as u16;
+
+/// `ULPDU_Length` of every valid Atomic Request: 70 bytes.
+#[expect(clippy::cast_possible_truncation, reason = "a constant, 70")]
+const ATOMIC_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES) as u16;

@@ -1,10 +1,7 @@
 //! The Terminate Message that this side sends (RFC 5040 §4.8, §5.4).
 
 use super::header::append;
-use super::{
-    ATOMIC_REQUEST_BYTES, AccessError, InboundAtomic, InboundRead, Opcode, READ_REQUEST_BYTES,
-    ReadRequestHeader, TERMINATE_CONTROL_BYTES, TermCode, TerminateControl, ViolationCause,
-};
+use super::{Opcode, READ_REQUEST_BYTES, TERMINATE_CONTROL_BYTES, TermCode, TerminateControl};
 use crate::ddp::{Control, FIRST_MSN, Queue, UNTAGGED_HEADER_BYTES, UntaggedHeader, VERSION_IETF};
 use arrayvec::ArrayVec;
 use zerocopy::IntoBytes;
@@ -46,36 +43,6 @@ impl Terminate {
             version: VERSION_IETF,
             captured: None,
         }
-    }
-
-    /// A Read Request whose source went away after `sent` bytes of its response: the returned header asks for the
-    /// rest (R5040-4.8-13).
-    pub fn read_aborted(read: &InboundRead, sent: u32, cause: AccessError) -> Self {
-        let rest = ReadRequestHeader::from(&read.request.after(sent));
-        let mut headers = ArrayVec::new();
-        append(&mut headers, read.header.as_bytes());
-        append(&mut headers, rest.as_bytes());
-        let segment_len = READ_REQUEST_SEGMENT;
-        Self {
-            code: ViolationCause::source_code(cause),
-            version: Control(read.header.control).version(),
-            captured: Some(Captured {
-                segment_len,
-                with_read_request: true,
-                headers,
-            }),
-        }
-    }
-
-    /// An Atomic Request whose target went away before its turn: its DDP header without RDMAP's (R7306-8.1-2).
-    pub fn atomic_refused(atomic: &InboundAtomic, cause: AccessError) -> Self {
-        Self::captured(
-            ViolationCause::source_code(cause),
-            Control(atomic.header.control).version(),
-            ATOMIC_REQUEST_SEGMENT,
-            atomic.header.as_bytes(),
-            false,
-        )
     }
 
     /// An offending segment: `headers` is its DDP header and, for a refused Read Request, RDMAP's.
@@ -156,11 +123,3 @@ impl Terminate {
         }
     }
 }
-
-/// `ULPDU_Length` of every valid Read Request: 46 bytes.
-#[expect(clippy::cast_possible_truncation, reason = "a constant, 46")]
-const READ_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES) as u16;
-
-/// `ULPDU_Length` of every valid Atomic Request: 70 bytes.
-#[expect(clippy::cast_possible_truncation, reason = "a constant, 70")]
-const ATOMIC_REQUEST_SEGMENT: u16 = (UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES) as u16;

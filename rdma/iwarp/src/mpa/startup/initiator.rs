@@ -1,13 +1,14 @@
 //! Start-up of the initiator (wire.md §3.1).
 
 use super::read::{Frame, WholeFrame, read_frame};
-use super::{Negotiated, StartupError, StartupParams};
+use super::{Negotiated, StartupParams};
 use crate::mpa::depths::{Enhanced, NegotiatedEnhanced};
 use crate::mpa::enhanced::EnhancedData;
 use crate::mpa::frame::{
     FLAG_REJECTED, Head, PrivateData, PrivateDataTooLong, REPLY_KEY, REQUEST_KEY, REVISION_1,
     REVISION_2, REVISION_RDMAC, StartupFrame,
 };
+use crate::mpa::startup_error::StartupError;
 
 /// Writes the Request Frame that an initiator sends first (R5044-7.1.2-1-1): enhanced if `params` ask for that, and of
 /// revision 1 otherwise. Be ready to receive before it leaves.

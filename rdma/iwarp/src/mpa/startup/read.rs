@@ -1,10 +1,10 @@
 //! Reading a start-up frame of the peer's, of either role.
 
-use super::StartupError;
 use crate::mpa::enhanced::{EnhancedData, EnhancedHeader};
 use crate::mpa::frame::{
     FLAG_ENHANCED, HEADER_BYTES, MAX_PRIVATE_DATA, PrivateData, REVISION_2, StartupHeader,
 };
+use crate::mpa::startup_error::StartupError;
 use zerocopy::FromBytes;
 
 /// A start-up frame of the peer, so far.

@@ -1,13 +1,14 @@
 //! Start-up of the responder (wire.md §3.2, §3.3).
 
 use super::read::{Frame, WholeFrame, read_frame};
-use super::{Negotiated, Revision, StartupError, StartupParams};
+use super::{Negotiated, Revision, StartupParams};
 use crate::mpa::depths::Enhanced;
 use crate::mpa::enhanced::{Depth, EnhancedData};
 use crate::mpa::frame::{
     FLAG_CRC, FLAG_MARKERS, FLAG_REJECTED, Head, PrivateData, PrivateDataTooLong, REPLY_KEY,
     REQUEST_KEY, REVISION_1, REVISION_2, REVISION_RDMAC, StartupFrame,
 };
+use crate::mpa::startup_error::StartupError;
 
 /// A good Request, for the ULP to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]

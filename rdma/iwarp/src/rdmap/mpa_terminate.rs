@@ -1,0 +1,37 @@
+//! Terminates of MPA's errors (RFC 5044 §8, RFC 6581 §8): layer 2.
+
+use super::{TermCode, Terminate};
+use crate::mpa::{MpaError, StartupError};
+
+impl MpaError {
+    /// What the peer is told: no captured header in any case.
+    pub const fn term_code(self) -> TermCode {
+        match self {
+            Self::Crc => TermCode::mpa(0x02),
+            Self::Marker { .. } => TermCode::mpa(0x03),
+            Self::Length(_) => TermCode::ddp_local(), // D13: "segment larger than supported"
+        }
+    }
+
+    /// The Terminate to send, if any FPDU may be sent at all (R5044-7.1.2-4-1, D1).
+    pub fn terminate(self) -> Terminate {
+        Terminate::with_code(self.term_code())
+    }
+}
+
+impl StartupError {
+    /// The Terminate that an initiator enters Full Operation to send, before it closes (RFC 6581 §8). `None`: just close.
+    pub fn terminate(&self) -> Option<Terminate> {
+        match self {
+            Self::InsufficientIrd { .. } => Some(Terminate::with_code(TermCode::mpa(0x06))),
+            Self::NoCommonRtr => Some(Terminate::with_code(TermCode::mpa(0x07))),
+            Self::NotMpa
+            | Self::WrongRole
+            | Self::PrivateDataLength(_)
+            | Self::EnhancedLength(_)
+            | Self::Revision(_)
+            | Self::Trailing(_)
+            | Self::NotEnhanced => None,
+        }
+    }
+}
