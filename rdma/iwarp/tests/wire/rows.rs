@@ -11,7 +11,7 @@ mod segments;
 mod startup;
 mod terminates;
 
-use crate::support::{A, B, Region, Stream, hex};
+use crate::support::{A, B, Region, Stream, hex, sealed};
 use xwarp_iwarp::{Inbound, ReadRequest, Stag};
 
 /// The stream refuses this ULPDU with a Terminate of this code and these bits M, D and R, as in `"1/1/04 110"`; and then reads
@@ -30,6 +30,20 @@ fn refuses(mut stream: Stream, ulpdu: &[u8], expected: &str) {
     assert_eq!(found, expected, "{violation}");
     assert_eq!(told[21], 0);
     assert_eq!(stream.ulpdu(&write(Stag(1), 0, b"")), Ok(Inbound::Dropped));
+}
+
+/// The stream answers the FPDU `offending` with exactly the FPDU `terminate`, and then reads nothing more.
+fn answers(mut stream: Stream, offending: &str, terminate: &str) {
+    let offending = hex(offending);
+    let violation = stream.fpdu(&offending).expect_err("is to be refused");
+    assert_eq!(
+        sealed(&violation.terminate().ulpdu()),
+        hex(terminate),
+        "{violation}"
+    );
+    assert!(stream.receiver.has_ended());
+    let zero_length_write = hex("000e c1 40 00000001 0000000000000000 ebd34c5f");
+    assert_eq!(stream.fpdu(&zero_length_write), Ok(Inbound::Dropped));
 }
 
 /// The stream takes this ULPDU.

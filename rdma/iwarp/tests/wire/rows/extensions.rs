@@ -1,6 +1,6 @@
 //! Rows 84 and 93 to 99: RFC 7306, and messages of one segment.
 
-use super::{SEND, Untagged, accepts, read_bytes, refuses};
+use super::{SEND, Untagged, accepts, answers, read_bytes, refuses};
 use crate::support::{A, Region, Stream, hex};
 use xwarp_iwarp::Inbound;
 
@@ -45,9 +45,16 @@ fn extended(change: impl FnOnce(&mut Region)) -> Stream {
     Stream::extended().region(region)
 }
 
-/// Row 84.
+/// Row 84, T-26.
 #[test]
 fn single_segment_message_without_l_is_0_2_07() {
+    answers(
+        Stream::new().page(),
+        "002e 01 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00000010 11223344 0000000000001000 c0f7d3c6",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0207c000 002e 01 41 00000000 00000001 00000001 00000000 cacd0961",
+    );
     for (opcode, qn, payload) in [
         (1, 1, read_bytes()),
         (8, 0, vec![0; 8]),

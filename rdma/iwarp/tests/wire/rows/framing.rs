@@ -1,6 +1,6 @@
 //! Rows 31 to 47: FPDUs, CRC, markers.
 
-use super::{SEND, SEND_MORE, accepts, refuses, write};
+use super::{SEND, SEND_MORE, accepts, answers, refuses, write};
 use crate::support::{A, Stream, hex, sealed};
 use xwarp_iwarp::mpa::{MAX_ULPDU, MpaError, Step};
 use xwarp_iwarp::{Deframer, Framer, Inbound};
@@ -94,9 +94,14 @@ fn empty_ulpdu_is_1_0_00_without_headers() {
     refuses(Stream::new(), b"", "1/0/00 000");
 }
 
-/// Row 37.
+/// Row 37, T-27.
 #[test]
 fn ulpdu_shorter_than_its_header_is_1_0_00_without_headers() {
+    answers(
+        Stream::new().page(),
+        "000a c1 40 11223344 00000000 b5429277",
+        "0016 41 47 00000000 00000002 00000001 00000000 10000000 c4130bf4",
+    );
     for (control, header) in [(0xc1, 14), (0x41, 18)] {
         for len in 1..header {
             for filler in [0x40, 0x43] {

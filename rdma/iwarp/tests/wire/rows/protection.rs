@@ -1,19 +1,25 @@
 //! Rows 73 to 92, 106 and 110: regions, Reads, invalidation.
 
 use super::{
-    SEND, Untagged, accepts, page, read_bytes, read_request, reading, refuses, response, tagged,
-    write,
+    SEND, Untagged, accepts, answers, page, read_bytes, read_request, reading, refuses, response,
+    tagged, write,
 };
 use crate::support::{A, B, Region, Stream};
-use xwarp_iwarp::{Inbound, InvalidateError, ReadRequest, SendKind, Stag};
+use xwarp_iwarp::{Inbound, InvalidateError, ReadRequest, SendKind, Sender, Stag, StreamConfig};
 
 const UNKNOWN: Stag = Stag(0xbadb_ad00);
 /// Control bytes of a Read Response that goes on.
 const RESPONSE_MORE: [u8; 2] = [0x81, 0x42];
 
-/// Row 73.
+/// Row 73, T-1.
 #[test]
 fn write_to_an_invalid_stag_is_1_1_00() {
+    answers(
+        Stream::new(),
+        "0012 c1 40 badbad00 0000000000000000 00010203 0c38b614",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         1100c000 0012 c1 40 badbad00 0000000000000000 5654335f",
+    );
     for stag in [UNKNOWN, Stag(0), Stag(A.0 ^ 1)] {
         refuses(
             Stream::new().page(),
@@ -23,9 +29,15 @@ fn write_to_an_invalid_stag_is_1_1_00() {
     }
 }
 
-/// Row 74.
+/// Row 74, T-3.
 #[test]
 fn write_to_a_region_of_another_stream_is_1_1_02() {
+    answers(
+        page(|region| region.ours = false),
+        "0012 c1 40 11223344 0000000000001000 00010203 9a37d6c7",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         1102c000 0012 c1 40 11223344 0000000000001000 8a18dc76",
+    );
     refuses(
         page(|region| region.ours = false),
         &write(A, 0x1000, b"x"),
@@ -33,9 +45,15 @@ fn write_to_a_region_of_another_stream_is_1_1_02() {
     );
 }
 
-/// Row 75.
+/// Row 75, T-24.
 #[test]
 fn write_without_the_right_is_1_1_02() {
+    answers(
+        page(|region| region.rights = false),
+        "0012 c1 40 11223344 0000000000001000 00010203 9a37d6c7",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         1102c000 0012 c1 40 11223344 0000000000001000 8a18dc76",
+    );
     refuses(
         page(|region| region.rights = false),
         &write(A, 0x1000, b"x"),
@@ -43,9 +61,15 @@ fn write_without_the_right_is_1_1_02() {
     );
 }
 
-/// Row 76.
+/// Row 76, T-2.
 #[test]
 fn write_outside_its_region_is_1_1_01() {
+    answers(
+        Stream::new().page(),
+        "0012 c1 40 11223344 0000000000001ffe 00010203 27d2e0b9",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         1101c000 0012 c1 40 11223344 0000000000001ffe fd611200",
+    );
     for (to, len) in [
         (0x0fff, 1),
         (0x2000, 1),
@@ -61,9 +85,16 @@ fn write_outside_its_region_is_1_1_01() {
     }
 }
 
-/// Row 77.
+/// Row 77, T-4.
 #[test]
 fn write_that_wraps_is_1_1_03() {
+    answers(
+        Stream::new().page(),
+        "002e c1 40 11223344 fffffffffffffff0 \
+         000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 47da7726",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         1103c000 002e c1 40 11223344 fffffffffffffff0 31bb616e",
+    );
     for (to, len) in [(u64::MAX, 1), (u64::MAX - 2, 4)] {
         refuses(
             Stream::new().page(),
@@ -112,6 +143,71 @@ fn refused_read_returns_its_header() {
     refuses(Stream::new().page(), &read_request(&wrapping), "0/1/04 111");
 }
 
+/// Row 81, T-14.
+#[test]
+fn read_of_an_unknown_stag_is_0_1_00() {
+    answers(
+        Stream::new(),
+        "002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00001000 badbad00 0000000000000000 a5a44693",
+        "0046 41 47 00000000 00000002 00000001 00000000 \
+         0100e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002000 00001000 \
+         badbad00 0000000000000000 5cb5cb8a",
+    );
+}
+
+/// Row 81, T-15.
+#[test]
+fn read_past_the_end_is_0_1_01() {
+    answers(
+        Stream::new().page(),
+        "002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00001001 11223344 0000000000001000 233fe1fd",
+        "0046 41 47 00000000 00000002 00000001 00000000 \
+         0101e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002000 00001001 \
+         11223344 0000000000001000 5c1444dd",
+    );
+}
+
+/// Row 81, T-16.
+#[test]
+fn read_of_a_region_without_the_right_is_0_1_02() {
+    answers(
+        page(|region| region.rights = false),
+        "002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00000010 11223344 0000000000001000 50e30c9c",
+        "0046 41 47 00000000 00000002 00000001 00000000 \
+         0102e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002000 00000010 \
+         11223344 0000000000001000 a587d1f7",
+    );
+}
+
+/// Row 81, T-17.
+#[test]
+fn read_of_a_region_of_another_stream_is_0_1_03() {
+    answers(
+        page(|region| region.ours = false),
+        "002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00000010 11223344 0000000000001000 50e30c9c",
+        "0046 41 47 00000000 00000002 00000001 00000000 \
+         0103e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002000 00000010 \
+         11223344 0000000000001000 23bdf9ce",
+    );
+}
+
+/// Row 81, T-18.
+#[test]
+fn read_that_wraps_is_0_1_04() {
+    answers(
+        Stream::new().page(),
+        "002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00000020 11223344 fffffffffffffff0 7df0ac3c",
+        "0046 41 47 00000000 00000002 00000001 00000000 \
+         0104e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002000 00000020 \
+         11223344 fffffffffffffff0 9c0b81c1",
+    );
+}
+
 /// Row 82.
 #[test]
 fn zero_length_read_names_no_memory() {
@@ -147,6 +243,49 @@ fn more_requests_than_ird_are_1_2_03_and_any_without_ird_1_2_01() {
         refuses(stream, &nth_read(u32::from(ird) + 1), "1/2/03 110");
     }
     refuses(Stream::with_ird(0).page(), &nth_read(1), "1/2/01 110");
+}
+
+/// Row 85, T-25.
+#[test]
+fn read_beyond_the_ird_is_1_2_03() {
+    let mut stream = Stream::new().page();
+    let mut peer = Sender::new(StreamConfig::new(4, 4));
+    let read = ReadRequest {
+        sink: B,
+        sink_to: 0x2000,
+        len: 16,
+        source: A,
+        source_to: 0x1000,
+    };
+    for _ in 0..4 {
+        let request = peer
+            .read_request(&read)
+            .next_segment(1454)
+            .expect("one segment");
+        assert!(matches!(
+            stream.ulpdu(&request.header),
+            Ok(Inbound::ReadRequest(_))
+        ));
+    }
+    answers(
+        stream,
+        "002e 41 41 00000000 00000001 00000005 00000000 \
+         55667788 0000000000002000 00000010 11223344 0000000000001000 1d3904f1",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1203c000 002e 41 41 00000000 00000001 00000005 00000000 c3d03002",
+    );
+}
+
+/// Row 85, T-28.
+#[test]
+fn read_without_ird_is_1_2_01() {
+    answers(
+        Stream::with_ird(0).page(),
+        "002e 41 41 00000000 00000001 00000001 00000000 \
+         55667788 0000000000002000 00000010 11223344 0000000000001000 50e30c9c",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1201c000 002e 41 41 00000000 00000001 00000001 00000000 038ed209",
+    );
 }
 
 /// Row 85, and row 61 on queue 1.
@@ -279,6 +418,32 @@ fn invalidate_of_an_unknown_stag_is_0_1_00_and_of_another_streams_0_1_09() {
     refuses(Stream::new().receive(8), &invalidating(), "0/1/00 110");
     let foreign = page(|region| region.invalidate = Err(InvalidateError::NotAssociated));
     refuses(foreign.receive(8), &invalidating(), "0/1/09 110");
+}
+
+/// Row 90, T-19.
+#[test]
+fn invalidate_of_a_region_of_another_stream_is_0_1_09() {
+    let foreign = Region {
+        invalidate: Err(InvalidateError::NotAssociated),
+        ..Region::new(B, 0x1000, 0x1000)
+    };
+    answers(
+        Stream::new().receive(4096).region(foreign),
+        "0016 41 44 55667788 00000000 00000001 00000000 00010203 f9da19d4",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0109c000 0016 41 44 55667788 00000000 00000001 00000000 cf5d89c6",
+    );
+}
+
+/// Row 90, T-30.
+#[test]
+fn invalidate_of_an_unknown_stag_is_0_1_00() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 41 44 badbad00 00000000 00000001 00000000 00010203 49b71f95",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0100c000 0016 41 44 badbad00 00000000 00000001 00000000 52914ede",
+    );
 }
 
 /// Row 91.

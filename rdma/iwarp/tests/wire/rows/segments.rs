@@ -1,9 +1,10 @@
 //! Rows 49 to 72: versions, opcodes, queues, message numbers and offsets.
 
 use super::{
-    SEND, SEND_MORE, Untagged, accepts, read_bytes, read_request, reading, refuses, tagged, write,
+    SEND, SEND_MORE, Untagged, accepts, answers, read_bytes, read_request, reading, refuses,
+    tagged, write,
 };
-use crate::support::{A, B, Stream};
+use crate::support::{A, B, Stream, hex};
 use xwarp_iwarp::{Inbound, SendKind, Stag, StreamConfig};
 
 /// A Send with these control bytes.
@@ -30,9 +31,15 @@ fn reserved_bits_are_not_read() {
     );
 }
 
-/// Row 50.
+/// Row 50, T-5.
 #[test]
 fn tagged_segment_of_another_version_is_1_1_04() {
+    answers(
+        Stream::new().page(),
+        "0012 c0 40 11223344 0000000000001000 00010203 b135bfc8",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         1104c000 0012 c0 40 11223344 0000000000001000 8d7c74ba",
+    );
     for dv in [0, 2, 3] {
         refuses(
             Stream::new().page(),
@@ -42,9 +49,15 @@ fn tagged_segment_of_another_version_is_1_1_04() {
     }
 }
 
-/// Row 51.
+/// Row 51, T-11.
 #[test]
 fn untagged_segment_of_another_version_is_1_2_06() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 42 43 00000000 00000000 00000001 00000000 00010203 3f47883d",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1206c000 0016 42 43 00000000 00000000 00000001 00000000 10db0616",
+    );
     for dv in [0, 2, 3] {
         refuses(
             Stream::new().receive(8),
@@ -54,9 +67,15 @@ fn untagged_segment_of_another_version_is_1_2_06() {
     }
 }
 
-/// Row 52.
+/// Row 52, T-12.
 #[test]
 fn rdmap_of_another_version_is_0_2_05() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 41 03 00000000 00000000 00000001 00000000 00010203 b0941d95",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0205c000 0016 41 03 00000000 00000000 00000001 00000000 59f117a2",
+    );
     for rv in [0x00, 0x80, 0xc0] {
         refuses(
             Stream::new().receive(8),
@@ -123,9 +142,15 @@ fn versions_are_judged_before_all_else() {
     }
 }
 
-/// Row 54. The opcode is judged before the queue.
+/// Row 54, T-13. The opcode is judged before the queue.
 #[test]
 fn unassigned_opcode_is_0_2_06() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 41 4c 00000000 00000000 00000001 00000000 00010203 08ead292",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0206c000 0016 41 4c 00000000 00000000 00000001 00000000 60b5baec",
+    );
     for opcode in 0xc..=0xf {
         for qn in [0, 0xff] {
             for stream in [Stream::new(), Stream::extended()] {
@@ -147,9 +172,36 @@ fn opcode_of_a_disabled_extension_is_0_2_06() {
     }
 }
 
-/// Row 56.
+/// Row 55, and an Atomic Response on the queues that exist.
+#[test]
+fn opcodes_of_rfc_7306_are_0_2_06() {
+    for (opcode, qn) in [
+        (0x48, 0),
+        (0x49, 0),
+        (0x4a, 1),
+        (0x4b, 0),
+        (0x4b, 1),
+        (0x4b, 2),
+    ] {
+        let mut ulpdu = hex("41 00 00000000 00000000 00000001 00000000 0001020304050607");
+        (ulpdu[1], ulpdu[9]) = (opcode, qn);
+        assert_eq!(
+            Stream::new().receive(4096).refusal(&ulpdu),
+            "0/2/06",
+            "control {opcode:#x} on QN {qn}"
+        );
+    }
+}
+
+/// Row 56, T-29.
 #[test]
 fn untagged_opcode_in_a_tagged_segment_is_0_2_06() {
+    answers(
+        Stream::new().page(),
+        "0012 c1 43 11223344 0000000000001000 00010203 7b53fb27",
+        "0026 41 47 00000000 00000002 00000001 00000000 \
+         0206c000 0012 c1 43 11223344 0000000000001000 5f7650eb",
+    );
     for opcode in (0..16).filter(|opcode| ![0, 2].contains(opcode)) {
         for stream in [Stream::new(), Stream::extended()] {
             refuses(
@@ -169,9 +221,15 @@ fn tagged_opcode_in_an_untagged_segment_is_0_2_06() {
     }
 }
 
-/// Row 58.
+/// Row 58, T-6.
 #[test]
 fn queue_that_does_not_exist_is_1_2_01() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 41 43 00000000 00000004 00000001 00000000 00010203 7795fe1a",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1201c000 0016 41 43 00000000 00000004 00000001 00000000 07b9a595",
+    );
     for opcode in [3, 0xb] {
         refuses(Stream::new().receive(8), &on_queue(opcode, 3), "1/2/01 110");
     }
@@ -213,15 +271,27 @@ fn opcode_on_another_queue_is_0_2_06() {
     }
 }
 
-/// Row 60.
+/// Row 60, T-7.
 #[test]
 fn send_without_a_buffer_is_1_2_02() {
+    answers(
+        Stream::new(),
+        "0016 41 43 00000000 00000000 00000001 00000000 00010203 e374b6d9",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1202c000 0016 41 43 00000000 00000000 00000001 00000000 7c6b1ed5",
+    );
     refuses(Stream::new(), &SEND.bytes(), "1/2/02 110");
 }
 
-/// Row 61.
+/// Row 61, T-8.
 #[test]
 fn message_number_out_of_turn_is_1_2_03() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 41 43 00000000 00000000 00000005 00000000 00010203 d0b67907",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1203c000 0016 41 43 00000000 00000000 00000005 00000000 f4258840",
+    );
     for msn in [0, 2, 5, u32::MAX] {
         refuses(
             Stream::new().receive(8),
@@ -261,9 +331,15 @@ fn read_request_with_an_offset_is_1_2_04() {
     refuses(Stream::new().page(), &shifted, "1/2/04 110");
 }
 
-/// Row 64.
+/// Row 64, T-9.
 #[test]
 fn offset_beyond_the_buffer_is_1_2_04() {
+    answers(
+        Stream::new().receive(4096),
+        "0016 41 43 00000000 00000000 00000001 00001388 00010203 ca51c386",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1204c000 0016 41 43 00000000 00000000 00000001 00001388 b20717ef",
+    );
     for mo in [9, 5000, u32::MAX] {
         refuses(
             Stream::new().receive(8),
@@ -273,9 +349,18 @@ fn offset_beyond_the_buffer_is_1_2_04() {
     }
 }
 
-/// Row 65.
+/// Row 65, T-10.
 #[test]
 fn message_longer_than_its_buffer_is_1_2_05() {
+    answers(
+        Stream::new().receive(100),
+        "0077 41 43 00000000 00000000 00000001 00000000 \
+         000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f \
+         303132333435363738393a3b3c3d3e3f404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f \
+         6061626364 000000 892c0ca4",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         1205c000 0077 41 43 00000000 00000000 00000001 00000000 ab548e80",
+    );
     refuses(Stream::new().receive(3), &SEND.bytes(), "1/2/05 110");
     refuses(Stream::new().receive(0), &SEND.bytes(), "1/2/05 110");
 }
