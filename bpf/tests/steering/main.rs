@@ -8,6 +8,7 @@ mod maps;
 use frames::*;
 use kernel::{Kernel, PASS, REDIRECT};
 use xwarp_bpf::{Buffers, Verdict};
+use xwarp_test_kit::needs_root;
 
 fn segment() -> Vec<u8> {
     tcp(PORT, PSH_ACK, b"ping")
@@ -63,6 +64,7 @@ fn check_in(kernel: &Kernel, expected: Verdict, cases: &[(&str, Vec<u8>)]) {
 /// The kernel's test run spreads them over pages, of which the program reaches the first.
 #[test]
 fn frames_of_many_buffers_are_judged_by_their_whole_length() {
+    needs_root!();
     let kernel = Kernel::steering(Buffers::Many);
     let jumbo = v4(TCP, &tcp(PORT, PSH_ACK, &[7; 8960]));
     let largest = v6(TCP, &tcp(PORT, PSH_ACK, &vec![7; 65_495 - TCP_LEN]));
@@ -77,6 +79,7 @@ fn frames_of_many_buffers_are_judged_by_their_whole_length() {
 
 #[test]
 fn literal_syn_is_redirected() {
+    needs_root!();
     let syn = vec![
         0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1, 0x08, 0x00, // IPv4
         0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, 6, 0, 0, // IHL 5, 40 bytes, not fragmented, TCP
@@ -89,6 +92,7 @@ fn literal_syn_is_redirected() {
 
 #[test]
 fn segments_of_our_flows_are_redirected() {
+    needs_root!();
     let syn = tcp_with_options(PORT, SYN, &[2, 4, 0x05, 0xb4], &[]); // MSS 1460
     let short = tcp(PORT, SYN, &[]);
     let long_header = tcp_with_options(PORT, PSH_ACK, &[1; 40], b"x");
@@ -117,6 +121,7 @@ fn segments_of_our_flows_are_redirected() {
 
 #[test]
 fn segments_behind_tags_and_extensions_are_redirected() {
+    needs_root!();
     let one_of_each = [HOP_BY_HOP, DESTINATION, ROUTING, FRAGMENT, DESTINATION];
     let v6_in_tag = ethernet(VLAN, &tag(IPV6, &ipv6(TCP, &segment())));
     let extended_ip = ipv6_with_extensions(&one_of_each, &segment());
@@ -147,6 +152,7 @@ fn segments_behind_tags_and_extensions_are_redirected() {
 /// Tags with a VLAN's identifier, whatever is in the frame and where the tag stands.
 #[test]
 fn frames_of_a_vlan_pass() {
+    needs_root!();
     let in_vlan = |frame: Vec<u8>, at: usize, tci: u16| patched(&frame, at, &tci.to_be_bytes());
     let (outer, inner) = (ETHERNET_LEN, ETHERNET_LEN + 4);
     check(
@@ -175,6 +181,7 @@ fn frames_of_a_vlan_pass() {
 
 #[test]
 fn other_flows_pass() {
+    needs_root!();
     let v4_frame = v4(TCP, &segment());
     let v6_frame = v6(TCP, &segment());
     let v4_dst = ETHERNET_LEN + 16;
@@ -213,6 +220,7 @@ fn other_flows_pass() {
 
 #[test]
 fn other_protocols_pass() {
+    needs_root!();
     let datagram = udp(PORT, &[0; 32]);
     check(
         Verdict::NotTcp,
@@ -246,6 +254,7 @@ fn other_protocols_pass() {
 
 #[test]
 fn fragments_pass() {
+    needs_root!();
     let whole = v4(TCP, &segment());
     let v4_fragment = |field: u16| patched(&whole, ETHERNET_LEN + 6, &field.to_be_bytes());
     let v6_fragment = |kinds: &[u8], field: u16| {
@@ -274,6 +283,7 @@ fn fragments_pass() {
 
 #[test]
 fn headers_that_contradict_themselves_pass() {
+    needs_root!();
     let ip = ETHERNET_LEN;
     let v4 = |offset, bytes: &[u8]| patched(&v4(TCP, &segment()), offset, bytes);
     let v6 = |offset, bytes: &[u8]| patched(&v6(TCP, &segment()), offset, bytes);
@@ -305,6 +315,7 @@ fn headers_that_contradict_themselves_pass() {
 
 #[test]
 fn lengths_beyond_the_frame_pass() {
+    needs_root!();
     let ip = ETHERNET_LEN;
     let v4 = |total_len: u16| patched(&v4(TCP, &segment()), ip + 2, &total_len.to_be_bytes());
     let v6 = |payload_len: u16| patched(&v6(TCP, &segment()), ip + 4, &payload_len.to_be_bytes());
@@ -321,6 +332,7 @@ fn lengths_beyond_the_frame_pass() {
 
 #[test]
 fn extensions_that_only_the_kernel_handles_pass() {
+    needs_root!();
     let ninth = [&[DESTINATION; 8][..], &[FRAGMENT]].concat();
     let routing = |kind: u8, left: u8| patched(&extended(&[ROUTING]), EXTENSION + 2, &[kind, left]);
     check(
@@ -344,6 +356,7 @@ fn extensions_that_only_the_kernel_handles_pass() {
 /// The frame ends early and its length fields still tell of the whole packet.
 #[test]
 fn a_frame_cut_anywhere_passes() {
+    needs_root!();
     let behind_tags = tag(
         IPV6,
         &ipv6_with_extensions(&[HOP_BY_HOP, DESTINATION, ROUTING], &segment()),
@@ -365,6 +378,7 @@ fn a_frame_cut_anywhere_passes() {
 /// The length fields are honest, but the segment ends early.
 #[test]
 fn a_segment_is_redirected_from_a_whole_header_on() {
+    needs_root!();
     let header_len = TCP_LEN + 8;
     let segment = tcp_with_options(PORT, PSH_ACK, &[1; 8], b"ping");
     for len in 0..=segment.len() {

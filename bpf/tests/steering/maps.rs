@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use xwarp_bpf::{MapError, Maps, Sockets, Verdict, program_name};
+use xwarp_test_kit::needs_root;
 
 use crate::frames::{IPV4, PORT, SYN, TCP, V4, V6, ethernet, ipv4, tcp};
 use crate::kernel::{Kernel, PASS, REDIRECT, af_xdp_socket};
@@ -18,6 +19,7 @@ fn frame() -> Vec<u8> {
 
 #[test]
 fn a_flow_is_ours_from_insert_to_remove() {
+    needs_root!();
     let kernel = Kernel::empty();
     let flows = &kernel.maps.flows;
     assert_eq!(kernel.run(&frame()), (PASS, Verdict::NotOurFlow));
@@ -33,6 +35,7 @@ fn a_flow_is_ours_from_insert_to_remove() {
 
 #[test]
 fn clear_forgets_every_flow() {
+    needs_root!();
     let kernel = Kernel::with_flows_and_socket();
     let flows = &kernel.maps.flows;
     for port in 1..=1000 {
@@ -46,6 +49,7 @@ fn clear_forgets_every_flow() {
 
 #[test]
 fn a_full_table_refuses_one_more_and_keeps_the_rest() {
+    needs_root!();
     let kernel = Kernel::empty();
     let flows = &kernel.maps.flows;
     for port in 0..=u16::MAX {
@@ -66,6 +70,7 @@ fn a_full_table_refuses_one_more_and_keeps_the_rest() {
 
 #[test]
 fn a_slot_is_full_from_set_to_unset_or_close() {
+    needs_root!();
     let mut kernel = Kernel::with_flows_and_socket();
     assert_eq!(kernel.run(&frame()), (REDIRECT, Verdict::Redirected));
     kernel.maps.sockets.unset(0).unwrap();
@@ -83,6 +88,7 @@ fn a_slot_is_full_from_set_to_unset_or_close() {
 
 #[test]
 fn the_socket_of_another_queue_does_not_count() {
+    needs_root!();
     let kernel = Kernel::empty();
     kernel.maps.flows.insert(OURS, PORT).unwrap();
     let socket = af_xdp_socket();
@@ -94,6 +100,7 @@ fn the_socket_of_another_queue_does_not_count() {
 
 #[test]
 fn slots_refuse_high_queues_and_other_sockets() {
+    needs_root!();
     let Kernel { maps, .. } = Kernel::empty();
     let socket = af_xdp_socket();
     let beyond = maps
@@ -111,6 +118,7 @@ fn slots_refuse_high_queues_and_other_sockets() {
 
 #[test]
 fn maps_found_by_program_id_are_the_programs_own() {
+    needs_root!();
     let kernel = Kernel::empty();
     let found = Maps::of_program(kernel.program_id())
         .unwrap()
@@ -126,6 +134,7 @@ fn maps_found_by_program_id_are_the_programs_own() {
 
 #[test]
 fn an_id_without_a_program_has_no_maps() {
+    needs_root!();
     let id = Kernel::empty().program_id(); // unloaded again
     assert!(Maps::of_program(u32::MAX).unwrap().is_none());
     assert!(program_name(u32::MAX).unwrap().is_none());
@@ -134,6 +143,7 @@ fn an_id_without_a_program_has_no_maps() {
 
 #[test]
 fn counters_are_sums_over_the_cpus() {
+    needs_root!();
     let kernel = Kernel::empty();
     let thread = Pid::from_raw(0);
     let allowed = sched_getaffinity(thread).unwrap();

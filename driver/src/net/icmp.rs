@@ -87,11 +87,14 @@ fn take(fd: &OwnedFd) -> Option<Vec<u8>> {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::net::testbed::{NEAR, Testbed, eventually};
+    use xwarp_test_kit::{eventually, needs_root};
+
+    use crate::net::testbed::{NEAR, Testbed};
 
     /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
     #[test]
     fn a_router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
+        needs_root!();
         let bed = Testbed::new();
         bed.far.sh(
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns, unshare};
+use xwarp_test_kit::eventually;
 
 /// The interface of [`Testbed::near`] and the one of [`Testbed::far`].
 pub(super) const NEAR: &str = "xwn0";
@@ -94,13 +94,4 @@ fn joined<T>(result: thread::Result<T>) -> T {
 
 pub(super) fn ip(text: &str) -> IpAddr {
     text.parse().expect("an IP address")
-}
-
-/// Waits until `condition` holds.
-pub(super) fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

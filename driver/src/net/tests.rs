@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use xwarp_bpf::Buffers;
+use xwarp_test_kit::{eventually, needs_root};
 
-use super::testbed::{FAR, NEAR, Namespace, Testbed, eventually, ip};
+use super::testbed::{FAR, NEAR, Namespace, Testbed, ip};
 use super::*;
 use crate::attach::{Attachment, XdpMode};
 use crate::wake::Sleeper;
@@ -108,6 +109,7 @@ fn holds_a_port_until_dropped(addr: IpAddr) {
 
 #[test]
 fn ipv6_loopback_is_this_host_and_its_ports_are_held_too() {
+    needs_root!();
     Namespace::new().run(|| {
         let own = route_to(ip("::1"), None);
         assert!(matches!(own, Err(RouteError::ThisHost { .. })), "{own:?}");
@@ -118,6 +120,7 @@ fn ipv6_loopback_is_this_host_and_its_ports_are_held_too() {
 
 #[test]
 fn the_kernel_hands_no_reserved_port_to_a_connection() {
+    needs_root!();
     let space = Namespace::new();
     space.sh("echo '40000 40001' > /proc/sys/net/ipv4/ip_local_port_range");
     space.run(|| {
@@ -146,6 +149,7 @@ fn a_port_of_somebody_else_is_not_reserved() {
 
 #[test]
 fn an_interface_is_described_with_addresses_mtu_and_queues() {
+    needs_root!();
     let bed = Testbed::new();
     let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
     assert!(link.up && !link.loopback);
@@ -168,6 +172,7 @@ fn an_interface_is_described_with_addresses_mtu_and_queues() {
 
 #[test]
 fn an_interface_strips_vlan_tags_until_that_is_switched_off() {
+    needs_root!();
     let bed = Testbed::new();
     let strips = || bed.near.run(|| strips_vlan_tags(NEAR));
     assert_eq!(strips(), Ok(true), "veth does unless told");
@@ -179,6 +184,7 @@ fn an_interface_strips_vlan_tags_until_that_is_switched_off() {
 
 #[test]
 fn queues_are_counted_where_the_driver_cannot_tell() {
+    needs_root!();
     let space = Namespace::new();
     space.sh("ip link add xwn2 type ifb; ip link add xwn3 numrxqueues 3 type ifb");
     let queues = |name| space.run(|| link_by_name(name)).unwrap().rx_queues;
@@ -187,6 +193,7 @@ fn queues_are_counted_where_the_driver_cannot_tell() {
 
 #[test]
 fn an_address_counts_once_it_is_known_to_be_unique() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.sh(&format!("ip addr add fd77::5/64 dev {NEAR}"));
     let usable = || {
@@ -215,6 +222,7 @@ fn an_address_counts_once_it_is_known_to_be_unique() {
 
 #[test]
 fn a_table_of_many_pieces_is_read_whole() {
+    needs_root!();
     let space = Namespace::new();
     space.sh("for i in $(seq 400); do
              echo link add xwm$i type ifb
@@ -231,6 +239,7 @@ fn a_table_of_many_pieces_is_read_whole() {
 
 #[test]
 fn a_neighbour_in_the_subnet_is_its_own_next_hop() {
+    needs_root!();
     let bed = Testbed::new();
     let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
     for (remote, source) in [("10.77.0.2", "10.77.0.1"), ("fd77::2", "fd77::1")] {
@@ -262,6 +271,7 @@ fn a_neighbour_in_the_subnet_is_its_own_next_hop() {
 
 #[test]
 fn a_route_by_a_gateway_says_gateway_and_mtu() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.sh(&format!(
         "ip route add 192.0.2.0/24 via 10.77.0.2 mtu 1400
@@ -299,6 +309,7 @@ fn a_route_by_a_gateway_says_gateway_and_mtu() {
 
 #[test]
 fn an_encapsulated_route_is_refused() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.sh(&format!(
         "ip route add 192.0.2.0/24 encap ip id 5 dst 10.77.0.2 dev {NEAR}"
@@ -312,6 +323,7 @@ fn an_encapsulated_route_is_refused() {
 
 #[test]
 fn link_local_hosts_are_found_on_the_link_of_the_source() {
+    needs_root!();
     let bed = Testbed::new();
     let own = |space: &Namespace, name: &'static str| {
         let first = || {
@@ -335,6 +347,7 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
 
 #[test]
 fn a_host_that_answers_is_resolved() {
+    needs_root!();
     let bed = Testbed::new();
     let far = bed.far.run(|| link_by_name(FAR)).unwrap();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
@@ -357,6 +370,7 @@ fn a_host_that_answers_is_resolved() {
 
 #[test]
 fn a_host_that_is_slow_to_appear_is_waited_for() {
+    needs_root!();
     let bed = Testbed::new();
     let far = bed.far.run(|| link_by_name(FAR)).unwrap();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
@@ -377,6 +391,7 @@ fn a_host_that_is_slow_to_appear_is_waited_for() {
 
 #[test]
 fn a_host_that_is_not_there_is_an_error_in_time() {
+    needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     let missing = |source, remote, patience| {
@@ -423,6 +438,7 @@ fn a_host_that_is_not_there_is_an_error_in_time() {
 
 #[test]
 fn a_search_that_is_not_wanted_any_more_is_given_up() {
+    needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     // Otherwise the kernel goes on asking for a minute.
@@ -444,6 +460,7 @@ fn a_search_that_is_not_wanted_any_more_is_given_up() {
 
 #[test]
 fn a_link_local_host_is_sought_on_the_link_that_is_named() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.sh("ip link add xwn8 type veth peer name xwn9
          ip link set xwn8 up; ip link set xwn9 up
@@ -469,6 +486,7 @@ fn a_link_local_host_is_sought_on_the_link_that_is_named() {
 
 #[test]
 fn a_known_address_is_used_at_once_and_a_stale_one_confirmed() {
+    needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     bed.near.sh(&format!(
@@ -492,6 +510,7 @@ fn a_known_address_is_used_at_once_and_a_stale_one_confirmed() {
 
 #[test]
 fn a_neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
+    needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     let resolve = |index, source| {
@@ -550,6 +569,7 @@ fn wait_for_end(monitor: &LinkMonitor, wanted: &LinkEnd) {
 
 #[test]
 fn every_change_of_an_interface_is_told() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {
         let (attachment, watching) = watched();
@@ -583,6 +603,7 @@ fn every_change_of_an_interface_is_told() {
 
 #[test]
 fn an_interface_that_is_deleted_or_moved_is_told_to_be() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {
         let (_attachment, watching) = watched();
@@ -601,6 +622,7 @@ fn an_interface_that_is_deleted_or_moved_is_told_to_be() {
 
 #[test]
 fn addresses_are_those_of_the_interface_whatever_its_name() {
+    needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {
         let index = link_by_name(NEAR).unwrap().index;

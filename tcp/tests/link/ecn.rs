@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_test_kit::pattern_of;
 
-use crate::pair::{StackEnd, pattern, run};
+use crate::pair::{StackEnd, run};
 
 const BYTES: usize = 8_000_000;
 
 /// How long a transfer takes, and how many segments were sent again.
 fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
-    let (a, wire_a) = StackEnd::new(0, pattern(BYTES, 1), config);
+    let (a, wire_a) = StackEnd::new(0, pattern_of(1, BYTES), config);
     let (mut b, wire_b) = StackEnd::new(1, Vec::new(), config);
     let mut a = a.in_bulk();
     b.listen();

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_test_kit::pattern_of;
 
 use crate::kept;
-use crate::pair::{StackEnd, pattern, run};
+use crate::pair::{StackEnd, run};
 
 const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::Cubic,
@@ -42,7 +43,7 @@ fn time(algorithm: Algorithm, bytes: usize, loss: f64, seed: u64) -> Duration {
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEnd::new(0, pattern(bytes, 1), &config);
+    let (a, wire_a) = StackEnd::new(0, pattern_of(1, bytes), &config);
     let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();

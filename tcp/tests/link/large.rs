@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_test_kit::pattern_of;
 
-use crate::pair::{End, StackEnd, pattern, run};
+use crate::pair::{End, StackEnd, run};
 
 const MTUS: [usize; 2] = [9000, 65_535];
 /// Bytes of the headers, timestamps included.
@@ -30,7 +31,10 @@ fn transfer(
         congestion,
         ..StackConfig::default()
     };
-    let data = [pattern(bytes, 1), pattern(if back { bytes } else { 0 }, 2)];
+    let data = [
+        pattern_of(1, bytes),
+        pattern_of(2, if back { bytes } else { 0 }),
+    ];
     let [(a, wire_a), (b, wire_b)] =
         [0, 1].map(|place| StackEnd::new(place, data[place].clone(), &config));
     let (mut a, mut b) = (a.in_bulk(), b.in_bulk());

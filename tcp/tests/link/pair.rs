@@ -179,12 +179,6 @@ impl End for StackEnd {
     }
 }
 
-/// Bytes that differ from place to place.
-pub(crate) fn pattern(len: usize, key: u32) -> Vec<u8> {
-    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
-    (0..u32::try_from(len).unwrap()).map(byte).collect()
-}
-
 /// Runs both ends until they are done; the virtual time that it took, and the longest in which nothing was received.
 pub(crate) fn run(
     a: &mut dyn End,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CloseReason, StackConfig};
+use xwarp_test_kit::pattern_of;
 
-use crate::pair::{FRAMES, StackEnd, pattern, run};
+use crate::pair::{FRAMES, StackEnd, run};
 
 /// Bytes in either direction.
 const BYTES: [usize; 2] = [120_000, 90_000];
@@ -17,7 +18,7 @@ pub(crate) fn both_ways(
     bytes: [usize; 2],
     conditions: impl FnOnce(Link) -> Link,
 ) {
-    let data = [pattern(bytes[0], 1), pattern(bytes[1], 2)];
+    let data = [pattern_of(1, bytes[0]), pattern_of(2, bytes[1])];
     let (mut a, wire_a) = StackEnd::new(0, data[0].clone(), config);
     let (mut b, wire_b) = StackEnd::new(1, data[1].clone(), config);
     b.listen();

@@ -9,8 +9,9 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint};
 use xwarp_driver::{MemoryIo, PacketIo, RxFrame, TxFrame, Wire};
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
+use xwarp_test_kit::pattern_of;
 
-use crate::pair::{End, FRAMES, MACS, StackEnd, address, pattern, run};
+use crate::pair::{End, FRAMES, MACS, StackEnd, address, run};
 
 /// Bytes of an untagged Ethernet header.
 const ETHERNET: usize = 14;
@@ -189,7 +190,7 @@ impl End for SmolEnd {
 
 /// Carries bytes both ways between a stack and smoltcp, which connects or listens.
 fn both_ways(seed: Seed, smol_connects: bool, conditions: impl FnOnce(Link) -> Link) {
-    let data = [pattern(80_000, 1), pattern(60_000, 2)];
+    let data = [pattern_of(1, 80_000), pattern_of(2, 60_000)];
     let now = Instant::ORIGIN + Duration::from_secs(1);
     let place = usize::from(smol_connects);
     let config = StackConfig::default();

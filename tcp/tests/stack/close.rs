@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use xwarp_tcp::{CloseReason, ConnId, ConnectError, Event, Stack, StackConfig};
+use xwarp_test_kit::pattern_of;
 
 use crate::frames;
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
 
 fn closed(conn: ConnId, reason: CloseReason) -> Event {
     Event::Closed { conn, reason }
@@ -100,7 +101,7 @@ fn a_fin_follows_all_that_was_committed_despite_loss() {
     for k in 3..40 {
         let mut net = Net::new();
         let (a, b) = net.connect(false);
-        let data = pattern(50_000, 4);
+        let data = pattern_of(4, 50_000);
         let mut count = 0;
         net.judge(move |_, _| {
             count += 1;
@@ -330,7 +331,7 @@ fn a_flow_in_time_wait_makes_way_for_our_next_connection() {
     let mut net = Net::new();
     let mut ends = net.connect(false);
     for key in 0..20 {
-        let data = pattern(5000, key);
+        let data = pattern_of(key, 5000);
         assert!(net.transfer(ends, &data, || 1000) == data);
         net.a.stack.close(ends.0, net.now);
         net.settle();

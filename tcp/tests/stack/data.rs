@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use xwarp_tcp::Event;
+use xwarp_test_kit::pattern_of;
 
 use crate::frames;
-use crate::net::{From, MAC_A, MAC_B, Net, config, pattern, small};
+use crate::net::{From, MAC_A, MAC_B, Net, config, small};
 
 #[test]
 fn odd_sizes_arrive_both_ways() {
@@ -13,8 +14,8 @@ fn odd_sizes_arrive_both_ways() {
         let mut net = Net::new();
         let (a, b) = net.connect(ipv6);
         for (round, len) in [1, 2, 3, 535, 1439, 1440].into_iter().enumerate() {
-            let there = pattern(len, 5);
-            let back = pattern(len + round, 6);
+            let there = pattern_of(5, len);
+            let back = pattern_of(6, len + round);
             assert!(net.a.write(a, &there, net.now));
             let whole = net.b.write(b, &back, net.now);
             // Longer than an acknowledgment may wait for an answer.
@@ -35,7 +36,7 @@ fn bytes_around_the_rings_end_are_joined() {
     ring.buffer = Some(4096);
     let mut net = Net::with(config(MAC_A), ring.clone());
     let pair = net.connect(false);
-    let data = pattern(200_000, 1);
+    let data = pattern_of(1, 200_000);
     let mut len = 0;
     let piece = move || {
         len = len % 1447 + 1;
@@ -72,7 +73,7 @@ fn a_commit_is_a_segment_with_exactly_its_bytes() {
     net.carried.clear();
     let lens = [1, 1448, 20, 700, 1447];
     for len in lens {
-        assert!(net.a.write(a, &pattern(len, 2), net.now));
+        assert!(net.a.write(a, &pattern_of(2, len), net.now));
     }
     net.settle();
     let segments: Vec<_> = net
@@ -83,7 +84,7 @@ fn a_commit_is_a_segment_with_exactly_its_bytes() {
         .collect();
     for (segment, len) in segments.iter().zip(lens) {
         assert!(segment.psh && segment.ack && !segment.fin);
-        assert_eq!(segment.payload, pattern(len, 2));
+        assert_eq!(segment.payload, pattern_of(2, len));
     }
     assert_eq!(segments.len(), lens.len());
     // All of them came in one burst, and one ACK answers it.
@@ -99,7 +100,7 @@ fn no_segment_is_cut_where_the_send_buffer_ends() {
     net.carried.clear();
     let mut received = 0;
     for _ in 0..200 {
-        while net.a.write(a, &pattern(1447, 3), net.now) {}
+        while net.a.write(a, &pattern_of(3, 1447), net.now) {}
         net.settle();
         received += net.b.read(b, 1).len();
     }
@@ -156,8 +157,8 @@ fn fifty_connections_keep_their_bytes_apart() {
     let mut received = vec![(Vec::new(), Vec::new()); pairs.len()];
     for round in 0..20 {
         for (i, (a, b)) in (0..).zip(&pairs) {
-            assert!(net.a.write(*a, &pattern(100 + round, i), net.now));
-            assert!(net.b.write(*b, &pattern(300 + round, i + 99), net.now));
+            assert!(net.a.write(*a, &pattern_of(i, 100 + round), net.now));
+            assert!(net.b.write(*b, &pattern_of(i + 99, 300 + round), net.now));
         }
         net.settle();
         for ((a, b), (at_a, at_b)) in pairs.iter().zip(&mut received) {
@@ -166,7 +167,9 @@ fn fifty_connections_keep_their_bytes_apart() {
         }
     }
     let sent = |base: usize, key| -> Vec<u8> {
-        (0..20_usize).flat_map(|r| pattern(base + r, key)).collect()
+        (0..20_usize)
+            .flat_map(|r| pattern_of(key, base + r))
+            .collect()
     };
     for (i, (at_a, at_b)) in (0..).zip(&received) {
         assert_eq!(*at_b, sent(100, i), "connection {i}");

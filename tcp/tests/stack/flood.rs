@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_tcp::{ConnId, Event, StackConfig};
+use xwarp_test_kit::pattern_of;
 
 use crate::frames::{self, Seen};
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
 
 const BACKLOG: usize = 4;
 
@@ -43,7 +44,7 @@ fn connected(net: &mut Net) -> (ConnId, ConnId) {
 
 /// Both directions of a connection.
 fn carries(net: &mut Net, (a, b): (ConnId, ConnId)) {
-    let data = pattern(300_000, 3);
+    let data = pattern_of(3, 300_000);
     assert!(net.transfer((a, b), &data, || 1000) == data);
     assert!(net.b.write(b, &data[..1000], net.now));
     net.settle();
@@ -74,7 +75,7 @@ fn a_cookie_keeps_window_scale_sack_and_timestamps() {
     let pair = connected(&mut net);
     let emss = [net.a.stack.emss(pair.0), net.b.stack.emss(pair.1)];
     assert_eq!(emss, [1448, 1448], "with room for timestamps");
-    let data = pattern(2_000_000, 5);
+    let data = pattern_of(5, 2_000_000);
     let (mut most, mut left) = (0, &data[..]);
     while let Some((piece, rest)) = left
         .split_at_checked(left.len().min(1448))

@@ -3,15 +3,16 @@
 use proptest::prelude::*;
 use smoltcp::wire::{IpAddress, TcpControl, TcpRepr};
 use xwarp_driver::net::Network;
+use xwarp_test_kit::pattern_of;
 
 use crate::frames::{self, segment};
-use crate::net::{Host, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Host, MAC_A, MAC_B, Net, config};
 
 #[test]
 fn truncated_frames_are_dropped_at_every_length() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
-    net.a.write(a, &pattern(200, 1), net.now);
+    net.a.write(a, &pattern_of(1, 200), net.now);
     for frame in net.a.sent() {
         for len in 0..frame.len() {
             net.b.wire.deliver(frame[..len].to_vec());
@@ -21,7 +22,7 @@ fn truncated_frames_are_dropped_at_every_length() {
         net.b.wire.deliver(frame);
     }
     net.settle();
-    assert_eq!(net.b.read(b, 200), pattern(200, 1));
+    assert_eq!(net.b.read(b, 200), pattern_of(1, 200));
 }
 
 #[test]
@@ -292,7 +293,7 @@ proptest! {
         net.b.wire.deliver(frames::write(&syn));
         net.b.step(net.now);
         let iss = frames::read(&net.b.sent()[0]).seq;
-        let bytes = pattern(3000, 1);
+        let bytes = pattern_of(1, 3000);
         for (action, step) in actions {
             act(&mut net.b, &mut net.now, iss, action, &bytes);
             if step {

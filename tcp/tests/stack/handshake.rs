@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use xwarp_driver::MemoryIo;
 use xwarp_tcp::{CloseReason, ConnectError, Event, Instant, ListenError, Path, Stack};
+use xwarp_test_kit::pattern_of;
 
 use crate::frames;
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
 
 #[test]
 fn both_families_connect_and_know_their_addresses() {
@@ -87,7 +88,7 @@ fn an_mtu_beyond_ethernets_is_used() {
         let mut net = Net::with(jumbo, other);
         let pair = net.connect(false);
         assert_eq!(net.a.stack.emss(pair.0), mtu - 40 - 12);
-        let data = pattern(1_000_000, 1);
+        let data = pattern_of(1, 1_000_000);
         assert_eq!(net.transfer(pair, &data, || mtu - 74), data);
     }
 }
@@ -358,7 +359,7 @@ fn both_sides_may_open_at_once() {
     net.settle();
     assert_eq!(net.a.events(), [Event::Connected(a)]);
     assert_eq!(net.b.events(), [Event::Connected(b)]);
-    let data = pattern(10_000, 3);
+    let data = pattern_of(3, 10_000);
     assert_eq!(net.transfer((a, b), &data, || 700), data);
 }
 
@@ -401,7 +402,7 @@ fn a_connection_with_priorities_answers_with_the_same() {
     });
     for ipv6 in [false, true] {
         let (a, b) = net.connect(ipv6);
-        let data = pattern(5000, 9);
+        let data = pattern_of(9, 5000);
         assert_eq!(net.transfer((a, b), &data, || 1400), data);
         net.b.events();
     }

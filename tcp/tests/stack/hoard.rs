@@ -2,9 +2,10 @@
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_tcp::{ConnId, Event, StackConfig};
+use xwarp_test_kit::pattern_of;
 
 use crate::frames::{read, segment, write};
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
 
 const ISS: u32 = 1000;
 const FIRST_PORT: u16 = 20_000;
@@ -87,7 +88,7 @@ fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
             _ => Fate::Pass,
         }
     });
-    let data = pattern(500_000, 3);
+    let data = pattern_of(3, 500_000);
     assert!(net.transfer(honest, &data, || PAYLOAD) == data);
 
     // With the connections the memory is free again.

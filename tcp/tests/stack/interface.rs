@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use xwarp_tcp::{CloseReason, Event};
+use xwarp_test_kit::pattern_of;
 
-use crate::net::{From, MAC_A, Net, config, pattern};
+use crate::net::{From, MAC_A, Net, config};
 
 const NEW_MAC: [u8; 6] = [2, 0x11, 0x22, 0x33, 0x44, 0x55];
 /// Bytes of the headers of a segment with data: Ethernet, IP, TCP with timestamps.
@@ -39,7 +40,7 @@ fn after_the_mtu_was_lowered_no_packet_is_larger_also_when_it_is_sent_again() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.a.stack.io_mut().set_up(false);
-    let data = pattern(1448, 1);
+    let data = pattern_of(1, 1448);
     assert!(net.a.write(a, &data, net.now), "in flight when it happens");
     net.a.step(net.now);
     net.a.stack.set_mtu(600);
@@ -54,7 +55,7 @@ fn after_the_mtu_was_lowered_no_packet_is_larger_also_when_it_is_sent_again() {
     );
     assert_eq!(net.a.stack.emss(a), 600 - HEADERS[1] - HEADERS[2]);
     net.carried.clear();
-    assert!(net.a.write(a, &pattern(548, 2), net.now));
+    assert!(net.a.write(a, &pattern_of(2, 548), net.now));
     net.settle();
     assert_eq!(packets(&net), [600]);
 }
@@ -64,7 +65,7 @@ fn a_segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.judge(|_, _| crate::net::Fate::Lose);
-    let data = pattern(1448, 1);
+    let data = pattern_of(1, 1448);
     assert!(net.a.write(a, &data, net.now));
     net.settle();
     net.be_kind();

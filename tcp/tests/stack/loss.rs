@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::net::{BUDGET, Fate, From, MAC_A, Net, pattern};
+use xwarp_test_kit::pattern_of;
+
+use crate::net::{BUDGET, Fate, From, MAC_A, Net};
 
 fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
     let mut net = Net::new();
     let pair = net.connect(false);
     net.judge(judge);
-    let data = pattern(300_000, 8);
+    let data = pattern_of(8, 300_000);
     let mut len = 700;
     let received = net.transfer(pair, &data, || {
         len = (len * 31 + 7) % 1460 + 1;

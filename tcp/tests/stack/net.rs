@@ -315,9 +315,3 @@ fn carry(
         }
     }
 }
-
-/// Bytes in which every place is told from its neighbours.
-pub(crate) fn pattern(len: usize, key: u32) -> Vec<u8> {
-    let byte = |i: u32| (i.wrapping_mul(2_654_435_761) ^ key).to_be_bytes()[1];
-    (0..u32::try_from(len).unwrap()).map(byte).collect()
-}

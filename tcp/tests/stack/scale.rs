@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use xwarp_tcp::{ConnId, StackConfig};
+use xwarp_test_kit::pattern_of;
 
-use crate::net::{MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{MAC_A, MAC_B, Net, config};
 
 /// Bytes of a message of the busy connection, and how many there are.
 const MESSAGE: usize = 1448;
@@ -36,7 +37,7 @@ fn looks(connections: u16) -> u64 {
     let (mut net, (a, b)) = established(connections);
     let counted = |net: &Net| net.a.stack.counters().looks + net.b.stack.counters().looks;
     let before = counted(&net);
-    let data = pattern(MESSAGE, 1);
+    let data = pattern_of(1, MESSAGE);
     for _ in 0..MESSAGES {
         assert!(net.a.write(a, &data, net.now));
         net.settle();

@@ -5,8 +5,9 @@ use std::time::Duration;
 use smoltcp::wire::{Ipv4Address, TcpPacket, TcpSeqNumber};
 use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, StackConfig};
+use xwarp_test_kit::pattern_of;
 
-use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, pattern};
+use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config};
 
 /// Bytes of a message, which is a segment.
 const MESSAGE: usize = 1448;
@@ -39,7 +40,7 @@ impl Crowd {
         let silent: Vec<_> = (0..peers)
             .map(|n| {
                 let ends = net.connect_from(false, FIRST_PORT + n);
-                net.transfer(ends, &pattern(opening, 1), || MESSAGE);
+                net.transfer(ends, &pattern_of(1, opening), || MESSAGE);
                 net.a.events();
                 net.b.events();
                 ends
@@ -55,7 +56,7 @@ impl Crowd {
                 Fate::Pass
             }
         });
-        let data = pattern(MESSAGE, 2);
+        let data = pattern_of(2, MESSAGE);
         let fill = |(conn, _): &(ConnId, ConnId)| {
             let mut messages = 0;
             while net.a.write(*conn, &data, net.now) {
@@ -87,7 +88,7 @@ impl Crowd {
     /// How many bytes reach the honest peer in 20 ms while all others send an ACK a millisecond, made from their last one by `alter`.
     fn serve_beside_acks(&mut self, alter: impl Fn(&mut TcpPacket<&mut [u8]>)) -> usize {
         let mut acks = self.latest_acks();
-        let (data, mut received) = (pattern(MESSAGE, 3), 0);
+        let (data, mut received) = (pattern_of(3, MESSAGE), 0);
         let (a, b) = self.honest;
         for _ in 0..SOON.as_millis() {
             for ack in &mut acks {
@@ -106,7 +107,7 @@ impl Crowd {
 
     /// How long it takes to send the honest peer all that is wanted.
     fn serve(&mut self) -> Duration {
-        let (began, data) = (self.net.now, pattern(WANTED, 3));
+        let (began, data) = (self.net.now, pattern_of(3, WANTED));
         let received = self.net.transfer(self.honest, &data, || MESSAGE);
         assert!(received == data);
         self.net.now - began
@@ -165,7 +166,7 @@ fn a_peer_that_is_heard_again_gets_all_of_it() {
     assert!(before > 0);
     crowd.net.be_kind();
     crowd.net.pass(Duration::from_secs(2));
-    let message = pattern(MESSAGE, 2);
+    let message = pattern_of(2, MESSAGE);
     for ((_, b), messages) in crowd.silent.iter().zip(&crowd.in_flight) {
         let received = crowd.net.b.read(*b, MESSAGE);
         assert!(received == message.repeat(*messages));
@@ -179,7 +180,7 @@ fn a_peer_that_is_heard_again_gets_all_of_it() {
 #[test]
 fn peers_that_have_more_in_flight_than_may_be_parked_leave_a_share() {
     let mut crowd = Crowd::new(350, OPENING);
-    let data = pattern(MESSAGE, 2);
+    let data = pattern_of(2, MESSAGE);
     let mut in_flight: usize = crowd.in_flight.iter().sum();
     let mut idle = 0;
     while idle < 5 {

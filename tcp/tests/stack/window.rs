@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use xwarp_driver::{IoCounters, IoError, MemoryIo, PacketIo, RxFrame, SentFrame, TxFrame};
 use xwarp_tcp::{CloseReason, Event, MAX_SEGMENTS_IN_FLIGHT};
+use xwarp_test_kit::pattern_of;
 
 use crate::frames;
-use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, pattern, small};
+use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, small};
 
 #[test]
 fn a_full_window_refuses_and_an_ack_invites() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
-    let piece = pattern(1000, 1);
+    let piece = pattern_of(1, 1000);
     for _ in 0..4 {
         assert!(net.a.write(a, &piece, net.now));
     }
@@ -36,7 +37,7 @@ fn the_window_is_filled_to_the_last_byte_without_splitting() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for len in [1448, 1448, 1200] {
-        assert!(net.a.write(a, &pattern(len, 1), net.now));
+        assert!(net.a.write(a, &pattern_of(1, len), net.now));
     }
     assert!(net.a.stack.writable(a, 1).is_none());
     net.settle();
@@ -51,7 +52,7 @@ fn the_send_buffer_limits_too() {
     let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
     let (a, _) = net.connect(false);
     for _ in 0..5 {
-        assert!(net.a.write(a, &pattern(1400, 1), net.now));
+        assert!(net.a.write(a, &pattern_of(1, 1400), net.now));
     }
     assert!(net.a.stack.writable(a, 1400).is_none());
     net.settle();
@@ -79,7 +80,7 @@ fn a_lost_window_update_is_asked_for() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for _ in 0..4 {
-        net.a.write(a, &pattern(1024, 1), net.now);
+        net.a.write(a, &pattern_of(1, 1024), net.now);
     }
     net.settle();
     assert!(net.a.stack.writable(a, 1024).is_none());
@@ -96,9 +97,9 @@ fn a_lost_window_update_is_asked_for() {
     assert_eq!(net.a.events(), []);
     net.pass(Duration::from_secs(3));
     assert_eq!(net.a.events(), [Event::Writable(a)]);
-    assert!(net.a.write(a, &pattern(1024, 1), net.now));
+    assert!(net.a.write(a, &pattern_of(1, 1024), net.now));
     net.settle();
-    assert_eq!(net.b.read(b, 1), pattern(1024, 1));
+    assert_eq!(net.b.read(b, 1), pattern_of(1, 1024));
     net.pass(Duration::from_secs(5));
     assert_eq!(net.a.stack.next_deadline(), None, "the probes have stopped");
 }
@@ -107,11 +108,11 @@ fn a_lost_window_update_is_asked_for() {
 fn a_closed_window_of_a_living_peer_is_waited_upon() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
-    net.a.write(a, &pattern(4096, 1), net.now);
+    net.a.write(a, &pattern_of(1, 4096), net.now);
     assert!(!net.a.write(a, &[1], net.now));
     net.pass(Duration::from_mins(5));
     assert_eq!(net.a.events(), []);
-    assert_eq!(net.b.read(b, 64), pattern(4096, 1));
+    assert_eq!(net.b.read(b, 64), pattern_of(1, 4096));
     net.settle();
     assert_eq!(net.a.events(), [Event::Writable(a)]);
 }
@@ -120,7 +121,7 @@ fn a_closed_window_of_a_living_peer_is_waited_upon() {
 fn a_closed_window_of_a_dead_peer_times_out() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, _) = net.connect(false);
-    net.a.write(a, &pattern(4096, 1), net.now);
+    net.a.write(a, &pattern_of(1, 4096), net.now);
     net.settle();
     assert!(!net.a.write(a, &[1], net.now));
     net.judge(|_, _| Fate::Lose);
@@ -132,7 +133,7 @@ fn a_closed_window_of_a_dead_peer_times_out() {
 fn a_piece_larger_than_any_window_is_split() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 1024));
     let pair = net.connect(false);
-    let data = pattern(14_000, 1);
+    let data = pattern_of(1, 14_000);
     assert_eq!(net.transfer(pair, &data, || 1400), data);
 }
 
@@ -140,7 +141,7 @@ fn a_piece_larger_than_any_window_is_split() {
 fn consuming_reopens_the_window_on_the_wire() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
-    net.a.write(a, &pattern(4096, 1), net.now);
+    net.a.write(a, &pattern_of(1, 4096), net.now);
     net.settle();
     let last = |net: &Net| frames::read(&net.carried.last().unwrap().1).window;
     assert_eq!(last(&net), 0);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use libbpf_rs::ProgramInput;
 use xwarp_impair::{Fates, Impairment, Lab, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
+use xwarp_test_kit::needs_root;
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -43,6 +44,7 @@ fn rule(seed: u64) -> Rule {
 
 #[test]
 fn a_segment_is_lost_by_its_number_alone() {
+    needs_root!();
     let tcp = frame(0x0800, 6);
     let rule = Rule {
         lost_number: 3,
@@ -59,6 +61,7 @@ fn a_segment_is_lost_by_its_number_alone() {
 
 #[test]
 fn what_may_be_marked_is_marked_and_its_checksum_follows() {
+    needs_root!();
     let all_marked = Rule {
         mark: 1.0,
         ..Rule::new(Seed(1))
@@ -108,6 +111,7 @@ fn what_may_be_marked_is_marked_and_its_checksum_follows() {
 
 #[test]
 fn a_seed_says_which_frames_are_lost_and_detoured() {
+    needs_root!();
     let tcp = frame(0x0800, 6);
     let draws = |seed| -> Vec<u32> {
         let impairment = Impairment::load(&rule(seed), SOME_INTERFACE).expect("root");
@@ -132,6 +136,7 @@ fn a_seed_says_which_frames_are_lost_and_detoured() {
 
 #[test]
 fn only_tcp_is_impaired() {
+    needs_root!();
     let all_lost = Rule {
         loss: 1.0,
         ..Rule::new(Seed(1))
@@ -173,6 +178,7 @@ fn transfer(lab: &Lab, data: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn tcp_gets_through_loss_repetition_and_disorder() {
+    needs_root!();
     let data = Rng::new(Seed(3), 0).bytes(2 << 20);
     let rule = Rule {
         loss: 0.01,

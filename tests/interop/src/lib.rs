@@ -26,5 +26,5 @@ pub use impaired::Impaired;
 pub use job::{Ended, Job};
 pub use lab::{Lab, Mtus, XWARP_ADDRESS, XWARP_ADDRESS_6};
 pub use meddler::Meddler;
-pub use peer::{Answer, Completion, Peer, pattern};
+pub use peer::{Answer, Completion, Peer, filling};
 pub use recorder::Recorder;

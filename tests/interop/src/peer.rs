@@ -158,8 +158,8 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// What `fill` writes and `check` expects: `length` bytes of the pattern of this number.
-pub fn pattern(length: usize, seed: usize) -> Vec<u8> {
+/// What the command `fill` of the peer program writes and `check` expects: `length` bytes for this number.
+pub fn filling(length: usize, seed: usize) -> Vec<u8> {
     let byte = |at: usize| {
         (at ^ (at >> 8) ^ (at >> 16))
             .wrapping_mul(167)

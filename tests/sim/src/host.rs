@@ -14,9 +14,9 @@ use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter, LinkState, MacAddr, Net
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::StackConfig;
+use xwarp_test_kit::{Drops, drops_of};
 
 use crate::MIB;
-use crate::drops::{Drops, drops_of};
 use crate::end::End;
 
 /// Bytes of an IP packet at most, if nothing else is said.

@@ -30,6 +30,7 @@
 )]
 
 mod done;
+#[cfg(test)]
 mod drops;
 mod end;
 mod host;
@@ -40,12 +41,12 @@ mod windowed;
 pub mod wire;
 
 pub use done::Done;
-pub use drops::Drops;
 pub use end::End;
 pub use host::{Host, Place, Target};
 pub use plain::PlainPeer;
 pub use seeds::for_each_seed;
 pub use sim::Sim;
+pub use xwarp_test_kit::{Drops, pattern, pattern_of};
 
 /// Bytes.
 pub const KIB: usize = 1024;
@@ -56,20 +57,3 @@ pub const MIB: usize = 1024 * KIB;
 pub const TAGGED_PAYLOAD: usize = 1428;
 /// The same of an untagged segment.
 pub const UNTAGGED_PAYLOAD: usize = 1424;
-
-/// `len` bytes, no two neighbouring pieces of which are equal.
-pub fn pattern(len: usize) -> Vec<u8> {
-    pattern_of(0, len)
-}
-
-/// The same, another for every `which`.
-pub fn pattern_of(which: u64, len: usize) -> Vec<u8> {
-    let mut state = which.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995;
-    let next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        state.to_be_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::eventually::eventually;
+use crate::eventually;
 use crate::hosts::Hosts;
 use crate::process::{Finished, Running};
 use crate::program::{Mode, Program};

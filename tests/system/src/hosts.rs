@@ -11,11 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
 
-use crate::eventually::eventually;
-use crate::exclusive::Exclusive;
 use crate::process::{Finished, Running, output_of};
-use crate::work_dir::WorkDir;
-use crate::{DEV, PERF_PORT};
+use crate::{DEV, Exclusive, PERF_PORT, WorkDir, eventually};
 
 /// Held while hosts exist, or namespaces of another kind that must be alone.
 pub const LOCK: &str = "/run/xwarp-system-tests.lock";

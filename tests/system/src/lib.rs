@@ -15,22 +15,17 @@
 mod capture;
 mod case;
 mod drops;
-mod eventually;
-mod exclusive;
 mod hosts;
 mod process;
 mod program;
-mod work_dir;
 
 pub use capture::{Capture, Frame, Verdicts};
 pub use case::{Case, Measured, Setup, Way};
 pub use drops::check_nothing_dropped;
-pub use eventually::{PATIENCE, eventually, eventually_within};
-pub use exclusive::Exclusive;
 pub use hosts::{Host, Hosts, LOCK, Shape};
 pub use process::{Finished, Running, output_of};
 pub use program::{Mode, Program};
-pub use work_dir::WorkDir;
+pub use xwarp_test_kit::{Exclusive, PATIENCE, WorkDir, eventually, eventually_within};
 
 /// The interface of either host.
 pub const DEV: &str = "eth1";

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-use crate::eventually::{PATIENCE, eventually_within};
+use crate::{PATIENCE, eventually_within};
 
 /// A process of ours. It is killed, by its number, when the value goes or its time is over.
 pub struct Running {

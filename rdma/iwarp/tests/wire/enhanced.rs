@@ -1,6 +1,6 @@
 //! Start-up of revision 2: MPA-8 to MPA-19 of vectors.md, and the negotiation of its §11.
 
-use crate::support::{hex, pattern};
+use crate::support::{counting, hex};
 use proptest::prelude::*;
 use xwarp_iwarp::mpa::{
     Depth, Enhanced, EnhancedData, InitiatorStep, NegotiatedEnhanced, PrivateDataTooLong, Request,
@@ -87,14 +87,14 @@ fn private_data_follows_the_enhanced_data() {
     let frame = hex(&format!("{REQ} 0007 8004 c004 616263")); // MPA-18
     assert_eq!(encode_request(own, b"abc").unwrap()[..], frame);
     assert_eq!(read_request(&frame).private_data[..], *b"abc");
-    let largest = encode_request(own, &pattern(508)).unwrap();
+    let largest = encode_request(own, &counting(508)).unwrap();
     assert_eq!((largest.len(), &largest[18..20]), (532, &hex("0200")[..]));
-    assert_eq!(read_request(&largest).private_data[..], pattern(508));
+    assert_eq!(read_request(&largest).private_data[..], counting(508));
     let too_long = PrivateDataTooLong {
         len: 509,
         limit: 508,
     };
-    assert_eq!(encode_request(own, &pattern(509)), Err(too_long));
+    assert_eq!(encode_request(own, &counting(509)), Err(too_long));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Markers in both directions: vectors.md §7, and RFC 5044's figures 5 and 6 as they are printed.
 
-use crate::support::{A, hex, pattern, ulpdu_from};
+use crate::support::{A, counting, hex, ulpdu_from};
 use proptest::prelude::*;
 use xwarp_iwarp::mpa::{Deframer, Framer, MARKER_INTERVAL, Marker, MpaError, Step};
 use xwarp_iwarp::{Message, SendKind, Sender, StreamConfig};
@@ -30,11 +30,11 @@ fn deframed(mut stream: &[u8]) -> Result<Vec<Vec<u8>>, MpaError> {
     Ok(ulpdus)
 }
 
-/// The only ULPDU of a message with the pattern as payload.
+/// The only ULPDU of a message with counting bytes as payload.
 fn ulpdu(mut message: Message) -> Vec<u8> {
     let segment = message.next_segment(64_768).expect("one segment");
     assert!(segment.last);
-    ulpdu_from(&segment, &pattern(segment.payload.end))
+    ulpdu_from(&segment, &counting(segment.payload.end))
 }
 
 fn sender() -> Sender {
@@ -49,7 +49,7 @@ fn hello(msn: u32) -> Vec<u8> {
     ulpdu
 }
 
-/// A Send with the pattern as payload and this MSN.
+/// A Send with counting bytes as payload and this MSN.
 fn send(msn: u32, len: u32) -> Vec<u8> {
     let mut sender = sender();
     for _ in 1..msn {

@@ -1,6 +1,6 @@
 //! One FPDU per opcode, both ways: vectors.md §3.
 
-use crate::support::{A, B, Region, Stream, fpdus, hex, pattern, ulpdu_of};
+use crate::support::{A, B, Region, Stream, counting, fpdus, hex, ulpdu_of};
 use xwarp_iwarp::{Inbound, Message, ReadRequest, SendKind, Sender, Stag, StreamConfig};
 
 const PLAIN: SendKind = SendKind {
@@ -67,13 +67,13 @@ fn read_response_is_built_and_completes_the_oldest_read() {
     let fpdu = hex(&format!(
         "001e c1 42 55667788 0000000000002000 {payload} 7f9f44ec"
     )); // F-3
-    assert_eq!(only(sender().read_response(&read(16)), &pattern(16)), fpdu);
+    assert_eq!(only(sender().read_response(&read(16)), &counting(16)), fpdu);
     let mut stream = Stream::new().region(Region::new(B, 0x2000, 16));
     stream.receiver.expect_read(read(16));
     let expected = Inbound::ReadResponse {
         stag: B,
         to: 0x2000,
-        payload: &pattern(16),
+        payload: &counting(16),
         done: true,
     };
     assert_eq!(stream.fpdu(&fpdu), Ok(expected));
@@ -210,8 +210,8 @@ fn pad_brings_every_fpdu_to_a_multiple_of_four() {
         (4, format!("0016 {head} 00010203 e374b6d9")),  // F-34
     ] {
         let fpdu = hex(&fpdu);
-        assert_eq!(only(sender().send(PLAIN, len), &pattern(len)), fpdu);
-        assert_eq!(ulpdu_of(&fpdu)[18..], pattern(len));
+        assert_eq!(only(sender().send(PLAIN, len), &counting(len)), fpdu);
+        assert_eq!(ulpdu_of(&fpdu)[18..], counting(len));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ready To Receive in both roles (RFC 6581 §9.2), and a Read Response that stops half-way.
 
-use crate::support::{A, B, Stream, fpdus, hex, pattern, sealed};
+use crate::support::{A, B, Stream, counting, fpdus, hex, sealed};
 use xwarp_iwarp::mpa::Rtr;
 use xwarp_iwarp::rdmap::SourceRange;
 use xwarp_iwarp::{AccessError, Inbound, ReadRequest, Sender, Stag, StreamConfig};
@@ -159,10 +159,11 @@ fn segments_of_a_response_cover_its_source_exactly() {
             u64::from(segment.payload.end - segment.payload.start),
             source.len
         );
-        copied.extend(&pattern(5000)[segment.payload.start as usize..segment.payload.end as usize]);
+        copied
+            .extend(&counting(5000)[segment.payload.start as usize..segment.payload.end as usize]);
     }
     assert!(response.is_done());
-    assert_eq!(copied, pattern(5000));
+    assert_eq!(copied, counting(5000));
     assert_eq!(response.next_segment(1454), None);
     assert_eq!(Stag::PLACEHOLDER, Stag(1));
 }

@@ -1,6 +1,6 @@
 //! Messages of several segments: vectors.md §4.
 
-use crate::support::{A, B, fpdus, hex, pattern};
+use crate::support::{A, B, counting, fpdus, hex};
 use xwarp_iwarp::mpa::fpdu_len;
 use xwarp_iwarp::{Message, ReadRequest, SendKind, Sender, StreamConfig};
 
@@ -11,9 +11,9 @@ fn sender() -> Sender {
     Sender::new(StreamConfig::new(4, 4))
 }
 
-/// Cuts a message with the pattern as payload; its CRCs vouch for every byte.
+/// Cuts a message with counting bytes as payload; its CRCs vouch for every byte.
 fn assert_segments(message: Message, mulpdu: usize, header_len: usize, rows: &[Row]) {
-    let payload = pattern(message.len());
+    let payload = counting(message.len());
     let fpdus = fpdus(message, &payload, mulpdu);
     assert_eq!(fpdus.len(), rows.len());
     for (fpdu, (ulpdu_len, header, crc)) in fpdus.iter().zip(rows) {

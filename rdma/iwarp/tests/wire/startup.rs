@@ -1,6 +1,6 @@
 //! MPA Request and Reply Frames of revision 1, and of the RDMA Consortium's 0: vectors.md §2.
 
-use crate::support::{hex, pattern};
+use crate::support::{counting, hex};
 use xwarp_iwarp::mpa::{
     InitiatorStep, MAX_STARTUP_FRAME, PrivateDataTooLong, Request, ResponderStep, Revision,
     encode_request,
@@ -71,15 +71,15 @@ fn requests_are_encoded_as_the_vectors_say() {
 
 #[test]
 fn largest_private_data_makes_a_frame_of_532_bytes() {
-    let frame = encode_request(CRC, &pattern(512)).unwrap();
+    let frame = encode_request(CRC, &counting(512)).unwrap();
     assert_eq!(frame.len(), MAX_STARTUP_FRAME);
     assert_eq!(frame[..20], request("40 01 0200"));
-    assert_eq!(good_request(&frame).private_data[..], pattern(512));
+    assert_eq!(good_request(&frame).private_data[..], counting(512));
     let too_long = PrivateDataTooLong {
         len: 513,
         limit: 512,
     };
-    assert_eq!(encode_request(CRC, &pattern(513)), Err(too_long));
+    assert_eq!(encode_request(CRC, &counting(513)), Err(too_long));
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn replies_are_encoded_as_the_vectors_say() {
         responder.reject(&request, b"no").unwrap()[..],
         reply("60 01 0002 6e6f")
     ); // MPA-7
-    assert!(responder.accept(&request, &pattern(513)).is_err());
-    assert!(responder.reject(&request, &pattern(513)).is_err());
+    assert!(responder.accept(&request, &counting(513)).is_err());
+    assert!(responder.reject(&request, &counting(513)).is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Hex, regions and streams for the tests.
+//! Regions and streams for the tests.
 
 use std::collections::VecDeque;
 use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu, seal_fpdu};
@@ -6,26 +6,15 @@ use xwarp_iwarp::{
     Access, AccessError, Inbound, InvalidateError, Message, Receiver, Resources, Segment, Stag,
     StreamConfig, Violation,
 };
+pub(crate) use xwarp_test_kit::hex;
 
 /// `STag` A of vectors.md: the peer's region.
 pub(crate) const A: Stag = Stag(0x1122_3344);
 /// `STag` B of vectors.md: the requester's region.
 pub(crate) const B: Stag = Stag(0x5566_7788);
 
-/// Bytes of a hex string; blanks are for the reader.
-pub(crate) fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .map(|c| u8::try_from(c.to_digit(16).expect("hex digit")).expect("below 16"))
-        .collect();
-    let (pairs, rest) = digits.as_chunks::<2>();
-    assert!(rest.is_empty(), "odd number of hex digits");
-    pairs.iter().map(|[high, low]| high << 4 | low).collect()
-}
-
 /// Byte `i` has the value `i` mod 256.
-pub(crate) fn pattern(len: u32) -> Vec<u8> {
+pub(crate) fn counting(len: u32) -> Vec<u8> {
     (0..len).map(|i| i.to_le_bytes()[0]).collect()
 }
 

@@ -10,6 +10,7 @@ mod program;
 use std::collections::BTreeMap;
 
 use xwarp_bpf::Verdict;
+use xwarp_test_kit::needs_root;
 
 use engine::{Engine, Outcome};
 use frames::Dice;
@@ -49,6 +50,7 @@ fn number(variable: &str, otherwise: usize) -> usize {
 
 #[test]
 fn program_and_engine_agree_about_every_frame() {
+    needs_root!();
     let seed = number("XWARP_FUZZ_SEED", 0x5157);
     let mut dice = Dice::new(seed as u64);
     let (program, mut engine) = (Program::load(), Engine::new());

@@ -1,6 +1,6 @@
 //! What connected peers can do, siw to siw: every command of the peer program.
 
-use xwarp_interop_tests::{Completion, Image, Lab, Peer, pattern};
+use xwarp_interop_tests::{Completion, Image, Lab, Peer, filling};
 use xwarp_system_tests::Capture;
 
 use crate::{PORT, Remote, connect, connect_with_regions, prepare, with_two_guests};
@@ -143,7 +143,7 @@ fn the_pattern_is_the_same_here_and_there() {
     peer.ask("fill region=r offset=0 length=200000 seed=9");
     let held = peer.ask("dump region=r offset=0 length=70000");
     let digits = |byte: &u8| format!("{byte:02x}");
-    let ours: Vec<String> = pattern(70_000, 9).iter().map(digits).collect();
+    let ours: Vec<String> = filling(70_000, 9).iter().map(digits).collect();
     assert!(held.text("data") == ours.concat(), "the first 70000 bytes");
 }
 

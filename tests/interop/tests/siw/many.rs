@@ -7,7 +7,7 @@ use ::xwarp::{
     CompletionQueue, Listener, MemoryRegion, Opcode, PostError, ProtectionDomain, QpConfig,
     QueuePair, RecvRequest, RemoteAddress, Rnic, SendRequest, Stag, WrId,
 };
-use xwarp_interop_tests::{Guest, Lab, Peer, XWARP_ADDRESS, pattern};
+use xwarp_interop_tests::{Guest, Lab, Peer, XWARP_ADDRESS, filling};
 use xwarp_system_tests::{PATIENCE, check_nothing_dropped};
 
 use crate::pair::await_request;
@@ -105,7 +105,7 @@ impl End {
         let (number, whole) = (self.number, bytes(WHOLE));
         let memory = self.memory.bytes();
         memory.write(0, &vec![0; 3 * whole]).expect("our memory");
-        let source = pattern(whole, ours(number));
+        let source = filling(whole, ours(number));
         memory.write(bytes(SOURCE), &source).expect("our memory");
         siw.ask(&format!(
             "fill region=r{number} offset=0 length={SOURCE} seed=0"
@@ -192,7 +192,7 @@ impl End {
         let (whole, seed) = (bytes(WHOLE), ours(number));
         for (at, part) in held.chunks(whole).take(3).enumerate() {
             assert!(
-                part == pattern(whole, theirs(number)),
+                part == filling(whole, theirs(number)),
                 "part {at} of {number}"
             );
         }

@@ -103,7 +103,7 @@ fn both_at_once(pair: &mut Pair<'_>, len: u32) {
         siw.ask(&format!("check region=r offset={at} length={len} seed=1"));
     }
     let held = xwarp.sink.bytes().to_vec();
-    let expected = xwarp_interop_tests::pattern(len as usize, 6);
+    let expected = xwarp_interop_tests::filling(len as usize, 6);
     for (part, held) in held.chunks(len as usize).take(3).enumerate() {
         assert!(held == expected, "part {part}");
     }

@@ -8,7 +8,7 @@ use ::xwarp::{
     MemoryRegion, MpaConfig, NicConfig, Opcode, ProtectionDomain, QpConfig, QueuePair, RecvRequest,
     Rnic, RnicConfig, SendRequest, WorkCompletion, WrId, XdpMode,
 };
-use xwarp_interop_tests::{Lab, XWARP_ADDRESS, XWARP_ADDRESS_6, pattern};
+use xwarp_interop_tests::{Lab, XWARP_ADDRESS, XWARP_ADDRESS_6, filling};
 use xwarp_system_tests::{DEV, PATIENCE};
 
 use crate::PORT;
@@ -128,7 +128,7 @@ impl<'a> Xwarp<'a> {
             pd,
             rnic,
         };
-        let source = pattern(bytes, 1);
+        let source = filling(bytes, 1);
         this.source.bytes().write(0, &source).expect("our memory");
         this
     }
@@ -211,7 +211,7 @@ impl<'a> Xwarp<'a> {
     /// Fails unless the first bytes of the sink are those of this pattern.
     pub(crate) fn assert_received(&self, len: usize, seed: usize) {
         let held = self.sink.bytes().to_vec();
-        assert!(held[..len] == pattern(len, seed), "{len} bytes of {seed}");
+        assert!(held[..len] == filling(len, seed), "{len} bytes of {seed}");
     }
 }
 

@@ -311,7 +311,7 @@ fn a_long_write_that_leaves_its_region_late() {
             let code = TermCode::ddp_tagged(1);
             assert_refused(guest, &mut pair, "a long Write", code, Channel::Event);
             let placed = region.bytes().to_vec();
-            let expected = xwarp_interop_tests::pattern(4096, 5);
+            let expected = xwarp_interop_tests::filling(4096, 5);
             // Two segments of 1448 bytes or a little less fit wholly, and the third not at all.
             assert!(placed[..2800] == expected[..2800], "what fits");
             assert!(placed[2900..].iter().all(|byte| *byte == 0), "the rest");

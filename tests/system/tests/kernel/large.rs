@@ -8,6 +8,7 @@ use xwarp_impair::{Lab, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{Algorithm, ConnId, Event, StackConfig};
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 
@@ -109,6 +110,7 @@ fn in_flight(lab: &Lab, mtu: usize) -> usize {
 
 #[test]
 fn sixteen_segments_are_in_flight_however_large_they_are() {
+    needs_root!();
     for (mtu, segments) in [(9000, 29), (65_535, 16)] {
         let _alone = Exclusive::wait_for(LOCK);
         let lab = Lab::with_mtu(mtu);

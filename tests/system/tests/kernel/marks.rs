@@ -9,6 +9,7 @@ use xwarp_impair::{Lab, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{Algorithm, StackConfig};
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 use crate::streams::{receive_all, send_all};
@@ -48,6 +49,7 @@ fn open(congestion: Algorithm) -> Engine {
 
 #[test]
 fn the_kernels_echoes_are_answered() {
+    needs_root!();
     for algorithm in ALGORITHMS {
         let _alone = Exclusive::wait_for(LOCK);
         let lab = lab();
@@ -82,6 +84,7 @@ fn the_kernels_echoes_are_answered() {
 
 #[test]
 fn the_kernel_hears_of_marks_from_us() {
+    needs_root!();
     for algorithm in ALGORITHMS {
         let _alone = Exclusive::wait_for(LOCK);
         let lab = lab();

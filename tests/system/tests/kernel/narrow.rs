@@ -8,6 +8,7 @@ use xwarp_impair::Routed;
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::Path;
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 use crate::streams::send_all;
@@ -20,6 +21,7 @@ const HEADERS: [usize; 2] = [20 + 20 + 12, 40 + 20 + 12];
 
 #[test]
 fn a_router_says_how_small_packets_must_be() {
+    needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let routed = Routed::new(MTU);
     let data = Rng::new(Seed(4), 0).bytes(2 << 20);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame, TxFrame};
 use xwarp_impair::{DEV, Lab, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
+use xwarp_test_kit::needs_root;
 
 const PORT: u16 = 5011;
 /// Chunks of a queue, of which half receive.
@@ -141,6 +142,7 @@ fn place(frame: &RxFrame) -> String {
 
 #[test]
 fn a_foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
+    needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     for mtu in MTUS {
         let lab = Lab::with_mtu(mtu);
@@ -168,6 +170,7 @@ fn a_foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
 
 #[test]
 fn a_joined_frame_of_another_queue_is_not_reused() {
+    needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let lab = Lab::with_mtu(9000);
     let (mut a, mut b) = ends(&lab);
@@ -182,6 +185,7 @@ fn a_joined_frame_of_another_queue_is_not_reused() {
 
 #[test]
 fn what_another_queue_is_to_send_is_dropped_and_counted() {
+    needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     for mtu in MTUS {
         let lab = Lab::with_mtu(mtu);

@@ -10,6 +10,7 @@ use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Lab, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CloseReason, ConnId, Event};
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 use crate::{LOSSES, MODES, check_impaired, impair};
@@ -181,6 +182,7 @@ fn engine_answers(lab: &Lab, mode: XdpMode) {
 
 #[test]
 fn the_kernel_answers_many_connections_of_ours() {
+    needs_root!();
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);
@@ -194,6 +196,7 @@ fn the_kernel_answers_many_connections_of_ours() {
 
 #[test]
 fn many_connections_of_the_kernels_are_answered() {
+    needs_root!();
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);

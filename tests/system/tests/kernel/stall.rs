@@ -8,6 +8,7 @@ use xwarp_impair::{Lab, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 use crate::waited::{Waited, waited_since};
@@ -161,6 +162,7 @@ fn stream(lab: &Lab) -> Receiver {
 
 #[test]
 fn five_percent_loss_never_stalls_for_longer_than_200_ms() {
+    needs_root!();
     for seed in 0..SEEDS {
         for of in [Side::A, Side::B] {
             let _alone = Exclusive::wait_for(LOCK);

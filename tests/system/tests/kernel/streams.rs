@@ -8,6 +8,7 @@ use xwarp_impair::{Lab, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CloseReason, ConnId, Event, StackCounters};
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 use crate::{LOSSES, Loss, MODES, check_impaired, impair};
@@ -109,6 +110,7 @@ fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCo
 
 #[test]
 fn a_stream_reaches_the_kernel() {
+    needs_root!();
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);
@@ -127,6 +129,7 @@ fn a_stream_reaches_the_kernel() {
 
 #[test]
 fn a_stream_comes_from_the_kernel() {
+    needs_root!();
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);

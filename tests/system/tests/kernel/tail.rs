@@ -12,6 +12,7 @@ use xwarp_impair::{Impaired, Lab, Rule, Side};
 use xwarp_netsim::Seed;
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
+use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
 
@@ -154,6 +155,7 @@ fn repairs(lab: &Lab, impaired: &Impaired<'_>) -> Vec<Repair> {
 
 #[test]
 fn a_lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
+    needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let lab = Lab::new();
     let impaired = lab.impair(Side::A, Rule::new(Seed(1)));

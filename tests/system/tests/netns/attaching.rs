@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use xwarp_system_tests::{Case, DEV, Hosts, Mode, Setup, Way};
+use xwarp_test_kit::needs_root;
 
 fn status(hosts: &Hosts) -> Value {
     let printed = hosts
@@ -14,6 +15,7 @@ fn status(hosts: &Hosts) -> Value {
 
 #[test]
 fn attach_status_and_detach_agree_with_ip_link() {
+    needs_root!();
     let hosts = Hosts::new();
     for (asked, mode) in [
         ("", Mode::Native),
@@ -58,6 +60,7 @@ fn attach_status_and_detach_agree_with_ip_link() {
 /// The program takes frames of a VLAN for what they look like, and whoever looks after it is told.
 #[test]
 fn status_tells_that_vlan_tags_are_stripped() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
     let told = || hosts.b.xwarp(&format!("status {DEV}")).succeeded().stdout;
@@ -71,6 +74,7 @@ fn status_tells_that_vlan_tags_are_stripped() {
 
 #[test]
 fn nothing_attached_is_told() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts
         .b
@@ -88,6 +92,7 @@ fn nothing_attached_is_told() {
 
 #[test]
 fn the_object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
+    needs_root!();
     let hosts = Hosts::new();
     let file = hosts.work.file("written.o");
     let printed = hosts
@@ -111,6 +116,7 @@ fn the_object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
 /// `xwarp attach` is the third way: the command finds its own program and leaves it.
 #[test]
 fn a_run_uses_what_xwarp_has_attached_and_counts_its_packets() {
+    needs_root!();
     let hosts = Hosts::new();
     for host in [&hosts.a, &hosts.b] {
         host.xwarp(&format!("attach {DEV}")).succeeded();
@@ -144,6 +150,7 @@ fn a_run_uses_what_xwarp_has_attached_and_counts_its_packets() {
 
 #[test]
 fn status_tells_a_program_that_goes_with_its_process() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw");
     let json = status(&hosts);
@@ -159,6 +166,7 @@ fn status_tells_a_program_that_goes_with_its_process() {
 
 #[test]
 fn one_side_attached_by_ip_link_and_the_other_by_itself_work_together() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     let found = hosts.b.ip_link_attach(&hosts.object(), Mode::Generic);

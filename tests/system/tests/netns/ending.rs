@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way, eventually, eventually_within};
+use xwarp_test_kit::needs_root;
 
 /// How long a side may take to notice that the other was killed: the kernel there resets whatever reaches it.
 const LOSS_LIMIT: Duration = Duration::from_secs(35);
@@ -52,6 +53,7 @@ fn works(setup: &Setup<'_>) {
 
 #[test]
 fn a_signal_ends_a_waiting_server_in_order() {
+    needs_root!();
     let hosts = Hosts::new();
     for way in [Way::Itself, Way::IpLink] {
         let setup = Setup::new(&hosts, way, Mode::Native);
@@ -71,6 +73,7 @@ fn a_signal_ends_a_waiting_server_in_order() {
 
 #[test]
 fn a_signal_ends_a_client_in_the_middle_of_a_run() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for test in TESTS {
@@ -90,6 +93,7 @@ fn a_signal_ends_a_client_in_the_middle_of_a_run() {
 
 #[test]
 fn a_signal_ends_a_server_in_the_middle_of_a_run() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::IpLink, Mode::Native);
     for test in TESTS {
@@ -116,6 +120,7 @@ const KILLED: [(Way, &str); 5] = [
 /// The kernel of the server's host resets what it knows nothing of, as soon as it is sent anything.
 #[test]
 fn a_client_notices_that_the_server_was_killed() {
+    needs_root!();
     let hosts = Hosts::new();
     for (way, test) in KILLED {
         let setup = Setup::new(&hosts, way, Mode::Native);
@@ -133,6 +138,7 @@ fn a_client_notices_that_the_server_was_killed() {
 
 #[test]
 fn a_server_notices_that_the_client_was_killed() {
+    needs_root!();
     let hosts = Hosts::new();
     for (way, test) in KILLED {
         let setup = Setup::new(&hosts, way, Mode::Native);
@@ -150,6 +156,7 @@ fn a_server_notices_that_the_client_was_killed() {
 /// Frames of several buffers, of which the kernel and the killed process each have some.
 #[test]
 fn either_side_is_killed_with_large_frames_under_way() {
+    needs_root!();
     for (mtu, mode) in [(9000, Mode::Native), (65_535, Mode::Generic)] {
         let hosts = Hosts::shaped(Shape {
             mtu,
@@ -179,6 +186,7 @@ fn either_side_is_killed_with_large_frames_under_way() {
 /// unanswered.
 #[test]
 fn a_server_notices_that_a_silent_client_was_killed() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     let (server, mut client) = setup.begin(&endless("write-bw"));
@@ -207,6 +215,7 @@ fn quiet(hosts: &Hosts) {
 /// The second server finds the program of the first, and must not go on without it when the first ends.
 #[test]
 fn a_program_that_goes_with_another_process_is_not_relied_upon() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     let mut first = hosts.b.serve("write-bw");

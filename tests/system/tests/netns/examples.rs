@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use nix::sys::signal::Signal;
 use xwarp::{ConnectError, QpConfig, QpState, Rnic, RnicConfig};
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, PATIENCE, Running, eventually};
+use xwarp_test_kit::needs_root;
 
 fn start(host: &Host, name: &str, arguments: &str) -> Running {
     let mut command = host.command(Hosts::example_file(name));
@@ -29,6 +30,7 @@ fn check_nothing_attached(hosts: &Hosts) {
 
 #[test]
 fn ping_pong_measures_and_compares() {
+    needs_root!();
     let hosts = Hosts::new();
     for size in [1, 64, 100_000] {
         let options = format!("--size {size} --count 200");
@@ -55,6 +57,7 @@ fn ping_pong_measures_and_compares() {
 
 #[test]
 fn key_value_finds_what_is_there_and_what_is_being_renewed() {
+    needs_root!();
     let hosts = Hosts::new();
     // 400 keys in 1024 slots: many are not in the first slot that their hash says.
     let entry = |number: u32| format!("--put key{number}=value{}", number * 7);
@@ -98,6 +101,7 @@ fn key_value_finds_what_is_there_and_what_is_being_renewed() {
 
 #[test]
 fn event_server_serves_clients_and_sees_how_they_go() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = start(&hosts.b, "event_server", "--clients 4");
     assert_eq!(
@@ -136,6 +140,7 @@ fn event_server_serves_clients_and_sees_how_they_go() {
 /// One client too many is told so; those who are there are served as before.
 #[test]
 fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = start(&hosts.b, "event_server", "--at-once 2 --clients 3");
     server.line("waiting for clients at ");
@@ -178,6 +183,7 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
 
 #[test]
 fn an_example_says_in_one_sentence_why_it_cannot() {
+    needs_root!();
     let hosts = Hosts::new();
     for (name, arguments) in [
         ("ping_pong", "10.77.0.2"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{Hosts, PATIENCE, PERF_PORT};
+use xwarp_test_kit::needs_root;
 
 /// What `xwarp perf` allows for a connection, and a little for its start and end.
 const CONNECT_LIMIT: Duration = Duration::from_secs(7);
@@ -24,6 +25,7 @@ fn client_fails(hosts: &Hosts, arguments: &str, words: &[&str]) -> String {
 
 #[test]
 fn an_address_without_a_host_is_told() {
+    needs_root!();
     let hosts = Hosts::new();
     client_fails(
         &hosts,
@@ -62,6 +64,7 @@ fn an_address_without_a_host_is_told() {
 
 #[test]
 fn a_host_where_nobody_listens_is_told() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.b.compute_checksums();
     let words = ["connection refused: no program listens at 10.77.0.2:18515"];
@@ -92,6 +95,7 @@ fn tcp_server(hosts: &Hosts, text: &'static [u8]) -> JoinHandle<()> {
 
 #[test]
 fn a_server_that_speaks_http_is_told() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = tcp_server(
         &hosts,
@@ -108,6 +112,7 @@ fn a_server_that_speaks_http_is_told() {
 
 #[test]
 fn a_server_that_stays_silent_is_told() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = tcp_server(&hosts, b"");
     let words = [
@@ -120,6 +125,7 @@ fn a_server_that_stays_silent_is_told() {
 
 #[test]
 fn a_server_that_hangs_up_is_told() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.b.compute_checksums();
     let listener = hosts
@@ -137,6 +143,7 @@ fn a_server_that_hangs_up_is_told() {
 
 #[test]
 fn a_server_of_another_test_turns_the_client_away_and_waits_for_the_next() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = hosts.b.serve("write-bw --size 4K --depth 8 --verify");
     let words = [
@@ -161,6 +168,7 @@ fn a_server_of_another_test_turns_the_client_away_and_waits_for_the_next() {
 /// A peer that is no xwarp at all does not end the server.
 #[test]
 fn a_server_survives_strangers() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.a.compute_checksums();
     let mut server = hosts.b.serve("write-bw --verify");
@@ -191,6 +199,7 @@ fn a_server_survives_strangers() {
 
 #[test]
 fn a_server_that_is_never_asked_ends_on_request() {
+    needs_root!();
     let hosts = Hosts::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut server = hosts.b.serve("write-bw");

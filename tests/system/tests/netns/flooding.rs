@@ -12,6 +12,7 @@ use xwarp::{
 use xwarp_impair::{Flood, Flooded, Hostile};
 use xwarp_netsim::Seed;
 use xwarp_system_tests::{DEV, Host, Hosts, eventually};
+use xwarp_test_kit::needs_root;
 
 /// SYNs, and as many ACKs, per second.
 const RATE: u32 = 20_000;
@@ -100,6 +101,7 @@ fn connect_all(hosts: &Hosts, a: &Rnic) -> u64 {
 
 #[test]
 fn honest_clients_are_served_at_20000_hostile_syns_and_as_many_acks_a_second() {
+    needs_root!();
     let hosts = Hosts::new();
     let opened = Instant::now();
     let (a, b) = (open(&hosts.a), open(&hosts.b));

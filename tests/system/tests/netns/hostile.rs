@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use xwarp_system_tests::{DEV, Hosts, PATIENCE, PERF_PORT, Running, eventually};
+use xwarp_test_kit::needs_root;
 
 use crate::start_up::{acceptance, connect, is_rejection, read_frame, rejection, serve};
 
@@ -60,6 +61,7 @@ fn serves_a_test(hosts: &Hosts, mut server: Running) {
 
 #[test]
 fn clients_that_go_before_they_have_begun_do_not_end_a_server() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = start(&hosts, "perf write-bw");
     for private_data in [&b"garbage"[..], b"", &HELLO] {
@@ -81,6 +83,7 @@ fn clients_that_go_before_they_have_begun_do_not_end_a_server() {
 
 #[test]
 fn a_client_that_accepts_and_closes_in_order_does_not_end_a_server_either() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "perf write-bw");
     let mut peer = connect(&hosts, PERF_PORT, &HELLO);
@@ -94,6 +97,7 @@ fn a_client_that_accepts_and_closes_in_order_does_not_end_a_server_either() {
 
 #[test]
 fn what_cannot_be_meant_is_rejected_at_once_and_in_plain_text() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "perf write-bw --size 1M --depth 64 --verify");
     for (what, changes) in [
@@ -116,6 +120,7 @@ fn what_cannot_be_meant_is_rejected_at_once_and_in_plain_text() {
 
 #[test]
 fn a_client_that_says_nothing_makes_room_for_the_next_one() {
+    needs_root!();
     let hosts = Hosts::new();
     // The next one waits for 5 s at most.
     let server = start(&hosts, "perf write-bw");
@@ -138,6 +143,7 @@ fn a_client_that_says_nothing_makes_room_for_the_next_one() {
 /// Nobody waits, so that it may be silent for longer than a turn.
 #[test]
 fn a_slow_client_keeps_its_server_while_it_is_the_only_one() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "ping");
     let client = hosts.a.xwarp("ping 10.77.0.2 --count 2 --interval 4s");
@@ -147,6 +153,7 @@ fn a_slow_client_keeps_its_server_while_it_is_the_only_one() {
 
 #[test]
 fn a_client_that_closes_without_a_ping_leaves_the_server_to_the_next_one() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "ping");
     let mut peer = connect(&hosts, PING_PORT, b"");
@@ -161,6 +168,7 @@ const ESCAPES: &[u8] =
 
 #[test]
 fn what_a_hostile_server_says_draws_nothing_on_the_terminal() {
+    needs_root!();
     let hosts = Hosts::new();
     for command in ["perf write-bw", "ping"] {
         let server = serve(&hosts, 4791, rejection(ESCAPES), drop);
@@ -175,6 +183,7 @@ fn what_a_hostile_server_says_draws_nothing_on_the_terminal() {
 
 #[test]
 fn places_that_leave_2_to_the_64_are_no_perf_servers() {
+    needs_root!();
     let hosts = Hosts::new();
     let near_the_end = [&[0, 0, 0, 7][..], &[0xff; 8], &[0, 0, 0, 9], &[0xff; 8]].concat();
     for places in [near_the_end, vec![7]] {
@@ -198,6 +207,7 @@ fn ignore(peer: TcpStream) -> TcpStream {
 
 #[test]
 fn a_duration_is_kept_whatever_the_server_does() {
+    needs_root!();
     let hosts = Hosts::new();
     for (test, size) in [("write-bw", "64K"), ("read-bw", "64K"), ("send-lat", "64")] {
         let run = format!("perf {test} --size {size} --duration 1s 10.77.0.2");
@@ -220,6 +230,7 @@ fn a_duration_is_kept_whatever_the_server_does() {
 
 #[test]
 fn a_server_that_answers_nothing_is_given_up() {
+    needs_root!();
     let hosts = Hosts::new();
     for run in ["ping --count 1", "perf write-lat --iterations 5"] {
         let server = serve(&hosts, 4791, acceptance(PLACES), swallow);

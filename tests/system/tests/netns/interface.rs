@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use xwarp_system_tests::{
     Case, DEV, Finished, Host, Hosts, Mode, Running, Setup, Way, eventually_within,
 };
+use xwarp_test_kit::needs_root;
 
 /// Within which an RNIC is to notice.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -91,6 +92,7 @@ const REMOVALS: [Removal; 2] = [
 
 #[test]
 fn an_idle_server_whose_interface_is_taken_away_ends_and_says_so() {
+    needs_root!();
     for (what, remove, says) in REMOVALS {
         for engine in ["inline", "thread"] {
             let hosts = Hosts::new();
@@ -109,6 +111,7 @@ fn an_idle_server_whose_interface_is_taken_away_ends_and_says_so() {
 
 #[test]
 fn a_transfer_ends_when_the_interface_is_taken_away() {
+    needs_root!();
     for (what, remove, says) in REMOVALS {
         let hosts = Hosts::new();
         let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
@@ -126,6 +129,7 @@ fn a_transfer_ends_when_the_interface_is_taken_away() {
 
 #[test]
 fn a_server_whose_program_is_detached_or_replaced_ends_and_says_so() {
+    needs_root!();
     let hosts = Hosts::new();
     let foreign = hosts.pass_object();
     for engine in ["inline", "thread"] {
@@ -169,6 +173,7 @@ fn a_server_whose_program_is_detached_or_replaced_ends_and_says_so() {
 
 #[test]
 fn a_program_in_use_is_not_detached_unless_by_force() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
     let server = serve(&hosts, "");
@@ -186,6 +191,7 @@ fn a_program_in_use_is_not_detached_unless_by_force() {
 
 #[test]
 fn nothing_is_attached_where_no_rnic_can_be_opened() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts
         .b
@@ -196,6 +202,7 @@ fn nothing_is_attached_where_no_rnic_can_be_opened() {
 
 #[test]
 fn a_link_that_is_down_for_three_seconds_costs_only_time() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = serve(&hosts, "");
     // Idle: nothing ends, and it serves afterwards.
@@ -230,6 +237,7 @@ fn a_link_that_is_down_for_three_seconds_costs_only_time() {
 
 #[test]
 fn a_link_that_is_down_for_longer_than_the_user_timeout_ends_connections_and_no_server() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = serve(&hosts, "");
     let client = endless(&hosts);
@@ -256,6 +264,7 @@ fn a_link_that_is_down_for_longer_than_the_user_timeout_ends_connections_and_no_
 
 #[test]
 fn a_removed_address_ends_its_connections_and_is_served_again_when_it_is_back() {
+    needs_root!();
     let hosts = Hosts::new();
     address(&hosts.b, "add 10.78.0.2/24");
     let mut server = serve(&hosts, "");
@@ -276,6 +285,7 @@ fn a_removed_address_ends_its_connections_and_is_served_again_when_it_is_back() 
 
 #[test]
 fn a_client_whose_own_address_is_removed_says_so() {
+    needs_root!();
     let hosts = Hosts::new();
     let _server = serve(&hosts, "");
     let client = endless(&hosts);
@@ -286,6 +296,7 @@ fn a_client_whose_own_address_is_removed_says_so() {
 
 #[test]
 fn an_address_that_is_added_later_is_listened_on() {
+    needs_root!();
     let hosts = Hosts::new();
     let _server = serve(&hosts, "");
     address(&hosts.b, "add 10.77.0.22/24");
@@ -298,6 +309,7 @@ fn an_address_that_is_added_later_is_listened_on() {
 
 #[test]
 fn an_mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_no_harm() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     let case = Case {
@@ -329,6 +341,7 @@ fn an_mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_n
 
 #[test]
 fn a_new_ethernet_address_is_used_at_once() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     let case = Case {
@@ -347,6 +360,7 @@ fn a_new_ethernet_address_is_used_at_once() {
 
 #[test]
 fn an_idle_server_costs_less_than_a_hundredth_of_a_processor() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = hosts.b.serve("write-bw --engine thread --wait blocking");
     let before = server.processor_time();

@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use xwarp_system_tests::{
     DEV, Host, Hosts, Mode, PATIENCE, PERF_PORT, Running, Setup, Way, eventually,
 };
+use xwarp_test_kit::needs_root;
 
 /// How long the end may take: a few hundredths of a second on an idle machine. All that is waited for here takes longer.
 const END_LIMIT: Duration = Duration::from_millis(1500);
@@ -48,6 +49,7 @@ fn steers(host: &Host) {
 
 #[test]
 fn while_a_neighbour_is_looked_for() {
+    needs_root!();
     let hosts = Hosts::new();
     for command in ["perf write-bw", "ping"] {
         is_interrupted(&hosts, &hosts.a, || {
@@ -63,6 +65,7 @@ fn while_a_neighbour_is_looked_for() {
 
 #[test]
 fn while_no_syn_is_answered() {
+    needs_root!();
     let hosts = Hosts::new();
     know_nobody(&hosts);
     for engine in ["inline", "thread"] {
@@ -78,6 +81,7 @@ fn while_no_syn_is_answered() {
 
 #[test]
 fn while_no_mpa_reply_comes() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.b.compute_checksums();
     for command in ["perf write-bw", "ping"] {
@@ -100,6 +104,7 @@ fn while_no_mpa_reply_comes() {
 
 #[test]
 fn while_memory_is_registered() {
+    needs_root!();
     let hosts = Hosts::new();
     know_nobody(&hosts);
     for role in [NOBODY, "--dev eth1"] {
@@ -118,6 +123,7 @@ fn while_memory_is_registered() {
 /// Nobody answers afterwards, so that it is never too late.
 #[test]
 fn while_buffers_are_filled() {
+    needs_root!();
     let hosts = Hosts::new();
     know_nobody(&hosts);
     for size in ["--size 1G --depth 1", "--size 4K --depth 4096"] {
@@ -134,6 +140,7 @@ fn while_buffers_are_filled() {
 /// Both sides wait for the other's verdict or for a message that never comes.
 #[test]
 fn while_the_other_side_stands_still() {
+    needs_root!();
     let hosts = Hosts::new();
     for test in ["write-bw", "send-lat", "write-lat"] {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
@@ -152,6 +159,7 @@ fn while_the_other_side_stands_still() {
 
 #[test]
 fn while_a_server_waits_for_its_client() {
+    needs_root!();
     let hosts = Hosts::new();
     for server in ["ping", "ping --persistent", "perf read-lat --engine thread"] {
         is_interrupted(&hosts, &hosts.b, || {
@@ -165,6 +173,7 @@ fn while_a_server_waits_for_its_client() {
 /// As `timeout` does. The program was there before, so that only an orderly end takes the flows out of its map.
 #[test]
 fn two_signals_at_once_end_a_run_in_order() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::IpLink, Mode::Native);
     for test in ["write-bw", "read-lat"] {
@@ -194,6 +203,7 @@ fn ping_that_has_to_wait(hosts: &Hosts) -> (Running, BufReader<PipeReader>) {
 
 #[test]
 fn while_the_other_side_does_not_close() {
+    needs_root!();
     let hosts = Hosts::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut server = hosts.b.start(&format!("ping --dev {DEV}"));

@@ -9,6 +9,7 @@ use xwarp_driver::attach::{self, Status};
 use xwarp_driver::{Nic, PacketIo};
 use xwarp_system_tests::{DEV, Hosts, PATIENCE, eventually};
 use xwarp_tcp::StackCounters;
+use xwarp_test_kit::needs_root;
 
 const PORT: u16 = 7471;
 /// Where A asks from; each question has a port of its own.
@@ -334,6 +335,7 @@ fn served() -> Vec<(&'static str, Syn, Fate)> {
 
 #[test]
 fn only_what_the_kernel_would_serve_is_answered() {
+    needs_root!();
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let hosts = Hosts::new();
         let mut link = Link::open(&hosts, mode);

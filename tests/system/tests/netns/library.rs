@@ -12,6 +12,7 @@ use xwarp::{
     XdpMode,
 };
 use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped, eventually};
+use xwarp_test_kit::{needs_root, pattern_of};
 
 const BYTES: usize = 64 << 10;
 const LEN: u32 = 64 << 10;
@@ -170,19 +171,11 @@ fn next(cq: &mut CompletionQueue) -> WorkCompletion {
     completion
 }
 
-fn pattern(which: usize) -> Vec<u8> {
-    let byte = |at: usize| {
-        (at ^ (at >> 8))
-            .wrapping_mul(167)
-            .wrapping_add(which * 29 + 1)
-    };
-    (0..BYTES).map(|at| byte(at).to_le_bytes()[0]).collect()
-}
-
 /// Both applications sleep in `wait` and both engines sleep in `poll`: every message must wake three threads.
 #[test]
 fn blocking_ping_pong_loses_no_wake_up() {
     const ROUNDS: u8 = 200;
+    needs_root!();
     let hosts = Hosts::new();
     let pair = Pair::open(&hosts);
     let mut cqs = [&pair.a, &pair.b].map(|rnic| rnic.create_cq(64).expect("a queue"));
@@ -244,6 +237,7 @@ fn receive(end: &mut End, cq: &mut CompletionQueue, content: u8) {
 
 #[test]
 fn only_a_solicited_message_wakes_who_waits_for_one() {
+    needs_root!();
     let hosts = Hosts::new();
     let pair = Pair::open(&hosts);
     let near_cq = pair.a.create_cq(64).expect("a queue");
@@ -302,6 +296,7 @@ fn engine_times() -> Vec<Duration> {
 #[test]
 fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
     const IDLE: Duration = Duration::from_secs(2);
+    needs_root!();
     let hosts = Hosts::new();
     let pair = Pair::open(&hosts);
     let mut cqs = [&pair.a, &pair.b].map(|rnic| rnic.create_cq(64).expect("a queue"));
@@ -335,6 +330,7 @@ fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
 fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
     const MESSAGES: usize = 600;
     const IN_FLIGHT: u64 = 256;
+    needs_root!();
     let hosts = Hosts::new();
     // Whoever does not run acknowledges nothing, and no timer of the sender's shall help.
     let patient = Duration::from_secs(30);
@@ -382,6 +378,7 @@ fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
 
 #[test]
 fn an_address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
+    needs_root!();
     let hosts = Hosts::new();
     let rnic = open(&hosts.b);
     let later = SocketAddr::from(([10, 77, 5, 2], 7471));
@@ -406,6 +403,7 @@ fn an_address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
 #[test]
 fn eight_queue_pairs_move_their_own_data_at_once() {
     const QPS: usize = 8;
+    needs_root!();
     let hosts = Hosts::new();
     let pair = Pair::open(&hosts);
     let mut near_cq = pair.a.create_cq(256).expect("a queue");
@@ -415,11 +413,11 @@ fn eight_queue_pairs_move_their_own_data_at_once() {
     for (which, (near, far)) in near.iter().zip(&mut far).enumerate() {
         near.source
             .bytes()
-            .write(0, &pattern(which))
+            .write(0, &pattern_of(which as u64, BYTES))
             .expect("our own memory");
         far.source
             .bytes()
-            .write(0, &pattern(QPS + which))
+            .write(0, &pattern_of((QPS + which) as u64, BYTES))
             .expect("our own memory");
         far.qp
             .post_recv(RecvRequest::new(WrId(0), Sgl::new()))
@@ -447,11 +445,11 @@ fn eight_queue_pairs_move_their_own_data_at_once() {
     }
     for (which, (near, far)) in near.iter().zip(&far).enumerate() {
         assert!(
-            far.sink.bytes().to_vec() == pattern(which),
+            far.sink.bytes().to_vec() == pattern_of(which as u64, BYTES),
             "what queue pair {which} wrote"
         );
         assert!(
-            near.sink.bytes().to_vec() == pattern(QPS + which),
+            near.sink.bytes().to_vec() == pattern_of((QPS + which) as u64, BYTES),
             "what queue pair {which} read"
         );
     }

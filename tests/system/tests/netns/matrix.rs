@@ -1,6 +1,7 @@
 //! Every test of `xwarp perf`, in every way of attaching, with its data verified.
 
 use xwarp_system_tests::{Case, Hosts, Mode, Setup, Shape, Way};
+use xwarp_test_kit::needs_root;
 
 const BANDWIDTH: [&str; 3] = ["write-bw", "read-bw", "send-bw"];
 const LATENCY: [&str; 3] = ["write-lat", "read-lat", "send-lat"];
@@ -54,26 +55,31 @@ fn every_test_and_size(way: Way, mode: Mode) {
 
 #[test]
 fn data_arrives_in_native_mode_attached_by_ip_link() {
+    needs_root!();
     every_test_and_size(Way::IpLink, Mode::Native);
 }
 
 #[test]
 fn data_arrives_in_generic_mode_attached_by_ip_link() {
+    needs_root!();
     every_test_and_size(Way::IpLink, Mode::Generic);
 }
 
 #[test]
 fn data_arrives_in_native_mode_attached_by_xwarp() {
+    needs_root!();
     every_test_and_size(Way::Itself, Mode::Native);
 }
 
 #[test]
 fn data_arrives_in_generic_mode_attached_by_xwarp() {
+    needs_root!();
     every_test_and_size(Way::Itself, Mode::Generic);
 }
 
 #[test]
 fn data_arrives_with_an_engine_thread_and_every_way_of_waiting() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for test in all_tests() {
@@ -96,6 +102,7 @@ fn data_arrives_with_an_engine_thread_and_every_way_of_waiting() {
 
 #[test]
 fn data_arrives_at_every_depth() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for test in BANDWIDTH {
@@ -112,6 +119,7 @@ fn data_arrives_at_every_depth() {
 
 #[test]
 fn data_arrives_with_markers_and_without_crcs() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for (client, server) in [
@@ -131,6 +139,7 @@ fn data_arrives_with_markers_and_without_crcs() {
 
 #[test]
 fn messages_of_no_bytes_arrive() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for test in ["write-bw", "read-bw", "send-bw", "read-lat", "send-lat"] {
@@ -145,6 +154,7 @@ fn messages_of_no_bytes_arrive() {
 /// into one of ours, 65535 the largest of all.
 #[test]
 fn data_arrives_in_large_frames() {
+    needs_root!();
     for (mtu, mode) in [
         (3500, Mode::Generic),
         (3506, Mode::Native),
@@ -172,6 +182,7 @@ fn data_arrives_in_large_frames() {
 /// The kernel makes one buffer of what comes to the program that wants one.
 #[test]
 fn the_program_for_one_buffer_is_enough_in_generic_mode() {
+    needs_root!();
     let hosts = Hosts::shaped(Shape {
         mtu: 9000,
         ..Shape::default()
@@ -184,6 +195,7 @@ fn the_program_for_one_buffer_is_enough_in_generic_mode() {
 
 #[test]
 fn data_arrives_in_large_frames_over_ipv6() {
+    needs_root!();
     let hosts = Hosts::shaped(Shape {
         mtu: 9000,
         ..Shape::default()
@@ -199,6 +211,7 @@ fn data_arrives_in_large_frames_over_ipv6() {
 
 #[test]
 fn data_arrives_over_ipv6() {
+    needs_root!();
     let hosts = Hosts::new();
     for (way, mode) in [
         (Way::Itself, Mode::Native),
@@ -217,6 +230,7 @@ fn data_arrives_over_ipv6() {
 
 #[test]
 fn a_test_by_duration_ends_and_its_data_arrives() {
+    needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for test in all_tests() {

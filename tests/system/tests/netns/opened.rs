@@ -10,6 +10,7 @@ use xwarp::{
     SendRequest, Waiting, WrId, XdpMode,
 };
 use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped};
+use xwarp_test_kit::needs_root;
 
 /// None of these is the default where there is another value that a link of this host can have.
 fn config(lists: ListMode) -> RnicConfig {
@@ -74,6 +75,7 @@ fn next(cq: &mut CompletionQueue) {
 
 #[test]
 fn an_interface_is_opened_by_its_name_with_every_modifier_set() {
+    needs_root!();
     for lists in [ListMode::Page, ListMode::Block] {
         let hosts = Hosts::new();
         let (near, near_pd) = opened(&hosts.a, lists);

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{DEV, Hosts, Running, eventually};
+use xwarp_test_kit::needs_root;
 
 fn serve(hosts: &Hosts, options: &str) -> Running {
     let mut server = hosts.b.start(&format!("ping --dev {DEV} {options}"));
@@ -12,6 +13,7 @@ fn serve(hosts: &Hosts, options: &str) -> Running {
 
 #[test]
 fn pings_are_verified_and_both_sides_print_them() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = serve(&hosts, "");
     let client = hosts.a.xwarp("ping 10.77.0.2 --count 3").succeeded();
@@ -36,6 +38,7 @@ fn pings_are_verified_and_both_sides_print_them() {
 
 #[test]
 fn a_persistent_server_serves_one_client_after_another_also_after_a_wrong_one() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = serve(&hosts, "--persistent --quiet");
     for size in [26, 64, 1500, 65535] {
@@ -66,6 +69,7 @@ fn a_persistent_server_serves_one_client_after_another_also_after_a_wrong_one() 
 
 #[test]
 fn a_ping_that_cannot_be_is_refused() {
+    needs_root!();
     let hosts = Hosts::new();
     for (arguments, words) in [
         ("--size 25", "a message has 26 to 65535 bytes"),
@@ -99,6 +103,7 @@ fn link_local(hosts: &Hosts) -> String {
 
 #[test]
 fn a_link_local_host_is_named_with_its_interface() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.a.ip("link add eth2 type veth peer name eth3");
     hosts.a.ip("link set eth2 up");

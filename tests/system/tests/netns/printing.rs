@@ -6,6 +6,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, eventually};
+use xwarp_test_kit::needs_root;
 
 const FULL: &str = "cannot write to standard output: No space left on device";
 
@@ -41,6 +42,7 @@ fn alone(hosts: &Hosts) -> Vec<String> {
 
 #[test]
 fn a_full_disk_is_told_in_one_sentence() {
+    needs_root!();
     let hosts = Hosts::new();
     for arguments in alone(&hosts) {
         on_a_full_disk(&hosts.a, &arguments).refused(&[FULL, "make room"]);
@@ -50,6 +52,7 @@ fn a_full_disk_is_told_in_one_sentence() {
 
 #[test]
 fn a_full_disk_ends_a_client_and_leaves_nothing_behind() {
+    needs_root!();
     let hosts = Hosts::new();
     for (server, client) in [
         ("ping", "ping 10.77.0.2"),
@@ -76,6 +79,7 @@ fn closed_pipe() -> PipeWriter {
 
 #[test]
 fn a_closed_pipe_ends_a_command_by_sigpipe_without_a_word() {
+    needs_root!();
     let hosts = Hosts::new();
     for arguments in alone(&hosts) {
         let finished =
@@ -95,6 +99,7 @@ fn piped(host: &Host, arguments: &str) -> (Running, BufReader<PipeReader>) {
 
 #[test]
 fn a_pipe_that_closes_in_the_middle_ends_either_side_in_order() {
+    needs_root!();
     let hosts = Hosts::new();
     let (server, mut printed) = piped(&hosts.b, &format!("ping --persistent --dev {DEV}"));
     let mut line = String::new();
@@ -124,6 +129,7 @@ fn a_pipe_that_closes_in_the_middle_ends_either_side_in_order() {
 
 #[test]
 fn a_command_that_cannot_even_complain_still_fails() {
+    needs_root!();
     let hosts = Hosts::new();
     for arguments in ["status nope", "perf write-bw 10.77.0.1"] {
         let command = hosts.a.xwarp_after("exec 2>/dev/full", arguments);
@@ -135,6 +141,7 @@ fn a_command_that_cannot_even_complain_still_fails() {
 
 #[test]
 fn a_capture_that_is_not_complete_fails_a_run_whose_results_are_printed() {
+    needs_root!();
     let hosts = Hosts::new();
     let lost = "the capture /dev/full is not complete: No space left on device";
     for (server, client, printed) in [
@@ -164,6 +171,7 @@ fn a_capture_that_is_not_complete_fails_a_run_whose_results_are_printed() {
 
 #[test]
 fn a_capture_that_is_larger_than_a_file_may_be_is_not_complete_either() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw");
     let file = hosts.work.file("large.pcapng");
@@ -180,6 +188,7 @@ fn a_capture_that_is_larger_than_a_file_may_be_is_not_complete_either() {
 /// A run that fails says why it has failed, and besides that its capture is lost.
 #[test]
 fn a_run_that_fails_tells_of_its_capture_as_well() {
+    needs_root!();
     let hosts = Hosts::new();
     let mut server = hosts
         .b

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Mode, PERF_PORT, Running, Shape, output_of};
+use xwarp_test_kit::needs_root;
 
 /// Fails unless `xwarp` refused with these words and has left nothing attached.
 fn refuses(host: &Host, arguments: &str, words: &[&str]) {
@@ -16,6 +17,7 @@ fn refuses(host: &Host, arguments: &str, words: &[&str]) {
 
 #[test]
 fn an_interface_that_cannot_serve_is_refused() {
+    needs_root!();
     let hosts = Hosts::new();
     let host = &hosts.a;
     for command in ["perf write-bw --dev", "attach", "detach", "status"] {
@@ -52,6 +54,7 @@ fn an_interface_that_cannot_serve_is_refused() {
 
 #[test]
 fn one_of_several_interfaces_must_be_named() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.b.ip("link add eth2 type veth peer name eth3");
     hosts.b.ip("link set eth2 up");
@@ -64,6 +67,7 @@ fn one_of_several_interfaces_must_be_named() {
 
 #[test]
 fn several_receive_queues_are_refused() {
+    needs_root!();
     let hosts = Hosts::shaped(Shape {
         queues: 4,
         ..Shape::default()
@@ -78,6 +82,7 @@ fn several_receive_queues_are_refused() {
 
 #[test]
 fn a_foreign_program_is_named_and_left_alone() {
+    needs_root!();
     let hosts = Hosts::new();
     let (source, object) = (hosts.work.file("pass.c"), hosts.work.file("pass.o"));
     fs::write(
@@ -116,6 +121,7 @@ fn a_foreign_program_is_named_and_left_alone() {
 
 #[test]
 fn another_mode_than_the_one_attached_is_refused() {
+    needs_root!();
     let hosts = Hosts::new();
     let object = hosts.object();
     for (mode, other) in [(Mode::Native, Mode::Generic), (Mode::Generic, Mode::Native)] {
@@ -132,6 +138,7 @@ fn another_mode_than_the_one_attached_is_refused() {
 
 #[test]
 fn a_port_in_use_is_refused() {
+    needs_root!();
     let hosts = Hosts::new();
     let listener = hosts
         .b
@@ -146,6 +153,7 @@ fn a_port_in_use_is_refused() {
 
 #[test]
 fn a_second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw --verify");
     let program = hosts.b.program();
@@ -170,6 +178,7 @@ fn a_second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
 
 #[test]
 fn wrong_arguments_are_refused() {
+    needs_root!();
     let hosts = Hosts::new();
     let usage = |arguments: &str, word: &str| {
         let finished = hosts.a.xwarp(arguments).exited(2);
@@ -206,6 +215,7 @@ fn wrong_arguments_are_refused() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_refused() {
+    needs_root!();
     let hosts = Hosts::new();
     refuses(
         &hosts.a,
@@ -231,6 +241,7 @@ fn with_less_privilege(hosts: &Hosts, options: &str, arguments: &str) -> Finishe
 
 #[test]
 fn a_user_without_privilege_is_told_what_is_needed() {
+    needs_root!();
     let hosts = Hosts::new();
     let nobody = "--reuid 65534 --regid 65534 --clear-groups";
     let root_without_capabilities = "--bounding-set -all --inh-caps -all";
@@ -249,6 +260,7 @@ fn a_user_without_privilege_is_told_what_is_needed() {
 
 #[test]
 fn too_few_descriptors_are_named_with_what_limits_them() {
+    needs_root!();
     let hosts = Hosts::new();
     for limit in [5, 6, 8, 10, 12] {
         for arguments in ["perf write-bw --dev eth1", "ping --dev eth1"] {
@@ -274,6 +286,7 @@ fn too_few_descriptors_are_named_with_what_limits_them() {
 
 #[test]
 fn port_zero_is_a_free_one_for_a_server_and_none_for_a_client() {
+    needs_root!();
     let hosts = Hosts::new();
     for (command, short) in [("perf write-bw", "--iterations 10"), ("ping", "--count 1")] {
         let client = format!("{command} --port 0 10.77.0.2");

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use xwarp_system_tests::{Case, Host, Hosts, Mode, PATIENCE, PERF_PORT, Running, Setup, Way};
+use xwarp_test_kit::{needs_root, pattern_of};
 
 const OTHER_PORT: u16 = 5201;
 /// Bytes of a transfer, each way.
@@ -20,24 +21,18 @@ fn ping(host: &Host, size: u32) -> Running {
     Running::start(command)
 }
 
-fn pattern(seed: u8) -> Vec<u8> {
-    (0..BYTES)
-        .map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1] ^ seed)
-        .collect()
-}
-
 /// Sends one pattern and expects another, at the same time.
-fn exchange(mut stream: TcpStream, ours: u8, theirs: u8) {
+fn exchange(mut stream: TcpStream, ours: u64, theirs: u64) {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
     let mut writer = stream.try_clone().expect("a second handle");
-    let sending = thread::spawn(move || writer.write_all(&pattern(ours)));
+    let sending = thread::spawn(move || writer.write_all(&pattern_of(ours, BYTES)));
     let mut received = vec![0; BYTES];
     stream
         .read_exact(&mut received)
         .expect("the kernel's TCP delivers");
     assert!(
-        received == pattern(theirs),
+        received == pattern_of(theirs, BYTES),
         "bytes were changed on their way"
     );
     sending
@@ -96,17 +91,20 @@ fn other_traffic_goes_on(way: Way, mode: Mode) {
 
 #[test]
 fn other_traffic_goes_on_beside_native_xdp() {
+    needs_root!();
     other_traffic_goes_on(Way::IpLink, Mode::Native);
 }
 
 #[test]
 fn other_traffic_goes_on_beside_generic_xdp() {
+    needs_root!();
     other_traffic_goes_on(Way::Itself, Mode::Generic);
 }
 
 /// The kernel cannot be given a port that is the RNIC's, and has it again afterwards.
 #[test]
 fn the_port_of_a_server_is_taken_from_the_kernel_and_given_back() {
+    needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw");
     let bind = || {
@@ -129,6 +127,7 @@ fn the_port_of_a_server_is_taken_from_the_kernel_and_given_back() {
 /// A client's own ports are the RNIC's only while it runs.
 #[test]
 fn a_program_without_an_xwarp_passes_everything() {
+    needs_root!();
     let hosts = Hosts::new();
     hosts.a.compute_checksums();
     hosts.b.compute_checksums();

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use xwarp_system_tests::{Capture, Case, Frame, Hosts, Mode, Setup, Shape, Verdicts, Way};
+use xwarp_test_kit::needs_root;
 
 const SIZES: [u64; 4] = [64, 1 << 10, 4 << 10, 64 << 10];
 const MESSAGES: u64 = 20;
@@ -151,21 +152,25 @@ fn check_all(hosts: &Hosts, test: &'static str, sizes: &[u64], mtu: u64) {
 
 #[test]
 fn tshark_finds_no_flaw_in_writes() {
+    needs_root!();
     check_all(&Hosts::new(), "write-bw", &SIZES, 1500);
 }
 
 #[test]
 fn tshark_finds_no_flaw_in_reads() {
+    needs_root!();
     check_all(&Hosts::new(), "read-bw", &SIZES, 1500);
 }
 
 #[test]
 fn tshark_finds_no_flaw_in_sends() {
+    needs_root!();
     check_all(&Hosts::new(), "send-bw", &SIZES, 1500);
 }
 
 #[test]
 fn tshark_finds_no_flaw_in_large_frames() {
+    needs_root!();
     for mtu in [3500, 9000] {
         let hosts = Hosts::shaped(Shape {
             mtu,
@@ -201,10 +206,12 @@ fn check_alignment(test: &'static str) {
 
 #[test]
 fn no_write_is_split_over_two_segments() {
+    needs_root!();
     check_alignment("write-bw");
 }
 
 #[test]
 fn no_read_response_is_split_over_two_segments() {
+    needs_root!();
     check_alignment("read-bw");
 }

@@ -19,6 +19,7 @@ use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting, XdpMode};
 use xwarp_impair::{DEV, Lab};
 use xwarp_netsim::Seed;
 use xwarp_system_tests::{Exclusive, LOCK, eventually};
+use xwarp_test_kit::needs_root;
 
 use crate::faults::Faults;
 use crate::process::{descriptors, resident_kib};
@@ -83,6 +84,7 @@ fn result<T>(of: &Receiver<T>) -> T {
 
 #[test]
 fn faults_shorter_than_the_user_timeout_cost_only_time() {
+    needs_root!();
     let length = Duration::from_secs(number("XWARP_SOAK_SECONDS", 20));
     let seed = Seed(number("XWARP_SEED", 1));
     let _alone = Exclusive::wait_for(LOCK);

@@ -1,7 +1,7 @@
 //! FPDUs, markers and CRCs (RFC 5044 §3, §4).
 
 use super::{reply, request};
-use crate::support::{A, hex, pattern, sealed};
+use crate::support::{A, counting, hex, sealed};
 use xwarp_iwarp::mpa::{InitiatorStep, MAX_ULPDU, MpaError, ResponderStep, Step, next_fpdu};
 use xwarp_iwarp::{
     Deframer, Framer, Initiator, Negotiated, Responder, SendKind, Sender, StartupParams,
@@ -64,7 +64,7 @@ fn no_segment_exceeds_the_largest_ulpdu_whatever_mulpdu_is_given() {
 /// R5044-3-5, -6: any size that a ULPDU may have, and nothing lost of it.
 #[test]
 fn ulpdus_of_every_size_are_framed_and_handed_on_with_their_length() {
-    let bytes = pattern(u32::try_from(MAX_ULPDU).unwrap());
+    let bytes = counting(u32::try_from(MAX_ULPDU).unwrap());
     for len in (1..300)
         .chain([1_442, 1_454, 1_460, 8_954])
         .chain(64_760..=MAX_ULPDU)

@@ -1,7 +1,7 @@
 //! Request and Reply Frames (RFC 5044 §7.1, RFC 6581 §6, §9).
 
 use super::{reply, request};
-use crate::support::pattern;
+use crate::support::counting;
 use xwarp_iwarp::mpa::{
     Enhanced, InitiatorStep, Request, ResponderStep, Rtr, RtrTypes, encode_request,
 };
@@ -70,7 +70,7 @@ fn private_data_of_every_length_comes_out_as_it_went_in() {
     let enhanced = params(Enhanced::with_depths(4, 4));
     for (own, limit) in [(DEFAULT, 512), (enhanced, 508)] {
         for len in (0..=limit).filter(|len| *len < 20 || *len > 240) {
-            let data = pattern(len);
+            let data = counting(len);
             let asked = read(&encode_request(own, &data).unwrap());
             assert_eq!(asked.private_data[..], data);
             let (frame, _) = Responder::new(own).accept(&asked, &data).unwrap();

@@ -8,18 +8,13 @@ use xwarp_sim_tests::wire::{
 };
 use xwarp_sim_tests::{Done, Target};
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::hex;
 
 use super::{holding, number, post_add};
 use crate::hostile::Victim;
 
 const REFUSED: &[&str] = &["drop_refused_segment", "drop_after_failure"];
 const FETCH_ADD: u32 = 0;
-
-/// Bytes from their hexadecimal notation.
-fn hex(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(digit).collect()
-}
 
 /// The number, and a request to add to it.
 fn addition(victim: &Victim, operation: u32, add: u64) -> (Target, Vec<u8>) {

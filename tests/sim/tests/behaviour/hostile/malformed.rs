@@ -3,17 +3,12 @@
 use xwarp::{QpConfig, TermCode};
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::hex;
 
 use super::Victim;
 
 const REFUSED: &[&str] = &["drop_refused_segment"];
 const BAD_FPDU: &[&str] = &["drop_bad_fpdu", "drop_after_failure"];
-
-/// Bytes from their hexadecimal notation.
-fn hex(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(digit).collect()
-}
 
 /// Vectors of an independent encoder: the offending FPDU, and the whole Terminate that must come back.
 #[test]

@@ -1,4 +1,4 @@
-//! Only one test at a time, of whatever program.
+//! Locks among test programs: one test at a time, of whatever program.
 
 use std::fs::File;
 

@@ -1,4 +1,4 @@
-//! Waiting for a condition, never for a time.
+//! Conditions to wait for: a test never waits for a time alone.
 
 use std::thread;
 use std::time::{Duration, Instant};
