@@ -16,11 +16,20 @@ fn main() {
              install it, on Debian with `apt-get install clang`"
         ));
     }
-    let object = PathBuf::from(variable("OUT_DIR")).join("steer.bpf.o");
+    compile("steer.bpf.o", None);
+    compile("steer_bound.bpf.o", Some("-DRX_VLAN_TAG"));
+}
+
+fn compile(object: &str, definition: Option<&str>) {
+    let object = PathBuf::from(variable("OUT_DIR")).join(object);
     let built = SkeletonBuilder::new()
         .source(SOURCE)
         .obj(object)
-        .clang_args(clang_args())
+        .clang_args(
+            clang_args()
+                .into_iter()
+                .chain(definition.map(str::to_owned)),
+        )
         .build();
     if let Err(why) = built {
         fail(&format!("{SOURCE} did not compile: {why:#}"));

@@ -18,7 +18,7 @@ pub use flows::Flows;
 pub use layout::MapError;
 pub use maps::{Maps, OpenMapsError, program_name};
 pub use sockets::Sockets;
-pub use steering::{Buffers, LoadError, Steering, libbpf_to_log};
+pub use steering::{Buffers, LoadError, Steering, is_bound, libbpf_to_log};
 pub use verdicts::{Counters, Verdict, Verdicts};
 
 /// The compiled programs, as `ip link set DEV xdp obj FILE sec SECTION` takes them from a file: section `xdp` holds the one for frames

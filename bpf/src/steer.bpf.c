@@ -5,6 +5,8 @@
  * A frame is ours only when every header up to and including TCP's is whole and plausible and its
  * (destination address, destination port) is in xwarp_flows. When in doubt it passes: the kernel
  * knows what to answer. Configuration lives in maps, so `ip link set DEV xdp obj` can load this.
+ *
+ * With RX_VLAN_TAG the program can be loaded for one device only, and asks its driver for the tags that it has taken off.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -254,6 +256,31 @@ static __always_inline enum verdict parse_tcp(struct rest *rest, struct flow *fl
 	return REDIRECTED;
 }
 
+#ifdef RX_VLAN_TAG
+#define STEER steer_bound
+#define STEER_FRAGS steer_bound_frg /* the kernel keeps 15 characters */
+
+/* The tag that the driver has taken off the frame: an error, also where it has taken off none, or cannot tell. */
+extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto,
+					__u16 *vlan_tci) __ksym;
+
+static __always_inline int is_in_stripped_vlan(struct xdp_md *ctx)
+{
+	__be16 protocol = 0;
+	__u16 tci = 0;
+
+	return !bpf_xdp_metadata_rx_vlan_tag(ctx, &protocol, &tci) && tci & VLAN_IDENTIFIER;
+}
+#else
+#define STEER steer
+#define STEER_FRAGS steer_frags
+
+static __always_inline int is_in_stripped_vlan(struct xdp_md *ctx)
+{
+	return 0;
+}
+#endif
+
 /* Fills in the flow of a TCP segment, or says why the frame is none. */
 static __always_inline enum verdict parse(struct rest *rest, struct flow *flow)
 {
@@ -303,6 +330,8 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 
 	if (verdict == REDIRECTED && !bpf_map_lookup_elem(&xwarp_flows, &flow))
 		verdict = NOT_OUR_FLOW;
+	if (verdict == REDIRECTED && is_in_stripped_vlan(ctx))
+		verdict = VLAN;
 	if (verdict == REDIRECTED) {
 		action = bpf_redirect_map(&xwarp_xsks, ctx->rx_queue_index, XDP_PASS);
 		if (action != XDP_REDIRECT)
@@ -314,14 +343,14 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 
 /* For frames of one buffer: native mode takes it up to an MTU of about 3500. */
 SEC("xdp")
-int steer(struct xdp_md *ctx)
+int STEER(struct xdp_md *ctx)
 {
 	return steer_frame(ctx, ctx->data_end - ctx->data);
 }
 
 /* For frames of any size, from Linux 5.18 on. */
 SEC("xdp.frags")
-int steer_frags(struct xdp_md *ctx)
+int STEER_FRAGS(struct xdp_md *ctx)
 {
 	return steer_frame(ctx, bpf_xdp_get_buff_len(ctx));
 }

@@ -3,9 +3,16 @@
 use std::io;
 use std::sync::Once;
 
-use libbpf_rs::{Object, ObjectBuilder, PrintLevel, ProgramMut, set_print};
+use libbpf_rs::{Object, ObjectBuilder, OpenProgramMut, PrintLevel, ProgramMut, set_print};
 
-use crate::{Maps, OpenMapsError, STEER_OBJECT};
+use crate::{Maps, OpenMapsError, STEER_OBJECT, program_name};
+
+/// The programs once more, to be bound to a device: these see VLAN tags that its driver has taken off.
+const BOUND_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer_bound.bpf.o"));
+/// `BPF_F_XDP_DEV_BOUND_ONLY` of <linux/bpf.h>.
+const BOUND_ONLY: u32 = 1 << 6;
+/// The names of the programs in [`BOUND_OBJECT`] begin so.
+const BOUND: &str = "steer_bound";
 
 /// <asm-generic/errno-base.h>.
 const EPERM: i32 = 1;
@@ -49,6 +56,13 @@ impl Buffers {
             Self::Many => "steer_frags",
         }
     }
+
+    fn bound_program(self) -> &'static str {
+        match self {
+            Self::One => BOUND,
+            Self::Many => "steer_bound_frg",
+        }
+    }
 }
 
 /// The program, loaded with fresh maps and attached to nothing yet.
@@ -61,14 +75,31 @@ pub struct Steering {
 impl Steering {
     /// Loads the program for such frames, with maps of its own.
     pub fn load(buffers: Buffers) -> Result<Self, LoadError> {
+        Self::load_from(STEER_OBJECT, buffers.program(), |_program| ())
+    }
+
+    /// Loads the program that also sees the VLAN tags that the driver has taken off, if that tells them (Linux 6.8). It can be attached to
+    /// this interface only, in native mode.
+    pub fn load_bound(buffers: Buffers, ifindex: u32) -> Result<Self, LoadError> {
+        Self::load_from(BOUND_OBJECT, buffers.bound_program(), |program| {
+            program.set_ifindex(ifindex);
+            program.set_flags(BOUND_ONLY);
+        })
+    }
+
+    fn load_from(
+        object: &[u8],
+        program: &'static str,
+        prepare: impl Fn(&mut OpenProgramMut<'_>),
+    ) -> Result<Self, LoadError> {
         libbpf_to_log();
-        let program = buffers.program();
         let mut object = ObjectBuilder::default()
-            .open_memory(STEER_OBJECT)
+            .open_memory(object)
             .map_err(refused)?;
         for mut other in object.progs_mut() {
             let wanted = other.name() == program;
             other.set_autoload(wanted);
+            prepare(&mut other);
         }
         let object = object.load().map_err(refused)?;
         Ok(Self { object, program })
@@ -86,6 +117,12 @@ impl Steering {
     pub fn maps(&self) -> Result<Maps, OpenMapsError> {
         Maps::of_object(&self.object)
     }
+}
+
+/// Whether the program with that id is one for one interface ([`Steering::load_bound`]).
+pub fn is_bound(program_id: u32) -> Result<bool, OpenMapsError> {
+    let name = program_name(program_id)?;
+    Ok(name.is_some_and(|name| name.starts_with(BOUND)))
 }
 
 /// libbpf-rs tells EPERM from EACCES, which is the verifier's, and what its kinds do not name, in its text only.

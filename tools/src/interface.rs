@@ -99,16 +99,23 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     print_status(&link.name, &status)?;
-    if stripped && matches!(status, Status::Ours { .. }) {
-        print_line!("{}", stripped_note(&link.name))?;
+    if let Status::Ours { asks_for_tags, .. } = status
+        && stripped
+    {
+        print_line!("{}", stripped_note(&link.name, asks_for_tags))?;
     }
     Ok(())
 }
 
-/// What the XDP program does not see.
-fn stripped_note(dev: &str) -> String {
+/// What the XDP program does not see, or not with every driver.
+fn stripped_note(dev: &str, asks: bool) -> String {
+    let unless = if asks {
+        "unless the driver tells the program, which asks it, "
+    } else {
+        ""
+    };
     format!(
-        "{dev} strips VLAN tags before XDP (rx-vlan-offload): frames of any VLAN look untagged; \
+        "{dev} strips VLAN tags before XDP (rx-vlan-offload): {unless}frames of any VLAN look untagged; \
          `ethtool -K {dev} rxvlan off` shows them, where the driver heeds it"
     )
 }

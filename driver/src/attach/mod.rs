@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Program;
 use nix::errno::Errno;
 use xwarp_bpf::{
-    Buffers, Counters, LoadError, MapError, Maps, OpenMapsError, libbpf_to_log, program_name,
+    Buffers, Counters, LoadError, MapError, Maps, OpenMapsError, is_bound, libbpf_to_log,
+    program_name,
 };
 
 /// How long a process that is ending may take until its program is gone from the interface.
@@ -186,7 +187,7 @@ impl Attachment {
         wanted: Option<XdpMode>,
         frames: Buffers,
     ) -> Result<Self, AttachError> {
-        let attached = modes::attach(wanted, frames, |program, mode| {
+        let attached = modes::attach(wanted, frames, device.ifindex, |program, mode| {
             let link = kernel::link(program, device.ifindex, mode);
             link.map_err(|errno| device.refused(mode, errno))
         })?;
@@ -240,7 +241,7 @@ pub(crate) fn attach_permanently(
     if let Some((found, _)) = device.our_program()? {
         return Err(AttachError::AlreadyAttached(device.ifname, found.mode));
     }
-    let attached = modes::attach(mode, frames, |program, mode| {
+    let attached = modes::attach(mode, frames, device.ifindex, |program, mode| {
         let attached = kernel::attach(program, device.ifindex, mode);
         attached.map_err(|errno| device.refused(mode, errno))
     })?;
@@ -293,6 +294,8 @@ pub enum Status {
         counters: Counters,
         /// Whether it goes with the process that attached it.
         held_by_link: bool,
+        /// Whether it asks the driver for VLAN tags that were taken off before it runs. Few drivers can tell.
+        asks_for_tags: bool,
     },
     /// Somebody else's program.
     Foreign {
@@ -324,6 +327,7 @@ pub fn status(ifindex: u32) -> Result<Status, AttachError> {
         program_id,
         counters,
         held_by_link: kernel::held_by_link(program_id),
+        asks_for_tags: is_bound(program_id)?,
     })
 }
 

@@ -160,6 +160,11 @@ struct Link<'a> {
 
 impl<'a> Link<'a> {
     fn open(hosts: &'a Hosts, mode: XdpMode) -> Self {
+        Self::open_from(hosts, DEV, mode)
+    }
+
+    /// With another interface of A's.
+    fn open_from(hosts: &'a Hosts, interface: &str, mode: XdpMode) -> Self {
         let nic = NicConfig {
             mode: Some(mode),
             ..NicConfig::default()
@@ -169,7 +174,8 @@ impl<'a> Link<'a> {
             ..RnicConfig::default()
         };
         let far = hosts.b.run(|| Rnic::open(DEV, &config)).expect("an RNIC");
-        let near = hosts.a.run(|| Nic::open(DEV, &nic)).expect("an interface");
+        let near = hosts.a.run(|| Nic::open(interface, &nic));
+        let near = near.expect("an interface");
         let port = FIRST_PORT;
         Self {
             hosts,
@@ -355,5 +361,30 @@ fn only_what_the_kernel_would_serve_is_answered() {
             link.check(&format!("{mode}: {what}"), &syn, &fate);
         }
         drop(listeners);
+    }
+}
+
+/// A bridge takes tags off and keeps them beside the frame; so does B's driver.
+#[test]
+fn a_vlan_whose_tag_is_beside_the_frame_is_not_served() {
+    let hosts = Hosts::new();
+    hosts.a.ip("link add inner type veth peer name outer");
+    hosts
+        .a
+        .ip("link add bridge type bridge stp_state 0 forward_delay 0");
+    for port in ["outer", DEV] {
+        hosts.a.ip(&format!("link set {port} master bridge"));
+    }
+    for link in ["inner", "outer", "bridge"] {
+        hosts.a.ip(&format!("link set {link} up"));
+    }
+    let mut link = Link::open_from(&hosts, "inner", XdpMode::Native);
+    let at = SocketAddr::new(B4.into(), PORT);
+    let _listener = hosts.b.run(|| link.far.listen(at)).expect("a port");
+    let untagged = Fate::Served(&[]);
+    link.check("no VLAN", &V4, &untagged);
+    link.check("a priority", &V4.tagged(&[0x81, 0, 0xe0, 0]), &untagged);
+    for tag in [&[0x81, 0, 0, 5], &[0x81, 0, 0x0f, 0xff]] {
+        link.check("a VLAN", &V4.tagged(tag), &Fate::Passed(Verdict::Vlan));
     }
 }
