@@ -174,7 +174,7 @@ static __always_inline int has_arrived(const struct extension *ext)
 
 /*
  * Steps over one extension header of the given kind (RFC 8200 section 4). Options are not looked at: that is for whoever has the
- * frame, and tcp/src/extensions.rs does it.
+ * frame, and tcp/src/wire/extensions.rs does it.
  */
 static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind)
 {
@@ -199,7 +199,7 @@ static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind
 }
 
 /*
- * Steps over the extension headers between the IPv6 and the TCP header, as tcp/src/extensions.rs does. An authentication header is as
+ * Steps over the extension headers between the IPv6 and the TCP header, as tcp/src/wire/extensions.rs does. An authentication header is as
  * ESP is: only the kernel can tell whether what is behind it is authentic.
  */
 static __always_inline enum verdict skip_extensions(struct rest *rest, __u8 kind)

@@ -17,43 +17,20 @@
 //! SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection for which there would be no room otherwise.
 #![forbid(unsafe_code)]
 
-mod checksum;
 mod config;
 mod congestion;
 mod conn;
-mod cookie;
 mod counters;
-mod egress;
+mod delivery_rate;
+mod device;
 mod error;
 mod event;
-mod extensions;
-mod flood;
-mod flow;
-mod grant;
-mod inbound;
-mod ingress;
-mod interface;
-mod ip_options;
-mod isn;
-mod keys;
-mod life;
-mod link;
-mod listeners;
-mod lower;
-mod outbound;
-mod paths;
-mod rate;
-mod reset;
 mod rtt;
-mod seq;
 mod slots;
 mod stack;
 mod time;
-mod timers;
-mod too_big;
-mod turn;
-mod wheel;
-mod windowed;
+mod windowed_max;
+mod wire;
 
 pub use config::{Path, StackConfig};
 pub use congestion::Algorithm;

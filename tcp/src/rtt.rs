@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::time::Instant;
-use crate::windowed::Windowed;
+use crate::windowed_max::WindowedMax;
 
 /// Timeout before the first sample (RFC 6298 §2.1).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(crate) struct RttEstimator {
     ceiling: Duration,
     /// SRTT and RTTVAR.
     smoothed: Option<(Duration, Duration)>,
-    least: Windowed<Reverse<Duration>>,
+    least: WindowedMax<Reverse<Duration>>,
     backoff: u32,
     /// The timeout that follows from all this: it is asked for far more often than it changes.
     rto: Duration,
@@ -45,7 +45,7 @@ impl RttEstimator {
             floor,
             ceiling: ceiling.max(floor),
             smoothed: None,
-            least: Windowed::new(MIN_WINDOW),
+            least: WindowedMax::new(MIN_WINDOW),
             backoff: 0,
             rto: Duration::ZERO,
         };

@@ -53,7 +53,7 @@ short() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
-    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::large conn::receive_queue conn::send_queue inbound:: outbound:: || return
+    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests receive_queue:: send_queue:: inbound:: outbound:: || return
     in_miri "$1" "$seeds" --package xwarp-rnic --lib -- stags::view stags::scattered stags::tests::shared || return
     in_miri "$1" "$seeds" --package xwarp --lib -- buffers:: || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- a_message_goes_from_buffer_to_buffer || return

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::testing::ALL;
 use super::*;
-use crate::rate::{RateSampler, SentRate};
+use crate::delivery_rate::{RateSampler, SentRate};
 use crate::rtt::RttEstimator;
 
 /// What the link carries.

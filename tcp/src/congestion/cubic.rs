@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Acked;
-use super::curve::Epoch;
+use super::cubic_epoch::Epoch;
 use super::hystart::HyStart;
-use super::ruled::Rule;
 use super::window::{MAX_WINDOW, Window};
+use super::window_based::Rule;
 use crate::time::Instant;
 
 /// β of the multiplicative decrease, 0.7 (§4.6), in tenths.
@@ -157,15 +157,15 @@ impl Rule for Cubic {
 mod tests {
     use super::super::Congestion;
     use super::super::new_reno::NewReno;
-    use super::super::ruled::Ruled;
     use super::super::testing::{ack, at};
+    use super::super::window_based::WindowBased;
     use super::*;
 
     const MSS: usize = 1000;
 
     /// Lost with 100 segments in flight and in the window, recovered at 0 ms, a round trip of 100 ms.
-    fn after_loss() -> Ruled<Cubic> {
-        let mut cubic = Ruled::<Cubic>::new(MSS);
+    fn after_loss() -> WindowBased<Cubic> {
+        let mut cubic = WindowBased::<Cubic>::new(MSS);
         cubic.rule.srtt = Duration::from_millis(100);
         cubic.window.cwnd = 100 * MSS;
         cubic.on_loss(at(0), 100 * MSS);
@@ -314,8 +314,8 @@ mod tests {
             }
             sum / 6_000
         };
-        let reno = mean(&mut Ruled::<NewReno>::new(MSS));
-        let cubic = mean(&mut Ruled::<Cubic>::new(MSS));
+        let reno = mean(&mut WindowBased::<NewReno>::new(MSS));
+        let cubic = mean(&mut WindowBased::<Cubic>::new(MSS));
         assert!(reno.abs_diff(173) < 6, "{reno}");
         assert!(cubic.abs_diff(173) < 6, "{cubic}");
     }

@@ -1,7 +1,7 @@
 //! DCTCP (RFC 8257): reduces by how much was marked, not by whether something was.
 
-use super::ruled::Rule;
 use super::window::{Linear, Window};
+use super::window_based::Rule;
 use super::{Acked, Marks};
 
 /// α is counted in parts of this (§3.3).
@@ -106,14 +106,14 @@ impl Rule for Dctcp {
 #[cfg(test)]
 mod tests {
     use super::super::Congestion;
-    use super::super::ruled::Ruled;
     use super::super::testing::{ack, at};
+    use super::super::window_based::WindowBased;
     use super::*;
 
     const MSS: usize = 1000;
 
     /// One window of ten segments in ten ACKs, `marked` of them with marks.
-    fn window(dctcp: &mut Ruled<Dctcp>, delivered: &mut u64, marked: usize) {
+    fn window(dctcp: &mut WindowBased<Dctcp>, delivered: &mut u64, marked: usize) {
         for i in 0..10 {
             *delivered += MSS as u64;
             dctcp.on_ack(&Acked {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn alpha_is_smoothed_by_a_sixteenth_per_window() {
-        let (mut dctcp, mut delivered) = (Ruled::<Dctcp>::new(MSS), 0);
+        let (mut dctcp, mut delivered) = (WindowBased::<Dctcp>::new(MSS), 0);
         window(&mut dctcp, &mut delivered, 0); // the first ACK ends a window at once: 15/16
         assert_eq!(dctcp.rule.alpha, ONE / 16 * 15);
         window(&mut dctcp, &mut delivered, 0); // the first window's end
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn alpha_comes_down_to_nothing() {
-        let (mut dctcp, mut delivered) = (Ruled::<Dctcp>::new(MSS), 0);
+        let (mut dctcp, mut delivered) = (WindowBased::<Dctcp>::new(MSS), 0);
         for _ in 0..250 {
             window(&mut dctcp, &mut delivered, 0);
         }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn marks_reduce_once_per_window_by_half_of_alpha() {
-        let mut dctcp = Ruled::<Dctcp>::new(MSS);
+        let mut dctcp = WindowBased::<Dctcp>::new(MSS);
         dctcp.rule.alpha = ONE / 4;
         dctcp.rule.window_end = u64::MAX;
         dctcp.window.cwnd = 80 * MSS;
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn loss_halves_whatever_alpha_is() {
-        let mut dctcp = Ruled::<Dctcp>::new(MSS);
+        let mut dctcp = WindowBased::<Dctcp>::new(MSS);
         dctcp.rule.alpha = 0;
         dctcp.on_loss(at(0), 40 * MSS);
         assert_eq!(dctcp.window(), 20 * MSS);

@@ -8,7 +8,7 @@ mod bbr;
 #[cfg(test)]
 mod bottleneck;
 mod cubic;
-mod curve;
+mod cubic_epoch;
 mod dctcp;
 mod hystart;
 #[cfg(test)]
@@ -17,18 +17,18 @@ mod kept;
 mod new_reno;
 #[cfg(test)]
 mod properties;
-mod ruled;
 mod window;
+mod window_based;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::rate::RateSample;
+use crate::delivery_rate::RateSample;
 use crate::time::Instant;
 use cubic::Cubic;
 use dctcp::Dctcp;
 use new_reno::NewReno;
-use ruled::Ruled;
+use window_based::WindowBased;
 
 /// Which congestion control a stack uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,9 +50,9 @@ impl Algorithm {
     pub(crate) fn start(self, mss: usize, _now: Instant) -> Box<dyn Congestion> {
         match self {
             Self::Bbr => Box::new(bbr::Bbr::new(mss)),
-            Self::Cubic => Box::new(Ruled::<Cubic>::new(mss)),
-            Self::Dctcp => Box::new(Ruled::<Dctcp>::new(mss)),
-            Self::NewReno => Box::new(Ruled::<NewReno>::new(mss)),
+            Self::Cubic => Box::new(WindowBased::<Cubic>::new(mss)),
+            Self::Dctcp => Box::new(WindowBased::<Dctcp>::new(mss)),
+            Self::NewReno => Box::new(WindowBased::<NewReno>::new(mss)),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `NewReno` (RFC 5681, RFC 6582).
 
 use super::Acked;
-use super::ruled::Rule;
 use super::window::{Linear, Window};
+use super::window_based::Rule;
 
 /// Slow start, one segment per round trip after it, half of what was in flight after a loss.
 #[derive(Clone, Debug, Default)]
@@ -38,15 +38,15 @@ mod tests {
     use std::time::Duration;
 
     use super::super::Congestion;
-    use super::super::ruled::Ruled;
     use super::super::testing::{ack, at};
+    use super::super::window_based::WindowBased;
     use super::*;
 
     const MSS: usize = 1000;
 
     /// In congestion avoidance with a window of ten segments.
-    fn steady() -> Ruled<NewReno> {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+    fn steady() -> WindowBased<NewReno> {
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_loss(at(0), 20 * MSS);
         reno.on_recovered(at(0));
         reno
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_the_window_per_window_acknowledged() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         assert_eq!(reno.window(), 10 * MSS);
         for _ in 0..10 {
             reno.on_ack(&ack(1, MSS));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn loss_halves_what_was_in_flight_and_holds_until_recovered() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_loss(at(0), 30 * MSS);
         assert_eq!(reno.window(), 15 * MSS);
         reno.on_ack(&ack(1, 15 * MSS));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn slow_start_after_a_timeout_ends_at_half_of_what_was_in_flight() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         assert_eq!(reno.window(), MSS);
         let repairing = |bytes| Acked {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_second_timeout_for_the_same_bytes_leaves_the_threshold() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         reno.on_timeout(at(1), MSS);
         reno.on_ack(&ack(2, 7 * MSS));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_unused_window_does_not_grow() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&Acked {
             cwnd_limited: false,
             ..ack(1, 10 * MSS)
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn silence_longer_than_the_timeout_restarts_with_the_initial_window() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&ack(1, 90 * MSS));
         let second = Duration::from_secs(1);
         reno.on_idle(at(9), second, second);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_pause_below_a_second_keeps_the_window_however_short_the_timeout() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&ack(1, 90 * MSS));
         let (rto, second) = (Duration::from_millis(5), Duration::from_secs(1));
         for pause in 1..100 {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_mark_halves_the_window_without_a_recovery() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ecn(at(0), 10 * MSS);
         assert_eq!(reno.window(), 5 * MSS);
         reno.on_ack(&ack(1, 5 * MSS));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_echo_lets_the_window_be_as_it_is() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&Acked {
             ece_bytes: MSS,
             ..ack(1, MSS)
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_larger_segment_size_leaves_at_least_one_segment() {
-        let mut reno = Ruled::<NewReno>::new(MSS);
+        let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 0);
         reno.on_mss(9000);
         assert_eq!(reno.window(), 9000);

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::Conn;
-use super::rack::Rack;
-use super::recovery::Phase;
-use super::send_queue::Piece;
-use super::tail::Verdict;
+use super::send::rack::Rack;
+use super::send::recovery::Phase;
+use super::send::send_queue::Piece;
+use super::send::tail_loss_probe::Verdict;
 use super::timestamps::older;
 use crate::congestion::Acked;
-use crate::inbound::Segment;
-use crate::lower::Lower;
-use crate::rate::RateSampler;
-use crate::seq::Seq;
+use crate::delivery_rate::RateSampler;
+use crate::device::Device;
 use crate::time::Instant;
+use crate::wire::inbound::Segment;
+use crate::wire::seq::Seq;
 
 /// Duplicate ACKs that mean a loss to a sender without SACK (RFC 5681 §3.2).
 const DUPLICATE_THRESHOLD: usize = 3;
@@ -60,9 +60,19 @@ impl Conn {
     }
 
     /// Acts upon an acceptable ACK (RFC 9293 §3.10.7.4, fifth).
-    pub(super) fn on_ack(&mut self, segment: &Segment, ack: Seq, lower: &mut Lower, now: Instant) {
+    pub(super) fn on_ack(
+        &mut self,
+        segment: &Segment,
+        ack: Seq,
+        device: &mut Device,
+        now: Instant,
+    ) {
         let una = self.send.una;
-        let echoed = (segment.options.timestamp.filter(|_| self.terms.timestamps)).map(|(_, e)| e);
+        let echoed = (segment
+            .options
+            .timestamp
+            .filter(|_| self.negotiated.timestamps))
+        .map(|(_, e)| e);
         let mut news = News {
             now,
             echoed,
@@ -71,13 +81,13 @@ impl Conn {
             pieces: 0,
             sent: None,
         };
-        let duplicate = self.find_duplicate(segment, ack, lower, now);
-        self.take_acked(ack, &mut news, lower);
+        let duplicate = self.find_duplicate(segment, ack, device, now);
+        self.take_acked(ack, &mut news, device);
         self.take_sacked(segment, &mut news);
         let shift = if segment.has_syn() {
             0
         } else {
-            self.terms.peer_shift
+            self.negotiated.peer_shift
         };
         let window_changed = self.send.update_window(segment, ack, shift);
         if una == self.send.iss && self.send.una != una && news.sent.is_none() {
@@ -88,9 +98,9 @@ impl Conn {
         }
         let advanced = self.send.una != una;
         if advanced && echoed.is_some_and(|echoed| self.recovery.answers_original(echoed)) {
-            self.undo(lower, now);
+            self.undo(device, now);
         }
-        if !self.terms.sack {
+        if !self.negotiated.sack {
             let repeats = !advanced && segment.len() == 0 && !window_changed;
             self.count_duplicates(repeats, advanced, now);
         }
@@ -98,11 +108,11 @@ impl Conn {
         self.judge_tail(ack, duplicate, bare, now);
         self.detect_losses(now);
         self.note_life(segment, advanced, now); // timers are set by it
-        self.go_on(&news, segment, advanced, lower, now);
+        self.go_on(&news, segment, advanced, device, now);
     }
 
     /// Takes the pieces that are acknowledged.
-    fn take_acked(&mut self, ack: Seq, news: &mut News, lower: &mut Lower) {
+    fn take_acked(&mut self, ack: Seq, news: &mut News, device: &mut Device) {
         if !self.send.is_news(ack) {
             return;
         }
@@ -112,14 +122,14 @@ impl Conn {
                 news.credit(&piece, &mut self.rate, &mut self.rack);
             }
             if let Some(frame) = piece.frame.take() {
-                frame.free(lower);
+                frame.free(device);
             }
         }
     }
 
     /// Marks the pieces that the peer has out of order (RFC 2018 §5).
     fn take_sacked(&mut self, segment: &Segment, news: &mut News) {
-        if !self.terms.sack {
+        if !self.negotiated.sack {
             return;
         }
         for (left, right) in segment.options.sack.into_iter().flatten() {
@@ -141,20 +151,20 @@ impl Conn {
         &mut self,
         segment: &Segment,
         ack: Seq,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) -> bool {
         let [Some(first), second, _] = segment.options.sack else {
             return false;
         };
         let inside = second.is_some_and(|second| self.is_inside(first, second, ack));
-        if !self.terms.sack || !(self.send.may_repeat(first, ack) || inside) {
+        if !self.negotiated.sack || !(self.send.may_repeat(first, ack) || inside) {
             return false;
         }
-        lower.counters.duplicates_reported += 1;
+        device.counters_mut().duplicates_reported += 1;
         self.rack.on_duplicate(self.send.una, self.send.nxt);
         if self.recovery.called_duplicate(first.0) {
-            self.undo(lower, now);
+            self.undo(device, now);
         }
         true
     }
@@ -173,7 +183,7 @@ impl Conn {
     /// coarse (RFC 7323 §4), unless a duplicate is reported: an earlier ACK was lost then, and the echo is old. Without either the
     /// timer stays backed off.
     fn take_sample(&mut self, news: &News, duplicate: bool, now: Instant) {
-        let ambiguous = !self.terms.sack && !self.recovery.is_open();
+        let ambiguous = !self.negotiated.sack && !self.recovery.is_open();
         if let Some(sent) = news.sent.filter(|_| !ambiguous) {
             self.rtt.sample(now - sent, now);
         } else if news.pieces > 0
@@ -188,14 +198,14 @@ impl Conn {
     }
 
     /// The last reduction was for nothing, and so is what was to be sent again.
-    fn undo(&mut self, lower: &mut Lower, now: Instant) {
+    fn undo(&mut self, device: &mut Device, now: Instant) {
         self.congestion.on_undo(now);
         self.send.echo_until = None; // nor was it an answer to marks
         self.send.reduced = false;
         self.recovery.cancel();
         self.send.queue.forgive();
         self.rtt.reset_backoff();
-        lower.counters.undone += 1;
+        device.counters_mut().undone += 1;
     }
 
     /// Fast retransmit and `NewReno` (RFC 6582), for peers without SACK.
@@ -228,7 +238,7 @@ impl Conn {
     /// Looks for losses, and begins to repair them.
     pub(super) fn detect_losses(&mut self, now: Instant) {
         self.clock.reorder = None;
-        if !self.terms.sack || !self.send.queue.is_disordered() {
+        if !self.negotiated.sack || !self.send.queue.is_disordered() {
             return;
         }
         let repairing = !self.recovery.is_open();
@@ -259,7 +269,7 @@ impl Conn {
         news: &News,
         segment: &Segment,
         advanced: bool,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) {
         let in_recovery = self.recovery.phase() == Phase::Repair;
@@ -269,7 +279,7 @@ impl Conn {
             self.send.duplicates = 0;
         }
         // In a SYN the flag negotiates (RFC 3168 §6.1.1).
-        let congested = self.terms.ecn && segment.ecn.ece && !segment.has_syn();
+        let congested = self.negotiated.ecn && segment.ecn.ece && !segment.has_syn();
         self.forget_echo();
         if news.pieces > 0 {
             let pipe = self.pipe();
@@ -289,7 +299,7 @@ impl Conn {
             self.note_limit();
         }
         if congested {
-            self.answer_congestion(news.bytes, lower, now);
+            self.answer_congestion(news.bytes, device, now);
         }
         if advanced {
             self.arm_retransmission(now);
@@ -315,13 +325,13 @@ impl Conn {
     }
 
     /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: bytes that the ACK took out of flight.
-    fn answer_congestion(&mut self, arrived: usize, lower: &mut Lower, now: Instant) {
+    fn answer_congestion(&mut self, arrived: usize, device: &mut Device, now: Instant) {
         if self.send.echo_until.is_some() {
             return;
         }
         self.note_reduction();
         if self.recovery.is_open() {
-            lower.counters.congestion_answered += 1;
+            device.counters_mut().congestion_answered += 1;
             self.congestion.on_ecn(now, self.pipe() + arrived);
         }
     }
@@ -329,7 +339,7 @@ impl Conn {
     /// The window was reduced, for whatever reason: the peer is told by the next new bytes, and marks on what was sent before need
     /// no answer of their own (RFC 3168 §6.1.2).
     pub(super) fn note_reduction(&mut self) {
-        if self.terms.ecn {
+        if self.negotiated.ecn {
             self.send.echo_until = Some(self.send.nxt);
             self.send.reduced = true;
         }

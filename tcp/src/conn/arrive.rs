@@ -2,14 +2,14 @@
 
 use xwarp_driver::RxFrame;
 
-use super::limiter::Limiter;
-use super::receive_side::Arrival;
+use super::challenge_ack::ChallengeAckLimit;
+use super::receive::Arrival;
 use super::{Conn, State};
 use crate::congestion::Marks;
-use crate::inbound::Segment;
-use crate::lower::Lower;
-use crate::seq::Seq;
+use crate::device::Device;
 use crate::time::Instant;
+use crate::wire::inbound::Segment;
+use crate::wire::seq::Seq;
 
 /// What the checks before the ACK field have found.
 enum Checked {
@@ -25,18 +25,18 @@ impl Conn {
         &mut self,
         segment: &Segment,
         frame: RxFrame,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) -> bool {
-        self.catch_up(lower);
+        self.act_on_deferred_ack(device);
         let (before, unread) = (self.state, self.readable_len());
         match self.state {
-            State::Closed => lower.io.recycle(frame),
+            State::Closed => device.recycle(frame),
             _ if self.awaits_answer(segment) => {
-                self.arrive_in_syn_sent(segment, lower, now);
-                lower.io.recycle(frame);
+                self.arrive_in_syn_sent(segment, device, now);
+                device.recycle(frame);
             }
-            _ => self.arrive_in_window(segment, frame, lower, now),
+            _ => self.arrive_in_window(segment, frame, device, now),
         }
         if self.state != before {
             self.clock.progress = now;
@@ -54,26 +54,26 @@ impl Conn {
         &mut self,
         segment: &Segment,
         frame: RxFrame,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) {
-        let checked = match self.check(segment, lower, now) {
-            Checked::Acceptable => self.check_ack(segment, lower, now),
+        let checked = match self.check(segment, device, now) {
+            Checked::Acceptable => self.check_ack(segment, device, now),
             Checked::Done => Checked::Done,
         };
         match checked {
-            Checked::Acceptable => self.take_payload(segment, frame, lower, now),
-            Checked::Done => lower.io.recycle(frame),
+            Checked::Acceptable => self.take_payload(segment, frame, device, now),
+            Checked::Done => device.recycle(frame),
         }
     }
 
     /// Timestamp, sequence number, RST and SYN.
-    fn check(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) -> Checked {
-        if !segment.is_reset() && !self.is_timely(segment, lower, now) {
+    fn check(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> Checked {
+        if !segment.is_reset() && !self.is_timely(segment, device, now) {
             return Checked::Done;
         }
         if !self.receive.is_acceptable(segment) && !self.is_ack_at_closed_window(segment) {
-            self.on_unacceptable(segment, lower, now);
+            self.on_unacceptable(segment, device, now);
             return Checked::Done;
         }
         if segment.is_reset() {
@@ -81,28 +81,28 @@ impl Conn {
             return Checked::Done;
         }
         if segment.has_syn() {
-            self.challenge(lower, now); // RFC 5961 §4.2
+            self.challenge(device, now); // RFC 5961 §4.2
             return Checked::Done;
         }
         Checked::Acceptable
     }
 
     /// The test of RFC 7323 §5.3, R1, and §3.2: a segment without a timestamp is none of this connection.
-    fn is_timely(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) -> bool {
-        if !self.terms.timestamps || self.state == State::SynReceived && segment.has_syn() {
+    fn is_timely(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> bool {
+        if !self.negotiated.timestamps || self.state == State::SynReceived && segment.has_syn() {
             return true;
         }
         let Some((tsval, _)) = segment.options.timestamp else {
-            lower.counters.drop_no_timestamp += 1;
+            device.counters_mut().drop_no_timestamp += 1;
             return false;
         };
         if !self.stamps.is_old(tsval, now) {
             return true;
         }
         if self.receive.next().is_before(segment.seq + segment.len()) {
-            lower.counters.drop_old_timestamp += 1;
+            device.counters_mut().drop_old_timestamp += 1;
         }
-        self.acknowledge_again(segment, lower, now);
+        self.acknowledge_again(segment, device, now);
         false
     }
 
@@ -112,7 +112,7 @@ impl Conn {
         self.receive.window() == 0 && segment.seq == self.receive.next() && !segment.has_syn()
     }
 
-    fn on_unacceptable(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+    fn on_unacceptable(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         if segment.is_reset() {
             return;
         }
@@ -125,16 +125,16 @@ impl Conn {
             return;
         }
         if self.receive.is_beyond(segment) {
-            lower.counters.drop_beyond_window += 1;
+            device.counters_mut().drop_beyond_window += 1;
         }
         if segment.has_syn() {
-            self.challenge(lower, now); // RFC 5961 §4.2
+            self.challenge(device, now); // RFC 5961 §4.2
             return;
         }
         if self.state == State::TimeWait && self.repeats_fin(segment) {
             self.rest(now);
         }
-        self.acknowledge_again(segment, lower, now);
+        self.acknowledge_again(segment, device, now);
     }
 
     /// True for the peer's FIN, received before, with an ACK that the peer can have sent.
@@ -145,11 +145,11 @@ impl Conn {
 
     /// Tells the peer what we have. A duplicate is named (RFC 2883); what anybody can provoke is limited (RFC 5961 §7): all that lies
     /// further back than a peer can have repeated.
-    fn acknowledge_again(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+    fn acknowledge_again(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         let duplicate = self.receive.duplicate(segment);
-        if duplicate.is_some() && self.terms.sack {
+        if duplicate.is_some() && self.negotiated.sack {
             self.acks.duplicate(duplicate);
-            self.send_ack(lower, now);
+            self.send_ack(device, now);
         } else if self.receive.may_be_repeated(segment)
             || duplicate.is_some()
             || self.limiter_of(segment).allow(now)
@@ -159,7 +159,7 @@ impl Conn {
     }
 
     /// Probes are right before RCV.NXT (RFC 9293 §3.8.4), which a stranger does not know: he must not use up the answers to them.
-    fn limiter_of(&mut self, segment: &Segment) -> &mut Limiter {
+    fn limiter_of(&mut self, segment: &Segment) -> &mut ChallengeAckLimit {
         if segment.seq + 1 == self.receive.next() {
             &mut self.probe_limiter
         } else {
@@ -168,9 +168,9 @@ impl Conn {
     }
 
     /// An ACK that asks the peer whether it means it (RFC 5961).
-    fn challenge(&mut self, lower: &mut Lower, now: Instant) {
+    fn challenge(&mut self, device: &mut Device, now: Instant) {
         if self.limiter.allow(now) {
-            lower.counters.challenge_acks += 1;
+            device.counters_mut().challenge_acks += 1;
             self.acks.demand();
         }
     }
@@ -191,22 +191,22 @@ impl Conn {
     }
 
     /// The ACK field.
-    fn check_ack(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) -> Checked {
+    fn check_ack(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> Checked {
         let Some(ack) = segment.ack else {
             return Checked::Done;
         };
         if self.state == State::SynReceived {
             if !self.send.is_news(ack) {
-                self.refuse_ack(segment, lower, now);
+                self.refuse_ack(segment, device, now);
                 return Checked::Done;
             }
             self.establish(now);
-        } else if !self.send.is_plausible(ack) || !self.has_echo(segment, lower) {
-            self.challenge(lower, now); // RFC 5961 §5.2
+        } else if !self.send.is_plausible(ack) || !self.has_echo(segment, device) {
+            self.challenge(device, now); // RFC 5961 §5.2
             return Checked::Done;
         }
         self.take_timestamp(segment, now);
-        self.hear(segment, ack, lower, now);
+        self.hear(segment, ack, device, now);
         self.after_fin(now);
         if self.state == State::Closed {
             return Checked::Done;
@@ -215,10 +215,13 @@ impl Conn {
     }
 
     /// True unless the segment echoes a timestamp that the peer cannot have received lately.
-    fn has_echo(&self, segment: &Segment, lower: &mut Lower) -> bool {
-        let echo = segment.options.timestamp.filter(|_| self.terms.timestamps);
+    fn has_echo(&self, segment: &Segment, device: &mut Device) -> bool {
+        let echo = segment
+            .options
+            .timestamp
+            .filter(|_| self.negotiated.timestamps);
         let known = echo.is_none_or(|(_, tsecr)| self.stamps.is_echo(tsecr));
-        lower.counters.drop_false_echo += u64::from(!known);
+        device.counters_mut().drop_false_echo += u64::from(!known);
         known
     }
 
@@ -226,7 +229,7 @@ impl Conn {
     /// peer's own taken for old.
     fn take_timestamp(&mut self, segment: &Segment, now: Instant) {
         if let Some((tsval, tsecr)) = segment.options.timestamp
-            && self.terms.timestamps
+            && self.negotiated.timestamps
         {
             let acked = self.receive.acked();
             self.stamps.take(tsval, segment.seq, acked, now);
@@ -247,26 +250,32 @@ impl Conn {
     }
 
     /// The segment's bytes and its FIN.
-    fn take_payload(&mut self, segment: &Segment, frame: RxFrame, lower: &mut Lower, now: Instant) {
+    fn take_payload(
+        &mut self,
+        segment: &Segment,
+        frame: RxFrame,
+        device: &mut Device,
+        now: Instant,
+    ) {
         if segment.len() == 0 || !self.state.may_receive() {
             if segment.len() > 0 {
                 self.acks.demand();
             }
-            lower.io.recycle(frame);
+            device.recycle(frame);
             return;
         }
         let duplicate = self.receive.duplicate(segment);
-        self.notice_congestion(segment, lower, now);
-        let arrival = self.receive.accept(segment, frame, lower);
+        self.notice_congestion(segment, device, now);
+        let arrival = self.receive.accept(segment, frame, device);
         if self.receive.is_finished() {
             self.state = self.state.on_fin();
-            self.receive.clear_parts(lower);
+            self.receive.clear_parts(device);
         }
         self.owe_ack(
             arrival,
             segment.seq,
-            duplicate.filter(|_| self.terms.sack),
-            lower,
+            duplicate.filter(|_| self.negotiated.sack),
+            device,
             now,
         );
     }
@@ -277,7 +286,7 @@ impl Conn {
         arrival: Arrival,
         seq: Seq,
         duplicate: Option<(Seq, Seq)>,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) {
         if duplicate.is_some() {
@@ -291,14 +300,14 @@ impl Conn {
             Arrival::InOrder { filled: true } => self.acks.demand(),
             Arrival::OutOfOrder => {
                 self.acks.out_of_order(seq);
-                lower.counters.out_of_order += 1;
+                device.counters_mut().out_of_order += 1;
                 self.load.out_of_order += 1;
-                self.send_ack(lower, now);
+                self.send_ack(device, now);
             }
             Arrival::Nothing => {
                 self.acks.demand();
                 if duplicate.is_some() {
-                    self.send_ack(lower, now);
+                    self.send_ack(device, now);
                 }
             }
         }
@@ -307,8 +316,8 @@ impl Conn {
     /// Notes whether the peer is to be told of congestion: of what this packet met (RFC 8257 §3.2), or of what any has met since the
     /// peer last said that it had reduced its window (RFC 3168 §6.1.3). A change is told at once; what came before an exact one is
     /// acknowledged first.
-    fn notice_congestion(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
-        if !self.terms.ecn || segment.payload.is_empty() {
+    fn notice_congestion(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
+        if !self.negotiated.ecn || segment.payload.is_empty() {
             return;
         }
         let classic = self.congestion.marks() == Marks::Classic;
@@ -318,7 +327,7 @@ impl Conn {
             return;
         }
         if !classic && self.acks.is_owed() {
-            self.send_ack(lower, now);
+            self.send_ack(device, now);
         }
         self.receive.met_congestion = met;
         self.acks.demand();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::probing::Reason;
-use super::rack::PathTimes;
+use super::send::rack::PathTimes;
 use super::{Conn, State};
-use crate::lower::Lower;
+use crate::device::Device;
 use crate::time::Instant;
 
 /// Twice the maximum segment lifetime: how long TIME-WAIT lasts. RFC 9293 §3.4.2 has four minutes; on one link 10 s are plenty.
@@ -139,7 +139,7 @@ impl Conn {
 
     /// Time to a tail loss probe (RFC 8985 §7.2); `None` if there is to be none.
     fn probe_timeout(&self) -> Option<Duration> {
-        let eligible = self.terms.sack
+        let eligible = self.negotiated.sack
             && self.is_synchronized()
             && self.recovery.is_open()
             && self.send.queue.sacked() == 0
@@ -206,7 +206,7 @@ impl Conn {
     }
 
     /// Acts upon the timers that are due. What there is to send is sent by the next egress.
-    pub(crate) fn on_timer(&mut self, lower: &mut Lower, now: Instant) {
+    pub(crate) fn on_timer(&mut self, device: &mut Device, now: Instant) {
         self.settle_tail();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.clock.rest) {
@@ -223,7 +223,7 @@ impl Conn {
         }
         if due(self.clock.tail) {
             self.clock.tail = None;
-            self.probe_tail(lower, now);
+            self.probe_tail(device, now);
         }
         if due(self.clock.retransmit) {
             self.time_out(now);
@@ -235,19 +235,19 @@ impl Conn {
             if let Some(last) = self.last_try().filter(|last| *last > now) {
                 self.probing.no_later_than(last);
             }
-            if !self.cut_at_edge(lower) {
-                self.send_probe(lower, now);
+            if !self.cut_at_edge(device) {
+                self.send_probe(device, now);
             }
         }
     }
 
-    fn probe_tail(&mut self, lower: &mut Lower, now: Instant) {
+    fn probe_tail(&mut self, device: &mut Device, now: Instant) {
         let last = self.send.queue.len().checked_sub(1);
         if let Some(at) = last.filter(|_| !self.send.queue.has_lost())
-            && self.resend(at, lower, now)
+            && self.resend(at, device, now)
         {
             self.tail.sent(self.send.nxt);
-            lower.counters.tail_probes += 1;
+            device.counters_mut().tail_probes += 1;
             self.clock.retransmit = Some(now + self.rto());
         }
     }

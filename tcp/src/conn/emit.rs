@@ -3,36 +3,36 @@
 use smoltcp::wire::TcpControl;
 use xwarp_driver::TxFrame;
 
-use super::send_queue::{Held, Piece};
+use super::send::send_queue::{Held, Piece};
 use super::{Conn, Pending, State};
-use crate::lower::Lower;
-use crate::outbound::{Header, OutOptions};
-use crate::seq::{Seq, bytes};
+use crate::device::Device;
 use crate::time::Instant;
+use crate::wire::outbound::{Header, OutOptions};
+use crate::wire::seq::{Seq, bytes};
 
 impl Conn {
     /// Sends what there is to send but new data; the number of segments. `is_drained` says whether that was all.
-    pub(crate) fn egress(&mut self, lower: &mut Lower, now: Instant) -> usize {
-        self.catch_up(lower);
+    pub(crate) fn egress(&mut self, device: &mut Device, now: Instant) -> usize {
+        self.act_on_deferred_ack(device);
         self.starved = false;
-        let before = lower.counters.segments_out;
+        let before = device.counters().segments_out;
         if self.pending.reset {
-            self.send_reset(lower, now);
+            self.send_reset(device, now);
         }
         if self.state != State::Closed {
             if self.pending.syn {
-                self.pending.syn = !self.send_first(TcpControl::Syn, lower, now);
+                self.pending.syn = !self.send_first(TcpControl::Syn, device, now);
             }
-            self.send_lost(lower, now);
+            self.send_lost(device, now);
             if self.pending.fin && !self.send.queue.has_lost() && self.may_send_fin() {
-                self.pending.fin = !self.send_first(TcpControl::Fin, lower, now);
+                self.pending.fin = !self.send_first(TcpControl::Fin, device, now);
             }
             if self.acks.is_due() {
-                self.send_ack(lower, now);
+                self.send_ack(device, now);
             }
             self.watch(now);
         }
-        let sent = lower.counters.segments_out - before;
+        let sent = device.counters().segments_out - before;
         usize::try_from(sent).unwrap_or(usize::MAX)
     }
 
@@ -70,49 +70,49 @@ impl Conn {
             control,
             seq,
             ack: Some(self.receive.next()),
-            window: self.receive.announce(self.terms.own_shift),
+            window: self.receive.announce(self.negotiated.own_shift),
             options: OutOptions {
-                timestamp: self.terms.timestamps.then(|| self.stamps.pair(now)),
+                timestamp: self.negotiated.timestamps.then(|| self.stamps.pair(now)),
                 ..OutOptions::default()
             },
-            ece: self.terms.ecn && self.receive.met_congestion,
+            ece: self.negotiated.ecn && self.receive.met_congestion,
             cwr: false,
             ect: false,
         }
     }
 
     /// Sends a segment without data; false if there is no frame for it.
-    fn send_bare(&mut self, header: &Header, lower: &mut Lower) -> bool {
-        let sent = lower.send_bare(&self.link, &self.flow, header);
+    fn send_bare(&mut self, header: &Header, device: &mut Device) -> bool {
+        let sent = device.send_bare(&self.link, &self.flow, header);
         self.starved |= !sent;
         sent
     }
 
     /// Acknowledges, with all that there is to say of what came out of order or twice (RFC 2018 §4).
-    pub(super) fn send_ack(&mut self, lower: &mut Lower, now: Instant) {
+    pub(super) fn send_ack(&mut self, device: &mut Device, now: Instant) {
         if self.state == State::SynSent {
             return;
         }
         let mut header = self.header(TcpControl::None, self.send.bare_seq(), now);
-        if self.terms.sack {
+        if self.negotiated.sack {
             header.options.sack = self.acks.blocks(self.receive.parts());
         }
-        if self.send_bare(&header, lower) {
+        if self.send_bare(&header, device) {
             self.acks.sent();
         }
     }
 
-    fn send_reset(&mut self, lower: &mut Lower, now: Instant) {
+    fn send_reset(&mut self, device: &mut Device, now: Instant) {
         let mut header = self.header(TcpControl::Rst, self.send.nxt, now);
         header.window = 0;
-        self.pending.reset = !self.send_bare(&header, lower);
+        self.pending.reset = !self.send_bare(&header, device);
     }
 
     /// A segment that the peer must answer: its sequence number is below what it expects (RFC 9293 §3.8.4).
-    pub(super) fn send_probe(&mut self, lower: &mut Lower, now: Instant) {
+    pub(super) fn send_probe(&mut self, device: &mut Device, now: Instant) {
         let header = self.header(TcpControl::None, self.send.una - 1, now);
-        if self.send_bare(&header, lower) {
-            lower.counters.probes_out += 1;
+        if self.send_bare(&header, device) {
+            device.counters_mut().probes_out += 1;
         }
     }
 
@@ -124,10 +124,10 @@ impl Conn {
     }
 
     /// Sends our SYN or FIN for the first time; false if there is no frame for it.
-    fn send_first(&mut self, control: TcpControl, lower: &mut Lower, now: Instant) -> bool {
+    fn send_first(&mut self, control: TcpControl, device: &mut Device, now: Instant) -> bool {
         let begin = self.send.end;
         let header = self.control_header(control, begin, now);
-        if !self.send_bare(&header, lower) {
+        if !self.send_bare(&header, device) {
             return false;
         }
         if control == TcpControl::Fin {
@@ -179,20 +179,20 @@ impl Conn {
     }
 
     /// Appends bytes to be sent when the peer's window has room for them, however little it has now.
-    pub(crate) fn enqueue_bytes(&mut self, bytes: &[u8], lower: &mut Lower, now: Instant) {
+    pub(crate) fn enqueue_bytes(&mut self, bytes: &[u8], device: &mut Device, now: Instant) {
         let part = match self.send.largest_window() {
             0 => self.emss(), // nothing is known of it yet
             _ => self.part_len(bytes.len()),
         };
         for part in bytes.chunks(part) {
-            let held = Held::Parked(lower.park_bytes(part));
+            let held = Held::Parked(device.park_bytes(part));
             self.append(held, part.len(), now);
         }
     }
 
     /// Cuts what waits for room at the end of the peer's window: room that never grows would keep it waiting (RFC 9293 §3.8.6.2.1, the
     /// override timeout). What fits leaves with the next egress. False if nothing fits.
-    pub(super) fn cut_at_edge(&mut self, lower: &mut Lower) -> bool {
+    pub(super) fn cut_at_edge(&mut self, device: &mut Device) -> bool {
         let room = bytes(self.send.una, self.send.edge());
         let first = self.send.queue.first();
         if room == 0 || first.is_none_or(|first| first.transmits > 0 || first.len <= room) {
@@ -202,7 +202,7 @@ impl Conn {
         let Some(waiting) = self.send.queue.take_frame(0) else {
             return false;
         };
-        let payload = match waiting.park(head, lower) {
+        let payload = match waiting.park(head, device) {
             Held::Parked(payload) => payload,
             unparked => {
                 self.send.queue.put_frame(0, unparked);
@@ -241,9 +241,15 @@ impl Conn {
     }
 
     /// Sends the first `n` bytes of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2).
-    pub(crate) fn commit(&mut self, mut frame: TxFrame, n: usize, lower: &mut Lower, now: Instant) {
+    pub(crate) fn commit(
+        &mut self,
+        mut frame: TxFrame,
+        n: usize,
+        device: &mut Device,
+        now: Instant,
+    ) {
         if !self.state.may_send() || n == 0 {
-            lower.io.discard(frame);
+            device.discard(frame);
             return;
         }
         if self.send.queue.is_empty() {
@@ -257,7 +263,7 @@ impl Conn {
         let begin = self.send.end;
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);
-        let sent = lower.send_data(frame, &self.link, &self.flow, &header);
+        let sent = device.send_data(frame, &self.link, &self.flow, &header);
         self.acks.answered(now);
         self.pacer.sent(n, self.congestion.pacing_rate(), now);
         self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);
@@ -265,12 +271,12 @@ impl Conn {
 
     /// New data may be marked, and says that congestion was answered (RFC 3168 §6.1.2); what is repeated does neither (§6.1.5).
     fn mark_new(&mut self, header: &mut Header) {
-        header.ect = self.terms.ecn;
+        header.ect = self.negotiated.ecn;
         header.cwr = std::mem::take(&mut self.send.reduced);
     }
 
     /// Sends lost segments again, as far as the window allows; one always if nothing is in flight.
-    fn send_lost(&mut self, lower: &mut Lower, now: Instant) {
+    fn send_lost(&mut self, device: &mut Device, now: Instant) {
         while let Some(at) = self.send.queue.first_lost() {
             let Some(piece) = self.send.queue.get(at) else {
                 return;
@@ -284,34 +290,34 @@ impl Conn {
             if closed || full || early {
                 return;
             }
-            if !self.resend(at, lower, now) {
+            if !self.resend(at, device, now) {
                 return;
             }
         }
     }
 
     /// Sends a segment again; false if that is not possible now.
-    pub(super) fn resend(&mut self, at: usize, lower: &mut Lower, now: Instant) -> bool {
+    pub(super) fn resend(&mut self, at: usize, device: &mut Device, now: Instant) -> bool {
         let Some(piece) = self.send.queue.get(at) else {
             return false;
         };
         let (begin, control) = (piece.begin, piece.control);
         if control == Self::DATA {
-            return self.resend_data(at, lower, now);
+            return self.resend_data(at, device, now);
         }
         let header = self.control_header(control, begin, now);
-        let sent = self.send_bare(&header, lower);
+        let sent = self.send_bare(&header, device);
         if sent {
-            self.note_resent(at, lower, now);
+            self.note_resent(at, device, now);
         }
         sent
     }
 
-    fn resend_data(&mut self, at: usize, lower: &mut Lower, now: Instant) -> bool {
+    fn resend_data(&mut self, at: usize, device: &mut Device, now: Instant) -> bool {
         let frame = match self.send.queue.take_frame(at) {
-            Some(Held::Sent(sent)) => lower.io.reclaim(sent),
+            Some(Held::Sent(sent)) => device.reclaim(sent),
             Some(Held::Ready(frame)) => Ok(frame),
-            Some(Held::Parked(payload)) => return self.resend_parked(at, payload, lower, now),
+            Some(Held::Parked(payload)) => return self.resend_parked(at, payload, device, now),
             None => return false,
         };
         let mut frame = match frame {
@@ -323,8 +329,8 @@ impl Conn {
                 return false;
             }
         };
-        self.cut(at, &mut frame, lower, now);
-        self.repeat(at, frame, lower, now);
+        self.cut(at, &mut frame, device, now);
+        self.repeat(at, frame, device, now);
         true
     }
 
@@ -333,36 +339,36 @@ impl Conn {
         &mut self,
         at: usize,
         payload: Box<[u8]>,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) -> bool {
-        let Some(mut frame) = lower.unparked(&payload, self.head()) else {
+        let Some(mut frame) = device.unparked(&payload, self.head()) else {
             self.send.queue.put_frame(at, Held::Parked(payload));
             self.starved = true;
             return false;
         };
         if payload.len() > self.emss() {
-            lower.unpark(&payload);
-            self.cut(at, &mut frame, lower, now);
-            self.repeat(at, frame, lower, now);
+            device.unpark(&payload);
+            self.cut(at, &mut frame, device, now);
+            self.repeat(at, frame, device, now);
             return true;
         }
         let header = self.header_again(at, now);
-        lower.send_copy(frame, &self.link, &self.flow, &header);
+        device.send_copy(frame, &self.link, &self.flow, &header);
         self.send.queue.put_frame(at, Held::Parked(payload));
         self.acks.piggybacked();
-        self.note_resent(at, lower, now);
+        self.note_resent(at, device, now);
         true
     }
 
     /// Cuts off what is more than a segment has room for on a path that has become narrower, and sends it.
-    fn cut(&mut self, at: usize, frame: &mut TxFrame, lower: &mut Lower, now: Instant) {
+    fn cut(&mut self, at: usize, frame: &mut TxFrame, device: &mut Device, now: Instant) {
         let (head, mss) = (self.head(), self.emss());
         while let Some(len) = self.send.queue.get(at).map(|piece| piece.len)
             && len > mss
         {
             let keep = (len - 1) / mss * mss;
-            let Some(mut rest) = lower.io.tx_frame() else {
+            let Some(mut rest) = device.tx_frame() else {
                 return; // the whole is sent, and found lost again
             };
             rest.set_len(head + len - keep);
@@ -372,17 +378,17 @@ impl Conn {
             }
             frame.set_len(head + keep);
             self.send.queue.split(at, keep);
-            self.repeat(at + 1, rest, lower, now);
+            self.repeat(at + 1, rest, device, now);
         }
     }
 
     /// Sends a piece again in its frame: acknowledgment, window, timestamp and checksum are those of now.
-    fn repeat(&mut self, at: usize, frame: TxFrame, lower: &mut Lower, now: Instant) {
+    fn repeat(&mut self, at: usize, frame: TxFrame, device: &mut Device, now: Instant) {
         let header = self.header_again(at, now);
-        let sent = lower.send_data(frame, &self.link, &self.flow, &header);
+        let sent = device.send_data(frame, &self.link, &self.flow, &header);
         self.send.queue.put_frame(at, Held::Sent(sent));
         self.acks.piggybacked();
-        self.note_resent(at, lower, now);
+        self.note_resent(at, device, now);
     }
 
     /// Headers of a piece that is sent again, or that had to wait for its first time.
@@ -396,7 +402,7 @@ impl Conn {
         header
     }
 
-    fn note_resent(&mut self, at: usize, lower: &mut Lower, now: Instant) {
+    fn note_resent(&mut self, at: usize, device: &mut Device, now: Instant) {
         let stamp = self.stamps.value(now);
         let rate = self.rate.on_sent(now, self.pipe());
         let Some(piece) = self.send.queue.get(at) else {
@@ -414,7 +420,7 @@ impl Conn {
         }
         if again {
             self.recovery.repeated(stamp);
-            lower.counters.retransmissions += 1;
+            device.counters_mut().retransmissions += 1;
         }
     }
 }

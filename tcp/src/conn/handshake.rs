@@ -6,11 +6,10 @@ use std::time::Duration;
 use smoltcp::wire::TcpControl;
 
 use super::{Conn, State};
-use crate::cookie::Opened;
-use crate::inbound::Segment;
-use crate::lower::Lower;
-use crate::outbound::{Header, OutOptions};
+use crate::device::Device;
 use crate::time::Instant;
+use crate::wire::inbound::{Options, Segment};
+use crate::wire::outbound::{Header, OutOptions};
 
 /// Lifetime of a half-open connection that the peer began: the SYN-ACK leaves after 0, 1, 3, 7, 15 and 31 s (RFC 6298 §5.5), and the
 /// last one has 32 s for its answer. The peer takes the connection for open from its first ACK on, and repeats that only if it is
@@ -31,27 +30,27 @@ impl Conn {
         self.passive = true;
         self.pending.syn = true;
         self.clock.progress = now;
-        self.have_patience(HALF_OPEN);
+        self.set_connect_timeout(HALF_OPEN);
         self.agree(syn, syn.ecn.ece && syn.ecn.cwr, 0, now);
     }
 
     /// Answers the SYN that has just opened this connection, which will be forgotten; false if there is no frame for it. A cookie has
     /// no room for what was agreed upon of ECN.
-    pub(crate) fn answer_without_memory(&mut self, lower: &mut Lower, now: Instant) -> bool {
-        self.terms.ecn = false;
+    pub(crate) fn answer_without_memory(&mut self, device: &mut Device, now: Instant) -> bool {
+        self.negotiated.ecn = false;
         let header = self.syn_header(now);
-        lower.send_bare(&self.link, &self.flow, &header)
+        device.send_bare(&self.link, &self.flow, &header)
     }
 
-    /// The connection that a cookie stands for, which `segment` acknowledges: as if the SYN had been kept. All that is unknown is
+    /// The connection that a cookie stands for, which `segment` acknowledges: as if the SYN, which had
+    /// these `options`, had been kept. All that is unknown is
     /// the SYN's window, in place of which the segment's will be taken.
-    pub(crate) fn open_by_cookie(&mut self, opened: Opened, segment: &Segment, now: Instant) {
+    pub(crate) fn open_by_cookie(&mut self, options: &Options, segment: &Segment, now: Instant) {
         self.state = State::SynReceived;
         self.passive = true;
         self.clock.progress = now;
-        let options = opened.options(segment.options.timestamp);
         let local = IpAddr::from(self.flow.local.addr);
-        self.terms = self.offer.accept(&options, local, false);
+        self.negotiated = self.offered.accept(options, local, false);
         let announced = usize::from(self.receive.syn_window());
         self.receive.begin(segment.seq - 1, announced);
         self.send.end = self.send.iss + 1;
@@ -61,7 +60,7 @@ impl Conn {
     /// Takes the peer's SYN: what it agrees to, and its numbers. `announced`: the window that a SYN of ours told it.
     fn agree(&mut self, syn: &Segment, ecn: bool, announced: usize, now: Instant) {
         let local = IpAddr::from(self.flow.local.addr);
-        self.terms = self.offer.accept(&syn.options, local, ecn);
+        self.negotiated = self.offered.accept(&syn.options, local, ecn);
         self.receive.begin(syn.seq, announced);
         if let Some((tsval, _)) = syn.options.timestamp {
             self.stamps.begin(tsval, now);
@@ -77,20 +76,20 @@ impl Conn {
             seq: self.send.iss,
             ack: None,
             window: self.receive.syn_window(),
-            options: self.offer.options(pair),
-            ece: self.offer.ecn,
-            cwr: self.offer.ecn,
+            options: self.offered.options(pair),
+            ece: self.offered.ecn,
+            cwr: self.offered.ecn,
             ect: false,
         };
         if self.state != State::SynSent {
             header.ack = Some(self.receive.next());
             header.window = self.receive.announce(0);
-            header.ece = self.terms.ecn;
+            header.ece = self.negotiated.ecn;
             header.cwr = false;
             header.options = OutOptions {
-                shift: header.options.shift.filter(|_| self.terms.scaled),
-                sack_permitted: self.terms.sack,
-                timestamp: pair.filter(|_| self.terms.timestamps),
+                shift: header.options.shift.filter(|_| self.negotiated.scaled),
+                sack_permitted: self.negotiated.sack,
+                timestamp: pair.filter(|_| self.negotiated.timestamps),
                 ..header.options
             };
         }
@@ -116,12 +115,12 @@ impl Conn {
     pub(super) fn arrive_in_syn_sent(
         &mut self,
         segment: &Segment,
-        lower: &mut Lower,
+        device: &mut Device,
         now: Instant,
     ) {
         if segment.ack.is_some_and(|ack| !self.send.is_news(ack)) {
             if !segment.is_reset() {
-                self.refuse_ack(segment, lower, now);
+                self.refuse_ack(segment, device, now);
             }
             return;
         }
@@ -138,7 +137,7 @@ impl Conn {
         let announced = usize::from(self.receive.syn_window());
         self.agree(segment, ecn, announced, now);
         if let Some(ack) = segment.ack {
-            self.on_ack(segment, ack, lower, now);
+            self.on_ack(segment, ack, device, now);
             self.establish(now);
             self.acks.owe();
         } else {
@@ -150,14 +149,14 @@ impl Conn {
 
     /// Answers an unacceptable ACK of a connection that is not synchronized (RFC 9293 §3.5.2, group 2), as often as anybody may
     /// provoke an answer of this connection.
-    pub(super) fn refuse_ack(&mut self, segment: &Segment, lower: &mut Lower, now: Instant) {
+    pub(super) fn refuse_ack(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         if !self.limiter.allow(now) {
-            lower.counters.resets_withheld += 1;
+            device.counters_mut().resets_withheld += 1;
             return;
         }
-        let header = crate::reset::reset_for(segment);
-        if lower.send_bare(&self.link, &self.flow, &header) {
-            lower.counters.resets_out += 1;
+        let header = Header::reset_for(segment);
+        if device.send_bare(&self.link, &self.flow, &header) {
+            device.counters_mut().resets_out += 1;
         }
     }
 

@@ -4,29 +4,20 @@
 //! they are acknowledged. What the parts do is in their own files: segments arrive in [`arrive`] and [`handshake`], their
 //! acknowledgments are acted upon in [`acked`], segments leave in [`emit`], time passes in [`clock`].
 
-mod ack;
 mod acked;
 mod arrive;
-mod chunk;
+mod challenge_ack;
 mod clock;
+mod deferred_ack;
 mod emit;
 mod handshake;
 #[cfg(test)]
-mod large;
-mod limiter;
-mod pacer;
-mod postponed;
+mod mtu_tests;
+mod options;
 mod probing;
-mod rack;
-mod reassembly;
-mod receive_queue;
-mod receive_side;
-mod recovery;
-mod send_queue;
-mod send_side;
+mod receive;
+mod send;
 mod state;
-mod tail;
-mod terms;
 mod timestamps;
 
 use std::time::Duration;
@@ -38,28 +29,27 @@ pub(crate) use state::State;
 
 use crate::config::StackConfig;
 use crate::congestion::{Algorithm, Congestion, Marks};
-use crate::flow::Flow;
-use crate::inbound::Segment;
-use crate::life::Life;
-use crate::link::LinkHeader;
-use crate::lower::Lower;
-use crate::rate::RateSampler;
+use crate::delivery_rate::RateSampler;
+use crate::device::Device;
 use crate::rtt::RttEstimator;
-use crate::seq::Seq;
 use crate::time::Instant;
-use ack::AckPolicy;
+use crate::wire::ethernet::LinkHeader;
+use crate::wire::flow::Flow;
+use crate::wire::inbound::Segment;
+use crate::wire::seq::Seq;
+use challenge_ack::ChallengeAckLimit;
 use clock::Clock;
-use limiter::Limiter;
-use pacer::Pacer;
-use postponed::Postponed;
+use deferred_ack::DeferredAck;
+use options::{Negotiated, Offered};
 use probing::Probing;
-use rack::Rack;
-use receive_side::ReceiveSide;
-use recovery::Recovery;
-use send_queue::Piece;
-use send_side::SendSide;
-use tail::TailProbe;
-use terms::{Offer, Terms};
+use receive::ReceiveSide;
+use receive::ack_policy::AckPolicy;
+use send::SendSide;
+use send::pacer::Pacer;
+use send::rack::Rack;
+use send::recovery::Recovery;
+use send::send_queue::Piece;
+use send::tail_loss_probe::TailLossProbe;
 use timestamps::Timestamps;
 
 /// Segments that a connection may have unacknowledged. Each holds a TX frame, and a queue's frames are shared.
@@ -126,34 +116,33 @@ struct Pending {
 
 /// A connection.
 pub(crate) struct Conn {
-    pub(crate) flow: Flow,
-    pub(crate) life: Life,
+    flow: Flow,
     link: LinkHeader,
     settings: Settings,
     state: State,
     /// The connection began with a SYN of the peer.
     passive: bool,
-    offer: Offer,
-    terms: Terms,
+    offered: Offered,
+    negotiated: Negotiated,
     /// Bytes of the largest IP packet on the way.
     path_mtu: usize,
     send: SendSide,
     receive: ReceiveSide,
     acks: AckPolicy,
     stamps: Timestamps,
-    limiter: Limiter,
-    probe_limiter: Limiter,
+    limiter: ChallengeAckLimit,
+    probe_limiter: ChallengeAckLimit,
     rtt: RttEstimator,
     rate: RateSampler,
     congestion: Box<dyn Congestion>,
     rack: Rack,
     recovery: Recovery,
-    tail: TailProbe,
+    tail: TailLossProbe,
     pacer: Pacer,
     probing: Probing,
     clock: Clock,
     pending: Pending,
-    postponed: Option<Postponed>,
+    deferred_ack: Option<DeferredAck>,
     load: ConnLoad,
     /// The length that `writable` refused last; 0 after it became possible.
     wanted: usize,
@@ -182,7 +171,6 @@ impl Conn {
         };
         Self {
             flow,
-            life: Life::default(),
             link,
             settings: Settings {
                 connect_timeout: config.connect_timeout,
@@ -196,31 +184,36 @@ impl Conn {
             },
             state: State::Closed,
             passive: false,
-            offer: Offer::new(config, mss, buffer, ecn),
-            terms: Terms::none(),
+            offered: Offered::new(config, mss, buffer, ecn),
+            negotiated: Negotiated::none(),
             path_mtu: mtu,
             send: SendSide::new(secrets.iss),
             receive: ReceiveSide::new(buffer),
             acks: AckPolicy::default(),
             stamps: Timestamps::new(secrets.stamp_offset, now),
-            limiter: Limiter::new(now),
-            probe_limiter: Limiter::new(now),
+            limiter: ChallengeAckLimit::new(now),
+            probe_limiter: ChallengeAckLimit::new(now),
             rtt: RttEstimator::new(config.min_rto, MAX_RTO),
             rate: RateSampler::new(now),
             congestion,
             rack: Rack::default(),
             recovery: Recovery::default(),
-            tail: TailProbe::default(),
+            tail: TailLossProbe::default(),
             pacer: Pacer::default(),
             probing: Probing::default(),
             clock: Clock::new(now),
             pending: Pending::default(),
-            postponed: None,
+            deferred_ack: None,
             load: ConnLoad::default(),
             wanted: 0,
             window_limited: false,
             starved: false,
         }
+    }
+
+    /// The connection's 4-tuple.
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.flow
     }
 
     pub(crate) fn state(&self) -> State {
@@ -242,7 +235,7 @@ impl Conn {
             return false;
         }
         match segment.options.timestamp {
-            Some((tsval, _)) if self.terms.timestamps && tsval != self.stamps.recent() => {
+            Some((tsval, _)) if self.negotiated.timestamps && tsval != self.stamps.recent() => {
                 !self.stamps.is_old(tsval, now)
             }
             _ => self.receive.next().is_before(segment.seq),
@@ -252,8 +245,8 @@ impl Conn {
     /// Bytes per segment: what the path's MTU and the peer's MSS allow beside the options.
     pub(crate) fn emss(&self) -> usize {
         let own = self.flow.payload_of(self.path_mtu);
-        own.min(self.terms.peer_mss)
-            .saturating_sub(self.terms.option_len())
+        own.min(self.negotiated.peer_mss)
+            .saturating_sub(self.negotiated.option_len())
             .max(1)
     }
 
@@ -308,15 +301,19 @@ impl Conn {
         self.receive.queue().readable(want, joined)
     }
 
-    pub(crate) fn consume(&mut self, n: usize, lower: &mut Lower) {
-        self.receive.consume(n, lower);
-        if self.state.may_receive() && self.receive.has_news(self.emss(), self.terms.own_shift) {
+    pub(crate) fn consume(&mut self, n: usize, device: &mut Device) {
+        self.receive.consume(n, device);
+        if self.state.may_receive()
+            && self
+                .receive
+                .has_news(self.emss(), self.negotiated.own_shift)
+        {
             self.acks.owe();
         }
     }
 
-    /// True if there is something to send.
-    pub(crate) fn has_news(&self) -> bool {
+    /// True if an ACK is to be sent.
+    pub(crate) fn owes_ack(&self) -> bool {
         self.acks.is_due()
     }
 
@@ -341,7 +338,7 @@ impl Conn {
 
     /// Bytes of headers in front of the payload of a segment with data.
     fn head(&self) -> usize {
-        let tcp = TCP_HEADER_LEN + self.terms.option_len();
+        let tcp = TCP_HEADER_LEN + self.negotiated.option_len();
         self.link.len() + self.flow.ip_header_len() + tcp
     }
 
@@ -364,7 +361,7 @@ impl Conn {
     }
 
     /// How long the handshake may take.
-    pub(crate) fn have_patience(&mut self, limit: Duration) {
+    pub(crate) fn set_connect_timeout(&mut self, limit: Duration) {
         self.settings.connect_timeout = limit;
         self.settings.soon = soon(self.settings.user_timeout, limit);
     }
@@ -381,11 +378,11 @@ impl Conn {
 
     /// Gives the frames of segments that have waited for their ACK for a while to others; how many. Other signs of life do not count: with
     /// one byte acknowledged now and then, a peer would keep all frames.
-    pub(crate) fn park_if_silent(&mut self, lower: &mut Lower, now: Instant) -> usize {
-        self.catch_up(lower);
+    pub(crate) fn park_if_silent(&mut self, device: &mut Device, now: Instant) -> usize {
+        self.act_on_deferred_ack(device);
         let head = self.head();
         let idle = |piece: &Piece| now - piece.sent_at >= SILENCE;
-        self.send.queue.park(head, idle, lower)
+        self.send.queue.park(head, idle, device)
     }
 
     /// Remembers that `len` bytes could not be written.
@@ -394,7 +391,7 @@ impl Conn {
     }
 
     /// True, once, if what was refused has become possible.
-    pub(crate) fn relent(&mut self, now: Instant) -> bool {
+    pub(crate) fn became_writable(&mut self, now: Instant) -> bool {
         let possible = self.wanted > 0 && self.can_write(self.wanted, now);
         if possible {
             self.wanted = 0;
@@ -422,31 +419,31 @@ impl Conn {
     }
 
     /// ABORT (RFC 9293 §3.10.5): the next egress sends a RST, unless the peer knows of nothing or all is said.
-    pub(crate) fn abort(&mut self, silent: bool, lower: &mut Lower) {
+    pub(crate) fn abort(&mut self, silent: bool, device: &mut Device) {
         self.pending = Pending {
             reset: !silent && !matches!(self.state, State::Closed | State::TimeWait),
             ..Pending::default()
         };
         self.state = State::Closed;
-        self.release(lower);
+        self.release(device);
     }
 
     /// Gives all frames back but those of bytes that can still be read.
-    pub(crate) fn release(&mut self, lower: &mut Lower) {
-        self.postponed = None;
-        self.send.queue.clear(lower);
-        self.receive.clear_parts(lower);
+    pub(crate) fn release(&mut self, device: &mut Device) {
+        self.deferred_ack = None;
+        self.send.queue.clear(device);
+        self.receive.clear_parts(device);
     }
 
     /// Nobody will read what was received.
-    pub(crate) fn forget_unread(&mut self, lower: &mut Lower) {
-        self.receive.clear(lower);
+    pub(crate) fn forget_unread(&mut self, device: &mut Device) {
+        self.receive.clear(device);
     }
 
     /// Gives all frames back.
-    pub(crate) fn dispose(mut self, lower: &mut Lower) {
-        self.release(lower);
-        self.receive.clear(lower);
+    pub(crate) fn dispose(mut self, device: &mut Device) {
+        self.release(device);
+        self.receive.clear(device);
     }
 
     /// The control bit of pieces with data.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::seq::Seq;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 
 /// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap in the time.
 const OUTDATED: Duration = Duration::from_hours(24 * 24);
@@ -102,8 +102,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::seq::from_raw;
-    use crate::seq::testing::{HALF, alike, at, near};
+    use crate::wire::seq::from_raw;
+    use crate::wire::seq::testing::{HALF, alike, at, near};
 
     #[test]
     fn an_older_value_is_refused_until_the_known_one_is_outdated() {
@@ -152,7 +152,7 @@ mod tests {
                 stamps.pair(now);
                 let sent = i64::try_from(now.since_origin().as_millis()).unwrap();
                 let echo = echoed + echo;
-                let raw = crate::seq::raw(at(echo + i64::from(offset)));
+                let raw = crate::wire::seq::raw(at(echo + i64::from(offset)));
                 let lately = alike(echo).find(|echo| (echoed - i64::from(LATE)..=sent).contains(echo));
                 prop_assert_eq!(stamps.is_echo(raw), lately.is_some());
                 if let Some(echo) = lately {
@@ -173,7 +173,7 @@ mod tests {
             for (seconds, later, from_ack) in steps {
                 now = now + Duration::from_secs(seconds);
                 let tsval = recent.map_or(0, |(value, _)| value) + later;
-                let raw = crate::seq::raw(at(tsval));
+                let raw = crate::wire::seq::raw(at(tsval));
                 let old = recent.is_some_and(|(value, taken): (i64, Instant)| {
                     let age = (value - tsval).rem_euclid(2 * HALF);
                     (1..HALF).contains(&age) && now - taken < Duration::from_hours(24 * 24)
@@ -183,7 +183,7 @@ mod tests {
                 if !old && from_ack <= 0 {
                     recent = Some((tsval, now));
                 }
-                let echo = recent.map_or(0, |(value, _)| crate::seq::raw(at(value)));
+                let echo = recent.map_or(0, |(value, _)| crate::wire::seq::raw(at(value)));
                 prop_assert_eq!(stamps.pair(now).1, echo);
             }
         }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::congestion::Acked;
-use crate::rate::RateSample;
+use crate::delivery_rate::RateSample;
 use crate::time::Instant;
-use crate::windowed::Windowed;
+use crate::windowed_max::WindowedMax;
 
 /// Round trips over which the greatest delivery rate counts (§4.1.1.3).
 const RATE_ROUNDS: u64 = 10;
@@ -18,7 +18,7 @@ const FULL_ROUNDS: u32 = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     /// Bytes per second, by round trips.
-    rate: Windowed<u64>,
+    rate: WindowedMax<u64>,
     least: Option<(Duration, Instant)>,
     rounds: u64,
     /// A round trip ends when a segment is acknowledged that was sent after so much was delivered (§4.1.1.2).
@@ -32,7 +32,7 @@ pub(super) struct Path {
 impl Path {
     pub(super) fn new() -> Self {
         Self {
-            rate: Windowed::new(RATE_ROUNDS),
+            rate: WindowedMax::new(RATE_ROUNDS),
             least: None,
             rounds: 0,
             round_ends: 0,
@@ -88,9 +88,9 @@ impl Path {
             .least
             .is_some_and(|(_, seen)| acked.now - seen > RTT_WINDOW);
         if expired || self.least.is_none_or(|(least, _)| rtt <= least) {
-            let lower = self.least.is_none_or(|(least, _)| rtt <= least);
+            let device = self.least.is_none_or(|(least, _)| rtt <= least);
             self.least = Some((rtt, acked.now));
-            return expired && !lower;
+            return expired && !device;
         }
         false
     }

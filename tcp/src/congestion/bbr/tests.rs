@@ -1,6 +1,6 @@
 use super::super::testing::at;
 use super::*;
-use crate::rate::RateSample;
+use crate::delivery_rate::RateSample;
 
 const MSS: usize = 1000;
 const RTT: Duration = Duration::from_millis(10);

@@ -1,0 +1,67 @@
+//! An acknowledgment that has come with bytes: it is acted upon after those, and after the answer to them has left.
+//!
+//! What it changes is what may be sent and when, and the answer seldom depends on that. So a round trip does not wait for it.
+
+use super::{Conn, State};
+use crate::device::Device;
+use crate::time::Instant;
+use crate::wire::inbound::Segment;
+use crate::wire::seq::Seq;
+
+/// See the module. There is at most one: the next segment to arrive, the next look at what there is to send, and whoever finds no
+/// room to write have it acted upon.
+#[derive(Debug)]
+pub(super) struct DeferredAck {
+    segment: Segment,
+    ack: Seq,
+    /// When it arrived.
+    at: Instant,
+}
+
+impl Conn {
+    /// Acts upon an acceptable ACK, or postpones that.
+    pub(super) fn hear(&mut self, segment: &Segment, ack: Seq, device: &mut Device, now: Instant) {
+        if self.may_wait(segment, ack) {
+            self.deferred_ack = Some(DeferredAck {
+                segment: segment.clone(),
+                ack,
+                at: now,
+            });
+        } else {
+            self.on_ack(segment, ack, device, now);
+        }
+    }
+
+    /// True for an ACK of what was sent, with bytes that may be answered, that tells of nothing unusual and that nobody waits for.
+    fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
+        let steady = self.state == State::Established
+            && self.recovery.is_open()
+            && self.wanted == 0
+            && !self.tail.is_outstanding()
+            && !self.send.queue.is_disordered();
+        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
+        steady && plain && self.send.una.is_before(ack) && !segment.payload.is_empty()
+    }
+
+    /// True if a piece of `len` bytes would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.
+    pub(crate) fn finds_room(&mut self, len: usize, device: &mut Device, now: Instant) -> bool {
+        let limited = self.window_limited;
+        if self.can_write(len, now) {
+            return true;
+        }
+        if self.deferred_ack.is_none() {
+            return false;
+        }
+        self.window_limited = limited; // which may have been for want of that ACK only
+        self.act_on_deferred_ack(device);
+        self.can_write(len, now)
+    }
+
+    /// Acts upon the deferred ACK, if there is one.
+    pub(crate) fn act_on_deferred_ack(&mut self, device: &mut Device) {
+        if let Some(deferred_ack) = self.deferred_ack.take() {
+            let DeferredAck { segment, ack, at } = deferred_ack;
+            self.on_ack(&segment, ack, device, at);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What the two SYNs agreed upon.
+
+use std::net::IpAddr;
+
+use crate::config::StackConfig;
+use crate::wire::inbound::Options;
+use crate::wire::outbound::{OutOptions, TIMESTAMP_LEN};
+
+/// The peer's MSS if it names none (RFC 9293 §3.7.1), for IPv4 and IPv6.
+const DEFAULT_MSS: (usize, usize) = (536, 1220);
+/// The least MSS that is believed: a smaller one would make every segment header for the most part.
+const MIN_MSS: usize = 48;
+/// The largest shift count (RFC 7323 §2.3).
+const MAX_SHIFT: u8 = 14;
+
+/// What our SYN offers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offered {
+    pub(crate) mss: usize,
+    pub(crate) shift: u8,
+    pub(crate) timestamps: bool,
+    pub(crate) ecn: bool,
+}
+
+/// What holds for the connection.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools)] // as many as there are options
+pub(crate) struct Negotiated {
+    pub(crate) peer_mss: usize,
+    /// How far the peer's windows are shifted.
+    pub(crate) peer_shift: u8,
+    /// How far ours are.
+    pub(crate) own_shift: u8,
+    /// Windows are scaled, in both directions or in none (RFC 7323 §2.2).
+    pub(crate) scaled: bool,
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) ecn: bool,
+}
+
+impl Offered {
+    pub(crate) fn new(config: &StackConfig, mss: usize, buffer: usize, ecn: bool) -> Self {
+        let fits = |shift: &u8| buffer <= usize::from(u16::MAX) << shift;
+        Self {
+            mss,
+            shift: (0..MAX_SHIFT).find(fits).unwrap_or(MAX_SHIFT),
+            timestamps: config.timestamps,
+            ecn,
+        }
+    }
+
+    /// The options of a SYN.
+    pub(crate) fn options(&self, timestamp: Option<(u32, u32)>) -> OutOptions {
+        OutOptions {
+            mss: Some(u16::try_from(self.mss).unwrap_or(u16::MAX)),
+            shift: Some(self.shift),
+            sack_permitted: true,
+            timestamp: timestamp.filter(|_| self.timestamps),
+            ..OutOptions::default()
+        }
+    }
+
+    /// What holds once the peer's SYN is known; `ecn`: it agrees to ECN.
+    pub(crate) fn accept(&self, theirs: &Options, local: IpAddr, ecn: bool) -> Negotiated {
+        let default = match local {
+            IpAddr::V4(_) => DEFAULT_MSS.0,
+            IpAddr::V6(_) => DEFAULT_MSS.1,
+        };
+        let mss = theirs.mss.map_or(default, usize::from);
+        Negotiated {
+            peer_mss: mss.max(MIN_MSS),
+            peer_shift: theirs.shift.unwrap_or(0),
+            own_shift: theirs.shift.map_or(0, |_| self.shift),
+            scaled: theirs.shift.is_some(),
+            sack: theirs.sack_permitted,
+            timestamps: self.timestamps && theirs.timestamp.is_some(),
+            ecn: self.ecn && ecn,
+        }
+    }
+}
+
+impl Negotiated {
+    /// Before the peer's SYN is known.
+    pub(crate) fn none() -> Self {
+        Self {
+            peer_mss: DEFAULT_MSS.0,
+            peer_shift: 0,
+            own_shift: 0,
+            scaled: false,
+            sack: false,
+            timestamps: false,
+            ecn: false,
+        }
+    }
+
+    /// Bytes of options in every segment.
+    pub(crate) fn option_len(&self) -> usize {
+        if self.timestamps { TIMESTAMP_LEN } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(buffer: usize) -> Offered {
+        Offered::new(&StackConfig::default(), 1460, buffer, false)
+    }
+
+    #[test]
+    fn the_shift_is_the_least_that_holds_the_buffer() {
+        assert_eq!(offered(65535).shift, 0);
+        assert_eq!(offered(65536).shift, 1);
+        assert_eq!(offered(256 * 1024).shift, 3);
+        assert_eq!(offered(1 << 30).shift, 14);
+    }
+
+    #[test]
+    fn without_options_nothing_is_agreed_upon() {
+        let negotiated =
+            offered(1 << 20).accept(&Options::default(), IpAddr::from([10, 0, 0, 1]), true);
+        assert_eq!((negotiated.peer_mss, negotiated.own_shift), (536, 0));
+        assert!(
+            !negotiated.sack && !negotiated.timestamps && !negotiated.scaled && !negotiated.ecn
+        );
+        let v6 = offered(1).accept(&Options::default(), "fd00::1".parse().unwrap(), false);
+        assert_eq!(v6.peer_mss, 1220);
+    }
+}

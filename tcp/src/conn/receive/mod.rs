@@ -1,0 +1,258 @@
+//! Receive side: RCV.NXT, the window, bytes in order and out of order, the peer's FIN (RFC 9293 §3.3.1).
+
+pub(super) mod ack_policy;
+mod chunk;
+mod reassembly;
+mod receive_queue;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use xwarp_driver::RxFrame;
+
+use crate::device::Device;
+use crate::wire::inbound::Segment;
+use crate::wire::seq::{Seq, bytes, distance};
+use chunk::Chunk;
+use reassembly::Reassembly;
+use receive_queue::ReceiveQueue;
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub(crate) struct ReceiveSide {
+    /// RCV.NXT.
+    next: Seq,
+    /// Up to where the peer was told that it may send: never taken back (RFC 9293 §3.8.6.2.1).
+    edge: Seq,
+    /// What was acknowledged last (Last.ACK.sent, RFC 7323 §4.3).
+    acked: Seq,
+    /// Bytes that may be held.
+    capacity: usize,
+    queue: ReceiveQueue,
+    parts: Reassembly,
+    /// The sequence number of the peer's FIN, once seen.
+    fin: Option<Seq>,
+    /// The peer is to be told that packets with data meet congestion.
+    pub(crate) met_congestion: bool,
+}
+
+/// What an acceptable segment's payload came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// There was nothing new in it.
+    Nothing,
+    /// RCV.NXT has advanced; `filled`: with bytes that were waiting for these.
+    InOrder { filled: bool },
+    /// It waits for what is in front of it.
+    OutOfOrder,
+}
+
+impl ReceiveSide {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            next: Seq::default(),
+            edge: Seq::default(),
+            acked: Seq::default(),
+            capacity,
+            queue: ReceiveQueue::default(),
+            parts: Reassembly::default(),
+            fin: None,
+            met_congestion: false,
+        }
+    }
+
+    /// The peer's SYN has the sequence number `irs`. A SYN of ours has announced `announced` bytes to it already, or none.
+    pub(crate) fn begin(&mut self, irs: Seq, announced: usize) {
+        self.next = irs + 1;
+        self.acked = self.next;
+        self.edge = self.next + announced;
+    }
+
+    pub(crate) fn next(&self) -> Seq {
+        self.next
+    }
+
+    pub(crate) fn acked(&self) -> Seq {
+        self.acked
+    }
+
+    pub(crate) fn queue(&self) -> &ReceiveQueue {
+        &self.queue
+    }
+
+    pub(crate) fn parts(&self) -> &Reassembly {
+        &self.parts
+    }
+
+    /// True once the peer's FIN was received in order.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| self.next == fin + 1)
+    }
+
+    pub(crate) fn consume(&mut self, n: usize, device: &mut Device) {
+        self.queue.consume(n, device);
+    }
+
+    /// RCV.WND.
+    pub(crate) fn window(&self) -> usize {
+        bytes(self.next, self.edge)
+    }
+
+    fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.queue.len())
+    }
+
+    /// The window of a SYN, which is not scaled (RFC 7323 §2.2).
+    pub(crate) fn syn_window(&self) -> u16 {
+        u16::try_from(self.free()).unwrap_or(u16::MAX)
+    }
+
+    /// Acknowledges RCV.NXT and announces what is free; the window field.
+    pub(crate) fn announce(&mut self, shift: u8) -> u16 {
+        let window = self.window().max(self.free() >> shift << shift);
+        // Rounded up, as an edge that was announced stays.
+        let field = (window + (1 << shift) - 1) >> shift;
+        let field = u16::try_from(field).unwrap_or(u16::MAX);
+        self.edge = self.next + (usize::from(field) << shift);
+        self.acked = self.next;
+        field
+    }
+
+    /// True if the window has grown by so much that the peer should know (RFC 9293 §3.8.6.2.2): by a segment or half the buffer,
+    /// and unless plenty is left, to twice of what is left.
+    pub(crate) fn has_news(&self, mss: usize, shift: u8) -> bool {
+        let most = usize::from(u16::MAX) << shift;
+        let (now, told) = (self.free().min(most), self.window());
+        let grown = now.saturating_sub(told);
+        grown > 0
+            && grown >= mss.min(self.capacity / 2)
+            && (told < (2 * mss).max(self.capacity / 4) || now >= 2 * told)
+    }
+
+    /// The acceptability test of RFC 9293 §3.10.7.4, first. Segment and window have a number in common if one of them begins in the
+    /// other; so does a segment that is larger than the window and begins before it.
+    pub(crate) fn is_acceptable(&self, segment: &Segment) -> bool {
+        let (len, window) = (segment.len(), self.window());
+        let ahead = segment.seq.offset(self.next);
+        if window == 0 {
+            return len == 0 && ahead == 0;
+        }
+        ahead < window || self.behind(segment) < len
+    }
+
+    /// How far before RCV.NXT a segment begins, 0 to 2^32 - 1.
+    fn behind(&self, segment: &Segment) -> usize {
+        self.next.offset(segment.seq)
+    }
+
+    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for: one that is nearer to what comes
+    /// than to what was.
+    pub(crate) fn is_beyond(&self, segment: &Segment) -> bool {
+        let least = self.window() + usize::from(segment.len() == 0);
+        usize::try_from(distance(self.next, segment.seq)).is_ok_and(|ahead| ahead >= least)
+    }
+
+    /// True for a segment that may have been sent twice: a peer never had more than a window, and a FIN, in flight. What begins
+    /// further back than that can be a stranger's.
+    pub(crate) fn may_be_repeated(&self, segment: &Segment) -> bool {
+        segment.len() > 0 && (1..=self.capacity + 1).contains(&self.behind(segment))
+    }
+
+    /// The part of `segment` that was received before (RFC 2883 §4), if any.
+    pub(crate) fn duplicate(&self, segment: &Segment) -> Option<(Seq, Seq)> {
+        let Segment { seq, .. } = *segment;
+        let len = segment.payload.len();
+        if len == 0 {
+            return None;
+        }
+        if self.may_be_repeated(segment) {
+            return Some((seq, seq + len.min(self.behind(segment))));
+        }
+        if seq.offset(self.next) >= self.window() {
+            return None;
+        }
+        let (_, right) = self.parts.block(seq)?;
+        Some((seq, seq + len.min(right.offset(seq))))
+    }
+
+    /// Takes the payload and the FIN of an acceptable segment. The frame is kept or given back.
+    pub(crate) fn accept(
+        &mut self,
+        segment: &Segment,
+        frame: RxFrame,
+        device: &mut Device,
+    ) -> Arrival {
+        let (begin, range) = self.clip(segment);
+        self.note_fin(segment);
+        let before = self.next;
+        let waited = !self.parts.is_empty();
+        let mut waits = false;
+        if range.is_empty() {
+            device.recycle(frame);
+        } else if begin == self.next {
+            let chunk = if self.queue.len() == 0 {
+                Chunk::keep(frame, range, device)
+            } else {
+                Chunk::new(frame, range, device)
+            };
+            self.append(chunk);
+            while let Some(chunk) = self.parts.take(self.next, device) {
+                self.append(chunk);
+            }
+        } else {
+            let chunk = Chunk::new(frame, range, device);
+            waits = self.parts.insert(begin, chunk, device);
+        }
+        waits |= self
+            .fin
+            .is_some_and(|fin| self.next.is_before(fin) && segment.has_fin());
+        if self.fin == Some(self.next) {
+            self.next += 1;
+        }
+        if self.next != before {
+            Arrival::InOrder { filled: waited }
+        } else if waits {
+            Arrival::OutOfOrder
+        } else {
+            Arrival::Nothing
+        }
+    }
+
+    fn append(&mut self, chunk: Chunk) {
+        self.next += chunk.len();
+        self.queue.push(chunk);
+    }
+
+    /// What of the payload lies in the window and before the FIN: where it begins, and its place in the frame.
+    fn clip(&self, segment: &Segment) -> (Seq, Range<usize>) {
+        let Range { start, end } = segment.payload;
+        let old = bytes(segment.seq, self.next).min(segment.payload.len());
+        let (begin, start) = (segment.seq + old, start + old);
+        let window = self.window();
+        let last = self
+            .fin
+            .map_or(window, |fin| bytes(self.next, fin).min(window));
+        let room = last.saturating_sub(begin.offset(self.next));
+        (begin, start..end.min(start + room))
+    }
+
+    /// Notes the FIN, unless it lies beyond the window, or where bytes were received already.
+    fn note_fin(&mut self, segment: &Segment) {
+        let at = segment.seq + segment.payload.len();
+        if segment.has_fin() && self.fin.is_none() && at.offset(self.next) <= self.window() {
+            self.fin = Some(at);
+        }
+    }
+
+    /// Gives all frames back.
+    pub(crate) fn clear(&mut self, device: &mut Device) {
+        self.queue.clear(device);
+        self.parts.clear(device);
+    }
+
+    /// Gives those back that wait for others, when nothing will come any more.
+    pub(crate) fn clear_parts(&mut self, device: &mut Device) {
+        self.parts.clear(device);
+    }
+}

@@ -1,0 +1,113 @@
+//! In-order bytes that were received and not consumed.
+
+use std::collections::VecDeque;
+
+use super::chunk::Chunk;
+use crate::device::Device;
+
+/// A queue of chunks that are read as one stream.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveQueue {
+    chunks: VecDeque<Chunk>,
+    len: usize,
+}
+
+impl ReceiveQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn push(&mut self, chunk: Chunk) {
+        self.len += chunk.len();
+        let rest = match self.chunks.back_mut() {
+            Some(last) => last.absorb(chunk),
+            None => Some(chunk),
+        };
+        self.chunks.extend(rest);
+    }
+
+    /// At least `want` bytes in one slice if so many are there, else those of the first chunk. They are copied into `joined`
+    /// only if the first chunk has too few.
+    pub(crate) fn readable<'a>(&'a self, want: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
+        let first = self.chunks.front().map_or(&[][..], Chunk::bytes);
+        if first.len() >= want || self.len < want {
+            return first;
+        }
+        joined.clear();
+        for chunk in &self.chunks {
+            let bytes = chunk.bytes();
+            let missing = want - joined.len();
+            joined.extend_from_slice(bytes.get(..missing).unwrap_or(bytes));
+            if joined.len() == want {
+                break;
+            }
+        }
+        joined
+    }
+
+    /// Takes the first `n` bytes away; the frames go back.
+    pub(crate) fn consume(&mut self, n: usize, device: &mut Device) {
+        let mut left = n.min(self.len);
+        self.len -= left;
+        while left > 0 {
+            let Some(chunk) = self.chunks.front_mut() else {
+                return;
+            };
+            let taken = left.min(chunk.len());
+            chunk.trim_front(taken);
+            left -= taken;
+            if chunk.len() == 0
+                && let Some(chunk) = self.chunks.pop_front()
+            {
+                chunk.free(device);
+            }
+        }
+    }
+
+    pub(crate) fn clear(&mut self, device: &mut Device) {
+        self.consume(self.len, device);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xwarp_driver::MemoryIo;
+
+    use super::*;
+
+    fn copied(bytes: &[u8]) -> Chunk {
+        Chunk::Copied {
+            bytes: bytes.to_vec(),
+            begin: 0,
+        }
+    }
+
+    #[test]
+    fn a_slice_is_joined_only_across_chunks() {
+        let (io, _) = MemoryIo::new(1).unwrap();
+        let mut device = Device::new(Box::new(io), 1500);
+        let mut queue = ReceiveQueue::default();
+        queue.push(copied(&[1; 4000]));
+        queue.push(copied(&[2; 200]));
+        let mut joined = Vec::new();
+        assert_eq!(queue.readable(4000, &mut joined).len(), 4000);
+        assert!(joined.is_empty());
+        assert_eq!(queue.readable(4001, &mut joined)[3999..], [1, 2]);
+        assert_eq!(queue.readable(5000, &mut joined).len(), 4000, "as it lies");
+        queue.consume(4100, &mut device);
+        assert_eq!(queue.readable(100, &mut joined), [2; 100]);
+        queue.consume(999, &mut device);
+        assert_eq!((queue.len(), queue.readable(0, &mut joined).len()), (0, 0));
+    }
+
+    #[test]
+    fn small_chunks_are_gathered() {
+        let mut queue = ReceiveQueue::default();
+        for _ in 0..4096 {
+            queue.push(copied(&[7]));
+        }
+        assert_eq!((queue.chunks.len(), queue.len()), (1, 4096));
+        queue.push(copied(&[8]));
+        assert_eq!(queue.chunks.len(), 2);
+    }
+}

@@ -1,0 +1,128 @@
+//! RACK: which segments are lost, judged by when they were sent (RFC 8985 §6).
+
+use std::time::Duration;
+
+use super::send_queue::{Piece, SendQueue};
+use crate::time::Instant;
+use crate::wire::seq::Seq;
+
+/// Recoveries for which a widened window is kept (RFC 8985 §6.2, step 4).
+const KEEP_WIDE: u32 = 16;
+/// Segments that must have overtaken one for it to be lost at once, as long as no reordering was seen (`DupThresh`).
+const DUPLICATE_THRESHOLD: usize = 3;
+
+/// What RACK knows of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Rack {
+    /// When the most recently sent of the delivered segments was sent, and its end.
+    newest: Option<(Instant, Seq)>,
+    /// Its round trip.
+    rtt: Duration,
+    /// The highest sequence number delivered.
+    highest: Option<Seq>,
+    reordering_seen: bool,
+    /// The reordering window is this many quarters of the least round trip, and one.
+    widened: u32,
+    keep: u32,
+    /// The window was widened for this flight already.
+    round: Option<Seq>,
+}
+
+/// What is known of the path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathTimes {
+    pub(crate) srtt: Option<Duration>,
+    pub(crate) min_rtt: Option<Duration>,
+}
+
+impl Rack {
+    /// A piece was delivered `rtt` after it was last sent; `ambiguous` if that may have been an earlier transmission.
+    pub(crate) fn delivered(&mut self, piece: &Piece, rtt: Duration, ambiguous: bool) {
+        let end = piece.end();
+        if self.highest.is_none_or(|highest| highest.is_before(end)) {
+            self.highest = Some(end);
+        } else if piece.transmits == 1 {
+            self.reordering_seen = true;
+        }
+        if ambiguous {
+            return;
+        }
+        let sent = (piece.sent_at, end);
+        if self.newest.is_none_or(|newest| after(sent, newest)) {
+            self.newest = Some(sent);
+            self.rtt = rtt;
+        }
+    }
+
+    /// The peer says that something came twice: segments were taken for lost too early (§6.2, step 4).
+    pub(crate) fn on_duplicate(&mut self, una: Seq, nxt: Seq) {
+        self.forget(una);
+        if self.round.is_some() {
+            return;
+        }
+        self.round = Some(nxt);
+        self.widened = self.widened.saturating_add(1);
+        self.keep = KEEP_WIDE;
+    }
+
+    /// All before `una` is acknowledged: what was in flight when the window was widened may be gone, and is not looked back to.
+    pub(crate) fn forget(&mut self, una: Seq) {
+        self.round.take_if(|round| !una.is_before(*round));
+    }
+
+    /// A recovery is over.
+    pub(crate) fn on_recovered(&mut self) {
+        self.keep = self.keep.saturating_sub(1);
+        if self.keep == 0 {
+            self.widened = 0;
+        }
+    }
+
+    /// How long a segment may be late.
+    fn reordering_window(&self, queue: &SendQueue, repairing: bool, path: PathTimes) -> Duration {
+        if !self.reordering_seen && (repairing || queue.sacked() >= DUPLICATE_THRESHOLD) {
+            return Duration::ZERO;
+        }
+        let quarter = path.min_rtt.unwrap_or_default() / 4;
+        let wide = quarter.saturating_mul(self.widened.saturating_add(1));
+        wide.min(path.srtt.unwrap_or(wide))
+    }
+
+    /// Marks the segments that are lost by now. Whether there are any, and when more may be.
+    pub(crate) fn detect(
+        &self,
+        queue: &mut SendQueue,
+        repairing: bool,
+        path: PathTimes,
+        now: Instant,
+    ) -> (bool, Option<Instant>) {
+        let (mut found, mut later) = (false, None);
+        let Some(newest) = self.newest else {
+            return (found, later);
+        };
+        let allowance = self.rtt + self.reordering_window(queue, repairing, path);
+        for at in 0..queue.len() {
+            let Some(piece) = queue.get(at) else { break };
+            if piece.sacked || piece.lost || !after(newest, (piece.sent_at, piece.end())) {
+                continue;
+            }
+            let due = piece.sent_at + allowance;
+            if due <= now {
+                found |= queue.mark_lost(at);
+            } else {
+                later = later.max(Some(due));
+            }
+        }
+        (found, later)
+    }
+
+    /// True if a piece should have been delivered by now, whatever was delivered (§6.3).
+    pub(crate) fn is_overdue(&self, piece: &Piece, now: Instant) -> bool {
+        piece.sent_at + self.rtt <= now
+    }
+}
+
+/// True if what was sent at `a` was sent after what was sent at `b`; of segments of one instant, the later in the stream.
+fn after(a: (Instant, Seq), b: (Instant, Seq)) -> bool {
+    a.0 > b.0 || a.0 == b.0 && b.1.is_before(a.1)
+}

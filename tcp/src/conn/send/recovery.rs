@@ -1,0 +1,241 @@
+//! The course of a recovery: how much may be sent in it (RFC 6937), when it is over, and whether it was for nothing.
+
+use crate::conn::timestamps::older;
+use crate::wire::seq::Seq;
+
+/// Whether losses are being repaired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Open,
+    /// Losses that ACKs told of.
+    Repair,
+    /// Losses that a timeout assumes.
+    Timeout,
+}
+
+/// A recovery, or none.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    phase: Phase,
+    /// What was sent when it began (`RecoveryPoint`).
+    point: Seq,
+    rate: Rate,
+    doubt: Option<Doubt>,
+}
+
+/// Proportional rate reduction (RFC 6937 §3).
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    /// In flight when the recovery began (`RecoverFS`).
+    flight: usize,
+    /// The window to come to (ssthresh).
+    target: usize,
+    delivered: usize,
+    sent: usize,
+    window: usize,
+}
+
+/// What would show that nothing was lost.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// SND.UNA when the recovery began.
+    una: Seq,
+    /// SND.NXT when it ended: what is acknowledged beyond was sent after all retransmissions.
+    end: Option<Seq>,
+    /// Our timestamp in the first retransmission.
+    first_stamp: Option<u32>,
+    /// Retransmissions that the peer has not called duplicates.
+    repeats: usize,
+    any: bool,
+}
+
+impl Recovery {
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// What must be acknowledged for the recovery to end.
+    pub(crate) fn point(&self) -> Seq {
+        self.point
+    }
+
+    /// Begins to repair what ACKs told to be lost, with `flight` bytes in flight before and a window of `target` after it.
+    pub(crate) fn begin(&mut self, una: Seq, nxt: Seq, flight: usize, target: usize, mss: usize) {
+        self.phase = Phase::Repair;
+        self.point = nxt;
+        self.doubt = Some(Doubt::new(una));
+        self.rate = Rate {
+            flight: flight.max(1),
+            target,
+            window: mss, // the first retransmission leaves at once
+            ..Rate::default()
+        };
+    }
+
+    /// The retransmission timer has expired.
+    pub(crate) fn time_out(&mut self, una: Seq, nxt: Seq) {
+        if self.phase != Phase::Timeout {
+            self.doubt = Some(Doubt::new(una));
+        }
+        self.phase = Phase::Timeout;
+        self.point = nxt;
+    }
+
+    /// True if all that was sent before the recovery is acknowledged; the recovery is over then. Once more is acknowledged than was sent
+    /// up to then, nothing will show any more that it was for nothing.
+    pub(crate) fn ends(&mut self, una: Seq, nxt: Seq) -> bool {
+        if self.is_open() {
+            let over = |doubt: &mut Doubt| doubt.end.is_some_and(|end| end.is_before(una));
+            self.doubt.take_if(over);
+            return false;
+        }
+        let ends = !una.is_before(self.point);
+        if ends {
+            self.phase = Phase::Open;
+            if let Some(doubt) = &mut self.doubt {
+                doubt.end = Some(nxt);
+            }
+        }
+        ends
+    }
+
+    /// Ends the recovery: it was for nothing.
+    pub(crate) fn cancel(&mut self) {
+        self.phase = Phase::Open;
+        self.doubt = None;
+    }
+
+    /// An ACK has told of `delivered` bytes, and `pipe` are in flight now.
+    pub(crate) fn delivered(&mut self, delivered: usize, pipe: usize, mss: usize) {
+        if self.phase != Phase::Repair {
+            return;
+        }
+        let rate = &mut self.rate;
+        rate.delivered += delivered;
+        let allowed = if pipe > rate.target {
+            (rate.delivered.saturating_mul(rate.target))
+                .div_ceil(rate.flight)
+                .saturating_sub(rate.sent)
+        } else {
+            let behind = rate.delivered.saturating_sub(rate.sent);
+            (rate.target - pipe).min(behind.max(delivered) + mss)
+        };
+        let first = if rate.sent == 0 { mss } else { 0 };
+        rate.window = pipe + allowed.max(first);
+    }
+
+    /// The window during a repair, in bytes.
+    pub(crate) fn window(&self) -> Option<usize> {
+        (self.phase == Phase::Repair).then_some(self.rate.window)
+    }
+
+    /// `bytes` were sent.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if self.phase == Phase::Repair {
+            self.rate.sent += bytes;
+        }
+    }
+
+    /// A segment was sent again, with this timestamp.
+    pub(crate) fn repeated(&mut self, stamp: u32) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.first_stamp.get_or_insert(stamp);
+            doubt.repeats += 1;
+            doubt.any = true;
+        }
+    }
+
+    /// The peer calls a segment at `begin` a duplicate. True if with it all retransmissions were needless (RFC 3708 §2).
+    pub(crate) fn called_duplicate(&mut self, begin: Seq) -> bool {
+        let Some(doubt) = &mut self.doubt else {
+            return false;
+        };
+        if begin.is_before(doubt.una) {
+            return false;
+        }
+        doubt.repeats = doubt.repeats.saturating_sub(1);
+        doubt.any && doubt.repeats == 0
+    }
+
+    /// True if an ACK that echoes `echoed` answers an original although there was a retransmission (Eifel, RFC 3522 §3.2).
+    pub(crate) fn answers_original(&self, echoed: u32) -> bool {
+        let first = self.doubt.and_then(|doubt| doubt.first_stamp);
+        !self.is_open() && first.is_some_and(|first| older(echoed, first))
+    }
+}
+
+impl Doubt {
+    fn new(una: Seq) -> Self {
+        Self {
+            una,
+            end: None,
+            first_stamp: None,
+            repeats: 0,
+            any: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::seq::from_raw;
+
+    #[test]
+    fn half_as_much_is_sent_as_is_delivered_until_the_target() {
+        let mut recovery = Recovery::default();
+        recovery.begin(from_raw(0), from_raw(20_000), 20_000, 10_000, 1000);
+        assert_eq!(recovery.window(), Some(1000));
+        recovery.sent(1000);
+        let mut pipe = 19_000;
+        for _ in 0..8 {
+            pipe -= 1000; // one more is delivered
+            recovery.delivered(1000, pipe, 1000);
+            let allowed = recovery.window().unwrap() - pipe;
+            let send = allowed / 1000 * 1000;
+            recovery.sent(send);
+            pipe += send;
+        }
+        assert_eq!(recovery.rate.sent, 4000, "of 8000 delivered");
+    }
+
+    #[test]
+    fn a_duplicate_of_each_repetition_shows_that_nothing_was_lost() {
+        let mut recovery = Recovery::default();
+        recovery.begin(from_raw(100), from_raw(900), 800, 400, 100);
+        recovery.repeated(5);
+        recovery.repeated(6);
+        assert!(!recovery.called_duplicate(from_raw(50)), "from before");
+        assert!(!recovery.called_duplicate(from_raw(100)));
+        assert!(recovery.called_duplicate(from_raw(200)));
+    }
+
+    #[test]
+    fn an_echo_from_before_the_first_repetition_answers_the_original() {
+        let mut recovery = Recovery::default();
+        recovery.time_out(from_raw(100), from_raw(900));
+        assert!(!recovery.answers_original(4));
+        recovery.repeated(5);
+        assert!(recovery.answers_original(4) && !recovery.answers_original(5));
+        assert!(!recovery.ends(from_raw(899), from_raw(1000)));
+        assert!(recovery.ends(from_raw(900), from_raw(1000)));
+        assert!(!recovery.answers_original(4));
+    }
+
+    #[test]
+    fn a_doubt_ends_with_what_was_sent_in_the_recovery() {
+        for (una, doubted) in [(950, true), (1000, true), (1001, false)] {
+            let mut recovery = Recovery::default();
+            recovery.begin(from_raw(100), from_raw(900), 800, 400, 100);
+            recovery.repeated(5);
+            assert!(recovery.ends(from_raw(900), from_raw(1000)));
+            assert!(!recovery.ends(from_raw(una), from_raw(2000)));
+            assert_eq!(recovery.called_duplicate(from_raw(100)), doubted, "{una}");
+        }
+    }
+}

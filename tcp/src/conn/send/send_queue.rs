@@ -1,0 +1,413 @@
+//! What was sent and is not acknowledged: a piece per segment, each in the frame that it was sent in, with the marks of the
+//! scoreboard (RFC 6675 §3, RFC 8985 §5.2).
+
+use std::collections::VecDeque;
+
+use smoltcp::wire::TcpControl;
+use xwarp_driver::{SentFrame, TxFrame};
+
+use crate::delivery_rate::SentRate;
+use crate::device::Device;
+use crate::time::Instant;
+use crate::wire::seq::{Seq, bytes};
+
+/// One segment.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) begin: Seq,
+    /// Bytes of payload.
+    pub(crate) len: usize,
+    /// SYN, FIN, or PSH for data.
+    pub(crate) control: TcpControl,
+    /// Where the payload is; SYN and FIN have none.
+    pub(crate) frame: Option<Held>,
+    /// When it was sent last.
+    pub(crate) sent_at: Instant,
+    /// How often it was sent; a piece that the peer's window has no room for yet is lost before it is sent.
+    pub(crate) transmits: u32,
+    /// Our timestamp when it was sent last.
+    pub(crate) stamp: u32,
+    pub(crate) rate: SentRate,
+    /// The peer has it, out of order.
+    pub(crate) sacked: bool,
+    /// It has to be sent again.
+    pub(crate) lost: bool,
+}
+
+/// The frame of a piece.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// It was sent, and may be with the kernel.
+    Sent(SentFrame),
+    /// It waits to be sent.
+    Ready(TxFrame),
+    /// The payload alone: the peer has been silent for so long that others have the frame.
+    Parked(Box<[u8]>),
+}
+
+impl Held {
+    /// Gives the frame back.
+    pub(crate) fn free(self, device: &mut Device) {
+        match self {
+            Self::Sent(sent) => device.release(sent),
+            Self::Ready(frame) => device.discard(frame),
+            Self::Parked(payload) => device.unpark(&payload),
+        }
+    }
+
+    fn is_parked(&self) -> bool {
+        matches!(self, Self::Parked(_))
+    }
+
+    /// Moves the payload out of the frame, which has `head` bytes of headers, unless the frame is still with the kernel.
+    pub(crate) fn park(self, head: usize, device: &mut Device) -> Self {
+        let frame = match self {
+            Self::Sent(sent) => match device.reclaim(sent) {
+                Ok(frame) => frame,
+                Err(sent) => return Self::Sent(sent),
+            },
+            Self::Ready(frame) => frame,
+            Self::Parked(_) => return self,
+        };
+        Self::Parked(device.park(frame, head))
+    }
+}
+
+impl Piece {
+    /// The sequence number behind it.
+    pub(crate) fn end(&self) -> Seq {
+        self.begin + self.seq_len()
+    }
+
+    /// Sequence numbers that it takes.
+    pub(crate) fn seq_len(&self) -> usize {
+        self.len + usize::from(self.control != TcpControl::Psh)
+    }
+
+    fn in_flight(&self) -> bool {
+        !self.sacked && !self.lost
+    }
+
+    fn sums(&self) -> Sums {
+        Sums {
+            pipe: if self.in_flight() { self.len } else { 0 },
+            payload: self.len,
+            lost: usize::from(self.lost),
+            sacked: usize::from(self.sacked),
+            repeated: usize::from(self.transmits > 1),
+        }
+    }
+}
+
+/// The pieces in the order of the stream.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    pieces: VecDeque<Piece>,
+    sums: Sums,
+}
+
+/// What a piece counts for, or all of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    /// Bytes believed to be in the network (RFC 6675 §4).
+    pipe: usize,
+    /// Bytes of payload.
+    payload: usize,
+    lost: usize,
+    sacked: usize,
+    /// Pieces that were sent more than once.
+    repeated: usize,
+}
+
+impl SendQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes in flight.
+    pub(crate) fn pipe(&self) -> usize {
+        self.sums.pipe
+    }
+
+    pub(crate) fn has_lost(&self) -> bool {
+        self.sums.lost > 0
+    }
+
+    pub(crate) fn sacked(&self) -> usize {
+        self.sums.sacked
+    }
+
+    /// True if pieces may have been sent in another order than that of the stream, or have arrived so.
+    pub(crate) fn is_disordered(&self) -> bool {
+        self.sums.sacked + self.sums.lost + self.sums.repeated > 0
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&Piece> {
+        self.pieces.get(at)
+    }
+
+    pub(crate) fn first(&self) -> Option<&Piece> {
+        self.pieces.front()
+    }
+
+    /// Appends a piece.
+    pub(crate) fn push(&mut self, piece: Piece) {
+        self.count(piece.sums());
+        self.pieces.push_back(piece);
+    }
+
+    /// Takes the first piece if all of it is before `ack`.
+    pub(crate) fn pop_acked(&mut self, ack: Seq) -> Option<Piece> {
+        if ack.is_before(self.pieces.front()?.end()) {
+            return None;
+        }
+        let piece = self.pieces.pop_front()?;
+        self.uncount(piece.sums());
+        Some(piece)
+    }
+
+    fn uncount(&mut self, piece: Sums) {
+        self.sums.pipe -= piece.pipe;
+        self.sums.payload -= piece.payload;
+        self.sums.lost -= piece.lost;
+        self.sums.sacked -= piece.sacked;
+        self.sums.repeated -= piece.repeated;
+    }
+
+    fn count(&mut self, piece: Sums) {
+        self.sums.pipe += piece.pipe;
+        self.sums.payload += piece.payload;
+        self.sums.lost += piece.lost;
+        self.sums.sacked += piece.sacked;
+        self.sums.repeated += piece.repeated;
+    }
+
+    /// Changes a piece, and keeps the sums right.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Piece)) {
+        let Some(piece) = self.pieces.get_mut(at) else {
+            return;
+        };
+        let before = piece.sums();
+        change(piece);
+        let after = piece.sums();
+        self.uncount(before);
+        self.count(after);
+    }
+
+    /// Notes that the peer has a piece; false if that was known.
+    pub(crate) fn mark_sacked(&mut self, at: usize) -> bool {
+        if self.pieces.get(at).is_none_or(|piece| piece.sacked) {
+            return false;
+        }
+        self.change(at, |piece| {
+            piece.sacked = true;
+            piece.lost = false;
+        });
+        true
+    }
+
+    /// Notes that a piece must be sent again; false if that was known, or need not be.
+    pub(crate) fn mark_lost(&mut self, at: usize) -> bool {
+        if self.pieces.get(at).is_none_or(|piece| !piece.in_flight()) {
+            return false;
+        }
+        self.change(at, |piece| piece.lost = true);
+        true
+    }
+
+    /// Nothing was lost after all; what was never sent still has to be.
+    pub(crate) fn forgive(&mut self) {
+        for at in 0..self.pieces.len() {
+            self.change(at, |piece| piece.lost &= piece.transmits == 0);
+        }
+    }
+
+    /// The peer may have dropped what it said it has (RFC 2018 §8): everything counts as not received.
+    pub(crate) fn distrust(&mut self) {
+        for at in 0..self.pieces.len() {
+            self.change(at, |piece| piece.sacked = false);
+        }
+    }
+
+    /// Places of the pieces that lie wholly between two edges.
+    pub(crate) fn within(&self, left: Seq, right: Seq) -> std::ops::Range<usize> {
+        let begin = self
+            .pieces
+            .partition_point(|piece| piece.begin.is_before(left));
+        let end = self
+            .pieces
+            .partition_point(|piece| !right.is_before(piece.end()));
+        begin..end.max(begin)
+    }
+
+    /// The place of the first lost piece.
+    pub(crate) fn first_lost(&self) -> Option<usize> {
+        if !self.has_lost() {
+            return None;
+        }
+        self.pieces.iter().position(|piece| piece.lost)
+    }
+
+    /// Takes a piece's frame to send it again.
+    pub(crate) fn take_frame(&mut self, at: usize) -> Option<Held> {
+        self.pieces.get_mut(at)?.frame.take()
+    }
+
+    pub(crate) fn put_frame(&mut self, at: usize, frame: Held) {
+        if let Some(piece) = self.pieces.get_mut(at) {
+            piece.frame = Some(frame);
+        }
+    }
+
+    /// A piece has been sent again.
+    pub(crate) fn resent(&mut self, at: usize, now: Instant, stamp: u32, rate: SentRate) {
+        self.change(at, |piece| {
+            piece.sent_at = now;
+            piece.stamp = stamp;
+            piece.rate = rate;
+            piece.transmits += 1;
+            piece.lost = false;
+        });
+    }
+
+    /// Cuts a piece in two behind `len` bytes of payload; the second has no frame yet.
+    pub(crate) fn split(&mut self, at: usize, len: usize) {
+        let Some(piece) = self.pieces.get(at).filter(|piece| piece.len > len) else {
+            return;
+        };
+        let second = Piece {
+            begin: piece.begin + len,
+            len: piece.len - len,
+            frame: None,
+            ..*piece
+        };
+        self.change(at, |piece| piece.len = len);
+        self.count(second.sums());
+        self.pieces.insert(at + 1, second);
+    }
+
+    /// True unless all payload is parked.
+    pub(crate) fn has_frames(&self) -> bool {
+        let held = self.pieces.iter().flat_map(|piece| &piece.frame);
+        held.into_iter().any(|held| !held.is_parked())
+    }
+
+    /// Moves the payload of `idle` pieces out of the frames, which have `head` bytes of headers; how many frames that were.
+    pub(crate) fn park(
+        &mut self,
+        head: usize,
+        idle: impl Fn(&Piece) -> bool,
+        device: &mut Device,
+    ) -> usize {
+        let mut parked = 0;
+        for piece in self.pieces.iter_mut().filter(|piece| idle(piece)) {
+            let Some(payload) = piece.frame.take_if(|held| !held.is_parked()) else {
+                continue;
+            };
+            let payload = payload.park(head, device);
+            parked += usize::from(payload.is_parked());
+            piece.frame = Some(payload);
+        }
+        parked
+    }
+
+    /// Gives all frames back.
+    pub(crate) fn clear(&mut self, device: &mut Device) {
+        for piece in std::mem::take(self).pieces {
+            if let Some(frame) = piece.frame {
+                frame.free(device);
+            }
+        }
+    }
+
+    /// Bytes of payload from `una` on.
+    pub(crate) fn payload_from(&self, una: Seq) -> usize {
+        let Some(first) = self.pieces.front() else {
+            return 0;
+        };
+        self.sums.payload - bytes(first.begin, una).min(first.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery_rate::RateSampler;
+    use crate::wire::seq::from_raw;
+
+    fn piece(begin: u32, len: usize) -> Piece {
+        let now = Instant::ORIGIN;
+        Piece {
+            begin: from_raw(begin),
+            len,
+            control: TcpControl::Psh,
+            frame: None,
+            sent_at: now,
+            transmits: 1,
+            stamp: 0,
+            rate: RateSampler::new(now).on_sent(now, 0),
+            sacked: false,
+            lost: false,
+        }
+    }
+
+    fn three() -> SendQueue {
+        let mut queue = SendQueue::default();
+        for begin in [100, 200, 300] {
+            queue.push(piece(begin, 100));
+        }
+        queue
+    }
+
+    #[test]
+    fn the_pipe_counts_what_is_neither_lost_nor_sacked() {
+        let mut queue = three();
+        assert_eq!(queue.pipe(), 300);
+        assert!(queue.mark_sacked(2) && !queue.mark_sacked(2));
+        assert!(queue.mark_lost(0) && !queue.mark_lost(2));
+        assert_eq!(queue.pipe(), 100);
+        assert_eq!(queue.first_lost(), Some(0));
+        let rate = queue.get(0).unwrap().rate;
+        queue.resent(0, Instant::ORIGIN, 0, rate);
+        assert_eq!((queue.pipe(), queue.first_lost()), (200, None));
+        while queue.pop_acked(from_raw(400)).is_some() {}
+        assert_eq!(queue.sums, Sums::default());
+    }
+
+    #[test]
+    fn only_whole_pieces_are_acknowledged() {
+        let mut queue = three();
+        assert_eq!(queue.within(from_raw(150), from_raw(399)), 1..2);
+        assert_eq!(queue.within(from_raw(100), from_raw(400)), 0..3);
+        assert_eq!(queue.within(from_raw(400), from_raw(400)), 3..3);
+        assert!(queue.pop_acked(from_raw(150)).is_none());
+        assert_eq!(queue.payload_from(from_raw(150)), 250);
+    }
+
+    #[test]
+    fn what_was_never_sent_is_not_forgiven() {
+        let mut queue = three();
+        queue.mark_lost(0);
+        queue.push(Piece {
+            transmits: 0,
+            lost: true,
+            ..piece(400, 100)
+        });
+        queue.forgive();
+        assert_eq!((queue.first_lost(), queue.pipe()), (Some(3), 300));
+    }
+
+    #[test]
+    fn a_piece_can_be_cut_in_two() {
+        let mut queue = three();
+        queue.mark_lost(1);
+        queue.split(1, 30);
+        let pieces: Vec<_> = queue.pieces.iter().map(|p| (p.len, p.lost)).collect();
+        assert_eq!(pieces, [(100, false), (30, true), (70, true), (100, false)]);
+        assert_eq!(queue.sums.payload, 300);
+    }
+}

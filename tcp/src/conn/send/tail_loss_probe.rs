@@ -1,0 +1,73 @@
+//! Tail loss probes (RFC 8985 §7).
+
+use crate::wire::seq::Seq;
+
+/// A probe that is not answered, or none.
+#[derive(Debug, Default)]
+pub(crate) struct TailLossProbe {
+    /// SND.NXT when the probe was sent: `TLP.end_seq`. Every probe repeats a segment, as there is never anything unsent.
+    end: Option<Seq>,
+}
+
+/// What an ACK says of the probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing yet.
+    Unknown,
+    /// What it repeated had arrived.
+    Needless,
+    /// It repaired a loss.
+    Repaired,
+}
+
+impl TailLossProbe {
+    pub(crate) fn is_outstanding(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(crate) fn sent(&mut self, nxt: Seq) {
+        self.end = Some(nxt);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.end = None;
+    }
+
+    /// Judges an ACK (§7.4.2). `duplicate`: it calls the probe a duplicate; `bare`: it says nothing new at all.
+    pub(crate) fn judge(&mut self, ack: Seq, duplicate: bool, bare: bool) -> Verdict {
+        let Some(end) = self.end.filter(|end| !ack.is_before(*end)) else {
+            return Verdict::Unknown;
+        };
+        let verdict = if duplicate || ack == end && bare {
+            Verdict::Needless
+        } else if end.is_before(ack) {
+            Verdict::Repaired
+        } else {
+            Verdict::Unknown
+        };
+        if verdict != Verdict::Unknown {
+            self.end = None;
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::seq::from_raw;
+
+    #[test]
+    fn a_probe_is_judged_by_what_follows_its_acknowledgment() {
+        let end = from_raw(100);
+        let mut probe = TailLossProbe::default();
+        assert_eq!(probe.judge(end, true, false), Verdict::Unknown);
+        probe.sent(end);
+        assert_eq!(probe.judge(from_raw(99), true, false), Verdict::Unknown);
+        assert_eq!(probe.judge(end, false, false), Verdict::Unknown);
+        assert_eq!(probe.judge(end, true, false), Verdict::Needless);
+        assert!(!probe.is_outstanding());
+        probe.sent(end);
+        assert_eq!(probe.judge(end + 1, false, false), Verdict::Repaired);
+    }
+}

@@ -1,0 +1,100 @@
+//! Local addresses: the interface's Ethernet address, the host's networks, and the IP addresses that the host has lost.
+
+use std::net::IpAddr;
+
+use smoltcp::wire::IpAddress;
+use xwarp_driver::net::Network;
+
+use crate::wire::discard::Discard;
+use crate::wire::ethernet::{Framed, LinkHeader};
+use crate::wire::flow::{Flow, is_hosts};
+use crate::wire::inbound::{self, Segment};
+
+/// The addresses at which a stack is reached.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    mac: [u8; 6],
+    /// The interface's Ethernet address before the present one.
+    former_mac: Option<[u8; 6]>,
+    /// IP addresses that the host has lost: nothing is answered from there.
+    withdrawn: Vec<IpAddress>,
+    /// The host's networks on the interface.
+    networks: Vec<Network>,
+}
+
+impl Addresses {
+    pub(super) fn new(mac: [u8; 6]) -> Self {
+        Self {
+            mac,
+            former_mac: None,
+            withdrawn: Vec::new(),
+            networks: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_networks(&mut self, networks: Vec<Network>) {
+        self.networks = networks;
+    }
+
+    /// Sets the Ethernet address; false if it was that already.
+    pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> bool {
+        let former = std::mem::replace(&mut self.mac, mac);
+        if former == mac {
+            return false;
+        }
+        self.former_mac = Some(former);
+        true
+    }
+
+    /// The Ethernet header of frames to a peer or a router.
+    pub(super) fn link_to(&self, next_hop: [u8; 6], ethertype: u16) -> LinkHeader {
+        LinkHeader::new(next_hop, self.mac, ethertype)
+    }
+
+    /// The Ethernet header of an answer to a frame.
+    pub(super) fn answer_link(&self, frame: &[u8]) -> Option<LinkHeader> {
+        let framed = Framed::parse(frame)?;
+        Some(LinkHeader::answer(&framed, self.mac))
+    }
+
+    /// The segment in a frame for the interface's address, or for the one that it had before: peers use that until they ask anew.
+    pub(super) fn parse(&self, frame: &[u8]) -> Result<Segment, Discard> {
+        match (inbound::parse(frame, self.mac), self.former_mac) {
+            (Err(Discard::OtherStation), Some(former)) => inbound::parse(frame, former),
+            (parsed, _) => parsed,
+        }
+    }
+
+    /// Checks that a flow can be between these addresses. Nobody else is answered, not even with a RST (RFC 1122 §3.2.1.3,
+    /// §4.2.3.10). The stack asks this once, before it makes a connection for the flow.
+    pub(super) fn check(&self, flow: &Flow) -> Result<(), Discard> {
+        let (local, remote) = (flow.local.addr.into(), flow.remote.addr.into());
+        if !is_hosts(local) {
+            return Err(Discard::NotUnicast);
+        }
+        let ours = remote == local || self.networks.iter().any(|it| it.excludes(remote));
+        if ours || !is_hosts(remote) {
+            return Err(Discard::BadSource);
+        }
+        Ok(())
+    }
+
+    /// The host has lost an address.
+    pub(super) fn withdraw(&mut self, address: IpAddr) {
+        let address = address.into();
+        if !self.withdrawn.contains(&address) {
+            self.withdrawn.push(address);
+        }
+    }
+
+    /// The host has an address again.
+    pub(super) fn readmit(&mut self, address: IpAddr) {
+        let address = address.into();
+        self.withdrawn.retain(|lost| *lost != address);
+    }
+
+    /// True if the host has lost this address.
+    pub(super) fn is_withdrawn(&self, address: IpAddress) -> bool {
+        self.withdrawn.contains(&address)
+    }
+}

@@ -1,0 +1,518 @@
+//! Connections: each one's way from the table through its timer, its turn to send and its events to its end.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use smoltcp::wire::IpAddress;
+use xwarp_driver::RxFrame;
+
+use super::frame_waiters::FrameWaiters;
+use super::handle_list::HandleList;
+use super::lifecycle::Lifecycle;
+use super::listeners::Listeners;
+use super::table::{Entry, Table};
+use super::timers::Timers;
+use crate::conn::{Conn, State};
+use crate::device::Device;
+use crate::error::ListenError;
+use crate::event::{CloseReason, ConnId, Event, ListenerId};
+use crate::slots::Handle;
+use crate::time::Instant;
+use crate::wire::flow::Flow;
+use crate::wire::icmp::PacketTooBig;
+use crate::wire::inbound::Segment;
+
+/// All connections of a stack, their listeners, and what has happened to them.
+pub(super) struct Connections {
+    table: Table,
+    listeners: Listeners,
+    events: VecDeque<Event>,
+    timers: Timers,
+    /// Connections that may have something to send.
+    ready: HandleList,
+    frame_waiters: FrameWaiters,
+}
+
+impl Connections {
+    pub(super) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            listeners: Listeners::new(),
+            events: VecDeque::new(),
+            timers: Timers::new(),
+            ready: HandleList::new(),
+            frame_waiters: FrameWaiters::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    pub(super) fn listen(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+    ) -> Result<ListenerId, ListenError> {
+        self.listeners.add(local, backlog)
+    }
+
+    /// Ends a listener, and resets the connections of its backlog.
+    pub(super) fn unlisten(&mut self, id: ListenerId, device: &mut Device, now: Instant) {
+        if !self.listeners.remove(id) {
+            return;
+        }
+        let backlog = |entry: &Entry| entry.lifecycle.listener() == Some(id);
+        for handle in self.table.handles(backlog) {
+            self.reset(handle, CloseReason::Aborted, device, now);
+            self.events.retain(|event| event.conn() != ConnId(handle));
+            self.table.free_flow(handle);
+            self.remove(handle, device);
+        }
+    }
+
+    /// The connection that `id` names, unless it is only in TIME-WAIT.
+    pub(super) fn live(&self, id: ConnId) -> Option<&Conn> {
+        let entry = self.table.get(id.0)?;
+        (!entry.lifecycle.is_detached()).then_some(&entry.conn)
+    }
+
+    /// The connection that `id` names, unless it is only in TIME-WAIT.
+    pub(super) fn live_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
+        let entry = self.table.get_mut(id.0)?;
+        (!entry.lifecycle.is_detached()).then_some(&mut entry.conn)
+    }
+
+    /// True until the connection has ended.
+    pub(super) fn is_open(&self, id: ConnId) -> bool {
+        let entry = self.table.get(id.0);
+        entry.is_some_and(|entry| !entry.lifecycle.is_detached() && !entry.lifecycle.has_ended())
+    }
+
+    pub(super) fn find(&self, flow: &Flow) -> Option<Handle> {
+        self.table.find(flow)
+    }
+
+    /// Takes the oldest event.
+    pub(super) fn poll_event(&mut self, device: &mut Device) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        match event {
+            Event::Incoming { conn, .. } => self.leave_backlog(conn.0),
+            Event::Readable(conn) => {
+                if let Some(entry) = self.table.get_mut(conn.0) {
+                    entry.lifecycle.readable_polled();
+                }
+            }
+            Event::Closed { conn, .. } => self.detach(conn.0, device),
+            Event::Connected(_) | Event::Writable(_) | Event::PeerClosed(_) => {}
+        }
+        Some(event)
+    }
+
+    /// Enters a connection that we open, and sends its SYN.
+    pub(super) fn insert(&mut self, conn: Conn, device: &mut Device, now: Instant) -> Handle {
+        let handle = self.table.insert(conn, Lifecycle::default());
+        self.run(handle, device, now);
+        handle
+    }
+
+    /// Enters a connection that is in a listener's backlog.
+    pub(super) fn insert_half_open(&mut self, conn: Conn, id: ListenerId) -> Handle {
+        self.listeners.opened(id);
+        let handle = self.table.insert(conn, Lifecycle::in_backlog(id));
+        self.touch(handle);
+        handle
+    }
+
+    /// True if there is room for one more connection, made by ending the oldest TIME-WAIT if need be.
+    pub(super) fn make_room(&mut self, max: usize, device: &mut Device) -> bool {
+        while self.table.len() >= max {
+            let Some(handle) = self.table.oldest_time_wait() else {
+                return false;
+            };
+            self.retire(handle, device);
+        }
+        true
+    }
+
+    /// True if no connection has this flow, or one in TIME-WAIT, which makes way: initial sequence numbers of a flow only grow, so
+    /// that its peer can tell the next connection from it (RFC 9293 §3.6.1).
+    pub(super) fn make_flow_free(&mut self, flow: &Flow, device: &mut Device) -> bool {
+        let Some(handle) = self.table.find(flow) else {
+            return true;
+        };
+        let entry = self.table.get(handle);
+        let free = entry.is_some_and(Entry::is_in_time_wait);
+        if free {
+            self.retire(handle, device);
+        }
+        free
+    }
+
+    /// True if a connection is in TIME-WAIT and `segment` opens another with a listener.
+    pub(super) fn gives_way(&self, handle: Handle, segment: &Segment, now: Instant) -> bool {
+        let entry = self.table.get(handle);
+        entry.is_some_and(|entry| entry.conn.is_succeeded_by(segment, now))
+            && self.listeners.at(segment.flow.local).is_some()
+    }
+
+    /// Notes that a connection may have something to send.
+    pub(super) fn touch(&mut self, handle: Handle) {
+        if let Some(entry) = self.table.get_mut(handle) {
+            self.ready.add(handle, &mut entry.ready);
+        }
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A connection was refused a TX frame.
+    pub(super) fn wait_for_frame(&mut self, handle: Handle) {
+        if let Some(entry) = self.table.get_mut(handle) {
+            self.frame_waiters.add(handle, &mut entry.frame_waiter);
+        }
+    }
+
+    /// Hands a segment to its connection.
+    pub(super) fn deliver(
+        &mut self,
+        handle: Handle,
+        segment: &Segment,
+        frame: RxFrame,
+        device: &mut Device,
+        now: Instant,
+    ) {
+        let Some(entry) = self.table.get_mut(handle) else {
+            device.recycle(frame);
+            return;
+        };
+        let readable = entry.conn.arrive(segment, frame, device, now);
+        if report(
+            handle,
+            entry,
+            readable,
+            &mut self.listeners,
+            &mut self.events,
+            now,
+        ) {
+            let reason = match segment.is_reset() {
+                true if entry.lifecycle.is_announced() => CloseReason::Reset,
+                true => CloseReason::Refused,
+                false => CloseReason::Graceful,
+            };
+            self.end(handle, reason, device);
+            self.touch(handle);
+        } else {
+            self.ready.add(handle, &mut entry.ready);
+        }
+    }
+
+    /// Lets those ready connections send that are `chosen`; how many segments that were.
+    pub(super) fn send_ready(
+        &mut self,
+        chosen: impl Fn(&Conn) -> bool,
+        device: &mut Device,
+        now: Instant,
+    ) -> usize {
+        if self.ready.is_empty() {
+            return 0;
+        }
+        let mut sent = 0;
+        let mut running = self.ready.take();
+        for handle in running.drain(..) {
+            let Some(entry) = self.table.get_mut(handle) else {
+                continue;
+            };
+            if chosen(&entry.conn) {
+                entry.ready.clear();
+                sent += self.run(handle, device, now);
+            } else {
+                self.ready.keep(handle);
+            }
+        }
+        self.ready.give_back(running);
+        sent
+    }
+
+    /// Lets one connection send, and sets its timer. How many segments it sent.
+    pub(super) fn run(&mut self, handle: Handle, device: &mut Device, now: Instant) -> usize {
+        let Some(entry) = self.table.get_mut(handle) else {
+            return 0;
+        };
+        if entry.lifecycle.has_ended() && !entry.is_in_time_wait() {
+            return 0; // all that there was to say has been said
+        }
+        device.counters_mut().looks += 1;
+        let sent = entry.conn.egress(device, now);
+        let drained = entry.conn.is_drained();
+        if !drained {
+            self.ready.add(handle, &mut entry.ready);
+        }
+        if report(
+            handle,
+            entry,
+            false,
+            &mut self.listeners,
+            &mut self.events,
+            now,
+        ) {
+            self.end(handle, CloseReason::Graceful, device);
+        }
+        if let Some(entry) = self.table.get_mut(handle) {
+            let deadline = entry.conn.deadline(now).filter(|_| drained);
+            self.timers.set(handle, &mut entry.alarm, deadline, now);
+        }
+        sent
+    }
+
+    /// Runs the connections whose timers are due; how many there were.
+    pub(super) fn run_timers(&mut self, device: &mut Device, now: Instant) -> usize {
+        let mut ran = 0;
+        while let Some(due) = self.timers.pop(|key| self.table.handle(key), now) {
+            let handle = due.handle();
+            device.counters_mut().looks += 1;
+            let Some(entry) = self.table.get_mut(handle) else {
+                continue;
+            };
+            if !self.timers.fired(due, &mut entry.alarm, now) {
+                continue;
+            }
+            ran += 1;
+            entry.conn.act_on_deferred_ack(device);
+            if entry.conn.has_expired(now) {
+                self.reset(handle, CloseReason::TimedOut, device, now);
+                continue;
+            }
+            entry.conn.on_timer(device, now);
+            if report(
+                handle,
+                entry,
+                false,
+                &mut self.listeners,
+                &mut self.events,
+                now,
+            ) {
+                self.end(handle, CloseReason::Graceful, device);
+            }
+            self.touch(handle);
+        }
+        ran
+    }
+
+    /// Forgets timers that were cancelled, so that an idle stack has no deadline.
+    pub(super) fn trim_timers(&mut self) {
+        let table = &self.table;
+        self.timers
+            .trim(|handle| table.get(handle).map(|entry| entry.alarm));
+    }
+
+    /// When a timer is due, or a connection that waits for a TX frame may get one.
+    pub(super) fn deadline(&self, device: &Device) -> Option<Instant> {
+        let deadlines = [self.timers.next(), self.frame_waiters.deadline(device)];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Tells those who wait for a TX frame that there is one.
+    pub(super) fn wake_frame_waiters(&mut self, device: &mut Device, now: Instant) {
+        let events = &mut self.events;
+        let wake = |handle| events.push_back(Event::Writable(ConnId(handle)));
+        self.frame_waiters.wake(&mut self.table, device, now, wake);
+    }
+
+    /// Ends a connection from this side. The peer is told by a RST, except in SYN-SENT, where it knows of nothing (RFC 9293
+    /// §3.10.5).
+    pub(super) fn reset(
+        &mut self,
+        handle: Handle,
+        reason: CloseReason,
+        device: &mut Device,
+        now: Instant,
+    ) {
+        let Some(entry) = self.table.get_mut(handle) else {
+            return;
+        };
+        if entry.lifecycle.has_ended() {
+            return;
+        }
+        let state = entry.conn.state();
+        let silent = state == State::SynSent
+            || (reason == CloseReason::TimedOut && state == State::SynReceived);
+        entry.conn.abort(silent, device);
+        entry.conn.egress(device, now);
+        self.end(handle, reason, device);
+    }
+
+    /// Notes that a connection has ended, and tells its user. Its flow is free again, unless it is in TIME-WAIT.
+    fn end(&mut self, handle: Handle, reason: CloseReason, device: &mut Device) {
+        let Some(entry) = self.table.get_mut(handle) else {
+            return;
+        };
+        let known = entry.lifecycle.is_known();
+        let news = entry.lifecycle.end();
+        if news && known {
+            let conn = ConnId(handle);
+            self.events.push_back(Event::Closed { conn, reason });
+        }
+        if entry.is_in_time_wait() {
+            if news {
+                self.table.enter_time_wait(handle);
+            }
+            return;
+        }
+        let forgotten = entry.lifecycle.is_detached() || !known;
+        entry.conn.release(device);
+        self.table.free_flow(handle);
+        if forgotten {
+            self.leave_backlog(handle);
+            self.remove(handle, device);
+        }
+    }
+
+    /// `Incoming` was polled, or the connection has ended before: it is in no backlog any more.
+    fn leave_backlog(&mut self, handle: Handle) {
+        if let Some(entry) = self.table.get_mut(handle)
+            && let Some(id) = entry.lifecycle.leave_backlog()
+        {
+            self.listeners.left(id, entry.lifecycle.is_announced());
+        }
+    }
+
+    /// `Closed` was polled: nobody knows the connection any more.
+    fn detach(&mut self, handle: Handle, device: &mut Device) {
+        let Some(entry) = self.table.get_mut(handle) else {
+            return;
+        };
+        entry.lifecycle.detach();
+        if entry.is_in_time_wait() {
+            entry.conn.forget_unread(device);
+        } else {
+            self.remove(handle, device);
+        }
+    }
+
+    /// Ends a TIME-WAIT before its time.
+    pub(super) fn retire(&mut self, handle: Handle, device: &mut Device) {
+        self.table.free_flow(handle);
+        let Some(entry) = self.table.get_mut(handle) else {
+            return;
+        };
+        if entry.lifecycle.is_detached() {
+            self.remove(handle, device);
+        } else {
+            entry.conn.abort(true, device); // `Closed` is queued, and removes it
+        }
+    }
+
+    /// Removes a connection; its frames go back.
+    fn remove(&mut self, handle: Handle, device: &mut Device) {
+        if let Some(conn) = self.table.remove(handle) {
+            self.timers.remove(handle);
+            conn.dispose(device);
+        }
+    }
+
+    /// Ends the connections from an address that the host has lost.
+    pub(super) fn withdraw(&mut self, address: IpAddress, device: &mut Device) {
+        let chosen = |entry: &Entry| entry.conn.flow().local.addr == address;
+        for handle in self.table.handles(chosen) {
+            let Some(entry) = self.table.get_mut(handle) else {
+                continue;
+            };
+            if entry.is_in_time_wait() {
+                self.retire(handle, device);
+            } else {
+                entry.conn.abort(true, device);
+                self.end(handle, CloseReason::AddressLost, device);
+            }
+        }
+    }
+
+    /// Applies `change` to all connections, each of which may have something to send then.
+    pub(super) fn change_all(&mut self, change: impl Fn(&mut Conn)) {
+        for handle in self.table.handles(|_| true) {
+            if let Some(entry) = self.table.get_mut(handle) {
+                change(&mut entry.conn);
+                self.ready.add(handle, &mut entry.ready);
+            }
+        }
+    }
+
+    /// Has all connections send their frames from this Ethernet address.
+    pub(super) fn set_source(&mut self, mac: [u8; 6]) {
+        for conn in self.table.conns_mut() {
+            conn.set_source(mac);
+        }
+    }
+
+    /// Narrows the path of a connection whose segment in flight was too large; true if the MTU is news. `None` if there is nothing
+    /// in flight that the message can mean.
+    pub(super) fn narrow_path(&mut self, told: &PacketTooBig, now: Instant) -> Option<bool> {
+        let handle = self.table.find(&told.flow)?;
+        let entry = self.table.get_mut(handle)?;
+        entry.conn.is_in_flight(told.seq).then_some(())?;
+        let news = told.mtu < entry.conn.path_mtu();
+        if news {
+            entry.conn.set_path_mtu(told.mtu, now);
+            self.ready.add(handle, &mut entry.ready);
+        }
+        Some(news)
+    }
+
+    #[cfg(test)]
+    pub(super) fn time_wait_len(&self) -> usize {
+        self.table.time_wait_len()
+    }
+}
+
+/// Queues the events that a segment or a timer gave rise to. `readable`: there is more to read. True if the connection is over, or in
+/// TIME-WAIT.
+fn report(
+    handle: Handle,
+    entry: &mut Entry,
+    readable: bool,
+    listeners: &mut Listeners,
+    events: &mut VecDeque<Event>,
+    now: Instant,
+) -> bool {
+    let id = ConnId(handle);
+    let Entry {
+        conn, lifecycle, ..
+    } = entry;
+    let synchronized = conn.is_synchronized();
+    if synchronized && lifecycle.announce() {
+        events.push_back(announcement(id, conn, lifecycle.listener(), listeners));
+    }
+    if readable && synchronized && lifecycle.note_readable() {
+        events.push_back(Event::Readable(id));
+    }
+    if conn.state().peer_closed() && lifecycle.note_peer_closed() {
+        events.push_back(Event::PeerClosed(id));
+    }
+    if !entry.frame_waiter.is_listed() && conn.became_writable(now) {
+        events.push_back(Event::Writable(id));
+    }
+    matches!(conn.state(), State::TimeWait | State::Closed)
+}
+
+/// The event of a connection that has become synchronized.
+fn announcement(
+    conn: ConnId,
+    established: &Conn,
+    listener: Option<ListenerId>,
+    listeners: &mut Listeners,
+) -> Event {
+    let Some(listener) = listener else {
+        return Event::Connected(conn);
+    };
+    listeners.established(listener);
+    Event::Incoming {
+        listener,
+        conn,
+        remote: established.flow().remote.into(),
+    }
+}

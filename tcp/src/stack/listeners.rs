@@ -1,0 +1,120 @@
+//! Listeners by address and port, and how many connections their backlogs hold.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use foldhash::quality::RandomState;
+use smoltcp::wire::IpEndpoint;
+
+use crate::error::ListenError;
+use crate::event::ListenerId;
+use crate::slots::{Handle, Slots};
+use crate::wire::flow::endpoint;
+
+/// Connections of a listener that was asked for `backlog` of them.
+#[derive(Debug)]
+pub(super) struct Listener {
+    local: IpEndpoint,
+    backlog: usize,
+    /// Connections half open.
+    half_open: usize,
+    /// Connections established whose `Incoming` was not polled.
+    unpolled: usize,
+}
+
+impl Listener {
+    /// True if as many are half open as may be.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.half_open >= self.backlog
+    }
+
+    /// True if fewer than so many backlogs wait to be polled.
+    pub(super) fn polls(&self, backlogs: usize) -> bool {
+        self.unpolled < backlogs.saturating_mul(self.backlog)
+    }
+}
+
+/// The listeners of one stack.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    slots: Slots<Listener>,
+    ports: HashMap<IpEndpoint, Handle, RandomState>,
+}
+
+impl Listeners {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Slots::new(),
+            ports: HashMap::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn add(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+    ) -> Result<ListenerId, ListenError> {
+        let address = endpoint(local).ok_or(ListenError::BadAddress(local))?;
+        if self.at(address).is_some() {
+            return Err(ListenError::AddressInUse(local));
+        }
+        let handle = self.slots.insert(Listener {
+            local: address,
+            backlog,
+            half_open: 0,
+            unpolled: 0,
+        });
+        self.ports.insert(address, handle);
+        Ok(ListenerId(handle))
+    }
+
+    /// False if it was not there.
+    pub(super) fn remove(&mut self, id: ListenerId) -> bool {
+        let listener = self.slots.remove(id.0);
+        if let Some(listener) = &listener {
+            self.ports.remove(&listener.local);
+        }
+        listener.is_some()
+    }
+
+    /// Whoever listens at an address and port.
+    pub(super) fn at(&self, local: IpEndpoint) -> Option<ListenerId> {
+        self.ports.get(&local).copied().map(ListenerId)
+    }
+
+    pub(super) fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.slots.get(id.0)
+    }
+
+    /// A connection is half open.
+    pub(super) fn opened(&mut self, id: ListenerId) {
+        if let Some(listener) = self.slots.get_mut(id.0) {
+            listener.half_open += 1;
+        }
+    }
+
+    /// A connection that was half open is established.
+    pub(super) fn established(&mut self, id: ListenerId) {
+        if let Some(listener) = self.slots.get_mut(id.0) {
+            listener.half_open = listener.half_open.saturating_sub(1);
+            listener.unpolled += 1;
+        }
+    }
+
+    /// A connection waits no more: it is polled, or has ended. `established`: it was not half open.
+    pub(super) fn left(&mut self, id: ListenerId, established: bool) {
+        let Some(listener) = self.slots.get_mut(id.0) else {
+            return;
+        };
+        let count = if established {
+            &mut listener.unpolled
+        } else {
+            &mut listener.half_open
+        };
+        *count = count.saturating_sub(1);
+    }
+}

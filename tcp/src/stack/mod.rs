@@ -1,0 +1,604 @@
+//! Stack: TCP connections over one packet interface, and the turns in which they receive, time out and send.
+
+mod addresses;
+mod connections;
+mod frame_waiters;
+mod handle_list;
+mod isn;
+mod keys;
+mod lifecycle;
+mod listeners;
+mod opener;
+mod reset;
+mod syn_cookie;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod tx_reservation;
+mod wheel;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use xwarp_driver::net::Network;
+use xwarp_driver::{IoError, PacketIo, RxFrame};
+
+use crate::config::{Path, StackConfig};
+use crate::conn::{Conn, ConnLoad};
+use crate::counters::StackCounters;
+use crate::device::Device;
+use crate::error::{ConnectError, ListenError};
+use crate::event::{CloseReason, ConnId, Event, ListenerId};
+use crate::time::Instant;
+use crate::wire::ethernet::{self, LinkHeader};
+use crate::wire::flow::{Flow, endpoint};
+use crate::wire::icmp::PacketTooBig;
+use crate::wire::inbound::Segment;
+use addresses::Addresses;
+use connections::Connections;
+use opener::Opener;
+use reset::ResetLimit;
+use syn_cookie::Opened;
+use tx_reservation::TxReservation;
+
+/// Turns in a row that may find as many frames as they ask for before timers run all the same.
+const MAX_TURNS_WITHOUT_TIMERS: u32 = 64;
+/// As many backlogs of connections may wait to be polled: those that a cookie was given to, too.
+const COOKIE_BACKLOGS: usize = 2;
+/// How often at most the stack polls the interface for ICMP messages.
+const ICMP_INTERVAL: Duration = Duration::from_millis(1);
+/// ICMP messages that one poll reads.
+const ICMP_BUDGET: usize = 64;
+
+/// TCP connections over one packet interface.
+pub struct Stack {
+    now: Instant,
+    device: Device,
+    addresses: Addresses,
+    opener: Opener,
+    connections: Connections,
+    resets: ResetLimit,
+    /// Turns in a row that have not emptied the receive ring.
+    backlog_turns: u32,
+    /// When ICMP messages were polled last, and how many retransmissions there had been.
+    last_icmp_poll: (Instant, u64),
+    /// Where received frames are gathered; empty between turns.
+    frames: Vec<RxFrame>,
+    /// TX frames that were given out to be written, and not committed.
+    reservation: Option<TxReservation>,
+    /// Where bytes of several frames are joined to be read in one slice.
+    joined: Vec<u8>,
+}
+
+impl Stack {
+    /// A stack without connections on `io`, which it owns. The MTU is lowered to what a TX frame holds.
+    pub fn new(io: Box<dyn PacketIo>, config: StackConfig) -> Self {
+        Self {
+            now: Instant::ORIGIN,
+            device: Device::new(io, config.mtu),
+            addresses: Addresses::new(config.mac),
+            opener: Opener::new(config),
+            connections: Connections::new(),
+            resets: ResetLimit::new(),
+            backlog_turns: 0,
+            last_icmp_poll: (Instant::ORIGIN, 0),
+            frames: Vec::new(),
+            reservation: None,
+            joined: Vec::new(),
+        }
+    }
+
+    /// The host's networks on the interface, as they are now: no peer has an address of the host's own, or one that names all hosts of a network.
+    pub fn set_networks(&mut self, networks: Vec<Network>) {
+        self.addresses.set_networks(networks);
+    }
+
+    /// Says whether the link is up. While it is down, what is sent waits. When it is up again, what was lost is sent again soon: the timeouts
+    /// that have passed meanwhile, each twice as long as the one before it, say nothing of the path.
+    pub fn set_up(&mut self, up: bool, now: Instant) {
+        self.advance(now);
+        if self.device.set_up(up) {
+            let now = self.now;
+            self.connections.change_all(|conn| conn.resume(now));
+        }
+    }
+
+    /// The interface takes IP packets of `mtu` bytes from now on. A smaller number holds for all connections, and what they have in flight is cut
+    /// when it is sent again; a larger one, as far as TX frames have room for it, for connections to come.
+    pub fn set_mtu(&mut self, mtu: usize) {
+        if let Some(mtu) = self.device.set_mtu(mtu) {
+            let now = self.now;
+            self.connections
+                .change_all(|conn| conn.set_path_mtu(mtu, now));
+        }
+    }
+
+    /// Frames are sent from this Ethernet address from now on, those of connections that there are, too. Frames for the one before it are taken
+    /// all the same.
+    pub fn set_mac(&mut self, mac: [u8; 6]) {
+        if self.addresses.set_mac(mac) {
+            self.connections.set_source(mac);
+        }
+    }
+
+    /// The host has lost `address`: its connections end, and nothing more is sent from it, not even a RST (RFC 1122 §3.2.1.3).
+    /// [`Event::Closed`](crate::Event::Closed) follows for each. Listeners there are to be ended by who has begun them.
+    pub fn withdraw(&mut self, address: IpAddr) {
+        self.addresses.withdraw(address);
+        self.connections.withdraw(address.into(), &mut self.device);
+    }
+
+    /// The host has an address again, or for the first time.
+    pub fn readmit(&mut self, address: IpAddr) {
+        self.addresses.readmit(address);
+    }
+
+    /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once, more are answered by SYN
+    /// cookies; and as many may wait to be polled as [`Event::Incoming`], before SYNs are dropped.
+    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, ListenError> {
+        self.connections.listen(local, backlog)
+    }
+
+    /// Ends a listener. Its connections that are half open, or whose [`Event::Incoming`] was not polled, are reset.
+    pub fn unlisten(&mut self, id: ListenerId) {
+        self.connections.unlisten(id, &mut self.device, self.now);
+    }
+
+    /// Sends a SYN along `path`. [`Event::Connected`] follows, or [`Event::Closed`], after
+    /// [`StackConfig::connect_timeout`] at the latest.
+    pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {
+        self.connect_within(path, self.opener.config().connect_timeout, now)
+    }
+
+    /// The same with another limit.
+    pub fn connect_within(
+        &mut self,
+        path: Path,
+        limit: Duration,
+        now: Instant,
+    ) -> Result<ConnId, ConnectError> {
+        self.advance(now);
+        let Path { local, remote, .. } = path;
+        let flow = Flow {
+            local: endpoint(local).ok_or(ConnectError::BadAddress(local))?,
+            remote: endpoint(remote).ok_or(ConnectError::BadAddress(remote))?,
+        };
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(ConnectError::MixedFamilies { local, remote });
+        }
+        if !self.connections.make_flow_free(&flow, &mut self.device) {
+            return Err(ConnectError::FlowExists { local, remote });
+        }
+        if !self.make_room() {
+            let max = self.opener.config().max_connections;
+            return Err(ConnectError::TooManyConnections(max));
+        }
+        let ethertype = if local.is_ipv4() {
+            ethernet::IPV4
+        } else {
+            ethernet::IPV6
+        };
+        let link = self.addresses.link_to(path.next_hop, ethertype);
+        let mut conn = self.open(flow, link);
+        conn.set_connect_timeout(limit);
+        conn.open(self.now);
+        let handle = self.connections.insert(conn, &mut self.device, self.now);
+        Ok(ConnId(handle))
+    }
+
+    /// What has happened, the oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.connections.poll_event(&mut self.device)
+    }
+
+    /// In-order bytes received and not consumed: at least `want` of them in one slice if that many are there, else those that
+    /// lie together. They are read in the frame that brought them, and are joined in a buffer only if what is wanted lies in several.
+    pub fn readable(&mut self, conn: ConnId, want: usize) -> &[u8] {
+        match self.connections.live(conn) {
+            Some(conn) => conn.readable(want, &mut self.joined),
+            None => &[],
+        }
+    }
+
+    /// In-order bytes received and not consumed, in all.
+    pub fn readable_len(&self, conn: ConnId) -> usize {
+        self.connections.live(conn).map_or(0, Conn::readable_len)
+    }
+
+    /// Takes the first `n` bytes away. The peer learns of the room by the next [`step`](Self::step) or
+    /// [`transmit`](Self::transmit).
+    pub fn consume(&mut self, conn: ConnId, n: usize) {
+        if let Some(found) = self.connections.live_mut(conn) {
+            found.consume(n, &mut self.device);
+            if found.owes_ack() {
+                self.connections.touch(conn.0);
+            }
+        }
+    }
+
+    /// Room for a piece of `len` bytes that will leave at once, as one TCP segment if `len` is at most
+    /// [`emss`](Self::emss): in the frame that will carry it. The bytes given hold what was there before. The room is there until
+    /// it is committed, or `writable` is called again for any connection.
+    ///
+    /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it, nothing waits to be
+    /// sent again, fewer than [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are unacknowledged, and there is
+    /// a TX frame. [`Event::Writable`] follows when that has changed. A piece larger than any window that the peer ever announced
+    /// is let through, to be split, when nothing is unacknowledged.
+    pub fn writable(&mut self, conn: ConnId, len: usize) -> Option<&mut [u8]> {
+        if let Some(unused) = self.reservation.take() {
+            unused.discard(&mut self.device);
+        }
+        self.reservation = self.reserve(conn, len);
+        self.reservation.as_mut().map(TxReservation::bytes)
+    }
+
+    /// TX frames for `len` bytes, if these can leave at once.
+    fn reserve(&mut self, id: ConnId, len: usize) -> Option<TxReservation> {
+        let now = self.now;
+        let conn = self.connections.live_mut(id)?;
+        if !conn.finds_room(len, &mut self.device, now) {
+            conn.refuse(len);
+            self.connections.touch(id.0); // the window may have to be probed
+            return None;
+        }
+        let reservation = TxReservation::new(id.0, conn, len, &mut self.device);
+        if reservation.is_none() {
+            conn.refuse(len);
+            self.connections.wait_for_frame(id.0);
+        }
+        reservation
+    }
+
+    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) gave, as a segment of their own with PSH. They are
+    /// on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
+    pub fn commit(&mut self, conn: ConnId, n: usize, now: Instant) {
+        self.advance(now);
+        let Some(room) = self.reservation.take_if(|room| room.is_for(conn.0)) else {
+            return;
+        };
+        match self.connections.live_mut(conn) {
+            Some(found) => room.commit(n, found, &mut self.device, self.now),
+            None => room.discard(&mut self.device),
+        }
+        self.connections.touch(conn.0);
+    }
+
+    /// Sends all of `bytes`, for which nothing needs to have room: what the peer's window does not take yet waits until it does, as TCP's
+    /// flow control has it, and whatever is sent later waits behind it. Meant for a few bytes that must go out whole. False if nothing
+    /// may be sent.
+    pub fn send_all(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> bool {
+        self.advance(now);
+        let found = self.connections.live_mut(conn);
+        let Some(found) = found.filter(|found| found.state().may_send()) else {
+            return false;
+        };
+        found.enqueue_bytes(bytes, &mut self.device, self.now);
+        self.connections.run(conn.0, &mut self.device, self.now);
+        true
+    }
+
+    /// True until the connection has ended.
+    pub fn is_open(&self, conn: ConnId) -> bool {
+        self.connections.is_open(conn)
+    }
+
+    /// True while bytes wait for room in the peer's window.
+    pub fn has_unsent(&self, conn: ConnId) -> bool {
+        self.connections.live(conn).is_some_and(Conn::has_unsent)
+    }
+
+    /// Bytes of payload that one segment takes: what the MTU and the peer's MSS allow. 0 for a stale id.
+    pub fn emss(&self, conn: ConnId) -> usize {
+        self.connections.live(conn).map_or(0, Conn::emss)
+    }
+
+    /// Bytes committed that the peer has not acknowledged.
+    pub fn unacked(&mut self, conn: ConnId) -> usize {
+        let Some(conn) = self.connections.live_mut(conn) else {
+            return 0;
+        };
+        conn.act_on_deferred_ack(&mut self.device);
+        conn.unacked()
+    }
+
+    /// What the peer has the connection do; `None` for a stale id.
+    pub fn load(&self, conn: ConnId) -> Option<ConnLoad> {
+        self.connections.live(conn).map(Conn::load)
+    }
+
+    /// The peer's address and port.
+    pub fn peer_addr(&self, conn: ConnId) -> Option<SocketAddr> {
+        Some(self.connections.live(conn)?.flow().remote.into())
+    }
+
+    /// Our address and port.
+    pub fn local_addr(&self, conn: ConnId) -> Option<SocketAddr> {
+        Some(self.connections.live(conn)?.flow().local.into())
+    }
+
+    /// Sends a FIN after all that was committed; the peer's bytes can still be read. A connection that is not established is
+    /// forgotten. [`Event::Closed`] follows in either case.
+    pub fn close(&mut self, conn: ConnId, now: Instant) {
+        self.advance(now);
+        let Some(found) = self.connections.live_mut(conn) else {
+            return;
+        };
+        if found.is_synchronized() {
+            found.close(self.now);
+            self.connections.run(conn.0, &mut self.device, self.now);
+        } else {
+            self.reset(conn);
+        }
+    }
+
+    /// Sends a RST. [`Event::Closed`] follows.
+    pub fn abort(&mut self, conn: ConnId, now: Instant) {
+        self.advance(now);
+        if self.connections.live(conn).is_some() {
+            self.reset(conn);
+        }
+    }
+
+    fn reset(&mut self, conn: ConnId) {
+        let reason = CloseReason::Aborted;
+        self.connections
+            .reset(conn.0, reason, &mut self.device, self.now);
+    }
+
+    /// When [`step`](Self::step) must be called at the latest if no frame arrives: at once if something could not be sent. There
+    /// may turn out to be nothing to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.connections.has_ready() {
+            return Some(self.now);
+        }
+        self.connections.deadline(&self.device)
+    }
+
+    /// The packet interface.
+    pub fn io(&self) -> &dyn PacketIo {
+        self.device.io()
+    }
+
+    /// The packet interface.
+    pub fn io_mut(&mut self) -> &mut dyn PacketIo {
+        self.device.io_mut()
+    }
+
+    /// What was counted since the start.
+    pub fn counters(&self) -> StackCounters {
+        *self.device.counters()
+    }
+
+    /// One turn: receives up to `budget` frames, runs the timers that are due, transmits what can be sent, and flushes. Returns
+    /// how much there was to do; 0 means idle. Everything received is acknowledged once per turn and connection.
+    pub fn step(&mut self, now: Instant, budget: usize) -> Result<usize, IoError> {
+        Ok(self.poll(now, budget) + self.transmit(now)?)
+    }
+
+    /// The first half of a turn: receives up to `budget` frames and runs the timers that are due; how much there was to do. What that
+    /// gives cause to send waits for [`answer`](Self::answer) and [`transmit`](Self::transmit).
+    ///
+    /// While there may be more frames than were received, no timer runs: what a timer would give up waiting for may be among them,
+    /// as after a pause of the whole process. A flood cannot hold the timers up for more than 63 turns.
+    pub fn poll(&mut self, now: Instant, budget: usize) -> usize {
+        self.advance(now);
+        let received = self.receive(budget);
+        self.backlog_turns = if received < budget {
+            0
+        } else {
+            self.backlog_turns % MAX_TURNS_WITHOUT_TIMERS + 1
+        };
+        let mut done = received;
+        if self.backlog_turns.is_multiple_of(MAX_TURNS_WITHOUT_TIMERS) {
+            done += self.connections.run_timers(&mut self.device, self.now);
+        }
+        done
+    }
+
+    /// Transmits what the peers are to have in this turn: what was committed in it, and all else but acknowledgments that may wait for
+    /// an answer, which the next [`transmit`](Self::transmit) sees to. How many segments were sent but those committed.
+    pub fn answer(&mut self, now: Instant) -> Result<usize, IoError> {
+        self.advance(now);
+        let sent = self.send_ready(Conn::is_pressed);
+        self.device.set_off()?;
+        Ok(sent)
+    }
+
+    /// Transmits what has come up since the last turn, and flushes. How many segments were sent but those committed.
+    pub fn transmit(&mut self, now: Instant) -> Result<usize, IoError> {
+        self.advance(now);
+        let mut sent = self.send_ready(|_| true);
+        if self.poll_icmp() > 0 {
+            sent += self.send_ready(|_| true);
+        }
+        self.connections.trim_timers();
+        self.device.flush()?;
+        self.connections
+            .wake_frame_waiters(&mut self.device, self.now);
+        Ok(sent)
+    }
+
+    /// Sets off what was committed, before anything else is seen to.
+    pub fn flush(&mut self) -> Result<(), IoError> {
+        self.device.set_off()
+    }
+
+    fn send_ready(&mut self, chosen: impl Fn(&Conn) -> bool) -> usize {
+        self.connections
+            .send_ready(chosen, &mut self.device, self.now)
+    }
+
+    /// Time does not go back.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// Receives up to `budget` frames; how many there were.
+    fn receive(&mut self, budget: usize) -> usize {
+        let mut frames = std::mem::take(&mut self.frames);
+        self.device.receive(budget, &mut frames);
+        let received = frames.len();
+        for frame in frames.drain(..) {
+            match self.addresses.parse(&frame) {
+                Ok(segment) => self.dispatch(&segment, frame),
+                Err(discard) => {
+                    discard.count(self.device.counters_mut());
+                    self.device.recycle(frame);
+                }
+            }
+        }
+        self.frames = frames;
+        received
+    }
+
+    fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
+        self.device.counters_mut().segments_in += 1;
+        if let Some(handle) = self.connections.find(&segment.flow) {
+            if !self.connections.gives_way(handle, segment, self.now) {
+                self.connections
+                    .deliver(handle, segment, frame, &mut self.device, self.now);
+                return;
+            }
+            self.connections.retire(handle, &mut self.device);
+        }
+        if let Err(discard) = self.addresses.check(&segment.flow) {
+            discard.count(self.device.counters_mut());
+            self.device.recycle(frame);
+            return;
+        }
+        self.dispatch_new(segment, frame);
+    }
+
+    /// Handles a segment of no flow: a SYN for a listener, the ACK of a cookie, or a mistake.
+    fn dispatch_new(&mut self, segment: &Segment, frame: RxFrame) {
+        let listener = self.connections.listeners().at(segment.flow.local);
+        let Some(link) = self.addresses.answer_link(&frame) else {
+            self.device.recycle(frame);
+            return;
+        };
+        if let Some(id) = listener
+            && let Some(opened) = self.opener.check_cookie(segment, self.now)
+        {
+            self.accept_by_cookie(id, opened, segment, link, frame);
+            return;
+        }
+        match listener {
+            Some(id) if segment.opens() => self.accept(id, segment, link),
+            _ => self.refuse(segment, &link),
+        }
+        self.device.recycle(frame);
+    }
+
+    /// Answers a segment of no flow and no listener by a RST, unless the host has lost the address.
+    fn refuse(&mut self, segment: &Segment, link: &LinkHeader) {
+        self.device.counters_mut().drop_no_flow += 1;
+        if !self.addresses.is_withdrawn(segment.flow.local.addr) {
+            self.resets
+                .answer(segment, link, &mut self.device, self.now);
+        }
+    }
+
+    /// Opens a connection for a SYN to a listener. Bytes that come with it are not taken: the peer sends them again.
+    fn accept(&mut self, id: ListenerId, syn: &Segment, link: LinkHeader) {
+        let listener = self.connections.listeners().get(id);
+        let Some(listener) = listener.filter(|it| it.polls(1)) else {
+            self.device.counters_mut().drop_backlog_full += 1;
+            return;
+        };
+        if listener.is_flooded() {
+            self.opener
+                .reply_with_cookie(syn, &link, &mut self.device, self.now);
+            return;
+        }
+        if !self.make_room() {
+            self.device.counters_mut().drop_table_full += 1;
+            return;
+        }
+        let mut conn = self.open(syn.flow, link);
+        conn.open_passive(syn, self.now);
+        self.connections.insert_half_open(conn, id);
+    }
+
+    /// Establishes the connection that a cookie stands for, by the segment that brings it back.
+    fn accept_by_cookie(
+        &mut self,
+        id: ListenerId,
+        opened: Opened,
+        segment: &Segment,
+        link: LinkHeader,
+        frame: RxFrame,
+    ) {
+        let listener = self.connections.listeners().get(id);
+        let room = listener.is_some_and(|it| it.polls(COOKIE_BACKLOGS));
+        if !room || !self.make_room() {
+            let counters = self.device.counters_mut();
+            counters.drop_backlog_full += u64::from(!room);
+            counters.drop_table_full += u64::from(room);
+            self.device.recycle(frame);
+            return;
+        }
+        let (mtu, now) = (self.device.mtu(), self.now);
+        let conn = self.opener.open_by_cookie(opened, segment, link, mtu, now);
+        let handle = self.connections.insert_half_open(conn, id);
+        self.device.counters_mut().cookies_in += 1;
+        self.connections
+            .deliver(handle, segment, frame, &mut self.device, now);
+    }
+
+    /// A closed connection for `flow`, in no table yet.
+    fn open(&self, flow: Flow, link: LinkHeader) -> Conn {
+        self.opener.open(flow, link, self.device.mtu(), self.now)
+    }
+
+    /// True if there is room for one more connection.
+    fn make_room(&mut self) -> bool {
+        let max = self.opener.config().max_connections;
+        self.connections.make_room(max, &mut self.device)
+    }
+
+    /// After a retransmission: reads whether a router has dropped what was too large for it, and has that sent in smaller segments.
+    /// For how many connections.
+    fn poll_icmp(&mut self) -> usize {
+        let (last, before) = self.last_icmp_poll;
+        let retransmissions = self.device.counters().retransmissions;
+        if retransmissions == before || self.now - last < ICMP_INTERVAL {
+            return 0;
+        }
+        self.last_icmp_poll = (self.now, retransmissions);
+        let mut narrowed = 0;
+        for _ in 0..ICMP_BUDGET {
+            let Some(message) = self.device.packet_too_big() else {
+                break;
+            };
+            let told = PacketTooBig::parse(&message);
+            match told.and_then(|told| self.connections.narrow_path(&told, self.now)) {
+                Some(news) => narrowed += usize::from(news),
+                None => self.device.counters_mut().icmp_ignored += 1,
+            }
+        }
+        self.device.counters_mut().narrowed += narrowed as u64;
+        narrowed
+    }
+
+    #[cfg(test)]
+    fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    #[cfg(test)]
+    fn time_wait_len(&self) -> usize {
+        self.connections.time_wait_len()
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("connections", &self.connections.len())
+            .field("listeners", &self.connections.listeners().len())
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Connection opening: the numbers that a connection begins with, and SYN cookies for SYNs that a full backlog has no room for.
+
+use super::isn::Numbers;
+use super::keys::Keys;
+use super::syn_cookie::{Opened, Peer, SynCookies};
+use crate::config::StackConfig;
+use crate::conn::{Conn, Secrets};
+use crate::device::Device;
+use crate::time::Instant;
+use crate::wire::ethernet::LinkHeader;
+use crate::wire::flow::Flow;
+use crate::wire::inbound::Segment;
+use crate::wire::seq::{from_raw, raw};
+
+/// Makes connections that are in no table yet.
+#[derive(Debug)]
+pub(super) struct Opener {
+    config: StackConfig,
+    numbers: Numbers,
+    cookies: SynCookies,
+}
+
+impl Opener {
+    pub(super) fn new(config: StackConfig) -> Self {
+        let keys = Keys::new(config.seed);
+        Self {
+            config,
+            numbers: Numbers::new(keys.isns, keys.stamps),
+            cookies: SynCookies::new(keys.cookies),
+        }
+    }
+
+    pub(super) fn config(&self) -> &StackConfig {
+        &self.config
+    }
+
+    /// A closed connection for `flow`.
+    pub(super) fn open(&self, flow: Flow, link: LinkHeader, mtu: usize, now: Instant) -> Conn {
+        let secrets = self.numbers.secrets(&flow, now);
+        Conn::new(flow, link, &self.config, secrets, mtu, now)
+    }
+
+    /// The same with an initial sequence number that is known already.
+    fn open_at(&self, iss: u32, flow: Flow, link: LinkHeader, mtu: usize, now: Instant) -> Conn {
+        let secrets = Secrets {
+            iss: from_raw(iss),
+            ..self.numbers.secrets(&flow, now)
+        };
+        Conn::new(flow, link, &self.config, secrets, mtu, now)
+    }
+
+    /// Answers a SYN with a cookie, and keeps nothing of it (RFC 4987 §3.6).
+    pub(super) fn reply_with_cookie(
+        &mut self,
+        syn: &Segment,
+        link: &LinkHeader,
+        device: &mut Device,
+        now: Instant,
+    ) {
+        let opened = Opened::of(&syn.options, syn.flow.local.addr.into());
+        let peer = self.peer(syn, raw(syn.seq));
+        let iss = self.cookies.make(&peer, opened, now);
+        let mut conn = self.open_at(iss, syn.flow, link.clone(), device.mtu(), now);
+        conn.open_passive(syn, now);
+        if conn.answer_without_memory(device, now) {
+            device.counters_mut().cookies_out += 1;
+        } else {
+            device.counters_mut().drop_no_tx_frame += 1;
+        }
+    }
+
+    /// What the SYN has said whose cookie this segment acknowledges.
+    pub(super) fn check_cookie(&self, segment: &Segment, now: Instant) -> Option<Opened> {
+        let ack = segment
+            .ack
+            .filter(|_| !segment.has_syn() && !segment.is_reset())?;
+        let peer = self.peer(segment, raw(segment.seq - 1));
+        self.cookies.check(&peer, raw(ack - 1), now)
+    }
+
+    /// The connection that a cookie stands for, by the segment that brings it back.
+    pub(super) fn open_by_cookie(
+        &self,
+        opened: Opened,
+        segment: &Segment,
+        link: LinkHeader,
+        mtu: usize,
+        now: Instant,
+    ) -> Conn {
+        let iss = raw(segment.ack.unwrap_or_default() - 1);
+        let mut conn = self.open_at(iss, segment.flow, link, mtu, now);
+        let options = opened.options(segment.options.timestamp);
+        conn.open_by_cookie(&options, segment, now);
+        conn
+    }
+
+    fn peer(&self, segment: &Segment, isn: u32) -> Peer {
+        Peer {
+            flow: segment.flow,
+            isn,
+            timestamps: self.config.timestamps && segment.options.timestamp.is_some(),
+        }
+    }
+}

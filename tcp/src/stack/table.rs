@@ -1,0 +1,130 @@
+//! Connection table: the connections of a stack by handle and by 4-tuple, and the order in which they entered TIME-WAIT.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::quality::RandomState;
+
+use super::handle_list::Membership;
+use super::lifecycle::Lifecycle;
+use super::timers::Alarm;
+use crate::conn::{Conn, State};
+use crate::slots::{Handle, Slots};
+use crate::wire::flow::Flow;
+
+/// A connection, and what the parts of the stack note beside it.
+pub(super) struct Entry {
+    pub(super) conn: Conn,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) alarm: Alarm,
+    /// The list of connections that may have something to send.
+    pub(super) ready: Membership,
+    /// The list of connections that wait for a TX frame.
+    pub(super) frame_waiter: Membership,
+}
+
+impl Entry {
+    fn new(conn: Conn, lifecycle: Lifecycle) -> Self {
+        Self {
+            conn,
+            lifecycle,
+            alarm: Alarm::default(),
+            ready: Membership::default(),
+            frame_waiter: Membership::default(),
+        }
+    }
+
+    pub(super) fn is_in_time_wait(&self) -> bool {
+        self.conn.state() == State::TimeWait
+    }
+}
+
+/// All connections.
+pub(super) struct Table {
+    entries: Slots<Entry>,
+    /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
+    flows: HashMap<Flow, Handle, RandomState>,
+    /// Connections in TIME-WAIT, the oldest first; some may be gone.
+    time_wait: VecDeque<Handle>,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self {
+            entries: Slots::new(),
+            flows: HashMap::default(),
+            time_wait: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The connection with this 4-tuple, unless its flow is free again.
+    pub(super) fn find(&self, flow: &Flow) -> Option<Handle> {
+        self.flows.get(flow).copied()
+    }
+
+    pub(super) fn get(&self, handle: Handle) -> Option<&Entry> {
+        self.entries.get(handle)
+    }
+
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Entry> {
+        self.entries.get_mut(handle)
+    }
+
+    /// The handle of the connection whose [`Handle::key`] this is.
+    pub(super) fn handle(&self, key: u32) -> Option<Handle> {
+        self.entries.handle(key)
+    }
+
+    pub(super) fn conns_mut(&mut self) -> impl Iterator<Item = &mut Conn> {
+        self.entries.values_mut().map(|entry| &mut entry.conn)
+    }
+
+    /// The handles of the connections that are `chosen`.
+    pub(super) fn handles(&self, chosen: impl Fn(&Entry) -> bool) -> Vec<Handle> {
+        let chosen = self.entries.iter().filter(|(_, entry)| chosen(entry));
+        chosen.map(|(handle, _)| handle).collect()
+    }
+
+    /// Enters a connection, which has its flow from now on.
+    pub(super) fn insert(&mut self, conn: Conn, lifecycle: Lifecycle) -> Handle {
+        let flow = *conn.flow();
+        let handle = self.entries.insert(Entry::new(conn, lifecycle));
+        self.flows.insert(flow, handle);
+        handle
+    }
+
+    /// Frees a connection's flow, unless a later connection has it.
+    pub(super) fn free_flow(&mut self, handle: Handle) {
+        if let Some(entry) = self.entries.get(handle)
+            && self.flows.get(entry.conn.flow()) == Some(&handle)
+        {
+            self.flows.remove(entry.conn.flow());
+        }
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<Conn> {
+        Some(self.entries.remove(handle)?.conn)
+    }
+
+    /// Notes that a connection has entered TIME-WAIT. Forgets those that are gone once the list is twice as long as the table.
+    pub(super) fn enter_time_wait(&mut self, handle: Handle) {
+        if self.time_wait.len() > 2 * self.entries.len() {
+            let entries = &self.entries;
+            self.time_wait.retain(|it| entries.get(*it).is_some());
+        }
+        self.time_wait.push_back(handle);
+    }
+
+    /// Takes the connection that entered TIME-WAIT first; it may be gone already.
+    pub(super) fn oldest_time_wait(&mut self) -> Option<Handle> {
+        self.time_wait.pop_front()
+    }
+
+    #[cfg(test)]
+    pub(super) fn time_wait_len(&self) -> usize {
+        self.time_wait.len()
+    }
+}

@@ -1,0 +1,90 @@
+//! What is left in the stack of connections that have ended.
+
+use std::time::Duration;
+
+use xwarp_driver::{MemoryIo, Wire};
+
+use super::Stack;
+use crate::config::{Path, StackConfig};
+use crate::event::{ConnId, Event};
+use crate::time::Instant;
+
+struct Pair {
+    ends: [(Stack, Wire); 2],
+    now: Instant,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let end = |last| {
+            let (io, wire) = MemoryIo::new(64).unwrap();
+            let config = StackConfig {
+                mac: [2, 0, 0, 0, 0, last],
+                ..StackConfig::default()
+            };
+            (Stack::new(Box::new(io), config), wire)
+        };
+        let now = Instant::ORIGIN + Duration::from_secs(1);
+        let mut ends = [end(1), end(2)];
+        ends[1].0.listen(path().remote, 4).unwrap();
+        Self { ends, now }
+    }
+
+    /// Both run until nothing is on its way; what has happened at the second.
+    fn settle(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..20 {
+            self.now = self.now + Duration::from_micros(100);
+            let [(a, to_b), (b, to_a)] = &mut self.ends;
+            a.step(self.now, 64).unwrap();
+            b.step(self.now, 64).unwrap();
+            while let Some(frame) = to_b.take_sent() {
+                to_a.deliver(frame);
+            }
+            while let Some(frame) = to_a.take_sent() {
+                to_b.deliver(frame);
+            }
+            while a.poll_event().is_some() {}
+            events.extend(std::iter::from_fn(|| b.poll_event()));
+        }
+        events
+    }
+
+    /// A connection that the first makes, and closes first.
+    fn connect_and_close(&mut self) {
+        let now = self.now;
+        let a: ConnId = self.ends[0].0.connect(path(), now).unwrap();
+        let events = self.settle();
+        let [Event::Incoming { conn: b, .. }] = events[..] else {
+            panic!("{events:?}");
+        };
+        let now = self.now;
+        self.ends[0].0.close(a, now);
+        self.settle();
+        let now = self.now;
+        self.ends[1].0.close(b, now);
+        self.settle();
+    }
+}
+
+fn path() -> Path {
+    Path {
+        local: "10.0.0.1:40000".parse().unwrap(),
+        remote: "10.0.0.2:4791".parse().unwrap(),
+        next_hop: [2, 0, 0, 0, 0, 2],
+    }
+}
+
+#[test]
+fn connections_that_have_rested_leave_nothing() {
+    let mut pair = Pair::new();
+    for _ in 0..100 {
+        pair.connect_and_close();
+        assert_eq!(pair.ends[0].0.connection_count(), 1, "in TIME-WAIT");
+        pair.now = pair.now + Duration::from_secs(11);
+        pair.settle();
+        assert_eq!(pair.ends[0].0.connection_count(), 0);
+    }
+    let resting = pair.ends[0].0.time_wait_len();
+    assert!(resting <= 3, "{resting} are remembered");
+}

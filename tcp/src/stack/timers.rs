@@ -1,0 +1,312 @@
+//! Connection timers: one deadline for each connection, exact to the microsecond.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use super::wheel::Wheel;
+use crate::slots::Handle;
+use crate::time::Instant;
+
+/// What lies nearer than this is kept by its exact time: two of the wheel's ticks and somewhat more.
+const NEAR: Duration = Duration::from_micros(64);
+/// By so much the wheel may be late, whatever the deadline: its tick, and the one that its clock may lag by.
+const TICKS: Duration = Duration::from_micros(32);
+
+/// A connection's own view of its timer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alarm {
+    /// When it wants to run.
+    deadline: Option<Instant>,
+    /// What it is entered for: no later than the deadline.
+    armed: Option<Instant>,
+}
+
+/// An entry whose time may have come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    handle: Handle,
+    /// The exact time, of a near entry.
+    at: Option<Instant>,
+}
+
+impl Due {
+    pub(super) fn handle(self) -> Handle {
+        self.handle
+    }
+}
+
+/// Deadlines far ahead wait in a [`Wheel`], which is told to wake a little early for as much as it may be late, and at last in a
+/// heap of those that are only microseconds away. So a connection runs exactly at its deadline, and how many others have one
+/// does not matter to it.
+///
+/// An alarm that is moved back, as every ACK does to the retransmission timer, keeps its entry, which finds at its time that it
+/// came too early. So a wake-up may be spurious and is never late.
+#[derive(Debug)]
+pub(super) struct Timers {
+    wheel: Wheel,
+    /// Nothing in the wheel is due before: so that a turn without work need not look.
+    idle_until: Instant,
+    near: BinaryHeap<Reverse<(Instant, Handle)>>,
+}
+
+impl Timers {
+    pub(super) fn new() -> Self {
+        Self {
+            wheel: Wheel::new(Instant::ORIGIN),
+            idle_until: Instant::ORIGIN,
+            near: BinaryHeap::new(),
+        }
+    }
+
+    /// Sets when `handle` wants to run.
+    pub(super) fn set(
+        &mut self,
+        handle: Handle,
+        alarm: &mut Alarm,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) {
+        alarm.deadline = deadline;
+        let Some(deadline) = deadline else {
+            if alarm.armed.take().is_some() {
+                self.wheel.cancel(handle.key());
+            }
+            return;
+        };
+        if alarm.armed.is_none_or(|armed| deadline < armed) {
+            alarm.armed = Some(deadline);
+            self.enter(handle, deadline, now);
+        }
+    }
+
+    fn enter(&mut self, handle: Handle, deadline: Instant, now: Instant) {
+        let ahead = deadline - now;
+        if ahead <= NEAR {
+            self.wheel.cancel(handle.key());
+            self.near.push(Reverse((deadline, handle)));
+        } else {
+            let early = ahead.saturating_sub(TICKS) / 32;
+            self.wheel.advance(now);
+            self.wheel.set(handle.key(), deadline - TICKS - early);
+            self.idle_until = Instant::ORIGIN;
+        }
+    }
+
+    /// A connection is gone.
+    pub(super) fn remove(&mut self, handle: Handle) {
+        self.wheel.cancel(handle.key());
+    }
+
+    /// Takes an entry whose time has come, to be judged by [`fired`](Self::fired). `handle` finds a connection by its key.
+    pub(super) fn pop(
+        &mut self,
+        handle: impl Fn(u32) -> Option<Handle>,
+        now: Instant,
+    ) -> Option<Due> {
+        if let Some(Reverse((at, _))) = self.near.peek()
+            && *at <= now
+        {
+            let Reverse((at, handle)) = self.near.pop()?;
+            return Some(Due {
+                handle,
+                at: Some(at),
+            });
+        }
+        if now < self.idle_until {
+            return None;
+        }
+        while let Some(key) = self.wheel.pop(now) {
+            if let Some(handle) = handle(key) {
+                return Some(Due { handle, at: None });
+            }
+        }
+        self.idle_until = self.wheel.next().unwrap_or(Instant::FAR);
+        None
+    }
+
+    /// Judges an entry that was popped: true if its connection is to run now.
+    pub(super) fn fired(&mut self, due: Due, alarm: &mut Alarm, now: Instant) -> bool {
+        if due.at.is_some() && alarm.armed != due.at {
+            return false; // superseded by an earlier entry, which has been judged already
+        }
+        alarm.armed = None;
+        let fires = alarm.deadline.is_some_and(|deadline| deadline <= now);
+        if !fires {
+            self.set(due.handle, alarm, alarm.deadline, now);
+        }
+        fires
+    }
+
+    /// Removes near entries that mean nothing, so that an idle stack has no deadline. `alarm` is that of a connection, if there
+    /// is still one.
+    pub(super) fn trim(&mut self, mut alarm: impl FnMut(Handle) -> Option<Alarm>) {
+        while let Some(Reverse((at, handle))) = self.near.peek() {
+            if alarm(*handle).is_some_and(|alarm| alarm.armed == Some(*at)) {
+                return;
+            }
+            self.near.pop();
+        }
+    }
+
+    /// The earliest entry's time: no connection wants to run before it.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let near = self.near.peek().map(|Reverse((at, _))| *at);
+        [near, self.wheel.next()].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::slots::Slots;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_micros(micros)
+    }
+
+    /// Connections that are nothing but alarms, and what fired when.
+    struct Model {
+        timers: Timers,
+        slots: Slots<Alarm>,
+        now: Instant,
+        fired: Vec<(Handle, Instant)>,
+    }
+
+    impl Model {
+        fn new() -> Self {
+            Self {
+                timers: Timers::new(),
+                slots: Slots::new(),
+                now: at(0),
+                fired: Vec::new(),
+            }
+        }
+
+        fn set(&mut self, handle: Handle, deadline: Option<Instant>) {
+            let alarm = self.slots.get_mut(handle).unwrap();
+            self.timers.set(handle, alarm, deadline, self.now);
+        }
+
+        /// One turn; how many entries were looked at.
+        fn turn(&mut self, now: Instant) -> usize {
+            self.now = now;
+            let mut looked = 0;
+            while let Some(due) = self.timers.pop(|key| self.slots.handle(key), now) {
+                looked += 1;
+                let alarm = self.slots.get_mut(due.handle).unwrap();
+                if self.timers.fired(due, alarm, now) {
+                    self.fired.push((due.handle, now));
+                    self.timers.set(due.handle, alarm, None, now);
+                }
+            }
+            let slots = &self.slots;
+            self.timers.trim(|handle| slots.get(handle).copied());
+            looked
+        }
+
+        /// Sleeps from deadline to deadline until `end`; how often it woke.
+        fn run(&mut self, end: Instant) -> usize {
+            let mut turns = 0;
+            while let Some(next) = self.timers.next().filter(|next| *next <= end) {
+                self.turn(self.now.max(next));
+                turns += 1;
+            }
+            self.now = end;
+            turns
+        }
+    }
+
+    #[test]
+    fn a_deadline_moved_back_fires_once_at_its_new_time() {
+        let mut model = Model::new();
+        let handle = model.slots.insert(Alarm::default());
+        for micros in [1000, 3000, 5000] {
+            model.set(handle, Some(at(micros)));
+        }
+        model.run(at(9999));
+        assert_eq!(model.fired, [(handle, at(5000))]);
+    }
+
+    #[test]
+    fn a_deadline_moved_forward_fires_at_its_new_time_only() {
+        for (far, near) in [(30, 10), (5000, 10), (5000, 3000)] {
+            let mut model = Model::new();
+            let handle = model.slots.insert(Alarm::default());
+            model.set(handle, Some(at(far)));
+            model.set(handle, Some(at(near)));
+            model.run(at(9999));
+            assert_eq!(model.fired, [(handle, at(near))]);
+        }
+    }
+
+    #[test]
+    fn an_hour_ahead_it_wakes_a_few_times_and_fires_exactly() {
+        let mut model = Model::new();
+        let handle = model.slots.insert(Alarm::default());
+        let hour = at(3_600_000_001);
+        model.set(handle, Some(hour));
+        let turns = model.run(hour);
+        assert_eq!(model.fired, [(handle, hour)]);
+        assert!(turns <= 8, "{turns} turns");
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_called_off_or_is_gone() {
+        let mut model = Model::new();
+        for micros in [40, 4000] {
+            let [off, gone] = [0, 1].map(|_| model.slots.insert(Alarm::default()));
+            model.set(off, Some(at(micros)));
+            model.set(gone, Some(at(micros)));
+            model.set(off, None);
+            model.timers.remove(gone);
+            model.slots.remove(gone);
+        }
+        model.turn(at(0));
+        assert_eq!(model.timers.next(), None);
+    }
+
+    #[test]
+    fn ten_thousand_idle_connections_are_not_looked_at() {
+        let mut model = Model::new();
+        for n in 0..10_000 {
+            let handle = model.slots.insert(Alarm::default());
+            model.set(handle, Some(at(7_200_000_000 + n)));
+        }
+        let busy = model.slots.insert(Alarm::default());
+        let mut looked = 0;
+        for round in 1..=1000 {
+            model.set(busy, Some(at(round * 50 + 5000)));
+            looked += model.turn(at(round * 50));
+        }
+        // The busy one's own entry is met every 5 ms or so.
+        assert!(looked <= 20, "{looked} entries");
+    }
+
+    proptest! {
+        #[test]
+        fn each_fires_exactly_at_its_deadline(
+            steps in prop::collection::vec((0_usize..5, prop::option::of(0_u32..34), 0_u32..24), 1..60),
+        ) {
+            let mut model = Model::new();
+            let handles: Vec<_> = (0..5).map(|_| model.slots.insert(Alarm::default())).collect();
+            let mut wanted = vec![None; 5];
+            for (which, ahead, pass) in steps {
+                let deadline = ahead.map(|bits| model.now + Duration::from_micros((1 << bits) - 1));
+                model.set(handles[which], deadline);
+                wanted[which] = deadline;
+                let end = model.now + Duration::from_micros(1 << pass);
+                model.run(end);
+                for (handle, wanted) in handles.iter().zip(&mut wanted) {
+                    let fired: Vec<_> = model.fired.iter().filter(|it| it.0 == *handle).collect();
+                    let due = wanted.take_if(|deadline| *deadline <= end);
+                    prop_assert_eq!(fired.len(), usize::from(due.is_some()));
+                    prop_assert!(fired.iter().all(|it| Some(it.1) == due), "{:?} for {:?}", fired, due);
+                }
+                model.fired.clear();
+            }
+        }
+    }
+}

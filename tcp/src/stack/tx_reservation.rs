@@ -1,0 +1,126 @@
+//! TX reservation: frames that were given out to be written, and not committed.
+
+use xwarp_driver::TxFrame;
+
+use crate::conn::Conn;
+use crate::device::Device;
+use crate::slots::Handle;
+use crate::time::Instant;
+
+/// Room for one connection's next piece; there is at most one reservation at a time.
+#[derive(Debug)]
+pub(super) struct TxReservation {
+    conn: Handle,
+    room: Room,
+}
+
+#[derive(Debug)]
+enum Room {
+    /// In the frame that will carry the piece.
+    Segment { frame: TxFrame, begin: usize },
+    /// For a piece that is more than a segment: it is copied into these frames, `part` bytes each.
+    Pieces {
+        part: usize,
+        frames: Vec<TxFrame>,
+        bytes: Vec<u8>,
+    },
+}
+
+impl TxReservation {
+    /// Room for `len` bytes; `None` if there are too few TX frames.
+    pub(super) fn new(
+        handle: Handle,
+        conn: &Conn,
+        len: usize,
+        device: &mut Device,
+    ) -> Option<Self> {
+        let taken = conn.frames_taken();
+        let mut frame = device.data_frame(taken)?;
+        if let Some(room) = conn.room_in(&mut frame, len) {
+            let room_len = room.len();
+            let begin = frame.len() - room_len;
+            let room = Room::Segment { frame, begin };
+            return Some(Self { conn: handle, room });
+        }
+        let part = conn.part_len(len);
+        let mut frames = vec![frame];
+        while frames.len() < len.div_ceil(part) {
+            let Some(frame) = device.data_frame(taken + frames.len()) else {
+                for frame in frames {
+                    device.discard(frame);
+                }
+                return None;
+            };
+            frames.push(frame);
+        }
+        let bytes = vec![0; len];
+        let room = Room::Pieces {
+            part,
+            frames,
+            bytes,
+        };
+        Some(Self { conn: handle, room })
+    }
+
+    pub(super) fn is_for(&self, conn: Handle) -> bool {
+        self.conn == conn
+    }
+
+    /// Where to write.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        match &mut self.room {
+            Room::Segment { frame, begin } => frame.get_mut(*begin..).unwrap_or_default(),
+            Room::Pieces { bytes, .. } => bytes,
+        }
+    }
+
+    /// Gives the frames back.
+    pub(super) fn discard(self, device: &mut Device) {
+        match self.room {
+            Room::Segment { frame, .. } => device.discard(frame),
+            Room::Pieces { frames, .. } => {
+                for frame in frames {
+                    device.discard(frame);
+                }
+            }
+        }
+    }
+
+    /// Has `conn` send the first `n` bytes.
+    pub(super) fn commit(mut self, n: usize, conn: &mut Conn, device: &mut Device, now: Instant) {
+        let n = n.min(self.bytes().len());
+        match self.room {
+            Room::Segment { frame, .. } => conn.commit(frame, n, device, now),
+            Room::Pieces {
+                part,
+                frames,
+                bytes,
+            } => {
+                let whole = bytes.get(..n).unwrap_or_default();
+                let mut parts = whole.chunks(part);
+                for frame in frames {
+                    let part = parts.next().unwrap_or_default();
+                    commit_part(frame, part, conn, device, now);
+                }
+            }
+        }
+    }
+}
+
+fn commit_part(
+    mut frame: TxFrame,
+    part: &[u8],
+    conn: &mut Conn,
+    device: &mut Device,
+    now: Instant,
+) {
+    match conn.room_in(&mut frame, part.len()) {
+        Some(room) if !part.is_empty() => room.copy_from_slice(part),
+        _ => return device.discard(frame),
+    }
+    if conn.has_window(part.len()) {
+        conn.commit(frame, part.len(), device, now);
+    } else {
+        conn.enqueue(frame, part.len(), now);
+    }
+}

@@ -1,0 +1,49 @@
+//! The Internet checksum (RFC 1071) of IP and TCP headers.
+
+use smoltcp::wire::{IpAddress, IpProtocol};
+use xwarp_driver::checksum_sum;
+
+/// Words added so far, in this host's order (RFC 1071 §2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum(u64);
+
+impl Sum {
+    /// The pseudo-header of a TCP segment of `len` bytes (RFC 9293 §3.1, RFC 8200 §8.1).
+    pub(super) fn pseudo_header(source: IpAddress, destination: IpAddress, len: usize) -> Self {
+        let [.., high, low] = len.to_be_bytes();
+        let rest = u32::from_ne_bytes([0, IpProtocol::Tcp.into(), high, low]);
+        // A segment in an IP packet has less than 65,536 bytes.
+        Self(address(source) + address(destination) + u64::from(rest))
+    }
+
+    /// Adds what follows; everything before it was of even length.
+    #[must_use]
+    pub(super) fn and(self, bytes: &[u8]) -> Self {
+        Self(self.0 + u64::from(checksum_sum(bytes)))
+    }
+
+    /// True if the checksum is among what was added, and fits.
+    pub(super) fn is_valid(self) -> bool {
+        self.folded() == u16::MAX
+    }
+
+    /// The checksum, as it goes on the wire, of all that was added.
+    pub(super) fn checksum(self) -> [u8; 2] {
+        (!self.folded()).to_ne_bytes()
+    }
+
+    fn folded(self) -> u16 {
+        let mut sum = self.0;
+        while sum > u64::from(u16::MAX) {
+            sum = (sum >> 16) + (sum & u64::from(u16::MAX));
+        }
+        u16::try_from(sum).unwrap_or(u16::MAX) // it is no more
+    }
+}
+
+fn address(address: IpAddress) -> u64 {
+    match address {
+        IpAddress::Ipv4(address) => u64::from(u32::from_ne_bytes(address.octets())),
+        IpAddress::Ipv6(address) => u64::from(checksum_sum(&address.octets())),
+    }
+}

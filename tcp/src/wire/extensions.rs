@@ -1,0 +1,228 @@
+//! Extension headers between an IPv6 header and TCP's (RFC 8200 §4): stepped over where Linux would step over them.
+//!
+//! What cannot be stepped over is dropped without the ICMP message that RFC 8200 has for it.
+
+use crate::wire::discard::Discard;
+
+const TCP: u8 = 6;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+/// Headers in a packet; steer.bpf.c steps over as many.
+const MAX_HEADERS: usize = 8;
+/// A fragment header's offset and its flag "more fragments"; two bits between them are reserved (RFC 8200 §4.5).
+const OFFSET_AND_MORE: u16 = 0xfff9;
+/// Routing headers for mobile hosts, RPL and segment routing: only a kernel that is set up for them can take one.
+const CONFIGURED_ROUTING: std::ops::RangeInclusive<u8> = 2..=4;
+const PAD1: u8 = 0;
+const PADN: u8 = 1;
+/// Its value has two bytes (RFC 2711 §2.1).
+const ROUTER_ALERT: u8 = 5;
+/// What to do where the option is unknown (RFC 8200 §4.2); 0: skip it.
+const ACTION: u8 = 0b1100_0000;
+/// Bytes of padding in a row that alignment to 8 bytes can need.
+const MAX_PADDING: usize = 7;
+/// Options in a header, padding not counted: RFC 8504 §5.3 lets a host limit them to so many.
+const MAX_OPTIONS: usize = 8;
+
+/// Bytes of the extension headers in front of the TCP segment; `first` is the kind of what `payload` begins with.
+pub(super) fn skip(first: u8, payload: &[u8]) -> Result<usize, Discard> {
+    if first == TCP {
+        return Ok(0);
+    }
+    walk(first, payload)
+}
+
+/// The same where there are any.
+#[cold]
+fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
+    let (mut kind, mut rest) = (first, payload);
+    for n in 0..=MAX_HEADERS {
+        if kind == TCP {
+            return Ok(payload.len() - rest.len());
+        }
+        if !matches!(kind, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
+            return Err(Discard::NotTcp);
+        }
+        // Hop-by-hop options are the first header or none (RFC 8200 §4.1).
+        if n == MAX_HEADERS || (kind == HOP_BY_HOP && n > 0) {
+            break;
+        }
+        let (header, behind) = split(kind, rest).ok_or(Discard::BadIp)?;
+        judge(kind, header)?;
+        kind = header.first().copied().unwrap_or_default();
+        rest = behind;
+    }
+    Err(Discard::BadExtension)
+}
+
+/// The header at the head of `rest`, and what follows it.
+fn split(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let units = usize::from(*rest.get(1)?);
+    let len = if kind == FRAGMENT { 8 } else { (units + 1) * 8 };
+    rest.split_at_checked(len)
+}
+
+fn judge(kind: u8, header: &[u8]) -> Result<(), Discard> {
+    let Some((&[_, _, third, fourth], options)) = header.first_chunk().zip(header.get(2..)) else {
+        return Err(Discard::BadIp);
+    };
+    let is_part = u16::from_be_bytes([third, fourth]) & OFFSET_AND_MORE != 0;
+    match kind {
+        ROUTING if fourth != 0 || CONFIGURED_ROUTING.contains(&third) => Err(Discard::SourceRoute),
+        FRAGMENT if is_part => Err(Discard::Fragment),
+        // A routing header that has arrived; a fragment that is the whole packet (RFC 6946 §4).
+        ROUTING | FRAGMENT => Ok(()),
+        _ if are_skippable(kind, options) => Ok(()),
+        _ => Err(Discard::BadExtension),
+    }
+}
+
+/// True if there are only options that a host that does not know them skips, and padding of zeros.
+fn are_skippable(header: u8, options: &[u8]) -> bool {
+    let (mut rest, mut padding, mut count) = (options, 0, 0);
+    while !rest.is_empty() {
+        let Some((kind, value, next)) = option(rest) else {
+            return false;
+        };
+        let alert = header == HOP_BY_HOP && kind == ROUTER_ALERT;
+        let sound = if matches!(kind, PAD1 | PADN) {
+            padding += rest.len() - next.len();
+            padding <= MAX_PADDING && value.iter().all(|byte| *byte == 0)
+        } else {
+            (padding, count) = (0, count + 1);
+            kind & ACTION == 0 && count <= MAX_OPTIONS && (!alert || value.len() == 2)
+        };
+        if !sound {
+            return false;
+        }
+        rest = next;
+    }
+    true
+}
+
+/// The option at the head of `rest`: its kind, its value, and what follows it.
+fn option(rest: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&kind, behind) = rest.split_first()?;
+    if kind == PAD1 {
+        return Some((kind, &[], behind));
+    }
+    let (&len, behind) = behind.split_first()?;
+    let (value, behind) = behind.split_at_checked(len.into())?;
+    Some((kind, value, behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `skip` says of these headers with 20 bytes behind them.
+    fn skipped(first: u8, headers: &[u8]) -> Result<usize, Discard> {
+        skip(first, &[headers, &[0xee; 20]].concat())
+    }
+
+    #[test]
+    fn headers_that_say_nothing_are_stepped_over() {
+        let eight = [
+            &[DESTINATION, 0, 1, 4, 0, 0, 0, 0].repeat(7)[..],
+            &[TCP, 0, 1, 4, 0, 0, 0, 0],
+        ]
+        .concat();
+        #[rustfmt::skip]
+        let cases: [(u8, &[u8]); 14] = [
+            (TCP, &[]),
+            (HOP_BY_HOP, &[TCP, 0, 1, 4, 0, 0, 0, 0]),                 // PadN
+            (HOP_BY_HOP, &[TCP, 0, 0, 0, 0, 0, 0, 0]),                 // six Pad1
+            (HOP_BY_HOP, &[TCP, 0, 5, 2, 0, 0, 1, 0]),                 // router alert, PadN
+            (DESTINATION, &[TCP, 0, 5, 3, 0, 0, 0, 0]),                // means nothing here
+            (DESTINATION, &[TCP, 0, 0x1e, 4, 9, 9, 9, 9]),             // unknown, to be skipped
+            (DESTINATION, &[TCP, 1, 0x3e, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+            (DESTINATION, &[TCP, 2, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 1, 4, 0, 0, 0, 0]), // eight
+            (ROUTING, &[TCP, 0, 0, 0, 9, 9, 9, 9]),                    // type 0, arrived
+            (ROUTING, &[TCP, 2, 253, 0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]),
+            (FRAGMENT, &[TCP, 0, 0, 0, 0, 0, 0, 7]),                   // all there is
+            (FRAGMENT, &[TCP, 0xff, 0, 6, 0, 0, 0, 7]),                // reserved bits
+            (HOP_BY_HOP, &[DESTINATION, 0, 1, 4, 0, 0, 0, 0, ROUTING, 0, 1, 4, 0, 0, 0, 0, FRAGMENT, 0, 0, 0, 0, 0, 0, 0, TCP, 0, 0, 0, 0, 0, 0, 1]),
+            (DESTINATION, &eight),
+        ];
+        for (first, headers) in cases {
+            assert_eq!(skipped(first, headers), Ok(headers.len()), "{headers:02x?}");
+        }
+    }
+
+    #[test]
+    fn each_header_that_must_not_be_stepped_over_has_its_cause() {
+        let nine = [
+            &[DESTINATION, 0, 1, 4, 0, 0, 0, 0].repeat(8)[..],
+            &[TCP, 0, 1, 4, 0, 0, 0, 0],
+        ]
+        .concat();
+        #[rustfmt::skip]
+        let cases: [(Discard, u8, &[u8]); 25] = [
+            (Discard::NotTcp, 17, &[]),
+            (Discard::NotTcp, DESTINATION, &[17, 0, 1, 4, 0, 0, 0, 0]),
+            (Discard::NotTcp, 51, &[TCP, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), // authenticated: for the kernel's IPsec
+            (Discard::NotTcp, 50, &[0; 16]),
+            (Discard::SourceRoute, ROUTING, &[TCP, 0, 0, 1, 0, 0, 0, 0]),
+            (Discard::SourceRoute, ROUTING, &[TCP, 0, 253, 255, 0, 0, 0, 0]),
+            (Discard::SourceRoute, ROUTING, &[TCP, 0, 2, 0, 0, 0, 0, 0]),
+            (Discard::SourceRoute, ROUTING, &[TCP, 0, 3, 0, 0, 0, 0, 0]),
+            (Discard::SourceRoute, ROUTING, &[TCP, 0, 4, 0, 0, 0, 0, 0]),
+            (Discard::Fragment, FRAGMENT, &[TCP, 0, 0, 1, 0, 0, 0, 7]),
+            (Discard::Fragment, FRAGMENT, &[TCP, 0, 0, 8, 0, 0, 0, 7]),
+            (Discard::Fragment, FRAGMENT, &[TCP, 0, 0x80, 0, 0, 0, 0, 7]),
+            (Discard::BadExtension, HOP_BY_HOP, &[HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0, TCP, 0, 1, 4, 0, 0, 0, 0]),
+            (Discard::BadExtension, DESTINATION, &nine),
+            (Discard::BadExtension, HOP_BY_HOP, &[TCP, 0, 0xc2, 4, 0, 1, 0, 0]),    // jumbo payload
+            (Discard::BadExtension, DESTINATION, &[TCP, 2, 0xc9, 16, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0]), // home address
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 0x40, 0, 1, 2, 0, 0]),   // unknown: discard
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 0x80, 0, 1, 2, 0, 0]),   // and tell
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 4, 0, 0, 0, 1]),      // padding that says something
+            (Discard::BadExtension, DESTINATION, &[TCP, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), // more of it than needed
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 5, 0, 0, 0, 0]),      // beyond the header
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 3, 0, 0, 0, 1]),      // ends without a length
+            (Discard::BadExtension, HOP_BY_HOP, &[TCP, 0, 5, 3, 0, 0, 0, 0]),       // router alert of three bytes
+            (Discard::BadExtension, DESTINATION, &[TCP, 2, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 1, 2, 0, 0]), // nine
+            (Discard::BadIp, DESTINATION, &[TCP, 3, 1, 4, 0, 0, 0, 0]),             // beyond the packet
+        ];
+        for (discard, first, headers) in cases {
+            assert_eq!(skipped(first, headers), Err(discard), "{headers:02x?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_end_early_are_refused_at_every_length() {
+        let headers = [
+            DESTINATION,
+            1,
+            0x1e,
+            12,
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+            7,
+            8,
+            9,
+            10,
+            11,
+            12,
+            TCP,
+            0,
+            1,
+            4,
+            0,
+            0,
+            0,
+            0,
+        ];
+        for len in 0..headers.len() {
+            let refused = skip(DESTINATION, &headers[..len]);
+            assert_eq!(refused, Err(Discard::BadIp), "{len} bytes");
+        }
+        assert_eq!(skip(DESTINATION, &headers), Ok(headers.len()));
+    }
+}

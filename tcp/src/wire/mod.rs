@@ -1,0 +1,12 @@
+//! Wire formats: Ethernet, IP, TCP and ICMP headers, read from frames and written to them. Nothing here knows a connection.
+
+mod checksum;
+pub(crate) mod discard;
+pub(crate) mod ethernet;
+mod extensions;
+pub(crate) mod flow;
+pub(crate) mod icmp;
+pub(crate) mod inbound;
+mod ip_options;
+pub(crate) mod outbound;
+pub(crate) mod seq;
