@@ -74,9 +74,15 @@ fn single_segment_message_without_l_is_0_2_07() {
     }
 }
 
-/// Row 93.
+/// Row 93, T-23.
 #[test]
 fn immediate_data_has_8_bytes() {
+    answers(
+        Stream::extended().receive(64),
+        "0019 41 48 00000000 00000000 00000001 00000000 00010203040506 00 b7b204ff",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         02ffc000 0019 41 48 00000000 00000000 00000001 00000000 a3a66f4d",
+    );
     for len in 0..8 {
         refuses(
             Stream::extended().receive(64),
@@ -94,9 +100,16 @@ fn immediate_data_has_8_bytes() {
     accepts(&mut Stream::extended().receive(0), &immediate(&[0; 8]));
 }
 
-/// Row 94.
+/// Row 94, T-21.
 #[test]
 fn misaligned_atomic_is_0_2_07() {
+    answers(
+        Stream::extended().page(),
+        "0046 41 4a 00000000 00000001 00000001 00000000 00000000 00000001 11223344 0000000000001004 \
+         0000000000000001 0000000000000000 0000000000000000 ffffffffffffffff f4c9b852",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0207c000 0046 41 4a 00000000 00000001 00000001 00000000 86a855da",
+    );
     for low in 1..8 {
         let mut bytes = hex(ADD);
         bytes[19] = 0x08 | low;
@@ -104,9 +117,16 @@ fn misaligned_atomic_is_0_2_07() {
     }
 }
 
-/// Row 95.
+/// Row 95, T-22.
 #[test]
 fn unknown_atomic_opcode_is_0_2_06() {
+    answers(
+        Stream::extended().page(),
+        "0046 41 4a 00000000 00000001 00000001 00000000 00000001 00000001 11223344 0000000000001008 \
+         0000000000000001 ffffffffffffffff 0000000000000000 ffffffffffffffff f1a3191a",
+        "002a 41 47 00000000 00000002 00000001 00000000 \
+         0206c000 0046 41 4a 00000000 00000001 00000001 00000000 be5886af",
+    );
     for aopcode in (0..16).filter(|aopcode| *aopcode != 0 && *aopcode != 2) {
         let mut bytes = hex(ADD);
         bytes[3] = aopcode;
