@@ -66,6 +66,12 @@ impl QpId {
         Self(serial << Self::SLOT_BITS | slot as u64)
     }
 
+    /// The queue pair's number of 24 bits, as `qp_num` of libibverbs has it: never 0 or 1, which InfiniBand reserves. No other queue
+    /// pair of the RNIC has it at the same time, and none gets it again before all other numbers were given out.
+    pub fn number(self) -> u32 {
+        number_of(self.0 >> Self::SLOT_BITS)
+    }
+
     /// Its slot in the engine, where another queue pair may be by now.
     #[doc(hidden)]
     pub fn slot(self) -> usize {
@@ -76,6 +82,14 @@ impl QpId {
 
 impl fmt::Display for QpId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.number().fmt(f)
     }
+}
+
+/// Queue pair numbers: 2^24, as in InfiniBand and in `qp_num` of libibverbs.
+pub(crate) const QP_NUMBERS: u64 = 1 << 24;
+
+/// The number of the queue pair with this serial number.
+pub(crate) fn number_of(serial: u64) -> u32 {
+    u32::try_from(serial % QP_NUMBERS).unwrap_or_default()
 }

@@ -32,6 +32,9 @@ pub use error::{
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
 pub use host::{Host, HostError, LocalPort};
+#[cfg(test)]
+pub(crate) use ids::QP_NUMBERS;
+pub(crate) use ids::number_of;
 pub use ids::{CqId, HandlerId, PdId, QpId, RnicId, SrqId, StreamId, WrId};
 pub use inbound_error::{InboundError, ProtectionError};
 pub use limits::{

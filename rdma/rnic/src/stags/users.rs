@@ -1,12 +1,19 @@
 //! The queue pairs that regions may be there for (RFC 5041 §8.2).
 
+use rustc_hash::FxHashSet;
+
 use super::domains::Domains;
-use crate::model::{Ability, PdId, Scope, User};
+use crate::model::{Ability, PdId, Scope, User, number_of};
+
+/// Queue pair numbers that InfiniBand reserves, and programs know as such: QP0 and QP1.
+const RESERVED_NUMBERS: u32 = 2;
 
 /// The queue pairs that there are.
 #[derive(Default)]
 pub struct Users {
     next_serial: u64,
+    /// The numbers of queue pairs in use, of 24 bits each.
+    numbers: FxHashSet<u32>,
     /// Where each domain's are counted.
     pub(crate) domains: Domains,
 }
@@ -14,14 +21,26 @@ pub struct Users {
 impl Users {
     /// A queue pair is created.
     pub(crate) fn join(&mut self, pd: PdId, ability: Ability) -> User {
-        let serial = self.next_serial;
-        self.next_serial += 1; // 2^64 will not be created
+        let serial = self.take_serial();
         self.domains.join_qp(pd);
         User::new(pd, ability, serial)
     }
 
+    /// The next serial number whose queue pair number is free. An RNIC has far fewer queue pairs than there are numbers.
+    fn take_serial(&mut self) -> u64 {
+        loop {
+            let serial = self.next_serial;
+            self.next_serial += 1; // 2^48 will not be created
+            let number = number_of(serial);
+            if number >= RESERVED_NUMBERS && self.numbers.insert(number) {
+                return serial;
+            }
+        }
+    }
+
     /// A queue pair is destroyed: no scope admits it again.
     pub(crate) fn leave(&mut self, user: User) {
+        self.numbers.remove(&number_of(user.serial()));
         self.domains.leave_qp(user.pd());
     }
 
@@ -37,6 +56,7 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::QP_NUMBERS;
 
     const PD: PdId = PdId(1);
     const OTHER: PdId = PdId(2);
@@ -67,6 +87,22 @@ mod tests {
             assert!(!Scope::QueuePair(gone).admits(next));
             users.leave(next);
         }
+    }
+
+    #[test]
+    fn numbers_rise_and_begin_anew_after_the_last_without_those_in_use() {
+        let mut users = Users::default();
+        let join = |users: &mut Users| users.join(PD, NONE);
+        let [_stays, gone, next] = [(); 3].map(|()| join(&mut users));
+        let number = |user: User| number_of(user.serial());
+        assert_eq!((number(gone), number(next)), (3, 4));
+        users.leave(gone);
+        users.leave(next);
+        assert_eq!(number(join(&mut users)), 5, "those of the past come last");
+        users.next_serial = QP_NUMBERS - 1;
+        let last = number(join(&mut users));
+        let again = [(); 3].map(|()| number(join(&mut users)));
+        assert_eq!((last, again), ((1 << 24) - 1, [3, 4, 6]));
     }
 
     #[test]

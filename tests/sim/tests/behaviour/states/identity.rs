@@ -39,3 +39,15 @@ fn a_completion_that_is_read_late_names_its_own_queue_pair() {
     assert!(old != a.qp.id() && old != next.qp.id());
     assert_eq!(Done::from(late), Done::flushed(1, Opcode::Receive));
 }
+
+#[test]
+fn queue_pair_numbers_have_24_bits_and_do_not_come_back_soon() {
+    let sim = sim();
+    let config = QpConfig::default();
+    let mut numbers = HashSet::new();
+    for _ in 0..1000 {
+        let number = sim.a().end(&config).qp.id().number();
+        assert!((2..1 << 24).contains(&number), "{number}");
+        assert!(numbers.insert(number), "{number} came back");
+    }
+}
