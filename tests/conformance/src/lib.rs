@@ -16,7 +16,7 @@
 //! the `report` program prints what is covered.
 //!
 //! [`dead_references`] finds every citation in a comment or document that names nothing in the tree: documents, their sections,
-//! rows of unusual input, decisions, requirements, vectors, links. The crate's tests require that there is none.
+//! rows of unusual input, decisions, requirements, vectors. The crate's tests require that there is none.
 #![forbid(unsafe_code)]
 
 mod catalogue;

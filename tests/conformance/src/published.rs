@@ -13,9 +13,9 @@ const WIRE: &str = "rdma/iwarp/protocol/wire.md";
 const VERBS: &str = "rdma/rnic/protocol/verbs.md";
 const VECTORS: &str = "rdma/iwarp/protocol/vectors.md";
 
-/// A heading, and its number if it has one.
+/// A heading with a number.
 static HEADING: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?m)^#+ +((?:(\d+(?:\.\d+)*)\.? )?.*)$").expect("a pattern"));
+    LazyLock::new(|| Regex::new(r"(?m)^#+ +(\d+(?:\.\d+)*)\.? ").expect("a pattern"));
 /// The section of [`WIRE`] with unusual input.
 static UNUSUAL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?ms)^## 9\. .*?^## 10\. ").expect("a pattern"));
@@ -30,7 +30,6 @@ static VECTOR: LazyLock<Regex> = LazyLock::new(|| {
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     sections: BTreeMap<String, BTreeSet<String>>,
-    anchors: BTreeMap<String, BTreeSet<String>>,
     rows: BTreeSet<String>,
     decisions: BTreeSet<String>,
     vectors: BTreeSet<String>,
@@ -40,20 +39,15 @@ impl Published {
     pub(crate) fn of(tree: &Tree) -> Self {
         let mut published = Self::default();
         for (path, text) in tree.files().filter(|(path, _)| has_extension(path, "md")) {
-            let numbers = all(&HEADING, 2, text);
+            let numbers = all(&HEADING, text);
             published.sections.insert(path.to_owned(), numbers);
-            let anchors = all(&HEADING, 1, text)
-                .iter()
-                .map(|title| slug(title))
-                .collect();
-            published.anchors.insert(path.to_owned(), anchors);
         }
         let text = |path| tree.text(path).unwrap_or_default();
         let unusual = UNUSUAL.find(text(WIRE)).map_or("", |found| found.as_str());
-        published.rows = all(&ROW, 1, unusual);
-        published.decisions = all(&DECISION, 1, text(WIRE));
-        published.decisions.extend(all(&DECISION, 1, text(VERBS)));
-        published.vectors = all(&VECTOR, 1, text(VECTORS));
+        published.rows = all(&ROW, unusual);
+        published.decisions = all(&DECISION, text(WIRE));
+        published.decisions.extend(all(&DECISION, text(VERBS)));
+        published.vectors = all(&VECTOR, text(VECTORS));
         published
     }
 
@@ -61,11 +55,8 @@ impl Published {
     pub(crate) fn has_section(&self, documents: &[&str], number: &str) -> bool {
         documents
             .iter()
-            .any(|path| has(&self.sections, path, number))
-    }
-
-    pub(crate) fn has_anchor(&self, document: &str, anchor: &str) -> bool {
-        has(&self.anchors, document, anchor)
+            .filter_map(|path| self.sections.get(*path))
+            .any(|numbers| numbers.contains(number))
     }
 
     pub(crate) fn has_row(&self, number: &str) -> bool {
@@ -81,22 +72,11 @@ impl Published {
     }
 }
 
-fn has(names: &BTreeMap<String, BTreeSet<String>>, path: &str, name: &str) -> bool {
-    names.get(path).is_some_and(|names| names.contains(name))
-}
-
-/// What the group matches, wherever the pattern does.
-fn all(pattern: &Regex, group: usize, text: &str) -> BTreeSet<String> {
+/// What the pattern's group matches, wherever the pattern does.
+fn all(pattern: &Regex, text: &str) -> BTreeSet<String> {
     let found = pattern.captures_iter(text);
     found
-        .filter_map(|found| found.get(group))
+        .filter_map(|found| found.get(1))
         .map(|found| found.as_str().to_owned())
         .collect()
-}
-
-/// The anchor that forges make of a heading.
-fn slug(title: &str) -> String {
-    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
-    let text: String = title.to_lowercase().chars().filter(kept).collect();
-    text.replace(' ', "-")
 }

@@ -1,4 +1,5 @@
-//! References of comments and documents: each names something that is in the tree.
+//! References of comments and documents: each names something that is in the tree. Links and paths of documents are checked in
+//! `tests/house`.
 
 use std::sync::LazyLock;
 
@@ -19,8 +20,6 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| compiled(r"\d+(?:\.\d+)*"));
 /// A document, outside of addresses of the web.
 static DOCUMENT: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"https?://\S+|([\w.][\w./-]*\.md)\b"));
-/// A link of Markdown, and its anchor.
-static LINK: LazyLock<Regex> = LazyLock::new(|| compiled(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)"));
 static DECISION: LazyLock<Regex> = LazyLock::new(|| compiled(r"\b[DA]\d{1,2}\b"));
 static REQUIREMENT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(r"\b(?:R\d{4}-[0-9A-Z][0-9A-Za-z.]*|V(?:ERBS)?-\d[\d.]*)(?:-\d+)+\b")
@@ -82,9 +81,6 @@ impl<'a> Reader<'a> {
             self.sections(comment);
             self.names(comment);
             self.rows(comment);
-            if has_extension(self.file, "md") {
-                self.links(comment);
-            }
         }
         for string in &prose.strings {
             self.rows(string);
@@ -142,23 +138,6 @@ impl<'a> Reader<'a> {
                 let has = self.published.has_row(number.as_str());
                 self.expect(has, &found[0], "no row of wire.md §9");
             }
-        }
-    }
-
-    fn links(&mut self, text: &str) {
-        for found in LINK.captures_iter(text) {
-            if found[1].contains(':') {
-                continue;
-            }
-            let target = match &found[1] {
-                "" => Some(self.file.to_owned()),
-                path => beside(self.file, path).filter(|path| self.tree.has(path)),
-            };
-            let anchor = found.get(2).map(|anchor| anchor.as_str());
-            let has = target.is_some_and(|path| {
-                anchor.is_none_or(|anchor| self.published.has_anchor(&path, anchor))
-            });
-            self.expect(has, &found[0], "a link to nothing");
         }
     }
 

@@ -68,14 +68,6 @@ impl Tree {
     pub fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
-
-    /// Is there a file, or a directory with files?
-    pub(crate) fn has(&self, path: &str) -> bool {
-        let directory = format!("{}/", path.trim_end_matches('/'));
-        path.is_empty()
-            || self.files.contains_key(path)
-            || self.files.keys().any(|file| file.starts_with(&directory))
-    }
 }
 
 /// Does the path's name end with `.` and this?

@@ -49,7 +49,8 @@ fn living_references_are_left_alone() {
     ] {
         assert_eq!(dead("src/a.rs", kept), [], "{kept}");
     }
-    let document = "See [the table](../rdma/iwarp/protocol/wire.md#9-input), row 99 of that page, and [this](#one).\n\n# One\n";
+    let document =
+        "See [the table](../rdma/iwarp/protocol/wire.md#9-input), and row 99 of another page.";
     assert_eq!(dead("docs/a.md", document), []);
 }
 
@@ -110,19 +111,7 @@ fn dead_rows_in_labels_of_cases_are_found() {
 }
 
 #[test]
-fn dead_links_of_documents_are_found() {
-    for link in [
-        "](none.md)",
-        "](../src)",
-        "](#none)",
-        "](../rdma/iwarp/protocol/wire.md#none)",
-    ] {
-        let found = dead("docs/a.md", &format!("# One\n\n[a{link}\n"));
-        assert!(
-            found.contains(&(link.to_owned(), "a link to nothing")),
-            "{link}: {found:?}"
-        );
-    }
+fn dead_rows_in_documents_are_found() {
     let row = format!("wire.md row {}", 38);
     assert_eq!(
         dead("docs/a.md", &row),
