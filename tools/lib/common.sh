@@ -10,12 +10,22 @@ need_root() {
     [ "$(id -u)" = 0 ] || fail "needs root: it makes network namespaces and loads an XDP program; run it as root"
 }
 
-# Installs those of the named Debian packages that are missing. Each is named as PACKAGE:FILE, FILE being what it provides.
-need_packages() {
-    local entry missing=()
+# What xwarp needs to be compiled. Debian packages are named as PACKAGE:FILE, FILE being what the package provides.
+compilers=(clang:/usr/bin/clang gcc:/usr/bin/gcc make:/usr/bin/make m4:/usr/bin/m4 pkg-config:/usr/bin/pkg-config
+    libelf-dev:/usr/include/libelf.h zlib1g-dev:/usr/include/zlib.h)
+
+# Prints those of the named Debian packages that are missing.
+missing_packages() {
+    local entry
     for entry in "$@"; do
-        [ -e "${entry#*:}" ] || missing+=("${entry%%:*}")
+        [ -e "${entry#*:}" ] || echo "${entry%%:*}"
     done
+}
+
+# Installs those of the named Debian packages that are missing.
+need_packages() {
+    local missing
+    mapfile -t missing < <(missing_packages "$@")
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || fail "these packages are missing and this is not Debian: ${missing[*]}; install them"
     say "installing ${missing[*]}"
@@ -23,11 +33,13 @@ need_packages() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-build_packages() {
-    need_packages clang:/usr/bin/clang gcc:/usr/bin/gcc make:/usr/bin/make m4:/usr/bin/m4 \
-        pkg-config:/usr/bin/pkg-config libelf-dev:/usr/include/libelf.h zlib1g-dev:/usr/include/zlib.h \
-        iproute2:/usr/sbin/ip ethtool:/usr/sbin/ethtool
+need_cargo() {
     command -v cargo >/dev/null || fail "cargo is missing; install Rust 1.91 or newer from https://rustup.rs"
+}
+
+build_packages() {
+    need_packages "${compilers[@]}" iproute2:/usr/sbin/ip ethtool:/usr/sbin/ethtool
+    need_cargo
 }
 
 # Has cargo end programs of tests that hang, and name them.

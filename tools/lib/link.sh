@@ -100,9 +100,9 @@ median() {
 
 # compare KIND: rounds of raw, tcp and xwarp in turn; prints a line with the medians and ratios.
 compare() {
-    local round who
+    local who
     rm -f "$work"/figures.*
-    for round in $(seq "$rounds"); do
+    for _ in $(seq "$rounds"); do
         for who in raw tcp xwarp; do
             "$1_$who" >>"$work/figures.$who"
         done
@@ -198,7 +198,7 @@ bandwidth_cubic() { with_congestion cubic; }
 bandwidth_bbr() { with_congestion bbr; }
 
 loss_table() {
-    local part who round mode=native bbr_alone=
+    local part who mode=native bbr_alone=
     prepare
     clean_up_link
     make_bridged_hosts
@@ -206,7 +206,7 @@ loss_table() {
     printf '%-6s%14s%14s%14s%14s%14s\n' loss 'kernel CUBIC' 'xwarp CUBIC' '/ kernel' 'xwarp BBR' '/ loss-free'
     for part in 0 0.001 0.01 0.05; do
         rm -f "$work"/figures.*
-        for round in $(seq "$rounds"); do
+        for _ in $(seq "$rounds"); do
             for who in tcp cubic bbr; do
                 lose "$part" "bandwidth_$who" >>"$work/figures.$who"
             done

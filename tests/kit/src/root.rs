@@ -24,19 +24,21 @@ macro_rules! needs_root {
 /// Whether the test may go on. If not, says that it is skipped, and why. [`needs_root`] calls it.
 pub fn is_root_or_skipped() -> bool {
     let required = env::var(VARIABLE).is_ok_and(|value| value == "required");
-    verdict(Uid::effective().is_root(), required)
+    let Some(why) = reason_to_skip(Uid::effective().is_root(), required) else {
+        return true;
+    };
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // If nobody can read it, nothing is lost.
+    let _ = writeln!(io::stderr(), "skipped: {test}: {why}");
+    false
 }
 
-fn verdict(is_root: bool, required: bool) -> bool {
-    if !is_root {
-        let why = "it makes network namespaces or loads programs into the kernel, which needs root";
-        assert!(!required, "{VARIABLE}=required: {why}");
-        let thread = thread::current();
-        let test = thread.name().unwrap_or("a test");
-        // Nobody reads it: then nothing is lost.
-        let _ = writeln!(io::stderr(), "skipped: {test}: {why}");
-    }
-    is_root
+fn reason_to_skip(is_root: bool, required: bool) -> Option<&'static str> {
+    const WHY: &str =
+        "it makes network namespaces or loads programs into the kernel, which needs root";
+    assert!(is_root || !required, "{VARIABLE}=required: {WHY}");
+    (!is_root).then_some(WHY)
 }
 
 #[cfg(test)]
@@ -45,18 +47,19 @@ mod tests {
 
     #[test]
     fn root_runs_whatever_is_required() {
-        assert!(verdict(true, false));
-        assert!(verdict(true, true));
+        assert_eq!(reason_to_skip(true, false), None);
+        assert_eq!(reason_to_skip(true, true), None);
     }
 
     #[test]
-    fn others_skip() {
-        assert!(!verdict(false, false));
+    fn others_skip_and_say_why() {
+        let why = reason_to_skip(false, false);
+        assert!(why.is_some_and(|why| why.contains("root")));
     }
 
     #[test]
     #[should_panic(expected = "needs root")]
     fn others_fail_where_root_is_required() {
-        verdict(false, true);
+        let _ = reason_to_skip(false, true);
     }
 }

@@ -1,0 +1,42 @@
+# Checks that run no test: formatting, lints of Rust and of shell scripts, and the oldest compiler that is promised. For tools/test.
+# shellcheck shell=bash disable=SC2154
+
+check_formatting() {
+    say "formatting"
+    cargo fmt --all --check
+}
+
+check_lints() {
+    say "lints"
+    cargo clippy --workspace --all-targets --locked -- --deny warnings
+}
+
+# Lints every shell script of the tree. Left out: loops over words, which are meant (SC2013); expressions for another program in single
+# quotes (SC2016); cd without || exit, as every script runs under set -e (SC2164).
+check_scripts() {
+    local scripts
+    say "shell scripts"
+    mapfile -t scripts < <(grep -rlIE '^(#!/.*sh$|# shellcheck shell=)' --exclude-dir=target --exclude-dir=.git "$top")
+    shellcheck --external-sources --source-path=SCRIPTDIR --exclude=SC2013,SC2016,SC2164 "${scripts[@]}"
+}
+
+# Compiles the workspace with the oldest compiler that Cargo.toml promises. Installs it with rustup if it is missing.
+# Returns 77 where it cannot be had, and says why.
+check_oldest_compiler() {
+    local version said status=0
+    version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
+    say "Rust $version"
+    said=$(mktemp)
+    if ! cargo "+$version" --version >"$said" 2>&1; then
+        if ! command -v rustup >/dev/null; then
+            echo "no Rust $version: there is no rustup to install it with"
+            status=77
+        elif ! timeout 600 rustup toolchain install "$version" --profile minimal --no-self-update >"$said" 2>&1; then
+            echo "no Rust $version: rustup cannot install it: $(tail -n 1 "$said")"
+            status=77
+        fi
+    fi
+    rm -f "$said"
+    [ "$status" = 0 ] || return "$status"
+    cargo "+$version" check --workspace --locked
+}
