@@ -46,6 +46,11 @@ pub enum PortError {
         /// The port.
         port: u16,
     },
+    /// The process, or the machine, has no file descriptor left.
+    #[error(
+        "a TCP port takes a file descriptor, and none is left; raise the limit of open files (`ulimit -n`)"
+    )]
+    NoDescriptors,
     /// The interface of a link-local address could not be found.
     #[error("cannot find the interface of the address")]
     Link(#[from] LinkError),
@@ -70,6 +75,7 @@ impl PortError {
             Errno::EADDRINUSE => Self::InUse { addr, port },
             Errno::EADDRNOTAVAIL => Self::AddressNotLocal { addr },
             Errno::EACCES => Self::NotPermitted { port },
+            Errno::EMFILE | Errno::ENFILE => Self::NoDescriptors,
             errno => Self::Refused {
                 addr,
                 port,
@@ -152,6 +158,7 @@ mod tests {
         assert!(
             said(Errno::EADDRINUSE, 0).starts_with("no ephemeral TCP port of 10.0.0.1 is free;")
         );
+        assert!(said(Errno::EMFILE, 0).ends_with("raise the limit of open files (`ulimit -n`)"));
         assert!(said(Errno::EACCES, 443).starts_with("TCP port 443 needs root"));
         assert!(said(Errno::ENOBUFS, 7471).contains("would not reserve TCP port 7471"));
     }

@@ -1,6 +1,7 @@
 //! The way from an application's handles to the engine: verbs as messages.
 
 use std::io;
+use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -8,13 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use xwarp_driver::net::PortError;
 use xwarp_driver::{Doorbell, RegionPool, Sleeper};
 
 use crate::error::RnicEnded;
 use crate::runner::{Command, Runner, guard, run};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicId;
-use xwarp_rnic::model::{AsyncEvent, Host, MpaConfig, QpId, RnicClosed, Waiting};
+use xwarp_rnic::model::{
+    AsyncEvent, Host, HostError, LocalPort, MpaConfig, QpId, RnicClosed, Waiting,
+};
 use xwarp_rnic::queues::{EventQueue, ReadySet, SlotTable};
 
 /// How long a waiter without an event to sleep on sleeps before it looks again.
@@ -163,6 +167,18 @@ impl Control {
 
     pub(crate) fn host(&self) -> &dyn Host {
         &*self.host
+    }
+
+    /// A port of the host. If no file descriptor is left for it, those of connections that have ended are given up for it.
+    pub(crate) fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
+        match self.host.open_port(address, port) {
+            Err(HostError::Port(PortError::NoDescriptors)) => {
+                // A closed RNIC has none to give up.
+                let _ = self.call(Engine::release_ports);
+                self.host.open_port(address, port)
+            }
+            opened => opened,
+        }
     }
 
     pub(crate) fn regions(&self) -> &RegionPool {

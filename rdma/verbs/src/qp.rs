@@ -296,10 +296,11 @@ impl QueuePair {
         let start = Instant::now();
         let host = self.control.host();
         let (source, next_hop) = host.path_to(remote, limit, wanted)?;
-        let port = host.open_port(source, 0)?;
+        let port = self.control.open_port(source, 0)?;
         // The engine, which may have to try a second time, asks nothing of the host.
         let may_retry = Initiator::new(params).retry().is_some();
-        let spare = may_retry.then(|| host.open_port(source, 0)).transpose()?;
+        let spare = may_retry.then(|| self.control.open_port(source, 0));
+        let spare = spare.transpose()?;
         let (outcome_sender, outcome) = mpsc::channel();
         let order = ConnectOrder {
             qp: self.id,

@@ -246,10 +246,9 @@ impl Rnic {
         local: SocketAddr,
         clients: Clients,
     ) -> Result<(ListenKey, Vec<SocketAddr>), ListenError> {
-        let host = self.control.host();
         let (mut ports, mut number) = (Vec::new(), local.port());
         for address in self.listen_addresses(local.ip())? {
-            let port = host.open_port(address, number)?;
+            let port = self.control.open_port(address, number)?;
             // Port 0 stands for a free one, the same of all addresses.
             number = port.local().port();
             ports.push(port);

@@ -51,9 +51,8 @@ impl LlpStream {
         remote: SocketAddr,
         limit: Duration,
     ) -> Result<Self, ConnectError> {
-        let host = control.host();
-        let (source, next_hop) = host.path_to(remote, limit, &|| true)?;
-        let port = host.open_port(source, 0)?;
+        let (source, next_hop) = control.host().path_to(remote, limit, &|| true)?;
+        let port = control.open_port(source, 0)?;
         let id = control.call(move |engine| engine.connect_stream(port, remote, next_hop))??;
         Ok(Self::new(id, control))
     }

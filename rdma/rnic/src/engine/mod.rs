@@ -362,6 +362,11 @@ impl Engine {
         }
         self.lingering.keep(port, self.now);
     }
+
+    /// Frees the ports of connections that have ended. The kernel answers a FIN that is repeated there by a RST.
+    pub fn release_ports(&mut self) {
+        self.lingering = Lingering::default();
+    }
 }
 
 impl Drop for Engine {

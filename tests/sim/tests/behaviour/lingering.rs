@@ -1,10 +1,19 @@
 //! Ports of connections that have ended: kept for TCP's sake, but never many.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use xwarp::QpConfig;
+use xwarp::{
+    ConnectError, FixedHost, Host, HostError, LocalPort, Progress, QpConfig, RegionPool, Rnic,
+    RnicConfig,
+};
+use xwarp_driver::MemoryIo;
+use xwarp_driver::net::PortError;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::Sim;
+use xwarp_tcp::StackConfig;
 
 /// The first port that the simulated host gives away, and how many ports of ended connections an RNIC keeps.
 const FIRST: usize = 49_152;
@@ -39,4 +48,81 @@ fn a_client_that_comes_and_goes_holds_few_ports() {
     }
     // Each connect takes a spare port besides.
     assert!(highest < FIRST + KEPT + 4, "port {highest}");
+}
+
+const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+/// A host with a limit of descriptors: one for each port.
+struct Scarce {
+    host: FixedHost,
+    left: Arc<AtomicUsize>,
+}
+
+/// Gives its descriptor back.
+struct Descriptor {
+    _port: LocalPort,
+    left: Arc<AtomicUsize>,
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Host for Scarce {
+    fn name(&self) -> &str {
+        self.host.name()
+    }
+
+    fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
+        self.host.addresses()
+    }
+
+    fn path_to(
+        &self,
+        remote: SocketAddr,
+        patience: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(IpAddr, [u8; 6]), HostError> {
+        self.host.path_to(remote, patience, wanted)
+    }
+
+    fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
+        let take = |left: usize| left.checked_sub(1);
+        let taken = (self.left).fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map_err(|_none| PortError::NoDescriptors)?;
+        let port = self.host.open_port(address, port)?;
+        let local = port.local();
+        let left = Arc::clone(&self.left);
+        Ok(LocalPort::new(
+            local,
+            Box::new(Descriptor { _port: port, left }),
+        ))
+    }
+}
+
+/// Two are enough for one connection at a time, with its spare port.
+#[test]
+fn a_client_without_descriptors_takes_those_of_connections_that_have_ended() {
+    let (io, _wire) = MemoryIo::new(64).unwrap();
+    let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    let host = Scarce {
+        host: FixedHost::new(address, [(NOBODYS, [2, 0, 0, 0, 0, 2])]),
+        left: Arc::new(AtomicUsize::new(2)),
+    };
+    let config = RnicConfig {
+        progress: Progress::Inline,
+        ..RnicConfig::default()
+    };
+    let (stack, regions) = (StackConfig::default(), RegionPool::anonymous(4096).unwrap());
+    let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config).unwrap();
+    let (pd, cq) = (rnic.allocate_pd().unwrap(), rnic.create_cq(16).unwrap());
+    for attempt in 0..4 {
+        let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+        let limit = Duration::from_millis(20);
+        let outcome = qp.connect(SocketAddr::new(NOBODYS, 7471), b"", limit);
+        let timed_out = matches!(outcome, Err(ConnectError::TimedOut { .. }));
+        assert!(timed_out, "attempt {attempt}: {outcome:?}");
+    }
 }
