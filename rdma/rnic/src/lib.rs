@@ -8,10 +8,14 @@
 //! | [`model`] | plain values: identifiers, limits, work requests, completions, events, attributes, errors | nothing of this crate |
 //! | [`queues`] | what the application's threads and the engine share: rings, credits, events | `model` |
 //! | [`stags`] | the table of `STag`s, protection domains, regions and windows | `model` |
-//! | [`engine`] | queue pairs, connections, and their arbitration | all of these |
+//! | [`tables`] | completion queues, handlers, shared receive queues | `model`, `queues` |
+//! | [`qp`] | queue pairs: state, stream, sending, receiving | all of these |
+//! | [`engine`] | connections, and the arbitration of all queue pairs | all of these |
 #![forbid(unsafe_code)]
 
 pub mod engine;
 pub mod model;
+pub mod qp;
 pub mod queues;
 pub mod stags;
+pub mod tables;

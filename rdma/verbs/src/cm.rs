@@ -10,8 +10,9 @@ use xwarp_iwarp::mpa::EnhancedData;
 use crate::control::Control;
 use crate::error::RnicEnded;
 use crate::qp::QueuePair;
-use xwarp_rnic::engine::{IncomingId, IncomingRequest, ListenKey};
+use xwarp_rnic::engine::IncomingRequest;
 use xwarp_rnic::model::AcceptError;
+use xwarp_rnic::model::{IncomingId, ListenKey};
 
 /// Waits for connections on one address and port, or on that port of all addresses of the interface.
 pub struct Listener {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::control::Control;
 use crate::error::RnicEnded;
-use xwarp_rnic::engine::ListenKey;
+use xwarp_rnic::model::ListenKey;
 use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::StreamId;
 use xwarp_rnic::model::StreamState;

@@ -5,8 +5,7 @@ use std::path::Path;
 use xwarp_house_tests::{Graph, circles, targets};
 
 /// Crates that still have circles.
-const TO_DO: [&str; 6] = [
-    "xwarp-rnic xwarp_rnic",
+const TO_DO: [&str; 5] = [
     "xwarp-netsim xwarp_netsim",
     "xwarp-sim-tests xwarp_sim_tests",
     "xwarp-sim-tests model",

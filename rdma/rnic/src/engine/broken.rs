@@ -6,28 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use xwarp_iwarp::{TermCode, Terminate};
 
-use super::Engine;
 use super::fault::CATASTROPHIC_STREAM;
-use super::qp::QpContext;
-use super::receives::Unavailable;
+use super::{Engine, Health};
 use crate::model::{AsyncEventKind, CompletionStatus, EventResource, QpState};
+use crate::qp::{Broken, QpContext, Unavailable};
 
 /// RDMAP remote operation: catastrophic error, global (RFC 5040 §4.8).
 const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
-
-/// What is not as it must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken(pub(super) &'static str);
-
-/// How the engine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
-    Sound,
-    /// It has panicked: connections are ended, and no more.
-    Ending,
-    /// Nothing is done any more.
-    Failed,
-}
 
 impl Engine {
     /// Local QP Catastrophic Error while the newest begun work request was processed, whose completion tells.
@@ -110,27 +95,12 @@ impl Engine {
     }
 }
 
-/// A failure that a test has asked for.
-#[cfg(feature = "fault-injection")]
-#[derive(Default)]
-pub(super) struct Injected(bool);
-
-#[cfg(feature = "fault-injection")]
-impl Injected {
-    pub(super) fn check(&mut self) -> Result<(), Broken> {
-        if std::mem::take(&mut self.0) {
-            return Err(Broken("a test wants it so"));
-        }
-        Ok(())
-    }
-}
-
 #[cfg(feature = "fault-injection")]
 impl Engine {
     /// What the queue pair does next finds it broken.
     pub fn inject_qp_fault(&mut self, qp: crate::model::QpId) {
         if let Some(qp) = self.qps.get_mut(qp.slot()).filter(|it| it.id == qp) {
-            qp.injected = Injected(true);
+            qp.injected.inject();
         }
     }
 }

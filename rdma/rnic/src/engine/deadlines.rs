@@ -5,9 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use xwarp_tcp::{ConnId, Instant};
 
-use super::Engine;
-use super::broken::Health;
-use super::listen::IncomingId;
+use super::{Engine, Health};
+use crate::model::IncomingId;
 
 /// Deadlines of queue pairs and of connections whose Request is due.
 #[derive(Debug, Default)]

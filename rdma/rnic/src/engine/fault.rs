@@ -8,12 +8,10 @@ use xwarp_iwarp::{
 };
 
 use super::Engine;
-use super::qp::{CqOverflow, Link};
-use super::receive::ReceiveFault;
-use super::stream::Gate;
 use crate::model::{
     Ability, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpState, TerminateInfo,
 };
+use crate::qp::{CqOverflow, Gate, Link, ReceiveFault};
 
 /// How long a Terminate and the close after it may take before the connection is reset.
 pub(super) const TERMINATE_LIMIT: Duration = Duration::from_secs(3);

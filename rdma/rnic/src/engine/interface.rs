@@ -11,9 +11,8 @@ use xwarp_driver::IoError;
 use xwarp_driver::net::{LinkMonitor, LinkNews, LinkState};
 use xwarp_tcp::Instant;
 
-use super::Engine;
-use super::broken::Health;
 use super::listen::ListenerContext;
+use super::{Engine, Health};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host};
 
 /// How long an address may take to come back after the link: the kernel takes IPv6 addresses away from an interface that is set down, and

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use xwarp_tcp::CloseReason;
 
-use super::qp::{Link, NewQp, NewReceives, QpContext};
-use super::stream::{Close, Gate};
 use super::{Engine, Owner};
 use crate::model::{
     AsyncEvent, AsyncEventKind, Capability, CreateError, DestroyError, EventResource, QpId,
     QpState, User,
 };
+use crate::qp::{Close, Gate, Link, NewQp, NewReceives, QpContext};
 
 /// Why a close that goes on ends badly when its send queue is found to have work.
 pub(super) const POSTED_IN_CLOSING: &str = "work was posted during the close";

@@ -10,28 +10,17 @@ use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupE
 use xwarp_tcp::{ConnId, ListenerId};
 
 use super::deadlines::Last;
-use super::qp::{Link, QpContext};
-use super::stream::Stream;
 use super::{Engine, Owner};
-use crate::model::{AcceptError, ConnectionInfo, ListenError, LocalPort, QpId, QpState, StreamId};
+use crate::model::{
+    AcceptError, ConnectionInfo, IncomingId, ListenError, ListenKey, LocalPort, QpId, QpState,
+    StreamId,
+};
+use crate::qp::{Link, QpContext, Stream};
 
 /// How long a peer may take for its Request after TCP is established; not extended by single bytes (wire.md §3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take until its window has room for the Reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
-
-/// A request's identity; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IncomingId {
-    key: usize,
-    serial: u64,
-}
-
-impl IncomingId {
-    pub(super) fn key(self) -> usize {
-        self.key
-    }
-}
 
 /// What the application learns of a peer that wants to connect.
 pub struct IncomingRequest {
@@ -64,10 +53,6 @@ impl Place {
         Arc::strong_count(&self.0) - 1
     }
 }
-
-/// Somebody's wish to listen; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListenKey(u64);
 
 /// Who wants to listen, and where.
 pub(super) struct Registration {

@@ -3,29 +3,19 @@
 //! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
-mod begin;
-mod begun;
 mod broken;
-mod cq_table;
 mod deadlines;
 mod events;
 mod fault;
-mod handlers;
 mod interface;
 mod lifecycle;
 mod lingering;
 mod listen;
 mod modify;
-mod nudge;
-mod outgoing;
-mod posted;
-mod qp;
 mod query;
 mod receive;
-mod receives;
 mod srq;
 mod start;
-mod stream;
 mod streaming;
 mod transmit;
 
@@ -39,28 +29,33 @@ use slab::Slab;
 use xwarp_driver::IoError;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
-use crate::model::CqId;
 use crate::model::{
-    AsyncEvent, AsyncEventKind, DestroyError, EngineCounters, EventHandler, EventResource,
+    AsyncEvent, AsyncEventKind, CqId, DestroyError, EngineCounters, EventHandler, EventResource,
     LocalPort, MpaConfig, QpState, RnicCounters,
 };
+use crate::qp::QpContext;
 use crate::queues::{EventQueue, ReadySet, SlotTable};
 use crate::stags::{Domains, StagTable};
+use crate::tables::{CqTable, Handlers, SrqTable};
 
-pub use cq_table::CqTable;
-pub use handlers::{Handler, Handlers};
-pub use listen::{Clients, IncomingId, IncomingRequest, ListenKey};
-pub use qp::{NewQp, NewReceives};
-pub use srq::SrqTable;
+pub use listen::{Clients, IncomingRequest};
 pub use start::ConnectOrder;
 
-use broken::{Broken, Health};
 use deadlines::Deadlines;
 use interface::Interface;
 use lingering::Lingering;
 use listen::{Incoming, ListenerContext, Registration};
-use qp::QpContext;
 use streaming::Streaming;
+
+/// How the engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Sound,
+    /// It has panicked: connections are ended, and no more.
+    Ending,
+    /// Nothing is done any more.
+    Failed,
+}
 
 /// Frames taken from the NIC in one turn.
 const RX_BUDGET: usize = 64;

@@ -7,13 +7,11 @@ use xwarp_iwarp::{
 
 use super::Engine;
 use super::lifecycle::{CLOSE_LIMIT, POSTED_IN_CLOSING};
-use super::qp::{Link, QpContext};
-use super::stream::{Close, Gate, Stream};
-use crate::model::ModifyQp;
 use crate::model::{
-    Ability, AsyncEventKind, Capability, Depths, MAX_READS, ModifyError, QpId, QpState, ReadDepths,
-    RqLimit, TerminateInfo,
+    Ability, AsyncEventKind, Capability, Depths, MAX_READS, ModifyError, ModifyQp, QpId, QpState,
+    ReadDepths, RqLimit, TerminateInfo,
 };
+use crate::qp::{Close, Gate, Link, QpContext, Stream};
 use crate::queues::NewRings;
 
 impl Engine {

@@ -3,8 +3,8 @@
 use xwarp_tcp::ConnLoad;
 
 use super::Engine;
-use super::qp::{Link, QpContext};
 use crate::model::{Ability, QpId, QpInfo, StreamId};
+use crate::qp::{Link, QpContext};
 
 impl Engine {
     /// Query QP; `None` if there is no such queue pair.

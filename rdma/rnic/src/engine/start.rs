@@ -9,17 +9,12 @@ use xwarp_iwarp::mpa::{
     Framer, Initiator, InitiatorStep, Negotiated, PrivateData, StartupError, StartupParams,
     encode_request,
 };
-use xwarp_tcp::{CloseReason, ConnId, Instant, Path};
+use xwarp_tcp::{CloseReason, ConnId, Path};
 
 use super::Engine;
 use super::deadlines::Last;
-use super::nudge::Nudge;
-use super::qp::Link;
-use super::stream::{Stream, send_ulpdu};
 use crate::model::{ConnectError, ConnectionInfo, LocalPort, QpId, QpState};
-
-/// The private data of the peer's answer.
-pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
+use crate::qp::{Link, Nudge, Outcome, Starting, Stream, send_ulpdu};
 
 /// A verb: connect this queue pair.
 pub struct ConnectOrder {
@@ -41,25 +36,6 @@ pub struct ConnectOrder {
     pub limit: Duration,
     /// Where the result goes: the private data of the Reply.
     pub outcome: Sender<Outcome>,
-}
-
-/// A connection of ours that is being made.
-pub(super) struct Starting {
-    conn: ConnId,
-    port: Arc<LocalPort>,
-    spare: Option<LocalPort>,
-    remote: SocketAddr,
-    next_hop: [u8; 6],
-    params: StartupParams,
-    private_data: Vec<u8>,
-    began: Instant,
-    /// TCP is established and the Request sent.
-    requested: bool,
-    /// Something has come upon it.
-    answered: bool,
-    /// This is the second try: the peer was there, and has closed.
-    retried: bool,
-    outcome: Sender<Outcome>,
 }
 
 impl Starting {

@@ -9,13 +9,13 @@ use xwarp_iwarp::mpa::Negotiated;
 use xwarp_tcp::{ConnId, ListenerId, Path};
 
 use super::deadlines::Last;
-use super::listen::{Clients, ListenKey};
-use super::stream::{Stream, send_raw};
+use super::listen::Clients;
 use super::{Engine, Owner};
 use crate::model::{
-    ConnectError, ConnectionInfo, Handover, LocalPort, ModifyError, StreamError, StreamId,
-    StreamState,
+    ConnectError, ConnectionInfo, Handover, ListenKey, LocalPort, ModifyError, StreamError,
+    StreamId, StreamState,
 };
+use crate::qp::{Stream, send_raw};
 
 /// A connection in streaming mode.
 pub(super) struct Streaming {

@@ -50,6 +50,23 @@ impl RnicId {
     }
 }
 
+/// A request's identity; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncomingId {
+    pub(crate) key: usize,
+    pub(crate) serial: u64,
+}
+
+impl IncomingId {
+    pub(crate) fn key(self) -> usize {
+        self.key
+    }
+}
+
+/// Somebody's wish to listen; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenKey(pub(crate) u64);
+
 /// A queue pair's identity within its RNIC. No other queue pair of the RNIC ever has it, so that a completion which is read late
 /// names nobody else (verbs draft §6.1.4, verbs.md A38). They are in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

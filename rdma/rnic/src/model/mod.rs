@@ -35,7 +35,7 @@ pub use host::{Host, HostError, LocalPort};
 #[cfg(test)]
 pub(crate) use ids::QP_NUMBERS;
 pub(crate) use ids::number_of;
-pub use ids::{CqId, HandlerId, PdId, QpId, RnicId, SrqId, StreamId, WrId};
+pub use ids::{CqId, HandlerId, IncomingId, ListenKey, PdId, QpId, RnicId, SrqId, StreamId, WrId};
 pub use inbound_error::{InboundError, ProtectionError};
 pub use limits::{
     MAX_CQ_ENTRIES, MAX_CQS, MAX_DEPTH, MAX_HANDLERS, MAX_LIST_ENTRIES, MAX_PDS, MAX_QPS,

@@ -2,6 +2,7 @@
 
 mod completion_ring;
 mod events;
+mod posted;
 mod qp_shared;
 mod ready_set;
 mod resize;
@@ -10,6 +11,7 @@ mod slots;
 
 pub use completion_ring::{Arm, CqShared, CqSink, Cqe, Pushed};
 pub use events::EventQueue;
+pub(crate) use posted::Posted;
 pub use qp_shared::QpShared;
 pub use ready_set::ReadySet;
 pub use resize::{NewRing, NewRings};

@@ -5,10 +5,9 @@ use xwarp_iwarp::Stag;
 use super::entry::{Entry, Kind, Region};
 use super::table::StagTable;
 use super::view::View;
-use crate::model::RegionMemory;
 use crate::model::{
     Ability, Access, Addressing, CompletionStatus, FastRegister, MAX_LIST_ENTRIES, PhysicalList,
-    QueryError, RegionInfo, RegionSpec, RegisterError, Scope, SpecError, User,
+    QueryError, RegionInfo, RegionMemory, RegionSpec, RegisterError, Scope, SpecError, User,
 };
 
 /// A Reregister that failed.

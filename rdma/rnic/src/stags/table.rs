@@ -11,9 +11,9 @@ use super::bindings::Bindings;
 use super::entry::Entry;
 use super::users::Users;
 use super::view::{Bytes, View};
-use crate::model::MAX_STAGS;
 use crate::model::{
-    Ability, Access, Addressing, DeallocateError, ListMode, OutOfMemory, RegisterError, User,
+    Ability, Access, Addressing, DeallocateError, ListMode, MAX_STAGS, OutOfMemory, RegisterError,
+    User,
 };
 
 /// All `STag`s of an RNIC.

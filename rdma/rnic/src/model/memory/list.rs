@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::spec::ListMode;
-use super::spec::{Addressing, SpecError};
+use super::spec::{Addressing, ListMode, SpecError};
 use crate::model::limits::MAX_LIST_ENTRIES;
 
 /// The smallest page: regions are carved from the area in pages of that size.

@@ -1,7 +1,6 @@
 //! What a region shall be, as an application asks for it (verbs draft §9.2.6.2).
 
 use super::access::Access;
-
 use crate::model::limits::MAX_LIST_ENTRIES;
 
 /// Where a region's or a window's Tagged Offsets begin (verbs draft §7.6.1).

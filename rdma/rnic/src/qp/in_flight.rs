@@ -5,25 +5,25 @@ use xwarp_iwarp::Stag;
 use crate::model::{CompletionStatus, Opcode, SendRequest, Sge, WrId};
 
 /// A work request of the send queue that was begun and has not completed.
-pub(super) struct Begun {
-    pub(super) wr_id: WrId,
-    pub(super) opcode: Opcode,
-    pub(super) signaled: bool,
-    pub(super) byte_len: u32,
+pub(crate) struct Begun {
+    pub(crate) wr_id: WrId,
+    pub(crate) opcode: Opcode,
+    pub(crate) signaled: bool,
+    pub(crate) byte_len: u32,
     /// It is done when the peer has answered, not when it is sent.
-    pub(super) awaits_response: bool,
+    pub(crate) awaits_response: bool,
     /// What a Read invalidates when it is answered.
-    pub(super) invalidate: Option<Stag>,
+    pub(crate) invalidate: Option<Stag>,
     /// Where an Atomic Operation's result goes.
-    pub(super) sink: Option<Sge>,
+    pub(crate) sink: Option<Sge>,
     /// An Atomic Operation's result.
-    pub(super) original: Option<u64>,
+    pub(crate) original: Option<u64>,
     /// How it has ended, if it has.
-    pub(super) outcome: Option<CompletionStatus>,
+    pub(crate) outcome: Option<CompletionStatus>,
 }
 
 impl Begun {
-    pub(super) fn new(request: &SendRequest) -> Self {
+    pub(crate) fn new(request: &SendRequest) -> Self {
         let operation = &request.operation;
         Self {
             wr_id: request.wr_id,

@@ -14,7 +14,7 @@ pub(crate) struct Posted<T> {
 }
 
 impl<T> Posted<T> {
-    pub(super) fn new(ring: Consumer<T>) -> Self {
+    pub(crate) fn new(ring: Consumer<T>) -> Self {
         Self {
             ring,
             backlog: VecDeque::new(),
@@ -22,33 +22,33 @@ impl<T> Posted<T> {
     }
 
     /// Work requests that the queue may hold.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.ring.buffer().capacity()
     }
 
     /// Those that are there.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.backlog.len() + self.ring.slots()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.backlog.is_empty() && self.ring.is_empty()
     }
 
     /// The oldest, which stays.
-    pub(super) fn peek(&self) -> Option<&T> {
+    pub(crate) fn peek(&self) -> Option<&T> {
         self.backlog.front().or_else(|| self.ring.peek().ok())
     }
 
     /// Puts one in front of all.
     #[cfg(feature = "fault-injection")]
-    pub(super) fn put_back(&mut self, first: T) {
+    pub(crate) fn put_back(&mut self, first: T) {
         self.backlog.push_front(first);
     }
 
     /// Takes the oldest.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         if self.backlog.is_empty() {
             return self.ring.pop().ok();
         }
@@ -61,12 +61,12 @@ impl<T> Posted<T> {
     }
 
     /// Makes room for what the present ring has, which [`resize`](Self::resize) needs.
-    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         Ok(self.backlog.try_reserve(self.ring.slots())?)
     }
 
     /// Goes on with another ring, to which nothing is posted before this; what is in the former one comes first.
-    pub(super) fn resize(&mut self, ring: Consumer<T>) {
+    pub(crate) fn resize(&mut self, ring: Consumer<T>) {
         let mut former = std::mem::replace(&mut self.ring, ring);
         (self.backlog).extend(std::iter::from_fn(|| former.pop().ok()));
     }

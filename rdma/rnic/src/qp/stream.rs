@@ -7,13 +7,13 @@ use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr};
 use xwarp_iwarp::{ReadRequest, Receiver, Sender, Stag, StreamConfig, Terminate};
 use xwarp_tcp::{ConnId, Instant, Stack};
 
-use super::nudge::Nudge;
-use super::outgoing::{Outgoing, Response};
+use super::first_fpdu_retry::Nudge;
+use super::tx_message::{Outgoing, Response, Turn};
 use crate::model::{ConnectionInfo, LocalPort};
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(crate) enum Gate {
     /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work is done.
     Fenced,
     /// The last streaming message goes first (verbs draft §6.2.1.2); then it is fenced.
@@ -28,7 +28,7 @@ pub(super) enum Gate {
 
 /// How this side closes a connection, where no error ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Close {
+pub(crate) enum Close {
     /// It does not.
     None,
     /// Once everything posted is sent; what the peer still sends is taken (RFC 5041 §6.2.1).
@@ -37,46 +37,39 @@ pub(super) enum Close {
     Sealed,
 }
 
-/// Whose message is next where both a work request and a response wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Request,
-    Response,
-}
-
 /// One RDMAP stream over one TCP connection.
-pub(super) struct Stream {
-    pub(super) conn: ConnId,
+pub(crate) struct Stream {
+    pub(crate) conn: ConnId,
     /// DDP and RDMAP version.
-    pub(super) version: u8,
-    pub(super) gate: Gate,
-    pub(super) deframer: Deframer,
-    pub(super) framer: Framer,
-    pub(super) receiver: Receiver,
-    pub(super) sender: Sender,
+    pub(crate) version: u8,
+    pub(crate) gate: Gate,
+    pub(crate) deframer: Deframer,
+    pub(crate) framer: Framer,
+    pub(crate) receiver: Receiver,
+    pub(crate) sender: Sender,
     /// The message being sent.
-    pub(super) outgoing: Option<Outgoing>,
-    pub(super) nudge: Nudge,
+    pub(crate) outgoing: Option<Outgoing>,
+    pub(crate) nudge: Nudge,
     /// Requests of the peer that wait for their response.
-    pub(super) responses: VecDeque<Response>,
+    pub(crate) responses: VecDeque<Response>,
     /// Request Identifier of our next Atomic Request.
-    pub(super) next_atomic: u32,
-    pub(super) turn: Turn,
+    pub(crate) next_atomic: u32,
+    pub(crate) turn: Turn,
     /// What the peer is told before the stream ends.
-    pub(super) terminate: Option<Terminate>,
+    pub(crate) terminate: Option<Terminate>,
     /// What has begun to close it.
-    pub(super) close: Close,
+    pub(crate) close: Close,
     /// What is left of the last streaming message.
     preface: VecDeque<u8>,
     /// Our RTR was a Read, whose response completes no work request.
     rtr_read: bool,
     /// The peer has closed its side: nothing comes any more.
-    pub(super) peer_closed: bool,
-    pub(super) port: Arc<LocalPort>,
+    pub(crate) peer_closed: bool,
+    pub(crate) port: Arc<LocalPort>,
 }
 
 impl Stream {
-    pub(super) fn new(
+    pub(crate) fn new(
         conn: ConnId,
         negotiated: &Negotiated,
         responder: bool,
@@ -115,17 +108,17 @@ impl Stream {
     }
 
     /// True while the Reply waits for room in the peer's window: nothing else is sent before the peer's first FPDU.
-    pub(super) fn awaits_room(&self, stack: &Stack) -> bool {
+    pub(crate) fn awaits_room(&self, stack: &Stack) -> bool {
         matches!(self.gate, Gate::Fenced | Gate::Shut) && stack.has_unsent(self.conn)
     }
 
     /// True if it has something to send besides work requests that have not begun.
-    pub(super) fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.outgoing.is_some() || !self.responses.is_empty() || self.terminate.is_some()
     }
 
     /// An initiator of the peer-to-peer model begins with its RTR, ahead of all work (R6581-5-1).
-    pub(super) fn begin_rtr(&mut self, rtr: Rtr) {
+    pub(crate) fn begin_rtr(&mut self, rtr: Rtr) {
         if rtr == Rtr::Read {
             self.receiver.expect_read(ReadRequest::RTR);
             self.rtr_read = true;
@@ -136,13 +129,13 @@ impl Stream {
     }
 
     /// These bytes go out before anything else, as they are.
-    pub(super) fn begin_with(&mut self, preface: VecDeque<u8>) {
+    pub(crate) fn begin_with(&mut self, preface: VecDeque<u8>) {
         self.preface = preface;
         self.gate = Gate::Prefaced { heard: false };
     }
 
     /// Sends of them what TCP takes now; false if some are left.
-    pub(super) fn send_preface(&mut self, stack: &mut Stack, now: Instant) -> bool {
+    pub(crate) fn send_preface(&mut self, stack: &mut Stack, now: Instant) -> bool {
         let sent = send_raw(stack, self.conn, self.preface.make_contiguous(), now);
         self.preface.drain(..sent);
         if !self.preface.is_empty() {
@@ -157,19 +150,19 @@ impl Stream {
     }
 
     /// The ULPDU of an RDMA Write of no bytes, which is its header.
-    pub(super) fn wake_up(&mut self) -> Vec<u8> {
+    pub(crate) fn wake_up(&mut self) -> Vec<u8> {
         let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
         let segment = message.next_segment(MAX_ULPDU);
         segment.map_or_else(Vec::new, |segment| segment.header.to_vec())
     }
 
     /// True for the first Read Response if it answers our RTR.
-    pub(super) fn take_rtr_response(&mut self) -> bool {
+    pub(crate) fn take_rtr_response(&mut self) -> bool {
         std::mem::take(&mut self.rtr_read)
     }
 
     /// An FPDU of the peer is here.
-    pub(super) fn heard(&mut self) {
+    pub(crate) fn heard(&mut self) {
         self.nudge.heard();
         match self.gate {
             Gate::Open | Gate::Shut => {}
@@ -180,7 +173,7 @@ impl Stream {
 }
 
 /// Sends bytes that are no FPDU, as many as TCP takes now; how many.
-pub(super) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Instant) -> usize {
+pub(crate) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Instant) -> usize {
     let mut sent = 0;
     for piece in bytes.chunks(stack.emss(conn).max(1)) {
         let Some(place) = stack.writable(conn, piece.len()) else {
@@ -194,7 +187,7 @@ pub(super) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Insta
 }
 
 /// Sends a ULPDU that is there whole; false if TCP takes nothing now.
-pub(super) fn send_ulpdu(
+pub(crate) fn send_ulpdu(
     stack: &mut Stack,
     conn: ConnId,
     framer: &mut Framer,

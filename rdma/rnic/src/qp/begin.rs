@@ -4,11 +4,11 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
 
-use super::begun::Begun;
-use super::outgoing::{Outgoing, Response, execute};
-use super::qp::{Link, QpContext};
-use super::stream::{Gate, Stream, Turn};
-use super::transmit::SendFault;
+use super::context::{Link, QpContext};
+use super::fault::SendFault;
+use super::in_flight::Begun;
+use super::stream::{Gate, Stream};
+use super::tx_message::{Outgoing, Response, Turn, execute};
 use crate::model::{
     Access, CompletionStatus, MemoryWork, OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl,
     User,
@@ -16,7 +16,7 @@ use crate::model::{
 use crate::stags::StagTable;
 
 /// What is next.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// A message is being sent.
     Message,
     /// A work request that sends nothing was done.
@@ -26,7 +26,7 @@ pub(super) enum Next {
 
 /// Makes sure that a message is being sent: goes on with the current one, or begins a response or the next work request, in turn
 /// where both wait.
-pub(super) fn begin_message(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
+pub(crate) fn begin_message(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
     let user = qp.user;
     let Link::Stream(stream) = &mut qp.link else {
         return Ok(Next::Nothing);

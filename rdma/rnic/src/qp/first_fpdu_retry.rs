@@ -13,7 +13,7 @@ const TRIES: u8 = 4;
 
 /// When an initiator wakes its peer: some time after its first FPDU, unless the peer has sent one.
 #[derive(Debug)]
-pub(super) struct Nudge {
+pub(crate) struct Nudge {
     patience: Duration,
     tries: u8,
     due: Option<Instant>,
@@ -21,7 +21,7 @@ pub(super) struct Nudge {
 
 impl Nudge {
     /// For a stream that has sent nothing; `None` wakes nobody.
-    pub(super) fn new(patience: Option<Duration>) -> Self {
+    pub(crate) fn new(patience: Option<Duration>) -> Self {
         Self {
             patience: patience.unwrap_or_default(),
             tries: if patience.is_some() { TRIES } else { 0 },
@@ -30,24 +30,24 @@ impl Nudge {
     }
 
     /// An FPDU was sent.
-    pub(super) fn sent(&mut self, now: Instant) {
+    pub(crate) fn sent(&mut self, now: Instant) {
         if self.tries > 0 && self.due.is_none() {
             self.due = Some(now + self.patience);
         }
     }
 
     /// The peer has sent an FPDU: it is awake.
-    pub(super) fn heard(&mut self) {
+    pub(crate) fn heard(&mut self) {
         *self = Self::new(None);
     }
 
     /// When the peer is to be woken.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
     /// The time has come, whether or not something could be sent: the next time is later.
-    pub(super) fn passed(&mut self, now: Instant) {
+    pub(crate) fn passed(&mut self, now: Instant) {
         self.tries = self.tries.saturating_sub(1);
         self.patience *= 2;
         self.due = (self.tries > 0).then(|| now + self.patience);

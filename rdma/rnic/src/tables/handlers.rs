@@ -6,9 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use slab::Slab;
 
-use crate::model::HandlerId;
-use crate::model::MAX_HANDLERS;
-use crate::model::{CqId, HandlerError};
+use crate::model::{CqId, HandlerError, HandlerId, MAX_HANDLERS};
 
 /// How many handlers were registered, with all RNICs of the process: that of one means nothing to another (verbs draft §5.1).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);

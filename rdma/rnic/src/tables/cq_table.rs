@@ -6,15 +6,14 @@ use rtrb::Producer;
 use slab::Slab;
 
 use super::handlers::Handlers;
-use crate::model::CqId;
 use crate::model::{
-    AsyncEvent, AsyncEventKind, Capability, CreateError, EventResource, MAX_CQS, ResizeError,
+    AsyncEvent, AsyncEventKind, Capability, CqId, CreateError, EventResource, MAX_CQS, ResizeError,
 };
 use crate::queues::{CqSink, Cqe, EventQueue, Pushed, SlotKey, SlotTable};
 
 /// A completion did not fit into its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CqFull;
+pub(crate) struct CqFull;
 
 /// See the module.
 pub struct CqTable {
@@ -26,7 +25,7 @@ pub struct CqTable {
 }
 
 impl CqTable {
-    pub(super) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
+    pub(crate) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
         Self {
             sinks: Slab::new(),
             next_serial: 0,
@@ -36,7 +35,7 @@ impl CqTable {
         }
     }
 
-    pub(super) fn handlers(&mut self) -> &mut Handlers {
+    pub(crate) fn handlers(&mut self) -> &mut Handlers {
         &mut self.handlers
     }
 
@@ -82,14 +81,14 @@ impl CqTable {
         }
     }
 
-    pub(super) fn contains(&self, id: CqId) -> bool {
+    pub(crate) fn contains(&self, id: CqId) -> bool {
         self.sinks
             .get(id.slot)
             .is_some_and(|(serial, _)| *serial == id.serial)
     }
 
     /// Appends a completion. A queue that was dropped takes everything. What nobody will poll frees its slot at once.
-    pub(super) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
+    pub(crate) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
         let slots = entry.slots;
         let Some(sink) = self.sink(id) else {
             self.free(slots);
@@ -121,7 +120,7 @@ impl CqTable {
     }
 
     /// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.
-    pub(super) fn push_or_lose(&mut self, id: CqId, entry: Cqe) {
+    pub(crate) fn push_or_lose(&mut self, id: CqId, entry: Cqe) {
         let (wr_id, status) = (entry.completion.wr_id, entry.completion.status);
         if self.push(id, entry) == Err(CqFull) {
             log::warn!("a completion queue was full: that of {wr_id:?} ({status}) is lost");
@@ -129,7 +128,7 @@ impl CqTable {
     }
 
     /// Frees the slot of a work request that has no completion.
-    pub(super) fn free(&self, slots: SlotKey) {
+    pub(crate) fn free(&self, slots: SlotKey) {
         self.slots.free(slots);
     }
 }

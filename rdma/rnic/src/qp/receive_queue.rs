@@ -3,44 +3,19 @@
 
 use rtrb::Consumer;
 
-use super::Broken;
-use super::posted::Posted;
-use super::srq::SrqTable;
-use crate::model::{OutOfMemory, PdId, RecvRequest, RqLimit, SrqId, WrId, total};
-use crate::queues::SlotKey;
-
-/// A receive buffer that a message has taken.
-pub(super) struct Receiving {
-    pub(super) request: RecvRequest,
-    /// Where its slot is freed.
-    pub(super) slots: SlotKey,
-    /// The protection domain that its pieces must be of, where that is not the queue pair's (verbs draft §6.3.5).
-    pub(super) pd: Option<PdId>,
-}
-
-impl Receiving {
-    pub(super) fn wr_id(&self) -> WrId {
-        self.request.wr_id
-    }
-}
+use super::fault::{Broken, Unavailable};
+use crate::model::{OutOfMemory, RecvRequest, RqLimit, SrqId, total};
+use crate::queues::{Posted, SlotKey};
+use crate::tables::{Receiving, SrqTable};
 
 /// Where buffers are posted.
-pub(super) enum Source {
+pub(crate) enum Source {
     Own(Posted<RecvRequest>, SlotKey),
     Shared(SrqId),
 }
 
-/// Why there is no buffer, though there may be some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unavailable {
-    /// The one that is next is none that can have been posted.
-    Malformed(Broken),
-    /// The shared receive queue has failed.
-    SrqFailed,
-}
-
 /// See the module.
-pub(super) struct Receives {
+pub(crate) struct Receives {
     source: Source,
     current: Option<Receiving>,
     unavailable: Option<Unavailable>,
@@ -49,7 +24,7 @@ pub(super) struct Receives {
 }
 
 impl Receives {
-    pub(super) fn new(source: Source, limit: usize) -> Self {
+    pub(crate) fn new(source: Source, limit: usize) -> Self {
         Self {
             source,
             current: None,
@@ -62,7 +37,7 @@ impl Receives {
     }
 
     /// The shared queue that it takes from.
-    pub(super) fn shared(&self) -> Option<SrqId> {
+    pub(crate) fn shared(&self) -> Option<SrqId> {
         match self.source {
             Source::Own(..) => None,
             Source::Shared(srq) => Some(srq),
@@ -70,7 +45,7 @@ impl Receives {
     }
 
     /// Work requests that may be posted to its own queue.
-    pub(super) fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         match &self.source {
             Source::Own(posted, _) => posted.depth(),
             Source::Shared(_) => 0,
@@ -78,7 +53,7 @@ impl Receives {
     }
 
     /// A message begins: takes the next buffer, and tells how long it is.
-    pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
+    pub(crate) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
         let next = match self.source {
             Source::Own(..) => self.next_own(),
             Source::Shared(srq) => self.next_shared(srqs, srq),
@@ -101,12 +76,12 @@ impl Receives {
     }
 
     /// Why the last message has found no buffer, if it was not for want of one.
-    pub(super) fn take_unavailable(&mut self) -> Option<Unavailable> {
+    pub(crate) fn take_unavailable(&mut self) -> Option<Unavailable> {
         self.unavailable.take()
     }
 
     /// Makes room for that.
-    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         match &mut self.source {
             Source::Own(posted, _) => posted.reserve(),
             Source::Shared(..) => Ok(()),
@@ -114,18 +89,18 @@ impl Receives {
     }
 
     /// Goes on with another ring.
-    pub(super) fn resize(&mut self, ring: Consumer<RecvRequest>) {
+    pub(crate) fn resize(&mut self, ring: Consumer<RecvRequest>) {
         if let Source::Own(posted, _) = &mut self.source {
             posted.resize(ring);
         }
     }
 
     /// The limit of messages in progress, where the source is shared (verbs draft §6.3.8).
-    pub(super) fn limit(&self) -> Option<RqLimit> {
+    pub(crate) fn limit(&self) -> Option<RqLimit> {
         self.shared().map(|_| self.limit)
     }
 
-    pub(super) fn set_limit(&mut self, limit: RqLimit) {
+    pub(crate) fn set_limit(&mut self, limit: RqLimit) {
         self.limit = limit;
     }
 
@@ -135,25 +110,25 @@ impl Receives {
     }
 
     /// More messages are in progress than the limit, for the first time since that was armed.
-    pub(super) fn reaches_limit(&mut self) -> bool {
+    pub(crate) fn reaches_limit(&mut self) -> bool {
         let reached = self.limit.armed && self.in_progress() > self.limit.limit;
         self.limit.armed &= !reached;
         reached
     }
 
     /// What the present message is placed into.
-    pub(super) fn current(&self) -> Option<&Receiving> {
+    pub(crate) fn current(&self) -> Option<&Receiving> {
         self.current.as_ref()
     }
 
     /// The present message ends.
-    pub(super) fn end(&mut self) -> Option<Receiving> {
+    pub(crate) fn end(&mut self) -> Option<Receiving> {
         self.current.take()
     }
 
     /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
     /// (verbs draft §6.3.6).
-    pub(super) fn flush_one(&mut self) -> Option<Receiving> {
+    pub(crate) fn flush_one(&mut self) -> Option<Receiving> {
         self.end().or_else(|| self.next_own())
     }
 

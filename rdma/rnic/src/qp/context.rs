@@ -9,18 +9,18 @@ use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::rdmap::CapturedHeader;
 use xwarp_tcp::Instant;
 
-use super::begun::Begun;
-use super::cq_table::{CqFull, CqTable};
-use super::posted::Posted;
-use super::receives::{Receives, Receiving, Source};
-use super::start::Starting;
+use super::fault::CqOverflow;
+use super::in_flight::Begun;
+use super::receive_queue::{Receives, Source};
+use super::starting::Starting;
 use super::stream::Stream;
 use crate::model::{
     Ability, CompletionStatus, ConnectionInfo, CqId, Depths, Opcode, OutOfMemory, PdId, QpId,
     QpState, ReadDepths, RecvRequest, SendRequest, SgeLimits, SrqId, TerminateInfo, User, Wishes,
     WorkCompletion,
 };
-use crate::queues::{Cqe, NewRings, QpShared, SlotKey, SlotTable};
+use crate::queues::{Cqe, NewRings, Posted, QpShared, SlotKey, SlotTable};
+use crate::tables::{CqFull, CqTable, Receiving};
 
 /// Where a new queue pair takes receive buffers from.
 pub enum NewReceives {
@@ -56,57 +56,50 @@ pub struct NewQp {
     pub slots: Arc<SlotTable>,
 }
 
-/// A completion of a queue pair did not fit into the completion queue of this work queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CqOverflow {
-    Send,
-    Receive,
-}
-
 /// What a queue pair is connected to.
-pub(super) enum Link {
+pub(crate) enum Link {
     None,
     Starting(Box<Starting>),
     Stream(Box<Stream>),
 }
 
 /// A queue pair.
-pub(super) struct QpContext {
-    pub(super) id: QpId,
+pub(crate) struct QpContext {
+    pub(crate) id: QpId,
     /// What its accesses to regions are judged by.
-    pub(super) user: User,
+    pub(crate) user: User,
     /// Reads and Atomic Operations that it may have outstanding on its connection.
-    pub(super) ord: u16,
-    pub(super) wishes: Wishes,
-    pub(super) extensions: bool,
-    pub(super) link: Link,
-    pub(super) sge: SgeLimits,
-    pub(super) sq: Posted<SendRequest>,
-    pub(super) receives: Receives,
+    pub(crate) ord: u16,
+    pub(crate) wishes: Wishes,
+    pub(crate) extensions: bool,
+    pub(crate) link: Link,
+    pub(crate) sge: SgeLimits,
+    pub(crate) sq: Posted<SendRequest>,
+    pub(crate) receives: Receives,
     /// Begun work, in the order in which it was posted and completes.
-    pub(super) begun: VecDeque<Begun>,
-    pub(super) send_cq: CqId,
-    pub(super) recv_cq: CqId,
+    pub(crate) begun: VecDeque<Begun>,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
     /// Where slots of its send queue are freed.
     send_slots: SlotKey,
     /// It is in the engine's list of those that have something to send.
-    pub(super) active: bool,
+    pub(crate) active: bool,
     /// When patience with the peer ends: during start-up, Closing and Terminate.
-    pub(super) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     /// Its earliest entry among the engine's deadlines.
-    pub(super) armed: Option<Instant>,
+    pub(crate) armed: Option<Instant>,
     /// The first Terminate that was sent or received, until Idle.
-    pub(super) terminate: Option<TerminateInfo>,
+    pub(crate) terminate: Option<TerminateInfo>,
     /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
-    pub(super) unreported: bool,
+    pub(crate) unreported: bool,
     #[cfg(feature = "fault-injection")]
-    pub(super) injected: super::broken::Injected,
+    pub(crate) injected: super::fault::Injected,
     state: QpState,
     shared: Arc<QpShared>,
 }
 
 impl QpContext {
-    pub(super) fn new(id: QpId, user: User, new: NewQp) -> Self {
+    pub(crate) fn new(id: QpId, user: User, new: NewQp) -> Self {
         let [send_slots, recv_slots] = new.slots.open_pair(id);
         Self {
             id,
@@ -133,27 +126,27 @@ impl QpContext {
             terminate: None,
             unreported: false,
             #[cfg(feature = "fault-injection")]
-            injected: super::broken::Injected::default(),
+            injected: super::fault::Injected::default(),
             state: QpState::Idle,
             shared: new.shared,
         }
     }
 
-    pub(super) fn state(&self) -> QpState {
+    pub(crate) fn state(&self) -> QpState {
         self.state
     }
 
     /// The state that the application sees: Closing as soon as it has asked for a graceful close.
-    pub(super) fn shown_state(&self) -> QpState {
+    pub(crate) fn shown_state(&self) -> QpState {
         self.shared.state()
     }
 
     /// Whoever has its data path learns that it is gone.
-    pub(super) fn show_destroyed(&self) {
+    pub(crate) fn show_destroyed(&self) {
         self.shared.set_destroyed();
     }
 
-    pub(super) fn set_state(&mut self, state: QpState) {
+    pub(crate) fn set_state(&mut self, state: QpState) {
         debug_assert!(
             self.state.leads_to(state),
             "{:?} does not lead to {state:?}",
@@ -164,17 +157,17 @@ impl QpContext {
     }
 
     /// The application has asked for a graceful close: it cannot post any more, while what it has posted is still being sent.
-    pub(super) fn announce_closing(&mut self) {
+    pub(crate) fn announce_closing(&mut self) {
         self.shared.set(QpState::Closing);
     }
 
     /// Keeps a Terminate unless there was one before: the first failure is the one that counts (verbs.md A34).
-    pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
+    pub(crate) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
         self.terminate.get_or_insert_with(terminate);
     }
 
     /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
-    pub(super) fn reads(&self) -> ReadDepths {
+    pub(crate) fn reads(&self) -> ReadDepths {
         let Wishes { ord, ird, .. } = self.wishes;
         match (&self.link, self.shared.connection()) {
             (Link::Stream(_), Some(ConnectionInfo { ord, ird, .. })) => ReadDepths { ord, ird },
@@ -183,7 +176,7 @@ impl QpContext {
     }
 
     /// Changes them.
-    pub(super) fn set_reads(&mut self, reads: ReadDepths) {
+    pub(crate) fn set_reads(&mut self, reads: ReadDepths) {
         let ReadDepths { ord, ird } = reads;
         if let Link::Stream(stream) = &mut self.link {
             self.ord = ord;
@@ -198,7 +191,7 @@ impl QpContext {
     }
 
     /// All of its depths.
-    pub(super) fn depths(&self) -> Depths {
+    pub(crate) fn depths(&self) -> Depths {
         let ReadDepths { ord, ird } = self.reads();
         Depths {
             send_depth: self.sq.depth(),
@@ -209,7 +202,7 @@ impl QpContext {
     }
 
     /// Makes room for what a resize takes out of the present rings.
-    pub(super) fn reserve(&mut self, rings: &NewRings) -> Result<(), OutOfMemory> {
+    pub(crate) fn reserve(&mut self, rings: &NewRings) -> Result<(), OutOfMemory> {
         if rings.sq.is_some() {
             self.sq.reserve()?;
         }
@@ -220,7 +213,7 @@ impl QpContext {
     }
 
     /// Goes on with other rings, for as many work queues as there are some.
-    pub(super) fn resize(&mut self, rings: NewRings) {
+    pub(crate) fn resize(&mut self, rings: NewRings) {
         if let Some(sq) = rings.sq {
             self.sq.resize(sq.ring);
         }
@@ -230,7 +223,7 @@ impl QpContext {
     }
 
     /// Full operation over `stream` begins.
-    pub(super) fn enter_rts(&mut self, stream: Stream, info: ConnectionInfo) {
+    pub(crate) fn enter_rts(&mut self, stream: Stream, info: ConnectionInfo) {
         self.terminate = None;
         self.unreported = false;
         self.ord = info.ord;
@@ -241,7 +234,7 @@ impl QpContext {
     }
 
     /// When the peer is to be woken, should it still be silent.
-    pub(super) fn nudge_due(&self) -> Option<Instant> {
+    pub(crate) fn nudge_due(&self) -> Option<Instant> {
         match &self.link {
             Link::Stream(stream) => stream.nudge.due(),
             Link::None | Link::Starting(_) => None,
@@ -249,14 +242,14 @@ impl QpContext {
     }
 
     /// When there is something to do for it even if nothing happens.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         [self.deadline, self.nudge_due()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    pub(super) fn stream(&mut self) -> Option<&mut Stream> {
+    pub(crate) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.link {
             Link::Stream(stream) => Some(stream),
             Link::None | Link::Starting(_) => None,
@@ -264,7 +257,7 @@ impl QpContext {
     }
 
     /// Completes begun work from the oldest on, as far as it is done: completions come in the order of posting.
-    pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
+    pub(crate) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
         let done = |begun: &Begun| begun.outcome == Some(CompletionStatus::Success);
         while self.begun.front().is_some_and(done) {
             let Some(begun) = self.begun.pop_front() else {
@@ -300,13 +293,13 @@ impl QpContext {
     }
 
     /// The oldest work request that waits for its response: the peer answers in order (RFC 5040 §5.5, R7306-5.4-8-1).
-    pub(super) fn oldest_unanswered(&mut self) -> Option<&mut Begun> {
+    pub(crate) fn oldest_unanswered(&mut self) -> Option<&mut Begun> {
         (self.begun.iter_mut()).find(|begun| begun.awaits_response && begun.outcome.is_none())
     }
 
     /// Finds the begun work request that a Terminate of the peer's appears to be about, by the header that it returns, and ends it with that
     /// (verbs draft §9.5.2). One that has ended keeps its outcome.
-    pub(super) fn blame(&mut self, terminate: &ReceivedTerminate) {
+    pub(crate) fn blame(&mut self, terminate: &ReceivedTerminate) {
         let (Link::Stream(stream), Some(header)) = (&self.link, &terminate.ddp_header) else {
             return;
         };
@@ -345,7 +338,7 @@ impl QpContext {
     }
 
     /// Completes the receive that the current message has taken, with what `describe` says of the message.
-    pub(super) fn complete_receive(
+    pub(crate) fn complete_receive(
         &mut self,
         cqs: &mut CqTable,
         describe: impl FnOnce(&mut WorkCompletion),
@@ -370,7 +363,7 @@ impl QpContext {
 
     /// Ends all work that is not complete: `Flushed`, but for the newest begun send, which gets `culprit` if there is one
     /// (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its outcome.
-    pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
+    pub(crate) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
         let newest = self.begun.len().checked_sub(1);
         for (i, begun) in std::mem::take(&mut self.begun).into_iter().enumerate() {
             let status = match culprit {
@@ -391,7 +384,7 @@ impl QpContext {
     }
 
     /// Ends all receive buffers.
-    pub(super) fn flush_receives(&mut self, cqs: &mut CqTable) {
+    pub(crate) fn flush_receives(&mut self, cqs: &mut CqTable) {
         while let Some(receiving) = self.receives.flush_one() {
             let entry = self.receive_entry(&receiving, CompletionStatus::Flushed);
             cqs.push_or_lose(self.recv_cq, entry);

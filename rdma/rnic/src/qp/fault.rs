@@ -1,0 +1,98 @@
+//! Faults that end a queue pair's stream: what was found while sending or receiving.
+
+use xwarp_iwarp::mpa::MpaError;
+use xwarp_iwarp::{ReceivedTerminate, Terminate, Violation};
+
+use crate::model::CompletionStatus;
+
+/// What is not as it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken(pub(crate) &'static str);
+
+/// A completion of a queue pair did not fit into the completion queue of this work queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CqOverflow {
+    Send,
+    Receive,
+}
+
+/// Why there is no buffer, though there may be some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unavailable {
+    /// The one that is next is none that can have been posted.
+    Malformed(Broken),
+    /// The shared receive queue has failed.
+    SrqFailed,
+}
+
+/// Why sending cannot go on.
+pub(crate) enum SendFault {
+    /// The current work request is at fault.
+    Request(CompletionStatus),
+    /// Memory that the peer asked for is no longer there.
+    Response(Terminate),
+    /// A completion queue was full.
+    Overflow(CqOverflow),
+    /// The queue pair is not as it must be.
+    Broken(Broken),
+}
+
+impl From<Broken> for SendFault {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<CqOverflow> for SendFault {
+    fn from(overflow: CqOverflow) -> Self {
+        Self::Overflow(overflow)
+    }
+}
+
+/// Why receiving cannot go on.
+pub(crate) enum ReceiveFault {
+    Mpa(MpaError),
+    Violation(Violation),
+    /// A receive buffer of ours is not usable.
+    Buffer(CompletionStatus),
+    Terminated(ReceivedTerminate),
+    /// What should have been done with the response to a work request of ours could not be; its outcome says so.
+    Sink(&'static str),
+    /// The peer asks for a response, and we have sent our FIN.
+    RequestAfterClose,
+    Overflow(CqOverflow),
+    /// The queue pair is not as it must be.
+    Broken(Broken),
+}
+
+impl From<Broken> for ReceiveFault {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<CqOverflow> for ReceiveFault {
+    fn from(overflow: CqOverflow) -> Self {
+        Self::Overflow(overflow)
+    }
+}
+
+/// A failure that a test has asked for.
+#[cfg(feature = "fault-injection")]
+#[derive(Default)]
+pub(crate) struct Injected(bool);
+
+#[cfg(feature = "fault-injection")]
+impl Injected {
+    /// The next check fails.
+    pub(crate) fn inject(&mut self) {
+        self.0 = true;
+    }
+
+    pub(crate) fn check(&mut self) -> Result<(), Broken> {
+        if std::mem::take(&mut self.0) {
+            return Err(Broken("a test wants it so"));
+        }
+        Ok(())
+    }
+}
