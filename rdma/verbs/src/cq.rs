@@ -16,8 +16,7 @@ use xwarp_rnic::model::{
 use xwarp_rnic::queues::Arm;
 use xwarp_rnic::queues::CqShared;
 use xwarp_rnic::queues::CqSink;
-use xwarp_rnic::queues::Cqe;
-use xwarp_rnic::queues::ring;
+use xwarp_rnic::queues::{Cqe, SlotKey, ring};
 
 /// What Query CQ tells (verbs draft §9.2.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,14 +141,59 @@ impl CompletionQueue {
         Ok(self.take())
     }
 
+    /// Takes the oldest completions, as many as there are and `completions` has room for, and returns their number, as `ibv_poll_cq` does.
+    /// The slots of a queue whose completions follow one another are freed together. Places beyond that number are left as they were.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicClosed`] once the RNIC was closed, which takes the completions along.
+    pub fn poll_into(&mut self, completions: &mut [WorkCompletion]) -> Result<usize, RnicClosed> {
+        self.control.check_open()?;
+        let taken = self.take_into(completions);
+        if taken > 0 || completions.is_empty() {
+            return Ok(taken);
+        }
+        self.control.progress();
+        Ok(self.take_into(completions))
+    }
+
+    fn take_into(&mut self, completions: &mut [WorkCompletion]) -> usize {
+        let (mut taken, mut run): (usize, Option<(SlotKey, u32)>) = (0, None);
+        for place in completions {
+            let Some(entry) = self.pop() else { break };
+            *place = entry.completion;
+            taken += 1;
+            run = match run {
+                Some((slots, length)) if slots == entry.slots => Some((slots, length + 1)),
+                other => {
+                    self.free(other);
+                    Some((entry.slots, 1))
+                }
+            };
+        }
+        self.free(run);
+        taken
+    }
+
+    /// Frees the slots of a run of completions of one queue.
+    fn free(&self, run: Option<(SlotKey, u32)>) {
+        if let Some((slots, length)) = run {
+            self.control.slots().free_many(slots, length);
+        }
+    }
+
     fn take(&mut self) -> Option<WorkCompletion> {
-        let entry = if self.backlog.is_empty() {
-            self.ring.pop().ok()?
-        } else {
-            self.take_former()?
-        };
+        let entry = self.pop()?;
         self.control.slots().free(entry.slots);
         Some(entry.completion)
+    }
+
+    fn pop(&mut self) -> Option<Cqe> {
+        if self.backlog.is_empty() {
+            self.ring.pop().ok()
+        } else {
+            self.take_former()
+        }
     }
 
     #[cold]
@@ -218,6 +262,11 @@ impl CompletionPoller<'_> {
     /// As [`CompletionQueue::poll`].
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicClosed> {
         self.0.poll()
+    }
+
+    /// As [`CompletionQueue::poll_into`].
+    pub fn poll_into(&mut self, completions: &mut [WorkCompletion]) -> Result<usize, RnicClosed> {
+        self.0.poll_into(completions)
     }
 
     /// As [`CompletionQueue::arm`].

@@ -217,6 +217,12 @@ impl WorkCompletion {
         }
     }
 
+    /// A place for a completion in an array that is polled into. It is of no work request, and no success.
+    pub fn empty() -> Self {
+        let (opcode, status) = (Opcode::Send, CompletionStatus::Flushed);
+        Self::new(WrId(0), QpId::new(0, 0), opcode, status, 0)
+    }
+
     /// True if the work was done.
     pub fn is_success(&self) -> bool {
         self.status == CompletionStatus::Success

@@ -1,4 +1,4 @@
-//! Slots of work queues: how many work requests a queue may take more (verbs draft §8.1.3.1, §8.2.1).
+//! Send and receive credits: how many more work requests a work queue accepts (verbs draft §8.1.3.1, §8.2.1).
 //!
 //! A slot is taken by posting. It is free again when its completion has been polled or, as there is none of an unsignaled work request
 //! that was done, when that is done. Whoever polls holds another object than whoever posts, maybe in another thread, so that they meet in
@@ -55,7 +55,7 @@ impl SlotTable {
         Arc::new(Self { words, first_srq })
     }
 
-    /// Begins a new shared receive queue, the so-and-so-manieth of those that there can be.
+    /// Opens the credit counter of shared receive queue number `srq`.
     pub(crate) fn open_srq(&self, srq: u32) -> SlotKey {
         self.open(self.first_srq.saturating_add(srq))
     }
@@ -94,13 +94,18 @@ impl SlotTable {
 
     /// Frees a slot of a queue, unless it is gone. Any thread may do so at any time.
     pub fn free(&self, key: SlotKey) {
+        self.free_many(key, 1);
+    }
+
+    /// Frees so many slots of a queue by one locked instruction, likewise.
+    pub fn free_many(&self, key: SlotKey, slots: u32) {
         let Some(place) = self.at(key.index) else {
             return;
         };
         // An error says that the queue is gone.
         let _ = place.fetch_update(Ordering::Release, Ordering::Relaxed, |now| {
             let (generation, count) = halves(now);
-            (generation == key.generation).then(|| word(generation, count.wrapping_add(1)))
+            (generation == key.generation).then(|| word(generation, count.wrapping_add(slots)))
         });
     }
 
