@@ -1,9 +1,10 @@
 //! Atomic change of eight bytes of region memory (RFC 7306 §5.3).
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use crate::shared::{OutOfBounds, SharedBytes};
+use crate::racy::{Fault, compare_exchange};
+use crate::shared::{CopyError, OutOfBounds, SharedBytes};
 
 /// Bytes that an atomic access covers, and their alignment in memory.
 const OPERAND: usize = size_of::<AtomicU64>();
@@ -21,6 +22,21 @@ pub enum AtomicAccessError {
         /// Offset of the first one.
         offset: usize,
     },
+    /// They were unmapped, protected or cut off from their file, and have not changed.
+    #[error("the bytes at offset {offset} of the region cannot be accessed any more")]
+    Gone {
+        /// Offset of the first one.
+        offset: usize,
+    },
+}
+
+impl From<CopyError> for AtomicAccessError {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::OutOfBounds(outside) => Self::OutOfBounds(outside),
+            CopyError::Gone { offset, .. } => Self::Gone { offset },
+        }
+    }
 }
 
 impl SharedBytes {
@@ -41,20 +57,20 @@ impl SharedBytes {
         offset: usize,
         change: impl Fn(u64) -> u64,
     ) -> Result<u64, AtomicAccessError> {
-        let bytes = self.checked_ptr(offset, OPERAND)?.cast::<AtomicU64>();
-        if !bytes.is_aligned() {
+        let number = self.checked_ptr(offset, OPERAND)?.cast::<u64>();
+        if !number.cast::<AtomicU64>().is_aligned() {
             return Err(AtomicAccessError::Misaligned { offset });
         }
-        // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which `self` keeps mapped and writable, and they are
-        // aligned as an `AtomicU64` must be, which is valid for any bytes. Nothing hands out a plain reference into shared
-        // memory; `racy`, the only other access, is made for bytes that others change meanwhile.
-        let number = unsafe { bytes.as_ref() };
-        let mut before = number.load(Ordering::Acquire);
+        let mut bytes = [0; OPERAND];
+        self.read(offset, &mut bytes)?;
+        let mut before = u64::from_ne_bytes(bytes);
         loop {
-            let after = change(before);
-            match number.compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Ok(before),
-                Err(found) => before = found,
+            // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which is readable and writable or gone, they are aligned
+            // as an `AtomicU64` must be, and nothing hands out a plain reference into shared memory.
+            let found = unsafe { compare_exchange(number, before, change(before)) };
+            match found.map_err(|Fault| AtomicAccessError::Gone { offset })? {
+                found if found == before => return Ok(before),
+                found => before = found,
             }
         }
     }

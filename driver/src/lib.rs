@@ -5,31 +5,37 @@
 mod atomic;
 pub mod attach;
 mod checksum;
+mod fault;
 mod frame;
 mod memory_io;
 pub mod net;
 mod nic;
 mod packet_io;
 mod racy;
+mod raw_parts;
 mod region;
 mod shared;
 mod sleep_flag;
 mod tap;
 mod umem;
+#[cfg(all(any(test, feature = "fault-injection"), not(miri)))]
+pub mod vanishing;
 mod wait_set;
 mod wake;
 mod xdp;
 
 pub use atomic::AtomicAccessError;
 pub use checksum::checksum_sum;
+pub use fault::unblock_faults;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{
     Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,
 };
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
+pub use raw_parts::RawPartsError;
 pub use region::{RegionAreaFull, RegionPool};
-pub use shared::{OutOfBounds, SharedBytes};
+pub use shared::{CopyError, OutOfBounds, SharedBytes};
 pub use tap::{Capture, CaptureError, Tap, TapError};
 pub use umem::{FRAME_CAPACITY, UmemError};
 pub use wait_set::WaitSet;

@@ -1,56 +1,113 @@
-//! A copy from or to memory that someone else may change meanwhile.
+//! A copy from or to memory that someone else may change meanwhile, or take away.
 //!
 //! Where another thread or process accesses the shared memory at the same time, each byte is either the old or the new one; an ordinary copy
 //! would be a data race, which the language leaves undefined.
 //!
-//! On x86-64 the copies are in assembler, invisible to the compiler. Elsewhere, and under Miri, they are relaxed atomics: of 8 bytes where
-//! these are aligned, as `SharedBytes::update_u64` has them, of 1 byte at the ends. The language does not define yet what happens
-//! when such an end and an access of 8 bytes race for the same bytes.
+//! On x86-64 all accesses are in assembler, invisible to the compiler. If the memory is gone (unmapped, protected, or its file
+//! truncated), the signal handler of [`fault`](crate::fault) has the access return [`Fault`]. The instructions of an access
+//! that succeeds are the same as without.
+//!
+//! Elsewhere, and under Miri, they are relaxed atomics: of 8 bytes where these are aligned, as `SharedBytes::update_u64` has them, of 1 byte
+//! at the ends. The language does not define yet what happens when such an end and an access of 8 bytes race for the same bytes.
+//! There a signal ends the process if the memory is gone.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
+
+/// The memory is gone: some of its bytes could not be accessed. Those of a write may have been written up to there, in any order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault;
 
 /// Copies `dst.len()` bytes of shared memory from `src` on into `dst`.
 ///
 /// # Safety
 ///
-/// `src` may be used to read and write that many initialised bytes, which no reference covers.
+/// `src` may be used to read and write that many initialised bytes, which no reference covers, or they are gone.
 #[inline]
-pub(crate) unsafe fn racy_read(dst: &mut [u8], src: NonNull<u8>) {
+pub(crate) unsafe fn racy_read(dst: &mut [u8], src: NonNull<u8>) -> Result<(), Fault> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the shared memory.
     unsafe {
-        assembler::copy(dst.as_mut_ptr(), src.as_ptr(), dst.len());
+        assembler::copy(dst.as_mut_ptr(), src.as_ptr(), dst.len())
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     // SAFETY: the caller vouches for the source.
     unsafe {
         atomics::read(dst, src);
     }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    Ok(())
 }
 
 /// Copies `src` to shared memory from `dst` on.
 ///
 /// # Safety
 ///
-/// `dst` may be used to read and write that many initialised bytes, which no reference covers.
+/// `dst` may be used to read and write that many initialised bytes, which no reference covers, or they are gone.
 #[inline]
-pub(crate) unsafe fn racy_write(dst: NonNull<u8>, src: &[u8]) {
+pub(crate) unsafe fn racy_write(dst: NonNull<u8>, src: &[u8]) -> Result<(), Fault> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the caller vouches for the destination; the source is a slice, which is none of the shared memory.
     unsafe {
-        assembler::copy(dst.as_ptr(), src.as_ptr(), src.len());
+        assembler::copy(dst.as_ptr(), src.as_ptr(), src.len())
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     // SAFETY: the caller vouches for the destination.
     unsafe {
         atomics::write(dst, src);
     }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    Ok(())
+}
+
+/// Puts `after` in the place of the number at `number` if that is `before`, atomically, and returns what was found there.
+///
+/// # Safety
+///
+/// `number` is aligned, and may be used to read and write its initialised bytes, which no reference covers, or they are gone.
+#[inline]
+pub(crate) unsafe fn compare_exchange(
+    number: NonNull<u64>,
+    before: u64,
+    after: u64,
+) -> Result<u64, Fault> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the caller vouches for the number.
+    unsafe {
+        assembler::compare_exchange(number.as_ptr(), before, after)
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller vouches for the number.
+    unsafe {
+        Ok(atomics::compare_exchange(number, before, after))
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod assembler {
     use core::arch::asm;
+
+    use super::Fault;
+
+    /// Assembler whose function returns [`Fault`] if one of the instructions faults. It says so in a section that becomes the
+    /// table of `fault`: where they begin, where they end and where to go on, each as a distance from itself.
+    macro_rules! fallible {
+        ([$($line:literal),+ $(,)?], $($operand:tt)*) => {
+            asm!(
+                "8:",
+                $($line,)+
+                "9:",
+                ".pushsection xwarp_faults, \"aR\", @progbits",
+                ".balign 4",
+                ".long 8b - .",
+                ".long 9b - .",
+                ".long {gone} - .",
+                ".popsection",
+                gone = label { return Err(Fault) },
+                $($operand)*
+            )
+        };
+    }
 
     /// Where vectors are faster: a string instruction takes a while to begin.
     const VECTORS: std::ops::Range<usize> = 16..4096;
@@ -59,18 +116,20 @@ mod assembler {
     ///
     /// # Safety
     ///
-    /// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap.
+    /// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap; or either is gone.
     #[inline]
-    pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         if len >= VECTORS.end {
             // SAFETY: the caller vouches for both ranges.
-            unsafe { copy_string(dst, src, len) };
+            unsafe { copy_string(dst, src, len) }
         } else if len >= VECTORS.start {
             // SAFETY: the caller vouches for both ranges, and there are 16 bytes or more.
-            unsafe { copy_vectors(dst, src, len) };
+            unsafe { copy_vectors(dst, src, len) }
         } else if len > 0 {
             // SAFETY: the caller vouches for both ranges, and there are 1 to 15 bytes.
-            unsafe { copy_few(dst, src, len) };
+            unsafe { copy_few(dst, src, len) }
+        } else {
+            Ok(())
         }
     }
 
@@ -78,17 +137,20 @@ mod assembler {
     ///
     /// As for [`copy`].
     #[inline]
-    unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
+    unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         // SAFETY: the caller vouches for both ranges; the direction flag is clear at every asm block (ABI).
         unsafe {
-            asm!(
-                "rep movsb",
+            fallible!(
+                [
+                    "rep movsb",
+                ],
                 inout("rcx") len => _,
                 inout("rdi") dst => _,
                 inout("rsi") src => _,
                 options(nostack, preserves_flags),
             );
         }
+        Ok(())
     }
 
     /// Copies the last 16 bytes, and then blocks of 16 up to them: the last block and they may share bytes, which are copied twice.
@@ -97,24 +159,26 @@ mod assembler {
     ///
     /// As for [`copy`], and `len` is at least 16.
     #[inline]
-    unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
+    unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         let blocks = (len - 1) / 16;
         // SAFETY: the last 16 bytes are in the ranges, as there are so many; `blocks` are fewer than 1 + `len / 16`, and begin at the
         // first.
         unsafe {
-            asm!(
-                "movups {block}, [{src} + {len} - 16]",
-                "movups [{dst} + {len} - 16], {block}",
-                "test {blocks}, {blocks}",
-                "jz 3f",
-                "2:",
-                "movups {block}, [{src}]",
-                "movups [{dst}], {block}",
-                "add {src}, 16",
-                "add {dst}, 16",
-                "dec {blocks}",
-                "jnz 2b",
-                "3:",
+            fallible!(
+                [
+                    "movups {block}, [{src} + {len} - 16]",
+                    "movups [{dst} + {len} - 16], {block}",
+                    "test {blocks}, {blocks}",
+                    "jz 3f",
+                    "2:",
+                    "movups {block}, [{src}]",
+                    "movups [{dst}], {block}",
+                    "add {src}, 16",
+                    "add {dst}, 16",
+                    "dec {blocks}",
+                    "jnz 2b",
+                    "3:",
+                ],
                 block = out(xmm_reg) _,
                 src = inout(reg) src => _,
                 dst = inout(reg) dst => _,
@@ -123,6 +187,7 @@ mod assembler {
                 options(nostack),
             );
         }
+        Ok(())
     }
 
     /// Copies the first and the last bytes, as many at once as half of them are at least. Some may be copied twice.
@@ -131,16 +196,18 @@ mod assembler {
     ///
     /// As for [`copy`], and `len` is 1 to 15.
     #[inline]
-    unsafe fn copy_few(dst: *mut u8, src: *const u8, len: usize) {
+    unsafe fn copy_few(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         match len {
             8.. => {
                 // SAFETY: the first 8 bytes and the last 8 are in the ranges, as there are so many.
                 unsafe {
-                    asm!(
-                        "mov {first}, [{src}]",
-                        "mov {last}, [{src} + {len} - 8]",
-                        "mov [{dst}], {first}",
-                        "mov [{dst} + {len} - 8], {last}",
+                    fallible!(
+                        [
+                            "mov {first}, [{src}]",
+                            "mov {last}, [{src} + {len} - 8]",
+                            "mov [{dst}], {first}",
+                            "mov [{dst} + {len} - 8], {last}",
+                        ],
                         first = out(reg) _, last = out(reg) _,
                         src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
                         options(nostack, preserves_flags),
@@ -150,11 +217,13 @@ mod assembler {
             4.. => {
                 // SAFETY: likewise, with 4 bytes.
                 unsafe {
-                    asm!(
-                        "mov {first:e}, [{src}]",
-                        "mov {last:e}, [{src} + {len} - 4]",
-                        "mov [{dst}], {first:e}",
-                        "mov [{dst} + {len} - 4], {last:e}",
+                    fallible!(
+                        [
+                            "mov {first:e}, [{src}]",
+                            "mov {last:e}, [{src} + {len} - 4]",
+                            "mov [{dst}], {first:e}",
+                            "mov [{dst} + {len} - 4], {last:e}",
+                        ],
                         first = out(reg) _, last = out(reg) _,
                         src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
                         options(nostack, preserves_flags),
@@ -164,11 +233,13 @@ mod assembler {
             2.. => {
                 // SAFETY: likewise, with 2 bytes.
                 unsafe {
-                    asm!(
-                        "mov {first:x}, [{src}]",
-                        "mov {last:x}, [{src} + {len} - 2]",
-                        "mov [{dst}], {first:x}",
-                        "mov [{dst} + {len} - 2], {last:x}",
+                    fallible!(
+                        [
+                            "mov {first:x}, [{src}]",
+                            "mov {last:x}, [{src} + {len} - 2]",
+                            "mov [{dst}], {first:x}",
+                            "mov [{dst} + {len} - 2], {last:x}",
+                        ],
                         first = out(reg) _, last = out(reg) _,
                         src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
                         options(nostack, preserves_flags),
@@ -178,9 +249,11 @@ mod assembler {
             _ => {
                 // SAFETY: there is one byte.
                 unsafe {
-                    asm!(
-                        "mov {byte}, [{src}]",
-                        "mov [{dst}], {byte}",
+                    fallible!(
+                        [
+                            "mov {byte}, [{src}]",
+                            "mov [{dst}], {byte}",
+                        ],
                         byte = out(reg_byte) _,
                         src = in(reg) src, dst = in(reg) dst,
                         options(nostack, preserves_flags),
@@ -188,13 +261,42 @@ mod assembler {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As for [`compare_exchange`](super::compare_exchange).
+    #[inline]
+    pub(super) unsafe fn compare_exchange(
+        number: *mut u64,
+        before: u64,
+        after: u64,
+    ) -> Result<u64, Fault> {
+        let mut found = before;
+        // SAFETY: the caller vouches for the number; `found` is a variable of ours.
+        unsafe {
+            fallible!(
+                [
+                    "lock cmpxchg [{number}], {after}",
+                    "mov [{found}], rax",
+                ],
+                number = in(reg) number,
+                after = in(reg) after,
+                found = in(reg) &raw mut found,
+                inout("rax") before => _,
+                options(nostack),
+            );
+        }
+        Ok(found)
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 mod atomics {
     use std::ptr::NonNull;
-    use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+    use std::sync::atomic::{AtomicU8, AtomicU64};
 
     /// Bytes of a word.
     const WORD: usize = size_of::<AtomicU64>();
@@ -244,6 +346,17 @@ mod atomics {
 
     /// # Safety
     ///
+    /// As for [`compare_exchange`](super::compare_exchange).
+    pub(super) unsafe fn compare_exchange(number: NonNull<u64>, before: u64, after: u64) -> u64 {
+        // SAFETY: the caller vouches for the number, which is aligned as an `AtomicU64` must be.
+        let number = unsafe { AtomicU64::from_ptr(number.as_ptr()) };
+        number
+            .compare_exchange(before, after, AcqRel, Acquire)
+            .unwrap_or_else(|found| found)
+    }
+
+    /// # Safety
+    ///
     /// `shared` may be used to read and write more than `i` bytes as long as the result lives, and no reference covers them.
     unsafe fn byte_at<'a>(shared: NonNull<u8>, i: usize) -> &'a AtomicU8 {
         // SAFETY: the byte lies in the memory that the caller vouches for.
@@ -279,9 +392,9 @@ mod tests {
         // SAFETY: `begin` lies in the vector.
         let at = unsafe { start.add(begin) };
         // SAFETY: from there on the vector has as many bytes as the source and more, and nobody borrows it.
-        unsafe { racy_write(at, src) };
+        unsafe { racy_write(at, src) }.unwrap();
         // SAFETY: likewise; the destination is as long.
-        unsafe { racy_read(&mut back[MARGIN..MARGIN + src.len()], at) };
+        unsafe { racy_read(&mut back[MARGIN..MARGIN + src.len()], at) }.unwrap();
         (shared, back)
     }
 

@@ -7,10 +7,14 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::racy::{racy_read, racy_write};
+use crate::fault;
+use crate::racy::{Fault, racy_read, racy_write};
 
 /// Shared memory of fixed length. It is never borrowed as a slice: bytes are copied in and out, and whoever races with a
 /// copy sees old or new bytes, in no particular order.
+///
+/// On x86-64, an access to memory that the application has unmapped, protected or truncated ends in an error. Elsewhere, and with
+/// `XWARP_FAULTS=off` in the environment, a signal ends the process.
 ///
 /// A clone is a second handle on the same memory, which lives as long as the last of them.
 #[derive(Clone)]
@@ -38,10 +42,27 @@ pub struct OutOfBounds {
     pub size: usize,
 }
 
+/// Why bytes could not be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// They leave the memory.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
+    /// They were unmapped, protected or cut off from their file. Some of the others may have been copied.
+    #[error("some of the {len} bytes at offset {offset} of the region cannot be accessed any more")]
+    Gone {
+        /// Offset of the first byte asked for.
+        offset: usize,
+        /// Bytes asked for.
+        len: usize,
+    },
+}
+
 impl SharedBytes {
     /// # Safety
     ///
-    /// `start` points to `len` bytes, readable and writable as long as `owner` lives, that no reference (`&[u8]`) covers.
+    /// `start` points to `len` bytes that no reference (`&[u8]`) covers as long as `owner` lives. They are readable and writable meanwhile,
+    /// or nothing is in their place.
     pub(crate) unsafe fn new(start: NonNull<u8>, len: usize, owner: Arc<dyn Send + Sync>) -> Self {
         Self { start, len, owner }
     }
@@ -54,7 +75,8 @@ impl SharedBytes {
 
     /// The memory of a mapping that the application made: a file, a memfd, huge pages.
     ///
-    /// The process may write it: a mapping that can only be read has another type (verbs draft §7.5).
+    /// The process may write it: a mapping that can only be read has another type (verbs draft §7.5). If its file is truncated, copies
+    /// end in [`CopyError::Gone`].
     ///
     /// ```
     /// # fn memory(map: memmap2::MmapMut) -> xwarp_driver::SharedBytes {
@@ -67,6 +89,7 @@ impl SharedBytes {
     /// # }
     /// ```
     pub fn from_mmap(map: memmap2::MmapMut) -> Self {
+        fault::survive();
         let len = map.len();
         Self::from_map(map.into(), len)
     }
@@ -101,24 +124,26 @@ impl SharedBytes {
     }
 
     /// Copies `dst.len()` bytes from `offset` on into `dst`.
-    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
-        let src = self.checked_ptr(offset, dst.len())?;
-        // SAFETY: `checked_ptr` proved that the range lies in the memory, which `self` keeps mapped, readable and writable, and into which
-        // nothing hands out a slice.
-        unsafe { racy_read(dst, src) };
-        Ok(())
+    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
+        let len = dst.len();
+        let src = self.checked_ptr(offset, len)?;
+        // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable and writable or gone as `new` was promised, and
+        // into which nothing hands out a slice.
+        let copied = unsafe { racy_read(dst, src) };
+        copied.map_err(|Fault| CopyError::Gone { offset, len })
     }
 
     /// Copies `src` to `offset`.
-    pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
-        let dst = self.checked_ptr(offset, src.len())?;
+    pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), CopyError> {
+        let len = src.len();
+        let dst = self.checked_ptr(offset, len)?;
         // SAFETY: as for `read`.
-        unsafe { racy_write(dst, src) };
-        Ok(())
+        let copied = unsafe { racy_write(dst, src) };
+        copied.map_err(|Fault| CopyError::Gone { offset, len })
     }
 
     /// Sets all bytes of `range` to `value`.
-    pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), OutOfBounds> {
+    pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         const STEP: usize = 4096;
         let pattern = [value; STEP];
         let mut at = range.start;
@@ -130,11 +155,11 @@ impl SharedBytes {
         Ok(())
     }
 
-    /// A copy of all bytes.
+    /// A copy of all bytes; of none if some of them are gone.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
-        if let Err(error) = self.read(0, &mut copy) {
-            unreachable!("a region's own length is within it: {error}");
+        if self.read(0, &mut copy).is_err() {
+            copy.clear();
         }
         copy
     }
@@ -185,11 +210,12 @@ mod tests {
     fn nothing_outside_can_be_reached() {
         let memory = SharedBytes::anonymous(16).unwrap();
         for (offset, len) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2), (1, 64)] {
-            let refused = Err(OutOfBounds {
+            let outside = OutOfBounds {
                 offset,
                 len,
                 size: 16,
-            });
+            };
+            let refused = Err(CopyError::OutOfBounds(outside));
             assert_eq!(memory.read(offset, &mut vec![0; len]), refused);
             assert_eq!(memory.write(offset, &vec![0; len]), refused);
         }

@@ -119,7 +119,8 @@ pub use xwarp_rnic::queues::Arm;
 
 pub use xwarp_driver::attach::XdpMode;
 pub use xwarp_driver::{
-    Capture, CaptureError, NicConfig, NicInfo, OutOfBounds, RegionAreaFull, RegionPool, SharedBytes,
+    Capture, CaptureError, CopyError, NicConfig, NicInfo, OutOfBounds, RawPartsError,
+    RegionAreaFull, RegionPool, SharedBytes,
 };
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
 pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};

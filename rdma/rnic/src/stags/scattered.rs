@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::PhysicalList;
-use xwarp_driver::{OutOfBounds, SharedBytes};
+use xwarp_driver::{CopyError, SharedBytes};
 
 /// A list that was checked: the memory of a registered region.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Scattered {
         }
     }
 
-    pub(super) fn read(&self, at: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
+    pub(super) fn read(&self, at: usize, into: &mut [u8]) -> Result<(), CopyError> {
         let mut rest = into;
         self.pieces(at, rest.len(), |address, len| {
             let (piece, others) = std::mem::take(&mut rest).split_at_mut(len);
@@ -32,7 +32,7 @@ impl Scattered {
         })
     }
 
-    pub(super) fn write(&self, at: usize, from: &[u8]) -> Result<(), OutOfBounds> {
+    pub(super) fn write(&self, at: usize, from: &[u8]) -> Result<(), CopyError> {
         let mut rest = from;
         self.pieces(at, rest.len(), |address, len| {
             let (piece, others) = rest.split_at(len);
@@ -61,8 +61,8 @@ impl Scattered {
         &self,
         at: usize,
         len: usize,
-        mut each: impl FnMut(usize, usize) -> Result<(), OutOfBounds>,
-    ) -> Result<(), OutOfBounds> {
+        mut each: impl FnMut(usize, usize) -> Result<(), CopyError>,
+    ) -> Result<(), CopyError> {
         let mut done = 0;
         while done < len {
             let place = at.saturating_add(done);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xwarp_driver::{OutOfBounds, SharedBytes};
+use xwarp_driver::{CopyError, SharedBytes};
 use xwarp_iwarp::AccessError;
 use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
 
@@ -148,7 +148,7 @@ pub(crate) struct Bytes<'a> {
 
 impl Bytes<'_> {
     /// Copies them to `into`, which is no longer than what was asked for.
-    pub(crate) fn read(self, into: &mut [u8]) -> Result<(), OutOfBounds> {
+    pub(crate) fn read(self, into: &mut [u8]) -> Result<(), CopyError> {
         match self.memory {
             Memory::Whole(bytes) => bytes.read(self.at, into),
             Memory::List(list) => list.read(self.at, into),
@@ -156,7 +156,7 @@ impl Bytes<'_> {
     }
 
     /// Copies `from`, which is no longer than what was asked for, to them.
-    pub(crate) fn write(self, from: &[u8]) -> Result<(), OutOfBounds> {
+    pub(crate) fn write(self, from: &[u8]) -> Result<(), CopyError> {
         match self.memory {
             Memory::Whole(bytes) => bytes.write(self.at, from),
             Memory::List(list) => list.write(self.at, from),

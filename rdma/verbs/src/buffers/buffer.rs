@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use xwarp_driver::{OutOfBounds, SharedBytes};
+use xwarp_driver::{CopyError, OutOfBounds, SharedBytes};
 
 use crate::control::Control;
 use crate::memory::MemoryRegion;
@@ -60,17 +60,17 @@ impl Buffer {
     }
 
     /// Copies `dst.len()` bytes from `offset` on into `dst`.
-    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), OutOfBounds> {
+    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
         self.bytes.read(offset, dst)
     }
 
     /// Copies `src` to `offset`.
-    pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {
+    pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<(), CopyError> {
         self.bytes.write(offset, src)
     }
 
     /// Sets all bytes of `range` to `value`.
-    pub fn fill(&mut self, range: Range<usize>, value: u8) -> Result<(), OutOfBounds> {
+    pub fn fill(&mut self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         self.bytes.fill(range, value)
     }
 

@@ -1,0 +1,50 @@
+//! Faults of region memory: an access to bytes that somebody has unmapped, protected or truncated returns an error, where SIGSEGV or SIGBUS
+//! would end the process.
+//!
+//! Hardware pins the memory of a region. A software RNIC accesses it like the application does, so without this a peer's Write could end
+//! a process that has unmapped its buffer too early.
+//!
+//! On x86-64 a signal handler knows the instructions of `racy` by a table that the linker collects. It passes the fault of any other
+//! instruction on to the handler that was there before, or to the default action. Elsewhere there is none.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod handler;
+
+use std::io;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+
+/// Environment variable that keeps the handler away if it is `off`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const SWITCH: &str = "XWARP_FAULTS";
+
+/// Has accesses to memory that is gone end in an error from now on, if they do not yet. Call it for each memory that may go:
+/// a program that has installed handlers of its own meanwhile gets ours in front of them. What cannot be done is logged.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) fn survive() {
+    use std::sync::OnceLock;
+
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    if !WANTED.get_or_init(|| std::env::var_os(SWITCH).is_none_or(|value| value != "off")) {
+        return;
+    }
+    if let Err(error) = handler::install() {
+        log::warn!("memory that is unmapped while registered will end the process: {error}");
+    }
+}
+
+/// On this architecture a signal ends the process if the memory is gone.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(crate) fn survive() {}
+
+/// Has the calling thread receive the signals of its own faults. The kernel ends a process whose thread faults while it blocks them.
+pub fn unblock_faults() -> io::Result<()> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGSEGV);
+    signals.add(Signal::SIGBUS);
+    pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&signals), None)?;
+    Ok(())
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;
