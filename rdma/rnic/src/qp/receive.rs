@@ -2,7 +2,9 @@
 
 use xwarp_iwarp::mpa::{Deframer, Step};
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{Access as Checked, AccessError, Inbound, InvalidateError, Resources, Stag};
+use xwarp_iwarp::{
+    Access as Checked, AccessError, Inbound, InvalidateError, Resources, Stag, ViolationCause,
+};
 use xwarp_tcp::{ConnId, Stack};
 
 use super::context::{Link, QpContext};
@@ -136,12 +138,13 @@ fn take_ulpdu(
         .map_err(ReceiveFault::Violation)?;
     #[cfg(feature = "fault-injection")]
     qp.injected.check()?;
-    act(&inbound, tables, qp)
+    act(&inbound, ulpdu, tables, qp)
 }
 
 /// Places a segment that passed all checks, and completes what it completes.
 fn act(
     inbound: &Inbound<'_>,
+    ulpdu: &[u8],
     tables: &mut Tables<'_>,
     qp: &mut QpContext,
 ) -> Result<(), ReceiveFault> {
@@ -152,17 +155,35 @@ fn act(
         ..
     } = tables;
     match inbound {
-        Inbound::Write {
+        &Inbound::Write {
             stag, to, payload, ..
-        } => place(stags, qp.user, *stag, *to, payload, counters)?,
-        Inbound::ReadResponse {
+        } => {
+            let len = payload.len() as u64;
+            let refusal = |cause| ViolationCause::Write {
+                stag,
+                to,
+                len,
+                cause,
+            };
+            place(stags, qp.user, stag, to, payload, counters)
+                .map_err(|cause| refuse(qp, refusal(cause), ulpdu))?;
+        }
+        &Inbound::ReadResponse {
             stag,
             to,
             payload,
             done,
         } => {
-            place(stags, qp.user, *stag, *to, payload, counters)?;
-            if *done {
+            let len = payload.len() as u64;
+            let refusal = |cause| ViolationCause::ReadSink {
+                stag,
+                to,
+                len,
+                cause,
+            };
+            place(stags, qp.user, stag, to, payload, counters)
+                .map_err(|cause| refuse(qp, refusal(cause), ulpdu))?;
+            if done {
                 finish_read(stags, qp)?;
                 qp.complete_sends(cqs)?;
             }
@@ -208,7 +229,15 @@ fn queue_response(qp: &mut QpContext, response: Response) -> Result<(), ReceiveF
     Ok(())
 }
 
-/// Copies a tagged segment's payload to its place, which has just been checked.
+/// A segment that passed all checks cannot be placed: its memory is gone.
+fn refuse(qp: &mut QpContext, cause: ViolationCause, ulpdu: &[u8]) -> ReceiveFault {
+    match qp.stream() {
+        Some(stream) => ReceiveFault::Violation(stream.receiver.refuse(cause, ulpdu)),
+        None => Broken("a segment was placed without a stream").into(),
+    }
+}
+
+/// Copies a tagged segment's payload to its place, which has just been checked. Memory that is gone is out of bounds.
 fn place(
     stags: &StagTable,
     user: User,
@@ -216,17 +245,16 @@ fn place(
     to: u64,
     payload: &[u8],
     counters: &mut EngineCounters,
-) -> Result<(), Broken> {
+) -> Result<(), AccessError> {
     if payload.is_empty() {
         return Ok(());
     }
-    let placed = stags
-        .access(user, stag, to, payload.len() as u64, Access::REMOTE_WRITE)
-        .is_ok_and(|bytes| bytes.write(payload).is_ok());
-    if !placed {
-        return Err(Broken("a segment that was checked has no place"));
-    }
-    counters.placed_bytes += payload.len() as u64;
+    let len = payload.len() as u64;
+    stags
+        .access(user, stag, to, len, Access::REMOTE_WRITE)?
+        .write(payload)
+        .map_err(|_| AccessError::Bounds)?;
+    counters.placed_bytes += len;
     Ok(())
 }
 

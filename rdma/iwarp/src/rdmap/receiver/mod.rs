@@ -166,10 +166,14 @@ impl Receiver {
         if self.ended {
             return Ok(Inbound::Dropped);
         }
-        self.judge(ulpdu, resources).map_err(|cause| {
-            self.ended = true;
-            Violation::new(cause, self.version, ulpdu)
-        })
+        self.judge(ulpdu, resources)
+            .map_err(|cause| self.refuse(cause, ulpdu))
+    }
+
+    /// A violation that shows when a segment that passed all checks is placed: its memory is gone. It ends the stream, too.
+    pub fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> Violation {
+        self.ended = true;
+        Violation::new(cause, self.version, ulpdu)
     }
 
     /// The order of checks decides which code a segment with several faults gets (D15).

@@ -1,6 +1,9 @@
 //! Memory as the verbs draft has it (§7): who may do what through which `STag`, seen from the wire and in completions. In all tests A is the
 //! peer, and B's memory is at stake.
 
+// It unmaps memory, which Miri does not know.
+#[cfg(not(miri))]
+mod gone;
 mod invalidation;
 mod physical;
 mod regions;
