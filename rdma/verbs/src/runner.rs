@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use xwarp_driver::Sleeper;
+use xwarp_driver::{Sleeper, unblock_faults};
 
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::Waiting;
@@ -91,6 +91,10 @@ fn spins_after(waiting: Waiting, idle: Duration) -> bool {
 
 /// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
 pub(crate) fn run(mut runner: Runner, inbox: &Receiver<Command>) {
+    // The thread has inherited the signal mask of whoever has opened the RNIC.
+    if let Err(error) = unblock_faults() {
+        log::warn!("memory that is unmapped while registered ends the process: {error}");
+    }
     let mut next: Option<Command> = None;
     loop {
         if let Some(command) = next.take() {

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::SigSet;
 use xwarp::{
     Access, Arm, AsyncEventKind, EventResource, FixedHost, Framing, Progress, QpChange, QpConfig,
     QpState, RecvRequest, RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener,
@@ -348,4 +349,42 @@ fn polling_and_posting_wait_for_no_engine() {
         assert_eq!(left.recv(), Ok(Ok(())), "all this while it was busy");
     });
     assert!(busy.poll().unwrap().is_some());
+}
+
+/// The kernel ends a process that blocks the signals of its own faults.
+#[test]
+fn engine_thread_takes_its_faults_though_its_creator_blocks_all_signals() {
+    // `proc_pid_status(5)`: bit n - 1 for signal n.
+    const SIGBUS: u64 = 1 << 6;
+    const SIGUSR1: u64 = 1 << 9;
+    const SIGSEGV: u64 = 1 << 10;
+    let inspection = thread::spawn(|| {
+        SigSet::all().thread_block().unwrap();
+        let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+        rnic.query().unwrap();
+        let engines = (threads().into_iter()).filter(|thread| name(thread) == "xwarp-engine");
+        let masks: Vec<u64> = engines.filter_map(|thread| blocked(&thread)).collect();
+        masks.into_iter().find(|mask| mask & SIGUSR1 != 0)
+    });
+    let blocked = inspection.join().unwrap().expect("the engine's thread");
+    assert_eq!(blocked & (SIGBUS | SIGSEGV), 0, "{blocked:#x}");
+}
+
+/// All threads of this process.
+fn threads() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/proc/self/task").unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A thread's name; none if it has ended.
+fn name(thread: &Path) -> String {
+    let name = std::fs::read_to_string(thread.join("comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// The signals that a thread blocks; `None` if it has ended.
+fn blocked(thread: &Path) -> Option<u64> {
+    let status = std::fs::read_to_string(thread.join("status")).ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    u64::from_str_radix(mask?.trim(), 16).ok()
 }
