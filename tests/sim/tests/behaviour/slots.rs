@@ -88,8 +88,9 @@ fn polling_into_a_slice_frees_the_slots_of_each_queue_whose_completions_are_amon
     let mut qps = [(); 2].map(|()| host.pd().create_qp(&config(), &cq, &cq).unwrap());
     for round in 0..3 {
         for i in 0..4 {
-            qps.iter_mut()
-                .for_each(|qp| qp.post_send(nothing(i)).unwrap());
+            for qp in &mut qps {
+                qp.post_send(nothing(i)).unwrap();
+            }
         }
         assert!(qps.iter_mut().all(|qp| qp.post_send(nothing(9)) == FULL));
         for qp in &mut qps {
