@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpState, RecvRequest,
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, RecvRequest,
     SendRequest, Sge, Stag, TermCode, WrId,
 };
 use xwarp_netsim::Seed;
@@ -346,4 +346,38 @@ fn responses_and_own_messages_take_turns_at_the_borders_of_messages() {
     }
     assert_eq!(messages, [Who::Response, Who::Send].repeat(4));
     assert_eq!(victim.end.sends().len(), 4);
+}
+
+/// Posts `reads` Reads of 64 KiB. The memory is theirs as long as it is kept.
+fn post_reads(a: &mut End, b: &End, reads: u64) -> (Target, Target) {
+    let (source, sink) = (b.target(64 * KIB), a.target(64 * KIB));
+    for i in 0..reads {
+        a.post_read(i, sink.local(0, 64 * KIB), source.remote(0));
+    }
+    (source, sink)
+}
+
+/// Thirty queue pairs have 128 Reads outstanding each, of a quarter of a gigabyte; one asks for 64 KiB.
+#[test]
+fn a_small_read_does_not_wait_for_all_reads_of_greedy_queue_pairs() {
+    // The simulated interface has one pool, of which the Requests hold most.
+    let drops = &["drop_rx_no_frame"];
+    let mut sim = sim().rate(1_000_000_000).expecting(drops);
+    let config = QpConfig {
+        ord: 128,
+        ird: 128,
+        ..QpConfig::default()
+    };
+    let (mut a, b) = sim.connected_pair();
+    let connect = |_| sim.connected_pair_with(&config);
+    let mut greedy: Vec<(End, End)> = (0..30).map(connect).collect();
+    let all = greedy.iter_mut().map(|(a, b)| post_reads(a, b, 128));
+    let _memory: Vec<(Target, Target)> = all.collect();
+    sim.run_for(Duration::from_millis(50));
+    let began = sim.now();
+    let _small = post_reads(&mut a, &b, 1);
+    sim.run_until("the small Read", || a.sends() == [Done::read(0, 64 * KIB)]);
+    let took = sim.now().saturating_sub(began);
+    // Its share of the link is 16 ms.
+    assert!(took < Duration::from_millis(64), "{took:?}");
 }
