@@ -6,7 +6,7 @@ mod operations;
 
 use std::time::Duration;
 
-use xwarp::{Opcode, Operation, QpConfig, QpId, Sge, Stag, WorkCompletion};
+use xwarp::{Opcode, Operation, QpConfig, Sge, Stag, WorkCompletion};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{End, Sim};
 
@@ -19,11 +19,6 @@ fn privileged() -> QpConfig {
         privileged: true,
         ..QpConfig::default()
     }
-}
-
-/// How many queue pairs the RNIC has created before this one.
-fn serial(id: QpId) -> u64 {
-    id.to_string().parse::<u64>().unwrap() >> 16
 }
 
 fn completions(end: &mut End) -> Vec<WorkCompletion> {
