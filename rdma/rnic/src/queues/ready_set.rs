@@ -4,30 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of small numbers that any thread can add to and the engine empties. Looking at an empty one costs a load per 4096 numbers.
+/// A set of small numbers that any thread can add to and the engine empties. Looking at an empty one costs one load.
 pub struct ReadySet {
     words: Vec<AtomicU64>,
-    /// A bit for each word that may have one.
-    summary: Vec<AtomicU64>,
-}
-
-fn zeroed(words: usize) -> Vec<AtomicU64> {
-    (0..words).map(|_| AtomicU64::new(0)).collect()
-}
-
-/// Empties a word, calling `each` with the number of every bit.
-fn drain_word(words: &[AtomicU64], at: usize, mut each: impl FnMut(usize)) {
-    let Some(word) = words.get(at) else {
-        return;
-    };
-    if word.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    let mut bits = word.swap(0, Ordering::Acquire);
-    while bits != 0 {
-        each(at * BITS + bits.trailing_zeros() as usize);
-        bits &= bits - 1;
-    }
+    /// A bit for each group of words of which one may have a bit.
+    summary: AtomicU64,
+    /// A group has 2 to the power of this many words, so that there are at most 64 groups.
+    group_shift: u32,
 }
 
 impl ReadySet {
@@ -35,8 +18,9 @@ impl ReadySet {
     pub fn new(capacity: usize) -> Self {
         let words = capacity.div_ceil(BITS);
         Self {
-            words: zeroed(words),
-            summary: zeroed(words.div_ceil(BITS)),
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            summary: AtomicU64::new(0),
+            group_shift: words.div_ceil(BITS).next_power_of_two().trailing_zeros(),
         }
     }
 
@@ -46,30 +30,61 @@ impl ReadySet {
         if let Some(word) = self.words.get(at) {
             word.fetch_or(1 << (number % BITS), Ordering::Release);
             // After the word: whoever finds this bit finds that one.
-            self.summary[at / BITS].fetch_or(1 << (at % BITS), Ordering::Release);
+            self.summary
+                .fetch_or(1 << (at >> self.group_shift), Ordering::Release);
         }
     }
 
     /// True if nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.summary
-            .iter()
-            .all(|word| word.load(Ordering::Relaxed) == 0)
+        self.summary.load(Ordering::Relaxed) == 0
     }
 
     /// Empties the set, calling `each` with every number.
     pub(crate) fn drain(&self, mut each: impl FnMut(usize)) {
-        for at in 0..self.summary.len() {
-            drain_word(&self.summary, at, |word| {
-                drain_word(&self.words, word, &mut each);
-            });
-        }
+        drain_word(&self.summary, |group| {
+            let first = group << self.group_shift;
+            let group = self.words.iter().enumerate().skip(first);
+            for (at, word) in group.take(1 << self.group_shift) {
+                drain_word(word, |bit| each(at * BITS + bit));
+            }
+        });
+    }
+}
+
+/// Empties a word, calling `each` with the number of every bit.
+fn drain_word(word: &AtomicU64, mut each: impl FnMut(usize)) {
+    if word.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let mut bits = word.swap(0, Ordering::Acquire);
+    while bits != 0 {
+        each(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_have_a_bit_each_whatever_the_capacity() {
+        for capacity in [1, 64, 65, 4096, 4097, 8193, 16_384, 1 << 20] {
+            let set = ReadySet::new(capacity);
+            let numbers = [0, capacity / 2, capacity - 1];
+            for number in numbers {
+                set.add(number);
+            }
+            set.add(capacity.next_multiple_of(BITS));
+            let mut taken = Vec::new();
+            set.drain(|number| taken.push(number));
+            let mut expected = numbers.to_vec();
+            expected.dedup();
+            assert_eq!(taken, expected, "{capacity}");
+            assert!(set.is_empty());
+        }
+    }
 
     #[test]
     fn each_number_comes_out_once_in_order() {
