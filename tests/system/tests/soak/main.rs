@@ -108,9 +108,7 @@ fn faults_shorter_than_the_user_timeout_cost_only_time() {
          {warm} KiB resident after a quarter of the time, {last} KiB at its end; {outcome:?}",
         faults.told()
     );
-    let told = faults.told();
-    assert!(told.outages > 0, "{told:?}");
-    assert!(told.bad_weathers == 0 || told.lost > 0, "{told:?}");
+    assert!(faults.told().outages > 0, "{:?}", faults.told());
     assert!(transfers.iter().all(|transfers| *transfers > 0) && laps > 0);
     assert_eq!(outcome.connections, transfers.iter().sum::<u64>() + 1);
     assert!(
