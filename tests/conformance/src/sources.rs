@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::targets::{TargetsError, test_roots};
+use xwarp_house_tests::TargetsError;
+
+use crate::targets::test_roots;
 use crate::tests_of::{Build, contents};
 
 /// The tests that run, by source file.

@@ -11,4 +11,4 @@ mod target;
 pub use circle::{Circle, circles};
 pub use graph::{Graph, Module};
 pub use reader::ReadError;
-pub use target::{Target, TargetsError, targets};
+pub use target::{Target, TargetsError, read_targets, targets};

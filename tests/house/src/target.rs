@@ -35,15 +35,35 @@ struct Package {
 struct Root {
     name: String,
     src_path: PathBuf,
+    test: bool,
+    doctest: bool,
 }
 
 /// A crate: library, program, test or example.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its package and its own name.
+    /// Its package.
+    pub package: String,
+    /// Its own name.
     pub name: String,
     /// Its root file.
     pub root: PathBuf,
+    /// `cargo test` runs its tests.
+    pub has_tests: bool,
+    /// `cargo test` runs the examples of its documentation.
+    pub has_doctests: bool,
+}
+
+impl Target {
+    fn new(package: &str, root: Root) -> Self {
+        Self {
+            package: package.to_owned(),
+            name: root.name,
+            root: root.src_path,
+            has_tests: root.test,
+            has_doctests: root.doctest,
+        }
+    }
 }
 
 /// All crates of the workspace that `directory` is in.
@@ -57,13 +77,17 @@ pub fn targets(directory: &Path) -> Result<Vec<Target>, TargetsError> {
         let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(TargetsError::Cargo(told));
     }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
-    let all = metadata.packages.into_iter().flat_map(|package| {
-        let named = move |root: Root| Target {
-            name: format!("{} {}", package.name, root.name),
-            root: root.src_path,
-        };
-        package.targets.into_iter().map(named)
-    });
-    Ok(all.collect())
+    read_targets(&output.stdout)
+}
+
+/// The crates that `cargo metadata` has told of.
+pub fn read_targets(metadata: &[u8]) -> Result<Vec<Target>, TargetsError> {
+    let metadata: Metadata = serde_json::from_slice(metadata)?;
+    let of = |Package { name, targets }| {
+        let targets: Vec<Root> = targets;
+        targets
+            .into_iter()
+            .map(move |root| Target::new(&name, root))
+    };
+    Ok(metadata.packages.into_iter().flat_map(of).collect())
 }
