@@ -7,7 +7,7 @@ use super::send::rack::Rack;
 use super::send::recovery::Phase;
 use super::send::send_queue::Piece;
 use super::send::tail_loss_probe::Verdict;
-use super::timestamps::older;
+use super::timestamps::{TICK, older};
 use crate::congestion::Acked;
 use crate::delivery_rate::RateSampler;
 use crate::device::Device;
@@ -19,7 +19,7 @@ use crate::wire::seq::Seq;
 const DUPLICATE_THRESHOLD: usize = 3;
 
 /// A round trip that is measured in milliseconds by timestamps; longer ones are none.
-const MAX_TICKS: u32 = 60_000;
+const MAX_AGE: Duration = Duration::from_mins(1);
 
 /// What one ACK has told so far.
 #[derive(Debug)]
@@ -90,7 +90,8 @@ impl Conn {
             self.negotiated.peer_shift
         };
         let window_changed = self.send.update_window(segment, ack, shift);
-        if una == self.send.iss && self.send.una != una && news.sent.is_none() {
+        let repeated_syn = una == self.send.iss && news.pieces > 0 && news.sent.is_none();
+        if repeated_syn && !echoed.is_some_and(|echoed| self.stamps.is_latest(echoed)) {
             // The echo is of whichever SYN arrived first: it would count the timeouts of both ends.
             self.rtt.syn_was_repeated();
         } else {
@@ -181,7 +182,7 @@ impl Conn {
 
     /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are
     /// coarse (RFC 7323 §4), unless a duplicate is reported: an earlier ACK was lost then, and the echo is old. Without either the
-    /// timer stays backed off.
+    /// timer stays backed off. A first sample of less than a tick counts as a tick.
     fn take_sample(&mut self, news: &News, duplicate: bool, now: Instant) {
         let ambiguous = !self.negotiated.sack && !self.recovery.is_open();
         if let Some(sent) = news.sent.filter(|_| !ambiguous) {
@@ -190,9 +191,11 @@ impl Conn {
             && !duplicate
             && let Some(echoed) = news.echoed
         {
-            let ticks = self.stamps.value(now).wrapping_sub(echoed);
-            if (1..MAX_TICKS).contains(&ticks) {
-                self.rtt.sample(Duration::from_millis(ticks.into()), now);
+            let first = self.rtt.srtt().is_none();
+            let age = self.stamps.age(echoed, now);
+            let age = if first { age.max(TICK) } else { age };
+            if (TICK..MAX_AGE).contains(&age) {
+                self.rtt.sample(age, now);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smoltcp::wire::TcpControl;
 
+use super::timestamps::TICK;
 use super::{Conn, State};
 use crate::device::Device;
 use crate::time::Instant;
@@ -15,6 +16,10 @@ use crate::wire::outbound::{Header, OutOptions};
 /// last one has 32 s for its answer. The peer takes the connection for open from its first ACK on, and repeats that only if it is
 /// asked or has data: who forgets it earlier resets a peer whose ACKs were lost.
 const HALF_OPEN: Duration = Duration::from_secs(63);
+
+/// An ACK that brings a cookie back within this time measures the round trip (RFC 7323 §4). A later one may have waited for a timeout
+/// of the peer's. Of this much, the timeout is as long as without a sample (RFC 6298 §2.1 and §2.2).
+const SOON: Duration = Duration::from_millis(333);
 
 impl Conn {
     /// Active OPEN (RFC 9293 §3.10.1): the next egress sends the SYN.
@@ -55,6 +60,12 @@ impl Conn {
         self.receive.begin(segment.seq - 1, announced);
         self.send.end = self.send.iss + 1;
         self.send.nxt = self.send.end;
+        if let Some((_, echoed)) = options.timestamp {
+            let age = self.stamps.age(echoed, now).max(TICK);
+            if age <= SOON {
+                self.rtt.sample(age, now);
+            }
+        }
     }
 
     /// Takes the peer's SYN: what it agrees to, and its numbers. `announced`: the window that a SYN of ours told it.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 
+/// The clock's tick.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap in the time.
 const OUTDATED: Duration = Duration::from_hours(24 * 24);
 /// How much older than the latest echo another one may be, in ticks: a segment, like a SYN cookie, is on its way for two minutes at most
@@ -60,6 +62,16 @@ impl Timestamps {
     pub(crate) fn is_echo(&self, tsecr: u32) -> bool {
         let span = self.sent.wrapping_sub(self.echoed).saturating_add(LATE);
         tsecr.wrapping_sub(self.echoed.wrapping_sub(LATE)) <= span
+    }
+
+    /// How long ago this echo's `TSval` was sent, in whole ticks.
+    pub(crate) fn age(&self, tsecr: u32, now: Instant) -> Duration {
+        TICK * self.value(now).wrapping_sub(tsecr)
+    }
+
+    /// True if this echo is of the latest segment that was sent.
+    pub(crate) fn is_latest(&self, tsecr: u32) -> bool {
+        tsecr == self.sent
     }
 
     /// Takes the echo of an acceptable segment.

@@ -316,3 +316,20 @@ write 1448
 +3s > P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 6010 ecr 7>
 ");
 }
+
+/// An outage that takes the first SYN costs the data after it no timeout of seconds.
+#[test]
+fn the_answer_to_the_latest_syn_is_a_measure_of_the_round_trip() {
+    // Less than a tick counts as one: SRTT 1 ms, and the timeout lies the floor of 5 ms above it.
+    run("
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
++1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 1000 ecr 0,nop,wscale 3>
++300us < S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 7 ecr 1000,nop,wscale 0>
+> . 1:1(0) ack 1 win 32768 <nop,nop,TS val 1000 ecr 7>
+event Connected
+write 1448
+> P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 1000 ecr 7>
++6ms > P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 1006 ecr 7>
+");
+}

@@ -113,6 +113,48 @@ fn without_timestamps_a_cookie_is_good_too() {
     carries(&mut net, pair);
 }
 
+/// What is said first on a connection beside a flood is the likeliest to be lost, and comes again at once.
+#[test]
+fn the_ack_of_a_cookie_measures_the_round_trip() {
+    let mut net = flooded(5, config);
+    let (a, b) = connected(&mut net);
+    net.judge(|_, _| Fate::Lose);
+    assert!(net.b.write(b, b"a Reply", net.now));
+    net.settle();
+    net.be_kind();
+    net.pass(Duration::from_millis(20));
+    assert_eq!(net.a.read(a, 7), b"a Reply");
+}
+
+/// An ACK that is long in coming may have waited for timeouts of its own, which tell nothing of the round trip.
+#[test]
+fn a_late_ack_of_a_cookie_does_not_lengthen_the_timeout() {
+    let mut net = flooded(5, config);
+    let a = net
+        .a
+        .stack
+        .connect(Net::path(false, 40_000), net.now)
+        .unwrap();
+    net.judge(|from, frame| match from {
+        From::A if !frames::read(frame).syn => Fate::Lose,
+        From::A | From::B => Fate::Pass,
+    });
+    net.settle();
+    assert!(net.a.write(a, b"a Request", net.now));
+    net.pass(Duration::from_millis(900));
+    net.be_kind();
+    net.pass(Duration::from_millis(900));
+    let Some(Event::Incoming { conn: b, .. }) = net.b.events().first().copied() else {
+        panic!("no connection");
+    };
+    net.judge(|_, _| Fate::Lose);
+    assert!(net.b.write(b, b"a Reply", net.now));
+    net.settle();
+    net.be_kind();
+    net.pass(Duration::from_millis(1010));
+    assert_eq!(net.a.read(a, 7), b"a Reply");
+}
+
 #[test]
 fn bytes_that_bring_the_cookie_back_are_taken() {
     let mut net = flooded(4, config);
