@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xwarp::{
     Access, CompletionQueue, ConnectError, HostError, MemoryRegion, ProtectionDomain, QpConfig,
@@ -24,6 +24,8 @@ const PIECE: u32 = 2 << 10;
 const BACK: WrId = WrId(PIECES);
 /// No connection and no transfer may take longer, whatever happens to the network.
 const PATIENCE: Duration = USER_TIMEOUT;
+/// A connection that takes longer than this is worth a line beside the faults.
+const SLOW: Duration = Duration::from_secs(4);
 
 /// A connection, with memory to write from and to read back into.
 struct Connection {
@@ -46,7 +48,7 @@ impl Connection {
         let mut qp = pd.create_qp(&config, &cq, &cq).expect("a queue pair");
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let [out, back] = [(); 2].map(|()| pd.allocate(LEN, access).expect("memory"));
-        let answer = connect(&mut qp);
+        let answer = connect(rnic, &mut qp);
         let (stag, to) = answer.split_at(4);
         let place = RemoteAddress {
             stag: Stag(u32::from_be_bytes(stag.try_into().expect("an STag"))),
@@ -103,16 +105,19 @@ impl Connection {
 }
 
 /// Connects. While the interface is switched off or its cable is out, the kernel may have neither route nor neighbour, and says so.
-fn connect(qp: &mut QueuePair) -> Vec<u8> {
+fn connect(rnic: &Rnic, qp: &mut QueuePair) -> Vec<u8> {
     let server = SocketAddr::from((Side::B.address(), PORT));
-    let mut answer = None;
+    let (mut answer, began) = (None, Instant::now());
     eventually("a connection", || match qp.connect(server, b"", PATIENCE) {
         Ok(private_data) => answer.replace(private_data).is_none(),
         Err(ConnectError::Host(
             HostError::Route(RouteError::NoRoute { .. }) | HostError::Neighbour(_),
         )) => false,
-        Err(error) => panic!("no connection: {error:?}"),
+        Err(error) => panic!("no connection: {error:?}; {:?}", rnic.counters()),
     });
+    if began.elapsed() > SLOW {
+        println!("a connection took {:?}", began.elapsed());
+    }
     answer.expect("there is one")
 }
 

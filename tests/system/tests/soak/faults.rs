@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xwarp_impair::{DEV, Flood, Hostile, Lab, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
@@ -36,6 +36,7 @@ pub(crate) struct Faults<'a> {
     lab: &'a Lab,
     rng: Rng,
     told: Told,
+    began: Instant,
 }
 
 impl<'a> Faults<'a> {
@@ -44,7 +45,13 @@ impl<'a> Faults<'a> {
             lab,
             rng: Rng::new(seed, 1),
             told: Told::default(),
+            began: Instant::now(),
         }
+    }
+
+    /// Prints what happens now, so that a failure can be seen beside its causes.
+    fn say(&self, what: &str) {
+        println!("{:8.3} s: {what}", self.began.elapsed().as_secs_f64());
     }
 
     pub(crate) fn told(&self) -> Told {
@@ -55,8 +62,8 @@ impl<'a> Faults<'a> {
     pub(crate) fn next(&mut self) {
         let side = self.side();
         match self.rng.below(5) {
-            0 => self.outage(|lab, up| lab.set_cable(side, up)),
-            1 => self.outage(|lab, up| lab.set_interface(side, up)),
+            0 => self.outage("cable", side, |lab, up| lab.set_cable(side, up)),
+            1 => self.outage("interface", side, |lab, up| lab.set_interface(side, up)),
             2 => self.bad_weather(side),
             3 => self.flood(),
             _ => {
@@ -75,8 +82,9 @@ impl<'a> Faults<'a> {
         }
     }
 
-    fn outage(&mut self, switch: impl Fn(&Lab, bool)) {
+    fn outage(&mut self, what: &str, side: Side, switch: impl Fn(&Lab, bool)) {
         let time = Duration::from_millis(SHORTEST + self.rng.below(LONGEST - SHORTEST));
+        self.say(&format!("the {what} of {side:?} is down for {time:?}"));
         switch(self.lab, false);
         thread::sleep(time);
         switch(self.lab, true);
@@ -92,6 +100,7 @@ impl<'a> Faults<'a> {
             reorder: 0.02,
             ..Rule::new(Seed(self.rng.draw()))
         };
+        self.say(&format!("bad weather at {side:?} for {BAD_WEATHER:?}"));
         let impaired = self.lab.impair(side, rule);
         thread::sleep(BAD_WEATHER);
         // All connections may be waiting for a timeout that outages before this have doubled.
@@ -108,6 +117,7 @@ impl<'a> Faults<'a> {
             acks: FLOOD_RATE,
             seed: Seed(self.rng.draw()),
         };
+        self.say(&format!("a flood for {FLOOD:?}"));
         let flood = self.lab.a.call(move || Flood::start(DEV, hostile));
         let flood = flood.expect("root may send");
         thread::sleep(FLOOD);
