@@ -64,7 +64,8 @@ impl Engine {
         let reason = "the engine has panicked";
         if was == Health::Sound {
             let reason = reason.to_owned();
-            self.report(EventResource::Rnic, AsyncEventKind::Failed { reason });
+            self.device
+                .report(EventResource::Rnic, AsyncEventKind::Failed { reason });
         }
         let told = catch_unwind(AssertUnwindSafe(|| {
             self.end_connections();

@@ -83,7 +83,7 @@ impl Engine {
 
     /// Acts upon deadlines that have passed; how many.
     pub(super) fn expire(&mut self) -> usize {
-        let now = self.now;
+        let now = self.device.now;
         self.lingering.expire(now);
         let mut done = 0;
         while let Some((at, key)) = self.deadlines.pop_qp(now) {
@@ -91,17 +91,18 @@ impl Engine {
         }
         while let Some(id) = self.deadlines.pop_incoming(now) {
             if self.awaits_request(id) {
-                self.counters.drop_startup_timeout += 1;
+                self.device.counters.drop_startup_timeout += 1;
                 self.drop_incoming(id.key());
                 done += 1;
             }
         }
         while let Some((conn, last)) = self.deadlines.pop_abandoned(now) {
-            if last == Last::Bytes && self.stack.unacked(conn) > 0 {
+            if last == Last::Bytes && self.device.stack.unacked(conn) > 0 {
                 self.expect_end(conn, last);
-            } else if self.stack.is_open(conn) {
-                self.counters.drop_startup_timeout += u64::from(self.stack.has_unsent(conn));
-                self.stack.abort(conn, now);
+            } else if self.device.stack.is_open(conn) {
+                self.device.counters.drop_startup_timeout +=
+                    u64::from(self.device.stack.has_unsent(conn));
+                self.device.stack.abort(conn, now);
                 done += 1;
             }
         }
@@ -110,7 +111,7 @@ impl Engine {
 
     /// Acts upon an entry of a queue pair's.
     fn expire_qp(&mut self, at: Instant, key: usize) -> usize {
-        let now = self.now;
+        let now = self.device.now;
         let Some(qp) = self.qps.get_mut(key).filter(|qp| qp.armed == Some(at)) else {
             return 0; // superseded by an earlier entry
         };
@@ -145,7 +146,7 @@ impl Engine {
             self.deadlines.incoming.pop_front();
         }
         while let Some((_, conn, _)) = self.deadlines.abandoned.front()
-            && !self.stack.is_open(*conn)
+            && !self.device.stack.is_open(*conn)
         {
             self.deadlines.abandoned.pop_front();
         }
@@ -161,7 +162,7 @@ impl Engine {
         let abandoned = self.deadlines.abandoned.front().map(|(at, ..)| *at);
         let linger = self.lingering.next();
         let interface = self.interface.deadline();
-        let tcp = self.stack.next_deadline();
+        let tcp = self.device.stack.next_deadline();
         [qp, incoming, abandoned, linger, interface, tcp]
             .into_iter()
             .flatten()

@@ -8,13 +8,13 @@ use crate::model::{EventContext, EventHandler};
 impl Engine {
     /// Whom events are told from now on. `None`: they wait for whoever polls.
     pub fn set_event_handler(&mut self, handler: Option<EventHandler>) {
-        self.events.set_handled(handler.is_some());
+        self.device.events.set_handled(handler.is_some());
         self.event_handler = handler;
     }
 
     /// A turn or a verb is over: what has happened in it is told when all states are as they shall be seen (verbs.md A31).
     pub fn tell_events(&mut self) {
-        if self.events.has_untold() {
+        if self.device.events.has_untold() {
             self.tell_handler();
         }
     }
@@ -24,14 +24,14 @@ impl Engine {
         let Some(mut handler) = self.event_handler.take() else {
             return;
         };
-        while let Some(event) = self.events.take_untold() {
+        while let Some(event) = self.device.events.take_untold() {
             let query = |qp| self.query_qp(qp);
             let context = EventContext::new(&query);
             // What the handler has broken is its own: it is not called again, and the engine goes on.
             let told = catch_unwind(AssertUnwindSafe(|| handler(&context, &event)));
             if told.is_err() {
                 log::error!("the handler of asynchronous events has panicked, and is cleared");
-                self.events.untell(event);
+                self.device.events.untell(event);
                 self.set_event_handler(None);
                 return;
             }

@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn on_receive_fault(&mut self, key: usize, fault: ReceiveFault) {
         match fault {
             ReceiveFault::Mpa(error) => {
-                self.counters.drop_bad_fpdu += 1;
+                self.device.counters.drop_bad_fpdu += 1;
                 self.fail_inbound(key, error.terminate(), error.into(), error.to_string());
             }
             ReceiveFault::Violation(violation) => self.on_violation(key, &violation),
@@ -36,7 +36,7 @@ impl Engine {
                 self.fail_unreported(key, Terminate::local(), None);
             }
             ReceiveFault::Terminated(terminate) => {
-                self.counters.terminates_in += 1;
+                self.device.counters.terminates_in += 1;
                 self.on_terminate_received(key, &terminate);
             }
             ReceiveFault::RequestAfterClose => {
@@ -56,7 +56,7 @@ impl Engine {
         {
             return;
         }
-        self.counters.drop_refused_segment += 1;
+        self.device.counters.drop_refused_segment += 1;
         let (cause, terminate) = (violation.cause(), violation.terminate());
         let Some(status) = receive_status(cause) else {
             let may_write =
@@ -123,7 +123,7 @@ impl Engine {
 
     /// A completion queue of ours is full (verbs draft §8.2.4, verbs.md A3).
     pub(super) fn fail_overflow(&mut self, key: usize, overflow: CqOverflow) {
-        self.counters.drop_cq_overflow += 1;
+        self.device.counters.drop_cq_overflow += 1;
         self.enter_terminate(key, Some(Terminate::with_code(CATASTROPHIC_STREAM)), None);
         let kind = match overflow {
             CqOverflow::Send => AsyncEventKind::SendCqError,
@@ -163,31 +163,31 @@ impl Engine {
         }
         if qp.state() == QpState::Closing {
             // This side has sent its FIN: nobody can be told any more (verbs draft §6.2.5).
-            qp.flush(&mut self.cqs, culprit);
+            qp.flush(&mut self.device.cqs, culprit);
             self.lose_silently(key);
             return;
         }
         qp.set_state(QpState::Terminate);
-        qp.flush(&mut self.cqs, culprit);
-        qp.deadline = Some(self.now + TERMINATE_LIMIT);
+        qp.flush(&mut self.device.cqs, culprit);
+        qp.deadline = Some(self.device.now + TERMINATE_LIMIT);
         let Link::Stream(stream) = &mut qp.link else {
             return;
         };
         stream.outgoing = None;
         stream.responses.clear();
         let conn = stream.conn;
-        let rest = self.stack.readable_len(conn);
-        self.counters.drop_after_failure += rest as u64;
+        let rest = self.device.stack.readable_len(conn);
+        self.device.counters.drop_after_failure += rest as u64;
         if terminate.is_some() && stream.gate == Gate::Open {
-            self.counters.terminates_out += 1;
+            self.device.counters.terminates_out += 1;
             let version = stream.version;
             stream.terminate = terminate.map(|terminate| terminate.on_version(version));
             self.activate(key);
         } else {
             stream.gate = Gate::Shut;
-            self.stack.close(conn, self.now);
+            self.device.stack.close(conn, self.device.now);
         }
-        self.stack.consume(conn, rest);
+        self.device.stack.consume(conn, rest);
     }
 
     /// Resets the connection and fails the queue pair; then says so (verbs draft §6.2.5).
@@ -213,7 +213,7 @@ impl Engine {
         if let Link::Stream(stream) = &qp.link {
             let conn = stream.conn;
             self.owners.remove(&conn);
-            self.stack.abort(conn, self.now);
+            self.device.stack.abort(conn, self.device.now);
         }
         self.enter_error(key);
     }
@@ -226,7 +226,7 @@ impl Engine {
         };
         qp.deadline = None;
         qp.set_state(QpState::Error);
-        qp.flush(&mut self.cqs, None);
+        qp.flush(&mut self.device.cqs, None);
     }
 
     pub(super) fn may_send(&mut self, key: usize) -> bool {
@@ -236,7 +236,7 @@ impl Engine {
 
     pub(super) fn report_for(&self, key: usize, kind: AsyncEventKind) {
         if let Some(qp) = self.qps.get(key) {
-            self.report(EventResource::Qp(qp.id), kind);
+            self.device.report(EventResource::Qp(qp.id), kind);
         }
     }
 
@@ -244,9 +244,11 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
-        let completed = qp.complete_receive(&mut self.cqs, |completion| completion.status = status);
+        let completed = qp.complete_receive(&mut self.device.cqs, |completion| {
+            completion.status = status;
+        });
         if completed.is_err() {
-            self.counters.drop_cq_overflow += 1;
+            self.device.counters.drop_cq_overflow += 1;
         }
     }
 }

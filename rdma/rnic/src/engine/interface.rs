@@ -92,7 +92,7 @@ impl Engine {
 
     /// Acts upon what has become of the interface; how much there was to do.
     pub(super) fn see_interface(&mut self) -> usize {
-        let is_due = |deadline| deadline <= self.now;
+        let is_due = |deadline| deadline <= self.device.now;
         if self.interface.has_news() || self.interface.deadline().is_some_and(is_due) {
             self.look_at_interface();
             return 1;
@@ -102,7 +102,7 @@ impl Engine {
 
     #[cold]
     fn look_at_interface(&mut self) {
-        let now = self.now;
+        let now = self.device.now;
         match self.interface.monitor.as_ref().and_then(LinkMonitor::take) {
             Some(LinkNews::Ended(end)) => return self.fail(&end.to_string()),
             Some(LinkNews::State(state)) => self.on_link(&state),
@@ -121,16 +121,16 @@ impl Engine {
 
     fn on_link(&mut self, state: &LinkState) {
         let was = self.interface.state.replace(state.clone());
-        self.stack.set_mtu(state.mtu);
-        self.stack.set_mac(state.mac.0);
-        self.stack.set_networks(state.networks.clone());
+        self.device.stack.set_mtu(state.mtu);
+        self.device.stack.set_mac(state.mac.0);
+        self.device.stack.set_networks(state.networks.clone());
         let works = state.up && self.interface.doubt.is_none();
-        self.stack.set_up(works, self.now);
+        self.device.stack.set_up(works, self.device.now);
         let was_up = was.as_ref().is_none_or(|was| was.up);
-        let [gone, new] = self.interface.renew(state, was_up, self.now);
+        let [gone, new] = self.interface.renew(state, was_up, self.device.now);
         self.withdraw(&gone);
         for address in new {
-            self.stack.readmit(address);
+            self.device.stack.readmit(address);
             self.listen_at(address);
         }
         if let Some(was) = was {
@@ -162,11 +162,11 @@ impl Engine {
         for &address in lost {
             let name = self.interface.name();
             log::warn!("{name} has lost {address}: connections from there end");
-            self.stack.withdraw(address);
+            self.device.stack.withdraw(address);
             self.lingering.withdraw(address);
             let at = |context: &ListenerContext| context.port.local().ip() == address;
             for context in self.listeners.extract_if(.., |context| at(context)) {
-                self.stack.unlisten(context.id);
+                self.device.stack.unlisten(context.id);
             }
         }
     }
@@ -196,12 +196,12 @@ impl Engine {
     /// The kernel has refused a transmission. If the interface is watched, its watcher knows a moment later what has happened.
     pub(super) fn on_refusal(&mut self, error: &IoError) -> usize {
         let refusal = error.to_string();
-        let until = self.now + DOUBT;
+        let until = self.device.now + DOUBT;
         if self.interface.monitor.is_none() || matches!(error, IoError::Stalled { .. }) {
             self.fail(&refusal);
         } else if self.interface.doubt.is_none() {
             self.interface.doubt = Some((until, refusal));
-            self.stack.set_up(false, self.now);
+            self.device.stack.set_up(false, self.device.now);
         }
         1
     }
@@ -213,7 +213,7 @@ impl Engine {
         let failed = AsyncEventKind::Failed {
             reason: reason.to_owned(),
         };
-        self.report(EventResource::Rnic, failed);
+        self.device.report(EventResource::Rnic, failed);
         let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.fail_start(key, |_| ConnectError::Failed(reason.to_owned()));
@@ -221,7 +221,7 @@ impl Engine {
         }
         self.cease(reason);
         // Peers of an interface that still sends are told by a RST.
-        if let Err(error) = self.stack.transmit(self.now) {
+        if let Err(error) = self.device.stack.transmit(self.device.now) {
             log::debug!("peers are not told: {error}");
         }
         self.health = Health::Failed;
@@ -233,15 +233,15 @@ impl Engine {
         let _ = self.interface.failure.set(reason.to_owned());
         self.registrations.clear();
         for context in std::mem::take(&mut self.listeners) {
-            self.stack.unlisten(context.id);
+            self.device.stack.unlisten(context.id);
         }
         for incoming in self.incoming.drain() {
             self.owners.remove(&incoming.conn());
-            self.stack.abort(incoming.conn(), self.now);
+            self.device.stack.abort(incoming.conn(), self.device.now);
         }
         for (conn, _) in self.streams.drain() {
             self.owners.remove(&conn);
-            self.stack.abort(conn, self.now);
+            self.device.stack.abort(conn, self.device.now);
         }
     }
 

@@ -28,19 +28,19 @@ impl Engine {
             1,
             self.max_qps,
         )?;
-        if !self.cqs.contains(new.send_cq) || !self.cqs.contains(new.recv_cq) {
+        if !self.device.cqs.contains(new.send_cq) || !self.device.cqs.contains(new.recv_cq) {
             return Err(CreateError::InvalidCq);
         }
         if let NewReceives::Shared(srq, limit) = new.receives {
-            let depth = self.srqs.depth(srq).ok_or(CreateError::InvalidSrq)?;
+            let depth = self.device.srqs.depth(srq).ok_or(CreateError::InvalidSrq)?;
             if limit > depth {
                 return Err(CreateError::LimitOutOfRange { limit, depth });
             }
-            self.srqs.join(srq);
+            self.device.srqs.join(srq);
         }
         let entry = self.qps.vacant_entry();
         // `max_qps` bounds the slab's keys.
-        let user = self.stags.users.join(new.pd, new.ability);
+        let user = self.device.stags.users.join(new.pd, new.ability);
         let id = QpId::new(user.serial(), entry.key());
         entry.insert(QpContext::new(id, user, new));
         Ok((id, user))
@@ -66,12 +66,12 @@ impl Engine {
         if let Some(Link::Stream(stream)) = self.qps.get(key).map(|qp| &qp.link) {
             let conn = stream.conn;
             self.owners.remove(&conn);
-            self.stack.abort(conn, self.now);
+            self.device.stack.abort(conn, self.device.now);
         }
         self.detach(key);
         let qp = self.qps.remove(key);
         qp.show_destroyed();
-        self.stags.leave(qp.user);
+        self.device.stags.leave(qp.user);
         if let Some(srq) = qp.receives.shared() {
             self.leave_srq(srq);
         }
@@ -80,7 +80,7 @@ impl Engine {
     /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4).
     pub fn try_destroy_qp(&mut self, id: QpId) -> Result<(), DestroyError> {
         let user = self.qp(id).map(|qp| qp.user);
-        if user.is_some_and(|user| self.stags.has_windows(user)) {
+        if user.is_some_and(|user| self.device.stags.has_windows(user)) {
             return Err(DestroyError::WindowsBound);
         }
         self.destroy_qp(id);
@@ -110,7 +110,7 @@ impl Engine {
             return;
         }
         qp.announce_closing();
-        qp.deadline = Some(self.now + CLOSE_LIMIT);
+        qp.deadline = Some(self.device.now + CLOSE_LIMIT);
         if let Some(stream) = qp.stream() {
             stream.close = Close::Draining;
         }
@@ -140,13 +140,13 @@ impl Engine {
         }
         stream.gate = Gate::Shut;
         let conn = stream.conn;
-        qp.deadline = Some(self.now + CLOSE_LIMIT);
+        qp.deadline = Some(self.device.now + CLOSE_LIMIT);
         let peer_closed = stream.peer_closed;
         qp.set_state(QpState::Closing);
         if peer_closed {
-            qp.flush(&mut self.cqs, None);
+            qp.flush(&mut self.device.cqs, None);
         }
-        self.stack.close(conn, self.now);
+        self.device.stack.close(conn, self.device.now);
     }
 
     /// The peer has closed its side; everything that it sent before has been acted upon.
@@ -164,7 +164,7 @@ impl Engine {
         if !matches!(state, QpState::Rts | QpState::Closing) {
             return;
         }
-        if self.stack.readable_len(conn) > 0 {
+        if self.device.stack.readable_len(conn) > 0 {
             // MPA error 1: the connection ended inside an FPDU (wire.md §4.4).
             self.lose(key, "the peer closed inside an FPDU");
         } else if stream.receiver.mid_message() {
@@ -172,10 +172,10 @@ impl Engine {
         } else if stream.receiver.outstanding_reads() > 0 {
             self.fail_cut_off(key, "the peer closed while Reads were outstanding");
         } else if state == QpState::Closing {
-            qp.flush(&mut self.cqs, None);
+            qp.flush(&mut self.device.cqs, None);
         } else {
             stream.close = Close::Draining;
-            qp.deadline = Some(self.now + CLOSE_LIMIT);
+            qp.deadline = Some(self.device.now + CLOSE_LIMIT);
             self.activate(key);
         }
     }
@@ -186,7 +186,7 @@ impl Engine {
             && let Link::Stream(stream) = &qp.link
             && stream.close == Close::Draining
         {
-            qp.deadline = Some(self.now + CLOSE_LIMIT);
+            qp.deadline = Some(self.device.now + CLOSE_LIMIT);
         }
     }
 
@@ -226,7 +226,7 @@ impl Engine {
             self.lose(key, POSTED_IN_CLOSING);
             return;
         }
-        qp.flush_receives(&mut self.cqs);
+        qp.flush_receives(&mut self.device.cqs);
         qp.deadline = None;
         self.detach(key);
         let Some(qp) = self.qps.get_mut(key) else {
@@ -237,7 +237,8 @@ impl Engine {
             kind: AsyncEventKind::Closed,
         };
         // The event, and then Idle (verbs draft §6.2.5, verbs.md A31).
-        self.events
+        self.device
+            .events
             .report_before(closed, || qp.set_state(QpState::Idle));
     }
 
@@ -252,15 +253,15 @@ impl Engine {
             Link::Stream(_) if qp.state() == QpState::Terminate => {
                 self.lose_terminating(key, "the peer did not close its side");
             }
-            Link::Stream(stream) if stream.awaits_room(&self.stack) => {
-                self.counters.drop_startup_timeout += 1;
+            Link::Stream(stream) if stream.awaits_room(&self.device.stack) => {
+                self.device.counters.drop_startup_timeout += 1;
                 self.lose_silently(key);
                 let reason = "the peer had no room for the MPA Reply";
                 self.report_for(key, AsyncEventKind::ConnectionLost { reason });
             }
             Link::Stream(stream) if stream.close == Close::None => {} // the Reply is out
-            Link::Stream(stream) if self.stack.unacked(stream.conn) > 0 => {
-                qp.deadline = Some(self.now + CLOSE_LIMIT);
+            Link::Stream(stream) if self.device.stack.unacked(stream.conn) > 0 => {
+                qp.deadline = Some(self.device.now + CLOSE_LIMIT);
             }
             Link::Stream(_) if qp.state() == QpState::Rts => {
                 self.fail_cut_off(key, "the peer did not answer a Read before the close");

@@ -154,7 +154,7 @@ impl Engine {
         let Some(wish) = self.registrations.get(registration) else {
             return false;
         };
-        let Ok(id) = self.stack.listen(port.local(), wish.backlog) else {
+        let Ok(id) = self.device.stack.listen(port.local(), wish.backlog) else {
             return false;
         };
         self.listeners.push(ListenerContext {
@@ -177,7 +177,7 @@ impl Engine {
             .extract_if(.., |context| context.key == key)
             .collect();
         for context in gone {
-            self.stack.unlisten(context.id);
+            self.device.stack.unlisten(context.id);
             if let Clients::Streams(waiting) = context.clients {
                 for id in waiting {
                     self.drop_stream(id);
@@ -196,10 +196,11 @@ impl Engine {
             .then(|| self.keep_incoming(listener, conn, remote))
             .flatten()
         else {
-            self.stack.abort(conn, self.now);
+            self.device.stack.abort(conn, self.device.now);
             return;
         };
-        self.deadlines.expect_request(self.now + REQUEST_LIMIT, id);
+        self.deadlines
+            .expect_request(self.device.now + REQUEST_LIMIT, id);
         // The Request may be here already.
         self.on_request_bytes(id.key);
     }
@@ -242,21 +243,21 @@ impl Engine {
             return;
         };
         let conn = incoming.conn;
-        let available = self.stack.readable_len(conn);
+        let available = self.device.stack.readable_len(conn);
         if available == 0 {
             return;
         }
         if incoming.request.is_some() {
             log::info!("{} sent before its Request was answered", incoming.remote);
-            self.counters.drop_startup += 1;
+            self.device.counters.drop_startup += 1;
             self.drop_incoming(key);
             return;
         }
         let responder = Responder::new(self.mpa.params(None));
-        match responder.on_bytes(self.stack.readable(conn, available)) {
+        match responder.on_bytes(self.device.stack.readable(conn, available)) {
             Ok(ResponderStep::NeedBytes(_)) => {}
             Ok(ResponderStep::Request { request, consumed }) => {
-                self.stack.consume(conn, consumed);
+                self.device.stack.consume(conn, consumed);
                 self.offer(key, request);
             }
             Err(error) => self.refuse(key, &error),
@@ -267,7 +268,7 @@ impl Engine {
         if let Some(incoming) = self.incoming.get(key) {
             log::info!("{} does not speak iWARP: {error}", incoming.remote);
         }
-        self.counters.drop_startup += 1;
+        self.device.counters.drop_startup += 1;
         self.drop_incoming(key);
     }
 
@@ -304,7 +305,7 @@ impl Engine {
         if context.place.taken() < context.backlog {
             return Some(context.place.clone());
         }
-        self.counters.drop_startup_backlog += 1;
+        self.device.counters.drop_startup_backlog += 1;
         None
     }
 
@@ -329,7 +330,7 @@ impl Engine {
         let (reply, negotiated) = responder.accept(request, private_data)?;
         let incoming = self.take_incoming(id);
         if !self.send_startup(incoming.conn, &reply) {
-            self.stack.abort(incoming.conn, self.now);
+            self.device.stack.abort(incoming.conn, self.device.now);
             return Err(AcceptError::PeerGone);
         }
         self.own(incoming.conn, qp_key);
@@ -338,8 +339,8 @@ impl Engine {
             let (conn, port) = (incoming.conn, incoming.port);
             let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
             qp.enter_rts(stream, info);
-            if self.stack.has_unsent(conn) {
-                qp.deadline = Some(self.now + REPLY_LIMIT);
+            if self.device.stack.has_unsent(conn) {
+                qp.deadline = Some(self.device.now + REPLY_LIMIT);
             }
         }
         self.watch(qp_key);
@@ -375,12 +376,12 @@ impl Engine {
     /// Closes a connection that nobody has any more. A peer that does not take what was sent, or does not close its side, holds it no
     /// longer than for a start-up frame.
     pub(super) fn abandon(&mut self, conn: ConnId, last: Last) {
-        self.stack.close(conn, self.now);
+        self.device.stack.close(conn, self.device.now);
         self.expect_end(conn, last);
     }
 
     pub(super) fn expect_end(&mut self, conn: ConnId, last: Last) {
-        let at = self.now + REPLY_LIMIT;
+        let at = self.device.now + REPLY_LIMIT;
         self.deadlines.expect_end(at, conn, last);
     }
 
@@ -403,7 +404,7 @@ impl Engine {
         if context.waiting < context.backlog {
             return true;
         }
-        self.counters.drop_startup_backlog += 1;
+        self.device.counters.drop_startup_backlog += 1;
         let Some(oldest) = context.silent.pop_front() else {
             return false;
         };
@@ -437,7 +438,7 @@ impl Engine {
     pub(super) fn drop_incoming(&mut self, key: usize) {
         if let Some(incoming) = self.incoming.try_remove(key) {
             self.owners.remove(&incoming.conn);
-            self.stack.abort(incoming.conn, self.now);
+            self.device.stack.abort(incoming.conn, self.device.now);
             self.note_left(incoming.listener);
         }
     }

@@ -30,10 +30,9 @@ use xwarp_driver::IoError;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
 
 use crate::model::{
-    AsyncEvent, AsyncEventKind, CqId, DestroyError, EngineCounters, EventHandler, EventResource,
-    LocalPort, MpaConfig, QpState, RnicCounters,
+    CqId, DestroyError, EngineCounters, EventHandler, LocalPort, MpaConfig, QpState, RnicCounters,
 };
-use crate::qp::QpContext;
+use crate::qp::{Device, QpContext};
 use crate::queues::{EventQueue, ReadySet, SlotTable};
 use crate::stags::{Domains, StagTable};
 use crate::tables::{CqTable, Handlers, SrqTable};
@@ -75,11 +74,8 @@ enum Owner {
 
 /// See the module.
 pub struct Engine {
-    stack: Stack,
+    device: Device,
     qps: Slab<QpContext>,
-    cqs: CqTable,
-    srqs: SrqTable,
-    stags: StagTable,
     owners: FxHashMap<ConnId, Owner>,
     listeners: Vec<ListenerContext>,
     /// Who wants to listen, whatever the interface's addresses are.
@@ -88,16 +84,11 @@ pub struct Engine {
     incoming: Slab<Incoming>,
     next_incoming: u64,
     streams: FxHashMap<ConnId, Streaming>,
-    /// Queue pairs that may have something to send, in turn.
-    active: VecDeque<usize>,
     deadlines: Deadlines,
     lingering: Lingering,
     ready: Arc<ReadySet>,
-    events: Arc<EventQueue>,
     event_handler: Option<EventHandler>,
-    counters: EngineCounters,
     mpa: MpaConfig,
-    now: Instant,
     max_qps: usize,
     health: Health,
     interface: Interface,
@@ -115,11 +106,17 @@ impl Engine {
         max_qps: usize,
     ) -> Self {
         Self {
-            stack,
+            device: Device {
+                stack,
+                stags,
+                cqs: CqTable::new(Arc::clone(&slots), Arc::clone(&events)),
+                srqs: SrqTable::new(slots, Arc::clone(&events)),
+                events,
+                counters: EngineCounters::default(),
+                now: Instant::from_micros(0),
+                turns: VecDeque::new(),
+            },
             qps: Slab::new(),
-            cqs: CqTable::new(Arc::clone(&slots), Arc::clone(&events)),
-            srqs: SrqTable::new(slots, Arc::clone(&events)),
-            stags,
             owners: FxHashMap::default(),
             listeners: Vec::new(),
             registrations: Vec::new(),
@@ -127,15 +124,11 @@ impl Engine {
             incoming: Slab::new(),
             next_incoming: 0,
             streams: FxHashMap::default(),
-            active: VecDeque::new(),
             deadlines: Deadlines::default(),
             lingering: Lingering::default(),
             ready,
-            events,
             event_handler: None,
-            counters: EngineCounters::default(),
             mpa,
-            now: Instant::from_micros(0),
             max_qps,
             health: Health::Sound,
             interface: Interface::default(),
@@ -144,12 +137,12 @@ impl Engine {
 
     /// The time at which a verb is called.
     pub fn wake_at(&mut self, now: Instant) {
-        self.now = now;
+        self.device.now = now;
     }
 
     /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
     pub fn step(&mut self, now: Instant) -> usize {
-        self.now = now;
+        self.device.now = now;
         if self.health == Health::Failed {
             return 0;
         }
@@ -164,14 +157,14 @@ impl Engine {
     /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last: so no
     /// bookkeeping lies between a message and the answer to it.
     fn turn(&mut self) -> Result<usize, IoError> {
-        let now = self.now;
+        let now = self.device.now;
         let mut done = self.send_all();
         if done > 0 {
-            self.stack.flush()?;
+            self.device.stack.flush()?;
         }
-        done += self.stack.transmit(now)?;
-        done += self.stack.poll(now, RX_BUDGET);
-        while let Some(event) = self.stack.poll_event() {
+        done += self.device.stack.transmit(now)?;
+        done += self.device.stack.poll(now, RX_BUDGET);
+        while let Some(event) = self.device.stack.poll_event() {
             done += 1;
             let owner = self.owners.get(&event.conn()).copied();
             self.on_tcp_event(event);
@@ -182,7 +175,7 @@ impl Engine {
         done += self.expire();
         done += self.send_all();
         self.trim_deadlines();
-        done += self.stack.answer(now)?;
+        done += self.device.stack.answer(now)?;
         Ok(done)
     }
 
@@ -216,8 +209,8 @@ impl Engine {
             // They wait until the application reads them, or hands the stream over.
             Some(Owner::Streaming) => {}
             None => {
-                let n = self.stack.readable_len(conn);
-                self.stack.consume(conn, n);
+                let n = self.device.stack.readable_len(conn);
+                self.device.stack.consume(conn, n);
             }
         }
     }
@@ -229,7 +222,7 @@ impl Engine {
             Some(Owner::Qp(key)) => self.on_qp_peer_closed(key),
             Some(Owner::Incoming(key)) => self.drop_incoming(key),
             Some(Owner::Streaming) => self.on_stream_peer_closed(conn),
-            None => self.stack.close(conn, self.now),
+            None => self.device.stack.close(conn, self.device.now),
         }
     }
 
@@ -248,13 +241,13 @@ impl Engine {
             && !qp.active
         {
             qp.active = true;
-            self.active.push_back(key);
+            self.device.turns.push_back(key);
         }
     }
 
     /// Gives every queue pair that has something to send one turn.
     fn send_all(&mut self) -> usize {
-        let (ready, active, qps) = (&self.ready, &mut self.active, &mut self.qps);
+        let (ready, active, qps) = (&self.ready, &mut self.device.turns, &mut self.qps);
         ready.drain(|key| {
             if let Some(qp) = qps.get_mut(key)
                 && !qp.active
@@ -264,8 +257,8 @@ impl Engine {
             }
         });
         let mut done = 0;
-        for _ in 0..self.active.len() {
-            let Some(key) = self.active.pop_front() else {
+        for _ in 0..self.device.turns.len() {
+            let Some(key) = self.device.turns.pop_front() else {
                 break;
             };
             if let Some(qp) = self.qps.get_mut(key) {
@@ -283,58 +276,60 @@ impl Engine {
             return None;
         }
         let deadline = self.next_deadline().map(|deadline| deadline - now);
-        let backlog = self.stack.io().backlog().then_some(BACKLOG_RECHECK);
+        let backlog = self.device.stack.io().backlog().then_some(BACKLOG_RECHECK);
         [deadline, backlog].into_iter().flatten().min()
     }
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub fn is_idle(&self) -> bool {
         self.health == Health::Failed
-            || self.ready.is_empty() && self.active.is_empty() && !self.interface.has_news()
+            || self.ready.is_empty() && self.device.turns.is_empty() && !self.interface.has_news()
     }
 
     /// What becomes readable when a frame arrives.
     pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
         // Frames that nobody takes would keep it readable.
         let receives = self.health != Health::Failed;
-        receives.then(|| self.stack.io().readiness()).flatten()
+        receives
+            .then(|| self.device.stack.io().readiness())
+            .flatten()
     }
 
     /// All counters.
     pub fn counters(&self) -> RnicCounters {
         RnicCounters {
-            io: self.stack.io().counters(),
-            tcp: self.stack.counters(),
+            io: self.device.stack.io().counters(),
+            tcp: self.device.stack.counters(),
             rdma: EngineCounters {
-                drop_events: self.events.lost(),
-                ..self.counters
+                drop_events: self.device.events.lost(),
+                ..self.device.counters
             },
         }
     }
 
     /// The engine's ends of the completion queues.
     pub fn cqs(&mut self) -> &mut CqTable {
-        &mut self.cqs
+        &mut self.device.cqs
     }
 
     /// The completion event handlers.
     pub fn handlers(&mut self) -> &mut Handlers {
-        self.cqs.handlers()
+        self.device.cqs.handlers()
     }
 
     /// The shared receive queues.
     pub fn srqs(&mut self) -> &mut SrqTable {
-        &mut self.srqs
+        &mut self.device.srqs
     }
 
     /// The `STag`s.
     pub fn stags(&mut self) -> &mut StagTable {
-        &mut self.stags
+        &mut self.device.stags
     }
 
     /// The protection domains.
     pub fn domains(&mut self) -> &mut Domains {
-        &mut self.stags.users.domains
+        &mut self.device.stags.users.domains
     }
 
     /// Destroy CQ: not while a queue pair completes on it.
@@ -342,12 +337,8 @@ impl Engine {
         if (self.qps.iter()).any(|(_, qp)| qp.send_cq == id || qp.recv_cq == id) {
             return Err(DestroyError::InUse);
         }
-        self.cqs.remove(id);
+        self.device.cqs.remove(id);
         Ok(())
-    }
-
-    fn report(&self, resource: EventResource, kind: AsyncEventKind) {
-        self.events.report(AsyncEvent { resource, kind });
     }
 
     /// Keeps a port for as long as TCP may still have to answer on it.
@@ -355,7 +346,7 @@ impl Engine {
         if self.is_lost(port.local()) {
             return;
         }
-        self.lingering.keep(port, self.now);
+        self.lingering.keep(port, self.device.now);
     }
 
     /// Frees the ports of connections that have ended. The kernel answers a FIN that is repeated there by a RST.
@@ -367,7 +358,7 @@ impl Engine {
 impl Drop for Engine {
     /// Resets what is still connected, so that no peer waits for a host that has gone.
     fn drop(&mut self) {
-        self.events.end();
+        self.device.events.end();
         for (_, qp) in &mut self.qps {
             qp.set_state(QpState::Error);
         }
@@ -376,9 +367,9 @@ impl Drop for Engine {
         }
         let conns: Vec<ConnId> = self.owners.keys().copied().collect();
         for conn in conns {
-            self.stack.abort(conn, self.now);
+            self.device.stack.abort(conn, self.device.now);
         }
-        if let Err(error) = self.stack.transmit(self.now) {
+        if let Err(error) = self.device.stack.transmit(self.device.now) {
             log::warn!("peers are not told that the RNIC closes: {error}");
         }
     }

@@ -77,7 +77,7 @@ impl Engine {
         }
         let limit = change.rq_limit.unwrap_or(has.limit);
         let armed = has.armed || change.arm_rq_limit;
-        match self.srqs.depth(srq) {
+        match self.device.srqs.depth(srq) {
             Some(depth) if change.rq_limit.is_some() && limit > depth => {
                 Err(ModifyError::LimitOutOfRange { limit, depth })
             }
@@ -109,14 +109,14 @@ impl Engine {
         };
         stream.close = Close::Sealed;
         let conn = stream.conn;
-        if has_work || in_progress(stream) || self.stack.readable_len(conn) > 0 {
+        if has_work || in_progress(stream) || self.device.stack.readable_len(conn) > 0 {
             self.lose(key, "work was outstanding when the close was asked for");
             return;
         }
         stream.gate = Gate::Shut;
-        qp.deadline = Some(self.now + CLOSE_LIMIT);
-        qp.flush_receives(&mut self.cqs);
-        self.stack.close(conn, self.now);
+        qp.deadline = Some(self.device.now + CLOSE_LIMIT);
+        qp.flush_receives(&mut self.device.cqs);
+        self.device.stack.close(conn, self.device.now);
     }
 
     /// RTS to Terminate: the peer is told no more than that (verbs draft §6.2.2.3, figure 12).
@@ -127,7 +127,7 @@ impl Engine {
     /// Error to Idle. Everything was flushed when the queue pair came into Error, but what was posted at the same time.
     fn revive(&mut self, key: usize) {
         if let Some(qp) = self.qps.get_mut(key) {
-            qp.flush(&mut self.cqs, None);
+            qp.flush(&mut self.device.cqs, None);
             qp.terminate = None;
             qp.set_state(QpState::Idle);
         }
@@ -144,7 +144,7 @@ impl Engine {
             return;
         }
         if qp.sq.is_empty() {
-            qp.flush_receives(&mut self.cqs);
+            qp.flush_receives(&mut self.device.cqs);
         } else {
             self.lose(key, POSTED_IN_CLOSING);
         }
@@ -153,13 +153,13 @@ impl Engine {
     /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
     pub(super) fn on_sealed_bytes(&mut self, key: usize) {
         let stream = self.qps.get_mut(key).and_then(QpContext::stream);
-        if stream.is_none_or(|stream| self.stack.readable_len(stream.conn) == 0) {
+        if stream.is_none_or(|stream| self.device.stack.readable_len(stream.conn) == 0) {
             return;
         }
         if let Some(terminate) = self.sealed_terminate(key)
             && let Some(qp) = self.qps.get_mut(key)
         {
-            self.counters.terminates_in += 1;
+            self.device.counters.terminates_in += 1;
             qp.keep_terminate(|| TerminateInfo::received(&terminate));
         }
         self.lose(key, "the peer sent during the close");
@@ -168,8 +168,8 @@ impl Engine {
     /// The Terminate, if that is what it is (verbs.md A33).
     fn sealed_terminate(&mut self, key: usize) -> Option<ReceivedTerminate> {
         let stream = self.qps.get_mut(key)?.stream()?;
-        let arrived = self.stack.readable_len(stream.conn);
-        let bytes = self.stack.readable(stream.conn, arrived);
+        let arrived = self.device.stack.readable_len(stream.conn);
+        let bytes = self.device.stack.readable(stream.conn, arrived);
         let Ok(Step::Fpdu { ulpdu, .. }) = stream.deframer.next(bytes) else {
             return None;
         };

@@ -15,7 +15,7 @@ impl Engine {
     /// What the peer of a queue pair has its connection do; `None` while there is none.
     pub fn load_of(&self, id: QpId) -> Option<ConnLoad> {
         match &self.qp(id)?.link {
-            Link::Stream(stream) => self.stack.load(stream.conn),
+            Link::Stream(stream) => self.device.stack.load(stream.conn),
             Link::None | Link::Starting(_) => None,
         }
     }

@@ -21,9 +21,9 @@ impl Engine {
             Link::Stream(_) if qp.state() == QpState::Closing => self.on_sealed_bytes(key),
             Link::Stream(stream) => {
                 let conn = stream.conn;
-                let n = self.stack.readable_len(conn);
-                self.stack.consume(conn, n);
-                self.counters.drop_after_failure += n as u64;
+                let n = self.device.stack.readable_len(conn);
+                self.device.stack.consume(conn, n);
+                self.device.counters.drop_after_failure += n as u64;
             }
             Link::None => {}
         }
@@ -36,12 +36,12 @@ impl Engine {
                 return;
             };
             let mut tables = Tables {
-                stags: &mut self.stags,
-                cqs: &mut self.cqs,
-                srqs: &mut self.srqs,
-                counters: &mut self.counters,
+                stags: &mut self.device.stags,
+                cqs: &mut self.device.cqs,
+                srqs: &mut self.device.srqs,
+                counters: &mut self.device.counters,
             };
-            match receive_one(&mut self.stack, &mut tables, qp) {
+            match receive_one(&mut self.device.stack, &mut tables, qp) {
                 Ok(true) => self.renew_patience(key),
                 Ok(false) => break Ok(()),
                 Err(fault) => break Err(fault),

@@ -68,7 +68,11 @@ impl Engine {
             remote: order.remote,
             next_hop: order.next_hop,
         };
-        match self.stack.connect_within(path, order.limit, self.now) {
+        match self
+            .device
+            .stack
+            .connect_within(path, order.limit, self.device.now)
+        {
             Err(error) => {
                 let refused = ConnectError::Resources(error.to_string());
                 // As above.
@@ -83,7 +87,7 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return;
         };
-        qp.deadline = Some(self.now + order.limit);
+        qp.deadline = Some(self.device.now + order.limit);
         qp.link = Link::Starting(Box::new(Starting {
             conn,
             port: Arc::new(order.port),
@@ -92,7 +96,7 @@ impl Engine {
             next_hop: order.next_hop,
             params: order.params,
             private_data: order.private_data,
-            began: self.now,
+            began: self.device.now,
             requested: false,
             answered: false,
             retried: false,
@@ -126,7 +130,7 @@ impl Engine {
     /// Sends a start-up frame. Where the peer's window has no room for it, TCP's flow control waits; the deadline of the start-up is not
     /// moved by that. False if the connection has ended.
     pub(super) fn send_startup(&mut self, conn: ConnId, frame: &[u8]) -> bool {
-        self.stack.send_all(conn, frame, self.now)
+        self.device.stack.send_all(conn, frame, self.device.now)
     }
 
     /// Bytes of the Reply, and perhaps of the first FPDUs after it.
@@ -137,12 +141,12 @@ impl Engine {
         let (conn, initiator) = (starting.conn, Initiator::new(starting.params));
         let mut want = 1;
         let step = loop {
-            let available = self.stack.readable_len(conn);
+            let available = self.device.stack.readable_len(conn);
             if available < want {
                 return;
             }
             starting.answered = true;
-            match initiator.on_bytes(self.stack.readable(conn, want)) {
+            match initiator.on_bytes(self.device.stack.readable(conn, want)) {
                 Ok(InitiatorStep::NeedBytes(n)) => want = n.max(want + 1),
                 step => break step,
             }
@@ -158,7 +162,7 @@ impl Engine {
                 private_data,
                 consumed,
             }) => {
-                self.stack.consume(conn, consumed);
+                self.device.stack.consume(conn, consumed);
                 self.enter_rts(key, &negotiated, &private_data);
             }
             Ok(InitiatorStep::Unacceptable {
@@ -178,7 +182,7 @@ impl Engine {
                 });
             }
             Err(source) => {
-                self.counters.drop_startup += 1;
+                self.device.counters.drop_startup += 1;
                 self.fail_start(key, |peer| ConnectError::NotIwarp { peer, source });
             }
         }
@@ -212,12 +216,18 @@ impl Engine {
         let mut framer = Framer::new(negotiated.crc, negotiated.send_markers);
         if let Some(terminate) = source.terminate() {
             let ulpdu = terminate.on_version(negotiated.version).ulpdu();
-            if send_ulpdu(&mut self.stack, conn, &mut framer, &ulpdu, self.now) {
-                self.counters.fpdus_out += 1;
-                self.counters.terminates_out += 1;
+            if send_ulpdu(
+                &mut self.device.stack,
+                conn,
+                &mut framer,
+                &ulpdu,
+                self.device.now,
+            ) {
+                self.device.counters.fpdus_out += 1;
+                self.device.counters.terminates_out += 1;
             }
         }
-        self.counters.drop_startup += 1;
+        self.device.counters.drop_startup += 1;
         self.abandon(conn, Last::Frame);
         self.end_start(key, |peer| ConnectError::Unacceptable { peer, source });
     }
@@ -252,7 +262,9 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(key) else {
             return false;
         };
-        let left = qp.deadline.map_or(Duration::ZERO, |end| end - self.now);
+        let left = qp
+            .deadline
+            .map_or(Duration::ZERO, |end| end - self.device.now);
         let Link::Starting(starting) = &mut qp.link else {
             return false;
         };
@@ -270,7 +282,11 @@ impl Engine {
             remote: starting.remote,
             next_hop: starting.next_hop,
         };
-        let conn = match self.stack.connect_within(path, left, self.now) {
+        let conn = match self
+            .device
+            .stack
+            .connect_within(path, left, self.device.now)
+        {
             Ok(conn) => conn,
             Err(error) => {
                 log::info!("no second try with {}: {error}", starting.remote);
@@ -302,7 +318,7 @@ impl Engine {
         } else {
             "no answer to the TCP SYN"
         };
-        let limit = self.now - starting.began;
+        let limit = self.device.now - starting.began;
         self.fail_start(key, |peer| ConnectError::TimedOut { peer, limit, stage });
     }
 
@@ -318,7 +334,7 @@ impl Engine {
         error: impl FnOnce(SocketAddr) -> ConnectError,
     ) {
         if let Some(Link::Starting(starting)) = self.qps.get(key).map(|qp| &qp.link) {
-            self.stack.abort(starting.conn, self.now);
+            self.device.stack.abort(starting.conn, self.device.now);
             self.end_start(key, error);
         }
     }

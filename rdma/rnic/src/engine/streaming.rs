@@ -39,8 +39,8 @@ impl Engine {
             remote,
             next_hop,
         };
-        let conn = (self.stack)
-            .connect(path, self.now)
+        let conn = (self.device.stack)
+            .connect(path, self.device.now)
             .map_err(|error| ConnectError::Resources(error.to_string()))?;
         Ok(self.add_stream(conn, Arc::new(port), StreamState::Connecting))
     }
@@ -61,8 +61,8 @@ impl Engine {
         };
         let (backlog, port) = context;
         if waiting.len() >= backlog {
-            self.counters.drop_startup_backlog += 1;
-            self.stack.abort(conn, self.now);
+            self.device.counters.drop_startup_backlog += 1;
+            self.device.stack.abort(conn, self.device.now);
             return true;
         }
         waiting.push_back(StreamId(conn));
@@ -100,17 +100,17 @@ impl Engine {
     /// Up to `len` bytes that have come.
     pub fn read_stream(&mut self, id: StreamId, len: usize) -> Result<Vec<u8>, StreamError> {
         let StreamId(conn) = id;
-        let len = len.min(self.stack.readable_len(conn));
+        let len = len.min(self.device.stack.readable_len(conn));
         match self.stream_state(id) {
             StreamState::Gone => return Err(StreamError::Gone),
-            StreamState::PeerClosed if self.stack.readable_len(conn) == 0 => {
+            StreamState::PeerClosed if self.device.stack.readable_len(conn) == 0 => {
                 return Err(StreamError::PeerClosed);
             }
             StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {}
         }
-        let arrived = self.stack.readable(conn, len);
+        let arrived = self.device.stack.readable(conn, len);
         let bytes = arrived.get(..len).unwrap_or_default().to_vec();
-        self.stack.consume(conn, bytes.len());
+        self.device.stack.consume(conn, bytes.len());
         Ok(bytes)
     }
 
@@ -121,7 +121,12 @@ impl Engine {
             StreamState::Connecting => Ok(0),
             StreamState::Established | StreamState::PeerClosed => {
                 let StreamId(conn) = id;
-                Ok(send_raw(&mut self.stack, conn, bytes, self.now))
+                Ok(send_raw(
+                    &mut self.device.stack,
+                    conn,
+                    bytes,
+                    self.device.now,
+                ))
             }
         }
     }

@@ -20,7 +20,7 @@ impl Engine {
             QpState::Closing => self.check_closing(key),
             QpState::Error => {
                 // Posted just before the queue pair failed.
-                qp.flush(&mut self.cqs, None);
+                qp.flush(&mut self.device.cqs, None);
                 return 0;
             }
         }
@@ -51,7 +51,7 @@ impl Engine {
 
     /// Notes that an FPDU was handed to TCP; false if nothing is to follow it.
     fn note_sent(&mut self, key: usize) -> bool {
-        self.counters.fpdus_out += 1;
+        self.device.counters.fpdus_out += 1;
         let Some(qp) = self.qps.get_mut(key) else {
             return false;
         };
@@ -59,7 +59,7 @@ impl Engine {
         let Some(stream) = qp.stream() else {
             return false;
         };
-        stream.nudge.sent(self.now);
+        stream.nudge.sent(self.device.now);
         requests_wait || stream.has_more()
     }
 
@@ -73,15 +73,21 @@ impl Engine {
         let Some(stream) = qp.stream() else {
             return;
         };
-        stream.nudge.passed(self.now);
+        stream.nudge.passed(self.device.now);
         if !in_rts || stream.gate != Gate::Open || stream.outgoing.is_some() {
             return;
         }
         let ulpdu = stream.wake_up();
         let (conn, framer) = (stream.conn, &mut stream.framer);
-        if send_ulpdu(&mut self.stack, conn, framer, &ulpdu, self.now) {
-            self.counters.fpdus_out += 1;
-            self.counters.nudges_out += 1;
+        if send_ulpdu(
+            &mut self.device.stack,
+            conn,
+            framer,
+            &ulpdu,
+            self.device.now,
+        ) {
+            self.device.counters.fpdus_out += 1;
+            self.device.counters.nudges_out += 1;
         }
     }
 
@@ -96,29 +102,39 @@ impl Engine {
             Gate::Open | Gate::Fenced => {}
             Gate::Shut => return Ok(Sent::Nothing),
             Gate::Prefaced { .. } => {
-                let is_done = stream.send_preface(&mut self.stack, self.now);
+                let is_done = stream.send_preface(&mut self.device.stack, self.device.now);
                 return Ok(if is_done { Sent::Work } else { Sent::Blocked });
             }
         }
         if let Some(terminate) = &stream.terminate {
             let ulpdu = terminate.ulpdu();
-            return Ok(send_terminate(&mut self.stack, stream, &ulpdu, self.now));
+            return Ok(send_terminate(
+                &mut self.device.stack,
+                stream,
+                &ulpdu,
+                self.device.now,
+            ));
         }
         if qp.state() != QpState::Rts {
             return Ok(Sent::Nothing);
         }
-        match begin_message(qp, &mut self.stags)? {
+        match begin_message(qp, &mut self.device.stags)? {
             Next::Message => {}
             Next::Done => {
-                qp.complete_sends(&mut self.cqs)?;
+                qp.complete_sends(&mut self.device.cqs)?;
                 return Ok(Sent::Work);
             }
             Next::Nothing => return Ok(Sent::Nothing),
         }
-        let sent = send_segment(&mut self.stack, &self.stags, qp, self.now)?;
+        let sent = send_segment(
+            &mut self.device.stack,
+            &self.device.stags,
+            qp,
+            self.device.now,
+        )?;
         if let Sent::Message(whose) = sent {
             finish_message(qp, whose);
-            qp.complete_sends(&mut self.cqs)?;
+            qp.complete_sends(&mut self.device.cqs)?;
         }
         Ok(sent)
     }

@@ -2,6 +2,7 @@
 
 mod begin;
 mod context;
+mod device;
 mod fault;
 mod first_fpdu_retry;
 mod in_flight;
@@ -16,6 +17,7 @@ pub use context::{NewQp, NewReceives};
 
 pub(crate) use begin::{Next, begin_message};
 pub(crate) use context::{Link, QpContext};
+pub(crate) use device::Device;
 pub(crate) use fault::{Broken, CqOverflow, ReceiveFault, SendFault, Unavailable};
 pub(crate) use first_fpdu_retry::Nudge;
 pub(crate) use receive::{Tables, receive_one};
