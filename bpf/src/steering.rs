@@ -155,14 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verifiers_refusal_is_not_a_missing_privilege() {
+    fn verifiers_refusal_is_not_a_missing_privilege() {
         let of_errno = |errno| refused(libbpf_rs::Error::from_raw_os_error(errno));
         assert!(matches!(of_errno(EPERM), LoadError::NotPrivileged));
         assert!(matches!(of_errno(13), LoadError::Refused(_))); // EACCES
     }
 
     #[test]
-    fn a_process_without_descriptors_is_not_blamed_on_the_verifier() {
+    fn process_without_descriptors_is_not_blamed_on_the_verifier() {
         for errno in [ENFILE, EMFILE] {
             let text = refused(libbpf_rs::Error::from_raw_os_error(errno)).to_string();
             assert!(

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_is_replaced_and_the_one_before_returned() {
+    fn number_is_replaced_and_the_one_before_returned() {
         let memory = SharedBytes::anonymous(24).unwrap();
         memory.write(8, &41_u64.to_ne_bytes()).unwrap();
         assert_eq!(memory.update_u64(8, |n| n + 1), Ok(41));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs a mapping of a file")]
-    fn it_is_the_address_that_must_be_aligned() {
+    fn alignment_is_that_of_the_address_not_of_the_offset() {
         let name = c"eight bytes at an odd place";
         let file = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::empty());
         let mut file = std::fs::File::from(file.unwrap());

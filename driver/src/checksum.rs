@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs minutes; the other test goes the same ways")]
-    fn the_largest_packet_of_ones_does_not_overflow() {
+    fn largest_packet_of_ones_does_not_overflow() {
         let ones = vec![0xff; 65_535];
         assert_eq!(folded(checksum_sum(&ones)), plainly(&ones));
         assert_eq!(checksum_sum(&vec![0; 65_535]), 0);

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sent_frame_reaches_the_wire_and_its_memory_is_reused() {
+    fn sent_frame_reaches_the_wire_and_its_memory_is_reused() {
         let (mut io, wire) = MemoryIo::new(1).unwrap();
         for round in 0..3_u8 {
             let mut frame = io.tx_frame().unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivered_frame_is_received_once() {
+    fn delivered_frame_is_received_once() {
         let (mut io, wire) = MemoryIo::new(2).unwrap();
         wire.deliver(vec![7; 60]);
         let mut frames = Vec::new();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_frame_comes_back_as_it_was_sent_once_its_transmission_has_completed() {
+    fn kept_frame_comes_back_as_it_was_sent_once_its_transmission_has_completed() {
         let (mut io, wire) = MemoryIo::new(1).unwrap();
         let mut frame = io.tx_frame().unwrap();
         frame.set_len(3);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_released_before_its_completion_is_free_after_it() {
+    fn frame_released_before_its_completion_is_free_after_it() {
         let (mut io, wire) = MemoryIo::new(1).unwrap();
         wire.set_busy(true);
         let frame = io.tx_frame().unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_another_queue_is_neither_sent_nor_kept_nor_reused() {
+    fn frame_of_another_queue_is_neither_sent_nor_kept_nor_reused() {
         for give in [
             |a: &mut MemoryIo, rx, _| a.recycle(rx),
             |a: &mut MemoryIo, _, tx| a.discard(tx),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_another_queue_opens_nothing() {
+    fn token_of_another_queue_opens_nothing() {
         let (mut a, mut b, _rx, theirs) = two_queues();
         let mut ours = a.tx_frame().unwrap();
         ours.set_len(5);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_live_when_a_foreign_one_came_keeps_its_bytes() {
+    fn frame_that_was_live_when_a_foreign_one_came_keeps_its_bytes() {
         let (mut a, mut b) = (MemoryIo::new(2).unwrap(), MemoryIo::new(2).unwrap());
         let receive = |(io, wire): &mut (MemoryIo, Wire), byte: u8| {
             wire.deliver(vec![byte; 60]);

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_freed_region_can_be_had_again_and_is_zeroed() {
+    fn freed_region_can_be_had_again_and_is_zeroed() {
         let pool = RegionPool::anonymous(2 * PAGE).unwrap();
         let region = pool.allocate(2 * PAGE).unwrap();
         region.fill(0..2 * PAGE, 0xaa).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_memory_in_the_area() {
+    fn address_is_the_same_memory_in_the_area() {
         let pool = RegionPool::anonymous(4 * PAGE).unwrap();
         let (first, second) = (pool.allocate(PAGE).unwrap(), pool.allocate(100).unwrap());
         let area = pool.area();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_same_memory_and_ends_where_it_ends() {
+    fn part_is_the_same_memory_and_ends_where_it_ends() {
         let memory = SharedBytes::anonymous(16).unwrap();
         let part = memory.part(4..12).unwrap();
         memory.fill(0..16, 1).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_is_the_same_memory() {
+    fn clone_is_the_same_memory() {
         let memory = SharedBytes::anonymous(8).unwrap();
         let other = memory.clone();
         drop(memory.clone());

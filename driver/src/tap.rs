@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs files")]
-    fn a_disk_that_is_full_in_the_middle_is_told_at_once_to_whoever_asks() {
+    fn disk_that_is_full_in_the_middle_is_told_at_once_to_whoever_asks() {
         let mut tap = tap(Path::new("/dev/full"));
         for _ in 0..1000 {
             send(&mut tap, &[2; 1000]);

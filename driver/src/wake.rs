@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
-    fn a_sleep_ends_with_its_timeout() {
+    fn sleep_ends_with_its_timeout() {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
         sleeper

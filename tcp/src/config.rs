@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_holds_sixteen_packets_unless_said_otherwise() {
+    fn buffer_holds_sixteen_packets_unless_said_otherwise() {
         let mut config = StackConfig::default();
         assert_eq!(config.buffer_at(1500), 256 << 10);
         assert_eq!(config.buffer_at(9000), 256 << 10, "29 packets");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_flight_shows_the_rate_of_the_path() {
+    fn steady_flight_shows_the_rate_of_the_path() {
         // a segment of 1000 bytes per millisecond, a round trip of 10 ms
         let mut rate = RateSampler::new(at(0));
         let (mut sent, mut last) = (Vec::new(), None);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_below_the_least_round_trip_is_no_sample() {
+    fn interval_below_the_least_round_trip_is_no_sample() {
         let mut rate = RateSampler::new(at(0));
         let segment = rate.on_sent(at(0), 0);
         rate.on_acked(&segment, 1000, at(3));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_gives_three_times_itself() {
+    fn first_sample_gives_three_times_itself() {
         let mut rtt = estimator();
         rtt.sample(100 * MS, Instant::ORIGIN);
         assert_eq!(rtt.srtt(), Some(100 * MS));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timeout_stays_between_floor_and_ceiling() {
+    fn timeout_stays_between_floor_and_ceiling() {
         let mut rtt = estimator();
         for _ in 0..100 {
             rtt.sample(Duration::from_micros(50), Instant::ORIGIN);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minimum_is_forgotten_after_five_minutes() {
+    fn minimum_is_forgotten_after_five_minutes() {
         let mut rtt = estimator();
         rtt.sample(MS, Instant::ORIGIN);
         for second in [1, 299, 300] {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reused_place_does_not_answer_to_the_old_handle() {
+    fn reused_place_does_not_answer_to_the_old_handle() {
         let mut slots = Slots::new();
         let old = slots.insert('a');
         assert_eq!(slots.remove(old), Some('a'));

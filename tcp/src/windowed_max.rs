@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_is_replaced_when_it_is_too_old() {
+    fn best_is_replaced_when_it_is_too_old() {
         let mut max = WindowedMax::new(10);
         max.update(9, 0);
         max.update(5, 4);
@@ -77,7 +77,7 @@ mod tests {
     proptest! {
         /// Three entries cannot say the exact maximum, but what they say was seen in the window and is no less than the newest.
         #[test]
-        fn it_is_a_value_of_the_window(steps in prop::collection::vec((0u32..50, 0u64..6), 1..200)) {
+        fn maximum_is_a_value_of_the_window(steps in prop::collection::vec((0u32..50, 0u64..6), 1..200)) {
             let mut max = WindowedMax::new(20);
             let (mut time, mut seen) = (0, Vec::new());
             for (value, gap) in steps {

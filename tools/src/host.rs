@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_local_address_may_name_its_interface() {
+    fn link_local_address_may_name_its_interface() {
         let host: Host = "fe80::1%eth1".parse().unwrap();
         assert_eq!(host.interface(None).unwrap(), "eth1");
         assert_eq!(host.interface(Some("eth1")).unwrap(), "eth1");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_zero_is_no_servers() {
+    fn port_of_zero_is_no_servers() {
         let host: Host = "10.0.0.1".parse().unwrap();
         assert!(host.port(0, "eth1").is_err());
         assert_eq!(host.port(7, "eth1").unwrap().to_string(), "10.0.0.1:7");

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_told_from_a_full_disk() {
+    fn closed_pipe_is_told_from_a_full_disk() {
         let of = |errno| OutputError::from(io::Error::from_raw_os_error(errno));
         assert!(matches!(of(32), OutputError::Closed)); // EPIPE
         assert!(matches!(of(28), OutputError::Failed(_))); // ENOSPC

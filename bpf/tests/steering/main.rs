@@ -355,7 +355,7 @@ fn extensions_that_only_the_kernel_handles_pass() {
 
 /// The frame ends early and its length fields still tell of the whole packet.
 #[test]
-fn a_frame_cut_anywhere_passes() {
+fn frame_cut_anywhere_passes() {
     needs_root!();
     let behind_tags = tag(
         IPV6,
@@ -377,7 +377,7 @@ fn a_frame_cut_anywhere_passes() {
 
 /// The length fields are honest, but the segment ends early.
 #[test]
-fn a_segment_is_redirected_from_a_whole_header_on() {
+fn segment_is_redirected_from_a_whole_header_on() {
     needs_root!();
     let header_len = TCP_LEN + 8;
     let segment = tcp_with_options(PORT, PSH_ACK, &[1; 8], b"ping");

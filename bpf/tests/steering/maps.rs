@@ -18,7 +18,7 @@ fn frame() -> Vec<u8> {
 }
 
 #[test]
-fn a_flow_is_ours_from_insert_to_remove() {
+fn flow_is_ours_from_insert_to_remove() {
     needs_root!();
     let kernel = Kernel::empty();
     let flows = &kernel.maps.flows;
@@ -48,7 +48,7 @@ fn clear_forgets_every_flow() {
 }
 
 #[test]
-fn a_full_table_refuses_one_more_and_keeps_the_rest() {
+fn full_table_refuses_one_more_and_keeps_the_rest() {
     needs_root!();
     let kernel = Kernel::empty();
     let flows = &kernel.maps.flows;
@@ -69,7 +69,7 @@ fn a_full_table_refuses_one_more_and_keeps_the_rest() {
 }
 
 #[test]
-fn a_slot_is_full_from_set_to_unset_or_close() {
+fn slot_is_full_from_set_to_unset_or_close() {
     needs_root!();
     let mut kernel = Kernel::with_flows_and_socket();
     assert_eq!(kernel.run(&frame()), (REDIRECT, Verdict::Redirected));
@@ -87,7 +87,7 @@ fn a_slot_is_full_from_set_to_unset_or_close() {
 }
 
 #[test]
-fn the_socket_of_another_queue_does_not_count() {
+fn socket_of_another_queue_does_not_count() {
     needs_root!();
     let kernel = Kernel::empty();
     kernel.maps.flows.insert(OURS, PORT).unwrap();
@@ -133,7 +133,7 @@ fn maps_found_by_program_id_are_the_programs_own() {
 }
 
 #[test]
-fn an_id_without_a_program_has_no_maps() {
+fn id_without_a_program_has_no_maps() {
     needs_root!();
     let id = Kernel::empty().program_id(); // unloaded again
     assert!(Maps::of_program(u32::MAX).unwrap().is_none());

@@ -93,7 +93,7 @@ mod tests {
 
     /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
     #[test]
-    fn a_router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
+    fn router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
         needs_root!();
         let bed = Testbed::new();
         bed.far.sh(

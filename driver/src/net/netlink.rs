@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_is_split_at_aligned_lengths() {
+    fn datagram_is_split_at_aligned_lengths() {
         let datagram = [
             18, 0, 0, 0, 16, 0, 2, 0, 7, 0, 0, 0, 0, 0, 0,
             0, // 18 bytes, RTM_NEWLINK, NLM_F_MULTI, sequence 7
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_carries_the_errno() {
+    fn refusal_carries_the_errno() {
         let message = Message {
             kind: NLMSG_ERROR,
             payload: (-libc::ENETUNREACH).to_ne_bytes().to_vec(),

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_excludes_the_hosts_own_address_and_the_broadcast() {
+    fn network_excludes_the_hosts_own_address_and_the_broadcast() {
         for (prefix, broadcast) in [
             (0, "255.255.255.255"),
             (8, "10.255.255.255"),

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_bind_says_what_to_do() {
+    fn refused_bind_says_what_to_do() {
         let said =
             |errno, port| PortError::of_bind(errno, IpAddr::from([10, 0, 0, 1]), port).to_string();
         assert_eq!(

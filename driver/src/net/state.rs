@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_news_is_told_once() {
+    fn latest_news_is_told_once() {
         let (reporter, monitor) = LinkReporter::new(None);
         assert_eq!(monitor.take(), None);
         reporter.report(state(1500));

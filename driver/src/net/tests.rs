@@ -28,7 +28,7 @@ fn loopback_is_described() {
 }
 
 #[test]
-fn an_unknown_interface_is_answered_with_those_that_exist() {
+fn unknown_interface_is_answered_with_those_that_exist() {
     let error = link_by_name("nosuch0").unwrap_err().to_string();
     assert!(
         error.starts_with("no interface is named \"nosuch0\" here; choose one of: "),
@@ -38,7 +38,7 @@ fn an_unknown_interface_is_answered_with_those_that_exist() {
 }
 
 #[test]
-fn a_mac_address_is_shown_with_colons() {
+fn mac_address_is_shown_with_colons() {
     assert_eq!(
         MacAddr([2, 0xfc, 0, 0, 0, 0x1a]).to_string(),
         "02:fc:00:00:00:1a"
@@ -68,7 +68,7 @@ fn addresses_that_are_not_one_other_host_have_no_route() {
 }
 
 #[test]
-fn a_port_in_use_is_not_reserved() {
+fn port_in_use_is_not_reserved() {
     refuses_a_port_in_use(ip("127.0.0.1"));
 }
 
@@ -87,7 +87,7 @@ fn refuses_a_port_in_use(addr: IpAddr) {
 }
 
 #[test]
-fn a_reserved_port_is_neither_handed_out_nor_served_until_dropped() {
+fn reserved_port_is_neither_handed_out_nor_served_until_dropped() {
     holds_a_port_until_dropped(ip("127.0.0.1"));
 }
 
@@ -119,7 +119,7 @@ fn ipv6_loopback_is_this_host_and_its_ports_are_held_too() {
 }
 
 #[test]
-fn the_kernel_hands_no_reserved_port_to_a_connection() {
+fn kernel_hands_no_reserved_port_to_a_connection() {
     needs_root!();
     let space = Namespace::new();
     space.sh("echo '40000 40001' > /proc/sys/net/ipv4/ip_local_port_range");
@@ -137,7 +137,7 @@ fn the_kernel_hands_no_reserved_port_to_a_connection() {
 }
 
 #[test]
-fn a_port_of_somebody_else_is_not_reserved() {
+fn port_of_somebody_else_is_not_reserved() {
     for addr in ["192.0.2.1", "2001:db8::1", "fe80::dead"] {
         let error = PortReservation::reserve(ip(addr), 7471);
         assert!(
@@ -148,7 +148,7 @@ fn a_port_of_somebody_else_is_not_reserved() {
 }
 
 #[test]
-fn an_interface_is_described_with_addresses_mtu_and_queues() {
+fn interface_is_described_with_addresses_mtu_and_queues() {
     needs_root!();
     let bed = Testbed::new();
     let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
@@ -171,7 +171,7 @@ fn an_interface_is_described_with_addresses_mtu_and_queues() {
 }
 
 #[test]
-fn an_interface_strips_vlan_tags_until_that_is_switched_off() {
+fn interface_strips_vlan_tags_until_that_is_switched_off() {
     needs_root!();
     let bed = Testbed::new();
     let strips = || bed.near.run(|| strips_vlan_tags(NEAR));
@@ -192,7 +192,7 @@ fn queues_are_counted_where_the_driver_cannot_tell() {
 }
 
 #[test]
-fn an_address_counts_once_it_is_known_to_be_unique() {
+fn address_counts_once_it_is_known_to_be_unique() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.sh(&format!("ip addr add fd77::5/64 dev {NEAR}"));
@@ -221,7 +221,7 @@ fn an_address_counts_once_it_is_known_to_be_unique() {
 }
 
 #[test]
-fn a_table_of_many_pieces_is_read_whole() {
+fn table_of_many_pieces_is_read_whole() {
     needs_root!();
     let space = Namespace::new();
     space.sh("for i in $(seq 400); do
@@ -238,7 +238,7 @@ fn a_table_of_many_pieces_is_read_whole() {
 }
 
 #[test]
-fn a_neighbour_in_the_subnet_is_its_own_next_hop() {
+fn neighbour_in_the_subnet_is_its_own_next_hop() {
     needs_root!();
     let bed = Testbed::new();
     let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
@@ -270,7 +270,7 @@ fn a_neighbour_in_the_subnet_is_its_own_next_hop() {
 }
 
 #[test]
-fn a_route_by_a_gateway_says_gateway_and_mtu() {
+fn route_by_a_gateway_says_gateway_and_mtu() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.sh(&format!(
@@ -308,7 +308,7 @@ fn a_route_by_a_gateway_says_gateway_and_mtu() {
 }
 
 #[test]
-fn an_encapsulated_route_is_refused() {
+fn encapsulated_route_is_refused() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.sh(&format!(
@@ -346,7 +346,7 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
 }
 
 #[test]
-fn a_host_that_answers_is_resolved() {
+fn host_that_answers_is_resolved() {
     needs_root!();
     let bed = Testbed::new();
     let far = bed.far.run(|| link_by_name(FAR)).unwrap();
@@ -369,7 +369,7 @@ fn a_host_that_answers_is_resolved() {
 }
 
 #[test]
-fn a_host_that_is_slow_to_appear_is_waited_for() {
+fn host_that_is_slow_to_appear_is_waited_for() {
     needs_root!();
     let bed = Testbed::new();
     let far = bed.far.run(|| link_by_name(FAR)).unwrap();
@@ -390,7 +390,7 @@ fn a_host_that_is_slow_to_appear_is_waited_for() {
 }
 
 #[test]
-fn a_host_that_is_not_there_is_an_error_in_time() {
+fn host_that_is_not_there_is_an_error_in_time() {
     needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
@@ -437,7 +437,7 @@ fn a_host_that_is_not_there_is_an_error_in_time() {
 }
 
 #[test]
-fn a_search_that_is_not_wanted_any_more_is_given_up() {
+fn search_that_is_not_wanted_any_more_is_given_up() {
     needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
@@ -459,7 +459,7 @@ fn a_search_that_is_not_wanted_any_more_is_given_up() {
 }
 
 #[test]
-fn a_link_local_host_is_sought_on_the_link_that_is_named() {
+fn link_local_host_is_sought_on_the_link_that_is_named() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.sh("ip link add xwn8 type veth peer name xwn9
@@ -485,7 +485,7 @@ fn a_link_local_host_is_sought_on_the_link_that_is_named() {
 }
 
 #[test]
-fn a_known_address_is_used_at_once_and_a_stale_one_confirmed() {
+fn known_address_is_used_at_once_and_a_stale_one_confirmed() {
     needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
@@ -509,7 +509,7 @@ fn a_known_address_is_used_at_once_and_a_stale_one_confirmed() {
 }
 
 #[test]
-fn a_neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
+fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
     needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
@@ -602,7 +602,7 @@ fn every_change_of_an_interface_is_told() {
 }
 
 #[test]
-fn an_interface_that_is_deleted_or_moved_is_told_to_be() {
+fn interface_that_is_deleted_or_moved_is_told_to_be() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {

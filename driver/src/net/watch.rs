@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_to_another_namespace_says_so() {
+    fn removal_to_another_namespace_says_so() {
         for attribute in [
             [8, 0, 45, 0, 0, 0, 0, 0], // IFLA_NEW_NETNSID 0
             [8, 0, 49, 0, 3, 0, 0, 0], // IFLA_NEW_IFINDEX 3
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_leaves_its_bridge_is_not_removed() {
+    fn port_that_leaves_its_bridge_is_not_removed() {
         let mut message = LINK;
         message[0] = 7; // AF_BRIDGE
         assert_eq!(heard(libc::RTM_DELLINK, &message, 7), Heard::Change);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_outweighs_what_is_heard_before_and_after_it() {
+    fn removal_outweighs_what_is_heard_before_and_after_it() {
         let removal = Heard::Nothing.and(Heard::Change).and(Heard::Deletion);
         assert_eq!(removal.and(Heard::Change).and(Heard::Move), Heard::Deletion);
     }
@@ -418,7 +418,7 @@ mod tests {
     ];
 
     #[test]
-    fn an_interface_is_up_when_it_is_set_up_and_has_a_carrier() {
+    fn interface_is_up_when_it_is_set_up_and_has_a_carrier() {
         // Byte 8 of the flags has IFF_UP, byte 10 IFF_LOWER_UP.
         for (flags, up) in [(0x43, true), (0x42, false)] {
             let state = LinkState {
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_without_our_program_is_of_no_use() {
+    fn interface_without_our_program_is_of_no_use() {
         let gone = watched().judge(None);
         assert_eq!(gone, LinkNews::Ended(LinkEnd::Deleted("eth1".to_owned())));
         let none = [12, 0, 43, 0, 5, 0, 2, 0, 0, 0, 0, 0]; // XDP_ATTACHED_NONE

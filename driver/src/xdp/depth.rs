@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_leaves_its_limits() {
+    fn depth_never_leaves_its_limits() {
         let mut depth = Depth::new(192, 100);
         assert_eq!(depth.chunks(), 100);
         depth.taken(5000, false);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_room_is_dropped_whole_and_the_next_one_is_not() {
+    fn frame_without_room_is_dropped_whole_and_the_next_one_is_not() {
         let (mut joiner, mut counters) = joiner(1);
         let first = joiner.take(&[1], false, &mut counters).unwrap();
         for more in [true, true, false] {

@@ -163,7 +163,7 @@ mod tests {
 
     /// Whoever prints an error prints its causes behind it.
     #[test]
-    fn an_error_leaves_its_cause_to_the_cause() {
+    fn error_leaves_its_cause_to_the_cause() {
         let peer = ([10, 0, 0, 1], 7471).into();
         let source = StartupError::NotMpa;
         let system = || io::Error::from_raw_os_error(24);

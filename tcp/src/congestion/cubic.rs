@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_is_that_of_the_rfc() {
+    fn curve_is_that_of_the_rfc() {
         // W_max = 100 segments, cwnd = 70: K = cbrt(30 / 0.4) = 4.217163 s
         let mut cubic = after_loss();
         assert_eq!(cubic.window(), 70 * MSS);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_follows_the_curve_one_round_trip_ahead() {
+    fn window_follows_the_curve_one_round_trip_ahead() {
         let mut cubic = after_loss();
         for millis in (0..30).map(|round| round * 100) {
             cubic.on_ack(&ack(millis, cubic.window()));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_loss_below_the_plateau_lowers_it() {
+    fn second_loss_below_the_plateau_lowers_it() {
         let mut cubic = after_loss();
         cubic.on_loss(at(1), 70 * MSS);
         assert_eq!(cubic.rule.w_max, 59_500, "70 * (1 + 0.7) / 2");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undone_reduction_restores_the_curve() {
+    fn undone_reduction_restores_the_curve() {
         let mut cubic = after_loss();
         cubic.on_ack(&ack(1000, 70 * MSS));
         let (window, k) = (cubic.window(), cubic.rule.epoch.as_ref().unwrap().k);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(cubic.rule.epoch.as_ref().unwrap().start, at(9000));
     }
     #[test]
-    fn a_reduction_for_a_mark_stays_when_a_loss_is_undone() {
+    fn reduction_for_a_mark_stays_when_a_loss_is_undone() {
         let mut cubic = after_loss();
         cubic.on_ecn(at(1), 70 * MSS);
         let plateau = cubic.rule.w_max;

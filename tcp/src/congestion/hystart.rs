@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_grows_ends_slow_start_after_five_slow_rounds() {
+    fn round_trip_that_grows_ends_slow_start_after_five_slow_rounds() {
         let mut hystart = HyStart::default();
         round(&mut hystart, &[80; 8]);
         round(&mut hystart, &[89; 8]);

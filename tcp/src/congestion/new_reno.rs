@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_timeout_for_the_same_bytes_leaves_the_threshold() {
+    fn second_timeout_for_the_same_bytes_leaves_the_threshold() {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 16 * MSS);
         reno.on_timeout(at(1), MSS);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undone_reduction_leaves_no_trace() {
+    fn undone_reduction_leaves_no_trace() {
         let mut reno = steady();
         reno.on_loss(at(1), 10 * MSS);
         reno.on_timeout(at(2), 5 * MSS);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_window_does_not_grow() {
+    fn unused_window_does_not_grow() {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&Acked {
             cwnd_limited: false,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_below_a_second_keeps_the_window_however_short_the_timeout() {
+    fn pause_below_a_second_keeps_the_window_however_short_the_timeout() {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&ack(1, 90 * MSS));
         let (rto, second) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduction_for_a_mark_stays_when_a_loss_is_undone() {
+    fn reduction_for_a_mark_stays_when_a_loss_is_undone() {
         let mut reno = steady();
         reno.on_ecn(at(1), 10 * MSS);
         reno.on_undo(at(2));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_halves_the_window_without_a_recovery() {
+    fn mark_halves_the_window_without_a_recovery() {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ecn(at(0), 10 * MSS);
         assert_eq!(reno.window(), 5 * MSS);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_lets_the_window_be_as_it_is() {
+    fn echo_lets_the_window_be_as_it_is() {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_ack(&Acked {
             ece_bytes: MSS,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_segment_size_leaves_at_least_one_segment() {
+    fn larger_segment_size_leaves_at_least_one_segment() {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_timeout(at(0), 0);
         reno.on_mss(9000);

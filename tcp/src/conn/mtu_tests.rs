@@ -140,7 +140,7 @@ fn sixteen_segments_of_any_size_can_be_in_flight_both_ways() {
 }
 
 #[test]
-fn a_peer_with_larger_windows_is_sent_four_times_as_much_at_most() {
+fn peer_with_larger_windows_is_sent_four_times_as_much_at_most() {
     for (mtu, segments) in [(1500, 256), (9000, 117), (65_535, 64)] {
         let mut large = Large::new(mtu, &StackConfig::default());
         let window = Segment {
@@ -154,7 +154,7 @@ fn a_peer_with_larger_windows_is_sent_four_times_as_much_at_most() {
 }
 
 #[test]
-fn a_buffer_that_was_asked_for_is_what_is_announced() {
+fn buffer_that_was_asked_for_is_what_is_announced() {
     let config = StackConfig {
         buffer: Some(200_000),
         ..StackConfig::default()

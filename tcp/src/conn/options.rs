@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shift_is_the_least_that_holds_the_buffer() {
+    fn shift_is_the_least_that_holds_the_buffer() {
         assert_eq!(offered(65535).shift, 0);
         assert_eq!(offered(65536).shift, 1);
         assert_eq!(offered(256 * 1024).shift, 3);

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_window_is_probed_at_doubling_intervals() {
+    fn closed_window_is_probed_at_doubling_intervals() {
         let mut now = Instant::ORIGIN;
         let mut probing = Probing::default();
         let second = Duration::from_secs(1);

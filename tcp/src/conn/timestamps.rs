@@ -118,7 +118,7 @@ mod tests {
     use crate::wire::seq::testing::{HALF, alike, at, near};
 
     #[test]
-    fn an_older_value_is_refused_until_the_known_one_is_outdated() {
+    fn older_value_is_refused_until_the_known_one_is_outdated() {
         let start = Instant::from_micros(5_000_000);
         let mut stamps = Timestamps::new(0, start);
         assert!(!stamps.is_old(7, start));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_ticks_in_milliseconds_and_wraps() {
+    fn clock_ticks_in_milliseconds_and_wraps() {
         let stamps = Timestamps::new(u32::MAX, Instant::ORIGIN);
         assert_eq!(stamps.value(Instant::from_micros(999)), u32::MAX);
         assert_eq!(stamps.value(Instant::from_micros(1000)), 0);
@@ -155,7 +155,7 @@ mod tests {
 
         /// Between a while before the latest echo and what was sent last, wherever the clock began.
         #[test]
-        fn an_echo_is_of_what_was_sent_lately(offset: u32, steps in prop::collection::vec((0..5_000_000_u64, near(vec![0, -i64::from(LATE), 5000])), 1..20)) {
+        fn echo_is_of_what_was_sent_lately(offset: u32, steps in prop::collection::vec((0..5_000_000_u64, near(vec![0, -i64::from(LATE), 5000])), 1..20)) {
             let mut now = Instant::ORIGIN;
             let mut stamps = Timestamps::new(offset, now);
             let mut echoed = 0;

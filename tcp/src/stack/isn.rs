@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_not_written_out() {
+    fn secret_is_not_written_out() {
         let text = format!("{:?}", IsnSource::new([213; 16]));
         assert!(!text.contains("213"), "{text}");
     }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_expanded_to_the_whole_width() {
+    fn seed_is_expanded_to_the_whole_width() {
         let seeded: Vec<[u128; 3]> = (0..200).map(|seed| all(&Keys::new(Some(seed)))).collect();
         assert_eq!(all(&Keys::new(Some(7))), seeded[7]);
         assert_eq!(different_halves(seeded.into_iter().flatten()), 1200);

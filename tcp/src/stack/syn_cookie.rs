@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_64_to_128_seconds() {
+    fn cookie_is_good_for_64_to_128_seconds() {
         let cookies = cookies();
         for (made, last) in [(0, 127), (63, 127), (64, 191), (100, 191)] {
             let cookie = cookies.make(&peer(1), OPENED, at(made));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_its_peer_only() {
+    fn cookie_is_good_for_its_peer_only() {
         let cookie = cookies().make(&peer(1), OPENED, at(0));
         let turned = Flow {
             local: peer(1).flow.remote,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_bit_is_noticed_wherever_it_is() {
+    fn changed_bit_is_noticed_wherever_it_is() {
         let cookie = cookies().make(&peer(1), OPENED, at(0));
         for bit in 0..32 {
             let forged = cookie ^ 1 << bit;
@@ -314,7 +314,7 @@ mod tests {
 
     /// What one cookie shows in its low byte says nothing of the next flow's.
     #[test]
-    fn the_same_data_look_different_for_each_flow_and_epoch() {
+    fn same_data_look_different_for_each_flow_and_epoch() {
         let low = |port, seconds| cookies().make(&peer(port), OPENED, at(seconds)) & 255;
         let mut seen = [false; 256];
         for port in 0..2000 {

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_moved_back_fires_once_at_its_new_time() {
+    fn deadline_moved_back_fires_once_at_its_new_time() {
         let mut model = Model::new();
         let handle = model.slots.insert(Alarm::default());
         for micros in [1000, 3000, 5000] {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_moved_forward_fires_at_its_new_time_only() {
+    fn deadline_moved_forward_fires_at_its_new_time_only() {
         for (far, near) in [(30, 10), (5000, 10), (5000, 3000)] {
             let mut model = Model::new();
             let handle = model.slots.insert(Alarm::default());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_ahead_it_wakes_a_few_times_and_fires_exactly() {
+    fn hour_ahead_it_wakes_a_few_times_and_fires_exactly() {
         let mut model = Model::new();
         let handle = model.slots.insert(Alarm::default());
         let hour = at(3_600_000_001);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vlan_is_named_by_any_tag_whose_identifier_is_not_zero() {
+    fn vlan_is_named_by_any_tag_whose_identifier_is_not_zero() {
         let of_a_vlan = |outer: [u8; 2], inner: [u8; 2]| {
             let mut frame = TWO_TAGS;
             frame[14..16].copy_from_slice(&outer);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_ends_in_its_header_is_refused() {
+    fn frame_that_ends_in_its_header_is_refused() {
         for len in 0..22 {
             assert_eq!(Framed::parse(&TWO_TAGS[..len]), None, "{len} bytes");
         }
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_third_tag_is_refused() {
+    fn third_tag_is_refused() {
         let mut frame = TWO_TAGS.to_vec();
         frame.splice(12..12, [0x81, 0, 0, 1]);
         assert_eq!(Framed::parse(&frame), None);
     }
 
     #[test]
-    fn a_new_header_is_untagged() {
+    fn new_header_is_untagged() {
         let header = LinkHeader::new([1; 6], [2; 6], IPV4);
         assert_eq!(*header, [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0]);
     }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flow_the_number_and_the_mtu_are_read() {
+    fn flow_the_number_and_the_mtu_are_read() {
         let wanted = PacketTooBig {
             flow: flow("10.0.0.1:7000", "10.0.0.2:40000"),
             seq: from_raw(0xff00_0007),

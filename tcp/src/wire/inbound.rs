@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_is_understood_and_its_padding_ignored() {
+    fn syn_is_understood_and_its_padding_ignored() {
         let segment = parse(&SYN, MAC).unwrap();
         assert_eq!((segment.payload.clone(), segment.len()), (58..58, 1));
         assert_eq!(segment.flow.local.to_string(), "10.0.0.1:80");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_a_vlan_is_not_ours_and_one_with_a_priority_is() {
+    fn frame_of_a_vlan_is_not_ours_and_one_with_a_priority_is() {
         let vlan: [&[u8]; 4] = [
             &[0x81, 0x00, 0x00, 0x05],
             &[0x88, 0xa8, 0x0f, 0xff],
@@ -369,7 +369,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_segment_behind_ipv6_extension_headers_is_understood() {
+    fn segment_behind_ipv6_extension_headers_is_understood() {
         let segment = parse(&EXTENDED, MAC).unwrap();
         assert_eq!(segment.flow.local.to_string(), "fd88::2:7174");
         assert_eq!(segment.flow.remote.to_string(), "fd88::77:40000");
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_frame_is_refused_at_every_length() {
+    fn truncated_frame_is_refused_at_every_length() {
         for len in 0..58 {
             assert!(parse(&SYN[..len], MAC).is_err(), "{len} bytes");
         }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_a_syn_are_padded_as_most_hosts_do() {
+    fn options_of_a_syn_are_padded_as_most_hosts_do() {
         let mut options = OutOptions {
             mss: Some(1460),
             shift: Some(3),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_timestamp_is_laid_out_as_recommended() {
+    fn lone_timestamp_is_laid_out_as_recommended() {
         let options = OutOptions {
             timestamp: Some((0x0102_0304, 5)),
             ..OutOptions::default()
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_packets_are_written_as_they_are_read() {
+    fn largest_packets_are_written_as_they_are_read() {
         for (local, remote, ethertype) in [
             ("10.0.0.1:1", "10.0.0.2:2", ethernet::IPV4),
             ("[fd00::1]:1", "[fd00::2]:2", ethernet::IPV6),

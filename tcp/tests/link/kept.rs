@@ -35,7 +35,7 @@ fn table_file(name: &str) -> String {
 }
 
 #[test]
-fn a_table_that_is_replaced_fails_the_test_once() {
+fn table_that_is_replaced_fails_the_test_once() {
     let file = table_file("replaced");
     let replace = || compare_files(&file, "new", "it is other", true);
     assert!(std::panic::catch_unwind(replace).is_err());
@@ -45,7 +45,7 @@ fn a_table_that_is_replaced_fails_the_test_once() {
 }
 
 #[test]
-fn a_table_that_differs_stays_unless_it_is_accepted() {
+fn table_that_differs_stays_unless_it_is_accepted() {
     let file = table_file("kept");
     let compare = |table: &str| compare_files(&file, table, "it is other", false);
     compare("old");

@@ -50,7 +50,7 @@ fn largest(bursts: &[(Duration, usize)]) -> usize {
 }
 
 #[test]
-fn a_turn_sends_a_few_segments_at_a_gigabit_whatever_is_lost() {
+fn turn_sends_a_few_segments_at_a_gigabit_whatever_is_lost() {
     for loss in [0.0, 0.01, 0.05] {
         let (_, bursts) = transfer(Algorithm::Bbr, 1_000_000_000, loss);
         let most = largest(&bursts);

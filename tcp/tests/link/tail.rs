@@ -123,7 +123,7 @@ impl Talk {
 }
 
 #[test]
-fn a_lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
+fn lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
     for round_trip in [20 * US, 100 * US, MS, 2 * MS, 5 * MS, 10 * MS] {
         for segments in [1, 2, 3, 8] {
             let mut talk = Talk::new(round_trip, &StackConfig::default());
@@ -140,7 +140,7 @@ fn a_lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
 }
 
 #[test]
-fn a_repaired_tail_costs_one_segment_and_no_timeout() {
+fn repaired_tail_costs_one_segment_and_no_timeout() {
     let mut talk = Talk::new(100 * US, &StackConfig::default());
     talk.say(8);
     talk.say_and_lose_the_tail(8);
@@ -149,7 +149,7 @@ fn a_repaired_tail_costs_one_segment_and_no_timeout() {
 }
 
 #[test]
-fn the_floor_is_what_a_tail_waits_for_beyond_the_round_trip() {
+fn floor_is_what_a_tail_waits_for_beyond_the_round_trip() {
     let patient = StackConfig {
         min_rto: Duration::from_secs(1),
         ..StackConfig::default()

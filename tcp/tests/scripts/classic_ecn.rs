@@ -58,7 +58,7 @@ write 1000
 }
 
 #[test]
-fn an_algorithm_that_marks_mean_nothing_to_does_not_negotiate() {
+fn algorithm_that_marks_mean_nothing_to_does_not_negotiate() {
     run("
 config ecn=on timestamps=off congestion=bbr
 connect
@@ -145,7 +145,7 @@ read 200
 }
 
 #[test]
-fn an_echo_reduces_cubics_window_by_three_tenths_once_per_round_trip() {
+fn echo_reduces_cubics_window_by_three_tenths_once_per_round_trip() {
     run_after(
         &format!("{AGREED}{TEN}"),
         "
@@ -165,7 +165,7 @@ write 1460
 }
 
 #[test]
-fn an_echo_halves_new_renos_window_once_per_round_trip() {
+fn echo_halves_new_renos_window_once_per_round_trip() {
     let agreed = AGREED.replace("ecn=on", "ecn=on congestion=newreno");
     run_after(
         &format!("{agreed}{TEN}"),
@@ -182,7 +182,7 @@ refuse 1460
 }
 
 #[test]
-fn an_echo_of_what_was_sent_after_the_reduction_reduces_again() {
+fn echo_of_what_was_sent_after_the_reduction_reduces_again() {
     run_after(
         &format!("{AGREED}{TEN}"),
         "
@@ -203,7 +203,7 @@ write 1460
 }
 
 #[test]
-fn a_reduction_for_a_loss_answers_marks_of_its_window_too_and_the_repetition_may_not_be_marked() {
+fn reduction_for_a_loss_answers_marks_of_its_window_too_and_the_repetition_may_not_be_marked() {
     run_after(
         &format!("{AGREED}{TEN}"),
         "
@@ -230,7 +230,7 @@ refuse 1460
 }
 
 #[test]
-fn the_peer_is_told_of_reductions_for_losses() {
+fn peer_is_told_of_reductions_for_losses() {
     run_after(
         AGREED,
         "
@@ -251,7 +251,7 @@ write 1000
 }
 
 #[test]
-fn the_peer_is_told_of_reductions_for_timeouts() {
+fn peer_is_told_of_reductions_for_timeouts() {
     let plain = AGREED
         .replace(" <mss 1460,nop,nop,sackOK,nop,wscale 0>", " <mss 1460>")
         .replace(" <mss 1460,nop,nop,sackOK,nop,wscale 3>", " <mss 1460>");

@@ -69,7 +69,7 @@ event Graceful
 }
 
 #[test]
-fn a_fin_follows_what_was_written() {
+fn fin_follows_what_was_written() {
     run_after(
         ESTABLISHED,
         "
@@ -118,7 +118,7 @@ close
 }
 
 #[test]
-fn a_repeated_fin_is_acknowledged_again_in_time_wait() {
+fn repeated_fin_is_acknowledged_again_in_time_wait() {
     run_after(
         ESTABLISHED,
         "
@@ -165,7 +165,7 @@ close
 }
 
 #[test]
-fn a_reset_does_not_end_time_wait() {
+fn reset_does_not_end_time_wait() {
     run_after(
         ESTABLISHED,
         "
@@ -181,7 +181,7 @@ close
 }
 
 #[test]
-fn a_newer_syn_ends_time_wait() {
+fn newer_syn_ends_time_wait() {
     run_after(
         ESTABLISHED,
         "
@@ -198,7 +198,7 @@ close
 }
 
 #[test]
-fn a_repeated_fin_before_our_close_is_acknowledged_again() {
+fn repeated_fin_before_our_close_is_acknowledged_again() {
     run_after(
         ESTABLISHED,
         "
@@ -213,7 +213,7 @@ event none
 }
 
 #[test]
-fn a_fin_waits_for_room_in_the_window() {
+fn fin_waits_for_room_in_the_window() {
     run_after(
         ESTABLISHED,
         "
@@ -230,7 +230,7 @@ nothing
 }
 
 #[test]
-fn a_peer_that_does_not_close_is_given_up() {
+fn peer_that_does_not_close_is_given_up() {
     run_after(
         &format!("config user_timeout=1s\n{ESTABLISHED}"),
         "
@@ -258,7 +258,7 @@ unread 0
 }
 
 #[test]
-fn a_syn_with_a_newer_timestamp_ends_time_wait_whatever_its_number() {
+fn syn_with_a_newer_timestamp_ends_time_wait_whatever_its_number() {
     // RFC 6191: the number is below that of the old connection, the timestamp is not.
     run_after(
         TIMESTAMPS,

@@ -46,7 +46,7 @@ read 200
 }
 
 #[test]
-fn an_answer_that_comes_too_late_changes_nothing() {
+fn answer_that_comes_too_late_changes_nothing() {
     run_after(
         &format!("config ack_delay=1ms\n{PLAIN}"),
         "
@@ -75,7 +75,7 @@ read 100
 }
 
 #[test]
-fn a_second_segment_is_not_waited_with() {
+fn second_segment_is_not_waited_with() {
     run_delayed(
         "
 < P. 101:201(100) ack 51
@@ -89,7 +89,7 @@ read 200
 }
 
 #[test]
-fn an_answer_acknowledges() {
+fn answer_acknowledges() {
     run_delayed(
         "
 < P. 101:201(100) ack 51
@@ -120,7 +120,7 @@ read 200
 }
 
 #[test]
-fn a_fin_does_not_wait() {
+fn fin_does_not_wait() {
     run_delayed(
         "
 < P. 101:201(100) ack 51

@@ -46,7 +46,7 @@ read 100
 }
 
 #[test]
-fn a_peer_that_only_reflects_the_flags_does_not_know_ecn() {
+fn peer_that_only_reflects_the_flags_does_not_know_ecn() {
     run("
 config congestion=dctcp timestamps=off
 connect
@@ -60,7 +60,7 @@ write 1000
 }
 
 #[test]
-fn a_listener_that_was_not_asked_does_not_offer() {
+fn listener_that_was_not_asked_does_not_offer() {
     run("
 config congestion=dctcp
 listen
@@ -101,7 +101,7 @@ read 400
 }
 
 #[test]
-fn a_mark_within_a_batch_splits_its_acknowledgment() {
+fn mark_within_a_batch_splits_its_acknowledgment() {
     run_after(
         AGREED,
         "
@@ -138,7 +138,7 @@ read 200
 }
 
 #[test]
-fn a_pure_acknowledgment_that_is_marked_says_nothing() {
+fn pure_acknowledgment_that_is_marked_says_nothing() {
     run_after(
         AGREED,
         "
@@ -152,7 +152,7 @@ write 1000
 }
 
 #[test]
-fn an_echo_is_answered_with_cwr_once_per_window() {
+fn echo_is_answered_with_cwr_once_per_window() {
     run_after(
         AGREED,
         "
@@ -174,7 +174,7 @@ write 1000
 }
 
 #[test]
-fn a_segment_sent_again_may_not_be_marked() {
+fn segment_sent_again_may_not_be_marked() {
     run_after(
         AGREED,
         "
@@ -186,7 +186,7 @@ write 1000
 }
 
 #[test]
-fn a_segment_that_waited_for_the_window_may_be_marked_when_it_leaves() {
+fn segment_that_waited_for_the_window_may_be_marked_when_it_leaves() {
     run("
 config congestion=dctcp
 listen
@@ -202,7 +202,7 @@ write 1500
 }
 
 #[test]
-fn an_ack_that_waits_is_sent_before_the_echo_changes() {
+fn ack_that_waits_is_sent_before_the_echo_changes() {
     run_after(
         &AGREED.replace("congestion=dctcp", "congestion=dctcp ack_delay=1ms"),
         "

@@ -3,7 +3,7 @@
 use crate::{ESTABLISHED, PLAIN, run, run_after};
 
 #[test]
-fn an_active_open_offers_all_options_and_agrees_to_those_of_the_answer() {
+fn active_open_offers_all_options_and_agrees_to_those_of_the_answer() {
     run("
 connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
@@ -28,7 +28,7 @@ event Connected
 }
 
 #[test]
-fn a_peer_without_options_gets_none() {
+fn peer_without_options_gets_none() {
     run_after(
         PLAIN,
         "
@@ -41,7 +41,7 @@ event Readable
 }
 
 #[test]
-fn a_window_is_scaled_only_if_both_sides_scale() {
+fn window_is_scaled_only_if_both_sides_scale() {
     run("
 connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
@@ -55,7 +55,7 @@ refuse 1
 }
 
 #[test]
-fn a_lost_syn_is_sent_again_after_one_second_and_then_two() {
+fn lost_syn_is_sent_again_after_one_second_and_then_two() {
     run("
 connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
@@ -67,7 +67,7 @@ connect
 }
 
 #[test]
-fn a_lost_answer_is_sent_again_when_the_syn_comes_again() {
+fn lost_answer_is_sent_again_when_the_syn_comes_again() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1460>
@@ -80,7 +80,7 @@ event Incoming
 }
 
 #[test]
-fn a_lost_answer_is_sent_again_after_one_second() {
+fn lost_answer_is_sent_again_after_one_second() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1460>
@@ -108,7 +108,7 @@ event Connected
 
 /// Anybody who knows addresses and ports can send a SYN. Who answers ours knows its number, and is the peer.
 #[test]
-fn a_strangers_syn_does_not_keep_the_answer_out() {
+fn strangers_syn_does_not_keep_the_answer_out() {
     for stranger in ["0:0(0)", "700:700(0)", "-2147483648:-2147483648(0)"] {
         let (number, _) = stranger.split_once(':').unwrap();
         let number = number.parse::<i64>().unwrap();
@@ -134,7 +134,7 @@ write 1460
 
 /// Who sends a SYN knows what is expected next. Only who knows our number, too, can refuse.
 #[test]
-fn a_strangers_syn_and_reset_do_not_refuse_the_connection() {
+fn strangers_syn_and_reset_do_not_refuse_the_connection() {
     run("
 config timestamps=off
 connect
@@ -154,7 +154,7 @@ event Connected
 }
 
 #[test]
-fn a_peer_that_has_opened_too_may_refuse() {
+fn peer_that_has_opened_too_may_refuse() {
     run("
 config timestamps=off
 connect
@@ -168,7 +168,7 @@ event Refused
 
 /// The client answers the challenge by a RST with the number that the stranger chose, and begins anew (RFC 5961 §4.2).
 #[test]
-fn a_strangers_syn_does_not_keep_a_client_out() {
+fn strangers_syn_does_not_keep_a_client_out() {
     for client in [9000, 500_000] {
         run(&format!(
             "
@@ -189,7 +189,7 @@ event Incoming
 }
 
 #[test]
-fn an_answer_to_another_syn_is_reset() {
+fn answer_to_another_syn_is_reset() {
     run("
 config timestamps=off
 connect
@@ -204,7 +204,7 @@ event Connected
 }
 
 #[test]
-fn an_ack_of_another_answer_is_reset_and_the_handshake_goes_on() {
+fn ack_of_another_answer_is_reset_and_the_handshake_goes_on() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1460>
@@ -217,7 +217,7 @@ event Incoming
 }
 
 #[test]
-fn a_refusal_ends_the_attempt_and_a_stray_reset_does_not() {
+fn refusal_ends_the_attempt_and_a_stray_reset_does_not() {
     run("
 connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
@@ -245,7 +245,7 @@ read 10
 }
 
 #[test]
-fn a_fin_with_the_last_ack_closes_the_peers_side() {
+fn fin_with_the_last_ack_closes_the_peers_side() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1460>
@@ -272,7 +272,7 @@ read 10
 }
 
 #[test]
-fn the_mss_counts_without_the_options() {
+fn mss_counts_without_the_options() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1000,sackOK,TS val 100 ecr 0>
@@ -288,7 +288,7 @@ write 989
 }
 
 #[test]
-fn a_round_trip_is_measured_by_the_handshake() {
+fn round_trip_is_measured_by_the_handshake() {
     // SRTT 10 ms, RTTVAR 5 ms: the timeout is 30 ms; the tail is probed after 2 SRTT and the floor.
     run_after(
         ESTABLISHED,
@@ -301,7 +301,7 @@ write 100
 }
 
 #[test]
-fn a_repeated_syn_is_no_measure_of_the_round_trip() {
+fn repeated_syn_is_no_measure_of_the_round_trip() {
     // The echo is of the first SYN; the timeout is then three seconds (RFC 6298 §5.7).
     run("
 connect

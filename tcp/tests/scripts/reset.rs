@@ -3,7 +3,7 @@
 use crate::{ESTABLISHED, TIMESTAMPS, run_after};
 
 #[test]
-fn a_reset_at_the_expected_number_ends() {
+fn reset_at_the_expected_number_ends() {
     run_after(
         ESTABLISHED,
         "
@@ -14,7 +14,7 @@ event Reset
 }
 
 #[test]
-fn a_reset_elsewhere_in_the_window_is_challenged() {
+fn reset_elsewhere_in_the_window_is_challenged() {
     run_after(
         ESTABLISHED,
         "
@@ -28,7 +28,7 @@ event Reset
 }
 
 #[test]
-fn a_reset_beyond_the_window_is_ignored() {
+fn reset_beyond_the_window_is_ignored() {
     run_after(
         ESTABLISHED,
         "
@@ -40,7 +40,7 @@ event none
 }
 
 #[test]
-fn a_reset_below_the_window_is_ignored() {
+fn reset_below_the_window_is_ignored() {
     run_after(
         ESTABLISHED,
         "
@@ -56,7 +56,7 @@ read 100
 }
 
 #[test]
-fn a_syn_is_challenged_wherever_it_lies() {
+fn syn_is_challenged_wherever_it_lies() {
     run_after(
         ESTABLISHED,
         "
@@ -74,7 +74,7 @@ event none
 }
 
 #[test]
-fn an_ack_of_what_was_never_sent_is_challenged_and_its_bytes_dropped() {
+fn ack_of_what_was_never_sent_is_challenged_and_its_bytes_dropped() {
     run_after(
         ESTABLISHED,
         "
@@ -86,7 +86,7 @@ unread 0
 }
 
 #[test]
-fn an_ack_from_too_far_back_is_challenged() {
+fn ack_from_too_far_back_is_challenged() {
     run_after(
         ESTABLISHED,
         "
@@ -98,7 +98,7 @@ unread 0
 }
 
 #[test]
-fn an_old_ack_brings_its_bytes_all_the_same() {
+fn old_ack_brings_its_bytes_all_the_same() {
     run_after(
         ESTABLISHED,
         "
@@ -130,7 +130,7 @@ nothing
 }
 
 #[test]
-fn a_segment_without_ack_is_dropped() {
+fn segment_without_ack_is_dropped() {
     run_after(
         ESTABLISHED,
         "
@@ -154,7 +154,7 @@ unread 0
 }
 
 #[test]
-fn an_abort_is_a_reset_with_an_ack() {
+fn abort_is_a_reset_with_an_ack() {
     run_after(
         ESTABLISHED,
         "
@@ -168,7 +168,7 @@ event Aborted
 }
 
 #[test]
-fn a_half_open_connection_is_reset_at_the_expected_number_only() {
+fn half_open_connection_is_reset_at_the_expected_number_only() {
     crate::run(
         "
 listen
@@ -253,7 +253,7 @@ fn what_may_have_been_repeated_is_always_answered() {
 /// A peer that asks whether we live, or whether there is room, gets its answer whatever a stranger provokes; and two that ask each other
 /// come to an end.
 #[test]
-fn a_stranger_does_not_use_up_the_answers_to_probes() {
+fn stranger_does_not_use_up_the_answers_to_probes() {
     let junk = "< . -70000:-70000(0) ack 1\n> . 1:1(0) ack 1\n".repeat(16);
     let probes = "< . 0:0(0) ack 1\n> . 1:1(0) ack 1\n".repeat(16);
     run_after(

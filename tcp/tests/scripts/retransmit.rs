@@ -3,7 +3,7 @@
 use crate::{ESTABLISHED, PLAIN, TIMESTAMPS, run, run_after};
 
 #[test]
-fn a_lost_tail_is_probed_after_two_round_trips_and_the_floor() {
+fn lost_tail_is_probed_after_two_round_trips_and_the_floor() {
     run_after(
         ESTABLISHED,
         "
@@ -20,7 +20,7 @@ write 1000
 }
 
 #[test]
-fn a_probe_that_repairs_is_followed_by_new_data() {
+fn probe_that_repairs_is_followed_by_new_data() {
     run_after(
         ESTABLISHED,
         "
@@ -36,7 +36,7 @@ write 1000
 }
 
 #[test]
-fn a_probe_comes_no_later_than_the_timeout_and_in_its_place() {
+fn probe_comes_no_later_than_the_timeout_and_in_its_place() {
     // A steady round trip of 10 ms after some samples: the timeout lies a floor of 50 ms beyond it, 2 SRTT and the floor later.
     run(&format!(
         "config min_rto=50ms
@@ -55,7 +55,7 @@ write 1000
 }
 
 #[test]
-fn a_timeout_without_sack_repeats_the_first_segment_and_backs_off() {
+fn timeout_without_sack_repeats_the_first_segment_and_backs_off() {
     // RTO = SRTT + 4 RTTVAR = 30 ms.
     run_after(
         PLAIN,
@@ -71,7 +71,7 @@ write 500
 }
 
 #[test]
-fn the_timer_starts_anew_with_each_acknowledgment() {
+fn timer_starts_anew_with_each_acknowledgment() {
     // The sample of 20 ms: RTTVAR = 3/4 * 5 + 1/4 * 10 = 6.25, SRTT = 11.25, RTO = 36.25 ms.
     run_after(
         PLAIN,
@@ -108,7 +108,7 @@ write 1460
 }
 
 #[test]
-fn an_echo_of_the_original_undoes_a_timeout() {
+fn echo_of_the_original_undoes_a_timeout() {
     // The ACK echoes the timestamp of the first transmission: nothing is repeated after it (RFC 3522).
     run_after(
         TIMESTAMPS,
@@ -128,7 +128,7 @@ write 1448
 }
 
 #[test]
-fn a_retransmission_carries_the_acknowledgment_and_window_of_its_time() {
+fn retransmission_carries_the_acknowledgment_and_window_of_its_time() {
     run_after(
         PLAIN,
         "
@@ -143,7 +143,7 @@ read 1000
 }
 
 #[test]
-fn a_segment_that_the_kernel_has_not_sent_is_not_repeated() {
+fn segment_that_the_kernel_has_not_sent_is_not_repeated() {
     run_after(
         PLAIN,
         "
@@ -197,7 +197,7 @@ nothing
 }
 
 #[test]
-fn a_partial_acknowledgment_repeats_the_next_hole() {
+fn partial_acknowledgment_repeats_the_next_hole() {
     run_after(
         PLAIN,
         "
@@ -223,7 +223,7 @@ write 1000
 }
 
 #[test]
-fn a_lost_fin_is_sent_again() {
+fn lost_fin_is_sent_again() {
     run_after(
         PLAIN,
         "

@@ -21,7 +21,7 @@ fn with_five(script: &str) {
 }
 
 #[test]
-fn a_hole_is_told_at_once_and_filled_silently() {
+fn hole_is_told_at_once_and_filled_silently() {
     run_after(
         ESTABLISHED,
         "
@@ -36,7 +36,7 @@ read 200
 }
 
 #[test]
-fn the_newest_block_comes_first() {
+fn newest_block_comes_first() {
     run_after(
         ESTABLISHED,
         "
@@ -69,7 +69,7 @@ fn blocks_have_room_beside_a_timestamp() {
 }
 
 #[test]
-fn a_duplicate_is_named() {
+fn duplicate_is_named() {
     run_after(
         ESTABLISHED,
         "
@@ -83,7 +83,7 @@ read 100
 }
 
 #[test]
-fn a_duplicate_out_of_order_is_named_with_its_block() {
+fn duplicate_out_of_order_is_named_with_its_block() {
     run_after(
         ESTABLISHED,
         "
@@ -110,7 +110,7 @@ read 200
 }
 
 #[test]
-fn a_peer_without_sack_gets_plain_duplicate_acks() {
+fn peer_without_sack_gets_plain_duplicate_acks() {
     run_after(
         PLAIN,
         "
@@ -126,7 +126,7 @@ read 300
 }
 
 #[test]
-fn a_fin_out_of_order_waits() {
+fn fin_out_of_order_waits() {
     run_after(
         ESTABLISHED,
         "
@@ -183,7 +183,7 @@ fn two_holes_are_repaired_in_one_round_trip() {
 }
 
 #[test]
-fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
+fn lost_retransmission_is_found_by_what_was_sent_after_it() {
     with_five(
         "
 +10ms < . 1:1(0) ack 1 win 65535 <nop,nop,sack 1001:4001>
@@ -199,7 +199,7 @@ write 1000
 }
 
 #[test]
-fn a_duplicate_of_the_retransmission_undoes_the_repair() {
+fn duplicate_of_the_retransmission_undoes_the_repair() {
     with_five(
         "
 +10ms < . 1:1(0) ack 1 win 65535 <nop,nop,sack 1001:4001>
@@ -230,7 +230,7 @@ nothing
 }
 
 #[test]
-fn the_window_halves_while_a_loss_is_repaired() {
+fn window_halves_while_a_loss_is_repaired() {
     // Ten segments; after the repair five may be in flight.
     run_after(
         ESTABLISHED,
@@ -266,7 +266,7 @@ write 1000
 
 /// A block further back than any window, or half the sequence space away, is no duplicate of what was repeated.
 #[test]
-fn a_duplicate_of_what_was_never_sent_undoes_nothing() {
+fn duplicate_of_what_was_never_sent_undoes_nothing() {
     for block in [
         "-70000:-69000",
         "-2147482647:-2147481647",

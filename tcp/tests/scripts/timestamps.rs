@@ -3,7 +3,7 @@
 use crate::{TIMESTAMPS, run, run_after};
 
 #[test]
-fn the_latest_timestamp_in_order_is_echoed() {
+fn latest_timestamp_in_order_is_echoed() {
     run_after(
         TIMESTAMPS,
         "
@@ -17,7 +17,7 @@ read 100
 }
 
 #[test]
-fn an_old_timestamp_is_refused_with_an_ack() {
+fn old_timestamp_is_refused_with_an_ack() {
     run_after(
         TIMESTAMPS,
         "
@@ -32,7 +32,7 @@ read 100
 }
 
 #[test]
-fn a_segment_without_a_timestamp_is_dropped_silently() {
+fn segment_without_a_timestamp_is_dropped_silently() {
     run_after(
         TIMESTAMPS,
         "
@@ -44,7 +44,7 @@ unread 0
 }
 
 #[test]
-fn a_reset_needs_no_timestamp() {
+fn reset_needs_no_timestamp() {
     run_after(
         TIMESTAMPS,
         "
@@ -68,7 +68,7 @@ read 100
 
 /// 2^31 less 1000 behind what is expected: the distance at which two comparisons modulo 2^32 contradict each other.
 #[test]
-fn a_segment_half_the_space_behind_leaves_the_latest_timestamp_alone() {
+fn segment_half_the_space_behind_leaves_the_latest_timestamp_alone() {
     for stranger in [
         "F. -2147482647:-2147482647(0) ack 12345",
         "F. -2147482647:-2147482647(0) ack 1",
@@ -95,7 +95,7 @@ read 100
 }
 
 #[test]
-fn a_segment_with_an_impossible_ack_leaves_the_latest_timestamp_alone() {
+fn segment_with_an_impossible_ack_leaves_the_latest_timestamp_alone() {
     for ack in [2, -70_000, -2_147_483_647] {
         run_after(
             TIMESTAMPS,
@@ -114,7 +114,7 @@ read 100
 }
 
 #[test]
-fn a_segment_without_ack_leaves_the_latest_timestamp_alone() {
+fn segment_without_ack_leaves_the_latest_timestamp_alone() {
     run_after(
         TIMESTAMPS,
         "
@@ -128,7 +128,7 @@ read 100
 }
 
 #[test]
-fn a_half_open_connection_keeps_its_timestamp_when_the_ack_is_wrong() {
+fn half_open_connection_keeps_its_timestamp_when_the_ack_is_wrong() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 0>
@@ -142,7 +142,7 @@ event Incoming
 
 /// A timestamp that was never sent, or not within minutes of the last one that was echoed, is none that the peer would echo.
 #[test]
-fn a_segment_that_echoes_what_was_not_sent_is_dropped() {
+fn segment_that_echoes_what_was_not_sent_is_dropped() {
     for echo in [11, 1000, 4_032_823_285_u32, 2_147_483_647, 2_147_483_648] {
         run_after(
             TIMESTAMPS,
@@ -161,7 +161,7 @@ read 100
 }
 
 #[test]
-fn an_older_echo_is_taken_after_any_silence() {
+fn older_echo_is_taken_after_any_silence() {
     run_after(
         TIMESTAMPS,
         "

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::{ESTABLISHED, PLAIN, run, run_after};
 
 #[test]
-fn a_closed_window_is_probed_until_it_opens() {
+fn closed_window_is_probed_until_it_opens() {
     // The first probe comes after the retransmission timeout, 25 ms by then, the next ones at intervals that double.
     run_after(
         PLAIN,
@@ -39,7 +39,7 @@ write 1000
 }
 
 #[test]
-fn a_piece_larger_than_the_window_ever_was_is_split() {
+fn piece_larger_than_the_window_ever_was_is_split() {
     run("
 listen
 < S 0:0(0) win 600 <mss 1460>
@@ -55,7 +55,7 @@ write 1000
 }
 
 #[test]
-fn a_window_that_shrinks_stops_new_bytes() {
+fn window_that_shrinks_stops_new_bytes() {
     run_after(
         PLAIN,
         "
@@ -72,7 +72,7 @@ write 1
 }
 
 #[test]
-fn an_older_segment_does_not_change_the_window() {
+fn older_segment_does_not_change_the_window() {
     run_after(
         ESTABLISHED,
         "
@@ -110,7 +110,7 @@ read 1000
 }
 
 #[test]
-fn a_probe_of_our_closed_window_is_answered() {
+fn probe_of_our_closed_window_is_answered() {
     run("
 config buffer=1024
 listen
@@ -128,7 +128,7 @@ unread 1024
 }
 
 #[test]
-fn a_burst_beyond_the_window_is_cut() {
+fn burst_beyond_the_window_is_cut() {
     run("
 config buffer=1024
 listen
@@ -143,7 +143,7 @@ read 1024
 }
 
 #[test]
-fn a_silent_peer_is_asked_whether_it_lives() {
+fn silent_peer_is_asked_whether_it_lives() {
     run_after(
         &format!("config keepalive=10s user_timeout=15s\n{PLAIN}"),
         "
@@ -160,7 +160,7 @@ event TimedOut
 }
 
 #[test]
-fn the_congestion_window_begins_with_ten_segments() {
+fn congestion_window_begins_with_ten_segments() {
     let mut ten = String::new();
     for n in 0..10 {
         let (begin, end) = (n * 1460 + 1, n * 1460 + 1461);
@@ -181,7 +181,7 @@ write 1460
 }
 
 #[test]
-fn a_peer_that_answers_probes_is_not_given_up_and_a_silent_one_is() {
+fn peer_that_answers_probes_is_not_given_up_and_a_silent_one_is() {
     run_after(
         &format!("config user_timeout=3s min_rto=500ms\n{PLAIN}"),
         "
@@ -216,7 +216,7 @@ write 10
 }
 
 #[test]
-fn an_ack_of_long_ago_does_not_change_the_window() {
+fn ack_of_long_ago_does_not_change_the_window() {
     run_after(
         ESTABLISHED,
         "
@@ -234,7 +234,7 @@ read 100
 
 /// RFC 9293 §3.10.7.4: the ACK of a segment whose bytes have no room is heard all the same.
 #[test]
-fn an_ack_with_bytes_is_heard_at_a_closed_window() {
+fn ack_with_bytes_is_heard_at_a_closed_window() {
     run("
 config buffer=1024
 listen
@@ -257,7 +257,7 @@ read 1024
 
 /// RFC 9293 §3.8.6.2.1: with a scale of 3 the field cannot say what is left, and says more.
 #[test]
-fn an_announced_edge_stays() {
+fn announced_edge_stays() {
     run_after(
         ESTABLISHED,
         "
@@ -271,7 +271,7 @@ read 202
 }
 
 #[test]
-fn a_tiny_mss_is_not_believed() {
+fn tiny_mss_is_not_believed() {
     run("
 listen
 < S 0:0(0) win 65535 <mss 1>
@@ -285,7 +285,7 @@ write 48
 
 /// A FIN behind bytes that have no room is not taken: the bytes that follow may be others.
 #[test]
-fn a_fin_beyond_the_window_is_not_noted() {
+fn fin_beyond_the_window_is_not_noted() {
     run("
 config buffer=1024
 listen
@@ -311,7 +311,7 @@ event PeerClosed
 }
 
 #[test]
-fn a_fin_alone_is_taken_at_a_closed_window() {
+fn fin_alone_is_taken_at_a_closed_window() {
     run("
 config buffer=1024
 listen
@@ -331,7 +331,7 @@ read 1024
 
 /// RFC 7323 §2.3: a window of 1 has room for 16,384 bytes then.
 #[test]
-fn a_scale_above_fourteen_means_fourteen() {
+fn scale_above_fourteen_means_fourteen() {
     let written = |range: std::ops::Range<u32>| {
         let line = |n| {
             format!(

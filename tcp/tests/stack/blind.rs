@@ -509,7 +509,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_stranger_who_has_not_guessed_changes_nothing(
+    fn stranger_who_has_not_guessed_changes_nothing(
         scenario in prop::sample::select(SCENARIOS.to_vec()),
         timestamps: bool,
         strangers in prop::collection::vec(stranger(), 1..12),
@@ -604,7 +604,7 @@ fn no_kind_of_segment_is_guessed() {
 
 /// Who has guessed everything has an effect: what is shown above is not that nothing ever has one.
 #[test]
-fn a_stranger_who_has_guessed_everything_has_an_effect() {
+fn stranger_who_has_guessed_everything_has_an_effect() {
     for timestamps in [true, false] {
         for (scenario, kind) in [
             (Scenario::SynSent, Kind::RstAck),

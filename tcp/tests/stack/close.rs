@@ -97,7 +97,7 @@ fn both_sides_may_close_at_once() {
 }
 
 #[test]
-fn a_fin_follows_all_that_was_committed_despite_loss() {
+fn fin_follows_all_that_was_committed_despite_loss() {
     for k in 3..40 {
         let mut net = Net::new();
         let (a, b) = net.connect(false);
@@ -153,7 +153,7 @@ fn bytes_stay_readable_until_closed_is_polled() {
 }
 
 #[test]
-fn an_abort_is_a_reset_for_the_peer() {
+fn abort_is_a_reset_for_the_peer() {
     let mut net = Net::new();
     let (a, b) = net.connect(true);
     net.a.write(a, b"unread", net.now);
@@ -205,7 +205,7 @@ fn unacknowledged_bytes_time_out() {
 }
 
 #[test]
-fn an_idle_connection_lives_on() {
+fn idle_connection_lives_on() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.pass(Duration::from_hours(1));
@@ -226,7 +226,7 @@ fn with_keepalive() -> Net {
 }
 
 #[test]
-fn a_silent_peer_that_lives_is_kept() {
+fn silent_peer_that_lives_is_kept() {
     let mut net = with_keepalive();
     let (a, b) = net.connect(false);
     net.carried.clear();
@@ -241,7 +241,7 @@ fn a_silent_peer_that_lives_is_kept() {
 }
 
 #[test]
-fn a_silent_peer_that_has_died_is_given_up() {
+fn silent_peer_that_has_died_is_given_up() {
     let mut net = with_keepalive();
     let (a, _) = net.connect(false);
     net.judge(|_, _| Fate::Lose);
@@ -252,7 +252,7 @@ fn a_silent_peer_that_has_died_is_given_up() {
 }
 
 #[test]
-fn a_silent_peer_whose_program_has_died_answers_a_probe_with_a_reset() {
+fn silent_peer_whose_program_has_died_answers_a_probe_with_a_reset() {
     let mut net = with_keepalive();
     let (a, b) = net.connect(false);
     // B forgets the connection without a word, as a host does whose program was killed.
@@ -271,7 +271,7 @@ fn a_silent_peer_whose_program_has_died_answers_a_probe_with_a_reset() {
 }
 
 #[test]
-fn a_peer_that_never_closes_is_given_up() {
+fn peer_that_never_closes_is_given_up() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.a.stack.close(a, net.now);
@@ -327,7 +327,7 @@ fn time_wait_ends_by_a_newer_syn_or_for_want_of_room() {
 
 /// A client whose port is given out again while its former connection rests.
 #[test]
-fn a_flow_in_time_wait_makes_way_for_our_next_connection() {
+fn flow_in_time_wait_makes_way_for_our_next_connection() {
     let mut net = Net::new();
     let mut ends = net.connect(false);
     for key in 0..20 {
@@ -347,7 +347,7 @@ fn a_flow_in_time_wait_makes_way_for_our_next_connection() {
 }
 
 #[test]
-fn a_lost_last_ack_is_repeated_from_time_wait() {
+fn lost_last_ack_is_repeated_from_time_wait() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.a.stack.close(a, net.now);
@@ -369,7 +369,7 @@ fn a_lost_last_ack_is_repeated_from_time_wait() {
 }
 
 #[test]
-fn a_new_connection_does_not_answer_to_an_old_id() {
+fn new_connection_does_not_answer_to_an_old_id() {
     let mut net = Net::new();
     let (old, _) = net.connect(false);
     net.a.stack.abort(old, net.now);

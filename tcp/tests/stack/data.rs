@@ -67,7 +67,7 @@ fn less_than_wanted_is_given_as_it_lies() {
 }
 
 #[test]
-fn a_commit_is_a_segment_with_exactly_its_bytes() {
+fn commit_is_a_segment_with_exactly_its_bytes() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     net.carried.clear();

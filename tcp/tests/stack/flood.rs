@@ -52,7 +52,7 @@ fn carries(net: &mut Net, (a, b): (ConnId, ConnId)) {
 }
 
 #[test]
-fn a_flood_of_syns_keeps_nobody_out_and_takes_no_more_room_than_the_backlog() {
+fn flood_of_syns_keeps_nobody_out_and_takes_no_more_room_than_the_backlog() {
     let mut net = flooded(5000, config);
     assert_eq!(net.b.stack.counters().cookies_out, 5000 - BACKLOG as u64);
     let debug = format!("{:?}", net.b.stack);
@@ -67,7 +67,7 @@ fn a_flood_of_syns_keeps_nobody_out_and_takes_no_more_room_than_the_backlog() {
 }
 
 #[test]
-fn a_cookie_keeps_window_scale_sack_and_timestamps() {
+fn cookie_keeps_window_scale_sack_and_timestamps() {
     let mut net = flooded(5, |mac| StackConfig {
         buffer: Some(1 << 20),
         ..config(mac)
@@ -193,7 +193,7 @@ fn bytes_that_bring_the_cookie_back_are_taken() {
 }
 
 #[test]
-fn a_wrong_an_old_or_an_unasked_cookie_is_reset() {
+fn wrong_an_old_or_an_unasked_cookie_is_reset() {
     let mut net = flooded(4, config);
     let answer = deliver(&mut net, &frames::segment(TcpControl::Syn, 99, None));
     let cookie = answer[0].seq.wrapping_add(1);
@@ -277,7 +277,7 @@ fn guess(net: &mut Net, guesses: std::ops::Range<u32>) -> usize {
 
 /// 20,000 wrong ACKs come within a second, and among them those of twelve clients, early and late.
 #[test]
-fn a_flood_of_wrong_acks_keeps_nobody_out() {
+fn flood_of_wrong_acks_keeps_nobody_out() {
     let mut net = flooded(5, config);
     let clients: Vec<(u16, u32)> = (50_000..50_012)
         .map(|port| (port, ask(&mut net, port)))
@@ -366,7 +366,7 @@ fn wrong_acks_of_a_half_open_connection_provoke_few_resets() {
 
 /// All its connections at once, whose peers send again at the same instants: none must wait for a limit.
 #[test]
-fn the_peers_of_a_restarted_server_learn_of_it_at_once() {
+fn peers_of_a_restarted_server_learn_of_it_at_once() {
     let mut net = Net::new();
     for port in 0..16_384 {
         let data = TcpRepr {

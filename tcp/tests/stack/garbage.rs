@@ -133,7 +133,7 @@ fn nobody_is_answered_who_asks_all_hosts() {
 }
 
 #[test]
-fn a_neighbour_of_an_excluded_address_is_answered() {
+fn neighbour_of_an_excluded_address_is_answered() {
     let mut net = Net::new();
     net.listen(false);
     let address = "10.0.0.2".parse().unwrap();
@@ -154,7 +154,7 @@ fn a_neighbour_of_an_excluded_address_is_answered() {
 }
 
 #[test]
-fn a_frame_with_a_vlans_tag_is_not_answered_and_one_with_a_priority_is_answered_with_it() {
+fn frame_with_a_vlans_tag_is_not_answered_and_one_with_a_priority_is_answered_with_it() {
     let mut net = Net::new();
     net.listen(false);
     let syn = frames::write(&segment(TcpControl::Syn, 1, None));
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hostile_peer_never_panics_the_stack(
+    fn hostile_peer_never_panics_the_stack(
         scale in proptest::option::of(0_u8..15),
         buffer in prop_oneof![Just(1024_usize), Just(70_000), Just(100_000), Just(262_144)],
         actions in prop::collection::vec((action(), any::<bool>()), 0..60),

@@ -25,7 +25,7 @@ fn both_families_connect_and_know_their_addresses() {
 }
 
 #[test]
-fn the_options_of_a_syn_are_these() {
+fn options_of_a_syn_are_these() {
     let mut net = Net::new();
     net.connect(false);
     let syn = frames::read(&net.carried[0].1);
@@ -45,7 +45,7 @@ fn the_options_of_a_syn_are_these() {
 }
 
 #[test]
-fn the_mss_follows_from_the_mtu_and_the_smaller_one_counts() {
+fn mss_follows_from_the_mtu_and_the_smaller_one_counts() {
     let mut small = config(MAC_B);
     small.mtu = 1000;
     let mut large = config(MAC_A);
@@ -64,7 +64,7 @@ fn the_mss_follows_from_the_mtu_and_the_smaller_one_counts() {
 }
 
 #[test]
-fn an_mtu_that_no_frame_holds_is_lowered() {
+fn mtu_that_no_frame_holds_is_lowered() {
     let mut jumbo = config(MAC_A);
     jumbo.mtu = 9000;
     let (io, wire) = MemoryIo::with_room(8, 3840).unwrap();
@@ -77,7 +77,7 @@ fn an_mtu_that_no_frame_holds_is_lowered() {
 }
 
 #[test]
-fn an_mtu_beyond_ethernets_is_used() {
+fn mtu_beyond_ethernets_is_used() {
     for mtu in [9000, 65_535] {
         let mut jumbo = config(MAC_A);
         jumbo.mtu = mtu;
@@ -94,7 +94,7 @@ fn an_mtu_beyond_ethernets_is_used() {
 }
 
 #[test]
-fn a_port_without_a_listener_refuses() {
+fn port_without_a_listener_refuses() {
     let mut net = Net::new();
     let conn = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
     net.settle();
@@ -106,7 +106,7 @@ fn a_port_without_a_listener_refuses() {
 }
 
 #[test]
-fn a_silent_peer_times_out_after_retries() {
+fn silent_peer_times_out_after_retries() {
     let mut net = Net::new();
     net.judge(|_, _| Fate::Lose);
     let start = net.now;
@@ -124,7 +124,7 @@ fn a_silent_peer_times_out_after_retries() {
 }
 
 #[test]
-fn a_lost_syn_is_repeated_by_either_side() {
+fn lost_syn_is_repeated_by_either_side() {
     for lost in [0, 1] {
         let mut net = Net::new();
         net.listen(false);
@@ -145,7 +145,7 @@ fn a_lost_syn_is_repeated_by_either_side() {
 }
 
 #[test]
-fn a_half_open_connection_dies_silently() {
+fn half_open_connection_dies_silently() {
     let mut net = Net::new();
     net.b.stack.listen(Net::path(false, 1).remote, 1).unwrap();
     net.judge(|from, _| {
@@ -179,7 +179,7 @@ fn a_half_open_connection_dies_silently() {
 
 /// The peer holds the connection for open from its first ACK on, and is reset if we have forgotten it when its data come.
 #[test]
-fn a_connection_whose_first_acks_are_lost_is_not_forgotten() {
+fn connection_whose_first_acks_are_lost_is_not_forgotten() {
     for outage in [4, 6, 14, 30] {
         let mut net = Net::new();
         net.listen(false);
@@ -335,7 +335,7 @@ fn what_cannot_be_opened_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_full_table_drops_syns() {
+fn full_table_drops_syns() {
     let mut few = config(MAC_B);
     few.max_connections = 1;
     let mut net = Net::with(config(MAC_A), few);
@@ -386,7 +386,7 @@ fn initial_sequence_numbers_follow_the_seed_and_differ() {
 const TAGS: [u8; 8] = [0x88, 0xa8, 0x20, 0x00, 0x81, 0x00, 0xe0, 0x00];
 
 #[test]
-fn a_connection_with_priorities_answers_with_the_same() {
+fn connection_with_priorities_answers_with_the_same() {
     let mut net = Net::new();
     net.judge(|from, frame| {
         // The way to b goes through a port that tags, the way back through one that untags.
@@ -409,7 +409,7 @@ fn a_connection_with_priorities_answers_with_the_same() {
 }
 
 #[test]
-fn a_stack_can_move_to_another_thread() {
+fn stack_can_move_to_another_thread() {
     fn assert_send<T: Send>() {}
     assert_send::<Stack>();
 }

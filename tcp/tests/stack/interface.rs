@@ -61,7 +61,7 @@ fn after_the_mtu_was_lowered_no_packet_is_larger_also_when_it_is_sent_again() {
 }
 
 #[test]
-fn a_segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
+fn segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.judge(|_, _| crate::net::Fate::Lose);
@@ -81,7 +81,7 @@ fn a_segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
 }
 
 #[test]
-fn a_higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
+fn higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
     let (io, wire) = xwarp_driver::MemoryIo::with_room(64, 3000).unwrap();
     let mut net = Net::new();
     net.a = crate::net::Host::on(Box::new(io), wire, config(MAC_A));
@@ -178,7 +178,7 @@ fn nobody_is_told_of_a_half_open_connection_whose_address_is_lost_and_its_backlo
 }
 
 #[test]
-fn a_rest_in_time_wait_ends_with_its_address() {
+fn rest_in_time_wait_ends_with_its_address() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     net.a.stack.close(a, net.now);

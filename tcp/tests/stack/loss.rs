@@ -126,7 +126,7 @@ fn what_has_arrived_is_heard_before_timers_are() {
 }
 
 #[test]
-fn a_flood_does_not_stop_the_timers() {
+fn flood_does_not_stop_the_timers() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     net.a.write(a, b"lost", net.now);

@@ -78,7 +78,7 @@ fn bytes_survive_an_outage_of_any_length_below_the_user_timeout() {
 
 /// As often as without the last try, and once more: 5 ms and a round trip doubled are 5.1 s after eleven times.
 #[test]
-fn the_last_try_is_one_segment_more_and_the_end_comes_on_time() {
+fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
     let mut net = Net::with(patient(MAC_A), patient(MAC_B));
     let (a, _) = net.connect(false);
     net.carried.clear();
@@ -95,7 +95,7 @@ fn the_last_try_is_one_segment_more_and_the_end_comes_on_time() {
 
 /// A patience so short that it leaves no time for the floor of an answer.
 #[test]
-fn a_short_patience_is_kept_too() {
+fn short_patience_is_kept_too() {
     for patience in [40, 100, 500, 1500].map(|n| n * MS) {
         let hasty = |mac| StackConfig {
             user_timeout: patience,
@@ -117,7 +117,7 @@ fn a_short_patience_is_kept_too() {
 
 /// The timer of what is acknowledged after an outage is still backed off where nothing tells the round trip.
 #[test]
-fn a_second_outage_is_survived_as_the_first() {
+fn second_outage_is_survived_as_the_first() {
     for timestamps in [true, false] {
         let with = |mac| StackConfig {
             timestamps,
@@ -145,7 +145,7 @@ fn a_second_outage_is_survived_as_the_first() {
 }
 
 #[test]
-fn a_fin_survives_an_outage_of_any_length_below_the_user_timeout() {
+fn fin_survives_an_outage_of_any_length_below_the_user_timeout() {
     for length in (1..98).map(|n| n * 100 * MS) {
         let mut net = Net::with(patient(MAC_A), patient(MAC_B));
         let (a, b) = net.connect(false);
@@ -160,7 +160,7 @@ fn a_fin_survives_an_outage_of_any_length_below_the_user_timeout() {
 }
 
 #[test]
-fn a_syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
+fn syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
     let patience = config(MAC_A).connect_timeout;
     // Until the SYN is answered, nothing says that an answer takes less than a second.
     for length in (1..40).map(|n| n * 100 * MS) {
@@ -176,7 +176,7 @@ fn a_syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
 }
 
 #[test]
-fn a_connect_timeout_below_a_second_has_its_second_try() {
+fn connect_timeout_below_a_second_has_its_second_try() {
     let hasty = |mac| StackConfig {
         connect_timeout: 800 * MS,
         ..config(mac)
@@ -243,12 +243,12 @@ fn begins() -> impl Strategy<Value = Duration> {
 
 proptest! {
     #[test]
-    fn a_closed_window_survives_an_outage(length in length(), begins in begins()) {
+    fn closed_window_survives_an_outage(length in length(), begins in begins()) {
         room_is_learned_of(length, begins);
     }
 
     #[test]
-    fn a_silent_connection_survives_an_outage(length in length(), begins in begins(), keepalive in 1..30_u64) {
+    fn silent_connection_survives_an_outage(length in length(), begins in begins(), keepalive in 1..30_u64) {
         silence_is_survived(length, begins, Duration::from_secs(keepalive));
     }
 
@@ -273,7 +273,7 @@ fn tries(net: &mut Net, conn: ConnId) -> Vec<Instant> {
 }
 
 #[test]
-fn a_dead_peer_with_a_closed_window_is_asked_before_the_end() {
+fn dead_peer_with_a_closed_window_is_asked_before_the_end() {
     let mut net = Net::with(patient(MAC_A), small(MAC_B, 1024));
     let (a, _) = net.connect(false);
     net.a.write(a, &[7; 1024], net.now);

@@ -67,7 +67,7 @@ fn segments_of_no_flow_are_answered_as_rfc_9293_says() {
 }
 
 #[test]
-fn a_peer_without_options_gets_a_window_unscaled_and_small_segments() {
+fn peer_without_options_gets_a_window_unscaled_and_small_segments() {
     let mut net = Net::new();
     net.listen(false);
     let answers = send(&mut net.b, net.now, &segment(TcpControl::Syn, ISS, None));
@@ -101,7 +101,7 @@ fn bytes_with_the_handshakes_last_ack_are_announced_after_it() {
 }
 
 #[test]
-fn a_reset_half_open_connection_goes_silently() {
+fn reset_half_open_connection_goes_silently() {
     let (mut net, _) = half_open(Some(0));
     let reset = segment(TcpControl::Rst, ISS + 1, None);
     assert_eq!(send(&mut net.b, net.now, &reset), []);
@@ -157,7 +157,7 @@ fn bytes_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
 }
 
 #[test]
-fn a_fin_beyond_the_window_does_not_swallow_bytes() {
+fn fin_beyond_the_window_does_not_swallow_bytes() {
     let mut ring = config(MAC_B);
     ring.buffer = Some(1024);
     let mut net = Net::with(config(MAC_A), ring);
@@ -183,7 +183,7 @@ fn a_fin_beyond_the_window_does_not_swallow_bytes() {
 }
 
 #[test]
-fn a_reset_within_the_window_ends_and_one_beyond_it_does_not() {
+fn reset_within_the_window_ends_and_one_beyond_it_does_not() {
     let (mut net, iss, conn) = established();
     let beyond = segment(TcpControl::Rst, ISS + 1 + 400_000, Some(iss + 1));
     send(&mut net.b, net.now, &beyond);
@@ -195,7 +195,7 @@ fn a_reset_within_the_window_ends_and_one_beyond_it_does_not() {
 }
 
 #[test]
-fn a_syn_on_an_established_connection_is_challenged_and_changes_nothing() {
+fn syn_on_an_established_connection_is_challenged_and_changes_nothing() {
     let (mut net, _, conn) = established();
     let syn = TcpRepr {
         max_seg_size: Some(100),
@@ -215,7 +215,7 @@ fn a_syn_on_an_established_connection_is_challenged_and_changes_nothing() {
 }
 
 #[test]
-fn an_ack_of_bytes_never_sent_changes_nothing() {
+fn ack_of_bytes_never_sent_changes_nothing() {
     let (mut net, iss, conn) = established();
     net.b.write(conn, b"12345", net.now);
     send(
@@ -239,7 +239,7 @@ fn an_ack_of_bytes_never_sent_changes_nothing() {
 }
 
 #[test]
-fn a_shrinking_window_is_survived() {
+fn shrinking_window_is_survived() {
     let (mut net, iss, conn) = established();
     assert!(net.b.write(conn, &[1; 1000], net.now));
     let shrunk = TcpRepr {

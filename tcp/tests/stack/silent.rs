@@ -115,14 +115,14 @@ impl Crowd {
 }
 
 #[test]
-fn an_honest_peer_has_its_share_at_once_beside_a_few_silent_ones() {
+fn honest_peer_has_its_share_at_once_beside_a_few_silent_ones() {
     let mut crowd = Crowd::new(8, OPENING);
     let took = crowd.serve();
     assert!(took < AT_ONCE, "{took:?}");
 }
 
 #[test]
-fn an_honest_peer_is_served_beside_many_silent_ones() {
+fn honest_peer_is_served_beside_many_silent_ones() {
     for peers in [16, 64] {
         let mut crowd = Crowd::new(peers, OPENING);
         assert!(crowd.in_flight.iter().sum::<usize>() > 900);
@@ -158,7 +158,7 @@ fn more_silent_peers_than_frames_take_none_for_long() {
 }
 
 #[test]
-fn a_peer_that_is_heard_again_gets_all_of_it() {
+fn peer_that_is_heard_again_gets_all_of_it() {
     let mut crowd = Crowd::new(16, OPENING);
     crowd.serve();
     crowd.net.pass(Duration::from_secs(1));

@@ -21,7 +21,7 @@ fn answered(net: &mut Net, a: ConnId) -> usize {
 }
 
 #[test]
-fn an_ack_that_may_wait_for_an_answer_is_left_to_the_next_turn_and_no_other() {
+fn ack_that_may_wait_for_an_answer_is_left_to_the_next_turn_and_no_other() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     assert_eq!(answered(&mut net, a), 1, "nobody has answered so far");
@@ -62,7 +62,7 @@ fn answer(net: &mut Net, a: ConnId, b: ConnId, sizes: &[usize]) -> Vec<Vec<u8>> 
 }
 
 #[test]
-fn an_ack_that_came_with_bytes_counts_for_the_answer_to_them() {
+fn ack_that_came_with_bytes_counts_for_the_answer_to_them() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 2000));
     let (a, b) = net.connect(false);
     for frame in answer(&mut net, a, b, &[1000, 1000]) {
@@ -94,7 +94,7 @@ fn no_timer_runs_out_over_an_ack_that_came_with_bytes() {
 }
 
 #[test]
-fn an_ack_that_came_with_bytes_is_acted_upon_in_the_next_turn_at_the_latest() {
+fn ack_that_came_with_bytes_is_acted_upon_in_the_next_turn_at_the_latest() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     // This shows A that its ACKs may wait for answers.

@@ -13,7 +13,7 @@ use crate::frames;
 use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, small};
 
 #[test]
-fn a_full_window_refuses_and_an_ack_invites() {
+fn full_window_refuses_and_an_ack_invites() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     let piece = pattern_of(1, 1000);
@@ -33,7 +33,7 @@ fn a_full_window_refuses_and_an_ack_invites() {
 }
 
 #[test]
-fn the_window_is_filled_to_the_last_byte_without_splitting() {
+fn window_is_filled_to_the_last_byte_without_splitting() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for len in [1448, 1448, 1200] {
@@ -47,7 +47,7 @@ fn the_window_is_filled_to_the_last_byte_without_splitting() {
 }
 
 #[test]
-fn the_send_buffer_limits_too() {
+fn send_buffer_limits_too() {
     // The send buffer is four times the receive buffer: 8192 bytes.
     let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
     let (a, _) = net.connect(false);
@@ -76,7 +76,7 @@ fn so_many_segments_are_in_flight_at_most() {
 }
 
 #[test]
-fn a_lost_window_update_is_asked_for() {
+fn lost_window_update_is_asked_for() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for _ in 0..4 {
@@ -105,7 +105,7 @@ fn a_lost_window_update_is_asked_for() {
 }
 
 #[test]
-fn a_closed_window_of_a_living_peer_is_waited_upon() {
+fn closed_window_of_a_living_peer_is_waited_upon() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     net.a.write(a, &pattern_of(1, 4096), net.now);
@@ -118,7 +118,7 @@ fn a_closed_window_of_a_living_peer_is_waited_upon() {
 }
 
 #[test]
-fn a_closed_window_of_a_dead_peer_times_out() {
+fn closed_window_of_a_dead_peer_times_out() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
     let (a, _) = net.connect(false);
     net.a.write(a, &pattern_of(1, 4096), net.now);
@@ -130,7 +130,7 @@ fn a_closed_window_of_a_dead_peer_times_out() {
 }
 
 #[test]
-fn a_piece_larger_than_any_window_is_split() {
+fn piece_larger_than_any_window_is_split() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 1024));
     let pair = net.connect(false);
     let data = pattern_of(1, 14_000);
@@ -238,7 +238,7 @@ fn without_a_tx_frame_nothing_is_written_or_lost() {
 }
 
 #[test]
-fn an_answer_without_a_frame_is_counted() {
+fn answer_without_a_frame_is_counted() {
     let (io, wire) = MemoryIo::new(1).unwrap();
     let mut net = Net::new();
     net.b = Host::on(Box::new(io), wire, config(MAC_B));
@@ -250,7 +250,7 @@ fn an_answer_without_a_frame_is_counted() {
 }
 
 #[test]
-fn a_segment_with_bytes_tells_of_the_room_that_was_made() {
+fn segment_with_bytes_tells_of_the_room_that_was_made() {
     let mut net = Net::with(small(MAC_A, 4096), small(MAC_B, 4096));
     let (a, b) = net.connect(false);
     for _ in 0..2 {

@@ -104,7 +104,7 @@ mod tests {
     use super::Family;
 
     #[test]
-    fn an_id_names_its_family_and_file() {
+    fn id_names_its_family_and_file() {
         for (id, file) in [
             ("R5044-7.1.1-3", "rfc5044.tsv"),
             ("INT-siw-1", "interop.tsv"),

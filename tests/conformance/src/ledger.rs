@@ -115,7 +115,7 @@ mod tests {
     use super::Table;
 
     #[test]
-    fn a_file_that_is_no_table_says_where() {
+    fn file_that_is_no_table_says_where() {
         for (text, error) in [
             (
                 "",

@@ -43,19 +43,19 @@ fn nothing_is_found_in_a_good_ledger() {
 }
 
 #[test]
-fn a_requirement_without_a_row_is_missing() {
+fn requirement_without_a_row_is_missing() {
     let missing = Finding::Missing("R5044-2".to_owned());
     assert_eq!(found(&[FIRST], &[THIRD]), [missing]);
 }
 
 #[test]
-fn a_second_row_is_a_duplicate() {
+fn second_row_is_a_duplicate() {
     let duplicate = Finding::Duplicate("R5044-1".to_owned());
     assert_eq!(found(&[FIRST, FIRST, EXCUSE], &[THIRD]), [duplicate]);
 }
 
 #[test]
-fn a_row_without_a_requirement_is_unknown() {
+fn row_without_a_requirement_is_unknown() {
     let unknown = Finding::Unknown {
         file: "rfc5044.tsv".to_owned(),
         id: "R5044-9".to_owned(),
@@ -65,7 +65,7 @@ fn a_row_without_a_requirement_is_unknown() {
 }
 
 #[test]
-fn a_row_in_the_file_of_another_specification_is_misfiled() {
+fn row_in_the_file_of_another_specification_is_misfiled() {
     let misfiled = Finding::Misfiled {
         file: "rfc5044.tsv".to_owned(),
         id: "R6581-1".to_owned(),
@@ -74,13 +74,13 @@ fn a_row_in_the_file_of_another_specification_is_misfiled() {
 }
 
 #[test]
-fn a_row_before_its_turn_is_out_of_order() {
+fn row_before_its_turn_is_out_of_order() {
     let disorder = Finding::OutOfOrder("R5044-1".to_owned());
     assert_eq!(found(&[EXCUSE, FIRST], &[THIRD]), [disorder]);
 }
 
 #[test]
-fn an_open_row_is_found() {
+fn open_row_is_found() {
     let open = Finding::Open {
         id: "R6581-1".to_owned(),
         missing: "a test".to_owned(),
@@ -90,7 +90,7 @@ fn an_open_row_is_found() {
 }
 
 #[test]
-fn a_reason_without_substance_is_found() {
+fn reason_without_substance_is_found() {
     for reason in ["", "n/a", "does not apply to us here"] {
         let thin = Finding::ThinReason {
             id: "R6581-1".to_owned(),
@@ -109,7 +109,7 @@ fn a_reason_without_substance_is_found() {
 }
 
 #[test]
-fn a_test_in_a_file_that_is_not_there_is_found() {
+fn test_in_a_file_that_is_not_there_is_found() {
     let id = "R6581-1".to_owned();
     let citation = cited("b.rs", "shows_it");
     let finding = Finding::NotBuilt { id, citation };
@@ -124,7 +124,7 @@ fn a_test_in_a_file_that_is_not_there_is_found() {
 }
 
 #[test]
-fn a_function_that_is_no_test_is_found() {
+fn function_that_is_no_test_is_found() {
     let id = "R6581-1".to_owned();
     let citation = cited("a.rs", "shows");
     let finding = Finding::NoSuchTest { id, citation };

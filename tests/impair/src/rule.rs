@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detour_without_traffic_repeats_nothing() {
+    fn detour_without_traffic_repeats_nothing() {
         let rule = Rule::new(Seed(1));
         assert!(rule.duplicate_of_detoured().abs() < f64::EPSILON);
         let half = Rule {

@@ -43,7 +43,7 @@ fn rule(seed: u64) -> Rule {
 }
 
 #[test]
-fn a_segment_is_lost_by_its_number_alone() {
+fn segment_is_lost_by_its_number_alone() {
     needs_root!();
     let tcp = frame(0x0800, 6);
     let rule = Rule {
@@ -110,7 +110,7 @@ fn what_may_be_marked_is_marked_and_its_checksum_follows() {
 }
 
 #[test]
-fn a_seed_says_which_frames_are_lost_and_detoured() {
+fn seed_says_which_frames_are_lost_and_detoured() {
     needs_root!();
     let tcp = frame(0x0800, 6);
     let draws = |seed| -> Vec<u32> {

@@ -80,7 +80,7 @@ fn of_two_wakers_at_least_one_wakes_the_sleeper() {
 }
 
 #[test]
-fn a_sleeper_that_is_awake_again_is_not_rung_for() {
+fn sleeper_that_is_awake_again_is_not_rung_for() {
     loom::model(|| {
         let world = World::new();
         world.flag.announce();

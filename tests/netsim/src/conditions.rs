@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_goes_down_at_the_end_of_each_period() {
+    fn link_goes_down_at_the_end_of_each_period() {
         let millis = Duration::from_millis;
         let conditions = Conditions {
             flap: Some((millis(100), millis(10))),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_bits_per_second() {
+    fn rate_is_bits_per_second() {
         let at = |rate| Conditions {
             rate,
             ..Conditions::default()

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_follows_the_mark() {
+    fn checksum_follows_the_mark() {
         let mut frame = vec![0; 14];
         frame[12] = 0x08;
         #[rustfmt::skip]

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_spaces_frames_and_a_full_queue_drops_them() {
+    fn rate_spaces_frames_and_a_full_queue_drops_them() {
         let mut lane = lane(Conditions {
             rate: Some(800_000), // 100 bytes in 1 ms
             queue: 2,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_marks_what_may_be_marked() {
+    fn long_queue_marks_what_may_be_marked() {
         let mut lane = lane(Conditions {
             rate: Some(800_000),
             mark: Some(2),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_that_the_test_names_is_dropped() {
+    fn frame_that_the_test_names_is_dropped() {
         let mut lane = lane(Conditions::default());
         lane.send(numbered(0), MS);
         lane.drop_nth(2);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_back_frame_is_overtaken() {
+    fn held_back_frame_is_overtaken() {
         let mut lane = lane(Conditions {
             reorder: 0.3,
             ..Conditions::default()
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_frame_differs_in_one_bit_beyond_the_ethernet_header() {
+    fn damaged_frame_differs_in_one_bit_beyond_the_ethernet_header() {
         const FRAMES: u64 = if cfg!(miri) { 50 } else { 1000 };
         let mut lane = lane(Conditions {
             corrupt: 1.0,

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_and_stream_give_the_same_numbers_and_others_do_not() {
+    fn same_seed_and_stream_give_the_same_numbers_and_others_do_not() {
         let draw = |seed, stream| {
             let mut rng = Rng::new(Seed(seed), stream);
             [rng.draw(), rng.draw(), rng.draw()]

@@ -71,7 +71,7 @@ fn take_all() -> Vec<File> {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named_together_with_those_that_are() {
+fn interface_that_is_not_there_is_named_together_with_those_that_are() {
     let _alone = alone();
     let refused = Rnic::open("nosuch0", &RnicConfig::default()).err().unwrap();
     assert!(matches!(refused, OpenError::Nic(_)));

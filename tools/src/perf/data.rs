@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_wrong_byte_is_found() {
+    fn single_wrong_byte_is_found() {
         let never = Interrupted::default();
         for size in [1000, CHUNK, 2 * CHUNK + 1] {
             let bytes = SharedBytes::anonymous(3 * size).unwrap();

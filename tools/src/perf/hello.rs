@@ -302,13 +302,13 @@ mod tests {
     ];
 
     #[test]
-    fn a_request_is_these_bytes() {
+    fn request_is_these_bytes() {
         assert_eq!(HELLO.to_bytes(), BYTES);
         assert_eq!(Hello::from_bytes(&BYTES).unwrap(), HELLO);
     }
 
     #[test]
-    fn a_request_that_is_cut_off_or_too_long_is_refused() {
+    fn request_that_is_cut_off_or_too_long_is_refused() {
         for len in 0..44 {
             assert!(Hello::from_bytes(&BYTES[..len]).is_err(), "{len}");
         }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_what_cannot_be_is_refused() {
+    fn request_for_what_cannot_be_is_refused() {
         const WRITE_BW: (usize, &[u8]) = (5, &[0]);
         const WRITE_LAT: (usize, &[u8]) = (5, &[0x10]);
         let refused: [(&str, Changes<'_>); 12] = [
@@ -434,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn an_answer_is_places_with_room_for_the_buffers(buffer in offset(), control in offset()) {
+        fn answer_is_places_with_room_for_the_buffers(buffer in offset(), control in offset()) {
             let place = |to| RemoteAddress { stag: Stag(1), to };
             let places = Places { buffer: place(buffer), control: place(control) };
             let fits = buffer.checked_add(0x0102).is_some() && control.checked_add(32).is_some();

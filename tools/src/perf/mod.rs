@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_congestion_control_reaches_the_rnic() {
+    fn congestion_control_reaches_the_rnic() {
         for (words, wanted) in [
             (&[][..], CongestionControl::Cubic),
             (&["--congestion", "newreno"], CongestionControl::NewReno),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_congestion_control_is_refused_with_those_that_there_are() {
+    fn unknown_congestion_control_is_refused_with_those_that_there_are() {
         let error = parse(&["--congestion", "vegas"]).err().unwrap().to_string();
         assert!(error.contains("'vegas'"), "{error}");
         assert!(error.contains("cubic, newreno, dctcp, bbr"), "{error}");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_offset_stag_and_length_in_network_order() {
+    fn place_is_offset_stag_and_length_in_network_order() {
         let place = Place {
             address: RemoteAddress {
                 stag: Stag(0x0a0b_0c0d),

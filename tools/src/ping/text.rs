@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_text_of_the_length_asked_for() {
+    fn message_is_text_of_the_length_asked_for() {
         assert_eq!(message(0, 26), b"rdma-ping-0: ABCDEFGHIJKL\0");
         assert_eq!(message(1, 26), b"rdma-ping-1: BCDEFGHIJKLM\0");
         assert_eq!(message(57, 30), b"rdma-ping-57: zABCDEFGHIJKLMN\0");
@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_message_holds_the_largest_number_of_rping() {
+    fn smallest_message_holds_the_largest_number_of_rping() {
         let text = message(2_147_483_647, SMALLEST as usize);
         assert!(text.starts_with(b"rdma-ping-2147483647: "));
         assert_eq!(text.len(), 26);

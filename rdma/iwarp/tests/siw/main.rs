@@ -66,7 +66,7 @@ fn crcs_are_right_once_one_side_asks_for_them() {
 }
 
 #[test]
-fn a_ready_to_receive_message_comes_first() {
+fn ready_to_receive_message_comes_first() {
     let server = "ReadRequest 2/2, Send 4/4, Write 2/2";
     holds(
         "p2p-write",
@@ -111,7 +111,7 @@ fn messages_of_many_segments_are_whole() {
 }
 
 #[test]
-fn an_fpdu_over_many_tcp_segments_is_whole() {
+fn fpdu_over_many_tcp_segments_is_whole() {
     let parameters = (2, false, "Send 16/16", "Send 16/16");
     holds("gso", &[parameters, (2, false, "Write 5/5", "")]);
 }

@@ -1,4 +1,4 @@
-//! RFC 7306: Immediate Data and Atomic Operations; F-9 to F-14 of vectors.md. `rows/` has what is refused.
+//! RFC 7306: Immediate Data and Atomic Operations; F-9 to F-14 of vectors.md. `input/` has what is refused.
 
 use crate::support::{A, B, Region, Stream, fpdus, hex};
 use proptest::prelude::*;

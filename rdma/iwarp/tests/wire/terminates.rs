@@ -1,4 +1,4 @@
-//! Terminates that no inbound segment causes, and a Read that is cut off: vectors.md §6. `rows/` has those of refused input.
+//! Terminates that no inbound segment causes, and a Read that is cut off: vectors.md §6. `input/` has those of refused input.
 
 use crate::support::{A, Region, Stream, hex, sealed, ulpdu_of};
 use xwarp_iwarp::{AccessError, Inbound, MpaError, TermCode, Terminate};

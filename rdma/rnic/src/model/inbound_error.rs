@@ -194,7 +194,7 @@ mod tests {
 
     /// Up to half of all numbers are ahead, wherever the next one is.
     #[test]
-    fn a_number_ahead_leaves_a_gap_and_another_is_out_of_range() {
+    fn number_ahead_leaves_a_gap_and_another_is_out_of_range() {
         for expected in [1, 0, u32::MAX, 1 << 31] {
             for (apart, is_ahead) in [
                 (1, true),

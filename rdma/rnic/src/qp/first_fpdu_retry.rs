@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_woken_four_times_ever_later() {
+    fn silent_peer_is_woken_four_times_ever_later() {
         let mut nudge = Nudge::new(Some(Duration::from_millis(5)));
         assert_eq!(nudge.due(), None, "nothing was sent");
         nudge.sent(at(100));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_was_heard_is_left_alone() {
+    fn peer_that_was_heard_is_left_alone() {
         let mut nudge = Nudge::new(Some(Duration::from_millis(5)));
         nudge.sent(at(0));
         nudge.heard();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_cut_at_the_borders_of_the_list() {
+    fn span_is_cut_at_the_borders_of_the_list() {
         assert_eq!(
             pieces(0, 35),
             [(100, 1, 0..10), (50, 3, 10..15), (7, 4, 15..35)]

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs hours for a million events")]
-    fn a_million_events_that_nobody_takes_are_as_many_as_the_bound_and_one_that_counts_the_rest() {
+    fn million_events_that_nobody_takes_are_as_many_as_the_bound_and_one_that_counts_the_rest() {
         let events = EventQueue::new(4);
         (0..1_000_000).for_each(|qp| events.report(closed(qp)));
         assert!(events.lists().polled.capacity() < 32);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_of_the_rnic_is_never_lost() {
+    fn failure_of_the_rnic_is_never_lost() {
         let events = EventQueue::new(1);
         let failed = AsyncEvent {
             resource: EventResource::Rnic,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_told_all_of_a_turn_and_what_it_leaves_is_bounded() {
+    fn handler_is_told_all_of_a_turn_and_what_it_leaves_is_bounded() {
         let events = EventQueue::new(2);
         events.set_handled(true);
         (0..9).for_each(|qp| events.report(closed(qp)));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_free_when_it_is_said_to_be_not_when_the_request_is_taken() {
+    fn slot_is_free_when_it_is_said_to_be_not_when_the_request_is_taken() {
         let table = SlotTable::new(1, 0);
         let [sends, recvs] = table.open_pair(QpId::new(0, 0));
         let (mut queue, mut engine) = queue(&table, sends);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_goes_round_and_touches_nothing_else() {
+    fn count_goes_round_and_touches_nothing_else() {
         let table = SlotTable::new(1, 0);
         let [key, _] = table.open_pair(QpId::new(0, 0));
         let (mut queue, mut engine) = queue(&table, key);

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "needs many minutes for 65,536 domains")]
-    fn there_are_as_many_as_the_rnic_says_and_one_more_when_one_goes() {
+    fn domains_are_as_many_as_the_rnic_says_and_one_more_when_one_goes() {
         let mut domains = Domains::default();
         let all: Vec<PdId> = (0..MAX_PDS).map(|_| domains.allocate().unwrap()).collect();
         assert!(full(&mut domains));

@@ -63,7 +63,7 @@ mod tests {
     const NONE: Ability = Ability::empty();
 
     #[test]
-    fn a_scope_admits_a_domain_or_one_queue_pair_of_it() {
+    fn scope_admits_a_domain_or_one_queue_pair_of_it() {
         let mut users = Users::default();
         let (a, b, stranger) = (
             users.join(PD, NONE),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_shared_while_it_has_several_queue_pairs() {
+    fn domain_is_shared_while_it_has_several_queue_pairs() {
         let mut users = Users::default();
         let shared = |users: &Users| [PD, OTHER].map(|pd| users.share(Scope::Domain(pd)));
         assert_eq!(shared(&users), [false, false]);

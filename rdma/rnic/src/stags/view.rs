@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_is_neither_zero_nor_so_high_that_the_end_passes_2_to_the_64() {
+    fn base_is_neither_zero_nor_so_high_that_the_end_passes_2_to_the_64() {
         let wraps = |va| (va, SpecError::Wrap { va, len: 100 });
         let zero = (0, SpecError::VirtualAddress(0));
         for (va, error) in [zero, wraps(u64::MAX - 98), wraps(u64::MAX)] {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_its_own_base_and_bounds() {
+    fn part_has_its_own_base_and_bounds() {
         let bytes = memory(100);
         let whole = View::whole(bytes.clone(), Addressing::VaBased(1000)).unwrap();
         let part = whole.part(1010, 20, 0).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_gives_the_peer_no_right_and_takes_no_window() {
+    fn buffer_gives_the_peer_no_right_and_takes_no_window() {
         let rnic = rnic();
         let pd = rnic.allocate_pd().unwrap();
         for buffer in pd.allocate_buffers(2, 100).unwrap() {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn there_may_be_none_and_none_may_be_too_many() {
+    fn buffers_may_be_none_and_none_may_be_too_large() {
         let rnic = rnic();
         let pd = rnic.allocate_pd().unwrap();
         assert!(pd.allocate_buffers(0, 100).unwrap().is_empty());

@@ -101,7 +101,7 @@ fn start_up_doubles_the_rate_until_three_rounds_do_not_raise_it() {
 }
 
 #[test]
-fn the_queue_of_start_up_is_drained_before_probing_begins() {
+fn queue_of_start_up_is_drained_before_probing_begins() {
     let mut flow = Flow::new();
     for _ in 0..6 {
         flow.round(4 * PRODUCT);
@@ -118,7 +118,7 @@ fn the_queue_of_start_up_is_drained_before_probing_begins() {
 }
 
 #[test]
-fn a_slow_application_does_not_end_start_up() {
+fn slow_application_does_not_end_start_up() {
     let mut flow = Flow::new();
     for _ in 0..20 {
         flow.round_at(RATE, RTT, MSS, true);
@@ -163,7 +163,7 @@ fn probing_up_lasts_until_the_path_is_filled_or_something_is_lost() {
 }
 
 #[test]
-fn a_higher_rate_is_found_and_a_lower_one_believed_after_ten_rounds() {
+fn higher_rate_is_found_and_a_lower_one_believed_after_ten_rounds() {
     let mut flow = Flow::steady();
     flow.round_at(2 * RATE, RTT, PRODUCT, false);
     assert_eq!(flow.bbr.path.rate(), Some(2 * RATE));
@@ -176,7 +176,7 @@ fn a_higher_rate_is_found_and_a_lower_one_believed_after_ten_rounds() {
 }
 
 #[test]
-fn a_round_trip_not_seen_for_ten_seconds_is_measured_with_four_segments_in_flight() {
+fn round_trip_not_seen_for_ten_seconds_is_measured_with_four_segments_in_flight() {
     let longer = RTT * 2;
     let mut flow = Flow::steady();
     let window = flow.bbr.window();
@@ -198,7 +198,7 @@ fn a_round_trip_not_seen_for_ten_seconds_is_measured_with_four_segments_in_fligh
 }
 
 #[test]
-fn a_repair_conserves_for_one_round_trip_and_then_gives_the_window_back() {
+fn repair_conserves_for_one_round_trip_and_then_gives_the_window_back() {
     let mut flow = Flow::steady();
     flow.round(2 * PRODUCT);
     let window = flow.bbr.window();
@@ -214,7 +214,7 @@ fn a_repair_conserves_for_one_round_trip_and_then_gives_the_window_back() {
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_and_forgets_nothing() {
+fn timeout_leaves_one_segment_and_forgets_nothing() {
     let mut flow = Flow::steady();
     let window = flow.bbr.window();
     flow.bbr.on_timeout(flow.now, window);
@@ -230,7 +230,7 @@ fn a_timeout_leaves_one_segment_and_forgets_nothing() {
 }
 
 #[test]
-fn a_pause_does_not_count_as_a_long_round_trip() {
+fn pause_does_not_count_as_a_long_round_trip() {
     let mut flow = Flow::steady();
     flow.now = flow.now + Duration::from_secs(30);
     flow.bbr.on_idle(flow.now, Duration::from_secs(30), RTT);

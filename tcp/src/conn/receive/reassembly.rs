@@ -188,7 +188,7 @@ mod tests {
 
     /// Who sends every other byte takes no more memory than that of so many parts, and no more time.
     #[test]
-    fn there_are_so_many_parts_at_most() {
+    fn parts_are_so_many_at_most() {
         let mut device = device();
         let mut parts = Reassembly::default();
         let base = from_raw(u32::MAX - 50);
@@ -208,7 +208,7 @@ mod tests {
 
     /// A peer that sends each byte as the last one of a whole segment has no more memory of ours for it than for the byte.
     #[test]
-    fn a_part_keeps_no_memory_of_what_was_known() {
+    fn part_keeps_no_memory_of_what_was_known() {
         let mut device = device();
         let mut parts = Reassembly::default();
         let base = from_raw(u32::MAX - 50);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_joined_only_across_chunks() {
+    fn slice_is_joined_only_across_chunks() {
         let (io, _) = MemoryIo::new(1).unwrap();
         let mut device = Device::new(Box::new(io), 1500);
         let mut queue = ReceiveQueue::default();

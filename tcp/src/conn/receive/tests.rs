@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fin_is_noted_in_the_window_or_at_its_edge(case in case()) {
+    fn fin_is_noted_in_the_window_or_at_its_edge(case in case()) {
         let mut side = case.side();
         side.note_fin(&case.segment());
         let end = case.place + wide(case.len);
@@ -161,7 +161,7 @@ proptest! {
 
     /// An edge that was announced stays, whatever is read, and however coarse the field is (RFC 9293 §3.8.6.2.1).
     #[test]
-    fn an_announced_edge_is_never_taken_back(shift in 0..15_u8, steps in prop::collection::vec((0..3000_usize, 0..3000_usize), 1..40)) {
+    fn announced_edge_is_never_taken_back(shift in 0..15_u8, steps in prop::collection::vec((0..3000_usize, 0..3000_usize), 1..40)) {
         let mut side = ReceiveSide::new(60_000 << shift);
         side.begin(at(-5_000_000), 0);
         let (mut next, mut edge, mut device) = (-4_999_999_i64, i64::MIN, Device::new(Box::new(MemoryIo::new(1).unwrap().0), 1500));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_of_each_repetition_shows_that_nothing_was_lost() {
+    fn duplicate_of_each_repetition_shows_that_nothing_was_lost() {
         let mut recovery = Recovery::default();
         recovery.begin(from_raw(100), from_raw(900), 800, 400, 100);
         recovery.repeated(5);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_from_before_the_first_repetition_answers_the_original() {
+    fn echo_from_before_the_first_repetition_answers_the_original() {
         let mut recovery = Recovery::default();
         recovery.time_out(from_raw(100), from_raw(900));
         assert!(!recovery.answers_original(4));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_ends_with_what_was_sent_in_the_recovery() {
+    fn doubt_ends_with_what_was_sent_in_the_recovery() {
         for (una, doubted) in [(950, true), (1000, true), (1001, false)] {
             let mut recovery = Recovery::default();
             recovery.begin(from_raw(100), from_raw(900), 800, 400, 100);

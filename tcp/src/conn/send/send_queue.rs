@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pipe_counts_what_is_neither_lost_nor_sacked() {
+    fn pipe_counts_what_is_neither_lost_nor_sacked() {
         let mut queue = three();
         assert_eq!(queue.pipe(), 300);
         assert!(queue.mark_sacked(2) && !queue.mark_sacked(2));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_can_be_cut_in_two() {
+    fn piece_can_be_cut_in_two() {
         let mut queue = three();
         queue.mark_lost(1);
         queue.split(1, 30);

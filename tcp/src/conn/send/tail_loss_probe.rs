@@ -58,7 +58,7 @@ mod tests {
     use crate::wire::seq::from_raw;
 
     #[test]
-    fn a_probe_is_judged_by_what_follows_its_acknowledgment() {
+    fn probe_is_judged_by_what_follows_its_acknowledgment() {
         let end = from_raw(100);
         let mut probe = TailLossProbe::default();
         assert_eq!(probe.judge(end, true, false), Verdict::Unknown);

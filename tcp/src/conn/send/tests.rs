@@ -78,7 +78,7 @@ proptest! {
 
     /// RFC 5961 §5.2.
     #[test]
-    fn an_ack_is_plausible_from_a_window_before_what_is_in_flight_to_its_end((sent, ack, _) in case()) {
+    fn ack_is_plausible_from_a_window_before_what_is_in_flight_to_its_end((sent, ack, _) in case()) {
         let side = sent.side();
         let within = |from: i64, to: i64| alike(ack).any(|ack| ack >= from && ack <= to);
         prop_assert_eq!(side.is_plausible(at(ack)), within(sent.una - sent.largest, sent.nxt()));
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn a_block_is_believed_of_what_is_in_flight((sent, left, right) in case()) {
+    fn block_is_believed_of_what_is_in_flight((sent, left, right) in case()) {
         let in_flight = alike(left).any(|left| alike(right).any(|right| {
             sent.una < left && left < right && right <= sent.nxt()
         }));
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn a_duplicate_is_believed_of_a_window_before_the_ack((sent, left, right) in case()) {
+    fn duplicate_is_believed_of_a_window_before_the_ack((sent, left, right) in case()) {
         let ack = sent.nxt();
         let lately = alike(left).any(|left| alike(right).any(|right| {
             ack - sent.largest <= left && left < right && right <= ack
@@ -105,7 +105,7 @@ proptest! {
 
     /// SND.WL1 and SND.WL2 (RFC 9293 §3.10.7.4): of segments that are acceptable, in whatever order they come.
     #[test]
-    fn the_window_is_that_of_the_segment_sent_last(
+    fn window_is_that_of_the_segment_sent_last(
         first in prop_oneof![Just(-3_i64), Just(HALF - 3), 0..1_i64 << 32],
         steps in prop::collection::vec((-5..=5_i64, -5..=5_i64, 0..4_u16), 1..30),
     ) {
@@ -127,7 +127,7 @@ proptest! {
 }
 
 #[test]
-fn an_ack_half_the_space_away_is_not_plausible() {
+fn ack_half_the_space_away_is_not_plausible() {
     let idle = Sent {
         una: 7,
         flight: 0,

@@ -16,7 +16,7 @@ fn late(ahead: Duration) -> Duration {
 }
 
 #[test]
-fn a_timer_fires_at_its_tick_and_once() {
+fn timer_fires_at_its_tick_and_once() {
     let mut wheel = Wheel::new(at(0));
     wheel.set(7, at(160));
     assert_eq!(wheel.next(), Some(at(160)));
@@ -27,7 +27,7 @@ fn a_timer_fires_at_its_tick_and_once() {
 }
 
 #[test]
-fn a_timer_set_again_or_cancelled_does_not_fire_at_its_old_time() {
+fn timer_set_again_or_cancelled_does_not_fire_at_its_old_time() {
     let mut wheel = Wheel::new(at(0));
     wheel.set(1, at(160));
     wheel.set(2, at(160));
@@ -41,14 +41,14 @@ fn a_timer_set_again_or_cancelled_does_not_fire_at_its_old_time() {
 }
 
 #[test]
-fn a_deadline_that_is_past_fires_at_once() {
+fn deadline_that_is_past_fires_at_once() {
     let mut wheel = Wheel::new(at(1_000_000));
     wheel.set(0, at(5));
     assert_eq!(wheel.pop(at(1_000_000)), Some(0));
 }
 
 #[test]
-fn a_deadline_beyond_the_last_level_does_not_fire_early() {
+fn deadline_beyond_the_last_level_does_not_fire_early() {
     let mut wheel = Wheel::new(at(0));
     let century = 36_525 * 24 * 3_600_000_000;
     wheel.set(0, at(century));
@@ -62,7 +62,7 @@ fn a_deadline_beyond_the_last_level_does_not_fire_early() {
 }
 
 #[test]
-fn the_end_of_time_is_no_deadline_that_breaks_anything() {
+fn end_of_time_is_no_deadline_that_breaks_anything() {
     let mut wheel = Wheel::new(at(0));
     wheel.set(0, Instant::ORIGIN + Duration::MAX);
     assert!(wheel.pop(at(u64::MAX)).is_none()); // 584,000 years
@@ -73,7 +73,7 @@ fn the_end_of_time_is_no_deadline_that_breaks_anything() {
 }
 
 #[test]
-fn a_million_idle_timers_cost_nothing() {
+fn million_idle_timers_cost_nothing() {
     const IDLE: u32 = 1_000_000;
     let mut wheel = Wheel::new(at(0));
     for key in 1..=IDLE {
@@ -119,7 +119,7 @@ proptest! {
 
     /// The model knows for each key its deadline and when it must have fired.
     #[test]
-    fn it_fires_what_the_model_fires(ops in prop::collection::vec(op(), 1..100)) {
+    fn wheel_fires_what_the_model_fires(ops in prop::collection::vec(op(), 1..100)) {
         let mut wheel = Wheel::new(at(0));
         let mut model: BTreeMap<u32, (Instant, Instant)> = BTreeMap::new();
         let mut now = at(0);

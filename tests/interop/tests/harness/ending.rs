@@ -20,7 +20,7 @@ fn runs(word: &str) -> bool {
 }
 
 #[test]
-fn a_guest_ends_when_its_test_is_killed_and_does_not_hinder_the_next() {
+fn guest_ends_when_its_test_is_killed_and_does_not_hinder_the_next() {
     let Some(image) = Image::find() else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_guest"));
     command.arg("echo booted GUEST_SHARE=$GUEST_SHARE; sleep 60");

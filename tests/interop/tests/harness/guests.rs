@@ -3,7 +3,7 @@
 use xwarp_interop_tests::{Guest, GuestConfig, Image, Lab};
 
 #[test]
-fn a_guest_runs_commands_and_tells_how_they_ended() {
+fn guest_runs_commands_and_tells_how_they_ended() {
     let Some(image) = Image::find() else { return };
     let lab = Lab::new();
     let guest = Guest::boot(&lab, &image, 1);
@@ -16,7 +16,7 @@ fn a_guest_runs_commands_and_tells_how_they_ended() {
 }
 
 #[test]
-fn a_guest_cannot_write_to_this_machine_but_to_its_share() {
+fn guest_cannot_write_to_this_machine_but_to_its_share() {
     let Some(image) = Image::find() else { return };
     let lab = Lab::new();
     let guest = Guest::boot_as(

@@ -69,7 +69,7 @@ fn solicited_and_plain_sends_differ_on_the_wire() {
 }
 
 #[test]
-fn a_send_can_invalidate_a_region() {
+fn send_can_invalidate_a_region() {
     with_two_guests(|_, guests| {
         let mut peers = prepare(guests);
         let [_, Remote { stag, to }] = connect_with_regions(&mut peers, 4096);
@@ -134,7 +134,7 @@ fn writes_and_reads_of_64_mib_move_their_bytes() {
 }
 
 #[test]
-fn the_pattern_is_the_same_here_and_there() {
+fn pattern_is_the_same_here_and_there() {
     let Some(image) = Image::find() else { return };
     let lab = Lab::new();
     let guest = xwarp_interop_tests::Guest::boot(&lab, &image, 1);

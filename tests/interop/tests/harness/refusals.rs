@@ -5,7 +5,7 @@ use xwarp_interop_tests::{Image, Lab, Peer};
 use crate::{Remote, connect_with_regions, prepare, with_two_guests};
 
 #[test]
-fn a_rejection_carries_its_private_data() {
+fn rejection_carries_its_private_data() {
     with_two_guests(|_, guests| {
         let [mut client, mut server] = prepare(guests);
         client.ask("connect name=c");
@@ -17,7 +17,7 @@ fn a_rejection_carries_its_private_data() {
 }
 
 #[test]
-fn a_write_to_an_unknown_stag_ends_both_queue_pairs() {
+fn write_to_an_unknown_stag_ends_both_queue_pairs() {
     with_two_guests(|_, guests| {
         let mut peers = prepare(guests);
         let [_, Remote { stag, to }] = connect_with_regions(&mut peers, 4096);
@@ -38,7 +38,7 @@ fn a_write_to_an_unknown_stag_ends_both_queue_pairs() {
 }
 
 #[test]
-fn a_peer_says_what_it_does_not_understand() {
+fn peer_says_what_it_does_not_understand() {
     let Some(image) = Image::find() else { return };
     let lab = Lab::new();
     let guest = xwarp_interop_tests::Guest::boot(&lab, &image, 1);

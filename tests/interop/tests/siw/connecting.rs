@@ -28,7 +28,7 @@ fn resolved<'a>(guest: &'a Guest<'a>) -> Peer<'a> {
 }
 
 #[test]
-fn a_syn_that_nobody_answers_ends_in_time_or_when_it_is_given_up() {
+fn syn_that_nobody_answers_ends_in_time_or_when_it_is_given_up() {
     with_guest(|lab, guest| {
         // The neighbours are known from now on.
         assert_works(lab, guest);
@@ -279,7 +279,7 @@ fn either_side_may_go_before_the_first_message() {
 
 /// A port that nobody listens on.
 #[test]
-fn a_port_without_a_listener_refuses_in_either_direction() {
+fn port_without_a_listener_refuses_in_either_direction() {
     with_guest(|lab, guest| {
         let mut xwarp = Xwarp::open(lab, &Setup::default());
         let at = SocketAddr::new(guest.address(), PORT);

@@ -45,7 +45,7 @@ fn assert_ended(pair: &mut Pair<'_>) {
 }
 
 #[test]
-fn a_peer_on_siw_that_is_killed_is_noticed_and_comes_again() {
+fn peer_on_siw_that_is_killed_is_noticed_and_comes_again() {
     with_guest(|lab, guest| {
         for role in Role::BOTH {
             let mut pair = Pair::connect(lab, guest, role, &large());
@@ -120,7 +120,7 @@ fn either_side_may_disconnect_before_the_first_message() {
 }
 
 #[test]
-fn an_xwarp_that_is_killed_leaves_nothing_and_comes_again() {
+fn xwarp_that_is_killed_leaves_nothing_and_comes_again() {
     with_guest(|lab, guest| {
         for _ in 0..2 {
             let address = guest.address();

@@ -192,7 +192,7 @@ fn depths_are_settled() {
 }
 
 #[test]
-fn an_rtr_opens_the_peer_to_peer_model() {
+fn rtr_opens_the_peer_to_peer_model() {
     with_guest(|lab, guest| {
         for (asked, sent) in [
             (RtrTypes::only(Rtr::Write), Rtr::Write),
@@ -252,7 +252,7 @@ fn offering(rtr: Rtr, crc: bool) -> Setup {
 
 /// siw has no RTR that is a Send, and answers with another.
 #[test]
-fn an_rtr_that_siw_does_not_have_is_unacceptable_to_xwarp() {
+fn rtr_that_siw_does_not_have_is_unacceptable_to_xwarp() {
     with_guest(|lab, guest| {
         let mut xwarp = Xwarp::open(lab, &offering(Rtr::Send, true));
         let mut siw = Peer::start(guest);
@@ -272,7 +272,7 @@ fn an_rtr_that_siw_does_not_have_is_unacceptable_to_xwarp() {
 }
 
 #[test]
-fn an_rtr_that_xwarp_does_not_have_is_unacceptable_to_siw() {
+fn rtr_that_xwarp_does_not_have_is_unacceptable_to_siw() {
     with_guest(|lab, guest| {
         guest.set_siw("peer_to_peer", 1);
         for (offer, rtr) in [(1, Rtr::Read), (2, Rtr::Write), (3, Rtr::Send)] {

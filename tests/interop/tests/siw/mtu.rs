@@ -65,12 +65,12 @@ fn native(xwarp: u32, guests: u32) {
 }
 
 #[test]
-fn the_largest_mtu_of_native_mode_is_used() {
+fn largest_mtu_of_native_mode_is_used() {
     native(NATIVE, NATIVE);
 }
 
 #[test]
-fn the_smaller_of_two_mtus_is_used() {
+fn smaller_of_two_mtus_is_used() {
     for (xwarp, guests) in [(NATIVE, JUMBO), (1500, 576)] {
         native(xwarp, guests);
     }
@@ -78,7 +78,7 @@ fn the_smaller_of_two_mtus_is_used() {
 
 #[test]
 #[ignore = "only in the set of all"]
-fn the_smaller_of_many_mtus_is_used() {
+fn smaller_of_many_mtus_is_used() {
     for xwarp in [1280, 1500, NATIVE, JUMBO] {
         for guests in [576, 1280, 1500, NATIVE, JUMBO] {
             native(xwarp, guests);

@@ -46,7 +46,7 @@ fn solicited_sends_are_marked_each_way() {
 }
 
 #[test]
-fn a_send_invalidates_a_region_of_the_other_side() {
+fn send_invalidates_a_region_of_the_other_side() {
     with_guest(|lab, guest| {
         for solicited in [false, true] {
             let mut pair = Pair::connect(lab, guest, Role::Initiator, &Setup::default());

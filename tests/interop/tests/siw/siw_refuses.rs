@@ -154,7 +154,7 @@ fn reads_from_where_they_may_not() {
 
 /// siw takes it for one within its region, and finds no page for it when it has begun to answer.
 #[test]
-fn a_read_that_wraps_ends_the_connection() {
+fn read_that_wraps_ends_the_connection() {
     each(&[("wraps", ())], |pair, remote, (), what| {
         let sink = pair.xwarp.sink.local(0, LEN);
         pair.xwarp.post(SendRequest::read(WrId(1), sink, remote));

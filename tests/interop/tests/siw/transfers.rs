@@ -221,7 +221,7 @@ enum Crossing {
 }
 
 #[test]
-fn a_terminate_that_is_on_its_way_meets_a_close_or_another() {
+fn terminate_that_is_on_its_way_meets_a_close_or_another() {
     with_guest(|lab, guest| {
         for role in Role::BOTH {
             for crossing in [

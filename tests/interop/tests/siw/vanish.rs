@@ -42,7 +42,7 @@ impl Absence {
 }
 
 #[test]
-fn a_guest_out_of_reach_for_a_while_costs_only_time() {
+fn guest_out_of_reach_for_a_while_costs_only_time() {
     with_guest(|lab, guest| {
         let absences = [Absence::StandsStill, Absence::CableOut];
         for (role, absence) in Role::BOTH.into_iter().zip(absences) {
@@ -79,7 +79,7 @@ fn write_while(pair: &mut Pair<'_>, bring_back: impl FnOnce()) {
 }
 
 #[test]
-fn a_guest_that_stands_still_cannot_be_connected_with_until_it_goes_on() {
+fn guest_that_stands_still_cannot_be_connected_with_until_it_goes_on() {
     with_guest(|lab, guest| {
         let mut pair = Pair::connect(lab, guest, Role::Initiator, &Setup::default());
         pair.exchange(Role::Initiator, 1);
@@ -99,7 +99,7 @@ fn a_guest_that_stands_still_cannot_be_connected_with_until_it_goes_on() {
 
 /// Four connections: the guest of the first three stops, and what is wanted of it differs.
 #[test]
-fn a_guest_that_is_gone_is_noticed_and_everything_is_freed() {
+fn guest_that_is_gone_is_noticed_and_everything_is_freed() {
     let Some(image) = Image::find() else { return };
     let lab = Lab::new();
     let guests = [1, 2].map(|number| Guest::boot(&lab, &image, number));

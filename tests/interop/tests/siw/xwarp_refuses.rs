@@ -298,7 +298,7 @@ fn sends_without_a_buffer_and_too_long_ones() {
 
 /// A Write of many segments whose last ones leave the region: what comes before them is placed.
 #[test]
-fn a_long_write_that_leaves_its_region_late() {
+fn long_write_that_leaves_its_region_late() {
     with_guest(|lab, guest| {
         for role in Role::BOTH {
             let mut pair = connect(lab, guest, role);

@@ -51,7 +51,7 @@ fn calls_of(
 }
 
 #[test]
-fn an_unarmed_queue_tells_nobody() {
+fn unarmed_queue_tells_nobody() {
     let mut sim = sim();
     let (mut a, mut b, calls) = pair(&mut sim);
     (0..2).for_each(|i| b.post_recv(i, 1));
@@ -133,7 +133,7 @@ fn solicited_is_told_of_messages_that_ask_for_it() {
 }
 
 #[test]
-fn a_send_that_invalidates_and_solicits_is_a_solicited_one() {
+fn send_that_invalidates_and_solicits_is_a_solicited_one() {
     let mut sim = sim();
     let (mut a, mut b, calls) = pair(&mut sim);
     let region = b.own_region(8, xwarp::Access::all());
@@ -171,7 +171,7 @@ fn failures_fire_solicited() {
 }
 
 #[test]
-fn what_is_there_already_fires_nothing() {
+fn completion_that_is_there_already_fires_nothing() {
     let mut sim = sim();
     let (mut a, mut b, calls) = pair(&mut sim);
     b.post_recv(1, 1);
@@ -242,7 +242,7 @@ fn handlers_are_limited() {
 }
 
 #[test]
-fn a_queue_without_a_handler_can_be_armed() {
+fn queue_without_a_handler_can_be_armed() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 1);

@@ -58,7 +58,7 @@ fn redeem(posted: &mut PostedBuffers, cq: &mut CompletionQueue) -> Vec<(Done, Bu
 }
 
 #[test]
-fn a_message_goes_from_buffer_to_buffer_and_both_come_back() {
+fn message_goes_from_buffer_to_buffer_and_both_come_back() {
     let (mut sim, mut a, mut b) = pair();
     let (mut sent, mut expected) = (PostedBuffers::default(), PostedBuffers::default());
     let into = expect_into(&mut expected, &mut b, &[0xee; 100]);
@@ -109,7 +109,7 @@ fn writes_take_buffers_too() {
 }
 
 #[test]
-fn a_send_invalidates_a_region_of_the_peer() {
+fn send_invalidates_a_region_of_the_peer() {
     let (mut sim, mut a, mut b) = pair();
     let region = b.own_region(8, Access::all());
     b.post_recv(1, 8);
@@ -146,7 +146,7 @@ fn only_its_own_completion_gives_a_buffer_back_and_only_once() {
 }
 
 #[test]
-fn a_refused_post_gives_its_buffer_back_at_once() {
+fn refused_post_gives_its_buffer_back_at_once() {
     let (mut sim, mut a, mut b) = pair();
     let mut posted = PostedBuffers::default();
     for _ in 0..4 {
@@ -209,7 +209,7 @@ fn of_a_list_the_posted_leave_and_the_refused_stay() {
 }
 
 #[test]
-fn a_flushed_buffer_comes_back_as_it_was() {
+fn flushed_buffer_comes_back_as_it_was() {
     let (mut sim, mut a, mut b) = pair();
     let mut posted = PostedBuffers::default();
     expect_into(&mut posted, &mut b, b"untouched");
@@ -224,7 +224,7 @@ fn a_flushed_buffer_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_message_that_is_too_long_never_reaches_the_buffer_beside() {
+fn message_that_is_too_long_never_reaches_the_buffer_beside() {
     let (mut sim, mut a, mut b) = pair();
     let mut posted = PostedBuffers::default();
     let mut pieces = buffers(b.host(), 3, 8);
@@ -242,7 +242,7 @@ fn a_message_that_is_too_long_never_reaches_the_buffer_beside() {
 }
 
 #[test]
-fn what_can_have_no_completion_any_more_is_reclaimed() {
+fn buffer_that_can_have_no_completion_any_more_is_reclaimed() {
     let (mut sim, mut a, b) = pair();
     let (mut c, _d) = sim.connected_pair();
     let mut posted = PostedBuffers::default();
@@ -336,7 +336,7 @@ fn buffers_of_a_shared_receive_queue_come_back_whoever_takes_them() {
 }
 
 #[test]
-fn what_is_dropped_while_it_is_posted_is_no_place_any_more() {
+fn buffer_dropped_while_it_is_posted_is_no_place_any_more() {
     let (mut sim, mut a, mut b) = pair();
     let mut posted = PostedBuffers::default();
     expect_into(&mut posted, &mut b, &[0; 8]);
@@ -349,7 +349,7 @@ fn what_is_dropped_while_it_is_posted_is_no_place_any_more() {
 }
 
 #[test]
-fn a_buffer_keeps_the_region_of_those_that_were_dropped() {
+fn buffer_keeps_the_region_of_those_that_were_dropped() {
     let (mut sim, mut a, mut b) = pair();
     let mut posted = PostedBuffers::default();
     let last = buffers(b.host(), 3, 8).pop().unwrap();

@@ -15,7 +15,7 @@ const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 #[test]
-fn a_connect_after_a_pause_has_all_of_its_time() {
+fn connect_after_a_pause_has_all_of_its_time() {
     for progress in [Progress::Thread, Progress::Inline] {
         let (io, _wire) = MemoryIo::new(64).unwrap();
         let host = FixedHost::new(OURS, [(NOBODYS, [2, 0, 0, 0, 0, 2])]);

@@ -37,7 +37,7 @@ fn assert_lost(end: &End) {
 }
 
 #[test]
-fn a_disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
+fn disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
     for closer in [Place::A, Place::B] {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
@@ -71,7 +71,7 @@ fn a_disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
 }
 
 #[test]
-fn a_side_that_is_asked_to_close_finishes_its_own_work_first() {
+fn side_that_is_asked_to_close_finishes_its_own_work_first() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let target = a.target(MIB);
@@ -89,7 +89,7 @@ fn a_side_that_is_asked_to_close_finishes_its_own_work_first() {
 }
 
 #[test]
-fn a_responder_of_a_read_sends_the_response_before_it_closes() {
+fn responder_of_a_read_sends_the_response_before_it_closes() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let (source, sink) = (b.target(MIB), a.target(MIB));
@@ -131,7 +131,7 @@ fn both_sides_can_close_at_once_with_work_outstanding() {
 
 /// What the responder had to say was never allowed to be sent; what the initiator says is still taken.
 #[test]
-fn a_responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
+fn responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
     let mut sim = sim();
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
@@ -147,7 +147,7 @@ fn a_responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
 }
 
 #[test]
-fn a_close_waits_for_what_a_slow_link_has_not_carried_yet() {
+fn close_waits_for_what_a_slow_link_has_not_carried_yet() {
     let mut sim = sim().rate(1_000_000);
     let (mut a, b) = sim.connected_pair();
     let target = b.target(2 * MIB);
@@ -160,7 +160,7 @@ fn a_close_waits_for_what_a_slow_link_has_not_carried_yet() {
 }
 
 #[test]
-fn a_closed_queue_pair_can_be_connected_again_and_again() {
+fn closed_queue_pair_can_be_connected_again_and_again() {
     let mut sim = sim();
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
@@ -177,7 +177,7 @@ fn a_closed_queue_pair_can_be_connected_again_and_again() {
 }
 
 #[test]
-fn a_close_is_clean_whichever_frame_of_it_is_lost() {
+fn close_is_clean_whichever_frame_of_it_is_lost() {
     for direction in Direction::ALL {
         for n in 1..=3 {
             let mut sim = sim();
@@ -192,7 +192,7 @@ fn a_close_is_clean_whichever_frame_of_it_is_lost() {
 }
 
 #[test]
-fn a_close_is_clean_on_a_link_that_loses_frames() {
+fn close_is_clean_on_a_link_that_loses_frames() {
     for_each_seed(|seed| {
         let mut sim = Sim::new(seed)
             .one_way_delay(Duration::from_micros(50))
@@ -208,7 +208,7 @@ fn a_close_is_clean_on_a_link_that_loses_frames() {
 }
 
 #[test]
-fn an_abort_flushes_this_side_at_once_and_resets_the_other() {
+fn abort_flushes_this_side_at_once_and_resets_the_other() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, mut b) = sim.connected_pair();
     let (sink, source) = (a.target(8), b.target(8));
@@ -248,7 +248,7 @@ fn dropping_an_rnic_resets_its_peers() {
 }
 
 #[test]
-fn a_cut_link_is_noticed_when_work_is_outstanding_and_the_work_is_flushed() {
+fn cut_link_is_noticed_when_work_is_outstanding_and_the_work_is_flushed() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(MIB);
@@ -273,7 +273,7 @@ fn a_cut_link_is_noticed_when_work_is_outstanding_and_the_work_is_flushed() {
 }
 
 #[test]
-fn a_link_that_comes_back_in_time_costs_nothing_but_time() {
+fn link_that_comes_back_in_time_costs_nothing_but_time() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(MIB);
@@ -289,7 +289,7 @@ fn a_link_that_comes_back_in_time_costs_nothing_but_time() {
 
 /// What is unacknowledged is TCP's business, whose patience is longer than that of a close (RFC 9293 §3.8.3).
 #[test]
-fn a_close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
+fn close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
     let closes: [fn(&mut End); 2] = [
         |end| end.qp.begin_disconnect().unwrap(),
         |end| {
@@ -349,7 +349,7 @@ fn finish_by_reset(sim: &mut Sim, end: &mut End, peer: &PlainPeer) {
 
 /// TCP answers what the peer sends again, such as its FIN, for as long as that may come (RFC 9293 §3.6.1): the port is nobody else's.
 #[test]
-fn the_port_of_an_ended_connection_is_kept_for_ten_seconds() {
+fn port_of_an_ended_connection_is_kept_for_ten_seconds() {
     let mpa = MpaConfig {
         highest: Revision::One, // one port per connection
         ..MpaConfig::default()

@@ -18,7 +18,7 @@ fn sim() -> Sim {
 }
 
 #[test]
-fn a_data_path_posts_in_the_place_of_its_queue_pair() {
+fn data_path_posts_in_the_place_of_its_queue_pair() {
     fn can_go_to_another_thread<T: Send>(_: &T) {}
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
@@ -55,7 +55,7 @@ fn a_data_path_posts_in_the_place_of_its_queue_pair() {
 }
 
 #[test]
-fn a_data_path_goes_back_to_its_own_queue_pair_only() {
+fn data_path_goes_back_to_its_own_queue_pair_only() {
     let mut sim = sim();
     let (mut a, _b) = sim.connected_pair();
     let (mut c, _d) = sim.connected_pair();
@@ -83,7 +83,7 @@ fn nothing_can_be_posted_to_a_queue_pair_that_is_destroyed() {
 }
 
 #[test]
-fn a_poller_finds_what_its_queue_has() {
+fn poller_finds_what_its_queue_has() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 10);
@@ -100,7 +100,7 @@ fn a_poller_finds_what_its_queue_has() {
 
 /// Verbs draft §6.1.1, §8.1.3.2.1, §9.2.5.1: what names physical memory is for the Privileged Consumer alone.
 #[test]
-fn a_privileged_queue_pair_gives_no_data_path_away() {
+fn privileged_queue_pair_gives_no_data_path_away() {
     let mut sim = sim();
     let config = QpConfig {
         privileged: true,
@@ -121,7 +121,7 @@ fn a_privileged_queue_pair_gives_no_data_path_away() {
 
 /// RFC 5042 §2.3.2: it enables and disables what was registered for it.
 #[test]
-fn a_data_path_binds_and_invalidates_what_was_registered() {
+fn data_path_binds_and_invalidates_what_was_registered() {
     const VA: u64 = 0x1000_0000;
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
@@ -166,7 +166,7 @@ fn physical(request: fn(&End, u64) -> SendRequest) -> Done {
 
 /// Verbs draft §7.2.1, §7.3.2.5.
 #[test]
-fn a_data_path_neither_registers_memory_nor_names_it_by_address() {
+fn data_path_neither_registers_memory_nor_names_it_by_address() {
     let sent = physical(|_, address| {
         let all = Sge {
             stag: Stag(0),
@@ -195,7 +195,7 @@ fn a_data_path_neither_registers_memory_nor_names_it_by_address() {
 }
 
 #[test]
-fn a_data_path_receives_nothing_into_memory_that_it_names_by_address() {
+fn data_path_receives_nothing_into_memory_that_it_names_by_address() {
     let mut victim = Victim::new().expecting(&["drop_after_failure"]);
     let host = victim.end.host().clone();
     let memory = host.rnic().allocate_memory(4096).unwrap();

@@ -43,7 +43,7 @@ fn small_cq(host: &Host) -> CompletionQueue {
 }
 
 #[test]
-fn a_domain_is_kept_by_an_object_of_each_kind_until_that_is_gone() {
+fn domain_is_kept_by_an_object_of_each_kind_until_that_is_gone() {
     let sim = sim();
     let host = sim.a();
     let (cq, spec) = (small_cq(&host), RegionSpec::new(Access::LOCAL_READ));
@@ -94,7 +94,7 @@ fn with_own_domain(sim: &mut Sim) -> (ProtectionDomain, End, MemoryRegion, End) 
 }
 
 #[test]
-fn a_domain_is_kept_by_windows_and_regions_whether_valid_or_not() {
+fn domain_is_kept_by_windows_and_regions_whether_valid_or_not() {
     let mut sim = sim();
     let (pd, mut a, region, _b) = with_own_domain(&mut sim);
     let mut window = pd.allocate_window().unwrap();
@@ -127,7 +127,7 @@ fn a_domain_is_kept_by_windows_and_regions_whether_valid_or_not() {
 }
 
 #[test]
-fn a_refusal_leaves_what_is_of_the_domain_at_work() {
+fn refusal_leaves_what_is_of_the_domain_at_work() {
     let mut sim = sim();
     let (pd, mut a, region, mut b) = with_own_domain(&mut sim);
     let (pd, _) = refused(pd);
@@ -141,7 +141,7 @@ fn a_refusal_leaves_what_is_of_the_domain_at_work() {
 }
 
 #[test]
-fn a_reregistered_region_keeps_its_new_domain_and_no_longer_the_former() {
+fn reregistered_region_keeps_its_new_domain_and_no_longer_the_former() {
     let sim = sim();
     let host = sim.a();
     let (former, next) = (new_pd(&host), new_pd(&host));
@@ -170,7 +170,7 @@ fn fill(host: &Host) -> (Vec<ProtectionDomain>, CreateError) {
 }
 
 #[test]
-fn there_are_as_many_domains_as_the_rnic_says_until_one_is_deallocated() {
+fn domains_are_as_many_as_the_rnic_says_until_one_is_deallocated() {
     let sim = sim();
     let host = sim.a();
     let max = host.rnic().query().unwrap().max_pds;
@@ -198,7 +198,7 @@ fn there_are_as_many_domains_as_the_rnic_says_until_one_is_deallocated() {
 
 /// Rust's way to deallocate: the handle goes first, the domain with its last object.
 #[test]
-fn a_dropped_domain_is_there_until_its_last_object_is_gone() {
+fn dropped_domain_is_there_until_its_last_object_is_gone() {
     let mut sim = sim();
     let (pd, mut a, region, mut b) = with_own_domain(&mut sim);
     let (mut others, _) = fill(a.host());

@@ -194,7 +194,7 @@ fn queues_are_numbered_from_one_each_for_itself() {
 }
 
 #[test]
-fn a_read_request_is_its_header_and_nothing_else() {
+fn read_request_is_its_header_and_nothing_else() {
     let mut victim = Victim::new();
     let sink = victim.end.target(100);
     victim.end.post_read(1, sink.local(3, 97), FAR);
@@ -249,7 +249,7 @@ fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
 
 /// What came whole before the fault stays, the FPDU that was begun is finished, and the Terminate is the last.
 #[test]
-fn a_terminate_comes_between_whole_fpdus_and_nothing_after_it() {
+fn terminate_comes_between_whole_fpdus_and_nothing_after_it() {
     let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
     victim.sim.run_until_idle();
     let source = victim.end.source(&pattern(MIB));
@@ -302,7 +302,7 @@ fn of_two_faults_in_one_tcp_segment_the_first_is_told() {
 
 /// Some RNICs take a Request or Reply only whole.
 #[test]
-fn a_start_up_frame_is_one_tcp_segment() {
+fn start_up_frame_is_one_tcp_segment() {
     let mut sim = Sim::new(Seed(41)).one_way_delay(Duration::from_micros(50));
     let lengths = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&lengths);
@@ -333,7 +333,7 @@ fn a_start_up_frame_is_one_tcp_segment() {
 
 /// An initiator with work waiting sends none of it before the whole Reply is here (RFC 5044 §7.1.2).
 #[test]
-fn the_first_fpdu_of_an_initiator_follows_the_reply() {
+fn first_fpdu_of_an_initiator_follows_the_reply() {
     let (sim, peer) = Sim::with_plain_peer(Seed(43));
     let mut sim = sim.one_way_delay(Duration::from_micros(50));
     let mut end = sim.a().end(&QpConfig::default());

@@ -14,7 +14,7 @@ fn sim() -> Sim {
 }
 
 #[test]
-fn what_two_rnics_number_alike_is_each_ones_own() {
+fn objects_that_two_rnics_number_alike_are_each_ones_own() {
     let sim = sim();
     let config = QpConfig::default();
     let (a, b) = (sim.a(), sim.b());
@@ -26,7 +26,7 @@ fn what_two_rnics_number_alike_is_each_ones_own() {
 }
 
 #[test]
-fn a_queue_pair_is_made_of_queues_of_its_own_rnic() {
+fn queue_pair_is_made_of_queues_of_its_own_rnic() {
     let sim = sim();
     let (a, b) = (sim.a(), sim.b());
     let [ours, theirs] = [&a, &b].map(|host| host.rnic().create_cq(4).unwrap());
@@ -61,7 +61,7 @@ fn regions_go_into_domains_of_their_own_rnic() {
 }
 
 #[test]
-fn a_completion_handler_is_one_of_its_own_rnic() {
+fn completion_handler_is_one_of_its_own_rnic() {
     let sim = sim();
     let (a, b) = (sim.a(), sim.b());
     let [ours, theirs] = [&a, &b].map(|it| it.rnic().add_completion_handler(|_| ()).unwrap());
@@ -77,7 +77,7 @@ fn a_completion_handler_is_one_of_its_own_rnic() {
 }
 
 #[test]
-fn a_connection_is_accepted_by_a_queue_pair_of_its_own_rnic() {
+fn connection_is_accepted_by_a_queue_pair_of_its_own_rnic() {
     let mut sim = sim();
     let config = QpConfig::default();
     let (mut a, mut other) = (sim.a().end(&config), sim.a().end(&config));
@@ -94,7 +94,7 @@ fn a_connection_is_accepted_by_a_queue_pair_of_its_own_rnic() {
 }
 
 #[test]
-fn a_stream_is_handed_over_to_a_queue_pair_of_its_own_rnic() {
+fn stream_is_handed_over_to_a_queue_pair_of_its_own_rnic() {
     let mut sim = sim();
     let mut b = sim.b().end(&QpConfig::default());
     let at = sim.b().at(sim.new_port());

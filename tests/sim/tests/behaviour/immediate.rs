@@ -72,7 +72,7 @@ fn any_receive_will_do() {
 }
 
 #[test]
-fn a_plain_send_carries_none() {
+fn plain_send_carries_none() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 8);
@@ -141,7 +141,7 @@ fn sends_and_immediate_data_are_received_in_order_whatever_the_link_does() {
 
 /// R7306-6-1: what InfiniBand calls a Write with immediate.
 #[test]
-fn a_write_with_immediate_is_placed_when_its_data_is_received() {
+fn write_with_immediate_is_placed_when_its_data_is_received() {
     const EACH: usize = 20_000;
     for_each_seed(|seed| {
         let mut sim = Sim::new(seed)
@@ -206,7 +206,7 @@ fn immediate_data_behind_a_write_that_is_refused_is_never_received() {
 }
 
 #[test]
-fn a_source_that_cannot_be_used_fails_the_whole_of_a_write_with_immediate() {
+fn source_that_cannot_be_used_fails_the_whole_of_a_write_with_immediate() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let target = b.target(8);
@@ -316,7 +316,7 @@ fn immediate_data_inside_a_send_is_refused() {
 }
 
 #[test]
-fn a_peers_reserved_bits_and_invalidate_stag_mean_nothing() {
+fn peers_reserved_bits_and_invalidate_stag_mean_nothing() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 0);
     let odd = Untagged {

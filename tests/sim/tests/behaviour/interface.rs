@@ -34,7 +34,7 @@ fn set_up(host: &Host, up: bool) {
 }
 
 #[test]
-fn a_link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
+fn link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
     for place in [Place::A, Place::B] {
         for outage in [1, 5, 12, 95].map(Duration::from_secs) {
             let mut sim = sim();
@@ -54,7 +54,7 @@ fn a_link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
 }
 
 #[test]
-fn the_sender_goes_on_within_moments_after_its_own_link_is_up_again() {
+fn sender_goes_on_within_moments_after_its_own_link_is_up_again() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(MIB);
@@ -67,7 +67,7 @@ fn the_sender_goes_on_within_moments_after_its_own_link_is_up_again() {
 }
 
 #[test]
-fn a_link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_lives() {
+fn link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_lives() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(MIB);
@@ -89,7 +89,7 @@ fn a_link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_li
 }
 
 #[test]
-fn an_interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
+fn interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
     for (end, text) in [
         (LinkEnd::Deleted("eth1".to_owned()), "eth1 was deleted"),
         (
@@ -132,7 +132,7 @@ fn an_interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
 }
 
 #[test]
-fn the_peer_of_an_rnic_whose_program_was_detached_is_told_by_a_reset() {
+fn peer_of_an_rnic_whose_program_was_detached_is_told_by_a_reset() {
     let mut sim = sim();
     let (_a, b) = sim.connected_pair();
     sim.a().end_link(LinkEnd::Detached("eth1".to_owned()));
@@ -145,7 +145,7 @@ const LOST: AsyncEventKind = AsyncEventKind::ConnectionLost {
 };
 
 #[test]
-fn a_connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_is_back() {
+fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_is_back() {
     let mut sim = sim();
     let address = Place::B.address();
     let at = sim.b().at(9000);
@@ -182,7 +182,7 @@ fn a_connection_ends_with_its_address_and_the_port_is_listened_on_again_when_tha
 }
 
 #[test]
-fn an_address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
+fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
     let mut sim = Sim::over_ipv6(Seed(1302));
     let address = Place::A.address_v6();
     let (mut a, b) = sim.connected_pair();
@@ -204,7 +204,7 @@ fn an_address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
 }
 
 #[test]
-fn an_address_that_goes_with_the_link_and_stays_away_ends_its_connections_seconds_after_it() {
+fn address_that_goes_with_the_link_and_stays_away_ends_its_connections_seconds_after_it() {
     let mut sim = Sim::over_ipv6(Seed(1303));
     let (a, _b) = sim.connected_pair();
     sim.a().change_link(|link| {
@@ -220,7 +220,7 @@ fn an_address_that_goes_with_the_link_and_stays_away_ends_its_connections_second
 }
 
 #[test]
-fn whoever_listens_everywhere_listens_at_addresses_that_come_later() {
+fn listener_on_every_address_listens_on_addresses_that_come_later() {
     let mut sim = sim();
     let later = Place::B.later_address();
     let anywhere: SocketAddr = "0.0.0.0:9000".parse().unwrap();
@@ -244,7 +244,7 @@ fn whoever_listens_everywhere_listens_at_addresses_that_come_later() {
 }
 
 #[test]
-fn a_lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
+fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(MIB);

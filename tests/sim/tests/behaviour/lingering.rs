@@ -21,7 +21,7 @@ const KEPT: usize = 256;
 
 /// Each port is a descriptor of the process, of which it often has 1024.
 #[test]
-fn a_client_that_comes_and_goes_holds_few_ports() {
+fn client_that_comes_and_goes_holds_few_ports() {
     let mut sim = Sim::new(Seed(61)).one_way_delay(Duration::from_micros(50));
     let at = sim.b().at(sim.new_port());
     let mut listener = sim.b().rnic().listen(at).unwrap();
@@ -104,7 +104,7 @@ impl Host for Scarce {
 
 /// Two are enough for one connection at a time, with its spare port.
 #[test]
-fn a_client_without_descriptors_takes_those_of_connections_that_have_ended() {
+fn client_without_descriptors_takes_those_of_connections_that_have_ended() {
     let (io, _wire) = MemoryIo::new(64).unwrap();
     let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     let host = Scarce {

@@ -53,7 +53,7 @@ fn lists_are_posted_in_their_order_one_slot_each() {
 }
 
 #[test]
-fn a_list_of_different_work_completes_in_its_order() {
+fn list_of_different_work_completes_in_its_order() {
     let (mut sim, mut a, mut b) = pair(16);
     let (near, far) = (a.target(8), b.target(8));
     b.post_recv(1, 8);
@@ -76,7 +76,7 @@ fn a_list_of_different_work_completes_in_its_order() {
 }
 
 #[test]
-fn a_list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
+fn list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
     let (mut sim, mut a, mut b) = pair(4);
     assert_eq!(b.qp.post_recv_list((0..3).map(buffer)), Ok(3));
     let list = [
@@ -106,7 +106,7 @@ fn a_list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
 }
 
 #[test]
-fn a_shared_receive_queue_takes_lists_too() {
+fn shared_receive_queue_takes_lists_too() {
     let sim = Sim::new(Seed(72));
     let config = SrqConfig {
         depth: 4,
@@ -119,7 +119,7 @@ fn a_shared_receive_queue_takes_lists_too() {
 }
 
 #[test]
-fn a_read_fence_waits_for_reads_and_for_nothing_else() {
+fn read_fence_waits_for_reads_and_for_nothing_else() {
     let (mut sim, mut a, mut b) = pair(16);
     let (near, far, large) = (a.target(8), b.target(8), b.target(KIB));
     far.fill(b"8 bytes!");
@@ -146,7 +146,7 @@ fn a_read_fence_waits_for_reads_and_for_nothing_else() {
 
 /// Figure 27 has none for them.
 #[test]
-fn a_read_fence_holds_back_no_read_and_no_work_on_memory() {
+fn read_fence_holds_back_no_read_and_no_work_on_memory() {
     let (mut sim, mut a, b) = pair(16);
     let (near, far) = (a.target(16), b.target(8));
     let (sink, gone) = (a.region(8, Access::all()), a.region(8, Access::all()));
@@ -193,7 +193,7 @@ fn fences_one_after_the_other_hold_nothing_up_for_ever() {
 }
 
 #[test]
-fn a_read_of_nothing_is_an_end_to_end_fence() {
+fn read_of_nothing_is_an_end_to_end_fence() {
     let (mut sim, mut a, mut b) = pair(16);
     let far = b.region(8, Access::all());
     b.post_recv(1, 8);

@@ -25,7 +25,7 @@ fn assert_ended(at_fault: &End, peer: &End) {
 }
 
 #[test]
-fn a_source_that_cannot_be_used_fails_its_work_request_and_flushes_the_rest() {
+fn source_that_cannot_be_used_fails_its_work_request_and_flushes_the_rest() {
     type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 5] = [
@@ -92,7 +92,7 @@ fn foreign(end: &End) -> Sge {
 
 /// Verbs draft section 6.4: the Terminate takes the place of the segment that cannot be sent.
 #[test]
-fn a_source_that_goes_midway_ends_its_message_between_two_segments() {
+fn source_that_goes_midway_ends_its_message_between_two_segments() {
     let mut sim = Sim::new(Seed(18)).rate(100_000_000);
     let (mut a, b) = sim.connected_pair();
     let target = b.region(MIB, Access::all());
@@ -118,7 +118,7 @@ fn a_source_that_goes_midway_ends_its_message_between_two_segments() {
 
 /// A segment that is sent again is the one that was sent, whatever its memory holds by then.
 #[test]
-fn a_source_that_changes_while_it_is_sent_breaks_no_segment() {
+fn source_that_changes_while_it_is_sent_breaks_no_segment() {
     let mut sim = Sim::new(Seed(19)).rate(100_000_000).loss(0.02);
     let (mut a, b) = sim.connected_pair();
     let target = b.region(MIB, Access::all());
@@ -141,7 +141,7 @@ fn a_source_that_changes_while_it_is_sent_breaks_no_segment() {
 }
 
 #[test]
-fn a_read_where_none_may_be_outstanding_fails() {
+fn read_where_none_may_be_outstanding_fails() {
     let config = QpConfig {
         ord: 0,
         ..QpConfig::default()
@@ -164,7 +164,7 @@ fn a_read_where_none_may_be_outstanding_fails() {
 }
 
 #[test]
-fn a_read_whose_sink_wraps_is_not_asked_for() {
+fn read_whose_sink_wraps_is_not_asked_for() {
     for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
         let mut sim = sim();
         let (mut a, b) = sim.connected_pair();
@@ -222,7 +222,7 @@ fn stag_zero_is_no_place_that_a_peer_may_name() {
 }
 
 #[test]
-fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
+fn receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
     type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 5] = [
@@ -263,7 +263,7 @@ fn a_receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
 
 /// A message that ends before the flaw is received as into any other buffer; one byte more, and the Receive fails.
 #[test]
-fn a_receive_list_is_judged_by_what_is_placed_into_it() {
+fn receive_list_is_judged_by_what_is_placed_into_it() {
     type Case = (&'static str, fn(&End) -> Sge, u32, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 4] = [
@@ -305,7 +305,7 @@ fn unsignaled_work_that_fails_is_reported_all_the_same() {
 }
 
 #[test]
-fn a_full_queue_refuses_work_and_forgets_nothing() {
+fn full_queue_refuses_work_and_forgets_nothing() {
     let mut sim = sim();
     let config = QpConfig {
         send_depth: 4,
@@ -328,7 +328,7 @@ fn a_full_queue_refuses_work_and_forgets_nothing() {
 }
 
 #[test]
-fn a_failed_queue_pair_takes_no_work() {
+fn failed_queue_pair_takes_no_work() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, _b) = sim.connected_pair();
     a.qp.abort().unwrap();

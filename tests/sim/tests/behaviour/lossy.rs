@@ -176,7 +176,7 @@ fn everything_arrives_once_at_each_place_of_a_single_lost_frame() {
 }
 
 #[test]
-fn a_seed_replays_every_frame_and_its_fate() {
+fn seed_replays_every_frame_and_its_fate() {
     let frames = |seed| {
         let mut sim = sim(seed).loss(0.02).reorder(0.02).duplicate(0.02);
         let seen = Rc::new(RefCell::new(Vec::new()));

@@ -27,7 +27,6 @@ mod queues;
 mod read_responses;
 mod resize;
 mod rnic;
-mod rows;
 mod scope;
 mod security;
 mod segments;

@@ -111,7 +111,7 @@ fn rights_that_are_taken_midway_stop_the_response() {
 }
 
 #[test]
-fn a_source_that_goes_to_another_domain_midway_stops_the_response() {
+fn source_that_goes_to_another_domain_midway_stops_the_response() {
     let mut victim = victim();
     let host = victim.end.host().clone();
     let region = filled(&host, Access::all());
@@ -122,7 +122,7 @@ fn a_source_that_goes_to_another_domain_midway_stops_the_response() {
 }
 
 #[test]
-fn a_window_that_goes_midway_stops_the_response() {
+fn window_that_goes_midway_stops_the_response() {
     let mut victim = victim();
     let (region, window) = windowed(&mut victim.sim, &mut victim.end);
     region.bytes().write(0, &pattern(MIB)).unwrap();
@@ -134,7 +134,7 @@ fn a_window_that_goes_midway_stops_the_response() {
 
 /// The peer takes away what it is reading itself: the rest is no longer its own.
 #[test]
-fn a_source_that_the_peer_invalidates_midway_stops_the_response() {
+fn source_that_the_peer_invalidates_midway_stops_the_response() {
     let mut victim = victim();
     let (region, window) = windowed(&mut victim.sim, &mut victim.end);
     region.bytes().write(0, &pattern(MIB)).unwrap();
@@ -191,7 +191,7 @@ fn outgoing(
 }
 
 #[test]
-fn a_source_that_may_not_be_read_any_more_fails_its_work_request() {
+fn source_that_may_not_be_read_any_more_fails_its_work_request() {
     for what in [Opcode::Write, Opcode::Send] {
         let unreadable = outgoing(what, |host, region| {
             with_rights(host, region, Access::LOCAL_WRITE)
@@ -265,7 +265,7 @@ fn a_window(victim: &mut Victim) -> (Stag, u64, Placed) {
 }
 
 #[test]
-fn a_write_that_may_not_go_on_is_refused_at_its_next_segment() {
+fn write_that_may_not_go_on_is_refused_at_its_next_segment() {
     inbound("rights", a_region, TermCode::ddp_tagged(2), |host, it| {
         let region = with_rights(host, it.into_region(), LOCAL | Access::REMOTE_READ);
         Placed::Region(region)
@@ -284,7 +284,7 @@ fn a_write_that_may_not_go_on_is_refused_at_its_next_segment() {
 
 /// The application's own Invalidate has its turn between two segments of the peer's Write.
 #[test]
-fn a_window_that_is_invalidated_midway_ends_the_write() {
+fn window_that_is_invalidated_midway_ends_the_write() {
     let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let (region, window) = windowed(&mut victim.sim, &mut victim.end);
     let write = |to| Tagged {
@@ -304,7 +304,7 @@ fn a_window_that_is_invalidated_midway_ends_the_write() {
 
 /// A receive buffer is a place of this side's own: its work request fails, and nothing more is placed.
 #[test]
-fn a_receive_buffer_that_may_not_be_written_any_more_fails_its_message() {
+fn receive_buffer_that_may_not_be_written_any_more_fails_its_message() {
     let drops = ["drop_after_failure"];
     for (spoil, status) in [
         (
@@ -344,7 +344,7 @@ fn a_receive_buffer_that_may_not_be_written_any_more_fails_its_message() {
 
 /// The sink of a Read is written by the peer: what it may not write any more it does not (verbs draft §7.5).
 #[test]
-fn a_sink_that_may_not_be_written_any_more_ends_the_read() {
+fn sink_that_may_not_be_written_any_more_ends_the_read() {
     let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let sink = victim.end.region(1000, Access::all());
     let source = xwarp::RemoteAddress { stag: SINK, to: 0 };

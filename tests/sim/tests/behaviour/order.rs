@@ -18,7 +18,7 @@ fn sim(seed: Seed) -> Sim {
 
 /// Rules 10 and 16.
 #[test]
-fn when_a_send_is_received_the_writes_before_it_are_there() {
+fn writes_are_there_when_the_send_after_them_is_received() {
     for_each_seed(|seed| {
         let mut sim = sim(seed).loss(0.02).reorder(0.05).duplicate(0.02);
         let (mut a, mut b) = sim.connected_pair();
@@ -41,7 +41,7 @@ fn when_a_send_is_received_the_writes_before_it_are_there() {
 
 /// Rules 12 and 17: whichever frame is missing, the request waits for it.
 #[test]
-fn a_read_sees_the_writes_that_were_posted_before_it() {
+fn read_sees_the_writes_that_were_posted_before_it() {
     for n in 1..=8 {
         let mut sim = sim(Seed(n));
         let (mut a, mut b) = sim.connected_pair();
@@ -101,7 +101,7 @@ fn work_completes_in_the_order_posted_and_a_read_with_its_last_segment() {
 
 /// Rule 18, which is a permission: neither side's work waits for a long response.
 #[test]
-fn a_send_overtakes_the_response_to_an_earlier_read() {
+fn send_overtakes_the_response_to_an_earlier_read() {
     let mut sim = sim(Seed(3));
     let (mut a, mut b) = sim.connected_pair();
     let (source, sink) = (b.target(MIB), a.target(MIB));
@@ -167,7 +167,7 @@ fn writes_and_reads_may_begin_and_end_at_any_byte() {
 
 /// The rules of one direction and one stream say nothing of others: a stream that waits holds up nobody.
 #[test]
-fn a_stream_that_may_not_send_holds_up_no_other() {
+fn stream_that_may_not_send_holds_up_no_other() {
     let mut sim = sim(Seed(5));
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
@@ -202,7 +202,7 @@ fn after_a_close_has_begun_no_work_is_taken() {
 
 /// RFC 5040 §5.3: a Send with Invalidate takes the region away when it is delivered, and its receive completes after that.
 #[test]
-fn an_invalidation_comes_with_the_last_segment_and_before_the_completion() {
+fn invalidation_comes_with_the_last_segment_and_before_the_completion() {
     let mut victim = Victim::new().expecting(&["drop_refused_segment"]);
     victim.end.post_recv(1, 100);
     let region = victim.end.region(8, Access::all());
@@ -232,7 +232,7 @@ fn an_invalidation_comes_with_the_last_segment_and_before_the_completion() {
 
 /// RFC 5041 §5.2: a message has less than 2^32 bytes.
 #[test]
-fn a_message_of_4_gib_is_refused_when_it_is_posted() {
+fn message_of_4_gib_is_refused_when_it_is_posted() {
     let mut sim = sim(Seed(8));
     let (mut a, _b) = sim.connected_pair();
     let half = |stag| Sge {
@@ -249,7 +249,7 @@ fn a_message_of_4_gib_is_refused_when_it_is_posted() {
 
 /// RFC 5045 §6.7.1: a completed Send has left, and says nothing of the peer's application.
 #[test]
-fn a_send_completes_though_the_peer_never_takes_it() {
+fn send_completes_though_the_peer_never_takes_it() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
     victim.peer.set_reading(false);
@@ -261,7 +261,7 @@ fn a_send_completes_though_the_peer_never_takes_it() {
 
 /// Verbs draft §6.5: what is posted behind a Read that waits for ORD waits, too.
 #[test]
-fn a_read_that_waits_for_ord_holds_up_what_is_behind_it() {
+fn read_that_waits_for_ord_holds_up_what_is_behind_it() {
     let config = QpConfig {
         ord: 1,
         ..QpConfig::default()

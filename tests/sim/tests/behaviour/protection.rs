@@ -74,7 +74,7 @@ fn deregistered(host: &Host) -> Aim {
 }
 
 #[test]
-fn a_write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
+fn write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
     type Case = (&'static str, fn(&Host) -> Aim, TermCode);
     #[rustfmt::skip]
     let cases: [Case; 8] = [
@@ -115,7 +115,7 @@ fn a_write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
 }
 
 #[test]
-fn a_write_that_fits_exactly_is_placed() {
+fn write_that_fits_exactly_is_placed() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
@@ -126,7 +126,7 @@ fn a_write_that_fits_exactly_is_placed() {
 }
 
 #[test]
-fn an_empty_write_looks_at_no_region() {
+fn empty_write_looks_at_no_region() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let nowhere = RemoteAddress {
@@ -140,7 +140,7 @@ fn an_empty_write_looks_at_no_region() {
 }
 
 #[test]
-fn a_read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
+fn read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
     type Case = (&'static str, fn(&Host) -> Aim, TermCode);
     #[rustfmt::skip]
     let cases: [Case; 7] = [
@@ -178,7 +178,7 @@ fn a_read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
 }
 
 #[test]
-fn a_region_that_is_deregistered_while_the_peer_writes_is_left_alone_from_then_on() {
+fn region_that_is_deregistered_while_the_peer_writes_is_left_alone_from_then_on() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let region = b.region(MIB, Access::all());
@@ -196,7 +196,7 @@ fn a_region_that_is_deregistered_while_the_peer_writes_is_left_alone_from_then_o
 }
 
 #[test]
-fn a_region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
+fn region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let (region, sink) = (b.region(MIB, Access::all()), a.target(MIB));
@@ -221,7 +221,7 @@ fn a_region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
 }
 
 #[test]
-fn a_read_into_a_region_without_the_right_ends_the_stream_when_the_response_comes() {
+fn read_into_a_region_without_the_right_ends_the_stream_when_the_response_comes() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let source = b.target(100);
@@ -235,7 +235,7 @@ fn a_read_into_a_region_without_the_right_ends_the_stream_when_the_response_come
 }
 
 #[test]
-fn a_send_without_a_posted_receive_ends_the_stream() {
+fn send_without_a_posted_receive_ends_the_stream() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 100);
@@ -252,7 +252,7 @@ fn a_send_without_a_posted_receive_ends_the_stream() {
 }
 
 #[test]
-fn a_send_longer_than_its_buffer_ends_the_stream_and_fails_the_receive() {
+fn send_longer_than_its_buffer_ends_the_stream_and_fails_the_receive() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 99);
@@ -296,7 +296,7 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
 }
 
 #[test]
-fn a_send_may_invalidate_only_what_the_peer_may_touch() {
+fn send_may_invalidate_only_what_the_peer_may_touch() {
     type Case = (&'static str, fn(&Host) -> Aim, u8, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 4] = [
@@ -326,7 +326,7 @@ fn a_send_may_invalidate_only_what_the_peer_may_touch() {
 }
 
 #[test]
-fn an_invalidated_region_cannot_be_written_any_more() {
+fn invalidated_region_cannot_be_written_any_more() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());

@@ -30,7 +30,7 @@ fn pair_with(sim: &mut Sim, send_entries: usize, recv_entries: usize) -> (End, E
 }
 
 #[test]
-fn a_queue_that_is_just_large_enough_loses_nothing() {
+fn queue_that_is_just_large_enough_loses_nothing() {
     let mut sim = sim();
     let (mut a, mut b) = pair_with(&mut sim, 4, 4);
     for round in 0..10 {
@@ -55,7 +55,7 @@ fn a_queue_that_is_just_large_enough_loses_nothing() {
 
 /// Unsignaled work completes after all if it is flushed, so that it counts, too.
 #[test]
-fn a_queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
+fn queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
     let mut sim = sim();
     let (mut a, b) = pair_with(&mut sim, 4, 4);
     let target = b.target(8);
@@ -86,7 +86,7 @@ fn assert_told(end: &End) {
 }
 
 #[test]
-fn an_overflow_is_reported_and_overwrites_no_completion() {
+fn overflow_is_reported_and_overwrites_no_completion() {
     let mut sim = sim().expecting(&["drop_cq_overflow", "drop_after_failure"]);
     let (mut a, mut b) = pair_with(&mut sim, 2, 8);
     let target = b.target(8);
@@ -114,7 +114,7 @@ fn an_overflow_is_reported_and_overwrites_no_completion() {
 }
 
 #[test]
-fn an_overflow_of_the_receive_side_is_reported_too() {
+fn overflow_of_the_receive_side_is_reported_too() {
     let mut sim = sim().expecting(&["drop_cq_overflow", "drop_after_failure"]);
     let (mut a, mut b) = pair_with(&mut sim, 8, 2);
     for i in 0..5 {
@@ -132,7 +132,7 @@ fn an_overflow_of_the_receive_side_is_reported_too() {
 }
 
 #[test]
-fn an_overflow_leaves_other_queue_pairs_alone() {
+fn overflow_leaves_other_queue_pairs_alone() {
     let mut sim = sim().expecting(&["drop_cq_overflow", "drop_after_failure"]);
     let (mut a, b) = pair_with(&mut sim, 1, 8);
     let (mut c, d) = sim.connected_pair();
@@ -188,7 +188,7 @@ fn two_queue_pairs_can_share_one_queue_for_everything() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_takes_its_completions_along_and_nothing_else() {
+fn queue_that_is_dropped_takes_its_completions_along_and_nothing_else() {
     let mut sim = sim();
     let host = sim.a();
     let config = QpConfig::default();

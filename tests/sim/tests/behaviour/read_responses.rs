@@ -50,7 +50,7 @@ fn response_bytes(ulpdus: &[Vec<u8>]) -> Vec<u8> {
 
 /// The Terminate returns the request as far as it is not answered (R5040-4.8-13), and nothing of the region leaves after it has gone.
 #[test]
-fn a_revoked_source_stops_the_response_and_the_rest_is_returned() {
+fn revoked_source_stops_the_response_and_the_rest_is_returned() {
     for time in [52, 150, 400] {
         let drops = &["drop_after_failure"];
         let mut victim = Victim::new().expecting(drops);
@@ -87,7 +87,7 @@ fn a_revoked_source_stops_the_response_and_the_rest_is_returned() {
 
 /// A region that is registered as soon as the other has gone is not read in its stead.
 #[test]
-fn a_region_registered_in_the_place_of_the_revoked_one_is_not_read() {
+fn region_registered_in_the_place_of_the_revoked_one_is_not_read() {
     let mut victim = Victim::new().expecting(&["drop_after_failure"]);
     let region = source(&victim, MIB);
     victim.peer.send(&request(1, &region, 0, MIB));
@@ -179,7 +179,7 @@ fn assert_reset(end: &End) {
 }
 
 #[test]
-fn a_responder_that_is_destroyed_midway_sends_nothing_more() {
+fn responder_that_is_destroyed_midway_sends_nothing_more() {
     let mut midway = Midway::new();
     let host = midway.b.host().clone();
     let other = host.end(&xwarp::QpConfig::default());
@@ -191,7 +191,7 @@ fn a_responder_that_is_destroyed_midway_sends_nothing_more() {
 }
 
 #[test]
-fn a_responder_that_aborts_midway_sends_nothing_more() {
+fn responder_that_aborts_midway_sends_nothing_more() {
     let mut midway = Midway::new();
     midway.b.qp.abort().unwrap();
     midway.sim.run_until_idle();
@@ -201,7 +201,7 @@ fn a_responder_that_aborts_midway_sends_nothing_more() {
 }
 
 #[test]
-fn a_requester_that_is_destroyed_midway_leaves_the_responder_free() {
+fn requester_that_is_destroyed_midway_leaves_the_responder_free() {
     let mut midway = Midway::new();
     let host = midway.a.host().clone();
     let other = host.end(&xwarp::QpConfig::default());
@@ -217,7 +217,7 @@ fn a_requester_that_is_destroyed_midway_leaves_the_responder_free() {
 /// A receive buffer turns out to be unusable while the response leaves: the Terminate cuts it at the border of a segment
 /// (wire.md §6.4).
 #[test]
-fn a_responders_own_error_cuts_the_response() {
+fn responders_own_error_cuts_the_response() {
     let mut midway = Midway::new();
     let buffer = RecvRequest::new(WrId(9), nowhere());
     midway.b.qp.post_recv(buffer).unwrap();
@@ -236,7 +236,7 @@ fn a_responders_own_error_cuts_the_response() {
 
 /// A work request that cannot be sent has its turn behind the response, which is whole, and before the next one.
 #[test]
-fn a_responders_bad_work_request_ends_the_responses_behind_it() {
+fn responders_bad_work_request_ends_the_responses_behind_it() {
     let mut midway = Midway::new();
     midway.b.post(SendRequest::send(WrId(1), nowhere()));
     midway.sim.run_until_idle();
@@ -251,7 +251,7 @@ fn a_responders_bad_work_request_ends_the_responses_behind_it() {
 
 /// What the peer does wrong while its response leaves ends that, too.
 #[test]
-fn a_violation_of_the_requesters_cuts_the_response() {
+fn violation_of_the_requesters_cuts_the_response() {
     let drops = &["drop_refused_segment", "drop_after_failure"];
     let mut victim = Victim::new().expecting(drops);
     let region = source(&victim, MIB);
@@ -275,7 +275,7 @@ fn a_violation_of_the_requesters_cuts_the_response() {
 
 /// A host that dies midway: TCP gives up in the end, and nothing is left behind.
 #[test]
-fn a_response_to_a_peer_that_has_gone_is_given_up() {
+fn response_to_a_peer_that_has_gone_is_given_up() {
     let mut midway = Midway::new();
     midway.sim.remove(Place::A);
     midway.b.post_send(5, b"to nobody");
@@ -291,7 +291,7 @@ fn a_response_to_a_peer_that_has_gone_is_given_up() {
 
 /// A peer that reads, but takes nothing, holds no more than its response: its reset ends that.
 #[test]
-fn a_response_into_a_closed_window_ends_with_the_connection() {
+fn response_into_a_closed_window_ends_with_the_connection() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
     victim.sim.run_until_idle();
     victim.peer.set_reading(false);
@@ -359,7 +359,7 @@ fn post_reads(a: &mut End, b: &End, reads: u64) -> (Target, Target) {
 
 /// Thirty queue pairs have 128 Reads outstanding each, of a quarter of a gigabyte; one asks for 64 KiB.
 #[test]
-fn a_small_read_does_not_wait_for_all_reads_of_greedy_queue_pairs() {
+fn small_read_does_not_wait_for_all_reads_of_greedy_queue_pairs() {
     // The simulated interface has one pool, of which the Requests hold most.
     let drops = &["drop_rx_no_frame"];
     let mut sim = sim().rate(1_000_000_000).expecting(drops);

@@ -38,7 +38,7 @@ fn poll(cq: &mut CompletionQueue, n: usize) -> Vec<u64> {
 }
 
 #[test]
-fn a_queue_has_as_many_entries_as_were_asked_for_until_that_is_changed() {
+fn queue_has_as_many_entries_as_were_asked_for_until_that_is_changed() {
     let (mut sim, mut a, _b) = pair_with(Seed(41), 4);
     assert_eq!(
         (
@@ -59,7 +59,7 @@ fn a_queue_has_as_many_entries_as_were_asked_for_until_that_is_changed() {
 }
 
 #[test]
-fn a_size_that_the_content_does_not_fit_into_is_refused_and_changes_nothing() {
+fn size_that_the_content_does_not_fit_into_is_refused_and_changes_nothing() {
     let (mut sim, mut a, _b) = pair_with(Seed(42), 6);
     (0..5).for_each(|i| a.post(nothing(i)));
     sim.run_until_idle();
@@ -111,7 +111,7 @@ fn resizing_under_load_loses_and_doubles_no_completion() {
 }
 
 #[test]
-fn a_queue_that_is_in_use_is_not_destroyed() {
+fn queue_that_is_in_use_is_not_destroyed() {
     let (mut sim, mut a, _b) = pair_with(Seed(43), 4);
     let host = a.host().clone();
     let other = host.rnic().create_cq(1).unwrap();
@@ -148,7 +148,7 @@ fn queues_are_limited_and_come_back_when_they_are_destroyed() {
 }
 
 #[test]
-fn a_queue_may_be_smaller_than_the_work_that_could_complete_on_it() {
+fn queue_may_be_smaller_than_the_work_that_could_complete_on_it() {
     let sim = Sim::new(Seed(45));
     let host = sim.a();
     let cq = host.rnic().create_cq(1).unwrap();
@@ -157,7 +157,7 @@ fn a_queue_may_be_smaller_than_the_work_that_could_complete_on_it() {
 }
 
 #[test]
-fn an_overflow_leaves_queue_pairs_of_the_same_queue_alone_that_lose_nothing() {
+fn overflow_leaves_queue_pairs_of_the_same_queue_alone_that_lose_nothing() {
     let mut sim = Sim::new(Seed(46)).expecting(&["drop_cq_overflow", "drop_after_failure"]);
     let config = QpConfig::default();
     let host = sim.a();

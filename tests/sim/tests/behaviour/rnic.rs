@@ -198,7 +198,7 @@ fn closing_an_rnic_resets_its_connections() {
 
 /// What was known of an RNIC before Close is unknown to it when it was opened again.
 #[test]
-fn an_rnic_that_is_opened_again_has_nothing_of_the_one_before() {
+fn rnic_that_is_opened_again_has_nothing_of_the_one_before() {
     let mut former = sim();
     let (mut a, b) = former.connected_pair();
     let region = a.region(100, Access::all());

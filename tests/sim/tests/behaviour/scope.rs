@@ -54,7 +54,7 @@ fn assert_usable(sim: &mut Sim, (a, b): (&mut End, &mut End), region: &MemoryReg
 }
 
 #[test]
-fn a_region_of_one_stream_is_refused_to_another_of_the_same_domain() {
+fn region_of_one_stream_is_refused_to_another_of_the_same_domain() {
     type Case = (&'static str, fn(&mut End, RemoteAddress), TermCode, Done);
     let flushed = Done::flushed(5, Opcode::Receive);
     let no_invalidation = Done::failed(5, Opcode::Receive, CompletionStatus::InvalidateRefused);
@@ -83,7 +83,7 @@ fn a_region_of_one_stream_is_refused_to_another_of_the_same_domain() {
 
 /// The requester itself refuses the response: the region that its own work request names is another stream's.
 #[test]
-fn a_read_response_is_not_placed_into_a_region_of_another_stream() {
+fn read_response_is_not_placed_into_a_region_of_another_stream() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let (c, mut d) = sim.connected_pair();
@@ -125,7 +125,7 @@ fn local_work_cannot_use_a_region_of_another_stream() {
 }
 
 #[test]
-fn a_region_that_streams_share_is_invalidated_by_none_of_them() {
+fn region_that_streams_share_is_invalidated_by_none_of_them() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let (mut c, mut d) = sim.connected_pair();
@@ -148,7 +148,7 @@ fn a_region_that_streams_share_is_invalidated_by_none_of_them() {
 
 /// B's next queue pair has the place of the one before it in the engine.
 #[test]
-fn a_queue_pair_does_not_inherit_the_regions_of_one_that_was_dropped() {
+fn queue_pair_does_not_inherit_the_regions_of_one_that_was_dropped() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (a, b) = sim.connected_pair();
     let (region, number) = (b.own_region(KIB, Access::all()), b.qp.id());
@@ -165,7 +165,7 @@ fn a_queue_pair_does_not_inherit_the_regions_of_one_that_was_dropped() {
 }
 
 #[test]
-fn a_region_made_before_its_stream_is_there_when_the_stream_is() {
+fn region_made_before_its_stream_is_there_when_the_stream_is() {
     let mut sim = sim();
     let (mut a, mut b) = {
         let config = QpConfig::default();

@@ -113,7 +113,7 @@ fn too_many_reads_on_one_stream_cost_another_nothing() {
 }
 
 #[test]
-fn a_hundred_streams_that_fail_are_each_reported_and_leave_the_last_alone() {
+fn hundred_streams_that_fail_are_each_reported_and_leave_the_last_alone() {
     let mut sim = sim();
     let (mut c, mut d) = sim.connected_pair();
     let pairs: Vec<(End, End)> = (0..100).map(|_| sim.connected_pair()).collect();
@@ -139,7 +139,7 @@ fn a_hundred_streams_that_fail_are_each_reported_and_leave_the_last_alone() {
 }
 
 #[test]
-fn a_queue_pair_completes_only_on_queues_of_its_own_rnic() {
+fn queue_pair_completes_only_on_queues_of_its_own_rnic() {
     let sim = sim();
     let (a, b) = (sim.a(), sim.b());
     let ours = a.rnic().create_cq(4).unwrap();
@@ -217,7 +217,7 @@ fn queue_pairs_beyond_the_rnics_number_are_refused_and_the_others_work() {
 
 /// RFC 5042 §6.3.2: what another region held cannot be read through a new one.
 #[test]
-fn a_new_region_holds_nothing_of_the_one_before_it() {
+fn new_region_holds_nothing_of_the_one_before_it() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let secret = b.host().pd().allocate(8 * KIB, Access::all()).unwrap();
@@ -234,7 +234,7 @@ fn a_new_region_holds_nothing_of_the_one_before_it() {
 
 /// RFC 5045 §4.5: credits are the application's business; an RNIC only notices that they were not kept.
 #[test]
-fn a_flood_of_sends_without_receives_ends_at_the_first() {
+fn flood_of_sends_without_receives_ends_at_the_first() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(0, 10);
@@ -252,7 +252,7 @@ fn a_flood_of_sends_without_receives_ends_at_the_first() {
 
 /// RFC 5042 §6.4.4: a peer that breaks no rule, but costs more than it brings, is told from one that does not, and can be got rid of.
 #[test]
-fn a_peer_that_sends_byte_by_byte_is_found_and_ended() {
+fn peer_that_sends_byte_by_byte_is_found_and_ended() {
     const LEN: usize = 1000;
     let loads = [1, LEN + 100].map(|piece| {
         let mut victim = Victim::new().expecting(&["drop_no_flow"]);

@@ -83,7 +83,7 @@ fn each_segment_begins_with_an_fpdu_and_holds_it_whole() {
 
 /// R5044-A.1-2
 #[test]
-fn a_segment_that_is_sent_again_has_the_same_borders() {
+fn segment_that_is_sent_again_has_the_same_borders() {
     const LEN: usize = 64 * KIB;
     for lost in [3, 10, 25] {
         let mut sim = sim();

@@ -36,7 +36,7 @@ fn nothing(wr_id: u64) -> SendRequest {
 }
 
 #[test]
-fn a_send_that_is_done_keeps_its_slot_until_it_is_polled() {
+fn send_that_is_done_keeps_its_slot_until_it_is_polled() {
     let (mut sim, mut a, _b) = pair();
     for i in 0..4 {
         a.post(nothing(i));
@@ -110,7 +110,7 @@ fn polling_into_a_slice_frees_the_slots_of_each_queue_whose_completions_are_amon
 }
 
 #[test]
-fn a_receive_buffer_that_is_filled_keeps_its_slot_until_it_is_polled() {
+fn receive_buffer_that_is_filled_keeps_its_slot_until_it_is_polled() {
     let (mut sim, mut a, mut b) = pair();
     let more = |b: &mut End, i| b.qp.post_recv(RecvRequest::new(WrId(i), Sgl::new()));
     for i in 0..4 {
@@ -253,7 +253,7 @@ fn completions_of_a_queue_pair_that_is_gone_free_nothing_of_the_next() {
 }
 
 #[test]
-fn a_queue_pair_that_is_idle_again_has_the_slots_back_that_were_polled() {
+fn queue_pair_that_is_idle_again_has_the_slots_back_that_were_polled() {
     let sim = Sim::new(Seed(35));
     let mut a = sim.a().end(&config());
     for i in 0..4 {

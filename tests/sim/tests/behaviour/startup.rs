@@ -101,7 +101,7 @@ fn private_data_beyond_508_bytes_is_refused_at_once() {
 }
 
 #[test]
-fn a_rejection_brings_its_private_data_and_leaves_the_queue_pair_idle() {
+fn rejection_brings_its_private_data_and_leaves_the_queue_pair_idle() {
     let mut sim = sim();
     let (mut a, mut connecting, mut listener) = connecting(&mut sim, b"may I");
     let request = sim.wait_for("the request", || listener.try_accept());
@@ -119,7 +119,7 @@ fn a_rejection_brings_its_private_data_and_leaves_the_queue_pair_idle() {
 }
 
 #[test]
-fn a_request_that_is_dropped_is_rejected() {
+fn request_that_is_dropped_is_rejected() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (_a, mut connecting, mut listener) = connecting(&mut sim, b"");
     drop(sim.wait_for("the request", || listener.try_accept()));
@@ -131,7 +131,7 @@ fn a_request_that_is_dropped_is_rejected() {
 }
 
 #[test]
-fn a_peer_that_has_gone_cannot_be_accepted() {
+fn peer_that_has_gone_cannot_be_accepted() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, _, mut listener) = connecting(&mut sim, b"");
     let request = sim.wait_for("the request", || listener.try_accept());
@@ -143,7 +143,7 @@ fn a_peer_that_has_gone_cannot_be_accepted() {
 }
 
 #[test]
-fn a_port_without_a_listener_refuses() {
+fn port_without_a_listener_refuses() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let mut a = sim.a().end(&QpConfig::default());
     let at = sim.b().at(9);
@@ -158,7 +158,7 @@ fn a_port_without_a_listener_refuses() {
 }
 
 #[test]
-fn a_port_whose_listener_was_dropped_refuses() {
+fn port_whose_listener_was_dropped_refuses() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let at = sim.b().at(7471);
     drop(sim.b().rnic().listen(at).unwrap());
@@ -173,7 +173,7 @@ fn a_port_whose_listener_was_dropped_refuses() {
 }
 
 #[test]
-fn a_silent_host_times_out_when_the_application_said() {
+fn silent_host_times_out_when_the_application_said() {
     for limit in [Duration::from_millis(300), LIMIT, 12 * LIMIT] {
         let mut sim = sim();
         let at = sim.b().at(7471);
@@ -192,7 +192,7 @@ fn a_silent_host_times_out_when_the_application_said() {
 }
 
 #[test]
-fn a_host_that_takes_the_request_and_says_nothing_times_out() {
+fn host_that_takes_the_request_and_says_nothing_times_out() {
     let (mut sim, peer) = plain_sim();
     let (a, outcome) = outcome_with(&mut sim, &peer, |_| ());
     let Err(ConnectError::TimedOut { stage, .. }) = outcome else {
@@ -229,7 +229,7 @@ fn answers_that_are_no_mpa_reply_are_named_as_such() {
 }
 
 #[test]
-fn a_peer_that_closes_or_resets_instead_of_answering_is_reported() {
+fn peer_that_closes_or_resets_instead_of_answering_is_reported() {
     for end in [PlainPeer::close, PlainPeer::abort] {
         let (mut sim, peer) = plain_sim();
         let (a, mut connecting) = requesting(&mut sim, &peer);
@@ -269,7 +269,7 @@ fn plain_client(sim: &mut Sim, peer: &PlainPeer) -> Listener {
 }
 
 #[test]
-fn a_client_that_never_sends_its_request_is_dropped_after_ten_seconds() {
+fn client_that_never_sends_its_request_is_dropped_after_ten_seconds() {
     let (sim, peer) = plain_sim();
     let mut sim = sim.expecting(&["drop_startup_timeout"]);
     let mut listener = plain_client(&mut sim, &peer);
@@ -282,7 +282,7 @@ fn a_client_that_never_sends_its_request_is_dropped_after_ten_seconds() {
 }
 
 #[test]
-fn a_client_that_sends_a_byte_per_second_has_no_more_time() {
+fn client_that_sends_a_byte_per_second_has_no_more_time() {
     let (sim, peer) = plain_sim();
     let mut sim = sim.expecting(&["drop_startup_timeout", "drop_no_flow"]);
     let mut listener = plain_client(&mut sim, &peer);
@@ -296,7 +296,7 @@ fn a_client_that_sends_a_byte_per_second_has_no_more_time() {
 }
 
 #[test]
-fn a_request_in_segments_of_one_byte_is_understood() {
+fn request_in_segments_of_one_byte_is_understood() {
     let (mut sim, peer) = plain_sim();
     let mut listener = plain_client(&mut sim, &peer);
     peer.send_pieces(b"MPA ID Req Frame\x40\x01\x00\x05hello", 1);
@@ -350,7 +350,7 @@ fn bytes_after_the_request_and_before_the_reply_end_the_connection() {
 }
 
 #[test]
-fn a_client_that_leaves_within_its_request_is_forgotten() {
+fn client_that_leaves_within_its_request_is_forgotten() {
     for end in [PlainPeer::close, PlainPeer::abort] {
         let (mut sim, peer) = plain_sim();
         let mut listener = plain_client(&mut sim, &peer);
@@ -364,7 +364,7 @@ fn a_client_that_leaves_within_its_request_is_forgotten() {
 }
 
 #[test]
-fn a_connected_queue_pair_can_be_neither_connected_nor_accepted_with() {
+fn connected_queue_pair_can_be_neither_connected_nor_accepted_with() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let at = sim.b().at(7471);
@@ -388,7 +388,7 @@ fn a_connected_queue_pair_can_be_neither_connected_nor_accepted_with() {
 }
 
 #[test]
-fn a_connection_is_made_whichever_frame_of_its_start_is_lost() {
+fn connection_is_made_whichever_frame_of_its_start_is_lost() {
     for direction in Direction::ALL {
         for n in 1..=4 {
             let mut sim = sim();

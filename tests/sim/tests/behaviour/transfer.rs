@@ -246,7 +246,7 @@ fn unsignaled_work_reports_nothing_and_is_done_before_what_follows() {
 }
 
 #[test]
-fn a_read_fence_holds_later_work_back_until_the_read_is_done() {
+fn read_fence_holds_later_work_back_until_the_read_is_done() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let (source, sink) = (b.target(8), a.target(8));
@@ -261,7 +261,7 @@ fn a_read_fence_holds_later_work_back_until_the_read_is_done() {
 }
 
 #[test]
-fn a_hundred_reads_wait_for_their_turn_where_four_may_be_outstanding() {
+fn hundred_reads_wait_for_their_turn_where_four_may_be_outstanding() {
     let mut sim = sim();
     let config = QpConfig {
         ord: 4,
@@ -301,7 +301,7 @@ fn work_posted_before_the_connection_is_done_after_it() {
 }
 
 #[test]
-fn the_responder_sends_nothing_before_the_initiator_has_spoken() {
+fn responder_sends_nothing_before_the_initiator_has_spoken() {
     let mut sim = sim();
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
@@ -322,7 +322,7 @@ fn the_responder_sends_nothing_before_the_initiator_has_spoken() {
 }
 
 #[test]
-fn a_send_with_invalidate_takes_the_region_away_and_says_which() {
+fn send_with_invalidate_takes_the_region_away_and_says_which() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(100, Access::all());
@@ -345,7 +345,7 @@ fn a_send_with_invalidate_takes_the_region_away_and_says_which() {
 }
 
 #[test]
-fn a_slow_link_with_a_short_queue_loses_frames_but_no_bytes() {
+fn slow_link_with_a_short_queue_loses_frames_but_no_bytes() {
     let mut sim = sim().rate(100_000_000);
     sim.link().change(|conditions| conditions.queue = 50);
     let (mut a, b) = sim.connected_pair();

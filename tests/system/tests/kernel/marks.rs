@@ -48,7 +48,7 @@ fn open(congestion: Algorithm) -> Engine {
 }
 
 #[test]
-fn the_kernels_echoes_are_answered() {
+fn kernels_echoes_are_answered() {
     needs_root!();
     for algorithm in ALGORITHMS {
         let _alone = Exclusive::wait_for(LOCK);
@@ -83,7 +83,7 @@ fn the_kernels_echoes_are_answered() {
 }
 
 #[test]
-fn the_kernel_hears_of_marks_from_us() {
+fn kernel_hears_of_marks_from_us() {
     needs_root!();
     for algorithm in ALGORITHMS {
         let _alone = Exclusive::wait_for(LOCK);

@@ -20,7 +20,7 @@ const MTU: usize = 1300;
 const HEADERS: [usize; 2] = [20 + 20 + 12, 40 + 20 + 12];
 
 #[test]
-fn a_router_says_how_small_packets_must_be() {
+fn router_says_how_small_packets_must_be() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let routed = Routed::new(MTU);

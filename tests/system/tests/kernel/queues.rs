@@ -141,7 +141,7 @@ fn place(frame: &RxFrame) -> String {
 }
 
 #[test]
-fn a_foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
+fn foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     for mtu in MTUS {
@@ -169,7 +169,7 @@ fn a_foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
 }
 
 #[test]
-fn a_joined_frame_of_another_queue_is_not_reused() {
+fn joined_frame_of_another_queue_is_not_reused() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let lab = Lab::with_mtu(9000);

@@ -181,7 +181,7 @@ fn engine_answers(lab: &Lab, mode: XdpMode) {
 }
 
 #[test]
-fn the_kernel_answers_many_connections_of_ours() {
+fn kernel_answers_many_connections_of_ours() {
     needs_root!();
     for mode in MODES {
         for loss in LOSSES {

@@ -109,7 +109,7 @@ fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCo
 }
 
 #[test]
-fn a_stream_reaches_the_kernel() {
+fn stream_reaches_the_kernel() {
     needs_root!();
     for mode in MODES {
         for loss in LOSSES {
@@ -128,7 +128,7 @@ fn a_stream_reaches_the_kernel() {
 }
 
 #[test]
-fn a_stream_comes_from_the_kernel() {
+fn stream_comes_from_the_kernel() {
     needs_root!();
     for mode in MODES {
         for loss in LOSSES {

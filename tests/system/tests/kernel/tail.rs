@@ -154,7 +154,7 @@ fn repairs(lab: &Lab, impaired: &Impaired<'_>) -> Vec<Repair> {
 }
 
 #[test]
-fn a_lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
+fn lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let lab = Lab::new();

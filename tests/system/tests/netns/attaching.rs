@@ -91,7 +91,7 @@ fn nothing_attached_is_told() {
 }
 
 #[test]
-fn the_object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
+fn object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
     needs_root!();
     let hosts = Hosts::new();
     let file = hosts.work.file("written.o");
@@ -115,7 +115,7 @@ fn the_object_is_loaded_by_ip_link_in_both_modes_and_xwarp_detaches_it() {
 
 /// `xwarp attach` is the third way: the command finds its own program and leaves it.
 #[test]
-fn a_run_uses_what_xwarp_has_attached_and_counts_its_packets() {
+fn run_uses_what_xwarp_has_attached_and_counts_its_packets() {
     needs_root!();
     let hosts = Hosts::new();
     for host in [&hosts.a, &hosts.b] {

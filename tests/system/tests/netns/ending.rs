@@ -52,7 +52,7 @@ fn works(setup: &Setup<'_>) {
 }
 
 #[test]
-fn a_signal_ends_a_waiting_server_in_order() {
+fn signal_ends_a_waiting_server_in_order() {
     needs_root!();
     let hosts = Hosts::new();
     for way in [Way::Itself, Way::IpLink] {
@@ -72,7 +72,7 @@ fn a_signal_ends_a_waiting_server_in_order() {
 }
 
 #[test]
-fn a_signal_ends_a_client_in_the_middle_of_a_run() {
+fn signal_ends_a_client_in_the_middle_of_a_run() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
@@ -92,7 +92,7 @@ fn a_signal_ends_a_client_in_the_middle_of_a_run() {
 }
 
 #[test]
-fn a_signal_ends_a_server_in_the_middle_of_a_run() {
+fn signal_ends_a_server_in_the_middle_of_a_run() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::IpLink, Mode::Native);
@@ -119,7 +119,7 @@ const KILLED: [(Way, &str); 5] = [
 
 /// The kernel of the server's host resets what it knows nothing of, as soon as it is sent anything.
 #[test]
-fn a_client_notices_that_the_server_was_killed() {
+fn client_notices_that_the_server_was_killed() {
     needs_root!();
     let hosts = Hosts::new();
     for (way, test) in KILLED {
@@ -137,7 +137,7 @@ fn a_client_notices_that_the_server_was_killed() {
 }
 
 #[test]
-fn a_server_notices_that_the_client_was_killed() {
+fn server_notices_that_the_client_was_killed() {
     needs_root!();
     let hosts = Hosts::new();
     for (way, test) in KILLED {
@@ -185,7 +185,7 @@ fn either_side_is_killed_with_large_frames_under_way() {
 /// The client stands still until nothing is under way any more, so that its end is not told by a segment that it leaves
 /// unanswered.
 #[test]
-fn a_server_notices_that_a_silent_client_was_killed() {
+fn server_notices_that_a_silent_client_was_killed() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
@@ -214,7 +214,7 @@ fn quiet(hosts: &Hosts) {
 
 /// The second server finds the program of the first, and must not go on without it when the first ends.
 #[test]
-fn a_program_that_goes_with_another_process_is_not_relied_upon() {
+fn program_that_goes_with_another_process_is_not_relied_upon() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);

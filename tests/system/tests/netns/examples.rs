@@ -182,7 +182,7 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
 }
 
 #[test]
-fn an_example_says_in_one_sentence_why_it_cannot() {
+fn example_says_in_one_sentence_why_it_cannot() {
     needs_root!();
     let hosts = Hosts::new();
     for (name, arguments) in [

@@ -24,7 +24,7 @@ fn client_fails(hosts: &Hosts, arguments: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn an_address_without_a_host_is_told() {
+fn address_without_a_host_is_told() {
     needs_root!();
     let hosts = Hosts::new();
     client_fails(
@@ -63,7 +63,7 @@ fn an_address_without_a_host_is_told() {
 }
 
 #[test]
-fn a_host_where_nobody_listens_is_told() {
+fn host_where_nobody_listens_is_told() {
     needs_root!();
     let hosts = Hosts::new();
     hosts.b.compute_checksums();
@@ -94,7 +94,7 @@ fn tcp_server(hosts: &Hosts, text: &'static [u8]) -> JoinHandle<()> {
 }
 
 #[test]
-fn a_server_that_speaks_http_is_told() {
+fn server_that_speaks_http_is_told() {
     needs_root!();
     let hosts = Hosts::new();
     let server = tcp_server(
@@ -111,7 +111,7 @@ fn a_server_that_speaks_http_is_told() {
 }
 
 #[test]
-fn a_server_that_stays_silent_is_told() {
+fn server_that_stays_silent_is_told() {
     needs_root!();
     let hosts = Hosts::new();
     let server = tcp_server(&hosts, b"");
@@ -124,7 +124,7 @@ fn a_server_that_stays_silent_is_told() {
 }
 
 #[test]
-fn a_server_that_hangs_up_is_told() {
+fn server_that_hangs_up_is_told() {
     needs_root!();
     let hosts = Hosts::new();
     hosts.b.compute_checksums();
@@ -142,7 +142,7 @@ fn a_server_that_hangs_up_is_told() {
 }
 
 #[test]
-fn a_server_of_another_test_turns_the_client_away_and_waits_for_the_next() {
+fn server_of_another_test_turns_the_client_away_and_waits_for_the_next() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = hosts.b.serve("write-bw --size 4K --depth 8 --verify");
@@ -167,7 +167,7 @@ fn a_server_of_another_test_turns_the_client_away_and_waits_for_the_next() {
 
 /// A peer that is no xwarp at all does not end the server.
 #[test]
-fn a_server_survives_strangers() {
+fn server_survives_strangers() {
     needs_root!();
     let hosts = Hosts::new();
     hosts.a.compute_checksums();
@@ -198,7 +198,7 @@ fn a_server_survives_strangers() {
 }
 
 #[test]
-fn a_server_that_is_never_asked_ends_on_request() {
+fn server_that_is_never_asked_ends_on_request() {
     needs_root!();
     let hosts = Hosts::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {

@@ -82,7 +82,7 @@ fn clients_that_go_before_they_have_begun_do_not_end_a_server() {
 }
 
 #[test]
-fn a_client_that_accepts_and_closes_in_order_does_not_end_a_server_either() {
+fn client_that_accepts_and_closes_in_order_does_not_end_a_server_either() {
     needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "perf write-bw");
@@ -119,7 +119,7 @@ fn what_cannot_be_meant_is_rejected_at_once_and_in_plain_text() {
 }
 
 #[test]
-fn a_client_that_says_nothing_makes_room_for_the_next_one() {
+fn client_that_says_nothing_makes_room_for_the_next_one() {
     needs_root!();
     let hosts = Hosts::new();
     // The next one waits for 5 s at most.
@@ -142,7 +142,7 @@ fn a_client_that_says_nothing_makes_room_for_the_next_one() {
 
 /// Nobody waits, so that it may be silent for longer than a turn.
 #[test]
-fn a_slow_client_keeps_its_server_while_it_is_the_only_one() {
+fn slow_client_keeps_its_server_while_it_is_the_only_one() {
     needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "ping");
@@ -152,7 +152,7 @@ fn a_slow_client_keeps_its_server_while_it_is_the_only_one() {
 }
 
 #[test]
-fn a_client_that_closes_without_a_ping_leaves_the_server_to_the_next_one() {
+fn client_that_closes_without_a_ping_leaves_the_server_to_the_next_one() {
     needs_root!();
     let hosts = Hosts::new();
     let server = start(&hosts, "ping");
@@ -206,7 +206,7 @@ fn ignore(peer: TcpStream) -> TcpStream {
 }
 
 #[test]
-fn a_duration_is_kept_whatever_the_server_does() {
+fn duration_is_kept_whatever_the_server_does() {
     needs_root!();
     let hosts = Hosts::new();
     for (test, size) in [("write-bw", "64K"), ("read-bw", "64K"), ("send-lat", "64")] {
@@ -229,7 +229,7 @@ fn a_duration_is_kept_whatever_the_server_does() {
 }
 
 #[test]
-fn a_server_that_answers_nothing_is_given_up() {
+fn server_that_answers_nothing_is_given_up() {
     needs_root!();
     let hosts = Hosts::new();
     for run in ["ping --count 1", "perf write-lat --iterations 5"] {

@@ -91,7 +91,7 @@ const REMOVALS: [Removal; 2] = [
 ];
 
 #[test]
-fn an_idle_server_whose_interface_is_taken_away_ends_and_says_so() {
+fn idle_server_whose_interface_is_taken_away_ends_and_says_so() {
     needs_root!();
     for (what, remove, says) in REMOVALS {
         for engine in ["inline", "thread"] {
@@ -110,7 +110,7 @@ fn an_idle_server_whose_interface_is_taken_away_ends_and_says_so() {
 }
 
 #[test]
-fn a_transfer_ends_when_the_interface_is_taken_away() {
+fn transfer_ends_when_the_interface_is_taken_away() {
     needs_root!();
     for (what, remove, says) in REMOVALS {
         let hosts = Hosts::new();
@@ -128,7 +128,7 @@ fn a_transfer_ends_when_the_interface_is_taken_away() {
 }
 
 #[test]
-fn a_server_whose_program_is_detached_or_replaced_ends_and_says_so() {
+fn server_whose_program_is_detached_or_replaced_ends_and_says_so() {
     needs_root!();
     let hosts = Hosts::new();
     let foreign = hosts.pass_object();
@@ -172,7 +172,7 @@ fn a_server_whose_program_is_detached_or_replaced_ends_and_says_so() {
 }
 
 #[test]
-fn a_program_in_use_is_not_detached_unless_by_force() {
+fn program_in_use_is_not_detached_unless_by_force() {
     needs_root!();
     let hosts = Hosts::new();
     hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
@@ -201,7 +201,7 @@ fn nothing_is_attached_where_no_rnic_can_be_opened() {
 }
 
 #[test]
-fn a_link_that_is_down_for_three_seconds_costs_only_time() {
+fn link_that_is_down_for_three_seconds_costs_only_time() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = serve(&hosts, "");
@@ -236,7 +236,7 @@ fn a_link_that_is_down_for_three_seconds_costs_only_time() {
 }
 
 #[test]
-fn a_link_that_is_down_for_longer_than_the_user_timeout_ends_connections_and_no_server() {
+fn link_that_is_down_for_longer_than_the_user_timeout_ends_connections_and_no_server() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = serve(&hosts, "");
@@ -263,7 +263,7 @@ fn a_link_that_is_down_for_longer_than_the_user_timeout_ends_connections_and_no_
 }
 
 #[test]
-fn a_removed_address_ends_its_connections_and_is_served_again_when_it_is_back() {
+fn removed_address_ends_its_connections_and_is_served_again_when_it_is_back() {
     needs_root!();
     let hosts = Hosts::new();
     address(&hosts.b, "add 10.78.0.2/24");
@@ -284,7 +284,7 @@ fn a_removed_address_ends_its_connections_and_is_served_again_when_it_is_back() 
 }
 
 #[test]
-fn a_client_whose_own_address_is_removed_says_so() {
+fn client_whose_own_address_is_removed_says_so() {
     needs_root!();
     let hosts = Hosts::new();
     let _server = serve(&hosts, "");
@@ -295,7 +295,7 @@ fn a_client_whose_own_address_is_removed_says_so() {
 }
 
 #[test]
-fn an_address_that_is_added_later_is_listened_on() {
+fn address_that_is_added_later_is_listened_on() {
     needs_root!();
     let hosts = Hosts::new();
     let _server = serve(&hosts, "");
@@ -308,7 +308,7 @@ fn an_address_that_is_added_later_is_listened_on() {
 }
 
 #[test]
-fn an_mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_no_harm() {
+fn mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_no_harm() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
@@ -340,7 +340,7 @@ fn an_mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_n
 }
 
 #[test]
-fn a_new_ethernet_address_is_used_at_once() {
+fn new_ethernet_address_is_used_at_once() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
@@ -359,7 +359,7 @@ fn a_new_ethernet_address_is_used_at_once() {
 }
 
 #[test]
-fn an_idle_server_costs_less_than_a_hundredth_of_a_processor() {
+fn idle_server_costs_less_than_a_hundredth_of_a_processor() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = hosts.b.serve("write-bw --engine thread --wait blocking");

@@ -366,7 +366,7 @@ fn only_what_the_kernel_would_serve_is_answered() {
 
 /// A bridge takes tags off and keeps them beside the frame; so does B's driver.
 #[test]
-fn a_vlan_whose_tag_is_beside_the_frame_is_not_served() {
+fn vlan_whose_tag_is_beside_the_frame_is_not_served() {
     let hosts = Hosts::new();
     hosts.a.ip("link add inner type veth peer name outer");
     hosts

@@ -294,7 +294,7 @@ fn engine_times() -> Vec<Duration> {
 }
 
 #[test]
-fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
+fn idle_engine_takes_less_than_a_hundredth_of_a_core() {
     const IDLE: Duration = Duration::from_secs(2);
     needs_root!();
     let hosts = Hosts::new();
@@ -327,7 +327,7 @@ fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
 
 /// As many segments as one connection may have in flight come while nobody takes any.
 #[test]
-fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
+fn burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
     const MESSAGES: usize = 600;
     const IN_FLIGHT: u64 = 256;
     needs_root!();
@@ -377,7 +377,7 @@ fn a_burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
 }
 
 #[test]
-fn an_address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
+fn address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
     needs_root!();
     let hosts = Hosts::new();
     let rnic = open(&hosts.b);

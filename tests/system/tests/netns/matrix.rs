@@ -181,7 +181,7 @@ fn data_arrives_in_large_frames() {
 
 /// The kernel makes one buffer of what comes to the program that wants one.
 #[test]
-fn the_program_for_one_buffer_is_enough_in_generic_mode() {
+fn program_for_one_buffer_is_enough_in_generic_mode() {
     needs_root!();
     let hosts = Hosts::shaped(Shape {
         mtu: 9000,
@@ -229,7 +229,7 @@ fn data_arrives_over_ipv6() {
 }
 
 #[test]
-fn a_test_by_duration_ends_and_its_data_arrives() {
+fn test_by_duration_ends_and_its_data_arrives() {
     needs_root!();
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);

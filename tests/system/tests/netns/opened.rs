@@ -74,7 +74,7 @@ fn next(cq: &mut CompletionQueue) {
 }
 
 #[test]
-fn an_interface_is_opened_by_its_name_with_every_modifier_set() {
+fn interface_is_opened_by_its_name_with_every_modifier_set() {
     needs_root!();
     for lists in [ListMode::Page, ListMode::Block] {
         let hosts = Hosts::new();

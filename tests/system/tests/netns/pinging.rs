@@ -37,7 +37,7 @@ fn pings_are_verified_and_both_sides_print_them() {
 }
 
 #[test]
-fn a_persistent_server_serves_one_client_after_another_also_after_a_wrong_one() {
+fn persistent_server_serves_one_client_after_another_also_after_a_wrong_one() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = serve(&hosts, "--persistent --quiet");
@@ -68,7 +68,7 @@ fn a_persistent_server_serves_one_client_after_another_also_after_a_wrong_one() 
 }
 
 #[test]
-fn a_ping_that_cannot_be_is_refused() {
+fn ping_that_cannot_be_is_refused() {
     needs_root!();
     let hosts = Hosts::new();
     for (arguments, words) in [
@@ -102,7 +102,7 @@ fn link_local(hosts: &Hosts) -> String {
 }
 
 #[test]
-fn a_link_local_host_is_named_with_its_interface() {
+fn link_local_host_is_named_with_its_interface() {
     needs_root!();
     let hosts = Hosts::new();
     hosts.a.ip("link add eth2 type veth peer name eth3");

@@ -41,7 +41,7 @@ fn alone(hosts: &Hosts) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_is_told_in_one_sentence() {
+fn full_disk_is_told_in_one_sentence() {
     needs_root!();
     let hosts = Hosts::new();
     for arguments in alone(&hosts) {
@@ -51,7 +51,7 @@ fn a_full_disk_is_told_in_one_sentence() {
 }
 
 #[test]
-fn a_full_disk_ends_a_client_and_leaves_nothing_behind() {
+fn full_disk_ends_a_client_and_leaves_nothing_behind() {
     needs_root!();
     let hosts = Hosts::new();
     for (server, client) in [
@@ -78,7 +78,7 @@ fn closed_pipe() -> PipeWriter {
 }
 
 #[test]
-fn a_closed_pipe_ends_a_command_by_sigpipe_without_a_word() {
+fn closed_pipe_ends_a_command_by_sigpipe_without_a_word() {
     needs_root!();
     let hosts = Hosts::new();
     for arguments in alone(&hosts) {
@@ -98,7 +98,7 @@ fn piped(host: &Host, arguments: &str) -> (Running, BufReader<PipeReader>) {
 }
 
 #[test]
-fn a_pipe_that_closes_in_the_middle_ends_either_side_in_order() {
+fn pipe_that_closes_in_the_middle_ends_either_side_in_order() {
     needs_root!();
     let hosts = Hosts::new();
     let (server, mut printed) = piped(&hosts.b, &format!("ping --persistent --dev {DEV}"));
@@ -128,7 +128,7 @@ fn a_pipe_that_closes_in_the_middle_ends_either_side_in_order() {
 }
 
 #[test]
-fn a_command_that_cannot_even_complain_still_fails() {
+fn command_that_cannot_even_complain_still_fails() {
     needs_root!();
     let hosts = Hosts::new();
     for arguments in ["status nope", "perf write-bw 10.77.0.1"] {
@@ -140,7 +140,7 @@ fn a_command_that_cannot_even_complain_still_fails() {
 }
 
 #[test]
-fn a_capture_that_is_not_complete_fails_a_run_whose_results_are_printed() {
+fn capture_that_is_not_complete_fails_a_run_whose_results_are_printed() {
     needs_root!();
     let hosts = Hosts::new();
     let lost = "the capture /dev/full is not complete: No space left on device";
@@ -170,7 +170,7 @@ fn a_capture_that_is_not_complete_fails_a_run_whose_results_are_printed() {
 }
 
 #[test]
-fn a_capture_that_is_larger_than_a_file_may_be_is_not_complete_either() {
+fn capture_that_is_larger_than_a_file_may_be_is_not_complete_either() {
     needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw");
@@ -187,7 +187,7 @@ fn a_capture_that_is_larger_than_a_file_may_be_is_not_complete_either() {
 
 /// A run that fails says why it has failed, and besides that its capture is lost.
 #[test]
-fn a_run_that_fails_tells_of_its_capture_as_well() {
+fn run_that_fails_tells_of_its_capture_as_well() {
     needs_root!();
     let hosts = Hosts::new();
     let mut server = hosts

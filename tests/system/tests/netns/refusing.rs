@@ -16,7 +16,7 @@ fn refuses(host: &Host, arguments: &str, words: &[&str]) {
 }
 
 #[test]
-fn an_interface_that_cannot_serve_is_refused() {
+fn interface_that_cannot_serve_is_refused() {
     needs_root!();
     let hosts = Hosts::new();
     let host = &hosts.a;
@@ -81,7 +81,7 @@ fn several_receive_queues_are_refused() {
 }
 
 #[test]
-fn a_foreign_program_is_named_and_left_alone() {
+fn foreign_program_is_named_and_left_alone() {
     needs_root!();
     let hosts = Hosts::new();
     let (source, object) = (hosts.work.file("pass.c"), hosts.work.file("pass.o"));
@@ -137,7 +137,7 @@ fn another_mode_than_the_one_attached_is_refused() {
 }
 
 #[test]
-fn a_port_in_use_is_refused() {
+fn port_in_use_is_refused() {
     needs_root!();
     let hosts = Hosts::new();
     let listener = hosts
@@ -152,7 +152,7 @@ fn a_port_in_use_is_refused() {
 }
 
 #[test]
-fn a_second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
+fn second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
     needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw --verify");
@@ -214,7 +214,7 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_refused() {
+fn file_that_cannot_be_written_is_refused() {
     needs_root!();
     let hosts = Hosts::new();
     refuses(
@@ -240,7 +240,7 @@ fn with_less_privilege(hosts: &Hosts, options: &str, arguments: &str) -> Finishe
 }
 
 #[test]
-fn a_user_without_privilege_is_told_what_is_needed() {
+fn user_without_privilege_is_told_what_is_needed() {
     needs_root!();
     let hosts = Hosts::new();
     let nobody = "--reuid 65534 --regid 65534 --clear-groups";

@@ -103,7 +103,7 @@ fn other_traffic_goes_on_beside_generic_xdp() {
 
 /// The kernel cannot be given a port that is the RNIC's, and has it again afterwards.
 #[test]
-fn the_port_of_a_server_is_taken_from_the_kernel_and_given_back() {
+fn port_of_a_server_is_taken_from_the_kernel_and_given_back() {
     needs_root!();
     let hosts = Hosts::new();
     let server = hosts.b.serve("write-bw");
@@ -126,7 +126,7 @@ fn the_port_of_a_server_is_taken_from_the_kernel_and_given_back() {
 
 /// A client's own ports are the RNIC's only while it runs.
 #[test]
-fn a_program_without_an_xwarp_passes_everything() {
+fn program_without_an_xwarp_passes_everything() {
     needs_root!();
     let hosts = Hosts::new();
     hosts.a.compute_checksums();

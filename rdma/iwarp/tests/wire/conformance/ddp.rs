@@ -64,7 +64,7 @@ fn segments_tile_their_message_at_any_mulpdu() {
 }
 
 #[test]
-fn the_ulps_bytes_of_a_header_pass_ddp_unread() {
+fn ulps_bytes_of_a_header_pass_ddp_unread() {
     for rsvd_ulp in 0..=255_u8 {
         let mut tagged = hex("c1 00 11223344 0000000000001000");
         let mut untagged = hex("41 00 00000000 00000000 00000001 00000000");
@@ -83,7 +83,7 @@ fn the_ulps_bytes_of_a_header_pass_ddp_unread() {
 }
 
 #[test]
-fn a_version_that_changes_within_a_message_is_refused() {
+fn version_that_changes_within_a_message_is_refused() {
     let first = hex("01 43 00000000 00000000 00000001 00000000 61626364");
     for (control, code) in [(0x40, "1/2/06"), (0x42, "1/2/06"), (0x43, "1/2/06")] {
         let mut stream = Stream::new().receive(8);
@@ -100,7 +100,7 @@ fn a_version_that_changes_within_a_message_is_refused() {
 }
 
 #[test]
-fn a_message_may_begin_at_any_tagged_offset() {
+fn message_may_begin_at_any_tagged_offset() {
     for to in [1, 3, u64::from(u32::MAX), (1 << 63) + 3, u64::MAX - 4] {
         let mut ulpdu = hex("c1 40 11223344");
         ulpdu.extend(to.to_be_bytes());

@@ -5,7 +5,7 @@ use xwarp_iwarp::{Inbound, TermCode};
 
 /// R5040-4.1-7: a region of that name stays as it is.
 #[test]
-fn the_invalidate_stag_field_is_read_in_no_message_but_the_two_that_invalidate() {
+fn invalidate_stag_field_is_read_in_no_message_but_the_two_that_invalidate() {
     let page = || Stream::new().region(Region::new(A, 0x1000, 0x1000));
     let header = |rest: &str| hex(&format!("41 {rest}"));
     for opcode in [0x43, 0x45] {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_address_has_the_lists_first_byte_offset() {
+    fn virtual_address_has_the_lists_first_byte_offset() {
         for (mode, size) in [(ListMode::Page, PAGE), (ListMode::Block, 3000)] {
             let list = list(size, &[0], 5, 100);
             for (va, fits) in [

@@ -241,7 +241,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_modifier_means_nothing_to_operations_that_have_none_like_it() {
+    fn modifier_means_nothing_to_operations_that_have_none_like_it() {
         let name = WrId(7);
         let bind = Bind {
             window: PLACE.stag,

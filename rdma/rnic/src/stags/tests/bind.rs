@@ -7,7 +7,7 @@ const READ: Access = Access::REMOTE_READ;
 const WRITE: Access = Access::REMOTE_WRITE;
 
 #[test]
-fn a_bound_window_is_its_queue_pairs_alone_and_valid_with_the_key_of_the_bind() {
+fn bound_window_is_its_queue_pairs_alone_and_valid_with_the_key_of_the_bind() {
     let mut it = Fixture::new();
     let (user, neighbour) = (it.user(PD), it.user(PD));
     let (window, region) = (it.window(), it.va_region(ALL));
@@ -39,7 +39,7 @@ fn a_bound_window_is_its_queue_pairs_alone_and_valid_with_the_key_of_the_bind() 
 }
 
 #[test]
-fn a_window_is_bounded_to_the_byte_and_based_as_asked() {
+fn window_is_bounded_to_the_byte_and_based_as_asked() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let bytes = memory();
@@ -81,7 +81,7 @@ fn a_window_is_bounded_to_the_byte_and_based_as_asked() {
 }
 
 #[test]
-fn a_window_lies_within_its_region_to_the_byte() {
+fn window_lies_within_its_region_to_the_byte() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let region = it.va_region(ALL);
@@ -112,7 +112,7 @@ fn a_window_lies_within_its_region_to_the_byte() {
 }
 
 #[test]
-fn a_bind_needs_a_window_a_region_and_one_domain() {
+fn bind_needs_a_window_a_region_and_one_domain() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let unable = it.table.users.join(PD, Ability::PHYSICAL);
@@ -247,7 +247,7 @@ fn what_owns_windows_takes_them_away_when_it_goes() {
 }
 
 #[test]
-fn a_window_can_be_bound_and_invalidated_for_ever() {
+fn window_can_be_bound_and_invalidated_for_ever() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let (window, region) = (it.window(), it.va_region(ALL));

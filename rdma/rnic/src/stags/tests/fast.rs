@@ -13,7 +13,7 @@ fn request(stag: Stag) -> FastRegister {
 }
 
 #[test]
-fn an_allocated_stag_is_invalid_until_memory_is_registered_with_it() {
+fn allocated_stag_is_invalid_until_memory_is_registered_with_it() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let stag = it.table.allocate(Scope::Domain(PD), 2, true).unwrap();
@@ -46,7 +46,7 @@ fn an_allocated_stag_is_invalid_until_memory_is_registered_with_it() {
 }
 
 #[test]
-fn a_list_may_be_as_long_as_the_rnic_says() {
+fn list_may_be_as_long_as_the_rnic_says() {
     let mut it = Fixture::new();
     let scope = Scope::Domain(PD);
     for entries in [0, 1, MAX_LIST_ENTRIES] {
@@ -151,7 +151,7 @@ fn only_an_invalid_region_of_the_domain_that_is_not_shared_is_taken() {
 
 /// Whichever way the `STag` was made: allocated, registered or reregistered.
 #[test]
-fn an_invalidated_stag_is_registered_again_with_as_many_entries_as_it_had() {
+fn invalidated_stag_is_registered_again_with_as_many_entries_as_it_had() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let scope = Scope::Domain(PD);

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::CompletionStatus;
 
 #[test]
-fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
+fn region_without_remote_rights_cannot_be_invalidated_remotely() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let local = it.region(Access::LOCAL_READ);
@@ -25,7 +25,7 @@ fn a_region_without_remote_rights_cannot_be_invalidated_remotely() {
 }
 
 #[test]
-fn a_region_of_one_queue_pair_is_invalidated_by_no_other() {
+fn region_of_one_queue_pair_is_invalidated_by_no_other() {
     let mut it = Fixture::new();
     let (owner, neighbour) = (it.user(PD), it.user(PD));
     let spec = RegionSpec::new(ALL);
@@ -42,7 +42,7 @@ fn a_region_of_one_queue_pair_is_invalidated_by_no_other() {
 }
 
 #[test]
-fn a_region_that_several_queue_pairs_may_use_cannot_be_invalidated_remotely() {
+fn region_that_several_queue_pairs_may_use_cannot_be_invalidated_remotely() {
     let mut it = Fixture::new();
     let shared = it.region(ALL);
     let user = it.user(PD);
@@ -59,7 +59,7 @@ fn a_region_that_several_queue_pairs_may_use_cannot_be_invalidated_remotely() {
 }
 
 #[test]
-fn a_local_invalidation_keeps_all_but_the_memory() {
+fn local_invalidation_keeps_all_but_the_memory() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let stag = it.region(LOCAL | Access::REMOTE_READ);
@@ -95,7 +95,7 @@ fn a_local_invalidation_keeps_all_but_the_memory() {
 }
 
 #[test]
-fn an_invalidation_leaves_other_registrations_of_the_memory() {
+fn invalidation_leaves_other_registrations_of_the_memory() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let (bytes, spec) = (memory(), RegionSpec::new(LOCAL));
@@ -106,7 +106,7 @@ fn an_invalidation_leaves_other_registrations_of_the_memory() {
 }
 
 #[test]
-fn a_region_with_windows_is_invalidated_by_nobody() {
+fn region_with_windows_is_invalidated_by_nobody() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let region = it.va_region(ALL);
@@ -122,7 +122,7 @@ fn a_region_with_windows_is_invalidated_by_nobody() {
 }
 
 #[test]
-fn a_bound_window_is_invalidated_by_its_queue_pair_and_an_unbound_one_by_its_domain() {
+fn bound_window_is_invalidated_by_its_queue_pair_and_an_unbound_one_by_its_domain() {
     let mut it = Fixture::new();
     let (user, neighbour, stranger) = (it.user(PD), it.user(PD), it.user(OTHER_PD));
     let region = it.va_region(ALL);

@@ -8,7 +8,7 @@ fn whole(bytes: &SharedBytes) -> RegionMemory {
 }
 
 #[test]
-fn a_region_has_all_that_is_new_under_the_same_index() {
+fn region_has_all_that_is_new_under_the_same_index() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let old = it.region(Access::LOCAL_READ);
@@ -89,7 +89,7 @@ fn remote_rights_come_to_a_local_region_by_reregister_or_a_new_one_only() {
 }
 
 #[test]
-fn an_invalid_region_and_one_without_memory_become_valid() {
+fn invalid_region_and_one_without_memory_become_valid() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let invalid = it.region(ALL);
@@ -113,7 +113,7 @@ fn an_invalid_region_and_one_without_memory_become_valid() {
 }
 
 #[test]
-fn a_random_key_is_never_the_one_before() {
+fn random_key_is_never_the_one_before() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let (bytes, spec) = (memory(), RegionSpec::new(LOCAL));

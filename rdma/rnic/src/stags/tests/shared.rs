@@ -6,7 +6,7 @@ use super::*;
 use crate::model::{CompletionStatus, RegisterError, SpecError};
 
 #[test]
-fn a_shared_region_is_the_same_memory_with_all_else_of_its_own() {
+fn shared_region_is_the_same_memory_with_all_else_of_its_own() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let bytes = memory();

@@ -9,7 +9,7 @@ use crate::model::{DeallocateError, MAX_STAGS, QueryError, RegisterError};
 use crate::stags::table::REST;
 
 #[test]
-fn an_access_is_checked_in_the_order_of_the_rfc() {
+fn access_is_checked_in_the_order_of_the_rfc() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let stag = it.region(Access::LOCAL_READ | Access::REMOTE_READ);
@@ -50,7 +50,7 @@ fn every_bit_of_an_stag_counts() {
 }
 
 #[test]
-fn a_deallocated_stag_is_unknown_whatever_its_state_was() {
+fn deallocated_stag_is_unknown_whatever_its_state_was() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let (other, valid, invalid) = (it.region(ALL), it.region(ALL), it.region(ALL));
@@ -133,7 +133,7 @@ fn every_key_can_be_chosen_and_only_that_one_is_valid() {
 }
 
 #[test]
-fn an_index_rests_before_it_is_used_again() {
+fn index_rests_before_it_is_used_again() {
     let (mut table, mut next) = (new_table(), next_region());
     let (mut recent, mut order) = (HashSet::new(), VecDeque::new());
     for _ in 0..100_000 {
@@ -179,7 +179,7 @@ fn regions_and_windows_beyond_the_limit_are_refused_until_one_goes() {
 
 /// The RNIC needs no `STag`s for itself, not even for its own messages that reference no memory.
 #[test]
-fn a_new_table_knows_no_stag_whatever_is_guessed() {
+fn new_table_knows_no_stag_whatever_is_guessed() {
     let mut it = Fixture::new();
     let user = it.table.users.join(PD, Ability::empty());
     let guesses = (0..1 << 16).map(|guess: u32| guess.wrapping_mul(0x9e37_79b1));
@@ -213,7 +213,7 @@ fn what_cannot_be_registered_takes_no_stag() {
 }
 
 #[test]
-fn a_query_tells_what_was_registered() {
+fn query_tells_what_was_registered() {
     let mut it = Fixture::new();
     let bytes = SharedBytes::anonymous(10_000).unwrap();
     let access = Access::LOCAL_READ | Access::BIND_WINDOWS;
@@ -230,7 +230,7 @@ fn a_query_tells_what_was_registered() {
 }
 
 #[test]
-fn an_atomic_is_executed_only_where_its_right_is() {
+fn atomic_is_executed_only_where_its_right_is() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let bytes = memory();
@@ -258,7 +258,7 @@ fn add_five(stag: Stag, to: u64) -> AtomicRequest {
 }
 
 #[test]
-fn a_region_of_one_queue_pair_is_closed_to_the_others_of_its_domain() {
+fn region_of_one_queue_pair_is_closed_to_the_others_of_its_domain() {
     let mut it = Fixture::new();
     let (owner, neighbour) = (it.user(PD), it.user(PD));
     let spec = RegionSpec::new(ALL);
@@ -278,7 +278,7 @@ fn a_region_of_one_queue_pair_is_closed_to_the_others_of_its_domain() {
 }
 
 #[test]
-fn a_region_of_a_queue_pair_that_is_gone_is_open_to_nobody() {
+fn region_of_a_queue_pair_that_is_gone_is_open_to_nobody() {
     let mut it = Fixture::new();
     let owner = it.user(PD);
     let spec = RegionSpec::new(ALL);

@@ -74,7 +74,7 @@ fn more_than_the_peer_offers_end_the_stream() {
 }
 
 #[test]
-fn an_atomic_where_none_may_be_outstanding_fails() {
+fn atomic_where_none_may_be_outstanding_fails() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair_with(&depths(0, 8));
     let target = holding(&b, 5);
@@ -86,7 +86,7 @@ fn an_atomic_where_none_may_be_outstanding_fails() {
 }
 
 #[test]
-fn a_queue_pair_without_the_extensions_takes_no_such_work() {
+fn queue_pair_without_the_extensions_takes_no_such_work() {
     let mut sim = sim();
     let config = QpConfig {
         extensions: false,

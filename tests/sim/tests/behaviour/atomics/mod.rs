@@ -44,7 +44,7 @@ fn holding(end: &End, number: u64) -> Target {
 }
 
 #[test]
-fn an_operation_returns_what_was_there_and_changes_what_its_masks_say() {
+fn operation_returns_what_was_there_and_changes_what_its_masks_say() {
     let add = |add, mask| AtomicOperation::FetchAdd { add, mask };
     let swap = |compare, compare_mask, swap, swap_mask| AtomicOperation::CompareSwap {
         compare,
@@ -102,7 +102,7 @@ fn plain_exchanges_are_compare_swaps_of_all_bits_and_of_none() {
 }
 
 #[test]
-fn the_sink_needs_no_alignment() {
+fn sink_needs_no_alignment() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let (target, sink) = (holding(&b, 0x0102_0304_0506_0708), a.target(11));
@@ -177,7 +177,7 @@ fn under_loss_every_addition_is_made_once() {
 }
 
 #[test]
-fn a_fence_holds_work_back_until_atomics_have_completed() {
+fn fence_holds_work_back_until_atomics_have_completed() {
     for fenced in [true, false] {
         let mut sim = sim();
         let (mut a, b) = sim.connected_pair();
@@ -194,7 +194,7 @@ fn a_fence_holds_work_back_until_atomics_have_completed() {
 }
 
 #[test]
-fn an_atomic_completes_when_its_response_is_here_and_not_before() {
+fn atomic_completes_when_its_response_is_here_and_not_before() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = holding(&b, 5);
@@ -208,7 +208,7 @@ fn an_atomic_completes_when_its_response_is_here_and_not_before() {
 }
 
 #[test]
-fn an_atomic_behind_a_long_read_waits_for_its_turn() {
+fn atomic_behind_a_long_read_waits_for_its_turn() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let (source, sink, target) = (b.target(MIB), a.target(MIB), holding(&b, 1));
@@ -237,7 +237,7 @@ fn unsignaled_atomics_deliver_to_their_sink_in_silence() {
 }
 
 #[test]
-fn a_close_waits_for_the_response() {
+fn close_waits_for_the_response() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = holding(&b, 9);

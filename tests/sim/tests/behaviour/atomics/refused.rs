@@ -53,7 +53,7 @@ fn other_pd(b: &End) -> Aim {
 
 /// wire.md rows 94 and 96.
 #[test]
-fn an_atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
+fn atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
     type Case = (&'static str, fn(&End) -> Aim, TermCode);
     let protection = TermCode::rdmap_protection;
     let misaligned = TermCode::rdmap_operation(7);
@@ -98,7 +98,7 @@ fn an_atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
 }
 
 #[test]
-fn the_right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
+fn right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let region = b.region(KIB, ATOMIC_ONLY);
@@ -119,7 +119,7 @@ fn the_right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
 
 /// The target goes between the request's arrival and its turn.
 #[test]
-fn an_atomic_whose_target_goes_while_it_waits_is_not_executed() {
+fn atomic_whose_target_goes_while_it_waits_is_not_executed() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let (source, sink) = (b.target(MIB), a.target(MIB));
@@ -145,7 +145,7 @@ fn sge(region: &MemoryRegion, to: u64, len: u32) -> Sge {
 }
 
 #[test]
-fn a_sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() {
+fn sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() {
     type Case = (
         &'static str,
         fn(&End) -> (MemoryRegion, Sge),
@@ -195,7 +195,7 @@ fn a_sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() 
 }
 
 #[test]
-fn a_target_in_stag_zero_is_refused_here() {
+fn target_in_stag_zero_is_refused_here() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let zero = RemoteAddress {
@@ -212,7 +212,7 @@ fn a_target_in_stag_zero_is_refused_here() {
 
 /// The operations were executed all the same; which one is at fault is told.
 #[test]
-fn a_sink_that_goes_while_the_request_is_under_way_fails_its_own_work_request() {
+fn sink_that_goes_while_the_request_is_under_way_fails_its_own_work_request() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = holding(&b, 5);

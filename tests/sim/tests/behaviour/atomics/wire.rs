@@ -26,7 +26,7 @@ fn addition(victim: &Victim, operation: u32, add: u64) -> (Target, Vec<u8>) {
 
 /// Vector F-13 of an independent encoder.
 #[test]
-fn a_response_is_right_to_the_byte() {
+fn response_is_right_to_the_byte() {
     let mut victim = Victim::new();
     let (target, header) = addition(&victim, FETCH_ADD, 1);
     victim.peer.send(&Untagged::atomic_request().fpdu(&header));
@@ -37,7 +37,7 @@ fn a_response_is_right_to_the_byte() {
 }
 
 #[test]
-fn a_request_is_right_to_the_byte() {
+fn request_is_right_to_the_byte() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
     let far = xwarp::RemoteAddress {
@@ -106,7 +106,7 @@ fn reads_and_atomics_are_answered_in_the_order_of_their_requests() {
 
 /// R7306-5.2.1-2, -5 and R7306-4.1-4: reserved bits, a `FetchAdd`'s compare fields and the Invalidate `STag` mean nothing.
 #[test]
-fn what_means_nothing_is_not_read() {
+fn fields_without_meaning_are_not_read() {
     let mut victim = Victim::new();
     let (target, mut header) = addition(&victim, 0xffff_fff0, 1);
     header[36..].fill(0xa5);
@@ -168,7 +168,7 @@ fn assert_answer(victim: &mut Victim, offending: &[u8], terminate: &str) {
 
 /// Vector T-21: a Terminate for an Atomic Request does not return RDMAP's header (R7306-8.1-2).
 #[test]
-fn the_terminate_for_a_misaligned_target_is_right_to_the_byte() {
+fn terminate_for_a_misaligned_target_is_right_to_the_byte() {
     let mut victim = Victim::new().expecting(REFUSED);
     let target = holding(&victim.end, 42);
     let place = target.remote(4);
@@ -181,7 +181,7 @@ fn the_terminate_for_a_misaligned_target_is_right_to_the_byte() {
 
 /// Vector T-22.
 #[test]
-fn the_terminate_for_an_unknown_operation_is_right_to_the_byte() {
+fn terminate_for_an_unknown_operation_is_right_to_the_byte() {
     let mut victim = Victim::new().expecting(REFUSED);
     let offending = hex(
         "0046414a0000000000000001000000010000000000000001000000011122334400000000000010080000000000000001\
@@ -252,7 +252,7 @@ fn responses_that_must_not_be_are_refused_and_complete_nothing() {
 }
 
 #[test]
-fn a_response_to_a_read_instead_or_to_nothing_is_refused() {
+fn response_to_a_read_instead_or_to_nothing_is_refused() {
     let response = Untagged::atomic_response().fpdu(&atomic_response(0, 42));
     let mut victim = Victim::new().expecting(REFUSED);
     victim.assert_terminates("row 98", &response, TermCode::ddp_untagged(3));
@@ -270,7 +270,7 @@ fn a_response_to_a_read_instead_or_to_nothing_is_refused() {
 }
 
 #[test]
-fn a_request_after_this_side_has_closed_resets_and_is_not_executed() {
+fn request_after_this_side_has_closed_resets_and_is_not_executed() {
     let mut victim = Victim::new().expecting(&["drop_no_flow", "drop_after_failure"]);
     victim.sim.run_until_idle();
     let region = victim.end.region(8, Access::all());
@@ -293,7 +293,7 @@ fn a_request_after_this_side_has_closed_resets_and_is_not_executed() {
 }
 
 #[test]
-fn a_first_fpdu_may_be_an_atomic_request() {
+fn first_fpdu_may_be_an_atomic_request() {
     let mut victim = Victim::fenced(xwarp_netsim::Seed(29), &QpConfig::default());
     let (target, header) = addition(&victim, FETCH_ADD, 1);
     victim.peer.send(&Untagged::atomic_request().fpdu(&header));

@@ -43,7 +43,7 @@ fn polled(sim: &Sim) -> Vec<AsyncEvent> {
 }
 
 #[test]
-fn a_server_that_takes_no_events_keeps_as_many_as_it_was_opened_for() {
+fn server_that_takes_no_events_keeps_as_many_as_it_was_opened_for() {
     let mut sim = sim();
     assert_eq!(sim.b().rnic().query().unwrap().max_events, FEW);
     let (mut c, mut d) = sim.connected_pair();
@@ -82,7 +82,7 @@ fn a_server_that_takes_no_events_keeps_as_many_as_it_was_opened_for() {
 }
 
 #[test]
-fn a_second_gap_is_told_again() {
+fn second_gap_is_told_again() {
     let mut sim = sim();
     for lost in [1, 3] {
         for _ in 0..FEW + lost {
@@ -95,7 +95,7 @@ fn a_second_gap_is_told_again() {
 }
 
 #[test]
-fn a_handler_is_told_all_events_however_few_may_wait() {
+fn handler_is_told_all_events_however_few_may_wait() {
     let mut sim = sim();
     let calls = handler(&sim.b());
     let broken: Vec<End> = (0..3 * FEW).map(|_| broken_by_its_peer(&mut sim)).collect();

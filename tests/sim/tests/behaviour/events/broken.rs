@@ -87,7 +87,7 @@ fn work(kind: Opcode, a: &mut End, b: &End) -> SendRequest {
 }
 
 #[test]
-fn a_work_request_of_any_type_that_finds_its_queue_pair_broken_says_so() {
+fn work_request_of_any_type_that_finds_its_queue_pair_broken_says_so() {
     for kind in [
         Opcode::Send,
         Opcode::SendSolicited,
@@ -116,7 +116,7 @@ fn a_work_request_of_any_type_that_finds_its_queue_pair_broken_says_so() {
 }
 
 #[test]
-fn a_message_that_finds_its_queue_pair_broken_fails_its_receive() {
+fn message_that_finds_its_queue_pair_broken_fails_its_receive() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     sim.run_until_idle();
@@ -132,7 +132,7 @@ fn a_message_that_finds_its_queue_pair_broken_fails_its_receive() {
 }
 
 #[test]
-fn a_broken_queue_pair_without_work_is_an_event() {
+fn broken_queue_pair_without_work_is_an_event() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     sim.run_until_idle();
@@ -160,7 +160,7 @@ fn assert_unharmed(sim: &mut Sim, a: &mut End, b: &mut End) {
 }
 
 #[test]
-fn a_broken_shared_receive_queue_ends_each_queue_pair_that_needs_a_buffer_and_no_other() {
+fn broken_shared_receive_queue_ends_each_queue_pair_that_needs_a_buffer_and_no_other() {
     let mut sim = sim().expecting(&["drop_after_failure"]);
     let srq = sim.b().pd().create_srq(SrqConfig::default()).unwrap();
     let config = QpConfig::default();
@@ -216,7 +216,7 @@ fn pair_with_a_bad_handler(sim: &mut Sim) -> (End, End) {
 }
 
 #[test]
-fn a_completion_handler_that_panics_is_an_error_of_its_queue_and_of_no_queue_pair() {
+fn completion_handler_that_panics_is_an_error_of_its_queue_and_of_no_queue_pair() {
     let mut sim = sim();
     let (mut a, mut b) = pair_with_a_bad_handler(&mut sim);
     sim.run_until_idle();
@@ -243,7 +243,7 @@ fn panic(host: &Host) {
 }
 
 #[test]
-fn a_panic_of_the_engine_ends_all_connections_with_the_global_error() {
+fn panic_of_the_engine_ends_all_connections_with_the_global_error() {
     let mut sim = sim();
     let mut pairs = [0, 1, 2].map(|_| sim.connected_pair());
     let idle = sim.a().end(&QpConfig::default());

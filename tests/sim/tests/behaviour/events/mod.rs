@@ -52,7 +52,7 @@ fn closed(end: &End) -> AsyncEvent {
 }
 
 #[test]
-fn a_handler_is_told_all_that_happens_from_its_setting_on_and_what_was_before_waits() {
+fn handler_is_told_all_that_happens_from_its_setting_on_and_what_was_before_waits() {
     let mut sim = sim();
     let host = sim.a();
     let before = happen(&mut sim);
@@ -64,7 +64,7 @@ fn a_handler_is_told_all_that_happens_from_its_setting_on_and_what_was_before_wa
 }
 
 #[test]
-fn a_later_handler_takes_the_place_of_the_one_before() {
+fn later_handler_takes_the_place_of_the_one_before() {
     let mut sim = sim();
     let host = sim.a();
     let first = handler(&host);
@@ -102,7 +102,7 @@ fn each_rnic_has_a_handler_of_its_own() {
 }
 
 #[test]
-fn a_set_that_is_refused_loses_no_event() {
+fn set_that_is_refused_loses_no_event() {
     let mut sim = sim();
     let host = sim.a();
     let event = happen(&mut sim);
@@ -118,7 +118,7 @@ fn a_set_that_is_refused_loses_no_event() {
 }
 
 #[test]
-fn a_handler_that_panics_is_cleared_and_its_event_is_not_lost() {
+fn handler_that_panics_is_cleared_and_its_event_is_not_lost() {
     let mut sim = sim();
     let host = sim.a();
     host.rnic()
@@ -130,7 +130,7 @@ fn a_handler_that_panics_is_cleared_and_its_event_is_not_lost() {
 }
 
 #[test]
-fn a_handler_that_is_called_after_a_verb_sees_what_the_verb_has_done() {
+fn handler_that_is_called_after_a_verb_sees_what_the_verb_has_done() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, b) = sim.connected_pair();
     sim.run_until_idle();
@@ -147,7 +147,7 @@ fn a_handler_that_is_called_after_a_verb_sees_what_the_verb_has_done() {
 }
 
 #[test]
-fn a_handler_sees_idle_when_a_close_is_complete() {
+fn handler_sees_idle_when_a_close_is_complete() {
     let mut sim = sim();
     let calls = handler(&sim.a());
     happen(&mut sim);
@@ -157,7 +157,7 @@ fn a_handler_sees_idle_when_a_close_is_complete() {
 }
 
 #[test]
-fn a_handler_asks_in_vain_for_a_queue_pair_that_is_gone() {
+fn handler_asks_in_vain_for_a_queue_pair_that_is_gone() {
     let sim = sim();
     let host = sim.a();
     let end = End::with_cqs(&host, &QpConfig::default(), 1, 1);

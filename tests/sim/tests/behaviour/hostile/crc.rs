@@ -8,7 +8,7 @@ use super::Victim;
 
 /// R5044-4.4-6, -11: after a thousand good FPDUs one with a bad CRC is found, and its bytes reach no memory.
 #[test]
-fn a_bad_crc_late_in_the_stream_is_found_and_places_nothing() {
+fn bad_crc_late_in_the_stream_is_found_and_places_nothing() {
     let mut victim = Victim::new().expecting(&["drop_bad_fpdu", "drop_after_failure"]);
     let target = victim.end.target(KIB);
     let place = target.remote(0);

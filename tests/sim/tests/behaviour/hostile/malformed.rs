@@ -95,7 +95,7 @@ fn each_fault_is_answered_by_its_terminate_to_the_byte() {
 }
 
 #[test]
-fn a_read_request_where_none_is_offered_names_no_such_queue() {
+fn read_request_where_none_is_offered_names_no_such_queue() {
     let config = QpConfig {
         ird: 0,
         ..QpConfig::default()
@@ -165,7 +165,7 @@ fn messages_of_rfc_7306_are_refused_where_it_is_not_enabled() {
 }
 
 #[test]
-fn a_ulpdu_shorter_than_its_header_is_refused_whatever_it_holds() {
+fn ulpdu_shorter_than_its_header_is_refused_whatever_it_holds() {
     let shorter_than_tagged = (0..14).map(|len| vec![0xc1; len]);
     let shorter_than_untagged = (1..18).map(|len| vec![0x41; len]);
     for ulpdu in shorter_than_tagged.chain(shorter_than_untagged) {
@@ -177,7 +177,7 @@ fn a_ulpdu_shorter_than_its_header_is_refused_whatever_it_holds() {
 }
 
 #[test]
-fn a_length_field_beyond_any_ulpdu_is_refused_at_once() {
+fn length_field_beyond_any_ulpdu_is_refused_at_once() {
     for len in [64_769_u16, 65_535] {
         let mut victim = Victim::new().expecting(BAD_FPDU);
         victim.assert_terminates("length field", &len.to_be_bytes(), TermCode::ddp_local());
@@ -186,7 +186,7 @@ fn a_length_field_beyond_any_ulpdu_is_refused_at_once() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_a_crc_error() {
+fn flipped_bit_anywhere_is_a_crc_error() {
     let good = Untagged::default().fpdu(b"24 bytes make no padding,  one more does");
     for at in (16..good.len() * 8).step_by(13) {
         let mut victim = Victim::new().expecting(BAD_FPDU);
@@ -200,7 +200,7 @@ fn a_flipped_bit_anywhere_is_a_crc_error() {
 }
 
 #[test]
-fn a_crc_in_the_wrong_order_is_a_crc_error() {
+fn crc_in_the_wrong_order_is_a_crc_error() {
     let mut bad = Untagged::default().fpdu(b"abcd");
     let crc = bad.len() - 4;
     bad[crc..].reverse();
@@ -250,7 +250,7 @@ fn read_responses_other_than_asked_for_are_refused() {
 }
 
 #[test]
-fn a_read_of_four_gigabytes_from_a_small_region_costs_nothing() {
+fn read_of_four_gigabytes_from_a_small_region_costs_nothing() {
     let mut victim = Victim::new().expecting(REFUSED);
     let source = victim.end.region(100, xwarp::Access::all());
     let header = read_request(xwarp::Stag(1), 0, u32::MAX, source.stag(), 0);
@@ -259,7 +259,7 @@ fn a_read_of_four_gigabytes_from_a_small_region_costs_nothing() {
 }
 
 #[test]
-fn a_first_fpdu_with_a_bad_crc_ends_the_connection_without_a_word() {
+fn first_fpdu_with_a_bad_crc_ends_the_connection_without_a_word() {
     let mut victim =
         Victim::fenced(xwarp_netsim::Seed(29), &QpConfig::default()).expecting(BAD_FPDU);
     let mut bad = Untagged::default().fpdu(b"abcd");
@@ -275,7 +275,7 @@ fn a_first_fpdu_with_a_bad_crc_ends_the_connection_without_a_word() {
 }
 
 #[test]
-fn a_first_fpdu_that_ddp_refuses_opens_the_fence_for_the_terminate() {
+fn first_fpdu_that_ddp_refuses_opens_the_fence_for_the_terminate() {
     let mut victim =
         Victim::fenced(xwarp_netsim::Seed(29), &QpConfig::default()).expecting(REFUSED);
     let write = Tagged::write(xwarp::Stag(0x0bad_0bad), 0).fpdu(b"abcd");

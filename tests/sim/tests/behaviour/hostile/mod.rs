@@ -1,9 +1,11 @@
-//! A peer that speaks MPA and then breaks the rules: the reactions are those of RFC 5040 to 5044, and nothing else happens.
+//! Hostile peer: it speaks MPA and then breaks the rules. The RNIC reacts as RFC 5040 to 5044 say, and in no other way.
 
 mod crc;
+mod endings;
 mod malformed;
 mod noise;
 mod streams;
+mod tcp_segments;
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ fn segments_of_one_byte_are_as_good_as_any() {
 }
 
 #[test]
-fn an_fpdu_of_the_largest_size_is_taken_whatever_the_mtu() {
+fn fpdu_of_the_largest_size_is_taken_whatever_the_mtu() {
     let mut victim = Victim::new();
     let target = victim.end.target(64_768 - 14);
     let place = target.remote(0);
@@ -39,7 +39,7 @@ fn an_fpdu_of_the_largest_size_is_taken_whatever_the_mtu() {
 }
 
 #[test]
-fn a_hundred_fpdus_in_few_segments_are_taken_in_order() {
+fn hundred_fpdus_in_few_segments_are_taken_in_order() {
     let mut victim = Victim::new();
     let mut stream = Vec::new();
     for i in 0..100_u32 {
@@ -77,7 +77,7 @@ fn reserved_bits_and_a_plain_sends_invalidate_stag_mean_nothing() {
 }
 
 #[test]
-fn a_write_between_the_segments_of_a_send_is_placed() {
+fn write_between_the_segments_of_a_send_is_placed() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 100);
     let target = victim.end.target(4);
@@ -102,7 +102,7 @@ fn a_write_between_the_segments_of_a_send_is_placed() {
 }
 
 #[test]
-fn a_read_of_nothing_is_answered_without_a_look_at_any_region() {
+fn read_of_nothing_is_answered_without_a_look_at_any_region() {
     let mut victim = Victim::new();
     let (sink, source) = (xwarp::Stag(0xdead), xwarp::Stag(0xbeef));
     let request = Untagged::read_request().fpdu(&read_request(sink, 5, 0, source, u64::MAX));
@@ -150,7 +150,7 @@ fn faults_within_a_message_of_several_segments_are_found() {
 }
 
 #[test]
-fn a_repeated_message_number_is_refused() {
+fn repeated_message_number_is_refused() {
     let mut victim = Victim::new().expecting(REFUSED);
     victim.end.post_recv(1, 100);
     victim.end.post_recv(2, 100);
@@ -178,7 +178,7 @@ fn nothing_after_a_bad_fpdu_is_acted_upon() {
 }
 
 #[test]
-fn a_terminate_is_reported_and_answered_with_a_fin() {
+fn terminate_is_reported_and_answered_with_a_fin() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 100);
     let header = Untagged {
@@ -229,7 +229,7 @@ fn terminates_that_are_too_short_or_unknown_end_the_stream_all_the_same() {
 }
 
 #[test]
-fn a_fin_inside_an_fpdu_or_a_message_is_a_bad_close() {
+fn fin_inside_an_fpdu_or_a_message_is_a_bad_close() {
     let whole = Untagged::default().fpdu(b"cut in the middle");
     let open = Untagged {
         control: 0x01,
@@ -257,7 +257,7 @@ fn a_fin_inside_an_fpdu_or_a_message_is_a_bad_close() {
 }
 
 #[test]
-fn a_fin_between_fpdus_is_a_clean_close() {
+fn fin_between_fpdus_is_a_clean_close() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 100);
     victim.peer.send(&Untagged::default().fpdu(b"bye"));
@@ -272,7 +272,7 @@ fn a_fin_between_fpdus_is_a_clean_close() {
 
 /// RFC 5041 §6.2.1 lets the Read finish; a peer that only acknowledges must not hold the queue pair for ever.
 #[test]
-fn a_close_does_not_wait_for_ever_for_a_read_that_is_never_answered() {
+fn close_does_not_wait_for_ever_for_a_read_that_is_never_answered() {
     let mut victim = Victim::new();
     let sink = victim.end.target(8);
     let far = xwarp::RemoteAddress {
@@ -289,7 +289,7 @@ fn a_close_does_not_wait_for_ever_for_a_read_that_is_never_answered() {
 }
 
 #[test]
-fn a_reset_in_the_middle_of_everything_is_a_lost_connection() {
+fn reset_in_the_middle_of_everything_is_a_lost_connection() {
     let mut victim = Victim::new();
     victim.end.post_recv(1, 100);
     let whole = Untagged::default().fpdu(b"cut in the middle");
@@ -302,7 +302,7 @@ fn a_reset_in_the_middle_of_everything_is_a_lost_connection() {
 }
 
 #[test]
-fn a_peer_that_never_closes_after_a_terminate_is_reset() {
+fn peer_that_never_closes_after_a_terminate_is_reset() {
     let mut victim = Victim::new().expecting(REFUSED);
     victim.peer.send(&fpdu(&[0xc1; 5]));
     victim.sim.run_until("the end of the queue pair", || {
@@ -318,7 +318,7 @@ fn a_peer_that_never_closes_after_a_terminate_is_reset() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_for_a_while_gets_everything_later() {
+fn peer_that_does_not_read_for_a_while_gets_everything_later() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
     victim.peer.set_reading(false);
@@ -340,7 +340,7 @@ fn a_peer_that_does_not_read_for_a_while_gets_everything_later() {
 }
 
 #[test]
-fn a_terminate_that_finds_the_window_closed_is_not_waited_for_long() {
+fn terminate_that_finds_the_window_closed_is_not_waited_for_long() {
     let mut victim =
         Victim::new().expecting(&["drop_bad_fpdu", "drop_after_failure", "drop_no_flow"]);
     victim.sim.run_until_idle();
@@ -383,7 +383,7 @@ fn terminates_that_cross_are_not_answered() {
 
 /// Only the message that a receive was taken for can be too long for it.
 #[test]
-fn a_request_that_is_too_long_is_no_fault_of_the_receive_that_is_being_filled() {
+fn request_that_is_too_long_is_no_fault_of_the_receive_that_is_being_filled() {
     let begin = Untagged {
         control: 0x01,
         ..Untagged::default()

@@ -13,7 +13,7 @@ fn bound(sim: &mut Sim, b: &mut End, region: &MemoryRegion) -> (xwarp::MemoryWin
 }
 
 #[test]
-fn a_peer_gives_its_window_back() {
+fn peer_gives_its_window_back() {
     let mut sim = sim();
     let (mut a, mut b, region) = with_region(&mut sim);
     let (mut window, bind) = bound(&mut sim, &mut b, &region);
@@ -39,7 +39,7 @@ fn a_peer_gives_its_window_back() {
 }
 
 #[test]
-fn an_invalidation_by_the_peer_keeps_the_index_of_a_region() {
+fn invalidation_by_the_peer_keeps_the_index_of_a_region() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
@@ -64,7 +64,7 @@ fn an_invalidation_by_the_peer_keeps_the_index_of_a_region() {
 /// A completion that finds no room tells nobody that the `STag` is the application's again. It is all the same: the invalidation comes first
 /// (RFC 5040 §5.3).
 #[test]
-fn an_invalidation_has_taken_effect_although_its_completion_is_lost() {
+fn invalidation_has_taken_effect_although_its_completion_is_lost() {
     let mut sim = sim().expecting(&["drop_cq_overflow"]);
     let config = xwarp::QpConfig::default();
     let mut a = sim.a().end(&config);
@@ -83,7 +83,7 @@ fn an_invalidation_has_taken_effect_although_its_completion_is_lost() {
 
 /// RFC 5040 §7.2 wants the `STag` to be valid, where the verbs draft's §7.8 would let it pass.
 #[test]
-fn a_peer_may_not_invalidate_twice() {
+fn peer_may_not_invalidate_twice() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
@@ -98,7 +98,7 @@ fn a_peer_may_not_invalidate_twice() {
 }
 
 #[test]
-fn a_peer_may_not_invalidate_what_is_needed_or_not_its_own() {
+fn peer_may_not_invalidate_what_is_needed_or_not_its_own() {
     let cases = ["region with a window", "shared region", "window of another"];
     for case in cases {
         let mut sim = sim();
@@ -161,7 +161,7 @@ fn other_pairs(sim: &mut Sim, access: Access) -> Kept {
 /// What a peer may not invalidate, and the code that says why: RFC 5040 §5.3 (associated with the stream), §7.2 (valid), and for
 /// the rights the verbs draft's §8.3.2.
 #[test]
-fn a_refused_invalidation_says_which_rule_it_broke() {
+fn refused_invalidation_says_which_rule_it_broke() {
     type Choose = fn(&mut Sim, &mut End) -> Kept;
     #[rustfmt::skip]
     let cases: [(&str, u8, Choose); 12] = [
@@ -215,7 +215,7 @@ fn a_refused_invalidation_says_which_rule_it_broke() {
 }
 
 #[test]
-fn a_local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
+fn local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
     type Choose = fn(&mut Sim, &mut End, &MemoryRegion) -> Stag;
     #[rustfmt::skip]
     let cases: [(&str, Choose, CompletionStatus); 6] = [
@@ -260,7 +260,7 @@ fn a_local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
 }
 
 #[test]
-fn a_read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
+fn read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
     for through_window in [false, true] {
         let mut sim = sim();
         let (a, mut b) = sim.connected_pair();
@@ -302,7 +302,7 @@ fn a_read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
 
 /// A Read Type is a Read Type (verbs draft §8.2.2): also one of nothing is asked for, and a fence waits for it.
 #[test]
-fn a_read_with_invalidate_of_nothing_is_answered_and_fenced_like_any_read() {
+fn read_with_invalidate_of_nothing_is_answered_and_fenced_like_any_read() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(8, Access::all());
@@ -325,7 +325,7 @@ fn a_read_with_invalidate_of_nothing_is_answered_and_fenced_like_any_read() {
 }
 
 #[test]
-fn a_read_whose_sink_may_not_be_invalidated_fails_after_the_data_is_there() {
+fn read_whose_sink_may_not_be_invalidated_fails_after_the_data_is_there() {
     let mut sim = sim();
     let (a, mut b) = sim.connected_pair();
     let region = b.va_region(4 * KIB, Access::all(), VA);
@@ -350,7 +350,7 @@ fn a_read_whose_sink_may_not_be_invalidated_fails_after_the_data_is_there() {
 
 /// Nothing is placed once the application knows that the region is Invalid, whatever is on its way.
 #[test]
-fn a_region_that_is_invalidated_while_the_peer_writes_is_left_alone() {
+fn region_that_is_invalidated_while_the_peer_writes_is_left_alone() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let len = 1 << 20;

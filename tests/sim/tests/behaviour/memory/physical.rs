@@ -70,7 +70,7 @@ fn memory_is_registered_used_and_taken_away_without_polling_in_between() {
 }
 
 #[test]
-fn a_peer_uses_fast_registered_memory_by_its_rights() {
+fn peer_uses_fast_registered_memory_by_its_rights() {
     for (access, right, end) in [
         (LOCAL | READ, READ, None),
         (LOCAL | WRITE, WRITE, None),
@@ -98,7 +98,7 @@ fn a_peer_uses_fast_registered_memory_by_its_rights() {
 }
 
 #[test]
-fn a_region_that_was_registered_as_a_whole_can_be_registered_fast() {
+fn region_that_was_registered_as_a_whole_can_be_registered_fast() {
     let mut sim = sim();
     let (mut a, mut b, memory, address) = privileged(&mut sim);
     let mut stag = b.region(2 * 4096, Access::all()).into_stag();
@@ -117,7 +117,7 @@ fn a_region_that_was_registered_as_a_whole_can_be_registered_fast() {
 }
 
 #[test]
-fn a_fast_register_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
+fn fast_register_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
     type Spoil = fn(&mut FastRegister);
     #[rustfmt::skip]
     let cases: [(&str, Spoil, CompletionStatus); 9] = [
@@ -245,7 +245,7 @@ fn stag_zero_ends_where_the_region_area_does() {
 
 /// What our own verbs would not post comes from a peer of another make.
 #[test]
-fn a_peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
+fn peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
     use xwarp_sim_tests::wire::{Tagged, Untagged, read_request};
 
     use crate::hostile::Victim;

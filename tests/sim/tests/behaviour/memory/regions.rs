@@ -11,7 +11,7 @@ use xwarp_driver::MemoryIo;
 use xwarp_tcp::StackConfig;
 
 #[test]
-fn a_va_based_region_has_its_bytes_at_their_addresses() {
+fn va_based_region_has_its_bytes_at_their_addresses() {
     for right in [READ, WRITE] {
         for (offset, end) in [
             (0, None),
@@ -63,7 +63,7 @@ fn local_work_names_a_va_based_region_by_its_addresses() {
 
 /// Pages of the region area, in an order of their own, with a First Byte Offset and an odd length.
 #[test]
-fn a_list_of_pages_is_one_region_to_the_peer() {
+fn list_of_pages_is_one_region_to_the_peer() {
     const LEN: usize = 9_999;
     for va in [None, Some(0x5000_0000 + 123)] {
         let mut sim = sim();
@@ -106,7 +106,7 @@ fn a_list_of_pages_is_one_region_to_the_peer() {
 }
 
 #[test]
-fn a_reregistered_region_is_closed_to_its_former_stag() {
+fn reregistered_region_is_closed_to_its_former_stag() {
     for right in [READ, WRITE] {
         for old in [false, true] {
             let mut sim = sim();
@@ -130,7 +130,7 @@ fn a_reregistered_region_is_closed_to_its_former_stag() {
 }
 
 #[test]
-fn a_region_is_reregistered_into_another_domain() {
+fn region_is_reregistered_into_another_domain() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
@@ -144,7 +144,7 @@ fn a_region_is_reregistered_into_another_domain() {
 }
 
 #[test]
-fn a_reregistration_that_fails_says_whether_the_region_is_left() {
+fn reregistration_that_fails_says_whether_the_region_is_left() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, mut b, region) = with_region(&mut sim);
     let memory = region.bytes().clone();
@@ -208,7 +208,7 @@ fn shared_regions_are_one_memory_and_go_one_by_one() {
 }
 
 #[test]
-fn a_chosen_key_is_the_one_on_the_wire() {
+fn chosen_key_is_the_one_on_the_wire() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let memory = b.host().rnic().allocate_memory(KIB).unwrap();
@@ -227,7 +227,7 @@ fn a_chosen_key_is_the_one_on_the_wire() {
 
 /// What was on its way to the former memory reaches neither that nor the new one.
 #[test]
-fn a_region_that_is_reregistered_while_the_peer_writes_is_left_alone() {
+fn region_that_is_reregistered_while_the_peer_writes_is_left_alone() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let len = 1 << 20;
@@ -248,7 +248,7 @@ fn a_region_that_is_reregistered_while_the_peer_writes_is_left_alone() {
 }
 
 #[test]
-fn what_a_failed_queue_pair_leaves_is_taken_away_by_others() {
+fn regions_of_a_failed_queue_pair_are_invalidated_by_others() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (_a, mut b, region) = with_region(&mut sim);
     let (_c, mut d) = sim.connected_pair();
@@ -271,7 +271,7 @@ fn what_a_failed_queue_pair_leaves_is_taken_away_by_others() {
 
 /// Each mode takes what the other refuses, and says which it is (verbs draft §7.6.2).
 #[test]
-fn an_rnic_is_opened_for_lists_of_pages_or_of_blocks() {
+fn rnic_is_opened_for_lists_of_pages_or_of_blocks() {
     for (mode, entry_size, odd) in [(ListMode::Page, 4096, false), (ListMode::Block, 999, true)] {
         let rnic = rnic_with(mode, 64 * KIB);
         assert_eq!(rnic.list_mode(), mode);
@@ -357,7 +357,7 @@ fn memory_is_kept_for_as_long_as_a_region_of_it_is_valid() {
 }
 
 #[test]
-fn an_stag_means_nothing_to_another_rnic() {
+fn stag_means_nothing_to_another_rnic() {
     let mut sim = sim();
     let (a, mut b) = sim.connected_pair();
     let of_a = a.region(100, Access::all());

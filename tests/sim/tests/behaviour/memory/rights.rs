@@ -16,7 +16,7 @@ fn remote_matrix(right: Access, config: &QpConfig) -> [Option<TermCode>; 2] {
 }
 
 #[test]
-fn a_peer_writes_only_where_queue_pair_and_stag_allow_it() {
+fn peer_writes_only_where_queue_pair_and_stag_allow_it() {
     let open = QpConfig::default();
     let closed = QpConfig {
         inbound_write: false,
@@ -29,13 +29,13 @@ fn a_peer_writes_only_where_queue_pair_and_stag_allow_it() {
 
 /// The queue pair's part is its IRD. A Read that the peer sends all the same is told that there is no queue for it.
 #[test]
-fn a_peer_reads_only_where_the_stag_allows_it() {
+fn peer_reads_only_where_the_stag_allows_it() {
     let open = QpConfig::default();
     assert_eq!(remote_matrix(READ, &open), [Some(forbidden(READ)), None]);
 }
 
 #[test]
-fn a_window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
+fn window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
     let mut sim = sim();
     let plain = QpConfig::default();
     let closed = QpConfig {
@@ -57,7 +57,7 @@ fn a_window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
 
 /// The sink of a Read needs both, and no local right; it is judged when the response comes.
 #[test]
-fn a_read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
+fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
     for (inbound_write, access, placed) in [
         (true, Access::LOCAL_WRITE | WRITE, true),
         (true, LOCAL | READ, false),
@@ -141,7 +141,7 @@ fn local_uses(config: &QpConfig, access: Access) -> ([Done; 2], Done) {
 }
 
 #[test]
-fn a_peer_of_a_closed_queue_pair_invalidates_nothing() {
+fn peer_of_a_closed_queue_pair_invalidates_nothing() {
     for (inbound_write, ird, allowed) in [
         (true, 0, true),
         (false, 8, true),

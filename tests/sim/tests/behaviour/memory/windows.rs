@@ -6,7 +6,7 @@ use super::*;
 use xwarp::{DeallocateError, DestroyError, QpConfig};
 
 #[test]
-fn a_peer_reaches_exactly_the_bytes_of_its_window() {
+fn peer_reaches_exactly_the_bytes_of_its_window() {
     for zero_based in [false, true] {
         let mut sim = sim();
         let (mut a, mut b, region) = with_region(&mut sim);
@@ -62,7 +62,7 @@ fn one_byte_beyond_either_end_of_a_window_ends_the_stream() {
 }
 
 #[test]
-fn a_window_grants_what_it_was_bound_with_and_no_more() {
+fn window_grants_what_it_was_bound_with_and_no_more() {
     for (access, right, end) in [
         (READ, READ, None),
         (WRITE, WRITE, None),
@@ -75,7 +75,7 @@ fn a_window_grants_what_it_was_bound_with_and_no_more() {
 }
 
 #[test]
-fn a_window_is_open_to_the_peer_of_its_queue_pair_alone() {
+fn window_is_open_to_the_peer_of_its_queue_pair_alone() {
     for right in [READ, WRITE] {
         let mut sim = sim();
         let (mut a, mut b, region) = with_region(&mut sim);
@@ -92,7 +92,7 @@ fn a_window_is_open_to_the_peer_of_its_queue_pair_alone() {
 }
 
 #[test]
-fn a_window_that_is_not_bound_is_no_valid_stag() {
+fn window_that_is_not_bound_is_no_valid_stag() {
     type Spoil = fn(&mut Sim, &mut End, Stag) -> Stag;
     let cases: BTreeMap<&str, Spoil> = BTreeMap::from([
         ("another key", (|_, _, Stag(stag)| Stag(stag ^ 1)) as Spoil),
@@ -128,7 +128,7 @@ fn a_window_that_is_not_bound_is_no_valid_stag() {
 }
 
 #[test]
-fn a_window_bound_anew_is_closed_to_its_former_stag() {
+fn window_bound_anew_is_closed_to_its_former_stag() {
     let mut sim = sim();
     let (mut a, mut b, region) = with_region(&mut sim);
     let mut window = b.host().pd().allocate_window().unwrap();
@@ -170,7 +170,7 @@ fn windows_of_one_region_overlap_with_rights_of_their_own() {
 }
 
 #[test]
-fn a_window_is_no_place_for_scatter_gather_lists() {
+fn window_is_no_place_for_scatter_gather_lists() {
     for case in ["Send", "Write"] {
         let mut sim = sim();
         let (a, mut b, region) = with_region(&mut sim);
@@ -213,7 +213,7 @@ fn bound_sge(sim: &mut Sim, b: &mut End, region: &MemoryRegion) -> xwarp::Sge {
 }
 
 #[test]
-fn a_read_may_have_a_window_as_its_sink() {
+fn read_may_have_a_window_as_its_sink() {
     let mut sim = sim();
     let (a, mut b, region) = with_region(&mut sim);
     let source = a.target(100);
@@ -225,7 +225,7 @@ fn a_read_may_have_a_window_as_its_sink() {
 }
 
 #[test]
-fn a_region_and_a_queue_pair_with_windows_stay_until_those_are_gone() {
+fn region_and_a_queue_pair_with_windows_stay_until_those_are_gone() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, mut b, region) = with_region(&mut sim);
     let mut window = b.host().pd().allocate_window().unwrap();
@@ -256,7 +256,7 @@ fn a_region_and_a_queue_pair_with_windows_stay_until_those_are_gone() {
 }
 
 #[test]
-fn a_region_that_is_dropped_takes_its_windows_along() {
+fn region_that_is_dropped_takes_its_windows_along() {
     let mut sim = sim();
     let (mut a, mut b, region) = with_region(&mut sim);
     let memory = region.bytes().clone();
@@ -272,7 +272,7 @@ fn a_region_that_is_dropped_takes_its_windows_along() {
 }
 
 #[test]
-fn a_queue_pair_that_is_dropped_leaves_its_windows_to_others() {
+fn queue_pair_that_is_dropped_leaves_its_windows_to_others() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (a, mut b, region) = with_region(&mut sim);
     let (mut c, mut d) = sim.connected_pair();
@@ -293,7 +293,7 @@ fn a_queue_pair_that_is_dropped_leaves_its_windows_to_others() {
 
 /// Nothing is placed once the application knows that the window is gone, whatever is on its way.
 #[test]
-fn a_window_that_goes_while_the_peer_writes_stops_the_write() {
+fn window_that_goes_while_the_peer_writes_stops_the_write() {
     for by_work in [false, true] {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();

@@ -63,7 +63,7 @@ fn windows_are_granted_and_taken_without_polling_in_between() {
 }
 
 #[test]
-fn an_invalidation_takes_effect_before_what_is_posted_behind_it() {
+fn invalidation_takes_effect_before_what_is_posted_behind_it() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     a.post_recv(1, 100);
@@ -82,7 +82,7 @@ fn an_invalidation_takes_effect_before_what_is_posted_behind_it() {
 }
 
 #[test]
-fn a_local_fence_waits_for_earlier_reads_and_without_it_they_may_fail() {
+fn local_fence_waits_for_earlier_reads_and_without_it_they_may_fail() {
     for fence in [true, false] {
         let mut sim = sim();
         let (a, mut b) = sim.connected_pair();
@@ -116,7 +116,7 @@ fn a_local_fence_waits_for_earlier_reads_and_without_it_they_may_fail() {
 }
 
 #[test]
-fn a_local_fence_opens_at_once_where_nothing_is_under_way() {
+fn local_fence_opens_at_once_where_nothing_is_under_way() {
     let mut sim = sim();
     let (_a, mut b) = sim.connected_pair();
     let region = b.region(8, LOCAL);
@@ -130,7 +130,7 @@ fn a_local_fence_opens_at_once_where_nothing_is_under_way() {
 }
 
 #[test]
-fn a_bind_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
+fn bind_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
     type Spoil = fn(&End, &mut Bind);
     #[rustfmt::skip]
     let cases: [(&str, Spoil, CompletionStatus); 8] = [
@@ -168,7 +168,7 @@ fn a_bind_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
 }
 
 #[test]
-fn a_second_bind_of_a_bound_window_fails_even_unsignaled() {
+fn second_bind_of_a_bound_window_fails_even_unsignaled() {
     let mut sim = sim();
     let (a, mut b, region) = with_region(&mut sim);
     let (window, bind) = window(&b, &region);
@@ -181,7 +181,7 @@ fn a_second_bind_of_a_bound_window_fails_even_unsignaled() {
 }
 
 #[test]
-fn a_queue_pair_that_may_bind_nothing_does_not() {
+fn queue_pair_that_may_bind_nothing_does_not() {
     let mut sim = sim();
     let config = QpConfig {
         bind_windows: false,
@@ -265,7 +265,7 @@ fn memory_work_posted_in_idle_is_done_when_the_connection_is_there() {
 
 /// A responder may not send before the peer has spoken (RFC 5044 §7.1.2), but what the peer speaks about has to be there.
 #[test]
-fn a_responders_memory_work_is_done_before_the_first_fpdu_of_the_peer() {
+fn responders_memory_work_is_done_before_the_first_fpdu_of_the_peer() {
     let mut sim = sim();
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));

@@ -67,7 +67,7 @@ fn reads_beyond_the_peers_ird_wait_where_they_would_end_a_stream_of_revision_1()
 }
 
 #[test]
-fn a_read_fails_here_if_the_peer_serves_none() {
+fn read_fails_here_if_the_peer_serves_none() {
     let mut sim = default_pair();
     let (mut a, b) = connected(&mut sim, &with_depths(32, 32), &with_depths(0, 0));
     let (sink, source) = (a.target(8), b.target(8));
@@ -78,7 +78,7 @@ fn a_read_fails_here_if_the_peer_serves_none() {
 }
 
 #[test]
-fn the_next_connection_begins_with_what_was_asked_for() {
+fn next_connection_begins_with_what_was_asked_for() {
     let mut sim = default_pair();
     let (mut a, mut b) = connected(&mut sim, &with_depths(32, 32), &with_depths(1, 1));
     assert_eq!(depths(&a), (32, 1));
@@ -92,7 +92,7 @@ fn the_next_connection_begins_with_what_was_asked_for() {
 }
 
 #[test]
-fn a_reply_says_what_is_in_force_here() {
+fn reply_says_what_is_in_force_here() {
     // IRD and ORD of the Request, of the queue pair; those of the Reply, and of the queue pair afterwards
     #[rustfmt::skip]
     let cases = [

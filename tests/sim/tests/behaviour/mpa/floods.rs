@@ -70,7 +70,7 @@ fn requests_that_wait_for_the_application_are_kept_and_later_ones_refused() {
 
 /// What a thousand clients need that come back at once to a server that accepts nobody for a while.
 #[test]
-fn a_burst_of_a_thousand_requests_waits_for_the_application() {
+fn burst_of_a_thousand_requests_waits_for_the_application() {
     let backlog = RnicConfig::default().backlog as u64;
     let mut responding = responding(backlog);
     responding.peer.send(REQUEST);
@@ -146,7 +146,7 @@ fn requests_of_peers_that_have_gone_do_not_pile_up() {
 
 /// A peer that was rejected and does not close its side, but says something now and then.
 #[test]
-fn a_rejected_peer_holds_its_connection_for_ten_seconds_at_most() {
+fn rejected_peer_holds_its_connection_for_ten_seconds_at_most() {
     let mut responding = responding(BACKLOG);
     responding.asked(REQUEST).reject(b"").unwrap();
     for _ in 0..3 {

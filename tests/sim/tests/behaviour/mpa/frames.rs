@@ -85,7 +85,7 @@ fn frames_in_segments_of_one_byte_are_understood_by_both_roles() {
 }
 
 #[test]
-fn a_reply_in_drips_does_not_extend_the_time_to_connect() {
+fn reply_in_drips_does_not_extend_the_time_to_connect() {
     let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
     initiating = initiating.expecting(&["drop_no_flow"]);
     let frame = reply(CRC | ENHANCED, 2, &enhanced(3, 3));
@@ -155,7 +155,7 @@ fn fpdus_in_the_segment_of_the_reply_are_received() {
 }
 
 #[test]
-fn a_responder_sends_nothing_before_the_first_fpdu_in_either_revision() {
+fn responder_sends_nothing_before_the_first_fpdu_in_either_revision() {
     let p2p = request(
         CRC | ENHANCED,
         2,

@@ -88,7 +88,7 @@ fn zero_crc_is_refused_if_one_side_wants_crcs() {
 }
 
 #[test]
-fn an_initiator_checks_crcs_that_only_the_reply_asks_for() {
+fn initiator_checks_crcs_that_only_the_reply_asks_for() {
     for (flags, checked) in [(CRC, true), (0, false)] {
         let mut initiating = Initiating::new(crc(false, Revision::One), &QpConfig::default());
         initiating = initiating.expecting(&["drop_bad_fpdu", "drop_after_failure"]);
@@ -181,7 +181,7 @@ fn post_all(from: &mut End, to: &mut End, side: u64, len: usize) -> [(Target, u6
 }
 
 #[test]
-fn a_peer_that_asks_for_markers_gets_them_at_every_512th_byte() {
+fn peer_that_asks_for_markers_gets_them_at_every_512th_byte() {
     for highest in [Revision::One, Revision::Two] {
         let mut responding = Responding::new(up_to(highest));
         let frame = request(MARKERS | CRC, 1, b"");

@@ -24,7 +24,7 @@ fn damaged(frame: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
 }
 
 #[test]
-fn a_request_with_any_bit_flipped_is_asked_dropped_or_waited_for() {
+fn request_with_any_bit_flipped_is_asked_dropped_or_waited_for() {
     let data = [&enhanced(A | 4, C | 4)[..], b"data"].concat();
     for (at, frame) in damaged(&request(CRC | ENHANCED, 2, &data)) {
         let mut responding = Responding::new(MpaConfig::default())
@@ -46,7 +46,7 @@ fn a_request_with_any_bit_flipped_is_asked_dropped_or_waited_for() {
 }
 
 #[test]
-fn a_reply_with_any_bit_flipped_connects_or_leaves_the_queue_pair_idle() {
+fn reply_with_any_bit_flipped_connects_or_leaves_the_queue_pair_idle() {
     let data = [&enhanced(A | 4, C | 4)[..], b"data"].concat();
     for (at, frame) in damaged(&reply(CRC | ENHANCED, 2, &data)) {
         let config = peer_to_peer(RtrTypes::ALL);
@@ -71,7 +71,7 @@ fn a_reply_with_any_bit_flipped_connects_or_leaves_the_queue_pair_idle() {
 }
 
 #[test]
-fn a_fallback_is_made_whichever_frame_of_it_is_lost_but_the_reset() {
+fn fallback_is_made_whichever_frame_of_it_is_lost_but_the_reset() {
     // After SYN and ACK the responder's RST upon revision 2, which TCP does not repeat: without it there is nothing to act upon.
     const RESET: (Direction, u64) = (Direction::BToA, 3);
     for direction in Direction::ALL {
@@ -88,7 +88,7 @@ fn a_fallback_is_made_whichever_frame_of_it_is_lost_but_the_reset() {
 }
 
 #[test]
-fn an_rtr_arrives_whichever_frame_of_the_start_is_lost() {
+fn rtr_arrives_whichever_frame_of_the_start_is_lost() {
     for rtr in [Rtr::Send, Rtr::Write, Rtr::Read] {
         for direction in Direction::ALL {
             for n in 1..=5 {

@@ -25,7 +25,7 @@ fn with_a_message(mpa: MpaConfig) -> Initiating {
 }
 
 #[test]
-fn a_silent_peer_is_woken_four_times() {
+fn silent_peer_is_woken_four_times() {
     let mut initiating = with_a_message(MpaConfig::default());
     let hello = Untagged::default().ulpdu(b"hello");
     // Each time is twice as far from the one before: 5, 15, 35 and 75 ms after the message, and a millisecond on the way.
@@ -44,7 +44,7 @@ fn a_silent_peer_is_woken_four_times() {
 }
 
 #[test]
-fn a_peer_that_has_sent_an_fpdu_is_left_alone() {
+fn peer_that_has_sent_an_fpdu_is_left_alone() {
     let mut initiating = with_a_message(MpaConfig::default());
     initiating.end.post_recv(2, 5);
     initiating.sim.run_for(Duration::from_millis(4));
@@ -63,7 +63,7 @@ fn nobody_is_woken_where_that_is_switched_off() {
 }
 
 #[test]
-fn a_responder_wakes_nobody() {
+fn responder_wakes_nobody() {
     let mut responding = Responding::new(MpaConfig::default());
     let request = xwarp_sim_tests::wire::request(CRC, 1, b"");
     let (mut end, answer) = responding.accepted(&request, &QpConfig::default());
@@ -77,7 +77,7 @@ fn a_responder_wakes_nobody() {
 }
 
 #[test]
-fn an_rnic_that_is_woken_for_nothing_goes_on_as_before() {
+fn rnic_that_is_woken_for_nothing_goes_on_as_before() {
     let mut sim = pair(MpaConfig::default(), MpaConfig::default());
     let (mut a, mut b) = connected(&mut sim, &QpConfig::default(), &QpConfig::default());
     b.post_recv(1, 64 * KIB);

@@ -75,7 +75,7 @@ fn assert_rdmac(end: &End) {
 }
 
 #[test]
-fn a_permissive_responder_answers_revision_0_with_markers_and_crcs() {
+fn permissive_responder_answers_revision_0_with_markers_and_crcs() {
     let mut responding =
         Responding::new(permissive()).expecting(&["drop_bad_fpdu", "drop_after_failure"]);
     let asked = request(MARKERS | CRC, 0, b"old");
@@ -87,7 +87,7 @@ fn a_permissive_responder_answers_revision_0_with_markers_and_crcs() {
 }
 
 #[test]
-fn a_permissive_initiator_takes_a_reply_of_revision_0() {
+fn permissive_initiator_takes_a_reply_of_revision_0() {
     for highest in [Revision::One, Revision::Two] {
         let mpa = MpaConfig {
             highest,
@@ -131,7 +131,7 @@ fn permission_changes_nothing_between_peers_of_the_ietf() {
 }
 
 #[test]
-fn what_version_0_lacks_is_refused_here_and_not_sent() {
+fn work_that_version_0_lacks_is_refused_here_and_not_sent() {
     let remote = RemoteAddress {
         stag: Stag(7),
         to: 0,

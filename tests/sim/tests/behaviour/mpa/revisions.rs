@@ -34,7 +34,7 @@ fn two_rnics_speak_the_highest_revision_of_both() {
 }
 
 #[test]
-fn a_peer_that_closes_upon_revision_2_is_tried_with_revision_1_from_another_port() {
+fn peer_that_closes_upon_revision_2_is_tried_with_revision_1_from_another_port() {
     for end in [PlainPeer::close, PlainPeer::abort] {
         let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
         assert_eq!(initiating.request, ENHANCED_REQUEST);
@@ -51,7 +51,7 @@ fn a_peer_that_closes_upon_revision_2_is_tried_with_revision_1_from_another_port
 }
 
 #[test]
-fn a_second_try_has_only_the_time_that_is_left() {
+fn second_try_has_only_the_time_that_is_left() {
     let mut initiating = Initiating::new(MpaConfig::default(), &QpConfig::default());
     initiating.sim.run_for(Duration::from_secs(3));
     initiating.peer.close();
@@ -67,7 +67,7 @@ fn a_second_try_has_only_the_time_that_is_left() {
 }
 
 #[test]
-fn a_peer_that_has_gone_before_the_second_try_has_closed_the_first() {
+fn peer_that_has_gone_before_the_second_try_has_closed_the_first() {
     let mut sim = pair(up_to(Two), up_to(One)).expecting(&["drop_startup", "drop_no_flow"]);
     let at = sim.b().at(sim.new_port());
     let listener = sim.b().rnic().listen(at).unwrap();
@@ -104,7 +104,7 @@ fn peer_that_closes_within_its_reply_is_not_tried_again() {
 }
 
 #[test]
-fn there_is_one_try_where_revision_1_would_not_do_or_was_tried() {
+fn revision_1_is_not_tried_where_it_would_not_do_or_was_tried() {
     let p2p = peer_to_peer(RtrTypes::ALL);
     for (mpa, config) in [(up_to(One), QpConfig::default()), (up_to(Two), p2p)] {
         let mut initiating = Initiating::new(mpa, &config);
@@ -121,7 +121,7 @@ fn there_is_one_try_where_revision_1_would_not_do_or_was_tried() {
 }
 
 #[test]
-fn an_rtr_that_is_not_required_is_given_up_with_revision_2() {
+fn rtr_that_is_not_required_is_given_up_with_revision_2() {
     let config = QpConfig {
         peer_to_peer: Some(PeerToPeer {
             required: false,
@@ -212,7 +212,7 @@ fn bits_that_mean_nothing_in_a_request_are_not_read() {
 }
 
 #[test]
-fn a_request_tells_the_application_what_the_peer_brings() {
+fn request_tells_the_application_what_the_peer_brings() {
     let mut responding = Responding::new(up_to(Two));
     let data = [enhanced(super::A | super::B | 7, super::D | 9), pattern(3)].concat();
     let asked = responding.asked(&request(CRC | ENHANCED, 2, &data));
@@ -255,7 +255,7 @@ fn private_data_fits_up_to_512_bytes_less_the_enhanced_data() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_refused_and_becomes_a_rejection() {
+fn answer_that_does_not_fit_is_refused_and_becomes_a_rejection() {
     for (frame, limit) in [(REQUEST.to_vec(), 512), (ENHANCED_REQUEST.to_vec(), 508)] {
         let mut responding = Responding::new(up_to(Two));
         let asked = responding.asked(&frame);
@@ -272,7 +272,7 @@ fn an_answer_that_does_not_fit_is_refused_and_becomes_a_rejection() {
 }
 
 #[test]
-fn a_rejection_has_the_revision_of_the_request() {
+fn rejection_has_the_revision_of_the_request() {
     let unsettled = enhanced(super::LEFT_TO_ULP, super::LEFT_TO_ULP);
     let needs_40 = enhanced(super::LEFT_TO_ULP, 40);
     let with_data = |head: &[u8]| [head, b"no"].concat();
@@ -339,7 +339,7 @@ fn reject_tells_the_initiator_which_ord_was_needed() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_when_the_queue_pair_is_created() {
+fn impossible_configuration_is_refused_when_the_queue_pair_is_created() {
     let sim = pair(up_to(One), up_to(Two));
     let create = |host: xwarp_sim_tests::Host, rtr, required| {
         let config = QpConfig {

@@ -56,7 +56,7 @@ fn after_any_rtr_the_responder_may_speak_first_and_no_receive_is_used_up() {
 }
 
 #[test]
-fn an_rtr_needs_no_receive_at_all() {
+fn rtr_needs_no_receive_at_all() {
     for rtr in KINDS {
         let mut sim = pair(patient(), patient());
         let p2p = peer_to_peer(RtrTypes::only(rtr));
@@ -68,7 +68,7 @@ fn an_rtr_needs_no_receive_at_all() {
 }
 
 #[test]
-fn the_rtr_is_the_very_first_fpdu_whatever_was_posted_before() {
+fn rtr_is_the_very_first_fpdu_whatever_was_posted_before() {
     for (rtr, b, c_d) in [(Rtr::Send, B, 0), (Rtr::Write, 0, C), (Rtr::Read, 0, D)] {
         let mut initiating = Initiating::new(MpaConfig::default(), &peer_to_peer(RtrTypes::ALL));
         assert_eq!(initiating.request[20..], enhanced(A | B | 32, C | D | 32));
@@ -104,7 +104,7 @@ fn of_the_replys_types_a_write_is_preferred_then_a_read() {
 }
 
 #[test]
-fn an_rtr_that_is_a_read_takes_a_credit_and_completes_no_work() {
+fn rtr_that_is_a_read_takes_a_credit_and_completes_no_work() {
     for credits in [1, 2] {
         let mut initiating = Initiating::new(patient(), &peer_to_peer(RtrTypes::ALL));
         let sink = initiating.end.target(4);
@@ -134,7 +134,7 @@ fn an_rtr_that_is_a_read_takes_a_credit_and_completes_no_work() {
 }
 
 #[test]
-fn an_ord_of_nothing_is_enough_for_an_rtr_that_is_a_read() {
+fn ord_of_nothing_is_enough_for_an_rtr_that_is_a_read() {
     for depth in [1, super::LEFT_TO_ULP] {
         let config = QpConfig {
             ord: 0,
@@ -152,7 +152,7 @@ fn an_ord_of_nothing_is_enough_for_an_rtr_that_is_a_read() {
 }
 
 #[test]
-fn a_responder_without_reads_takes_one_as_rtr_if_it_can_be_nothing_else() {
+fn responder_without_reads_takes_one_as_rtr_if_it_can_be_nothing_else() {
     let without_reads = QpConfig {
         ird: 0,
         ..QpConfig::default()
@@ -177,7 +177,7 @@ fn a_responder_without_reads_takes_one_as_rtr_if_it_can_be_nothing_else() {
 }
 
 #[test]
-fn a_reply_offers_the_types_of_the_accepting_queue_pair() {
+fn reply_offers_the_types_of_the_accepting_queue_pair() {
     for (own, b, c_d) in [
         (RtrTypes::only(Rtr::Send), B, 0),
         (RtrTypes::only(Rtr::Write), 0, C),
@@ -297,7 +297,7 @@ fn rtr_of_another_type_than_negotiated_opens_the_fence_as_well() {
 }
 
 #[test]
-fn a_real_send_instead_of_the_rtr_is_delivered_and_opens_the_fence() {
+fn real_send_instead_of_the_rtr_is_delivered_and_opens_the_fence() {
     let mut responding = Responding::new(MpaConfig::default());
     let (mut end, _) = responding.accepted(&p2p_request(B, C | D), &QpConfig::default());
     end.post_recv(1, 10);
@@ -309,7 +309,7 @@ fn a_real_send_instead_of_the_rtr_is_delivered_and_opens_the_fence() {
 }
 
 #[test]
-fn a_close_waits_for_the_answer_to_an_rtr_that_is_a_read() {
+fn close_waits_for_the_answer_to_an_rtr_that_is_a_read() {
     let mut initiating = Initiating::new(
         MpaConfig::default(),
         &peer_to_peer(RtrTypes::only(Rtr::Read)),

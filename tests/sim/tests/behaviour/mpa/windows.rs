@@ -27,7 +27,7 @@ fn accepted(window: u16) -> (Responding, End) {
 }
 
 #[test]
-fn a_reply_waits_for_room() {
+fn reply_waits_for_room() {
     for window in WINDOWS {
         let (mut responding, end) = accepted(window);
         responding.sim.run_for(Duration::from_millis(1));
@@ -44,7 +44,7 @@ fn a_reply_waits_for_room() {
 }
 
 #[test]
-fn a_reply_goes_out_in_pieces_where_room_never_grows() {
+fn reply_goes_out_in_pieces_where_room_never_grows() {
     let (mut responding, end) = accepted(1);
     let peer = responding.peer.clone();
     responding
@@ -54,7 +54,7 @@ fn a_reply_goes_out_in_pieces_where_room_never_grows() {
 }
 
 #[test]
-fn a_peer_that_never_has_room_for_the_reply_is_given_up() {
+fn peer_that_never_has_room_for_the_reply_is_given_up() {
     let (responding, end) = accepted(0);
     let mut responding = responding.expecting(&["drop_startup_timeout"]);
     responding.sim.run_for(Duration::from_secs(9));
@@ -68,7 +68,7 @@ fn a_peer_that_never_has_room_for_the_reply_is_given_up() {
 }
 
 #[test]
-fn a_close_waits_for_the_reply_and_not_for_ever() {
+fn close_waits_for_the_reply_and_not_for_ever() {
     let (mut responding, mut end) = accepted(0);
     end.qp.begin_disconnect().unwrap();
     responding.sim.run_for(Duration::from_secs(2));
@@ -87,7 +87,7 @@ fn a_close_waits_for_the_reply_and_not_for_ever() {
 }
 
 #[test]
-fn a_rejection_waits_for_room_and_not_for_ever() {
+fn rejection_waits_for_room_and_not_for_ever() {
     for opens in [true, false] {
         let responding = Responding::new(MpaConfig::default());
         let mut responding = responding.expecting(&["drop_startup_timeout"]);
@@ -127,7 +127,7 @@ fn requesting(window: u16) -> (Sim, PlainPeer, End, xwarp::Connecting) {
 }
 
 #[test]
-fn a_request_waits_for_room() {
+fn request_waits_for_room() {
     let (mut sim, peer, end, mut connecting) = requesting(0);
     assert_eq!(peer.received(), b"");
     assert!(connecting.try_finish().is_none());
@@ -140,7 +140,7 @@ fn a_request_waits_for_room() {
 }
 
 #[test]
-fn a_peer_that_never_has_room_for_the_request_is_given_up_in_time() {
+fn peer_that_never_has_room_for_the_request_is_given_up_in_time() {
     let (mut sim, peer, end, mut connecting) = requesting(0);
     sim.run_for(Duration::from_secs(4));
     assert!(connecting.try_finish().is_none());

@@ -78,7 +78,7 @@ fn after_a_resize_any_one_queue_pair_may_take_all_buffers_still() {
 }
 
 #[test]
-fn a_slot_comes_back_with_every_completion_that_is_polled() {
+fn slot_comes_back_with_every_completion_that_is_polled() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 3, 0);
     let mut pairs = pairs(&mut sim, &srq, 2);
@@ -99,7 +99,7 @@ fn a_slot_comes_back_with_every_completion_that_is_polled() {
 }
 
 #[test]
-fn a_message_of_many_segments_takes_one_buffer() {
+fn message_of_many_segments_takes_one_buffer() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 4, 0);
     let mut pairs = pairs(&mut sim, &srq, 1);

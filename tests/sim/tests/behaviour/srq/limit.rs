@@ -12,7 +12,7 @@ fn limit_of(srq: &SharedReceiveQueue) -> AsyncEvent {
 }
 
 #[test]
-fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
+fn limit_is_told_once_per_arming_when_fewer_are_left() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 16, 3);
     let reached = limit_of(&srq);
@@ -56,7 +56,7 @@ fn the_limit_is_told_once_per_arming_when_fewer_are_left() {
 }
 
 #[test]
-fn a_limit_of_nothing_is_never_told() {
+fn limit_of_nothing_is_never_told() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 4, 2);
     srq.arm_limit(0).unwrap();

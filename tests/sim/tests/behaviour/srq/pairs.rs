@@ -11,7 +11,7 @@ use xwarp_sim_tests::Done;
 use super::{LEN, config, pairs, post, queue, sim};
 
 #[test]
-fn the_queue_pairs_own_receive_queue_is_none() {
+fn queue_pairs_own_receive_queue_is_none() {
     let mut sim = sim();
     let srq = queue(&sim.b(), 4, 0);
     let mut pairs = pairs(&mut sim, &srq, 1);
@@ -22,7 +22,7 @@ fn the_queue_pairs_own_receive_queue_is_none() {
 }
 
 #[test]
-fn an_end_flushes_what_was_taken_and_leaves_the_rest_to_others() {
+fn end_flushes_what_was_taken_and_leaves_the_rest_to_others() {
     let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
     let mut srq = queue(&sim.b(), 8, 0);
     let mut pairs = pairs(&mut sim, &srq, 2);
@@ -96,7 +96,7 @@ fn modify_qp_flushes_no_shared_buffers_and_they_are_there_for_the_next_connectio
 }
 
 #[test]
-fn a_query_of_a_queue_pair_tells_where_it_takes_buffers_from() {
+fn query_of_a_queue_pair_tells_where_it_takes_buffers_from() {
     let mut sim = sim();
     let srq = queue(&sim.b(), 4, 0);
     let pairs = pairs(&mut sim, &srq, 1);
@@ -107,7 +107,7 @@ fn a_query_of_a_queue_pair_tells_where_it_takes_buffers_from() {
 }
 
 #[test]
-fn a_message_that_finds_no_buffer_ends_its_stream_alone() {
+fn message_that_finds_no_buffer_ends_its_stream_alone() {
     let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let mut srq = queue(&sim.b(), 4, 0);
     let mut pairs = pairs(&mut sim, &srq, 2);

@@ -9,7 +9,7 @@ use xwarp_sim_tests::Done;
 use super::{config, full, pairs, post, queue, sim};
 
 #[test]
-fn what_was_asked_for_is_what_a_query_tells() {
+fn query_tells_what_was_asked_for() {
     let sim = sim();
     let mut srq = queue(&sim.b(), 16, 5);
     let info = SrqInfo {

@@ -26,7 +26,7 @@ fn all_read() -> Vec<Done> {
 }
 
 #[test]
-fn a_query_tells_what_a_queue_pair_was_created_with() {
+fn query_tells_what_a_queue_pair_was_created_with() {
     let mut sim = sim();
     let config = QpConfig {
         send_depth: 7,
@@ -66,7 +66,7 @@ fn a_query_tells_what_a_queue_pair_was_created_with() {
 }
 
 #[test]
-fn a_connected_queue_pair_has_a_stream_that_no_other_has() {
+fn connected_queue_pair_has_a_stream_that_no_other_has() {
     let mut sim = sim();
     let (a, _b) = sim.connected_pair();
     let (c, _d) = sim.connected_pair();
@@ -96,7 +96,7 @@ fn depths_are_changed_in_idle_and_brought_to_the_next_connection() {
 }
 
 #[test]
-fn a_smaller_ord_keeps_to_a_smaller_ird() {
+fn smaller_ord_keeps_to_a_smaller_ird() {
     let mut sim = sim();
     let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
     for depth in [5, 1] {
@@ -115,7 +115,7 @@ fn a_smaller_ord_keeps_to_a_smaller_ird() {
 
 /// More than the connection began with.
 #[test]
-fn a_larger_ord_lets_as_many_reads_be_outstanding_at_once() {
+fn larger_ord_lets_as_many_reads_be_outstanding_at_once() {
     let mut sim = sim().one_way_delay(Duration::from_millis(1));
     let few = QpConfig {
         ord: 1,
@@ -169,7 +169,7 @@ fn more_reads_than_a_smaller_ird_end_the_connection() {
 }
 
 #[test]
-fn an_ord_of_none_fails_a_read() {
+fn ord_of_none_fails_a_read() {
     let mut sim = sim();
     let (mut a, b) = pair_in(&mut sim, QpState::Rts);
     a.qp.modify(QpChange::to(QpState::Rts).ord(0)).unwrap();

@@ -24,7 +24,7 @@ fn assert_told(end: &End, code: TermCode) {
 }
 
 #[test]
-fn a_read_that_the_peer_refuses_says_so_and_no_other_does() {
+fn read_that_the_peer_refuses_says_so_and_no_other_does() {
     for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
         let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
         let (mut a, b) = sim.connected_pair();
@@ -70,7 +70,7 @@ fn long(kind: usize, end: &mut End) -> (Operation, Opcode) {
 }
 
 #[test]
-fn a_send_of_each_kind_and_a_write_that_are_refused_midway_say_so() {
+fn send_of_each_kind_and_a_write_that_are_refused_midway_say_so() {
     for kind in 0..5 {
         let sim = Sim::new(Seed(43)).rate(100_000_000);
         let mut sim = sim.expecting(&["drop_refused_segment", "drop_after_failure"]);
@@ -110,7 +110,7 @@ fn returning(header: Untagged, read_request: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_terminate_that_names_no_work_request_blames_none() {
+fn terminate_that_names_no_work_request_blames_none() {
     let read = Untagged::read_request();
     #[rustfmt::skip]
     let cases = [

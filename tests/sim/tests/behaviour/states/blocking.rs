@@ -101,7 +101,7 @@ fn active(rnic: &Rnic, mut listener: StreamListener) {
 }
 
 #[test]
-fn a_stream_is_handed_over_by_engines_that_run_by_themselves() {
+fn stream_is_handed_over_by_engines_that_run_by_themselves() {
     for progress in [Progress::Thread, Progress::Inline] {
         let (a, at_a) = rnic(1, 2, progress);
         let (b, at_b) = rnic(2, 1, progress);
@@ -159,7 +159,7 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
 }
 
 #[test]
-fn whoever_waits_for_an_event_is_woken_by_it() {
+fn waiter_for_an_event_is_woken_by_it() {
     for progress in [Progress::Thread, Progress::Inline] {
         let (a, at_a) = rnic(1, 2, progress);
         let (b, at_b) = rnic(2, 1, progress);
@@ -221,7 +221,7 @@ fn sleeps(thread: &Path) -> bool {
 }
 
 #[test]
-fn whoever_waits_for_an_event_is_woken_when_the_rnic_closes() {
+fn waiter_for_an_event_is_woken_when_the_rnic_closes() {
     let (rnic, _wire) = rnic(1, 2, Progress::Thread);
     let long = Duration::from_hours(1);
     let (tell, waiting) = Waiters::new();
@@ -240,7 +240,7 @@ fn whoever_waits_for_an_event_is_woken_when_the_rnic_closes() {
 }
 
 #[test]
-fn whoever_waits_for_a_completion_is_woken_when_the_rnic_closes() {
+fn waiter_for_a_completion_is_woken_when_the_rnic_closes() {
     let (rnic, _wire) = rnic(1, 2, Progress::Thread);
     let mut queues = [(); 2].map(|()| rnic.create_cq(4).unwrap());
     queues[1].arm(Arm::Next).unwrap();
@@ -265,7 +265,7 @@ fn whoever_waits_for_a_completion_is_woken_when_the_rnic_closes() {
 }
 
 #[test]
-fn a_panic_of_an_engine_that_runs_by_itself_is_an_event_and_the_peer_is_told() {
+fn panic_of_an_engine_that_runs_by_itself_is_an_event_and_the_peer_is_told() {
     for progress in [Progress::Thread, Progress::Inline] {
         let (a, at_a) = rnic(1, 2, progress);
         let (b, at_b) = rnic(2, 1, progress);

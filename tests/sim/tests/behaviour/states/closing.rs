@@ -22,7 +22,7 @@ fn assert_bad_close(end: &End) {
 }
 
 #[test]
-fn a_close_without_work_flushes_the_receives_and_ends_in_idle() {
+fn close_without_work_flushes_the_receives_and_ends_in_idle() {
     let mut sim = sim();
     let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
     a.post_recv(1, 10);
@@ -45,7 +45,7 @@ fn a_close_without_work_flushes_the_receives_and_ends_in_idle() {
 }
 
 #[test]
-fn a_close_is_clean_whatever_the_link_loses() {
+fn close_is_clean_whatever_the_link_loses() {
     for_each_seed(|seed| {
         // A frame that comes twice may come after the end of its connection.
         let mut sim = Sim::on_a_bad_link(seed).expecting(&["drop_no_flow"]);
@@ -89,7 +89,7 @@ fn work_of_the_send_queue_makes_it_a_bad_close() {
 }
 
 #[test]
-fn a_read_that_is_not_answered_makes_it_a_bad_close() {
+fn read_that_is_not_answered_makes_it_a_bad_close() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, b) = pair_in(&mut sim, QpState::Rts);
     let (sink, source) = (a.target(8), b.target(8));
@@ -101,7 +101,7 @@ fn a_read_that_is_not_answered_makes_it_a_bad_close() {
 }
 
 #[test]
-fn a_read_of_the_peer_that_is_not_answered_makes_it_a_bad_close() {
+fn read_of_the_peer_that_is_not_answered_makes_it_a_bad_close() {
     let mut sim = sim().expecting(&["drop_no_flow"]).rate(100_000_000);
     let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
     let (sink, source) = (b.target(MIB), a.target(MIB));
@@ -116,7 +116,7 @@ fn a_read_of_the_peer_that_is_not_answered_makes_it_a_bad_close() {
 }
 
 #[test]
-fn what_arrives_during_the_close_is_not_processed_and_makes_it_a_bad_one() {
+fn arrival_during_the_close_is_not_processed_and_makes_it_a_bad_close() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
     let target = a.target(KIB);
@@ -142,7 +142,7 @@ fn half_an_fpdu_makes_it_a_bad_close() {
 }
 
 #[test]
-fn a_terminate_that_arrives_during_the_close_is_kept_and_makes_it_a_bad_one() {
+fn terminate_that_arrives_during_the_close_is_kept_and_makes_it_a_bad_one() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
     victim.sim.run_until_idle();
     let terminate = Untagged {
@@ -161,7 +161,7 @@ fn a_terminate_that_arrives_during_the_close_is_kept_and_makes_it_a_bad_one() {
 
 /// The way of a disconnect, which takes what the peer still sends.
 #[test]
-fn a_terminate_after_a_disconnects_fin_leads_to_error_at_once() {
+fn terminate_after_a_disconnects_fin_leads_to_error_at_once() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
     victim.sim.run_until_idle();
     victim.end.qp.begin_disconnect().unwrap();
@@ -182,7 +182,7 @@ fn a_terminate_after_a_disconnects_fin_leads_to_error_at_once() {
 }
 
 #[test]
-fn a_peer_that_does_not_close_is_not_waited_for_for_ever() {
+fn peer_that_does_not_close_is_not_waited_for_for_ever() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
     victim.sim.run_until_idle();
     let began = victim.sim.now();
@@ -195,7 +195,7 @@ fn a_peer_that_does_not_close_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_link_that_fails_during_the_close_is_a_lost_connection() {
+fn link_that_fails_during_the_close_is_a_lost_connection() {
     let mut sim = sim();
     let (mut a, _b) = pair_in(&mut sim, QpState::Rts);
     sim.cut_link();
@@ -205,7 +205,7 @@ fn a_link_that_fails_during_the_close_is_a_lost_connection() {
 }
 
 #[test]
-fn a_reset_during_the_close_is_a_lost_connection() {
+fn reset_during_the_close_is_a_lost_connection() {
     let mut victim = Victim::new().expecting(&["drop_no_flow"]);
     victim.sim.run_until_idle();
     close(&mut victim.end);

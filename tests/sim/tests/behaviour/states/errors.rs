@@ -116,7 +116,7 @@ fn remote_operation_errors() {
 }
 
 #[test]
-fn what_is_not_enabled_on_the_queue_pair() {
+fn read_and_write_that_are_not_enabled_are_reported() {
     let no_reads = QpConfig {
         ird: 0,
         ..QpConfig::default()
@@ -251,7 +251,7 @@ fn more_read_requests_than_there_may_be() {
 }
 
 #[test]
-fn a_fin_that_leaves_a_read_unanswered_is_a_bad_close_of_the_peer() {
+fn fin_that_leaves_a_read_unanswered_is_a_bad_close_of_the_peer() {
     let mut victim = Victim::new();
     let sink = victim.end.target(8);
     victim.end.post_read(1, sink.local(0, 8), nowhere());

@@ -94,7 +94,7 @@ fn use_and_close(sim: &mut Sim, a: &mut End, b: &mut End, len: usize) {
 }
 
 #[test]
-fn a_stream_carries_raw_bytes_both_ways_until_it_is_closed() {
+fn stream_carries_raw_bytes_both_ways_until_it_is_closed() {
     let mut sim = sim();
     let (mut a, mut b) = streams(&mut sim);
     assert_eq!(a.read(&mut [0; 10]), Ok(0), "nothing has come");
@@ -119,7 +119,7 @@ fn a_stream_carries_raw_bytes_both_ways_until_it_is_closed() {
 }
 
 #[test]
-fn a_stream_becomes_a_queue_pairs_by_the_last_streaming_message() {
+fn stream_becomes_a_queue_pairs_by_the_last_streaming_message() {
     let mut sim = sim();
     let (mut a, mut b) = ends(&sim);
     start(&mut sim, &mut a, &mut b, [Framing::default(); 2], b"I do");
@@ -145,7 +145,7 @@ fn nothing_is_lost_whatever_the_link_does_during_the_transition() {
 }
 
 #[test]
-fn a_last_streaming_message_of_any_length_comes_first() {
+fn last_streaming_message_of_any_length_comes_first() {
     for len in [1, 5000, MIB] {
         let mut sim = sim().rate(100_000_000);
         let (mut a, mut b) = ends(&sim);
@@ -232,7 +232,7 @@ fn fpdus_that_come_before_the_stream_is_handed_over_are_taken_then() {
 
 /// The peer's FPDUs lie right behind its streaming message, in the same segments.
 #[test]
-fn an_fpdu_right_behind_a_streaming_message_is_not_lost() {
+fn fpdu_right_behind_a_streaming_message_is_not_lost() {
     let mut sim = sim();
     let (mut a, mut b) = ends(&sim);
     let (mut at_a, mut at_b) = streams(&mut sim);
@@ -250,7 +250,7 @@ fn an_fpdu_right_behind_a_streaming_message_is_not_lost() {
 }
 
 #[test]
-fn the_active_side_sends_no_fpdu_before_it_has_got_one() {
+fn active_side_sends_no_fpdu_before_it_has_got_one() {
     let mut sim = sim();
     let (mut a, mut b) = ends(&sim);
     let (mut at_a, at_b) = streams(&mut sim);
@@ -372,7 +372,7 @@ fn only_an_established_stream_of_the_same_rnic_can_be_handed_over() {
 }
 
 #[test]
-fn a_stream_goes_with_no_other_transition() {
+fn stream_goes_with_no_other_transition() {
     let mut sim = sim();
     let (mut a, mut b) = ends(&sim);
     let (near, far) = streams(&mut sim);
@@ -414,7 +414,7 @@ fn with_peer() -> (Sim, PlainPeer, LlpStream) {
 }
 
 #[test]
-fn a_stream_that_was_dropped_waits_for_the_peers_fin_ten_seconds_at_most() {
+fn stream_that_was_dropped_waits_for_the_peers_fin_ten_seconds_at_most() {
     let (mut sim, peer, stream) = with_peer();
     drop(stream);
     for _ in 0..3 {
@@ -427,7 +427,7 @@ fn a_stream_that_was_dropped_waits_for_the_peers_fin_ten_seconds_at_most() {
 }
 
 #[test]
-fn what_was_written_to_a_stream_that_was_dropped_survives_an_outage() {
+fn bytes_written_to_a_dropped_stream_survive_an_outage() {
     let (mut sim, peer, mut stream) = with_peer();
     sim.link().change(|conditions| conditions.loss = 1.0);
     write(&mut sim, &mut stream, b"the end");

@@ -22,7 +22,7 @@ fn no_queue_pair_ever_has_the_id_of_another() {
 }
 
 #[test]
-fn a_completion_that_is_read_late_names_its_own_queue_pair() {
+fn completion_that_is_read_late_names_its_own_queue_pair() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, _b) = pair_in(&mut sim, QpState::Rts);
     a.post_recv(1, 10);

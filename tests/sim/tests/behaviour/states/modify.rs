@@ -91,7 +91,7 @@ fn attributes_go_only_with_idle_and_rts_and_are_refused_with_all_else() {
 }
 
 #[test]
-fn a_queue_pair_that_a_disconnect_closes_cannot_be_modified() {
+fn queue_pair_that_a_disconnect_closes_cannot_be_modified() {
     let mut sim = sim();
     let (mut a, _b) = pair_in(&mut sim, QpState::Rts);
     a.qp.begin_disconnect().unwrap();
@@ -232,7 +232,7 @@ fn modify_to_terminate_stops_messages_that_are_under_way() {
 }
 
 #[test]
-fn a_queue_pair_can_be_destroyed_in_every_state_with_work_outstanding() {
+fn queue_pair_can_be_destroyed_in_every_state_with_work_outstanding() {
     for state in STATES {
         let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
         let (mut a, b) = pair_in(&mut sim, state);

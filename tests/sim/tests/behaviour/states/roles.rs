@@ -90,7 +90,7 @@ fn either_side_of_tcp_is_the_mpa_initiator() {
 
 /// RFC 5044 §7.1.2: whoever uses the stream decides what becomes of TCP after a reject.
 #[test]
-fn a_reject_leaves_tcp_to_whoever_uses_the_stream() {
+fn reject_leaves_tcp_to_whoever_uses_the_stream() {
     let mut sim = sim();
     let (mut near, mut far) = streams(&mut sim);
     let request = encode_request(INITIATOR, b"hello").unwrap();

@@ -101,7 +101,7 @@ fn events_without_link(
 }
 
 #[test]
-fn a_terminate_that_was_asked_for_and_cannot_be_sent_is_a_bad_close() {
+fn terminate_that_was_asked_for_and_cannot_be_sent_is_a_bad_close() {
     let mut sim = sim();
     let (mut a, _b) = pair_in(&mut sim, QpState::Rts);
     let events = events_without_link(&mut sim, &mut a, |a| {
@@ -116,7 +116,7 @@ fn a_terminate_that_was_asked_for_and_cannot_be_sent_is_a_bad_close() {
 }
 
 #[test]
-fn a_failed_work_request_is_no_event_unless_the_close_fails_too() {
+fn failed_work_request_is_no_event_unless_the_close_fails_too() {
     for cut in [false, true] {
         let mut sim = sim();
         let (mut a, b) = pair_in(&mut sim, QpState::Rts);
@@ -138,7 +138,7 @@ fn a_failed_work_request_is_no_event_unless_the_close_fails_too() {
 }
 
 #[test]
-fn a_failed_receive_is_no_event_either() {
+fn failed_receive_is_no_event_either() {
     let mut sim = sim().expecting(&["drop_refused_segment"]);
     let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
     b.post_recv(1, 3);
@@ -151,7 +151,7 @@ fn a_failed_receive_is_no_event_either() {
 }
 
 #[test]
-fn an_event_that_says_why_is_the_only_one_even_if_the_close_fails() {
+fn event_that_says_why_is_the_only_one_even_if_the_close_fails() {
     let mut sim = sim().expecting(&["drop_refused_segment"]);
     let (mut a, b) = pair_in(&mut sim, QpState::Rts);
     a.post_write(1, b"nowhere", NOWHERE);
@@ -172,7 +172,7 @@ fn an_event_that_says_why_is_the_only_one_even_if_the_close_fails() {
 }
 
 #[test]
-fn the_terminate_has_the_header_of_what_was_refused_until_idle() {
+fn terminate_has_the_header_of_what_was_refused_until_idle() {
     let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let (mut a, b) = pair_in(&mut sim, QpState::Rts);
     a.post_write(1, b"nowhere", NOWHERE);
@@ -188,7 +188,7 @@ fn the_terminate_has_the_header_of_what_was_refused_until_idle() {
 }
 
 #[test]
-fn a_terminate_is_not_answered_by_one() {
+fn terminate_is_not_answered_by_one() {
     let mut victim = Victim::new();
     victim.sim.run_until_idle();
     let terminate = Untagged {
@@ -214,7 +214,7 @@ fn a_terminate_is_not_answered_by_one() {
 }
 
 #[test]
-fn what_the_peer_sends_in_terminate_is_ignored() {
+fn messages_of_the_peer_in_terminate_are_ignored() {
     let mut sim = sim().expecting(&["drop_after_failure"]);
     let (mut a, mut b) = pair_in(&mut sim, QpState::Rts);
     let target = a.target(100);

@@ -9,7 +9,7 @@ use xwarp_sim_tests::Done;
 use super::{opcode_of, received, send_of, sim};
 
 #[test]
-fn a_post_that_is_refused_leaves_the_queue_pair_in_idle_and_usable() {
+fn post_that_is_refused_leaves_the_queue_pair_in_idle_and_usable() {
     let mut sim = sim();
     let config = QpConfig {
         extensions: false,
@@ -64,7 +64,7 @@ fn of_two_work_requests_at_fault_the_first_says_so_and_the_second_is_flushed() {
 
 /// What is wrong is told by the completion; the peer is told no more than that it is local (§8.3.2).
 #[test]
-fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
+fn source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
     let kinds: [fn(Sge, RemoteAddress) -> Operation; 5] = [
         |it, _| send_of(it, false, None),
         |it, _| send_of(it, true, None),
@@ -118,7 +118,7 @@ fn a_source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
 
 /// Verbs draft §6.2.4: completions of a queue keep the order of posting, whichever request has failed.
 #[test]
-fn what_has_failed_may_come_behind_flushed_and_completed_work() {
+fn failed_work_may_come_behind_flushed_and_completed_work() {
     let mut sim = sim().expecting(&["drop_after_failure"]);
     let (mut a, mut b) = sim.connected_pair();
     sim.run_until_idle();
@@ -147,7 +147,7 @@ fn what_has_failed_may_come_behind_flushed_and_completed_work() {
 }
 
 #[test]
-fn a_completion_that_failed_names_its_work_and_tells_nothing_of_a_message() {
+fn completion_that_failed_names_its_work_and_tells_nothing_of_a_message() {
     let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let (mut a, mut b) = sim.connected_pair();
     let source = a.source(b"8 bytes!");

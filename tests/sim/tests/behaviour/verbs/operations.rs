@@ -195,7 +195,7 @@ fn work_of_every_operation_type_is_flushed_by_its_name() {
 }
 
 #[test]
-fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
+fn read_fence_holds_back_sends_of_each_type_and_writes() {
     for kind in 0..5 {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
@@ -229,7 +229,7 @@ fn a_read_fence_holds_back_sends_of_each_type_and_writes() {
 }
 
 #[test]
-fn what_has_completed_can_be_polled_in_every_state() {
+fn completions_can_be_polled_in_every_state() {
     for state in [
         QpState::Rts,
         QpState::Idle,

@@ -28,7 +28,7 @@ fn too_many(elements: usize, max: usize) -> Result<(), PostError> {
 }
 
 #[test]
-fn a_list_may_have_as_many_elements_as_its_queue_was_created_for_and_no_more() {
+fn list_may_have_as_many_elements_as_its_queue_was_created_for_and_no_more() {
     for [send, write, recv] in [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]] {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair_with(&config(send, write, recv));
@@ -95,7 +95,7 @@ fn work_without_a_list_needs_no_elements() {
 }
 
 #[test]
-fn a_list_of_requests_ends_where_one_has_too_many_elements() {
+fn list_of_requests_ends_where_one_has_too_many_elements() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair_with(&config(2, 4, 4));
     (0..4).for_each(|id| b.post_recv(id, 100));
@@ -109,7 +109,7 @@ fn a_list_of_requests_ends_where_one_has_too_many_elements() {
 }
 
 #[test]
-fn a_shared_receive_queue_has_a_maximum_of_its_own() {
+fn shared_receive_queue_has_a_maximum_of_its_own() {
     for sge in 0..=MAX_SGE {
         let mut sim = sim();
         let config = SrqConfig {

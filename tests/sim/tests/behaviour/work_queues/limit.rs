@@ -153,7 +153,7 @@ fn messages_that_come_one_after_the_other_exceed_no_limit_of_one() {
 }
 
 #[test]
-fn a_message_that_is_in_progress_already_counts_when_the_limit_is_armed_or_lowered() {
+fn message_that_is_in_progress_already_counts_when_the_limit_is_armed_or_lowered() {
     let mut sim = sim();
     let mut srq = srq(&sim);
     let (mut a, mut b) = pair(&mut sim, &srq, 2);
@@ -204,7 +204,7 @@ fn messages_of_other_queue_pairs_do_not_count() {
 }
 
 #[test]
-fn what_was_flushed_is_in_progress_no_more() {
+fn flushed_messages_are_in_progress_no_more() {
     let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
     let mut srq = srq(&sim);
     let (mut a, mut b) = pair(&mut sim, &srq, 0);
@@ -283,7 +283,7 @@ fn limits_that_are_not_possible_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_limit_goes_with_no_change_to_another_state() {
+fn limit_goes_with_no_change_to_another_state() {
     for to in [QpState::Closing, QpState::Terminate, QpState::Error] {
         let mut sim = sim().expecting(&["drop_no_flow"]);
         let srq = srq(&sim);

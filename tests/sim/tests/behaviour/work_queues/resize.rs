@@ -186,7 +186,7 @@ fn fewer_than_are_outstanding_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_refused_change_leaves_the_capacity_as_it_was() {
+fn refused_change_leaves_the_capacity_as_it_was() {
     let mut sim = sim();
     let (mut a, _b) = pair(&mut sim);
     let rts = || QpChange::to(QpState::Rts);
@@ -200,7 +200,7 @@ fn a_refused_change_leaves_the_capacity_as_it_was() {
 }
 
 #[test]
-fn what_the_rnic_does_not_have_is_refused_and_changes_nothing() {
+fn depth_beyond_the_rnic_is_refused_and_changes_nothing() {
     let mut sim = sim();
     let max = sim.a().rnic().query().unwrap().max_work_requests;
     let ends = [pair(&mut sim).0, end(&sim, true)];
@@ -230,7 +230,7 @@ fn what_the_rnic_does_not_have_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_queue_pair_with_a_shared_receive_queue_has_no_depth_of_it() {
+fn queue_pair_with_a_shared_receive_queue_has_no_depth_of_it() {
     let mut sim = sim();
     let srq = sim.b().pd().create_srq(SrqConfig::default()).unwrap();
     let config = QpConfig {
@@ -258,7 +258,7 @@ fn a_queue_pair_with_a_shared_receive_queue_has_no_depth_of_it() {
 }
 
 #[test]
-fn what_former_rings_hold_is_flushed_first() {
+fn work_in_former_rings_is_flushed_first() {
     for way in [QpState::Error, QpState::Terminate] {
         let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
         let (mut a, _b) = pair(&mut sim);

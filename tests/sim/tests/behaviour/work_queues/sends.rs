@@ -179,7 +179,7 @@ fn told(shared: bool) -> Vec<String> {
 
 /// To the microsecond.
 #[test]
-fn it_behaves_as_that_of_any_other_queue_pair() {
+fn send_queue_behaves_as_that_of_any_other_queue_pair() {
     let (own, shared) = (told(false), told(true));
     for (own, shared) in own.iter().zip(&shared) {
         assert_eq!(own, shared);

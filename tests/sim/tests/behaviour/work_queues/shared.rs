@@ -92,7 +92,7 @@ fn all_but_its_buffers_is_of_the_queue_pairs_own_domain() {
 }
 
 #[test]
-fn a_buffers_stag_is_invalidated_only_if_both_are_of_one_domain() {
+fn buffers_stag_is_invalidated_only_if_both_are_of_one_domain() {
     for same in [true, false] {
         let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
         let (host, other) = (sim.b(), sim.b().rnic().allocate_pd().unwrap());

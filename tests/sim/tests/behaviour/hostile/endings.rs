@@ -1,7 +1,4 @@
-//! Rows of wire.md §9 that TCP and the engine decide, not the protocol's core: how a connection ends in the middle of
-//! things, and TCP segments that must not count.
-
-mod segments;
+//! Connections that end in the middle of an FPDU or a message: rows of wire.md §9 that TCP and the engine decide.
 
 use std::time::Duration;
 
@@ -12,7 +9,7 @@ use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request, ulpdus};
 use xwarp_sim_tests::{Done, End, MIB, pattern};
 use xwarp_tcp::CloseReason;
 
-use crate::hostile::Victim;
+use super::Victim;
 
 const FAR: RemoteAddress = RemoteAddress {
     stag: Stag(0x100),

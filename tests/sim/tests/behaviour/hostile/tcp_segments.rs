@@ -8,7 +8,7 @@ use xwarp_netsim::{Direction, Sighting};
 use xwarp_sim_tests::wire::{Tagged, Untagged};
 use xwarp_sim_tests::{Done, Target, pattern};
 
-use crate::hostile::Victim;
+use super::Victim;
 
 /// Bytes of the Ethernet and IPv4 headers in front of a TCP header.
 const TCP: usize = 14 + 20;
