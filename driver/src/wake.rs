@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::signal::sleep_on;
 use crate::sleep_flag::SleepFlag;
 
 struct Shared {
@@ -82,13 +82,8 @@ impl Sleeper {
     }
 
     fn wait(&self, readiness: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<()> {
-        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let bell = self.0.event.as_fd();
-        let mut watched = [watch(bell), watch(readiness.unwrap_or(bell))];
-        match poll(&mut watched, poll_timeout(timeout)) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        sleep_on([bell, readiness.unwrap_or(bell)], timeout)?;
         self.drain()
     }
 
@@ -120,21 +115,10 @@ impl Doorbell {
     }
 }
 
-/// Whole milliseconds, rounded up, so that a short wait is not a busy one.
-fn poll_timeout(timeout: Option<Duration>) -> PollTimeout {
-    let Some(timeout) = timeout else {
-        return PollTimeout::NONE;
-    };
-    let millis = timeout.as_micros().div_ceil(1000);
-    i32::try_from(millis)
-        .ok()
-        .and_then(|millis| PollTimeout::try_from(millis).ok())
-        .unwrap_or(PollTimeout::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, ensure};
 use xwarp::{
     AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest, Listener, PostError,
-    QpState, QueuePair, RecvRequest, Rnic, RnicClosed, SendRequest, WorkCompletion,
+    QpState, QueuePair, RecvRequest, Rnic, RnicClosed, RnicEnded, SendRequest, WorkCompletion,
 };
 
 use crate::device::any_addresses;
@@ -161,7 +161,7 @@ impl<'a> Connection<'a> {
     /// Why the connection is no more, as far as it was reported.
     fn why_ended(&self) -> String {
         let mut text = "the other side has closed the connection".to_owned();
-        while let Some(event) = self.rnic.poll_event() {
+        while let Some(event) = self.rnic.events().try_next().ok().flatten() {
             text = match event.kind {
                 AsyncEventKind::Closed
                 | AsyncEventKind::SrqLimitReached
@@ -386,11 +386,13 @@ impl<'a> Clients<'a> {
     }
 
     /// Whether one waits.
-    pub(crate) fn are_waiting(&mut self) -> bool {
-        if self.next.is_none() {
-            self.next = self.listeners.iter_mut().find_map(Listener::try_accept);
+    pub(crate) fn are_waiting(&mut self) -> Result<bool, RnicEnded> {
+        for listener in &mut self.listeners {
+            if self.next.is_none() {
+                self.next = listener.try_accept()?;
+            }
         }
-        self.next.is_some()
+        Ok(self.next.is_some())
     }
 }
 

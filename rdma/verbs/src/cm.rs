@@ -1,9 +1,9 @@
 //! The connection manager as an application sees it: listening, accepting, rejecting.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use xwarp_iwarp::mpa::EnhancedData;
 
@@ -13,10 +13,11 @@ use crate::qp::QueuePair;
 use xwarp_rnic::engine::IncomingRequest;
 use xwarp_rnic::model::AcceptError;
 use xwarp_rnic::model::{IncomingId, ListenKey};
+use xwarp_rnic::queues::Inbox;
 
 /// Waits for connections on one address and port, or on that port of all addresses of the interface.
 pub struct Listener {
-    requests: Receiver<IncomingRequest>,
+    requests: Arc<Inbox<IncomingRequest>>,
     key: ListenKey,
     addresses: Vec<SocketAddr>,
     control: Arc<Control>,
@@ -24,7 +25,7 @@ pub struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        requests: Receiver<IncomingRequest>,
+        requests: Arc<Inbox<IncomingRequest>>,
         key: ListenKey,
         addresses: Vec<SocketAddr>,
         control: Arc<Control>,
@@ -42,27 +43,47 @@ impl Listener {
         &self.addresses
     }
 
-    /// The oldest request that has come in.
-    pub fn try_accept(&mut self) -> Option<ConnectionRequest> {
-        self.control.progress();
-        let request = self.requests.try_recv().ok()?;
-        Some(ConnectionRequest::new(request, &self.control))
+    /// The oldest request that has come in. Turns an inline engine if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub fn try_accept(&mut self) -> Result<Option<ConnectionRequest>, RnicEnded> {
+        if let Some(request) = self.requests.take() {
+            return Ok(Some(ConnectionRequest::new(request, &self.control)));
+        }
+        self.control.turn();
+        self.take()
     }
 
-    /// The oldest request, waiting for one up to `patience`; `None` when none has come. Once the RNIC has failed none will, which is an
-    /// error at once.
-    pub fn accept(&mut self, patience: Duration) -> Result<Option<ConnectionRequest>, RnicEnded> {
-        let deadline = Instant::now() + patience;
-        match self.control.receive(&self.requests, Some(deadline)) {
-            Some(request) => Ok(Some(ConnectionRequest::new(request, &self.control))),
-            None => self.control.ended().map_or(Ok(None), Err),
-        }
+    /// The oldest request, waiting for one up to `timeout`; `None` when none has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_accept`](Self::try_accept), at once.
+    pub fn accept(&mut self, timeout: Duration) -> Result<Option<ConnectionRequest>, RnicEnded> {
+        (self.control).wait_for(self.requests.signal(), timeout, || self.take())
+    }
+
+    fn take(&self) -> Result<Option<ConnectionRequest>, RnicEnded> {
+        let take = || self.requests.take();
+        let request = self.control.take_or_ended(self.requests.signal(), take)?;
+        Ok(request.map(|request| ConnectionRequest::new(request, &self.control)))
+    }
+}
+
+impl AsFd for Listener {
+    /// Readable while [`try_accept`](Self::try_accept) has something to return. It is not to be read. With an inline engine that holds as far
+    /// as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.requests.signal().as_fd()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         let key = self.key;
+        self.requests.close();
         // An engine that is gone listens no more.
         let _ = self.control.call(move |engine| engine.unlisten(key));
     }

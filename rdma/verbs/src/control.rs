@@ -2,27 +2,24 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use xwarp_driver::net::PortError;
-use xwarp_driver::{Doorbell, RegionPool, Sleeper};
+use xwarp_driver::{Doorbell, RegionPool, Signal, Sleeper, sleep_on};
 
-use crate::error::RnicEnded;
+use crate::error::{RnicEnded, WaitError};
+use crate::inline::{Bell, Inline};
 use crate::runner::{Command, Runner, guard, run};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicId;
-use xwarp_rnic::model::{
-    AsyncEvent, Host, HostError, LocalPort, MpaConfig, QpId, RnicClosed, Waiting,
-};
-use xwarp_rnic::queues::{EventQueue, ReadySet, SlotTable};
-
-/// How long a waiter without an event to sleep on sleeps before it looks again.
-const RECHECK: Duration = Duration::from_millis(1);
+use xwarp_rnic::model::{Host, HostError, LocalPort, MpaConfig, QpId, RnicClosed, Waiting};
+use xwarp_rnic::queues::{CompletionNotices, Ending, EventQueue, Inbox, ReadySet, SlotTable};
 
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
@@ -33,8 +30,9 @@ pub(crate) struct Control {
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
     host: Arc<dyn Host>,
-    /// Why the engine does nothing any more.
-    failure: Arc<OnceLock<String>>,
+    ending: Arc<Ending>,
+    /// What an event loop waits for where there is nothing to wait for: it is never raised.
+    quiet: Signal,
     regions: RegionPool,
     mpa: MpaConfig,
 }
@@ -46,15 +44,16 @@ enum Mode {
         bell: Doorbell,
         thread: Mutex<Option<JoinHandle<()>>>,
     },
-    /// Whoever polls runs the engine. The lock is there for handles on other threads; one thread never waits for it.
-    Inline(Mutex<Option<Runner>>),
+    /// Whoever polls runs the engine.
+    Inline(Inline),
     /// A test runs the engine, with its own clock.
     Manual(Mutex<Option<Engine>>),
 }
 
 impl Control {
-    fn with_mode(mode: Mode, parts: Parts) -> Arc<Self> {
-        Arc::new(Self {
+    fn with_mode(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
+        parts.ending.watch(parts.events.signal());
+        Ok(Arc::new(Self {
             id: RnicId::next(),
             mode,
             closed: AtomicBool::new(false),
@@ -62,10 +61,11 @@ impl Control {
             slots: parts.slots,
             events: parts.events,
             host: parts.host,
-            failure: parts.failure,
+            ending: parts.ending,
+            quiet: Signal::new()?,
             regions: parts.regions,
             mpa: parts.mpa,
-        })
+        }))
     }
 
     pub(crate) fn threaded(
@@ -75,29 +75,29 @@ impl Control {
         (sleeper, bell): (Sleeper, Doorbell),
     ) -> io::Result<Arc<Self>> {
         let (commands, inbox) = mpsc::channel();
-        let runner = Runner::new(engine, sleeper, waiting);
+        let runner = Runner::new(engine, waiting);
         let thread = std::thread::Builder::new()
             .name("xwarp-engine".to_owned())
-            .spawn(move || run(runner, &inbox))?;
+            .spawn(move || run(runner, &sleeper, &inbox))?;
         let mode = Mode::Thread {
             commands: Mutex::new(Some(commands)),
             bell,
             thread: Mutex::new(Some(thread)),
         };
-        Ok(Self::with_mode(mode, parts))
+        Self::with_mode(mode, parts)
     }
 
     pub(crate) fn inline(
         engine: Engine,
         parts: Parts,
         waiting: Waiting,
-        sleeper: Sleeper,
-    ) -> Arc<Self> {
-        let runner = Runner::new(engine, sleeper, waiting);
-        Self::with_mode(Mode::Inline(Mutex::new(Some(runner))), parts)
+        waking: &(Sleeper, Doorbell),
+    ) -> io::Result<Arc<Self>> {
+        let inline = Inline::new(Runner::new(engine, waiting), waking)?;
+        Self::with_mode(Mode::Inline(inline), parts)
     }
 
-    pub(crate) fn manual(engine: Engine, parts: Parts) -> Arc<Self> {
+    pub(crate) fn manual(engine: Engine, parts: Parts) -> io::Result<Arc<Self>> {
         Self::with_mode(Mode::Manual(Mutex::new(Some(engine))), parts)
     }
 
@@ -117,10 +117,7 @@ impl Control {
             return Err(RnicClosed);
         }
         match &self.mode {
-            Mode::Inline(runner) => {
-                let ended = lock(runner).take();
-                drop(ended);
-            }
+            Mode::Inline(inline) => inline.close(),
             Mode::Manual(engine) => {
                 let ended = lock(engine).take();
                 drop(ended);
@@ -157,8 +154,51 @@ impl Control {
 
     /// Why nothing comes any more, once that is so.
     pub(crate) fn ended(&self) -> Option<RnicEnded> {
-        let failed = (self.failure.get()).map(|reason| RnicEnded::Failed(reason.clone()));
-        failed.or_else(|| self.check_open().err().map(RnicEnded::from))
+        if let Some(reason) = self.ending.failure() {
+            return Some(RnicEnded::Failed(reason.to_owned()));
+        }
+        (self.is_closed() || self.ending.is_over()).then_some(RnicEnded::Closed(RnicClosed))
+    }
+
+    /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the signal stays raised.
+    pub(crate) fn take_or_ended<T>(
+        &self,
+        signal: &Signal,
+        mut take: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, RnicEnded> {
+        if let Some(value) = take() {
+            return Ok(Some(value));
+        }
+        let Some(ended) = self.ended() else {
+            return Ok(None);
+        };
+        // It may have come just before the end.
+        if let Some(value) = take() {
+            return Ok(Some(value));
+        }
+        signal.raise();
+        Err(ended)
+    }
+
+    /// A signal that is raised when the RNIC ends.
+    pub(crate) fn signal(&self) -> io::Result<Arc<Signal>> {
+        let signal = Arc::new(Signal::new()?);
+        self.ending.watch(&signal);
+        Ok(signal)
+    }
+
+    /// An inbox whose signal is raised when the RNIC ends.
+    pub(crate) fn inbox<T>(&self) -> io::Result<Arc<Inbox<T>>> {
+        let inbox = Arc::new(Inbox::new()?);
+        self.ending.watch(inbox.signal());
+        Ok(inbox)
+    }
+
+    /// A completion channel whose signal is raised when the RNIC ends.
+    pub(crate) fn notices(&self) -> io::Result<Arc<CompletionNotices>> {
+        let notices = Arc::new(CompletionNotices::new()?);
+        self.ending.watch(notices.signal());
+        Ok(notices)
     }
 
     pub(crate) fn events(&self) -> &EventQueue {
@@ -195,11 +235,7 @@ impl Control {
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicClosed> {
         match &self.mode {
-            Mode::Inline(runner) => {
-                let mut runner = lock(runner);
-                let engine = runner.as_mut().ok_or(RnicClosed)?.engine();
-                guard(engine, work).map_err(|_| RnicClosed)
-            }
+            Mode::Inline(inline) => inline.call(work),
             Mode::Manual(engine) => {
                 let done = lock(engine).as_mut().map(|engine| guard(engine, work));
                 Ok(done
@@ -235,17 +271,33 @@ impl Control {
     /// Tells the engine that a queue pair has been posted to.
     pub(crate) fn notify(&self, qp: QpId) {
         self.ready.add(qp.slot());
-        if let Mode::Thread { bell, .. } = &self.mode {
-            bell.ring();
+        match &self.mode {
+            Mode::Thread { bell, .. } => bell.ring(),
+            Mode::Inline(inline) => inline.ring(),
+            Mode::Manual(_) => {}
         }
     }
 
-    /// One turn of an inline engine.
-    pub(crate) fn progress(&self) {
-        if let Mode::Inline(runner) = &self.mode
-            && let Some(runner) = lock(runner).as_mut()
-        {
-            runner.step();
+    /// One turn of an inline engine, for a caller that polls.
+    pub(crate) fn turn(&self) {
+        if let Mode::Inline(inline) = &self.mode {
+            inline.turn();
+        }
+    }
+
+    /// One turn of an inline engine, for an event loop that waits for [`fd`](Self::fd) then.
+    pub(crate) fn progress(&self) -> Result<(), WaitError> {
+        if let Mode::Inline(inline) = &self.mode {
+            inline.progress()?;
+        }
+        Ok(self.check_open()?)
+    }
+
+    /// What is readable while an inline engine has something to do.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.mode {
+            Mode::Inline(inline) => inline.as_fd(),
+            Mode::Thread { .. } | Mode::Manual(_) => self.quiet.as_fd(),
         }
     }
 
@@ -260,83 +312,54 @@ impl Control {
         }
     }
 
-    /// Sleeps until `sleeper`'s doorbell rings or `patience` is over, while `still` holds; inline, turns the engine once instead.
-    pub(crate) fn sleep(
-        &self,
-        sleeper: &Sleeper,
-        patience: Duration,
-        still: impl Fn() -> bool,
-    ) -> io::Result<()> {
-        match &self.mode {
-            Mode::Thread { .. } => sleeper.sleep(None, Some(patience), still),
-            Mode::Inline(runner) => turn_or_pause(runner, patience, still),
-            Mode::Manual(_) => Ok(()),
-        }
-    }
-
-    /// The oldest asynchronous event that no handler has taken, up to `patience`. A manual engine is not waited for.
-    pub(crate) fn wait_event(&self, patience: Duration) -> io::Result<Option<AsyncEvent>> {
-        let began = Instant::now();
-        loop {
-            if let Some(event) = self.events.take() {
-                return Ok(Some(event));
-            }
-            let left = patience.saturating_sub(began.elapsed());
-            if left.is_zero() || self.is_closed() {
-                return Ok(None);
-            }
-            match &self.mode {
-                Mode::Thread { .. } => self.events.wait(left),
-                Mode::Inline(runner) => turn_or_pause(runner, left, || !self.events.is_due())?,
-                Mode::Manual(_) => return Ok(None),
-            }
-        }
-    }
-
-    /// The next message on `channel`; `None` at the deadline, or when nobody will send any more.
-    pub(crate) fn receive<T>(&self, channel: &Receiver<T>, deadline: Option<Instant>) -> Option<T> {
-        if let Mode::Thread { .. } = &self.mode {
-            return match deadline {
-                None => channel.recv().ok(),
-                Some(deadline) => {
-                    let patience = deadline.saturating_duration_since(Instant::now());
-                    channel.recv_timeout(patience).ok()
-                }
-            };
-        }
-        let far = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
-        self.wait_until(far, || match channel.try_recv() {
-            Ok(message) => Some(Some(message)),
-            Err(TryRecvError::Disconnected) => Some(None),
-            Err(TryRecvError::Empty) => None,
-        })
-        .flatten()
-    }
-
-    /// What `condition` returns as soon as it returns something; `None` at the deadline. A manual engine is not waited for.
+    /// What `condition` returns as soon as it returns something; `None` at the deadline, or when the RNIC is closed. It is asked anew whenever
+    /// `bell` has made its descriptor readable, and after each turn of an inline engine. A manual engine is not waited for.
     pub(crate) fn wait_until<T>(
         &self,
-        deadline: Instant,
+        bell: &dyn Bell,
+        deadline: Option<Instant>,
         mut condition: impl FnMut() -> Option<T>,
-    ) -> Option<T> {
+    ) -> io::Result<Option<T>> {
+        let mut waited = false;
         loop {
-            if let Some(value) = condition() {
-                return Some(value);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            match &self.mode {
-                _ if left.is_zero() => return None,
-                Mode::Manual(_) => return None,
-                Mode::Thread { .. } => std::thread::sleep(RECHECK.min(left)),
-                Mode::Inline(runner) => {
-                    let mut runner = lock(runner);
-                    let runner = runner.as_mut()?;
-                    if runner.step() == 0 && runner.pause(Some(RECHECK.min(left)), || true).is_err()
-                    {
-                        return None;
-                    }
+            // Asked first: the condition then knows the end, too.
+            let closed = self.is_closed();
+            let value = condition();
+            let left = time_left(deadline);
+            if value.is_some() || closed || left.is_zero() {
+                if waited {
+                    self.leave()?;
                 }
+                return Ok(value);
             }
+            match &self.mode {
+                Mode::Manual(_) => return Ok(None),
+                Mode::Thread { .. } => sleep_for(bell, left)?,
+                Mode::Inline(inline) => inline.turn_or_sleep(bell, left)?,
+            }
+            waited = true;
+        }
+    }
+
+    /// The caller waits no longer.
+    fn leave(&self) -> io::Result<()> {
+        match &self.mode {
+            Mode::Inline(inline) => inline.leave(),
+            Mode::Thread { .. } | Mode::Manual(_) => Ok(()),
+        }
+    }
+
+    /// What `take` has as soon as it has something, whose signal is `signal`; `None` after `timeout`.
+    pub(crate) fn wait_for<T>(
+        &self,
+        signal: &Signal,
+        timeout: Duration,
+        mut take: impl FnMut() -> Result<Option<T>, RnicEnded>,
+    ) -> Result<Option<T>, RnicEnded> {
+        let deadline = Instant::now().checked_add(timeout);
+        match self.wait_until(signal, deadline, || take().transpose()) {
+            Ok(taken) => taken.transpose(),
+            Err(error) => Err(RnicEnded::Failed(format!("no sleep is possible: {error}"))),
         }
     }
 }
@@ -347,7 +370,7 @@ pub(crate) struct Parts {
     pub(crate) slots: Arc<SlotTable>,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) failure: Arc<OnceLock<String>>,
+    pub(crate) ending: Arc<Ending>,
     pub(crate) regions: RegionPool,
     pub(crate) mpa: MpaConfig,
 }
@@ -359,20 +382,20 @@ impl Drop for Control {
     }
 }
 
-/// Turns an inline engine once; if there was nothing to do, sleeps until there is, up to `patience`, while `still` holds.
-fn turn_or_pause(
-    runner: &Mutex<Option<Runner>>,
-    patience: Duration,
-    still: impl Fn() -> bool,
-) -> io::Result<()> {
-    let mut runner = lock(runner);
-    let Some(runner) = runner.as_mut() else {
-        return Ok(());
-    };
-    if runner.step() == 0 && still() {
-        runner.pause(Some(patience), still)?;
-    }
-    Ok(())
+/// Sleeps until `bell` or a signal handler ends it, `timeout` at most.
+fn sleep_for(bell: &dyn Bell, timeout: Duration) -> io::Result<()> {
+    let slept = bell
+        .arm()
+        .and_then(|()| sleep_on([bell.fd(), bell.fd()], Some(timeout)));
+    bell.disarm()?;
+    slept
+}
+
+/// How long until the deadline; `None`: as long as one can think of.
+fn time_left(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |deadline| {
+        deadline.saturating_duration_since(Instant::now())
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

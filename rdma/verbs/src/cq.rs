@@ -1,6 +1,8 @@
 //! Completion queues (verbs draft §5.3, §8.2): filled by the engine, polled by the application.
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use xwarp_driver::Sleeper;
 
 use crate::control::Control;
 use crate::error::{Refused, WaitError};
+use crate::inline::Bell;
 use xwarp_rnic::model::{
     Capability, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
     ResizeError, RnicClosed, WorkCompletion,
@@ -16,6 +19,7 @@ use xwarp_rnic::model::{
 use xwarp_rnic::queues::Arm;
 use xwarp_rnic::queues::CqShared;
 use xwarp_rnic::queues::CqSink;
+use xwarp_rnic::queues::EventTarget;
 use xwarp_rnic::queues::{Cqe, SlotKey, ring};
 
 /// What Query CQ tells (verbs draft §9.2.3.2).
@@ -60,13 +64,17 @@ impl CompletionQueue {
     pub(crate) fn create(
         control: &Arc<Control>,
         entries: usize,
-        handler: Option<HandlerId>,
+        target: EventTarget,
     ) -> Result<Self, CreateError> {
         check_entries(entries)?;
+        let handler = match target {
+            EventTarget::Handler(handler) => Some(handler),
+            EventTarget::Nobody | EventTarget::Channel(_) => None,
+        };
         let (producer, ring) = ring(entries)?;
         let (sleeper, bell) = Sleeper::new()?;
         let shared = Arc::new(CqShared::new());
-        let sink = CqSink::new(producer, Arc::clone(&shared), bell, handler);
+        let sink = CqSink::new(producer, Arc::clone(&shared), bell, target);
         let id = control.call(move |engine| engine.cqs().insert(sink))??;
         Ok(Self {
             id,
@@ -137,7 +145,7 @@ impl CompletionQueue {
         if let Some(completion) = self.take() {
             return Ok(Some(completion));
         }
-        self.control.progress();
+        self.control.turn();
         Ok(self.take())
     }
 
@@ -153,7 +161,7 @@ impl CompletionQueue {
         if taken > 0 || completions.is_empty() {
             return Ok(taken);
         }
-        self.control.progress();
+        self.control.turn();
         Ok(self.take_into(completions))
     }
 
@@ -209,9 +217,9 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes the oldest completion, waiting for one up to `patience`; `None` when none has come. Ends at once when the RNIC is closed.
-    pub fn wait(&mut self, patience: Duration) -> Result<Option<WorkCompletion>, WaitError> {
-        let deadline = Instant::now() + patience;
+    /// Takes the oldest completion, waiting for one up to `timeout`; `None` when none has come. Ends at once when the RNIC is closed.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(completion) = self.poll()? {
                 return Ok(Some(completion));
@@ -225,15 +233,20 @@ impl CompletionQueue {
         }
     }
 
-    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `patience`. True if it has. Ends at once when the RNIC is
+    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `timeout`. True if it has. Ends at once when the RNIC is
     /// closed.
-    pub fn wait_event(&mut self, patience: Duration) -> Result<bool, WaitError> {
+    pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         self.control.check_open()?;
-        let armed = || self.shared.is_armed();
-        let waits = || armed() && !self.control.is_closed();
-        self.control.sleep(&self.sleeper, patience, waits)?;
+        let waits = || self.shared.is_armed() && !self.control.is_closed();
+        let bell = ArmedSleeper {
+            sleeper: &self.sleeper,
+            waits: &waits,
+        };
+        let deadline = Instant::now().checked_add(timeout);
+        let over = || (!waits()).then_some(());
+        self.control.wait_until(&bell, deadline, over)?;
         self.control.check_open()?;
-        Ok(!armed())
+        Ok(!self.shared.is_armed())
     }
 
     /// True once a completion was lost because the queue was full.
@@ -242,8 +255,29 @@ impl CompletionQueue {
     }
 }
 
+/// The doorbell of a queue that is armed, for as long as it is.
+struct ArmedSleeper<'a> {
+    sleeper: &'a Sleeper,
+    waits: &'a dyn Fn() -> bool,
+}
+
+impl Bell for ArmedSleeper<'_> {
+    fn arm(&self) -> io::Result<()> {
+        self.sleeper.arm(self.waits)
+    }
+
+    fn disarm(&self) -> io::Result<()> {
+        self.sleeper.clear()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.sleeper.as_fd()
+    }
+}
+
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
+        self.shared.set_destroyed();
         let id = self.id;
         if !self.destroyed {
             // Completions of queue pairs that still use it go nowhere from now on.
@@ -275,12 +309,12 @@ impl CompletionPoller<'_> {
     }
 
     /// As [`CompletionQueue::wait`].
-    pub fn wait(&mut self, patience: Duration) -> Result<Option<WorkCompletion>, WaitError> {
-        self.0.wait(patience)
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
+        self.0.wait(timeout)
     }
 
     /// As [`CompletionQueue::wait_event`].
-    pub fn wait_event(&mut self, patience: Duration) -> Result<bool, WaitError> {
-        self.0.wait_event(patience)
+    pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        self.0.wait_event(timeout)
     }
 }

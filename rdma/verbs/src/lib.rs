@@ -63,7 +63,9 @@
 //! | `event_server` | many clients on one completion queue: armed, with a handler, asynchronous events, and nothing that spins |
 #![forbid(unsafe_code)]
 
+mod async_events;
 mod buffers;
+mod channel;
 mod cm;
 mod connecting;
 mod control;
@@ -75,6 +77,7 @@ mod error;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
 mod host;
+mod inline;
 mod memory;
 mod pd;
 mod qp;
@@ -84,7 +87,9 @@ mod runner;
 mod srq;
 mod streaming;
 
+pub use async_events::AsyncEvents;
 pub use buffers::{Buffer, BufferRequest, PostedBuffers, ReceiveQueue, SendQueue};
+pub use channel::CompletionChannel;
 pub use cm::{ConnectionRequest, Listener};
 pub use connecting::Connecting;
 pub use cq::{CompletionPoller, CompletionQueue, CqInfo};

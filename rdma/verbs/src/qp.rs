@@ -1,11 +1,11 @@
 //! Queue pairs as an application holds them (verbs draft §6).
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-use xwarp_driver::SharedBytes;
+use xwarp_driver::{SharedBytes, Signal};
 use xwarp_iwarp::mpa::Initiator;
 use xwarp_tcp::ConnLoad;
 
@@ -13,7 +13,7 @@ use crate::connecting::Connecting;
 use crate::control::Control;
 use crate::cq::CompletionQueue;
 use crate::data_path::{DataPath, NewPosts};
-use crate::error::{DataPathError, PostListError, Refused};
+use crate::error::{DataPathError, PostListError, Refused, WaitError};
 use crate::memory::MemoryRegion;
 use crate::pd::ProtectionDomain;
 use crate::qp_change::QpChange;
@@ -302,7 +302,8 @@ impl QueuePair {
         let may_retry = Initiator::new(params).retry().is_some();
         let spare = may_retry.then(|| self.control.open_port(source, 0));
         let spare = spare.transpose()?;
-        let (outcome_sender, outcome) = mpsc::channel();
+        let no_signal = |error: io::Error| ConnectError::Resources(error.to_string());
+        let outcome = self.control.inbox().map_err(no_signal)?;
         let order = ConnectOrder {
             qp: self.id,
             port,
@@ -312,22 +313,33 @@ impl QueuePair {
             params,
             private_data: private_data.to_vec(),
             limit: limit.saturating_sub(start.elapsed()),
-            outcome: outcome_sender,
+            outcome: Arc::clone(&outcome),
         };
         self.control.call(move |engine| engine.connect(order))?;
         Ok(Connecting::new(outcome, Arc::clone(&self.control)))
     }
 
     /// Closes gracefully, as RFC 5041 §6.2.1 has it: everything posted is sent first, and the peer may go on sending until it closes,
-    /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `limit` for both sides to have closed; false when that
+    /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `timeout` for both sides to have closed; false when that
     /// took longer or the connection failed meanwhile.
-    pub fn disconnect(&mut self, limit: Duration) -> Result<bool, RnicClosed> {
-        self.begin_disconnect()?;
-        let deadline = Instant::now() + limit;
-        let ended = |state| matches!(state, QpState::Idle | QpState::Error);
-        self.control
-            .wait_until(deadline, || ended(self.state()).then_some(()));
+    pub fn disconnect(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        let signal = self.control.signal()?;
+        self.shared.watch(Some(Arc::clone(&signal)));
+        let waited = self.begin_disconnect().map_err(WaitError::from);
+        let waited = waited.and_then(|()| self.wait_for_end(&signal, timeout));
+        self.shared.watch(None);
+        waited?;
         Ok(self.state() == QpState::Idle)
+    }
+
+    fn wait_for_end(&self, signal: &Signal, timeout: Duration) -> Result<(), WaitError> {
+        let ended = || {
+            signal.clear();
+            matches!(self.state(), QpState::Idle | QpState::Error).then_some(())
+        };
+        let deadline = Instant::now().checked_add(timeout);
+        self.control.wait_until(signal, deadline, ended)?;
+        Ok(())
     }
 
     /// Begins a graceful close and returns at once.

@@ -1,20 +1,22 @@
 //! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, mpsc};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 use xwarp_driver::{
     Capture, Doorbell, Nic, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, Sleeper,
 };
 use xwarp_tcp::{Instant, Stack, StackConfig};
 
+use crate::async_events::AsyncEvents;
+use crate::channel::CompletionChannel;
 use crate::cm::Listener;
 use crate::control::{Control, Parts};
 use crate::cq::CompletionQueue;
-use crate::error::OpenError;
+use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
 use crate::pd::ProtectionDomain;
 use crate::streaming::{LlpStream, StreamListener};
@@ -27,7 +29,7 @@ use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
     ListMode, ListenError, MAX_QPS, MAX_SRQS, RnicAttributes, RnicClosed, RnicCounters,
 };
-use xwarp_rnic::queues::{EventQueue, ReadySet, SlotTable};
+use xwarp_rnic::queues::{EventQueue, EventTarget, ReadySet, SlotTable};
 use xwarp_rnic::stags::StagTable;
 
 /// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
@@ -84,28 +86,28 @@ impl Rnic {
         waking: (Sleeper, Doorbell),
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let events = Arc::new(EventQueue::new(config.max_events));
+        let events = Arc::new(EventQueue::new(config.max_events)?);
         let ready = Arc::new(ReadySet::new(MAX_QPS));
         let stags = StagTable::new(regions.area(), config.lists);
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let told = Arc::clone(&events);
         let mut engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);
-        let failure = Arc::default();
-        engine.attend(Arc::clone(&host), Arc::clone(&failure));
+        let ending = Arc::default();
+        engine.attend(Arc::clone(&host), Arc::clone(&ending));
         let parts = Parts {
             ready,
             slots,
             events,
             host,
-            failure,
+            ending,
             regions,
             mpa: config.mpa,
         };
         let control = match config.progress {
             Progress::Thread => Control::threaded(engine, parts, config.waiting, waking)?,
-            Progress::Inline => Control::inline(engine, parts, config.waiting, waking.0),
-            Progress::Manual => Control::manual(engine, parts),
+            Progress::Inline => Control::inline(engine, parts, config.waiting, &waking)?,
+            Progress::Manual => Control::manual(engine, parts)?,
         };
         Ok(Self {
             control,
@@ -152,7 +154,7 @@ impl Rnic {
 
     /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.control, entries, None)
+        CompletionQueue::create(&self.control, entries, EventTarget::Nobody)
     }
 
     /// The same, whose events are told a handler, besides whoever waits for the queue itself.
@@ -161,7 +163,25 @@ impl Rnic {
         entries: usize,
         handler: HandlerId,
     ) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.control, entries, Some(handler))
+        CompletionQueue::create(&self.control, entries, EventTarget::Handler(handler))
+    }
+
+    /// A completion channel, on which completion queues can be created. It takes a file descriptor.
+    pub fn create_completion_channel(&self) -> Result<CompletionChannel, CreateError> {
+        CompletionChannel::new(&self.control)
+    }
+
+    /// A completion queue with room for `entries` completions, whose events a channel tells, besides whoever waits for the queue itself.
+    pub fn create_cq_on(
+        &self,
+        channel: &CompletionChannel,
+        entries: usize,
+    ) -> Result<CompletionQueue, CreateError> {
+        if !channel.is_of(&self.control) {
+            return Err(CreateError::InvalidChannel);
+        }
+        let target = EventTarget::Channel(Arc::clone(channel.notices()));
+        CompletionQueue::create(&self.control, entries, target)
     }
 
     /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
@@ -213,8 +233,9 @@ impl Rnic {
     /// that the interface has, those that it gets later included; with port 0, on one that is free: [`Listener::addresses`] tells which. An
     /// address that is removed is listened on again when it is back.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
-        let (sender, requests) = mpsc::channel();
-        let (key, addresses) = self.listen_for(local, Clients::Requests(sender))?;
+        let requests = self.control.inbox()?;
+        let clients = Clients::Requests(Arc::clone(&requests));
+        let (key, addresses) = self.listen_for(local, clients)?;
         Ok(Listener::new(
             requests,
             key,
@@ -227,9 +248,11 @@ impl Rnic {
     /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
     /// reset.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
-        let (key, addresses) = self.listen_for(local, Clients::Streams(VecDeque::new()))?;
+        let streams = self.control.inbox()?;
+        let clients = Clients::Streams(Arc::clone(&streams));
+        let (key, addresses) = self.listen_for(local, clients)?;
         let control = Arc::clone(&self.control);
-        Ok(StreamListener::new(key, addresses, control))
+        Ok(StreamListener::new(key, addresses, streams, control))
     }
 
     /// Begins to make a connection in streaming mode; [`LlpStream::wait_established`] waits for it. Waits up to `limit` for the host
@@ -285,7 +308,7 @@ impl Rnic {
     /// the handler before it.
     ///
     /// Each event is told once: what happens while there is a handler is told the handler alone; what happens while there is none, also before
-    /// this call, waits for [`poll_event`](Self::poll_event), where at most [`RnicConfig::max_events`] do. A handler is told all that
+    /// this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
     /// happens. One that panics is cleared.
     ///
     /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC would wait for ever
@@ -298,21 +321,14 @@ impl Rnic {
             .call(|engine| engine.set_event_handler(Some(Box::new(handler))))
     }
 
-    /// The same with no handler: from now on events wait for [`poll_event`](Self::poll_event).
+    /// The same with no handler: from now on events wait for [`events`](Self::events).
     pub fn clear_event_handler(&self) -> Result<(), RnicClosed> {
         self.control.call(|engine| engine.set_event_handler(None))
     }
 
-    /// The oldest asynchronous event that happened without a handler and has not been taken; also of an RNIC that was closed since. It does not turn
-    /// an inline engine.
-    pub fn poll_event(&self) -> Option<AsyncEvent> {
-        self.control.events().take()
-    }
-
-    /// The same, waiting for one up to `patience`; `None` when none has come, or the RNIC is closed. The waiting thread is woken by the event,
-    /// or turns an inline engine until there is one.
-    pub fn wait_event(&self, patience: Duration) -> io::Result<Option<AsyncEvent>> {
-        self.control.wait_event(patience)
+    /// The asynchronous events that happen while there is no handler.
+    pub fn events(&self) -> AsyncEvents {
+        AsyncEvents::new(&self.control)
     }
 
     /// All counters.
@@ -320,9 +336,38 @@ impl Rnic {
         self.control.call(|engine| engine.counters())
     }
 
-    /// Turns an inline engine once, without taking a completion.
-    pub fn progress(&self) {
-        self.control.progress();
+    /// Turns an inline engine once, and has the RNIC's descriptor become readable when there is something to do: at once, if there is more.
+    /// With an engine thread it does nothing.
+    ///
+    /// An event loop waits for this descriptor besides those of channels, events, listeners and connections. These become readable by turns
+    /// of the engine:
+    ///
+    /// ```no_run
+    /// use std::os::fd::AsFd;
+    /// use xwarp::{AsyncEvents, CompletionChannel, Listener, Rnic};
+    ///
+    /// # fn wait_for_one_of(_: &[std::os::fd::BorrowedFd<'_>]) {}
+    /// fn serve(
+    ///     rnic: &Rnic,
+    ///     listener: &mut Listener,
+    ///     channel: &CompletionChannel,
+    ///     events: &AsyncEvents,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     loop {
+    ///         wait_for_one_of(&[rnic.as_fd(), listener.as_fd(), channel.as_fd(), events.as_fd()]);
+    ///         rnic.progress()?;
+    ///         while let Some(request) = listener.try_accept()? { /* ... */ }
+    ///         while let Some(cq) = channel.try_next()? { /* ... */ }
+    ///         while let Some(event) = events.try_next()? { /* ... */ }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Closed`] once the RNIC was closed; the descriptor is readable then.
+    pub fn progress(&self) -> Result<(), WaitError> {
+        self.control.progress()
     }
 
     /// Turns a manual engine once, at the time given; how much was done.
@@ -333,6 +378,14 @@ impl Rnic {
     /// When a manual engine next has something to do by itself.
     pub fn next_deadline(&self) -> Result<Option<Instant>, RnicClosed> {
         self.control.call(|engine| engine.next_deadline())
+    }
+}
+
+impl AsFd for Rnic {
+    /// What an event loop that drives an inline engine waits for, before it calls [`progress`](Self::progress). It is not to be read. With
+    /// [`Progress::Thread`] and [`Progress::Manual`] it is never readable.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.fd()
     }
 }
 

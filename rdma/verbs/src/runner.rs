@@ -1,7 +1,8 @@
-//! Who turns the engine's crank: its thread, or whoever polls.
+//! Runner: an engine with its clock, and the thread that turns it.
 
 use std::any::Any;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -14,22 +15,20 @@ use xwarp_rnic::model::Waiting;
 /// Something to be done by whoever owns the engine.
 pub(crate) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
-/// An engine, the clock it lives by, and how to wait for work.
+/// An engine, the clock it lives by, and how it waits for work.
 pub(crate) struct Runner {
     engine: Engine,
     origin: Instant,
-    sleeper: Sleeper,
     waiting: Waiting,
     last_work: Instant,
 }
 
 impl Runner {
-    pub(crate) fn new(engine: Engine, sleeper: Sleeper, waiting: Waiting) -> Self {
+    pub(crate) fn new(engine: Engine, waiting: Waiting) -> Self {
         let now = Instant::now();
         Self {
             engine,
             origin: now,
-            sleeper,
             waiting,
             last_work: now,
         }
@@ -61,22 +60,34 @@ impl Runner {
         xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// After a turn without work: spins or sleeps, as the policy says, at most `limit`.
-    pub(crate) fn pause(
-        &self,
-        limit: Option<Duration>,
-        no_command: impl FnOnce() -> bool,
-    ) -> io::Result<()> {
-        if spins_after(self.waiting, self.last_work.elapsed()) {
+    /// Whether, after a turn without work, the policy is to turn again rather than to sleep.
+    pub(crate) fn spins(&self) -> bool {
+        spins_after(self.waiting, self.last_work.elapsed())
+    }
+
+    /// How long a sleep may last; `None`: until something happens.
+    pub(crate) fn sleep_limit(&self) -> Option<Duration> {
+        self.engine.sleep_limit(self.now())
+    }
+
+    /// What becomes readable when a frame arrives.
+    pub(crate) fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.engine.readiness()
+    }
+
+    /// True when nothing has been posted since the last turn and nobody waits for a further one.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.engine.is_idle()
+    }
+
+    /// After a turn without work: spins or sleeps, as the policy says.
+    fn pause(&self, sleeper: &Sleeper, no_command: impl FnOnce() -> bool) -> io::Result<()> {
+        if self.spins() {
             std::hint::spin_loop();
             return Ok(());
         }
-        let timeout = [limit, self.engine.sleep_limit(self.now())]
-            .into_iter()
-            .flatten()
-            .min();
-        let idle = || no_command() && self.engine.is_idle();
-        self.sleeper.sleep(self.engine.readiness(), timeout, idle)
+        let idle = || no_command() && self.is_idle();
+        sleeper.sleep(self.readiness(), self.sleep_limit(), idle)
     }
 }
 
@@ -90,7 +101,7 @@ fn spins_after(waiting: Waiting, idle: Duration) -> bool {
 }
 
 /// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
-pub(crate) fn run(mut runner: Runner, inbox: &Receiver<Command>) {
+pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Command>) {
     // The thread has inherited the signal mask of whoever has opened the RNIC.
     if let Err(error) = unblock_faults() {
         log::warn!("memory that is unmapped while registered ends the process: {error}");
@@ -118,7 +129,7 @@ pub(crate) fn run(mut runner: Runner, inbox: &Receiver<Command>) {
             Err(TryRecvError::Empty) => true,
             Err(TryRecvError::Disconnected) => false,
         };
-        if let Err(error) = runner.pause(None, no_command) {
+        if let Err(error) = runner.pause(sleeper, no_command) {
             log::error!("the engine cannot sleep, and ends: {error}");
             return;
         }

@@ -4,8 +4,11 @@
 //! Modify QP. Here both sides of that are the RNIC's own TCP.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use xwarp_driver::Signal;
 
 use crate::control::Control;
 use crate::error::RnicEnded;
@@ -14,6 +17,7 @@ use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::StreamId;
 use xwarp_rnic::model::StreamState;
 use xwarp_rnic::model::{ConnectError, RnicClosed, StreamError};
+use xwarp_rnic::queues::Inbox;
 
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
@@ -41,6 +45,8 @@ use xwarp_rnic::model::{ConnectError, RnicClosed, StreamError};
 /// ```
 pub struct LlpStream {
     id: StreamId,
+    /// Raised by whatever happens to the stream, from the first wait on.
+    signal: OnceLock<Arc<Signal>>,
     control: Arc<Control>,
 }
 
@@ -60,6 +66,7 @@ impl LlpStream {
     fn new(id: StreamId, control: &Arc<Control>) -> Self {
         Self {
             id,
+            signal: OnceLock::new(),
             control: Arc::clone(control),
         }
     }
@@ -81,7 +88,8 @@ impl LlpStream {
 
     /// Waits until it is established, up to `patience`.
     pub fn wait_established(&self, patience: Duration) -> Result<(), StreamError> {
-        self.wait(patience, || match self.state() {
+        let signal = self.signal()?;
+        wait(&self.control, &signal, patience, || match self.state() {
             Ok(StreamState::Connecting) => None,
             Ok(StreamState::Established | StreamState::PeerClosed) => Some(Ok(())),
             Ok(StreamState::Gone) => Some(Err(StreamError::Gone)),
@@ -108,9 +116,9 @@ impl LlpStream {
 
     /// Fills all of `into`, up to `patience`. What had come by the time of an error is lost.
     pub fn read_exact(&mut self, into: &mut [u8], patience: Duration) -> Result<(), StreamError> {
-        let control = Arc::clone(&self.control);
+        let (control, signal) = (Arc::clone(&self.control), self.signal()?);
         let mut filled = 0;
-        wait(&control, patience, || {
+        wait(&control, &signal, patience, || {
             match self.read(&mut into[filled..]) {
                 Ok(n) => filled += n,
                 Err(error) => return Some(Err(error)),
@@ -121,9 +129,9 @@ impl LlpStream {
 
     /// Sends all of `bytes`, up to `patience`. How much was sent by the time of an error is not told.
     pub fn write_all(&mut self, bytes: &[u8], patience: Duration) -> Result<(), StreamError> {
-        let control = Arc::clone(&self.control);
+        let (control, signal) = (Arc::clone(&self.control), self.signal()?);
         let mut rest = bytes;
-        wait(&control, patience, || {
+        wait(&control, &signal, patience, || {
             match self.write(rest) {
                 Ok(n) => rest = &rest[n..],
                 Err(error) => return Some(Err(error)),
@@ -132,24 +140,34 @@ impl LlpStream {
         })
     }
 
-    fn wait(
-        &self,
-        patience: Duration,
-        condition: impl FnMut() -> Option<Result<(), StreamError>>,
-    ) -> Result<(), StreamError> {
-        wait(&self.control, patience, condition)
+    /// What the engine raises when something happens to the stream.
+    fn signal(&self) -> Result<Arc<Signal>, StreamError> {
+        if let Some(signal) = self.signal.get() {
+            return Ok(Arc::clone(signal));
+        }
+        let made = (self.control.signal()).map_err(|error| StreamError::System(error.kind()))?;
+        let signal = Arc::clone(self.signal.get_or_init(|| made));
+        let (id, watcher) = (self.id, Arc::clone(&signal));
+        (self.control).call(move |engine| engine.watch_stream(id, watcher))?;
+        Ok(signal)
     }
 }
 
 fn wait(
     control: &Control,
-    patience: Duration,
-    condition: impl FnMut() -> Option<Result<(), StreamError>>,
+    signal: &Signal,
+    timeout: Duration,
+    mut condition: impl FnMut() -> Option<Result<(), StreamError>>,
 ) -> Result<(), StreamError> {
-    let deadline = Instant::now() + patience;
-    control
-        .wait_until(deadline, condition)
-        .unwrap_or(Err(StreamError::TimedOut))
+    let deadline = Instant::now().checked_add(timeout);
+    let look = || {
+        signal.clear();
+        condition()
+    };
+    match control.wait_until(signal, deadline, look) {
+        Ok(ended) => ended.unwrap_or(Err(StreamError::TimedOut)),
+        Err(error) => Err(StreamError::System(error.kind())),
+    }
 }
 
 impl Drop for LlpStream {
@@ -164,14 +182,22 @@ impl Drop for LlpStream {
 pub struct StreamListener {
     key: ListenKey,
     addresses: Vec<SocketAddr>,
+    /// Connections that have come. Some may have ended.
+    streams: Arc<Inbox<StreamId>>,
     control: Arc<Control>,
 }
 
 impl StreamListener {
-    pub(crate) fn new(key: ListenKey, addresses: Vec<SocketAddr>, control: Arc<Control>) -> Self {
+    pub(crate) fn new(
+        key: ListenKey,
+        addresses: Vec<SocketAddr>,
+        streams: Arc<Inbox<StreamId>>,
+        control: Arc<Control>,
+    ) -> Self {
         Self {
             key,
             addresses,
+            streams,
             control,
         }
     }
@@ -181,24 +207,51 @@ impl StreamListener {
         &self.addresses
     }
 
-    /// The oldest connection that has come.
+    /// The oldest connection that has come. Turns an inline engine if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] once none will come.
     pub fn try_accept(&mut self) -> Result<Option<LlpStream>, RnicEnded> {
-        self.control.progress();
-        if let Some(ended) = self.control.ended() {
-            return Err(ended);
+        if let Some(stream) = self.take()? {
+            return Ok(Some(stream));
         }
-        let key = self.key;
-        let id = (self.control).call(move |engine| engine.accept_stream(key))?;
-        Ok(id.map(|id| LlpStream::new(id, &self.control)))
+        self.control.turn();
+        self.take()
     }
 
-    /// The oldest connection, waiting for one up to `patience`; `None` when none has come.
-    pub fn accept(&mut self, patience: Duration) -> Result<Option<LlpStream>, RnicEnded> {
-        let control = Arc::clone(&self.control);
-        let deadline = Instant::now() + patience;
-        control
-            .wait_until(deadline, || self.try_accept().transpose())
-            .transpose()
+    /// The oldest connection, waiting for one up to `timeout`; `None` when none has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_accept`](Self::try_accept), at once.
+    pub fn accept(&mut self, timeout: Duration) -> Result<Option<LlpStream>, RnicEnded> {
+        (self.control).wait_for(self.streams.signal(), timeout, || self.take())
+    }
+
+    fn take(&self) -> Result<Option<LlpStream>, RnicEnded> {
+        if let Some(ended) = self.control.ended() {
+            self.streams.signal().raise();
+            return Err(ended);
+        }
+        while let Some(id) = self.streams.take() {
+            let stream = LlpStream::new(id, &self.control);
+            match stream.state()? {
+                StreamState::Gone => {}
+                StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {
+                    return Ok(Some(stream));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl AsFd for StreamListener {
+    /// Readable while [`try_accept`](Self::try_accept) may have something to return. It is not to be read. With an inline engine that holds as
+    /// far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.streams.signal().as_fd()
     }
 }
 

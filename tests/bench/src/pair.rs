@@ -138,7 +138,7 @@ impl Pair {
         let mut connecting = connecting.expect("a free port");
         let request = loop {
             self.turn();
-            if let Some(request) = self.listener.try_accept() {
+            if let Some(request) = self.listener.try_accept().unwrap() {
                 break request;
             }
         };

@@ -250,7 +250,9 @@ impl Host {
 
     fn take_events(&self, qp: Option<QpId>) -> Vec<AsyncEvent> {
         let mut events = self.0.events.borrow_mut();
-        events.extend(std::iter::from_fn(|| self.rnic().poll_event()));
+        events.extend(std::iter::from_fn(|| {
+            self.rnic().events().try_next().ok().flatten()
+        }));
         let (its, others) = events.drain(..).partition(|event| event.qp() == qp);
         *events = others;
         its

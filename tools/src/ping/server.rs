@@ -85,7 +85,7 @@ impl Service<'_, '_> {
     fn next_message(&mut self, end: &mut End<'_>) -> anyhow::Result<Option<Place>> {
         let message = end.receive_while(|silent| {
             ensure!(
-                silent < TURN || !self.clients.are_waiting(),
+                silent < TURN || !self.clients.are_waiting()?,
                 "silent for {} s, while another client waits",
                 TURN.as_secs()
             );

@@ -4,7 +4,7 @@
 //! address, and the RNIC with the interface or with its XDP program.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_driver::IoError;
@@ -14,6 +14,7 @@ use xwarp_tcp::Instant;
 use super::listen::ListenerContext;
 use super::{Engine, Health};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host};
+use crate::queues::Ending;
 
 /// How long an address may take to come back after the link: the kernel takes IPv6 addresses away from an interface that is set down, and
 /// checks for a second or two that they are unique (RFC 4862 §5.4), and a DHCP client may take as long.
@@ -36,8 +37,8 @@ pub(super) struct Interface {
     patience: Option<Instant>,
     /// What the kernel has refused, and when that is taken for the interface's end.
     doubt: Option<(Instant, String)>,
-    /// Why the engine does nothing any more.
-    failure: Arc<OnceLock<String>>,
+    /// Where it is said why the engine does nothing any more.
+    ending: Arc<Ending>,
 }
 
 impl Interface {
@@ -83,11 +84,11 @@ impl Interface {
 }
 
 impl Engine {
-    /// Looks to `host` for what becomes of the interface, and tells by `failure` why nothing is done any more.
-    pub fn attend(&mut self, host: Arc<dyn Host>, failure: Arc<OnceLock<String>>) {
+    /// Looks to `host` for what becomes of the interface, and tells `ending` why nothing is done any more.
+    pub fn attend(&mut self, host: Arc<dyn Host>, ending: Arc<Ending>) {
         self.interface.monitor = host.monitor();
         self.interface.host = Some(host);
-        self.interface.failure = failure;
+        self.interface.ending = ending;
     }
 
     /// Acts upon what has become of the interface; how much there was to do.
@@ -229,8 +230,7 @@ impl Engine {
 
     /// Nobody connects any more, and all who wait for that are told why.
     pub(super) fn cease(&mut self, reason: &str) {
-        // The first reason stays.
-        let _ = self.interface.failure.set(reason.to_owned());
+        self.interface.ending.fail(reason);
         self.registrations.clear();
         for context in std::mem::take(&mut self.listeners) {
             self.device.stack.unlisten(context.id);
@@ -245,9 +245,14 @@ impl Engine {
         }
     }
 
+    /// Nothing comes any more: whoever waits is told.
+    pub(super) fn end(&self) {
+        self.interface.ending.end();
+    }
+
     /// Why nothing can be begun, if the RNIC has failed.
     pub(super) fn failure(&self) -> Option<String> {
-        self.interface.failure.get().cloned()
+        self.interface.ending.failure().map(str::to_owned)
     }
 
     /// Whether a port need not be kept for TCP's last words: nothing is said from there.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
@@ -16,6 +15,7 @@ use crate::model::{
     StreamId,
 };
 use crate::qp::{Link, QpContext, Stream};
+use crate::queues::Inbox;
 
 /// How long a peer may take for its Request after TCP is established; not extended by single bytes (wire.md §3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -92,9 +92,9 @@ pub(super) struct ListenerContext {
 #[derive(Clone)]
 pub enum Clients {
     /// They speak MPA: their Requests go here.
-    Requests(Sender<IncomingRequest>),
-    /// They are streams of raw bytes; these wait to be taken.
-    Streams(VecDeque<StreamId>),
+    Requests(Arc<Inbox<IncomingRequest>>),
+    /// They are streams of raw bytes; these wait here to be taken. Some may have ended.
+    Streams(Arc<Inbox<StreamId>>),
 }
 
 /// A connection without a queue pair yet.
@@ -104,7 +104,7 @@ pub(super) struct Incoming {
     conn: ConnId,
     remote: SocketAddr,
     port: Arc<LocalPort>,
-    requests: Sender<IncomingRequest>,
+    requests: Arc<Inbox<IncomingRequest>>,
     /// The whole Request, while the application decides.
     request: Option<Request>,
 }
@@ -179,7 +179,7 @@ impl Engine {
         for context in gone {
             self.device.stack.unlisten(context.id);
             if let Clients::Streams(waiting) = context.clients {
-                for id in waiting {
+                while let Some(id) = waiting.take() {
                     self.drop_stream(id);
                 }
             }
@@ -229,7 +229,7 @@ impl Engine {
             conn,
             remote,
             port: Arc::clone(&context.port),
-            requests: requests.clone(),
+            requests: Arc::clone(requests),
             request: None,
         });
         context.waiting += 1;
@@ -290,7 +290,7 @@ impl Engine {
             place,
         };
         incoming.request = Some(request);
-        if incoming.requests.send(offered).is_err() {
+        if incoming.requests.put(offered).is_err() {
             // The listener has been dropped.
             self.drop_incoming(key);
         }

@@ -192,11 +192,11 @@ impl Engine {
                 Some(Owner::Incoming(_)) | None => {}
             },
             Event::Readable(conn) => self.on_readable(conn),
-            Event::Writable(conn) => {
-                if let Some(Owner::Qp(key)) = self.owners.get(&conn).copied() {
-                    self.activate(key);
-                }
-            }
+            Event::Writable(conn) => match self.owners.get(&conn).copied() {
+                Some(Owner::Qp(key)) => self.activate(key),
+                Some(Owner::Streaming) => self.wake_stream(conn),
+                Some(Owner::Incoming(_)) | None => {}
+            },
             Event::PeerClosed(conn) => self.on_peer_closed(conn),
             Event::Closed { conn, reason } => self.on_closed(conn, reason),
         }
@@ -207,7 +207,7 @@ impl Engine {
             Some(Owner::Qp(key)) => self.on_qp_readable(key),
             Some(Owner::Incoming(key)) => self.on_request_bytes(key),
             // They wait until the application reads them, or hands the stream over.
-            Some(Owner::Streaming) => {}
+            Some(Owner::Streaming) => self.wake_stream(conn),
             None => {
                 let n = self.device.stack.readable_len(conn);
                 self.device.stack.consume(conn, n);
@@ -358,7 +358,7 @@ impl Engine {
 impl Drop for Engine {
     /// Resets what is still connected, so that no peer waits for a host that has gone.
     fn drop(&mut self) {
-        self.device.events.end();
+        self.end();
         for (_, qp) in &mut self.qps {
             qp.set_state(QpState::Error);
         }

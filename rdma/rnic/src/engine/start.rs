@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{
@@ -15,6 +14,7 @@ use super::Engine;
 use super::deadlines::Last;
 use crate::model::{ConnectError, ConnectionInfo, LocalPort, QpId, QpState};
 use crate::qp::{Link, Nudge, Outcome, Starting, Stream, send_ulpdu};
+use crate::queues::Inbox;
 
 /// A verb: connect this queue pair.
 pub struct ConnectOrder {
@@ -35,13 +35,13 @@ pub struct ConnectOrder {
     /// How long start-up may take.
     pub limit: Duration,
     /// Where the result goes: the private data of the Reply.
-    pub outcome: Sender<Outcome>,
+    pub outcome: Arc<Inbox<Outcome>>,
 }
 
 impl Starting {
     fn tell(&self, outcome: Outcome) {
         // Whoever asked may no longer wait.
-        let _ = self.outcome.send(outcome);
+        let _ = self.outcome.put(outcome);
     }
 }
 
@@ -50,7 +50,7 @@ impl Engine {
     pub fn connect(&mut self, order: ConnectOrder) {
         if let Some(reason) = self.failure() {
             // Whoever asked may no longer wait.
-            let _ = order.outcome.send(Err(ConnectError::Failed(reason)));
+            let _ = order.outcome.put(Err(ConnectError::Failed(reason)));
             return;
         }
         let key = order.qp.slot();
@@ -60,7 +60,7 @@ impl Engine {
         };
         if state != QpState::Idle || !unconnected {
             // Whoever asked may no longer wait.
-            let _ = order.outcome.send(Err(ConnectError::InvalidState(state)));
+            let _ = order.outcome.put(Err(ConnectError::InvalidState(state)));
             return;
         }
         let path = Path {
@@ -76,7 +76,7 @@ impl Engine {
             Err(error) => {
                 let refused = ConnectError::Resources(error.to_string());
                 // As above.
-                let _ = order.outcome.send(Err(refused));
+                let _ = order.outcome.put(Err(refused));
             }
             Ok(conn) => self.begin_start(key, conn, order),
         }

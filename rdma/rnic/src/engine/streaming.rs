@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use xwarp_driver::Signal;
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::mpa::Negotiated;
 use xwarp_tcp::{ConnId, ListenerId, Path};
@@ -12,8 +13,8 @@ use super::deadlines::Last;
 use super::listen::Clients;
 use super::{Engine, Owner};
 use crate::model::{
-    ConnectError, ConnectionInfo, Handover, ListenKey, LocalPort, ModifyError, StreamError,
-    StreamId, StreamState,
+    ConnectError, ConnectionInfo, Handover, LocalPort, ModifyError, StreamError, StreamId,
+    StreamState,
 };
 use crate::qp::{Stream, send_raw};
 
@@ -21,6 +22,25 @@ use crate::qp::{Stream, send_raw};
 pub(super) struct Streaming {
     port: Arc<LocalPort>,
     state: StreamState,
+    watcher: Watcher,
+}
+
+/// Raised when there may be more to read, more room to write, or another state; and when the stream has ended or a queue pair has it.
+#[derive(Default)]
+struct Watcher(Option<Arc<Signal>>);
+
+impl Watcher {
+    fn wake(&self) {
+        if let Some(signal) = &self.0 {
+            signal.raise();
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.wake();
+    }
 }
 
 impl Engine {
@@ -47,46 +67,48 @@ impl Engine {
 
     fn add_stream(&mut self, conn: ConnId, port: Arc<LocalPort>, state: StreamState) -> StreamId {
         self.owners.insert(conn, Owner::Streaming);
-        self.streams.insert(conn, Streaming { port, state });
+        let watcher = Watcher::default();
+        let streaming = Streaming {
+            port,
+            state,
+            watcher,
+        };
+        self.streams.insert(conn, streaming);
         StreamId(conn)
+    }
+
+    /// Has whatever happens to a stream raise `signal`.
+    pub fn watch_stream(&mut self, id: StreamId, signal: Arc<Signal>) {
+        if let Some(streaming) = self.streams.get_mut(&id.0) {
+            streaming.watcher = Watcher(Some(signal));
+        }
+    }
+
+    /// There may be more to read, or more room to write.
+    pub(super) fn wake_stream(&self, conn: ConnId) {
+        if let Some(streaming) = self.streams.get(&conn) {
+            streaming.watcher.wake();
+        }
     }
 
     /// TCP has accepted a connection for a listener of streams; false if it is of another kind.
     pub(super) fn on_incoming_stream(&mut self, listener: ListenerId, conn: ConnId) -> bool {
-        let found = (self.listeners.iter_mut()).find(|context| context.id == listener);
+        let found = (self.listeners.iter()).find(|context| context.id == listener);
         let Some((context, Clients::Streams(waiting))) =
-            found.map(|context| ((context.backlog, &context.port), &mut context.clients))
+            found.map(|context| (context, &context.clients))
         else {
             return false;
         };
-        let (backlog, port) = context;
-        if waiting.len() >= backlog {
+        if waiting.len() >= context.backlog {
             self.device.counters.drop_startup_backlog += 1;
             self.device.stack.abort(conn, self.device.now);
             return true;
         }
-        waiting.push_back(StreamId(conn));
-        let port = Arc::clone(port);
-        self.add_stream(conn, port, StreamState::Established);
+        let (waiting, port) = (Arc::clone(waiting), Arc::clone(&context.port));
+        let id = self.add_stream(conn, port, StreamState::Established);
+        // The listener is dropped after the engine has closed what waits here.
+        let _ = waiting.put(id);
         true
-    }
-
-    /// The oldest connection that has come to a listener and has not ended.
-    pub fn accept_stream(&mut self, key: ListenKey) -> Option<StreamId> {
-        for context in &mut self.listeners {
-            let Clients::Streams(waiting) = &mut context.clients else {
-                continue;
-            };
-            if context.key != key {
-                continue;
-            }
-            while let Some(id) = waiting.pop_front() {
-                if self.streams.contains_key(&id.0) {
-                    return Some(id);
-                }
-            }
-        }
-        None
     }
 
     /// The state of a stream.
@@ -154,6 +176,7 @@ impl Engine {
     fn set_stream_state(&mut self, conn: ConnId, state: StreamState) {
         if let Some(streaming) = self.streams.get_mut(&conn) {
             streaming.state = state;
+            streaming.watcher.wake();
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use xwarp_iwarp::mpa::StartupParams;
 use xwarp_tcp::{ConnId, Instant};
 
 use crate::model::{ConnectError, LocalPort};
+use crate::queues::Inbox;
 
 /// The private data of the peer's answer.
 pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
@@ -28,5 +28,5 @@ pub(crate) struct Starting {
     pub(crate) answered: bool,
     /// This is the second try: the peer was there, and has closed.
     pub(crate) retried: bool,
-    pub(crate) outcome: Sender<Outcome>,
+    pub(crate) outcome: Arc<Inbox<Outcome>>,
 }

@@ -1,26 +1,14 @@
 //! The completion ring of one completion queue: the engine appends, the application polls (verbs draft §5.3, §8.2).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
 use rtrb::Producer;
 use xwarp_driver::Doorbell;
 
+use super::cq_shared::CqShared;
+use super::notices::CompletionNotices;
 use super::slots::SlotKey;
-use crate::model::{HandlerId, ResizeError, WorkCompletion};
-
-/// Which completions wake a waiter. Each value includes the former.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Arm {
-    /// The next received message that asks for an event, and the next failure.
-    Solicited = 1,
-    /// The next completion of any kind.
-    Next = 2,
-}
-
-/// Nobody waits.
-const UNARMED: u8 = 0;
+use crate::model::{CqId, HandlerId, ResizeError, WorkCompletion};
 
 /// An entry of a completion queue.
 pub struct Cqe {
@@ -30,40 +18,14 @@ pub struct Cqe {
     pub slots: SlotKey,
 }
 
-/// What the two ends of a completion queue share besides its ring.
-pub struct CqShared {
-    armed: AtomicU8,
-    overflowed: AtomicBool,
-}
-
-impl CqShared {
-    /// Of a queue that nobody waits for.
-    #[allow(
-        clippy::new_without_default,
-        reason = "there is no default completion queue"
-    )]
-    pub fn new() -> Self {
-        Self {
-            armed: AtomicU8::new(UNARMED),
-            overflowed: AtomicBool::new(false),
-        }
-    }
-
-    /// Asks for a wake-up. The application calls it before it looks at the queue again.
-    pub fn arm(&self, kind: Arm) {
-        self.armed.fetch_max(kind as u8, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-    }
-
-    /// True until the completion has come that was asked for.
-    pub fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::SeqCst) != UNARMED
-    }
-
-    /// True once a completion was lost because the queue was full.
-    pub fn overflowed(&self) -> bool {
-        self.overflowed.load(Ordering::Relaxed)
-    }
+/// Whom the event of an armed completion queue is told, besides whoever waits for the queue itself.
+pub enum EventTarget {
+    /// Nobody.
+    Nobody,
+    /// A completion event handler, which the engine calls.
+    Handler(HandlerId),
+    /// A completion channel.
+    Channel(Arc<CompletionNotices>),
 }
 
 /// What became of a completion.
@@ -85,7 +47,7 @@ pub struct CqSink {
     ring: Producer<Cqe>,
     shared: Arc<CqShared>,
     bell: Doorbell,
-    pub(crate) handler: Option<HandlerId>,
+    pub(crate) target: EventTarget,
 }
 
 impl Drop for CqSink {
@@ -101,14 +63,19 @@ impl CqSink {
         ring: Producer<Cqe>,
         shared: Arc<CqShared>,
         bell: Doorbell,
-        handler: Option<HandlerId>,
+        target: EventTarget,
     ) -> Self {
         Self {
             ring,
             shared,
             bell,
-            handler,
+            target,
         }
+    }
+
+    /// Puts the queue, whose identity is `id`, into a channel.
+    pub(crate) fn notify(&self, id: CqId, channel: &CompletionNotices) {
+        channel.put(id, &self.shared);
     }
 
     /// Appends a completion and wakes whoever waits for one like it. An unread entry is never overwritten.
@@ -116,14 +83,10 @@ impl CqSink {
     pub(crate) fn push(&mut self, entry: Cqe) -> Pushed {
         let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
         if self.ring.push(entry).is_err() {
-            let first = !self.shared.overflowed.swap(true, Ordering::Relaxed);
+            let first = self.shared.overflow();
             return Pushed::Full { first };
         }
-        // The entry must be visible before the arm state is read: the application arms before it looks again.
-        fence(Ordering::SeqCst);
-        let armed = self.shared.armed.load(Ordering::Relaxed);
-        if armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited) {
-            self.shared.armed.store(UNARMED, Ordering::SeqCst);
+        if self.shared.disarm_for(wakes_solicited) {
             self.bell.ring();
             return Pushed::Woke;
         }
@@ -148,6 +111,7 @@ impl CqSink {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cq_shared::Arm;
     use super::*;
     use crate::model::{CompletionStatus, Opcode, QpId, WrId};
     use crate::queues::slots::SlotTable;
@@ -182,7 +146,7 @@ mod tests {
         let (producer, mut ring) = RingBuffer::new(64);
         let (sleeper, bell) = Sleeper::new().unwrap();
         let shared = Arc::new(CqShared::new());
-        let mut sink = CqSink::new(producer, Arc::clone(&shared), bell, None);
+        let mut sink = CqSink::new(producer, Arc::clone(&shared), bell, EventTarget::Nobody);
         std::thread::scope(|scope| {
             scope.spawn(move || publish(&mut sink, slots));
             let mut next = 0;

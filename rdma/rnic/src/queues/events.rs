@@ -4,9 +4,11 @@
 //! object the application can ask what became of it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xwarp_driver::Signal;
 
 use crate::model::{AsyncEvent, AsyncEventKind, EventResource};
 
@@ -18,8 +20,6 @@ struct Lists {
     untold: VecDeque<AsyncEvent>,
     /// For whoever polls.
     polled: VecDeque<AsyncEvent>,
-    /// Nothing happens any more.
-    ended: bool,
 }
 
 /// What tells that events were lost: there is one until it is taken, however many they are.
@@ -33,7 +33,8 @@ fn lost(count: u64) -> AsyncEvent {
 /// See the module.
 pub struct EventQueue {
     lists: Mutex<Lists>,
-    more: Condvar,
+    /// Raised while there is something for whoever polls.
+    signal: Arc<Signal>,
     /// Something waits for the handler.
     has_untold: AtomicBool,
     /// How many events may wait for whoever polls. Those of the RNIC itself come on top, and what tells that events were lost.
@@ -43,15 +44,15 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// For at most `bound` events that nobody takes.
-    pub fn new(bound: usize) -> Self {
-        Self {
+    /// For at most `bound` events that nobody takes. It takes a file descriptor.
+    pub fn new(bound: usize) -> io::Result<Self> {
+        Ok(Self {
             lists: Mutex::default(),
-            more: Condvar::new(),
+            signal: Arc::new(Signal::new()?),
             has_untold: AtomicBool::new(false),
             bound,
             lost: AtomicU64::new(0),
-        }
+        })
     }
 
     /// How many events may wait for whoever polls.
@@ -67,7 +68,7 @@ impl EventQueue {
     /// Keeps an event for whoever polls, or counts it where there is no room. The failure of the RNIC comes once, and no verb tells of it.
     fn keep(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
         if polled.len() < self.bound || event.resource == EventResource::Rnic {
-            polled.push_back(event);
+            self.append(polled, event);
             return;
         }
         self.lost.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +81,15 @@ impl EventQueue {
             "nobody takes asynchronous events: those after {} are lost",
             self.bound
         );
-        polled.push_back(lost(1));
+        self.append(polled, lost(1));
+    }
+
+    /// Within the lock of the list, so that the signal is raised exactly while there is something.
+    fn append(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
+        polled.push_back(event);
+        if polled.len() == 1 {
+            self.signal.raise();
+        }
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {
@@ -100,7 +109,6 @@ impl EventQueue {
             self.has_untold.store(true, Ordering::Relaxed);
         } else {
             self.keep(&mut lists.polled, event);
-            self.more.notify_one();
         }
         next();
     }
@@ -132,35 +140,22 @@ impl EventQueue {
             for event in std::mem::take(&mut lists.untold) {
                 self.keep(&mut lists.polled, event);
             }
-            self.more.notify_all();
         }
     }
 
-    /// The oldest that no handler has taken.
+    /// The oldest that no handler has taken. With the last one the signal is cleared.
     pub fn take(&self) -> Option<AsyncEvent> {
-        self.lists().polled.pop_front()
+        let mut lists = self.lists();
+        let event = lists.polled.pop_front();
+        if lists.polled.is_empty() {
+            self.signal.clear();
+        }
+        event
     }
 
-    /// There is something to take, or never will be.
-    pub fn is_due(&self) -> bool {
-        let lists = self.lists();
-        lists.ended || !lists.polled.is_empty()
-    }
-
-    /// Waits for that, up to `patience`.
-    pub fn wait(&self, patience: Duration) {
-        let nothing = |lists: &mut Lists| !lists.ended && lists.polled.is_empty();
-        // Whoever waits looks again, whatever has ended the wait.
-        drop(
-            self.more
-                .wait_timeout_while(self.lists(), patience, nothing),
-        );
-    }
-
-    /// Wakes all who wait: nothing happens any more.
-    pub(crate) fn end(&self) {
-        self.lists().ended = true;
-        self.more.notify_all();
+    /// What is raised while there is an event to take.
+    pub fn signal(&self) -> &Arc<Signal> {
+        &self.signal
     }
 }
 
@@ -186,7 +181,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "needs hours for a million events")]
     fn million_events_that_nobody_takes_are_as_many_as_the_bound_and_one_that_counts_the_rest() {
-        let events = EventQueue::new(4);
+        let events = EventQueue::new(4).unwrap();
         (0..1_000_000).for_each(|qp| events.report(closed(qp)));
         assert!(events.lists().polled.capacity() < 32);
         assert_eq!(events.lost(), 999_996);
@@ -198,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_follows_an_event_comes_after_it_and_before_anybody_takes_it() {
-        let events = EventQueue::new(2);
+        let events = EventQueue::new(2).unwrap();
         events.report_before(closed(1), || {
             assert!(events.lists.try_lock().is_err(), "nobody takes it yet");
         });
@@ -213,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_told_where_it_is_missing_and_once_for_each_gap() {
-        let events = EventQueue::new(2);
+        let events = EventQueue::new(2).unwrap();
         (0..3).for_each(|qp| events.report(closed(qp)));
         assert_eq!(events.take(), Some(closed(0)));
         events.report(closed(3)); // what tells of the gap has the place of an event
@@ -226,7 +221,7 @@ mod tests {
 
     #[test]
     fn failure_of_the_rnic_is_never_lost() {
-        let events = EventQueue::new(1);
+        let events = EventQueue::new(1).unwrap();
         let failed = AsyncEvent {
             resource: EventResource::Rnic,
             kind: Failed {
@@ -241,7 +236,7 @@ mod tests {
 
     #[test]
     fn handler_is_told_all_of_a_turn_and_what_it_leaves_is_bounded() {
-        let events = EventQueue::new(2);
+        let events = EventQueue::new(2).unwrap();
         events.set_handled(true);
         (0..9).for_each(|qp| events.report(closed(qp)));
         assert_eq!(events.lost(), 0, "the turn is not over");

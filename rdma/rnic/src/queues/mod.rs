@@ -1,7 +1,11 @@
-//! What the application's threads and the engine share: rings, credits, ready queue pairs, events.
+//! Queues between the application's threads and the engine: rings, credits, ready queue pairs, inboxes, events.
 
 mod completion_ring;
+mod cq_shared;
+mod ending;
 mod events;
+mod inbox;
+mod notices;
 mod posted;
 mod qp_shared;
 mod ready_set;
@@ -9,8 +13,12 @@ mod resize;
 mod ring;
 mod slots;
 
-pub use completion_ring::{Arm, CqShared, CqSink, Cqe, Pushed};
+pub use completion_ring::{CqSink, Cqe, EventTarget, Pushed};
+pub use cq_shared::{Arm, CqShared};
+pub use ending::Ending;
 pub use events::EventQueue;
+pub use inbox::Inbox;
+pub use notices::CompletionNotices;
 pub(crate) use posted::Posted;
 pub use qp_shared::QpShared;
 pub use ready_set::ReadySet;

@@ -1,7 +1,9 @@
 //! A queue pair's state as the engine shows it to the application's threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xwarp_driver::Signal;
 
 use crate::model::{ConnectionInfo, QpState};
 
@@ -11,6 +13,8 @@ pub struct QpShared {
     destroyed: AtomicBool,
     /// Written once per connection.
     connection: Mutex<Option<ConnectionInfo>>,
+    /// Raised by every new state.
+    watcher: Mutex<Option<Arc<Signal>>>,
 }
 
 impl QpShared {
@@ -24,7 +28,17 @@ impl QpShared {
             state: AtomicU8::new(QpState::Idle as u8),
             destroyed: AtomicBool::new(false),
             connection: Mutex::new(None),
+            watcher: Mutex::new(None),
         }
+    }
+
+    /// Has every further state raise `signal`, in the place of the one before it; `None`: no signal.
+    pub fn watch(&self, signal: Option<Arc<Signal>>) {
+        *self.watcher() = signal;
+    }
+
+    fn watcher(&self) -> MutexGuard<'_, Option<Arc<Signal>>> {
+        self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state that the engine showed last.
@@ -36,6 +50,9 @@ impl QpShared {
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
         fence(Ordering::SeqCst);
+        if let Some(signal) = &*self.watcher() {
+            signal.raise();
+        }
     }
 
     /// There is no such queue pair any more.

@@ -7,9 +7,10 @@ use slab::Slab;
 
 use super::handlers::Handlers;
 use crate::model::{
-    AsyncEvent, AsyncEventKind, Capability, CqId, CreateError, EventResource, MAX_CQS, ResizeError,
+    AsyncEvent, AsyncEventKind, Capability, CqId, CreateError, EventResource, HandlerId, MAX_CQS,
+    ResizeError,
 };
-use crate::queues::{CqSink, Cqe, EventQueue, Pushed, SlotKey, SlotTable};
+use crate::queues::{CqSink, Cqe, EventQueue, EventTarget, Pushed, SlotKey, SlotTable};
 
 /// A completion did not fit into its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl CqTable {
             1,
             MAX_CQS,
         )?;
-        if let Some(handler) = sink.handler {
+        if let EventTarget::Handler(handler) = sink.target {
             self.handlers.check(handler)?;
         }
         let serial = self.next_serial;
@@ -97,10 +98,13 @@ impl CqTable {
         match sink.push(entry) {
             Pushed::Quiet => Ok(()),
             Pushed::Woke => {
-                if let Some(handler) = sink.handler
-                    && !self.handlers.call(handler, id)
-                {
-                    self.report(id, AsyncEventKind::CqFailed);
+                match &sink.target {
+                    EventTarget::Nobody => {}
+                    EventTarget::Handler(handler) => {
+                        let handler = *handler;
+                        self.call(handler, id);
+                    }
+                    EventTarget::Channel(channel) => sink.notify(id, channel),
                 }
                 Ok(())
             }
@@ -111,6 +115,13 @@ impl CqTable {
                 }
                 Err(CqFull)
             }
+        }
+    }
+
+    /// Tells a handler. One that panics is a failure of the queue.
+    fn call(&mut self, handler: HandlerId, id: CqId) {
+        if !self.handlers.call(handler, id) {
+            self.report(id, AsyncEventKind::CqFailed);
         }
     }
 

@@ -123,7 +123,7 @@ impl Application {
     /// Does what an application does that looks once: accepts, and takes completions and events; how much there was.
     pub(super) fn look(&mut self) -> usize {
         let mut found = 0;
-        while let Some(request) = self.listener.try_accept() {
+        while let Some(request) = self.listener.try_accept().unwrap() {
             found += 1;
             self.on_request(request);
         }
@@ -135,7 +135,7 @@ impl Application {
                 Err(error) => format!("{:?}", std::mem::discriminant(error)),
             });
         }
-        while let Some(event) = self.rnic.poll_event() {
+        while let Some(event) = self.rnic.events().try_next().ok().flatten() {
             found += 1;
             self.note(words(&format!("{:?}", event.kind)));
         }

@@ -301,7 +301,14 @@ fn post_if_in_time(xwarp: &mut Xwarp<'_>, request: SendRequest) {
 
 /// Where only one thing can have happened first, xwarp says that.
 fn assert_told(pair: &Pair<'_>, crossing: Crossing, what: &str) {
-    let told = pair.xwarp.rnic.poll_event().map(|event| event.kind);
+    let told = pair
+        .xwarp
+        .rnic
+        .events()
+        .try_next()
+        .ok()
+        .flatten()
+        .map(|event| event.kind);
     let right = match crossing {
         Crossing::SiwErrsAndCloses => matches!(told, Some(AsyncEventKind::Terminated { .. })),
         Crossing::XwarpErrsAndAborts => told.is_none(),

@@ -202,7 +202,7 @@ impl<'a> Xwarp<'a> {
     pub(crate) fn event(&self) -> AsyncEventKind {
         let mut found = None;
         xwarp_system_tests::eventually("an event of the RNIC", || {
-            found = self.rnic.poll_event();
+            found = self.rnic.events().try_next().ok().flatten();
             found.is_some()
         });
         found.expect("just found").kind

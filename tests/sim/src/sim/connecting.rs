@@ -41,7 +41,7 @@ impl Sim {
         let at = b.host().at(self.new_port());
         let mut listener = b.host().rnic().listen(at).unwrap();
         let mut connecting = a.qp.begin_connect(at, b"hello", CONNECT_LIMIT).unwrap();
-        let request = self.wait_for("a connection request", || listener.try_accept());
+        let request = self.wait_for("a connection request", || listener.try_accept().unwrap());
         assert_eq!(request.private_data(), b"hello");
         request.accept(&mut b.qp, b"welcome").unwrap();
         let answer = self.wait_for("the answer to a connection request", || {

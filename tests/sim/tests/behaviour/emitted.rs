@@ -318,7 +318,7 @@ fn start_up_frame_is_one_tcp_segment() {
     let mut listener = b.host().rnic().listen(at).unwrap();
     let limit = Duration::from_secs(5);
     let mut connecting = a.qp.begin_connect(at, &[1; 500], limit).unwrap();
-    let request = sim.wait_for("the Request", || listener.try_accept());
+    let request = sim.wait_for("the Request", || listener.try_accept().unwrap());
     request.accept(&mut b.qp, &[2; 400]).unwrap();
     let answer = sim.wait_for("the Reply", || connecting.try_finish());
     assert_eq!(answer.unwrap(), [2; 400]);

@@ -85,7 +85,7 @@ fn connection_is_accepted_by_a_queue_pair_of_its_own_rnic() {
     let mut listener = sim.b().rnic().listen(at).unwrap();
     let limit = Duration::from_secs(5);
     let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     let refused = request.accept(&mut other.qp, b"");
     assert_eq!(refused, Err(AcceptError::OtherRnic));
     assert_eq!(other.state(), QpState::Idle);

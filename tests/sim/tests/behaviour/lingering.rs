@@ -33,7 +33,7 @@ fn client_that_comes_and_goes_holds_few_ports() {
         );
         let limit = Duration::from_secs(5);
         let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
-        let request = sim.wait_for("the Request", || listener.try_accept());
+        let request = sim.wait_for("the Request", || listener.try_accept().unwrap());
         highest = highest.max(usize::from(request.remote().port()));
         request.accept(&mut b.qp, b"").unwrap();
         let answer = sim.wait_for("the Reply", || connecting.try_finish());

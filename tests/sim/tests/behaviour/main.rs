@@ -6,6 +6,7 @@ mod buffers;
 mod clock;
 mod close;
 mod data_path;
+mod descriptors;
 mod domains;
 mod emitted;
 mod events;

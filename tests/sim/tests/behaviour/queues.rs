@@ -160,7 +160,7 @@ fn two_queue_pairs_can_share_one_queue_for_everything() {
         let at = peer.host().at(sim.new_port());
         let mut listener = peer.host().rnic().listen(at).unwrap();
         let mut connecting = qp.begin_connect(at, b"", Duration::from_secs(5)).unwrap();
-        let request = sim.wait_for("the request", || listener.try_accept());
+        let request = sim.wait_for("the request", || listener.try_accept().unwrap());
         request.accept(&mut peer.qp, b"").unwrap();
         sim.wait_for("the answer", || connecting.try_finish())
             .unwrap();
@@ -202,7 +202,7 @@ fn queue_that_is_dropped_takes_its_completions_along_and_nothing_else() {
     let at = peer.host().at(sim.new_port());
     let mut listener = peer.host().rnic().listen(at).unwrap();
     let mut connecting = qp.begin_connect(at, b"", Duration::from_secs(5)).unwrap();
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     request.accept(&mut peer.qp, b"").unwrap();
     sim.wait_for("the answer", || connecting.try_finish())
         .unwrap();

@@ -57,7 +57,7 @@ fn private_data_of_any_length_reaches_the_other_side() {
         let mut sim = sim();
         let (a, mut connecting, mut listener) = connecting(&mut sim, &pattern(asked));
         let mut b = sim.b().end(&QpConfig::default());
-        let request = sim.wait_for("the request", || listener.try_accept());
+        let request = sim.wait_for("the request", || listener.try_accept().unwrap());
         assert_eq!(request.private_data(), pattern(asked));
         assert_eq!(request.remote().ip(), Place::A.address());
         request.accept(&mut b.qp, &pattern(answered)).unwrap();
@@ -84,7 +84,7 @@ fn private_data_beyond_508_bytes_is_refused_at_once() {
     );
     let (_a, mut connecting, mut listener) = connecting(&mut sim, b"");
     let mut b = sim.b().end(&QpConfig::default());
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     assert_eq!(
         request.accept(&mut b.qp, &[0; 509]),
         Err(AcceptError::PrivateDataTooLong {
@@ -104,7 +104,7 @@ fn private_data_beyond_508_bytes_is_refused_at_once() {
 fn rejection_brings_its_private_data_and_leaves_the_queue_pair_idle() {
     let mut sim = sim();
     let (mut a, mut connecting, mut listener) = connecting(&mut sim, b"may I");
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     request.reject(b"not today").unwrap();
     match sim.wait_for("the outcome", || connecting.try_finish()) {
         Err(ConnectError::Rejected { private_data, .. }) => assert_eq!(private_data, b"not today"),
@@ -122,7 +122,7 @@ fn rejection_brings_its_private_data_and_leaves_the_queue_pair_idle() {
 fn request_that_is_dropped_is_rejected() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (_a, mut connecting, mut listener) = connecting(&mut sim, b"");
-    drop(sim.wait_for("the request", || listener.try_accept()));
+    drop(sim.wait_for("the request", || listener.try_accept().unwrap()));
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
     assert!(
         matches!(outcome, Err(ConnectError::Rejected { .. })),
@@ -134,7 +134,7 @@ fn request_that_is_dropped_is_rejected() {
 fn peer_that_has_gone_cannot_be_accepted() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, _, mut listener) = connecting(&mut sim, b"");
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     a.qp.abort().unwrap();
     sim.run_until_idle();
     let mut b = sim.b().end(&QpConfig::default());
@@ -277,7 +277,7 @@ fn client_that_never_sends_its_request_is_dropped_after_ten_seconds() {
     assert_eq!(peer.ended(), None);
     sim.run_for(Duration::from_millis(200));
     assert_eq!(peer.ended(), Some(CloseReason::Reset));
-    assert!(listener.try_accept().is_none());
+    assert!(listener.try_accept().unwrap().is_none());
     assert_eq!(sim.a().drops()["drop_startup_timeout"], 1);
 }
 
@@ -291,7 +291,7 @@ fn client_that_sends_a_byte_per_second_has_no_more_time() {
         sim.run_for(Duration::from_secs(1));
     }
     assert_eq!(peer.ended(), Some(CloseReason::Reset));
-    assert!(listener.try_accept().is_none());
+    assert!(listener.try_accept().unwrap().is_none());
     assert_eq!(sim.a().drops()["drop_startup_timeout"], 1);
 }
 
@@ -300,7 +300,7 @@ fn request_in_segments_of_one_byte_is_understood() {
     let (mut sim, peer) = plain_sim();
     let mut listener = plain_client(&mut sim, &peer);
     peer.send_pieces(b"MPA ID Req Frame\x40\x01\x00\x05hello", 1);
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     assert_eq!(request.private_data(), b"hello");
     let mut a = sim.a().end(&QpConfig::default());
     request.accept(&mut a.qp, b"").unwrap();
@@ -328,7 +328,7 @@ fn requests_that_are_none_are_dropped_and_counted() {
         peer.send(request);
         sim.run_for(Duration::from_millis(10));
         assert_eq!(peer.ended(), Some(CloseReason::Reset), "{request:?}");
-        assert!(listener.try_accept().is_none(), "{request:?}");
+        assert!(listener.try_accept().unwrap().is_none(), "{request:?}");
         assert!(peer.received().is_empty(), "no Reply to {request:?}");
         assert_eq!(sim.a().drops()["drop_startup"], 1, "{request:?}");
     }
@@ -340,7 +340,7 @@ fn bytes_after_the_request_and_before_the_reply_end_the_connection() {
     let mut sim = sim.expecting(&["drop_startup"]);
     let mut listener = plain_client(&mut sim, &peer);
     peer.send(REQUEST);
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     peer.send(b"impatient");
     sim.run_until_idle();
     let mut a = sim.a().end(&QpConfig::default());
@@ -358,7 +358,7 @@ fn client_that_leaves_within_its_request_is_forgotten() {
         sim.run_for(Duration::from_millis(10));
         end(&peer);
         sim.run_until_idle();
-        assert!(listener.try_accept().is_none());
+        assert!(listener.try_accept().unwrap().is_none());
         assert!(peer.ended().is_some());
     }
 }
@@ -374,7 +374,7 @@ fn connected_queue_pair_can_be_neither_connected_nor_accepted_with() {
         "{refused:?}"
     );
     let (_a, mut connecting, mut listener) = connecting(&mut sim, b"");
-    let request = sim.wait_for("the request", || listener.try_accept());
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     assert_eq!(
         request.accept(&mut b.qp, b""),
         Err(AcceptError::InvalidState(QpState::Rts))

@@ -17,7 +17,7 @@ impl Program {
     /// Lets the second host answer.
     pub(crate) fn accept(&mut self) {
         for n in 0..crate::program::PAIRS {
-            while let Some(request) = self.listeners[n].try_accept() {
+            while let Some(request) = self.listeners[n].try_accept().unwrap() {
                 let side = &mut self.pairs[n].sides[1];
                 if side.shown_state() == QpState::Idle && side.live {
                     // One that was given up meanwhile is refused.

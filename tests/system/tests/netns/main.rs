@@ -2,6 +2,7 @@
 
 mod attaching;
 mod ending;
+mod event_loops;
 mod examples;
 mod failing;
 mod flooding;

@@ -137,7 +137,7 @@ pub(crate) fn start_coming(
             connection.transfer(&mut rng);
             connection.end(times);
             times += 1;
-            while rnic.poll_event().is_some() {}
+            while rnic.events().try_next().ok().flatten().is_some() {}
         }
         times
     })

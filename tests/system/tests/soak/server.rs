@@ -92,7 +92,7 @@ fn serve(rnic: &Rnic, mut listener: xwarp::Listener, end: &End) -> Served {
         }
         clients.retain(Client::is_here);
         assert!(cq.poll().expect("an RNIC").is_none(), "nothing was posted");
-        while rnic.poll_event().is_some() {} // a peer that aborts is an event
+        while rnic.events().try_next().ok().flatten().is_some() {} // a peer that aborts is an event
     }
     for _ in 0..FAREWELL {
         clients.retain(Client::is_here);

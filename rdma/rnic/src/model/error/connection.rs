@@ -99,6 +99,9 @@ pub enum StreamError {
     /// It took longer than it may.
     #[error("the stream was not ready in time")]
     TimedOut,
+    /// A resource of the host.
+    #[error("no wait is possible: {0}")]
+    System(std::io::ErrorKind),
 }
 
 /// Why a port could not be listened on.
@@ -126,6 +129,9 @@ pub enum ListenError {
     /// Listened on already.
     #[error("this RNIC listens on {0} already")]
     Taken(SocketAddr),
+    /// A resource of the host.
+    #[error("the listener could not be set up")]
+    System(#[from] std::io::Error),
 }
 
 /// Why a connection request could not be accepted or rejected.

@@ -21,6 +21,9 @@ pub enum CreateError {
     /// A completion queue of another RNIC, or one that is gone.
     #[error("the completion queue belongs to another RNIC")]
     InvalidCq,
+    /// A completion channel of another RNIC.
+    #[error("the completion channel belongs to another RNIC")]
+    InvalidChannel,
     /// A shared receive queue of another RNIC.
     #[error("the shared receive queue belongs to another RNIC")]
     InvalidSrq,

@@ -39,7 +39,7 @@ fn is_lost(event: &AsyncEvent, lost: u64) -> bool {
 
 fn polled(sim: &Sim) -> Vec<AsyncEvent> {
     let host = sim.b();
-    std::iter::from_fn(|| host.rnic().poll_event()).collect()
+    std::iter::from_fn(|| host.rnic().events().try_next().ok().flatten()).collect()
 }
 
 #[test]

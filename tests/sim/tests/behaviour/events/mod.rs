@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use xwarp::{
     AsyncEvent, AsyncEventKind, EventResource, QpChange, QpConfig, QpInfo, QpState, RecvRequest,
-    RnicClosed, Sgl, WrId,
+    RnicClosed, RnicEnded, Sgl, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{End, Host, Sim};
@@ -59,8 +59,12 @@ fn handler_is_told_all_that_happens_from_its_setting_on_and_what_was_before_wait
     let calls = handler(&host);
     let events = [happen(&mut sim), happen(&mut sim)];
     assert_eq!(told(&calls), events);
-    assert_eq!(host.rnic().poll_event(), Some(before));
-    assert_eq!(host.rnic().poll_event(), None, "each is told once");
+    assert_eq!(host.rnic().events().try_next().unwrap(), Some(before));
+    assert_eq!(
+        host.rnic().events().try_next().unwrap(),
+        None,
+        "each is told once"
+    );
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn later_handler_takes_the_place_of_the_one_before() {
     let second = handler(&host);
     let two = happen(&mut sim);
     assert_eq!((told(&first), told(&second)), (vec![one], vec![two]));
-    assert_eq!(host.rnic().poll_event(), None);
+    assert_eq!(host.rnic().events().try_next().unwrap(), None);
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn without_a_handler_nobody_is_called_and_events_wait() {
     host.rnic().clear_event_handler().unwrap();
     let event = happen(&mut sim);
     assert_eq!(told(&calls), []);
-    assert_eq!(host.rnic().poll_event(), Some(event));
+    assert_eq!(host.rnic().events().try_next().unwrap(), Some(event));
     let again = handler(&host);
     let event = happen(&mut sim);
     assert_eq!(told(&again), [event]);
@@ -110,9 +114,10 @@ fn set_that_is_refused_loses_no_event() {
     let refused = host.rnic().set_event_handler(|_, _| ());
     assert_eq!(refused, Err(RnicClosed));
     assert_eq!(host.rnic().clear_event_handler(), Err(RnicClosed));
-    assert_eq!(host.rnic().poll_event(), Some(event));
-    let waited = host.rnic().wait_event(Duration::from_mins(1)).unwrap();
-    assert_eq!(waited, None, "nothing happens any more");
+    assert_eq!(host.rnic().events().try_next().unwrap(), Some(event));
+    let waited = host.rnic().events().wait(Duration::from_mins(1));
+    let closed = RnicEnded::Closed(RnicClosed);
+    assert_eq!(waited, Err(closed), "nothing happens any more");
     // What it had open is not closed in an orderly way for the peer.
     std::mem::forget(sim);
 }
@@ -125,7 +130,8 @@ fn handler_that_panics_is_cleared_and_its_event_is_not_lost() {
         .set_event_handler(|_, event| panic!("a handler that cannot bear {event:?}"))
         .unwrap();
     let events = [happen(&mut sim), happen(&mut sim)];
-    let polled: Vec<AsyncEvent> = std::iter::from_fn(|| host.rnic().poll_event()).collect();
+    let polled: Vec<AsyncEvent> =
+        std::iter::from_fn(|| host.rnic().events().try_next().unwrap()).collect();
     assert_eq!(polled, events);
 }
 

@@ -31,7 +31,7 @@ impl Victim {
         let mut listener = sim.a().rnic().listen(at).unwrap();
         peer.connect(at);
         peer.send(REQUEST);
-        let request = sim.wait_for("the Request", || listener.try_accept());
+        let request = sim.wait_for("the Request", || listener.try_accept().unwrap());
         request.accept(&mut end.qp, b"").unwrap();
         sim.run_until("the Reply", || peer.received() == REPLY);
         Self { sim, end, peer }

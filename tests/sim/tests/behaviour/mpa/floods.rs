@@ -37,7 +37,8 @@ fn silent_connections_cannot_keep_others_out() {
     assert_eq!(drops["drop_startup_backlog"], 100);
     assert_eq!(drops.get("drop_startup_timeout"), None);
     responding.peer.send(REQUEST);
-    let asked = (responding.sim).wait_for("the Request", || responding.listener.try_accept());
+    let asked =
+        (responding.sim).wait_for("the Request", || responding.listener.try_accept().unwrap());
     assert_eq!(asked.private_data(), b"");
     responding.sim.run_for(Duration::from_secs(11));
     let drops = responding.sim.a().drops();
@@ -64,7 +65,8 @@ fn requests_that_wait_for_the_application_are_kept_and_later_ones_refused() {
     responding.sim.run_for(Duration::from_millis(5));
     assert_eq!(responding.peer.ended(), Some(CloseReason::Reset));
     assert_eq!(responding.sim.a().drops()["drop_startup_backlog"], 1);
-    let waiting: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept()).collect();
+    let waiting: Vec<_> =
+        std::iter::from_fn(|| responding.listener.try_accept().unwrap()).collect();
     assert_eq!(waiting.len() as u64, BACKLOG);
 }
 
@@ -81,7 +83,8 @@ fn burst_of_a_thousand_requests_waits_for_the_application() {
         responding.peer.send(REQUEST);
     }
     responding.sim.run_for(Duration::from_millis(5));
-    let waiting: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept()).collect();
+    let waiting: Vec<_> =
+        std::iter::from_fn(|| responding.listener.try_accept().unwrap()).collect();
     assert_eq!(waiting.len(), burst);
     let refused = responding.sim.a().drops();
     assert_eq!(refused.get("drop_startup_backlog"), None);
@@ -93,7 +96,8 @@ fn places_are_free_again_however_they_were_left() {
     let mut responding = responding(3).expecting(&["drop_startup_backlog", "drop_no_flow"]);
     for round in 0..20 {
         responding.peer.send(REQUEST);
-        let asked = (responding.sim).wait_for("the Request", || responding.listener.try_accept());
+        let asked =
+            (responding.sim).wait_for("the Request", || responding.listener.try_accept().unwrap());
         match round % 3 {
             0 => drop(asked),
             1 => {
@@ -136,11 +140,12 @@ fn requests_of_peers_that_have_gone_do_not_pile_up() {
     }
     let drops = responding.sim.a().drops();
     assert_eq!(drops["drop_startup_backlog"], rounds - BACKLOG);
-    let gone: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept()).collect();
+    let gone: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept().unwrap()).collect();
     assert_eq!(gone.len() as u64, BACKLOG);
     // Whoever asks next is heard.
     responding.peer.send(REQUEST);
-    let asked = (responding.sim).wait_for("the Request", || responding.listener.try_accept());
+    let asked =
+        (responding.sim).wait_for("the Request", || responding.listener.try_accept().unwrap());
     assert_eq!(asked.private_data(), b"");
 }
 

@@ -139,7 +139,7 @@ impl Responding {
     fn asked(&mut self, request: &[u8]) -> ConnectionRequest {
         self.peer.send(request);
         self.sim
-            .wait_for("the Request", || self.listener.try_accept())
+            .wait_for("the Request", || self.listener.try_accept().unwrap())
     }
 
     /// The end that accepts the peer's `request`, and the Reply.
@@ -158,7 +158,7 @@ impl Responding {
         let ended = self.peer.ended();
         assert_eq!(ended, Some(xwarp_tcp::CloseReason::Reset), "{request:?}");
         assert!(self.peer.received().is_empty(), "{request:?}");
-        assert!(self.listener.try_accept().is_none(), "{request:?}");
+        assert!(self.listener.try_accept().unwrap().is_none(), "{request:?}");
     }
 }
 

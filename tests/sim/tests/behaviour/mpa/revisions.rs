@@ -237,7 +237,7 @@ fn private_data_fits_up_to_512_bytes_less_the_enhanced_data() {
             let mut a = sim.a().end(&QpConfig::default());
             let mut b = sim.b().end(&QpConfig::default());
             let mut connecting = a.qp.begin_connect(at, &pattern(len), LIMIT).unwrap();
-            let asked = sim.wait_for("the request", || listener.try_accept());
+            let asked = sim.wait_for("the request", || listener.try_accept().unwrap());
             assert_eq!(asked.private_data(), pattern(len));
             asked.accept(&mut b.qp, &pattern(len)).unwrap();
             let outcome = sim.wait_for("the outcome", || connecting.try_finish());
@@ -321,7 +321,7 @@ fn reject_tells_the_initiator_which_ord_was_needed() {
     let mut listener = sim.b().rnic().listen(at).unwrap();
     let mut a = sim.a().end(&with_depths(4, 4));
     let mut connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
-    let asked = sim.wait_for("the request", || listener.try_accept());
+    let asked = sim.wait_for("the request", || listener.try_accept().unwrap());
     assert_eq!(asked.enhanced().unwrap().ird, Depth::Count(4));
     asked.reject_for_ord(16, b"more").unwrap();
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());

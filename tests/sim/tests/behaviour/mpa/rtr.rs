@@ -258,7 +258,7 @@ fn two_rnics_without_an_rtr_in_common_part_by_a_terminate() {
     let mut a = sim.a().end(&peer_to_peer(RtrTypes::only(Rtr::Write)));
     let mut b = sim.b().end(&peer_to_peer(RtrTypes::only(Rtr::Send)));
     let mut connecting = a.qp.begin_connect(at, b"", super::LIMIT).unwrap();
-    let asked = sim.wait_for("the request", || listener.try_accept());
+    let asked = sim.wait_for("the request", || listener.try_accept().unwrap());
     asked.accept(&mut b.qp, b"").unwrap();
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
     let error = outcome.unwrap_err();

@@ -224,7 +224,7 @@ fn depths_cannot_be_changed_while_a_connection_is_made() {
     let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
     let change = QpChange::to(QpState::Idle).ord(1);
     assert_eq!(a.qp.modify(change), Err(ModifyError::Connecting));
-    let request = sim.wait_for("a request", || listener.try_accept());
+    let request = sim.wait_for("a request", || listener.try_accept().unwrap());
     request.accept(&mut b.qp, b"").unwrap();
     sim.wait_for("the answer", || connecting.try_finish())
         .unwrap();

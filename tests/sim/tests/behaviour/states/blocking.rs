@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::SigSet;
 use xwarp::{
     Access, Arm, AsyncEventKind, EventResource, FixedHost, Framing, Progress, QpChange, QpConfig,
-    QpState, RecvRequest, RegionPool, Rnic, RnicConfig, SendRequest, StreamError, StreamListener,
-    WaitError, Waiting, WrId,
+    QpState, RecvRequest, RegionPool, Rnic, RnicClosed, RnicConfig, RnicEnded, SendRequest,
+    StreamError, StreamListener, WaitError, Waiting, WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
@@ -131,13 +131,13 @@ fn waiter(rnic: &Rnic) {
     let at = SocketAddr::new(address(2), PORT);
     qp.connect(at, b"", PATIENCE).unwrap();
     let began = Instant::now();
-    assert_eq!(rnic.wait_event(Duration::from_millis(5)).unwrap(), None);
+    assert_eq!(rnic.events().wait(Duration::from_millis(5)).unwrap(), None);
     assert!(began.elapsed() >= Duration::from_millis(5));
     // The peer has waited for this message before it does anything.
     qp.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
         .unwrap();
     let asleep = Instant::now();
-    let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    let event = rnic.events().wait(PATIENCE).unwrap().expect("an event");
     assert!(asleep.elapsed() < PATIENCE / 2, "nobody woke it");
     assert_eq!(event.qp(), Some(qp.id()));
     assert_eq!(event.kind, AsyncEventKind::ConnectionReset);
@@ -155,7 +155,7 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
     assert!(cq.wait(PATIENCE).unwrap().unwrap().is_success());
     qp.abort().unwrap();
     // An inline engine sends the reset when it is turned.
-    rnic.progress();
+    rnic.progress().unwrap();
 }
 
 #[test]
@@ -228,13 +228,14 @@ fn waiter_for_an_event_is_woken_when_the_rnic_closes() {
     thread::scope(|scope| {
         let wait = || {
             about_to_wait(&tell);
-            rnic.wait_event(long).unwrap()
+            rnic.events().wait(long)
         };
         let waiters = [(); 2].map(|()| scope.spawn(wait));
         waiting.await_asleep(2);
         rnic.close().unwrap();
         for waiter in waiters {
-            assert_eq!(waiter.join().unwrap(), None);
+            let closed = RnicEnded::Closed(RnicClosed);
+            assert_eq!(waiter.join().unwrap(), Err(closed));
         }
     });
 }
@@ -288,19 +289,21 @@ fn panic_of_an_engine_that_runs_by_itself_is_an_event_and_the_peer_is_told() {
 
 /// Connects; then its engine panics.
 fn panicking(rnic: &Rnic) {
-    let cq = rnic.create_cq(4).unwrap();
+    let mut cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let at = SocketAddr::new(address(2), PORT);
     qp.connect(at, b"", PATIENCE).unwrap();
     assert_eq!(rnic.inject_panic(), Err(xwarp::RnicClosed));
-    let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    let event = rnic.events().wait(PATIENCE).unwrap().expect("an event");
     assert_eq!(event.resource, EventResource::Rnic);
     assert!(matches!(event.kind, AsyncEventKind::Failed { .. }));
     let ended = [xwarp::QpState::Terminate, xwarp::QpState::Error];
     assert!(ended.contains(&qp.state()), "{:?}", qp.state());
     // An inline engine sends its Terminate, and closes, when it is turned.
-    assert_eq!(rnic.wait_event(Duration::from_millis(100)).unwrap(), None);
+    assert!(cq.wait(Duration::from_millis(100)).unwrap().is_none());
+    let ended = rnic.events().wait(PATIENCE);
+    assert!(matches!(ended, Err(RnicEnded::Failed(_))), "{ended:?}");
 }
 
 /// Accepts, and is told that the peer's RNIC has failed.
@@ -310,7 +313,7 @@ fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let request = listener.accept(PATIENCE).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
-    let event = rnic.wait_event(PATIENCE).unwrap().expect("an event");
+    let event = rnic.events().wait(PATIENCE).unwrap().expect("an event");
     let code = xwarp::TermCode::rdmap_operation(8);
     assert_eq!(event.kind, AsyncEventKind::TerminateReceived(code));
 }
@@ -361,7 +364,8 @@ fn engine_thread_takes_its_faults_though_its_creator_blocks_all_signals() {
     let inspection = thread::spawn(|| {
         SigSet::all().thread_block().unwrap();
         let (rnic, _wire) = rnic(1, 2, Progress::Thread);
-        rnic.query().unwrap();
+        // Its answer says that the thread has begun.
+        rnic.counters().unwrap();
         let engines = (threads().into_iter()).filter(|thread| name(thread) == "xwarp-engine");
         let masks: Vec<u64> = engines.filter_map(|thread| blocked(&thread)).collect();
         masks.into_iter().find(|mask| mask & SIGUSR1 != 0)

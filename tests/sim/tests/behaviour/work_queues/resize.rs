@@ -307,7 +307,7 @@ fn depths_can_be_changed_while_a_connection_is_made() {
         Err(ModifyError::Connecting),
         "what is being negotiated is not"
     );
-    let request = sim.wait_for("a request", || listener.try_accept());
+    let request = sim.wait_for("a request", || listener.try_accept().unwrap());
     request.accept(&mut b.qp, b"").unwrap();
     sim.wait_for("the answer", || connecting.try_finish())
         .unwrap();

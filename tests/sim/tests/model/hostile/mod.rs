@@ -117,7 +117,9 @@ impl Program {
         self.peer.connect(at);
         self.peer.send(REQUEST);
         let listener = &mut self.listener;
-        let request = self.sim.wait_for("a Request", || listener.try_accept());
+        let request = self
+            .sim
+            .wait_for("a Request", || listener.try_accept().unwrap());
         request.accept(&mut self.end.qp, b"").unwrap();
         self.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
         self.sim.run_until_idle();

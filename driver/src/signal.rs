@@ -1,0 +1,109 @@
+//! Signal: an eventfd that says that there is something to take, for poll, epoll and whoever sleeps.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// A descriptor that is readable from [`raise`](Self::raise) until [`clear`](Self::clear), whether or not anybody waits for it.
+///
+/// It costs a system call each time: it is for what is rare. What comes often has a [`Doorbell`](crate::Doorbell).
+pub struct Signal(EventFd);
+
+impl Signal {
+    /// A signal that is not raised.
+    pub fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self(EventFd::from_flags(flags)?))
+    }
+
+    /// Makes the descriptor readable. Call it after publishing what can be taken.
+    pub fn raise(&self) {
+        // A full counter, EAGAIN, is readable, too.
+        if let Err(errno) = self.0.write(1)
+            && errno != Errno::EAGAIN
+        {
+            log::error!("a signal could not be raised: {errno}");
+        }
+    }
+
+    /// Makes it not readable. Call it before looking for what can be taken.
+    pub fn clear(&self) {
+        // EAGAIN: it was not raised.
+        if let Err(errno) = self.0.read()
+            && errno != Errno::EAGAIN
+        {
+            log::error!("a signal could not be cleared: {errno}");
+        }
+    }
+}
+
+impl AsFd for Signal {
+    /// The descriptor. It is not to be read: [`clear`](Self::clear) does.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Sleeps until one of two descriptors is readable, a signal handler has run or `timeout` is over (`None`: no limit).
+pub fn sleep_on(fds: [BorrowedFd<'_>; 2], timeout: Option<Duration>) -> io::Result<()> {
+    let mut watched = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    match poll(&mut watched, poll_timeout(timeout)) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Whole milliseconds, rounded up, so that a short wait is not a busy one.
+fn poll_timeout(timeout: Option<Duration>) -> PollTimeout {
+    let Some(timeout) = timeout else {
+        return PollTimeout::NONE;
+    };
+    let millis = timeout.as_micros().div_ceil(1000);
+    i32::try_from(millis)
+        .ok()
+        .and_then(|millis| PollTimeout::try_from(millis).ok())
+        .unwrap_or(PollTimeout::MAX)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn is_readable(signal: &Signal) -> bool {
+        let mut watched = [PollFd::new(signal.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, PollTimeout::ZERO).unwrap() == 1
+    }
+
+    #[test]
+    fn signal_is_readable_from_raise_until_clear() {
+        let signal = Signal::new().unwrap();
+        assert!(!is_readable(&signal));
+        signal.raise();
+        signal.raise();
+        assert!(is_readable(&signal) && is_readable(&signal));
+        signal.clear();
+        assert!(!is_readable(&signal));
+        signal.clear();
+        assert!(!is_readable(&signal));
+    }
+
+    #[test]
+    fn sleep_ends_with_either_signal_or_the_timeout() {
+        const TIME: Duration = Duration::from_millis(20);
+        let signals = [Signal::new().unwrap(), Signal::new().unwrap()];
+        let fds = || [signals[0].as_fd(), signals[1].as_fd()];
+        let begin = Instant::now();
+        sleep_on(fds(), Some(TIME)).unwrap();
+        assert!(begin.elapsed() >= TIME);
+        for signal in &signals {
+            signal.raise();
+            sleep_on(fds(), None).unwrap();
+            signal.clear();
+        }
+    }
+}

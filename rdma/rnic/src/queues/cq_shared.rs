@@ -1,0 +1,94 @@
+//! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft §8.2.5).
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Which completions wake a waiter. Each value includes the former.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Arm {
+    /// The next received message that asks for an event, and the next failure.
+    Solicited = 1,
+    /// The next completion of any kind.
+    Next = 2,
+}
+
+/// Nobody waits.
+const UNARMED: u8 = 0;
+
+/// What the two ends of a completion queue share besides its ring.
+pub struct CqShared {
+    armed: AtomicU8,
+    overflowed: AtomicBool,
+    /// Whether its completion channel has its identity.
+    notice: Mutex<Notice>,
+}
+
+/// A completion queue's part in its completion channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// It is not in it.
+    Absent,
+    /// It is in it.
+    Present,
+    /// The queue is destroyed.
+    Destroyed,
+}
+
+impl CqShared {
+    /// Of a queue that nobody waits for.
+    #[allow(
+        clippy::new_without_default,
+        reason = "there is no default completion queue"
+    )]
+    pub fn new() -> Self {
+        Self {
+            armed: AtomicU8::new(UNARMED),
+            overflowed: AtomicBool::new(false),
+            notice: Mutex::new(Notice::Absent),
+        }
+    }
+
+    /// The queue is destroyed: a completion channel passes over it from now on.
+    pub fn set_destroyed(&self) {
+        *self.notice() = Notice::Destroyed;
+    }
+
+    pub(super) fn notice(&self) -> MutexGuard<'_, Notice> {
+        self.notice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a wake-up. The application calls it before it looks at the queue again.
+    pub fn arm(&self, kind: Arm) {
+        self.armed.fetch_max(kind as u8, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// True until the completion has come that was asked for.
+    pub fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::SeqCst) != UNARMED
+    }
+
+    /// True once a completion was lost because the queue was full.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// A completion was lost; true if it is the first one.
+    pub(super) fn overflow(&self) -> bool {
+        !self.overflowed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed.
+    #[inline]
+    pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
+        // The entry must be visible before the arm state is read: the application arms before it looks again.
+        fence(Ordering::SeqCst);
+        let armed = self.armed.load(Ordering::Relaxed);
+        let wakes = armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited);
+        if wakes {
+            self.armed.store(UNARMED, Ordering::SeqCst);
+        }
+        wakes
+    }
+}

@@ -1,0 +1,64 @@
+//! The end of an RNIC: why nothing more comes from it, and the signals of whoever waits all the same.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use xwarp_driver::Signal;
+
+/// Whether an engine has ended or failed. Signals that were registered are raised then.
+#[derive(Default)]
+pub struct Ending {
+    /// There is no engine any more.
+    over: AtomicBool,
+    /// Why the engine does nothing any more.
+    failure: OnceLock<String>,
+    waiters: Mutex<Vec<Weak<Signal>>>,
+}
+
+impl Ending {
+    /// Has `signal` raised when nothing more comes; at once, if that is so already.
+    pub fn watch(&self, signal: &Arc<Signal>) {
+        let mut waiters = self.waiters();
+        if waiters.len() == waiters.capacity() {
+            waiters.retain(|waiter| waiter.strong_count() > 0);
+        }
+        waiters.push(Arc::downgrade(signal));
+        drop(waiters);
+        if self.is_over() || self.failure().is_some() {
+            signal.raise();
+        }
+    }
+
+    /// Why the engine does nothing any more, if it has failed.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// True once there is no engine any more.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// The engine fails; of several reasons the first one stays.
+    pub(crate) fn fail(&self, reason: &str) {
+        if self.failure.set(reason.to_owned()).is_ok() {
+            self.raise_all();
+        }
+    }
+
+    /// There is no engine any more.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.raise_all();
+    }
+
+    fn raise_all(&self) {
+        for waiter in self.waiters().iter().filter_map(Weak::upgrade) {
+            waiter.raise();
+        }
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, Vec<Weak<Signal>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

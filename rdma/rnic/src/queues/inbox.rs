@@ -1,0 +1,79 @@
+//! Inbox: what the engine has for the application, in order, with a descriptor that is readable while there is something.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xwarp_driver::Signal;
+
+/// Values that the engine puts and the application takes.
+pub struct Inbox<T> {
+    letters: Mutex<Letters<T>>,
+    signal: Arc<Signal>,
+}
+
+struct Letters<T> {
+    waiting: VecDeque<T>,
+    /// Nobody takes any.
+    closed: bool,
+}
+
+impl<T> Inbox<T> {
+    /// One without values. It takes a file descriptor.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            letters: Mutex::new(Letters {
+                waiting: VecDeque::new(),
+                closed: false,
+            }),
+            signal: Arc::new(Signal::new()?),
+        })
+    }
+
+    /// Appends a value; gives it back if nobody takes any.
+    pub(crate) fn put(&self, value: T) -> Result<(), T> {
+        let mut letters = self.letters();
+        if letters.closed {
+            return Err(value);
+        }
+        letters.waiting.push_back(value);
+        // Within the lock, so that it is raised exactly while there is something.
+        if letters.waiting.len() == 1 {
+            self.signal.raise();
+        }
+        Ok(())
+    }
+
+    /// The oldest value. With the last one the signal is cleared.
+    pub fn take(&self) -> Option<T> {
+        let mut letters = self.letters();
+        let value = letters.waiting.pop_front();
+        if letters.waiting.is_empty() {
+            self.signal.clear();
+        }
+        value
+    }
+
+    /// How many values wait.
+    pub(crate) fn len(&self) -> usize {
+        self.letters().waiting.len()
+    }
+
+    /// Nobody takes any more: what is there is dropped, and what comes is given back.
+    pub fn close(&self) {
+        let mut letters = self.letters();
+        letters.closed = true;
+        let waiting = std::mem::take(&mut letters.waiting);
+        drop(letters);
+        drop(waiting);
+    }
+
+    /// What is raised while there is a value to take.
+    pub fn signal(&self) -> &Arc<Signal> {
+        &self.signal
+    }
+
+    fn letters(&self) -> MutexGuard<'_, Letters<T>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,222 @@
+//! Inline engine: turned by the threads that call it, and the descriptor that an event loop or a sleeping caller waits for.
+//!
+//! Nobody holds the lock while it sleeps. Whoever turns the engine or calls a verb meanwhile rings, so that the sleepers look anew how long
+//! they may sleep.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, sleep_on};
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::RnicClosed;
+
+use crate::runner::{Runner, guard};
+
+/// An engine without a thread of its own.
+pub(crate) struct Inline {
+    state: Mutex<State>,
+    /// The wait set's.
+    fd: OwnedFd,
+    bell: Doorbell,
+}
+
+struct State {
+    /// `None` once the RNIC was closed.
+    runner: Option<Runner>,
+    waits: WaitSet,
+    /// The descriptor will be readable when there is something to do, and somebody may be waiting for that.
+    armed: bool,
+    /// An event loop has called [`Inline::progress`]: it waits for the descriptor and needs the wait set's timer.
+    in_loop: bool,
+    /// Callers that sleep.
+    sleepers: usize,
+}
+
+impl Inline {
+    /// Of a descriptor that is readable from the beginning: the first turn arms it.
+    pub(crate) fn new(runner: Runner, (sleeper, bell): &(Sleeper, Doorbell)) -> io::Result<Self> {
+        let mut waits = WaitSet::new(sleeper)?;
+        waits.arm(runner.readiness(), None, || false)?;
+        let fd = waits.as_fd().try_clone_to_owned()?;
+        let state = State {
+            runner: Some(runner),
+            waits,
+            armed: false,
+            in_loop: false,
+            sleepers: 0,
+        };
+        Ok(Self {
+            state: Mutex::new(state),
+            fd,
+            bell: bell.clone(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something was posted: whoever sleeps turns the engine.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// A verb.
+    pub(crate) fn call<R>(&self, work: impl FnOnce(&mut Engine) -> R) -> Result<R, RnicClosed> {
+        let mut state = self.lock();
+        let runner = state.runner.as_mut().ok_or(RnicClosed)?;
+        let done = guard(runner.engine(), work).map_err(|_| RnicClosed);
+        state.settle(&self.bell);
+        done
+    }
+
+    /// One turn for a caller that polls.
+    pub(crate) fn turn(&self) {
+        let mut state = self.lock();
+        if state.turn() > 0 {
+            state.wake(&self.bell);
+        }
+    }
+
+    /// One turn for an event loop, and arms the descriptor for what is next. It stays readable as long as there is more to do.
+    pub(crate) fn progress(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.in_loop = true;
+        let done = state.turn();
+        state.arm(done == 0)?;
+        Ok(())
+    }
+
+    /// One turn for a caller that waits. If there was nothing to do, spins or sleeps as the policy says: until there is something, `bell` is
+    /// readable or `timeout` is over.
+    pub(crate) fn turn_or_sleep(&self, bell: &dyn Bell, timeout: Duration) -> io::Result<()> {
+        let Some(limit) = self.prepare_sleep()? else {
+            return Ok(());
+        };
+        let timeout = limit.min(timeout);
+        let slept = bell
+            .arm()
+            .and_then(|()| sleep_on([self.fd.as_fd(), bell.fd()], Some(timeout)));
+        self.lock().sleepers -= 1;
+        bell.disarm()?;
+        slept
+    }
+
+    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
+    fn prepare_sleep(&self) -> io::Result<Option<Duration>> {
+        let mut state = self.lock();
+        if state.turn() > 0 {
+            state.wake(&self.bell);
+            return Ok(None);
+        }
+        let Some(runner) = state.runner.as_ref() else {
+            return Ok(None);
+        };
+        if runner.spins() {
+            std::hint::spin_loop();
+            return Ok(None);
+        }
+        let limit = runner.sleep_limit().unwrap_or(Duration::MAX);
+        state.arm(true)?;
+        state.sleepers += 1;
+        Ok(Some(limit))
+    }
+
+    /// A caller waits no longer, and so turns the engine no longer: others that sleep look anew.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.sleepers > 0 || state.in_loop {
+            state.arm(false)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the engine. The descriptor stays readable.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        let ended = state.runner.take();
+        if let Err(error) = state.arm(false) {
+            log::error!("those who wait for a closed RNIC are not woken: {error}");
+        }
+        drop(state);
+        drop(ended);
+    }
+}
+
+impl AsFd for Inline {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl State {
+    /// One turn; how much was done.
+    fn turn(&mut self) -> usize {
+        self.runner.as_mut().map_or(0, Runner::step)
+    }
+
+    /// A verb was called, which may have left something to do. One that has not, such as a query, wakes no event loop: a loop that calls it in
+    /// each round would never sleep.
+    fn settle(&mut self, bell: &Doorbell) {
+        if !self.armed {
+            return;
+        }
+        let idle = self.sleepers == 0 && self.turn() == 0;
+        if !idle || self.arm(true).is_err() {
+            self.wake(bell);
+        }
+    }
+
+    /// The engine's state has changed after the descriptor was armed.
+    fn wake(&mut self, bell: &Doorbell) {
+        if std::mem::take(&mut self.armed) {
+            bell.ring();
+        }
+    }
+
+    /// Has the descriptor become readable when there is something to do; at once, unless it is `idle` now.
+    fn arm(&mut self, idle: bool) -> io::Result<()> {
+        self.waits.clear()?;
+        let Some(runner) = &self.runner else {
+            return self.waits.arm(None, None, || false);
+        };
+        let timer = if self.in_loop {
+            runner.sleep_limit()
+        } else {
+            None
+        };
+        let is_idle = || idle && runner.is_idle();
+        self.waits.arm(runner.readiness(), timer, is_idle)?;
+        self.armed = true;
+        Ok(())
+    }
+}
+
+/// What else ends the sleep of a caller that waits.
+pub(crate) trait Bell {
+    /// Before the sleep.
+    fn arm(&self) -> io::Result<()>;
+
+    /// After it.
+    fn disarm(&self) -> io::Result<()>;
+
+    /// The descriptor that it makes readable.
+    fn fd(&self) -> BorrowedFd<'_>;
+}
+
+impl Bell for Signal {
+    /// Whoever takes what it announces clears it.
+    fn arm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn disarm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
