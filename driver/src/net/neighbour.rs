@@ -132,7 +132,9 @@ pub fn resolve_neighbour_while(
             }
             neighbour.mac(&address)
         }
-        Entry::Pending | Entry::Failed => neighbour.wait_for_answer(source, patience, wanted),
+        Entry::Absent | Entry::Pending | Entry::Failed => {
+            neighbour.wait_for_answer(source, patience, wanted)
+        }
     }
 }
 
@@ -143,6 +145,8 @@ enum Entry {
     Fresh(Vec<u8>),
     /// An address that held once.
     Stale(Vec<u8>),
+    /// The kernel has nothing, and asks for nothing.
+    Absent,
     /// Nothing yet.
     Pending,
     /// The kernel asked and gave up.
@@ -176,7 +180,8 @@ impl Neighbour {
         Ok(MacAddr(bytes))
     }
 
-    /// Makes the kernel ask, and waits for what it learns.
+    /// Makes the kernel ask, and waits for what it learns. A kernel that loses the carrier forgets whom it was asking for, and is made to
+    /// ask again.
     fn wait_for_answer(
         &self,
         source: IpAddr,
@@ -187,6 +192,41 @@ impl Neighbour {
         let deadline = started + patience.min(LONGEST_PATIENCE);
         // Listening comes before poking and looking up, so that no answer falls in between.
         let notifications = Netlink::listen(&[libc::RTNLGRP_NEIGH])?;
+        let mut entry = Entry::Absent;
+        loop {
+            if entry == Entry::Absent {
+                entry = self.ask(source)?;
+            }
+            match entry {
+                Entry::Fresh(address) | Entry::Stale(address) => return self.mac(&address),
+                Entry::Failed => return Err(self.no_answer(started.elapsed())),
+                Entry::Absent | Entry::Pending => {}
+            }
+            if !wanted() {
+                return Err(self.given_up());
+            }
+            let until = deadline.min(Instant::now() + GLANCE);
+            match self.news(&notifications, until)? {
+                Some(news) => entry = news,
+                None if Instant::now() < deadline => {}
+                None => return Err(self.no_answer(deadline - started)),
+            }
+        }
+    }
+
+    /// What the kernel's table says once a notification speaks of this neighbour; `None` if none does. The table has the last word: a
+    /// notification may be older than our poke, or lost.
+    fn news(&self, notifications: &Netlink, until: Instant) -> Result<Option<Entry>, NetlinkError> {
+        match notifications.receive(until) {
+            Ok(Some(messages)) if !self.is_in(&messages) => Ok(None),
+            Ok(Some(_)) | Err(NetlinkError::Overrun) => self.look_up().map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the kernel ask; what its table says then.
+    fn ask(&self, source: IpAddr) -> Result<Entry, NeighbourError> {
         self.poke(source)
             .map_err(|reason| NeighbourError::CannotAsk {
                 local: source,
@@ -194,25 +234,7 @@ impl Neighbour {
                 link: self.link.clone(),
                 reason,
             })?;
-        let mut entry = self.look_up()?;
-        loop {
-            match entry {
-                Entry::Fresh(address) | Entry::Stale(address) => return self.mac(&address),
-                Entry::Failed => return Err(self.no_answer(started.elapsed())),
-                Entry::Pending => {}
-            }
-            if !wanted() {
-                return Err(self.given_up());
-            }
-            // The table has the last word: a notification may be older than our poke, or lost.
-            entry = match notifications.receive(deadline.min(Instant::now() + GLANCE)) {
-                Ok(Some(messages)) if !self.is_in(&messages) => Entry::Pending,
-                Ok(Some(_)) | Err(NetlinkError::Overrun) => self.look_up()?,
-                Ok(None) if Instant::now() < deadline => Entry::Pending,
-                Ok(None) => return Err(self.no_answer(deadline - started)),
-                Err(error) => return Err(error.into()),
-            };
-        }
+        Ok(self.look_up()?)
     }
 
     fn given_up(&self) -> NeighbourError {
@@ -239,7 +261,7 @@ impl Neighbour {
         question.attributes = vec![destination];
         match Netlink::open()?.get(RouteNetlinkMessage::GetNeighbour(question)) {
             Ok(answer) => Ok(self.parse(&answer).unwrap_or(Entry::Pending)),
-            Err(error) if error.refusal() == Some(Errno::ENOENT) => Ok(Entry::Pending),
+            Err(error) if error.refusal() == Some(Errno::ENOENT) => Ok(Entry::Absent),
             Err(error) => Err(error),
         }
     }
@@ -251,7 +273,8 @@ impl Neighbour {
 
     /// What one message says of this neighbour, if it speaks of it.
     fn parse(&self, message: &Message) -> Option<Entry> {
-        if message.kind != libc::RTM_NEWNEIGH {
+        let kinds = [libc::RTM_NEWNEIGH, libc::RTM_DELNEIGH];
+        if !kinds.contains(&message.kind) {
             return None;
         }
         let buffer = NeighbourMessageBuffer::new_checked(&message.payload).ok()?;

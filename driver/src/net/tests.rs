@@ -389,6 +389,38 @@ fn host_that_is_slow_to_appear_is_waited_for() {
     });
 }
 
+/// The kernel forgets whom it was asking for when the carrier goes, and says only that.
+#[test]
+fn host_is_asked_for_anew_when_the_carrier_was_lost() {
+    needs_root!();
+    let bed = Testbed::new();
+    let far = bed.far.run(|| link_by_name(FAR)).unwrap();
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let entry = |address| bed.near.sh(&format!("ip neigh show {address}"));
+    let long = Duration::from_secs(30);
+    for (source, remote, prefix, options) in [
+        ("10.77.0.1", "10.77.0.7", 24, ""),
+        ("fd77::1", "fd77::7", 64, "nodad"),
+    ] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                eventually("the kernel asks", || entry(remote).contains("INCOMPLETE"));
+                // The other end of a veth pair is its carrier.
+                bed.far.sh(&format!("ip link set {FAR} down"));
+                let link = || bed.near.sh(&format!("ip link show {NEAR}"));
+                eventually("the carrier is lost", || link().contains("NO-CARRIER"));
+                bed.far.sh(&format!(
+                    "ip link set {FAR} up; ip addr add {remote}/{prefix} dev {FAR} {options}"
+                ));
+            });
+            let mac = bed
+                .near
+                .run(|| resolve_neighbour(index, ip(source), ip(remote), long));
+            assert_eq!(mac.unwrap(), far.mac, "{remote}");
+        });
+    }
+}
+
 #[test]
 fn host_that_is_not_there_is_an_error_in_time() {
     needs_root!();
