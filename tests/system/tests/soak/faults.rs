@@ -13,6 +13,8 @@ use crate::server::PORT;
 /// The longest outage in milliseconds, and the shortest.
 const LONGEST: u64 = 2000;
 const SHORTEST: u64 = 20;
+/// An outage that is longer than this was made so by the machine: the kernel changes one interface at a time, whoever asks.
+const TOO_LONG: Duration = Duration::from_secs(3);
 /// How long the network is left alone at least. After an outage it is twice as long as that, too, so that a segment
 /// which is sent again at doubling intervals finds it whole.
 const CALM: Duration = Duration::from_millis(500);
@@ -85,9 +87,14 @@ impl<'a> Faults<'a> {
     fn outage(&mut self, what: &str, side: Side, switch: impl Fn(&Lab, bool)) {
         let time = Duration::from_millis(SHORTEST + self.rng.below(LONGEST - SHORTEST));
         self.say(&format!("the {what} of {side:?} is down for {time:?}"));
+        let began = Instant::now();
         switch(self.lab, false);
         thread::sleep(time);
         switch(self.lab, true);
+        let time = began.elapsed();
+        if time > TOO_LONG {
+            self.say(&format!("which took {time:?}: the kernel was busy"));
+        }
         thread::sleep(2 * time);
         self.told.outages += 1;
     }
