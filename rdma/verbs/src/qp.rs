@@ -18,7 +18,6 @@ use crate::memory::MemoryRegion;
 use crate::pd::ProtectionDomain;
 use crate::qp_change::QpChange;
 use crate::srq::SharedReceiveQueue;
-use xwarp_rnic::engine::ConnectOrder;
 use xwarp_rnic::model::ModifyQp;
 use xwarp_rnic::model::{
     Ability, Access, Capability, ConnectError, ConnectionInfo, CqId, CreateError, Depths,
@@ -26,7 +25,7 @@ use xwarp_rnic::model::{
     RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicClosed, Scope, SendRequest, SrqId,
     User, Wishes,
 };
-use xwarp_rnic::qp::{NewQp, NewReceives};
+use xwarp_rnic::qp::{ConnectOrder, NewQp, NewReceives};
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.

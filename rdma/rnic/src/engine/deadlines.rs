@@ -30,6 +30,11 @@ pub(super) enum Last {
 }
 
 impl Deadlines {
+    /// A queue pair has something to do `at` this time.
+    pub(super) fn arm(&mut self, at: Instant, key: usize) {
+        self.qps.push(Reverse((at, key)));
+    }
+
     /// The Request of this connection must be here `at` this time, no earlier than any before.
     pub(super) fn expect_request(&mut self, at: Instant, id: IncomingId) {
         self.incoming.push_back((at, id));
@@ -68,19 +73,6 @@ impl Deadlines {
 }
 
 impl Engine {
-    /// Enters a queue pair's deadline, after anything that may have set one.
-    pub(super) fn watch(&mut self, key: usize) {
-        let Some(qp) = self.qps.get_mut(key) else {
-            return;
-        };
-        if let Some(due) = qp.due()
-            && qp.armed.is_none_or(|armed| due < armed)
-        {
-            qp.armed = Some(due);
-            self.deadlines.qps.push(Reverse((due, key)));
-        }
-    }
-
     /// Acts upon deadlines that have passed; how many.
     pub(super) fn expire(&mut self) -> usize {
         let now = self.device.now;
@@ -111,32 +103,20 @@ impl Engine {
 
     /// Acts upon an entry of a queue pair's.
     fn expire_qp(&mut self, at: Instant, key: usize) -> usize {
-        let now = self.device.now;
-        let Some(qp) = self.qps.get_mut(key).filter(|qp| qp.armed == Some(at)) else {
-            return 0; // superseded by an earlier entry
-        };
-        qp.armed = None;
-        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        let (is_late, is_silent) = (due(qp.deadline), due(qp.nudge_due()));
-        if is_late {
-            self.on_qp_deadline(key);
-        }
-        if is_silent {
-            self.nudge(key);
-        }
-        self.watch(key);
-        usize::from(is_late) + usize::from(is_silent)
+        let done = self.with_qp(key, |qp, device| {
+            // Else it is superseded by an earlier entry.
+            let is_armed = qp.is_armed_at(at);
+            is_armed.then(|| qp.handle_timeout(device))
+        });
+        done.flatten().unwrap_or(0)
     }
 
     /// Forgets the earliest entries for as long as they mean nothing, so that an idle engine has no deadline.
     pub(super) fn trim_deadlines(&mut self) {
         while let Some(Reverse((at, key))) = self.deadlines.qps.peek() {
-            let qp = self.qps.get_mut(*key).filter(|qp| qp.armed == Some(*at));
-            if let Some(qp) = qp {
-                if qp.due().is_some() {
-                    break;
-                }
-                qp.armed = None;
+            let qp = self.qps.get_mut(*key).filter(|qp| qp.is_armed_at(*at));
+            if qp.is_some_and(|qp| !qp.disarm()) {
+                break;
             }
             self.deadlines.qps.pop();
         }

@@ -217,8 +217,10 @@ impl Engine {
         self.device.report(EventResource::Rnic, failed);
         let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.fail_start(key, |_| ConnectError::Failed(reason.to_owned()));
-            self.lose(key, "the RNIC has failed");
+            self.with_qp(key, |qp, device| {
+                qp.fail_start(ConnectError::Failed(reason.to_owned()), device);
+                qp.fail_close("the RNIC has failed", device);
+            });
         }
         self.cease(reason);
         // Peers of an interface that still sends are told by a RST.

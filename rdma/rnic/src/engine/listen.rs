@@ -6,21 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
-use xwarp_tcp::{ConnId, ListenerId};
+use xwarp_tcp::{ConnId, Event, ListenerId};
 
 use super::deadlines::Last;
 use super::{Engine, Owner};
 use crate::model::{
-    AcceptError, ConnectionInfo, IncomingId, ListenError, ListenKey, LocalPort, QpId, QpState,
-    StreamId,
+    AcceptError, IncomingId, ListenError, ListenKey, LocalPort, QpId, QpState, StreamId,
 };
-use crate::qp::{Link, QpContext, Stream};
+use crate::qp::QpContext;
 use crate::queues::Inbox;
 
 /// How long a peer may take for its Request after TCP is established; not extended by single bytes (wire.md §3.5).
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// How long it may take until its window has room for the Reply.
-const REPLY_LIMIT: Duration = Duration::from_secs(10);
+/// How long a peer has for what this side sent last on a connection that nobody has any more, and for its FIN.
+const LAST_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the application learns of a peer that wants to connect.
 pub struct IncomingRequest {
@@ -237,6 +236,23 @@ impl Engine {
         Some(id)
     }
 
+    /// TCP reports something of a connection that has no queue pair yet.
+    pub(super) fn on_incoming_event(&mut self, key: usize, event: Event) {
+        match event {
+            Event::Readable(_) => self.on_request_bytes(key),
+            Event::PeerClosed(_) => {
+                // What came before the FIN may not have been announced on its own.
+                self.on_request_bytes(key);
+                self.drop_incoming(key);
+            }
+            Event::Closed { conn, .. } => {
+                self.owners.remove(&conn);
+                self.forget_incoming(key);
+            }
+            Event::Incoming { .. } | Event::Connected(_) | Event::Writable(_) => {}
+        }
+    }
+
     /// Bytes of a Request, or, after it, ones that must not be there (wire.md D11).
     pub(super) fn on_request_bytes(&mut self, key: usize) {
         let Some(incoming) = self.incoming.get_mut(key) else {
@@ -319,7 +335,7 @@ impl Engine {
     ) -> Result<(), AcceptError> {
         let qp_key = qp.slot();
         let wishes = match self.qp(qp) {
-            Some(qp) if qp.state() == QpState::Idle && matches!(qp.link, Link::None) => qp.wishes,
+            Some(qp) if qp.is_unconnected() => qp.wishes(),
             qp => {
                 let state = qp.map_or(QpState::Error, QpContext::state);
                 return Err(AcceptError::InvalidState(state));
@@ -329,23 +345,15 @@ impl Engine {
         let responder = Responder::new(self.mpa.params(Some(wishes.answer(request))));
         let (reply, negotiated) = responder.accept(request, private_data)?;
         let incoming = self.take_incoming(id);
-        if !self.send_startup(incoming.conn, &reply) {
+        if !(self.device.stack).send_all(incoming.conn, &reply, self.device.now) {
             self.device.stack.abort(incoming.conn, self.device.now);
             return Err(AcceptError::PeerGone);
         }
         self.own(incoming.conn, qp_key);
-        if let Some(qp) = self.qps.get_mut(qp_key) {
-            let info = ConnectionInfo::new(&negotiated, wishes);
-            let (conn, port) = (incoming.conn, incoming.port);
-            let stream = Stream::new(conn, &negotiated, true, &info, qp.extensions, port);
-            qp.enter_rts(stream, info);
-            if self.device.stack.has_unsent(conn) {
-                qp.deadline = Some(self.device.now + REPLY_LIMIT);
-            }
-        }
-        self.watch(qp_key);
-        // Memory work that was posted in Idle takes effect before the peer's first FPDU.
-        self.activate(qp_key);
+        let (conn, port) = (incoming.conn, incoming.port);
+        self.with_qp(qp_key, |qp, device| {
+            qp.accept(conn, port, &negotiated, device);
+        });
         Ok(())
     }
 
@@ -363,7 +371,7 @@ impl Engine {
             Some(ord) => responder.reject_for_ord(request, ord, private_data),
         }?;
         let incoming = self.take_incoming(id);
-        let sent = self.send_startup(incoming.conn, &reply);
+        let sent = (self.device.stack).send_all(incoming.conn, &reply, self.device.now);
         self.abandon(incoming.conn, Last::Frame);
         self.linger(incoming.port);
         if sent {
@@ -381,7 +389,7 @@ impl Engine {
     }
 
     pub(super) fn expect_end(&mut self, conn: ConnId, last: Last) {
-        let at = self.device.now + REPLY_LIMIT;
+        let at = self.device.now + LAST_LIMIT;
         self.deadlines.expect_end(at, conn, last);
     }
 

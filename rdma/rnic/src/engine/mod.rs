@@ -6,18 +6,12 @@
 mod broken;
 mod deadlines;
 mod events;
-mod fault;
 mod interface;
-mod lifecycle;
 mod lingering;
 mod listen;
-mod modify;
-mod query;
-mod receive;
+mod queue_pairs;
 mod srq;
-mod start;
 mod streaming;
-mod transmit;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -27,10 +21,10 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use xwarp_driver::IoError;
-use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack};
+use xwarp_tcp::{ConnId, Event, Instant, Stack};
 
 use crate::model::{
-    CqId, DestroyError, EngineCounters, EventHandler, LocalPort, MpaConfig, QpState, RnicCounters,
+    CqId, DestroyError, EngineCounters, EventHandler, LocalPort, MpaConfig, RnicCounters,
 };
 use crate::qp::{Device, QpContext};
 use crate::queues::{EventQueue, ReadySet, SlotTable};
@@ -38,7 +32,6 @@ use crate::stags::{Domains, StagTable};
 use crate::tables::{CqTable, Handlers, SrqTable};
 
 pub use listen::{Clients, IncomingRequest};
-pub use start::ConnectOrder;
 
 use deadlines::Deadlines;
 use interface::Interface;
@@ -113,8 +106,10 @@ impl Engine {
                 srqs: SrqTable::new(slots, Arc::clone(&events)),
                 events,
                 counters: EngineCounters::default(),
+                first_fpdu_retry: mpa.nudge,
                 now: Instant::from_micros(0),
                 turns: VecDeque::new(),
+                conn_changes: Vec::new(),
             },
             qps: Slab::new(),
             owners: FxHashMap::default(),
@@ -166,11 +161,7 @@ impl Engine {
         done += self.device.stack.poll(now, RX_BUDGET);
         while let Some(event) = self.device.stack.poll_event() {
             done += 1;
-            let owner = self.owners.get(&event.conn()).copied();
             self.on_tcp_event(event);
-            if let Some(Owner::Qp(key)) = owner {
-                self.watch(key);
-            }
         }
         done += self.expire();
         done += self.send_all();
@@ -179,81 +170,45 @@ impl Engine {
         Ok(done)
     }
 
+    /// Finds the owner of a connection, once, and hands the event on.
     fn on_tcp_event(&mut self, event: Event) {
+        let conn = event.conn();
+        match self.owners.get(&conn).copied() {
+            Some(Owner::Qp(key)) => self.on_qp_event(key, event),
+            Some(Owner::Incoming(key)) => self.on_incoming_event(key, event),
+            Some(Owner::Streaming) => self.on_stream_event(event),
+            None => self.on_unowned_event(event),
+        }
+    }
+
+    /// An event of a connection that is new, or that nobody has any more.
+    fn on_unowned_event(&mut self, event: Event) {
         match event {
             Event::Incoming {
                 listener,
                 conn,
                 remote,
             } => self.on_incoming(listener, conn, remote),
-            Event::Connected(conn) => match self.owners.get(&conn).copied() {
-                Some(Owner::Qp(key)) => self.on_connected(key),
-                Some(Owner::Streaming) => self.on_stream_connected(conn),
-                Some(Owner::Incoming(_)) | None => {}
-            },
-            Event::Readable(conn) => self.on_readable(conn),
-            Event::Writable(conn) => match self.owners.get(&conn).copied() {
-                Some(Owner::Qp(key)) => self.activate(key),
-                Some(Owner::Streaming) => self.wake_stream(conn),
-                Some(Owner::Incoming(_)) | None => {}
-            },
-            Event::PeerClosed(conn) => self.on_peer_closed(conn),
-            Event::Closed { conn, reason } => self.on_closed(conn, reason),
-        }
-    }
-
-    fn on_readable(&mut self, conn: ConnId) {
-        match self.owners.get(&conn).copied() {
-            Some(Owner::Qp(key)) => self.on_qp_readable(key),
-            Some(Owner::Incoming(key)) => self.on_request_bytes(key),
-            // They wait until the application reads them, or hands the stream over.
-            Some(Owner::Streaming) => self.wake_stream(conn),
-            None => {
-                let n = self.device.stack.readable_len(conn);
-                self.device.stack.consume(conn, n);
+            Event::Readable(conn) => self.discard(conn),
+            Event::PeerClosed(conn) => {
+                self.discard(conn);
+                self.device.stack.close(conn, self.device.now);
             }
+            Event::Connected(_) | Event::Writable(_) | Event::Closed { .. } => {}
         }
     }
 
-    fn on_peer_closed(&mut self, conn: ConnId) {
-        // What came before the FIN may not have been announced on its own.
-        self.on_readable(conn);
-        match self.owners.get(&conn).copied() {
-            Some(Owner::Qp(key)) => self.on_qp_peer_closed(key),
-            Some(Owner::Incoming(key)) => self.drop_incoming(key),
-            Some(Owner::Streaming) => self.on_stream_peer_closed(conn),
-            None => self.device.stack.close(conn, self.device.now),
-        }
-    }
-
-    fn on_closed(&mut self, conn: ConnId, reason: CloseReason) {
-        match self.owners.remove(&conn) {
-            Some(Owner::Qp(key)) => self.on_qp_closed(key, reason),
-            Some(Owner::Incoming(key)) => self.forget_incoming(key),
-            Some(Owner::Streaming) => self.on_stream_closed(conn),
-            None => {}
-        }
-    }
-
-    /// Lets a queue pair have its turn in sending.
-    fn activate(&mut self, key: usize) {
-        if let Some(qp) = self.qps.get_mut(key)
-            && !qp.active
-        {
-            qp.active = true;
-            self.device.turns.push_back(key);
-        }
+    fn discard(&mut self, conn: ConnId) {
+        let n = self.device.stack.readable_len(conn);
+        self.device.stack.consume(conn, n);
     }
 
     /// Gives every queue pair that has something to send one turn.
     fn send_all(&mut self) -> usize {
-        let (ready, active, qps) = (&self.ready, &mut self.device.turns, &mut self.qps);
+        let (ready, device, qps) = (&self.ready, &mut self.device, &mut self.qps);
         ready.drain(|key| {
-            if let Some(qp) = qps.get_mut(key)
-                && !qp.active
-            {
-                qp.active = true;
-                active.push_back(key);
+            if let Some(qp) = qps.get_mut(key) {
+                qp.activate(device);
             }
         });
         let mut done = 0;
@@ -261,11 +216,8 @@ impl Engine {
             let Some(key) = self.device.turns.pop_front() else {
                 break;
             };
-            if let Some(qp) = self.qps.get_mut(key) {
-                qp.active = false;
-            }
-            done += self.send_some(key);
-            self.watch(key);
+            let sent = self.with_qp(key, |qp, device| qp.transmit(device, TX_BUDGET));
+            done += sent.unwrap_or(0);
         }
         done
     }
@@ -334,7 +286,7 @@ impl Engine {
 
     /// Destroy CQ: not while a queue pair completes on it.
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), DestroyError> {
-        if (self.qps.iter()).any(|(_, qp)| qp.send_cq == id || qp.recv_cq == id) {
+        if (self.qps.iter()).any(|(_, qp)| qp.completes_on(id)) {
             return Err(DestroyError::InUse);
         }
         self.device.cqs.remove(id);
@@ -360,7 +312,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.end();
         for (_, qp) in &mut self.qps {
-            qp.set_state(QpState::Error);
+            qp.show_engine_gone();
         }
         if self.health == Health::Failed {
             return;

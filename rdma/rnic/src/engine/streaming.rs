@@ -1,22 +1,18 @@
 //! Connections in streaming mode: raw bytes, until Modify QP takes them to a queue pair.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use xwarp_driver::Signal;
-use xwarp_iwarp::ddp::VERSION_IETF;
-use xwarp_iwarp::mpa::Negotiated;
-use xwarp_tcp::{ConnId, ListenerId, Path};
+use xwarp_tcp::{ConnId, Event, ListenerId, Path};
 
 use super::deadlines::Last;
 use super::listen::Clients;
 use super::{Engine, Owner};
 use crate::model::{
-    ConnectError, ConnectionInfo, Handover, LocalPort, ModifyError, StreamError, StreamId,
-    StreamState,
+    ConnectError, Handover, LocalPort, ModifyError, StreamError, StreamId, StreamState,
 };
-use crate::qp::{Stream, send_raw};
+use crate::qp::send_raw;
 
 /// A connection in streaming mode.
 pub(super) struct Streaming {
@@ -163,27 +159,26 @@ impl Engine {
         }
     }
 
-    /// TCP is established.
-    pub(super) fn on_stream_connected(&mut self, conn: ConnId) {
-        self.set_stream_state(conn, StreamState::Established);
-    }
-
-    /// The peer has closed its side.
-    pub(super) fn on_stream_peer_closed(&mut self, conn: ConnId) {
-        self.set_stream_state(conn, StreamState::PeerClosed);
+    /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands the stream over.
+    pub(super) fn on_stream_event(&mut self, event: Event) {
+        match event {
+            Event::Connected(conn) => self.set_stream_state(conn, StreamState::Established),
+            Event::PeerClosed(conn) => self.set_stream_state(conn, StreamState::PeerClosed),
+            Event::Closed { conn, .. } => {
+                self.owners.remove(&conn);
+                if let Some(streaming) = self.streams.remove(&conn) {
+                    self.linger(streaming.port);
+                }
+            }
+            Event::Readable(conn) | Event::Writable(conn) => self.wake_stream(conn),
+            Event::Incoming { .. } => {}
+        }
     }
 
     fn set_stream_state(&mut self, conn: ConnId, state: StreamState) {
         if let Some(streaming) = self.streams.get_mut(&conn) {
             streaming.state = state;
             streaming.watcher.wake();
-        }
-    }
-
-    /// TCP has ended it.
-    pub(super) fn on_stream_closed(&mut self, conn: ConnId) {
-        if let Some(streaming) = self.streams.remove(&conn) {
-            self.linger(streaming.port);
         }
     }
 
@@ -204,24 +199,9 @@ impl Engine {
             return;
         };
         self.own(conn, key);
-        let Some(qp) = self.qps.get_mut(key) else {
-            return;
-        };
-        let negotiated = Negotiated {
-            crc: handover.framing.crc,
-            send_markers: handover.framing.send_markers,
-            receive_markers: handover.framing.receive_markers,
-            revision: 0,
-            version: VERSION_IETF,
-            enhanced: None,
-        };
-        let info = ConnectionInfo::new(&negotiated, qp.wishes);
-        let port = streaming.port;
-        let mut stream = Stream::new(conn, &negotiated, false, &info, qp.extensions, port);
-        if let Some(message) = handover.message {
-            stream.begin_with(VecDeque::from(message));
-        }
-        qp.enter_rts(stream, info);
-        self.receive_fpdus(key);
+        let (port, framing) = (streaming.port, handover.framing);
+        self.with_qp(key, |qp, device| {
+            qp.hand_over(conn, port, framing, handover.message, device);
+        });
     }
 }

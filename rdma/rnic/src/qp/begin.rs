@@ -4,11 +4,10 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
 
-use super::context::{Link, QpContext};
 use super::fault::SendFault;
-use super::in_flight::Begun;
-use super::stream::{Gate, Stream};
-use super::tx_message::{Outgoing, Response, Turn, execute};
+use super::full_operation::FullOperation;
+use super::stream::Stream;
+use super::tx_message::{Response, Turn, TxMessage, execute};
 use crate::model::{
     Access, CompletionStatus, MemoryWork, OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl,
     User,
@@ -16,7 +15,7 @@ use crate::model::{
 use crate::stags::StagTable;
 
 /// What is next.
-pub(crate) enum Next {
+pub(super) enum Next {
     /// A message is being sent.
     Message,
     /// A work request that sends nothing was done.
@@ -24,100 +23,94 @@ pub(crate) enum Next {
     Nothing,
 }
 
-/// Makes sure that a message is being sent: goes on with the current one, or begins a response or the next work request, in turn
-/// where both wait.
-pub(crate) fn begin_message(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
-    let user = qp.user;
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(Next::Nothing);
-    };
-    if stream.outgoing.is_some() {
-        return Ok(Next::Message);
-    }
-    let request_waits = !qp.sq.is_empty();
-    if (stream.turn == Turn::Response || !request_waits)
-        && let Some(response) = stream.responses.pop_front()
-    {
-        stream.turn = Turn::Request;
-        begin_response(stream, stags, user, &response)?;
-        return Ok(Next::Message);
-    }
-    stream.turn = Turn::Response;
-    match begin_request(qp, stags)? {
-        Next::Nothing => {}
-        begun @ (Next::Message | Next::Done) => return Ok(begun),
-    }
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(Next::Nothing);
-    };
-    let Some(response) = stream.responses.pop_front() else {
-        return Ok(Next::Nothing);
-    };
-    begin_response(stream, stags, user, &response)?;
-    Ok(Next::Message)
-}
-
-fn begin_response(
-    stream: &mut Stream,
-    stags: &StagTable,
-    user: User,
-    response: &Response,
-) -> Result<(), SendFault> {
-    stream.outgoing = Some(match response {
-        Response::Read(read) => Outgoing::Read(stream.sender.respond(*read)),
-        Response::Atomic(atomic) => {
-            let original = execute(stags, user, atomic)?;
-            let response = stream.sender.atomic_response(atomic.request.id, original);
-            Outgoing::Atomic(response)
+impl FullOperation<'_> {
+    /// Makes sure that a message is being sent: goes on with the current one, or begins a response or the next work request, in turn
+    /// where both wait.
+    pub(super) fn begin_message(&mut self, stags: &mut StagTable) -> Result<Next, SendFault> {
+        if self.stream.outgoing.is_some() {
+            return Ok(Next::Message);
         }
-    });
-    Ok(())
-}
+        let request_waits = self.work.has_posted();
+        if (self.stream.turn == Turn::Response || !request_waits)
+            && let Some(response) = self.stream.next_response()
+        {
+            self.stream.turn = Turn::Request;
+            self.begin_response(stags, &response)?;
+            return Ok(Next::Message);
+        }
+        self.stream.turn = Turn::Response;
+        match self.begin_request(stags)? {
+            Next::Nothing => {}
+            begun @ (Next::Message | Next::Done) => return Ok(begun),
+        }
+        let Some(response) = self.stream.next_response() else {
+            return Ok(Next::Nothing);
+        };
+        self.begin_response(stags, &response)?;
+        Ok(Next::Message)
+    }
 
-/// Begins the next work request unless the send queue is empty, or stalls: until the peer has spoken, for a fence, or because ORD Reads and Atomic
-/// Operations are outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
-fn begin_request(qp: &mut QpContext, stags: &mut StagTable) -> Result<Next, SendFault> {
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(Next::Nothing);
-    };
-    let Some(next) = qp.sq.peek() else {
-        return Ok(Next::Nothing);
-    };
-    let outstanding = stream.receiver.outstanding_reads();
-    let awaits_response = next.operation.awaits_response();
-    let ord = usize::from(qp.ord);
-    let silent = stream.gate == Gate::Fenced && next.operation.sends();
-    let fenced = next.read_fence && next.operation.has_read_fence() && outstanding > 0
-        || next.operation.has_local_fence() && !qp.begun.is_empty();
-    if silent || fenced || awaits_response && ord > 0 && outstanding >= ord {
-        return Ok(Next::Nothing);
+    fn begin_response(&mut self, stags: &StagTable, response: &Response) -> Result<(), SendFault> {
+        self.stream.outgoing = Some(match response {
+            Response::Read(read) => TxMessage::Read(self.stream.sender.respond(*read)),
+            Response::Atomic(atomic) => {
+                let original = execute(stags, self.user, atomic)?;
+                let sender = &mut self.stream.sender;
+                TxMessage::Atomic(sender.atomic_response(atomic.request.id, original))
+            }
+        });
+        Ok(())
     }
-    let Some(request) = qp.sq.pop() else {
-        return Ok(Next::Nothing);
-    };
-    qp.begun.push_back(Begun::new(&request));
-    #[cfg(feature = "fault-injection")]
-    qp.injected.check()?;
-    if request.operation.is_extension() && stream.version != VERSION_IETF {
-        return Err(SendFault::Request(CompletionStatus::NotInVersion));
+
+    /// Begins the next work request unless the send queue is empty, or stalls.
+    fn begin_request(&mut self, stags: &mut StagTable) -> Result<Next, SendFault> {
+        if self.stalls() {
+            return Ok(Next::Nothing);
+        }
+        let Some(request) = self.work.begin() else {
+            return Ok(Next::Nothing);
+        };
+        #[cfg(feature = "fault-injection")]
+        self.injected.check()?;
+        self.check_request(&request.operation)?;
+        self.stream.outgoing = outgoing(self.stream, stags, self.user, request)?;
+        if self.stream.outgoing.is_some() {
+            return Ok(Next::Message);
+        }
+        self.work.newest_sent();
+        Ok(Next::Done)
     }
-    if awaits_response && ord == 0 {
-        return Err(SendFault::Request(CompletionStatus::ZeroReadResources));
+
+    /// The send queue is empty or stalls: until the peer has spoken, for a fence, or because ORD Reads and Atomic Operations are
+    /// outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
+    fn stalls(&self) -> bool {
+        let Some(next) = self.work.peek() else {
+            return true;
+        };
+        let outstanding = self.stream.receiver.outstanding_reads();
+        let operation = &next.operation;
+        let ord = usize::from(self.ord);
+        let silent = self.stream.awaits_first_fpdu() && operation.sends();
+        let fenced = next.read_fence && operation.has_read_fence() && outstanding > 0
+            || operation.has_local_fence() && self.work.has_in_flight();
+        silent || fenced || operation.awaits_response() && ord > 0 && outstanding >= ord
     }
-    if request.operation.names_stag_zero() {
-        return Err(SendFault::Request(CompletionStatus::InvalidStag));
+
+    /// What can be seen of a work request before any memory is looked at.
+    fn check_request(&self, operation: &Operation) -> Result<(), SendFault> {
+        let refusal = if operation.is_extension() && self.stream.version() != VERSION_IETF {
+            CompletionStatus::NotInVersion
+        } else if operation.awaits_response() && self.ord == 0 {
+            CompletionStatus::ZeroReadResources
+        } else if operation.names_stag_zero() {
+            CompletionStatus::InvalidStag
+        } else if operation.has_wrapping_sink() {
+            CompletionStatus::Wrap
+        } else {
+            return Ok(());
+        };
+        Err(SendFault::Request(refusal))
     }
-    if request.operation.has_wrapping_sink() {
-        return Err(SendFault::Request(CompletionStatus::Wrap));
-    }
-    stream.outgoing = outgoing(stream, stags, qp.user, request)?;
-    if stream.outgoing.is_some() {
-        return Ok(Next::Message);
-    }
-    if let Some(begun) = qp.begun.back_mut() {
-        begun.outcome = Some(CompletionStatus::Success);
-    }
-    Ok(Next::Done)
 }
 
 /// The message of a work request; `None` for one that sends nothing, and is done.
@@ -126,7 +119,7 @@ fn outgoing(
     stags: &mut StagTable,
     user: User,
     request: SendRequest,
-) -> Result<Option<Outgoing>, SendFault> {
+) -> Result<Option<TxMessage>, SendFault> {
     let len = request.operation.byte_len().unwrap_or(u32::MAX);
     let (message, sgl, then) = match request.operation {
         Operation::Send {
@@ -170,7 +163,7 @@ fn outgoing(
             return Ok(None);
         }
     };
-    Ok(Some(Outgoing::Request { message, sgl, then }))
+    Ok(Some(TxMessage::Request { message, sgl, then }))
 }
 
 /// All messages in front of it have been handed to TCP, and none behind it has begun.
@@ -186,7 +179,7 @@ fn change_memory(
     }
 }
 
-fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) -> Outgoing {
+fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) -> TxMessage {
     let read = ReadRequest {
         sink: sink.stag,
         sink_to: sink.to,
@@ -195,12 +188,11 @@ fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) -> Outgoing {
         source_to: remote.to,
     };
     stream.receiver.expect_read(read);
-    Outgoing::header_only(stream.sender.read_request(&read))
+    TxMessage::header_only(stream.sender.read_request(&read))
 }
 
-fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress) -> Outgoing {
-    let id = stream.next_atomic;
-    stream.next_atomic = id.wrapping_add(1);
+fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress) -> TxMessage {
+    let id = stream.next_atomic();
     let request = AtomicRequest {
         id,
         operation,
@@ -208,7 +200,7 @@ fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress
         to: remote.to,
     };
     stream.receiver.expect_atomic(id);
-    Outgoing::header_only(stream.sender.atomic_request(&request))
+    TxMessage::header_only(stream.sender.atomic_request(&request))
 }
 
 /// An Atomic Operation whose result could not be placed is not even asked for.

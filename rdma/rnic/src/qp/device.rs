@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use xwarp_tcp::{Instant, Stack};
+use xwarp_tcp::{ConnId, Instant, Stack};
 
-use crate::model::{AsyncEvent, AsyncEventKind, EngineCounters, EventResource};
+use crate::model::{AsyncEvent, AsyncEventKind, EngineCounters, EventResource, LocalPort};
 use crate::queues::EventQueue;
 use crate::stags::StagTable;
 use crate::tables::{CqTable, SrqTable};
@@ -18,10 +19,24 @@ pub(crate) struct Device {
     pub(crate) srqs: SrqTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) counters: EngineCounters,
+    /// After how long an initiator wakes a peer that overlooks its first FPDU.
+    pub(crate) first_fpdu_retry: Option<Duration>,
     /// The time of the present turn or verb.
     pub(crate) now: Instant,
     /// Slots of queue pairs that may have something to send, in turn.
     pub(crate) turns: VecDeque<usize>,
+    /// What a queue pair has just done with its connections, for the engine, which keeps their owners.
+    pub(crate) conn_changes: Vec<ConnChange>,
+}
+
+/// What a queue pair did with one of its TCP connections.
+pub(crate) enum ConnChange {
+    /// It has made this one.
+    Made(ConnId),
+    /// It is done with this one. The port lingers, as TCP may still have to answer on it.
+    Released(ConnId, Arc<LocalPort>),
+    /// Likewise, and nobody has closed it yet.
+    Abandoned(ConnId, Arc<LocalPort>),
 }
 
 impl Device {

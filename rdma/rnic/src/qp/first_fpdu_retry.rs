@@ -13,18 +13,18 @@ const TRIES: u8 = 4;
 
 /// When an initiator wakes its peer: some time after its first FPDU, unless the peer has sent one.
 #[derive(Debug)]
-pub(crate) struct Nudge {
-    patience: Duration,
+pub(crate) struct FirstFpduRetry {
+    interval: Duration,
     tries: u8,
     due: Option<Instant>,
 }
 
-impl Nudge {
+impl FirstFpduRetry {
     /// For a stream that has sent nothing; `None` wakes nobody.
-    pub(crate) fn new(patience: Option<Duration>) -> Self {
+    pub(crate) fn new(interval: Option<Duration>) -> Self {
         Self {
-            patience: patience.unwrap_or_default(),
-            tries: if patience.is_some() { TRIES } else { 0 },
+            interval: interval.unwrap_or_default(),
+            tries: if interval.is_some() { TRIES } else { 0 },
             due: None,
         }
     }
@@ -32,7 +32,7 @@ impl Nudge {
     /// An FPDU was sent.
     pub(crate) fn sent(&mut self, now: Instant) {
         if self.tries > 0 && self.due.is_none() {
-            self.due = Some(now + self.patience);
+            self.due = Some(now + self.interval);
         }
     }
 
@@ -49,8 +49,8 @@ impl Nudge {
     /// The time has come, whether or not something could be sent: the next time is later.
     pub(crate) fn passed(&mut self, now: Instant) {
         self.tries = self.tries.saturating_sub(1);
-        self.patience *= 2;
-        self.due = (self.tries > 0).then(|| now + self.patience);
+        self.interval *= 2;
+        self.due = (self.tries > 0).then(|| now + self.interval);
     }
 }
 
@@ -64,27 +64,27 @@ mod tests {
 
     #[test]
     fn silent_peer_is_woken_four_times_ever_later() {
-        let mut nudge = Nudge::new(Some(Duration::from_millis(5)));
-        assert_eq!(nudge.due(), None, "nothing was sent");
-        nudge.sent(at(100));
-        nudge.sent(at(103));
+        let mut retry = FirstFpduRetry::new(Some(Duration::from_millis(5)));
+        assert_eq!(retry.due(), None, "nothing was sent");
+        retry.sent(at(100));
+        retry.sent(at(103));
         let mut times = Vec::new();
-        while let Some(due) = nudge.due() {
+        while let Some(due) = retry.due() {
             times.push(due);
-            nudge.passed(due);
-            nudge.sent(due);
+            retry.passed(due);
+            retry.sent(due);
         }
         assert_eq!(times, [at(105), at(115), at(135), at(175)]);
     }
 
     #[test]
     fn peer_that_was_heard_is_left_alone() {
-        let mut nudge = Nudge::new(Some(Duration::from_millis(5)));
-        nudge.sent(at(0));
-        nudge.heard();
-        nudge.sent(at(1));
-        assert_eq!(nudge.due(), None);
-        let mut off = Nudge::new(None);
+        let mut retry = FirstFpduRetry::new(Some(Duration::from_millis(5)));
+        retry.sent(at(0));
+        retry.heard();
+        retry.sent(at(1));
+        assert_eq!(retry.due(), None);
+        let mut off = FirstFpduRetry::new(None);
         off.sent(at(0));
         assert_eq!(off.due(), None);
     }

@@ -5,12 +5,12 @@ use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
     Access as Checked, AccessError, Inbound, InvalidateError, Resources, Stag, ViolationCause,
 };
-use xwarp_tcp::{ConnId, Stack};
+use xwarp_tcp::Stack;
 
-use super::context::{Link, QpContext};
+use super::device::Device;
 use super::fault::{Broken, ReceiveFault};
-use super::receive_queue::Receives;
-use super::stream::{Gate, Stream};
+use super::full_operation::FullOperation;
+use super::receive_queue::ReceiveQueue;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
     Ability, Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, QpId, User,
@@ -18,12 +18,12 @@ use crate::model::{
 use crate::stags::StagTable;
 use crate::tables::{CqTable, SrqTable};
 
-/// What all queue pairs share.
-pub(crate) struct Tables<'a> {
-    pub(crate) stags: &'a mut StagTable,
-    pub(crate) cqs: &'a mut CqTable,
-    pub(crate) srqs: &'a mut SrqTable,
-    pub(crate) counters: &'a mut EngineCounters,
+/// The tables of the device, apart from TCP, whose bytes are being received.
+struct Tables<'a> {
+    stags: &'a mut StagTable,
+    cqs: &'a mut CqTable,
+    srqs: &'a mut SrqTable,
+    counters: &'a mut EngineCounters,
 }
 
 /// What the protocol's checks need to know of a queue pair.
@@ -32,13 +32,13 @@ struct QpResources<'a> {
     user: User,
     stags: &'a StagTable,
     srqs: &'a mut SrqTable,
-    receives: &'a mut Receives,
+    receive: &'a mut ReceiveQueue,
 }
 
 impl Resources for QpResources<'_> {
     fn take_receive(&mut self) -> Option<u64> {
-        let len = self.receives.begin(self.srqs)?;
-        if self.receives.reaches_limit() {
+        let len = self.receive.begin(self.srqs)?;
+        if self.receive.reaches_limit() {
             self.srqs
                 .report(EventResource::Qp(self.id), AsyncEventKind::RqLimitReached);
         }
@@ -70,170 +70,235 @@ impl Resources for QpResources<'_> {
     }
 }
 
-/// Receives one FPDU; false when none is there whole.
-pub(crate) fn receive_one(
-    stack: &mut Stack,
-    tables: &mut Tables<'_>,
-    qp: &mut QpContext,
-) -> Result<bool, ReceiveFault> {
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(false);
-    };
-    let conn = stream.conn;
-    // A ULPDU may lie in the deframer while the queue pair acts upon it.
-    let mut deframer = std::mem::take(&mut stream.deframer);
-    let received = receive_from(&mut deframer, conn, stack, tables, qp);
-    if let Link::Stream(stream) = &mut qp.link {
-        stream.deframer = deframer;
-    }
-    received
-}
-
-fn receive_from(
-    deframer: &mut Deframer,
-    conn: ConnId,
-    stack: &mut Stack,
-    tables: &mut Tables<'_>,
-    qp: &mut QpContext,
-) -> Result<bool, ReceiveFault> {
-    let mut want = 1;
-    loop {
-        if stack.readable_len(conn) < want {
-            return Ok(false);
-        }
-        let stream = stack.readable(conn, want);
-        let step = deframer.next(stream).map_err(ReceiveFault::Mpa)?;
-        match step {
-            Step::NeedBytes(n) => want = n.max(want + 1),
-            Step::Fpdu { ulpdu, consumed } => {
-                tables.counters.fpdus_in += 1;
-                let taken = take_ulpdu(ulpdu, tables, qp);
-                stack.consume(conn, consumed);
-                return taken.map(|()| true);
+impl FullOperation<'_> {
+    /// Receives until no whole FPDU is left. True if one was there.
+    pub(super) fn receive(
+        &mut self,
+        deframer: &mut Deframer,
+        device: &mut Device,
+    ) -> (bool, Result<(), ReceiveFault>) {
+        let stack = &mut device.stack;
+        let mut tables = Tables {
+            stags: &mut device.stags,
+            cqs: &mut device.cqs,
+            srqs: &mut device.srqs,
+            counters: &mut device.counters,
+        };
+        let mut any = false;
+        loop {
+            match self.receive_one(deframer, stack, &mut tables) {
+                Ok(true) => any = true,
+                Ok(false) => return (any, Ok(())),
+                Err(fault) => return (any, Err(fault)),
             }
         }
     }
-}
 
-/// Checks a ULPDU whose FPDU was right, and acts upon it.
-fn take_ulpdu(
-    ulpdu: &[u8],
-    tables: &mut Tables<'_>,
-    qp: &mut QpContext,
-) -> Result<(), ReceiveFault> {
-    let Link::Stream(stream) = &mut qp.link else {
-        return Ok(());
-    };
-    // Any FPDU that MPA finds right opens the fence, also one that DDP then refuses (wire.md §3.2).
-    stream.heard();
-    let mut resources = QpResources {
-        id: qp.id,
-        user: qp.user,
-        stags: tables.stags,
-        srqs: tables.srqs,
-        receives: &mut qp.receives,
-    };
-    let inbound = (stream.receiver)
-        .on_ulpdu(ulpdu, &mut resources)
-        .map_err(ReceiveFault::Violation)?;
-    #[cfg(feature = "fault-injection")]
-    qp.injected.check()?;
-    act(&inbound, ulpdu, tables, qp)
-}
+    /// Receives one FPDU; false when none is there whole.
+    fn receive_one(
+        &mut self,
+        deframer: &mut Deframer,
+        stack: &mut Stack,
+        tables: &mut Tables<'_>,
+    ) -> Result<bool, ReceiveFault> {
+        let conn = self.stream.conn();
+        let mut want = 1;
+        loop {
+            if stack.readable_len(conn) < want {
+                return Ok(false);
+            }
+            let bytes = stack.readable(conn, want);
+            match deframer.next(bytes).map_err(ReceiveFault::Mpa)? {
+                Step::NeedBytes(n) => want = n.max(want + 1),
+                Step::Fpdu { ulpdu, consumed } => {
+                    tables.counters.fpdus_in += 1;
+                    let taken = self.take_ulpdu(ulpdu, tables);
+                    stack.consume(conn, consumed);
+                    return taken.map(|()| true);
+                }
+            }
+        }
+    }
 
-/// Places a segment that passed all checks, and completes what it completes.
-fn act(
-    inbound: &Inbound<'_>,
-    ulpdu: &[u8],
-    tables: &mut Tables<'_>,
-    qp: &mut QpContext,
-) -> Result<(), ReceiveFault> {
-    let Tables {
-        stags,
-        cqs,
-        counters,
-        ..
-    } = tables;
-    match inbound {
-        &Inbound::Write {
-            stag, to, payload, ..
-        } => {
-            let len = payload.len() as u64;
-            let refusal = |cause| ViolationCause::Write {
+    /// Checks a ULPDU whose FPDU was right, and acts upon it.
+    fn take_ulpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
+        // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses (wire.md §3.2).
+        self.stream.note_received();
+        let mut resources = QpResources {
+            id: self.id,
+            user: self.user,
+            stags: tables.stags,
+            srqs: tables.srqs,
+            receive: self.work.receive_mut(),
+        };
+        let inbound = (self.stream.receiver)
+            .on_ulpdu(ulpdu, &mut resources)
+            .map_err(ReceiveFault::Violation)?;
+        #[cfg(feature = "fault-injection")]
+        self.injected.check()?;
+        self.act(&inbound, ulpdu, tables)
+    }
+
+    /// Places a segment that passed all checks, and completes what it completes.
+    fn act(
+        &mut self,
+        inbound: &Inbound<'_>,
+        ulpdu: &[u8],
+        tables: &mut Tables<'_>,
+    ) -> Result<(), ReceiveFault> {
+        let Tables {
+            stags,
+            cqs,
+            counters,
+            ..
+        } = tables;
+        match inbound {
+            &Inbound::Write {
+                stag, to, payload, ..
+            } => {
+                let len = payload.len() as u64;
+                let refusal = |cause| ViolationCause::Write {
+                    stag,
+                    to,
+                    len,
+                    cause,
+                };
+                place(stags, self.user, stag, to, payload, counters)
+                    .map_err(|cause| self.refuse(refusal(cause), ulpdu))?;
+            }
+            &Inbound::ReadResponse {
                 stag,
                 to,
-                len,
-                cause,
-            };
-            place(stags, qp.user, stag, to, payload, counters)
-                .map_err(|cause| refuse(qp, refusal(cause), ulpdu))?;
-        }
-        &Inbound::ReadResponse {
-            stag,
-            to,
-            payload,
-            done,
-        } => {
-            let len = payload.len() as u64;
-            let refusal = |cause| ViolationCause::ReadSink {
-                stag,
-                to,
-                len,
-                cause,
-            };
-            place(stags, qp.user, stag, to, payload, counters)
-                .map_err(|cause| refuse(qp, refusal(cause), ulpdu))?;
-            if done {
-                finish_read(stags, qp)?;
-                qp.complete_sends(cqs)?;
+                payload,
+                done,
+            } => {
+                let len = payload.len() as u64;
+                let refusal = |cause| ViolationCause::ReadSink {
+                    stag,
+                    to,
+                    len,
+                    cause,
+                };
+                place(stags, self.user, stag, to, payload, counters)
+                    .map_err(|cause| self.refuse(refusal(cause), ulpdu))?;
+                if done {
+                    self.finish_read(stags)?;
+                    self.work.complete_sends(cqs)?;
+                }
             }
-        }
-        Inbound::ReadRequest(read) => queue_response(qp, Response::Read(*read))?,
-        Inbound::AtomicRequest(atomic) => queue_response(qp, Response::Atomic(*atomic))?,
-        Inbound::AtomicResponse { original } => {
-            finish_atomic(stags, qp, *original)?;
-            qp.complete_sends(cqs)?;
-        }
-        Inbound::Send {
-            kind,
-            offset,
-            payload,
-            message_len,
-        } => {
-            scatter(stags, qp, *offset, payload)?;
-            counters.placed_bytes += payload.len() as u64;
-            if let Some(len) = message_len {
-                finish_send(stags, cqs, qp, *kind, *len)?;
+            Inbound::ReadRequest(read) => self.queue_response(Response::Read(*read))?,
+            Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(*atomic))?,
+            Inbound::AtomicResponse { original } => {
+                self.finish_atomic(stags, *original)?;
+                self.work.complete_sends(cqs)?;
             }
+            Inbound::Send {
+                kind,
+                offset,
+                payload,
+                message_len,
+            } => {
+                self.scatter(stags, *offset, payload)?;
+                counters.placed_bytes += payload.len() as u64;
+                if let Some(len) = message_len {
+                    self.finish_send(stags, cqs, *kind, *len)?;
+                }
+            }
+            Inbound::Immediate { data, solicited } => {
+                self.work.complete_receive(cqs, |completion| {
+                    completion.immediate = Some(*data);
+                    completion.solicited = *solicited;
+                })?;
+            }
+            Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
+            // An RTR has opened the stream, and concerns nobody else (R6581-9.2-11).
+            Inbound::RtrSend | Inbound::Dropped => {}
         }
-        Inbound::Immediate { data, solicited } => qp.complete_receive(cqs, |completion| {
-            completion.immediate = Some(*data);
-            completion.solicited = *solicited;
-        })?,
-        Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
-        // An RTR has opened the fence, and concerns nobody else (R6581-9.2-11).
-        Inbound::RtrSend | Inbound::Dropped => {}
+        Ok(())
     }
-    Ok(())
-}
 
-/// A request of the peer's waits for its turn to be answered.
-fn queue_response(qp: &mut QpContext, response: Response) -> Result<(), ReceiveFault> {
-    let Some(stream) = qp.stream() else {
-        return Ok(());
-    };
-    if stream.gate == Gate::Shut {
-        return Err(ReceiveFault::RequestAfterClose);
+    /// A request of the peer's waits for its turn to be answered.
+    fn queue_response(&mut self, response: Response) -> Result<(), ReceiveFault> {
+        if self.stream.is_closed() {
+            return Err(ReceiveFault::RequestAfterClose);
+        }
+        self.stream.queue_response(response);
+        Ok(())
     }
-    stream.responses.push_back(response);
-    Ok(())
-}
 
-/// A segment that passed all checks cannot be placed: its memory is gone.
-fn refuse(qp: &mut QpContext, cause: ViolationCause, ulpdu: &[u8]) -> ReceiveFault {
-    match qp.stream() {
-        Some(stream) => ReceiveFault::Violation(stream.receiver.refuse(cause, ulpdu)),
-        None => Broken("a segment was placed without a stream").into(),
+    /// A segment that passed all checks cannot be placed: its memory is gone.
+    fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> ReceiveFault {
+        ReceiveFault::Violation(self.stream.receiver.refuse(cause, ulpdu))
+    }
+
+    /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
+    fn finish_read(&mut self, stags: &mut StagTable) -> Result<(), ReceiveFault> {
+        let user = self.user;
+        if self.stream.take_rtr_response() {
+            return Ok(());
+        }
+        let Some(read) = self.work.oldest_unanswered() else {
+            return Err(Broken("a response was awaited by no work request").into());
+        };
+        let invalidated = read
+            .sink_to_invalidate()
+            .map_or(Ok(()), |stag| stags.invalidate_local(user, stag));
+        read.end(invalidated.err().unwrap_or(CompletionStatus::Success));
+        invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))
+    }
+
+    /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
+    fn finish_atomic(&mut self, stags: &StagTable, original: u64) -> Result<(), ReceiveFault> {
+        let user = self.user;
+        let Some(atomic) = self.work.oldest_unanswered() else {
+            return Err(Broken("a response was awaited by no work request").into());
+        };
+        let placed = atomic.set_original(original).map_or(Ok(()), |sink| {
+            let (result, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
+            stags
+                .access(user, sink.stag, sink.to, result.len() as u64, right)
+                .map_err(CompletionStatus::of_access)?
+                .write(&result)
+                .map_err(|_| CompletionStatus::BaseBounds)
+        });
+        atomic.end(placed.err().unwrap_or(CompletionStatus::Success));
+        placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))
+    }
+
+    /// Copies a Send's payload into the receive buffer's pieces.
+    fn scatter(&self, stags: &StagTable, offset: u32, payload: &[u8]) -> Result<(), ReceiveFault> {
+        let Some(receiving) = self.work.receive().current() else {
+            return Err(Broken("a message is received into no buffer").into());
+        };
+        let user = receiving.pd.map_or(self.user, |pd| self.user.in_domain(pd));
+        let (sgl, len) = (&receiving.request.sgl, payload.len());
+        for_each_piece(sgl, offset, len, |to, stag, span| {
+            stags
+                .access(user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
+                .map_err(CompletionStatus::of_access)?
+                .write(payload.get(span).unwrap_or_default())
+                .map_err(|_| CompletionStatus::BaseBounds)
+        })
+        .map_err(ReceiveFault::Buffer)
+    }
+
+    /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
+    fn finish_send(
+        &mut self,
+        stags: &mut StagTable,
+        cqs: &mut CqTable,
+        kind: SendKind,
+        len: u32,
+    ) -> Result<(), ReceiveFault> {
+        if let Some(stag) = kind.invalidate {
+            stags.invalidate(stag);
+        }
+        self.work.complete_receive(cqs, |completion| {
+            completion.byte_len = len;
+            completion.invalidated = kind.invalidate;
+            completion.solicited = kind.solicited;
+        })?;
+        Ok(())
     }
 }
 
@@ -255,85 +320,5 @@ fn place(
         .write(payload)
         .map_err(|_| AccessError::Bounds)?;
     counters.placed_bytes += len;
-    Ok(())
-}
-
-/// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
-fn finish_read(stags: &mut StagTable, qp: &mut QpContext) -> Result<(), ReceiveFault> {
-    let user = qp.user;
-    if qp.stream().is_some_and(Stream::take_rtr_response) {
-        return Ok(());
-    }
-    let Some(begun) = qp.oldest_unanswered() else {
-        return Err(Broken("a response was awaited by no work request").into());
-    };
-    let invalidated = begun
-        .invalidate
-        .map_or(Ok(()), |stag| stags.invalidate_local(user, stag));
-    begun.outcome = Some(invalidated.err().unwrap_or(CompletionStatus::Success));
-    invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))
-}
-
-/// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
-fn finish_atomic(stags: &StagTable, qp: &mut QpContext, original: u64) -> Result<(), ReceiveFault> {
-    let user = qp.user;
-    let Some(begun) = qp.oldest_unanswered() else {
-        return Err(Broken("a response was awaited by no work request").into());
-    };
-    begun.original = Some(original);
-    let placed = begun.sink.map_or(Ok(()), |sink| {
-        let (result, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
-        stags
-            .access(user, sink.stag, sink.to, result.len() as u64, right)
-            .map_err(CompletionStatus::of_access)?
-            .write(&result)
-            .map_err(|_| CompletionStatus::BaseBounds)
-    });
-    begun.outcome = Some(placed.err().unwrap_or(CompletionStatus::Success));
-    placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))
-}
-
-/// Copies a Send's payload into the receive buffer's pieces.
-fn scatter(
-    stags: &StagTable,
-    qp: &QpContext,
-    offset: u32,
-    payload: &[u8],
-) -> Result<(), ReceiveFault> {
-    let Some(receiving) = qp.receives.current() else {
-        return Err(Broken("a message is received into no buffer").into());
-    };
-    let user = receiving.pd.map_or(qp.user, |pd| qp.user.in_domain(pd));
-    for_each_piece(
-        &receiving.request.sgl,
-        offset,
-        payload.len(),
-        |to, stag, span| {
-            stags
-                .access(user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
-                .map_err(CompletionStatus::of_access)?
-                .write(payload.get(span).unwrap_or_default())
-                .map_err(|_| CompletionStatus::BaseBounds)
-        },
-    )
-    .map_err(ReceiveFault::Buffer)
-}
-
-/// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
-fn finish_send(
-    stags: &mut StagTable,
-    cqs: &mut CqTable,
-    qp: &mut QpContext,
-    kind: SendKind,
-    len: u32,
-) -> Result<(), ReceiveFault> {
-    if let Some(stag) = kind.invalidate {
-        stags.invalidate(stag);
-    }
-    qp.complete_receive(cqs, |completion| {
-        completion.byte_len = len;
-        completion.invalidated = kind.invalidate;
-        completion.solicited = kind.solicited;
-    })?;
     Ok(())
 }

@@ -9,13 +9,13 @@ use crate::queues::{Posted, SlotKey};
 use crate::tables::{Receiving, SrqTable};
 
 /// Where buffers are posted.
-pub(crate) enum Source {
+pub(super) enum Source {
     Own(Posted<RecvRequest>, SlotKey),
     Shared(SrqId),
 }
 
 /// See the module.
-pub(crate) struct Receives {
+pub(super) struct ReceiveQueue {
     source: Source,
     current: Option<Receiving>,
     unavailable: Option<Unavailable>,
@@ -23,8 +23,8 @@ pub(crate) struct Receives {
     limit: RqLimit,
 }
 
-impl Receives {
-    pub(crate) fn new(source: Source, limit: usize) -> Self {
+impl ReceiveQueue {
+    pub(super) fn new(source: Source, limit: usize) -> Self {
         Self {
             source,
             current: None,
@@ -37,7 +37,7 @@ impl Receives {
     }
 
     /// The shared queue that it takes from.
-    pub(crate) fn shared(&self) -> Option<SrqId> {
+    pub(super) fn shared(&self) -> Option<SrqId> {
         match self.source {
             Source::Own(..) => None,
             Source::Shared(srq) => Some(srq),
@@ -45,7 +45,7 @@ impl Receives {
     }
 
     /// Work requests that may be posted to its own queue.
-    pub(crate) fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         match &self.source {
             Source::Own(posted, _) => posted.depth(),
             Source::Shared(_) => 0,
@@ -53,7 +53,7 @@ impl Receives {
     }
 
     /// A message begins: takes the next buffer, and tells how long it is.
-    pub(crate) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
+    pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
         let next = match self.source {
             Source::Own(..) => self.next_own(),
             Source::Shared(srq) => self.next_shared(srqs, srq),
@@ -76,12 +76,12 @@ impl Receives {
     }
 
     /// Why the last message has found no buffer, if it was not for want of one.
-    pub(crate) fn take_unavailable(&mut self) -> Option<Unavailable> {
+    pub(super) fn take_unavailable(&mut self) -> Option<Unavailable> {
         self.unavailable.take()
     }
 
     /// Makes room for that.
-    pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         match &mut self.source {
             Source::Own(posted, _) => posted.reserve(),
             Source::Shared(..) => Ok(()),
@@ -89,18 +89,18 @@ impl Receives {
     }
 
     /// Goes on with another ring.
-    pub(crate) fn resize(&mut self, ring: Consumer<RecvRequest>) {
+    pub(super) fn resize(&mut self, ring: Consumer<RecvRequest>) {
         if let Source::Own(posted, _) = &mut self.source {
             posted.resize(ring);
         }
     }
 
     /// The limit of messages in progress, where the source is shared (verbs draft §6.3.8).
-    pub(crate) fn limit(&self) -> Option<RqLimit> {
+    pub(super) fn limit(&self) -> Option<RqLimit> {
         self.shared().map(|_| self.limit)
     }
 
-    pub(crate) fn set_limit(&mut self, limit: RqLimit) {
+    pub(super) fn set_limit(&mut self, limit: RqLimit) {
         self.limit = limit;
     }
 
@@ -110,25 +110,25 @@ impl Receives {
     }
 
     /// More messages are in progress than the limit, for the first time since that was armed.
-    pub(crate) fn reaches_limit(&mut self) -> bool {
+    pub(super) fn reaches_limit(&mut self) -> bool {
         let reached = self.limit.armed && self.in_progress() > self.limit.limit;
         self.limit.armed &= !reached;
         reached
     }
 
     /// What the present message is placed into.
-    pub(crate) fn current(&self) -> Option<&Receiving> {
+    pub(super) fn current(&self) -> Option<&Receiving> {
         self.current.as_ref()
     }
 
     /// The present message ends.
-    pub(crate) fn end(&mut self) -> Option<Receiving> {
+    pub(super) fn end(&mut self) -> Option<Receiving> {
         self.current.take()
     }
 
     /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
     /// (verbs draft §6.3.6).
-    pub(crate) fn flush_one(&mut self) -> Option<Receiving> {
+    pub(super) fn flush_one(&mut self) -> Option<Receiving> {
         self.end().or_else(|| self.next_own())
     }
 

@@ -1,75 +1,85 @@
-//! A queue pair's connection in full operation (RFC 5044 §7.1, RFC 5040).
+//! RDMAP stream of a queue pair over one TCP connection in full operation (RFC 5044 §7.1, RFC 5040).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr};
-use xwarp_iwarp::{ReadRequest, Receiver, Sender, Stag, StreamConfig, Terminate};
+use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr, Step};
+use xwarp_iwarp::{
+    Access, AccessError, Inbound, InvalidateError, ReadRequest, ReceivedTerminate, Receiver,
+    Resources, Sender, Stag, StreamConfig, Terminate,
+};
 use xwarp_tcp::{ConnId, Instant, Stack};
 
-use super::first_fpdu_retry::Nudge;
-use super::tx_message::{Outgoing, Response, Turn};
+use super::device::{ConnChange, Device};
+use super::first_fpdu_retry::FirstFpduRetry;
+use super::tx_message::{Response, Turn, TxMessage};
 use crate::model::{ConnectionInfo, LocalPort};
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+enum TxState {
     /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work is done.
-    Fenced,
-    /// The last streaming message goes first (verbs draft §6.2.1.2); then it is fenced.
-    Prefaced {
+    AwaitsFirstFpdu,
+    /// The last streaming message goes first (verbs draft §6.2.1.2); then the stream awaits the first FPDU.
+    StreamingMessage {
         /// The peer has sent an FPDU already.
-        heard: bool,
+        has_first_fpdu: bool,
     },
     Open,
     /// TCP has been told to close.
-    Shut,
+    Closed,
 }
 
-/// How this side closes a connection, where no error ends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Close {
-    /// It does not.
-    None,
-    /// Once everything posted is sent; what the peer still sends is taken (RFC 5041 §6.2.1).
-    Draining,
-    /// By Modify QP: whatever the peer still sends is an error (verbs draft §6.2.5).
-    Sealed,
+/// What goes out before any message.
+pub(super) enum Ahead {
+    /// Nothing: messages may go out.
+    Nothing,
+    /// The rest of the last streaming message, which is sent.
+    Message,
+    /// The Terminate, as the last FPDU.
+    Terminate,
+    /// TCP takes nothing now.
+    Blocked,
+    /// Nothing may go out at all.
+    Closed,
 }
 
-/// One RDMAP stream over one TCP connection.
-pub(crate) struct Stream {
-    pub(crate) conn: ConnId,
+/// A connection in full operation: MPA's receive side, and the stream above it.
+pub(super) struct Connection {
+    pub(super) deframer: Deframer,
+    pub(super) stream: Stream,
+}
+
+/// See the module.
+pub(super) struct Stream {
+    conn: ConnId,
     /// DDP and RDMAP version.
-    pub(crate) version: u8,
-    pub(crate) gate: Gate,
-    pub(crate) deframer: Deframer,
-    pub(crate) framer: Framer,
-    pub(crate) receiver: Receiver,
-    pub(crate) sender: Sender,
+    version: u8,
+    tx_state: TxState,
+    pub(super) framer: Framer,
+    pub(super) receiver: Receiver,
+    pub(super) sender: Sender,
     /// The message being sent.
-    pub(crate) outgoing: Option<Outgoing>,
-    pub(crate) nudge: Nudge,
+    pub(super) outgoing: Option<TxMessage>,
+    retry: FirstFpduRetry,
     /// Requests of the peer that wait for their response.
-    pub(crate) responses: VecDeque<Response>,
+    responses: VecDeque<Response>,
     /// Request Identifier of our next Atomic Request.
-    pub(crate) next_atomic: u32,
-    pub(crate) turn: Turn,
+    next_atomic: u32,
+    pub(super) turn: Turn,
     /// What the peer is told before the stream ends.
-    pub(crate) terminate: Option<Terminate>,
-    /// What has begun to close it.
-    pub(crate) close: Close,
+    terminate: Option<Terminate>,
     /// What is left of the last streaming message.
-    preface: VecDeque<u8>,
+    streaming_message: VecDeque<u8>,
     /// Our RTR was a Read, whose response completes no work request.
     rtr_read: bool,
     /// The peer has closed its side: nothing comes any more.
-    pub(crate) peer_closed: bool,
-    pub(crate) port: Arc<LocalPort>,
+    peer_closed: bool,
+    port: Arc<LocalPort>,
 }
 
-impl Stream {
-    pub(crate) fn new(
+impl Connection {
+    pub(super) fn new(
         conn: ConnId,
         negotiated: &Negotiated,
         responder: bool,
@@ -85,90 +95,264 @@ impl Stream {
             await_rtr: negotiated.enhanced.is_some_and(|it| it.await_rtr),
             ..StreamConfig::new(info.ird, info.ord.max(rtr_reads))
         };
+        let tx_state = if responder {
+            TxState::AwaitsFirstFpdu
+        } else {
+            TxState::Open
+        };
         Self {
-            conn,
-            version: negotiated.version,
-            gate: if responder { Gate::Fenced } else { Gate::Open },
             deframer: Deframer::new(negotiated.crc, negotiated.receive_markers),
-            framer: Framer::new(negotiated.crc, negotiated.send_markers),
-            receiver: Receiver::new(config),
-            sender: Sender::new(config),
-            outgoing: None,
-            nudge: Nudge::new(None),
-            responses: VecDeque::new(),
-            next_atomic: 0,
-            turn: Turn::Request,
-            terminate: None,
-            close: Close::None,
-            preface: VecDeque::new(),
-            rtr_read: false,
-            peer_closed: false,
-            port,
+            stream: Stream {
+                conn,
+                version: negotiated.version,
+                tx_state,
+                framer: Framer::new(negotiated.crc, negotiated.send_markers),
+                receiver: Receiver::new(config),
+                sender: Sender::new(config),
+                outgoing: None,
+                retry: FirstFpduRetry::new(None),
+                responses: VecDeque::new(),
+                next_atomic: 0,
+                turn: Turn::Request,
+                terminate: None,
+                streaming_message: VecDeque::new(),
+                rtr_read: false,
+                peer_closed: false,
+                port,
+            },
         }
     }
 
+    /// The Terminate at the head of what the peer has sent, if that is what it is (verbs.md A33).
+    pub(super) fn read_terminate(&mut self, stack: &mut Stack) -> Option<ReceivedTerminate> {
+        let Self { deframer, stream } = self;
+        let arrived = stack.readable_len(stream.conn);
+        let bytes = stack.readable(stream.conn, arrived);
+        let Ok(Step::Fpdu { ulpdu, .. }) = deframer.next(bytes) else {
+            return None;
+        };
+        match stream.receiver.on_ulpdu(ulpdu, &mut NoResources) {
+            Ok(Inbound::Terminate(terminate)) => Some(terminate),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// Hands the TCP connection back.
+    pub(super) fn release(self, device: &mut Device) {
+        let Stream { conn, port, .. } = self.stream;
+        let released = ConnChange::Released(conn, port);
+        device.conn_changes.push(released);
+    }
+}
+
+impl Stream {
+    pub(super) fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    pub(super) fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// FPDUs may be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.tx_state == TxState::Open
+    }
+
+    /// TCP has been told to close.
+    pub(super) fn is_closed(&self) -> bool {
+        self.tx_state == TxState::Closed
+    }
+
+    /// Nothing may be sent before the peer's first FPDU.
+    pub(super) fn awaits_first_fpdu(&self) -> bool {
+        self.tx_state == TxState::AwaitsFirstFpdu
+    }
+
     /// True while the Reply waits for room in the peer's window: nothing else is sent before the peer's first FPDU.
-    pub(crate) fn awaits_room(&self, stack: &Stack) -> bool {
-        matches!(self.gate, Gate::Fenced | Gate::Shut) && stack.has_unsent(self.conn)
+    pub(super) fn awaits_room(&self, stack: &Stack) -> bool {
+        (self.awaits_first_fpdu() || self.is_closed()) && stack.has_unsent(self.conn)
+    }
+
+    /// The peer has closed its side.
+    pub(super) fn is_peer_closed(&self) -> bool {
+        self.peer_closed
+    }
+
+    pub(super) fn set_peer_closed(&mut self) {
+        self.peer_closed = true;
     }
 
     /// True if it has something to send besides work requests that have not begun.
-    pub(crate) fn has_more(&self) -> bool {
+    pub(super) fn has_more(&self) -> bool {
         self.outgoing.is_some() || !self.responses.is_empty() || self.terminate.is_some()
     }
 
-    /// An initiator of the peer-to-peer model begins with its RTR, ahead of all work (R6581-5-1).
-    pub(crate) fn begin_rtr(&mut self, rtr: Rtr) {
+    /// Something is being sent, answered or received.
+    pub(super) fn in_progress(&self) -> bool {
+        let incoming = self.receiver.mid_message() || self.receiver.outstanding_reads() > 0;
+        incoming || self.outgoing.is_some() || !self.responses.is_empty()
+    }
+
+    /// True if this side has nothing left to send, so that its FIN cuts nothing off; `has_posted`: work requests have not begun.
+    pub(super) fn is_drained(&self, has_posted: bool) -> bool {
+        // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
+        let is_drained = self.awaits_first_fpdu() || !has_posted && self.responses.is_empty();
+        // An RTR that is a Read is no work, but waits for its response likewise.
+        let awaits_rtr = self.receiver.outstanding_reads() > 0;
+        is_drained && !awaits_rtr && self.outgoing.is_none()
+    }
+
+    /// When the peer is to be woken, should it still be silent.
+    pub(super) fn retry_due(&self) -> Option<Instant> {
+        self.retry.due()
+    }
+
+    /// The connection is an initiator's: wakes its peer if that overlooks the first FPDU, and begins with the RTR, ahead of all work
+    /// (R6581-5-1).
+    pub(super) fn begin_as_initiator(&mut self, retry: FirstFpduRetry, rtr: Option<Rtr>) {
+        self.retry = retry;
+        let Some(rtr) = rtr else {
+            return;
+        };
         if rtr == Rtr::Read {
             self.receiver.expect_read(ReadRequest::RTR);
             self.rtr_read = true;
         }
         // Of no work request: none has begun.
         let message = self.sender.ready_to_receive(rtr);
-        self.outgoing = Some(Outgoing::header_only(message));
+        self.outgoing = Some(TxMessage::header_only(message));
     }
 
     /// These bytes go out before anything else, as they are.
-    pub(crate) fn begin_with(&mut self, preface: VecDeque<u8>) {
-        self.preface = preface;
-        self.gate = Gate::Prefaced { heard: false };
-    }
-
-    /// Sends of them what TCP takes now; false if some are left.
-    pub(crate) fn send_preface(&mut self, stack: &mut Stack, now: Instant) -> bool {
-        let sent = send_raw(stack, self.conn, self.preface.make_contiguous(), now);
-        self.preface.drain(..sent);
-        if !self.preface.is_empty() {
-            return false;
-        }
-        self.gate = match self.gate {
-            Gate::Prefaced { heard: false } => Gate::Fenced,
-            Gate::Prefaced { heard: true } => Gate::Open,
-            other @ (Gate::Fenced | Gate::Open | Gate::Shut) => other,
+    pub(super) fn begin_with(&mut self, message: VecDeque<u8>) {
+        self.streaming_message = message;
+        self.tx_state = TxState::StreamingMessage {
+            has_first_fpdu: false,
         };
-        true
     }
 
-    /// The ULPDU of an RDMA Write of no bytes, which is its header.
-    pub(crate) fn wake_up(&mut self) -> Vec<u8> {
-        let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
-        let segment = message.next_segment(MAX_ULPDU);
-        segment.map_or_else(Vec::new, |segment| segment.header.to_vec())
+    /// Sends what goes out before any message.
+    pub(super) fn send_ahead(&mut self, stack: &mut Stack, now: Instant) -> Ahead {
+        match self.tx_state {
+            TxState::Open | TxState::AwaitsFirstFpdu if self.terminate.is_none() => Ahead::Nothing,
+            TxState::Open | TxState::AwaitsFirstFpdu => self.send_terminate(stack, now),
+            TxState::Closed => Ahead::Closed,
+            TxState::StreamingMessage { has_first_fpdu } => {
+                let message = self.streaming_message.make_contiguous();
+                let sent = send_raw(stack, self.conn, message, now);
+                self.streaming_message.drain(..sent);
+                if !self.streaming_message.is_empty() {
+                    return Ahead::Blocked;
+                }
+                self.tx_state = if has_first_fpdu {
+                    TxState::Open
+                } else {
+                    TxState::AwaitsFirstFpdu
+                };
+                Ahead::Message
+            }
+        }
     }
 
-    /// True for the first Read Response if it answers our RTR.
-    pub(crate) fn take_rtr_response(&mut self) -> bool {
-        std::mem::take(&mut self.rtr_read)
+    /// Sends the Terminate, the last FPDU of its stream (RFC 5040 §5.4).
+    fn send_terminate(&mut self, stack: &mut Stack, now: Instant) -> Ahead {
+        let Some(terminate) = &self.terminate else {
+            return Ahead::Nothing;
+        };
+        let ulpdu = terminate.ulpdu();
+        if !send_ulpdu(stack, self.conn, &mut self.framer, &ulpdu, now) {
+            return Ahead::Blocked;
+        }
+        self.terminate = None;
+        self.close(stack, now);
+        Ahead::Terminate
+    }
+
+    /// Has TCP close: nothing is sent any more.
+    pub(super) fn close(&mut self, stack: &mut Stack, now: Instant) {
+        self.tx_state = TxState::Closed;
+        stack.close(self.conn, now);
+    }
+
+    /// Nothing more is begun or received. True if the Terminate goes out next; else, if there is none or it may not, TCP closes at
+    /// once.
+    pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut Device) -> bool {
+        self.outgoing = None;
+        self.responses.clear();
+        let rest = device.stack.readable_len(self.conn);
+        device.counters.drop_after_failure += rest as u64;
+        self.terminate = terminate
+            .filter(|_| self.is_open())
+            .map(|terminate| terminate.on_version(self.version));
+        let tells = self.terminate.is_some();
+        if tells {
+            device.counters.terminates_out += 1;
+        } else {
+            self.close(&mut device.stack, device.now);
+        }
+        device.stack.consume(self.conn, rest);
+        tells
+    }
+
+    /// An FPDU was handed to TCP.
+    pub(super) fn note_sent(&mut self, now: Instant) {
+        self.retry.sent(now);
     }
 
     /// An FPDU of the peer is here.
-    pub(crate) fn heard(&mut self) {
-        self.nudge.heard();
-        match self.gate {
-            Gate::Open | Gate::Shut => {}
-            Gate::Fenced => self.gate = Gate::Open,
-            Gate::Prefaced { .. } => self.gate = Gate::Prefaced { heard: true },
+    pub(super) fn note_received(&mut self) {
+        self.retry.heard();
+        match self.tx_state {
+            TxState::Open | TxState::Closed => {}
+            TxState::AwaitsFirstFpdu => self.tx_state = TxState::Open,
+            TxState::StreamingMessage { .. } => {
+                self.tx_state = TxState::StreamingMessage {
+                    has_first_fpdu: true,
+                }
+            }
         }
+    }
+
+    /// Wakes a peer that has sent nothing since our first FPDU, by an RDMA Write of no bytes. Between the segments of a message there
+    /// is no place for that, and no need: more comes. `is_rts`: the queue pair still sends.
+    pub(super) fn retry_first_fpdu(&mut self, is_rts: bool, device: &mut Device) {
+        let now = device.now;
+        self.retry.passed(now);
+        if !is_rts || !self.is_open() || self.outgoing.is_some() {
+            return;
+        }
+        let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
+        let Some(segment) = message.next_segment(MAX_ULPDU) else {
+            return;
+        };
+        let (conn, framer) = (self.conn, &mut self.framer);
+        if send_ulpdu(&mut device.stack, conn, framer, &segment.header, now) {
+            device.counters.fpdus_out += 1;
+            device.counters.nudges_out += 1;
+        }
+    }
+
+    /// True for the first Read Response if it answers our RTR.
+    pub(super) fn take_rtr_response(&mut self) -> bool {
+        std::mem::take(&mut self.rtr_read)
+    }
+
+    /// The Request Identifier of our next Atomic Request.
+    pub(super) fn next_atomic(&mut self) -> u32 {
+        let id = self.next_atomic;
+        self.next_atomic = id.wrapping_add(1);
+        id
+    }
+
+    /// A request of the peer's waits for its turn to be answered.
+    pub(super) fn queue_response(&mut self, response: Response) {
+        self.responses.push_back(response);
+    }
+
+    /// The request of the peer's that is answered next.
+    pub(super) fn next_response(&mut self) -> Option<Response> {
+        self.responses.pop_front()
     }
 }
 
@@ -187,7 +371,7 @@ pub(crate) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Insta
 }
 
 /// Sends a ULPDU that is there whole; false if TCP takes nothing now.
-pub(crate) fn send_ulpdu(
+pub(super) fn send_ulpdu(
     stack: &mut Stack,
     conn: ConnId,
     framer: &mut Framer,
@@ -205,4 +389,25 @@ pub(crate) fn send_ulpdu(
     framer.seal(fpdu, ulpdu.len());
     stack.commit(conn, len, now);
     true
+}
+
+/// A closed queue pair takes no message.
+struct NoResources;
+
+impl Resources for NoResources {
+    fn take_receive(&mut self) -> Option<u64> {
+        None
+    }
+
+    fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+        Err(AccessError::InvalidStag)
+    }
+
+    fn is_aligned(&self, _: Stag, _: u64) -> bool {
+        false
+    }
+
+    fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {
+        Err(InvalidateError::InvalidStag)
+    }
 }

@@ -13,19 +13,19 @@ use crate::stags::StagTable;
 
 /// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(super) enum Turn {
     Request,
     Response,
 }
 
 /// A request of the peer's that waits for its response.
-pub(crate) enum Response {
+pub(super) enum Response {
     Read(InboundRead),
     Atomic(InboundAtomic),
 }
 
 /// A message, partly sent.
-pub(crate) enum Outgoing {
+pub(super) enum TxMessage {
     /// A work request's, from local buffers.
     Request {
         message: Message,
@@ -39,9 +39,9 @@ pub(crate) enum Outgoing {
     Atomic(Message),
 }
 
-impl Outgoing {
+impl TxMessage {
     /// A message without payload.
-    pub(crate) fn header_only(message: Message) -> Self {
+    pub(super) fn header_only(message: Message) -> Self {
         Self::Request {
             message,
             sgl: Sgl::new(),
@@ -57,16 +57,16 @@ impl Outgoing {
     }
 
     /// Bytes of the next segment's ULPDU; `None` when there is none.
-    pub(crate) fn next_len(&self, mulpdu: usize) -> Option<usize> {
+    pub(super) fn next_len(&self, mulpdu: usize) -> Option<usize> {
         self.message().next_len(mulpdu)
     }
 
-    pub(crate) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.message().is_done()
     }
 
     /// On whose behalf it is sent.
-    pub(crate) fn whose(&self) -> Turn {
+    pub(super) fn whose(&self) -> Turn {
         match self {
             Self::Request { .. } => Turn::Request,
             Self::Read(_) | Self::Atomic(_) => Turn::Response,
@@ -74,13 +74,13 @@ impl Outgoing {
     }
 
     /// Is this header that of a work request's message?
-    pub(crate) fn is_request_of(&self, header: &CapturedHeader) -> bool {
+    pub(super) fn is_request_of(&self, header: &CapturedHeader) -> bool {
         self.whose() == Turn::Request && self.message().is_named_by(header)
     }
 
     /// Writes the next segment, which is as long as `ulpdu`. All memory is checked anew, as a region may have been deregistered
     /// since the last segment.
-    pub(crate) fn write_segment(
+    pub(super) fn write_segment(
         &mut self,
         ulpdu: &mut [u8],
         mulpdu: usize,
@@ -142,7 +142,7 @@ fn write_header<'a>(ulpdu: &'a mut [u8], segment: &Segment) -> &'a mut [u8] {
 
 /// An Atomic Request is executed when its turn to be answered has come, hence once, after all requests before it were answered and
 /// before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1); what it found.
-pub(crate) fn execute(
+pub(super) fn execute(
     stags: &StagTable,
     user: User,
     atomic: &InboundAtomic,
@@ -171,7 +171,7 @@ fn gather(
 
 /// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover, with the Tagged
 /// Offset in the piece's region, the region, and which of those `len` bytes it is.
-pub(crate) fn for_each_piece<E>(
+pub(super) fn for_each_piece<E>(
     sgl: &Sgl,
     start: u32,
     len: usize,

@@ -1,0 +1,212 @@
+//! Queue pairs in the engine: the one door to them, and the verbs that concern one.
+
+use xwarp_tcp::{ConnId, ConnLoad, Event};
+
+use super::deadlines::Last;
+use super::{Engine, Owner};
+use crate::model::{
+    Capability, ConnectError, CreateError, Depths, DestroyError, ModifyError, ModifyQp, QpId,
+    QpInfo, QpState, User,
+};
+use crate::qp::{ConnChange, ConnectOrder, Device, NewQp, NewReceives, QpContext};
+use crate::queues::NewRings;
+
+/// The door.
+impl Engine {
+    /// Has a queue pair act, and does what it then wants of the engine. `None` if there is none with this key.
+    pub(super) fn with_qp<R>(
+        &mut self,
+        key: usize,
+        act: impl FnOnce(&mut QpContext, &mut Device) -> R,
+    ) -> Option<R> {
+        let qp = self.qps.get_mut(key)?;
+        let result = act(qp, &mut self.device);
+        if let Some(at) = qp.poll_deadline() {
+            self.deadlines.arm(at, key);
+        }
+        if !self.device.conn_changes.is_empty() {
+            self.settle_connections(key);
+        }
+        Some(result)
+    }
+
+    /// Notes what a queue pair has done with its connections.
+    fn settle_connections(&mut self, key: usize) {
+        for change in std::mem::take(&mut self.device.conn_changes) {
+            match change {
+                ConnChange::Made(conn) => self.own(conn, key),
+                ConnChange::Released(conn, port) => {
+                    self.owners.remove(&conn);
+                    self.linger(port);
+                }
+                ConnChange::Abandoned(conn, port) => {
+                    self.owners.remove(&conn);
+                    self.abandon(conn, Last::Frame);
+                    self.linger(port);
+                }
+            }
+        }
+    }
+
+    pub(super) fn own(&mut self, conn: ConnId, key: usize) {
+        self.owners.insert(conn, Owner::Qp(key));
+    }
+
+    /// TCP reports something of a queue pair's connection.
+    pub(super) fn on_qp_event(&mut self, key: usize, event: Event) {
+        if let Event::Closed { conn, .. } = event {
+            self.owners.remove(&conn);
+        }
+        self.with_qp(key, |qp, device| match event {
+            Event::Readable(_) => qp.handle_readable(device),
+            Event::Writable(_) => qp.activate(device),
+            Event::Connected(_) => qp.handle_connected(device),
+            Event::PeerClosed(_) => {
+                // What came before the FIN may not have been announced on its own.
+                qp.handle_readable(device);
+                qp.handle_peer_closed(device);
+            }
+            Event::Closed { reason, .. } => qp.handle_closed(reason, device),
+            Event::Incoming { .. } => {}
+        });
+    }
+
+    /// The queue pair, unless it has been destroyed.
+    pub(super) fn qp(&self, id: QpId) -> Option<&QpContext> {
+        self.qps.get(id.slot()).filter(|qp| qp.id() == id)
+    }
+
+    /// True if there is such a queue pair.
+    pub fn has_qp(&self, id: QpId) -> bool {
+        self.qp(id).is_some()
+    }
+}
+
+/// Verbs.
+impl Engine {
+    /// Create QP: a queue pair in Idle.
+    pub fn create_qp(&mut self, new: NewQp) -> Result<(QpId, User), CreateError> {
+        Capability::check(
+            "a number of queue pairs of",
+            self.qps.len() + 1,
+            1,
+            self.max_qps,
+        )?;
+        let device = &mut self.device;
+        if !device.cqs.contains(new.send_cq) || !device.cqs.contains(new.recv_cq) {
+            return Err(CreateError::InvalidCq);
+        }
+        if let NewReceives::Shared(srq, limit) = new.receives {
+            let depth = device.srqs.depth(srq).ok_or(CreateError::InvalidSrq)?;
+            if limit > depth {
+                return Err(CreateError::LimitOutOfRange { limit, depth });
+            }
+            device.srqs.join(srq);
+        }
+        let entry = self.qps.vacant_entry();
+        // `max_qps` bounds the slab's keys.
+        let user = device.stags.users.join(new.pd, new.ability);
+        let id = QpId::new(user.serial(), entry.key());
+        entry.insert(QpContext::new(id, user, new));
+        Ok((id, user))
+    }
+
+    /// Destroys a queue pair, whatever is bound to it. Its connection ends by a reset.
+    pub fn destroy_qp(&mut self, id: QpId) {
+        if !self.has_qp(id) {
+            return;
+        }
+        self.with_qp(id.slot(), QpContext::destroy);
+        let qp = self.qps.remove(id.slot());
+        self.device.stags.leave(qp.user());
+        if let Some(srq) = qp.srq() {
+            self.leave_srq(srq);
+        }
+    }
+
+    /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4).
+    pub fn try_destroy_qp(&mut self, id: QpId) -> Result<(), DestroyError> {
+        let user = self.qp(id).map(QpContext::user);
+        if user.is_some_and(|user| self.device.stags.has_windows(user)) {
+            return Err(DestroyError::WindowsBound);
+        }
+        self.destroy_qp(id);
+        Ok(())
+    }
+
+    /// Begins to connect a queue pair as MPA initiator.
+    pub fn connect(&mut self, order: ConnectOrder) {
+        if let Err(error) = self.check_connect(order.qp) {
+            order.refuse(error);
+            return;
+        }
+        let (key, path) = (order.qp.slot(), order.path());
+        match (self.device.stack).connect_within(path, order.limit, self.device.now) {
+            Err(error) => order.refuse(ConnectError::Resources(error.to_string())),
+            Ok(conn) => {
+                self.own(conn, key);
+                self.with_qp(key, |qp, device| qp.start(conn, order, device));
+            }
+        }
+    }
+
+    fn check_connect(&self, id: QpId) -> Result<(), ConnectError> {
+        if let Some(reason) = self.failure() {
+            return Err(ConnectError::Failed(reason));
+        }
+        match self.qp(id) {
+            Some(qp) if qp.is_unconnected() => Ok(()),
+            Some(qp) => Err(ConnectError::InvalidState(qp.state())),
+            None => Err(ConnectError::InvalidState(QpState::Error)),
+        }
+    }
+
+    /// To Error from any state: resets, flushes (verbs draft §6.2.2.4).
+    pub fn abort_qp(&mut self, id: QpId) {
+        if self.has_qp(id) {
+            self.with_qp(id.slot(), QpContext::abort);
+        }
+    }
+
+    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
+    /// (RFC 5041 §6.2.1); nothing can be posted any more.
+    pub fn disconnect(&mut self, id: QpId) {
+        if self.has_qp(id) {
+            self.with_qp(id.slot(), QpContext::disconnect);
+        }
+    }
+
+    /// Modify QP. All checks come before the first change.
+    pub fn modify_qp(
+        &mut self,
+        id: QpId,
+        change: ModifyQp,
+        rings: NewRings,
+    ) -> Result<Depths, ModifyError> {
+        let Some(qp) = self.qp(id) else {
+            return Err(crate::model::RnicClosed.into());
+        };
+        let checked = qp.check_change(&change, &self.device.srqs)?;
+        rings.check()?;
+        if let Some(handover) = &change.handover {
+            self.check_handover(handover)?;
+        }
+        let key = id.slot();
+        let modified = self.with_qp(key, |qp, device| qp.modify(&checked, rings, device));
+        let depths = modified.ok_or(crate::model::RnicClosed)??;
+        if let Some(handover) = change.handover {
+            self.hand_over(key, handover);
+        }
+        Ok(depths)
+    }
+
+    /// Query QP; `None` if there is no such queue pair.
+    pub fn query_qp(&self, id: QpId) -> Option<QpInfo> {
+        self.qp(id).map(QpContext::info)
+    }
+
+    /// What the peer of a queue pair has its connection do; `None` while there is none.
+    pub fn load_of(&self, id: QpId) -> Option<ConnLoad> {
+        self.device.stack.load(self.qp(id)?.conn()?)
+    }
+}

@@ -1,0 +1,200 @@
+//! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): which changes there are, what each does, and what can be asked.
+
+use super::{Device, Link, QpContext};
+use crate::model::{
+    Ability, AsyncEventKind, Capability, ConnectionInfo, Depths, MAX_READS, ModifyError, ModifyQp,
+    OutOfMemory, QpInfo, QpState, ReadDepths, RqLimit, StreamId, Wishes,
+};
+use crate::queues::NewRings;
+use crate::tables::SrqTable;
+
+/// A change of a queue pair that can be made: all checks have been.
+pub(crate) struct Change {
+    from: QpState,
+    to: QpState,
+    reads: ReadDepths,
+    limit: Option<RqLimit>,
+}
+
+/// Modify QP.
+impl QpContext {
+    /// Can this change be made now?
+    pub(crate) fn check_change(
+        &self,
+        change: &ModifyQp,
+        srqs: &SrqTable,
+    ) -> Result<Change, ModifyError> {
+        let (from, to) = (self.shared.state(), change.next);
+        check_transition(from, change)?;
+        Ok(Change {
+            from,
+            to,
+            reads: self.wanted_reads(change)?,
+            limit: self.wanted_limit(change, srqs)?,
+        })
+    }
+
+    /// Makes the change; the depths after it, before the state changes.
+    pub(crate) fn modify(
+        &mut self,
+        change: &Change,
+        rings: NewRings,
+        device: &mut Device,
+    ) -> Result<Depths, OutOfMemory> {
+        self.work.reserve(&rings)?;
+        self.set_reads(change.reads);
+        self.work.resize(rings);
+        let depths = self.depths();
+        self.set_limit(change.limit, device);
+        match (change.from, change.to) {
+            (QpState::Rts, QpState::Closing) => self.seal(device),
+            (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(device),
+            (_, QpState::Error) => self.abort(device),
+            (QpState::Error, QpState::Idle) => self.revive(device),
+            _ => {}
+        }
+        Ok(depths)
+    }
+
+    /// The Reads that may be outstanding after the change.
+    fn wanted_reads(&self, change: &ModifyQp) -> Result<ReadDepths, ModifyError> {
+        let has = self.reads();
+        let (ord, ird) = (change.ord.unwrap_or(has.ord), change.ird.unwrap_or(has.ird));
+        for (what, wanted) in [("ORD", change.ord), ("IRD", change.ird)] {
+            Capability::check(what, usize::from(wanted.unwrap_or(0)), 0, MAX_READS)?;
+        }
+        // Whether the peer may read is a right of its own, which is fixed.
+        if ird > 0 && !self.user.can(Ability::INBOUND_READ) {
+            return Err(ModifyError::CannotChange("whether the peer may read"));
+        }
+        if change.concerns_connection() && matches!(self.link, Link::Starting(_)) {
+            return Err(ModifyError::Connecting);
+        }
+        Ok(ReadDepths { ord, ird })
+    }
+
+    /// The limit of messages in progress after the change; `None` if there is none, as the receive queue is not shared.
+    fn wanted_limit(
+        &self,
+        change: &ModifyQp,
+        srqs: &SrqTable,
+    ) -> Result<Option<RqLimit>, ModifyError> {
+        let (from, to) = (self.shared.state(), change.next);
+        let invalid = |what| Err(ModifyError::InvalidModifier { what, from, to });
+        let receive = self.work.receive();
+        let (Some(srq), Some(has)) = (receive.shared(), receive.limit()) else {
+            if change.rq_limit.is_some() || change.arm_rq_limit {
+                return invalid("no receive queue is shared, and a limit of it does not go");
+            }
+            return Ok(None);
+        };
+        if change.recv_depth.is_some() {
+            return invalid("the receive queue is shared, and a depth of it does not go");
+        }
+        let limit = change.rq_limit.unwrap_or(has.limit);
+        let armed = has.armed || change.arm_rq_limit;
+        match srqs.depth(srq) {
+            Some(depth) if change.rq_limit.is_some() && limit > depth => {
+                Err(ModifyError::LimitOutOfRange { limit, depth })
+            }
+            Some(_) | None => Ok(Some(RqLimit { limit, armed })),
+        }
+    }
+
+    /// Sets it. What is in progress already counts.
+    fn set_limit(&mut self, limit: Option<RqLimit>, device: &Device) {
+        let Some(limit) = limit else {
+            return;
+        };
+        let receive = self.work.receive_mut();
+        receive.set_limit(limit);
+        if receive.reaches_limit() {
+            self.report(AsyncEventKind::RqLimitReached, device);
+        }
+    }
+
+    fn set_reads(&mut self, reads: ReadDepths) {
+        let ReadDepths { ord, ird } = reads;
+        if let Link::Connected(connection, _) = &mut self.link {
+            self.ord = ord;
+            connection.stream.receiver.set_ord(ord);
+            connection.stream.receiver.set_ird(ird);
+            if let Some(info) = self.shared.connection() {
+                (self.shared).set_connection(ConnectionInfo { ird, ord, ..info });
+            }
+        } else {
+            (self.wishes.ord, self.wishes.ird) = (ord, ird);
+        }
+    }
+}
+
+/// Query QP.
+impl QpContext {
+    /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
+    fn reads(&self) -> ReadDepths {
+        let Wishes { ord, ird, .. } = self.wishes;
+        match (&self.link, self.shared.connection()) {
+            (Link::Connected(..), Some(ConnectionInfo { ord, ird, .. })) => ReadDepths { ord, ird },
+            (Link::Connected(..) | Link::Starting(_) | Link::None | Link::Failed, _) => {
+                ReadDepths { ord, ird }
+            }
+        }
+    }
+
+    fn depths(&self) -> Depths {
+        let ReadDepths { ord, ird } = self.reads();
+        Depths {
+            send_depth: self.work.send_depth(),
+            recv_depth: self.work.receive().depth(),
+            ord,
+            ird,
+        }
+    }
+
+    /// All that can be asked of it.
+    pub(crate) fn info(&self) -> QpInfo {
+        let (depths, receive) = (self.depths(), self.work.receive());
+        let [send_cq, recv_cq] = self.work.cqs();
+        QpInfo {
+            id: self.id,
+            state: self.shared.state(),
+            pd: self.user.pd(),
+            send_cq,
+            recv_cq,
+            srq: receive.shared(),
+            send_depth: depths.send_depth,
+            recv_depth: depths.recv_depth,
+            rq_limit: receive.limit(),
+            send_sge: self.sge.send,
+            write_sge: self.sge.write,
+            recv_sge: receive.shared().map_or(self.sge.recv, |_| 0),
+            ord: depths.ord,
+            ird: depths.ird,
+            privileged: self.user.can(Ability::PHYSICAL),
+            inbound_read: self.user.can(Ability::INBOUND_READ),
+            inbound_write: self.user.can(Ability::INBOUND_WRITE),
+            bind_windows: self.user.can(Ability::BIND_WINDOWS),
+            terminate: self.terminate.clone(),
+            stream: self.conn().map(StreamId),
+        }
+    }
+}
+
+/// Is there such a transition, and do the attributes go with it?
+fn check_transition(from: QpState, change: &ModifyQp) -> Result<(), ModifyError> {
+    use QpState::{Closing, Error, Idle, Rts, Terminate};
+    let (to, has_stream) = (change.next, change.handover.is_some());
+    let fault = match (from, to) {
+        (Idle, Rts) => (!has_stream).then_some("a stream is needed"),
+        (Idle, Idle) | (Rts, Rts) => has_stream.then_some("a stream does not go"),
+        (Idle, Error) | (Rts, Closing | Terminate | Error) | (Error, Idle) => {
+            (!change.is_bare()).then_some("attributes do not go")
+        }
+        (Idle | Rts | Closing | Terminate | Error, _) => {
+            return Err(ModifyError::InvalidStateChange { from, to });
+        }
+    };
+    fault.map_or(Ok(()), |what| {
+        Err(ModifyError::InvalidModifier { what, from, to })
+    })
+}

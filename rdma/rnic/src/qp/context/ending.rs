@@ -1,0 +1,593 @@
+//! Ways out of RTS: graceful close, Terminate, faults and resets (verbs draft §6.2; verbs.md §12.4).
+//!
+//! What the peer sends meets the queue pair in one of these phases:
+//!
+//! | phase | an FPDU | a Terminate | a FIN |
+//! |---|---|---|---|
+//! | open, draining | is acted upon | leads to Terminate | begins a graceful close, unless work is cut off |
+//! | Closing, this side has sent its FIN | is acted upon, requests apart | leads to Error | flushes the receives |
+//! | Closing by Modify QP | leads to Error | leads to Error, and is kept | is awaited |
+//! | Terminate | is dropped | is dropped | is awaited |
+
+use xwarp_iwarp::{
+    InvalidateError, ReceivedTerminate, TermCode, Terminate, Violation, ViolationCause,
+};
+use xwarp_tcp::CloseReason;
+
+use super::{Device, Link, Phase, QpContext};
+use crate::model::{
+    Ability, AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpState,
+    TerminateInfo,
+};
+use crate::qp::fault::{Broken, CqOverflow, ReceiveFault, SendFault, Unavailable};
+use crate::qp::stream::Stream;
+
+/// Why a close that goes on ends badly when its send queue is found to have work.
+const POSTED_IN_CLOSING: &str = "work was posted during the close";
+
+/// RDMAP remote operation: catastrophic error, localized to the stream (RFC 5040 §4.8).
+const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
+/// RDMAP remote operation: catastrophic error, global (RFC 5040 §4.8).
+const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
+
+/// What TCP reports.
+impl QpContext {
+    /// Bytes are here: acts upon all FPDUs, or upon the Reply.
+    pub(crate) fn handle_readable(&mut self, device: &mut Device) {
+        match &mut self.link {
+            Link::Starting(_) => self.on_reply_bytes(device),
+            Link::Connected(_, Phase::Sealed { .. }) => self.on_sealed_bytes(device),
+            Link::Connected(_, phase) if phase.state() != QpState::Terminate => {
+                self.receive_fpdus(device);
+            }
+            Link::Connected(connection, _) => {
+                let conn = connection.stream.conn();
+                let n = device.stack.readable_len(conn);
+                device.stack.consume(conn, n);
+                device.counters.drop_after_failure += n as u64;
+            }
+            Link::None | Link::Failed => {}
+        }
+    }
+
+    /// Receives until no whole FPDU is left.
+    pub(super) fn receive_fpdus(&mut self, device: &mut Device) {
+        let Some((deframer, mut full)) = self.full_operation(device.now) else {
+            return;
+        };
+        let (any, received) = full.receive(deframer, device);
+        if any {
+            self.note_progress(device.now);
+        }
+        // Responses may have to be sent, stalled work may go on, and the stream may have opened.
+        self.activate(device);
+        if let Err(fault) = received {
+            self.on_receive_fault(fault, device);
+        }
+    }
+
+    /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
+    fn on_sealed_bytes(&mut self, device: &mut Device) {
+        let Link::Connected(connection, _) = &mut self.link else {
+            return;
+        };
+        if device.stack.readable_len(connection.stream.conn()) == 0 {
+            return;
+        }
+        if let Some(terminate) = connection.read_terminate(&mut device.stack) {
+            device.counters.terminates_in += 1;
+            self.keep_terminate(|| TerminateInfo::received(&terminate));
+        }
+        self.fail_close("the peer sent during the close", device);
+    }
+
+    /// The peer has closed its side; everything that it sent before has been acted upon.
+    pub(crate) fn handle_peer_closed(&mut self, device: &mut Device) {
+        let Link::Connected(connection, phase) = &mut self.link else {
+            self.on_start_closed(device);
+            return;
+        };
+        let (state, stream) = (phase.state(), &mut connection.stream);
+        stream.set_peer_closed();
+        if state == QpState::Terminate {
+            return;
+        }
+        if device.stack.readable_len(stream.conn()) > 0 {
+            // MPA error 1: the connection ended inside an FPDU (wire.md §4.4).
+            self.fail_close("the peer closed inside an FPDU", device);
+        } else if stream.receiver.mid_message() {
+            self.fail_close("the peer closed inside a message", device);
+        } else if stream.receiver.outstanding_reads() > 0 {
+            self.fail_cut_off("the peer closed while Reads were outstanding", device);
+        } else if state == QpState::Closing {
+            self.work.flush(&mut device.cqs, None);
+        } else {
+            let progress = device.now;
+            self.enter_phase(Phase::Draining { progress });
+            self.activate(device);
+        }
+    }
+
+    /// TCP is done with the connection.
+    pub(crate) fn handle_closed(&mut self, reason: CloseReason, device: &mut Device) {
+        if let Link::Starting(_) = &self.link {
+            self.on_start_failed(reason, device);
+            return;
+        }
+        match (self.state(), reason) {
+            (QpState::Closing, CloseReason::Graceful) => self.finish_close(device),
+            (QpState::Terminate, CloseReason::Graceful) => self.fail(device),
+            (QpState::Terminate, reason) => self.fail_terminating(describe(reason), device),
+            (QpState::Idle | QpState::Error, _) => {}
+            (QpState::Rts, CloseReason::Reset) => {
+                self.fail(device);
+                self.report(AsyncEventKind::ConnectionReset, device);
+            }
+            (QpState::Rts | QpState::Closing, reason) => {
+                self.fail(device);
+                let reason = describe(reason);
+                self.report(AsyncEventKind::ConnectionLost { reason }, device);
+            }
+        }
+    }
+}
+
+/// Graceful close.
+impl QpContext {
+    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
+    /// (RFC 5041 §6.2.1); nothing can be posted any more.
+    pub(crate) fn disconnect(&mut self, device: &mut Device) {
+        self.cancel_start(device);
+        if self.state() != QpState::Rts {
+            return;
+        }
+        // The application cannot post any more, while what it has posted is still being sent.
+        self.shared.set(QpState::Closing);
+        let progress = device.now;
+        self.enter_phase(Phase::Draining { progress });
+        self.activate(device);
+    }
+
+    /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its response.
+    pub(super) fn close_if_drained(&mut self, device: &mut Device) {
+        let Link::Connected(connection, Phase::Draining { .. }) = &mut self.link else {
+            return;
+        };
+        let stream = &mut connection.stream;
+        if self.work.has_in_flight() || !stream.is_drained(self.work.has_posted()) {
+            return;
+        }
+        let (progress, peer_closed) = (device.now, stream.is_peer_closed());
+        stream.close(&mut device.stack, device.now);
+        self.enter_phase(Phase::Closing { progress });
+        if peer_closed {
+            self.work.flush(&mut device.cqs, None);
+        }
+    }
+
+    /// RTS to Closing: TCP closes. Work that is not done makes it a bad close; else the receive queue is flushed.
+    pub(super) fn seal(&mut self, device: &mut Device) {
+        let progress = device.now;
+        self.enter_phase(Phase::Sealed { progress });
+        let Link::Connected(connection, _) = &mut self.link else {
+            return;
+        };
+        let stream = &mut connection.stream;
+        let has_work = self.work.has_posted() || self.work.has_in_flight();
+        let has_bytes = device.stack.readable_len(stream.conn()) > 0;
+        if has_work || stream.in_progress() || has_bytes {
+            let reason = "work was outstanding when the close was asked for";
+            self.fail_close(reason, device);
+            return;
+        }
+        stream.close(&mut device.stack, device.now);
+        self.work.flush_receives(&mut device.cqs);
+    }
+
+    /// Something was posted while the queue pair came into Closing: a receive is flushed, anything else is an error (verbs draft
+    /// §6.2.5). While the peer of a disconnect may still send, its receives are needed, and what could not be sent before is no error.
+    pub(super) fn check_closing(&mut self, device: &mut Device) {
+        let Link::Connected(connection, phase) = &self.link else {
+            return;
+        };
+        if !matches!(phase, Phase::Sealed { .. }) && !connection.stream.is_peer_closed() {
+            return;
+        }
+        if self.work.has_posted() {
+            self.fail_close(POSTED_IN_CLOSING, device);
+        } else {
+            self.work.flush_receives(&mut device.cqs);
+        }
+    }
+
+    /// Both sides have closed. What was posted to the send queue just before it could not be any more makes it a bad close
+    /// (verbs draft §6.2.5).
+    fn finish_close(&mut self, device: &mut Device) {
+        if self.work.has_posted() {
+            self.fail_close(POSTED_IN_CLOSING, device);
+            return;
+        }
+        self.work.flush_receives(&mut device.cqs);
+        let closed = AsyncEvent {
+            resource: EventResource::Qp(self.id),
+            kind: AsyncEventKind::Closed,
+        };
+        let mut former = Link::None;
+        // The event, and then Idle (verbs draft §6.2.5, verbs.md A31).
+        (device.events).report_before(closed, || former = self.enter(Link::None));
+        former.release(device);
+    }
+
+    /// Waiting for the peer has ended.
+    pub(super) fn on_deadline(&mut self, device: &mut Device) {
+        match &mut self.link {
+            Link::Starting(_) => self.on_start_timeout(device),
+            Link::Connected(_, Phase::Terminate { .. }) => {
+                self.fail_terminating("the peer did not close its side", device);
+            }
+            Link::Connected(connection, _) if connection.stream.awaits_room(&device.stack) => {
+                device.counters.drop_startup_timeout += 1;
+                self.lose("the peer had no room for the MPA Reply", device);
+            }
+            Link::Connected(_, Phase::Open { reply_due }) => *reply_due = None, // the Reply is out
+            Link::Connected(
+                connection,
+                Phase::Draining { progress }
+                | Phase::Closing { progress }
+                | Phase::Sealed { progress },
+            ) if device.stack.unacked(connection.stream.conn()) > 0 => *progress = device.now,
+            Link::Connected(_, Phase::Draining { .. }) => {
+                self.fail_cut_off("the peer did not answer a Read before the close", device);
+            }
+            Link::Connected(_, Phase::Closing { .. } | Phase::Sealed { .. }) => {
+                self.lose("the peer did not close its side", device);
+            }
+            Link::None | Link::Failed => {}
+        }
+    }
+}
+
+/// Terminate and Error.
+impl QpContext {
+    /// RTS to Terminate: nothing more is received or begun; the Terminate, if one is to be sent, goes out next; everything is
+    /// flushed; then TCP closes.
+    fn enter_terminate(
+        &mut self,
+        terminate: Option<Terminate>,
+        culprit: Option<CompletionStatus>,
+        device: &mut Device,
+    ) {
+        if let Some(terminate) = &terminate {
+            self.keep_terminate(|| TerminateInfo::sent(terminate));
+        }
+        if self.state() == QpState::Closing {
+            // This side has sent its FIN: nobody can be told any more (verbs draft §6.2.5).
+            self.work.flush(&mut device.cqs, culprit);
+            self.reset(device);
+            return;
+        }
+        let since = device.now;
+        self.enter_phase(Phase::Terminate { since });
+        self.work.flush(&mut device.cqs, culprit);
+        let ends = |stream: &mut Stream| stream.end(terminate, device);
+        if self.stream().is_some_and(ends) {
+            self.activate(device);
+        }
+    }
+
+    /// Keeps a Terminate unless there was one before: the first failure is the one that counts (verbs.md A34).
+    fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
+        self.terminate.get_or_insert_with(terminate);
+    }
+
+    /// To Error from any state, as the application asks: resets, flushes (verbs draft §6.2.2.4).
+    pub(crate) fn abort(&mut self, device: &mut Device) {
+        self.cancel_start(device);
+        self.reset(device);
+    }
+
+    /// Resets the connection and fails.
+    fn reset(&mut self, device: &mut Device) {
+        if let Some(conn) = self.conn() {
+            device.stack.abort(conn, device.now);
+        }
+        self.fail(device);
+    }
+
+    /// To Error without a connection: flushes what is left.
+    fn fail(&mut self, device: &mut Device) {
+        self.enter(Link::Failed).release(device);
+        self.work.flush(&mut device.cqs, None);
+    }
+
+    /// Resets the connection and fails, as no graceful close is possible; then says so (verbs draft §6.2.5).
+    pub(crate) fn fail_close(&mut self, reason: &'static str, device: &mut Device) {
+        self.reset(device);
+        self.report(AsyncEventKind::BadClose { reason }, device);
+    }
+
+    /// Resets the connection, which the peer has left alone, and fails; then says so.
+    fn lose(&mut self, reason: &'static str, device: &mut Device) {
+        self.reset(device);
+        self.report(AsyncEventKind::ConnectionLost { reason }, device);
+    }
+
+    /// The connection fails while it is closed after a Terminate. Where no event has said why the queue pair fails, this one says
+    /// that its end was no orderly one (verbs draft §6.2.3).
+    fn fail_terminating(&mut self, reason: &'static str, device: &mut Device) {
+        if self.unreported {
+            self.fail_close(reason, device);
+        } else {
+            self.reset(device);
+        }
+    }
+
+    /// Work is left that the peer, which has closed its side, can no longer complete (wire.md D21).
+    fn fail_cut_off(&mut self, reason: &'static str, device: &mut Device) {
+        self.enter_terminate(Some(catastrophic()), None, device);
+        self.report(AsyncEventKind::BadPeerClose { reason }, device);
+    }
+
+    /// The queue pair fails, and no event says so: a completion does (verbs draft §8.3.2), if `culprit` says so that of the newest
+    /// send in flight, or the application has asked for it.
+    fn fail_unreported(
+        &mut self,
+        terminate: Terminate,
+        culprit: Option<CompletionStatus>,
+        device: &mut Device,
+    ) {
+        self.unreported = true;
+        self.enter_terminate(Some(terminate), culprit, device);
+    }
+
+    /// RTS to Terminate as the application asks: the peer is told no more than that (verbs draft §6.2.2.3, figure 12).
+    pub(super) fn terminate_for_ulp(&mut self, device: &mut Device) {
+        self.fail_unreported(Terminate::local(), None, device);
+    }
+
+    /// Error to Idle. Everything was flushed when the queue pair came into Error, but what was posted at the same time.
+    pub(super) fn revive(&mut self, device: &mut Device) {
+        self.work.flush(&mut device.cqs, None);
+        self.terminate = None;
+        self.enter(Link::None);
+    }
+
+    /// The RNIC fails as a whole, and tells the peer if it may.
+    pub(crate) fn end_with_rnic(&mut self, device: &mut Device) {
+        self.cancel_start(device);
+        match self.state() {
+            QpState::Rts if self.may_send() => {
+                let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
+                self.enter_terminate(Some(terminate), None, device);
+            }
+            QpState::Rts | QpState::Closing => self.reset(device),
+            QpState::Idle | QpState::Terminate | QpState::Error => {}
+        }
+    }
+
+    /// Destroy QP, whatever is bound to it. Its connection ends by a reset.
+    pub(crate) fn destroy(&mut self, device: &mut Device) {
+        self.cancel_start(device);
+        if let Some(conn) = self.conn() {
+            device.stack.abort(conn, device.now);
+        }
+        self.shared.set_destroyed();
+        self.enter(Link::Failed).release(device);
+    }
+
+    /// The engine is gone: whoever has the data path sees Error.
+    pub(crate) fn show_engine_gone(&mut self) {
+        self.shared.set(QpState::Error);
+    }
+
+    fn may_send(&mut self) -> bool {
+        self.stream().is_some_and(|stream| stream.is_open())
+    }
+}
+
+/// Faults that sending finds.
+impl QpContext {
+    pub(super) fn on_send_fault(&mut self, fault: SendFault, device: &mut Device) {
+        match fault {
+            SendFault::Request(status) => {
+                self.fail_unreported(Terminate::local(), Some(status), device);
+            }
+            SendFault::Response(terminate) => {
+                // Memory that the peer reads is no longer there.
+                let error = InboundError::of_source(terminate.code());
+                let reason = "memory that the peer asked for is gone".to_owned();
+                self.fail_inbound(terminate, error, reason, device);
+            }
+            SendFault::Overflow(overflow) => self.fail_overflow(overflow, device),
+            SendFault::Broken(broken) => self.fail_broken_send(broken, device),
+        }
+    }
+
+    /// Local QP Catastrophic Error while the newest work request in flight was processed, whose completion tells.
+    fn fail_broken_send(&mut self, Broken(reason): Broken, device: &mut Device) {
+        log::error!("queue pair {} is broken: {reason}", self.id);
+        if self.work.has_in_flight() {
+            let culprit = Some(CompletionStatus::LocalCatastrophic);
+            self.fail_unreported(catastrophic(), culprit, device);
+        } else {
+            self.fail_catastrophic(reason, device);
+        }
+    }
+
+    /// A completion queue of ours is full (verbs draft §8.2.4, verbs.md A3).
+    fn fail_overflow(&mut self, overflow: CqOverflow, device: &mut Device) {
+        device.counters.drop_cq_overflow += 1;
+        self.enter_terminate(Some(catastrophic()), None, device);
+        let kind = match overflow {
+            CqOverflow::Send => AsyncEventKind::SendCqError,
+            CqOverflow::Receive => AsyncEventKind::RecvCqError,
+        };
+        self.report(kind, device);
+    }
+
+    fn fail_catastrophic(&mut self, reason: &'static str, device: &mut Device) {
+        self.enter_terminate(Some(catastrophic()), None, device);
+        self.report(AsyncEventKind::QpCatastrophic { reason }, device);
+    }
+}
+
+/// Faults that receiving finds.
+impl QpContext {
+    fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut Device) {
+        match fault {
+            ReceiveFault::Mpa(error) => {
+                device.counters.drop_bad_fpdu += 1;
+                let reason = error.to_string();
+                self.fail_inbound(error.terminate(), error.into(), reason, device);
+            }
+            ReceiveFault::Violation(violation) => self.on_violation(&violation, device),
+            ReceiveFault::Buffer(status) => {
+                self.complete_receive(status, device);
+                self.fail_unreported(Terminate::local(), None, device);
+            }
+            ReceiveFault::Sink(what) => {
+                log::debug!("queue pair {}: {what}", self.id);
+                self.fail_unreported(Terminate::local(), None, device);
+            }
+            ReceiveFault::Terminated(terminate) => self.on_terminate_received(&terminate, device),
+            ReceiveFault::RequestAfterClose => {
+                let reason = "the peer asked for a response after this side had closed";
+                self.fail_close(reason, device);
+            }
+            ReceiveFault::Overflow(overflow) => self.fail_overflow(overflow, device),
+            ReceiveFault::Broken(broken) => self.fail_broken_receive(broken, device),
+        }
+    }
+
+    fn on_terminate_received(&mut self, terminate: &ReceivedTerminate, device: &mut Device) {
+        device.counters.terminates_in += 1;
+        self.keep_terminate(|| TerminateInfo::received(terminate));
+        if let Link::Connected(connection, _) = &self.link {
+            self.work.attribute(terminate, &connection.stream);
+        }
+        self.enter_terminate(None, None, device);
+        self.report(AsyncEventKind::TerminateReceived(terminate.code), device);
+    }
+
+    fn on_violation(&mut self, violation: &Violation, device: &mut Device) {
+        if let ViolationCause::NoReceive { .. } = violation.cause()
+            && let Some(why) = self.work.receive_mut().take_unavailable()
+        {
+            self.fail_source(why, device);
+            return;
+        }
+        device.counters.drop_refused_segment += 1;
+        let (cause, terminate) = (violation.cause(), violation.terminate());
+        let Some(status) = receive_status(cause) else {
+            let may_write = self.user.can(Ability::INBOUND_WRITE);
+            let error = InboundError::of(cause, may_write);
+            self.fail_inbound(terminate, error, cause.to_string(), device);
+            return;
+        };
+        // The completion of the receive tells of it, and no event.
+        self.complete_receive(status, device);
+        if self.may_send() {
+            self.fail_unreported(terminate, None, device);
+        } else {
+            let reason = "the peer sent what cannot be received after this side had closed";
+            self.fail_close(reason, device);
+        }
+    }
+
+    /// The peer has broken a rule: Terminate, and an event that says which.
+    fn fail_inbound(
+        &mut self,
+        terminate: Terminate,
+        error: InboundError,
+        reason: String,
+        device: &mut Device,
+    ) {
+        let code = terminate.code();
+        if self.may_send() {
+            self.enter_terminate(Some(terminate), None, device);
+        } else {
+            // The connection just ends: no FPDU may be sent before one was received (wire.md D1), nor after the FIN.
+            self.reset(device);
+        }
+        let kind = AsyncEventKind::Terminated {
+            error,
+            code,
+            reason,
+        };
+        self.report(kind, device);
+    }
+
+    /// A message has found no buffer, which is no fault of the peer's.
+    fn fail_source(&mut self, why: Unavailable, device: &mut Device) {
+        match why {
+            Unavailable::Malformed(broken) => self.fail_broken_receive(broken, device),
+            Unavailable::SrqFailed => {
+                self.enter_terminate(Some(catastrophic()), None, device);
+                self.report(AsyncEventKind::SrqError, device);
+            }
+        }
+    }
+
+    /// Local QP Catastrophic Error while something was received: the completion of the receive tells, if there is one.
+    fn fail_broken_receive(&mut self, Broken(reason): Broken, device: &mut Device) {
+        log::error!("queue pair {} is broken: {reason}", self.id);
+        if self.work.receive().current().is_some() {
+            self.complete_receive(CompletionStatus::LocalCatastrophic, device);
+            self.fail_unreported(catastrophic(), None, device);
+        } else {
+            self.fail_catastrophic(reason, device);
+        }
+    }
+
+    fn complete_receive(&mut self, status: CompletionStatus, device: &mut Device) {
+        let completed = (self.work).complete_receive(&mut device.cqs, |completion| {
+            completion.status = status;
+        });
+        if completed.is_err() {
+            device.counters.drop_cq_overflow += 1;
+        }
+    }
+}
+
+impl Link {
+    /// Hands the connection back that it was, if any.
+    fn release(self, device: &mut Device) {
+        match self {
+            Self::Connected(connection, _) => connection.release(device),
+            Self::Starting(_) | Self::None | Self::Failed => {}
+        }
+    }
+}
+
+/// The Terminate of an error of ours that concerns this stream alone.
+fn catastrophic() -> Terminate {
+    Terminate::with_code(CATASTROPHIC_STREAM)
+}
+
+fn describe(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Graceful => "the connection was closed",
+        CloseReason::Refused => "the connection was refused",
+        CloseReason::Reset => "the peer reset the connection",
+        CloseReason::AddressLost => "this host has lost the connection's address",
+        CloseReason::TimedOut => "the peer no longer answers",
+        CloseReason::Aborted => "the connection was reset by this side",
+    }
+}
+
+/// A Send that is refused ends the receive it has taken: too long for it (verbs.md A7), or asking for an invalidation that is not
+/// allowed (verbs.md A9). Any other violation is no fault of the receive that is being filled.
+fn receive_status(cause: ViolationCause) -> Option<CompletionStatus> {
+    if let ViolationCause::MessageTooLong { opcode, .. } = cause {
+        return opcode.is_send().then_some(CompletionStatus::BaseBounds);
+    }
+    let ViolationCause::Invalidate { cause, .. } = cause else {
+        return None;
+    };
+    Some(match cause {
+        InvalidateError::InvalidStag => CompletionStatus::InvalidStag,
+        InvalidateError::NotAssociated | InvalidateError::Rights | InvalidateError::Forbidden => {
+            CompletionStatus::InvalidateRefused
+        }
+    })
+}

@@ -1,0 +1,372 @@
+//! State of a queue pair: the one module that writes it (verbs draft §6.2).
+//!
+//! | what happens | file |
+//! |---|---|
+//! | states, deadline, a turn of sending | this one |
+//! | ways into RTS: initiator, responder, handover of a stream | `start_up.rs` |
+//! | ways out of RTS: graceful close, Terminate, faults, resets | `ending.rs` |
+//! | Modify QP and Query QP | `attributes.rs` |
+
+mod attributes;
+mod ending;
+mod start_up;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_iwarp::mpa::Deframer;
+use xwarp_tcp::{ConnId, Instant};
+
+use super::device::Device;
+use super::full_operation::FullOperation;
+use super::new_qp::NewQp;
+use super::starting::Starting;
+use super::stream::{Connection, Stream};
+use super::transmit::Sent;
+use super::work_queues::WorkQueues;
+use crate::model::{
+    AsyncEventKind, CqId, EventResource, QpId, QpState, SgeLimits, SrqId, TerminateInfo, User,
+    Wishes,
+};
+use crate::queues::QpShared;
+
+/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While bytes are unacknowledged TCP's
+/// user timeout is the bound.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a Terminate and the close after it may take before the connection is reset.
+const TERMINATE_LIMIT: Duration = Duration::from_secs(3);
+
+/// What a queue pair is connected to. Its state follows from that.
+enum Link {
+    /// Idle, without a connection.
+    None,
+    /// Idle, while an initiator's connection is being made.
+    Starting(Box<Starting>),
+    /// RTS, Closing or Terminate.
+    Connected(Box<Connection>, Phase),
+    /// Error, without a connection.
+    Failed,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// RTS.
+    Open {
+        /// Until when the peer's window must have room for a responder's Reply, if it had none.
+        reply_due: Option<Instant>,
+    },
+    /// RTS: TCP closes once everything posted is sent. What the peer still sends is taken (RFC 5041 §6.2.1).
+    Draining {
+        /// When there was progress last.
+        progress: Instant,
+    },
+    /// Closing, after that.
+    Closing {
+        /// When there was progress last.
+        progress: Instant,
+    },
+    /// Closing by Modify QP: whatever the peer still sends is an error (verbs draft §6.2.5).
+    Sealed {
+        /// When there was progress last.
+        progress: Instant,
+    },
+    /// Terminate.
+    Terminate {
+        /// When it began.
+        since: Instant,
+    },
+}
+
+impl Phase {
+    fn state(self) -> QpState {
+        match self {
+            Self::Open { .. } | Self::Draining { .. } => QpState::Rts,
+            Self::Closing { .. } | Self::Sealed { .. } => QpState::Closing,
+            Self::Terminate { .. } => QpState::Terminate,
+        }
+    }
+
+    /// When waiting for the peer ends.
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Open { reply_due } => reply_due,
+            Self::Draining { progress }
+            | Self::Closing { progress }
+            | Self::Sealed { progress } => Some(progress + CLOSE_LIMIT),
+            Self::Terminate { since } => Some(since + TERMINATE_LIMIT),
+        }
+    }
+}
+
+/// A queue pair. Events, verbs and deadlines go in by its methods; what it wants of the engine is left in the [`Device`].
+pub(crate) struct QpContext {
+    id: QpId,
+    /// What its accesses to regions are judged by.
+    user: User,
+    /// Reads and Atomic Operations that it may have outstanding on its connection.
+    ord: u16,
+    wishes: Wishes,
+    extensions: bool,
+    sge: SgeLimits,
+    link: Link,
+    work: WorkQueues,
+    /// It is in the list of those that have something to send.
+    active: bool,
+    /// Its earliest entry among the engine's deadlines.
+    armed: Option<Instant>,
+    /// The first Terminate that was sent or received, until Idle.
+    terminate: Option<TerminateInfo>,
+    /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
+    unreported: bool,
+    #[cfg(feature = "fault-injection")]
+    injected: super::fault::Injected,
+    shared: Arc<QpShared>,
+}
+
+impl QpContext {
+    /// A queue pair in Idle.
+    pub(crate) fn new(id: QpId, user: User, new: NewQp) -> Self {
+        let cqs = [new.send_cq, new.recv_cq];
+        Self {
+            id,
+            user,
+            ord: new.wishes.ord,
+            wishes: new.wishes,
+            extensions: new.extensions,
+            sge: new.sge,
+            link: Link::None,
+            work: WorkQueues::new(id, new.sq, new.receives, cqs, &new.slots),
+            active: false,
+            armed: None,
+            terminate: None,
+            unreported: false,
+            #[cfg(feature = "fault-injection")]
+            injected: super::fault::Injected::default(),
+            shared: new.shared,
+        }
+    }
+
+    pub(crate) fn id(&self) -> QpId {
+        self.id
+    }
+
+    pub(crate) fn user(&self) -> User {
+        self.user
+    }
+
+    /// The shared receive queue that it takes from.
+    pub(crate) fn srq(&self) -> Option<SrqId> {
+        self.work.receive().shared()
+    }
+
+    /// True if it completes there.
+    pub(crate) fn completes_on(&self, cq: CqId) -> bool {
+        self.work.cqs().contains(&cq)
+    }
+
+    pub(crate) fn state(&self) -> QpState {
+        match &self.link {
+            Link::None | Link::Starting(_) => QpState::Idle,
+            Link::Connected(_, phase) => phase.state(),
+            Link::Failed => QpState::Error,
+        }
+    }
+
+    /// True in Idle without a connection, not even one that is being made.
+    pub(crate) fn is_unconnected(&self) -> bool {
+        matches!(self.link, Link::None)
+    }
+
+    /// The TCP connection of its stream.
+    pub(crate) fn conn(&self) -> Option<ConnId> {
+        match &self.link {
+            Link::Connected(connection, _) => Some(connection.stream.conn()),
+            Link::None | Link::Starting(_) | Link::Failed => None,
+        }
+    }
+
+    /// Changes what it is connected to; what that was.
+    fn enter(&mut self, link: Link) -> Link {
+        let from = self.state();
+        let former = std::mem::replace(&mut self.link, link);
+        self.show(from);
+        former
+    }
+
+    /// Changes how far its connection is.
+    fn enter_phase(&mut self, next: Phase) {
+        let from = self.state();
+        if let Link::Connected(_, phase) = &mut self.link {
+            *phase = next;
+        }
+        self.show(from);
+    }
+
+    /// Every change of state comes by here: shows the application the new one.
+    fn show(&mut self, from: QpState) {
+        let to = self.state();
+        if from == to {
+            return;
+        }
+        debug_assert!(from.leads_to(to), "{from:?} does not lead to {to:?}");
+        self.shared.set(to);
+        log::debug!("queue pair {}: {from:?} to {to:?}", self.id);
+    }
+
+    /// An FPDU was sent or received: a close that is under way goes on.
+    fn note_progress(&mut self, now: Instant) {
+        if let Link::Connected(_, Phase::Draining { progress } | Phase::Closing { progress }) =
+            &mut self.link
+        {
+            *progress = now;
+        }
+    }
+
+    /// When waiting for the peer ends.
+    fn deadline(&self) -> Option<Instant> {
+        match &self.link {
+            Link::Starting(starting) => Some(starting.deadline()),
+            Link::Connected(_, phase) => phase.deadline(),
+            Link::None | Link::Failed => None,
+        }
+    }
+
+    /// When the peer is to be woken, should it still be silent.
+    fn retry_due(&self) -> Option<Instant> {
+        match &self.link {
+            Link::Connected(connection, _) => connection.stream.retry_due(),
+            Link::None | Link::Starting(_) | Link::Failed => None,
+        }
+    }
+
+    /// When there is something to do for it even if nothing happens.
+    fn due(&self) -> Option<Instant> {
+        let both = [self.deadline(), self.retry_due()];
+        both.into_iter().flatten().min()
+    }
+
+    /// When the engine has to call [`handle_timeout`](Self::handle_timeout), if no time that it was given before is as early.
+    pub(crate) fn poll_deadline(&mut self) -> Option<Instant> {
+        let due = self.due()?;
+        if self.armed.is_some_and(|armed| armed <= due) {
+            return None;
+        }
+        self.armed = Some(due);
+        Some(due)
+    }
+
+    /// Was this the last time that [`poll_deadline`](Self::poll_deadline) has given?
+    pub(crate) fn is_armed_at(&self, at: Instant) -> bool {
+        self.armed == Some(at)
+    }
+
+    /// Nothing is to be done at that time any more. False if there is.
+    pub(crate) fn disarm(&mut self) -> bool {
+        let is_idle = self.due().is_none();
+        if is_idle {
+            self.armed = None;
+        }
+        is_idle
+    }
+
+    /// The time has come that [`poll_deadline`](Self::poll_deadline) has given, perhaps too early; how much was done.
+    pub(crate) fn handle_timeout(&mut self, device: &mut Device) -> usize {
+        self.armed = None;
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= device.now);
+        let (is_late, is_silent) = (due(self.deadline()), due(self.retry_due()));
+        if is_late {
+            self.on_deadline(device);
+        }
+        if is_silent && let Link::Connected(connection, phase) = &mut self.link {
+            let is_rts = phase.state() == QpState::Rts;
+            connection.stream.retry_first_fpdu(is_rts, device);
+        }
+        usize::from(is_late) + usize::from(is_silent)
+    }
+
+    /// Lets it have its turn in sending.
+    pub(crate) fn activate(&mut self, device: &mut Device) {
+        if !self.active {
+            self.active = true;
+            device.turns.push_back(self.id.slot());
+        }
+    }
+
+    /// Its turn: sends up to `budget` FPDUs; how many.
+    pub(crate) fn transmit(&mut self, device: &mut Device, budget: usize) -> usize {
+        self.active = false;
+        self.check_posted(device);
+        for sent in 0..budget {
+            let Some((_, mut full)) = self.full_operation(device.now) else {
+                return sent;
+            };
+            match full.send_one(device) {
+                Ok(Sent::Fpdu) => self.note_progress(device.now),
+                Ok(Sent::LastFpdu) => {
+                    self.note_progress(device.now);
+                    self.close_if_drained(device);
+                    return sent + 1;
+                }
+                Ok(Sent::Work) => {}
+                Ok(Sent::Blocked) => return sent,
+                Ok(Sent::Nothing) => {
+                    self.close_if_drained(device);
+                    return sent;
+                }
+                Err(fault) => {
+                    self.on_send_fault(fault, device);
+                    return sent + 1;
+                }
+            }
+        }
+        self.activate(device);
+        budget
+    }
+
+    /// What was posted just before the queue pair came into Closing or Error is not sent.
+    fn check_posted(&mut self, device: &mut Device) {
+        match self.state() {
+            QpState::Idle | QpState::Rts | QpState::Terminate => {}
+            QpState::Closing => self.check_closing(device),
+            QpState::Error => self.work.flush(&mut device.cqs, None),
+        }
+    }
+
+    /// What sending and receiving work on, while there is a stream.
+    fn full_operation(&mut self, now: Instant) -> Option<(&mut Deframer, FullOperation<'_>)> {
+        let Link::Connected(connection, phase) = &mut self.link else {
+            return None;
+        };
+        let Connection { deframer, stream } = &mut **connection;
+        let full = FullOperation {
+            id: self.id,
+            user: self.user,
+            state: phase.state(),
+            ord: self.ord,
+            now,
+            stream,
+            work: &mut self.work,
+            #[cfg(feature = "fault-injection")]
+            injected: &mut self.injected,
+        };
+        Some((deframer, full))
+    }
+
+    fn stream(&mut self) -> Option<&mut Stream> {
+        match &mut self.link {
+            Link::Connected(connection, _) => Some(&mut connection.stream),
+            Link::None | Link::Starting(_) | Link::Failed => None,
+        }
+    }
+
+    fn report(&self, kind: AsyncEventKind, device: &Device) {
+        device.report(EventResource::Qp(self.id), kind);
+    }
+
+    /// What it does next finds it broken.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn inject_fault(&mut self) {
+        self.injected.inject();
+    }
+}

@@ -1,0 +1,258 @@
+//! Ways into RTS: start-up as initiator, as responder, and the handover of a stream (verbs draft §6.2.1; RFC 5044 §7.1).
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_iwarp::ddp::VERSION_IETF;
+use xwarp_iwarp::mpa::{Framer, InitiatorStep, Negotiated, PrivateData, StartupError};
+use xwarp_tcp::{CloseReason, ConnId};
+
+use super::{Connection, Device, Link, Phase, QpContext};
+use crate::model::{ConnectError, ConnectionInfo, Framing, LocalPort, Wishes};
+use crate::qp::device::ConnChange;
+use crate::qp::first_fpdu_retry::FirstFpduRetry;
+use crate::qp::starting::{ConnectOrder, Starting};
+use crate::qp::stream::send_ulpdu;
+
+/// How long it may take until the peer's window has room for the Reply.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+
+impl QpContext {
+    /// Full operation over a connection begins; what there was before it.
+    fn enter_rts(&mut self, connection: Connection, info: ConnectionInfo, phase: Phase) -> Link {
+        self.terminate = None;
+        self.unreported = false;
+        self.ord = info.ord;
+        self.shared.set_connection(info);
+        self.enter(Link::Connected(Box::new(connection), phase))
+    }
+
+    /// What it asks for in start-up.
+    pub(crate) fn wishes(&self) -> Wishes {
+        self.wishes
+    }
+
+    /// The application has accepted a Request on this connection, and the Reply is with TCP.
+    pub(crate) fn accept(
+        &mut self,
+        conn: ConnId,
+        port: Arc<LocalPort>,
+        negotiated: &Negotiated,
+        device: &mut Device,
+    ) {
+        let info = ConnectionInfo::new(negotiated, self.wishes);
+        let connection = Connection::new(conn, negotiated, true, &info, self.extensions, port);
+        let waits = device.stack.has_unsent(conn);
+        let reply_due = waits.then(|| device.now + REPLY_LIMIT);
+        self.enter_rts(connection, info, Phase::Open { reply_due });
+        // Memory work that was posted in Idle takes effect before the peer's first FPDU.
+        self.activate(device);
+    }
+
+    /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer has sent already is received.
+    pub(crate) fn hand_over(
+        &mut self,
+        conn: ConnId,
+        port: Arc<LocalPort>,
+        framing: Framing,
+        message: Option<Vec<u8>>,
+        device: &mut Device,
+    ) {
+        let negotiated = Negotiated {
+            crc: framing.crc,
+            send_markers: framing.send_markers,
+            receive_markers: framing.receive_markers,
+            revision: 0,
+            version: VERSION_IETF,
+            enhanced: None,
+        };
+        let info = ConnectionInfo::new(&negotiated, self.wishes);
+        let extensions = self.extensions;
+        let mut connection = Connection::new(conn, &negotiated, false, &info, extensions, port);
+        if let Some(message) = message {
+            connection.stream.begin_with(VecDeque::from(message));
+        }
+        self.enter_rts(connection, info, Phase::Open { reply_due: None });
+        self.receive_fpdus(device);
+    }
+}
+
+/// The initiator.
+impl QpContext {
+    /// TCP is connecting for it.
+    pub(crate) fn start(&mut self, conn: ConnId, order: ConnectOrder, device: &Device) {
+        let starting = Starting::new(conn, order, device.now);
+        self.enter(Link::Starting(Box::new(starting)));
+    }
+
+    /// TCP is established: sends the Request.
+    pub(crate) fn handle_connected(&mut self, device: &mut Device) {
+        let Link::Starting(starting) = &mut self.link else {
+            return;
+        };
+        if let Err(error) = starting.send_request(device) {
+            self.fail_start(error, device);
+        }
+    }
+
+    /// Bytes of the Reply, and perhaps of the first FPDUs after it.
+    pub(super) fn on_reply_bytes(&mut self, device: &mut Device) {
+        let Link::Starting(starting) = &mut self.link else {
+            return;
+        };
+        let peer = starting.remote();
+        if let Some(step) = starting.read_reply(&mut device.stack) {
+            self.on_reply(peer, step, device);
+        }
+    }
+
+    fn on_reply(
+        &mut self,
+        peer: SocketAddr,
+        step: Result<InitiatorStep, StartupError>,
+        device: &mut Device,
+    ) {
+        match step {
+            Ok(InitiatorStep::NeedBytes(_)) => {}
+            Ok(InitiatorStep::Accepted {
+                negotiated,
+                private_data,
+                consumed,
+            }) => {
+                self.on_accepted(&negotiated, &private_data, consumed, device);
+            }
+            Ok(InitiatorStep::Unacceptable {
+                negotiated, error, ..
+            }) => self.decline(&negotiated, error, device),
+            Ok(InitiatorStep::Rejected {
+                private_data,
+                enhanced,
+                ..
+            }) => {
+                // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends gracefully.
+                let rejected = ConnectError::Rejected {
+                    peer,
+                    private_data: private_data.to_vec(),
+                    enhanced,
+                };
+                self.end_start(rejected, ConnChange::Abandoned, device);
+            }
+            Err(source) => {
+                device.counters.drop_startup += 1;
+                self.fail_start(ConnectError::NotIwarp { peer, source }, device);
+            }
+        }
+    }
+
+    /// The Reply said yes: full operation.
+    fn on_accepted(
+        &mut self,
+        negotiated: &Negotiated,
+        private_data: &PrivateData,
+        consumed: usize,
+        device: &mut Device,
+    ) {
+        let Link::Starting(starting) = &self.link else {
+            return;
+        };
+        let (conn, port) = (starting.conn(), Arc::clone(starting.port()));
+        device.stack.consume(conn, consumed);
+        let info = ConnectionInfo::new(negotiated, self.wishes);
+        let mut connection = Connection::new(conn, negotiated, false, &info, self.extensions, port);
+        let retry = FirstFpduRetry::new(device.first_fpdu_retry);
+        connection.stream.begin_as_initiator(retry, info.rtr);
+        let phase = Phase::Open { reply_due: None };
+        let former = self.enter_rts(connection, info, phase);
+        if let Link::Starting(starting) = former {
+            starting.tell(Ok(private_data.to_vec()));
+        }
+        // The first FPDUs may have come along with the Reply, and work may have been posted in Idle.
+        self.receive_fpdus(device);
+    }
+
+    /// The Reply said yes, on terms that cannot be met: full operation for no more than a Terminate (RFC 6581 §8). The queue pair
+    /// stays Idle.
+    fn decline(&mut self, negotiated: &Negotiated, source: StartupError, device: &mut Device) {
+        let Link::Starting(starting) = &self.link else {
+            return;
+        };
+        let (conn, peer) = (starting.conn(), starting.remote());
+        let mut framer = Framer::new(negotiated.crc, negotiated.send_markers);
+        if let Some(terminate) = source.terminate() {
+            let ulpdu = terminate.on_version(negotiated.version).ulpdu();
+            if send_ulpdu(&mut device.stack, conn, &mut framer, &ulpdu, device.now) {
+                device.counters.fpdus_out += 1;
+                device.counters.terminates_out += 1;
+            }
+        }
+        device.counters.drop_startup += 1;
+        let unacceptable = ConnectError::Unacceptable { peer, source };
+        self.end_start(unacceptable, ConnChange::Abandoned, device);
+    }
+
+    /// TCP ended before the Reply was here.
+    pub(super) fn on_start_failed(&mut self, reason: CloseReason, device: &mut Device) {
+        let Link::Starting(starting) = &self.link else {
+            return;
+        };
+        let (own, peer) = (starting.port().local().ip(), starting.remote());
+        if reason == CloseReason::AddressLost {
+            self.fail_start(ConnectError::AddressLost(own), device);
+        } else if reason == CloseReason::TimedOut {
+            self.on_start_timeout(device);
+        } else if starting.has_met_peer() {
+            self.on_start_closed(device);
+        } else {
+            self.fail_start(ConnectError::Refused(peer), device);
+        }
+    }
+
+    /// The peer closed before the Reply was here.
+    pub(super) fn on_start_closed(&mut self, device: &mut Device) {
+        if let Link::Starting(starting) = &mut self.link
+            && !starting.retry(device)
+        {
+            self.cancel_start(device);
+        }
+    }
+
+    /// The deadline has passed.
+    pub(super) fn on_start_timeout(&mut self, device: &mut Device) {
+        if let Link::Starting(starting) = &self.link {
+            let error = starting.timed_out(device.now);
+            self.fail_start(error, device);
+        }
+    }
+
+    /// The application gives up a connection that is being made, or its peer has.
+    pub(super) fn cancel_start(&mut self, device: &mut Device) {
+        if let Link::Starting(starting) = &self.link {
+            let error = ConnectError::PeerClosed(starting.remote());
+            self.fail_start(error, device);
+        }
+    }
+
+    /// Ends a start-up by a reset, if there is one.
+    pub(crate) fn fail_start(&mut self, error: ConnectError, device: &mut Device) {
+        if let Link::Starting(starting) = &self.link {
+            device.stack.abort(starting.conn(), device.now);
+            self.end_start(error, ConnChange::Released, device);
+        }
+    }
+
+    /// Ends a start-up; the queue pair stays Idle and can be connected again.
+    fn end_start(
+        &mut self,
+        error: ConnectError,
+        release: fn(ConnId, Arc<LocalPort>) -> ConnChange,
+        device: &mut Device,
+    ) {
+        if let Link::Starting(starting) = self.enter(Link::None) {
+            let change = release(starting.conn(), Arc::clone(starting.port()));
+            device.conn_changes.push(change);
+            starting.tell(Err(error));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Attributes of a new queue pair (verbs draft §6.1, §9.2.5.1).
+
+use std::sync::Arc;
+
+use rtrb::Consumer;
+
+use crate::model::{Ability, CqId, PdId, RecvRequest, SendRequest, SgeLimits, SrqId, Wishes};
+use crate::queues::{QpShared, SlotTable};
+
+/// Where a new queue pair takes receive buffers from.
+pub enum NewReceives {
+    /// A ring of its own.
+    Own(Consumer<RecvRequest>),
+    /// A shared receive queue, and how many messages may be in progress until that is told.
+    Shared(SrqId, usize),
+}
+
+/// What a new queue pair is made of.
+pub struct NewQp {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// What it may do with memory.
+    pub ability: Ability,
+    /// What it asks for in start-up.
+    pub wishes: Wishes,
+    /// Immediate Data and Atomic Operations are known (RFC 7306).
+    pub extensions: bool,
+    /// The longest scatter/gather lists.
+    pub sge: SgeLimits,
+    /// The engine's end of its send queue.
+    pub sq: Consumer<SendRequest>,
+    /// Its receive queue.
+    pub receives: NewReceives,
+    /// Where its sends complete.
+    pub send_cq: CqId,
+    /// Where its receives complete.
+    pub recv_cq: CqId,
+    /// What the application sees of it.
+    pub shared: Arc<QpShared>,
+    /// The credits of its queues.
+    pub slots: Arc<SlotTable>,
+}

@@ -1,0 +1,316 @@
+//! Work queues of a queue pair: posted work, work in flight, and their completions (verbs draft §8.2).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rtrb::Consumer;
+use xwarp_iwarp::ddp::Queue;
+use xwarp_iwarp::rdmap::CapturedHeader;
+use xwarp_iwarp::{ReceivedTerminate, Stag};
+
+use super::fault::CqOverflow;
+use super::new_qp::NewReceives;
+use super::receive_queue::{ReceiveQueue, Source};
+use super::stream::Stream;
+use crate::model::{
+    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion, WrId,
+};
+use crate::queues::{Cqe, NewRings, Posted, SlotKey, SlotTable};
+use crate::tables::{CqFull, CqTable, Receiving};
+
+/// A work request of the send queue that was begun and has not completed.
+pub(super) struct InFlight {
+    wr_id: WrId,
+    opcode: Opcode,
+    signaled: bool,
+    byte_len: u32,
+    /// It is done when the peer has answered, not when it is sent.
+    awaits_response: bool,
+    /// What a Read invalidates when it is answered.
+    invalidate: Option<Stag>,
+    /// Where an Atomic Operation's result goes.
+    sink: Option<Sge>,
+    /// An Atomic Operation's result.
+    original: Option<u64>,
+    /// How it has ended, if it has.
+    outcome: Option<CompletionStatus>,
+}
+
+impl InFlight {
+    fn new(request: &SendRequest) -> Self {
+        let operation = &request.operation;
+        Self {
+            wr_id: request.wr_id,
+            opcode: operation.opcode(),
+            signaled: request.signaled,
+            byte_len: operation.byte_len().unwrap_or(u32::MAX),
+            awaits_response: operation.awaits_response(),
+            invalidate: operation.sink_to_invalidate(),
+            sink: operation.result_sink(),
+            original: None,
+            outcome: None,
+        }
+    }
+
+    /// What a Read invalidates when it is answered.
+    pub(super) fn sink_to_invalidate(&self) -> Option<Stag> {
+        self.invalidate
+    }
+
+    /// Notes the result of an Atomic Operation; where it goes, too.
+    pub(super) fn set_original(&mut self, original: u64) -> Option<Sge> {
+        self.original = Some(original);
+        self.sink
+    }
+
+    /// The peer has answered: it ends with this.
+    pub(super) fn end(&mut self, outcome: CompletionStatus) {
+        self.outcome = Some(outcome);
+    }
+}
+
+/// The send queue, its work in flight, and the receive queue.
+pub(super) struct WorkQueues {
+    qp: QpId,
+    posted: Posted<SendRequest>,
+    /// In the order in which it was posted and completes.
+    in_flight: VecDeque<InFlight>,
+    receive: ReceiveQueue,
+    send_cq: CqId,
+    recv_cq: CqId,
+    /// Where slots of the send queue are freed.
+    send_slots: SlotKey,
+}
+
+impl WorkQueues {
+    /// Those of a new queue pair, which complete `[sends, receives]` on these completion queues.
+    pub(super) fn new(
+        qp: QpId,
+        sq: Consumer<SendRequest>,
+        receives: NewReceives,
+        [send_cq, recv_cq]: [CqId; 2],
+        slots: &Arc<SlotTable>,
+    ) -> Self {
+        let [send_slots, recv_slots] = slots.open_pair(qp);
+        Self {
+            qp,
+            posted: Posted::new(sq),
+            in_flight: VecDeque::new(),
+            receive: match receives {
+                NewReceives::Own(ring) => {
+                    ReceiveQueue::new(Source::Own(Posted::new(ring), recv_slots), 0)
+                }
+                NewReceives::Shared(srq, limit) => ReceiveQueue::new(Source::Shared(srq), limit),
+            },
+            send_cq,
+            recv_cq,
+            send_slots,
+        }
+    }
+
+    /// Where sends and receives complete.
+    pub(super) fn cqs(&self) -> [CqId; 2] {
+        [self.send_cq, self.recv_cq]
+    }
+
+    pub(super) fn receive(&self) -> &ReceiveQueue {
+        &self.receive
+    }
+
+    pub(super) fn receive_mut(&mut self) -> &mut ReceiveQueue {
+        &mut self.receive
+    }
+
+    /// Work requests that the send queue may hold.
+    pub(super) fn send_depth(&self) -> usize {
+        self.posted.depth()
+    }
+
+    /// Makes room for what a resize takes out of the present rings.
+    pub(super) fn reserve(&mut self, rings: &NewRings) -> Result<(), OutOfMemory> {
+        if rings.sq.is_some() {
+            self.posted.reserve()?;
+        }
+        if rings.rq.is_some() {
+            self.receive.reserve()?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with other rings, for as many work queues as there are some.
+    pub(super) fn resize(&mut self, rings: NewRings) {
+        if let Some(sq) = rings.sq {
+            self.posted.resize(sq.ring);
+        }
+        if let Some(rq) = rings.rq {
+            self.receive.resize(rq.ring);
+        }
+    }
+
+    /// Work requests of the send queue have not begun.
+    pub(super) fn has_posted(&self) -> bool {
+        !self.posted.is_empty()
+    }
+
+    /// Work requests of the send queue have begun and not completed.
+    pub(super) fn has_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    /// The next work request of the send queue, which stays.
+    pub(super) fn peek(&self) -> Option<&SendRequest> {
+        self.posted.peek()
+    }
+
+    /// Begins the next work request of the send queue.
+    pub(super) fn begin(&mut self) -> Option<SendRequest> {
+        let request = self.posted.pop()?;
+        self.in_flight.push_back(InFlight::new(&request));
+        Some(request)
+    }
+
+    /// The newest message is with TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, verbs.md A22); a
+    /// Read or an Atomic Operation waits for its response.
+    pub(super) fn newest_sent(&mut self) {
+        if let Some(newest) = self.in_flight.back_mut()
+            && !newest.awaits_response
+        {
+            newest.outcome = Some(CompletionStatus::Success);
+        }
+    }
+
+    /// The oldest work request that waits for its response: the peer answers in order (RFC 5040 §5.5, R7306-5.4-8-1).
+    pub(super) fn oldest_unanswered(&mut self) -> Option<&mut InFlight> {
+        (self.in_flight.iter_mut()).find(|it| it.awaits_response && it.outcome.is_none())
+    }
+
+    /// Attributes the peer's Terminate to the work request in flight that the returned header names, which ends with that (verbs
+    /// draft §9.5.2). One that has ended keeps its outcome.
+    pub(super) fn attribute(&mut self, terminate: &ReceivedTerminate, stream: &Stream) {
+        let Some(header) = &terminate.ddp_header else {
+            return;
+        };
+        let mut open = self.in_flight.iter_mut().rev();
+        let culprit = match header {
+            CapturedHeader::Untagged(it) if it.qn.get() == Queue::Request.qn() => {
+                let since = usize::try_from(stream.sender.requests_since(it.msn.get())).ok();
+                let (receiver, refused) = (&stream.receiver, terminate.read_request.as_ref());
+                let mut requests = open.filter(|it| it.awaits_response);
+                since
+                    .filter(|since| receiver.awaits(*since, refused))
+                    .and_then(|since| requests.nth(since))
+            }
+            // Only what is being sent has not ended.
+            CapturedHeader::Untagged(_) | CapturedHeader::Tagged(_) => {
+                let sending = stream.outgoing.as_ref();
+                sending
+                    .filter(|outgoing| outgoing.is_request_of(header))
+                    .and_then(|_| open.next())
+            }
+        };
+        if let Some(culprit) = culprit {
+            let outcome = &mut culprit.outcome;
+            outcome.get_or_insert(CompletionStatus::RemoteTermination);
+        }
+    }
+
+    /// Completes work in flight from the oldest on, as far as it is done: completions come in the order of posting.
+    pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
+        let done = |it: &InFlight| it.outcome == Some(CompletionStatus::Success);
+        while self.in_flight.front().is_some_and(done) {
+            let Some(oldest) = self.in_flight.pop_front() else {
+                break;
+            };
+            self.complete(cqs, &oldest, CompletionStatus::Success)?;
+        }
+        Ok(())
+    }
+
+    /// Ends work in flight. What was done and is not signaled has no completion, and its slot is free at once (verbs draft §8.2.1).
+    fn complete(
+        &self,
+        cqs: &mut CqTable,
+        ended: &InFlight,
+        status: CompletionStatus,
+    ) -> Result<(), CqOverflow> {
+        if ended.signaled || status != CompletionStatus::Success {
+            let completion = self.completion(ended, status);
+            let pushed = cqs.push(self.send_cq, self.send_entry(completion));
+            return pushed.map_err(|CqFull| CqOverflow::Send);
+        }
+        cqs.free(self.send_slots);
+        Ok(())
+    }
+
+    #[inline]
+    fn send_entry(&self, completion: WorkCompletion) -> Cqe {
+        Cqe {
+            completion,
+            slots: self.send_slots,
+        }
+    }
+
+    #[inline]
+    fn completion(&self, ended: &InFlight, status: CompletionStatus) -> WorkCompletion {
+        let (wr_id, opcode, byte_len) = (ended.wr_id, ended.opcode, ended.byte_len);
+        WorkCompletion {
+            original: ended.original,
+            ..WorkCompletion::new(wr_id, self.qp, opcode, status, byte_len)
+        }
+    }
+
+    /// Completes the receive that the current message has taken, with what `describe` says of the message.
+    pub(super) fn complete_receive(
+        &mut self,
+        cqs: &mut CqTable,
+        describe: impl FnOnce(&mut WorkCompletion),
+    ) -> Result<(), CqOverflow> {
+        let Some(receiving) = self.receive.end() else {
+            return Ok(());
+        };
+        let mut entry = self.receive_entry(&receiving, CompletionStatus::Success);
+        describe(&mut entry.completion);
+        let pushed = cqs.push(self.recv_cq, entry);
+        pushed.map_err(|CqFull| CqOverflow::Receive)
+    }
+
+    #[inline]
+    fn receive_entry(&self, receiving: &Receiving, status: CompletionStatus) -> Cqe {
+        let wr_id = receiving.wr_id();
+        Cqe {
+            completion: WorkCompletion::new(wr_id, self.qp, Opcode::Receive, status, 0),
+            slots: receiving.slots,
+        }
+    }
+
+    /// Ends all work that is not complete: `Flushed`, but for the newest send in flight, which gets `culprit` if there is one
+    /// (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its outcome.
+    pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
+        let newest = self.in_flight.len().checked_sub(1);
+        let in_flight = std::mem::take(&mut self.in_flight);
+        for (i, ended) in in_flight.into_iter().enumerate() {
+            let status = match culprit {
+                Some(status) if Some(i) == newest => status,
+                _ => ended.outcome.unwrap_or(CompletionStatus::Flushed),
+            };
+            if self.complete(cqs, &ended, status).is_err() {
+                log::warn!("the completion of {:?} is lost", ended.wr_id);
+            }
+        }
+        while let Some(request) = self.posted.pop() {
+            let opcode = request.operation.opcode();
+            let status = CompletionStatus::Flushed;
+            let flushed = WorkCompletion::new(request.wr_id, self.qp, opcode, status, 0);
+            cqs.push_or_lose(self.send_cq, self.send_entry(flushed));
+        }
+        self.flush_receives(cqs);
+    }
+
+    /// Ends all receive buffers.
+    pub(super) fn flush_receives(&mut self, cqs: &mut CqTable) {
+        while let Some(receiving) = self.receive.flush_one() {
+            let entry = self.receive_entry(&receiving, CompletionStatus::Flushed);
+            cqs.push_or_lose(self.recv_cq, entry);
+        }
+    }
+}
