@@ -11,11 +11,13 @@ impl Region {
 }
 
 impl Resources for Region {
+    type Place = ();
+
     fn take_receive(&mut self) -> Option<u64> {
         Some(Self::LEN)
     }
 
-    fn check(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
         if stag != Self::STAG {
             return Err(AccessError::InvalidStag);
         }

@@ -56,12 +56,14 @@ impl Memory {
 }
 
 impl Resources for Memory {
+    type Place = ();
+
     fn take_receive(&mut self) -> Option<u64> {
         self.taken += 1;
         (self.taken <= Self::BUFFERS).then_some(Self::BUFFER)
     }
 
-    fn check(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
         assert!(len > 0, "zero-length accesses are not checked");
         if stag != Self::STAG || self.invalid {
             return Err(AccessError::InvalidStag);

@@ -3,18 +3,27 @@ use crate::Stag;
 
 /// What the receive side has to ask about regions and buffers. They may change between two calls.
 pub trait Resources {
+    /// Memory that an access was admitted to. The payload of a tagged segment is copied there, without another look.
+    type Place;
+
     /// Takes the next posted receive buffer for a new Send or Immediate Data; its length in bytes, `None` if none is posted.
     fn take_receive(&mut self) -> Option<u64>;
 
-    /// May this stream access `[to, to + len)` of `stag`? Never called for `len == 0` (R5041-5.2-9, R5040-5.2.1-8).
+    /// Admits this stream to `[to, to + len)` of `stag`. Never called for `len == 0` (R5041-5.2-9, R5040-5.2.1-8).
     ///
     /// The checks come in the order of [`AccessError`]'s variants, so that wrap is seen before bounds (D15).
-    fn check(&self, stag: Stag, to: u64, len: u64, access: Access) -> Result<(), AccessError>;
+    fn admit(
+        &self,
+        stag: Stag,
+        to: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<Self::Place, AccessError>;
 
-    /// Do the 8 bytes at `to` of `stag` lie 8-aligned in memory (R7306-5.1.1-1)? Asked after [`Resources::check`] said yes.
+    /// Does a place of 8 bytes, at Tagged Offset `to`, lie 8-aligned in memory (R7306-5.1.1-1)?
     ///
     /// This default is right where the first byte of every region is 8-aligned both in memory and as a Tagged Offset.
-    fn is_aligned(&self, _stag: Stag, to: u64) -> bool {
+    fn is_aligned(&self, _place: &Self::Place, to: u64) -> bool {
         to.is_multiple_of(ATOMIC_OPERAND_BYTES)
     }
 

@@ -34,11 +34,13 @@ pub(crate) struct Replayed {
 struct Everything;
 
 impl Resources for Everything {
+    type Place = ();
+
     fn take_receive(&mut self) -> Option<u64> {
         Some(u64::from(u32::MAX))
     }
 
-    fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
         Ok(())
     }
 

@@ -38,6 +38,7 @@ fn write_is_built_and_placed() {
         fpdu
     );
     let expected = Inbound::Write {
+        place: Some(()),
         stag: A,
         to: 0x1000,
         payload: &[0xde, 0xad, 0xbe, 0xef],
@@ -71,6 +72,7 @@ fn read_response_is_built_and_completes_the_oldest_read() {
     let mut stream = Stream::new().region(Region::new(B, 0x2000, 16));
     stream.receiver.expect_read(read(16));
     let expected = Inbound::ReadResponse {
+        place: Some(()),
         stag: B,
         to: 0x2000,
         payload: &counting(16),
@@ -155,6 +157,7 @@ fn zero_length_messages_are_built_and_accepted_without_any_region() {
         assert_eq!(
             Stream::new().fpdu(&fpdu),
             Ok(Inbound::Write {
+                place: None,
                 stag,
                 to,
                 payload: &[],
@@ -191,6 +194,7 @@ fn zero_length_read_names_no_memory_and_is_answered() {
     let mut requester = Stream::new();
     requester.receiver.expect_read(read);
     let expected = Inbound::ReadResponse {
+        place: None,
         stag: Stag(1),
         to: 0,
         payload: &[],

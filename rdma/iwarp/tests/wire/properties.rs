@@ -221,12 +221,14 @@ impl Collected {
                 to,
                 payload,
                 last,
+                ..
             }
             | Inbound::ReadResponse {
                 stag,
                 to,
                 payload,
                 done: last,
+                ..
             } => {
                 if self.tagged.last().is_none_or(|(open, _)| *open != stag) {
                     self.tagged.push((

@@ -51,11 +51,13 @@ pub(crate) struct Table {
 }
 
 impl Resources for Table {
+    type Place = ();
+
     fn take_receive(&mut self) -> Option<u64> {
         self.receives.pop_front()
     }
 
-    fn check(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
         assert!(len > 0, "zero-length accesses are not checked");
         let region = self
             .regions

@@ -8,14 +8,15 @@ use xwarp_iwarp::{
 use xwarp_tcp::Stack;
 
 use super::device::Device;
-use super::fault::{Broken, ReceiveFault};
+use super::fault::{Broken, CqOverflow, ReceiveFault};
 use super::full_operation::FullOperation;
 use super::receive_queue::ReceiveQueue;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
-    Ability, Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, QpId, User,
+    Ability, Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate,
+    QpId, User,
 };
-use crate::stags::StagTable;
+use crate::stags::{Bytes, StagTable};
 use crate::tables::{CqTable, SrqTable};
 
 /// The tables of the device, apart from TCP, whose bytes are being received.
@@ -35,7 +36,9 @@ struct QpResources<'a> {
     receive: &'a mut ReceiveQueue,
 }
 
-impl Resources for QpResources<'_> {
+impl<'a> Resources for QpResources<'a> {
+    type Place = Bytes<'a>;
+
     fn take_receive(&mut self) -> Option<u64> {
         let len = self.receive.begin(self.srqs)?;
         if self.receive.reaches_limit() {
@@ -45,7 +48,13 @@ impl Resources for QpResources<'_> {
         Some(len)
     }
 
-    fn check(&self, stag: Stag, to: u64, len: u64, access: Checked) -> Result<(), AccessError> {
+    fn admit(
+        &self,
+        stag: Stag,
+        to: u64,
+        len: u64,
+        access: Checked,
+    ) -> Result<Bytes<'a>, AccessError> {
         let right = match access {
             Checked::RemoteAtomic => Access::REMOTE_ATOMIC,
             Checked::RemoteRead => Access::REMOTE_READ,
@@ -56,13 +65,11 @@ impl Resources for QpResources<'_> {
         if right == Access::REMOTE_WRITE && !self.user.can(Ability::INBOUND_WRITE) {
             return Err(AccessError::Rights);
         }
-        self.stags
-            .access(self.user, stag, to, len, right)
-            .map(|_| ())
+        self.stags.access(self.user, stag, to, len, right)
     }
 
-    fn is_aligned(&self, stag: Stag, to: u64) -> bool {
-        self.stags.is_aligned(stag, to)
+    fn is_aligned(&self, place: &Bytes<'a>, _: u64) -> bool {
+        place.is_aligned()
     }
 
     fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError> {
@@ -136,61 +143,30 @@ impl FullOperation<'_> {
             .map_err(ReceiveFault::Violation)?;
         #[cfg(feature = "fault-injection")]
         self.injected.check()?;
-        self.act(&inbound, ulpdu, tables)
-    }
-
-    /// Places a segment that passed all checks, and completes what it completes.
-    fn act(
-        &mut self,
-        inbound: &Inbound<'_>,
-        ulpdu: &[u8],
-        tables: &mut Tables<'_>,
-    ) -> Result<(), ReceiveFault> {
-        let Tables {
-            stags,
-            cqs,
-            counters,
-            ..
-        } = tables;
+        let (cqs, counters) = (&mut *tables.cqs, &mut *tables.counters);
         match inbound {
-            &Inbound::Write {
-                stag, to, payload, ..
-            } => {
-                let len = payload.len() as u64;
-                let refusal = |cause| ViolationCause::Write {
-                    stag,
-                    to,
-                    len,
-                    cause,
-                };
-                place(stags, self.user, stag, to, payload, counters)
-                    .map_err(|cause| self.refuse(refusal(cause), ulpdu))?;
-            }
-            &Inbound::ReadResponse {
+            Inbound::Write {
+                place,
+                stag,
+                to,
+                payload,
+                ..
+            } => place_payload(place, payload, counters)
+                .map_err(|cause| self.refuse(write_cause(stag, to, payload, cause), ulpdu)),
+            Inbound::ReadResponse {
+                place,
                 stag,
                 to,
                 payload,
                 done,
             } => {
-                let len = payload.len() as u64;
-                let refusal = |cause| ViolationCause::ReadSink {
-                    stag,
-                    to,
-                    len,
-                    cause,
-                };
-                place(stags, self.user, stag, to, payload, counters)
-                    .map_err(|cause| self.refuse(refusal(cause), ulpdu))?;
+                place_payload(place, payload, counters)
+                    .map_err(|cause| self.refuse(sink_cause(stag, to, payload, cause), ulpdu))?;
                 if done {
-                    self.finish_read(stags)?;
+                    self.finish_read(tables.stags)?;
                     self.work.complete_sends(cqs)?;
                 }
-            }
-            Inbound::ReadRequest(read) => self.queue_response(Response::Read(*read))?,
-            Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(*atomic))?,
-            Inbound::AtomicResponse { original } => {
-                self.finish_atomic(stags, *original)?;
-                self.work.complete_sends(cqs)?;
+                Ok(())
             }
             Inbound::Send {
                 kind,
@@ -198,23 +174,38 @@ impl FullOperation<'_> {
                 payload,
                 message_len,
             } => {
-                self.scatter(stags, *offset, payload)?;
+                self.scatter(tables.stags, offset, payload)?;
                 counters.placed_bytes += payload.len() as u64;
-                if let Some(len) = message_len {
-                    self.finish_send(stags, cqs, *kind, *len)?;
-                }
+                message_len.map_or(Ok(()), |len| self.finish_send(tables.stags, cqs, kind, len))
             }
             Inbound::Immediate { data, solicited } => {
-                self.work.complete_receive(cqs, |completion| {
-                    completion.immediate = Some(*data);
-                    completion.solicited = *solicited;
-                })?;
+                self.finish_immediate(cqs, data, solicited)?;
+                Ok(())
             }
-            Inbound::Terminate(terminate) => return Err(ReceiveFault::Terminated(*terminate)),
+            Inbound::ReadRequest(read) => self.queue_response(Response::Read(read)),
+            Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(atomic)),
+            Inbound::AtomicResponse { original } => {
+                self.finish_atomic(tables.stags, original)?;
+                self.work.complete_sends(cqs)?;
+                Ok(())
+            }
+            Inbound::Terminate(terminate) => Err(ReceiveFault::Terminated(terminate)),
             // An RTR has opened the stream, and concerns nobody else (R6581-9.2-11).
-            Inbound::RtrSend | Inbound::Dropped => {}
+            Inbound::RtrSend | Inbound::Dropped => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Immediate Data completes the receive that was taken for it, whose buffer stays as it is.
+    fn finish_immediate(
+        &mut self,
+        cqs: &mut CqTable,
+        data: Immediate,
+        solicited: bool,
+    ) -> Result<(), CqOverflow> {
+        self.work.complete_receive(cqs, |completion| {
+            completion.immediate = Some(data);
+            completion.solicited = solicited;
+        })
     }
 
     /// A request of the peer's waits for its turn to be answered.
@@ -302,23 +293,35 @@ impl FullOperation<'_> {
     }
 }
 
-/// Copies a tagged segment's payload to its place, which has just been checked. Memory that is gone is out of bounds.
-fn place(
-    stags: &StagTable,
-    user: User,
-    stag: Stag,
-    to: u64,
+/// Copies a tagged segment's payload to its place. Memory that is gone is out of bounds.
+fn place_payload(
+    place: Option<Bytes<'_>>,
     payload: &[u8],
     counters: &mut EngineCounters,
 ) -> Result<(), AccessError> {
-    if payload.is_empty() {
-        return Ok(());
+    if let Some(place) = place {
+        place.write(payload).map_err(|_| AccessError::Bounds)?;
+        counters.placed_bytes += payload.len() as u64;
     }
-    let len = payload.len() as u64;
-    stags
-        .access(user, stag, to, len, Access::REMOTE_WRITE)?
-        .write(payload)
-        .map_err(|_| AccessError::Bounds)?;
-    counters.placed_bytes += len;
     Ok(())
+}
+
+#[cold]
+fn write_cause(stag: Stag, to: u64, payload: &[u8], cause: AccessError) -> ViolationCause {
+    ViolationCause::Write {
+        stag,
+        to,
+        len: payload.len() as u64,
+        cause,
+    }
+}
+
+#[cold]
+fn sink_cause(stag: Stag, to: u64, payload: &[u8], cause: AccessError) -> ViolationCause {
+    ViolationCause::ReadSink {
+        stag,
+        to,
+        len: payload.len() as u64,
+        cause,
+    }
 }

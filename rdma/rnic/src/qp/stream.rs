@@ -395,15 +395,17 @@ pub(super) fn send_ulpdu(
 struct NoResources;
 
 impl Resources for NoResources {
+    type Place = ();
+
     fn take_receive(&mut self) -> Option<u64> {
         None
     }
 
-    fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
         Err(AccessError::InvalidStag)
     }
 
-    fn is_aligned(&self, _: Stag, _: u64) -> bool {
+    fn is_aligned(&self, (): &(), _: u64) -> bool {
         false
     }
 

@@ -17,3 +17,5 @@ pub use domains::Domains;
 pub use register::NotReregistered;
 pub use table::StagTable;
 pub use users::Users;
+
+pub(crate) use view::Bytes;

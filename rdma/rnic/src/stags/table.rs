@@ -151,14 +151,6 @@ impl StagTable {
             .ok_or(AccessError::InvalidStag)
     }
 
-    /// Do the bytes at `to`, which may be accessed, lie where they can be changed atomically (R7306-5.1.1-1)?
-    pub(crate) fn is_aligned(&self, stag: Stag, to: u64) -> bool {
-        self.valid(stag).is_some_and(|(_, view)| {
-            let operand = view.bytes(to, ATOMIC_OPERAND_BYTES);
-            operand.is_ok_and(Bytes::is_aligned)
-        })
-    }
-
     /// Executes an Atomic Request of `user`'s peer, atomically with all others on the same memory
     /// (R7306-5.3-1); what was there before.
     pub(crate) fn execute(&self, user: User, request: &AtomicRequest) -> Result<u64, AccessError> {

@@ -49,13 +49,13 @@ impl InboundRequests {
     }
 
     /// L bit, message number, credit, offset, size; then the memory that it names.
-    pub(super) fn accept<'a>(
+    pub(super) fn accept<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
         header: &UntaggedHeader,
         payload: &[u8],
-        resources: &impl Resources,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+        resources: &R,
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         self.check_place(opcode, header)?;
         let inbound = if opcode == Opcode::AtomicRequest {
             let request = read_atomic(payload, resources)?;
@@ -131,7 +131,8 @@ fn check_source(request: &ReadRequest, resources: &impl Resources) -> Result<(),
         return Ok(());
     }
     resources
-        .check(stag, to, len, Access::RemoteRead)
+        .admit(stag, to, len, Access::RemoteRead)
+        .map(drop)
         .map_err(|cause| ViolationCause::ReadSource {
             stag,
             to,
@@ -148,10 +149,10 @@ fn read_atomic(
     let header = exactly_header::<AtomicRequestHeader>(Opcode::AtomicRequest, payload)?;
     let request = AtomicRequest::try_from(header).map_err(ViolationCause::AtomicOpcode)?;
     let (stag, to) = (request.stag, request.to);
-    resources
-        .check(stag, to, ATOMIC_OPERAND_BYTES, Access::RemoteAtomic)
+    let place = resources
+        .admit(stag, to, ATOMIC_OPERAND_BYTES, Access::RemoteAtomic)
         .map_err(|cause| ViolationCause::AtomicTarget { stag, to, cause })?;
-    if !resources.is_aligned(stag, to) {
+    if !resources.is_aligned(&place, to) {
         return Err(ViolationCause::Misaligned { stag, to });
     }
     Ok(request)
@@ -168,10 +169,12 @@ mod tests {
     /// All memory may be accessed.
     struct Open;
     impl Resources for Open {
+        type Place = ();
+
         fn take_receive(&mut self) -> Option<u64> {
             None
         }
-        fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+        fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
             Ok(())
         }
         fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {

@@ -17,11 +17,13 @@ use inbound_requests::InboundRequests;
 use outstanding::Outstanding;
 use sends::Sends;
 
-/// What to do with an inbound segment that passed all checks.
+/// What to do with an inbound segment that passed all checks. `P` is where a tagged one goes: [`Resources::Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inbound<'a> {
-    /// Place `payload`; zero length places nothing, and its `STag` and TO mean nothing (R5041-5.2-9). No ULP event.
+pub enum Inbound<'a, P = ()> {
+    /// Copy `payload` to `place`. No ULP event.
     Write {
+        /// Where it goes; `None` for zero length, which places nothing, and whose `STag` and TO mean nothing (R5041-5.2-9).
+        place: Option<P>,
         /// Region.
         stag: Stag,
         /// Tagged Offset of the first byte.
@@ -31,13 +33,15 @@ pub enum Inbound<'a> {
         /// Last segment of its message.
         last: bool,
     },
-    /// Place `payload` as the answer to the oldest outstanding read.
+    /// Copy `payload` to `place`, as the answer to the oldest outstanding read.
     ReadResponse {
+        /// Where it goes; `None` for zero length.
+        place: Option<P>,
         /// Region.
         stag: Stag,
         /// Tagged Offset of the first byte.
         to: u64,
-        /// Bytes to place; zero length places nothing.
+        /// Bytes to place.
         payload: &'a [u8],
         /// That read is complete.
         done: bool,
@@ -158,11 +162,11 @@ impl Receiver {
     }
 
     /// Judges one ULPDU that MPA has verified. On `Err` nothing of it may be placed, and the Terminate is due.
-    pub fn on_ulpdu<'a>(
+    pub fn on_ulpdu<'a, R: Resources>(
         &mut self,
         ulpdu: &'a [u8],
-        resources: &mut impl Resources,
-    ) -> Result<Inbound<'a>, Violation> {
+        resources: &mut R,
+    ) -> Result<Inbound<'a, R::Place>, Violation> {
         if self.ended {
             return Ok(Inbound::Dropped);
         }
@@ -177,11 +181,11 @@ impl Receiver {
     }
 
     /// The order of checks decides which code a segment with several faults gets (D15).
-    fn judge<'a>(
+    fn judge<'a, R: Resources>(
         &mut self,
         ulpdu: &'a [u8],
-        resources: &mut impl Resources,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+        resources: &mut R,
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         let segment = DdpSegment::parse(ulpdu)
             .filter(|_| ulpdu.len() <= MAX_ULPDU)
             .ok_or(ViolationCause::SegmentSize { len: ulpdu.len() })?;
@@ -219,28 +223,26 @@ impl Receiver {
         Ok(opcode)
     }
 
-    fn tagged<'a>(
+    fn tagged<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
         header: &TaggedHeader,
         payload: &'a [u8],
-        resources: &impl Resources,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+        resources: &R,
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         if opcode == Opcode::ReadResponse {
             return self.outstanding.accept_read(header, payload, resources);
         }
         let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), bytes(payload));
-        if len > 0 {
-            resources
-                .check(stag, to, len, Access::RemoteWrite)
-                .map_err(|cause| ViolationCause::Write {
-                    stag,
-                    to,
-                    len,
-                    cause,
-                })?;
-        }
+        let place = (len > 0).then(|| resources.admit(stag, to, len, Access::RemoteWrite));
+        let place = place.transpose().map_err(|cause| ViolationCause::Write {
+            stag,
+            to,
+            len,
+            cause,
+        })?;
         Ok(Inbound::Write {
+            place,
             stag,
             to,
             payload,
@@ -249,14 +251,14 @@ impl Receiver {
     }
 
     /// A queue that exists, then an opcode that belongs on it (R5040-4.1-10), then the queue's own checks.
-    fn untagged<'a>(
+    fn untagged<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
         header: &UntaggedHeader,
         payload: &'a [u8],
-        resources: &mut impl Resources,
+        resources: &mut R,
         may_be_rtr: bool,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         let qn = header.qn.get();
         let queue = Queue::from_qn(qn)
             .filter(|queue| *queue != Queue::AtomicResponse || self.extensions)

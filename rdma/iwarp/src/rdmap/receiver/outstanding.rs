@@ -91,11 +91,11 @@ impl Outstanding {
     }
 
     /// The n-th response on QN 3 answers the n-th Atomic Request; its identifier must say so, too (R7306-5.2.2-2).
-    pub(super) fn accept_atomic<'a>(
+    pub(super) fn accept_atomic<'a, P>(
         &mut self,
         header: &UntaggedHeader,
         payload: &[u8],
-    ) -> Result<Inbound<'a>, ViolationCause> {
+    ) -> Result<Inbound<'a, P>, ViolationCause> {
         let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
         let opcode = Opcode::AtomicResponse;
         if !Control(header.control).is_last() {
@@ -132,33 +132,33 @@ impl Outstanding {
     }
 
     /// The response must match, and its region must admit it still (R5040-5.2.2-6, D20).
-    pub(super) fn accept_read<'a>(
+    pub(super) fn accept_read<'a, R: Resources>(
         &mut self,
         header: &TaggedHeader,
         payload: &'a [u8],
-        resources: &impl Resources,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+        resources: &R,
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), bytes(payload));
         let last = Control(header.control).is_last();
         let Some(Awaited::Read(read)) = self.requests.front_mut() else {
             return Err(ViolationCause::UnexpectedResponse { stag });
         };
         let next = read.after(header, payload)?;
-        if len > 0 {
-            resources
-                .check(stag, to, len, Access::ReadSink)
-                .map_err(|cause| ViolationCause::ReadSink {
-                    stag,
-                    to,
-                    len,
-                    cause,
-                })?;
-        }
+        let place = (len > 0).then(|| resources.admit(stag, to, len, Access::ReadSink));
+        let place = place
+            .transpose()
+            .map_err(|cause| ViolationCause::ReadSink {
+                stag,
+                to,
+                len,
+                cause,
+            })?;
         *read = next;
         if last {
             self.requests.pop_front();
         }
         Ok(Inbound::ReadResponse {
+            place,
             stag,
             to,
             payload,
@@ -225,7 +225,7 @@ mod tests {
             mo: 0.into(),
         };
         outstanding.expect_atomic(0);
-        let accepted = outstanding.accept_atomic(&header, &[0; ATOMIC_RESPONSE_BYTES]);
+        let accepted = outstanding.accept_atomic::<()>(&header, &[0; ATOMIC_RESPONSE_BYTES]);
         outstanding.requests.clear();
         accepted.map(drop)
     }

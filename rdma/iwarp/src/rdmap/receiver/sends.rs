@@ -46,13 +46,13 @@ impl Sends {
     }
 
     /// Checks U2 to U5 of wire.md §5.2, and at the end of the message its Invalidate `STag`.
-    pub(super) fn accept<'a>(
+    pub(super) fn accept<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
         header: &UntaggedHeader,
         payload: &'a [u8],
-        resources: &mut impl Resources,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+        resources: &mut R,
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
         let Some(kind) = SendKind::from_wire(opcode, Stag(header.rsvd_ulp_stag.get())) else {
             return self.accept_immediate(opcode, header, payload, resources);
@@ -97,13 +97,13 @@ impl Sends {
     }
 
     /// Eight bytes that go to the completion, not to the buffer: its length does not matter (D9, R7306-6.3-4).
-    fn accept_immediate<'a>(
+    fn accept_immediate<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
         header: &UntaggedHeader,
         payload: &'a [u8],
-        resources: &mut impl Resources,
-    ) -> Result<Inbound<'a>, ViolationCause> {
+        resources: &mut R,
+    ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
         let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
         if !Control(header.control).is_last() {
             return Err(ViolationCause::NotLast { opcode });
@@ -191,10 +191,12 @@ mod tests {
     /// Always has a buffer of 16 bytes.
     struct Posted;
     impl Resources for Posted {
+        type Place = ();
+
         fn take_receive(&mut self) -> Option<u64> {
             Some(16)
         }
-        fn check(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+        fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
             Err(AccessError::InvalidStag)
         }
         fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {

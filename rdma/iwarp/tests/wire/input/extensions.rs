@@ -180,10 +180,8 @@ fn atomic_response_out_of_turn_is_1_2_03() {
     let inbound = stream
         .ulpdu(&atomic_response(1, &[0; 12]))
         .map(|inbound| format!("{inbound:?}"));
-    assert_eq!(
-        inbound,
-        Ok(format!("{:?}", Inbound::AtomicResponse { original: 0 }))
-    );
+    let expected: Inbound<'_> = Inbound::AtomicResponse { original: 0 };
+    assert_eq!(inbound, Ok(format!("{expected:?}")));
     refuses(stream, &atomic_response(1, &[0; 12]), "1/2/03 110");
 }
 

@@ -356,6 +356,7 @@ fn read_response_in_segments_completes_with_its_last() {
     assert!(!stream.receiver.mid_message());
     let first = tagged(RESPONSE_MORE, B, 0x2000, b"abc");
     let expected = Inbound::ReadResponse {
+        place: Some(()),
         stag: B,
         to: 0x2000,
         payload: b"abc",

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use crate::stags::Bytes;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest};
 
 use super::*;
@@ -243,7 +244,10 @@ fn atomic_is_executed_only_where_its_right_is() {
     assert_eq!(bytes.to_vec(), [0; 4096]);
     assert_eq!((execute(atomic, 8), execute(atomic, 8)), (Ok(0), Ok(5)));
     assert_eq!(bytes.to_vec()[8..16], 10_u64.to_ne_bytes());
-    let aligned = |stag, to| it.table.is_aligned(stag, to);
+    let aligned = |stag, to| {
+        let place = it.table.access(user, stag, to, 8, Access::REMOTE_ATOMIC);
+        place.is_ok_and(Bytes::is_aligned)
+    };
     assert!(aligned(atomic, 4088) && !aligned(atomic, 4));
     assert!(!aligned(Stag(7), 8) && !aligned(atomic, u64::MAX - 7));
 }
