@@ -14,7 +14,7 @@ use super::*;
 use crate::attach::{Attachment, XdpMode};
 use crate::wake::Sleeper;
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[test]
 fn loopback_is_described() {
@@ -338,7 +338,7 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
     bed.near.run(|| {
         let route = route_to(far, Some(near)).unwrap();
         assert_eq!((route.source, route.next_hop), (near, far));
-        let mac = resolve_neighbour(route.link_index, near, far, PATIENCE).unwrap();
+        let mac = resolve_neighbour(route.link_index, near, far, TIMEOUT).unwrap();
         assert_eq!(mac, far_mac);
         let held = PortReservation::reserve(near, 7471).unwrap();
         assert_eq!(held.local(), socket_addr(near, 7471, route.link_index));
@@ -354,7 +354,7 @@ fn host_that_answers_is_resolved() {
     for (source, remote) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip(source), ip(remote), PATIENCE));
+            .run(|| resolve_neighbour(index, ip(source), ip(remote), TIMEOUT));
         assert_eq!(mac.unwrap(), far.mac, "{remote}");
     }
     // An IPv6 gateway of an IPv4 route, and one that no subnet covers.
@@ -363,7 +363,7 @@ fn host_that_answers_is_resolved() {
     for (source, remote) in [("10.77.0.1", "fd77::2"), ("10.77.0.1", "10.99.0.1")] {
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip(source), ip(remote), PATIENCE));
+            .run(|| resolve_neighbour(index, ip(source), ip(remote), TIMEOUT));
         assert_eq!(mac.unwrap(), far.mac, "{remote}");
     }
 }
@@ -384,7 +384,7 @@ fn host_that_is_slow_to_appear_is_waited_for() {
         });
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip("10.77.0.1"), ip("10.77.0.7"), PATIENCE));
+            .run(|| resolve_neighbour(index, ip("10.77.0.1"), ip("10.77.0.7"), TIMEOUT));
         assert_eq!(mac.unwrap(), far.mac);
     });
 }
@@ -547,7 +547,7 @@ fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     let resolve = |index, source| {
         bed.near
-            .run(|| resolve_neighbour(index, ip(source), ip("10.77.0.2"), PATIENCE))
+            .run(|| resolve_neighbour(index, ip(source), ip("10.77.0.2"), TIMEOUT))
             .unwrap_err()
     };
     assert!(matches!(

@@ -21,7 +21,7 @@ use xwarp::{
 };
 
 /// How long an answer or a connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the server looks whether a connection that is ending has ended: no event says when its Terminate has been sent.
 const GLANCE: Duration = Duration::from_millis(100);
 /// Messages that a client may send before it has read an answer, and bytes of each.
@@ -229,7 +229,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     thread::spawn(move || {
         loop {
             // An error says that the RNIC has failed, which an event tells the server.
-            let Ok(request) = listener.accept(PATIENCE) else {
+            let Ok(request) = listener.accept(TIMEOUT) else {
                 return;
             };
             if request.is_some_and(|request| sender.send(Wake::Client(request)).is_err()) {
@@ -276,12 +276,12 @@ fn ask(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     let mut cq = rnic.create_cq(64)?;
     let server = SocketAddr::new(server, args.port);
     let mut end = End::new(&rnic.allocate_pd()?, &cq, server)?;
-    end.qp.connect(server, b"", PATIENCE)?;
+    end.qp.connect(server, b"", TIMEOUT)?;
     for (number, word) in words.iter().enumerate() {
         end.send(word, number + 1 == words.len())?;
     }
     for word in words {
-        let answer = cq.wait(PATIENCE)?.context("the server does not answer")?;
+        let answer = cq.wait(TIMEOUT)?.context("the server does not answer")?;
         let (opcode, status) = (answer.opcode, answer.status);
         ensure!(
             answer.is_success() && opcode == Opcode::Receive,
@@ -289,7 +289,7 @@ fn ask(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
         );
         println!("{word} -> {}", end.received(&answer)?);
     }
-    end.qp.disconnect(PATIENCE)?;
+    end.qp.disconnect(TIMEOUT)?;
     Ok(())
 }
 

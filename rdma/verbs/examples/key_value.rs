@@ -17,7 +17,7 @@ use xwarp::{
 };
 
 /// How long a Read or a connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the server renews `uptime`.
 const PERIOD: Duration = Duration::from_millis(1);
 /// Slots of the table. Both sides must know the layout, so that it is no option.
@@ -176,7 +176,7 @@ impl Remote {
         let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
         // In iWARP the answer to a Read is written by the peer. Registered for this queue pair alone, no other's peer can do so.
         let sink = qp.allocate(SLOT, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let answer = qp.connect((server, port).into(), b"", PATIENCE)?;
+        let answer = qp.connect((server, port).into(), b"", TIMEOUT)?;
         let table = place_in(&answer).context("what listens there is no key_value server")?;
         Ok(Self {
             qp,
@@ -193,7 +193,7 @@ impl Remote {
         from.to = from.to.wrapping_add(slot * u64::from(SLOT_LEN));
         let request = SendRequest::read(WrId(slot), self.sink.local(0, SLOT_LEN), from);
         self.qp.post_send(request)?;
-        let read = self.cq.wait(PATIENCE)?;
+        let read = self.cq.wait(TIMEOUT)?;
         let status = read.context("the server does not answer")?.status;
         ensure!(
             status == CompletionStatus::Success,
@@ -240,7 +240,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     println!("{} Reads were torn and done again", remote.torn);
-    remote.qp.disconnect(PATIENCE)?;
+    remote.qp.disconnect(TIMEOUT)?;
     Ok(())
 }
 

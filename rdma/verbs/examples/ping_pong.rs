@@ -17,7 +17,7 @@ use xwarp::{
 };
 
 /// How long a message or a connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server waits for its client.
 const LONG: Duration = Duration::from_hours(1);
 
@@ -85,11 +85,11 @@ impl End {
     }
 
     /// The end of the Receive, or of a Send that has failed, and its buffer. Those of Sends that were done are free again.
-    fn next(&mut self, patience: Duration) -> anyhow::Result<(WorkCompletion, Buffer)> {
+    fn next(&mut self, timeout: Duration) -> anyhow::Result<(WorkCompletion, Buffer)> {
         loop {
-            let next = self.cq.wait(patience)?;
+            let next = self.cq.wait(timeout)?;
             let next =
-                next.with_context(|| format!("the other side has sent nothing for {patience:?}"))?;
+                next.with_context(|| format!("the other side has sent nothing for {timeout:?}"))?;
             let buffer = self.posted.redeem(&next).context("nobody's completion")?;
             if next.opcode != Opcode::Send || !next.is_success() {
                 return Ok((next, buffer));
@@ -108,7 +108,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     end.expect()?;
     request.accept(&mut end.qp, b"")?;
     for round in 0_u32.. {
-        let (completion, message) = end.next(PATIENCE)?;
+        let (completion, message) = end.next(TIMEOUT)?;
         match completion.status {
             CompletionStatus::Success => {}
             // The client has closed, and nothing will come into the buffer any more.
@@ -128,7 +128,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
 
 fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     let mut end = End::new(rnic, args.size)?;
-    end.qp.connect((server, args.port).into(), b"", PATIENCE)?;
+    end.qp.connect((server, args.port).into(), b"", TIMEOUT)?;
     let len = usize::try_from(args.size)?;
     let mut times = Vec::new();
     for round in 0..args.count {
@@ -138,7 +138,7 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
         let began = Instant::now();
         end.expect()?;
         end.send(message)?;
-        let (completion, answer) = end.next(PATIENCE)?;
+        let (completion, answer) = end.next(TIMEOUT)?;
         times.push(began.elapsed());
         ensure!(
             completion.is_success() && completion.opcode == Opcode::Receive,
@@ -150,7 +150,7 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
         ensure!(same, "message {round} has come back changed");
         end.free.push(answer);
     }
-    end.qp.disconnect(PATIENCE)?;
+    end.qp.disconnect(TIMEOUT)?;
     times.sort_unstable();
     let micros = |at: usize| times[at].as_secs_f64() * 1e6;
     let (median, worst) = (micros(times.len() / 2), micros(times.len() - 1));

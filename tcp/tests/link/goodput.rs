@@ -1,4 +1,4 @@
-//! What each congestion control makes of a link that loses: a table that is kept beside this file, so that a change shows as a diff.
+//! Goodput of each congestion control on a link that loses: a table beside this file, so that a change shows as a diff.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What losses cost, in virtual time.
+//! Cost of losses, in virtual time.
 
 use std::time::Duration;
 

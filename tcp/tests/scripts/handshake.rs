@@ -319,7 +319,7 @@ write 1448
 
 /// An outage that takes the first SYN costs the data after it no timeout of seconds.
 #[test]
-fn the_answer_to_the_latest_syn_is_a_measure_of_the_round_trip() {
+fn answer_to_the_latest_syn_is_a_measure_of_the_round_trip() {
     // Less than a tick counts as one: SRTT 1 ms, and the timeout lies the floor of 5 ms above it.
     run("
 connect

@@ -19,7 +19,7 @@ use xwarp_tcp::{Algorithm, ConnId, Event, Instant, Path, Stack, StackConfig};
 
 use crate::frames;
 use crate::net::{MAC_A, MAC_B};
-use crate::segment::{Line, Origin, PEER_ISS, payload, stamp_in};
+use crate::segment::{Origin, PEER_ISS, SegmentText, payload, stamp_in};
 
 const FRAMES: usize = 512;
 const BUDGET: usize = 64;
@@ -30,7 +30,7 @@ struct Runner {
     now: Instant,
     origin: Origin,
     conn: Option<ConnId>,
-    sent: VecDeque<Line>,
+    sent: VecDeque<SegmentText>,
     events: VecDeque<Event>,
     /// The next byte to be read, by the peer's sequence numbers.
     read: u32,
@@ -179,7 +179,7 @@ impl Runner {
     }
 
     fn deliver(&mut self, text: &str) {
-        let line = Line::parse(text);
+        let line = SegmentText::parse(text);
         let payload = payload(line.begin, line.len);
         let repr = line.to_repr(self.origin, &payload);
         let mut frame = frames::write(&repr);
@@ -249,7 +249,7 @@ impl Runner {
             if let Some(stamp) = stamp_in(&seen.options) {
                 self.origin.our_stamp.get_or_insert(stamp);
             }
-            self.sent.push_back(Line::of(&seen, self.origin));
+            self.sent.push_back(SegmentText::of(&seen, self.origin));
         }
     }
 
@@ -270,7 +270,7 @@ impl Runner {
     }
 
     fn expect_segment(&mut self, text: &str) -> Outcome {
-        let wanted = Line::parse(text);
+        let wanted = SegmentText::parse(text);
         match self.sent.pop_front() {
             None => Err("nothing was sent".to_owned()),
             Some(seen) => expect(seen.satisfies(&wanted), || format!("sent: {seen:?}")),

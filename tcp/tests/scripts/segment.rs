@@ -6,7 +6,7 @@ use crate::frames::{Seen, segment};
 
 /// A segment's text, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct SegmentText {
     /// `S`, `F`, `R`, `P`, `E` for ECE, `W` for CWR, and `.` for ACK.
     pub(crate) flags: String,
     pub(crate) begin: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Origin {
     pub(crate) our_stamp: Option<u32>,
 }
 
-impl Line {
+impl SegmentText {
     pub(crate) fn parse(text: &str) -> Self {
         let (text, options) = match text.split_once('<') {
             Some((text, options)) => (text, options.trim_end_matches('>')),

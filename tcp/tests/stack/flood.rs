@@ -115,7 +115,7 @@ fn without_timestamps_a_cookie_is_good_too() {
 
 /// What is said first on a connection beside a flood is the likeliest to be lost, and comes again at once.
 #[test]
-fn the_ack_of_a_cookie_measures_the_round_trip() {
+fn ack_of_a_cookie_measures_the_round_trip() {
     let mut net = flooded(5, config);
     let (a, b) = connected(&mut net);
     net.judge(|_, _| Fate::Lose);
@@ -128,7 +128,7 @@ fn the_ack_of_a_cookie_measures_the_round_trip() {
 
 /// An ACK that is long in coming may have waited for timeouts of its own, which tell nothing of the round trip.
 #[test]
-fn a_late_ack_of_a_cookie_does_not_lengthen_the_timeout() {
+fn late_ack_of_a_cookie_does_not_lengthen_the_timeout() {
     let mut net = flooded(5, config);
     let a = net
         .a

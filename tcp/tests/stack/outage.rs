@@ -7,7 +7,7 @@ use xwarp_tcp::{CloseReason, ConnId, Event, Instant, StackConfig};
 
 use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, small};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What an answer has time for at the end: an outage may be as long as the patience, but for this.
 const ANSWER: Duration = Duration::from_millis(250);
 /// The longest outage that is survived.
@@ -16,7 +16,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn patient(mac: [u8; 6]) -> StackConfig {
     StackConfig {
-        user_timeout: PATIENCE,
+        user_timeout: USER_TIMEOUT,
         ..config(mac)
     }
 }
@@ -41,7 +41,7 @@ fn until(net: &mut Net, limit: Duration, mut holds: impl FnMut(&mut Net) -> bool
 /// The longest that may pass after an outage before something is sent again: as long as the outage has lasted, as intervals double,
 /// and no longer than is left.
 fn limit(length: Duration) -> Duration {
-    (length + 30 * MS).min(PATIENCE.saturating_sub(length))
+    (length + 30 * MS).min(USER_TIMEOUT.saturating_sub(length))
 }
 
 /// How long after an outage bytes that were sent in it are acknowledged.
@@ -90,7 +90,7 @@ fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
     net.pass(2 * MS);
     let reason = CloseReason::TimedOut;
     assert_eq!(net.a.events(), [Event::Closed { conn: a, reason }]);
-    assert!(net.now - start < PATIENCE + 3 * MS);
+    assert!(net.now - start < USER_TIMEOUT + 3 * MS);
 }
 
 /// A patience so short that it leaves no time for the floor of an answer.
@@ -136,10 +136,10 @@ fn second_outage_is_survived_as_the_first() {
             answered |= from == From::B;
             if passes { Fate::Pass } else { Fate::Lose }
         });
-        until(&mut net, PATIENCE, |net| net.a.stack.unacked(a) < 5000);
+        until(&mut net, USER_TIMEOUT, |net| net.a.stack.unacked(a) < 5000);
         net.pass(Duration::from_millis(9600));
         net.be_kind();
-        until(&mut net, PATIENCE, |net| net.a.stack.unacked(a) == 0);
+        until(&mut net, USER_TIMEOUT, |net| net.a.stack.unacked(a) == 0);
         assert_eq!(net.b.read(b, 1000), [7; 5000]);
     }
 }
@@ -196,7 +196,7 @@ fn room_is_learned_of(length: Duration, begins: Duration) {
     let mut net = Net::with(
         patient(MAC_A),
         StackConfig {
-            user_timeout: PATIENCE,
+            user_timeout: USER_TIMEOUT,
             ..small(MAC_B, 4096)
         },
     );
@@ -210,7 +210,7 @@ fn room_is_learned_of(length: Duration, begins: Duration) {
     net.judge(|_, _| Fate::Lose);
     assert_eq!(net.b.read(b, 1000).len(), 4096);
     outage(&mut net, length);
-    until(&mut net, PATIENCE / 3 + MS, |net| {
+    until(&mut net, USER_TIMEOUT / 3 + MS, |net| {
         net.a.events.contains(&Event::Writable(a))
     });
     assert_eq!(net.a.close_reasons(a), []);
@@ -226,9 +226,9 @@ fn silence_is_survived(length: Duration, begins: Duration, keepalive: Duration) 
     let (a, _) = net.connect(false);
     net.pass(begins);
     outage(&mut net, length);
-    net.pass(PATIENCE);
+    net.pass(USER_TIMEOUT);
     assert_eq!(net.a.events(), [], "{length:?} after {begins:?}");
-    outage(&mut net, keepalive + PATIENCE + MS);
+    outage(&mut net, keepalive + USER_TIMEOUT + MS);
     assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
 }
 
@@ -284,6 +284,6 @@ fn dead_peer_with_a_closed_window_is_asked_before_the_end() {
     let [first, .., last, reset] = tries[..] else {
         panic!("{tries:?}");
     };
-    assert!(reset - first >= PATIENCE && reset - first < PATIENCE + 2 * MS);
+    assert!(reset - first >= USER_TIMEOUT && reset - first < USER_TIMEOUT + 2 * MS);
     assert!(reset - last >= ANSWER && reset - last < ANSWER + 2 * MS);
 }

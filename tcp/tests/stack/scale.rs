@@ -1,4 +1,4 @@
-//! What a connection costs when there are many.
+//! Cost of a connection when there are many.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What leaves in which half of a turn.
+//! Halves of a turn: which frames leave in which.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What limits the sender.
+//! Windows that limit the sender.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

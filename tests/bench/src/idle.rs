@@ -1,4 +1,4 @@
-//! What a connected queue pair that does nothing holds of memory, with queues of one entry.
+//! Memory of a connected queue pair that does nothing, with queues of one entry.
 
 use crate::pair::Pair;
 

@@ -20,7 +20,7 @@ const PORT: u16 = 4791;
 pub(crate) const REGION: usize = 4096;
 const ENTRIES: usize = 64;
 const QUEUE_PAIRS: usize = 10_000;
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One RNIC and what an application has of it.
 pub(crate) struct Side {
@@ -134,7 +134,7 @@ impl Pair {
 
     fn start_up(&mut self, last: usize) {
         let at = SocketAddr::new(address(1), PORT);
-        let connecting = self.requester.qps[last].begin_connect(at, b"", PATIENCE);
+        let connecting = self.requester.qps[last].begin_connect(at, b"", TIMEOUT);
         let mut connecting = connecting.expect("a free port");
         let request = loop {
             self.turn();

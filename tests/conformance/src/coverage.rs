@@ -1,4 +1,4 @@
-//! How much of each specification is proved.
+//! Coverage of each specification: how much of it is proved.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which tests there are.
+//! Source files of the workspace, and the tests in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

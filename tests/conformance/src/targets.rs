@@ -1,4 +1,4 @@
-//! Which programs `cargo test` builds.
+//! Programs that `cargo test` builds.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Which tests of a source file run, and which files belong to it.
+//! Tests of a source file that run, and the files of its modules.
 //!
 //! A test is a function with `#[test]`, or an item whose documentation has an example that must not compile.
 

@@ -1,4 +1,4 @@
-//! What the `report` program prints, and how it refuses.
+//! Output and refusals of the `report` program.
 
 use std::process::{Command, Output};
 

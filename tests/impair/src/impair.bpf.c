@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * For tests: loses TCP segments, marks them, or sends them on a detour, by a seeded rule. All else passes, so that neighbours are found.
+ * For tests: loses TCP segments, marks them, or diverts them to a delay line, by a seeded rule. All else passes, so that neighbours are found.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -12,16 +12,16 @@
 #include <bpf/bpf_helpers.h>
 
 /* What became of a segment, and the key of its counter; impairment.rs has the same list. */
-enum fate { PASSED, LOST, DETOURED, MARKED, FATES };
+enum fate { PASSED, LOST, DIVERTED, MARKED, FATES };
 
 /*
- * impairment.rs writes it. The segment with which the countdown comes to 0 is lost; a draw below `lost` loses any other, one below `detoured`
- * sends it on the detour, one below `marked` marks it if it may be marked.
+ * impairment.rs writes it. The segment with which the countdown comes to 0 is lost; a draw below `lost` loses any other, one below `diverted`
+ * diverts it to the delay line, one below `marked` marks it if it may be marked.
  */
 struct rule {
 	__u64 state; /* of the generator, never 0 */
 	__u32 lost;
-	__u32 detoured;
+	__u32 diverted;
 	__u32 countdown; /* 0: it has ended */
 	__u32 marked;
 };
@@ -38,7 +38,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} detour SEC(".maps");
+} delay_line SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -85,8 +85,8 @@ static enum fate decide(struct rule *rule)
 		return LOST;
 	if (drawn < rule->lost)
 		return LOST;
-	if (drawn < rule->detoured)
-		return DETOURED;
+	if (drawn < rule->diverted)
+		return DIVERTED;
 	return drawn < rule->marked ? MARKED : PASSED;
 }
 
@@ -138,8 +138,8 @@ int impair(struct xdp_md *ctx)
 	switch (fate) {
 	case LOST:
 		return XDP_DROP;
-	case DETOURED:
-		return bpf_redirect_map(&detour, 0, XDP_PASS);
+	case DIVERTED:
+		return bpf_redirect_map(&delay_line, 0, XDP_PASS);
 	default:
 		return XDP_PASS;
 	}

@@ -9,7 +9,7 @@ use crate::Rule;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/impair.bpf.o"));
 const PROGRAM: &str = "impair";
 const RULES: &str = "rules";
-const DETOUR: &str = "detour";
+const DELAY_LINE: &str = "delay_line";
 const FATES: &str = "fates";
 
 /// Why a link could not be impaired.
@@ -33,8 +33,8 @@ pub struct Fates {
     pub passed: u64,
     /// Lost.
     pub lost: u64,
-    /// Sent on the detour.
-    pub detoured: u64,
+    /// Diverted to the delay line.
+    pub diverted: u64,
     /// Marked, and gone on.
     pub marked: u64,
 }
@@ -46,8 +46,8 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// Loads the program with this rule; `detour` is the number of the interface that the detour begins with.
-    pub fn load(rule: &Rule, detour: u32) -> Result<Self, ImpairError> {
+    /// Loads the program with this rule; `delay_line` is the number of the interface that the delay line begins with.
+    pub fn load(rule: &Rule, delay_line: u32) -> Result<Self, ImpairError> {
         let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
         let this = Self {
             object,
@@ -55,16 +55,16 @@ impl Impairment {
         };
         this.set_rule(rule)?;
         let key = 0_u32.to_ne_bytes();
-        this.map(DETOUR)?
-            .update(&key, &detour.to_ne_bytes(), MapFlags::ANY)?;
+        this.map(DELAY_LINE)?
+            .update(&key, &delay_line.to_ne_bytes(), MapFlags::ANY)?;
         Ok(this)
     }
 
     /// The same, put on interface number `interface`: segments that come in there are impaired.
-    pub fn attach(rule: &Rule, interface: u32, detour: u32) -> Result<Self, ImpairError> {
-        let mut this = Self::load(rule, detour)?;
+    pub fn attach(rule: &Rule, interface: u32, delay_line: u32) -> Result<Self, ImpairError> {
+        let mut this = Self::load(rule, delay_line)?;
         let index = i32::try_from(interface).map_err(|_| ImpairError::Interface(interface))?;
-        // In the kernel's stack, where the detour need not be able to take frames as the driver has them.
+        // In the kernel's stack, where the delay line need not be able to take frames as the driver has them.
         let program = this.program()?;
         Xdp::new(program.as_fd())
             .attach(index, XdpFlags::SKB_MODE | XdpFlags::UPDATE_IF_NOEXIST)?;
@@ -101,7 +101,7 @@ impl Impairment {
         Ok(Fates {
             passed: count(0)?,
             lost: count(1)?,
-            detoured: count(2)?,
+            diverted: count(2)?,
             marked: count(3)?,
         })
     }

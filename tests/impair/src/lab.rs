@@ -1,4 +1,4 @@
-//! Two hosts on a bridge, with a detour.
+//! Two hosts on a bridge, with a delay line.
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use crate::host::{command, mac, text_of};
-use crate::{DEV, Detour, Fates, Host, Impairment, Rule};
+use crate::{DEV, DelayLine, Fates, Host, Impairment, Rule};
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +92,14 @@ impl Lab {
         for (host, side) in [(&lab.a, Side::A), (&lab.b, Side::B)] {
             lab.plug_in(host, side, mtu);
         }
-        lab.network.ip("link add detour type veth peer name turn");
-        lab.network.ip("link set detour master bridge up");
-        lab.network.ip("link set turn up");
+        lab.network.ip("link add delay0 type veth peer name delay1");
+        lab.network.ip("link set delay0 master bridge up");
+        lab.network.ip("link set delay1 up");
         lab.network.call(|| {
-            // Only what the program sends there shall take the detour.
+            // Only what the program sends there shall go to the delay line.
             command(
                 "bridge",
-                "link set dev detour learning off flood off mcast_flood off bcast_flood off",
+                "link set dev delay0 learning off flood off mcast_flood off bcast_flood off",
             );
         });
         lab
@@ -140,15 +140,15 @@ impl Lab {
         let (made, parts) = mpsc::channel();
         let (orders, inbox) = mpsc::channel::<Order>();
         let outcome = self.network.begin(move || {
-            let detour = Detour::start("turn", &rule).expect("root");
-            let (port, begin) = (index_of(side.port()), index_of("detour"));
+            let delay_line = DelayLine::start("delay1", &rule).expect("root");
+            let (port, begin) = (index_of(side.port()), index_of("delay0"));
             let impairment = Impairment::attach(&rule, port, begin).expect("root");
             made.send(()).expect("the test waits");
             for order in inbox {
                 order(&impairment);
             }
             drop(impairment);
-            detour.finish().expect("no error of the detour");
+            delay_line.finish().expect("no error of the delay line");
         });
         parts.recv().expect("an impairment");
         Impaired {
@@ -172,7 +172,7 @@ impl Impaired<'_> {
         self.call(|impairment| impairment.fates().expect("counters"))
     }
 
-    /// Begins anew with another rule, which must detour as the first one did.
+    /// Begins anew with another rule, which must divert as the first one did.
     pub fn set_rule(&self, rule: Rule) {
         self.call(move |impairment| impairment.set_rule(&rule).expect("root"));
     }

@@ -1,4 +1,4 @@
-//! How bad a link is.
+//! Rule of an impairment: rates of loss, duplication and marking, and the delay.
 
 use std::time::Duration;
 
@@ -40,16 +40,16 @@ impl Rule {
         }
     }
 
-    /// The part of all segments that takes the detour.
-    fn detoured(&self) -> f64 {
+    /// The part of all segments that is diverted to the delay line.
+    fn diverted(&self) -> f64 {
         self.duplicate + self.reorder
     }
 
-    /// That a segment on the detour is one to be repeated.
-    pub(crate) fn duplicate_of_detoured(&self) -> f64 {
-        match self.detoured() {
+    /// That a segment on the delay line is one to be repeated.
+    pub(crate) fn duplicate_of_diverted(&self) -> f64 {
+        match self.diverted() {
             0.0 => 0.0,
-            detoured => self.duplicate / detoured,
+            diverted => self.duplicate / diverted,
         }
     }
 
@@ -61,8 +61,8 @@ impl Rule {
         let mut value = [0; 24];
         value[..8].copy_from_slice(&state.to_ne_bytes());
         value[8..12].copy_from_slice(&threshold(self.loss).to_ne_bytes());
-        value[12..16].copy_from_slice(&threshold(self.loss + self.detoured()).to_ne_bytes());
-        let marked = self.loss + self.detoured() + self.mark;
+        value[12..16].copy_from_slice(&threshold(self.loss + self.diverted()).to_ne_bytes());
+        let marked = self.loss + self.diverted() + self.mark;
         value[20..].copy_from_slice(&threshold(marked).to_ne_bytes());
         value[16..20].copy_from_slice(&self.lost_number.to_ne_bytes());
         value
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn detour_without_traffic_repeats_nothing() {
+    fn delay_line_without_traffic_repeats_nothing() {
         let rule = Rule::new(Seed(1));
-        assert!(rule.duplicate_of_detoured().abs() < f64::EPSILON);
+        assert!(rule.duplicate_of_diverted().abs() < f64::EPSILON);
         let half = Rule {
             duplicate: 0.01,
             reorder: 0.01,
             ..rule
         };
-        assert!((half.duplicate_of_detoured() - 0.5).abs() < f64::EPSILON);
+        assert!((half.duplicate_of_diverted() - 0.5).abs() < f64::EPSILON);
     }
 }

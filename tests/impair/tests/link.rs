@@ -110,7 +110,7 @@ fn what_may_be_marked_is_marked_and_its_checksum_follows() {
 }
 
 #[test]
-fn seed_says_which_frames_are_lost_and_detoured() {
+fn seed_says_which_frames_are_lost_and_diverted() {
     needs_root!();
     let tcp = frame(0x0800, 6);
     let draws = |seed| -> Vec<u32> {
@@ -191,7 +191,7 @@ fn tcp_gets_through_loss_repetition_and_disorder() {
     let port = lab.impair(Side::A, rule);
     assert!(transfer(&lab, data.clone()) == data);
     let fates = port.fates();
-    assert!(fates.lost > 0 && fates.detoured > 0, "{fates:?}");
+    assert!(fates.lost > 0 && fates.diverted > 0, "{fates:?}");
     // The receiver's kernel has seen segments twice, and segments before their time.
     let seen = lab.b.tcp_counter("TCPDSACKOldSent") + lab.b.tcp_counter("TCPDSACKOfoSent");
     assert!(seen > 0, "no segment arrived twice");

@@ -9,12 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{PATIENCE, Running};
+use xwarp_system_tests::{Running, TIMEOUT};
 
 use crate::image::{Image, guest_file};
-use crate::job::{Ended, Job};
 use crate::lab::{GUESTS, Lab};
-use crate::line::{GuestEnd, Line};
+use crate::serial::{GuestEnd, SerialLine};
 
 /// Commands that a guest can run at once, and one line more, by which they are killed.
 const COMMANDS: usize = 7;
@@ -46,8 +45,8 @@ pub struct Guest<'a> {
     peer: PathBuf,
     process: Mutex<Running>,
     /// Those that no command uses.
-    lines: Mutex<Vec<Line>>,
-    killer: Mutex<Line>,
+    lines: Mutex<Vec<SerialLine>>,
+    killer: Mutex<SerialLine>,
 }
 
 impl<'a> Guest<'a> {
@@ -59,11 +58,11 @@ impl<'a> Guest<'a> {
     /// Boots guest 1 or 2 of a lab, and returns when it takes commands.
     pub fn boot_as(lab: &'a Lab, image: &Image, number: u8, config: GuestConfig) -> Self {
         assert!((1..=GUESTS).contains(&number), "guest {number}");
-        let (mut lines, guest_ends): (Vec<Line>, Vec<GuestEnd>) =
-            (0..=COMMANDS).map(|_| Line::new()).unzip();
+        let (mut lines, guest_ends): (Vec<SerialLine>, Vec<GuestEnd>) =
+            (0..=COMMANDS).map(|_| SerialLine::new()).unzip();
         let process = start(lab, image, number, config, guest_ends);
         for line in &mut lines {
-            let said = line.hear(PATIENCE);
+            let said = line.hear(TIMEOUT);
             assert!(
                 said.as_deref() == Ok("ready"),
                 "guest {number} says {said:?}\n{}",
@@ -105,24 +104,6 @@ impl<'a> Guest<'a> {
         share(self.lab, self.number)
     }
 
-    /// Starts a shell command.
-    pub fn start(&self, command: &str) -> Job<'_> {
-        let line = self.lines.lock().expect("no panic").pop();
-        let line = line.unwrap_or_else(|| panic!("a guest runs {COMMANDS} commands at once"));
-        Job::start(self, line, command)
-    }
-
-    /// Runs a shell command, with nothing to read.
-    pub fn run(&self, command: &str) -> Ended {
-        self.start(&format!("{{ {command}; }} </dev/null")).finish()
-    }
-
-    /// Sets a parameter of the siw driver (guest/siw-parameters.sed), for the connections that follow.
-    pub fn set_siw(&self, parameter: &str, value: impl std::fmt::Display) {
-        let command = format!("echo {value} >/sys/module/siw/parameters/{parameter}");
-        let _ = self.run(&command).succeeded();
-    }
-
     /// All that its kernel has said.
     pub fn console(&self) -> String {
         let said = self.process().printed();
@@ -144,7 +125,13 @@ impl<'a> Guest<'a> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn give_back(&self, line: Line) {
+    /// A line for one more command.
+    pub(crate) fn take_line(&self) -> SerialLine {
+        let line = self.lines.lock().expect("no panic").pop();
+        line.unwrap_or_else(|| panic!("a guest runs {COMMANDS} commands at once"))
+    }
+
+    pub(crate) fn give_back(&self, line: SerialLine) {
         self.lines.lock().expect("no panic").push(line);
     }
 
@@ -181,7 +168,7 @@ fn start(
     let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let descriptors: Vec<RawFd> = ends.iter().map(GuestEnd::bequeath).collect();
     let command = command_line(lab, image, number, config, &descriptors);
-    let process = Running::start_reading(command, lab.plug(number));
+    let process = Running::start_reading(command, lab.network_card(number));
     drop(ends);
     process
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use xwarp_system_tests::PATIENCE;
+use xwarp_system_tests::TIMEOUT;
 
 use crate::guest::Guest;
-use crate::line::Line;
+use crate::serial::SerialLine;
 
 /// What a command's last line begins with; its exit status follows. See `serve` in guest/init.
 const END: char = '\u{4}';
@@ -17,16 +17,34 @@ pub struct Job<'a> {
     guest: &'a Guest<'a>,
     what: String,
     /// Until it has ended. Then the line is the next command's.
-    line: Option<Line>,
+    line: Option<SerialLine>,
     group: String,
     heard: Vec<String>,
     status: Option<i32>,
 }
 
+impl Guest<'_> {
+    /// Starts a shell command.
+    pub fn start(&self, command: &str) -> Job<'_> {
+        Job::start(self, self.take_line(), command)
+    }
+
+    /// Runs a shell command, with nothing to read.
+    pub fn run(&self, command: &str) -> Ended {
+        self.start(&format!("{{ {command}; }} </dev/null")).finish()
+    }
+
+    /// Sets a parameter of the siw driver (guest/siw-parameters.sed), for the connections that follow.
+    pub fn set_siw(&self, parameter: &str, value: impl fmt::Display) {
+        let command = format!("echo {value} >/sys/module/siw/parameters/{parameter}");
+        let _ = self.run(&command).succeeded();
+    }
+}
+
 impl<'a> Job<'a> {
-    pub(crate) fn start(guest: &'a Guest<'a>, mut line: Line, what: &str) -> Self {
+    fn start(guest: &'a Guest<'a>, mut line: SerialLine, what: &str) -> Self {
         line.say(what);
-        let group = line.hear(PATIENCE).unwrap_or_else(|error| {
+        let group = line.hear(TIMEOUT).unwrap_or_else(|error| {
             panic!("{what} has not started: {error}\n{}", guest.console());
         });
         Self {
@@ -75,7 +93,7 @@ impl<'a> Job<'a> {
 
     /// Waits until it has printed a line that begins like this, and returns the line.
     pub fn line(&mut self, beginning: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.next_line(left) {
@@ -102,7 +120,7 @@ impl<'a> Job<'a> {
 
     /// Waits for its end.
     pub fn finish(self) -> Ended {
-        self.finish_within(PATIENCE)
+        self.finish_within(TIMEOUT)
     }
 }
 
@@ -119,7 +137,7 @@ impl Drop for Job<'_> {
             return;
         }
         self.guest.kill(&self.group);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // A guest that does not answer any more is ended by force itself, and its line is not needed.
         while let Ok(Some(_)) = self.hear(deadline.saturating_duration_since(Instant::now())) {}
     }

@@ -7,8 +7,7 @@ use xwarp_impair::Rule;
 use xwarp_system_tests::{DEV, Exclusive, Host, WorkDir};
 
 use crate::impaired::Impaired;
-use crate::meddler::Meddler;
-use crate::plug::plug;
+use crate::packet_socket::packet_socket;
 use crate::recorder::Recorder;
 
 /// Held while a lab exists.
@@ -139,19 +138,14 @@ impl Lab {
         Impaired::new(&self.switch, ["port0", &port(1)], rule)
     }
 
-    /// Has somebody change every frame that goes to a guest, as long as the value lives.
-    pub fn meddle(&self, guest: u8, change: fn(&mut [u8])) -> Meddler<'_> {
-        Meddler::new(self, guest, &port(guest), change)
-    }
-
-    /// What a guest's network card is plugged into.
-    pub(crate) fn plug(&self, guest: u8) -> OwnedFd {
-        self.switch.run(|| plug(&card(guest)))
+    /// The frames of a guest's network card.
+    pub(crate) fn network_card(&self, guest: u8) -> OwnedFd {
+        self.switch.run(|| packet_socket(&card(guest)))
     }
 
     /// Records what passes a guest's cable, both ways.
     pub fn record(&self, guest: u8) -> Recorder {
-        let frames = self.switch.run(|| plug(&port(guest)));
+        let frames = self.switch.run(|| packet_socket(&port(guest)));
         Recorder::start(frames, self.work.file(&format!("guest{guest}.pcap")))
     }
 }
@@ -170,7 +164,8 @@ impl Default for Lab {
     }
 }
 
-fn port(guest: u8) -> String {
+/// The bridge's port for a guest.
+pub(crate) fn port(guest: u8) -> String {
     format!("port{guest}")
 }
 

@@ -12,19 +12,19 @@
 mod guest;
 mod image;
 mod impaired;
+mod interposer;
 mod job;
 mod lab;
-mod line;
-mod meddler;
+mod packet_socket;
 mod peer;
-mod plug;
 mod recorder;
+mod serial;
 
 pub use guest::{Guest, GuestConfig};
 pub use image::Image;
 pub use impaired::Impaired;
+pub use interposer::Interposer;
 pub use job::{Ended, Job};
 pub use lab::{Lab, Mtus, XWARP_ADDRESS, XWARP_ADDRESS_6};
-pub use meddler::Meddler;
 pub use peer::{Answer, Completion, Peer, filling};
 pub use recorder::Recorder;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use xwarp_system_tests::PATIENCE;
+use xwarp_system_tests::TIMEOUT;
 
 use crate::guest::Guest;
 use crate::job::Job;
@@ -41,7 +41,7 @@ impl<'a> Peer<'a> {
     pub fn answer(&mut self) -> Result<Answer, String> {
         let mut completions = Vec::new();
         loop {
-            let Some(line) = self.0.next_line(PATIENCE) else {
+            let Some(line) = self.0.next_line(TIMEOUT) else {
                 panic!("the peer has ended: {}", self.0);
             };
             let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));

@@ -1,4 +1,4 @@
-//! What passes a cable, in a file.
+//! Recorder of the frames that pass a cable, in a file.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::poll::{PollFd, PollFlags, poll};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
-use crate::plug::drain;
+use crate::packet_socket::drain;
 
 /// How often a recorder looks whether it is to stop, in milliseconds.
 const LOOK: u16 = 20;

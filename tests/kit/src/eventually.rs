@@ -4,14 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a condition may take that takes milliseconds on an idle machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until `condition` holds, and fails the test if it does not within [`PATIENCE`].
+/// Waits until `condition` holds, and fails the test if it does not within [`TIMEOUT`].
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     assert!(
-        eventually_within(PATIENCE, condition),
-        "not within {PATIENCE:?}: {what}"
+        eventually_within(TIMEOUT, condition),
+        "not within {TIMEOUT:?}: {what}"
     );
 }
 

@@ -26,7 +26,7 @@ mod root;
 mod work_dir;
 
 pub use drops::{Drops, drops_of};
-pub use eventually::{PATIENCE, eventually, eventually_within};
+pub use eventually::{TIMEOUT, eventually, eventually_within};
 pub use exclusive::Exclusive;
 pub use hex::hex;
 pub use pattern::{pattern, pattern_of};

@@ -1,4 +1,4 @@
-//! What tshark says of a capture.
+//! Captures, as tshark reads them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -11,7 +11,7 @@ use crate::program::{Mode, Program};
 
 /// Nothing is lost between these hosts, so nothing may be sent again; but a process may well wait longer for a processor of a busy
 /// machine than the 5 ms after which a segment is otherwise taken for lost.
-const PATIENCE: &str = "--min-rto 1s";
+const MIN_RTO: &str = "--min-rto 1s";
 
 /// More frames than a host receives before the first message of a test.
 const START_UP_FRAMES: u64 = 64;
@@ -188,7 +188,7 @@ impl Case {
             both,
             ..
         } = self;
-        format!("{test} --size {size} --depth {depth} --verify {PATIENCE} {both}")
+        format!("{test} --size {size} --depth {depth} --verify {MIN_RTO} {both}")
     }
 
     fn on_client(&self) -> String {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-use crate::{PATIENCE, eventually_within};
+use crate::{TIMEOUT, eventually_within};
 
 /// A process of ours. It is killed, by its number, when the value goes or its time is over.
 pub struct Running {
@@ -107,7 +107,7 @@ impl Running {
     /// Waits until it has printed a line that begins like this, and returns the line. Fails if it ends before.
     pub fn line(&mut self, beginning: &str) -> String {
         let mut ended = None;
-        let printed = eventually_within(PATIENCE, || {
+        let printed = eventually_within(TIMEOUT, || {
             // Asked first: what a process printed before its end must be looked at after it.
             ended = self.child.try_wait().expect("our own child");
             if ended.is_some() {
@@ -180,7 +180,7 @@ impl Running {
 
     /// Waits for its end.
     pub fn finish(self) -> Finished {
-        self.finish_within(PATIENCE)
+        self.finish_within(TIMEOUT)
     }
 
     fn outputs(&self) -> String {

@@ -1,4 +1,4 @@
-//! What runs on an interface, seen with other eyes than xwarp's: `ip link` and the kernel's map.
+//! XDP programs on an interface, as `ip link` and the kernel's map show them, without xwarp's help.
 
 use std::fmt;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What Linux siw put on the wire, recorded between two of them, read by this crate: every FPDU passes all checks, however siw
-//! packed and split it. What each capture holds was counted by another reader than ours.
+//! Captures of Linux siw, recorded between two of them: this crate reads every FPDU, however siw packed and split it, and all checks
+//! pass. Another reader than ours counted what each capture holds.
 //!
 //! | capture | program and setting |
 //! |---|---|

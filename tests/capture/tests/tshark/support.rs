@@ -1,4 +1,4 @@
-//! What tshark must show of a capture, read from the bytes that were sent.
+//! Expected output of tshark, computed from the bytes that were sent.
 
 use xwarp_capture_tests::{Capture, Dissected};
 use xwarp_iwarp::mpa::{Step, next_fpdu};

@@ -131,7 +131,7 @@ static struct rdma_cm_event *next_event(struct connection *connection, const str
 {
 	struct rdma_cm_event *event;
 
-	if (!wait_readable(connection->events->fd, (int)number(line, "timeout", PATIENCE))) {
+	if (!wait_readable(connection->events->fd, (int)number(line, "timeout", TIMEOUT))) {
 		error("no event");
 		return NULL;
 	}
@@ -348,7 +348,7 @@ int do_async(const struct line *line)
 	struct ibv_async_event event;
 	const char *about = "-";
 
-	if (!wait_readable(device.context->async_fd, (int)number(line, "timeout", PATIENCE)))
+	if (!wait_readable(device.context->async_fd, (int)number(line, "timeout", TIMEOUT)))
 		return error("no event");
 	if (ibv_get_async_event(device.context, &event))
 		return failed("ibv_get_async_event");

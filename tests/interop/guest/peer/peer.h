@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* How long something may take unless `timeout=` says otherwise, in milliseconds. */
-#define PATIENCE 5000
+#define TIMEOUT 5000
 
 /* A line of input, taken apart. */
 struct line {

@@ -185,7 +185,7 @@ int do_poll(const struct line *line)
 	struct connection *connection = find_connection(line, "name");
 	uint64_t count = number(line, "count", 1), got = 0;
 	uint64_t least = number(line, "least", count);
-	int64_t deadline = now() + (int64_t)number(line, "timeout", PATIENCE);
+	int64_t deadline = now() + (int64_t)number(line, "timeout", TIMEOUT);
 	bool armed = false;
 
 	if (!connection)
@@ -231,5 +231,5 @@ int do_woken(const struct line *line)
 
 	if (!connection)
 		return -1;
-	return gives("woken=%d", sleep_until_woken(connection, now() + (int64_t)number(line, "timeout", PATIENCE)));
+	return gives("woken=%d", sleep_until_woken(connection, now() + (int64_t)number(line, "timeout", TIMEOUT)));
 }

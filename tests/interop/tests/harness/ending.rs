@@ -1,4 +1,4 @@
-//! Whatever ends a test, nothing runs on.
+//! End of a test: nothing runs on, whatever ended it.
 
 use std::fs;
 use std::process::Command;
@@ -24,12 +24,12 @@ fn guest_ends_when_its_test_is_killed_and_does_not_hinder_the_next() {
     let Some(image) = Image::find() else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_guest"));
     command.arg("echo booted GUEST_SHARE=$GUEST_SHARE; sleep 60");
-    let mut victim = Running::start(command);
-    let line = victim.line("booted");
+    let mut child = Running::start(command);
+    let line = child.line("booted");
     let (_, word) = line.split_once(' ').expect("two words");
     assert!(runs(word), "{word}");
-    victim.signal(Signal::SIGKILL);
-    victim.finish().killed_by(Signal::SIGKILL);
+    child.signal(Signal::SIGKILL);
+    child.finish().killed_by(Signal::SIGKILL);
     eventually("the guest ends", || !runs(word));
     let lab = Lab::new();
     let next = Guest::boot(&lab, &image, 1).run("true");

@@ -1,4 +1,4 @@
-//! What connected peers can do, siw to siw: every command of the peer program.
+//! Commands of the peer program: each is used between connected peers, siw to siw.
 
 use xwarp_interop_tests::{Completion, Image, Lab, Peer, filling};
 use xwarp_system_tests::Capture;

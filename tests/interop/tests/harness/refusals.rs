@@ -1,4 +1,4 @@
-//! What a peer says when things go wrong.
+//! Refusals of the peer program: its answers when things go wrong.
 
 use xwarp_interop_tests::{Image, Lab, Peer};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::xwarp::{AcceptError, AsyncEventKind, ConnectError, ConnectionRequest, QpState};
 use nix::sys::signal::Signal;
 use xwarp_interop_tests::{Guest, Peer, XWARP_ADDRESS};
-use xwarp_system_tests::{DEV, PATIENCE, eventually};
+use xwarp_system_tests::{DEV, TIMEOUT, eventually};
 
 use crate::pair::{assert_works, await_request};
 use crate::xwarp::{Setup, Xwarp};
@@ -43,7 +43,7 @@ fn syn_that_nobody_answers_ends_in_time_or_when_it_is_given_up() {
             }
             other => panic!("{other:?}"),
         }
-        let waiting = xwarp.begin_connect(at, PATIENCE).expect("a way");
+        let waiting = xwarp.begin_connect(at, TIMEOUT).expect("a way");
         xwarp.qp.begin_disconnect().expect("an engine");
         let outcome = waiting.wait();
         assert!(
@@ -106,7 +106,7 @@ fn siw_that_goes_with_a_request_unanswered_rejects_it() {
         let mut xwarp = Xwarp::open(lab, &Setup::default());
         for how in Leaving::BOTH {
             let mut siw = listening(guest);
-            let waiting = xwarp.begin_connect(guest.at(PORT), PATIENCE);
+            let waiting = xwarp.begin_connect(guest.at(PORT), TIMEOUT);
             let waiting = waiting.expect("a way");
             siw.ask("take listener=l name=s");
             let _left = how.leave(siw);
@@ -125,7 +125,7 @@ fn xwarp_that_gives_up_before_the_reply_is_noticed_by_siw() {
     with_guest(|lab, guest| {
         let mut siw = listening(guest);
         let mut xwarp = Xwarp::open(lab, &Setup::default());
-        let waiting = xwarp.begin_connect(guest.at(PORT), PATIENCE);
+        let waiting = xwarp.begin_connect(guest.at(PORT), TIMEOUT);
         let waiting = waiting.expect("a way");
         siw.ask("take listener=l name=s");
         xwarp.qp.begin_disconnect().expect("an engine");

@@ -2,7 +2,7 @@
 
 use ::xwarp::{CompletionStatus, QpState, SendRequest, WrId};
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{DEV, PATIENCE, eventually};
+use xwarp_system_tests::{DEV, TIMEOUT, eventually};
 
 use crate::rping::serve;
 use crate::xwarp::Setup;
@@ -92,7 +92,7 @@ fn xwarp_may_disconnect_in_the_middle_and_sends_the_rest() {
     with_guest(|lab, guest| {
         let mut pair = Pair::connect(lab, guest, Role::Initiator, &large());
         post_writes(&mut pair);
-        assert!(pair.xwarp.qp.disconnect(PATIENCE).expect("an engine"));
+        assert!(pair.xwarp.qp.disconnect(TIMEOUT).expect("an engine"));
         for id in 0..PIECES {
             pair.xwarp.done(id, ::xwarp::Opcode::Write);
         }
@@ -113,7 +113,7 @@ fn either_side_may_disconnect_before_the_first_message() {
             drop(pair);
 
             let mut pair = Pair::connect(lab, guest, role, &Setup::default());
-            assert!(pair.xwarp.qp.disconnect(PATIENCE).expect("an engine"));
+            assert!(pair.xwarp.qp.disconnect(TIMEOUT).expect("an engine"));
             pair.siw.expect_event("s", "DISCONNECTED");
         }
     });

@@ -1,4 +1,4 @@
-//! The same by IPv6.
+//! IPv6: connections and transfers as by IPv4.
 
 use xwarp_interop_tests::XWARP_ADDRESS_6;
 use xwarp_system_tests::{Capture, DEV, check_nothing_dropped};

@@ -31,7 +31,7 @@ fn survives(rule: &Rule) {
             move_both_ways(&mut pair);
             let fates = impaired.fates();
             assert!(
-                fates.iter().any(|fates| fates.lost + fates.detoured > 0),
+                fates.iter().any(|fates| fates.lost + fates.diverted > 0),
                 "nothing was impaired: {fates:?}"
             );
         }

@@ -8,7 +8,7 @@ use ::xwarp::{
     QueuePair, RecvRequest, RemoteAddress, Rnic, SendRequest, Stag, WrId,
 };
 use xwarp_interop_tests::{Guest, Lab, Peer, XWARP_ADDRESS, filling};
-use xwarp_system_tests::{PATIENCE, check_nothing_dropped};
+use xwarp_system_tests::{TIMEOUT, check_nothing_dropped};
 
 use crate::pair::await_request;
 use crate::xwarp::{Setup, open};
@@ -84,7 +84,7 @@ impl End {
                 siw.ask(&format!("accept name=s{number}"));
                 siw.expect_event(&format!("s{number}"), "ESTABLISHED");
             });
-            let connected = lab.xwarp.run(|| self.qp.connect(at, b"", PATIENCE));
+            let connected = lab.xwarp.run(|| self.qp.connect(at, b"", TIMEOUT));
             connected.expect("a connection");
         });
     }
@@ -173,7 +173,7 @@ impl End {
     pub(crate) fn check_all(&mut self, siw: &mut Peer<'_>) {
         let number = self.number;
         for _ in 0..4 * PIECES {
-            let done = self.cq.wait(PATIENCE).expect("a queue");
+            let done = self.cq.wait(TIMEOUT).expect("a queue");
             let done = done.unwrap_or_else(|| panic!("queue pair {number} misses a completion"));
             assert!(done.is_success(), "queue pair {number}: {done:?}");
             let kind = match done.wr_id {

@@ -5,7 +5,7 @@ use std::thread;
 
 use ::xwarp::Listener;
 use xwarp_interop_tests::{Guest, Image, Lab, Mtus, Peer};
-use xwarp_system_tests::PATIENCE;
+use xwarp_system_tests::TIMEOUT;
 
 use crate::PORT;
 use crate::xwarp::{Setup, Xwarp};
@@ -178,7 +178,7 @@ pub(crate) fn address_of(guest: &Guest<'_>, setup: &Setup) -> IpAddr {
 /// The next request.
 pub(crate) fn await_request(listener: &mut Listener) -> ::xwarp::ConnectionRequest {
     listener
-        .accept(PATIENCE)
+        .accept(TIMEOUT)
         .unwrap()
         .expect("a request in time")
 }

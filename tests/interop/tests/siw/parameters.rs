@@ -1,4 +1,4 @@
-//! What siw can be set to, one parameter after the other and together (guest/siw-parameters.sed).
+//! Parameters of siw, one after the other and together (guest/siw-parameters.sed).
 
 use ::xwarp::{AsyncEventKind, ConnectError, MpaConfig, Opcode, Stag, TermCode};
 use xwarp_interop_tests::{Guest, Lab, Mtus, Peer, Recorder, XWARP_ADDRESS};
@@ -97,7 +97,7 @@ fn allow_gso(frame: &mut [u8]) {
 fn fpdus_of_many_segments_are_taken_from_siw() {
     with_guest_on(Mtus::all(1400), |lab, guest| {
         guest.set_siw("try_gso", 1);
-        let _meddler = lab.meddle(1, allow_gso);
+        let _meddler = lab.interpose(1, allow_gso);
         for role in Role::BOTH {
             let recorder = lab.record(1);
             exchange_all(lab, guest, role);

@@ -86,7 +86,7 @@ fn many_connections_end_in_order_from_either_side() {
             let mut pair = Pair::connect(lab, guest, role, &setup);
             pair.exchange(role, 1000);
             if round < 5 {
-                let limit = xwarp_system_tests::PATIENCE;
+                let limit = xwarp_system_tests::TIMEOUT;
                 assert!(pair.xwarp.qp.disconnect(limit).expect("an engine"));
                 pair.siw.expect_event("s", "DISCONNECTED");
             } else {

@@ -1,4 +1,4 @@
-//! What xwarp may not do at siw, in either role, and what both are told of it.
+//! Refusals by siw: accesses that xwarp must not make, in either role, and what both learn of them.
 
 use ::xwarp::{AsyncEventKind, CompletionStatus, RemoteAddress, SendRequest, TermCode, WrId};
 use xwarp_interop_tests::{Guest, Lab};

@@ -4,7 +4,7 @@ use ::xwarp::{
     AsyncEventKind, CompletionStatus, PostError, QpState, RecvRequest, SendRequest, Stag, WrId,
 };
 use xwarp_interop_tests::Completion;
-use xwarp_system_tests::{PATIENCE, eventually};
+use xwarp_system_tests::{TIMEOUT, eventually};
 
 use crate::aims::nowhere;
 use crate::pair::assert_works;
@@ -164,7 +164,7 @@ fn xwarp_disconnects_during_a_transfer() {
                 let mut pair = Pair::connect(lab, guest, role, &setup());
                 pair.exchange(role, 1);
                 transfer.begin(&mut pair);
-                let graceful = pair.xwarp.qp.disconnect(PATIENCE).expect("an engine");
+                let graceful = pair.xwarp.qp.disconnect(TIMEOUT).expect("an engine");
                 // What xwarp has posted is done before it closes; what siw has still to send is not.
                 if let Transfer::XwarpWrites | Transfer::XwarpSends | Transfer::XwarpReads =
                     transfer

@@ -9,7 +9,7 @@ use ::xwarp::{
     Rnic, RnicConfig, SendRequest, WorkCompletion, WrId, XdpMode,
 };
 use xwarp_interop_tests::{Lab, XWARP_ADDRESS, XWARP_ADDRESS_6, filling};
-use xwarp_system_tests::{DEV, PATIENCE};
+use xwarp_system_tests::{DEV, TIMEOUT};
 
 use crate::PORT;
 
@@ -140,7 +140,7 @@ impl<'a> Xwarp<'a> {
         private_data: &[u8],
     ) -> Result<Vec<u8>, ConnectError> {
         let qp = &mut self.qp;
-        let connect = || qp.connect(to, private_data, PATIENCE);
+        let connect = || qp.connect(to, private_data, TIMEOUT);
         self.lab.xwarp.run(connect)
     }
 
@@ -186,7 +186,7 @@ impl<'a> Xwarp<'a> {
 
     /// The next completion.
     pub(crate) fn completion(&mut self) -> WorkCompletion {
-        let done = self.cq.wait(PATIENCE).expect("a completion queue");
+        let done = self.cq.wait(TIMEOUT).expect("a completion queue");
         done.expect("a completion in time")
     }
 

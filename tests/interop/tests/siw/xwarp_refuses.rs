@@ -1,4 +1,4 @@
-//! What siw may not do at xwarp, in either role, and what both are told of it.
+//! Refusals by xwarp: accesses that siw must not make, in either role, and what both learn of them.
 
 use ::xwarp::{
     Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, QueuePair,

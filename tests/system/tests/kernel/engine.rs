@@ -13,7 +13,7 @@ use xwarp_tcp::{ConnId, Event, Path, Stack, StackConfig};
 /// Frames received in a turn.
 const BUDGET: usize = 64;
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How long an engine that sleeps does so at a time.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
@@ -114,7 +114,7 @@ impl Engine {
             if done == 0 {
                 self.pause();
             }
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.stack.counters());
+            assert!(began.elapsed() < TIMEOUT, "{:?}", self.stack.counters());
         }
     }
 

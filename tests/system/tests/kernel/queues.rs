@@ -17,7 +17,7 @@ const HEADERS: usize = 14 + 20 + 20;
 /// An MTU whose frames take one chunk, and one whose frames take several.
 const MTUS: [usize; 2] = [1500, 9000];
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One end, with its interface.
 struct End {
@@ -82,11 +82,11 @@ impl End {
                 }
                 None => self.io().flush().expect("a sane kernel"),
             }
-            assert!(began.elapsed() < PATIENCE, "{sent} of {count} frames");
+            assert!(began.elapsed() < TIMEOUT, "{sent} of {count} frames");
         }
         while self.io().backlog() {
             self.io().flush().expect("a sane kernel");
-            assert!(began.elapsed() < PATIENCE, "frames stay behind");
+            assert!(began.elapsed() < TIMEOUT, "frames stay behind");
         }
     }
 
@@ -100,7 +100,7 @@ impl End {
             if counters.rx_frames + counters.drop_rx_no_frame >= count {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{counters:?}");
+            assert!(began.elapsed() < TIMEOUT, "{counters:?}");
         }
     }
 

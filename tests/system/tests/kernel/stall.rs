@@ -1,4 +1,4 @@
-//! How long a stream stands still on a real link that loses 5 %, with the engine on both ends.
+//! Stalls of a stream on a real link that loses 5 %, with the engine on both ends.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

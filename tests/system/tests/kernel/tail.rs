@@ -1,4 +1,4 @@
-//! How long it takes to repair the loss of a message's last segment, with the engine on both ends of a real link.
+//! Tail loss: the time until the loss of a message's last segment is repaired, with the engine on both ends of a real link.
 //!
 //! Both ends sleep when they have nothing to do, as one who sleeps is soon let run even on a busy machine. Still a repair may take some
 //! milliseconds longer, not all of which are in the kernel's account of who waits for a processor. A machine only ever adds time: so it is the

@@ -1,4 +1,4 @@
-//! What the machine, not the network or the engine, keeps a thread from.
+//! Waiting time that the machine causes, not the network or the engine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -13,7 +13,7 @@ use xwarp::{
     NicConfig, Opcode, Progress, ProtectionDomain, QpConfig, QpId, QueuePair, RecvRequest, Rnic,
     RnicConfig, SendRequest, Waiting, WrId, XdpMode,
 };
-use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped};
+use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, check_nothing_dropped};
 use xwarp_test_kit::needs_root;
 
 /// How long the connections of a server are idle.
@@ -52,7 +52,7 @@ fn watch(fds: &[BorrowedFd<'_>]) -> Epoll {
 
 /// Sleeps until one of them is readable.
 fn sleep(epoll: &Epoll) {
-    let timeout = EpollTimeout::try_from(PATIENCE).expect("a time that epoll knows");
+    let timeout = EpollTimeout::try_from(TIMEOUT).expect("a time that epoll knows");
     let woken = epoll.wait(&mut [EpollEvent::empty(); 4], timeout);
     assert!(woken.expect("epoll") > 0, "a wake-up was lost");
 }
@@ -170,16 +170,16 @@ fn client(host: &Host, rnic: &Rnic, port: u16) {
     let mut cq = rnic.create_cq(8).expect("a queue");
     let pd = rnic.allocate_pd().expect("a domain");
     let mut end = End::new(&pd, &cq);
-    host.run(|| end.qp.connect(at_server(port), b"", PATIENCE))
+    host.run(|| end.qp.connect(at_server(port), b"", TIMEOUT))
         .expect("a connection");
     assert_eq!(cq.wait(IDLE).expect("a queue"), None);
     for _ in 0..ROUNDS {
         end.send();
-        let answer = cq.wait(PATIENCE).expect("a queue").expect("an answer");
+        let answer = cq.wait(TIMEOUT).expect("a queue").expect("an answer");
         assert!(answer.is_success() && answer.opcode == Opcode::Receive);
         end.expect();
     }
-    assert!(end.qp.disconnect(PATIENCE).expect("an RNIC"));
+    assert!(end.qp.disconnect(TIMEOUT).expect("an RNIC"));
 }
 
 /// The server's loop and the clients' calls, with engines of this kind.
@@ -233,14 +233,14 @@ fn epoll_loop_connects_with_an_inline_engine() {
     let answer = thread::scope(|scope| {
         scope.spawn(|| {
             let request = listener
-                .accept(PATIENCE)
+                .accept(TIMEOUT)
                 .expect("an RNIC")
                 .expect("a request");
             request
                 .accept(&mut far.qp, b"welcome")
                 .expect("a connection");
         });
-        let begin = || near.qp.begin_connect(at_server(7473), b"", PATIENCE);
+        let begin = || near.qp.begin_connect(at_server(7473), b"", TIMEOUT);
         let mut connecting = hosts.a.run(begin).expect("a beginning");
         let epoll = watch(&[a.as_fd(), connecting.as_fd()]);
         loop {

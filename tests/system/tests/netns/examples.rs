@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nix::sys::signal::Signal;
 use xwarp::{ConnectError, QpConfig, QpState, Rnic, RnicConfig};
-use xwarp_system_tests::{DEV, Finished, Host, Hosts, PATIENCE, Running, eventually};
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, TIMEOUT, eventually};
 use xwarp_test_kit::needs_root;
 
 fn start(host: &Host, name: &str, arguments: &str) -> Running {
@@ -153,7 +153,7 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
             .create_qp(&QpConfig::default(), &cq, &cq)
             .expect("a queue pair");
         let at = SocketAddr::new(Hosts::SERVER, 7473);
-        let outcome = hosts.a.run(|| qp.connect(at, b"", PATIENCE));
+        let outcome = hosts.a.run(|| qp.connect(at, b"", TIMEOUT));
         outcome.map(|_| qp)
     };
     let (first, mut second) = (connect().expect("room"), connect().expect("room"));
@@ -168,7 +168,7 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
         (first.state(), second.state()),
         (QpState::Rts, QpState::Rts)
     );
-    second.disconnect(PATIENCE).expect("a server that lives");
+    second.disconnect(TIMEOUT).expect("a server that lives");
     // The server looks after who has gone when it next wakes up.
     eventually("it has gone", || {
         server.printed().contains(" messages, closed")

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use xwarp_system_tests::{Hosts, PATIENCE, PERF_PORT};
+use xwarp_system_tests::{Hosts, PERF_PORT, TIMEOUT};
 use xwarp_test_kit::needs_root;
 
 /// What `xwarp perf` allows for a connection, and a little for its start and end.
@@ -84,7 +84,7 @@ fn tcp_server(hosts: &Hosts, text: &'static [u8]) -> JoinHandle<()> {
         .unwrap();
     thread::spawn(move || {
         let (mut peer, _) = listener.accept().unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.set_read_timeout(Some(TIMEOUT)).unwrap();
         peer.write_all(text).unwrap();
         let mut bytes = Vec::new();
         // The client resets the connection, which is an error here, or closes it.
@@ -174,14 +174,14 @@ fn server_survives_strangers() {
     let mut server = hosts.b.serve("write-bw --verify");
     for text in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\0", b""] {
         let connect =
-            || std::net::TcpStream::connect_timeout(&(Hosts::SERVER, PERF_PORT).into(), PATIENCE);
+            || std::net::TcpStream::connect_timeout(&(Hosts::SERVER, PERF_PORT).into(), TIMEOUT);
         let mut stranger = hosts
             .a
             .run(connect)
             .expect("the RNIC answers, and not the kernel");
         stranger.write_all(text).unwrap();
         if text.len() > 1 {
-            stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+            stranger.set_read_timeout(Some(TIMEOUT)).unwrap();
             let answer = stranger.read(&mut [0; 64]);
             assert!(
                 matches!(answer, Ok(0))

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use xwarp_system_tests::{DEV, Hosts, PATIENCE, PERF_PORT, Running, eventually};
+use xwarp_system_tests::{DEV, Hosts, PERF_PORT, Running, TIMEOUT, eventually};
 use xwarp_test_kit::needs_root;
 
 use crate::start_up::{acceptance, connect, is_rejection, read_frame, rejection, serve};
@@ -222,7 +222,7 @@ fn duration_is_kept_whatever_the_server_does() {
     let client = hosts.a.start("perf write-bw --duration 1s 10.77.0.2");
     let peer = server.join().unwrap();
     client
-        .finish_within(PATIENCE)
+        .finish_within(TIMEOUT)
         .refused(&["--duration is over by 5 s"]);
     drop(peer);
     assert_eq!(hosts.a.program(), None);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{
-    DEV, Host, Hosts, Mode, PATIENCE, PERF_PORT, Running, Setup, Way, eventually,
+    DEV, Host, Hosts, Mode, PERF_PORT, Running, Setup, TIMEOUT, Way, eventually,
 };
 use xwarp_test_kit::needs_root;
 
@@ -94,7 +94,7 @@ fn while_no_mpa_reply_comes() {
                 .a
                 .start(&format!("{command} --port {PERF_PORT} 10.77.0.2"));
             let (mut peer, _) = listener.accept().unwrap();
-            peer.set_read_timeout(Some(PATIENCE)).unwrap();
+            peer.set_read_timeout(Some(TIMEOUT)).unwrap();
             peer.read_exact(&mut [0; 20]).unwrap();
             thread::spawn(move || peer.read_to_end(&mut Vec::new()));
             run

@@ -7,7 +7,7 @@ use xwarp::{NicConfig, Rnic, RnicConfig, XdpMode};
 use xwarp_bpf::Verdict;
 use xwarp_driver::attach::{self, Status};
 use xwarp_driver::{Nic, PacketIo};
-use xwarp_system_tests::{DEV, Hosts, PATIENCE, eventually};
+use xwarp_system_tests::{DEV, Hosts, TIMEOUT, eventually};
 use xwarp_tcp::StackCounters;
 use xwarp_test_kit::needs_root;
 
@@ -221,7 +221,7 @@ impl<'a> Link<'a> {
             if let Some(frame) = take(self.near.io.as_mut(), port) {
                 return frame;
             }
-            assert!(began.elapsed() < PATIENCE, "no answer: {:?}", self.tcp());
+            assert!(began.elapsed() < TIMEOUT, "no answer: {:?}", self.tcp());
             std::thread::yield_now();
         }
     }

@@ -11,7 +11,7 @@ use xwarp::{
     QueuePair, RecvRequest, Rnic, RnicConfig, SendRequest, Sgl, Waiting, WorkCompletion, WrId,
     XdpMode,
 };
-use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped, eventually};
+use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, check_nothing_dropped, eventually};
 use xwarp_test_kit::{needs_root, pattern_of};
 
 const BYTES: usize = 64 << 10;
@@ -113,7 +113,7 @@ impl<'a> Pair<'a> {
         for (initiator, responder) in initiators.iter_mut().zip(responders) {
             thread::scope(|scope| {
                 let accepting = scope.spawn(|| {
-                    let request = listener.accept(PATIENCE).unwrap().expect("a request");
+                    let request = listener.accept(TIMEOUT).unwrap().expect("a request");
                     assert_eq!(request.private_data(), b"hello");
                     request
                         .accept(&mut responder.qp, b"welcome")
@@ -122,7 +122,7 @@ impl<'a> Pair<'a> {
                 let answer = self
                     .hosts
                     .a
-                    .run(|| initiator.qp.connect(server(), b"hello", PATIENCE));
+                    .run(|| initiator.qp.connect(server(), b"hello", TIMEOUT));
                 assert_eq!(answer.expect("a connection"), b"welcome");
                 accepting.join().expect("a thread");
             });
@@ -136,14 +136,14 @@ impl<'a> Pair<'a> {
         let connected = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept(PATIENCE).unwrap().expect("a request");
+                let request = listener.accept(TIMEOUT).unwrap().expect("a request");
                 let accepted = request.accept(&mut responder.qp, b"");
                 accepted.expect("a connection");
                 while !connected.load(Ordering::Acquire) {
                     assert!(cq.poll().expect("an RNIC").is_none());
                 }
             });
-            let connect = || initiator.qp.connect(server(), b"", PATIENCE);
+            let connect = || initiator.qp.connect(server(), b"", TIMEOUT);
             let answer = self.hosts.a.run(connect);
             connected.store(true, Ordering::Release);
             answer.expect("a connection");
@@ -165,7 +165,7 @@ impl<'a> Pair<'a> {
 }
 
 fn next(cq: &mut CompletionQueue) -> WorkCompletion {
-    let completion = cq.wait(PATIENCE).expect("a completion queue");
+    let completion = cq.wait(TIMEOUT).expect("a completion queue");
     let completion = completion.expect("a wake-up was lost: nothing has completed");
     assert!(completion.is_success(), "{completion:?}");
     completion
@@ -257,7 +257,7 @@ fn only_a_solicited_message_wakes_who_waits_for_one() {
     );
     near[0].send(PING, true);
     assert!(
-        far_cq.wait_event(PATIENCE).expect("a queue"),
+        far_cq.wait_event(TIMEOUT).expect("a queue"),
         "a solicited Send has woken nobody"
     );
     let received = [next(&mut far_cq), next(&mut far_cq)];
@@ -268,7 +268,7 @@ fn only_a_solicited_message_wakes_who_waits_for_one() {
     far_cq.arm(Arm::Next).expect("an open RNIC");
     near[0].send(PING, false);
     assert!(
-        far_cq.wait_event(PATIENCE).expect("a queue"),
+        far_cq.wait_event(TIMEOUT).expect("a queue"),
         "a Send has woken nobody"
     );
     assert_eq!(next(&mut far_cq).wr_id, WrId(2));

@@ -9,7 +9,7 @@ use xwarp::{
     Progress, ProtectionDomain, QpConfig, RecvRequest, RegionSpec, Revision, Rnic, RnicConfig,
     SendRequest, Waiting, WrId, XdpMode,
 };
-use xwarp_system_tests::{DEV, Host, Hosts, PATIENCE, check_nothing_dropped};
+use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, check_nothing_dropped};
 use xwarp_test_kit::needs_root;
 
 /// None of these is the default where there is another value that a link of this host can have.
@@ -69,7 +69,7 @@ fn opened(host: &Host, lists: ListMode) -> (Rnic, ProtectionDomain) {
 }
 
 fn next(cq: &mut CompletionQueue) {
-    let completion = cq.wait(PATIENCE).expect("a queue");
+    let completion = cq.wait(TIMEOUT).expect("a queue");
     assert!(completion.expect("a completion").is_success());
 }
 
@@ -97,12 +97,12 @@ fn interface_is_opened_by_its_name_with_every_modifier_set() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let request = listener
-                    .accept(PATIENCE)
+                    .accept(TIMEOUT)
                     .expect("an RNIC")
                     .expect("a request");
                 request.accept(&mut far_qp, b"").expect("a connection");
             });
-            let connect = || near_qp.connect(at, b"", PATIENCE);
+            let connect = || near_qp.connect(at, b"", TIMEOUT);
             hosts.a.run(connect).expect("a connection");
         });
         let info = near_qp.connection().expect("a connection");

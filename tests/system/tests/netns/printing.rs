@@ -1,4 +1,4 @@
-//! What a command prints is printed, or it says that it could not: into a closed pipe, onto a full disk, over a limit.
+//! Output of commands into a closed pipe, onto a full disk, over a limit: it is written, or the command says that it could not.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter};

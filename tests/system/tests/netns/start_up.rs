@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
-use xwarp_system_tests::{Hosts, PATIENCE};
+use xwarp_system_tests::{Hosts, TIMEOUT};
 
 /// Bytes of a start-up frame ahead of its private data: key, flags, revision, `PD_Length` (RFC 5044 §7.1.1).
 const HEADER: usize = 20;
@@ -38,7 +38,7 @@ pub(crate) fn rejection(private_data: &[u8]) -> Vec<u8> {
 
 /// The flags and the private data of the peer's frame.
 pub(crate) fn read_frame(peer: &mut TcpStream) -> (u8, Vec<u8>) {
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut header = [0; HEADER];
     peer.read_exact(&mut header).unwrap();
     let len = u16::from_be_bytes([header[18], header[19]]);
@@ -55,7 +55,7 @@ pub(crate) fn is_rejection(flags: u8) -> bool {
 /// Connects from host A to host B by the kernel's TCP, and sends a Request.
 pub(crate) fn connect(hosts: &Hosts, port: u16, private_data: &[u8]) -> TcpStream {
     let to = (Hosts::SERVER, port).into();
-    let connected = hosts.a.run(|| TcpStream::connect_timeout(&to, PATIENCE));
+    let connected = hosts.a.run(|| TcpStream::connect_timeout(&to, TIMEOUT));
     let mut peer = connected.expect("the RNIC answers");
     peer.write_all(&request(private_data)).unwrap();
     peer

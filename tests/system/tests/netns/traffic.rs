@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use xwarp_system_tests::{Case, Host, Hosts, Mode, PATIENCE, PERF_PORT, Running, Setup, Way};
+use xwarp_system_tests::{Case, Host, Hosts, Mode, PERF_PORT, Running, Setup, TIMEOUT, Way};
 use xwarp_test_kit::{needs_root, pattern_of};
 
 const OTHER_PORT: u16 = 5201;
@@ -23,8 +23,8 @@ fn ping(host: &Host, size: u32) -> Running {
 
 /// Sends one pattern and expects another, at the same time.
 fn exchange(mut stream: TcpStream, ours: u64, theirs: u64) {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut writer = stream.try_clone().expect("a second handle");
     let sending = thread::spawn(move || writer.write_all(&pattern_of(ours, BYTES)));
     let mut received = vec![0; BYTES];
@@ -55,7 +55,7 @@ fn transfer(hosts: &Hosts) {
 }
 
 fn connect(from: &Host, to: IpAddr, port: u16) -> std::io::Result<TcpStream> {
-    from.run(|| TcpStream::connect_timeout(&SocketAddr::new(to, port), PATIENCE))
+    from.run(|| TcpStream::connect_timeout(&SocketAddr::new(to, port), TIMEOUT))
 }
 
 fn other_traffic_goes_on(way: Way, mode: Mode) {
@@ -134,7 +134,7 @@ fn program_without_an_xwarp_passes_everything() {
     let setup = Setup::new(&hosts, Way::IpLink, Mode::Native);
     transfer(&hosts);
     let pinged = ping(&hosts.a, 1400)
-        .finish_within(PATIENCE + Duration::from_secs(1))
+        .finish_within(TIMEOUT + Duration::from_secs(1))
         .succeeded()
         .stdout;
     assert!(pinged.contains(" 0% packet loss"), "{pinged}");

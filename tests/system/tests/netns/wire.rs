@@ -1,4 +1,4 @@
-//! What is on the wire, in the eyes of tshark, which knows iWARP from elsewhere.
+//! Frames on the wire, as tshark reads them, which knows iWARP from elsewhere.
 //!
 //! The two tests of alignment are about this implementation only: the RFC allows FPDUs that are split over segments (RFC 5044 §5.1),
 //! but says what they cost.

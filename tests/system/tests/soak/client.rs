@@ -23,7 +23,7 @@ const PIECE: u32 = 2 << 10;
 /// Marks the Read that brings all back.
 const BACK: WrId = WrId(PIECES);
 /// No connection and no transfer may take longer, whatever happens to the network.
-const PATIENCE: Duration = USER_TIMEOUT;
+const TIMEOUT: Duration = USER_TIMEOUT;
 /// A connection that takes longer than this is worth a line beside the faults.
 const SLOW: Duration = Duration::from_secs(4);
 
@@ -81,7 +81,7 @@ impl Connection {
         let read = SendRequest::read(BACK, whole, self.place);
         self.qp.post_send(read).expect("room");
         loop {
-            let done = self.cq.wait(PATIENCE).expect("an RNIC");
+            let done = self.cq.wait(TIMEOUT).expect("an RNIC");
             let done = done.unwrap_or_else(|| panic!("nothing completes: {:?}", self.qp.query()));
             assert!(done.is_success(), "{done:?}");
             if done.wr_id == BACK {
@@ -95,7 +95,7 @@ impl Connection {
     fn end(mut self, way: u64) {
         match way % 3 {
             0 => {
-                let ended = self.qp.disconnect(PATIENCE).expect("an RNIC");
+                let ended = self.qp.disconnect(TIMEOUT).expect("an RNIC");
                 assert!(ended, "a disconnect takes for ever");
             }
             1 => self.qp.abort().expect("an RNIC"),
@@ -108,7 +108,7 @@ impl Connection {
 fn connect(rnic: &Rnic, qp: &mut QueuePair) -> Vec<u8> {
     let server = SocketAddr::from((Side::B.address(), PORT));
     let (mut answer, began) = (None, Instant::now());
-    eventually("a connection", || match qp.connect(server, b"", PATIENCE) {
+    eventually("a connection", || match qp.connect(server, b"", TIMEOUT) {
         Ok(private_data) => answer.replace(private_data).is_none(),
         Err(ConnectError::Host(
             HostError::Route(RouteError::NoRoute { .. }) | HostError::Neighbour(_),

@@ -1,4 +1,4 @@
-//! What happens to the network, one thing after the other, as a seed says.
+//! Faults of the network, one after the other, as a seed says.
 
 use std::net::SocketAddrV4;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What this process has of the machine.
+//! Resources that this process holds.
 
 use std::fs;
 

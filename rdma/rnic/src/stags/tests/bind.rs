@@ -1,4 +1,4 @@
-//! What may be bound to what, and what a window then is (verbs draft §7.10).
+//! Binding of memory windows: legal pairs, and the state of a window afterwards (verbs draft §7.10).
 
 use super::*;
 use crate::model::{CompletionStatus, DeallocateError, MAX_STAGS};

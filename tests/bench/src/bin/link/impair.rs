@@ -16,7 +16,7 @@ pub(crate) fn run(impair: &Impair) -> anyhow::Result<()> {
     };
     let interface = if_nametoindex(impair.dev.as_str())
         .with_context(|| format!("there is no interface {}", impair.dev))?;
-    // Nothing is sent on a detour by this rule.
+    // This rule diverts nothing to a delay line.
     let impairment = Impairment::attach(&rule, interface, interface)?;
     println!("ready");
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -1,5 +1,5 @@
-//! What a link carries without RDMA, for `tools/bench --link` to compare with: raw AF_XDP through xwarp's own driver, and the
-//! kernel's TCP; and the hostile side of `tools/bench --flood`. Every command runs in the network namespace of one of two hosts.
+//! Throughput of a link without RDMA, for `tools/bench --link` to compare with: raw AF_XDP through xwarp's own driver, and the
+//! kernel's TCP. Also the hostile side of `tools/bench --flood`. Every command runs in the network namespace of one of two hosts.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddrV4};

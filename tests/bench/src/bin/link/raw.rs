@@ -16,7 +16,7 @@ const BATCH: usize = 64;
 /// A side that hears nothing for so long after the first frame ends.
 const SILENCE: Duration = Duration::from_millis(300);
 /// A side that hears nothing at all for so long gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An open interface, and the headers of what it sends.
 struct Side {
@@ -85,7 +85,7 @@ impl Side {
                 take(self, frames);
             }
             self.io().flush()?;
-            let limit = if any { SILENCE } else { PATIENCE };
+            let limit = if any { SILENCE } else { TIMEOUT };
             if last.elapsed() > limit {
                 return any.then_some(()).context("no frame has come");
             }
@@ -145,10 +145,7 @@ pub(crate) fn ping(raw: &Raw, count: usize) -> anyhow::Result<()> {
         side.send();
         side.io().flush()?;
         while side.receive() == 0 {
-            anyhow::ensure!(
-                began.elapsed() < PATIENCE,
-                "frame {round} has not come back"
-            );
+            anyhow::ensure!(began.elapsed() < TIMEOUT, "frame {round} has not come back");
         }
         if round >= WARM_UP {
             round_trips.push(began.elapsed());

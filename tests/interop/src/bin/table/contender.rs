@@ -1,4 +1,4 @@
-//! What is compared: a pair of programs in two guests.
+//! Contenders of the comparison: pairs of programs in two guests.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

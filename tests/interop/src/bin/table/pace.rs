@@ -1,4 +1,4 @@
-//! How fast messages follow each other.
+//! Pace of messages: how fast they follow each other.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One end of a cable, as frames: what a guest's network card and a recorder are plugged into.
+//! Packet sockets, by which guests' network cards and recorders exchange frames with an interface.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -15,7 +15,7 @@ const BUFFER: usize = 16 << 20;
 /// A packet socket that receives every frame of an interface of the calling thread's namespace, and sends on it.
 ///
 /// A tap would be the usual way, but one without offloads needs a system call that is not safe.
-pub(crate) fn plug(interface: &str) -> OwnedFd {
+pub(crate) fn packet_socket(interface: &str) -> OwnedFd {
     let frames = socket(
         AddressFamily::Packet,
         SockType::Raw,

@@ -1,4 +1,4 @@
-//! A serial line into a guest.
+//! Serial line into a guest.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 /// This machine's end of a serial line of a guest's.
 ///
 /// A socket, not a pseudo-terminal: that one can forget to say that it has room again.
-pub(crate) struct Line {
+pub(crate) struct SerialLine {
     to: UnixStream,
     from: Receiver<String>,
 }
@@ -28,7 +28,7 @@ impl GuestEnd {
     }
 }
 
-impl Line {
+impl SerialLine {
     /// Both ends.
     pub(crate) fn new() -> (Self, GuestEnd) {
         let (ours, guests) = UnixStream::pair().expect("two sockets");

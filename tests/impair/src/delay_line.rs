@@ -1,4 +1,4 @@
-//! The far end of the detour: sends each frame back twice, or late.
+//! Delay line: a thread that sends each frame back twice, or late.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,23 +25,23 @@ const FRAME_BYTES: usize = 1 << 16;
 const GLANCE: Duration = Duration::from_millis(20);
 /// A frame that this host sent, as `linux/if_packet.h` has it.
 const PACKET_OUTGOING: u8 = 4;
-/// Which of a seed's random streams the detour has.
+/// Which of a seed's random streams the delay line has.
 const STREAM: u64 = 1;
 
-/// The thread at the end of the detour, until it is dropped.
-pub struct Detour {
+/// The thread at the end of the delay line, until it is dropped.
+pub struct DelayLine {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl Detour {
+impl DelayLine {
     /// Takes frames from the interface named `device`, in the namespace of the calling thread.
     pub fn start(device: &str, rule: &Rule) -> io::Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         let mut loopback = Loopback::open(device, *rule)?;
         let stop = Arc::clone(&end);
         let thread = std::thread::Builder::new()
-            .name("detour".to_owned())
+            .name("delay line".to_owned())
             .spawn(move || loopback.run(&stop))?;
         Ok(Self {
             end,
@@ -64,10 +64,10 @@ impl Detour {
     }
 }
 
-impl Drop for Detour {
+impl Drop for DelayLine {
     fn drop(&mut self) {
         if let Err(error) = self.join() {
-            eprintln!("the detour has failed: {error}");
+            eprintln!("the delay line has failed: {error}");
         }
     }
 }
@@ -114,12 +114,12 @@ impl Loopback {
 
     /// Waits for a frame, or for the time of a late one.
     fn wait(&self) -> io::Result<()> {
-        let patience = (self.late.front())
+        let timeout = (self.late.front())
             .map_or(GLANCE, |(due, _)| {
                 due.saturating_duration_since(Instant::now())
             })
             .min(GLANCE);
-        let millis = u16::try_from(patience.as_millis()).unwrap_or(0);
+        let millis = u16::try_from(timeout.as_millis()).unwrap_or(0);
         let mut polled = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         match poll(&mut polled, PollTimeout::from(millis)) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -145,7 +145,7 @@ impl Loopback {
     }
 
     fn treat(&mut self, frame: &[u8]) -> io::Result<()> {
-        if self.rng.chance(self.rule.duplicate_of_detoured()) {
+        if self.rng.chance(self.rule.duplicate_of_diverted()) {
             self.send(frame)?;
             return self.send(frame);
         }

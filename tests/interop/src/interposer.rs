@@ -1,4 +1,4 @@
-//! Somebody on a guest's cable who changes what passes.
+//! Interposer on a guest's cable: it changes the frames that pass.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -9,29 +9,36 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{MsgFlags, send};
 use xwarp_system_tests::Host;
 
-use crate::lab::Lab;
-use crate::plug::{drain, plug};
+use crate::lab::{Lab, enable, port};
+use crate::packet_socket::{drain, packet_socket};
 
-/// The ends of a cable from the bridge to the meddler.
-const CABLE: [&str; 2] = ["meddle", "meddler"];
+/// The ends of a cable from the bridge to the interposer.
+const CABLE: [&str; 2] = ["interpose", "interposer"];
 /// How often it looks whether it is to stop, in milliseconds.
 const LOOK: u16 = 20;
 
 /// Between the bridge and a guest, as long as the value lives.
-pub struct Meddler<'a> {
+pub struct Interposer<'a> {
     lab: &'a Lab,
     guest: u8,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<'a> Meddler<'a> {
+impl Lab {
+    /// Has every frame changed that goes to a guest, as long as the value lives.
+    pub fn interpose(&self, guest: u8, change: fn(&mut [u8])) -> Interposer<'_> {
+        Interposer::new(self, guest, &port(guest), change)
+    }
+}
+
+impl<'a> Interposer<'a> {
     /// Changes every frame that goes to a guest.
-    pub(crate) fn new(lab: &'a Lab, guest: u8, port: &str, change: fn(&mut [u8])) -> Self {
+    fn new(lab: &'a Lab, guest: u8, port: &str, change: fn(&mut [u8])) -> Self {
         let switch = lab.switch();
         lab.pull_out(guest);
         lay(switch, lab.mtus().guests);
-        let [bridge, guests] = switch.run(|| [plug(CABLE[1]), plug(port)]);
+        let [bridge, guests] = switch.run(|| [packet_socket(CABLE[1]), packet_socket(port)]);
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -59,7 +66,7 @@ fn lay(switch: &Host, mtu: u32) {
     let [bridge, end] = CABLE;
     switch.ip(&format!("link add {bridge} type veth peer name {end}"));
     for interface in CABLE {
-        crate::lab::enable(switch, interface, mtu);
+        enable(switch, interface, mtu);
     }
     switch.ip(&format!("link set {bridge} master br0"));
 }
@@ -74,14 +81,14 @@ fn pass(to: &OwnedFd, frame: &[u8]) {
     let _ = send(to.as_raw_fd(), frame, MsgFlags::empty());
 }
 
-impl Drop for Meddler<'_> {
+impl Drop for Interposer<'_> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         self.lab.switch().ip(&format!("link del {}", CABLE[0]));
         self.lab.plug_in(self.guest);
         if !thread::panicking() {
-            assert!(matches!(ended, Some(Ok(()))), "the meddler");
+            assert!(matches!(ended, Some(Ok(()))), "the interposer");
         }
     }
 }
