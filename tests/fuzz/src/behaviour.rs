@@ -1,4 +1,4 @@
-//! What an input made a target do, roughly: enough to keep inputs that do something new.
+//! Rough behaviour of a target under an input: enough to keep inputs that do something new.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

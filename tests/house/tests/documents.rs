@@ -365,6 +365,6 @@ fn flaws_of_a_record_are_found() {
 }
 
 #[test]
-fn a_heading_has_the_name_that_links_use() {
+fn heading_has_the_name_that_links_use() {
     assert_eq!(slug("RFC 5044 §4.1: FPDUs"), "rfc-5044-41-fpdus");
 }

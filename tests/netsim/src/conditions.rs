@@ -1,4 +1,4 @@
-//! What a direction of a link does to frames.
+//! Conditions of one direction of a link: delay, rate, loss and more.
 
 use std::time::Duration;
 

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod conditions;
+mod direction;
 mod ecn;
 mod lane;
 mod link;
@@ -34,7 +35,8 @@ mod rng;
 mod trace;
 
 pub use conditions::Conditions;
+pub use direction::Direction;
 pub use lane::{Lane, LaneCounters};
-pub use link::{Direction, Link};
+pub use link::Link;
 pub use rng::{Rng, Seed};
 pub use trace::{Fate, Sighting, Trace};

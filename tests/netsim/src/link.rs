@@ -5,23 +5,10 @@ use std::time::Duration;
 use xwarp_driver::{Icmp, Wire};
 
 use crate::conditions::Conditions;
+use crate::direction::Direction;
 use crate::lane::{Lane, LaneCounters};
 use crate::rng::{Rng, Seed};
 use crate::trace::{Sighting, Trace};
-
-/// Which way a frame goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the first end to the second.
-    AToB,
-    /// From the second end to the first.
-    BToA,
-}
-
-impl Direction {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::AToB, Self::BToA];
-}
 
 /// Is shown every frame as it is sent.
 type Observer = Box<dyn FnMut(&Sighting<'_>)>;
@@ -252,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_fates() {
+    fn same_seed_gives_the_same_fates() {
         const FRAMES: u8 = if cfg!(miri) { 40 } else { 200 };
         let fates = |seed| {
             let (mut a, wire_a) = MemoryIo::new(300).unwrap();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use crate::link::Direction;
+use crate::direction::Direction;
 
 /// Frames that are remembered.
 const DEPTH: usize = 40;
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_syn_is_shown_as_one() {
+    fn syn_is_shown_as_one() {
         let mut frame = vec![0; 54];
         frame[12..14].copy_from_slice(&[0x08, 0x00]); // IPv4
         frame[14] = 0x45; // version 4, header of 20 bytes

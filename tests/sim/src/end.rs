@@ -23,6 +23,13 @@ pub struct End {
     host: Host,
 }
 
+impl Host {
+    /// A queue pair with completion queues of its own that hold all that can be outstanding.
+    pub fn end(&self, config: &QpConfig) -> End {
+        End::new(self, config)
+    }
+}
+
 impl End {
     pub(crate) fn new(host: &Host, config: &QpConfig) -> Self {
         Self::with_cqs(

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use xwarp::{
     Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, MpaConfig, Progress,
-    ProtectionDomain, QpConfig, QpId, QueuePair, RegionPool, RemoteAddress, Rnic, RnicConfig,
-    SharedBytes,
+    ProtectionDomain, QpId, QueuePair, RegionPool, RemoteAddress, Rnic, RnicConfig, SharedBytes,
 };
 use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter, LinkState, MacAddr, Network};
 use xwarp_driver::{MemoryIo, Wire};
@@ -17,7 +16,6 @@ use xwarp_tcp::StackConfig;
 use xwarp_test_kit::{Drops, drops_of};
 
 use crate::MIB;
-use crate::end::End;
 
 /// Bytes of an IP packet at most, if nothing else is said.
 pub(crate) const MTU: usize = 1500;
@@ -201,11 +199,6 @@ impl Host {
     /// Address and port.
     pub fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.0.address, port)
-    }
-
-    /// A queue pair with completion queues of its own that hold all that can be outstanding.
-    pub fn end(&self, config: &QpConfig) -> End {
-        End::new(self, config)
     }
 
     /// A zeroed region.

@@ -1,4 +1,4 @@
-//! Which seeds a sweep runs, and how a failing one is replayed.
+//! Seeds of a sweep, and the replay of a failing one.
 
 use std::env;
 

@@ -14,7 +14,7 @@ use xwarp_driver::{MemoryIo, Wire};
 
 use super::memory::{Memory, Place};
 use super::program::{Answer, Scene};
-use super::world::{Site, stack_config};
+use super::site::{Site, stack_config};
 
 /// Frames of the RNIC's interface.
 const FRAMES: usize = 96;

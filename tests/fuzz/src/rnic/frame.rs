@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::world::Site;
+use super::site::Site;
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;

@@ -9,7 +9,7 @@ use xwarp_tcp::{ConnId, Event, Instant, Path, Stack};
 
 use super::application::LISTEN_PORT;
 use super::program::{Bytes, Scene};
-use super::world::{Site, stack_config};
+use super::site::{Site, stack_config};
 
 /// Frames of the peer's interface, and how many it takes at once.
 const FRAMES: usize = 96;

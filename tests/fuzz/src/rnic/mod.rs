@@ -32,6 +32,7 @@ mod frame;
 mod hostile;
 mod memory;
 mod program;
+mod site;
 mod world;
 
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! The RNIC, its peer, the cable between them, and time.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use xwarp_driver::Wire;
 use xwarp_iwarp::mpa::{Step, next_fpdu};
-use xwarp_tcp::{Instant, StackConfig};
+use xwarp_tcp::Instant;
 
 use super::PAUSES;
 use super::application::Application;
@@ -14,6 +14,7 @@ use super::frame::{Edit, Segment, ethernet, fix_checksums, numbers};
 use super::hostile::{PEER_PORT, Peer};
 use super::memory::{Memory, PAGE};
 use super::program::{Bytes, Scene};
+use super::site::Site;
 use crate::Behaviour;
 
 /// Turns at one instant after which nothing is expected to come to rest any more.
@@ -26,41 +27,6 @@ const REST: Duration = Duration::from_secs(400);
 const KEPT: usize = 16;
 /// What a well-behaved peer sends.
 const PING: &[u8] = b"ping";
-
-/// Either end of the cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Site {
-    Rnic,
-    Peer,
-}
-
-impl Site {
-    pub(super) fn address(self, ipv6: bool) -> IpAddr {
-        let host = 1 + self as u8;
-        if ipv6 {
-            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(host)).into()
-        } else {
-            Ipv4Addr::new(10, 0, 0, host).into()
-        }
-    }
-
-    pub(super) fn mac(self) -> [u8; 6] {
-        [2, 0, 0, 0, 0, 1 + self as u8]
-    }
-}
-
-/// Bytes of a TCP buffer: the largest FPDU has room, and making one thousands of times a second is bearable.
-const TCP_BUFFER: usize = 72 * 1024;
-
-pub(super) fn stack_config(site: Site) -> StackConfig {
-    StackConfig {
-        mac: site.mac(),
-        seed: Some(7 + site as u64),
-        buffer: Some(TCP_BUFFER),
-        max_connections: 64,
-        ..StackConfig::default()
-    }
-}
 
 /// See the module.
 pub(super) struct World {

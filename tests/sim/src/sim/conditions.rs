@@ -1,4 +1,4 @@
-//! What the link does to frames, and which drops that leads to.
+//! Conditions of the simulated link, and the drops that they lead to.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How the program connects: by MPA's start-up, or by streams that are handed over.
+//! Connecting, by MPA's start-up or by streams that are handed over.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What memory may hold: the bytes that operations have made it for certain, and those that operations may have placed, which are under
-//! way or were cut off.
+//! Memory of the reference: bytes that operations have placed for certain, and bytes that they may have placed, as they are under way
+//! or were cut off.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How work requests are posted, and what that changes.
+//! Posting of work requests, and what it changes.
 
 use xwarp::{
     Opcode, PostError, PostListError, QpState, RecvRequest, SendRequest, Sgl, SharedReceiveQueue,

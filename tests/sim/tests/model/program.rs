@@ -1,10 +1,12 @@
 //! The random program: steps, and the comparison after each.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use xwarp::{
-    Connecting, Listener, QpState, SharedBytes, SharedReceiveQueue, SrqConfig, Stag, StreamListener,
+    Connecting, Listener, ProtectionDomain, QpState, SharedBytes, SharedReceiveQueue, SrqConfig,
+    Stag, StreamListener,
 };
 use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::Sim;
@@ -13,7 +15,6 @@ use crate::buffers::Buffers;
 use crate::pair::{Pair, SharedModel};
 use crate::post::SHARED_DEPTH;
 use crate::side::Side;
-use crate::verbs::Domain;
 
 /// Connections, of which the first two share a receive queue at the second host.
 pub(crate) const PAIRS: usize = 3;
@@ -31,6 +32,9 @@ const DROPS: [&str; 9] = [
     "drop_startup_timeout",
     "drop_no_timestamp",
 ];
+
+/// A protection domain and what is of it, whatever that may be.
+pub(crate) type Domain = (ProtectionDomain, Vec<Box<dyn Any>>);
 
 pub(crate) struct Program {
     pub(crate) rng: Rng,

@@ -1,10 +1,8 @@
 //! Verbs that the program draws besides those that post and poll.
 
-use std::any::Any;
-
 use xwarp::{
-    Access, DestroyError, ModifyError, ProtectionDomain, QpChange, QpState, RegionSpec,
-    RegisterError, ResizeError, SharedBytes,
+    Access, DestroyError, ModifyError, QpChange, QpState, RegionSpec, RegisterError, ResizeError,
+    SharedBytes,
 };
 
 use crate::pair::Pair;
@@ -20,9 +18,6 @@ const GONE: usize = 12;
 const DEPTHS: u64 = 4;
 /// Work requests that a queue is made for when it is resized.
 const FEWEST: usize = 4;
-
-/// A protection domain and what is of it, whatever that may be.
-pub(crate) type Domain = (ProtectionDomain, Vec<Box<dyn Any>>);
 
 impl Program {
     /// To any state, of which few are legal.

@@ -1,4 +1,4 @@
-//! What an RNIC has done with the segments of a hostile peer, compared with the reference.
+//! Checks of an RNIC that has received the segments of a hostile peer, against the reference.
 
 use xwarp::{CompletionStatus, Opcode, QpState, Stag};
 use xwarp_sim_tests::wire::ulpdus;

@@ -1,4 +1,4 @@
-//! How a connection with a hostile peer ends, and what is left of it.
+//! End of a connection with a hostile peer, and what is left of it.
 
 use xwarp::{AsyncEventKind, CompletionStatus, Opcode, QpState, Stag, TermCode};
 use xwarp_sim_tests::wire::{Tagged, Untagged, terminate};

@@ -1,4 +1,4 @@
-//! What must become of a segment: read from its bytes, judged by wire.md §9, and placed into the reference's memory.
+//! Reference for segments: it reads their bytes, judges them by wire.md §9, and places them into its own memory.
 
 use std::collections::VecDeque;
 

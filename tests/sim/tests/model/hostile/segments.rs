@@ -1,4 +1,4 @@
-//! What a hostile peer sends: segments that are right, or nearly so.
+//! Segments of a hostile peer: right, or nearly so.
 
 use xwarp_netsim::Rng;
 use xwarp_sim_tests::wire::{Tagged, Untagged, atomic_response, read_request};
