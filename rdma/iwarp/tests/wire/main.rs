@@ -9,7 +9,6 @@ mod input;
 mod markers;
 mod messages;
 mod properties;
-mod received;
 mod rtr;
 mod segmentation;
 mod startup;

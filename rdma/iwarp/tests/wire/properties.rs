@@ -1,4 +1,4 @@
-//! What holds for any bytes and any messages.
+//! Properties that hold for any bytes and any messages.
 
 use crate::support::{Region, Stream, Table, hex, sealed, ulpdu_from};
 use proptest::prelude::*;
