@@ -1,5 +1,5 @@
-//! What RNICs take from their process, and give back when they are closed. These tests count it, so that they run one at a time in a process
-//! of their own.
+//! Resources of the process: RNICs give back all that they took when they are closed. These tests count them, so they run one at a
+//! time in a process of their own.
 
 use std::fs::{self, File};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

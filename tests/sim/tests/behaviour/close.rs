@@ -1,4 +1,4 @@
-//! How connections end: gracefully, by a reset, by the death of a host or of the link.
+//! Ends of connections: a graceful close, a reset, the death of a host or of the link.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::Untagged;
 use xwarp_sim_tests::{Done, End, Sim, pattern};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 fn sim() -> Sim {
     Sim::new(Seed(23)).one_way_delay(Duration::from_micros(50))
@@ -196,21 +196,21 @@ fn data_path_neither_registers_memory_nor_names_it_by_address() {
 
 #[test]
 fn data_path_receives_nothing_into_memory_that_it_names_by_address() {
-    let mut victim = Victim::new().expecting(&["drop_after_failure"]);
-    let host = victim.end.host().clone();
+    let mut dut = Dut::new().expecting(&["drop_after_failure"]);
+    let host = dut.end.host().clone();
     let memory = host.rnic().allocate_memory(4096).unwrap();
     let buffer = Sge {
         stag: Stag(0),
         to: host.rnic().physical_address(&memory).unwrap(),
         len: 4096,
     };
-    let mut path = victim.end.qp.take_data_path().unwrap();
+    let mut path = dut.end.qp.take_data_path().unwrap();
     path.post_recv(RecvRequest::new(WrId(1), buffer)).unwrap();
-    victim.peer.send(&Untagged::default().fpdu(b"not there"));
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    dut.peer.send(&Untagged::default().fpdu(b"not there"));
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
     let failed = Done::failed(1, Opcode::Receive, CompletionStatus::InvalidStag);
-    assert_eq!(victim.end.receives(), [failed]);
+    assert_eq!(dut.end.receives(), [failed]);
     assert_eq!(memory.to_vec(), [0; 4096]);
-    victim.peer.close();
-    victim.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
 }

@@ -1,4 +1,4 @@
-//! What an RNIC puts on the wire, field by field, as a peer sees it that knows nothing of our encoder (RFC 5040 §4, RFC 5041 §4, §5).
+//! Emitted segments, field by field, as a peer sees them that knows nothing of our encoder (RFC 5040 §4, RFC 5041 §4, §5).
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Place, Sim, pattern};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 /// A region of the peer that exists only by name.
 const FAR: xwarp::RemoteAddress = xwarp::RemoteAddress {
@@ -98,13 +98,13 @@ const POSTED: [(u8, usize); 11] = [
     (0, 4_321),
 ];
 
-fn post_everything(victim: &mut Victim) {
-    let sink = victim.end.target(KIB);
+fn post_everything(dut: &mut Dut) {
+    let sink = dut.end.target(KIB);
     for (i, (opcode, len)) in (0..).zip(POSTED) {
         let bytes = pattern(len);
         let operation = match opcode {
             0 => Operation::Write {
-                sgl: victim.end.source(&bytes).into(),
+                sgl: dut.end.source(&bytes).into(),
                 remote: FAR,
             },
             1 => Operation::Read {
@@ -112,21 +112,21 @@ fn post_everything(victim: &mut Victim) {
                 sink: sink.local(0, 100),
                 remote: FAR,
             },
-            3 => send(victim.end.source(&bytes), false, None),
-            4 => send(victim.end.source(&bytes), false, Some(TAKEN)),
-            5 => send(victim.end.source(&bytes), true, None),
-            _ => send(victim.end.source(&bytes), true, Some(TAKEN)),
+            3 => send(dut.end.source(&bytes), false, None),
+            4 => send(dut.end.source(&bytes), false, Some(TAKEN)),
+            5 => send(dut.end.source(&bytes), true, None),
+            _ => send(dut.end.source(&bytes), true, Some(TAKEN)),
         };
-        victim.end.post(SendRequest::new(WrId(i), operation));
+        dut.end.post(SendRequest::new(WrId(i), operation));
     }
 }
 
 /// All that was posted, as it left.
 fn everything() -> Vec<Vec<Seen>> {
-    let mut victim = Victim::new();
-    post_everything(&mut victim);
-    victim.sim.run_until_idle();
-    messages(&victim.answer())
+    let mut dut = Dut::new();
+    post_everything(&mut dut);
+    dut.sim.run_until_idle();
+    messages(&dut.answer())
 }
 
 #[test]
@@ -195,24 +195,24 @@ fn queues_are_numbered_from_one_each_for_itself() {
 
 #[test]
 fn read_request_is_its_header_and_nothing_else() {
-    let mut victim = Victim::new();
-    let sink = victim.end.target(100);
-    victim.end.post_read(1, sink.local(3, 97), FAR);
-    victim.sim.run_until_idle();
+    let mut dut = Dut::new();
+    let sink = dut.end.target(100);
+    dut.end.post_read(1, sink.local(3, 97), FAR);
+    dut.sim.run_until_idle();
     let place = sink.remote(3);
     let ulpdu = [
         vec![0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0],
         read_request(place.stag, place.to, 97, FAR.stag, FAR.to),
     ];
-    assert_eq!(ulpdus(&victim.answer()), [ulpdu.concat()]);
+    assert_eq!(ulpdus(&dut.answer()), [ulpdu.concat()]);
 }
 
 /// Reads of nothing, of one byte and of many segments, to sinks that mean nothing here.
 #[test]
 fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
     const SINKS: [u32; 4] = [0, u32::MAX, 0xdead_beef, 1];
-    let mut victim = Victim::new();
-    let source = victim.end.target(64 * KIB);
+    let mut dut = Dut::new();
+    let source = dut.end.target(64 * KIB);
     source.fill(&pattern(64 * KIB));
     let place = source.remote(0);
     let reads = (1_u32..).zip([1_u32, 64 * 1024, 0, 3, 20_000, 0, 1, 5_000]);
@@ -227,9 +227,9 @@ fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
         };
         requests.extend(request.fpdu(&header));
     }
-    victim.peer.send(&requests);
-    victim.sim.run_until_idle();
-    let responses = messages(&victim.answer());
+    dut.peer.send(&requests);
+    dut.sim.run_until_idle();
+    let responses = messages(&dut.answer());
     assert_eq!(responses.len(), reads.len());
     for (response, (msn, len)) in responses.iter().zip(reads) {
         let mut bytes = Vec::new();
@@ -241,27 +241,24 @@ fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
         }
         assert!(bytes == pattern(64 * KIB)[..len as usize], "Read {msn}");
     }
-    assert_eq!(
-        (victim.end.sends(), victim.end.receives()),
-        (vec![], vec![])
-    );
+    assert_eq!((dut.end.sends(), dut.end.receives()), (vec![], vec![]));
 }
 
 /// What came whole before the fault stays, the FPDU that was begun is finished, and the Terminate is the last.
 #[test]
 fn terminate_comes_between_whole_fpdus_and_nothing_after_it() {
-    let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
-    victim.sim.run_until_idle();
-    let source = victim.end.source(&pattern(MIB));
-    victim.end.post(SendRequest::write(WrId(1), source, FAR));
-    victim.end.post_send(2, b"never");
-    victim.sim.run_for(Duration::from_micros(120));
+    let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    dut.sim.run_until_idle();
+    let source = dut.end.source(&pattern(MIB));
+    dut.end.post(SendRequest::write(WrId(1), source, FAR));
+    dut.end.post_send(2, b"never");
+    dut.sim.run_for(Duration::from_micros(120));
     let bad = Untagged {
         qn: 9,
         ..Untagged::default()
     };
-    victim.assert_terminates("QN 9", &bad.fpdu(b"x"), xwarp::TermCode::ddp_untagged(1));
-    let seen: Vec<Seen> = ulpdus(&victim.answer()).into_iter().map(Seen).collect();
+    dut.assert_terminates("QN 9", &bad.fpdu(b"x"), xwarp::TermCode::ddp_untagged(1));
+    let seen: Vec<Seen> = ulpdus(&dut.answer()).into_iter().map(Seen).collect();
     let (terminate, before) = seen.split_last().unwrap();
     assert_eq!(
         (terminate.word(6), terminate.word(10), terminate.word(14)),
@@ -277,12 +274,12 @@ fn terminate_comes_between_whole_fpdus_and_nothing_after_it() {
         Done::flushed(1, xwarp::Opcode::Write),
         Done::flushed(2, xwarp::Opcode::Send),
     ];
-    assert_eq!(victim.end.sends(), flushed);
+    assert_eq!(dut.end.sends(), flushed);
 }
 
 #[test]
 fn of_two_faults_in_one_tcp_segment_the_first_is_told() {
-    let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
     let first = Untagged {
         msn: 7,
         ..Untagged::default()
@@ -291,13 +288,13 @@ fn of_two_faults_in_one_tcp_segment_the_first_is_told() {
         qn: 9,
         ..Untagged::default()
     };
-    victim.end.post_recv(1, 100);
+    dut.end.post_recv(1, 100);
     let both = [first.fpdu(b"a"), second.fpdu(b"b")].concat();
     let code = xwarp::TermCode::ddp_untagged(3);
-    let captured = victim.assert_terminates("MSN 7, then QN 9", &both, code);
+    let captured = dut.assert_terminates("MSN 7, then QN 9", &both, code);
     assert_eq!(captured[..4], [0xc0, 0, 0, 19], "M, D, 19 bytes");
     assert_eq!(captured[4..], ulpdus(&first.fpdu(b"a"))[0][..18]);
-    assert_eq!(ulpdus(&victim.answer()).len(), 1);
+    assert_eq!(ulpdus(&dut.answer()).len(), 1);
 }
 
 /// Some RNICs take a Request or Reply only whole.

@@ -10,7 +10,7 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, ulpdus};
 use xwarp_sim_tests::{Done, End, KIB, Sim, for_each_seed, pattern, pattern_of};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 const REFUSED: &[&str] = &["drop_refused_segment", "drop_after_failure"];
 
@@ -243,17 +243,17 @@ fn immediate_data_without_a_posted_receive_ends_the_stream() {
 
 #[test]
 fn messages_are_right_to_the_byte() {
-    let mut victim = Victim::new();
-    victim.sim.run_until_idle();
-    let source = victim.end.source(b"ping");
+    let mut dut = Dut::new();
+    dut.sim.run_until_idle();
+    let source = dut.end.source(b"ping");
     let far = RemoteAddress {
         stag: Stag(0x1200),
         to: 0x40,
     };
-    let end = &mut victim.end;
+    let end = &mut dut.end;
     end.post(SendRequest::immediate(WrId(1), [1, 2, 3, 4, 5, 6, 7, 8]));
     end.post(SendRequest::write_immediate(WrId(2), source, far, [9; 8]).solicited());
-    victim.sim.run_until_idle();
+    dut.sim.run_until_idle();
     let immediate = [
         0x41, 0x48, 0, 0, 0, 0, // T=0 L=1 DV=1; RV=1, Immediate Data; no STag
         0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, // QN 0, MSN 1, MO 0
@@ -270,7 +270,7 @@ fn messages_are_right_to_the_byte() {
         9, 9, 9, 9, 9, 9, 9, 9,
     ];
     let expected: [&[u8]; 3] = [&immediate, &write, &behind_it];
-    assert_eq!(ulpdus(&victim.answer()), expected);
+    assert_eq!(ulpdus(&dut.answer()), expected);
 }
 
 /// wire.md rows 84 and 93.
@@ -290,44 +290,44 @@ fn immediate_data_of_any_other_form_is_refused() {
         ("RV 0", Untagged { rdmap: 0x08, ..right }.fpdu(&[1; 8]), TermCode::rdmap_operation(5)),
     ];
     for (what, offending, code) in cases {
-        let mut victim = Victim::new().expecting(REFUSED);
-        victim.end.post_recv(1, 100);
-        let captured = victim.assert_terminates(what, &offending, code);
+        let mut dut = Dut::new().expecting(REFUSED);
+        dut.end.post_recv(1, 100);
+        let captured = dut.assert_terminates(what, &offending, code);
         assert_eq!(captured.len(), 2 + 2 + 18, "{what}: M and D, not R");
         let flushed = Done::flushed(1, Opcode::Receive);
-        assert_eq!(victim.end.receives(), [flushed], "{what}");
+        assert_eq!(dut.end.receives(), [flushed], "{what}");
     }
 }
 
 /// Between the segments of a Send it would be another message of the same number.
 #[test]
 fn immediate_data_inside_a_send_is_refused() {
-    let mut victim = Victim::new().expecting(REFUSED);
-    victim.end.post_recv(1, 100);
+    let mut dut = Dut::new().expecting(REFUSED);
+    dut.end.post_recv(1, 100);
     let begin = Untagged {
         control: 0x01,
         ..Untagged::default()
     };
-    victim.peer.send(&begin.fpdu(b"begun"));
-    victim.sim.run_until_idle();
+    dut.peer.send(&begin.fpdu(b"begun"));
+    dut.sim.run_until_idle();
     let inside = Untagged::immediate().fpdu(&[1; 8]);
-    victim.assert_terminates("inside", &inside, TermCode::rdmap_operation(6));
-    assert!(victim.end.receives()[0].outcome.is_err());
+    dut.assert_terminates("inside", &inside, TermCode::rdmap_operation(6));
+    assert!(dut.end.receives()[0].outcome.is_err());
 }
 
 #[test]
 fn peers_reserved_bits_and_invalidate_stag_mean_nothing() {
-    let mut victim = Victim::new();
-    victim.end.post_recv(1, 0);
+    let mut dut = Dut::new();
+    dut.end.post_recv(1, 0);
     let odd = Untagged {
         control: 0x41 | 0x3c,
         rdmap: 0x49 | 0x30,
         stag: 0xdead_beef,
         ..Untagged::immediate()
     };
-    victim.peer.send(&odd.fpdu(b"8 bytes!"));
-    victim.sim.run_until_idle();
-    let done = received(&mut victim.end);
+    dut.peer.send(&odd.fpdu(b"8 bytes!"));
+    dut.sim.run_until_idle();
+    let done = received(&mut dut.end);
     assert_eq!(done[0].immediate, Some(*b"8 bytes!"));
     assert!(done[0].solicited && done[0].invalidated.is_none());
 }

@@ -82,10 +82,10 @@ impl Host for Scarce {
     fn path_to(
         &self,
         remote: SocketAddr,
-        patience: Duration,
+        timeout: Duration,
         wanted: &dyn Fn() -> bool,
     ) -> Result<(IpAddr, [u8; 6]), HostError> {
-        self.host.path_to(remote, patience, wanted)
+        self.host.path_to(remote, timeout, wanted)
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

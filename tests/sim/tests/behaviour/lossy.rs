@@ -1,4 +1,4 @@
-//! The same on links that lose, reorder, repeat and damage frames, with many seeds: every byte arrives once.
+//! Transfers over links that lose, reorder, repeat and damage frames, with many seeds: every byte arrives once.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What two connected RNICs owe their applications, whatever the link between them does.
+//! Behaviour of two connected RNICs towards their applications, whatever the link between them does.
 
 mod arming;
 mod atomics;
@@ -26,6 +26,7 @@ mod program;
 mod protection;
 mod queues;
 mod read_responses;
+mod refused;
 mod resize;
 mod rnic;
 mod scope;

@@ -12,7 +12,7 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, Untagged, read_request, terminate, ulpdus};
 use xwarp_sim_tests::{Done, End, Host, MIB, Sim, TAGGED_PAYLOAD, UNTAGGED_PAYLOAD, pattern};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 const SINK: Stag = Stag(0x5566_7788);
 /// Tagged Offset of the first byte of regions that windows are bound to.
@@ -69,18 +69,18 @@ fn windowed(sim: &mut Sim, end: &mut End) -> (MemoryRegion, MemoryWindow) {
     (region, window)
 }
 
-/// A Victim whose memory the peer begins to read: one MiB of `stag` from `to` on. Part of the response has left.
-fn begin_response(victim: &mut Victim, stag: Stag, to: u64) {
+/// A Dut whose memory the peer begins to read: one MiB of `stag` from `to` on. Part of the response has left.
+fn begin_response(dut: &mut Dut, stag: Stag, to: u64) {
     let len = u32::try_from(MIB).unwrap();
     let header = read_request(SINK, 0, len, stag, to);
-    victim.peer.send(&Untagged::read_request().fpdu(&header));
-    victim.sim.run_for(Duration::from_micros(52));
+    dut.peer.send(&Untagged::read_request().fpdu(&header));
+    dut.sim.run_for(Duration::from_micros(52));
 }
 
 /// The response stops for good, before any byte that the memory has held since, and the Terminate has this code.
-fn assert_response_stopped(mut victim: Victim, code: TermCode) {
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    let answer = victim.answer();
+fn assert_response_stopped(mut dut: Dut, code: TermCode) {
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    let answer = dut.answer();
     assert_eq!(terminate(&answer).0, code);
     let mut segments = ulpdus(&answer);
     segments.pop();
@@ -90,67 +90,67 @@ fn assert_response_stopped(mut victim: Victim, code: TermCode) {
     assert!(!sent.is_empty() && sent.len() < MIB, "{} bytes", sent.len());
     assert_eq!(sent.len() % TAGGED_PAYLOAD, 0, "whole segments");
     assert!(sent == pattern(MIB)[..sent.len()]);
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.state(), QpState::Error);
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.state(), QpState::Error);
 }
 
-fn victim() -> Victim {
-    Victim::new().expecting(&["drop_after_failure"])
+fn dut() -> Dut {
+    Dut::new().expecting(&["drop_after_failure"])
 }
 
 #[test]
 fn rights_that_are_taken_midway_stop_the_response() {
-    let mut victim = victim();
-    let host = victim.end.host().clone();
+    let mut dut = dut();
+    let host = dut.end.host().clone();
     let region = filled(&host, Access::all());
-    begin_response(&mut victim, region.stag(), 0);
+    begin_response(&mut dut, region.stag(), 0);
     let region = with_rights(&host, region, Access::LOCAL_READ);
     region.bytes().fill(0..MIB, 0x55).unwrap();
-    assert_response_stopped(victim, TermCode::rdmap_protection(2));
+    assert_response_stopped(dut, TermCode::rdmap_protection(2));
 }
 
 #[test]
 fn source_that_goes_to_another_domain_midway_stops_the_response() {
-    let mut victim = victim();
-    let host = victim.end.host().clone();
+    let mut dut = dut();
+    let host = dut.end.host().clone();
     let region = filled(&host, Access::all());
-    begin_response(&mut victim, region.stag(), 0);
+    begin_response(&mut dut, region.stag(), 0);
     let region = in_another_domain(&host, region);
     region.bytes().fill(0..MIB, 0x55).unwrap();
-    assert_response_stopped(victim, TermCode::rdmap_protection(3));
+    assert_response_stopped(dut, TermCode::rdmap_protection(3));
 }
 
 #[test]
 fn window_that_goes_midway_stops_the_response() {
-    let mut victim = victim();
-    let (region, window) = windowed(&mut victim.sim, &mut victim.end);
+    let mut dut = dut();
+    let (region, window) = windowed(&mut dut.sim, &mut dut.end);
     region.bytes().write(0, &pattern(MIB)).unwrap();
-    begin_response(&mut victim, window.stag(), VA);
+    begin_response(&mut dut, window.stag(), VA);
     window.deallocate().unwrap();
     region.bytes().fill(0..MIB, 0x55).unwrap();
-    assert_response_stopped(victim, TermCode::rdmap_protection(0));
+    assert_response_stopped(dut, TermCode::rdmap_protection(0));
 }
 
 /// The peer takes away what it is reading itself: the rest is no longer its own.
 #[test]
 fn source_that_the_peer_invalidates_midway_stops_the_response() {
-    let mut victim = victim();
-    let (region, window) = windowed(&mut victim.sim, &mut victim.end);
+    let mut dut = dut();
+    let (region, window) = windowed(&mut dut.sim, &mut dut.end);
     region.bytes().write(0, &pattern(MIB)).unwrap();
-    victim.end.post_recv(1, 10);
-    begin_response(&mut victim, window.stag(), VA);
+    dut.end.post_recv(1, 10);
+    begin_response(&mut dut, window.stag(), VA);
     let Stag(stag) = window.stag();
     let invalidate = Untagged {
         rdmap: 0x44, // RV=1, Send with Invalidate
         stag,
         ..Untagged::default()
     };
-    victim.peer.send(&invalidate.fpdu(b"enough"));
-    let end = &mut victim.end;
-    (victim.sim).run_until("the message", || end.receives() == [Done::receive(1, 6)]);
+    dut.peer.send(&invalidate.fpdu(b"enough"));
+    let end = &mut dut.end;
+    (dut.sim).run_until("the message", || end.receives() == [Done::receive(1, 6)]);
     region.bytes().fill(0..MIB, 0x55).unwrap();
-    assert_response_stopped(victim, TermCode::rdmap_protection(0));
+    assert_response_stopped(dut, TermCode::rdmap_protection(0));
 }
 
 /// How a Write or Send of one MiB fails whose source is spoiled midway; the peer has whole segments of what it held, and nothing else.
@@ -206,12 +206,12 @@ fn source_that_may_not_be_read_any_more_fails_its_work_request() {
 /// nothing of it is placed.
 fn inbound(
     what: &str,
-    prepare: fn(&mut Victim) -> (Stag, u64, Placed),
+    prepare: fn(&mut Dut) -> (Stag, u64, Placed),
     code: TermCode,
     spoil: fn(&Host, Placed) -> Placed,
 ) {
-    let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
-    let (stag, base, placed) = prepare(&mut victim);
+    let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let (stag, base, placed) = prepare(&mut dut);
     let bytes = placed.region().bytes().clone();
     let segment = |at: u64, last: bool| {
         let control = if last { 0xc1 } else { 0x81 }; // T=1 DV=1, and L
@@ -222,13 +222,13 @@ fn inbound(
         header.fpdu(&[u8::try_from(at / 100 + 1).unwrap(); 100])
     };
     for at in [0, 100] {
-        victim.peer.send(&segment(at, false));
+        dut.peer.send(&segment(at, false));
     }
-    victim.sim.run_until_idle();
+    dut.sim.run_until_idle();
     let before = bytes.to_vec();
     assert_eq!(before[..200], [[1; 100], [2; 100]].concat(), "{what}");
-    let _kept = spoil(victim.end.host(), placed);
-    victim.assert_terminates(what, &segment(200, true), code);
+    let _kept = spoil(dut.end.host(), placed);
+    dut.assert_terminates(what, &segment(200, true), code);
     assert!(bytes.to_vec() == before, "{what}");
 }
 
@@ -254,13 +254,13 @@ impl Placed {
     }
 }
 
-fn a_region(victim: &mut Victim) -> (Stag, u64, Placed) {
-    let region = victim.end.region(1000, Access::all());
+fn a_region(dut: &mut Dut) -> (Stag, u64, Placed) {
+    let region = dut.end.region(1000, Access::all());
     (region.stag(), 0, Placed::Region(region))
 }
 
-fn a_window(victim: &mut Victim) -> (Stag, u64, Placed) {
-    let (region, window) = windowed(&mut victim.sim, &mut victim.end);
+fn a_window(dut: &mut Dut) -> (Stag, u64, Placed) {
+    let (region, window) = windowed(&mut dut.sim, &mut dut.end);
     (window.stag(), VA, Placed::Window(region, window))
 }
 
@@ -285,20 +285,20 @@ fn write_that_may_not_go_on_is_refused_at_its_next_segment() {
 /// The application's own Invalidate has its turn between two segments of the peer's Write.
 #[test]
 fn window_that_is_invalidated_midway_ends_the_write() {
-    let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
-    let (region, window) = windowed(&mut victim.sim, &mut victim.end);
+    let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let (region, window) = windowed(&mut dut.sim, &mut dut.end);
     let write = |to| Tagged {
         control: 0x81, // T=1 L=0 DV=1
         ..Tagged::write(window.stag(), to)
     };
-    victim.peer.send(&write(VA).fpdu(b"one"));
-    victim.sim.run_until_idle();
+    dut.peer.send(&write(VA).fpdu(b"one"));
+    dut.sim.run_until_idle();
     let invalidate = SendRequest::invalidate(WrId(5), window.stag());
-    victim.end.post(invalidate);
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.sends(), [Done::invalidate(5)]);
+    dut.end.post(invalidate);
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.sends(), [Done::invalidate(5)]);
     let late = write(VA + 3).fpdu(b"two");
-    victim.assert_terminates("invalidated", &late, TermCode::ddp_tagged(0));
+    dut.assert_terminates("invalidated", &late, TermCode::ddp_tagged(0));
     assert_eq!(region.bytes().to_vec()[..6], *b"one\0\0\0");
 }
 
@@ -314,55 +314,55 @@ fn receive_buffer_that_may_not_be_written_any_more_fails_its_message() {
         ),
         (in_another_domain, CompletionStatus::InvalidPd),
     ] {
-        let mut victim = Victim::new().expecting(&drops);
-        let buffer = victim.end.region(MIB, LOCAL);
+        let mut dut = Dut::new().expecting(&drops);
+        let buffer = dut.end.region(MIB, LOCAL);
         let request = RecvRequest::new(WrId(1), buffer.local(0, 1000));
-        victim.end.qp.post_recv(request).unwrap();
+        dut.end.qp.post_recv(request).unwrap();
         let first = Untagged {
             control: 0x01, // T=0 L=0 DV=1
             ..Untagged::default()
         };
-        victim.peer.send(&first.fpdu(&[7; 100]));
-        victim.sim.run_until_idle();
-        let buffer = spoil(victim.end.host(), buffer);
+        dut.peer.send(&first.fpdu(&[7; 100]));
+        dut.sim.run_until_idle();
+        let buffer = spoil(dut.end.host(), buffer);
         let before = buffer.bytes().to_vec();
         assert_eq!(before[..100], [7; 100]);
         let second = Untagged {
             mo: 100,
             ..Untagged::default()
         };
-        victim.peer.send(&second.fpdu(&[8; 100]));
-        victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+        dut.peer.send(&second.fpdu(&[8; 100]));
+        dut.sim.run_until("the FIN", || dut.peer.saw_fin());
         let failed = Done::failed(1, Opcode::Receive, status);
-        assert_eq!(victim.end.receives(), [failed]);
-        assert_eq!(terminate(&victim.answer()).0, TermCode::rdmap_local());
+        assert_eq!(dut.end.receives(), [failed]);
+        assert_eq!(terminate(&dut.answer()).0, TermCode::rdmap_local());
         assert!(buffer.bytes().to_vec() == before);
-        victim.peer.close();
-        victim.sim.run_until_idle();
+        dut.peer.close();
+        dut.sim.run_until_idle();
     }
 }
 
 /// The sink of a Read is written by the peer: what it may not write any more it does not (verbs draft §7.5).
 #[test]
 fn sink_that_may_not_be_written_any_more_ends_the_read() {
-    let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
-    let sink = victim.end.region(1000, Access::all());
+    let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let sink = dut.end.region(1000, Access::all());
     let source = xwarp::RemoteAddress { stag: SINK, to: 0 };
-    victim.end.post_read(1, sink.local(0, 200), source);
-    victim.sim.run_until_idle();
+    dut.end.post_read(1, sink.local(0, 200), source);
+    dut.sim.run_until_idle();
     let first = Tagged {
         control: 0x81, // T=1 L=0 DV=1
         ..Tagged::read_response(sink.stag(), 0)
     };
-    victim.peer.send(&first.fpdu(&[7; 100]));
-    victim.sim.run_until_idle();
-    let sink = with_rights(victim.end.host(), sink, LOCAL | Access::REMOTE_READ);
+    dut.peer.send(&first.fpdu(&[7; 100]));
+    dut.sim.run_until_idle();
+    let sink = with_rights(dut.end.host(), sink, LOCAL | Access::REMOTE_READ);
     let second = Tagged::read_response(sink.stag(), 100);
     let late = second.fpdu(&[8; 100]);
-    victim.assert_terminates("the sink", &late, TermCode::ddp_tagged(2));
+    dut.assert_terminates("the sink", &late, TermCode::ddp_tagged(2));
     assert_eq!(
         sink.bytes().to_vec()[..101],
         [[7; 100].as_slice(), &[0]].concat()
     );
-    assert_eq!(victim.end.sends(), [Done::flushed(1, Opcode::Read)]);
+    assert_eq!(dut.end.sends(), [Done::flushed(1, Opcode::Read)]);
 }

@@ -10,7 +10,7 @@ use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{Tagged, Untagged, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, for_each_seed, pattern, pattern_of};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 fn sim(seed: Seed) -> Sim {
     Sim::new(seed).one_way_delay(Duration::from_micros(50))
@@ -71,31 +71,31 @@ fn read_sees_the_writes_that_were_posted_before_it() {
 /// Rules 11, 15 and 19.
 #[test]
 fn work_completes_in_the_order_posted_and_a_read_with_its_last_segment() {
-    let mut victim = Victim::new();
-    let sink = victim.end.target(8);
+    let mut dut = Dut::new();
+    let sink = dut.end.target(8);
     let far = xwarp::RemoteAddress {
         stag: Stag(0x100),
         to: 0,
     };
-    victim.end.post_read(1, sink.local(0, 8), far);
-    victim.end.post_send(2, b"sent at once");
-    victim.end.post_write(3, b"likewise", far);
-    victim.sim.run_until_idle();
-    assert_eq!(ulpdus(&victim.answer()).len(), 3, "all three have left");
-    assert_eq!(victim.end.sends(), []);
+    dut.end.post_read(1, sink.local(0, 8), far);
+    dut.end.post_send(2, b"sent at once");
+    dut.end.post_write(3, b"likewise", far);
+    dut.sim.run_until_idle();
+    assert_eq!(ulpdus(&dut.answer()).len(), 3, "all three have left");
+    assert_eq!(dut.end.sends(), []);
     let place = sink.remote(0);
     let first = Tagged {
         control: 0x81,
         ..Tagged::read_response(place.stag, place.to)
     };
-    victim.peer.send(&first.fpdu(b"8 byte"));
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.sends(), []);
+    dut.peer.send(&first.fpdu(b"8 byte"));
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.sends(), []);
     let last = Tagged::read_response(place.stag, place.to + 6);
-    victim.peer.send(&last.fpdu(b"s!"));
-    victim.sim.run_until_idle();
+    dut.peer.send(&last.fpdu(b"s!"));
+    dut.sim.run_until_idle();
     let done = [Done::read(1, 8), Done::send(2, 12), Done::write(3, 8)];
-    assert_eq!(victim.end.sends(), done);
+    assert_eq!(dut.end.sends(), done);
     assert_eq!(sink.to_vec(), b"8 bytes!");
 }
 
@@ -124,28 +124,25 @@ fn no_more_reads_are_asked_for_at_once_than_ord_allows() {
         ord: 2,
         ..QpConfig::default()
     };
-    let mut victim = Victim::with(&config);
-    let sink = victim.end.target(40);
+    let mut dut = Dut::with(&config);
+    let sink = dut.end.target(40);
     let far = xwarp::RemoteAddress {
         stag: Stag(0x100),
         to: 0,
     };
     for (i, at) in (0..5).zip((0..).step_by(8)) {
-        victim.end.post_read(i, sink.local(at, 8), far);
+        dut.end.post_read(i, sink.local(at, 8), far);
     }
     for answered in 0..5 {
-        victim.sim.run_until_idle();
-        let asked = ulpdus(&victim.answer()).len();
+        dut.sim.run_until_idle();
+        let asked = ulpdus(&dut.answer()).len();
         assert_eq!(asked, (answered + 2).min(5), "{answered} answered");
         let place = sink.remote(8 * answered);
         let response = Tagged::read_response(place.stag, place.to);
-        victim.peer.send(&response.fpdu(b"8 bytes!"));
+        dut.peer.send(&response.fpdu(b"8 bytes!"));
     }
-    victim.sim.run_until_idle();
-    assert_eq!(
-        victim.end.sends(),
-        [0, 1, 2, 3, 4].map(|i| Done::read(i, 8))
-    );
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.sends(), [0, 1, 2, 3, 4].map(|i| Done::read(i, 8)));
 }
 
 #[test]
@@ -203,31 +200,31 @@ fn after_a_close_has_begun_no_work_is_taken() {
 /// RFC 5040 §5.3: a Send with Invalidate takes the region away when it is delivered, and its receive completes after that.
 #[test]
 fn invalidation_comes_with_the_last_segment_and_before_the_completion() {
-    let mut victim = Victim::new().expecting(&["drop_refused_segment"]);
-    victim.end.post_recv(1, 100);
-    let region = victim.end.region(8, Access::all());
+    let mut dut = Dut::new().expecting(&["drop_refused_segment"]);
+    dut.end.post_recv(1, 100);
+    let region = dut.end.region(8, Access::all());
     let first = Untagged {
         control: 0x01,
         rdmap: 0x44,
         stag: region.stag().0,
         ..Untagged::default()
     };
-    victim.peer.send(&first.fpdu(b"take "));
+    dut.peer.send(&first.fpdu(b"take "));
     let write = |to| Tagged::write(region.stag(), to).fpdu(b"once");
-    victim.peer.send(&write(0));
-    victim.sim.run_until_idle();
+    dut.peer.send(&write(0));
+    dut.sim.run_until_idle();
     assert_eq!(region.bytes().to_vec(), b"once\0\0\0\0", "still valid");
-    assert_eq!(victim.end.receives(), []);
+    assert_eq!(dut.end.receives(), []);
     let last = Untagged {
         control: 0x41,
         mo: 5,
         ..first
     };
-    victim.peer.send(&last.fpdu(b"it away"));
-    victim.sim.run_until_idle();
-    let completion = victim.end.recv_cq().poll().unwrap().unwrap();
+    dut.peer.send(&last.fpdu(b"it away"));
+    dut.sim.run_until_idle();
+    let completion = dut.end.recv_cq().poll().unwrap().unwrap();
     assert_eq!(completion.invalidated, Some(region.stag()));
-    victim.assert_terminates("too late", &write(4), TermCode::ddp_tagged(0));
+    dut.assert_terminates("too late", &write(4), TermCode::ddp_tagged(0));
 }
 
 /// RFC 5041 §5.2: a message has less than 2^32 bytes.
@@ -250,13 +247,13 @@ fn message_of_4_gib_is_refused_when_it_is_posted() {
 /// RFC 5045 §6.7.1: a completed Send has left, and says nothing of the peer's application.
 #[test]
 fn send_completes_though_the_peer_never_takes_it() {
-    let mut victim = Victim::new();
-    victim.sim.run_until_idle();
-    victim.peer.set_reading(false);
-    victim.end.post_send(1, b"into its window");
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.sends(), [Done::send(1, 15)]);
-    assert!(victim.answer().is_empty());
+    let mut dut = Dut::new();
+    dut.sim.run_until_idle();
+    dut.peer.set_reading(false);
+    dut.end.post_send(1, b"into its window");
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.sends(), [Done::send(1, 15)]);
+    assert!(dut.answer().is_empty());
 }
 
 /// Verbs draft §6.5: what is posted behind a Read that waits for ORD waits, too.
@@ -267,36 +264,36 @@ fn read_that_waits_for_ord_holds_up_what_is_behind_it() {
         ..QpConfig::default()
     };
     for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
-        let mut victim = Victim::with(&config);
-        let sinks = [0, 1].map(|_| victim.end.region(8, Access::all()));
+        let mut dut = Dut::with(&config);
+        let sinks = [0, 1].map(|_| dut.end.region(8, Access::all()));
         let far = xwarp::RemoteAddress {
             stag: Stag(0x100),
             to: 0,
         };
         for (i, sink) in (0..).zip(&sinks) {
             let read = SendRequest::read(WrId(i), sink.local(0, 8), far);
-            victim.end.post(match opcode {
+            dut.end.post(match opcode {
                 Opcode::ReadInvalidate => read.invalidating_sink(),
                 _ => read,
             });
         }
-        victim.end.post_send(2, b"behind");
-        victim.end.post_write(3, b"behind", far);
-        let sent = |victim: &Victim| -> Vec<u8> {
-            let fpdus = ulpdus(&victim.answer());
+        dut.end.post_send(2, b"behind");
+        dut.end.post_write(3, b"behind", far);
+        let sent = |dut: &Dut| -> Vec<u8> {
+            let fpdus = ulpdus(&dut.answer());
             fpdus.iter().map(|ulpdu| ulpdu[1] & 0x0f).collect()
         };
-        victim.sim.run_until_idle();
-        assert_eq!(sent(&victim), [1], "a Read Request");
+        dut.sim.run_until_idle();
+        assert_eq!(sent(&dut), [1], "a Read Request");
         for sink in &sinks {
             let place = sink.remote(0);
             let response = Tagged::read_response(place.stag, place.to);
-            victim.peer.send(&response.fpdu(b"8 bytes!"));
-            victim.sim.run_until_idle();
-            assert_eq!(sent(&victim), [1, 1, 3, 0], "then a Send and a Write");
+            dut.peer.send(&response.fpdu(b"8 bytes!"));
+            dut.sim.run_until_idle();
+            assert_eq!(sent(&dut), [1, 1, 3, 0], "then a Send and a Write");
         }
         let reads = [0, 1].map(|i| Done::success(i, opcode, 8));
         let rest = [Done::send(2, 6), Done::write(3, 6)];
-        assert_eq!(victim.end.sends(), [reads, rest].concat());
+        assert_eq!(dut.end.sends(), [reads, rest].concat());
     }
 }

@@ -1,13 +1,17 @@
-//! What a peer may not do is not done, both sides are told why, and not a byte of memory changes (RFC 5041 §7, RFC 5040 §7).
+//! Protection of memory from the peer (RFC 5041 §7, RFC 5040 §7): a refused access changes not a byte, and both sides learn why.
 
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, MpaConfig, Opcode, QpConfig, QpState,
-    RemoteAddress, Revision, Stag, TermCode,
+    Access, CompletionStatus, MpaConfig, Opcode, QpConfig, QpState, RemoteAddress, Revision, Stag,
+    TermCode,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Host, KIB, MIB, Sim, pattern};
+use xwarp_sim_tests::{Done, Host, KIB, MIB, Sim, pattern};
+
+use crate::refused::{
+    RemoteMemory, assert_refused, at, deregistered, invalidation, other_pd, wrong_key,
+};
 
 const ALL_BUT_REMOTE_WRITE: Access = Access::LOCAL_READ
     .union(Access::LOCAL_WRITE)
@@ -26,59 +30,12 @@ fn sim_of(mpa: MpaConfig) -> Sim {
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
 
-/// `b` has ended the stream with `code`, and `a` knows; both are in Error.
-fn assert_refused(a: &End, b: &End, code: TermCode) {
-    assert_eq!(b.ended_with(), Some(code));
-    assert_eq!(a.events(), [AsyncEventKind::TerminateReceived(code)]);
-    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
-}
-
-/// A region at B and the place in it that A will name.
-struct Aim {
-    region: Option<MemoryRegion>,
-    remote: RemoteAddress,
-}
-
-fn at(region: MemoryRegion, to: u64) -> Aim {
-    let remote = region.remote(to);
-    Aim {
-        region: Some(region),
-        remote,
-    }
-}
-
-fn bad_key(host: &Host) -> Aim {
-    let region = host.region(KIB, Access::all());
-    let RemoteAddress {
-        stag: Stag(stag),
-        to,
-    } = region.remote(0);
-    Aim {
-        region: Some(region),
-        remote: RemoteAddress {
-            stag: Stag(stag ^ 1),
-            to,
-        },
-    }
-}
-
-fn other_pd(host: &Host) -> Aim {
-    let other = host.rnic().allocate_pd().unwrap();
-    at(host.region_in(&other, KIB, Access::all()), 0)
-}
-
-fn deregistered(host: &Host) -> Aim {
-    let mut aim = at(host.region(KIB, Access::all()), 0);
-    aim.region = None;
-    aim
-}
-
 #[test]
 fn write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
-    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    type Case = (&'static str, fn(&Host) -> RemoteMemory, TermCode);
     #[rustfmt::skip]
     let cases: [Case; 8] = [
-        ("wrong key", bad_key, TermCode::ddp_tagged(0)),
+        ("wrong key", wrong_key, TermCode::ddp_tagged(0)),
         ("deregistered", deregistered, TermCode::ddp_tagged(0)),
         ("last byte outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::ddp_tagged(1)),
         ("beyond the end", |b| at(b.region(KIB, Access::all()), 1 << 40), TermCode::ddp_tagged(1)),
@@ -87,18 +44,18 @@ fn write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
         ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_WRITE), 0), TermCode::ddp_tagged(2)),
         ("local only", |b| at(b.region(KIB, Access::LOCAL_WRITE), 0), TermCode::ddp_tagged(2)),
     ];
-    for (case, aim, code) in cases {
+    for (case, memory, code) in cases {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let aim = aim(b.host());
+        let memory = memory(b.host());
         let sink = a.target(8);
         b.post_recv(5, 100);
         a.post_recv(6, 100);
-        a.post_write(1, &pattern(100), aim.remote);
-        a.post_read(2, sink.local(0, 8), aim.remote);
+        a.post_write(1, &pattern(100), memory.address);
+        a.post_read(2, sink.local(0, 8), memory.address);
         let before = b.host().memory();
         sim.run_until_idle();
-        assert_refused(&a, &b, code);
+        assert_refused(case, &a, &b, code);
         assert!(b.host().memory() == before, "{case}: memory has changed");
         assert_eq!(
             a.sends(),
@@ -110,7 +67,7 @@ fn write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
         assert_eq!(b.host().drops()["drop_refused_segment"], 1, "{case}");
         assert_eq!(b.host().rnic().counters().unwrap().rdma.terminates_out, 1);
         assert_eq!(a.host().rnic().counters().unwrap().rdma.terminates_in, 1);
-        drop(aim.region);
+        drop(memory.region);
     }
 }
 
@@ -141,10 +98,10 @@ fn empty_write_looks_at_no_region() {
 
 #[test]
 fn read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
-    type Case = (&'static str, fn(&Host) -> Aim, TermCode);
+    type Case = (&'static str, fn(&Host) -> RemoteMemory, TermCode);
     #[rustfmt::skip]
     let cases: [Case; 7] = [
-        ("wrong key", bad_key, TermCode::rdmap_protection(0)),
+        ("wrong key", wrong_key, TermCode::rdmap_protection(0)),
         ("deregistered", deregistered, TermCode::rdmap_protection(0)),
         ("last byte outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::rdmap_protection(1)),
         ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_READ), 0), TermCode::rdmap_protection(2)),
@@ -152,17 +109,17 @@ fn read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
         ("other domain", other_pd, TermCode::rdmap_protection(3)),
         ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 50), TermCode::rdmap_protection(4)),
     ];
-    for (case, aim, code) in cases {
+    for (case, memory, code) in cases {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let aim = aim(b.host());
+        let memory = memory(b.host());
         let sink = a.region(100, Access::all());
         b.post_recv(5, 100);
         let before = (a.host().memory(), b.host().memory());
-        a.post_read(1, sink.local(0, 100), aim.remote);
-        a.post_read(2, sink.local(0, 100), aim.remote);
+        a.post_read(1, sink.local(0, 100), memory.address);
+        a.post_read(2, sink.local(0, 100), memory.address);
         sim.run_until_idle();
-        assert_refused(&a, &b, code);
+        assert_refused(case, &a, &b, code);
         assert!(
             (a.host().memory(), b.host().memory()) == before,
             "{case}: memory has changed"
@@ -173,7 +130,7 @@ fn read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
         ];
         assert_eq!(a.sends(), done, "{case}");
         assert_eq!(b.receives(), [Done::flushed(5, Opcode::Receive)], "{case}");
-        drop(aim.region);
+        drop(memory.region);
     }
 }
 
@@ -191,7 +148,7 @@ fn region_that_is_deregistered_while_the_peer_writes_is_left_alone_from_then_on(
     assert!(at_that_time != pattern(MIB), "everything was placed before");
     sim.run_until_idle();
     assert!(memory.to_vec() == at_that_time);
-    assert_refused(&a, &b, TermCode::ddp_tagged(0));
+    assert_refused("Write", &a, &b, TermCode::ddp_tagged(0));
     assert_eq!(a.sends(), [Done::refused(1, Opcode::Write)]);
 }
 
@@ -210,7 +167,7 @@ fn region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
     );
     drop(region);
     sim.run_until_idle();
-    assert_refused(&a, &b, TermCode::rdmap_protection(0));
+    assert_refused("Read", &a, &b, TermCode::rdmap_protection(0));
     assert_eq!(a.sends(), [Done::refused(1, Opcode::Read)]);
     let fetched = sink.to_vec();
     let right = |(byte, sent): (&u8, &u8)| byte == sent || *byte == 0;
@@ -229,7 +186,7 @@ fn read_into_a_region_without_the_right_ends_the_stream_when_the_response_comes(
     a.post_read(1, sink.local(0, 100), source.remote(0));
     sim.run_until_idle();
     // Here it is the requester that refuses (verbs draft section 7.4.2).
-    assert_refused(&b, &a, TermCode::ddp_tagged(2));
+    assert_refused("Read Response", &b, &a, TermCode::ddp_tagged(2));
     assert_eq!(a.sends(), [Done::flushed(1, Opcode::Read)]);
     assert_eq!(sink.bytes().to_vec(), [0; 100]);
 }
@@ -244,7 +201,7 @@ fn send_without_a_posted_receive_ends_the_stream() {
     a.post_send(2, b"one too many");
     a.post_recv(3, 100);
     sim.run_until_idle();
-    assert_refused(&a, &b, TermCode::ddp_untagged(2));
+    assert_refused("no receive", &a, &b, TermCode::ddp_untagged(2));
     assert_eq!(b.receives(), [Done::receive(1, 0)]);
     assert_eq!(a.sends(), [Done::send(1, 0), Done::send(2, 12)]);
     assert_eq!(a.receives(), [Done::flushed(3, Opcode::Receive)]);
@@ -260,7 +217,7 @@ fn send_longer_than_its_buffer_ends_the_stream_and_fails_the_receive() {
     let before = b.host().memory();
     a.post_send(1, &pattern(100));
     sim.run_until_idle();
-    assert_refused(&a, &b, TermCode::ddp_untagged(5));
+    assert_refused("too long", &a, &b, TermCode::ddp_untagged(5));
     let too_short = Done::failed(1, Opcode::Receive, CompletionStatus::BaseBounds);
     assert_eq!(b.receives(), [too_short, Done::flushed(2, Opcode::Receive)]);
     assert!(b.host().memory() == before);
@@ -288,7 +245,7 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
             a.post_read(i, sink.local(0, 8), source.remote(0));
         }
         sim.run_until_idle();
-        assert_refused(&a, &b, code);
+        assert_refused(&format!("IRD {ird}"), &a, &b, code);
         let sends = a.sends();
         assert_eq!(sends.len(), 8);
         assert_eq!(sends[7], Done::flushed(7, Opcode::Read), "IRD {ird}");
@@ -297,31 +254,36 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
 
 #[test]
 fn send_may_invalidate_only_what_the_peer_may_touch() {
-    type Case = (&'static str, fn(&Host) -> Aim, u8, CompletionStatus);
+    type Case = (
+        &'static str,
+        fn(&Host) -> RemoteMemory,
+        u8,
+        CompletionStatus,
+    );
     #[rustfmt::skip]
     let cases: [Case; 4] = [
-        ("wrong key", bad_key, 0, CompletionStatus::InvalidStag),
+        ("wrong key", wrong_key, 0, CompletionStatus::InvalidStag),
         ("deregistered", deregistered, 0, CompletionStatus::InvalidStag),
         ("other domain", other_pd, 9, CompletionStatus::InvalidateRefused),
         ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), 2, CompletionStatus::InvalidateRefused),
     ];
-    for (case, aim, code, status) in cases {
+    for (case, memory, code, status) in cases {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let aim = aim(b.host());
+        let memory = memory(b.host());
         b.post_recv(1, 100);
         let sgl = a.source(b"take it away").into();
         let invalidate = xwarp::Operation::Send {
             sgl,
             solicited: false,
-            invalidate: Some(aim.remote.stag),
+            invalidate: Some(memory.address.stag),
         };
         a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
         sim.run_until_idle();
-        assert_refused(&a, &b, TermCode::rdmap_protection(code));
+        assert_refused(case, &a, &b, TermCode::rdmap_protection(code));
         let failed = Done::failed(1, Opcode::Receive, status);
         assert_eq!(b.receives(), [failed], "{case}");
-        drop(aim.region);
+        drop(memory.region);
     }
 }
 
@@ -331,15 +293,10 @@ fn invalidated_region_cannot_be_written_any_more() {
     let (mut a, mut b) = sim.connected_pair();
     let region = b.region(KIB, Access::all());
     b.post_recv(1, 100);
-    let invalidate = xwarp::Operation::Send {
-        sgl: xwarp::Sgl::new(),
-        solicited: false,
-        invalidate: Some(region.stag()),
-    };
-    a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
+    a.post(invalidation(1, region.stag()));
     a.post_write(2, b"too late", region.remote(0));
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(1, 0)]);
-    assert_refused(&a, &b, TermCode::ddp_tagged(0));
+    assert_refused("invalidated", &a, &b, TermCode::ddp_tagged(0));
     assert_eq!(region.bytes().to_vec(), [0; KIB]);
 }

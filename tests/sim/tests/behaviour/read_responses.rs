@@ -10,7 +10,7 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, read_request, terminate, ulpdus};
 use xwarp_sim_tests::{Done, End, KIB, MIB, Place, Sim, TAGGED_PAYLOAD, Target, pattern};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 const SINK: Stag = Stag(0x5566_7788);
 const SINK_TO: u64 = 0x40;
@@ -30,8 +30,8 @@ fn request(msn: u32, region: &MemoryRegion, to: u64, len: usize) -> Vec<u8> {
     place.fpdu(&header)
 }
 
-fn source(victim: &Victim, len: usize) -> MemoryRegion {
-    let region = victim.end.region(len, Access::all());
+fn source(dut: &Dut, len: usize) -> MemoryRegion {
+    let region = dut.end.region(len, Access::all());
     region.bytes().write(0, &pattern(len)).unwrap();
     region
 }
@@ -53,16 +53,16 @@ fn response_bytes(ulpdus: &[Vec<u8>]) -> Vec<u8> {
 fn revoked_source_stops_the_response_and_the_rest_is_returned() {
     for time in [52, 150, 400] {
         let drops = &["drop_after_failure"];
-        let mut victim = Victim::new().expecting(drops);
-        let region = source(&victim, MIB);
+        let mut dut = Dut::new().expecting(drops);
+        let region = source(&dut, MIB);
         let memory = region.bytes().clone();
-        victim.peer.send(&request(1, &region, 8, MIB - 8));
-        victim.sim.run_for(Duration::from_micros(time));
+        dut.peer.send(&request(1, &region, 8, MIB - 8));
+        dut.sim.run_for(Duration::from_micros(time));
         drop(region);
         memory.fill(0..MIB, 0xee).unwrap();
-        victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-        let mut stream = ulpdus(&victim.answer());
-        let (code, captured) = terminate(&victim.answer());
+        dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+        let mut stream = ulpdus(&dut.answer());
+        let (code, captured) = terminate(&dut.answer());
         stream.pop();
         let sent = response_bytes(&stream);
         assert!(!sent.is_empty() && sent.len() < MIB - 8, "after {time} us");
@@ -79,29 +79,29 @@ fn revoked_source_stops_the_response_and_the_rest_is_returned() {
         assert_eq!(rest[4..12], (SINK_TO + n).to_be_bytes());
         assert_eq!(rest[12..16], left.to_be_bytes());
         assert_eq!(rest[20..], (8 + n).to_be_bytes());
-        victim.peer.close();
-        victim.sim.run_until_idle();
-        assert_eq!(victim.end.state(), QpState::Error);
+        dut.peer.close();
+        dut.sim.run_until_idle();
+        assert_eq!(dut.end.state(), QpState::Error);
     }
 }
 
 /// A region that is registered as soon as the other has gone is not read in its stead.
 #[test]
 fn region_registered_in_the_place_of_the_revoked_one_is_not_read() {
-    let mut victim = Victim::new().expecting(&["drop_after_failure"]);
-    let region = source(&victim, MIB);
-    victim.peer.send(&request(1, &region, 0, MIB));
-    victim.sim.run_for(Duration::from_micros(52));
+    let mut dut = Dut::new().expecting(&["drop_after_failure"]);
+    let region = source(&dut, MIB);
+    dut.peer.send(&request(1, &region, 0, MIB));
+    dut.sim.run_for(Duration::from_micros(52));
     drop(region);
-    let secret = victim.end.region(MIB, Access::all());
+    let secret = dut.end.region(MIB, Access::all());
     secret.bytes().fill(0..MIB, 0x55).unwrap();
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    let mut stream = ulpdus(&victim.answer());
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    let mut stream = ulpdus(&dut.answer());
     assert!(stream.pop().is_some());
     let sent = response_bytes(&stream);
     assert!(sent == pattern(MIB)[..sent.len()] && sent.len() < MIB);
-    victim.peer.close();
-    victim.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
 }
 
 /// Two RNICs: `a` reads from `b`, and part of the response is here.
@@ -253,24 +253,23 @@ fn responders_bad_work_request_ends_the_responses_behind_it() {
 #[test]
 fn violation_of_the_requesters_cuts_the_response() {
     let drops = &["drop_refused_segment", "drop_after_failure"];
-    let mut victim = Victim::new().expecting(drops);
-    let region = source(&victim, MIB);
-    victim.peer.send(&request(1, &region, 0, MIB));
-    victim.sim.run_for(Duration::from_micros(120));
-    victim
-        .peer
+    let mut dut = Dut::new().expecting(drops);
+    let region = source(&dut, MIB);
+    dut.peer.send(&request(1, &region, 0, MIB));
+    dut.sim.run_for(Duration::from_micros(120));
+    dut.peer
         .send(&Untagged::default().fpdu(b"no buffer for it"));
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    let mut stream = ulpdus(&victim.answer());
-    let (code, _) = terminate(&victim.answer());
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    let mut stream = ulpdus(&dut.answer());
+    let (code, _) = terminate(&dut.answer());
     assert_eq!(code, TermCode::ddp_untagged(2));
     stream.pop();
     let sent = response_bytes(&stream);
     assert!(!sent.is_empty() && sent.len() < MIB);
     assert_eq!(sent.len() % TAGGED_PAYLOAD, 0, "whole segments");
     assert!(sent == pattern(MIB)[..sent.len()]);
-    victim.peer.close();
-    victim.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
 }
 
 /// A host that dies midway: TCP gives up in the end, and nothing is left behind.
@@ -292,17 +291,17 @@ fn response_to_a_peer_that_has_gone_is_given_up() {
 /// A peer that reads, but takes nothing, holds no more than its response: its reset ends that.
 #[test]
 fn response_into_a_closed_window_ends_with_the_connection() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-    victim.sim.run_until_idle();
-    victim.peer.set_reading(false);
-    let region = source(&victim, MIB);
-    victim.peer.send(&request(1, &region, 0, MIB));
-    victim.sim.run_for(Duration::from_mins(1));
-    assert_eq!(victim.end.state(), QpState::Rts, "the window is probed");
-    victim.peer.abort();
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.state(), QpState::Error);
-    assert_reset(&victim.end);
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+    dut.sim.run_until_idle();
+    dut.peer.set_reading(false);
+    let region = source(&dut, MIB);
+    dut.peer.send(&request(1, &region, 0, MIB));
+    dut.sim.run_for(Duration::from_mins(1));
+    assert_eq!(dut.end.state(), QpState::Rts, "the window is probed");
+    dut.peer.abort();
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.state(), QpState::Error);
+    assert_reset(&dut.end);
 }
 
 /// Which message a ULPDU belongs to.
@@ -317,21 +316,21 @@ enum Who {
 fn responses_and_own_messages_take_turns_at_the_borders_of_messages() {
     // More segments than may be in flight: the first response is under way when the first Send is posted.
     const EACH: usize = 512 * KIB;
-    let mut victim = Victim::new();
-    victim.sim.run_until_idle();
-    let region = source(&victim, EACH);
+    let mut dut = Dut::new();
+    dut.sim.run_until_idle();
+    let region = source(&dut, EACH);
     let requests: Vec<u8> = (1..=4)
         .flat_map(|msn| request(msn, &region, 0, EACH))
         .collect();
-    victim.peer.send(&requests);
-    victim.sim.run_for(Duration::from_micros(55));
+    dut.peer.send(&requests);
+    dut.sim.run_for(Duration::from_micros(55));
     for i in 1..=4 {
-        victim.end.post_send(i, &pattern(EACH));
+        dut.end.post_send(i, &pattern(EACH));
     }
-    victim.sim.run_until_idle();
+    dut.sim.run_until_idle();
     let mut messages = Vec::new();
     let mut open = None;
-    for ulpdu in ulpdus(&victim.answer()) {
+    for ulpdu in ulpdus(&dut.answer()) {
         let who = match ulpdu[1] {
             0x42 => Who::Response,
             0x43 => Who::Send,
@@ -345,7 +344,7 @@ fn responses_and_own_messages_take_turns_at_the_borders_of_messages() {
         }
     }
     assert_eq!(messages, [Who::Response, Who::Send].repeat(4));
-    assert_eq!(victim.end.sends().len(), 4);
+    assert_eq!(dut.end.sends().len(), 4);
 }
 
 /// Posts `reads` Reads of 64 KiB. The memory is theirs as long as it is kept.

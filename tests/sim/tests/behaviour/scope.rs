@@ -4,34 +4,18 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, Operation, QpConfig, QpState,
-    RemoteAddress, SendRequest, Sgl, Stag, TermCode, WrId,
+    Access, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, RemoteAddress, SendRequest,
+    TermCode, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+
+use crate::refused::{assert_refused, invalidation};
 
 fn sim() -> Sim {
     Sim::new(Seed(43))
         .one_way_delay(Duration::from_micros(50))
         .expecting(&["drop_refused_segment", "drop_after_failure"])
-}
-
-fn invalidation(wr_id: u64, stag: Stag) -> SendRequest {
-    let send = Operation::Send {
-        sgl: Sgl::new(),
-        solicited: false,
-        invalidate: Some(stag),
-    };
-    SendRequest::new(WrId(wr_id), send)
-}
-
-/// `refuser` has ended the stream with `code`, and its application and its peer know.
-fn assert_refused(case: &str, peer: &End, refuser: &End, code: TermCode) {
-    assert_eq!(refuser.ended_with(), Some(code), "{case}");
-    let received = AsyncEventKind::TerminateReceived(code);
-    assert_eq!(peer.events(), [received], "{case}");
-    let states = (peer.state(), refuser.state());
-    assert_eq!(states, (QpState::Error, QpState::Error), "{case}");
 }
 
 /// A's stream goes on: it can write, read, change and at last invalidate the region of `b`, which holds nothing yet.

@@ -1,5 +1,5 @@
-//! What RFC 5042 wants of an RNIC beyond the checks of each access (those are in `protection`): rights that come and go, limits, and
-//! that an attack on one stream is felt on that one only.
+//! Security as RFC 5042 wants it, beyond the checks of each access (`protection` has those): rights that come and go, and limits. An
+//! attack on one stream is felt on that one only.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::Tagged;
 use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
 
@@ -255,22 +255,22 @@ fn flood_of_sends_without_receives_ends_at_the_first() {
 fn peer_that_sends_byte_by_byte_is_found_and_ended() {
     const LEN: usize = 1000;
     let loads = [1, LEN + 100].map(|piece| {
-        let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-        victim.sim.run_until_idle();
-        let target = victim.end.target(LEN);
+        let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+        dut.sim.run_until_idle();
+        let target = dut.end.target(LEN);
         let RemoteAddress { stag, to } = target.remote(0);
         let fpdu = Tagged::write(stag, to).fpdu(&pattern(LEN));
-        let before = victim.end.qp.load().unwrap().unwrap();
-        victim.peer.send_pieces(&fpdu, piece);
-        victim.sim.run_until_idle();
+        let before = dut.end.qp.load().unwrap().unwrap();
+        dut.peer.send_pieces(&fpdu, piece);
+        dut.sim.run_until_idle();
         assert_eq!(target.to_vec(), pattern(LEN));
-        let load = victim.end.qp.load().unwrap().unwrap();
+        let load = dut.end.qp.load().unwrap().unwrap();
         assert_eq!(load.bytes - before.bytes, fpdu.len() as u64);
         assert_eq!(load.out_of_order, 0);
-        victim.end.qp.abort().unwrap();
-        victim.sim.run_until_idle();
-        assert!(victim.peer.ended().is_some());
-        assert_eq!(victim.end.qp.load(), Ok(None), "there is no connection");
+        dut.end.qp.abort().unwrap();
+        dut.sim.run_until_idle();
+        assert!(dut.peer.ended().is_some());
+        assert_eq!(dut.end.qp.load(), Ok(None), "there is no connection");
         (load.segments - before.segments, fpdu.len() as u64)
     });
     let [(many, bytes), (few, _)] = loads;

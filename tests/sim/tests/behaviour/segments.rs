@@ -1,4 +1,4 @@
-//! How FPDUs lie in TCP segments and packets (RFC 5044 §5.1, appendix A).
+//! Alignment of FPDUs to TCP segments and packets (RFC 5044 §5.1, appendix A).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How many requests may be outstanding: Reads and Atomic Operations share one credit (R7306-5.2-1).
+//! Limits of outstanding requests: Reads and Atomic Operations share one credit (R7306-5.2-1).
 
 use std::time::Duration;
 

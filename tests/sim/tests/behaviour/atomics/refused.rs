@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpState, RemoteAddress,
-    SendRequest, Sge, Stag, TermCode, WrId,
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, RemoteAddress, SendRequest,
+    Sge, Stag, TermCode, WrId,
 };
-use xwarp_sim_tests::{Done, End, KIB, MIB, Sim};
+use xwarp_sim_tests::{Done, End, Host, KIB, MIB, Sim};
 
 use super::{completions, holding, number, post_add};
+use crate::refused::{
+    RemoteMemory, assert_refused_by_event, at, deregistered, other_pd, wrong_key,
+};
 
 const ALL_BUT_ATOMIC: Access = Access::all().difference(Access::REMOTE_ATOMIC);
 const ATOMIC_ONLY: Access = Access::LOCAL_READ
@@ -19,47 +22,15 @@ fn sim() -> Sim {
     super::sim().expecting(&["drop_refused_segment", "drop_after_failure"])
 }
 
-/// `b` has ended the stream with `code`, and `a` knows; both are in Error.
-fn assert_refused(case: &str, a: &End, b: &End, code: TermCode) {
-    let events = b.events();
-    let told = |event: &AsyncEventKind| matches!(event, AsyncEventKind::Terminated { code: told, .. } if *told == code);
-    assert!(events.len() == 1 && told(&events[0]), "{case}: {events:?}");
-    assert_eq!(a.events(), [AsyncEventKind::TerminateReceived(code)]);
-    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
-}
-
-/// Its region, kept registered, and the place that A names.
-type Aim = (Option<MemoryRegion>, RemoteAddress);
-
-fn at(region: MemoryRegion, to: u64) -> Aim {
-    let remote = region.remote(to);
-    (Some(region), remote)
-}
-
-fn bad_key(b: &End) -> Aim {
-    let (region, mut remote) = at(b.region(KIB, Access::all()), 0);
-    remote.stag = Stag(remote.stag.0 ^ 1);
-    (region, remote)
-}
-
-fn deregistered(b: &End) -> Aim {
-    (None, at(b.region(KIB, Access::all()), 0).1)
-}
-
-fn other_pd(b: &End) -> Aim {
-    let other = b.host().rnic().allocate_pd().unwrap();
-    at(b.host().region_in(&other, KIB, Access::all()), 0)
-}
-
 /// wire.md rows 94 and 96.
 #[test]
 fn atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
-    type Case = (&'static str, fn(&End) -> Aim, TermCode);
+    type Case = (&'static str, fn(&Host) -> RemoteMemory, TermCode);
     let protection = TermCode::rdmap_protection;
     let misaligned = TermCode::rdmap_operation(7);
     #[rustfmt::skip]
     let cases: [Case; 13] = [
-        ("wrong key", bad_key, protection(0)),
+        ("wrong key", wrong_key, protection(0)),
         ("deregistered", deregistered, protection(0)),
         ("last byte outside", |b| at(b.region(KIB - 1, Access::all()), 1016), protection(1)),
         ("behind the end", |b| at(b.region(KIB, Access::all()), 1024), protection(1)),
@@ -73,18 +44,18 @@ fn atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
         ("misaligned by 7", |b| at(b.region(KIB, Access::all()), 1015), misaligned),
         ("misaligned and without right", |b| at(b.region(KIB, ALL_BUT_ATOMIC), 4), protection(2)),
     ];
-    for (case, aim, code) in cases {
+    for (case, memory, code) in cases {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let (region, remote) = aim(&b);
+        let memory = memory(b.host());
         let sink = a.target(8);
         b.post_recv(5, 100);
         let before = (a.host().memory(), b.host().memory());
-        let request = SendRequest::fetch_add(WrId(1), 1, remote);
+        let request = SendRequest::fetch_add(WrId(1), 1, memory.address);
         a.post(request.into_sink(sink.local(0, 8)));
-        a.post(SendRequest::swap(WrId(2), 7, remote));
+        a.post(SendRequest::swap(WrId(2), 7, memory.address));
         sim.run_until_idle();
-        assert_refused(case, &a, &b, code);
+        assert_refused_by_event(case, &a, &b, code);
         let after = (a.host().memory(), b.host().memory());
         assert!(after == before, "{case}: memory has changed");
         let done = [
@@ -93,7 +64,7 @@ fn atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
         ];
         assert_eq!(a.sends(), done, "{case}");
         assert_eq!(b.receives(), [Done::flushed(5, Opcode::Receive)], "{case}");
-        drop(region);
+        drop(memory.region);
     }
 }
 
@@ -107,14 +78,14 @@ fn right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
     assert_eq!(a.sends(), [Done::fetch_add(1)]);
     a.post_write(2, &[7; 8], region.remote(0));
     sim.run_until_idle();
-    assert_refused("Write", &a, &b, TermCode::ddp_tagged(2));
+    assert_refused_by_event("Write", &a, &b, TermCode::ddp_tagged(2));
 
     let (mut a, b) = sim.connected_pair();
     let region = b.region(KIB, ATOMIC_ONLY);
     let sink = a.target(8);
     a.post_read(1, sink.local(0, 8), region.remote(0));
     sim.run_until_idle();
-    assert_refused("Read", &a, &b, TermCode::rdmap_protection(2));
+    assert_refused_by_event("Read", &a, &b, TermCode::rdmap_protection(2));
 }
 
 /// The target goes between the request's arrival and its turn.
@@ -130,7 +101,7 @@ fn atomic_whose_target_goes_while_it_waits_is_not_executed() {
     sim.run_for(Duration::from_micros(60));
     drop(region);
     sim.run_until_idle();
-    assert_refused("deregistered", &a, &b, TermCode::rdmap_protection(0));
+    assert_refused_by_event("deregistered", &a, &b, TermCode::rdmap_protection(0));
     assert_eq!(memory.to_vec(), [0; 8]);
     let expected = [Done::read(1, MIB), Done::refused(2, Opcode::FetchAdd)];
     assert_eq!(a.sends(), expected);

@@ -11,14 +11,14 @@ use xwarp_tcp::CloseReason;
 use xwarp_test_kit::hex;
 
 use super::{holding, number, post_add};
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 const REFUSED: &[&str] = &["drop_refused_segment", "drop_after_failure"];
 const FETCH_ADD: u32 = 0;
 
 /// The number, and a request to add to it.
-fn addition(victim: &Victim, operation: u32, add: u64) -> (Target, Vec<u8>) {
-    let target = holding(&victim.end, 42);
+fn addition(dut: &Dut, operation: u32, add: u64) -> (Target, Vec<u8>) {
+    let target = holding(&dut.end, 42);
     let place = target.remote(0);
     let header = atomic_request(operation, 0xcafe_f00d, place.stag, place.to, add);
     (target, header)
@@ -27,31 +27,31 @@ fn addition(victim: &Victim, operation: u32, add: u64) -> (Target, Vec<u8>) {
 /// Vector F-13 of an independent encoder.
 #[test]
 fn response_is_right_to_the_byte() {
-    let mut victim = Victim::new();
-    let (target, header) = addition(&victim, FETCH_ADD, 1);
-    victim.peer.send(&Untagged::atomic_request().fpdu(&header));
-    victim.sim.run_until_idle();
+    let mut dut = Dut::new();
+    let (target, header) = addition(&dut, FETCH_ADD, 1);
+    dut.peer.send(&Untagged::atomic_request().fpdu(&header));
+    dut.sim.run_until_idle();
     let expected = "001e414b00000000000000030000000100000000cafef00d000000000000002a00b13b98";
-    assert_eq!(victim.answer(), hex(expected));
+    assert_eq!(dut.answer(), hex(expected));
     assert_eq!(number(&target), 43);
 }
 
 #[test]
 fn request_is_right_to_the_byte() {
-    let mut victim = Victim::new();
-    victim.sim.run_until_idle();
+    let mut dut = Dut::new();
+    dut.sim.run_until_idle();
     let far = xwarp::RemoteAddress {
         stag: Stag(0x1122_3344),
         to: 0x1008,
     };
-    post_add(&mut victim.end, 1, 1, far);
-    victim.end.post(SendRequest::compare_swap(
+    post_add(&mut dut.end, 1, 1, far);
+    dut.end.post(SendRequest::compare_swap(
         WrId(2),
         43,
         0x0102_0304_0506_0708,
         far,
     ));
-    victim.sim.run_until_idle();
+    dut.sim.run_until_idle();
     // F-11 and F-12, but for the MSN and the Request Identifier, which are the first ones.
     let expected = [
         "414a00000000000000010000000100000000\
@@ -60,14 +60,14 @@ fn request_is_right_to_the_byte() {
          000000020000000111223344000000000000100801020304050607\
          08ffffffffffffffff000000000000002bffffffffffffffff",
     ];
-    assert_eq!(ulpdus(&victim.answer()), expected.map(hex));
+    assert_eq!(ulpdus(&dut.answer()), expected.map(hex));
 }
 
 /// Queue 1 numbers Reads and Atomics together, queue 3 the Atomic Responses alone (R7306-5.2.2-3).
 #[test]
 fn reads_and_atomics_are_answered_in_the_order_of_their_requests() {
-    let mut victim = Victim::new();
-    let (target, _) = addition(&victim, FETCH_ADD, 1);
+    let mut dut = Dut::new();
+    let (target, _) = addition(&dut, FETCH_ADD, 1);
     let place = target.remote(0);
     let mut stream = Vec::new();
     for msn in [1, 2, 3, 4] {
@@ -87,8 +87,8 @@ fn reads_and_atomics_are_answered_in_the_order_of_their_requests() {
             place.fpdu(&header)
         });
     }
-    victim.peer.send(&stream);
-    victim.sim.run_until_idle();
+    dut.peer.send(&stream);
+    dut.sim.run_until_idle();
     let read = |found: u64| {
         let header = hex("c142000000010000000000000000");
         [&header[..], &found.to_ne_bytes()[..]].concat()
@@ -101,14 +101,14 @@ fn reads_and_atomics_are_answered_in_the_order_of_their_requests() {
         ulpdu
     };
     let expected = [read(42), atomic(1, 2, 42), read(43), atomic(2, 4, 43)];
-    assert_eq!(ulpdus(&victim.answer()), expected);
+    assert_eq!(ulpdus(&dut.answer()), expected);
 }
 
 /// R7306-5.2.1-2, -5 and R7306-4.1-4: reserved bits, a `FetchAdd`'s compare fields and the Invalidate `STag` mean nothing.
 #[test]
 fn fields_without_meaning_are_not_read() {
-    let mut victim = Victim::new();
-    let (target, mut header) = addition(&victim, 0xffff_fff0, 1);
+    let mut dut = Dut::new();
+    let (target, mut header) = addition(&dut, 0xffff_fff0, 1);
     header[36..].fill(0xa5);
     let place = Untagged {
         control: 0x41 | 0x3c,
@@ -116,8 +116,8 @@ fn fields_without_meaning_are_not_read() {
         stag: 0xdead_beef,
         ..Untagged::atomic_request()
     };
-    victim.peer.send(&place.fpdu(&header));
-    victim.sim.run_until_idle();
+    dut.peer.send(&place.fpdu(&header));
+    dut.sim.run_until_idle();
     assert_eq!(number(&target), 43);
 }
 
@@ -138,10 +138,10 @@ fn requests_that_must_not_be_are_refused_with_their_code_and_not_executed() {
         ("RV 0", |place, header| Untagged { rdmap: 0x0a, ..place }.fpdu(&header), TermCode::rdmap_operation(5)),
     ];
     for (what, twist, code) in cases {
-        let mut victim = Victim::new().expecting(REFUSED);
-        victim.end.post_recv(1, 100);
-        let (_target, header) = addition(&victim, FETCH_ADD, 1);
-        victim.assert_terminates(what, &twist(right, header), code);
+        let mut dut = Dut::new().expecting(REFUSED);
+        dut.end.post_recv(1, 100);
+        let (_target, header) = addition(&dut, FETCH_ADD, 1);
+        dut.assert_terminates(what, &twist(right, header), code);
     }
 }
 
@@ -149,46 +149,46 @@ fn requests_that_must_not_be_are_refused_with_their_code_and_not_executed() {
 #[test]
 fn reserved_and_unassigned_operations_are_refused() {
     for operation in [1].into_iter().chain(3..16) {
-        let mut victim = Victim::new().expecting(REFUSED);
-        let (_target, header) = addition(&victim, operation, 1);
+        let mut dut = Dut::new().expecting(REFUSED);
+        let (_target, header) = addition(&dut, operation, 1);
         let request = Untagged::atomic_request().fpdu(&header);
         let what = format!("AOpCode {operation}");
-        victim.assert_terminates(&what, &request, TermCode::rdmap_operation(6));
+        dut.assert_terminates(&what, &request, TermCode::rdmap_operation(6));
     }
 }
 
 /// `offending` is answered with just this Terminate.
-fn assert_answer(victim: &mut Victim, offending: &[u8], terminate: &str) {
-    victim.peer.send(offending);
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    assert_eq!(victim.answer(), hex(terminate));
-    victim.peer.close();
-    victim.sim.run_until_idle();
+fn assert_answer(dut: &mut Dut, offending: &[u8], terminate: &str) {
+    dut.peer.send(offending);
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    assert_eq!(dut.answer(), hex(terminate));
+    dut.peer.close();
+    dut.sim.run_until_idle();
 }
 
 /// Vector T-21: a Terminate for an Atomic Request does not return RDMAP's header (R7306-8.1-2).
 #[test]
 fn terminate_for_a_misaligned_target_is_right_to_the_byte() {
-    let mut victim = Victim::new().expecting(REFUSED);
-    let target = holding(&victim.end, 42);
+    let mut dut = Dut::new().expecting(REFUSED);
+    let target = holding(&dut.end, 42);
     let place = target.remote(4);
     let header = atomic_request(FETCH_ADD, 0, place.stag, place.to, 1);
     let offending = Untagged::atomic_request().fpdu(&header);
     let terminate = "002a4147000000000000000200000001000000000207c0000046414a0000000000000001000000010000000086a855da";
-    assert_answer(&mut victim, &offending, terminate);
+    assert_answer(&mut dut, &offending, terminate);
     assert_eq!(number(&target), 42);
 }
 
 /// Vector T-22.
 #[test]
 fn terminate_for_an_unknown_operation_is_right_to_the_byte() {
-    let mut victim = Victim::new().expecting(REFUSED);
+    let mut dut = Dut::new().expecting(REFUSED);
     let offending = hex(
         "0046414a0000000000000001000000010000000000000001000000011122334400000000000010080000000000000001\
          ffffffffffffffff0000000000000000fffffffffffffffff1a3191a",
     );
     let terminate = "002a4147000000000000000200000001000000000206c0000046414a00000000000000010000000100000000be5886af";
-    assert_answer(&mut victim, &offending, terminate);
+    assert_answer(&mut dut, &offending, terminate);
 }
 
 /// The requests come in one piece, before any can be answered: none is executed.
@@ -198,8 +198,8 @@ fn more_atomics_than_ird_at_once_are_refused() {
         ird: 3,
         ..QpConfig::default()
     };
-    let mut victim = Victim::with(&config).expecting(REFUSED);
-    let (_target, header) = addition(&victim, FETCH_ADD, 1);
+    let mut dut = Dut::with(&config).expecting(REFUSED);
+    let (_target, header) = addition(&dut, FETCH_ADD, 1);
     let requests: Vec<u8> = (1..=4)
         .flat_map(|msn| {
             let place = Untagged {
@@ -210,7 +210,7 @@ fn more_atomics_than_ird_at_once_are_refused() {
         })
         .collect();
     assert!(requests.len() < 1024, "one segment");
-    let captured = victim.assert_terminates("row 85", &requests, TermCode::ddp_untagged(3));
+    let captured = dut.assert_terminates("row 85", &requests, TermCode::ddp_untagged(3));
     assert_eq!(
         captured,
         hex("c0000046414a00000000000000010000000400000000")
@@ -234,57 +234,56 @@ fn responses_that_must_not_be_are_refused_and_complete_nothing() {
         ("a Send on QN 3", Untagged { qn: 3, ..Untagged::default() }.fpdu(&[0; 8]), TermCode::rdmap_operation(6)),
     ];
     for (what, response, code) in cases {
-        let mut victim = Victim::new().expecting(REFUSED);
-        victim.end.post_recv(1, 100);
-        let sink = victim.end.target(8);
+        let mut dut = Dut::new().expecting(REFUSED);
+        dut.end.post_recv(1, 100);
+        let sink = dut.end.target(8);
         let far = xwarp::RemoteAddress {
             stag: Stag(0x100),
             to: 0,
         };
         let request = SendRequest::fetch_add(WrId(1), 1, far);
-        victim.end.post(request.into_sink(sink.local(0, 8)));
-        victim.sim.run_until_idle();
-        assert_eq!(ulpdus(&victim.answer()).len(), 1, "an Atomic Request");
-        victim.assert_terminates(what, &response, code);
+        dut.end.post(request.into_sink(sink.local(0, 8)));
+        dut.sim.run_until_idle();
+        assert_eq!(ulpdus(&dut.answer()).len(), 1, "an Atomic Request");
+        dut.assert_terminates(what, &response, code);
         let flushed = Done::flushed(1, Opcode::FetchAdd);
-        assert_eq!(victim.end.sends(), [flushed], "{what}");
+        assert_eq!(dut.end.sends(), [flushed], "{what}");
     }
 }
 
 #[test]
 fn response_to_a_read_instead_or_to_nothing_is_refused() {
     let response = Untagged::atomic_response().fpdu(&atomic_response(0, 42));
-    let mut victim = Victim::new().expecting(REFUSED);
-    victim.assert_terminates("row 98", &response, TermCode::ddp_untagged(3));
+    let mut dut = Dut::new().expecting(REFUSED);
+    dut.assert_terminates("row 98", &response, TermCode::ddp_untagged(3));
 
-    let mut victim = Victim::new().expecting(REFUSED);
-    let sink = victim.end.target(8);
+    let mut dut = Dut::new().expecting(REFUSED);
+    let sink = dut.end.target(8);
     let far = xwarp::RemoteAddress {
         stag: Stag(0x100),
         to: 0,
     };
-    victim.end.post_read(1, sink.local(0, 8), far);
-    victim.sim.run_until_idle();
-    victim.assert_terminates("of a Read", &response, TermCode::ddp_untagged(3));
-    assert_eq!(victim.end.sends(), [Done::flushed(1, Opcode::Read)]);
+    dut.end.post_read(1, sink.local(0, 8), far);
+    dut.sim.run_until_idle();
+    dut.assert_terminates("of a Read", &response, TermCode::ddp_untagged(3));
+    assert_eq!(dut.end.sends(), [Done::flushed(1, Opcode::Read)]);
 }
 
 #[test]
 fn request_after_this_side_has_closed_resets_and_is_not_executed() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow", "drop_after_failure"]);
-    victim.sim.run_until_idle();
-    let region = victim.end.region(8, Access::all());
-    victim.end.qp.begin_disconnect().unwrap();
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    let closed_at = victim.sim.now();
+    let mut dut = Dut::new().expecting(&["drop_no_flow", "drop_after_failure"]);
+    dut.sim.run_until_idle();
+    let region = dut.end.region(8, Access::all());
+    dut.end.qp.begin_disconnect().unwrap();
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    let closed_at = dut.sim.now();
     let header = atomic_request(FETCH_ADD, 0, region.stag(), 0, 1);
-    victim.peer.send(&Untagged::atomic_request().fpdu(&header));
-    victim
-        .sim
-        .run_until("the reset", || victim.peer.ended().is_some());
-    assert_eq!(victim.peer.ended(), Some(CloseReason::Reset));
-    assert!(victim.sim.now() < closed_at + Duration::from_millis(1));
-    let events = victim.end.events();
+    dut.peer.send(&Untagged::atomic_request().fpdu(&header));
+    dut.sim
+        .run_until("the reset", || dut.peer.ended().is_some());
+    assert_eq!(dut.peer.ended(), Some(CloseReason::Reset));
+    assert!(dut.sim.now() < closed_at + Duration::from_millis(1));
+    let events = dut.end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::BadClose { .. }]),
         "{events:?}"
@@ -294,10 +293,10 @@ fn request_after_this_side_has_closed_resets_and_is_not_executed() {
 
 #[test]
 fn first_fpdu_may_be_an_atomic_request() {
-    let mut victim = Victim::fenced(xwarp_netsim::Seed(29), &QpConfig::default());
-    let (target, header) = addition(&victim, FETCH_ADD, 1);
-    victim.peer.send(&Untagged::atomic_request().fpdu(&header));
-    victim.sim.run_until_idle();
+    let mut dut = Dut::fenced(xwarp_netsim::Seed(29), &QpConfig::default());
+    let (target, header) = addition(&dut, FETCH_ADD, 1);
+    dut.peer.send(&Untagged::atomic_request().fpdu(&header));
+    dut.sim.run_until_idle();
     assert_eq!(number(&target), 43);
-    assert_eq!(ulpdus(&victim.answer()).len(), 1);
+    assert_eq!(ulpdus(&dut.answer()).len(), 1);
 }

@@ -9,7 +9,7 @@ use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request, ulpdus};
 use xwarp_sim_tests::{Done, End, MIB, pattern};
 use xwarp_tcp::CloseReason;
 
-use super::Victim;
+use super::Dut;
 
 const FAR: RemoteAddress = RemoteAddress {
     stag: Stag(0x100),
@@ -30,24 +30,24 @@ fn assert_bad_close(what: &str, end: &End) {
 #[test]
 fn fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
     for cut in [1, 2, 3, 15, 16, 17, 60, 116, 119] {
-        let mut victim = Victim::new();
-        victim.end.post_recv(1, 100);
-        victim.end.post_write(2, b"8 bytes!", FAR);
-        let target = victim.end.target(100);
+        let mut dut = Dut::new();
+        dut.end.post_recv(1, 100);
+        dut.end.post_write(2, b"8 bytes!", FAR);
+        let target = dut.end.target(100);
         let place = target.remote(0);
         let whole = Tagged::write(place.stag, place.to).fpdu(&pattern(100));
         assert_eq!(whole.len(), 120, "length, header, payload and CRC");
-        victim.peer.send(&whole[..cut]);
-        victim.sim.run_until_idle();
-        victim.peer.close();
-        victim.sim.run_until_idle();
-        assert_bad_close(&format!("{cut} bytes"), &victim.end);
+        dut.peer.send(&whole[..cut]);
+        dut.sim.run_until_idle();
+        dut.peer.close();
+        dut.sim.run_until_idle();
+        assert_bad_close(&format!("{cut} bytes"), &dut.end);
         assert_eq!(target.to_vec(), [0; 100]);
         let flushed = Done::flushed(1, Opcode::Receive);
-        assert_eq!(victim.end.receives(), [flushed]);
-        assert_eq!(victim.end.sends(), [Done::write(2, 8)]);
-        assert_eq!(victim.peer.ended(), Some(CloseReason::Reset));
-        let answer = ulpdus(&victim.answer());
+        assert_eq!(dut.end.receives(), [flushed]);
+        assert_eq!(dut.end.sends(), [Done::write(2, 8)]);
+        assert_eq!(dut.peer.ended(), Some(CloseReason::Reset));
+        let answer = ulpdus(&dut.answer());
         assert_eq!(answer.len(), 1, "the Write and no Terminate");
     }
 }
@@ -56,35 +56,35 @@ fn fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
 /// Row 42.
 #[test]
 fn fin_before_a_messages_last_segment_is_an_error_of_that_message() {
-    let mut victim = Victim::new();
-    victim.end.post_recv(1, 100);
+    let mut dut = Dut::new();
+    dut.end.post_recv(1, 100);
     let begin = Untagged {
         control: 0x01,
         ..Untagged::default()
     };
-    victim.peer.send(&begin.fpdu(b"to be continued"));
-    victim.sim.run_until_idle();
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    assert_bad_close("a Send", &victim.end);
+    dut.peer.send(&begin.fpdu(b"to be continued"));
+    dut.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    assert_bad_close("a Send", &dut.end);
     let flushed = Done::flushed(1, Opcode::Receive);
-    assert_eq!(victim.end.receives(), [flushed]);
+    assert_eq!(dut.end.receives(), [flushed]);
 
-    let mut victim = Victim::new();
-    let sink = victim.end.target(100);
+    let mut dut = Dut::new();
+    let sink = dut.end.target(100);
     let place = sink.remote(0);
-    victim.end.post_read(1, sink.local(0, 100), FAR);
-    victim.sim.run_until_idle();
+    dut.end.post_read(1, sink.local(0, 100), FAR);
+    dut.sim.run_until_idle();
     let begin = Tagged {
         control: 0x81,
         ..Tagged::read_response(place.stag, place.to)
     };
-    victim.peer.send(&begin.fpdu(&pattern(60)));
-    victim.sim.run_until_idle();
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    assert_bad_close("a Read Response", &victim.end);
-    assert_eq!(victim.end.sends(), [Done::flushed(1, Opcode::Read)]);
+    dut.peer.send(&begin.fpdu(&pattern(60)));
+    dut.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    assert_bad_close("a Read Response", &dut.end);
+    assert_eq!(dut.end.sends(), [Done::flushed(1, Opcode::Read)]);
     assert_eq!(sink.to_vec()[..60], pattern(60), "what was right stays");
 }
 
@@ -92,18 +92,18 @@ fn fin_before_a_messages_last_segment_is_an_error_of_that_message() {
 /// Row 42.
 #[test]
 fn fin_before_a_writes_last_segment_is_a_close() {
-    let mut victim = Victim::new();
-    let target = victim.end.target(100);
+    let mut dut = Dut::new();
+    let target = dut.end.target(100);
     let place = target.remote(0);
     let begin = Tagged {
         control: 0x81,
         ..Tagged::write(place.stag, place.to)
     };
-    victim.peer.send(&begin.fpdu(&pattern(60)));
-    victim.sim.run_until_idle();
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.events(), [AsyncEventKind::Closed]);
+    dut.peer.send(&begin.fpdu(&pattern(60)));
+    dut.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.events(), [AsyncEventKind::Closed]);
     assert_eq!(target.to_vec()[..60], pattern(60));
 }
 
@@ -131,31 +131,29 @@ fn segments_after_a_terminate_are_dropped() {
     ];
     for together in [true, false] {
         for (what, later) in cases {
-            let mut victim = Victim::new().expecting(&["drop_after_failure"]);
-            victim.end.post_recv(1, 100);
-            let target = victim.end.target(8);
+            let mut dut = Dut::new().expecting(&["drop_after_failure"]);
+            dut.end.post_recv(1, 100);
+            let target = dut.end.target(8);
             let later = later(target.remote(0));
             if together {
-                victim
-                    .peer
-                    .send(&[terminate_fpdu(), later.clone()].concat());
+                dut.peer.send(&[terminate_fpdu(), later.clone()].concat());
             } else {
-                victim.peer.send(&terminate_fpdu());
-                victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-                victim.peer.send(&later);
+                dut.peer.send(&terminate_fpdu());
+                dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+                dut.peer.send(&later);
             }
-            victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-            victim.sim.run_for(Duration::from_millis(1));
-            victim.peer.close();
-            victim.sim.run_until_idle();
+            dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+            dut.sim.run_for(Duration::from_millis(1));
+            dut.peer.close();
+            dut.sim.run_until_idle();
             let told = [AsyncEventKind::TerminateReceived(TermCode::ddp_tagged(1))];
-            assert_eq!(victim.end.events(), told, "{what}: one event");
+            assert_eq!(dut.end.events(), told, "{what}: one event");
             assert_eq!(target.to_vec(), [0; 8], "{what}");
             let flushed = Done::flushed(1, Opcode::Receive);
-            assert_eq!(victim.end.receives(), [flushed], "{what}");
-            assert_eq!(victim.end.buffer(1), [0; 100], "{what}");
-            assert!(victim.answer().is_empty(), "{what}: no answer");
-            let dropped = victim.end.host().drops()["drop_after_failure"];
+            assert_eq!(dut.end.receives(), [flushed], "{what}");
+            assert_eq!(dut.end.buffer(1), [0; 100], "{what}");
+            assert!(dut.answer().is_empty(), "{what}: no answer");
+            let dropped = dut.end.host().drops()["drop_after_failure"];
             assert_eq!(dropped, later.len() as u64, "{what}");
         }
     }
@@ -165,35 +163,35 @@ fn segments_after_a_terminate_are_dropped() {
 /// Row 107.
 #[test]
 fn reset_in_the_middle_flushes_all_work() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-    victim.end.post_recv(1, 100);
-    victim.end.post_recv(2, 100);
-    let sink = victim.end.target(8);
-    let source = victim.end.region(MIB, Access::all());
-    victim.end.post_read(3, sink.local(0, 8), FAR);
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+    dut.end.post_recv(1, 100);
+    dut.end.post_recv(2, 100);
+    let sink = dut.end.target(8);
+    let source = dut.end.region(MIB, Access::all());
+    dut.end.post_read(3, sink.local(0, 8), FAR);
     let swap = SendRequest::swap(WrId(4), 7, FAR);
-    victim.end.post(swap.into_sink(sink.local(0, 8)));
-    victim.end.post_write(5, &pattern(MIB), FAR);
-    victim.end.post_send(6, b"behind it");
+    dut.end.post(swap.into_sink(sink.local(0, 8)));
+    dut.end.post_write(5, &pattern(MIB), FAR);
+    dut.end.post_send(6, b"behind it");
     let header = read_request(Stag(1), 0, 1 << 20, source.stag(), 0);
-    victim.peer.send(&Untagged::read_request().fpdu(&header));
+    dut.peer.send(&Untagged::read_request().fpdu(&header));
     let begin = Untagged {
         control: 0x01,
         ..Untagged::default()
     };
-    victim.peer.send(&begin.fpdu(b"half a message"));
-    victim.sim.run_for(Duration::from_micros(120));
-    victim.peer.abort();
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.events(), [AsyncEventKind::ConnectionReset]);
+    dut.peer.send(&begin.fpdu(b"half a message"));
+    dut.sim.run_for(Duration::from_micros(120));
+    dut.peer.abort();
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.events(), [AsyncEventKind::ConnectionReset]);
     #[rustfmt::skip]
-    assert_eq!(victim.end.sends(), [
+    assert_eq!(dut.end.sends(), [
         Done::flushed(3, Opcode::Read), Done::flushed(4, Opcode::CompareSwap),
         Done::flushed(5, Opcode::Write), Done::flushed(6, Opcode::Send),
     ]);
     let flushed = [1, 2].map(|i| Done::flushed(i, Opcode::Receive));
-    assert_eq!(victim.end.receives(), flushed);
-    let counters = victim.end.host().rnic().counters().unwrap();
+    assert_eq!(dut.end.receives(), flushed);
+    let counters = dut.end.host().rnic().counters().unwrap();
     assert_eq!(counters.rdma.terminates_out, 0);
     assert_eq!(sink.to_vec(), [0; 8]);
 }
@@ -204,27 +202,26 @@ fn reset_in_the_middle_flushes_all_work() {
 fn terminate_before_a_closed_window_is_given_up_after_a_while() {
     for responding in [true, false] {
         let drops = &["drop_refused_segment", "drop_after_failure", "drop_no_flow"];
-        let mut victim = Victim::new().expecting(drops);
-        victim.sim.run_until_idle();
-        victim.peer.set_reading(false);
-        let source = victim.end.region(MIB, Access::all());
+        let mut dut = Dut::new().expecting(drops);
+        dut.sim.run_until_idle();
+        dut.peer.set_reading(false);
+        let source = dut.end.region(MIB, Access::all());
         if responding {
             let header = read_request(Stag(1), 0, 1 << 20, source.stag(), 0);
-            victim.peer.send(&Untagged::read_request().fpdu(&header));
+            dut.peer.send(&Untagged::read_request().fpdu(&header));
         } else {
-            victim.end.post_write(1, &pattern(MIB), FAR);
+            dut.end.post_write(1, &pattern(MIB), FAR);
         }
-        victim.sim.run_for(Duration::from_secs(1));
-        let before = victim.sim.now();
-        victim.peer.send(&fpdu(&[0xc1; 5]));
-        victim.sim.run_for(Duration::from_secs(1));
-        assert_eq!(victim.end.state(), QpState::Terminate, "it waits");
-        victim
-            .sim
-            .run_until("the end", || victim.end.state() == QpState::Error);
-        assert!(victim.sim.now() < before + Duration::from_secs(5));
-        victim.sim.run_until_idle();
-        assert_eq!(victim.peer.ended(), Some(CloseReason::Reset));
+        dut.sim.run_for(Duration::from_secs(1));
+        let before = dut.sim.now();
+        dut.peer.send(&fpdu(&[0xc1; 5]));
+        dut.sim.run_for(Duration::from_secs(1));
+        assert_eq!(dut.end.state(), QpState::Terminate, "it waits");
+        dut.sim
+            .run_until("the end", || dut.end.state() == QpState::Error);
+        assert!(dut.sim.now() < before + Duration::from_secs(5));
+        dut.sim.run_until_idle();
+        assert_eq!(dut.peer.ended(), Some(CloseReason::Reset));
     }
 }
 
@@ -233,18 +230,18 @@ fn terminate_before_a_closed_window_is_given_up_after_a_while() {
 #[test]
 fn terminate_leaves_when_the_window_opens() {
     let drops = &["drop_refused_segment", "drop_after_failure"];
-    let mut victim = Victim::new().expecting(drops);
-    victim.sim.run_until_idle();
-    victim.peer.set_reading(false);
-    victim.end.post_write(1, &pattern(MIB), FAR);
-    victim.sim.run_for(Duration::from_secs(1));
-    victim.peer.send(&fpdu(&[0xc1; 5]));
-    victim.sim.run_for(Duration::from_secs(1));
-    victim.peer.set_reading(true);
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    let (code, _) = xwarp_sim_tests::wire::terminate(&victim.answer());
+    let mut dut = Dut::new().expecting(drops);
+    dut.sim.run_until_idle();
+    dut.peer.set_reading(false);
+    dut.end.post_write(1, &pattern(MIB), FAR);
+    dut.sim.run_for(Duration::from_secs(1));
+    dut.peer.send(&fpdu(&[0xc1; 5]));
+    dut.sim.run_for(Duration::from_secs(1));
+    dut.peer.set_reading(true);
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    let (code, _) = xwarp_sim_tests::wire::terminate(&dut.answer());
     assert_eq!(code, TermCode::ddp_local());
-    assert_eq!(victim.peer.ended(), Some(CloseReason::Graceful));
+    assert_eq!(dut.peer.ended(), Some(CloseReason::Graceful));
 }

@@ -14,14 +14,14 @@ use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, terminate};
 use xwarp_sim_tests::{End, PlainPeer, Sim};
 
-/// An RNIC at A and, connected to it, a plain peer that has begun to speak iWARP.
-pub(crate) struct Victim {
+/// Device under test: an RNIC at A. A plain peer is connected to it and has begun to speak iWARP.
+pub(crate) struct Dut {
     pub(crate) sim: Sim,
     pub(crate) end: End,
     pub(crate) peer: PlainPeer,
 }
 
-impl Victim {
+impl Dut {
     /// The peer has not sent an FPDU yet.
     pub(crate) fn fenced(seed: Seed, config: &QpConfig) -> Self {
         let (sim, peer) = Sim::with_plain_peer(seed);
@@ -39,9 +39,9 @@ impl Victim {
 
     /// The peer has sent an FPDU, an empty Write.
     pub(crate) fn with(config: &QpConfig) -> Self {
-        let victim = Self::fenced(Seed(29), config);
-        victim.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
-        victim
+        let dut = Self::fenced(Seed(29), config);
+        dut.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
+        dut
     }
 
     pub(crate) fn new() -> Self {

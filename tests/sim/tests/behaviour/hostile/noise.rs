@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use xwarp::{Access, MemoryRegion, QpConfig, QpState, Stag};
+use xwarp::{Access, QpConfig, QpState, RemoteAddress, Stag};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::wire::{Tagged, Untagged, atomic_request, fpdu, read_request};
 use xwarp_sim_tests::{KIB, for_each_seed};
 
-use super::Victim;
+use super::Dut;
 
 const ANY: &[&str] = &[
     "drop_bad_fpdu",
@@ -19,29 +19,27 @@ const ANY: &[&str] = &[
 /// Bytes of noise.
 const NOISE: usize = 10_000;
 
-fn victim(seed: Seed) -> Victim {
-    let victim = Victim::fenced(seed, &QpConfig::default()).expecting(ANY);
-    victim.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
-    victim
+fn dut(seed: Seed) -> Dut {
+    let dut = Dut::fenced(seed, &QpConfig::default()).expecting(ANY);
+    dut.peer.send(&Tagged::write(Stag(1), 0).fpdu(b""));
+    dut
 }
 
 #[test]
 fn random_bytes_instead_of_fpdus_end_the_connection() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed, 300);
-        let mut victim = victim(seed);
-        victim.end.post_recv(1, 100);
-        let target = victim.end.target(100);
-        victim
-            .peer
-            .send_pieces(&rng.bytes(NOISE), 1 + rng.index(1460));
+        let mut dut = dut(seed);
+        dut.end.post_recv(1, 100);
+        let target = dut.end.target(100);
+        dut.peer.send_pieces(&rng.bytes(NOISE), 1 + rng.index(1460));
         // What looks like the begin of a long FPDU is waited for.
-        victim.sim.run_for(Duration::from_secs(1));
-        victim.peer.close();
-        victim.sim.run_until_idle();
-        assert_eq!(victim.end.state(), QpState::Error);
+        dut.sim.run_for(Duration::from_secs(1));
+        dut.peer.close();
+        dut.sim.run_until_idle();
+        assert_eq!(dut.end.state(), QpState::Error);
         assert_eq!(target.to_vec(), [0; 100]);
-        assert_eq!(victim.end.buffer(1), [0; 100]);
+        assert_eq!(dut.end.buffer(1), [0; 100]);
     });
 }
 
@@ -60,83 +58,108 @@ fn random_bytes_instead_of_a_request_end_the_connection() {
     });
 }
 
-/// A valid FPDU around header fields that are random, but near what is right.
-fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
-    let near = |rng: &mut Rng, right: u64| match rng.below(8) {
-        0 => rng.draw(),
-        1 => right.wrapping_add(rng.below(3)).wrapping_sub(1),
-        _ => right,
-    };
-    let byte = |rng: &mut Rng, right: u8| match rng.below(12) {
-        0 => right ^ (1 << rng.below(8)),
-        _ => right,
-    };
-    let word = |rng: &mut Rng, right: u32| near(rng, u64::from(right)).to_le_bytes();
-    let word =
-        |rng: &mut Rng, right: u32| u32::from_le_bytes(*word(rng, right).first_chunk().unwrap());
-    let place = target.remote(0);
-    let len = rng.index(300);
-    let payload = rng.bytes(len);
-    match rng.below(6) {
-        0 => {
-            let header = Untagged {
-                control: byte(rng, 0x41),
-                rdmap: byte(rng, 0x43),
-                msn: word(rng, msn),
-                qn: word(rng, 0),
-                mo: word(rng, 0),
-                stag: 0,
-            };
-            header.fpdu(&payload)
+/// Source of valid FPDUs whose header fields are random, but near what is right.
+struct Headers<'a> {
+    rng: &'a mut Rng,
+    /// The memory that the peer may touch.
+    place: RemoteAddress,
+    msn: u32,
+}
+
+impl Headers<'_> {
+    fn near(&mut self, right: u64) -> u64 {
+        match self.rng.below(8) {
+            0 => self.rng.draw(),
+            1 => right.wrapping_add(self.rng.below(3)).wrapping_sub(1),
+            _ => right,
         }
-        1 => {
-            let stag = Stag(word(rng, place.stag.0));
-            let request = read_request(
-                Stag(7),
-                rng.draw(),
-                word(rng, 64),
-                stag,
-                near(rng, place.to),
-            );
-            let header = Untagged {
-                msn: word(rng, msn),
-                ..Untagged::read_request()
-            };
-            header.fpdu(&request)
+    }
+
+    fn byte(&mut self, right: u8) -> u8 {
+        match self.rng.below(12) {
+            0 => right ^ (1 << self.rng.below(8)),
+            _ => right,
         }
-        2 => {
-            let header = Tagged {
-                control: byte(rng, 0xc1),
-                rdmap: byte(rng, 0x40),
-                stag: Stag(word(rng, place.stag.0)),
-                to: near(rng, place.to),
-            };
-            header.fpdu(&payload)
+    }
+
+    fn word(&mut self, right: u32) -> u32 {
+        let near = self.near(u64::from(right)).to_le_bytes();
+        u32::from_le_bytes(*near.first_chunk().unwrap())
+    }
+
+    fn stag(&mut self) -> Stag {
+        Stag(self.word(self.place.stag.0))
+    }
+
+    fn fpdu(&mut self) -> Vec<u8> {
+        let len = self.rng.index(300);
+        let payload = self.rng.bytes(len);
+        match self.rng.below(6) {
+            0 => self.send(&payload),
+            1 => self.read_request(),
+            2 => self.write(&payload),
+            3 => self.atomic_request(),
+            4 => self.immediate_data(payload.get(..8).unwrap_or(&payload)),
+            _ => fpdu(&payload),
         }
-        3 => {
-            let (swaps, number) = (rng.below(2) == 0, rng.below(37));
-            let operation = word(rng, if swaps { 2 } else { 0 });
-            let stag = Stag(word(rng, place.stag.0));
-            let to = near(rng, place.to + 8 * number);
-            let request = atomic_request(operation, word(rng, msn), stag, to, rng.draw());
-            let header = Untagged {
-                control: byte(rng, 0x41),
-                rdmap: byte(rng, 0x4a),
-                msn: word(rng, msn),
-                ..Untagged::read_request()
-            };
-            header.fpdu(&request)
-        }
-        4 => {
-            let header = Untagged {
-                control: byte(rng, 0x41),
-                rdmap: byte(rng, 0x48),
-                msn: word(rng, msn),
-                ..Untagged::default()
-            };
-            header.fpdu(payload.get(..8).unwrap_or(&payload))
-        }
-        _ => fpdu(&payload),
+    }
+
+    fn send(&mut self, payload: &[u8]) -> Vec<u8> {
+        let header = Untagged {
+            control: self.byte(0x41),
+            rdmap: self.byte(0x43),
+            msn: self.word(self.msn),
+            qn: self.word(0),
+            mo: self.word(0),
+            stag: 0,
+        };
+        header.fpdu(payload)
+    }
+
+    fn read_request(&mut self) -> Vec<u8> {
+        let stag = self.stag();
+        let (sink_to, len) = (self.rng.draw(), self.word(64));
+        let request = read_request(Stag(7), sink_to, len, stag, self.near(self.place.to));
+        let header = Untagged {
+            msn: self.word(self.msn),
+            ..Untagged::read_request()
+        };
+        header.fpdu(&request)
+    }
+
+    fn write(&mut self, payload: &[u8]) -> Vec<u8> {
+        let header = Tagged {
+            control: self.byte(0xc1),
+            rdmap: self.byte(0x40),
+            stag: self.stag(),
+            to: self.near(self.place.to),
+        };
+        header.fpdu(payload)
+    }
+
+    fn atomic_request(&mut self) -> Vec<u8> {
+        let (swaps, number) = (self.rng.below(2) == 0, self.rng.below(37));
+        let operation = self.word(if swaps { 2 } else { 0 });
+        let (stag, to) = (self.stag(), self.near(self.place.to + 8 * number));
+        let id = self.word(self.msn);
+        let request = atomic_request(operation, id, stag, to, self.rng.draw());
+        let header = Untagged {
+            control: self.byte(0x41),
+            rdmap: self.byte(0x4a),
+            msn: self.word(self.msn),
+            ..Untagged::read_request()
+        };
+        header.fpdu(&request)
+    }
+
+    fn immediate_data(&mut self, payload: &[u8]) -> Vec<u8> {
+        let header = Untagged {
+            control: self.byte(0x41),
+            rdmap: self.byte(0x48),
+            msn: self.word(self.msn),
+            ..Untagged::default()
+        };
+        header.fpdu(payload)
     }
 }
 
@@ -144,24 +167,29 @@ fn nearly_right(rng: &mut Rng, target: &MemoryRegion, msn: u32) -> Vec<u8> {
 fn valid_fpdus_with_random_headers_touch_nothing_but_the_target() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed, 302);
-        let mut victim = victim(seed);
+        let mut dut = dut(seed);
         // Neighbours in the region area, and the one between them that the peer may touch.
-        let before = victim.end.target(KIB);
-        let target = victim.end.region(300, Access::all());
-        let after = victim.end.target(KIB);
+        let before = dut.end.target(KIB);
+        let target = dut.end.region(300, Access::all());
+        let after = dut.end.target(KIB);
         for i in 0..50 {
-            victim.end.post_recv(i, 300);
+            dut.end.post_recv(i, 300);
         }
         for msn in 1..=50 {
-            let fpdu = nearly_right(&mut rng, &target, msn);
-            victim.peer.send(&fpdu);
+            let mut headers = Headers {
+                rng: &mut rng,
+                place: target.remote(0),
+                msn,
+            };
+            let fpdu = headers.fpdu();
+            dut.peer.send(&fpdu);
         }
-        victim.sim.run_for(Duration::from_secs(1));
-        victim.peer.close();
-        victim.sim.run_until_idle();
+        dut.sim.run_for(Duration::from_secs(1));
+        dut.peer.close();
+        dut.sim.run_until_idle();
         assert_eq!(before.to_vec(), [0; KIB]);
         assert_eq!(after.to_vec(), [0; KIB]);
-        let state = victim.end.state();
+        let state = dut.end.state();
         assert!(matches!(state, QpState::Error | QpState::Idle), "{state:?}");
     });
 }

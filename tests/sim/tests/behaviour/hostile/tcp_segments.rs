@@ -8,7 +8,7 @@ use xwarp_netsim::{Direction, Sighting};
 use xwarp_sim_tests::wire::{Tagged, Untagged};
 use xwarp_sim_tests::{Done, Target, pattern};
 
-use super::Victim;
+use super::Dut;
 
 /// Bytes of the Ethernet and IPv4 headers in front of a TCP header.
 const TCP: usize = 14 + 20;
@@ -64,9 +64,9 @@ impl Frame {
     }
 }
 
-/// A victim that has received one Write of the peer's, and the frame that brought it.
+/// A DUT that has received one Write of the peer's, and the frame that brought it.
 struct Replay {
-    victim: Victim,
+    dut: Dut,
     target: Target,
     frame: Frame,
     /// Bytes of the Write's FPDU.
@@ -75,27 +75,27 @@ struct Replay {
 
 impl Replay {
     fn new(drops: &[&'static str]) -> Self {
-        let mut victim = Victim::new().expecting(drops);
-        victim.sim.run_until_idle();
-        let target = victim.end.target(100);
+        let mut dut = Dut::new().expecting(drops);
+        dut.sim.run_until_idle();
+        let target = dut.end.target(100);
         let place = target.remote(0);
         let fpdu = Tagged::write(place.stag, place.to).fpdu(&pattern(100));
         let last: Rc<RefCell<Vec<u8>>> = Rc::default();
         let seen = Rc::clone(&last);
         let len = PAYLOAD + fpdu.len();
-        victim.sim.link().observe(move |sighting: &Sighting<'_>| {
+        dut.sim.link().observe(move |sighting: &Sighting<'_>| {
             if sighting.direction == Direction::BToA && sighting.frame.len() == len {
                 *seen.borrow_mut() = sighting.frame.to_vec();
             }
         });
-        victim.peer.send(&fpdu);
-        victim.sim.run_until_idle();
+        dut.peer.send(&fpdu);
+        dut.sim.run_until_idle();
         assert_eq!(target.to_vec(), pattern(100));
         let frame = Frame(last.borrow().clone());
         assert_eq!(frame.0[PAYLOAD..], fpdu);
         assert_eq!(frame.0, frame.clone().summed().0, "the sum is understood");
         Self {
-            victim,
+            dut,
             target,
             frame,
             fpdu,
@@ -110,27 +110,27 @@ impl Replay {
 
     /// Lets the frame arrive; nothing may come of it.
     fn assert_ignored(&mut self, what: &str, frame: Frame) {
-        let before = self.victim.end.host().memory();
-        let counted = |victim: &Victim| victim.end.host().rnic().counters().unwrap();
-        let fpdus = counted(&self.victim).rdma.fpdus_in;
-        let frames = counted(&self.victim).io.rx_frames;
+        let before = self.dut.end.host().memory();
+        let counted = |dut: &Dut| dut.end.host().rnic().counters().unwrap();
+        let fpdus = counted(&self.dut).rdma.fpdus_in;
+        let frames = counted(&self.dut).io.rx_frames;
         let Frame(bytes) = frame;
-        self.victim.sim.link().inject(Direction::BToA, bytes);
-        self.victim.sim.run_until_idle();
-        let now = counted(&self.victim);
+        self.dut.sim.link().inject(Direction::BToA, bytes);
+        self.dut.sim.run_until_idle();
+        let now = counted(&self.dut);
         assert_eq!(now.io.rx_frames, frames + 1, "{what}: it arrived");
         assert_eq!(now.rdma.fpdus_in, fpdus, "{what}");
-        assert!(self.victim.end.host().memory() == before, "{what}");
-        assert_eq!(self.victim.end.state(), QpState::Rts, "{what}");
+        assert!(self.dut.end.host().memory() == before, "{what}");
+        assert_eq!(self.dut.end.state(), QpState::Rts, "{what}");
     }
 
     /// The connection works as before.
     fn assert_goes_on(&mut self) {
-        self.victim.end.post_recv(9, 100);
-        self.victim.peer.send(&Untagged::default().fpdu(b"and on"));
-        self.victim.sim.run_until_idle();
-        assert_eq!(self.victim.end.receives(), [Done::receive(9, 6)]);
-        assert_eq!(self.victim.end.buffer(9)[..6], *b"and on");
+        self.dut.end.post_recv(9, 100);
+        self.dut.peer.send(&Untagged::default().fpdu(b"and on"));
+        self.dut.sim.run_until_idle();
+        assert_eq!(self.dut.end.receives(), [Done::receive(9, 6)]);
+        assert_eq!(self.dut.end.buffer(9)[..6], *b"and on");
     }
 }
 
@@ -151,7 +151,7 @@ fn repeated_segment_with_other_bytes_is_not_placed() {
 #[test]
 fn overlapping_segment_counts_only_for_its_new_bytes() {
     let mut replay = Replay::new(&[]);
-    replay.victim.end.post_recv(9, 100);
+    replay.dut.end.post_recv(9, 100);
     let new = Untagged::default().fpdu(b"behind");
     let mut bytes = replay.frame.0[..PAYLOAD].to_vec();
     bytes.extend(replay.other_write());
@@ -159,14 +159,11 @@ fn overlapping_segment_counts_only_for_its_new_bytes() {
     let ip_len = u16::try_from(bytes.len() - 14).unwrap();
     bytes[16..18].copy_from_slice(&ip_len.to_be_bytes());
     let frame = Frame(with_ip_checksum(bytes)).summed();
-    replay.victim.sim.link().inject(Direction::BToA, frame.0);
-    replay
-        .victim
-        .sim
-        .run_for(std::time::Duration::from_millis(1));
+    replay.dut.sim.link().inject(Direction::BToA, frame.0);
+    replay.dut.sim.run_for(std::time::Duration::from_millis(1));
     assert_eq!(replay.target.to_vec(), pattern(100), "the old ones stay");
-    assert_eq!(replay.victim.end.receives(), [Done::receive(9, 6)]);
-    assert_eq!(replay.victim.end.buffer(9)[..6], *b"behind");
+    assert_eq!(replay.dut.end.receives(), [Done::receive(9, 6)]);
+    assert_eq!(replay.dut.end.buffer(9)[..6], *b"behind");
 }
 
 fn with_ip_checksum(mut frame: Vec<u8>) -> Vec<u8> {
@@ -194,7 +191,7 @@ fn segment_with_a_bad_checksum_is_dropped() {
         bad.0[TCP + 16 + bit / 8] ^= 1 << (bit % 8);
         replay.assert_ignored("a bad checksum", bad);
     }
-    let drops = replay.victim.end.host().drops();
+    let drops = replay.dut.end.host().drops();
     assert_eq!(drops["drop_bad_checksum"], 3);
     replay.assert_goes_on();
 }
@@ -228,7 +225,7 @@ fn segment_with_an_old_timestamp_is_dropped() {
         let frame = other.clone().older_by(age);
         replay.assert_ignored("sent before", frame);
     }
-    let drops = replay.victim.end.host().drops();
+    let drops = replay.dut.end.host().drops();
     assert_eq!(drops["drop_old_timestamp"], 3);
     replay.assert_goes_on();
 }

@@ -20,6 +20,8 @@ use xwarp::{
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
 
+use crate::refused::{assert_ended, assert_refused, invalidation};
+
 /// Tagged Offset of the first byte of regions that windows are bound to.
 const VA: u64 = 0x7000_0000_0123;
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
@@ -42,27 +44,10 @@ fn with_region(sim: &mut Sim) -> (End, End, MemoryRegion) {
 }
 
 /// A Send of nothing that asks the peer to invalidate.
-fn invalidation(wr_id: u64, stag: Stag) -> SendRequest {
-    let send = Operation::Send {
-        sgl: Sgl::new(),
-        solicited: false,
-        invalidate: Some(stag),
-    };
-    SendRequest::new(WrId(wr_id), send)
-}
-
 /// Does all that waits, and expects these completions of the send queue.
 fn settle(sim: &mut Sim, end: &mut End, done: &[Done]) {
     sim.run_until_idle();
     assert_eq!(end.sends(), done);
-}
-
-/// B has ended the stream with `code`, and A knows; both are in Error.
-fn assert_refused(case: &str, a: &End, b: &End, code: TermCode) {
-    assert_eq!(b.ended_with(), Some(code), "{case}");
-    let received = AsyncEventKind::TerminateReceived(code);
-    assert_eq!(a.events(), [received], "{case}");
-    assert_ended(case, a, b);
 }
 
 /// B's own work was at fault: its completion says so, and A is told that something local went wrong.
@@ -71,11 +56,6 @@ fn assert_at_fault(case: &str, a: &End, b: &End) {
     let told = AsyncEventKind::TerminateReceived(TermCode::rdmap_local());
     assert_eq!(a.events(), [told], "{case}");
     assert_ended(case, a, b);
-}
-
-fn assert_ended(case: &str, a: &End, b: &End) {
-    let states = (a.state(), b.state());
-    assert_eq!(states, (QpState::Error, QpState::Error), "{case}");
 }
 
 /// A writes 100 bytes there, or reads them: the code that the stream ends with, if it does. Nothing is placed where it does.

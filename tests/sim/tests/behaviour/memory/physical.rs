@@ -248,7 +248,7 @@ fn stag_zero_ends_where_the_region_area_does() {
 fn peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
     use xwarp_sim_tests::wire::{Tagged, Untagged, read_request};
 
-    use crate::hostile::Victim;
+    use crate::hostile::Dut;
 
     let config = QpConfig {
         privileged: true,
@@ -277,9 +277,9 @@ fn peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
             TermCode::rdmap_protection(0),
         ),
     ] {
-        let mut victim = Victim::with(&config);
-        victim = victim.expecting(&["drop_refused_segment", "drop_after_failure"]);
-        victim.end.post_recv(1, 8);
-        victim.assert_terminates(case, &fpdu, code);
+        let mut dut = Dut::with(&config);
+        dut = dut.expecting(&["drop_refused_segment", "drop_after_failure"]);
+        dut.end.post_recv(1, 8);
+        dut.assert_terminates(case, &fpdu, code);
     }
 }

@@ -1,7 +1,7 @@
 //! CRC and markers, as start-up has settled them for each direction.
 
 use super::{
-    CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, patient, up_to,
+    CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, up_to, without_nudge,
 };
 use std::time::Duration;
 use xwarp::{AsyncEventKind, MpaConfig, QpConfig, QpState, Revision, Stag, TermCode};
@@ -204,7 +204,7 @@ fn peer_that_asks_for_markers_gets_them_at_every_512th_byte() {
 /// Row 23.
 #[test]
 fn reply_that_asks_for_markers_is_obeyed() {
-    let mut initiating = Initiating::new(patient(), &QpConfig::default());
+    let mut initiating = Initiating::new(without_nudge(), &QpConfig::default());
     initiating.end.post_send(1, &[7; 1_200]);
     initiating.answered(&reply(MARKERS | CRC, 1, b"")).unwrap();
     initiating.sim.run_until_idle();

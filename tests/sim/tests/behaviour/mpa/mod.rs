@@ -42,7 +42,7 @@ const D: u16 = 0x4000;
 const LEFT_TO_ULP: u16 = 0x3fff;
 
 /// A silent peer is not woken, so that all that is sent is what a test posts.
-fn patient() -> MpaConfig {
+fn without_nudge() -> MpaConfig {
     MpaConfig {
         nudge: None,
         ..MpaConfig::default()

@@ -6,7 +6,7 @@ use xwarp::{MpaConfig, QpConfig, QpState, Stag};
 use xwarp_sim_tests::wire::{Tagged, Untagged, reply, ulpdus};
 use xwarp_sim_tests::{Done, KIB, pattern};
 
-use super::{CRC, Initiating, Responding, connected, exchange, pair, patient};
+use super::{CRC, Initiating, Responding, connected, exchange, pair, without_nudge};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ fn peer_that_has_sent_an_fpdu_is_left_alone() {
 
 #[test]
 fn nobody_is_woken_where_that_is_switched_off() {
-    let mut initiating = with_a_message(patient());
+    let mut initiating = with_a_message(without_nudge());
     initiating.sim.run_for(SECOND);
     assert_eq!(ulpdus(&initiating.sent()).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Which revision is spoken, the second try, and rejections.
+//! Revisions of MPA, the second try, and rejections.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The peer-to-peer model and its RTR (RFC 6581 §9.2).
 
 use super::{
-    A, B, C, CRC, D, ENHANCED, Initiating, Responding, connected, exchange, info, pair, patient,
-    peer_to_peer,
+    A, B, C, CRC, D, ENHANCED, Initiating, Responding, connected, exchange, info, pair,
+    peer_to_peer, without_nudge,
 };
 use std::time::Duration;
 use xwarp::{MpaConfig, PeerToPeer, QpConfig, QpState, Rtr, RtrTypes, Stag};
@@ -58,7 +58,7 @@ fn after_any_rtr_the_responder_may_speak_first_and_no_receive_is_used_up() {
 #[test]
 fn rtr_needs_no_receive_at_all() {
     for rtr in KINDS {
-        let mut sim = pair(patient(), patient());
+        let mut sim = pair(without_nudge(), without_nudge());
         let p2p = peer_to_peer(RtrTypes::only(rtr));
         let (a, b) = connected(&mut sim, &p2p, &QpConfig::default());
         sim.run_until_idle();
@@ -106,7 +106,7 @@ fn of_the_replys_types_a_write_is_preferred_then_a_read() {
 #[test]
 fn rtr_that_is_a_read_takes_a_credit_and_completes_no_work() {
     for credits in [1, 2] {
-        let mut initiating = Initiating::new(patient(), &peer_to_peer(RtrTypes::ALL));
+        let mut initiating = Initiating::new(without_nudge(), &peer_to_peer(RtrTypes::ALL));
         let sink = initiating.end.target(4);
         let source = xwarp::RemoteAddress {
             stag: Stag(7),
@@ -140,7 +140,7 @@ fn ord_of_nothing_is_enough_for_an_rtr_that_is_a_read() {
             ord: 0,
             ..peer_to_peer(RtrTypes::ALL)
         };
-        let mut initiating = Initiating::new(patient(), &config);
+        let mut initiating = Initiating::new(without_nudge(), &config);
         let answer = reply(CRC | ENHANCED, 2, &enhanced(A | depth, D));
         initiating.answered(&answer).unwrap();
         initiating.sim.run_for(Duration::from_millis(10));

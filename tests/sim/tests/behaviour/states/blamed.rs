@@ -9,7 +9,7 @@ use xwarp_sim_tests::wire::{Untagged, read_request};
 use xwarp_sim_tests::{Done, End, MIB, Sim};
 
 use super::sim;
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 const NOWHERE: RemoteAddress = RemoteAddress {
     stag: Stag(0x1234_5678),
@@ -123,23 +123,23 @@ fn terminate_that_names_no_work_request_blames_none() {
         ("a Send", Untagged::default(), [false; 2]),
     ];
     for (what, header, guilty) in cases {
-        let mut victim = Victim::new();
-        victim.sim.run_until_idle();
-        let sink = victim.end.target(8);
+        let mut dut = Dut::new();
+        dut.sim.run_until_idle();
+        let sink = dut.end.target(8);
         for wr_id in 0..2 {
-            victim.end.post_read(wr_id, sink.local(0, 8), NOWHERE);
+            dut.end.post_read(wr_id, sink.local(0, 8), NOWHERE);
         }
-        victim.sim.run_until_idle();
+        dut.sim.run_until_idle();
         let of_sink = |stag: Stag| read_request(stag, 0, 8, NOWHERE.stag, 0);
         let returned = match what {
             "another Read" => of_sink(Stag(0x100)),
             "the second, whole" => of_sink(sink.remote(0).stag),
             _ => Vec::new(),
         };
-        victim.peer.send(&returning(header, &returned));
-        victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-        victim.peer.close();
-        victim.sim.run_until_idle();
+        dut.peer.send(&returning(header, &returned));
+        dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+        dut.peer.close();
+        dut.sim.run_until_idle();
         let done = [0, 1].map(|wr_id| {
             if guilty[usize::from(wr_id == 1)] {
                 Done::refused(wr_id, Opcode::Read)
@@ -147,21 +147,21 @@ fn terminate_that_names_no_work_request_blames_none() {
                 Done::flushed(wr_id, Opcode::Read)
             }
         });
-        assert_eq!(victim.end.sends(), done, "{what}");
-        assert_told(&victim.end, TermCode::rdmap_protection(0));
+        assert_eq!(dut.end.sends(), done, "{what}");
+        assert_told(&dut.end, TermCode::rdmap_protection(0));
     }
 }
 
 #[test]
 fn work_that_has_ended_is_not_blamed_any_more() {
-    let mut victim = Victim::new();
-    victim.sim.run_until_idle();
-    victim.end.post_send(1, b"all sent");
-    victim.sim.run_until_idle();
-    victim.peer.send(&returning(Untagged::default(), b""));
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    assert_eq!(victim.end.sends(), [Done::send(1, 8)]);
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    assert_told(&victim.end, TermCode::rdmap_protection(0));
+    let mut dut = Dut::new();
+    dut.sim.run_until_idle();
+    dut.end.post_send(1, b"all sent");
+    dut.sim.run_until_idle();
+    dut.peer.send(&returning(Untagged::default(), b""));
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    assert_eq!(dut.end.sends(), [Done::send(1, 8)]);
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    assert_told(&dut.end, TermCode::rdmap_protection(0));
 }

@@ -17,7 +17,7 @@ use xwarp::{
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::StackConfig;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 7471;
 
 fn address(number: u8) -> IpAddr {
@@ -60,11 +60,11 @@ fn carry(a: &Wire, b: &Wire, stop: &AtomicBool) {
 /// Connects in streaming mode, says hello, reads the answer, and goes on with a Send.
 fn passive(rnic: &Rnic) {
     let at = SocketAddr::new(address(2), PORT);
-    let mut stream = rnic.connect_stream(at, PATIENCE).unwrap();
-    stream.wait_established(PATIENCE).unwrap();
-    stream.write_all(b"hello", PATIENCE).unwrap();
+    let mut stream = rnic.connect_stream(at, TIMEOUT).unwrap();
+    stream.wait_established(TIMEOUT).unwrap();
+    stream.write_all(b"hello", TIMEOUT).unwrap();
     let mut answer = [0; 4];
-    stream.read_exact(&mut answer, PATIENCE).unwrap();
+    stream.read_exact(&mut answer, TIMEOUT).unwrap();
     assert_eq!(answer, *b"I do");
     let nothing = stream.read_exact(&mut answer, Duration::from_millis(5));
     assert_eq!(nothing, Err(StreamError::TimedOut));
@@ -77,14 +77,14 @@ fn passive(rnic: &Rnic) {
     region.bytes().write(0, b"a Send").unwrap();
     qp.post_send(SendRequest::send(WrId(1), region.local(0, 6)))
         .unwrap();
-    assert!(cq.wait(PATIENCE).unwrap().unwrap().is_success());
-    assert!(qp.disconnect(PATIENCE).unwrap());
+    assert!(cq.wait(TIMEOUT).unwrap().unwrap().is_success());
+    assert!(qp.disconnect(TIMEOUT).unwrap());
 }
 
 fn active(rnic: &Rnic, mut listener: StreamListener) {
-    let mut stream = listener.accept(PATIENCE).unwrap().unwrap();
+    let mut stream = listener.accept(TIMEOUT).unwrap().unwrap();
     let mut hello = [0; 5];
-    stream.read_exact(&mut hello, PATIENCE).unwrap();
+    stream.read_exact(&mut hello, TIMEOUT).unwrap();
     assert_eq!(hello, *b"hello");
     let mut cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
@@ -94,10 +94,10 @@ fn active(rnic: &Rnic, mut listener: StreamListener) {
         .unwrap();
     let change = QpChange::start_with(&stream, Framing::default(), b"I do");
     qp.modify(change).unwrap();
-    let done = cq.wait(PATIENCE).unwrap().unwrap();
+    let done = cq.wait(TIMEOUT).unwrap().unwrap();
     assert!(done.is_success() && done.byte_len == 6);
     assert_eq!(region.bytes().to_vec()[..6], *b"a Send");
-    assert!(qp.disconnect(PATIENCE).unwrap());
+    assert!(qp.disconnect(TIMEOUT).unwrap());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn waiter(rnic: &Rnic) {
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let at = SocketAddr::new(address(2), PORT);
-    qp.connect(at, b"", PATIENCE).unwrap();
+    qp.connect(at, b"", TIMEOUT).unwrap();
     let began = Instant::now();
     assert_eq!(rnic.events().wait(Duration::from_millis(5)).unwrap(), None);
     assert!(began.elapsed() >= Duration::from_millis(5));
@@ -137,8 +137,8 @@ fn waiter(rnic: &Rnic) {
     qp.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
         .unwrap();
     let asleep = Instant::now();
-    let event = rnic.events().wait(PATIENCE).unwrap().expect("an event");
-    assert!(asleep.elapsed() < PATIENCE / 2, "nobody woke it");
+    let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
+    assert!(asleep.elapsed() < TIMEOUT / 2, "nobody woke it");
     assert_eq!(event.qp(), Some(qp.id()));
     assert_eq!(event.kind, AsyncEventKind::ConnectionReset);
 }
@@ -150,9 +150,9 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     qp.post_recv(RecvRequest::new(WrId(1), xwarp::Sgl::new()))
         .unwrap();
-    let request = listener.accept(PATIENCE).unwrap().expect("a request");
+    let request = listener.accept(TIMEOUT).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
-    assert!(cq.wait(PATIENCE).unwrap().unwrap().is_success());
+    assert!(cq.wait(TIMEOUT).unwrap().unwrap().is_success());
     qp.abort().unwrap();
     // An inline engine sends the reset when it is turned.
     rnic.progress().unwrap();
@@ -192,9 +192,9 @@ impl Waiters {
 
     /// Returns when so many threads have said that they wait, and sleep.
     fn await_asleep(&self, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         for _ in 0..count {
-            let thread = self.0.recv_timeout(PATIENCE).unwrap();
+            let thread = self.0.recv_timeout(TIMEOUT).unwrap();
             while !sleeps(&thread) {
                 assert!(
                     Instant::now() < deadline,
@@ -251,18 +251,18 @@ fn waiter_for_a_completion_is_woken_when_the_rnic_closes() {
         let [polled, armed] = &mut queues;
         let polls = scope.spawn(|| {
             about_to_wait(&tell);
-            polled.wait(PATIENCE)
+            polled.wait(TIMEOUT)
         });
         let waits = scope.spawn(|| {
             about_to_wait(&tell);
-            armed.wait_event(PATIENCE)
+            armed.wait_event(TIMEOUT)
         });
         waiting.await_asleep(2);
         rnic.close().unwrap();
         assert!(matches!(polls.join().unwrap(), Err(WaitError::Closed(_))));
         assert!(matches!(waits.join().unwrap(), Err(WaitError::Closed(_))));
     });
-    assert!(began.elapsed() < PATIENCE / 2, "nobody was woken");
+    assert!(began.elapsed() < TIMEOUT / 2, "nobody was woken");
 }
 
 #[test]
@@ -293,16 +293,16 @@ fn panicking(rnic: &Rnic) {
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let at = SocketAddr::new(address(2), PORT);
-    qp.connect(at, b"", PATIENCE).unwrap();
+    qp.connect(at, b"", TIMEOUT).unwrap();
     assert_eq!(rnic.inject_panic(), Err(xwarp::RnicClosed));
-    let event = rnic.events().wait(PATIENCE).unwrap().expect("an event");
+    let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
     assert_eq!(event.resource, EventResource::Rnic);
     assert!(matches!(event.kind, AsyncEventKind::Failed { .. }));
     let ended = [xwarp::QpState::Terminate, xwarp::QpState::Error];
     assert!(ended.contains(&qp.state()), "{:?}", qp.state());
     // An inline engine sends its Terminate, and closes, when it is turned.
     assert!(cq.wait(Duration::from_millis(100)).unwrap().is_none());
-    let ended = rnic.events().wait(PATIENCE);
+    let ended = rnic.events().wait(TIMEOUT);
     assert!(matches!(ended, Err(RnicEnded::Failed(_))), "{ended:?}");
 }
 
@@ -311,9 +311,9 @@ fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     let cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
-    let request = listener.accept(PATIENCE).unwrap().expect("a request");
+    let request = listener.accept(TIMEOUT).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
-    let event = rnic.events().wait(PATIENCE).unwrap().expect("an event");
+    let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
     let code = xwarp::TermCode::rdmap_operation(8);
     assert_eq!(event.kind, AsyncEventKind::TerminateReceived(code));
 }
@@ -328,7 +328,7 @@ fn polling_and_posting_wait_for_no_engine() {
     let (leave, left) = channel();
     let handler = rnic.add_completion_handler(move |_| {
         enter.send(()).unwrap();
-        leave.send(released.recv_timeout(PATIENCE)).unwrap();
+        leave.send(released.recv_timeout(TIMEOUT)).unwrap();
     });
     let mut busy = rnic.create_cq_with(4, handler.unwrap()).unwrap();
     let mut cq = rnic.create_cq(4).unwrap();
@@ -341,7 +341,7 @@ fn polling_and_posting_wait_for_no_engine() {
     busy.arm(Arm::Next).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| last.modify(QpChange::to(QpState::Error)).unwrap());
-        entered.recv_timeout(PATIENCE).unwrap();
+        entered.recv_timeout(TIMEOUT).unwrap();
         assert!(cq.poll().unwrap().is_some());
         assert!(cq.poll().unwrap().is_none());
         cq.arm(Arm::Next).unwrap();

@@ -7,7 +7,7 @@ use xwarp_sim_tests::wire::Untagged;
 use xwarp_sim_tests::{Done, End, KIB, MIB, Sim, for_each_seed, pattern};
 
 use super::{assert_usable, is_bad_close, pair_in, sim};
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 fn close(end: &mut End) {
     end.qp.modify(QpChange::to(QpState::Closing)).unwrap();
@@ -132,29 +132,29 @@ fn arrival_during_the_close_is_not_processed_and_makes_it_a_bad_close() {
 
 #[test]
 fn half_an_fpdu_makes_it_a_bad_close() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
     let whole = Untagged::default().fpdu(b"cut in the middle");
-    victim.end.post_recv(1, 100);
-    victim.peer.send(&whole[..20]);
-    victim.sim.run_until_idle();
-    close(&mut victim.end);
-    assert_bad_close(&victim.end);
+    dut.end.post_recv(1, 100);
+    dut.peer.send(&whole[..20]);
+    dut.sim.run_until_idle();
+    close(&mut dut.end);
+    assert_bad_close(&dut.end);
 }
 
 #[test]
 fn terminate_that_arrives_during_the_close_is_kept_and_makes_it_a_bad_one() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-    victim.sim.run_until_idle();
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+    dut.sim.run_until_idle();
     let terminate = Untagged {
         rdmap: 0x47,
         qn: 2,
         ..Untagged::default()
     };
-    close(&mut victim.end);
-    victim.peer.send(&terminate.fpdu(&[0x12, 0x02, 0, 0]));
-    victim.sim.run_until_idle();
-    assert_bad_close(&victim.end);
-    let kept = victim.end.qp.query().unwrap().terminate.unwrap();
+    close(&mut dut.end);
+    dut.peer.send(&terminate.fpdu(&[0x12, 0x02, 0, 0]));
+    dut.sim.run_until_idle();
+    assert_bad_close(&dut.end);
+    let kept = dut.end.qp.query().unwrap().terminate.unwrap();
     assert_eq!(kept.code, TermCode::ddp_untagged(2));
     assert_eq!(kept.origin, TerminateOrigin::Peer);
 }
@@ -162,36 +162,36 @@ fn terminate_that_arrives_during_the_close_is_kept_and_makes_it_a_bad_one() {
 /// The way of a disconnect, which takes what the peer still sends.
 #[test]
 fn terminate_after_a_disconnects_fin_leads_to_error_at_once() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-    victim.sim.run_until_idle();
-    victim.end.qp.begin_disconnect().unwrap();
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+    dut.sim.run_until_idle();
+    dut.end.qp.begin_disconnect().unwrap();
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
     let terminate = Untagged {
         rdmap: 0x47,
         qn: 2,
         ..Untagged::default()
     };
-    victim.peer.send(&terminate.fpdu(&[0x12, 0x02, 0, 0]));
-    victim.sim.run_until_idle();
-    let info = victim.end.qp.query().unwrap();
+    dut.peer.send(&terminate.fpdu(&[0x12, 0x02, 0, 0]));
+    dut.sim.run_until_idle();
+    let info = dut.end.qp.query().unwrap();
     assert_eq!((info.state, info.stream), (QpState::Error, None));
     let kept = info.terminate.unwrap();
     assert_eq!(kept.code, TermCode::ddp_untagged(2));
     let told = AsyncEventKind::TerminateReceived(kept.code);
-    assert_eq!(victim.end.events(), [told]);
+    assert_eq!(dut.end.events(), [told]);
 }
 
 #[test]
 fn peer_that_does_not_close_is_not_waited_for_for_ever() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-    victim.sim.run_until_idle();
-    let began = victim.sim.now();
-    close(&mut victim.end);
-    let end = &victim.end;
-    (victim.sim).run_until("Error", || end.state() == QpState::Error);
-    let took = victim.sim.now().saturating_sub(began);
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+    dut.sim.run_until_idle();
+    let began = dut.sim.now();
+    close(&mut dut.end);
+    let end = &dut.end;
+    (dut.sim).run_until("Error", || end.state() == QpState::Error);
+    let took = dut.sim.now().saturating_sub(began);
     assert!(took < Duration::from_secs(11), "{took:?}");
-    assert_lost(&victim.end);
+    assert_lost(&dut.end);
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn link_that_fails_during_the_close_is_a_lost_connection() {
 
 #[test]
 fn reset_during_the_close_is_a_lost_connection() {
-    let mut victim = Victim::new().expecting(&["drop_no_flow"]);
-    victim.sim.run_until_idle();
-    close(&mut victim.end);
-    victim.peer.abort();
-    victim.sim.run_until_idle();
-    assert_lost(&victim.end);
+    let mut dut = Dut::new().expecting(&["drop_no_flow"]);
+    dut.sim.run_until_idle();
+    close(&mut dut.end);
+    dut.peer.abort();
+    dut.sim.run_until_idle();
+    assert_lost(&dut.end);
 }
 
 fn assert_lost(end: &End) {

@@ -8,16 +8,16 @@ use xwarp::{
 use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
 
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
-/// A region that the victim has, besides one that is only its own.
+/// A region that the DUT has, besides one that is only its own.
 const LEN: usize = 100;
 
-/// What a peer that is sent `bytes` to gets, and the victim's application.
+/// What a peer that is sent `bytes` to gets, and the DUT's application.
 fn assert_reported(
     what: &str,
     config: &QpConfig,
-    bytes: impl FnOnce(&mut Victim) -> Vec<u8>,
+    bytes: impl FnOnce(&mut Dut) -> Vec<u8>,
     error: InboundError,
     code: TermCode,
 ) {
@@ -26,28 +26,28 @@ fn assert_reported(
         "drop_bad_fpdu",
         "drop_after_failure",
     ];
-    let mut victim = Victim::with(config).expecting(&expected);
-    victim.sim.run_until_idle();
-    let bytes = bytes(&mut victim);
-    victim.peer.send(&bytes);
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    assert_eq!(victim.end.state(), QpState::Terminate, "{what}");
-    let kept = victim.end.qp.query().unwrap().terminate.unwrap();
+    let mut dut = Dut::with(config).expecting(&expected);
+    dut.sim.run_until_idle();
+    let bytes = bytes(&mut dut);
+    dut.peer.send(&bytes);
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    assert_eq!(dut.end.state(), QpState::Terminate, "{what}");
+    let kept = dut.end.qp.query().unwrap().terminate.unwrap();
     assert_eq!(kept.code, code, "{what}");
-    let events = victim.end.events();
+    let events = dut.end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::Terminated { error: e, code: c, .. }] if (e, c) == (error, code)),
         "{what}: {events:?}"
     );
-    victim.peer.close();
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.state(), QpState::Error, "{what}");
-    assert_eq!(victim.end.events(), [], "{what}");
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.state(), QpState::Error, "{what}");
+    assert_eq!(dut.end.events(), [], "{what}");
 }
 
 fn reported(
     what: &str,
-    bytes: impl FnOnce(&mut Victim) -> Vec<u8>,
+    bytes: impl FnOnce(&mut Dut) -> Vec<u8>,
     error: InboundError,
     code: TermCode,
 ) {
@@ -55,8 +55,8 @@ fn reported(
 }
 
 /// The region that the peer is told of, with these rights.
-fn place(victim: &mut Victim, access: Access) -> RemoteAddress {
-    let region = victim.end.region(LEN, access);
+fn place(dut: &mut Dut, access: Access) -> RemoteAddress {
+    let region = dut.end.region(LEN, access);
     let place = region.remote(0);
     // The test needs no more than that it is there.
     std::mem::forget(region);
@@ -80,14 +80,14 @@ fn nowhere() -> RemoteAddress {
 
 #[test]
 fn integrity_errors() {
-    let short = |_: &mut Victim| fpdu(&[0x41]);
+    let short = |_: &mut Dut| fpdu(&[0x41]);
     reported(
         "size",
         short,
         InboundError::SegmentSize,
         TermCode::ddp_local(),
     );
-    let flipped = |_: &mut Victim| {
+    let flipped = |_: &mut Dut| {
         let mut bytes = Untagged::default().fpdu(b"bytes!");
         *bytes.last_mut().unwrap() ^= 1;
         bytes
@@ -110,7 +110,7 @@ fn remote_operation_errors() {
     for (what, header, error, code) in cases {
         reported(what, |_| read(header, nowhere()), error, code);
     }
-    let short = |_: &mut Victim| Untagged::read_request().fpdu(b"short");
+    let short = |_: &mut Dut| Untagged::read_request().fpdu(b"short");
     let error = InboundError::ReadRequestFormat;
     reported("short request", short, error, TermCode::ddp_local());
 }
@@ -125,10 +125,10 @@ fn read_and_write_that_are_not_enabled_are_reported() {
         inbound_write: false,
         ..QpConfig::default()
     };
-    let reads = |victim: &mut Victim| read(Untagged::read_request(), place(victim, Access::all()));
+    let reads = |dut: &mut Dut| read(Untagged::read_request(), place(dut, Access::all()));
     let code = TermCode::ddp_untagged(1);
     assert_reported("Read", &no_reads, reads, InboundError::ReadNotEnabled, code);
-    let writes = |victim: &mut Victim| write(place(victim, Access::all()));
+    let writes = |dut: &mut Dut| write(place(dut, Access::all()));
     let code = TermCode::ddp_tagged(2);
     assert_reported(
         "Write",
@@ -140,17 +140,17 @@ fn read_and_write_that_are_not_enabled_are_reported() {
 }
 
 /// A place for which an access is refused for this reason; `right` is the one that it lacks.
-fn refusing(victim: &mut Victim, error: ProtectionError, right: Access) -> RemoteAddress {
-    let open = place(victim, Access::all());
+fn refusing(dut: &mut Dut, error: ProtectionError, right: Access) -> RemoteAddress {
+    let open = place(dut, Access::all());
     match error {
         ProtectionError::InvalidStag => nowhere(),
         ProtectionError::BaseBounds => RemoteAddress {
             to: open.to + LEN as u64 - 5,
             ..open
         },
-        ProtectionError::AccessRights => place(victim, Access::all().difference(right)),
+        ProtectionError::AccessRights => place(dut, Access::all().difference(right)),
         ProtectionError::InvalidPd => {
-            let host = victim.end.host().clone();
+            let host = dut.end.host().clone();
             let other = host.rnic().allocate_pd().unwrap();
             let region = host.region_in(&other, LEN, Access::all());
             let place = region.remote(0);
@@ -175,7 +175,7 @@ const PROTECTION: [ProtectionError; 5] = [
 #[test]
 fn protection_errors_of_tagged_segments() {
     for (error, code) in PROTECTION.into_iter().zip([0, 1, 2, 2, 3]) {
-        let bytes = |victim: &mut Victim| write(refusing(victim, error, Access::REMOTE_WRITE));
+        let bytes = |dut: &mut Dut| write(refusing(dut, error, Access::REMOTE_WRITE));
         let (told, code) = (InboundError::Tagged(error), TermCode::ddp_tagged(code));
         reported(&format!("{error:?}"), bytes, told, code);
     }
@@ -190,8 +190,8 @@ fn protection_errors_of_tagged_segments() {
 #[test]
 fn protection_errors_of_read_requests() {
     for (error, code) in PROTECTION.into_iter().zip(0..) {
-        let bytes = |victim: &mut Victim| {
-            let at = refusing(victim, error, Access::REMOTE_READ);
+        let bytes = |dut: &mut Dut| {
+            let at = refusing(dut, error, Access::REMOTE_READ);
             read(Untagged::read_request(), at)
         };
         let (told, code) = (
@@ -204,15 +204,15 @@ fn protection_errors_of_read_requests() {
 
 #[test]
 fn message_numbers_of_the_receive_queue() {
-    let none = |_: &mut Victim| Untagged::default().fpdu(b"bytes!");
+    let none = |_: &mut Dut| Untagged::default().fpdu(b"bytes!");
     let code = TermCode::ddp_untagged(2);
     reported("no buffer", none, InboundError::ReceiveRange, code);
     for (msn, error) in [
         (3, InboundError::ReceiveGap),
         (0, InboundError::ReceiveRange),
     ] {
-        let bytes = |victim: &mut Victim| {
-            victim.end.post_recv(1, LEN);
+        let bytes = |dut: &mut Dut| {
+            dut.end.post_recv(1, LEN);
             let send = Untagged::default();
             Untagged { msn, ..send }.fpdu(b"bytes!")
         };
@@ -226,9 +226,9 @@ fn message_numbers_of_read_requests() {
         (3, InboundError::RequestGap),
         (0, InboundError::RequestRange),
     ] {
-        let bytes = |victim: &mut Victim| {
+        let bytes = |dut: &mut Dut| {
             let header = Untagged::read_request();
-            read(Untagged { msn, ..header }, place(victim, Access::all()))
+            read(Untagged { msn, ..header }, place(dut, Access::all()))
         };
         reported("MSN", bytes, error, TermCode::ddp_untagged(3));
     }
@@ -240,8 +240,8 @@ fn more_read_requests_than_there_may_be() {
         ird: 1,
         ..QpConfig::default()
     };
-    let two = |victim: &mut Victim| {
-        let at = place(victim, Access::all());
+    let two = |dut: &mut Dut| {
+        let at = place(dut, Access::all());
         let first = Untagged::read_request();
         let second = Untagged { msn: 2, ..first };
         [read(first, at), read(second, at)].concat()
@@ -252,22 +252,22 @@ fn more_read_requests_than_there_may_be() {
 
 #[test]
 fn fin_that_leaves_a_read_unanswered_is_a_bad_close_of_the_peer() {
-    let mut victim = Victim::new();
-    let sink = victim.end.target(8);
-    victim.end.post_read(1, sink.local(0, 8), nowhere());
-    victim.sim.run_until_idle();
-    victim.peer.close();
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
+    let mut dut = Dut::new();
+    let sink = dut.end.target(8);
+    dut.end.post_read(1, sink.local(0, 8), nowhere());
+    dut.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
     let code = TermCode::rdmap_operation(7);
-    let kept = victim.end.qp.query().unwrap().terminate.unwrap();
+    let kept = dut.end.qp.query().unwrap().terminate.unwrap();
     assert_eq!((kept.code, &kept.message[..]), (code, &[0x02, 7, 0, 0][..]));
-    let events = victim.end.events();
+    let events = dut.end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::BadPeerClose { .. }]),
         "{events:?}"
     );
-    victim.sim.run_until_idle();
-    assert_eq!(victim.end.state(), QpState::Error);
+    dut.sim.run_until_idle();
+    assert_eq!(dut.end.state(), QpState::Error);
     let flushed = Done::flushed(1, Opcode::Read);
-    assert_eq!(victim.end.sends(), [flushed]);
+    assert_eq!(dut.end.sends(), [flushed]);
 }

@@ -1,4 +1,4 @@
-//! Which transitions can be asked for, and what they need (verbs draft figures 4 and 5).
+//! Transitions that Modify QP takes, and what they need (verbs draft figures 4 and 5).
 
 use std::cell::Cell;
 use std::rc::Rc;

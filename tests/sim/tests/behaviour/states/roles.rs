@@ -1,4 +1,4 @@
-//! Which side begins MPA has nothing to do with which side has opened TCP (RFC 5044 §7.1): a stream is handed over to either role.
+//! Roles of MPA, whichever side has opened TCP (RFC 5044 §7.1): a stream is handed over to either.
 
 use xwarp::{Framing, LlpStream, QpChange, QpConfig, QpState};
 use xwarp_iwarp::mpa::{InitiatorStep, ResponderStep, encode_request};

@@ -10,7 +10,7 @@ use xwarp_sim_tests::wire::{Tagged, Untagged};
 use xwarp_sim_tests::{Done, End, Sim};
 
 use super::{assert_usable, is_bad_close, pair_in, sim};
-use crate::hostile::Victim;
+use crate::hostile::Dut;
 
 /// Longer than a Terminate and the close after it may take.
 const BOUND: Duration = Duration::from_secs(4);
@@ -189,28 +189,25 @@ fn terminate_has_the_header_of_what_was_refused_until_idle() {
 
 #[test]
 fn terminate_is_not_answered_by_one() {
-    let mut victim = Victim::new();
-    victim.sim.run_until_idle();
+    let mut dut = Dut::new();
+    dut.sim.run_until_idle();
     let terminate = Untagged {
         rdmap: 0x47,
         qn: 2,
         ..Untagged::default()
     };
-    victim.peer.send(&terminate.fpdu(&[0x01, 0x02, 0, 0]));
-    victim.sim.run_until("the FIN", || victim.peer.saw_fin());
-    assert_eq!(victim.answer(), []);
-    let kept = self::terminate(&victim.end);
+    dut.peer.send(&terminate.fpdu(&[0x01, 0x02, 0, 0]));
+    dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+    assert_eq!(dut.answer(), []);
+    let kept = self::terminate(&dut.end);
     assert_eq!(
         (kept.origin, kept.message),
         (TerminateOrigin::Peer, vec![1, 2, 0, 0])
     );
-    victim.peer.close();
-    victim.sim.run_until_idle();
+    dut.peer.close();
+    dut.sim.run_until_idle();
     let code = TermCode::rdmap_protection(2);
-    assert_eq!(
-        victim.end.events(),
-        [AsyncEventKind::TerminateReceived(code)]
-    );
+    assert_eq!(dut.end.events(), [AsyncEventKind::TerminateReceived(code)]);
 }
 
 #[test]
@@ -249,31 +246,31 @@ fn of_several_reasons_the_first_one_is_kept() {
         (Some(&no_queue), ours, [&no_region, &told]),
     ];
     for (first, origin, later) in cases {
-        let mut victim = Victim::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
-        victim.sim.run_until_idle();
+        let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+        dut.sim.run_until_idle();
         match first {
             None => {
                 let asked = QpChange::to(QpState::Terminate);
-                victim.end.qp.modify(asked).unwrap();
+                dut.end.qp.modify(asked).unwrap();
             }
             // One more comes in the same segment.
-            Some(first) => victim.peer.send(&[&first[..], &later[0][..]].concat()),
+            Some(first) => dut.peer.send(&[&first[..], &later[0][..]].concat()),
         }
-        let end = &victim.end;
-        (victim.sim).run_until("Terminate", || end.state() == QpState::Terminate);
-        let kept = terminate(&victim.end);
+        let end = &dut.end;
+        (dut.sim).run_until("Terminate", || end.state() == QpState::Terminate);
+        let kept = terminate(&dut.end);
         assert_eq!(kept.origin, origin);
         for fpdu in later {
-            victim.peer.send(fpdu);
-            victim.sim.run_for(Duration::from_millis(1));
-            assert_eq!(victim.end.state(), QpState::Terminate);
-            assert_eq!(terminate(&victim.end), kept);
+            dut.peer.send(fpdu);
+            dut.sim.run_for(Duration::from_millis(1));
+            assert_eq!(dut.end.state(), QpState::Terminate);
+            assert_eq!(terminate(&dut.end), kept);
         }
-        victim.peer.close();
-        victim.sim.run_until_idle();
-        assert_eq!(victim.end.state(), QpState::Error);
-        assert_eq!(terminate(&victim.end), kept);
-        let events = victim.end.events();
+        dut.peer.close();
+        dut.sim.run_until_idle();
+        assert_eq!(dut.end.state(), QpState::Error);
+        assert_eq!(terminate(&dut.end), kept);
+        let events = dut.end.events();
         assert_eq!(events.len(), usize::from(first.is_some()), "{events:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What creates objects, and what a refusal leaves (verbs draft §9.2).
+//! Objects: the verbs that create them, and what a refusal leaves (verbs draft §9.2).
 
 use xwarp::{
     Access, Capability, CreateError, DestroyError, PostError, QpConfig, RecvRequest, RegionSpec,

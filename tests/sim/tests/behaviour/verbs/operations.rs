@@ -3,12 +3,110 @@
 use std::time::Duration;
 
 use xwarp::{
-    Access, MAX_SGE, Opcode, Operation, PhysicalList, QpChange, QpConfig, QpState, RecvRequest,
-    SendRequest, Sgl, WrId,
+    Access, MAX_SGE, MemoryRegion, MemoryWindow, Opcode, Operation, PhysicalList, QpChange,
+    QpConfig, QpState, RecvRequest, RegionStag, SendRequest, Sge, Sgl, SharedBytes, WrId,
 };
-use xwarp_sim_tests::{Done, pattern};
+use xwarp_sim_tests::{Done, End, Target, pattern};
 
 use super::{completions, opcode_of, privileged, received, send_of, sim};
+
+/// Memory that one operation of each type works on.
+struct Operands {
+    /// A's: sink of a Read, sink of a Read that invalidates it, and what a window is bound to.
+    near: Target,
+    sink: MemoryRegion,
+    windowed: MemoryRegion,
+    window: MemoryWindow,
+    /// For Fast-Register.
+    memory: SharedBytes,
+    stag: RegionStag,
+    source: Sge,
+    /// B's: source of Reads and sink of the Write, and what Sends invalidate.
+    far: Target,
+    gone: [MemoryRegion; 2],
+}
+
+impl Operands {
+    fn new(a: &mut End, b: &End) -> Self {
+        let far = b.target(8);
+        far.fill(b"far away");
+        Self {
+            near: a.target(8),
+            sink: a.region(8, Access::all()),
+            windowed: a.va_region(64, Access::all(), 0x1000),
+            window: a.host().pd().allocate_window().unwrap(),
+            memory: a.host().rnic().allocate_memory(4096).unwrap(),
+            stag: a.host().pd().allocate_stag(1, true).unwrap(),
+            source: a.source(b"8 bytes!"),
+            far,
+            gone: [0, 1].map(|_| b.own_region(8, Access::all())),
+        }
+    }
+
+    /// All ten operations of the draft, and the opcodes that they complete with.
+    fn requests(&mut self, a: &End) -> [(SendRequest, Opcode); 10] {
+        use Opcode::{
+            Bind, FastRegister, Invalidate, Read, ReadInvalidate, Send, SendInvalidate,
+            SendSolicited, SendSolicitedInvalidate, Write,
+        };
+        let gone = self.gone.each_ref().map(|region| Some(region.stag()));
+        let (far, near, sink) = (
+            self.far.remote(0),
+            self.near.local(0, 8),
+            self.sink.local(0, 8),
+        );
+        let first = self.windowed.remote(0);
+        let bind = self.window.bind(first, 64, Access::REMOTE_READ);
+        let fast = self.stag.fast_register(self.page(a), Access::LOCAL_READ);
+        let registered = fast.stag;
+        let source = self.source;
+        let send = |i, solicited, invalidate| {
+            SendRequest::new(name(i), send_of(source, solicited, invalidate))
+        };
+        [
+            (send(0, false, None), Send),
+            (send(1, true, None), SendSolicited),
+            (send(2, false, gone[0]), SendInvalidate),
+            (send(3, true, gone[1]), SendSolicitedInvalidate),
+            (SendRequest::read(name(4), near, far), Read),
+            (
+                SendRequest::read(name(5), sink, far).invalidating_sink(),
+                ReadInvalidate,
+            ),
+            (SendRequest::write(name(6), source, far).fenced(), Write),
+            (SendRequest::bind(name(7), bind), Bind),
+            (SendRequest::fast_register(name(8), fast), FastRegister),
+            (SendRequest::invalidate(name(9), registered), Invalidate),
+        ]
+    }
+
+    fn page(&self, a: &End) -> PhysicalList {
+        let address = a.host().rnic().physical_address(&self.memory).unwrap();
+        PhysicalList {
+            entry_size: 4096,
+            addresses: vec![address].into(),
+            first_byte_offset: 0,
+            len: 4096,
+        }
+    }
+
+    /// Bytes have moved, and `STags` are as the operations leave them.
+    fn assert_done(&self) {
+        let is_valid = |region: &MemoryRegion| region.query().unwrap().is_valid();
+        assert!(!self.gone.iter().any(is_valid));
+        assert_eq!(self.near.to_vec(), b"far away");
+        assert_eq!(self.sink.bytes().to_vec(), b"far away");
+        assert!(!is_valid(&self.sink));
+        assert_eq!(self.far.to_vec(), b"8 bytes!");
+        assert!(self.window.query().unwrap().is_valid());
+        let stag = self.stag.query().unwrap();
+        assert!(!stag.is_valid(), "registered, then invalidated");
+    }
+}
+
+fn name(i: u64) -> WrId {
+    WrId(u64::MAX - i)
+}
 
 /// All ten of the draft, in one list.
 #[test]
@@ -19,59 +117,8 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
         sim.b().end(&QpConfig::default()),
     );
     sim.connect(&mut a, &mut b);
-    let (far, near) = (b.target(8), a.target(8));
-    far.fill(b"far away");
-    let gone = [0, 1].map(|_| b.own_region(8, Access::all()));
-    let sink = a.region(8, Access::all());
-    let windowed = a.va_region(64, Access::all(), 0x1000);
-    let mut window = a.host().pd().allocate_window().unwrap();
-    let bind = window.bind(windowed.remote(0), 64, Access::REMOTE_READ);
-    let memory = a.host().rnic().allocate_memory(4096).unwrap();
-    let address = a.host().rnic().physical_address(&memory).unwrap();
-    let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
-    let list = PhysicalList {
-        entry_size: 4096,
-        addresses: vec![address].into(),
-        first_byte_offset: 0,
-        len: 4096,
-    };
-    let fast = stag.fast_register(list, Access::LOCAL_READ);
-    let registered = fast.stag;
-    let source = a.source(b"8 bytes!");
-    let name = |i: u64| WrId(u64::MAX - i);
-    let send = |i, solicited, invalidate| {
-        SendRequest::new(name(i), send_of(source, solicited, invalidate))
-    };
-    let list = [
-        (send(0, false, None), Opcode::Send),
-        (send(1, true, None), Opcode::SendSolicited),
-        (send(2, false, Some(gone[0].stag())), Opcode::SendInvalidate),
-        (
-            send(3, true, Some(gone[1].stag())),
-            Opcode::SendSolicitedInvalidate,
-        ),
-        (
-            SendRequest::read(name(4), near.local(0, 8), far.remote(0)),
-            Opcode::Read,
-        ),
-        (
-            SendRequest::read(name(5), sink.local(0, 8), far.remote(0)).invalidating_sink(),
-            Opcode::ReadInvalidate,
-        ),
-        (
-            SendRequest::write(name(6), source, far.remote(0)).fenced(),
-            Opcode::Write,
-        ),
-        (SendRequest::bind(name(7), bind), Opcode::Bind),
-        (
-            SendRequest::fast_register(name(8), fast),
-            Opcode::FastRegister,
-        ),
-        (
-            SendRequest::invalidate(name(9), registered),
-            Opcode::Invalidate,
-        ),
-    ];
+    let mut operands = Operands::new(&mut a, &b);
+    let list = operands.requests(&a);
     let opcodes = list.each_ref().map(|(_, opcode)| *opcode);
     (0..4).for_each(|i| b.post_recv(i, 8));
     a.qp.post_send_list(list.map(|(request, _)| request))
@@ -89,27 +136,17 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
         .iter()
         .map(|it| (it.qp, it.solicited, it.invalidated))
         .collect();
-    let (id, stags) = (b.qp.id(), gone.each_ref().map(|it| Some(it.stag())));
+    let id = b.qp.id();
+    let gone = operands.gone.each_ref().map(|it| Some(it.stag()));
     let expected = [
         (id, false, None),
         (id, true, None),
-        (id, false, stags[0]),
-        (id, true, stags[1]),
+        (id, false, gone[0]),
+        (id, true, gone[1]),
     ];
     assert_eq!(told, expected);
     (0..4).for_each(|i| assert_eq!(b.buffer(i), b"8 bytes!"));
-    assert!(gone.iter().all(|it| !it.query().unwrap().is_valid()));
-    assert_eq!(
-        (near.to_vec(), sink.bytes().to_vec()),
-        (b"far away".to_vec(), b"far away".to_vec())
-    );
-    assert!(!sink.query().unwrap().is_valid());
-    assert_eq!(far.to_vec(), b"8 bytes!");
-    assert!(window.query().unwrap().is_valid());
-    assert!(
-        !stag.query().unwrap().is_valid(),
-        "registered, then invalidated"
-    );
+    operands.assert_done();
 }
 
 /// As many elements as Query QP tells, and fewer, down to none.

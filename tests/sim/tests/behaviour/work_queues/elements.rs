@@ -1,4 +1,4 @@
-//! How many elements lists may have, as each queue was created (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1).
+//! Scatter/gather elements: how many a list may have, as each queue was created (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1).
 
 use xwarp::{
     Access, MAX_SGE, PostError, QpConfig, RecvRequest, SendRequest, Sge, Sgl, SrqConfig, WrId,

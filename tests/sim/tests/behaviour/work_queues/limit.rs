@@ -1,4 +1,4 @@
-//! How many messages of a queue pair with a shared receive queue are in progress (verbs draft §6.3.8).
+//! Limit of messages in progress, of a queue pair with a shared receive queue (verbs draft §6.3.8).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a shared receive queue does not change: the send queue, and whose domain all else is judged by (verbs draft §6.3, §7.6.3).
+//! Queue pairs with a shared receive queue: their send queue and the domain that counts stay the same (verbs draft §6.3, §7.6.3).
 
 use std::time::Duration;
 
