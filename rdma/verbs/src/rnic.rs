@@ -88,7 +88,7 @@ impl Rnic {
     ) -> Result<Self, OpenError> {
         let events = Arc::new(EventQueue::new(config.max_events)?);
         let ready = Arc::new(ReadySet::new(MAX_QPS));
-        let stags = StagTable::new(regions.area(), config.lists);
+        let stags = StagTable::new(regions.area(), config.lists, || getrandom::u32().ok());
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let told = Arc::clone(&events);

@@ -146,6 +146,19 @@ pub(crate) fn guard<R>(
     if done.is_err() {
         engine.on_panic();
     }
+    open_wanted_ports(engine);
     engine.tell_events();
     done
+}
+
+/// Asks the host for the ports that listeners want at addresses which have come back.
+fn open_wanted_ports(engine: &mut Engine) {
+    while let Some(wanted) = engine.take_wanted_port() {
+        let Some(host) = engine.host() else {
+            return;
+        };
+        let local = wanted.local();
+        let answer = host.open_port(local.ip(), local.port());
+        engine.give_port(wanted, answer);
+    }
 }

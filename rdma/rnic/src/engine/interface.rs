@@ -3,6 +3,7 @@
 //! An interface that is down costs time only: frames wait, and connections live until their user timeout. Connections end with their local
 //! address, and the RNIC with the interface or with its XDP program.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use xwarp_tcp::Instant;
 
 use super::listen::ListenerContext;
 use super::{Engine, Health};
-use crate::model::{AsyncEventKind, ConnectError, EventResource, Host};
+use crate::model::{
+    AsyncEventKind, ConnectError, EventResource, Host, HostError, ListenKey, LocalPort,
+};
 use crate::queues::Ending;
 
 /// How long an address may take to come back after the link: the kernel takes IPv6 addresses away from an interface that is set down, and
@@ -21,6 +24,20 @@ use crate::queues::Ending;
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(5);
 /// How long whoever watches the interface may take to say why the kernel refuses it.
 const DOUBT: Duration = Duration::from_millis(500);
+
+/// A port that a listener wants.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedPort {
+    key: ListenKey,
+    local: SocketAddr,
+}
+
+impl WantedPort {
+    /// Address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
 
 /// See the module.
 #[derive(Default)]
@@ -35,6 +52,8 @@ pub(super) struct Interface {
     awaited: Vec<IpAddr>,
     /// When they are given up.
     patience: Option<Instant>,
+    /// Ports that listeners want at addresses which the host has got.
+    wanted: VecDeque<WantedPort>,
     /// What the kernel has refused, and when that is taken for the interface's end.
     doubt: Option<(Instant, String)>,
     /// Where it is said why the engine does nothing any more.
@@ -89,6 +108,11 @@ impl Engine {
         self.interface.monitor = host.monitor();
         self.interface.host = Some(host);
         self.interface.ending = ending;
+    }
+
+    /// Whom the engine looks to.
+    pub fn host(&self) -> Option<Arc<dyn Host>> {
+        self.interface.host.clone()
     }
 
     /// Acts upon what has become of the interface; how much there was to do.
@@ -172,25 +196,35 @@ impl Engine {
         }
     }
 
-    /// Lets those listen at an address that want it and do not yet.
+    /// Wants ports for those that would listen at an address and do not yet.
     fn listen_at(&mut self, address: IpAddr) {
-        let Some(host) = self.interface.host.clone() else {
-            return;
-        };
-        for at in 0..self.registrations.len() {
-            let Some(port) = self.registrations[at].port_at(address) else {
+        for registration in &self.registrations {
+            let Some(port) = registration.port_at(address) else {
                 continue;
             };
-            let local = SocketAddr::new(address, port);
-            let key = self.registrations[at].key;
+            let key = registration.key;
             let listens = |it: &ListenerContext| it.key == key && it.port.local().ip() == address;
-            if self.listeners.iter().any(listens) {
-                continue;
+            if !self.listeners.iter().any(listens) {
+                let local = SocketAddr::new(address, port);
+                self.interface.wanted.push_back(WantedPort { key, local });
             }
-            match host.open_port(address, port) {
-                Ok(port) => drop(self.listen_too(at, port)), // false: another listener does
-                Err(error) => log::warn!("cannot listen at {local}: {error}"),
-            }
+        }
+    }
+
+    /// A port that a listener wants at an address which the host has got. Whoever turns the engine asks the host for it, and then
+    /// calls [`give_port`](Self::give_port).
+    pub fn take_wanted_port(&mut self) -> Option<WantedPort> {
+        self.interface.wanted.pop_front()
+    }
+
+    /// The host's answer for a port that was wanted.
+    pub fn give_port(&mut self, wanted: WantedPort, answer: Result<LocalPort, HostError>) {
+        let WantedPort { key, local } = wanted;
+        let at = (self.registrations.iter()).position(|registration| registration.key == key);
+        match (answer, at) {
+            (Ok(port), Some(at)) => drop(self.listen_too(at, port)), // false: another listener does
+            (Ok(_), None) => {}                                      // it listens no more
+            (Err(error), _) => log::warn!("cannot listen at {local}: {error}"),
         }
     }
 

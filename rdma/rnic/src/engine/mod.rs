@@ -31,6 +31,7 @@ use crate::queues::{EventQueue, ReadySet, SlotTable};
 use crate::stags::{Domains, StagTable};
 use crate::tables::{CqTable, Handlers, SrqTable};
 
+pub use interface::WantedPort;
 pub use listen::{Clients, IncomingRequest};
 
 use deadlines::Deadlines;

@@ -15,7 +15,7 @@ mod windows;
 
 pub use domains::Domains;
 pub use register::NotReregistered;
-pub use table::StagTable;
+pub use table::{RandomSource, StagTable};
 pub use users::Users;
 
 pub(crate) use view::Bytes;

@@ -78,8 +78,7 @@ impl StagTable {
             return Ok(plain.with_key(key));
         }
         loop {
-            let random = getrandom::u32().map_err(|_| RegisterError::NoRandomness)?;
-            let stag = plain.with_key(Stag(random).key());
+            let stag = plain.with_key(Stag(self.random()?).key());
             if now.is_none_or(|(now, _)| *now != stag) {
                 return Ok(stag);
             }

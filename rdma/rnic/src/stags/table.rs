@@ -33,15 +33,19 @@ pub struct StagTable {
     pub(super) area: SharedBytes,
     /// What `STag` 0 stands for: all of it.
     physical: Option<View>,
+    random: RandomSource,
     pub(super) mode: ListMode,
 }
+
+/// Where random bits come from, 32 at a time; `None` if there are none. The core itself asks no kernel.
+pub type RandomSource = fn() -> Option<u32>;
 
 /// `STag`s that are deallocated before an index is used again.
 pub(super) const REST: usize = 16_384;
 
 impl StagTable {
     /// Without any region; the physical addresses are those of `area`.
-    pub fn new(area: SharedBytes, mode: ListMode) -> Self {
+    pub fn new(area: SharedBytes, mode: ListMode, random: RandomSource) -> Self {
         Self {
             entries: FxHashMap::default(),
             resting: VecDeque::new(),
@@ -49,6 +53,7 @@ impl StagTable {
             bindings: Bindings::default(),
             physical: View::whole(area.clone(), Addressing::ZeroBased).ok(),
             area,
+            random,
             mode,
         }
     }
@@ -60,13 +65,17 @@ impl StagTable {
         }
         self.entries.try_reserve(1).map_err(|_| OutOfMemory)?;
         loop {
-            let random = Stag(getrandom::u32().map_err(|_| RegisterError::NoRandomness)?);
+            let random = Stag(self.random()?);
             let stag = random.with_key(key.unwrap_or(random.key()));
             // Of 2^24 indices less than 1 in 200 is taken: this ends soon.
             if stag.index() != 0 && !self.entries.contains_key(&stag.index()) {
                 return Ok(stag);
             }
         }
+    }
+
+    pub(super) fn random(&self) -> Result<u32, RegisterError> {
+        (self.random)().ok_or(RegisterError::NoRandomness)
     }
 
     pub(super) fn put(&mut self, index: u32, entry: Entry) {

@@ -48,6 +48,21 @@ enum Link {
     Failed,
 }
 
+impl Link {
+    /// The state of the connection, for the log.
+    fn stage(&self) -> &'static str {
+        match self {
+            Self::None | Self::Failed => "unconnected",
+            Self::Starting(_) => "connecting",
+            Self::Connected(_, Phase::Open { .. }) => "open",
+            Self::Connected(_, Phase::Draining { .. }) => "draining",
+            Self::Connected(_, Phase::Closing { .. }) => "closing",
+            Self::Connected(_, Phase::Sealed { .. }) => "sealed",
+            Self::Connected(_, Phase::Terminate { .. }) => "terminating",
+        }
+    }
+}
+
 /// How far a connection is.
 #[derive(Clone, Copy)]
 enum Phase {
@@ -188,7 +203,7 @@ impl QpContext {
 
     /// Changes what it is connected to; what that was.
     fn enter(&mut self, link: Link) -> Link {
-        let from = self.state();
+        let from = (self.state(), self.link.stage());
         let former = std::mem::replace(&mut self.link, link);
         self.show(from);
         former
@@ -196,22 +211,23 @@ impl QpContext {
 
     /// Changes how far its connection is.
     fn enter_phase(&mut self, next: Phase) {
-        let from = self.state();
+        let from = (self.state(), self.link.stage());
         if let Link::Connected(_, phase) = &mut self.link {
             *phase = next;
         }
         self.show(from);
     }
 
-    /// Every change of state comes by here: shows the application the new one.
-    fn show(&mut self, from: QpState) {
-        let to = self.state();
-        if from == to {
-            return;
+    /// Every change of state comes by here: shows the new one to the application and to the log.
+    fn show(&mut self, (from, was): (QpState, &'static str)) {
+        let (to, is) = (self.state(), self.link.stage());
+        if from != to {
+            debug_assert!(from.leads_to(to), "{from:?} does not lead to {to:?}");
+            self.shared.set(to);
         }
-        debug_assert!(from.leads_to(to), "{from:?} does not lead to {to:?}");
-        self.shared.set(to);
-        log::debug!("queue pair {}: {from:?} to {to:?}", self.id);
+        if (from, was) != (to, is) {
+            log::debug!("queue pair {}: {from:?}, {was}, to {to:?}, {is}", self.id);
+        }
     }
 
     /// An FPDU was sent or received: a close that is under way goes on.

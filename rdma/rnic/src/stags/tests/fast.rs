@@ -100,7 +100,7 @@ fn fast_register_says_what_is_wrong_and_changes_nothing() {
 #[test]
 fn in_block_mode_blocks_of_any_size_are_registered() {
     let area = SharedBytes::anonymous(AREA).unwrap();
-    let table = StagTable::new(area, ListMode::Block);
+    let table = StagTable::new(area, ListMode::Block, random);
     let mut it = Fixture { table };
     let user = it.user(PD);
     let stag = it.table.allocate(Scope::Domain(PD), 2, true).unwrap();

@@ -32,7 +32,16 @@ fn memory() -> SharedBytes {
 }
 
 fn new_table() -> StagTable {
-    StagTable::new(SharedBytes::anonymous(AREA).unwrap(), ListMode::Page)
+    StagTable::new(
+        SharedBytes::anonymous(AREA).unwrap(),
+        ListMode::Page,
+        random,
+    )
+}
+
+/// As the crate `xwarp` has it.
+fn random() -> Option<u32> {
+    getrandom::u32().ok()
 }
 
 /// A table, and what users of it can be made of.
