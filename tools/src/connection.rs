@@ -217,6 +217,7 @@ impl<'a> Connection<'a> {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
             PostError::TooManyWorkRequests(_)
             | PostError::TooManyElements { .. }
+            | PostError::TooManyInlineBytes { .. }
             | PostError::TooLong
             | PostError::Closed(_)
             | PostError::StagZero

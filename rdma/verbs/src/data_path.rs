@@ -9,7 +9,7 @@ use rtrb::Producer;
 use crate::control::Control;
 use crate::error::PostListError;
 use xwarp_rnic::model::{
-    OutOfMemory, PostError, QpId, QpState, RecvRequest, SendRequest, SgeLimits, total,
+    OutOfMemory, PayloadLimits, PostError, QpId, QpState, RecvRequest, SendRequest, total,
 };
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
@@ -30,7 +30,7 @@ pub struct DataPath {
     pub(crate) recvs: Option<WorkQueue<RecvRequest>>,
     pub(crate) shared: Arc<QpShared>,
     pub(crate) extensions: bool,
-    pub(crate) sge: SgeLimits,
+    pub(crate) sge: PayloadLimits,
     pub(crate) control: Arc<Control>,
 }
 

@@ -28,20 +28,20 @@ fn an_identifier_of_another_kind() {}
 /// A list in the place of the one source or sink that an operation has, or the other way round (verbs draft §8.1.2.1, §8.1.2.2, §8.1.3.3).
 ///
 /// ```
-/// use xwarp::{Operation, RemoteAddress, Sge, Sgl};
-/// fn write(sgl: Sgl, remote: RemoteAddress) -> Operation { Operation::Write { sgl, remote } }
+/// use xwarp::{Operation, Payload, RemoteAddress, Sge};
+/// fn write(payload: Payload, remote: RemoteAddress) -> Operation { Operation::Write { payload, remote } }
 /// ```
 /// ```compile_fail,E0308
-/// use xwarp::{Operation, RemoteAddress, Sge, Sgl};
-/// fn write(sgl: Sgl, remote: [RemoteAddress; 2]) -> Operation { Operation::Write { sgl, remote } }
+/// use xwarp::{Operation, Payload, RemoteAddress, Sge};
+/// fn write(payload: Payload, remote: [RemoteAddress; 2]) -> Operation { Operation::Write { payload, remote } }
 /// ```
 /// ```compile_fail,E0308
-/// use xwarp::{Operation, RemoteAddress, Sge, Sgl};
-/// fn write(sgl: RemoteAddress, remote: RemoteAddress) -> Operation { Operation::Write { sgl, remote } }
+/// use xwarp::{Operation, Payload, RemoteAddress, Sge};
+/// fn write(payload: RemoteAddress, remote: RemoteAddress) -> Operation { Operation::Write { payload, remote } }
 /// ```
 /// ```compile_fail,E0308
-/// use xwarp::{Operation, RemoteAddress, Sge, Sgl};
-/// fn write(sgl: Sgl, remote: Sge) -> Operation { Operation::Write { sgl, remote } }
+/// use xwarp::{Operation, Payload, RemoteAddress, Sge};
+/// fn write(payload: Payload, remote: Sge) -> Operation { Operation::Write { payload, remote } }
 /// ```
 /// ```
 /// use xwarp::{RemoteAddress, SendRequest, Sge, Sgl, WrId};
@@ -56,12 +56,12 @@ fn an_identifier_of_another_kind() {}
 /// fn read(sink: Sge, remote: Sgl) -> SendRequest { SendRequest::read(WrId(1), sink, remote) }
 /// ```
 /// ```
-/// use xwarp::{Operation, RemoteAddress, Sgl};
-/// fn send(sgl: Sgl) -> Operation { Operation::Send { sgl, solicited: false, invalidate: None } }
+/// use xwarp::{Operation, Payload, RemoteAddress};
+/// fn send(payload: Payload) -> Operation { Operation::Send { payload, solicited: false, invalidate: None } }
 /// ```
 /// ```compile_fail,E0559
-/// use xwarp::{Operation, RemoteAddress, Sgl};
-/// fn send(sgl: Sgl, remote: RemoteAddress) -> Operation { Operation::Send { sgl, solicited: false, invalidate: None, remote } }
+/// use xwarp::{Operation, Payload, RemoteAddress};
+/// fn send(payload: Payload, remote: RemoteAddress) -> Operation { Operation::Send { payload, solicited: false, invalidate: None, remote } }
 /// ```
 fn another_number_or_kind_of_sources_and_sinks() {}
 
@@ -137,30 +137,30 @@ fn a_modifier_with_a_value_that_it_cannot_have() {}
 /// A work request without one of its modifiers (verbs draft §9.3.1.1).
 ///
 /// ```
-/// use xwarp::{Operation, RemoteAddress, SendRequest, Sgl, WrId};
-/// fn request(sgl: Sgl, remote: RemoteAddress) -> SendRequest {
-///     let operation = Operation::Write { sgl, remote };
+/// use xwarp::{Operation, RemoteAddress, Payload, SendRequest, WrId};
+/// fn request(payload: Payload, remote: RemoteAddress) -> SendRequest {
+///     let operation = Operation::Write { payload, remote };
 ///     SendRequest { wr_id: WrId(1), operation, signaled: true, read_fence: false }
 /// }
 /// ```
 /// ```compile_fail,E0063
-/// use xwarp::{Operation, RemoteAddress, SendRequest, Sgl, WrId};
-/// fn request(sgl: Sgl, remote: RemoteAddress) -> SendRequest {
-///     let operation = Operation::Write { sgl };
+/// use xwarp::{Operation, RemoteAddress, Payload, SendRequest, WrId};
+/// fn request(payload: Payload, remote: RemoteAddress) -> SendRequest {
+///     let operation = Operation::Write { payload };
 ///     SendRequest { wr_id: WrId(1), operation, signaled: true, read_fence: false }
 /// }
 /// ```
 /// ```compile_fail,E0063
-/// use xwarp::{Operation, RemoteAddress, SendRequest, Sgl, WrId};
-/// fn request(sgl: Sgl, remote: RemoteAddress) -> SendRequest {
-///     let operation = Operation::Write { sgl, remote };
+/// use xwarp::{Operation, RemoteAddress, Payload, SendRequest, WrId};
+/// fn request(payload: Payload, remote: RemoteAddress) -> SendRequest {
+///     let operation = Operation::Write { payload, remote };
 ///     SendRequest { wr_id: WrId(1), operation, read_fence: false }
 /// }
 /// ```
 /// ```compile_fail,E0063
-/// use xwarp::{Operation, RemoteAddress, SendRequest, Sgl, WrId};
-/// fn request(sgl: Sgl, remote: RemoteAddress) -> SendRequest {
-///     let operation = Operation::Write { sgl, remote };
+/// use xwarp::{Operation, RemoteAddress, Payload, SendRequest, WrId};
+/// fn request(payload: Payload, remote: RemoteAddress) -> SendRequest {
+///     let operation = Operation::Write { payload, remote };
 ///     SendRequest { operation, signaled: true, read_fence: false }
 /// }
 /// ```

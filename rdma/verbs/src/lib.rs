@@ -112,13 +112,13 @@ pub use xwarp_rnic::model::{
     CompletionStatus, ConnectError, ConnectionInfo, CqId, CreateError, DeallocateError, Depths,
     DequeuingModel, DestroyError, EngineCounters, EntrySizes, EventContext, EventResource,
     FastRegister, Framing, HandlerError, HandlerId, Host, HostError, Immediate, InboundError,
-    ListMode, ListenError, LocalPort, MAX_LIST_ENTRIES, MAX_SGE, MemoryWork, ModifyError,
-    MpaConfig, Opcode, Operation, OutOfMemory, PdId, PeerToPeer, PhysicalList, PostError, Progress,
-    ProtectionError, QpConfig, QpId, QpInfo, QpState, QueryError, RecvRequest, RegionInfo,
-    RegionMemory, RegionSpec, RegisterError, RemoteAddress, ResizeError, RnicAttributes,
-    RnicClosed, RnicConfig, RnicCounters, RqLimit, SendRequest, Sge, Sgl, SpecError, SrqId,
-    StreamError, StreamId, StreamState, TerminateInfo, TerminateOrigin, Waiting, WindowInfo,
-    WorkCompletion, WrId,
+    InlineData, ListMode, ListenError, LocalPort, MAX_INLINE, MAX_LIST_ENTRIES, MAX_SGE,
+    MemoryWork, ModifyError, MpaConfig, Opcode, Operation, OutOfMemory, Payload, PdId, PeerToPeer,
+    PhysicalList, PostError, Progress, ProtectionError, QpConfig, QpId, QpInfo, QpState,
+    QueryError, RecvRequest, RegionInfo, RegionMemory, RegionSpec, RegisterError, RemoteAddress,
+    ResizeError, RnicAttributes, RnicClosed, RnicConfig, RnicCounters, RqLimit, SendRequest, Sge,
+    Sgl, SpecError, SrqId, StreamError, StreamId, StreamState, TerminateInfo, TerminateOrigin,
+    Waiting, WindowInfo, WorkCompletion, WrId,
 };
 pub use xwarp_rnic::queues::Arm;
 

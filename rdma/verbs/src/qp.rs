@@ -101,7 +101,7 @@ impl QueuePair {
             ability: config.ability(),
             wishes,
             extensions: config.extensions,
-            sge: config.sge_limits(),
+            sge: config.payload_limits(),
             sq,
             receives,
             send_cq,
@@ -117,7 +117,7 @@ impl QueuePair {
             recvs: recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots)),
             shared: Arc::clone(&shared),
             extensions: config.extensions,
-            sge: config.sge_limits(),
+            sge: config.payload_limits(),
             control: Arc::clone(control),
         };
         Ok(Self {

@@ -4,7 +4,7 @@
 //! into any receive buffer, and is there when the event is (RFC 5040 §5.5).
 
 use xwarp::{
-    Access, MemoryRegion, Opcode, Operation, QpConfig, RecvRequest, RemoteAddress, Rnic,
+    Access, MemoryRegion, Opcode, Operation, Payload, QpConfig, RecvRequest, RemoteAddress, Rnic,
     SendRequest, Sge, Sgl, Stag, WorkCompletion, WrId,
 };
 
@@ -94,7 +94,7 @@ impl<'a> Peer<'a> {
         let write = SendRequest::write(CONTROL_WR, self.outbox.local(0, RECORD_BYTES), inbox);
         self.connection.post_send(write.unsignaled())?;
         let event = Operation::Send {
-            sgl: Sgl::new(),
+            payload: Payload::default(),
             solicited: true,
             invalidate: None,
         };

@@ -6,6 +6,7 @@ use super::limits::{
 };
 use super::memory::{EntrySizes, ListMode};
 use super::sge::MAX_SGE;
+use super::work::MAX_INLINE;
 
 /// In which order messages of several queue pairs take the buffers of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct RnicAttributes {
     pub max_send_sge: usize,
     /// Elements in the list of an RDMA Write.
     pub max_write_sge: usize,
+    /// Bytes of inline data in a work request.
+    pub max_inline: usize,
     /// Completion queues.
     pub max_cqs: usize,
     /// Completions that a completion queue has room for.
@@ -88,6 +91,7 @@ impl RnicAttributes {
             max_srq_work_requests: MAX_DEPTH,
             max_send_sge: MAX_SGE,
             max_write_sge: MAX_SGE,
+            max_inline: MAX_INLINE,
             max_cqs: MAX_CQS,
             max_cq_entries: MAX_CQ_ENTRIES,
             max_completion_handlers: MAX_HANDLERS,

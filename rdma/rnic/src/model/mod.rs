@@ -54,6 +54,6 @@ pub use sge::{MAX_SGE, RemoteAddress, Sge, Sgl, total};
 pub use stream::{Framing, StreamState};
 pub use user::{Ability, Scope, User};
 pub use work::{
-    Immediate, OPERAND, Operation, RecvRequest, SendRequest, SgeLimits, check_capability,
-    check_list,
+    Immediate, InlineData, MAX_INLINE, OPERAND, Operation, Payload, PayloadLimits, RecvRequest,
+    SendRequest, check_capability, check_list,
 };

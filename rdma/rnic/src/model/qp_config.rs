@@ -7,7 +7,7 @@ use super::limits::{MAX_DEPTH, MAX_READS};
 use super::mpa::{PeerToPeer, Wishes};
 use super::sge::MAX_SGE;
 use super::user::Ability;
-use super::work::SgeLimits;
+use super::work::{MAX_INLINE, PayloadLimits};
 
 /// A queue pair's size and limits.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct QpConfig {
     pub write_sge: usize,
     /// Elements that the list of a receive buffer may have, likewise. Not looked at where the receive queue is shared.
     pub recv_sge: usize,
+    /// Bytes of inline data that a work request may carry, [`MAX_INLINE`] at most.
+    pub max_inline: usize,
     /// Only with a shared receive queue: how many messages may be in progress, which have taken a buffer and not completed, until
     /// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told, once; 0 for never (verbs draft §6.3.8). Messages of a queue pair come
     /// one after the other, so that only a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
@@ -61,6 +63,7 @@ impl Default for QpConfig {
             send_sge: MAX_SGE,
             write_sge: MAX_SGE,
             recv_sge: MAX_SGE,
+            max_inline: MAX_INLINE,
             rq_limit: 0,
             ord: 32,
             ird: 32,
@@ -87,7 +90,7 @@ impl QpConfig {
         for (what, wanted, min, max) in limits {
             Capability::check(what, wanted, min, max)?;
         }
-        self.sge_limits().check(shared)?;
+        self.payload_limits().check(shared)?;
         if self.rq_limit > 0 && !shared {
             return Err(CreateError::LimitWithoutSrq(self.rq_limit));
         }
@@ -101,11 +104,12 @@ impl QpConfig {
     }
 
     #[doc(hidden)]
-    pub fn sge_limits(&self) -> SgeLimits {
-        SgeLimits {
+    pub fn payload_limits(&self) -> PayloadLimits {
+        PayloadLimits {
             send: self.send_sge,
             write: self.write_sge,
             recv: self.recv_sge,
+            inline: self.max_inline,
         }
     }
 

@@ -37,6 +37,8 @@ pub struct QpInfo {
     pub write_sge: usize,
     /// Elements of a receive's; 0 where the receive queue is shared, which has a maximum of its own.
     pub recv_sge: usize,
+    /// Bytes of inline data that a work request may carry.
+    pub max_inline: usize,
     /// Reads and Atomic Operations that this side may have outstanding: on its connection while it has one, else on the next.
     pub ord: u16,
     /// Those that the peer may have outstanding, likewise.

@@ -1,10 +1,14 @@
 //! Scatter/gather elements and lists (verbs draft §8.1.3.2).
 
-use arrayvec::ArrayVec;
+use std::ops::Deref;
+
+use smallvec::SmallVec;
 use xwarp_iwarp::Stag;
 
 /// Elements that a scatter/gather list may have.
-pub const MAX_SGE: usize = 4;
+pub const MAX_SGE: usize = 16;
+/// Elements of a list that takes no memory of its own.
+const FEW: usize = 4;
 
 /// One piece of local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +21,55 @@ pub struct Sge {
     pub len: u32,
 }
 
-/// A scatter/gather list: pieces that follow each other in the message.
-pub type Sgl = ArrayVec<Sge, MAX_SGE>;
+/// A scatter/gather list: pieces that follow each other in the message. A post refuses one of more elements than its queue was created
+/// for. Up to four elements need no memory besides the work request's.
+///
+/// ```
+/// # fn message(region: &xwarp::MemoryRegion) -> xwarp::SendRequest {
+/// let pieces = [region.local(0, 64), region.local(4096, 1024)];
+/// xwarp::SendRequest::send(xwarp::WrId(1), pieces)
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sgl(SmallVec<[Sge; FEW]>);
+
+impl Sgl {
+    /// A list without elements: a message without bytes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Deref for Sgl {
+    type Target = [Sge];
+
+    fn deref(&self) -> &[Sge] {
+        let Self(elements) = self;
+        elements
+    }
+}
+
+impl FromIterator<Sge> for Sgl {
+    fn from_iter<I: IntoIterator<Item = Sge>>(elements: I) -> Self {
+        Self(elements.into_iter().collect())
+    }
+}
 
 impl From<Sge> for Sgl {
-    fn from(sge: Sge) -> Self {
-        Self::from_iter([sge])
+    fn from(element: Sge) -> Self {
+        Self::from_iter([element])
+    }
+}
+
+impl From<&[Sge]> for Sgl {
+    fn from(elements: &[Sge]) -> Self {
+        Self(SmallVec::from_slice(elements))
+    }
+}
+
+impl<const N: usize> From<[Sge; N]> for Sgl {
+    fn from(elements: [Sge; N]) -> Self {
+        Self::from_iter(elements)
     }
 }
 

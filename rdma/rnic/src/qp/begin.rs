@@ -9,8 +9,8 @@ use super::full_operation::FullOperation;
 use super::stream::Stream;
 use super::tx_message::{Response, Turn, TxMessage, execute};
 use crate::model::{
-    Access, CompletionStatus, MemoryWork, OPERAND, Operation, RemoteAddress, SendRequest, Sge, Sgl,
-    User,
+    Access, CompletionStatus, MemoryWork, OPERAND, Operation, Payload, RemoteAddress, SendRequest,
+    Sge, User,
 };
 use crate::stags::StagTable;
 
@@ -121,9 +121,9 @@ fn outgoing(
     request: SendRequest,
 ) -> Result<Option<TxMessage>, SendFault> {
     let len = request.operation.byte_len().unwrap_or(u32::MAX);
-    let (message, sgl, then) = match request.operation {
+    let (message, payload, then) = match request.operation {
         Operation::Send {
-            sgl,
+            payload,
             solicited,
             invalidate,
         } => {
@@ -131,24 +131,26 @@ fn outgoing(
                 solicited,
                 invalidate,
             };
-            (stream.sender.send(kind, len), sgl, None)
+            (stream.sender.send(kind, len), payload, None)
         }
-        Operation::Write { sgl, remote } => {
+        Operation::Write { payload, remote } => {
             let message = stream.sender.write(remote.stag, remote.to, len);
-            (message, sgl, None)
+            (message, payload, None)
         }
         Operation::WriteImmediate {
-            sgl,
+            payload,
             remote,
             data,
             solicited,
         } => {
             let message = stream.sender.write(remote.stag, remote.to, len);
-            (message, sgl, Some((data, solicited)))
+            (message, payload, Some((data, solicited)))
         }
-        Operation::Immediate { data, solicited } => {
-            (stream.sender.immediate(data, solicited), Sgl::new(), None)
-        }
+        Operation::Immediate { data, solicited } => (
+            stream.sender.immediate(data, solicited),
+            Payload::default(),
+            None,
+        ),
         Operation::Read { sink, remote, .. } => return Ok(Some(read(stream, sink, remote))),
         Operation::Atomic {
             operation,
@@ -163,7 +165,11 @@ fn outgoing(
             return Ok(None);
         }
     };
-    Ok(Some(TxMessage::Request { message, sgl, then }))
+    Ok(Some(TxMessage::Request {
+        message,
+        payload,
+        then,
+    }))
 }
 
 /// All messages in front of it have been handed to TCP, and none behind it has begun.

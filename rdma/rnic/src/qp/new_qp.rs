@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rtrb::Consumer;
 
-use crate::model::{Ability, CqId, PdId, RecvRequest, SendRequest, SgeLimits, SrqId, Wishes};
+use crate::model::{Ability, CqId, PdId, RecvRequest, SendRequest, PayloadLimits, SrqId, Wishes};
 use crate::queues::{QpShared, SlotTable};
 
 /// Where a new queue pair takes receive buffers from.
@@ -26,7 +26,7 @@ pub struct NewQp {
     /// Immediate Data and Atomic Operations are known (RFC 7306).
     pub extensions: bool,
     /// The longest scatter/gather lists.
-    pub sge: SgeLimits,
+    pub sge: PayloadLimits,
     /// The engine's end of its send queue.
     pub sq: Consumer<SendRequest>,
     /// Its receive queue.

@@ -8,7 +8,7 @@ use xwarp_iwarp::{
 };
 
 use super::fault::{Broken, SendFault};
-use crate::model::{Access, CompletionStatus, Immediate, Sgl, User};
+use crate::model::{Access, CompletionStatus, Immediate, Payload, Sgl, User};
 use crate::stags::StagTable;
 
 /// Whose message is next where both a work request and a response wait.
@@ -26,10 +26,10 @@ pub(super) enum Response {
 
 /// A message, partly sent.
 pub(super) enum TxMessage {
-    /// A work request's, from local buffers.
+    /// A work request's.
     Request {
         message: Message,
-        sgl: Sgl,
+        payload: Payload,
         /// Immediate Data of the same work request, and whether it asks for an event.
         then: Option<(Immediate, bool)>,
     },
@@ -44,7 +44,7 @@ impl TxMessage {
     pub(super) fn header_only(message: Message) -> Self {
         Self::Request {
             message,
-            sgl: Sgl::new(),
+            payload: Payload::default(),
             then: None,
         }
     }
@@ -88,12 +88,14 @@ impl TxMessage {
         user: User,
     ) -> Result<(), SendFault> {
         match self {
-            Self::Request { message, sgl, .. } => {
+            Self::Request {
+                message, payload, ..
+            } => {
                 let Some(segment) = message.next_segment(mulpdu) else {
                     return Err(Broken("a message has fewer segments than it had").into());
                 };
-                let payload = write_header(ulpdu, &segment);
-                gather(stags, user, sgl, segment.payload, payload)
+                let into = write_header(ulpdu, &segment);
+                fill(stags, user, payload, segment.payload, into)
                     .map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))
             }
             Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, user)
@@ -152,6 +154,25 @@ pub(super) fn execute(
         .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
 }
 
+/// Copies bytes `range` of a payload to `into`, which is as long.
+fn fill(
+    stags: &StagTable,
+    user: User,
+    payload: &Payload,
+    range: Range<u32>,
+    into: &mut [u8],
+) -> Result<(), AccessError> {
+    match payload {
+        Payload::Gather(sgl) => gather(stags, user, sgl, range, into),
+        Payload::Inline(data) => {
+            let range = range.start as usize..range.end as usize;
+            let bytes = data.as_slice().get(range).ok_or(AccessError::Bounds)?;
+            into.copy_from_slice(bytes);
+            Ok(())
+        }
+    }
+}
+
 /// Copies bytes `range` of the message that a list makes to `into`, which is as long.
 fn gather(
     stags: &StagTable,
@@ -179,7 +200,7 @@ pub(super) fn for_each_piece<E>(
 ) -> Result<(), E> {
     let mut skip = start as usize;
     let mut done = 0;
-    for sge in sgl {
+    for sge in sgl.iter() {
         let sge_len = sge.len as usize;
         if skip >= sge_len {
             skip -= sge_len;

@@ -5,7 +5,7 @@ use xwarp_iwarp::Stag;
 
 use super::buffer::Buffer;
 use xwarp_rnic::model::{
-    Immediate, Operation, RecvRequest, RemoteAddress, SendRequest, Sge, Sgl, WrId,
+    Immediate, Operation, Payload, RecvRequest, RemoteAddress, SendRequest, Sge, WrId,
 };
 
 /// A work request for the send queue that takes its bytes from a [`Buffer`]. It is always signaled, as its completion gives the buffer back.
@@ -29,12 +29,16 @@ impl BufferRequest {
 
     /// A Send of the buffer's first `len` bytes.
     pub fn send(buffer: Buffer, len: u32) -> Self {
-        Self::new(buffer, len, SendRequest::send(WrId::default(), Sgl::new()))
+        Self::new(
+            buffer,
+            len,
+            SendRequest::send(WrId::default(), Payload::default()),
+        )
     }
 
     /// An RDMA Write of the buffer's first `len` bytes.
     pub fn write(buffer: Buffer, len: u32, remote: RemoteAddress) -> Self {
-        let request = SendRequest::write(WrId::default(), Sgl::new(), remote);
+        let request = SendRequest::write(WrId::default(), Payload::default(), remote);
         Self::new(buffer, len, request)
     }
 
@@ -45,7 +49,8 @@ impl BufferRequest {
         remote: RemoteAddress,
         data: Immediate,
     ) -> Self {
-        let request = SendRequest::write_immediate(WrId::default(), Sgl::new(), remote, data);
+        let request =
+            SendRequest::write_immediate(WrId::default(), Payload::default(), remote, data);
         Self::new(buffer, len, request)
     }
 
@@ -75,11 +80,11 @@ impl BufferRequest {
 
 /// The operation with this list.
 fn with_list(mut operation: Operation, piece: Sge) -> Operation {
-    if let Operation::Send { sgl, .. }
-    | Operation::Write { sgl, .. }
-    | Operation::WriteImmediate { sgl, .. } = &mut operation
+    if let Operation::Send { payload, .. }
+    | Operation::Write { payload, .. }
+    | Operation::WriteImmediate { payload, .. } = &mut operation
     {
-        *sgl = piece.into();
+        *payload = piece.into();
     }
     operation
 }

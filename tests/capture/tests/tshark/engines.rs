@@ -53,7 +53,7 @@ fn unknown() -> RemoteAddress {
 fn send(a: &mut End, solicited: bool, invalidate: Option<Stag>) {
     let sgl = a.source(b"bytes!").into();
     let operation = Operation::Send {
-        sgl,
+        payload: sgl,
         solicited,
         invalidate,
     };

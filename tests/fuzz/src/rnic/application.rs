@@ -207,7 +207,7 @@ impl Application {
             4 => SendRequest::new(
                 wr,
                 Operation::Send {
-                    sgl: source.into(),
+                    payload: source.into(),
                     solicited: true,
                     invalidate: Some(Stag(0x100)),
                 },

@@ -66,7 +66,7 @@ pub(crate) fn region_of_xwarp(pair: &Pair<'_>, rights: Access) -> MemoryRegion {
 /// A Send of `LEN` bytes that asks for this invalidation.
 pub(crate) fn invalidate(pair: &Pair<'_>, id: u64, stag: Stag) -> SendRequest {
     let operation = Operation::Send {
-        sgl: pair.xwarp.source.local(0, LEN).into(),
+        payload: pair.xwarp.source.local(0, LEN).into(),
         solicited: false,
         invalidate: Some(stag),
     };

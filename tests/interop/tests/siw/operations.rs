@@ -55,7 +55,7 @@ fn send_invalidates_a_region_of_the_other_side() {
             siw.ask("region region=inbox size=4096 rights=local-write");
             siw.ask("recv name=s id=1 region=inbox offset=0 length=100");
             let operation = Operation::Send {
-                sgl: xwarp.source.local(0, 100).into(),
+                payload: xwarp.source.local(0, 100).into(),
                 solicited,
                 invalidate: Some(remote.stag),
             };

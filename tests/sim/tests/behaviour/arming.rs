@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use xwarp::{Arm, CqId, HandlerError, HandlerId, QpConfig, SendRequest, Sgl, WrId};
+use xwarp::{Arm, CqId, HandlerError, HandlerId, Payload, QpConfig, SendRequest, Sgl, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{End, Host, Sim};
 
@@ -93,7 +93,7 @@ fn every_send_type_and_signaled_work_of_this_side_fire_next() {
     let regions = [0, 1].map(|_| b.own_region(8, xwarp::Access::all()));
     let invalidate = |at: usize, solicited| {
         let operation = xwarp::Operation::Send {
-            sgl: Sgl::new(),
+            payload: Payload::default(),
             solicited,
             invalidate: Some(regions[at].stag()),
         };
@@ -140,7 +140,7 @@ fn send_that_invalidates_and_solicits_is_a_solicited_one() {
     b.post_recv(1, 1);
     b.recv_cq().arm(Arm::Solicited).unwrap();
     let operation = xwarp::Operation::Send {
-        sgl: Sgl::new(),
+        payload: Payload::default(),
         solicited: true,
         invalidate: Some(region.stag()),
     };

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use xwarp::{Operation, QpConfig, SendRequest, Sge, Sgl, Stag, WrId};
+use xwarp::{Operation, QpConfig, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Place, Sim, pattern};
@@ -75,9 +75,8 @@ fn messages(stream: &[u8]) -> Vec<Vec<Seen>> {
 
 /// A Send of these bytes in one of its four kinds.
 fn send(sge: Sge, solicited: bool, invalidate: Option<Stag>) -> Operation {
-    let sgl = Sgl::from(sge);
     Operation::Send {
-        sgl,
+        payload: sge.into(),
         solicited,
         invalidate,
     }
@@ -104,7 +103,7 @@ fn post_everything(dut: &mut Dut) {
         let bytes = pattern(len);
         let operation = match opcode {
             0 => Operation::Write {
-                sgl: dut.end.source(&bytes).into(),
+                payload: dut.end.source(&bytes).into(),
                 remote: FAR,
             },
             1 => Operation::Read {

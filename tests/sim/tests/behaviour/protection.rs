@@ -274,7 +274,7 @@ fn send_may_invalidate_only_what_the_peer_may_touch() {
         b.post_recv(1, 100);
         let sgl = a.source(b"take it away").into();
         let invalidate = xwarp::Operation::Send {
-            sgl,
+            payload: sgl,
             solicited: false,
             invalidate: Some(memory.address.stag),
         };

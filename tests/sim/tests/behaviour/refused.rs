@@ -1,7 +1,7 @@
 //! Refusals: remote memory that a peer must not access, and what both sides then know.
 
 use xwarp::{
-    Access, AsyncEventKind, MemoryRegion, Operation, QpState, RemoteAddress, SendRequest, Sgl,
+    Access, AsyncEventKind, MemoryRegion, Operation, QpState, RemoteAddress, SendRequest, Payload,
     Stag, TermCode, WrId,
 };
 use xwarp_sim_tests::{End, Host, KIB};
@@ -42,7 +42,7 @@ pub(crate) fn deregistered(host: &Host) -> RemoteMemory {
 /// A Send with Invalidate, without payload.
 pub(crate) fn invalidation(wr_id: u64, stag: Stag) -> SendRequest {
     let send = Operation::Send {
-        sgl: Sgl::new(),
+        payload: Payload::default(),
         solicited: false,
         invalidate: Some(stag),
     };

@@ -329,7 +329,7 @@ fn send_with_invalidate_takes_the_region_away_and_says_which() {
     b.post_recv(1, 100);
     let sgl = a.source(b"done with it").into();
     let invalidate = Operation::Send {
-        sgl,
+        payload: sgl,
         solicited: true,
         invalidate: Some(region.stag()),
     };

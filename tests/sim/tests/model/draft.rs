@@ -210,7 +210,11 @@ impl Pair {
     fn write_immediate(&mut self, who: usize, rng: &mut Rng) -> Draft {
         let mut draft = self.write(who, rng);
         let data = rng.draw().to_be_bytes();
-        if let Operation::Write { sgl, remote } = draft.request.operation {
+        if let Operation::Write {
+            payload: sgl,
+            remote,
+        } = draft.request.operation
+        {
             draft.request = SendRequest::write_immediate(draft.request.wr_id, sgl, remote, data);
         }
         draft.work.opcode = Opcode::WriteImmediate;

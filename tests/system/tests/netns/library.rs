@@ -78,7 +78,7 @@ impl End {
     /// Sends the first `len` bytes of the source.
     fn send(&mut self, len: u32, solicited: bool) {
         let operation = Operation::Send {
-            sgl: Sgl::from(self.source.local(0, len)),
+            payload: self.source.local(0, len).into(),
             solicited,
             invalidate: None,
         };

@@ -31,6 +31,16 @@ pub enum PostError {
         /// Those that a list may have.
         max: usize,
     },
+    /// More inline data than the queue pair was created for.
+    #[error(
+        "the work request has {len} inline bytes, the queue pair was created for {max} at most"
+    )]
+    TooManyInlineBytes {
+        /// Those of the work request.
+        len: usize,
+        /// Those that one may have.
+        max: usize,
+    },
     /// `STag` 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1).
     #[error("STag 0 can be neither bound to, registered nor invalidated (verbs draft §7.2.1)")]
     StagZero,

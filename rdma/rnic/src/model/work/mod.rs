@@ -1,9 +1,11 @@
 //! Work requests: what an application posts (verbs draft §8.1, §9.3.1).
 
+mod limits;
 mod operation;
+mod payload;
 mod request;
-mod sge_limits;
 
+pub use limits::{PayloadLimits, check_capability, check_list};
 pub use operation::{Immediate, OPERAND, Operation};
+pub use payload::{InlineData, MAX_INLINE, Payload};
 pub use request::{RecvRequest, SendRequest};
-pub use sge_limits::{SgeLimits, check_capability, check_list};

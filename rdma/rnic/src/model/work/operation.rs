@@ -3,9 +3,10 @@
 use xwarp_iwarp::rdmap::IMMEDIATE_BYTES;
 use xwarp_iwarp::{AtomicOperation, Stag};
 
+use super::payload::Payload;
 use crate::model::completion::Opcode;
 use crate::model::memory::MemoryWork;
-use crate::model::sge::{RemoteAddress, Sge, Sgl, total};
+use crate::model::sge::{RemoteAddress, Sge};
 
 /// What Immediate Data carries.
 pub type Immediate = [u8; IMMEDIATE_BYTES];
@@ -19,7 +20,7 @@ pub enum Operation {
     /// Sends a message that the peer receives into a buffer which it posted (RFC 5040 §5.3).
     Send {
         /// The message's bytes.
-        sgl: Sgl,
+        payload: Payload,
         /// Asks for an event at the peer when the message is received.
         solicited: bool,
         /// A region of the peer that it shall invalidate when it receives the message.
@@ -28,7 +29,7 @@ pub enum Operation {
     /// Writes into the peer's memory (RFC 5040 §5.1).
     Write {
         /// What to write.
-        sgl: Sgl,
+        payload: Payload,
         /// Where to.
         remote: RemoteAddress,
     },
@@ -52,7 +53,7 @@ pub enum Operation {
     /// §6): two messages, one completion.
     WriteImmediate {
         /// What to write.
-        sgl: Sgl,
+        payload: Payload,
         /// Where to.
         remote: RemoteAddress,
         /// What the peer's completion will say.
@@ -81,9 +82,9 @@ impl Operation {
     #[doc(hidden)]
     pub fn byte_len(&self) -> Option<u32> {
         match self {
-            Self::Send { sgl, .. } | Self::Write { sgl, .. } | Self::WriteImmediate { sgl, .. } => {
-                total(sgl)
-            }
+            Self::Send { payload, .. }
+            | Self::Write { payload, .. }
+            | Self::WriteImmediate { payload, .. } => payload.byte_len(),
             Self::Read { sink, .. } => Some(sink.len),
             Self::Immediate { .. } | Self::Memory(_) => Some(0),
             Self::Atomic { .. } => Some(OPERAND),

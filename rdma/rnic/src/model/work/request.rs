@@ -3,6 +3,7 @@
 use xwarp_iwarp::{AtomicOperation, Stag};
 
 use super::operation::{Immediate, Operation};
+use super::payload::Payload;
 use crate::model::ids::WrId;
 use crate::model::memory::{Bind, FastRegister, MemoryWork};
 use crate::model::sge::{RemoteAddress, Sge, Sgl};
@@ -33,9 +34,9 @@ impl SendRequest {
     }
 
     /// A Send.
-    pub fn send(wr_id: WrId, sgl: impl Into<Sgl>) -> Self {
+    pub fn send(wr_id: WrId, payload: impl Into<Payload>) -> Self {
         let operation = Operation::Send {
-            sgl: sgl.into(),
+            payload: payload.into(),
             solicited: false,
             invalidate: None,
         };
@@ -43,9 +44,9 @@ impl SendRequest {
     }
 
     /// An RDMA Write.
-    pub fn write(wr_id: WrId, sgl: impl Into<Sgl>, remote: RemoteAddress) -> Self {
+    pub fn write(wr_id: WrId, payload: impl Into<Payload>, remote: RemoteAddress) -> Self {
         let operation = Operation::Write {
-            sgl: sgl.into(),
+            payload: payload.into(),
             remote,
         };
         Self::new(wr_id, operation)
@@ -88,12 +89,12 @@ impl SendRequest {
     /// An RDMA Write followed by Immediate Data.
     pub fn write_immediate(
         wr_id: WrId,
-        sgl: impl Into<Sgl>,
+        payload: impl Into<Payload>,
         remote: RemoteAddress,
         data: Immediate,
     ) -> Self {
         let operation = Operation::WriteImmediate {
-            sgl: sgl.into(),
+            payload: payload.into(),
             remote,
             data,
             solicited: false,

@@ -167,6 +167,7 @@ impl QpContext {
             rq_limit: receive.limit(),
             send_sge: self.sge.send,
             write_sge: self.sge.write,
+            max_inline: self.sge.inline,
             recv_sge: receive.shared().map_or(self.sge.recv, |_| 0),
             ord: depths.ord,
             ird: depths.ird,

@@ -25,7 +25,7 @@ use super::stream::{Connection, Stream};
 use super::transmit::Sent;
 use super::work_queues::WorkQueues;
 use crate::model::{
-    AsyncEventKind, CqId, EventResource, QpId, QpState, SgeLimits, SrqId, TerminateInfo, User,
+    AsyncEventKind, CqId, EventResource, QpId, QpState, PayloadLimits, SrqId, TerminateInfo, User,
     Wishes,
 };
 use crate::queues::QpShared;
@@ -123,7 +123,7 @@ pub(crate) struct QpContext {
     ord: u16,
     wishes: Wishes,
     extensions: bool,
-    sge: SgeLimits,
+    sge: PayloadLimits,
     link: Link,
     work: WorkQueues,
     /// It is in the list of those that have something to send.

@@ -52,7 +52,7 @@ fn work(kind: Opcode, a: &mut End, b: &End) -> SendRequest {
     let (local, remote) = (place.local(0, 8), b.target(8).remote(0));
     let send = |solicited, invalidate| {
         let operation = xwarp::Operation::Send {
-            sgl: source.into(),
+            payload: source.into(),
             solicited,
             invalidate,
         };

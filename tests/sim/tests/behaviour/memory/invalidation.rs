@@ -126,7 +126,7 @@ fn peer_may_not_invalidate_what_is_needed_or_not_its_own() {
         b.post_recv(5, 100);
         let source = a.source(b"never mind");
         let send = Operation::Send {
-            sgl: source.into(),
+            payload: source.into(),
             solicited: false,
             invalidate: Some(stag),
         };

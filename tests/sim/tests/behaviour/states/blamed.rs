@@ -53,7 +53,7 @@ fn read_that_the_peer_refuses_says_so_and_no_other_does() {
 fn long(kind: usize, end: &mut End) -> (Operation, Opcode) {
     let source = end.source(&vec![7; MIB]);
     let send = |solicited, invalidate: Option<Stag>| Operation::Send {
-        sgl: source.into(),
+        payload: source.into(),
         solicited,
         invalidate,
     };
@@ -64,7 +64,13 @@ fn long(kind: usize, end: &mut End) -> (Operation, Opcode) {
         3 => (send(true, Some(Stag(7))), Opcode::SendSolicitedInvalidate),
         _ => {
             let (sgl, remote) = (source.into(), NOWHERE);
-            (Operation::Write { sgl, remote }, Opcode::Write)
+            (
+                Operation::Write {
+                    payload: sgl,
+                    remote,
+                },
+                Opcode::Write,
+            )
         }
     }
 }

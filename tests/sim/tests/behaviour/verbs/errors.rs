@@ -71,7 +71,7 @@ fn source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
         |it, to| send_of(it, false, Some(to.stag)),
         |it, to| send_of(it, true, Some(to.stag)),
         |it, remote| Operation::Write {
-            sgl: it.into(),
+            payload: it.into(),
             remote,
         },
     ];

@@ -51,7 +51,7 @@ fn opcode_of(operation: &Operation) -> Opcode {
 
 fn send_of(source: Sge, solicited: bool, invalidate: Option<Stag>) -> Operation {
     Operation::Send {
-        sgl: source.into(),
+        payload: source.into(),
         solicited,
         invalidate,
     }

@@ -244,7 +244,7 @@ fn read_fence_holds_back_sends_of_each_type_and_writes() {
         let operation = match kind {
             0..4 => send_of(source, kind % 2 == 1, (kind >= 2).then_some(gone.stag())),
             _ => Operation::Write {
-                sgl: source.into(),
+                payload: source.into(),
                 remote: target.remote(0),
             },
         };

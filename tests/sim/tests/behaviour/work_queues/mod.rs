@@ -1,6 +1,7 @@
 //! Attributes of work queues: depths that change under load, elements of lists, and the limit of messages in progress.
 
 mod elements;
+mod inline;
 mod limit;
 mod load;
 mod resize;

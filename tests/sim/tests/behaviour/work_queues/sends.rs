@@ -80,7 +80,7 @@ impl Run {
         let send = |solicited, invalidate| {
             let sgl = source.into();
             let operation = Operation::Send {
-                sgl,
+                payload: sgl,
                 solicited,
                 invalidate,
             };

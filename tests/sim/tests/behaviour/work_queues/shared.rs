@@ -104,7 +104,7 @@ fn buffers_stag_is_invalidated_only_if_both_are_of_one_domain() {
         srq.post_recv(buffer).unwrap();
         let source = a.source(b"8 bytes!");
         let operation = Operation::Send {
-            sgl: source.into(),
+            payload: source.into(),
             solicited: false,
             invalidate: Some(region.stag()),
         };

@@ -1,18 +1,21 @@
-//! How many elements scatter/gather lists may have: an attribute of each queue (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1).
+//! Limits of a work request's payload: elements of scatter/gather lists (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1) and inline bytes.
 
 use super::operation::Operation;
+use super::payload::{MAX_INLINE, Payload};
 use crate::model::error::{Capability, PostError};
 use crate::model::sge::{MAX_SGE, Sgl};
 
 /// Maxima of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SgeLimits {
+pub struct PayloadLimits {
     /// Elements of a Send's list.
     pub send: usize,
     /// Elements of an RDMA Write's.
     pub write: usize,
     /// Elements of a receive's.
     pub recv: usize,
+    /// Bytes of inline data.
+    pub inline: usize,
 }
 
 /// No queue has a greater maximum than the RNIC.
@@ -29,27 +32,40 @@ pub fn check_list(sgl: &Sgl, max: usize) -> Result<(), PostError> {
     Ok(())
 }
 
-impl SgeLimits {
+impl PayloadLimits {
     /// Are they possible? That of receives is not looked at where another queue has one.
     pub(crate) fn check(&self, shared: bool) -> Result<(), Capability> {
         let recv = if shared { 0 } else { self.recv };
         check_capability("a number of elements per Send of", self.send)?;
         check_capability("a number of elements per Write of", self.write)?;
-        check_capability("a number of elements per receive of", recv)
+        check_capability("a number of elements per receive of", recv)?;
+        Capability::check("a number of inline bytes of", self.inline, 0, MAX_INLINE)
     }
 
     /// Checks a work request for the send queue. What has no list needs no elements.
     pub fn check_send(&self, operation: &Operation) -> Result<(), PostError> {
         match operation {
-            Operation::Send { sgl, .. } => check_list(sgl, self.send),
-            Operation::Write { sgl, .. } | Operation::WriteImmediate { sgl, .. } => {
-                check_list(sgl, self.write)
+            Operation::Send { payload, .. } => self.check_payload(payload, self.send),
+            Operation::Write { payload, .. } | Operation::WriteImmediate { payload, .. } => {
+                self.check_payload(payload, self.write)
             }
             Operation::Read { .. }
             | Operation::Immediate { .. }
             | Operation::Atomic { .. }
             | Operation::Memory(_) => Ok(()),
         }
+    }
+
+    fn check_payload(&self, payload: &Payload, max_elements: usize) -> Result<(), PostError> {
+        let data = match payload {
+            Payload::Gather(sgl) => return check_list(sgl, max_elements),
+            Payload::Inline(data) => data.as_slice(),
+        };
+        let (len, max) = (data.len(), self.inline);
+        if len > max {
+            return Err(PostError::TooManyInlineBytes { len, max });
+        }
+        Ok(())
     }
 
     /// Checks one for the receive queue.

@@ -1,0 +1,60 @@
+//! Payload of a Send or RDMA Write: registered memory, or bytes in the work request itself.
+
+use smallvec::SmallVec;
+
+use crate::model::sge::{Sgl, total};
+
+/// Bytes of inline data that a work request may carry.
+pub const MAX_INLINE: usize = 512;
+/// Bytes of inline data that take no memory of their own.
+const FEW: usize = 64;
+
+/// What a Send or an RDMA Write carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Registered memory. The engine reads it when it sends, and again when it has to; the completion says that it may be changed.
+    Gather(Sgl),
+    /// Bytes that the work request brings along.
+    Inline(InlineData),
+}
+
+/// Bytes that were copied into a work request. The memory that they came from needs no registration, and may be changed at once.
+/// Up to 64 bytes need no memory besides the work request's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlineData(SmallVec<[u8; FEW]>);
+
+impl InlineData {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        let Self(bytes) = self;
+        bytes
+    }
+}
+
+impl Payload {
+    /// Copies the bytes. A post refuses more than the queue pair was created for (`QpConfig::max_inline`).
+    pub fn inline(bytes: &[u8]) -> Self {
+        Self::Inline(InlineData(SmallVec::from_slice(bytes)))
+    }
+
+    /// Its bytes; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
+    pub(crate) fn byte_len(&self) -> Option<u32> {
+        match self {
+            Self::Gather(sgl) => total(sgl),
+            Self::Inline(data) => u32::try_from(data.as_slice().len()).ok(),
+        }
+    }
+}
+
+impl Default for Payload {
+    /// No bytes.
+    fn default() -> Self {
+        Self::Gather(Sgl::new())
+    }
+}
+
+impl<T: Into<Sgl>> From<T> for Payload {
+    fn from(elements: T) -> Self {
+        Self::Gather(elements.into())
+    }
+}
