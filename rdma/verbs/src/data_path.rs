@@ -1,4 +1,4 @@
-//! What posts to a queue pair's work queues.
+//! Work queues of a queue pair: the halves that post to them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 /// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1, §9.1): it posts, and can do nothing else with it.
 ///
 /// The [`QueuePair`] has it and gives it away by [`take_data_path`](crate::QueuePair::take_data_path): to another thread, say, or to code that
-/// shall not be able to change the queue pair. Whoever has the queue pair itself is the Privileged Consumer.
+/// shall not be able to change the queue pair. Whoever has the queue pair itself is the Privileged Consumer. Two threads post without a lock
+/// after [`split`](Self::split).
 ///
 /// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which open and close memory that the Privileged
 /// Consumer has registered (RFC 5042 §2.3.2). None of them registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, and
@@ -24,13 +25,32 @@ use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 ///
 /// [`QueuePair`]: crate::QueuePair
 pub struct DataPath {
-    pub(crate) id: QpId,
-    pub(crate) sends: WorkQueue<SendRequest>,
+    sends: SendQueue,
     /// None where buffers are posted to a shared receive queue.
-    pub(crate) recvs: Option<WorkQueue<RecvRequest>>,
+    recvs: Option<ReceiveQueue>,
+}
+
+/// The send queue of a queue pair: half of a [`DataPath`].
+pub struct SendQueue {
+    end: PostingEnd,
+    ring: WorkQueue<SendRequest>,
+    extensions: bool,
+}
+
+/// The receive queue of a queue pair: half of a [`DataPath`].
+pub struct ReceiveQueue {
+    end: PostingEnd,
+    ring: WorkQueue<RecvRequest>,
+}
+
+/// What both halves know of their queue pair.
+#[derive(Clone)]
+pub(crate) struct PostingEnd {
+    pub(crate) id: QpId,
     pub(crate) shared: Arc<QpShared>,
-    pub(crate) extensions: bool,
-    pub(crate) sge: PayloadLimits,
+    pub(crate) limits: PayloadLimits,
+    /// Buffers are posted to a shared receive queue.
+    pub(crate) shares_receives: bool,
     pub(crate) control: Arc<Control>,
 }
 
@@ -41,99 +61,9 @@ pub(crate) struct NewPosts {
     recvs: Option<Producer<RecvRequest>>,
 }
 
-impl DataPath {
-    /// The queue pair's identity in completions.
-    pub fn id(&self) -> QpId {
-        self.id
-    }
-
-    /// The queue pair's state a moment ago; Error once it is destroyed.
-    pub fn state(&self) -> QpState {
-        self.shared.state()
-    }
-
-    /// Posts to the send queue. In Idle the work waits for the connection.
-    pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.queue_send(request)?;
-        self.control.notify(self.id);
-        Ok(())
-    }
-
-    /// Posts a list to the send queue, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it:
-    /// those before it stay posted.
-    pub fn post_send_list(
-        &mut self,
-        requests: impl IntoIterator<Item = SendRequest>,
-    ) -> Result<usize, PostListError> {
-        let posted = PostListError::post(requests, |request| self.queue_send(request));
-        self.control.notify(self.id);
-        posted
-    }
-
-    pub(crate) fn queue_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.check_postable()?;
-        self.sge.check_send(&request.operation)?;
-        request.operation.byte_len().ok_or(PostError::TooLong)?;
-        if request.operation.works_on_stag_zero() {
-            return Err(PostError::StagZero);
-        }
-        if request.operation.is_extension() && !self.extensions {
-            return Err(PostError::ExtensionsDisabled);
-        }
-        self.sends.push(request)
-    }
-
-    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
-    pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.queue_recv(request)?;
-        self.recheck_state();
-        Ok(())
-    }
-
-    /// Posts a list of buffers, as [`post_send_list`](Self::post_send_list) does.
-    pub fn post_recv_list(
-        &mut self,
-        requests: impl IntoIterator<Item = RecvRequest>,
-    ) -> Result<usize, PostListError> {
-        let posted = PostListError::post(requests, |request| self.queue_recv(request));
-        self.recheck_state();
-        posted
-    }
-
-    pub(crate) fn queue_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.check_postable()?;
-        let recvs = self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)?;
-        self.sge.check_recv(&request.sgl)?;
-        total(&request.sgl).ok_or(PostError::TooLong)?;
-        recvs.push(request)
-    }
-
-    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not resized here.
-    pub(crate) fn other_rings(
-        &mut self,
-        send_depth: Option<usize>,
-        recv_depth: Option<usize>,
-    ) -> Result<(NewPosts, NewRings), OutOfMemory> {
-        let sends = send_depth.map(|depth| self.sends.other_ring(depth));
-        let recvs =
-            (self.recvs.as_mut().zip(recv_depth)).map(|(recvs, depth)| recvs.other_ring(depth));
-        let (sends, sq) = sends.transpose()?.unzip();
-        let (recvs, rq) = recvs.transpose()?.unzip();
-        Ok((NewPosts { sends, recvs }, NewRings { sq, rq }))
-    }
-
-    /// Posts to them from now on.
-    pub(crate) fn resize(&mut self, ends: NewPosts) {
-        if let Some(sends) = ends.sends {
-            self.sends.resize(sends);
-        }
-        if let (Some(recvs), Some(ring)) = (&mut self.recvs, ends.recvs) {
-            recvs.resize(ring);
-        }
-    }
-
+impl PostingEnd {
     fn check_postable(&self) -> Result<(), PostError> {
-        match self.state() {
+        match self.shared.state() {
             QpState::Idle | QpState::Rts => Ok(()),
             state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
                 // The engine's end leaves all queue pairs in Error.
@@ -146,17 +76,249 @@ impl DataPath {
         }
     }
 
+    fn is_of(&self, shared: &Arc<QpShared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+}
+
+impl SendQueue {
+    /// The queue pair's identity in completions.
+    pub fn qp(&self) -> QpId {
+        self.end.id
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.end.shared.state()
+    }
+
+    /// Posts a work request. In Idle it waits for the connection.
+    pub fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.push(request)?;
+        self.ring_doorbell();
+        Ok(())
+    }
+
+    /// Posts a list, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it: those before
+    /// it stay posted.
+    pub fn post_list(
+        &mut self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<usize, PostListError> {
+        let posted = PostListError::post(requests, |request| self.push(request));
+        self.ring_doorbell();
+        posted
+    }
+
+    /// Posts without telling the engine.
+    pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.end.check_postable()?;
+        self.end.limits.check_send(&request.operation)?;
+        request.operation.byte_len().ok_or(PostError::TooLong)?;
+        if request.operation.works_on_stag_zero() {
+            return Err(PostError::StagZero);
+        }
+        if request.operation.is_extension() && !self.extensions {
+            return Err(PostError::ExtensionsDisabled);
+        }
+        self.ring.push(request)
+    }
+
+    /// Tells the engine that something was posted.
+    pub(crate) fn ring_doorbell(&self) {
+        self.end.control.notify(self.end.id);
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.end.control
+    }
+}
+
+impl ReceiveQueue {
+    /// The queue pair's identity in completions.
+    pub fn qp(&self) -> QpId {
+        self.end.id
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.end.shared.state()
+    }
+
+    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    pub fn post(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.push(request)?;
+        self.recheck_state();
+        Ok(())
+    }
+
+    /// Posts a list of buffers, as [`SendQueue::post_list`] does.
+    pub fn post_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        let posted = PostListError::post(requests, |request| self.push(request));
+        self.recheck_state();
+        posted
+    }
+
+    /// Posts without looking whether it came too late.
+    pub(crate) fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.end.check_postable()?;
+        self.end.limits.check_recv(&request.sgl)?;
+        total(&request.sgl).ok_or(PostError::TooLong)?;
+        self.ring.push(request)
+    }
+
     /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
     pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
-        if self.check_postable().is_err() {
-            self.control.notify(self.id);
+        if self.end.check_postable().is_err() {
+            self.end.control.notify(self.end.id);
+        }
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.end.control
+    }
+}
+
+impl DataPath {
+    pub(crate) fn new(
+        end: &PostingEnd,
+        sends: WorkQueue<SendRequest>,
+        recvs: Option<WorkQueue<RecvRequest>>,
+        extensions: bool,
+    ) -> Self {
+        Self {
+            sends: SendQueue {
+                end: end.clone(),
+                ring: sends,
+                extensions,
+            },
+            recvs: recvs.map(|ring| ReceiveQueue {
+                end: end.clone(),
+                ring,
+            }),
+        }
+    }
+
+    /// Its halves, which two threads use without a lock. There is no receive queue where buffers are posted to a shared one.
+    pub fn split(self) -> (SendQueue, Option<ReceiveQueue>) {
+        (self.sends, self.recvs)
+    }
+
+    /// Puts the halves of one queue pair together again, so that the queue pair can have them back. Halves of two queue pairs, and a send
+    /// queue without the receive queue that belongs to it, are refused, and come back.
+    pub fn join(
+        sends: SendQueue,
+        recvs: Option<ReceiveQueue>,
+    ) -> Result<Self, Box<(SendQueue, Option<ReceiveQueue>)>> {
+        let fits = match &recvs {
+            Some(recvs) => recvs.end.is_of(&sends.end.shared),
+            None => sends.end.shares_receives,
+        };
+        if fits {
+            Ok(Self { sends, recvs })
+        } else {
+            Err(Box::new((sends, recvs)))
+        }
+    }
+
+    /// The queue pair's identity in completions.
+    pub fn id(&self) -> QpId {
+        self.sends.qp()
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.sends.state()
+    }
+
+    /// Posts to the send queue. In Idle the work waits for the connection.
+    pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.sends.post(request)
+    }
+
+    /// Posts a list to the send queue, as [`SendQueue::post_list`] does.
+    pub fn post_send_list(
+        &mut self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<usize, PostListError> {
+        self.sends.post_list(requests)
+    }
+
+    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.receives()?.post(request)
+    }
+
+    /// Posts a list of buffers, as [`SendQueue::post_list`] does.
+    pub fn post_recv_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        match self.receives() {
+            Ok(receives) => receives.post_list(requests),
+            Err(error) => PostListError::post(requests, |_| Err(error)),
+        }
+    }
+
+    pub(crate) fn sends(&mut self) -> &mut SendQueue {
+        &mut self.sends
+    }
+
+    pub(crate) fn receives(&mut self) -> Result<&mut ReceiveQueue, PostError> {
+        self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.sends.control()
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<QpShared>) -> bool {
+        self.sends.end.is_of(shared)
+    }
+
+    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not resized here.
+    pub(crate) fn other_rings(
+        &mut self,
+        send_depth: Option<usize>,
+        recv_depth: Option<usize>,
+    ) -> Result<(NewPosts, NewRings), OutOfMemory> {
+        let sends = send_depth.map(|depth| self.sends.ring.other_ring(depth));
+        let recvs = self.recvs.as_mut().zip(recv_depth);
+        let recvs = recvs.map(|(recvs, depth)| recvs.ring.other_ring(depth));
+        let (sends, sq) = sends.transpose()?.unzip();
+        let (recvs, rq) = recvs.transpose()?.unzip();
+        Ok((NewPosts { sends, recvs }, NewRings { sq, rq }))
+    }
+
+    /// Posts to them from now on.
+    pub(crate) fn resize(&mut self, ends: NewPosts) {
+        if let Some(sends) = ends.sends {
+            self.sends.ring.resize(sends);
+        }
+        if let (Some(recvs), Some(ring)) = (&mut self.recvs, ends.recvs) {
+            recvs.ring.resize(ring);
         }
     }
 }
 
 impl fmt::Debug for DataPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DataPath({}, {:?})", self.id, self.state())
+        write!(f, "DataPath({}, {:?})", self.id(), self.state())
+    }
+}
+
+impl fmt::Debug for SendQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendQueue({}, {:?})", self.qp(), self.state())
+    }
+}
+
+impl fmt::Debug for ReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReceiveQueue({}, {:?})", self.qp(), self.state())
     }
 }

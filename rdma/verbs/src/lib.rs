@@ -88,12 +88,12 @@ mod srq;
 mod streaming;
 
 pub use async_events::AsyncEvents;
-pub use buffers::{Buffer, BufferRequest, PostedBuffers, ReceiveQueue, SendQueue};
+pub use buffers::{Buffer, BufferRequest, PostReceives, PostSends, PostedBuffers};
 pub use channel::CompletionChannel;
 pub use cm::{ConnectionRequest, Listener};
 pub use connecting::Connecting;
 pub use cq::{CompletionPoller, CompletionQueue, CqInfo};
-pub use data_path::DataPath;
+pub use data_path::{DataPath, ReceiveQueue, SendQueue};
 pub use error::{
     DataPathError, ModifySrqError, OpenError, PostListError, Refused, ReregisterError, RnicEnded,
     WaitError,

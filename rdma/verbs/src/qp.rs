@@ -12,7 +12,7 @@ use xwarp_tcp::ConnLoad;
 use crate::connecting::Connecting;
 use crate::control::Control;
 use crate::cq::CompletionQueue;
-use crate::data_path::{DataPath, NewPosts};
+use crate::data_path::{DataPath, NewPosts, PostingEnd};
 use crate::error::{DataPathError, PostListError, Refused, WaitError};
 use crate::memory::MemoryRegion;
 use crate::pd::ProtectionDomain;
@@ -111,15 +111,16 @@ impl QueuePair {
         };
         let (id, user) = control.call(move |engine| engine.create_qp(new))??;
         let [send_slots, recv_slots] = control.slots().pair(id);
-        let data_path = DataPath {
+        let end = PostingEnd {
             id,
-            sends: WorkQueue::new(sends, control.slots(), send_slots),
-            recvs: recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots)),
             shared: Arc::clone(&shared),
-            extensions: config.extensions,
-            sge: config.payload_limits(),
+            limits: config.payload_limits(),
+            shares_receives: recvs.is_none(),
             control: Arc::clone(control),
         };
+        let sends = WorkQueue::new(sends, control.slots(), send_slots);
+        let recvs = recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots));
+        let data_path = DataPath::new(&end, sends, recvs, config.extensions);
         Ok(Self {
             id,
             user,
@@ -240,8 +241,7 @@ impl QueuePair {
 
     /// Takes back what posts. One of another queue pair is refused, and comes back.
     pub fn return_data_path(&mut self, data_path: DataPath) -> Result<(), Box<DataPath>> {
-        let ours = Arc::ptr_eq(&data_path.shared, &self.shared);
-        if !ours {
+        if !data_path.is_of(&self.shared) {
             return Err(Box::new(data_path));
         }
         self.data_path = Some(data_path);

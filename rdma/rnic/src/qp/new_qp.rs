@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rtrb::Consumer;
 
-use crate::model::{Ability, CqId, PdId, RecvRequest, SendRequest, PayloadLimits, SrqId, Wishes};
+use crate::model::{Ability, CqId, PayloadLimits, PdId, RecvRequest, SendRequest, SrqId, Wishes};
 use crate::queues::{QpShared, SlotTable};
 
 /// Where a new queue pair takes receive buffers from.

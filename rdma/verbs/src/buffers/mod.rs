@@ -7,5 +7,5 @@ mod request;
 
 pub use buffer::Buffer;
 pub use posted::PostedBuffers;
-pub use queues::{ReceiveQueue, SendQueue};
+pub use queues::{PostReceives, PostSends};
 pub use request::BufferRequest;

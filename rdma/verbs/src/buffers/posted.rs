@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::buffer::Buffer;
 use super::queues::sealed::Queue;
-use super::queues::{Keeper, ReceiveQueue, SendQueue};
+use super::queues::{Keeper, PostReceives, PostSends};
 use super::request::{BufferRequest, Work};
 use crate::error::{PostListError, Refused};
 use xwarp_rnic::model::{PostError, WorkCompletion, WrId};
@@ -109,7 +109,7 @@ impl PostedBuffers {
     /// Posts a buffer for one message of the peer; returns the work request's name.
     pub fn post_recv(
         &mut self,
-        queue: &mut impl ReceiveQueue,
+        queue: &mut impl PostReceives,
         buffer: Buffer,
     ) -> Result<WrId, Refused<Buffer, PostError>> {
         self.post(queue, buffer)
@@ -119,7 +119,7 @@ impl PostedBuffers {
     /// those behind it stay in it.
     pub fn post_recv_list(
         &mut self,
-        queue: &mut impl ReceiveQueue,
+        queue: &mut impl PostReceives,
         buffers: &mut Vec<Buffer>,
     ) -> Result<usize, PostListError> {
         self.post_list(queue, buffers)
@@ -128,7 +128,7 @@ impl PostedBuffers {
     /// Posts to the send queue; returns the work request's name.
     pub fn post_send(
         &mut self,
-        queue: &mut impl SendQueue,
+        queue: &mut impl PostSends,
         request: BufferRequest,
     ) -> Result<WrId, Refused<Buffer, PostError>> {
         self.post(queue, request)
@@ -137,7 +137,7 @@ impl PostedBuffers {
     /// Posts a list to the send queue, as [`post_recv_list`](Self::post_recv_list) does.
     pub fn post_send_list(
         &mut self,
-        queue: &mut impl SendQueue,
+        queue: &mut impl PostSends,
         requests: &mut Vec<BufferRequest>,
     ) -> Result<usize, PostListError> {
         self.post_list(queue, requests)

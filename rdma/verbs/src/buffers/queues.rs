@@ -1,7 +1,7 @@
 //! Where exclusive buffers can be posted.
 
 use super::buffer::Buffer;
-use crate::data_path::DataPath;
+use crate::data_path::{DataPath, ReceiveQueue, SendQueue};
 use crate::qp::QueuePair;
 use crate::srq::SharedReceiveQueue;
 use xwarp_rnic::engine::Engine;
@@ -39,23 +39,23 @@ pub(super) mod sealed {
 
 use sealed::Queue;
 
-/// What receives can be posted to: a [`QueuePair`], its [`DataPath`], or a [`SharedReceiveQueue`].
-pub trait ReceiveQueue: Queue<RecvRequest> {}
+/// What receives can be posted to: a [`QueuePair`], its [`DataPath`] or [`ReceiveQueue`], or a [`SharedReceiveQueue`].
+pub trait PostReceives: Queue<RecvRequest> {}
 
-/// What sends can be posted to: a [`QueuePair`] or its [`DataPath`].
-pub trait SendQueue: Queue<SendRequest> {}
+/// What sends can be posted to: a [`QueuePair`], its [`DataPath`] or [`SendQueue`].
+pub trait PostSends: Queue<SendRequest> {}
 
-impl Queue<RecvRequest> for DataPath {
+impl Queue<RecvRequest> for ReceiveQueue {
     fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.id)
+        Keeper::QueuePair(self.qp())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
-        buffer.is_of(&self.control)
+        buffer.is_of(self.control())
     }
 
     fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.queue_recv(request)
+        self.push(request)
     }
 
     fn ring(&mut self) {
@@ -63,21 +63,60 @@ impl Queue<RecvRequest> for DataPath {
     }
 }
 
-impl Queue<SendRequest> for DataPath {
+impl Queue<SendRequest> for SendQueue {
     fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.id)
+        Keeper::QueuePair(self.qp())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
-        buffer.is_of(&self.control)
+        buffer.is_of(self.control())
     }
 
     fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.queue_send(request)
+        self.push(request)
     }
 
     fn ring(&mut self) {
-        self.control.notify(self.id);
+        self.ring_doorbell();
+    }
+}
+
+impl Queue<RecvRequest> for DataPath {
+    fn keeper(&self) -> Keeper {
+        Keeper::QueuePair(self.id())
+    }
+
+    fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
+        buffer.is_of(self.control())
+    }
+
+    fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.receives()?.push(request)
+    }
+
+    fn ring(&mut self) {
+        // Nothing was posted where there is none.
+        if let Ok(receives) = self.receives() {
+            receives.recheck_state();
+        }
+    }
+}
+
+impl Queue<SendRequest> for DataPath {
+    fn keeper(&self) -> Keeper {
+        Keeper::QueuePair(self.id())
+    }
+
+    fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
+        buffer.is_of(self.control())
+    }
+
+    fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.sends().push(request)
+    }
+
+    fn ring(&mut self) {
+        self.sends().ring_doorbell();
     }
 }
 
@@ -121,8 +160,10 @@ impl Queue<RecvRequest> for SharedReceiveQueue {
     fn ring(&mut self) {}
 }
 
-impl ReceiveQueue for DataPath {}
-impl ReceiveQueue for QueuePair {}
-impl ReceiveQueue for SharedReceiveQueue {}
-impl SendQueue for DataPath {}
-impl SendQueue for QueuePair {}
+impl PostReceives for DataPath {}
+impl PostReceives for ReceiveQueue {}
+impl PostReceives for QueuePair {}
+impl PostReceives for SharedReceiveQueue {}
+impl PostSends for DataPath {}
+impl PostSends for SendQueue {}
+impl PostSends for QueuePair {}

@@ -1,7 +1,7 @@
 //! Refusals: remote memory that a peer must not access, and what both sides then know.
 
 use xwarp::{
-    Access, AsyncEventKind, MemoryRegion, Operation, QpState, RemoteAddress, SendRequest, Payload,
+    Access, AsyncEventKind, MemoryRegion, Operation, Payload, QpState, RemoteAddress, SendRequest,
     Stag, TermCode, WrId,
 };
 use xwarp_sim_tests::{End, Host, KIB};

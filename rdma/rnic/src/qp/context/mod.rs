@@ -25,7 +25,7 @@ use super::stream::{Connection, Stream};
 use super::transmit::Sent;
 use super::work_queues::WorkQueues;
 use crate::model::{
-    AsyncEventKind, CqId, EventResource, QpId, QpState, PayloadLimits, SrqId, TerminateInfo, User,
+    AsyncEventKind, CqId, EventResource, PayloadLimits, QpId, QpState, SrqId, TerminateInfo, User,
     Wishes,
 };
 use crate::queues::QpShared;

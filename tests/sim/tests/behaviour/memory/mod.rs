@@ -14,7 +14,7 @@ mod work;
 use std::time::Duration;
 
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, Operation, Payload, QpState,
+    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, Operation, QpState,
     RemoteAddress, SendRequest, Sgl, Stag, TermCode, WrId,
 };
 use xwarp_netsim::Seed;
