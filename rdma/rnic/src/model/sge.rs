@@ -23,13 +23,6 @@ pub struct Sge {
 
 /// A scatter/gather list: pieces that follow each other in the message. A post refuses one of more elements than its queue was created
 /// for. Up to four elements need no memory besides the work request's.
-///
-/// ```
-/// # fn message(region: &xwarp::MemoryRegion) -> xwarp::SendRequest {
-/// let pieces = [region.local(0, 64), region.local(4096, 1024)];
-/// xwarp::SendRequest::send(xwarp::WrId(1), pieces)
-/// # }
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sgl(SmallVec<[Sge; FEW]>);
 

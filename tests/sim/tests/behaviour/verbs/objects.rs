@@ -38,16 +38,17 @@ fn create_qp_names_the_attribute_that_is_out_of_range_and_creates_nothing() {
     let create = |config: &QpConfig| sim.a().pd().create_qp(config, &cq, &cq);
     let first = create(&QpConfig::default()).unwrap();
     #[rustfmt::skip]
-    let cases: [(&str, usize, usize, usize, Spoil); 9] = [
+    let cases: [(&str, usize, usize, usize, Spoil); 10] = [
         ("a send queue of depth", 65_537, 1, 65_536, |it| it.send_depth = 65_537),
         ("a send queue of depth", 0, 1, 65_536, |it| it.send_depth = 0),
         ("a receive queue of depth", 65_537, 1, 65_536, |it| it.recv_depth = 65_537),
         ("a receive queue of depth", 0, 1, 65_536, |it| it.recv_depth = 0),
         ("ORD", 1025, 0, 1024, |it| it.ord = 1025),
         ("IRD", 1025, 0, 1024, |it| it.ird = 1025),
-        ("a number of elements per Send of", 5, 0, 4, |it| it.send_sge = 5),
-        ("a number of elements per Write of", 5, 0, 4, |it| it.write_sge = 5),
-        ("a number of elements per receive of", 5, 0, 4, |it| it.recv_sge = 5),
+        ("a number of elements per Send of", 17, 0, 16, |it| it.send_sge = 17),
+        ("a number of elements per Write of", 17, 0, 16, |it| it.write_sge = 17),
+        ("a number of elements per receive of", 17, 0, 16, |it| it.recv_sge = 17),
+        ("a number of inline bytes of", 513, 0, 512, |it| it.max_inline = 513),
     ];
     for (what, wanted, min, max, spoil) in cases {
         let mut config = QpConfig::default();
