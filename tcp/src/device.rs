@@ -155,11 +155,11 @@ impl Device {
     /// A frame for data of a connection that has `taken` so many already; `None` when those that are left are for others. A
     /// connection never has more frames than it leaves free: what a silent peer keeps is a share, however many peers are silent.
     pub(crate) fn data_frame(&mut self, taken: usize) -> Option<TxFrame> {
-        if self.spare() <= taken && self.flush().is_err() {
-            return None; // the next step reports it
-        }
         if self.spare() <= taken {
-            return None;
+            self.flush().ok()?; // the next step reports it
+            if self.spare() <= taken {
+                return None;
+            }
         }
         self.io.tx_frame()
     }

@@ -28,12 +28,42 @@ pub(crate) struct RttEstimator {
     initial: Duration,
     floor: Duration,
     ceiling: Duration,
-    /// SRTT and RTTVAR.
-    smoothed: Option<(Duration, Duration)>,
+    smoothed: Option<Smoothed>,
     least: WindowedMax<Reverse<Duration>>,
     backoff: u32,
     /// The timeout that follows from all this: it is asked for far more often than it changes.
     rto: Duration,
+    /// The same, no less than the floor above the round trip.
+    timeout: Duration,
+}
+
+/// What a first sample begins, and every further one changes.
+#[derive(Clone, Copy, Debug)]
+struct Smoothed {
+    /// SRTT.
+    srtt: Duration,
+    /// SRTT and RTTVAR, in nanoseconds: a whole number is divided faster than a `Duration`.
+    nanos: (u64, u64),
+}
+
+impl Smoothed {
+    /// The sample, in nanoseconds, is the first one, or follows `before` (RFC 6298 §2.2 and §2.3).
+    fn next(before: Option<Self>, rtt: u64) -> Self {
+        let nanos = match before.map(|before| before.nanos) {
+            None => (rtt, rtt / 2),
+            Some((srtt, rttvar)) => (
+                (srtt * 7 + rtt) / 8,
+                (rttvar * 3 + srtt.abs_diff(rtt)) / 4, // with the SRTT from before this sample (§2.3)
+            ),
+        };
+        let srtt = Duration::from_nanos(nanos.0);
+        Self { srtt, nanos }
+    }
+
+    #[cfg(test)]
+    fn rttvar(&self) -> Duration {
+        Duration::from_nanos(self.nanos.1)
+    }
 }
 
 impl RttEstimator {
@@ -48,6 +78,7 @@ impl RttEstimator {
             least: WindowedMax::new(MIN_WINDOW),
             backoff: 0,
             rto: Duration::ZERO,
+            timeout: Duration::ZERO,
         };
         estimator.set_rto();
         estimator
@@ -56,13 +87,8 @@ impl RttEstimator {
     /// Takes a sample, which also ends any back-off (RFC 6298 §5.7).
     pub(crate) fn sample(&mut self, rtt: Duration, now: Instant) {
         let rtt = rtt.clamp(GRANULARITY, MAX_SAMPLE);
-        self.smoothed = Some(match self.smoothed {
-            None => (rtt, rtt / 2),
-            Some((srtt, rttvar)) => (
-                (srtt * 7 + rtt) / 8,
-                (rttvar * 3 + srtt.abs_diff(rtt)) / 4, // with the SRTT from before this sample (§2.3)
-            ),
-        });
+        let nanos = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.smoothed = Some(Smoothed::next(self.smoothed, nanos));
         let micros = u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX);
         self.least.update(Reverse(rtt), micros);
         self.backoff = 0;
@@ -70,22 +96,38 @@ impl RttEstimator {
     }
 
     /// The timeout, doubled as often as the timer was backed off.
+    #[cfg(test)]
     pub(crate) fn rto(&self) -> Duration {
         self.rto
+    }
+
+    /// The timeout to use. The floor is kept above the round trip, not only above nothing, as the variance of a steady path comes down
+    /// to nothing.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// The timeout, not doubled: how long an answer may be expected to take.
     pub(crate) fn answer(&self) -> Duration {
         let base = match self.smoothed {
             None => self.initial,
-            Some((srtt, rttvar)) => srtt + (rttvar * 4).max(GRANULARITY),
+            Some(smoothed) => {
+                let variation = Duration::from_nanos(smoothed.nanos.1 * 4);
+                smoothed.srtt + variation.max(GRANULARITY)
+            }
         };
         base.max(self.floor)
     }
 
     fn set_rto(&mut self) {
-        let doubled = self.answer().saturating_mul(1 << self.backoff);
+        let once = self.answer();
+        let doubled = match self.backoff {
+            0 => once,
+            backoff => once.saturating_mul(1 << backoff),
+        };
         self.rto = doubled.min(self.ceiling);
+        let least = self.srtt().map(|srtt| srtt.saturating_add(self.floor));
+        self.timeout = self.rto.max(least.unwrap_or_default());
     }
 
     /// The timer expired (RFC 6298 §5.5).
@@ -114,12 +156,12 @@ impl RttEstimator {
     }
 
     pub(crate) fn srtt(&self) -> Option<Duration> {
-        self.smoothed.map(|(srtt, _)| srtt)
+        self.smoothed.map(|smoothed| smoothed.srtt)
     }
 
     #[cfg(test)]
     pub(crate) fn rttvar(&self) -> Option<Duration> {
-        self.smoothed.map(|(_, rttvar)| rttvar)
+        self.smoothed.map(|smoothed| smoothed.rttvar())
     }
 
     /// The least round trip of the last five minutes, as of the last sample.

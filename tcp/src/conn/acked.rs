@@ -67,6 +67,10 @@ impl Conn {
         device: &mut Device,
         now: Instant,
     ) {
+        if self.is_quiet(segment, ack) {
+            self.take_quiet_ack(segment, ack, now);
+            return;
+        }
         let una = self.send.una;
         let echoed = (segment
             .options
@@ -110,6 +114,25 @@ impl Conn {
         self.detect_losses(now);
         self.note_life(segment, advanced, now); // timers are set by it
         self.go_on(&news, segment, advanced, device, now);
+    }
+
+    /// True while no loss is looked for or repaired: nothing was sent twice or arrived out of order, as far as is known.
+    pub(super) fn is_steady(&self) -> bool {
+        self.recovery.is_open() && !self.tail.is_outstanding() && !self.send.queue.is_disordered()
+    }
+
+    /// True for an ACK that acknowledges nothing new and reports nothing, as most are that come to a receiver of data.
+    fn is_quiet(&self, segment: &Segment, ack: Seq) -> bool {
+        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_syn();
+        ack == self.send.una && plain && self.negotiated.sack && self.is_steady()
+    }
+
+    /// Takes the window of such an ACK, and the sign of life that it is: all else stays as it is.
+    fn take_quiet_ack(&mut self, segment: &Segment, ack: Seq, now: Instant) {
+        let shift = self.negotiated.peer_shift;
+        self.send.update_window(segment, ack, shift);
+        self.clock.reorder = None;
+        self.note_life(segment, false, now);
     }
 
     /// Takes the pieces that are acknowledged.

@@ -66,13 +66,9 @@ impl Clock {
 }
 
 impl Conn {
-    /// The retransmission timeout. The floor is kept above the round trip, not only above nothing, as the variance of a steady
-    /// path comes down to nothing.
+    /// The retransmission timeout.
     pub(super) fn rto(&self) -> Duration {
-        let srtt = self.rtt.srtt();
-        self.rtt
-            .rto()
-            .max(srtt.map_or(Duration::ZERO, |srtt| srtt + self.settings.min_rto))
+        self.rtt.timeout()
     }
 
     /// (Re)starts the retransmission timer, and the tail probe's in front of it.
@@ -301,7 +297,7 @@ impl Conn {
     }
 
     /// Sees whether there is a reason to probe the peer.
-    pub(super) fn watch(&mut self, now: Instant) {
+    fn watch(&mut self, now: Instant) {
         let reason = self.probe_reason();
         self.probing.update(reason, self.clock.progress, now);
     }

@@ -34,11 +34,7 @@ impl Conn {
 
     /// True for an ACK of what was sent, with bytes that may be answered, that tells of nothing unusual and that nobody waits for.
     fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
-        let steady = self.state == State::Established
-            && self.recovery.is_open()
-            && self.wanted == 0
-            && !self.tail.is_outstanding()
-            && !self.send.queue.is_disordered();
+        let steady = self.state == State::Established && self.wanted == 0 && self.is_steady();
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
         steady && plain && self.send.una.is_before(ack) && !segment.payload.is_empty()
     }

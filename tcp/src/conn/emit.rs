@@ -30,7 +30,6 @@ impl Conn {
             if self.acks.is_due() {
                 self.send_ack(device, now);
             }
-            self.watch(now);
         }
         let sent = device.counters().segments_out - before;
         usize::try_from(sent).unwrap_or(usize::MAX)
@@ -83,7 +82,7 @@ impl Conn {
 
     /// Sends a segment without data; false if there is no frame for it.
     fn send_bare(&mut self, header: &Header, device: &mut Device) -> bool {
-        let sent = device.send_bare(&self.link, &self.flow, header);
+        let sent = device.send_bare(self.route.link(), self.route.flow(), header);
         self.starved |= !sent;
         sent
     }
@@ -155,7 +154,7 @@ impl Conn {
             frame,
             sent_at: now,
             transmits: 1,
-            stamp: self.stamps.value(now),
+            stamp: self.stamps.sent(),
             rate,
             sacked: false,
             lost: false,
@@ -263,7 +262,7 @@ impl Conn {
         let begin = self.send.end;
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);
-        let sent = device.send_data(frame, &self.link, &self.flow, &header);
+        let sent = device.send_data(frame, self.route.link(), self.route.flow(), &header);
         self.acks.answered(now);
         self.pacer.sent(n, self.congestion.pacing_rate(), now);
         self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);
@@ -354,7 +353,7 @@ impl Conn {
             return true;
         }
         let header = self.header_again(at, now);
-        device.send_copy(frame, &self.link, &self.flow, &header);
+        device.send_copy(frame, self.route.link(), self.route.flow(), &header);
         self.send.queue.put_frame(at, Held::Parked(payload));
         self.acks.piggybacked();
         self.note_resent(at, device, now);
@@ -385,7 +384,7 @@ impl Conn {
     /// Sends a piece again in its frame: acknowledgment, window, timestamp and checksum are those of now.
     fn repeat(&mut self, at: usize, frame: TxFrame, device: &mut Device, now: Instant) {
         let header = self.header_again(at, now);
-        let sent = device.send_data(frame, &self.link, &self.flow, &header);
+        let sent = device.send_data(frame, self.route.link(), self.route.flow(), &header);
         self.send.queue.put_frame(at, Held::Sent(sent));
         self.acks.piggybacked();
         self.note_resent(at, device, now);
@@ -403,7 +402,7 @@ impl Conn {
     }
 
     fn note_resent(&mut self, at: usize, device: &mut Device, now: Instant) {
-        let stamp = self.stamps.value(now);
+        let stamp = self.stamps.sent();
         let rate = self.rate.on_sent(now, self.pipe());
         let Some(piece) = self.send.queue.get(at) else {
             return;

@@ -44,7 +44,7 @@ impl Conn {
     pub(crate) fn answer_without_memory(&mut self, device: &mut Device, now: Instant) -> bool {
         self.negotiated.ecn = false;
         let header = self.syn_header(now);
-        device.send_bare(&self.link, &self.flow, &header)
+        device.send_bare(self.route.link(), self.route.flow(), &header)
     }
 
     /// The connection that a cookie stands for, which `segment` acknowledges: as if the SYN, which had
@@ -54,8 +54,9 @@ impl Conn {
         self.state = State::SynReceived;
         self.passive = true;
         self.clock.progress = now;
-        let local = IpAddr::from(self.flow.local.addr);
+        let local = IpAddr::from(self.route.flow().local.addr);
         self.negotiated = self.offered.accept(options, local, false);
+        self.route.agree(&self.negotiated);
         let announced = usize::from(self.receive.syn_window());
         self.receive.begin(segment.seq - 1, announced);
         self.send.end = self.send.iss + 1;
@@ -70,8 +71,9 @@ impl Conn {
 
     /// Takes the peer's SYN: what it agrees to, and its numbers. `announced`: the window that a SYN of ours told it.
     fn agree(&mut self, syn: &Segment, ecn: bool, announced: usize, now: Instant) {
-        let local = IpAddr::from(self.flow.local.addr);
+        let local = IpAddr::from(self.route.flow().local.addr);
         self.negotiated = self.offered.accept(&syn.options, local, ecn);
+        self.route.agree(&self.negotiated);
         self.receive.begin(syn.seq, announced);
         if let Some((tsval, _)) = syn.options.timestamp {
             self.stamps.begin(tsval, now);
@@ -166,7 +168,7 @@ impl Conn {
             return;
         }
         let header = Header::reset_for(segment);
-        if device.send_bare(&self.link, &self.flow, &header) {
+        if device.send_bare(self.route.link(), self.route.flow(), &header) {
             device.counters_mut().resets_out += 1;
         }
     }

@@ -16,13 +16,14 @@ mod mtu_tests;
 mod options;
 mod probing;
 mod receive;
+mod route;
 mod send;
 mod state;
 mod timestamps;
 
 use std::time::Duration;
 
-use smoltcp::wire::{TCP_HEADER_LEN, TcpControl};
+use smoltcp::wire::TcpControl;
 use xwarp_driver::{BURST, TxFrame};
 
 pub(crate) use state::State;
@@ -44,6 +45,7 @@ use options::{Negotiated, Offered};
 use probing::Probing;
 use receive::ReceiveSide;
 use receive::ack_policy::AckPolicy;
+use route::Route;
 use send::SendSide;
 use send::pacer::Pacer;
 use send::rack::Rack;
@@ -116,16 +118,13 @@ struct Pending {
 
 /// A connection.
 pub(crate) struct Conn {
-    flow: Flow,
-    link: LinkHeader,
+    route: Route,
     settings: Settings,
     state: State,
     /// The connection began with a SYN of the peer.
     passive: bool,
     offered: Offered,
     negotiated: Negotiated,
-    /// Bytes of the largest IP packet on the way.
-    path_mtu: usize,
     send: SendSide,
     receive: ReceiveSide,
     acks: AckPolicy,
@@ -170,8 +169,7 @@ impl Conn {
             Marks::Counted => true,
         };
         Self {
-            flow,
-            link,
+            route: Route::new(flow, link, mtu),
             settings: Settings {
                 connect_timeout: config.connect_timeout,
                 user_timeout: config.user_timeout,
@@ -186,7 +184,6 @@ impl Conn {
             passive: false,
             offered: Offered::new(config, mss, buffer, ecn),
             negotiated: Negotiated::none(),
-            path_mtu: mtu,
             send: SendSide::new(secrets.iss),
             receive: ReceiveSide::new(buffer),
             acks: AckPolicy::default(),
@@ -213,7 +210,7 @@ impl Conn {
 
     /// The connection's 4-tuple.
     pub(crate) fn flow(&self) -> &Flow {
-        &self.flow
+        self.route.flow()
     }
 
     pub(crate) fn state(&self) -> State {
@@ -244,10 +241,7 @@ impl Conn {
 
     /// Bytes per segment: what the path's MTU and the peer's MSS allow beside the options.
     pub(crate) fn emss(&self) -> usize {
-        let own = self.flow.payload_of(self.path_mtu);
-        own.min(self.negotiated.peer_mss)
-            .saturating_sub(self.negotiated.option_len())
-            .max(1)
+        self.route.emss()
     }
 
     /// True if the byte with this sequence number was sent and is not acknowledged.
@@ -257,18 +251,16 @@ impl Conn {
 
     /// Bytes of the largest IP packet that the path takes, as far as is known.
     pub(crate) fn path_mtu(&self) -> usize {
-        self.path_mtu
+        self.route.mtu()
     }
 
     /// The path takes IP packets of at most `mtu` bytes from now on: larger segments are cut when they are sent again, which
     /// those in flight are (RFC 1191 §6.1, RFC 8201 §5.4).
     pub(crate) fn set_path_mtu(&mut self, mtu: usize, now: Instant) {
-        let before = self.emss();
-        self.path_mtu = mtu.min(self.path_mtu);
-        let mss = self.emss();
-        if mss >= before {
+        if !self.route.narrow(mtu) {
             return;
         }
+        let mss = self.emss();
         self.congestion.on_mss(mss);
         for at in 0..self.send.queue.len() {
             if self.send.queue.get(at).is_some_and(|piece| piece.len > mss) {
@@ -280,7 +272,7 @@ impl Conn {
 
     /// Frames come from this Ethernet address from now on.
     pub(crate) fn set_source(&mut self, mac: [u8; 6]) {
-        self.link.set_source(mac);
+        self.route.set_source(mac);
     }
 
     /// Bytes that were committed and are not acknowledged.
@@ -338,8 +330,7 @@ impl Conn {
 
     /// Bytes of headers in front of the payload of a segment with data.
     fn head(&self) -> usize {
-        let tcp = TCP_HEADER_LEN + self.negotiated.option_len();
-        self.link.len() + self.flow.ip_header_len() + tcp
+        self.route.head()
     }
 
     /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the EMSS. A window that is never

@@ -86,7 +86,7 @@ impl Large {
     /// An ACK of all that was sent, so many bytes after the peer's SYN.
     fn segment(&self, at: usize) -> Segment {
         Segment {
-            flow: self.conn.flow,
+            flow: *self.conn.flow(),
             control: TcpControl::None,
             seq: from_raw(PEER_ISS) + at,
             ack: Some(self.conn.send.nxt),

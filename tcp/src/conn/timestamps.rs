@@ -40,8 +40,9 @@ impl Timestamps {
 
     /// `TSval` of a segment sent now.
     pub(crate) fn value(&self, now: Instant) -> u32 {
-        let millis = now.since_origin().as_millis() & u128::from(u32::MAX);
-        u32::try_from(millis)
+        let time = now.since_origin();
+        let millis = (time.as_secs().wrapping_mul(1000)).wrapping_add(time.subsec_millis().into());
+        u32::try_from(millis & u64::from(u32::MAX))
             .unwrap_or_default()
             .wrapping_add(self.offset)
     }
@@ -50,6 +51,11 @@ impl Timestamps {
     pub(crate) fn pair(&mut self, now: Instant) -> (u32, u32) {
         self.sent = self.value(now);
         (self.sent, self.recent())
+    }
+
+    /// `TSval` of the segment that was sent last.
+    pub(crate) fn sent(&self) -> u32 {
+        self.sent
     }
 
     /// What is echoed: `TS.Recent`, or 0.

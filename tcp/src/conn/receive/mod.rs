@@ -169,7 +169,7 @@ impl ReceiveSide {
         if self.may_be_repeated(segment) {
             return Some((seq, seq + len.min(self.behind(segment))));
         }
-        if seq.offset(self.next) >= self.window() {
+        if self.parts.is_empty() || seq.offset(self.next) >= self.window() {
             return None;
         }
         let (_, right) = self.parts.block(seq)?;
