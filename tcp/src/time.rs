@@ -1,26 +1,52 @@
 //! Time as the caller supplies it.
 
+use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Time since an arbitrary origin, monotonic. The caller supplies it, real or virtual; timers have microsecond resolution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(Duration);
+/// Time since an arbitrary origin, monotonic. The caller supplies it, real or virtual; timers have microsecond resolution. The latest
+/// instant is 584 years after the origin.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(
+    /// Nanoseconds since the origin, plus one. So an `Option<Instant>` takes one word, and two instants are compared as two words.
+    NonZeroU64,
+);
+
+/// A duration in nanoseconds, at most that to the latest instant.
+fn nanos(duration: Duration) -> u64 {
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(duration.subsec_nanos().into())
+}
 
 impl Instant {
     /// The origin itself.
-    pub const ORIGIN: Self = Self(Duration::ZERO);
+    pub const ORIGIN: Self = Self(NonZeroU64::MIN);
     /// Later than anything.
-    pub(crate) const FAR: Self = Self(Duration::MAX);
+    pub(crate) const FAR: Self = Self(NonZeroU64::MAX);
 
     /// The instant `micros` microseconds after the origin.
     pub const fn from_micros(micros: u64) -> Self {
-        Self(Duration::from_micros(micros))
+        Self(NonZeroU64::MIN.saturating_add(micros.saturating_mul(1000)))
     }
 
     /// Time since the origin.
     pub const fn since_origin(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.0.get() - 1)
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Instant")
+            .field(&self.since_origin())
+            .finish()
+    }
+}
+
+impl Default for Instant {
+    fn default() -> Self {
+        Self::ORIGIN
     }
 }
 
@@ -28,7 +54,7 @@ impl Add<Duration> for Instant {
     type Output = Self;
 
     fn add(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_add(rhs))
+        Self(self.0.saturating_add(nanos(rhs)))
     }
 }
 
@@ -37,7 +63,8 @@ impl Sub<Duration> for Instant {
 
     /// The instant so much earlier, at the earliest the origin.
     fn sub(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_sub(rhs))
+        let count = self.0.get().saturating_sub(nanos(rhs));
+        NonZeroU64::new(count).map_or(Self::ORIGIN, Self)
     }
 }
 
@@ -46,7 +73,7 @@ impl Sub for Instant {
 
     /// Time from `rhs` to `self`; zero if `rhs` is later.
     fn sub(self, rhs: Self) -> Duration {
-        self.0.saturating_sub(rhs.0)
+        Duration::from_nanos(self.0.get().saturating_sub(rhs.0.get()))
     }
 }
 
@@ -55,11 +82,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn times_since_the_origin_come_back() {
+        assert_eq!(Instant::default(), Instant::ORIGIN);
+        assert_eq!(Instant::ORIGIN.since_origin(), Duration::ZERO);
+        let time = Duration::new(7, 1);
+        assert_eq!((Instant::ORIGIN + time).since_origin(), time);
+        assert_eq!(
+            Instant::from_micros(3) - Duration::from_micros(2),
+            Instant::from_micros(1)
+        );
+        assert_eq!(
+            format!("{:?}", Instant::from_micros(1500)),
+            "Instant(1.5ms)"
+        );
+    }
+
+    #[test]
     fn arithmetic_saturates() {
         let early = Instant::from_micros(5);
         let late = early + Duration::from_micros(7);
         assert_eq!(late - early, Duration::from_micros(7));
         assert_eq!(early - late, Duration::ZERO);
-        assert_eq!(late + Duration::MAX, Instant(Duration::MAX));
+        assert_eq!(late + Duration::MAX, Instant::FAR);
+        assert_eq!(Instant::from_micros(u64::MAX), Instant::FAR);
+        assert_eq!(early - Duration::MAX, Instant::ORIGIN);
     }
 }

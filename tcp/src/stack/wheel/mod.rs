@@ -17,8 +17,8 @@ const LEVEL_BITS: usize = 3;
 const LEVELS: usize = 14;
 /// Nodes that begin the slots' rings.
 const RINGS: usize = LEVELS * SLOTS;
-/// No tick is later: it is 4.6 million years, and all that is later is the same.
-const MAX_TICK: u64 = 1 << 63;
+/// The tick of the latest instant, 584 years: none is later.
+const MAX_TICK: u64 = u64::MAX / TICK as u64;
 
 /// A timer, or the beginning of a slot's ring.
 #[derive(Clone, Copy, Debug)]
