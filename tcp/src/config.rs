@@ -1,4 +1,4 @@
-//! What a stack and a connection are told at their start.
+//! Configuration of a stack, and the path of a connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a stack has counted.
+//! Counters of a stack.
 
 /// What a stack has counted since its start: segments, and frames dropped, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Why an operation was refused.
+//! Errors of the operations of a stack.
 
 use std::net::SocketAddr;
 

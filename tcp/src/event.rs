@@ -1,4 +1,4 @@
-//! What a stack tells whoever uses it.
+//! Events that a stack reports to its user.
 
 use std::net::SocketAddr;
 

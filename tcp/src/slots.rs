@@ -1,4 +1,4 @@
-//! Things under handles that are never used twice.
+//! Slot table: values under handles that are never used twice.
 
 use slab::Slab;
 

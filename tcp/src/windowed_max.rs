@@ -1,4 +1,4 @@
-//! The greatest of what was seen of late, in constant space.
+//! Windowed maximum: the greatest value of late, in constant space.
 
 /// A running maximum over a window of time, after the filter of K. Nichols that is described in the BBR draft
 /// (draft-cardwell-iccrg-bbr-congestion-control-00 §4.1.1.3): the three best of the window, each later than the one before, so

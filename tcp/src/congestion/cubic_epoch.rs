@@ -1,4 +1,4 @@
-//! The curve of CUBIC, and what Reno would have instead (RFC 9438 §4.2 to §4.4).
+//! CUBIC's window curve, and what Reno would have instead (RFC 9438 §4.2 to §4.4).
 
 use std::time::Duration;
 

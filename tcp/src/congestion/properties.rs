@@ -1,4 +1,4 @@
-//! What holds for every algorithm, whatever it is told.
+//! Properties of every congestion control algorithm, whatever it is told.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What an acknowledgment says: of what has arrived, of the round trip, of losses, of the window.
+//! ACK processing: what has arrived, the round trip, losses, the window (RFC 9293 §3.10.7.4, fifth).
 
 use std::time::Duration;
 
@@ -75,12 +75,12 @@ impl Conn {
         let echoed = (segment
             .options
             .timestamp
-            .filter(|_| self.negotiated.timestamps))
+            .filter(|_| self.negotiation.agreed().timestamps))
         .map(|(_, e)| e);
         let mut news = News {
             now,
             echoed,
-            min_rtt: self.rtt.min_rtt(),
+            min_rtt: self.clock.rtt().min_rtt(),
             bytes: 0,
             pieces: 0,
             sent: None,
@@ -91,13 +91,13 @@ impl Conn {
         let shift = if segment.has_syn() {
             0
         } else {
-            self.negotiated.peer_shift
+            self.negotiation.agreed().peer_shift
         };
         let window_changed = self.send.update_window(segment, ack, shift);
         let repeated_syn = una == self.send.iss && news.pieces > 0 && news.sent.is_none();
         if repeated_syn && !echoed.is_some_and(|echoed| self.stamps.is_latest(echoed)) {
             // The echo is of whichever SYN arrived first: it would count the timeouts of both ends.
-            self.rtt.syn_was_repeated();
+            self.clock.rtt_mut().syn_was_repeated();
         } else {
             self.take_sample(&news, duplicate, now);
         }
@@ -105,7 +105,7 @@ impl Conn {
         if advanced && echoed.is_some_and(|echoed| self.recovery.answers_original(echoed)) {
             self.undo(device, now);
         }
-        if !self.negotiated.sack {
+        if !self.negotiation.agreed().sack {
             let repeats = !advanced && segment.len() == 0 && !window_changed;
             self.count_duplicates(repeats, advanced, now);
         }
@@ -124,14 +124,14 @@ impl Conn {
     /// True for an ACK that acknowledges nothing new and reports nothing, as most are that come to a receiver of data.
     fn is_quiet(&self, segment: &Segment, ack: Seq) -> bool {
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_syn();
-        ack == self.send.una && plain && self.negotiated.sack && self.is_steady()
+        ack == self.send.una && plain && self.negotiation.agreed().sack && self.is_steady()
     }
 
     /// Takes the window of such an ACK, and the sign of life that it is: all else stays as it is.
     fn take_quiet_ack(&mut self, segment: &Segment, ack: Seq, now: Instant) {
-        let shift = self.negotiated.peer_shift;
+        let shift = self.negotiation.agreed().peer_shift;
         self.send.update_window(segment, ack, shift);
-        self.clock.reorder = None;
+        self.clock.disarm_reordering();
         self.note_life(segment, false, now);
     }
 
@@ -153,7 +153,7 @@ impl Conn {
 
     /// Marks the pieces that the peer has out of order (RFC 2018 §5).
     fn take_sacked(&mut self, segment: &Segment, news: &mut News) {
-        if !self.negotiated.sack {
+        if !self.negotiation.agreed().sack {
             return;
         }
         for (left, right) in segment.options.sack.into_iter().flatten() {
@@ -182,7 +182,7 @@ impl Conn {
             return false;
         };
         let inside = second.is_some_and(|second| self.is_inside(first, second, ack));
-        if !self.negotiated.sack || !(self.send.may_repeat(first, ack) || inside) {
+        if !self.negotiation.agreed().sack || !(self.send.may_repeat(first, ack) || inside) {
             return false;
         }
         device.counters_mut().duplicates_reported += 1;
@@ -207,18 +207,18 @@ impl Conn {
     /// coarse (RFC 7323 §4), unless a duplicate is reported: an earlier ACK was lost then, and the echo is old. Without either the
     /// timer stays backed off. A first sample of less than a tick counts as a tick.
     fn take_sample(&mut self, news: &News, duplicate: bool, now: Instant) {
-        let ambiguous = !self.negotiated.sack && !self.recovery.is_open();
+        let ambiguous = !self.negotiation.agreed().sack && !self.recovery.is_open();
         if let Some(sent) = news.sent.filter(|_| !ambiguous) {
-            self.rtt.sample(now - sent, now);
+            self.clock.rtt_mut().sample(now - sent, now);
         } else if news.pieces > 0
             && !duplicate
             && let Some(echoed) = news.echoed
         {
-            let first = self.rtt.srtt().is_none();
+            let first = self.clock.rtt().srtt().is_none();
             let age = self.stamps.age(echoed, now);
             let age = if first { age.max(TICK) } else { age };
             if (TICK..MAX_AGE).contains(&age) {
-                self.rtt.sample(age, now);
+                self.clock.rtt_mut().sample(age, now);
             }
         }
     }
@@ -230,7 +230,7 @@ impl Conn {
         self.send.reduced = false;
         self.recovery.cancel();
         self.send.queue.forgive();
-        self.rtt.reset_backoff();
+        self.clock.rtt_mut().reset_backoff();
         device.counters_mut().undone += 1;
     }
 
@@ -242,7 +242,8 @@ impl Conn {
                 && self.send.una.is_before(self.recovery.point())
             {
                 // The next hole is repaired at once (RFC 6582 §3.2, step 3).
-                self.pending.first = self.send.queue.mark_lost(0);
+                let lost = self.send.queue.mark_lost(0);
+                self.pending.set_first(lost);
             }
         } else if repeats && self.send.queue.len() > self.send.duplicates {
             self.send.duplicates += 1;
@@ -263,14 +264,14 @@ impl Conn {
 
     /// Looks for losses, and begins to repair them.
     pub(super) fn detect_losses(&mut self, now: Instant) {
-        self.clock.reorder = None;
-        if !self.negotiated.sack || !self.send.queue.is_disordered() {
+        self.clock.disarm_reordering();
+        if !self.negotiation.agreed().sack || !self.send.queue.is_disordered() {
             return;
         }
         let repairing = !self.recovery.is_open();
         let path = self.path_times();
         let (found, later) = (self.rack).detect(&mut self.send.queue, repairing, path, now);
-        self.clock.reorder = later;
+        self.clock.set_reordering(later);
         if found && !repairing {
             self.begin_repair(now);
         }
@@ -305,7 +306,7 @@ impl Conn {
             self.send.duplicates = 0;
         }
         // In a SYN the flag negotiates (RFC 3168 §6.1.1).
-        let congested = self.negotiated.ecn && segment.ecn.ece && !segment.has_syn();
+        let congested = self.negotiation.agreed().ecn && segment.ecn.ece && !segment.has_syn();
         self.forget_echo();
         if news.pieces > 0 {
             let pipe = self.pipe();
@@ -316,7 +317,7 @@ impl Conn {
                 in_flight: pipe,
                 rtt: news.sent.map(|sent| now - sent),
                 delivered: self.rate.delivered(),
-                rate: self.rate.sample(self.rtt.min_rtt()),
+                rate: self.rate.sample(self.clock.rtt().min_rtt()),
                 ece_bytes: if congested { news.bytes } else { 0 },
                 cwnd_limited: self.window_limited,
                 in_recovery,
@@ -336,7 +337,7 @@ impl Conn {
 
     /// Notes what limits sending until the next ACK.
     fn note_limit(&mut self) {
-        let limited = self.wanted > 0 || self.send.queue.has_lost();
+        let limited = self.pending.wanted() > 0 || self.send.queue.has_lost();
         self.window_limited &= limited;
         if !limited && self.pipe() < self.window() {
             self.rate.set_app_limited(self.pipe());
@@ -365,7 +366,7 @@ impl Conn {
     /// The window was reduced, for whatever reason: the peer is told by the next new bytes, and marks on what was sent before need
     /// no answer of their own (RFC 3168 §6.1.2).
     pub(super) fn note_reduction(&mut self) {
-        if self.negotiated.ecn {
+        if self.negotiation.agreed().ecn {
             self.send.echo_until = Some(self.send.nxt);
             self.send.reduced = true;
         }
@@ -376,8 +377,7 @@ impl Conn {
     fn note_life(&mut self, segment: &Segment, advanced: bool, now: Instant) {
         let idle = self.send.queue.is_empty() || self.send.waits_for_window();
         if advanced || idle || segment.window == 0 {
-            self.clock.progress = now;
-            self.probing.heard();
+            self.clock.heard(now);
         }
     }
 }

@@ -1,8 +1,7 @@
-//! A segment arrives (RFC 9293 §3.10.7.4, in the order of its steps, with RFC 5961 and RFC 7323).
+//! Segment arrival: the checks of RFC 9293 §3.10.7.4 in their order, with RFC 5961 and RFC 7323.
 
 use xwarp_driver::RxFrame;
 
-use super::challenge_ack::ChallengeAckLimit;
 use super::receive::Arrival;
 use super::{Conn, State};
 use crate::congestion::Marks;
@@ -29,8 +28,8 @@ impl Conn {
         now: Instant,
     ) -> bool {
         self.act_on_deferred_ack(device);
-        let (before, unread) = (self.state, self.readable_len());
-        match self.state {
+        let (before, unread) = (self.state.get(), self.readable_len());
+        match self.state.get() {
             State::Closed => device.recycle(frame),
             _ if self.awaits_answer(segment) => {
                 self.arrive_in_syn_sent(segment, device, now);
@@ -38,15 +37,14 @@ impl Conn {
             }
             _ => self.arrive_in_window(segment, frame, device, now),
         }
-        if self.state != before {
-            self.clock.progress = now;
-            if self.state == State::TimeWait {
+        if self.state.get() != before {
+            self.clock.note_progress(now);
+            if self.state.get() == State::TimeWait {
                 self.rest(now);
             }
         }
         let taken = self.readable_len().saturating_sub(unread);
-        self.load.segments += 1;
-        self.load.bytes += taken as u64;
+        self.receive.count_segment(taken);
         taken > 0
     }
 
@@ -89,7 +87,9 @@ impl Conn {
 
     /// The test of RFC 7323 §5.3, R1, and §3.2: a segment without a timestamp is none of this connection.
     fn is_timely(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> bool {
-        if !self.negotiated.timestamps || self.state == State::SynReceived && segment.has_syn() {
+        if !self.negotiation.agreed().timestamps
+            || self.state.get() == State::SynReceived && segment.has_syn()
+        {
             return true;
         }
         let Some((tsval, _)) = segment.options.timestamp else {
@@ -117,9 +117,9 @@ impl Conn {
             return;
         }
         let is_first = segment.opens() && segment.seq + 1 == self.receive.next();
-        if self.state == State::SynReceived && self.passive && is_first {
+        if self.state.get() == State::SynReceived && self.negotiation.is_passive() && is_first {
             // Our answer to the SYN was lost.
-            if self.limiter.allow(now) {
+            if self.challenge_acks.allow(now) {
                 self.send.queue.mark_lost(0);
             }
             return;
@@ -131,7 +131,7 @@ impl Conn {
             self.challenge(device, now); // RFC 5961 §4.2
             return;
         }
-        if self.state == State::TimeWait && self.repeats_fin(segment) {
+        if self.state.get() == State::TimeWait && self.repeats_fin(segment) {
             self.rest(now);
         }
         self.acknowledge_again(segment, device, now);
@@ -147,29 +147,29 @@ impl Conn {
     /// further back than a peer can have repeated.
     fn acknowledge_again(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         let duplicate = self.receive.duplicate(segment);
-        if duplicate.is_some() && self.negotiated.sack {
+        if duplicate.is_some() && self.negotiation.agreed().sack {
             self.acks.duplicate(duplicate);
             self.send_ack(device, now);
         } else if self.receive.may_be_repeated(segment)
             || duplicate.is_some()
-            || self.limiter_of(segment).allow(now)
+            || self.may_answer(segment, now)
         {
             self.acks.demand();
         }
     }
 
     /// Probes are right before RCV.NXT (RFC 9293 §3.8.4), which a stranger does not know: he must not use up the answers to them.
-    fn limiter_of(&mut self, segment: &Segment) -> &mut ChallengeAckLimit {
+    fn may_answer(&mut self, segment: &Segment, now: Instant) -> bool {
         if segment.seq + 1 == self.receive.next() {
-            &mut self.probe_limiter
+            self.challenge_acks.allow_to_probe(now)
         } else {
-            &mut self.limiter
+            self.challenge_acks.allow(now)
         }
     }
 
     /// An ACK that asks the peer whether it means it (RFC 5961).
     fn challenge(&mut self, device: &mut Device, now: Instant) {
-        if self.limiter.allow(now) {
+        if self.challenge_acks.allow(now) {
             device.counters_mut().challenge_acks += 1;
             self.acks.demand();
         }
@@ -178,14 +178,14 @@ impl Conn {
     /// A RST in the window (RFC 5961 §3.2). In TIME-WAIT it must not end the waiting (RFC 1337). Where both have opened, the number that is
     /// expected is that of a SYN that anybody can have sent: there the RST must know ours, as in SYN-SENT.
     fn on_reset(&mut self, segment: &Segment, now: Instant) {
-        if self.state == State::TimeWait {
+        if self.state.get() == State::TimeWait {
             return;
         }
-        let both_open = self.state == State::SynReceived && !self.passive;
+        let both_open = self.state.get() == State::SynReceived && !self.negotiation.is_passive();
         let known = !both_open || self.knows_our_syn(segment);
         if known && segment.seq == self.receive.next() {
-            self.state = State::Closed;
-        } else if self.limiter.allow(now) {
+            self.enter(State::Closed);
+        } else if self.challenge_acks.allow(now) {
             self.acks.demand();
         }
     }
@@ -195,7 +195,7 @@ impl Conn {
         let Some(ack) = segment.ack else {
             return Checked::Done;
         };
-        if self.state == State::SynReceived {
+        if self.state.get() == State::SynReceived {
             if !self.send.is_news(ack) {
                 self.refuse_ack(segment, device, now);
                 return Checked::Done;
@@ -208,7 +208,7 @@ impl Conn {
         self.take_timestamp(segment, now);
         self.hear(segment, ack, device, now);
         self.after_fin(now);
-        if self.state == State::Closed {
+        if self.state.get() == State::Closed {
             return Checked::Done;
         }
         Checked::Acceptable
@@ -219,7 +219,7 @@ impl Conn {
         let echo = segment
             .options
             .timestamp
-            .filter(|_| self.negotiated.timestamps);
+            .filter(|_| self.negotiation.agreed().timestamps);
         let known = echo.is_none_or(|(_, tsecr)| self.stamps.is_echo(tsecr));
         device.counters_mut().drop_false_echo += u64::from(!known);
         known
@@ -229,7 +229,7 @@ impl Conn {
     /// peer's own taken for old.
     fn take_timestamp(&mut self, segment: &Segment, now: Instant) {
         if let Some((tsval, tsecr)) = segment.options.timestamp
-            && self.negotiated.timestamps
+            && self.negotiation.agreed().timestamps
         {
             let acked = self.receive.acked();
             self.stamps.take(tsval, segment.seq, acked, now);
@@ -242,11 +242,11 @@ impl Conn {
         if !self.send.fin_acked() {
             return;
         }
-        let next = self.state.on_fin_acked();
-        if next == State::TimeWait && self.state != State::TimeWait {
+        let next = self.state.get().on_fin_acked();
+        if next == State::TimeWait && self.state.get() != State::TimeWait {
             self.rest(now);
         }
-        self.state = next;
+        self.enter(next);
     }
 
     /// The segment's bytes and its FIN.
@@ -257,7 +257,7 @@ impl Conn {
         device: &mut Device,
         now: Instant,
     ) {
-        if segment.len() == 0 || !self.state.may_receive() {
+        if segment.len() == 0 || !self.state.get().may_receive() {
             if segment.len() > 0 {
                 self.acks.demand();
             }
@@ -268,13 +268,13 @@ impl Conn {
         self.notice_congestion(segment, device, now);
         let arrival = self.receive.accept(segment, frame, device);
         if self.receive.is_finished() {
-            self.state = self.state.on_fin();
+            self.enter(self.state.get().on_fin());
             self.receive.clear_parts(device);
         }
         self.owe_ack(
             arrival,
             segment.seq,
-            duplicate.filter(|_| self.negotiated.sack),
+            duplicate.filter(|_| self.negotiation.agreed().sack),
             device,
             now,
         );
@@ -295,13 +295,13 @@ impl Conn {
         match arrival {
             Arrival::InOrder { filled: false } if self.receive.is_finished() => self.acks.owe(),
             Arrival::InOrder { filled: false } => {
-                self.acks.owe_by(now + self.settings.ack_delay);
+                self.acks.owe_soon(now);
             }
             Arrival::InOrder { filled: true } => self.acks.demand(),
             Arrival::OutOfOrder => {
                 self.acks.out_of_order(seq);
                 device.counters_mut().out_of_order += 1;
-                self.load.out_of_order += 1;
+                self.receive.count_out_of_order();
                 self.send_ack(device, now);
             }
             Arrival::Nothing => {
@@ -317,19 +317,19 @@ impl Conn {
     /// peer last said that it had reduced its window (RFC 3168 §6.1.3). A change is told at once; what came before an exact one is
     /// acknowledged first.
     fn notice_congestion(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
-        if !self.negotiated.ecn || segment.payload.is_empty() {
+        if !self.negotiation.agreed().ecn || segment.payload.is_empty() {
             return;
         }
         let classic = self.congestion.marks() == Marks::Classic;
-        let goes_on = classic && self.receive.met_congestion && !segment.ecn.cwr;
+        let goes_on = classic && self.receive.met_congestion() && !segment.ecn.cwr;
         let met = segment.ecn.ce || goes_on;
-        if met == self.receive.met_congestion {
+        if met == self.receive.met_congestion() {
             return;
         }
         if !classic && self.acks.is_owed() {
             self.send_ack(device, now);
         }
-        self.receive.met_congestion = met;
+        self.receive.set_met_congestion(met);
         self.acks.demand();
     }
 }

@@ -1,5 +1,6 @@
-//! A limit for answers that anybody can provoke of a connection (RFC 5961 §7), of each one's own: a shared one would tell a stranger of the
-//! segments of others.
+//! Challenge ACK limits: how often anybody may provoke an answer of a connection (RFC 5961 §7).
+//!
+//! Each connection has limits of its own. A shared one would tell a stranger of the segments of others.
 
 use std::time::Duration;
 
@@ -9,15 +10,42 @@ use crate::time::Instant;
 const LIMIT: u32 = 16;
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// The limits of one connection.
+#[derive(Debug)]
+pub(super) struct ChallengeAcks {
+    all: ChallengeAckLimit,
+    /// Answers to probes, which a stranger must not use up.
+    to_probes: ChallengeAckLimit,
+}
+
+impl ChallengeAcks {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            all: ChallengeAckLimit::new(now),
+            to_probes: ChallengeAckLimit::new(now),
+        }
+    }
+
+    /// True if one more answer may be sent; it is counted.
+    pub(super) fn allow(&mut self, now: Instant) -> bool {
+        self.all.allow(now)
+    }
+
+    /// The same of an answer to a probe.
+    pub(super) fn allow_to_probe(&mut self, now: Instant) -> bool {
+        self.to_probes.allow(now)
+    }
+}
+
 /// Counts the answers of one period.
 #[derive(Debug)]
-pub(crate) struct ChallengeAckLimit {
+struct ChallengeAckLimit {
     began: Instant,
     count: u32,
 }
 
 impl ChallengeAckLimit {
-    pub(crate) fn new(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
         Self {
             began: now,
             count: 0,
@@ -25,7 +53,7 @@ impl ChallengeAckLimit {
     }
 
     /// True if one more may be sent; it is counted.
-    pub(crate) fn allow(&mut self, now: Instant) -> bool {
+    fn allow(&mut self, now: Instant) -> bool {
         if now - self.began >= PERIOD {
             *self = Self::new(now);
         }

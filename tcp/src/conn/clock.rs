@@ -1,11 +1,13 @@
-//! A connection's timers: when they are set, and what happens when their time has come.
+//! Timers of a connection: retransmission, tail probe, reordering, TIME-WAIT, probes, patience (RFC 6298, RFC 8985).
 
 use std::time::Duration;
 
-use super::probing::Reason;
+use super::probing::{Probing, Reason};
 use super::send::rack::PathTimes;
 use super::{Conn, State};
+use crate::config::StackConfig;
 use crate::device::Device;
+use crate::rtt::RttEstimator;
 use crate::time::Instant;
 
 /// Twice the maximum segment lifetime: how long TIME-WAIT lasts. RFC 9293 §3.4.2 has four minutes; on one link 10 s are plenty.
@@ -14,6 +16,8 @@ const TIME_WAIT: Duration = Duration::from_secs(10);
 const PERSIST: Duration = Duration::from_secs(1);
 /// The least that an answer to the last try has time for, where patience has as much to spare: a peer may have to find its neighbour again.
 const ANSWER: Duration = Duration::from_millis(250);
+/// The retransmission timeout's ceiling (RFC 6298 §2.5).
+const MAX_RTO: Duration = Duration::from_mins(1);
 /// The part of all patience that an answer to the last try has time for at most.
 const ANSWER_PART: u32 = 4;
 /// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.
@@ -23,23 +27,56 @@ const UNSENT_RECHECK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// When the peer last showed that it lives, by an acknowledgment if one is due.
-    pub(crate) progress: Instant,
+    progress: Instant,
     /// Retransmission timeout (RFC 6298 §5).
-    pub(crate) retransmit: Option<Instant>,
+    retransmit: Option<Instant>,
     /// Tail loss probe (RFC 8985 §7.2), unless it is to be set anew.
-    pub(crate) tail: Option<Instant>,
+    tail: Option<Instant>,
     /// The tail probe is to be set anew, as of this time: once for all the segments and ACKs of a turn.
     tail_since: Option<Instant>,
     /// More segments may be found lost (RFC 8985 §6.3).
-    pub(crate) reorder: Option<Instant>,
+    reorder: Option<Instant>,
     /// The end of TIME-WAIT.
     rest: Option<Instant>,
     /// When a segment was sent last.
-    pub(crate) sent: Instant,
+    sent: Instant,
+    rtt: RttEstimator,
+    probing: Probing,
+    patience: Patience,
+}
+
+/// How long the peer may take, by configuration.
+#[derive(Debug)]
+struct Patience {
+    connect_timeout: Duration,
+    user_timeout: Duration,
+    keepalive: Option<Duration>,
+    /// A timeout shorter than this ends before either of the first two does that begins with it.
+    soon: Duration,
+    min_rto: Duration,
+}
+
+impl Patience {
+    fn new(config: &StackConfig) -> Self {
+        let mut patience = Self {
+            connect_timeout: config.connect_timeout,
+            user_timeout: config.user_timeout,
+            keepalive: config.keepalive,
+            soon: Duration::ZERO,
+            min_rto: config.min_rto,
+        };
+        patience.set_connect_timeout(config.connect_timeout);
+        patience
+    }
+
+    fn set_connect_timeout(&mut self, limit: Duration) {
+        self.connect_timeout = limit;
+        self.soon = self.user_timeout.min(limit) / 2;
+    }
 }
 
 impl Clock {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(super) fn new(config: &StackConfig, now: Instant) -> Self {
         Self {
             progress: now,
             retransmit: None,
@@ -48,11 +85,60 @@ impl Clock {
             reorder: None,
             rest: None,
             sent: now,
+            rtt: RttEstimator::new(config.min_rto, MAX_RTO),
+            probing: Probing::default(),
+            patience: Patience::new(config),
         }
     }
 
+    /// The round trip, measured.
+    pub(super) fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// The round trip, for whoever measures it.
+    pub(super) fn rtt_mut(&mut self) -> &mut RttEstimator {
+        &mut self.rtt
+    }
+
+    /// The peer has shown that it lives, or begins to have time for that.
+    pub(super) fn note_progress(&mut self, now: Instant) {
+        self.progress = now;
+    }
+
+    /// The peer's silence, if it was asked, is broken.
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.progress = now;
+        self.probing.heard();
+    }
+
+    /// A segment is sent.
+    pub(super) fn note_sent(&mut self, now: Instant) {
+        self.sent = now;
+    }
+
+    /// How long no segment was sent.
+    pub(super) fn idle(&self, now: Instant) -> Duration {
+        now - self.sent
+    }
+
+    /// True while the retransmission timer runs.
+    pub(super) fn awaits_ack(&self) -> bool {
+        self.retransmit.is_some()
+    }
+
+    /// More segments may be found lost `at` that time, or none.
+    pub(super) fn set_reordering(&mut self, at: Option<Instant>) {
+        self.reorder = at;
+    }
+
+    /// No more segments may be found lost for now.
+    pub(super) fn disarm_reordering(&mut self) {
+        self.reorder = None;
+    }
+
     /// Stops all timers of what is sent.
-    pub(crate) fn all_acked(&mut self) {
+    fn all_acked(&mut self) {
         self.retransmit = None;
         self.disarm_tail();
         self.reorder = None;
@@ -68,7 +154,7 @@ impl Clock {
 impl Conn {
     /// The retransmission timeout.
     pub(super) fn rto(&self) -> Duration {
-        self.rtt.timeout()
+        self.clock.rtt.timeout()
     }
 
     /// (Re)starts the retransmission timer, and the tail probe's in front of it.
@@ -78,7 +164,7 @@ impl Conn {
             return;
         }
         let rto = self.rto();
-        let ends_soon = rto < self.settings.soon;
+        let ends_soon = rto < self.clock.patience.soon;
         self.clock.retransmit = Some(if ends_soon {
             now + rto
         } else {
@@ -87,10 +173,15 @@ impl Conn {
         self.arm_tail(now);
     }
 
+    /// Starts the retransmission timer for what is sent again.
+    pub(super) fn arm_retry(&mut self, now: Instant) {
+        self.clock.retransmit = Some(self.retry_at(now));
+    }
+
     /// When to send again what is sent now: a timeout later, unless the connection would be given up before an answer to that could be
     /// here, and shortly before it is given up then. An outage is survived that ends before that, at the cost of one segment. No timeout
     /// is shortened but the last (RFC 6298 §5.5 has them doubled, RFC 9293 §3.8.3 does not say what is last).
-    pub(super) fn retry_at(&self, now: Instant) -> Instant {
+    fn retry_at(&self, now: Instant) -> Instant {
         let due = now + self.rto();
         match self.last_try() {
             Some(last) if last > now && last < due => last,
@@ -101,14 +192,20 @@ impl Conn {
     /// When it is time to send again what must be answered before the connection is given up. A SYN that was answered is not sent again
     /// for this: the peer's own is.
     fn last_try(&self) -> Option<Instant> {
-        let expiry = self.expiry().filter(|_| self.state != State::SynReceived)?;
+        let expiry = self
+            .expiry()
+            .filter(|_| self.state.get() != State::SynReceived)?;
         let patience = if self.is_synchronized() {
-            self.settings.user_timeout
+            self.clock.patience.user_timeout
         } else {
-            self.settings.connect_timeout
+            self.clock.patience.connect_timeout
         };
-        let round_trips = self.rtt.srtt().map_or(Duration::ZERO, |srtt| srtt * 2);
-        let answer = self.rtt.answer().max(round_trips).max(ANSWER);
+        let round_trips = self
+            .clock
+            .rtt
+            .srtt()
+            .map_or(Duration::ZERO, |srtt| srtt * 2);
+        let answer = self.clock.rtt.answer().max(round_trips).max(ANSWER);
         Some(expiry - answer.min(patience / ANSWER_PART))
     }
 
@@ -135,16 +232,21 @@ impl Conn {
 
     /// Time to a tail loss probe (RFC 8985 §7.2); `None` if there is to be none.
     fn probe_timeout(&self) -> Option<Duration> {
-        let eligible = self.negotiated.sack
+        let eligible = self.negotiation.agreed().sack
             && self.is_synchronized()
             && self.recovery.is_open()
             && self.send.queue.sacked() == 0
             && !self.send.queue.has_lost()
             && !self.tail.is_outstanding();
-        let srtt = self.rtt.srtt().filter(|_| eligible)?;
+        let srtt = self.clock.rtt.srtt().filter(|_| eligible)?;
         // An ACK may be held back by as much as the floor says, however many segments it is for: the peer is a process that may
         // have to wait for its turn.
-        Some(srtt * 2 + self.settings.min_rto)
+        Some(srtt * 2 + self.clock.patience.min_rto)
+    }
+
+    /// How long the handshake may take.
+    pub(crate) fn set_connect_timeout(&mut self, limit: Duration) {
+        self.clock.patience.set_connect_timeout(limit);
     }
 
     /// Begins TIME-WAIT, or begins it anew.
@@ -154,23 +256,23 @@ impl Conn {
 
     pub(super) fn path_times(&self) -> PathTimes {
         PathTimes {
-            srtt: self.rtt.srtt(),
-            min_rtt: self.rtt.min_rtt(),
+            srtt: self.clock.rtt.srtt(),
+            min_rtt: self.clock.rtt.min_rtt(),
         }
     }
 
     /// When the peer must have shown that it lives.
     fn expiry(&self) -> Option<Instant> {
-        let waits = !self.send.queue.is_empty() || self.probing.is_active();
-        match self.state {
+        let waits = !self.send.queue.is_empty() || self.clock.probing.is_active();
+        match self.state.get() {
             State::SynSent | State::SynReceived => {
-                Some(self.clock.progress + self.settings.connect_timeout)
+                Some(self.clock.progress + self.clock.patience.connect_timeout)
             }
             State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck => {
-                Some(self.clock.progress + self.settings.user_timeout)
+                Some(self.clock.progress + self.clock.patience.user_timeout)
             }
             State::Established | State::CloseWait if waits => {
-                Some(self.clock.progress + self.settings.user_timeout)
+                Some(self.clock.progress + self.clock.patience.user_timeout)
             }
             _ => None,
         }
@@ -184,7 +286,7 @@ impl Conn {
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         self.watch(now);
         self.settle_tail();
-        let waits = self.wanted > 0 || self.send.queue.has_lost();
+        let waits = self.pending.wanted() > 0 || self.send.queue.has_lost();
         let pace = self.pacer.wake(now).filter(|_| waits);
         [
             self.clock.retransmit,
@@ -192,7 +294,7 @@ impl Conn {
             self.clock.reorder,
             self.clock.rest,
             self.acks.latest(),
-            self.probing.next(),
+            self.clock.probing.next(),
             self.expiry(),
             pace,
         ]
@@ -207,7 +309,7 @@ impl Conn {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.clock.rest) {
             self.clock.rest = None;
-            self.state = State::Closed;
+            self.enter(State::Closed);
             return;
         }
         if due(self.acks.latest()) {
@@ -224,12 +326,12 @@ impl Conn {
         if due(self.clock.retransmit) {
             self.time_out(now);
         }
-        if self.probing.is_due(self.clock.progress, now) {
-            if self.probing.asks() {
-                self.clock.progress = now; // an answer is due from now on
+        if self.clock.probing.is_due(self.clock.progress, now) {
+            if self.clock.probing.asks() {
+                self.clock.note_progress(now); // an answer is due from now on
             }
             if let Some(last) = self.last_try().filter(|last| *last > now) {
-                self.probing.no_later_than(last);
+                self.clock.probing.no_later_than(last);
             }
             if !self.cut_at_edge(device) {
                 self.send_probe(device, now);
@@ -269,22 +371,22 @@ impl Conn {
         self.send.duplicates = 0;
         self.tail.clear();
         self.send.queue.mark_lost(0);
-        self.pending.first = true;
+        self.pending.set_first(true);
         for at in 1..self.send.queue.len() {
             let overdue = |piece| self.rack.is_overdue(piece, now);
             if self.send.queue.get(at).is_some_and(overdue) {
                 self.send.queue.mark_lost(at);
             }
         }
-        self.rtt.back_off();
+        self.clock.rtt.back_off();
         self.clock.disarm_tail();
         self.clock.reorder = None;
-        self.clock.retransmit = Some(self.retry_at(now));
+        self.arm_retry(now);
     }
 
     /// The link is up again: the next timeout is as short as the first.
     pub(crate) fn resume(&mut self, now: Instant) {
-        self.rtt.reset_backoff();
+        self.clock.rtt.reset_backoff();
         if self.clock.retransmit.is_some() {
             self.arm_retransmission(now);
         }
@@ -299,22 +401,22 @@ impl Conn {
     /// Sees whether there is a reason to probe the peer.
     fn watch(&mut self, now: Instant) {
         let reason = self.probe_reason();
-        self.probing.update(reason, self.clock.progress, now);
+        self.clock.probing.update(reason, self.clock.progress, now);
     }
 
     fn probe_reason(&self) -> Option<Reason> {
-        let open = self.state.may_send() || self.pending.fin;
+        let open = self.state.get().may_send() || self.pending.fin();
         let waits = self.send.waits_for_window();
         if !open || !waits && !self.send.queue.is_empty() {
             return None;
         }
-        let patience = self.settings.user_timeout;
-        let wanted = self.wanted.max(usize::from(self.pending.fin));
+        let patience = self.clock.patience.user_timeout;
+        let wanted = self.pending.wanted().max(usize::from(self.pending.fin()));
         if waits || wanted > 0 && self.send.room() < wanted {
-            let first = self.rtt.srtt().map_or(PERSIST, |_| self.rto());
+            let first = self.clock.rtt.srtt().map_or(PERSIST, |_| self.rto());
             return Some(Reason::Window { first, patience });
         }
-        let limit = self.settings.keepalive?;
+        let limit = self.clock.patience.keepalive?;
         Some(Reason::Silence { limit, patience })
     }
 }

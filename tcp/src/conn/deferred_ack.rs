@@ -1,6 +1,6 @@
-//! An acknowledgment that has come with bytes: it is acted upon after those, and after the answer to them has left.
+//! Deferred ACK: an acknowledgment that came with bytes. The connection acts upon it after the answer to these bytes has left.
 //!
-//! What it changes is what may be sent and when, and the answer seldom depends on that. So a round trip does not wait for it.
+//! It changes what may be sent and when. The answer seldom depends on that, and need not wait for it.
 
 use super::{Conn, State};
 use crate::device::Device;
@@ -34,7 +34,9 @@ impl Conn {
 
     /// True for an ACK of what was sent, with bytes that may be answered, that tells of nothing unusual and that nobody waits for.
     fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
-        let steady = self.state == State::Established && self.wanted == 0 && self.is_steady();
+        let steady = self.state.get() == State::Established
+            && self.pending.wanted() == 0
+            && self.is_steady();
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
         steady && plain && self.send.una.is_before(ack) && !segment.payload.is_empty()
     }

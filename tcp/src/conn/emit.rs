@@ -1,10 +1,10 @@
-//! Segments leave.
+//! Segment output: data, what is sent again, ACKs, SYN, FIN and RST (RFC 9293 §3.10.2).
 
 use smoltcp::wire::TcpControl;
 use xwarp_driver::TxFrame;
 
 use super::send::send_queue::{Held, Piece};
-use super::{Conn, Pending, State};
+use super::{Conn, State};
 use crate::device::Device;
 use crate::time::Instant;
 use crate::wire::outbound::{Header, OutOptions};
@@ -14,18 +14,22 @@ impl Conn {
     /// Sends what there is to send but new data; the number of segments. `is_drained` says whether that was all.
     pub(crate) fn egress(&mut self, device: &mut Device, now: Instant) -> usize {
         self.act_on_deferred_ack(device);
-        self.starved = false;
+        self.pending.clear_starved();
         let before = device.counters().segments_out;
-        if self.pending.reset {
+        if self.pending.reset() {
             self.send_reset(device, now);
         }
-        if self.state != State::Closed {
-            if self.pending.syn {
-                self.pending.syn = !self.send_first(TcpControl::Syn, device, now);
+        if self.state.get() != State::Closed {
+            if self.pending.syn() && self.send_first(TcpControl::Syn, device, now) {
+                self.pending.sent_syn();
             }
             self.send_lost(device, now);
-            if self.pending.fin && !self.send.queue.has_lost() && self.may_send_fin() {
-                self.pending.fin = !self.send_first(TcpControl::Fin, device, now);
+            if self.pending.fin()
+                && !self.send.queue.has_lost()
+                && self.may_send_fin()
+                && self.send_first(TcpControl::Fin, device, now)
+            {
+                self.pending.sent_fin();
             }
             if self.acks.is_due() {
                 self.send_ack(device, now);
@@ -37,19 +41,12 @@ impl Conn {
 
     /// False if all that there may be to send is an acknowledgment that waits for an answer to go with.
     pub(crate) fn is_pressed(&self) -> bool {
-        let Pending {
-            syn,
-            fin,
-            reset,
-            first,
-        } = self.pending;
-        let pending = syn || fin || reset || first;
-        pending || self.acks.is_due() || self.starved || self.send.queue.has_lost()
+        self.pending.is_pressed() || self.acks.is_due() || self.send.queue.has_lost()
     }
 
     /// False if there were too few TX frames for all that had to be sent.
     pub(crate) fn is_drained(&self) -> bool {
-        !self.starved
+        !self.pending.is_starved()
     }
 
     /// A FIN takes a sequence number, which must have room in the peer's window.
@@ -69,12 +66,16 @@ impl Conn {
             control,
             seq,
             ack: Some(self.receive.next()),
-            window: self.receive.announce(self.negotiated.own_shift),
+            window: self.receive.announce(self.negotiation.agreed().own_shift),
             options: OutOptions {
-                timestamp: self.negotiated.timestamps.then(|| self.stamps.pair(now)),
+                timestamp: self
+                    .negotiation
+                    .agreed()
+                    .timestamps
+                    .then(|| self.stamps.pair(now)),
                 ..OutOptions::default()
             },
-            ece: self.negotiated.ecn && self.receive.met_congestion,
+            ece: self.negotiation.agreed().ecn && self.receive.met_congestion(),
             cwr: false,
             ect: false,
         }
@@ -83,17 +84,19 @@ impl Conn {
     /// Sends a segment without data; false if there is no frame for it.
     fn send_bare(&mut self, header: &Header, device: &mut Device) -> bool {
         let sent = device.send_bare(self.route.link(), self.route.flow(), header);
-        self.starved |= !sent;
+        if !sent {
+            self.pending.starve();
+        }
         sent
     }
 
     /// Acknowledges, with all that there is to say of what came out of order or twice (RFC 2018 §4).
     pub(super) fn send_ack(&mut self, device: &mut Device, now: Instant) {
-        if self.state == State::SynSent {
+        if self.state.get() == State::SynSent {
             return;
         }
         let mut header = self.header(TcpControl::None, self.send.bare_seq(), now);
-        if self.negotiated.sack {
+        if self.negotiation.agreed().sack {
             header.options.sack = self.acks.blocks(self.receive.parts());
         }
         if self.send_bare(&header, device) {
@@ -104,7 +107,9 @@ impl Conn {
     fn send_reset(&mut self, device: &mut Device, now: Instant) {
         let mut header = self.header(TcpControl::Rst, self.send.nxt, now);
         header.window = 0;
-        self.pending.reset = !self.send_bare(&header, device);
+        if self.send_bare(&header, device) {
+            self.pending.sent_reset();
+        }
     }
 
     /// A segment that the peer must answer: its sequence number is below what it expects (RFC 9293 §3.8.4).
@@ -162,12 +167,12 @@ impl Conn {
         self.send.end = piece.end();
         self.send.nxt = self.send.end;
         self.send.queue.push(piece);
-        self.clock.sent = now;
+        self.clock.note_sent(now);
         self.recovery.sent(len);
-        if self.clock.retransmit.is_none() {
-            self.arm_retransmission(now);
-        } else {
+        if self.clock.awaits_ack() {
             self.arm_tail(now);
+        } else {
+            self.arm_retransmission(now);
         }
     }
 
@@ -217,7 +222,7 @@ impl Conn {
 
     fn append(&mut self, held: Held, n: usize, now: Instant) {
         if self.send.queue.is_empty() {
-            self.clock.progress = now;
+            self.clock.note_progress(now);
         }
         let rate = self.rate.on_sent(now, self.pipe());
         let piece = Piece {
@@ -234,7 +239,7 @@ impl Conn {
         };
         self.send.end = piece.end();
         self.send.queue.push(piece);
-        if self.clock.retransmit.is_none() {
+        if !self.clock.awaits_ack() {
             self.arm_retransmission(now);
         }
     }
@@ -247,13 +252,13 @@ impl Conn {
         device: &mut Device,
         now: Instant,
     ) {
-        if !self.state.may_send() || n == 0 {
+        if !self.state.get().may_send() || n == 0 {
             device.discard(frame);
             return;
         }
         if self.send.queue.is_empty() {
-            self.clock.progress = now;
-            let (idle, rto) = (now - self.clock.sent, self.rto());
+            self.clock.note_progress(now);
+            let (idle, rto) = (self.clock.idle(now), self.rto());
             if idle > rto {
                 self.congestion.on_idle(now, idle, rto);
             }
@@ -270,7 +275,7 @@ impl Conn {
 
     /// New data may be marked, and says that congestion was answered (RFC 3168 §6.1.2); what is repeated does neither (§6.1.5).
     fn mark_new(&mut self, header: &mut Header) {
-        header.ect = self.negotiated.ecn;
+        header.ect = self.negotiation.agreed().ecn;
         header.cwr = std::mem::take(&mut self.send.reduced);
     }
 
@@ -282,7 +287,7 @@ impl Conn {
             };
             let (len, pipe) = (piece.len, self.pipe());
             let closed = piece.transmits == 0 && self.send.edge().is_before(piece.end());
-            let forced = std::mem::take(&mut self.pending.first);
+            let forced = self.pending.take_first();
             let full = !forced && pipe > 0 && pipe + len > self.window();
             self.window_limited |= full;
             let early = !forced && pipe > 0 && !self.pacer.is_open(now);
@@ -343,7 +348,7 @@ impl Conn {
     ) -> bool {
         let Some(mut frame) = device.unparked(&payload, self.head()) else {
             self.send.queue.put_frame(at, Held::Parked(payload));
-            self.starved = true;
+            self.pending.starve();
             return false;
         };
         if payload.len() > self.emss() {
@@ -412,10 +417,10 @@ impl Conn {
         self.send.queue.resent(at, now, stamp, rate);
         self.recovery.sent(len);
         self.pacer.sent(len, self.congestion.pacing_rate(), now);
-        self.clock.sent = now;
+        self.clock.note_sent(now);
         if at == 0 {
             // The answer to this one is what the timer waits for now.
-            self.clock.retransmit = Some(self.retry_at(now));
+            self.arm_retry(now);
         }
         if again {
             self.recovery.repeated(stamp);

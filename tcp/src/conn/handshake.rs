@@ -1,4 +1,4 @@
-//! How a connection begins (RFC 9293 §3.5).
+//! Handshake: how a connection begins (RFC 9293 §3.5).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,17 +24,17 @@ const SOON: Duration = Duration::from_millis(333);
 impl Conn {
     /// Active OPEN (RFC 9293 §3.10.1): the next egress sends the SYN.
     pub(crate) fn open(&mut self, now: Instant) {
-        self.state = State::SynSent;
-        self.pending.syn = true;
-        self.clock.progress = now;
+        self.enter(State::SynSent);
+        self.pending.demand_syn();
+        self.clock.note_progress(now);
     }
 
     /// A SYN came to a listener (RFC 9293 §3.10.7.2, third): the next egress answers it.
     pub(crate) fn open_passive(&mut self, syn: &Segment, now: Instant) {
-        self.state = State::SynReceived;
-        self.passive = true;
-        self.pending.syn = true;
-        self.clock.progress = now;
+        self.enter(State::SynReceived);
+        self.negotiation.answer();
+        self.pending.demand_syn();
+        self.clock.note_progress(now);
         self.set_connect_timeout(HALF_OPEN);
         self.agree(syn, syn.ecn.ece && syn.ecn.cwr, 0, now);
     }
@@ -42,7 +42,7 @@ impl Conn {
     /// Answers the SYN that has just opened this connection, which will be forgotten; false if there is no frame for it. A cookie has
     /// no room for what was agreed upon of ECN.
     pub(crate) fn answer_without_memory(&mut self, device: &mut Device, now: Instant) -> bool {
-        self.negotiated.ecn = false;
+        self.negotiation.forgo_ecn();
         let header = self.syn_header(now);
         device.send_bare(self.route.link(), self.route.flow(), &header)
     }
@@ -51,12 +51,12 @@ impl Conn {
     /// these `options`, had been kept. All that is unknown is
     /// the SYN's window, in place of which the segment's will be taken.
     pub(crate) fn open_by_cookie(&mut self, options: &Options, segment: &Segment, now: Instant) {
-        self.state = State::SynReceived;
-        self.passive = true;
-        self.clock.progress = now;
+        self.enter(State::SynReceived);
+        self.negotiation.answer();
+        self.clock.note_progress(now);
         let local = IpAddr::from(self.route.flow().local.addr);
-        self.negotiated = self.offered.accept(options, local, false);
-        self.route.agree(&self.negotiated);
+        self.negotiation.accept(options, local, false);
+        self.route.agree(self.negotiation.agreed());
         let announced = usize::from(self.receive.syn_window());
         self.receive.begin(segment.seq - 1, announced);
         self.send.end = self.send.iss + 1;
@@ -64,7 +64,7 @@ impl Conn {
         if let Some((_, echoed)) = options.timestamp {
             let age = self.stamps.age(echoed, now).max(TICK);
             if age <= SOON {
-                self.rtt.sample(age, now);
+                self.clock.rtt_mut().sample(age, now);
             }
         }
     }
@@ -72,8 +72,8 @@ impl Conn {
     /// Takes the peer's SYN: what it agrees to, and its numbers. `announced`: the window that a SYN of ours told it.
     fn agree(&mut self, syn: &Segment, ecn: bool, announced: usize, now: Instant) {
         let local = IpAddr::from(self.route.flow().local.addr);
-        self.negotiated = self.offered.accept(&syn.options, local, ecn);
-        self.route.agree(&self.negotiated);
+        self.negotiation.accept(&syn.options, local, ecn);
+        self.route.agree(self.negotiation.agreed());
         self.receive.begin(syn.seq, announced);
         if let Some((tsval, _)) = syn.options.timestamp {
             self.stamps.begin(tsval, now);
@@ -89,20 +89,23 @@ impl Conn {
             seq: self.send.iss,
             ack: None,
             window: self.receive.syn_window(),
-            options: self.offered.options(pair),
-            ece: self.offered.ecn,
-            cwr: self.offered.ecn,
+            options: self.negotiation.offered().options(pair),
+            ece: self.negotiation.offered().ecn,
+            cwr: self.negotiation.offered().ecn,
             ect: false,
         };
-        if self.state != State::SynSent {
+        if self.state.get() != State::SynSent {
             header.ack = Some(self.receive.next());
             header.window = self.receive.announce(0);
-            header.ece = self.negotiated.ecn;
+            header.ece = self.negotiation.agreed().ecn;
             header.cwr = false;
             header.options = OutOptions {
-                shift: header.options.shift.filter(|_| self.negotiated.scaled),
-                sack_permitted: self.negotiated.sack,
-                timestamp: pair.filter(|_| self.negotiated.timestamps),
+                shift: header
+                    .options
+                    .shift
+                    .filter(|_| self.negotiation.agreed().scaled),
+                sack_permitted: self.negotiation.agreed().sack,
+                timestamp: pair.filter(|_| self.negotiation.agreed().timestamps),
                 ..header.options
             };
         }
@@ -112,9 +115,11 @@ impl Conn {
     /// True in SYN-SENT, and for what answers our SYN after another one has come: that may have been a stranger's, who does not know our
     /// number, and has only to guess when we open.
     pub(super) fn awaits_answer(&self, segment: &Segment) -> bool {
-        match self.state {
+        match self.state.get() {
             State::SynSent => true,
-            State::SynReceived => !self.passive && segment.has_syn() && self.knows_our_syn(segment),
+            State::SynReceived => {
+                !self.negotiation.is_passive() && segment.has_syn() && self.knows_our_syn(segment)
+            }
             _ => false,
         }
     }
@@ -139,7 +144,7 @@ impl Conn {
         }
         if segment.is_reset() {
             if segment.ack.is_some() {
-                self.state = State::Closed;
+                self.enter(State::Closed);
             }
             return;
         }
@@ -155,7 +160,7 @@ impl Conn {
             self.acks.owe();
         } else {
             // Both have opened at once: our SYN is sent again, with an ACK (RFC 9293 §3.5, figure 7).
-            self.state = State::SynReceived;
+            self.enter(State::SynReceived);
             self.send.queue.mark_lost(0);
         }
     }
@@ -163,7 +168,7 @@ impl Conn {
     /// Answers an unacceptable ACK of a connection that is not synchronized (RFC 9293 §3.5.2, group 2), as often as anybody may
     /// provoke an answer of this connection.
     pub(super) fn refuse_ack(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
-        if !self.limiter.allow(now) {
+        if !self.challenge_acks.allow(now) {
             device.counters_mut().resets_withheld += 1;
             return;
         }
@@ -175,9 +180,9 @@ impl Conn {
 
     /// Both SYNs are acknowledged.
     pub(super) fn establish(&mut self, now: Instant) {
-        self.state = State::Established;
-        self.clock.progress = now;
-        self.congestion = self.settings.algorithm.start(self.emss(), now);
+        self.enter(State::Established);
+        self.clock.note_progress(now);
+        self.congestion = self.algorithm.start(self.emss(), now);
         self.recovery.cancel();
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: the state machine of RFC 9293, sans I/O but for the frames that it holds.
+//! Connection: the state machine of RFC 9293, without I/O but for the frames that it holds.
 //!
 //! Received bytes stay in the frames that brought them until they are consumed; sent ones in the frames that carry them until
 //! they are acknowledged. What the parts do is in their own files: segments arrive in [`arrive`] and [`handshake`], their
@@ -14,6 +14,7 @@ mod handshake;
 #[cfg(test)]
 mod mtu_tests;
 mod options;
+mod pending;
 mod probing;
 mod receive;
 mod route;
@@ -32,17 +33,16 @@ use crate::config::StackConfig;
 use crate::congestion::{Algorithm, Congestion, Marks};
 use crate::delivery_rate::RateSampler;
 use crate::device::Device;
-use crate::rtt::RttEstimator;
 use crate::time::Instant;
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
-use challenge_ack::ChallengeAckLimit;
+use challenge_ack::ChallengeAcks;
 use clock::Clock;
 use deferred_ack::DeferredAck;
-use options::{Negotiated, Offered};
-use probing::Probing;
+use options::{Negotiation, Offered};
+use pending::Pending;
 use receive::ReceiveSide;
 use receive::ack_policy::AckPolicy;
 use route::Route;
@@ -52,38 +52,17 @@ use send::rack::Rack;
 use send::recovery::Recovery;
 use send::send_queue::Piece;
 use send::tail_loss_probe::TailLossProbe;
+use state::StateMachine;
 use timestamps::Timestamps;
 
 /// Segments that a connection may have unacknowledged. Each holds a TX frame, and a queue's frames are shared.
 pub const MAX_SEGMENTS_IN_FLIGHT: usize = BURST;
 /// The send buffer's size in receive buffers.
 const SEND_BUFFERS: usize = 4;
-/// The retransmission timeout's ceiling (RFC 6298 §2.5).
-const MAX_RTO: Duration = Duration::from_mins(1);
-
 /// An ACK must not be delayed for half a second (RFC 9293 §3.8.6.3).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
 /// After so long without an ACK a peer is silent about a segment, and others may need its frame more.
 const SILENCE: Duration = Duration::from_millis(5);
-
-/// A timeout shorter than this ends before either patience does that begins with it.
-fn soon(user_timeout: Duration, connect_timeout: Duration) -> Duration {
-    user_timeout.min(connect_timeout) / 2
-}
-
-/// What a connection is told at its start.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    connect_timeout: Duration,
-    user_timeout: Duration,
-    keepalive: Option<Duration>,
-    /// A timeout shorter than this ends before patience does that begins with it.
-    soon: Duration,
-    min_rto: Duration,
-    ack_delay: Duration,
-    send_buffer: usize,
-    algorithm: Algorithm,
-}
 
 /// What a peer has a connection do (RFC 5042 §6.4.4): many segments for few bytes, or many out of order, are a load that brings nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,50 +84,28 @@ pub(crate) struct Secrets {
     pub(crate) stamp_offset: u32,
 }
 
-/// Things to be sent that are not data.
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // each is sent on its own
-struct Pending {
-    syn: bool,
-    fin: bool,
-    reset: bool,
-    /// The first segment, whatever the window says (RFC 6298 §5.4).
-    first: bool,
-}
-
 /// A connection.
 pub(crate) struct Conn {
     route: Route,
-    settings: Settings,
-    state: State,
-    /// The connection began with a SYN of the peer.
-    passive: bool,
-    offered: Offered,
-    negotiated: Negotiated,
+    state: StateMachine,
+    negotiation: Negotiation,
     send: SendSide,
     receive: ReceiveSide,
     acks: AckPolicy,
     stamps: Timestamps,
-    limiter: ChallengeAckLimit,
-    probe_limiter: ChallengeAckLimit,
-    rtt: RttEstimator,
-    rate: RateSampler,
+    challenge_acks: ChallengeAcks,
+    clock: Clock,
+    algorithm: Algorithm,
     congestion: Box<dyn Congestion>,
+    rate: RateSampler,
+    pacer: Pacer,
+    /// The congestion window was what refused the last write.
+    window_limited: bool,
     rack: Rack,
     recovery: Recovery,
     tail: TailLossProbe,
-    pacer: Pacer,
-    probing: Probing,
-    clock: Clock,
     pending: Pending,
     deferred_ack: Option<DeferredAck>,
-    load: ConnLoad,
-    /// The length that `writable` refused last; 0 after it became possible.
-    wanted: usize,
-    /// The congestion window was what refused it.
-    window_limited: bool,
-    /// There was no TX frame for all that had to be sent.
-    starved: bool,
 }
 
 impl Conn {
@@ -170,41 +127,24 @@ impl Conn {
         };
         Self {
             route: Route::new(flow, link, mtu),
-            settings: Settings {
-                connect_timeout: config.connect_timeout,
-                user_timeout: config.user_timeout,
-                keepalive: config.keepalive,
-                soon: soon(config.user_timeout, config.connect_timeout),
-                min_rto: config.min_rto,
-                ack_delay: config.ack_delay.min(MAX_ACK_DELAY),
-                send_buffer: buffer.saturating_mul(SEND_BUFFERS),
-                algorithm: config.congestion,
-            },
-            state: State::Closed,
-            passive: false,
-            offered: Offered::new(config, mss, buffer, ecn),
-            negotiated: Negotiated::none(),
-            send: SendSide::new(secrets.iss),
+            state: StateMachine::new(),
+            negotiation: Negotiation::new(Offered::new(config, mss, buffer, ecn)),
+            send: SendSide::new(secrets.iss, buffer.saturating_mul(SEND_BUFFERS)),
             receive: ReceiveSide::new(buffer),
-            acks: AckPolicy::default(),
+            acks: AckPolicy::new(config.ack_delay.min(MAX_ACK_DELAY)),
             stamps: Timestamps::new(secrets.stamp_offset, now),
-            limiter: ChallengeAckLimit::new(now),
-            probe_limiter: ChallengeAckLimit::new(now),
-            rtt: RttEstimator::new(config.min_rto, MAX_RTO),
-            rate: RateSampler::new(now),
+            challenge_acks: ChallengeAcks::new(now),
+            clock: Clock::new(config, now),
+            algorithm: config.congestion,
             congestion,
+            rate: RateSampler::new(now),
+            pacer: Pacer::default(),
+            window_limited: false,
             rack: Rack::default(),
             recovery: Recovery::default(),
             tail: TailLossProbe::default(),
-            pacer: Pacer::default(),
-            probing: Probing::default(),
-            clock: Clock::new(now),
             pending: Pending::default(),
             deferred_ack: None,
-            load: ConnLoad::default(),
-            wanted: 0,
-            window_limited: false,
-            starved: false,
         }
     }
 
@@ -214,25 +154,32 @@ impl Conn {
     }
 
     pub(crate) fn state(&self) -> State {
-        self.state
+        self.state.get()
+    }
+
+    /// Enters a state.
+    fn enter(&mut self, next: State) {
+        self.state.enter(next, self.route.flow());
     }
 
     pub(crate) fn load(&self) -> ConnLoad {
-        self.load
+        self.receive.load()
     }
 
     pub(crate) fn is_synchronized(&self) -> bool {
-        self.state.is_synchronized()
+        self.state.get().is_synchronized()
     }
 
     /// True if `segment` begins a new connection after this one, which is in TIME-WAIT: by a sequence number that is higher, or
     /// by a timestamp that is (RFC 9293 §3.6.1, RFC 6191 §2).
     pub(crate) fn is_succeeded_by(&self, segment: &Segment, now: Instant) -> bool {
-        if self.state != State::TimeWait || !segment.opens() {
+        if self.state.get() != State::TimeWait || !segment.opens() {
             return false;
         }
         match segment.options.timestamp {
-            Some((tsval, _)) if self.negotiated.timestamps && tsval != self.stamps.recent() => {
+            Some((tsval, _))
+                if self.negotiation.agreed().timestamps && tsval != self.stamps.recent() =>
+            {
                 !self.stamps.is_old(tsval, now)
             }
             _ => self.receive.next().is_before(segment.seq),
@@ -295,10 +242,10 @@ impl Conn {
 
     pub(crate) fn consume(&mut self, n: usize, device: &mut Device) {
         self.receive.consume(n, device);
-        if self.state.may_receive()
+        if self.state.get().may_receive()
             && self
                 .receive
-                .has_news(self.emss(), self.negotiated.own_shift)
+                .has_news(self.emss(), self.negotiation.agreed().own_shift)
         {
             self.acks.owe();
         }
@@ -339,22 +286,16 @@ impl Conn {
         let queue = &self.send.queue;
         let room = self.send.room();
         let must_split = self.send.largest_window() < len && room > 0 && queue.is_empty();
-        let allowed = self.state.may_send()
-            && !self.starved
+        let allowed = self.state.get().may_send()
+            && !self.pending.is_starved()
             && !queue.has_lost()
             && queue.len() + self.parts(len) <= MAX_SEGMENTS_IN_FLIGHT
-            && self.unacked() + len <= self.settings.send_buffer
+            && self.send.may_hold(len)
             && (room >= len || must_split);
         let pipe = self.pipe();
         let congested = pipe > 0 && pipe + len > self.window();
         self.window_limited |= allowed && congested;
         allowed && !congested && self.pacer.is_open(now)
-    }
-
-    /// How long the handshake may take.
-    pub(crate) fn set_connect_timeout(&mut self, limit: Duration) {
-        self.settings.connect_timeout = limit;
-        self.settings.soon = soon(self.settings.user_timeout, limit);
     }
 
     /// TX frames that it has: one a segment, but for those parked.
@@ -378,14 +319,14 @@ impl Conn {
 
     /// Remembers that `len` bytes could not be written.
     pub(crate) fn refuse(&mut self, len: usize) {
-        self.wanted = len.max(1);
+        self.pending.refuse(len);
     }
 
     /// True, once, if what was refused has become possible.
     pub(crate) fn became_writable(&mut self, now: Instant) -> bool {
-        let possible = self.wanted > 0 && self.can_write(self.wanted, now);
+        let possible = self.pending.wanted() > 0 && self.can_write(self.pending.wanted(), now);
         if possible {
-            self.wanted = 0;
+            self.pending.grant();
         }
         possible
     }
@@ -402,20 +343,18 @@ impl Conn {
 
     /// CLOSE (RFC 9293 §3.10.4) of a synchronized connection.
     pub(crate) fn close(&mut self, now: Instant) {
-        if self.state.may_send() {
-            self.pending.fin = true;
-            self.clock.progress = now;
+        if self.state.get().may_send() {
+            self.pending.demand_fin();
+            self.clock.note_progress(now);
         }
-        self.state = self.state.on_close();
+        self.enter(self.state.get().on_close());
     }
 
     /// ABORT (RFC 9293 §3.10.5): the next egress sends a RST, unless the peer knows of nothing or all is said.
     pub(crate) fn abort(&mut self, silent: bool, device: &mut Device) {
-        self.pending = Pending {
-            reset: !silent && !matches!(self.state, State::Closed | State::TimeWait),
-            ..Pending::default()
-        };
-        self.state = State::Closed;
+        let heard = matches!(self.state.get(), State::Closed | State::TimeWait);
+        self.pending = Pending::of_abort(!silent && !heard);
+        self.enter(State::Closed);
         self.release(device);
     }
 

@@ -1,4 +1,4 @@
-//! Connections of segments of all sizes: how many they may have in flight both ways.
+//! Segments in flight, of all sizes: how many a connection may have both ways.
 
 use smoltcp::wire::{IpEndpoint, TcpControl};
 use xwarp_driver::{MemoryIo, RxFrame, Wire};
@@ -49,7 +49,7 @@ impl Large {
         large.conn.open(now);
         large.turn();
         let announced = config.buffer_at(mtu);
-        let shift = large.conn.offered.shift;
+        let shift = large.conn.negotiation.offered().shift;
         large.answer(&Segment {
             control: TcpControl::Syn,
             options: Options {
@@ -147,7 +147,7 @@ fn peer_with_larger_windows_is_sent_four_times_as_much_at_most() {
             window: u16::MAX,
             ..large.segment(1)
         };
-        large.conn.negotiated.peer_shift = 14;
+        large.conn.negotiation.set_peer_shift(14);
         large.answer(&window);
         assert_eq!(large.sent(), segments);
     }

@@ -1,4 +1,4 @@
-//! What the two SYNs agreed upon.
+//! Option negotiation: what our SYN offers, and what the two SYNs agree upon (RFC 9293 §3.7.1, RFC 7323, RFC 2018, RFC 3168).
 
 use std::net::IpAddr;
 
@@ -36,6 +36,58 @@ pub(crate) struct Negotiated {
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
     pub(crate) ecn: bool,
+}
+
+/// Our offer, and what holds by the peer's SYN.
+#[derive(Debug)]
+pub(super) struct Negotiation {
+    offered: Offered,
+    agreed: Negotiated,
+    passive: bool,
+}
+
+impl Negotiation {
+    /// Before the peer's SYN is known.
+    pub(super) fn new(offered: Offered) -> Self {
+        Self {
+            offered,
+            agreed: Negotiated::none(),
+            passive: false,
+        }
+    }
+
+    pub(super) fn offered(&self) -> &Offered {
+        &self.offered
+    }
+
+    pub(super) fn agreed(&self) -> &Negotiated {
+        &self.agreed
+    }
+
+    /// True if the connection began with a SYN of the peer.
+    pub(super) fn is_passive(&self) -> bool {
+        self.passive
+    }
+
+    /// The connection begins with a SYN of the peer.
+    pub(super) fn answer(&mut self) {
+        self.passive = true;
+    }
+
+    /// Takes the options of the peer's SYN; `ecn`: it agrees to ECN.
+    pub(super) fn accept(&mut self, theirs: &Options, local: IpAddr, ecn: bool) {
+        self.agreed = self.offered.accept(theirs, local, ecn);
+    }
+
+    /// Goes without ECN, to which both had agreed.
+    pub(super) fn forgo_ecn(&mut self) {
+        self.agreed.ecn = false;
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_peer_shift(&mut self, shift: u8) {
+        self.agreed.peer_shift = shift;
+    }
 }
 
 impl Offered {

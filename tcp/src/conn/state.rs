@@ -1,4 +1,9 @@
-//! The states of RFC 9293 §3.3.2, LISTEN excepted, which is the stack's.
+//! Connection states of RFC 9293 §3.3.2, LISTEN excepted, which is the stack's.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::wire::flow::Flow;
 
 /// A connection's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +71,55 @@ impl State {
             Self::CloseWait => Self::LastAck,
             other => other,
         }
+    }
+}
+
+impl fmt::Display for State {
+    /// The RFC's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SynSent => "SYN-SENT",
+            Self::SynReceived => "SYN-RECEIVED",
+            Self::Established => "ESTABLISHED",
+            Self::FinWait1 => "FIN-WAIT-1",
+            Self::FinWait2 => "FIN-WAIT-2",
+            Self::Closing => "CLOSING",
+            Self::TimeWait => "TIME-WAIT",
+            Self::CloseWait => "CLOSE-WAIT",
+            Self::LastAck => "LAST-ACK",
+            Self::Closed => "CLOSED",
+        })
+    }
+}
+
+/// The state of one connection. It begins in CLOSED.
+#[derive(Debug)]
+pub(super) struct StateMachine {
+    state: State,
+}
+
+impl StateMachine {
+    pub(super) fn new() -> Self {
+        let state = State::Closed;
+        Self { state }
+    }
+
+    pub(super) fn get(&self) -> State {
+        self.state
+    }
+
+    /// Enters `next`. At debug level, the log tells a change of state with the connection's addresses.
+    pub(super) fn enter(&mut self, next: State, flow: &Flow) {
+        if next == self.state {
+            return;
+        }
+        log::debug!(
+            "TCP connection from {} to {}: {} to {next}",
+            SocketAddr::from(flow.local),
+            SocketAddr::from(flow.remote),
+            self.state
+        );
+        self.state = next;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is left in the stack of connections that have ended.
+//! Memory of the stack after connections have ended.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What identifies a connection on the wire.
+//! Flow: the 4-tuple that identifies a connection on the wire, and which addresses a host can have.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! From a received frame to a TCP segment: everything is verified here, once, and nowhere after.
+//! Segment parser: verifies a received frame, once, and takes the TCP segment out of it.
 
 use std::ops::Range;
 

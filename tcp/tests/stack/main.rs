@@ -9,6 +9,7 @@ mod garbage;
 mod handshake;
 mod hoard;
 mod interface;
+mod log;
 mod loss;
 mod net;
 mod outage;

@@ -1,4 +1,4 @@
-//! What BBR knows of the path: how much it carries, how long it is, and whether it is full (§4.1).
+//! Path model of BBR: how much the path carries, how long it is, and whether it is full (§4.1).
 
 use std::time::Duration;
 

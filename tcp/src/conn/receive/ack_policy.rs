@@ -1,4 +1,6 @@
-//! When to acknowledge, and what to say of bytes that came out of order or twice (RFC 2018 §4, RFC 2883 §4).
+//! Acknowledgment policy: when to acknowledge, and which SACK blocks to report (RFC 2018 §4, RFC 2883 §4).
+
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 
@@ -12,6 +14,8 @@ const MAX_BLOCKS: usize = 3;
 /// What the peer is to be told.
 #[derive(Debug, Default)]
 pub(crate) struct AckPolicy {
+    /// How long an acknowledgment may wait for an answer to go with.
+    delay: Duration,
     /// Something is to be acknowledged by the end of the turn; any segment will do.
     due: bool,
     /// One segment was received that is to be acknowledged by then; any segment will do.
@@ -29,15 +33,23 @@ pub(crate) struct AckPolicy {
 }
 
 impl AckPolicy {
+    /// A policy that delays acknowledgments by `delay` at most.
+    pub(crate) fn new(delay: Duration) -> Self {
+        Self {
+            delay,
+            ..Self::default()
+        }
+    }
+
     /// Something was received.
     pub(crate) fn owe(&mut self) {
         self.due = true;
     }
 
-    /// A segment was received in order. Where answers come soon, it may wait for one until `latest`, a second one does not (RFC 9293
+    /// A segment was received in order. Where answers come soon, it may wait for one a while, a second one does not (RFC 9293
     /// §3.8.6.3).
-    pub(crate) fn owe_by(&mut self, latest: Instant) {
-        self.response_until = Some(latest);
+    pub(crate) fn owe_soon(&mut self, now: Instant) {
+        self.response_until = Some(now + self.delay);
         if self.interactive && self.later.is_none() {
             self.later = self.response_until;
         } else {

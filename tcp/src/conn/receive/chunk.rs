@@ -1,4 +1,4 @@
-//! A piece of the stream as it was received: part of a frame, or a copy if the frame is not worth keeping.
+//! Chunk of received bytes: part of a frame, or a copy if the frame is not worth keeping.
 
 use std::ops::Range;
 

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use xwarp_driver::RxFrame;
 
+use crate::conn::ConnLoad;
 use crate::device::Device;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::{Seq, bytes, distance};
@@ -34,7 +35,8 @@ pub(crate) struct ReceiveSide {
     /// The sequence number of the peer's FIN, once seen.
     fin: Option<Seq>,
     /// The peer is to be told that packets with data meet congestion.
-    pub(crate) met_congestion: bool,
+    met_congestion: bool,
+    load: ConnLoad,
 }
 
 /// What an acceptable segment's payload came to.
@@ -59,6 +61,7 @@ impl ReceiveSide {
             parts: Reassembly::default(),
             fin: None,
             met_congestion: false,
+            load: ConnLoad::default(),
         }
     }
 
@@ -83,6 +86,30 @@ impl ReceiveSide {
 
     pub(crate) fn parts(&self) -> &Reassembly {
         &self.parts
+    }
+
+    /// True if the peer is to be told that packets with data meet congestion.
+    pub(crate) fn met_congestion(&self) -> bool {
+        self.met_congestion
+    }
+
+    pub(crate) fn set_met_congestion(&mut self, met: bool) {
+        self.met_congestion = met;
+    }
+
+    /// What the peer has had the connection do.
+    pub(crate) fn load(&self) -> ConnLoad {
+        self.load
+    }
+
+    /// Counts a segment that has brought `taken` bytes in order.
+    pub(crate) fn count_segment(&mut self, taken: usize) {
+        self.load.segments += 1;
+        self.load.bytes += taken as u64;
+    }
+
+    pub(crate) fn count_out_of_order(&mut self) {
+        self.load.out_of_order += 1;
     }
 
     /// True once the peer's FIN was received in order.

@@ -1,4 +1,4 @@
-//! Bytes that came before those in front of them.
+//! Reassembly queue: bytes that came before those in front of them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! In-order bytes that were received and not consumed.
+//! Receive queue: in-order bytes that were not consumed yet.
 
 use std::collections::VecDeque;
 

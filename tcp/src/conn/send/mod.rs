@@ -23,6 +23,8 @@ pub(crate) struct SendSide {
     /// The end of what is queued: behind SND.NXT, there are segments that wait for room in the peer's window.
     pub(crate) end: Seq,
     pub(crate) queue: SendQueue,
+    /// Bytes that may be unacknowledged.
+    capacity: usize,
     /// The right edge of the peer's window.
     edge: Seq,
     /// The segment of the last window update (SND.WL1, SND.WL2).
@@ -39,13 +41,14 @@ pub(crate) struct SendSide {
 }
 
 impl SendSide {
-    pub(crate) fn new(iss: Seq) -> Self {
+    pub(crate) fn new(iss: Seq, capacity: usize) -> Self {
         Self {
             iss,
             una: iss,
             nxt: iss,
             end: iss,
             queue: SendQueue::default(),
+            capacity,
             edge: iss,
             last_update: None,
             largest_window: 0,
@@ -59,6 +62,11 @@ impl SendSide {
     /// Bytes that the peer's window has room for behind all that is queued.
     pub(crate) fn room(&self) -> usize {
         bytes(self.end, self.edge)
+    }
+
+    /// True if the send buffer has room for `len` more bytes.
+    pub(crate) fn may_hold(&self, len: usize) -> bool {
+        self.queue.payload_from(self.una) + len <= self.capacity
     }
 
     /// The right edge of the peer's window.

@@ -1,4 +1,4 @@
-//! Spacing of segments where congestion control asks for a rate.
+//! Pacing: spaces segments where congestion control asks for a rate.
 //!
 //! Segments leave by a schedule, one after the other at the rate. A timer for each would cost more than the segment at some Gb/s, so
 //! whoever has to wait is woken for a batch; and who comes late sends what the schedule is behind, but never more than a burst.

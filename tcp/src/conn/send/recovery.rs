@@ -1,4 +1,4 @@
-//! The course of a recovery: how much may be sent in it (RFC 6937), when it is over, and whether it was for nothing.
+//! Loss recovery: how much may be sent in it (RFC 6937), when it ends, and whether it was needless (RFC 3522, RFC 3708).
 
 use crate::conn::timestamps::older;
 use crate::wire::seq::Seq;

@@ -24,7 +24,7 @@ struct Sent {
 
 impl Sent {
     fn side(&self) -> SendSide {
-        let mut side = SendSide::new(at(self.una));
+        let mut side = SendSide::new(at(self.una), 0);
         side.nxt = at(self.una + self.flight);
         side.end = side.nxt;
         side.largest_window = usize::try_from(self.largest).unwrap();
