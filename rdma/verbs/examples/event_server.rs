@@ -1,4 +1,4 @@
-//! A server of several clients that sleeps until something happens: no thread per client, and nobody spins.
+//! Event loop of a server with several clients: one thread, which turns the engine, too, and sleeps until something happens.
 //!
 //! ```sh
 //! event_server --dev eth1                             # host B
@@ -7,23 +7,23 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use xwarp::{
-    Access, Arm, AsyncEvent, AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest,
-    MemoryRegion, Opcode, ProtectionDomain, QpConfig, QpId, QpState, QueuePair, RecvRequest, Rnic,
-    RnicConfig, SendRequest, Waiting, WorkCompletion, WrId,
+    Access, Arm, AsyncEvent, AsyncEventKind, CompletionChannel, CompletionQueue, CompletionStatus,
+    ConnectionRequest, MemoryRegion, Opcode, Progress, ProtectionDomain, QpConfig, QpId, QpState,
+    QueuePair, RecvRequest, Rnic, RnicConfig, SendRequest, StateChanges, Waiting, WorkCompletion,
+    WrId,
 };
 
 /// How long an answer or a connection may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the server looks whether a connection that is ending has ended: no event says when its Terminate has been sent.
-const GLANCE: Duration = Duration::from_millis(100);
 /// Messages that a client may send before it has read an answer, and bytes of each.
 const DEPTH: u32 = 16;
 const LEN: u32 = 64;
@@ -59,6 +59,8 @@ struct End {
     messages: u32,
     /// What has ended the connection: a completion tells it, or else an event.
     why: Option<String>,
+    /// Tells when a connection has ended that is ending: no event says that its Terminate has been sent.
+    ending: Option<StateChanges>,
 }
 
 impl End {
@@ -77,6 +79,7 @@ impl End {
             remote,
             messages: 0,
             why: None,
+            ending: None,
         };
         (0..DEPTH.into()).try_for_each(|buffer| end.expect_into(buffer))?;
         Ok(end)
@@ -112,15 +115,9 @@ impl End {
     }
 }
 
-/// What the server is woken by.
-enum Wake {
-    Completions,
-    Client(ConnectionRequest),
-    Event(AsyncEvent),
-}
-
 struct Server {
     pd: ProtectionDomain,
+    channel: CompletionChannel,
     cq: CompletionQueue,
     clients: HashMap<QpId, End>,
     at_once: usize,
@@ -184,30 +181,36 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for what comes next; `None` when it is time to look for connections that have ended.
-    fn next(&self, wakes: &Receiver<Wake>) -> anyhow::Result<Option<Wake>> {
-        if self.clients.values().all(|client| client.why.is_none()) {
-            return Ok(Some(wakes.recv().context("the RNIC is closed")?));
-        }
-        match wakes.recv_timeout(GLANCE) {
-            Ok(wake) => Ok(Some(wake)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => bail!("the RNIC is closed"),
+    /// Sleeps until one of these descriptors is readable, or one that tells of a connection's end.
+    fn sleep(&self, sources: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
+        let ending = self.clients.values().filter_map(|it| it.ending.as_ref());
+        let all = (sources.iter().copied()).chain(ending.map(StateChanges::as_fd));
+        let mut watched: Vec<PollFd<'_>> =
+            all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut watched, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno).context("no sleep is possible"),
         }
     }
 
     /// Lets go of the clients whose connections have ended; how many.
-    fn let_go(&mut self) -> usize {
+    fn let_go(&mut self) -> anyhow::Result<usize> {
         let before = self.clients.len();
-        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it were dropped.
-        self.clients.retain(|_, client| match &client.why {
-            Some(why) if matches!(client.qp.state(), QpState::Idle | QpState::Error) => {
-                println!("{}: {} messages, {why}", client.remote, client.messages);
-                false
+        for client in self.clients.values_mut() {
+            if client.why.is_some() && client.ending.is_none() {
+                client.ending = Some(client.qp.state_changes()?);
             }
-            _ => true,
+        }
+        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it were dropped.
+        self.clients.retain(|_, client| {
+            let state = client.ending.as_ref().map(StateChanges::take);
+            let gone = matches!(state, Some(QpState::Idle | QpState::Error));
+            if let Some(why) = client.why.as_ref().filter(|_| gone) {
+                println!("{}: {} messages, {why}", client.remote, client.messages);
+            }
+            !gone
         });
-        before - self.clients.len()
+        Ok(before - self.clients.len())
     }
 }
 
@@ -218,29 +221,16 @@ fn answer(client: &mut End, completion: &WorkCompletion) -> anyhow::Result<()> {
 }
 
 fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
-    let (sender, wakes) = mpsc::channel();
-    // The handlers run in the engine's thread, where no verb may be called: they only tell us.
-    let (bell, news) = (sender.clone(), sender.clone());
-    let handler = rnic.add_completion_handler(move |_| drop(bell.send(Wake::Completions)))?;
-    rnic.set_event_handler(move |_, event| drop(news.send(Wake::Event(event.clone()))))?;
-    let cq = rnic.create_cq_with(4096, handler)?;
+    let channel = rnic.create_completion_channel()?;
+    let cq = rnic.create_cq_on(&channel, 4096)?;
+    let events = rnic.events();
     let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
     println!("waiting for clients at {}", listener.addresses()[0]);
-    thread::spawn(move || {
-        loop {
-            // An error says that the RNIC has failed, which an event tells the server.
-            let Ok(request) = listener.accept(TIMEOUT) else {
-                return;
-            };
-            if request.is_some_and(|request| sender.send(Wake::Client(request)).is_err()) {
-                return; // the server has ended
-            }
-        }
-    });
     let (pd, clients) = (rnic.allocate_pd()?, HashMap::new());
     let at_once = args.at_once.unwrap_or(usize::MAX);
     let mut server = Server {
         pd,
+        channel,
         cq,
         clients,
         at_once,
@@ -248,16 +238,21 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let (mut gone, mut woken) = (0, 0);
     server.serve_completions()?;
     while args.clients.is_none_or(|clients| gone < clients) {
-        match server.next(&wakes)? {
-            Some(Wake::Client(request)) => server.admit(request),
-            Some(Wake::Completions) => {
-                woken += 1;
-                server.serve_completions()?;
-            }
-            Some(Wake::Event(event)) => server.serve_event(event)?,
-            None => {}
+        let channel = server.channel.as_fd();
+        server.sleep(&[rnic.as_fd(), listener.as_fd(), channel, events.as_fd()])?;
+        // The engine does what there is to do, which makes the other descriptors readable.
+        rnic.progress()?;
+        while let Some(request) = listener.try_accept()? {
+            server.admit(request);
         }
-        gone += server.let_go();
+        while server.channel.try_next()?.is_some() {
+            woken += 1;
+            server.serve_completions()?;
+        }
+        while let Some(event) = events.try_next()? {
+            server.serve_event(event)?;
+        }
+        gone += server.let_go()?;
     }
     println!("{gone} clients served, woken {woken} times");
     Ok(())
@@ -294,8 +289,9 @@ fn ask(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    // The engine sleeps, too, when there is nothing to do.
+    // The thread that waits turns the engine, and sleeps when there is nothing to do.
     let config = RnicConfig {
+        progress: Progress::Inline,
         waiting: Waiting::Blocking,
         ..RnicConfig::default()
     };

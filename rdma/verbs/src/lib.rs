@@ -60,7 +60,7 @@
 //! |---|---|
 //! | `ping_pong` | Sends and Receives there and back, timed, out of exclusive buffers, with an engine that the waiting thread turns itself |
 //! | `key_value` | a table that is looked up by RDMA Read alone, and how a Read of an entry that is being renewed is noticed |
-//! | `event_server` | many clients on one completion queue: armed, with a handler, asynchronous events, and nothing that spins |
+//! | `event_server` | one thread for many clients: it sleeps on the descriptors of an inline engine, a listener, a completion channel and asynchronous events |
 #![forbid(unsafe_code)]
 
 mod async_events;
@@ -85,6 +85,7 @@ mod qp_change;
 mod rnic;
 mod runner;
 mod srq;
+mod state_changes;
 mod streaming;
 
 pub use async_events::AsyncEvents;
@@ -105,6 +106,7 @@ pub use qp::QueuePair;
 pub use qp_change::QpChange;
 pub use rnic::Rnic;
 pub use srq::{SharedReceiveQueue, SrqConfig, SrqInfo};
+pub use state_changes::StateChanges;
 pub use streaming::{LlpStream, StreamListener};
 
 pub use xwarp_rnic::model::{

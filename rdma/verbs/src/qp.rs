@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use xwarp_driver::{SharedBytes, Signal};
+use xwarp_driver::SharedBytes;
 use xwarp_iwarp::mpa::Initiator;
 use xwarp_tcp::ConnLoad;
 
@@ -18,6 +18,7 @@ use crate::memory::MemoryRegion;
 use crate::pd::ProtectionDomain;
 use crate::qp_change::QpChange;
 use crate::srq::SharedReceiveQueue;
+use crate::state_changes::StateChanges;
 use xwarp_rnic::model::ModifyQp;
 use xwarp_rnic::model::{
     Ability, Access, Capability, ConnectError, ConnectionInfo, CqId, CreateError, Depths,
@@ -322,23 +323,17 @@ impl QueuePair {
     /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `timeout` for both sides to have closed; false when that
     /// took longer or the connection failed meanwhile.
     pub fn disconnect(&mut self, timeout: Duration) -> Result<bool, WaitError> {
-        let signal = self.control.signal()?;
-        self.shared.watch(Some(Arc::clone(&signal)));
-        let waited = self.begin_disconnect().map_err(WaitError::from);
-        let waited = waited.and_then(|()| self.wait_for_end(&signal, timeout));
-        self.shared.watch(None);
-        waited?;
+        let changes = self.state_changes()?;
+        self.begin_disconnect()?;
+        let ended = || matches!(changes.take(), QpState::Idle | QpState::Error).then_some(());
+        let deadline = Instant::now().checked_add(timeout);
+        self.control.wait_until(changes.signal(), deadline, ended)?;
         Ok(self.state() == QpState::Idle)
     }
 
-    fn wait_for_end(&self, signal: &Signal, timeout: Duration) -> Result<(), WaitError> {
-        let ended = || {
-            signal.clear();
-            matches!(self.state(), QpState::Idle | QpState::Error).then_some(())
-        };
-        let deadline = Instant::now().checked_add(timeout);
-        self.control.wait_until(signal, deadline, ended)?;
-        Ok(())
+    /// A descriptor that tells of the states that the queue pair comes into from now on.
+    pub fn state_changes(&self) -> Result<StateChanges, WaitError> {
+        Ok(StateChanges::new(&self.control, &self.shared)?)
     }
 
     /// Begins a graceful close and returns at once.

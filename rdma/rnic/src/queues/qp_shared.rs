@@ -1,7 +1,7 @@
 //! A queue pair's state as the engine shows it to the application's threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xwarp_driver::Signal;
 
@@ -14,7 +14,7 @@ pub struct QpShared {
     /// Written once per connection.
     connection: Mutex<Option<ConnectionInfo>>,
     /// Raised by every new state.
-    watcher: Mutex<Option<Arc<Signal>>>,
+    watchers: Mutex<Vec<Weak<Signal>>>,
 }
 
 impl QpShared {
@@ -28,17 +28,19 @@ impl QpShared {
             state: AtomicU8::new(QpState::Idle as u8),
             destroyed: AtomicBool::new(false),
             connection: Mutex::new(None),
-            watcher: Mutex::new(None),
+            watchers: Mutex::new(Vec::new()),
         }
     }
 
-    /// Has every further state raise `signal`, in the place of the one before it; `None`: no signal.
-    pub fn watch(&self, signal: Option<Arc<Signal>>) {
-        *self.watcher() = signal;
+    /// Has every further state raise `signal`, as long as somebody holds it.
+    pub fn watch(&self, signal: &Arc<Signal>) {
+        let mut watchers = self.watchers();
+        watchers.retain(|watcher| watcher.strong_count() > 0);
+        watchers.push(Arc::downgrade(signal));
     }
 
-    fn watcher(&self) -> MutexGuard<'_, Option<Arc<Signal>>> {
-        self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
+    fn watchers(&self) -> MutexGuard<'_, Vec<Weak<Signal>>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state that the engine showed last.
@@ -50,7 +52,7 @@ impl QpShared {
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
         fence(Ordering::SeqCst);
-        if let Some(signal) = &*self.watcher() {
+        for signal in self.watchers().iter().filter_map(Weak::upgrade) {
             signal.raise();
         }
     }
