@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, ensure};
 use xwarp::{
     AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest, Listener, PostError,
-    QpState, QueuePair, RecvRequest, Rnic, RnicClosed, RnicEnded, SendRequest, WorkCompletion,
+    QpState, QueuePair, RecvRequest, Rnic, RnicEnded, RnicUnavailable, SendRequest, WorkCompletion,
 };
 
 use crate::device::any_addresses;
@@ -219,7 +219,7 @@ impl<'a> Connection<'a> {
             | PostError::TooManyElements { .. }
             | PostError::TooManyInlineBytes { .. }
             | PostError::TooLong
-            | PostError::Closed(_)
+            | PostError::Unavailable(_)
             | PostError::StagZero
             | PostError::SharedReceiveQueue
             | PostError::DataPathTaken
@@ -292,7 +292,7 @@ impl<'a> SilenceLimit<'a> {
 }
 
 /// FPDUs that have come from anybody.
-pub(crate) fn fpdus_heard(rnic: &Rnic) -> Result<u64, RnicClosed> {
+pub(crate) fn fpdus_heard(rnic: &Rnic) -> Result<u64, RnicUnavailable> {
     Ok(rnic.counters()?.rdma.fpdus_in)
 }
 
@@ -319,7 +319,7 @@ impl Silence {
     }
 
     /// For how long it has been silent.
-    fn so_far(&mut self, rnic: &Rnic) -> Result<Duration, RnicClosed> {
+    fn so_far(&mut self, rnic: &Rnic) -> Result<Duration, RnicUnavailable> {
         let (now, rdma) = (Instant::now(), rnic.counters()?.rdma);
         let fpdus = rdma.fpdus_in + rdma.fpdus_out;
         let quiet = self.0.take().filter(|quiet| quiet.fpdus == fpdus);

@@ -84,8 +84,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let key = self.key;
         self.requests.close();
-        // An engine that is gone listens no more.
-        let _ = self.control.call(move |engine| engine.unlisten(key));
+        self.control.release(move |engine| engine.unlisten(key));
     }
 }
 
@@ -192,10 +191,10 @@ impl ConnectionRequest {
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            // A peer or an engine that is gone needs no answer.
-            let _ = self
-                .control
-                .call(move |engine| engine.reject(id, None, &[]));
+            self.control.release(move |engine| {
+                // A peer that is gone needs no answer.
+                let _ = engine.reject(id, None, &[]);
+            });
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::Control;
+use crate::error::WaitError;
 use xwarp_rnic::model::ConnectError;
 use xwarp_rnic::queues::Inbox;
 
@@ -46,7 +47,8 @@ impl Connecting {
         let signal = outcome.signal();
         match control.wait_until(&**signal, deadline, || self.try_finish()) {
             Ok(outcome) => outcome,
-            Err(error) => Some(Err(ConnectError::Resources(error.to_string()))),
+            Err(WaitError::Unavailable(why)) => Some(Err(why.into())),
+            Err(WaitError::System(error)) => Some(Err(ConnectError::Resources(error.to_string()))),
         }
     }
 }

@@ -14,11 +14,12 @@ use xwarp_driver::net::PortError;
 use xwarp_driver::{Doorbell, RegionPool, Signal, Sleeper, sleep_on};
 
 use crate::error::{RnicEnded, WaitError};
+use crate::in_handler::is_in_handler;
 use crate::inline::{Bell, Inline};
 use crate::runner::{Command, Runner, guard, run};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicId;
-use xwarp_rnic::model::{Host, HostError, LocalPort, MpaConfig, QpId, RnicClosed, Waiting};
+use xwarp_rnic::model::{Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable, Waiting};
 use xwarp_rnic::queues::{CompletionNotices, Ending, EventQueue, Inbox, ReadySet, SlotTable};
 
 /// What all handles of an RNIC share.
@@ -31,6 +32,9 @@ pub(crate) struct Control {
     events: Arc<EventQueue>,
     host: Arc<dyn Host>,
     ending: Arc<Ending>,
+    released: Mutex<Vec<Command>>,
+    /// There may be something in `released`.
+    has_released: AtomicBool,
     /// What an event loop waits for where there is nothing to wait for: it is never raised.
     quiet: Signal,
     regions: RegionPool,
@@ -62,6 +66,8 @@ impl Control {
             events: parts.events,
             host: parts.host,
             ending: parts.ending,
+            released: Mutex::default(),
+            has_released: AtomicBool::new(false),
             quiet: Signal::new()?,
             regions: parts.regions,
             mpa: parts.mpa,
@@ -111,10 +117,24 @@ impl Control {
         &self.slots
     }
 
+    /// Close RNIC: not from a handler of its engine.
+    pub(crate) fn close(&self) -> Result<(), RnicUnavailable> {
+        self.check_no_handler()?;
+        self.shut_down()
+    }
+
+    /// Refuses what waits for the host, or for the engine, in a handler of the engine.
+    pub(crate) fn check_no_handler(&self) -> Result<(), RnicUnavailable> {
+        if is_in_handler(self.id) {
+            return Err(RnicUnavailable::InHandler);
+        }
+        Ok(())
+    }
+
     /// Ends the engine, and with it all objects that it has. Calls are refused from now on.
-    pub(crate) fn shut_down(&self) -> Result<(), RnicClosed> {
+    fn shut_down(&self) -> Result<(), RnicUnavailable> {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(RnicClosed);
+            return Err(RnicUnavailable::Closed);
         }
         match &self.mode {
             Mode::Inline(inline) => inline.close(),
@@ -129,7 +149,9 @@ impl Control {
             } => {
                 lock(commands).take();
                 bell.ring();
+                // A handler that drops the last handle runs in that thread, which then ends by itself.
                 if let Some(thread) = lock(thread).take()
+                    && !is_in_handler(self.id)
                     && thread.join().is_err()
                 {
                     log::error!("the engine's thread has panicked");
@@ -145,9 +167,9 @@ impl Control {
     }
 
     /// Refuses what needs no call of the engine once the RNIC was closed.
-    pub(crate) fn check_open(&self) -> Result<(), RnicClosed> {
+    pub(crate) fn check_open(&self) -> Result<(), RnicUnavailable> {
         if self.is_closed() {
-            return Err(RnicClosed);
+            return Err(RnicUnavailable::Closed);
         }
         Ok(())
     }
@@ -157,7 +179,8 @@ impl Control {
         if let Some(reason) = self.ending.failure() {
             return Some(RnicEnded::Failed(reason.to_owned()));
         }
-        (self.is_closed() || self.ending.is_over()).then_some(RnicEnded::Closed(RnicClosed))
+        (self.is_closed() || self.ending.is_over())
+            .then_some(RnicEnded::Unavailable(RnicUnavailable::Closed))
     }
 
     /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the signal stays raised.
@@ -233,13 +256,14 @@ impl Control {
     pub(crate) fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
-    ) -> Result<R, RnicClosed> {
-        match &self.mode {
+    ) -> Result<R, RnicUnavailable> {
+        self.check_no_handler()?;
+        let done = match &self.mode {
             Mode::Inline(inline) => inline.call(work),
             Mode::Manual(engine) => {
                 let done = lock(engine).as_mut().map(|engine| guard(engine, work));
                 Ok(done
-                    .ok_or(RnicClosed)?
+                    .ok_or(RnicUnavailable::Closed)?
                     .unwrap_or_else(|panic| resume_unwind(panic)))
             }
             Mode::Thread { commands, bell, .. } => {
@@ -250,18 +274,48 @@ impl Control {
                         let _ = answer.send(done);
                     }
                 });
-                let sent = lock(commands)
-                    .as_ref()
-                    .map(|commands| commands.send(command));
-                sent.ok_or(RnicClosed)?.map_err(|_| RnicClosed)?;
-                bell.ring();
-                reply.recv().map_err(|_| RnicClosed)
+                send(commands, bell, command)?;
+                reply.recv().map_err(|_| RnicUnavailable::Closed)
+            }
+        };
+        self.do_released();
+        done
+    }
+
+    /// Has the engine's owner let go of something whose handle is dropped. In a handler, that happens after the handler.
+    pub(crate) fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
+        if !is_in_handler(self.id) {
+            // An engine that is gone has nothing to let go of.
+            let _ = self.call(work);
+            return;
+        }
+        let command: Command = Box::new(move |engine| {
+            // Nobody is there to be told.
+            let _ = guard(engine, work);
+        });
+        match &self.mode {
+            // As above.
+            Mode::Thread { commands, bell, .. } => drop(send(commands, bell, command)),
+            Mode::Inline(_) | Mode::Manual(_) => {
+                lock(&self.released).push(command);
+                self.has_released.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
+    fn do_released(&self) {
+        if self.has_released.load(Ordering::Acquire) && !is_in_handler(self.id) {
+            self.has_released.store(false, Ordering::Release);
+            for command in std::mem::take(&mut *lock(&self.released)) {
+                // As above.
+                let _ = self.call(command);
             }
         }
     }
 
     /// The same with something that may fail for other reasons than that there is no RNIC.
-    pub(crate) fn attempt<R: Send + 'static, E: From<RnicClosed> + Send + 'static>(
+    pub(crate) fn attempt<R: Send + 'static, E: From<RnicUnavailable> + Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> Result<R, E> + Send + 'static,
     ) -> Result<R, E> {
@@ -282,13 +336,16 @@ impl Control {
     pub(crate) fn turn(&self) {
         if let Mode::Inline(inline) = &self.mode {
             inline.turn();
+            self.do_released();
         }
     }
 
     /// One turn of an inline engine, for an event loop that waits for [`fd`](Self::fd) then.
     pub(crate) fn progress(&self) -> Result<(), WaitError> {
+        self.check_no_handler()?;
         if let Mode::Inline(inline) = &self.mode {
             inline.progress()?;
+            self.do_released();
         }
         Ok(self.check_open()?)
     }
@@ -305,7 +362,11 @@ impl Control {
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
         match &self.mode {
             Mode::Manual(engine) => {
+                if is_in_handler(self.id) {
+                    return 0;
+                }
                 let turned = (lock(engine).as_mut()).map(|engine| guard(engine, |it| it.step(now)));
+                self.do_released();
                 turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
             }
             Mode::Thread { .. } | Mode::Inline(_) => 0,
@@ -319,7 +380,8 @@ impl Control {
         bell: &dyn Bell,
         deadline: Option<Instant>,
         mut condition: impl FnMut() -> Option<T>,
-    ) -> io::Result<Option<T>> {
+    ) -> Result<Option<T>, WaitError> {
+        self.check_no_handler()?;
         let mut waited = false;
         loop {
             // Asked first: the condition then knows the end, too.
@@ -335,7 +397,10 @@ impl Control {
             match &self.mode {
                 Mode::Manual(_) => return Ok(None),
                 Mode::Thread { .. } => sleep_for(bell, left)?,
-                Mode::Inline(inline) => inline.turn_or_sleep(bell, left)?,
+                Mode::Inline(inline) => {
+                    inline.turn_or_sleep(bell, left)?;
+                    self.do_released();
+                }
             }
             waited = true;
         }
@@ -359,7 +424,10 @@ impl Control {
         let deadline = Instant::now().checked_add(timeout);
         match self.wait_until(signal, deadline, || take().transpose()) {
             Ok(taken) => taken.transpose(),
-            Err(error) => Err(RnicEnded::Failed(format!("no sleep is possible: {error}"))),
+            Err(WaitError::Unavailable(why)) => Err(RnicEnded::Unavailable(why)),
+            Err(WaitError::System(error)) => {
+                Err(RnicEnded::Failed(format!("no sleep is possible: {error}")))
+            }
         }
     }
 }
@@ -380,6 +448,19 @@ impl Drop for Control {
         // It may have been closed before.
         let _ = self.shut_down();
     }
+}
+
+/// Puts a command into the mailbox of an engine's thread.
+fn send(
+    commands: &Mutex<Option<Sender<Command>>>,
+    bell: &Doorbell,
+    command: Command,
+) -> Result<(), RnicUnavailable> {
+    let sent = lock(commands).as_ref().map(|them| them.send(command));
+    sent.ok_or(RnicUnavailable::Closed)?
+        .map_err(|_| RnicUnavailable::Closed)?;
+    bell.ring();
+    Ok(())
 }
 
 /// Sleeps until `bell` or a signal handler ends it, `timeout` at most.

@@ -14,7 +14,7 @@ use crate::error::{Refused, WaitError};
 use crate::inline::Bell;
 use xwarp_rnic::model::{
     Capability, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
-    ResizeError, RnicClosed, WorkCompletion,
+    ResizeError, RnicUnavailable, WorkCompletion,
 };
 use xwarp_rnic::queues::Arm;
 use xwarp_rnic::queues::CqShared;
@@ -95,7 +95,7 @@ impl CompletionQueue {
     }
 
     /// Query CQ (verbs draft §9.2.3.2).
-    pub fn query(&self) -> Result<CqInfo, RnicClosed> {
+    pub fn query(&self) -> Result<CqInfo, RnicUnavailable> {
         self.control.check_open()?;
         Ok(CqInfo {
             entries: self.entries,
@@ -140,7 +140,7 @@ impl CompletionQueue {
 
     /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs
     /// inline, this is what drives it. Close RNIC takes the completions that were not polled along.
-    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicClosed> {
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         self.control.check_open()?;
         if let Some(completion) = self.take() {
             return Ok(Some(completion));
@@ -154,8 +154,11 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`RnicClosed`] once the RNIC was closed, which takes the completions along.
-    pub fn poll_into(&mut self, completions: &mut [WorkCompletion]) -> Result<usize, RnicClosed> {
+    /// [`RnicUnavailable`] once the RNIC was closed, which takes the completions along.
+    pub fn poll_into(
+        &mut self,
+        completions: &mut [WorkCompletion],
+    ) -> Result<usize, RnicUnavailable> {
         self.control.check_open()?;
         let taken = self.take_into(completions);
         if taken > 0 || completions.is_empty() {
@@ -211,7 +214,7 @@ impl CompletionQueue {
 
     /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5); one that is in the
     /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
-    pub fn arm(&self, kind: Arm) -> Result<(), RnicClosed> {
+    pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
         self.control.check_open()?;
         self.shared.arm(kind);
         Ok(())
@@ -281,7 +284,7 @@ impl Drop for CompletionQueue {
         let id = self.id;
         if !self.destroyed {
             // Completions of queue pairs that still use it go nowhere from now on.
-            let _ = self.control.call(move |engine| engine.cqs().remove(id));
+            self.control.release(move |engine| engine.cqs().remove(id));
         }
         // Nobody else can poll these, and their work requests are done.
         while self.take().is_some() {}
@@ -294,17 +297,20 @@ pub struct CompletionPoller<'a>(pub(crate) &'a mut CompletionQueue);
 
 impl CompletionPoller<'_> {
     /// As [`CompletionQueue::poll`].
-    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicClosed> {
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         self.0.poll()
     }
 
     /// As [`CompletionQueue::poll_into`].
-    pub fn poll_into(&mut self, completions: &mut [WorkCompletion]) -> Result<usize, RnicClosed> {
+    pub fn poll_into(
+        &mut self,
+        completions: &mut [WorkCompletion],
+    ) -> Result<usize, RnicUnavailable> {
         self.0.poll_into(completions)
     }
 
     /// As [`CompletionQueue::arm`].
-    pub fn arm(&self, kind: Arm) -> Result<(), RnicClosed> {
+    pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
         self.0.arm(kind)
     }
 

@@ -2,7 +2,7 @@
 
 use xwarp_driver::NicError;
 
-use xwarp_rnic::model::{ConnectError, PostError, RegisterError, ResizeError, RnicClosed};
+use xwarp_rnic::model::{ConnectError, PostError, RegisterError, ResizeError, RnicUnavailable};
 
 /// Why an RNIC could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,9 @@ pub enum OpenError {
 /// Nothing more comes from an RNIC, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RnicEnded {
-    /// It was closed.
+    /// It was closed; or a handler of the RNIC cannot wait for it.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// It has failed, as [`AsyncEventKind::Failed`](crate::AsyncEventKind::Failed) tells, too.
     #[error("the RNIC has failed: {0}")]
     Failed(String),
@@ -29,7 +29,7 @@ pub enum RnicEnded {
 impl From<RnicEnded> for ConnectError {
     fn from(ended: RnicEnded) -> Self {
         match ended {
-            RnicEnded::Closed(closed) => Self::Closed(closed),
+            RnicEnded::Unavailable(why) => Self::Unavailable(why),
             RnicEnded::Failed(reason) => Self::Failed(reason),
         }
     }
@@ -84,9 +84,9 @@ pub enum DataPathError {
 /// Why a shared receive queue was not modified. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModifySrqError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// Its depth.
     #[error(transparent)]
     Resize(#[from] ResizeError),
@@ -143,9 +143,9 @@ impl From<PostError> for PostListError {
 /// Why nobody waits for a completion.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// A resource of the host.
     #[error("the wait for a completion failed")]
     System(#[from] std::io::Error),

@@ -5,12 +5,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, sleep_on};
 use xwarp_rnic::engine::Engine;
-use xwarp_rnic::model::RnicClosed;
+use xwarp_rnic::model::RnicUnavailable;
 
 use crate::runner::{Runner, guard};
 
@@ -64,17 +64,24 @@ impl Inline {
     }
 
     /// A verb.
-    pub(crate) fn call<R>(&self, work: impl FnOnce(&mut Engine) -> R) -> Result<R, RnicClosed> {
+    pub(crate) fn call<R>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R,
+    ) -> Result<R, RnicUnavailable> {
         let mut state = self.lock();
-        let runner = state.runner.as_mut().ok_or(RnicClosed)?;
-        let done = guard(runner.engine(), work).map_err(|_| RnicClosed);
+        let runner = state.runner.as_mut().ok_or(RnicUnavailable::Closed)?;
+        let done = guard(runner.engine(), work).map_err(|_| RnicUnavailable::Closed);
         state.settle(&self.bell);
         done
     }
 
-    /// One turn for a caller that polls.
+    /// One turn for a caller that polls, unless somebody turns it now: another thread, or this one, which is in a handler then.
     pub(crate) fn turn(&self) {
-        let mut state = self.lock();
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         if state.turn() > 0 {
             state.wake(&self.bell);
         }

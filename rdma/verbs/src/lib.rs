@@ -77,6 +77,7 @@ mod error;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
 mod host;
+mod in_handler;
 mod inline;
 mod memory;
 mod pd;
@@ -118,8 +119,8 @@ pub use xwarp_rnic::model::{
     MemoryWork, ModifyError, MpaConfig, Opcode, Operation, OutOfMemory, Payload, PdId, PeerToPeer,
     PhysicalList, PostError, Progress, ProtectionError, QpConfig, QpId, QpInfo, QpState,
     QueryError, RecvRequest, RegionInfo, RegionMemory, RegionSpec, RegisterError, RemoteAddress,
-    ResizeError, RnicAttributes, RnicClosed, RnicConfig, RnicCounters, RqLimit, SendRequest, Sge,
-    Sgl, SpecError, SrqId, StreamError, StreamId, StreamState, TerminateInfo, TerminateOrigin,
+    ResizeError, RnicAttributes, RnicConfig, RnicCounters, RnicUnavailable, RqLimit, SendRequest,
+    Sge, Sgl, SpecError, SrqId, StreamError, StreamId, StreamState, TerminateInfo, TerminateOrigin,
     Waiting, WindowInfo, WorkCompletion, WrId,
 };
 pub use xwarp_rnic::queues::Arm;

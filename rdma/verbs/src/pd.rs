@@ -75,7 +75,6 @@ impl Drop for ProtectionDomain {
         if self.deallocated {
             return;
         }
-        // An engine that is gone has no domains.
-        let _ = self.control.call(move |engine| engine.domains().orphan(id));
+        (self.control).release(move |engine| engine.domains().orphan(id));
     }
 }

@@ -23,8 +23,8 @@ use xwarp_rnic::model::ModifyQp;
 use xwarp_rnic::model::{
     Ability, Access, Capability, ConnectError, ConnectionInfo, CqId, CreateError, Depths,
     DestroyError, MAX_DEPTH, ModifyError, PdId, PostError, QpConfig, QpId, QpInfo, QpState,
-    RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicClosed, Scope, SendRequest, SrqId,
-    User, Wishes,
+    RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicUnavailable, Scope, SendRequest,
+    SrqId, User, Wishes,
 };
 use xwarp_rnic::qp::{ConnectOrder, NewQp, NewReceives};
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
@@ -287,6 +287,7 @@ impl QueuePair {
         if self.state() != QpState::Idle {
             return Err(ConnectError::InvalidState(self.state()));
         }
+        self.control.check_no_handler()?;
         let (mpa, len) = (self.control.mpa(), private_data.len());
         let data_limit = mpa.private_data_limit();
         if len > data_limit {
@@ -337,7 +338,7 @@ impl QueuePair {
     }
 
     /// Begins a graceful close and returns at once.
-    pub fn begin_disconnect(&mut self) -> Result<(), RnicClosed> {
+    pub fn begin_disconnect(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.disconnect(id))
     }
@@ -388,15 +389,15 @@ impl QueuePair {
     }
 
     /// Query QP (verbs draft §9.2.5.2).
-    pub fn query(&self) -> Result<QpInfo, RnicClosed> {
+    pub fn query(&self) -> Result<QpInfo, RnicUnavailable> {
         let id = self.id;
         let info = self.control.call(move |engine| engine.query_qp(id))?;
-        info.ok_or(RnicClosed)
+        info.ok_or(RnicUnavailable::Closed)
     }
 
     /// What the peer has the connection do, since it was made; `None` while there is none. A peer that sends many segments for few bytes, or many out of
     /// order, uses this host without breaking a rule (RFC 5042 §6.4.4): [`modify`](Self::modify) to Error ends its connection.
-    pub fn load(&self) -> Result<Option<ConnLoad>, RnicClosed> {
+    pub fn load(&self) -> Result<Option<ConnLoad>, RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.load_of(id))
     }
@@ -414,7 +415,7 @@ impl QueuePair {
 
     /// Ends the connection at once, by a reset, in whatever state the queue pair is: what [`modify`](Self::modify) to Error does
     /// from Idle and RTS (verbs draft §6.2). Outstanding work is flushed.
-    pub fn abort(&mut self) -> Result<(), RnicClosed> {
+    pub fn abort(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.abort_qp(id))
     }
@@ -432,7 +433,6 @@ impl Drop for QueuePair {
         if self.destroyed {
             return;
         }
-        // An engine that is gone has no queue pairs.
-        let _ = self.control.call(move |engine| engine.destroy_qp(id));
+        self.control.release(move |engine| engine.destroy_qp(id));
     }
 }

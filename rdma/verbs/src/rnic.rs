@@ -18,6 +18,7 @@ use crate::control::{Control, Parts};
 use crate::cq::CompletionQueue;
 use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
+use crate::in_handler::Guarded;
 use crate::pd::ProtectionDomain;
 use crate::streaming::{LlpStream, StreamListener};
 use xwarp_rnic::engine::{Clients, Engine};
@@ -27,10 +28,11 @@ use xwarp_rnic::model::Progress;
 use xwarp_rnic::model::RnicConfig;
 use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
-    ListMode, ListenError, MAX_QPS, MAX_SRQS, RnicAttributes, RnicClosed, RnicCounters,
+    ListMode, ListenError, MAX_QPS, MAX_SRQS, RnicAttributes, RnicCounters, RnicUnavailable,
 };
 use xwarp_rnic::queues::{EventQueue, EventTarget, ReadySet, SlotTable};
 use xwarp_rnic::stags::StagTable;
+use xwarp_rnic::tables::Handler;
 
 /// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
 pub struct Rnic {
@@ -135,7 +137,7 @@ impl Rnic {
     }
 
     /// Query RNIC (verbs draft §9.2.1.2).
-    pub fn query(&self) -> Result<RnicAttributes, RnicClosed> {
+    pub fn query(&self) -> Result<RnicAttributes, RnicUnavailable> {
         self.control.check_open()?;
         let max_events = self.control.events().bound();
         Ok(RnicAttributes::new(self.lists, max_events))
@@ -143,8 +145,8 @@ impl Rnic {
 
     /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles of it. Every verb of
     /// those is refused from then on.
-    pub fn close(&self) -> Result<(), RnicClosed> {
-        self.control.shut_down()
+    pub fn close(&self) -> Result<(), RnicUnavailable> {
+        self.control.close()
     }
 
     /// Allocate PD (verbs draft §9.2.2.1): a new protection domain.
@@ -187,14 +189,15 @@ impl Rnic {
     /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
     /// with the queue that has the completion which was asked for by [`CompletionQueue::arm`], once per arming.
     ///
-    /// It is called by whoever runs the engine, in the middle of a turn: a verb of the same RNIC would wait for ever there. It should only tell
-    /// somebody, such as by a channel.
+    /// It is called by whoever runs the engine, in the middle of a turn: a verb of the same RNIC is refused there with
+    /// [`RnicUnavailable::InHandler`], and objects that it drops end after the turn. It should only tell somebody, such as by a channel; a
+    /// [`CompletionChannel`] does as much.
     pub fn add_completion_handler(
         &self,
         handler: impl FnMut(CqId) + Send + 'static,
     ) -> Result<HandlerId, HandlerError> {
-        self.control
-            .call(|engine| engine.handlers().add(Box::new(handler)))?
+        let handler = self.completion_handler(handler);
+        (self.control).call(|engine| engine.handlers().add(handler))?
     }
 
     /// Puts another handler in the place of one, for all completion queues that have it.
@@ -203,8 +206,13 @@ impl Rnic {
         id: HandlerId,
         handler: impl FnMut(CqId) + Send + 'static,
     ) -> Result<(), HandlerError> {
-        self.control
-            .call(move |engine| engine.handlers().replace(id, Box::new(handler)))?
+        let handler = self.completion_handler(handler);
+        (self.control).call(move |engine| engine.handlers().replace(id, handler))?
+    }
+
+    fn completion_handler(&self, handler: impl FnMut(CqId) + Send + 'static) -> Handler {
+        let mut guarded = Guarded::new(self.control.id(), handler);
+        Box::new(move |cq| guarded.run(|handler| handler(cq)))
     }
 
     /// Clears a handler. Completion queues that have it stay, and their events are told nobody.
@@ -270,6 +278,7 @@ impl Rnic {
         local: SocketAddr,
         clients: Clients,
     ) -> Result<(ListenKey, Vec<SocketAddr>), ListenError> {
+        self.control.check_no_handler()?;
         let (mut ports, mut number) = (Vec::new(), local.port());
         for address in self.listen_addresses(local.ip())? {
             let port = self.control.open_port(address, number)?;
@@ -311,18 +320,21 @@ impl Rnic {
     /// this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
     /// happens. One that panics is cleared.
     ///
-    /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC would wait for ever
-    /// there. It can ask its [`EventContext`] what became of a queue pair; for all else it should tell somebody, such as by a channel.
+    /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC is refused there
+    /// with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its [`EventContext`] what became of a queue pair; for all else it should tell somebody, such as by a channel.
     pub fn set_event_handler(
         &self,
         handler: impl FnMut(&EventContext<'_>, &AsyncEvent) + Send + 'static,
-    ) -> Result<(), RnicClosed> {
-        self.control
-            .call(|engine| engine.set_event_handler(Some(Box::new(handler))))
+    ) -> Result<(), RnicUnavailable> {
+        let mut guarded = Guarded::new(self.control.id(), handler);
+        let handler = move |context: &EventContext<'_>, event: &AsyncEvent| {
+            guarded.run(|handler| handler(context, event));
+        };
+        (self.control).call(|engine| engine.set_event_handler(Some(Box::new(handler))))
     }
 
     /// The same with no handler: from now on events wait for [`events`](Self::events).
-    pub fn clear_event_handler(&self) -> Result<(), RnicClosed> {
+    pub fn clear_event_handler(&self) -> Result<(), RnicUnavailable> {
         self.control.call(|engine| engine.set_event_handler(None))
     }
 
@@ -332,7 +344,7 @@ impl Rnic {
     }
 
     /// All counters.
-    pub fn counters(&self) -> Result<RnicCounters, RnicClosed> {
+    pub fn counters(&self) -> Result<RnicCounters, RnicUnavailable> {
         self.control.call(|engine| engine.counters())
     }
 
@@ -365,7 +377,7 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`WaitError::Closed`] once the RNIC was closed; the descriptor is readable then.
+    /// [`WaitError::Unavailable`] once the RNIC was closed, when the descriptor stays readable, and in a handler.
     pub fn progress(&self) -> Result<(), WaitError> {
         self.control.progress()
     }
@@ -376,7 +388,7 @@ impl Rnic {
     }
 
     /// When a manual engine next has something to do by itself.
-    pub fn next_deadline(&self) -> Result<Option<Instant>, RnicClosed> {
+    pub fn next_deadline(&self) -> Result<Option<Instant>, RnicUnavailable> {
         self.control.call(|engine| engine.next_deadline())
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{ModifySrqError, PostListError, Refused};
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{
     Capability, CreateError, DestroyError, MAX_DEPTH, MAX_SGE, PdId, PostError, RecvRequest,
-    ResizeError, RnicClosed, SrqId, check_capability, check_list, total,
+    ResizeError, RnicUnavailable, SrqId, check_capability, check_list, total,
 };
 use xwarp_rnic::queues::WorkQueue;
 
@@ -128,7 +128,7 @@ impl SharedReceiveQueue {
     }
 
     /// Query S-RQ (verbs draft §9.2.4.2).
-    pub fn query(&self) -> Result<SrqInfo, RnicClosed> {
+    pub fn query(&self) -> Result<SrqInfo, RnicUnavailable> {
         let id = self.id;
         let armed = self.control.call(move |engine| engine.srqs().armed(id))?;
         Ok(SrqInfo {
@@ -196,7 +196,6 @@ impl Drop for SharedReceiveQueue {
         if self.destroyed {
             return;
         }
-        // An engine that is gone has no queues.
-        let _ = self.control.call(move |engine| engine.orphan_srq(id));
+        self.control.release(move |engine| engine.orphan_srq(id));
     }
 }

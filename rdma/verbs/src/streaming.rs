@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use xwarp_driver::Signal;
 
 use crate::control::Control;
-use crate::error::RnicEnded;
+use crate::error::{RnicEnded, WaitError};
 use xwarp_rnic::model::ListenKey;
 use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::StreamId;
 use xwarp_rnic::model::StreamState;
-use xwarp_rnic::model::{ConnectError, RnicClosed, StreamError};
+use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
 use xwarp_rnic::queues::Inbox;
 
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
@@ -57,6 +57,7 @@ impl LlpStream {
         remote: SocketAddr,
         limit: Duration,
     ) -> Result<Self, ConnectError> {
+        control.check_no_handler()?;
         let (source, next_hop) = control.host().path_to(remote, limit, &|| true)?;
         let port = control.open_port(source, 0)?;
         let id = control.call(move |engine| engine.connect_stream(port, remote, next_hop))??;
@@ -81,7 +82,7 @@ impl LlpStream {
     }
 
     /// How it is.
-    pub fn state(&self) -> Result<StreamState, RnicClosed> {
+    pub fn state(&self) -> Result<StreamState, RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.stream_state(id))
     }
@@ -166,15 +167,15 @@ fn wait(
     };
     match control.wait_until(signal, deadline, look) {
         Ok(ended) => ended.unwrap_or(Err(StreamError::TimedOut)),
-        Err(error) => Err(StreamError::System(error.kind())),
+        Err(WaitError::Unavailable(why)) => Err(why.into()),
+        Err(WaitError::System(error)) => Err(StreamError::System(error.kind())),
     }
 }
 
 impl Drop for LlpStream {
     fn drop(&mut self) {
         let id = self.id;
-        // An engine that is gone has reset it.
-        let _ = self.control.call(move |engine| engine.drop_stream(id));
+        self.control.release(move |engine| engine.drop_stream(id));
     }
 }
 
@@ -258,7 +259,6 @@ impl AsFd for StreamListener {
 impl Drop for StreamListener {
     fn drop(&mut self) {
         let key = self.key;
-        // An engine that is gone listens no more.
-        let _ = self.control.call(move |engine| engine.unlisten(key));
+        self.control.release(move |engine| engine.unlisten(key));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use xwarp::{
     Access, CreateError, FixedHost, Host, OpenError, Progress, QpConfig, QueryError, QueuePair,
-    RecvRequest, RegionPool, Rnic, RnicClosed, RnicConfig, SrqConfig, WrId,
+    RecvRequest, RegionPool, Rnic, RnicConfig, RnicUnavailable, SrqConfig, WrId,
 };
 use xwarp_driver::MemoryIo;
 use xwarp_sim_tests::{KIB, Place};
@@ -184,7 +184,7 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
         assert_eq!(engines(), 0, "{progress:?}: a thread");
         let again = open(&host, progress).unwrap();
         assert_stale(&[&own, &sharing]);
-        let closed = QueryError::Closed(RnicClosed);
+        let closed = QueryError::Unavailable(RnicUnavailable::Closed);
         assert_eq!(stags[0].query().unwrap_err(), closed);
         assert_eq!(window.query().unwrap_err(), closed);
         drop((cq, pd, srq, own, sharing, stags, window, listener, stream));
@@ -196,6 +196,6 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
 /// Not even if the same RNIC was opened again.
 fn assert_stale(qps: &[&QueuePair]) {
     for qp in qps {
-        assert_eq!(qp.query().map(|_| ()), Err(RnicClosed));
+        assert_eq!(qp.query().map(|_| ()), Err(RnicUnavailable::Closed));
     }
 }

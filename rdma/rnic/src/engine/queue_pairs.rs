@@ -184,7 +184,7 @@ impl Engine {
         rings: NewRings,
     ) -> Result<Depths, ModifyError> {
         let Some(qp) = self.qp(id) else {
-            return Err(crate::model::RnicClosed.into());
+            return Err(crate::model::RnicUnavailable::Closed.into());
         };
         let checked = qp.check_change(&change, &self.device.srqs)?;
         rings.check()?;
@@ -193,7 +193,7 @@ impl Engine {
         }
         let key = id.slot();
         let modified = self.with_qp(key, |qp, device| qp.modify(&checked, rings, device));
-        let depths = modified.ok_or(crate::model::RnicClosed)??;
+        let depths = modified.ok_or(crate::model::RnicUnavailable::Closed)??;
         if let Some(handover) = change.handover {
             self.hand_over(key, handover);
         }

@@ -28,7 +28,7 @@ pub use counters::{EngineCounters, RnicCounters};
 pub use error::{
     AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
     HandlerError, ListenError, ModifyError, OutOfMemory, PostError, QueryError, RegisterError,
-    ResizeError, RnicClosed, StreamError,
+    ResizeError, RnicUnavailable, StreamError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
 pub use host::{Host, HostError, LocalPort};

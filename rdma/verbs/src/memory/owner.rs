@@ -49,10 +49,8 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let index = self.index;
         if index != NOTHING {
-            // An engine that is gone can no longer place anything.
-            let _ = self
-                .control
-                .call(move |engine| engine.stags().release(index));
+            self.control
+                .release(move |engine| engine.stags().release(index));
         }
     }
 }

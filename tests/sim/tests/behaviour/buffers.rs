@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp::{
     Access, Buffer, BufferRequest, CompletionQueue, CompletionStatus, DestroyError, Opcode,
-    PostError, PostListError, PostedBuffers, QpConfig, QpState, RnicClosed, SrqConfig,
+    PostError, PostListError, PostedBuffers, QpConfig, QpState, RnicUnavailable, SrqConfig,
     WorkCompletion, WrId,
 };
 use xwarp_netsim::Seed;
@@ -262,7 +262,7 @@ fn buffer_that_can_have_no_completion_any_more_is_reclaimed() {
 
     host.rnic().close().unwrap();
     sim.remove(Place::A);
-    let closed = PostError::Closed(RnicClosed);
+    let closed = PostError::Unavailable(RnicUnavailable::Closed);
     let refused = posted
         .post_recv(&mut c.qp, back.into_iter().next().unwrap())
         .unwrap_err();

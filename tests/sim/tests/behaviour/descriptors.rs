@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use xwarp::{
     Arm, AsyncEventKind, CompletionChannel, CompletionQueue, ConnectError, CreateError, QpConfig,
-    QpState, RnicClosed, RnicEnded, SendRequest, Sgl, WrId,
+    QpState, RnicEnded, RnicUnavailable, SendRequest, Sgl, WrId,
 };
 use xwarp_driver::net::LinkEnd;
 use xwarp_netsim::Seed;
@@ -24,7 +24,7 @@ fn is_readable(fd: &impl AsFd) -> bool {
 }
 
 fn closed<T>() -> Result<T, RnicEnded> {
-    Err(RnicEnded::Closed(RnicClosed))
+    Err(RnicEnded::Unavailable(RnicUnavailable::Closed))
 }
 
 /// A connected pair whose second end receives on a queue of this channel.
@@ -222,7 +222,10 @@ fn descriptors_of_a_closed_rnic_are_readable_and_say_that_it_is_closed() {
         assert_eq!(streams.try_accept().map(|_| ()), closed());
         assert_eq!(streams.accept(LIMIT).map(|_| ()), closed());
         let ended = connecting.try_finish().expect("an end");
-        assert!(matches!(ended, Err(ConnectError::Closed(_))), "{ended:?}");
+        assert!(
+            matches!(ended, Err(ConnectError::Unavailable(_))),
+            "{ended:?}"
+        );
     }
     // What it had open is not closed in an orderly way for the peer.
     std::mem::forget(sim);

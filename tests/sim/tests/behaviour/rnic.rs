@@ -6,7 +6,7 @@ use xwarp::{
     Access, Arm, CompletionStatus, CreateError, DeallocateError, DequeuingModel, DestroyError,
     EngineCounters, EntrySizes, HandlerError, ListMode, ModifyError, ModifySrqError, Opcode,
     PostError, QpChange, QpConfig, QpState, QueryError, RecvRequest, RegisterError, ResizeError,
-    RnicClosed, SendRequest, Sgl, SrqConfig, StreamError, WaitError, WrId,
+    RnicUnavailable::Closed, SendRequest, Sgl, SrqConfig, StreamError, WaitError, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Place, Sim};
@@ -127,60 +127,69 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
     a.post_recv(1, 8);
     assert_eq!(rnic.close(), Ok(()));
     sim.remove(Place::A);
-    assert_eq!(rnic.close(), Err(RnicClosed));
-    assert_eq!(rnic.query(), Err(RnicClosed));
+    assert_eq!(rnic.close(), Err(Closed));
+    assert_eq!(rnic.query(), Err(Closed));
     assert!(rnic.counters().is_err());
-    assert!(matches!(rnic.create_cq(1), Err(CreateError::Closed(_))));
-    assert!(matches!(rnic.allocate_pd(), Err(CreateError::Closed(_))));
+    assert!(matches!(
+        rnic.create_cq(1),
+        Err(CreateError::Unavailable(_))
+    ));
+    assert!(matches!(
+        rnic.allocate_pd(),
+        Err(CreateError::Unavailable(_))
+    ));
     let refused = unused.deallocate().unwrap_err();
-    assert_eq!(refused.error, DestroyError::Closed(RnicClosed));
-    let closed = Err(HandlerError::Closed(RnicClosed));
+    assert_eq!(refused.error, DestroyError::Unavailable(Closed));
+    let closed = Err(HandlerError::Unavailable(Closed));
     assert_eq!(rnic.clear_completion_handler(handler), closed);
     assert!(rnic.add_completion_handler(|_| ()).is_err());
     let listening = rnic.listen(host.at(7777)).err();
-    assert!(matches!(listening, Some(xwarp::ListenError::Closed(_))));
+    assert!(matches!(
+        listening,
+        Some(xwarp::ListenError::Unavailable(_))
+    ));
     let (send_cq, recv_cq) = a.cqs();
     let made = pd.create_qp(&QpConfig::default(), send_cq, recv_cq).err();
-    assert!(matches!(made, Some(CreateError::Closed(_))));
+    assert!(matches!(made, Some(CreateError::Unavailable(_))));
     let made = pd.create_srq(SrqConfig::default()).err();
-    assert!(matches!(made, Some(CreateError::Closed(_))));
+    assert!(matches!(made, Some(CreateError::Unavailable(_))));
     assert!(matches!(
         pd.allocate(8, Access::all()),
-        Err(RegisterError::Closed(_))
+        Err(RegisterError::Unavailable(_))
     ));
     assert!(matches!(
         pd.allocate_window(),
-        Err(RegisterError::Closed(_))
+        Err(RegisterError::Unavailable(_))
     ));
     assert_eq!(
         srq.post_recv(recv.clone()),
-        Err(PostError::Closed(RnicClosed))
+        Err(PostError::Unavailable(Closed))
     );
-    assert_eq!(srq.query(), Err(RnicClosed));
-    assert_eq!(srq.arm_limit(1), Err(ModifySrqError::Closed(RnicClosed)));
-    assert_eq!(srq.resize(8), Err(ModifySrqError::Closed(RnicClosed)));
+    assert_eq!(srq.query(), Err(Closed));
+    assert_eq!(srq.arm_limit(1), Err(ModifySrqError::Unavailable(Closed)));
+    assert_eq!(srq.resize(8), Err(ModifySrqError::Unavailable(Closed)));
     let refused = srq.destroy().map_err(|refused| refused.error);
-    assert_eq!(refused, Err(DestroyError::Closed(RnicClosed)));
-    assert_eq!(a.qp.post_send(send), Err(PostError::Closed(RnicClosed)));
-    assert_eq!(a.qp.post_recv(recv), Err(PostError::Closed(RnicClosed)));
-    assert_eq!(a.qp.abort(), Err(RnicClosed));
-    assert_eq!(a.qp.query(), Err(RnicClosed));
+    assert_eq!(refused, Err(DestroyError::Unavailable(Closed)));
+    assert_eq!(a.qp.post_send(send), Err(PostError::Unavailable(Closed)));
+    assert_eq!(a.qp.post_recv(recv), Err(PostError::Unavailable(Closed)));
+    assert_eq!(a.qp.abort(), Err(Closed));
+    assert_eq!(a.qp.query(), Err(Closed));
     let modified = a.qp.modify(QpChange::to(QpState::Idle));
-    assert_eq!(modified, Err(ModifyError::Closed(RnicClosed)));
-    assert_eq!(stream.state(), Err(RnicClosed));
-    assert_eq!(stream.write(b"x"), Err(StreamError::Closed(RnicClosed)));
-    assert_eq!(a.send_cq().resize(9), Err(ResizeError::Closed(RnicClosed)));
-    assert_eq!(a.recv_cq().query(), Err(RnicClosed));
-    assert_eq!(a.recv_cq().arm(Arm::Next), Err(RnicClosed));
-    assert_eq!(a.recv_cq().poller().poll(), Err(RnicClosed));
-    let refused = |waited| matches!(waited, Err(WaitError::Closed(_)));
+    assert_eq!(modified, Err(ModifyError::Unavailable(Closed)));
+    assert_eq!(stream.state(), Err(Closed));
+    assert_eq!(stream.write(b"x"), Err(StreamError::Unavailable(Closed)));
+    assert_eq!(a.send_cq().resize(9), Err(ResizeError::Unavailable(Closed)));
+    assert_eq!(a.recv_cq().query(), Err(Closed));
+    assert_eq!(a.recv_cq().arm(Arm::Next), Err(Closed));
+    assert_eq!(a.recv_cq().poller().poll(), Err(Closed));
+    let refused = |waited| matches!(waited, Err(WaitError::Unavailable(_)));
     let long = Duration::from_hours(1);
     assert!(refused(a.recv_cq().wait(long).map(|_| ())), "at once");
     assert!(refused(a.recv_cq().wait_event(long).map(|_| ())));
-    assert_eq!(window.query(), Err(QueryError::Closed(RnicClosed)));
-    assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
+    assert_eq!(window.query(), Err(QueryError::Unavailable(Closed)));
+    assert_eq!(region.query(), Err(QueryError::Unavailable(Closed)));
     let refused = region.deallocate().map_err(|refused| refused.error);
-    assert_eq!(refused, Err(DeallocateError::Closed(RnicClosed)));
+    assert_eq!(refused, Err(DeallocateError::Unavailable(Closed)));
     drop(b);
 }
 
@@ -214,7 +223,7 @@ fn rnic_that_is_opened_again_has_nothing_of_the_one_before() {
     assert_eq!(counters.rdma, EngineCounters::default());
     assert_eq!((counters.io.rx_frames, counters.tcp.segments_in), (0, 0));
     let (mut c, d) = sim.connected_pair();
-    assert_eq!(region.query(), Err(QueryError::Closed(RnicClosed)));
+    assert_eq!(region.query(), Err(QueryError::Unavailable(Closed)));
     c.post(SendRequest::send(WrId(2), region.local(0, 100)));
     sim.run_until_idle();
     let refused = Done::failed(2, Opcode::Send, CompletionStatus::InvalidStag);

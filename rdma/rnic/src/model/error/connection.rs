@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use xwarp_iwarp::mpa::{EnhancedData, PrivateDataTooLong, StartupError};
 
-use super::RnicClosed;
+use super::RnicUnavailable;
 use crate::model::host::HostError;
 use crate::model::qp_state::QpState;
 
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// The host does not know the way, or the way leads elsewhere.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -87,9 +87,9 @@ pub enum ConnectError {
 /// Why a stream could not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// The connection has ended, or a queue pair has it.
     #[error("the stream has ended, or belongs to a queue pair")]
     Gone,
@@ -107,9 +107,9 @@ pub enum StreamError {
 /// Why a port could not be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// The address or the port.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -137,9 +137,9 @@ pub enum ListenError {
 /// Why a connection request could not be accepted or rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// The peer has gone meanwhile.
     #[error("the peer has ended the connection meanwhile")]
     PeerGone,

@@ -2,15 +2,15 @@
 
 use xwarp_driver::RegionAreaFull;
 
-use super::{OutOfMemory, RnicClosed};
+use super::{OutOfMemory, RnicUnavailable};
 use crate::model::memory::SpecError;
 
 /// Why memory could not be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// Rights, list or Tagged Offsets that are not possible.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -40,9 +40,9 @@ pub enum RegisterError {
 /// Why an `STag` was not deallocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeallocateError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// No region or window has it.
     #[error("no region or window has this STag")]
     InvalidStag,
@@ -54,9 +54,9 @@ pub enum DeallocateError {
 /// Why nothing is told of a region or window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// No object of that kind has it.
     #[error("no such region or window has this STag")]
     InvalidStag,

@@ -12,10 +12,17 @@ pub use memory::{DeallocateError, QueryError, RegisterError};
 pub use objects::{CreateError, DestroyError, HandlerError, ModifyError, ResizeError};
 pub use work::PostError;
 
-/// The RNIC behind a handle has been closed or has failed.
+/// Why no verb of an RNIC can be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the RNIC is closed")]
-pub struct RnicClosed;
+#[non_exhaustive]
+pub enum RnicUnavailable {
+    /// It has been closed or has failed.
+    #[error("the RNIC is closed")]
+    Closed,
+    /// The caller is a handler that the RNIC's engine runs: the verb would wait for the engine, and the engine for the handler.
+    #[error("a handler of the RNIC cannot call its verbs; it can tell another thread")]
+    InHandler,
+}
 
 /// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

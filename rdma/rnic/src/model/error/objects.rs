@@ -1,14 +1,14 @@
 //! What the verbs say that create, change and destroy queues and queue pairs (verbs draft §9.2.2 to §9.2.5).
 
-use super::{Capability, OutOfMemory, RnicClosed};
+use super::{Capability, OutOfMemory, RnicUnavailable};
 use crate::model::qp_state::QpState;
 
 /// Why a protection domain, completion queue, shared receive queue or queue pair could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// More of something than the RNIC supports.
     #[error(transparent)]
     Capability(#[from] Capability),
@@ -56,9 +56,9 @@ pub enum CreateError {
 /// Why a queue was not resized. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResizeError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// More than the RNIC supports.
     #[error(transparent)]
     Capability(#[from] Capability),
@@ -78,9 +78,9 @@ pub enum ResizeError {
 /// Why nothing was done with a completion event handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// No such handler, or one that was cleared.
     #[error("there is no such completion event handler")]
     Unknown,
@@ -92,9 +92,9 @@ pub enum HandlerError {
 /// Why an object was not destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestroyError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// Windows are bound to it.
     #[error("memory windows are still bound to the queue pair")]
     WindowsBound,
@@ -111,9 +111,9 @@ pub enum DestroyError {
 /// Why a queue pair was not modified. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModifyError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// There is no such transition, or the queue pair is in Closing or Terminate, where none can be asked for.
     #[error("a queue pair cannot be taken from {from:?} to {to:?}")]
     InvalidStateChange {

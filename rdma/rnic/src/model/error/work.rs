@@ -2,15 +2,15 @@
 
 use xwarp_driver::OutOfBounds;
 
-use super::RnicClosed;
+use super::RnicUnavailable;
 use crate::model::qp_state::QpState;
 
 /// Why a work request was not posted. Nothing of it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// No RNIC.
+    /// No RNIC, or a call from its handler.
     #[error(transparent)]
-    Closed(#[from] RnicClosed),
+    Unavailable(#[from] RnicUnavailable),
     /// The queue is full.
     #[error("too many work requests posted: the queue holds {0}; poll completions first")]
     TooManyWorkRequests(usize),

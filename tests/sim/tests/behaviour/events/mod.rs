@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use xwarp::{
     AsyncEvent, AsyncEventKind, EventResource, QpChange, QpConfig, QpInfo, QpState, RecvRequest,
-    RnicClosed, RnicEnded, Sgl, WrId,
+    RnicEnded, RnicUnavailable, Sgl, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{End, Host, Sim};
@@ -112,11 +112,14 @@ fn set_that_is_refused_loses_no_event() {
     let event = happen(&mut sim);
     host.rnic().close().unwrap();
     let refused = host.rnic().set_event_handler(|_, _| ());
-    assert_eq!(refused, Err(RnicClosed));
-    assert_eq!(host.rnic().clear_event_handler(), Err(RnicClosed));
+    assert_eq!(refused, Err(RnicUnavailable::Closed));
+    assert_eq!(
+        host.rnic().clear_event_handler(),
+        Err(RnicUnavailable::Closed)
+    );
     assert_eq!(host.rnic().events().try_next().unwrap(), Some(event));
     let waited = host.rnic().events().wait(Duration::from_mins(1));
-    let closed = RnicEnded::Closed(RnicClosed);
+    let closed = RnicEnded::Unavailable(RnicUnavailable::Closed);
     assert_eq!(waited, Err(closed), "nothing happens any more");
     // What it had open is not closed in an orderly way for the peer.
     std::mem::forget(sim);

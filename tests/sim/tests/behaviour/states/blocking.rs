@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::SigSet;
 use xwarp::{
     Access, Arm, AsyncEventKind, EventResource, FixedHost, Framing, Progress, QpChange, QpConfig,
-    QpState, RecvRequest, RegionPool, Rnic, RnicClosed, RnicConfig, RnicEnded, SendRequest,
+    QpState, RecvRequest, RegionPool, Rnic, RnicConfig, RnicEnded, RnicUnavailable, SendRequest,
     StreamError, StreamListener, WaitError, Waiting, WrId,
 };
 use xwarp_driver::{MemoryIo, Wire};
@@ -234,7 +234,7 @@ fn waiter_for_an_event_is_woken_when_the_rnic_closes() {
         waiting.await_asleep(2);
         rnic.close().unwrap();
         for waiter in waiters {
-            let closed = RnicEnded::Closed(RnicClosed);
+            let closed = RnicEnded::Unavailable(RnicUnavailable::Closed);
             assert_eq!(waiter.join().unwrap(), Err(closed));
         }
     });
@@ -259,8 +259,14 @@ fn waiter_for_a_completion_is_woken_when_the_rnic_closes() {
         });
         waiting.await_asleep(2);
         rnic.close().unwrap();
-        assert!(matches!(polls.join().unwrap(), Err(WaitError::Closed(_))));
-        assert!(matches!(waits.join().unwrap(), Err(WaitError::Closed(_))));
+        assert!(matches!(
+            polls.join().unwrap(),
+            Err(WaitError::Unavailable(_))
+        ));
+        assert!(matches!(
+            waits.join().unwrap(),
+            Err(WaitError::Unavailable(_))
+        ));
     });
     assert!(began.elapsed() < TIMEOUT / 2, "nobody was woken");
 }
@@ -294,7 +300,7 @@ fn panicking(rnic: &Rnic) {
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     let at = SocketAddr::new(address(2), PORT);
     qp.connect(at, b"", TIMEOUT).unwrap();
-    assert_eq!(rnic.inject_panic(), Err(xwarp::RnicClosed));
+    assert_eq!(rnic.inject_panic(), Err(RnicUnavailable::Closed));
     let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
     assert_eq!(event.resource, EventResource::Rnic);
     assert!(matches!(event.kind, AsyncEventKind::Failed { .. }));
@@ -352,6 +358,83 @@ fn polling_and_posting_wait_for_no_engine() {
         assert_eq!(left.recv(), Ok(Ok(())), "all this while it was busy");
     });
     assert!(busy.poll().unwrap().is_some());
+}
+
+/// Objects that a handler owns, and drops.
+type Owned = Option<(
+    xwarp::QueuePair,
+    xwarp::MemoryRegion,
+    xwarp::CompletionQueue,
+)>;
+
+/// Flushes two receives into a completion queue of one: a completion that is armed for, and an overflow.
+fn overflow(rnic: &Rnic, pd: &xwarp::ProtectionDomain, handler: xwarp::HandlerId) {
+    let cq = rnic.create_cq_with(1, handler).unwrap();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    cq.arm(Arm::Next).unwrap();
+    for number in 0..2 {
+        let request = RecvRequest::new(WrId(number), xwarp::Sgl::new());
+        qp.post_recv(request).unwrap();
+    }
+    qp.abort().unwrap();
+}
+
+#[test]
+fn verb_in_a_handler_is_refused_and_what_the_handler_drops_ends_after_it() {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Manual] {
+        let (rnic, _wire) = rnic(1, 2, progress);
+        let rnic = Arc::new(rnic);
+        let pd = rnic.allocate_pd().unwrap();
+        let objects = || -> Owned {
+            let cq = rnic.create_cq(1).unwrap();
+            let qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+            Some((qp, pd.allocate(8, Access::LOCAL_READ).unwrap(), cq))
+        };
+        let (tell, told) = channel();
+        let act = |mut owned: Owned, tell: Sender<[RnicUnavailable; 4]>| {
+            let rnic = Arc::downgrade(&rnic);
+            move || {
+                let Some((mut qp, region, mut cq)) = owned.take() else {
+                    return;
+                };
+                let rnic = rnic.upgrade().unwrap();
+                assert!(cq.poll().unwrap().is_none(), "no verb that waits");
+                let Err(WaitError::Unavailable(waited)) = cq.wait(TIMEOUT) else {
+                    panic!("it has waited");
+                };
+                let Err(RnicEnded::Unavailable(event)) = rnic.events().wait(TIMEOUT) else {
+                    panic!("it has waited");
+                };
+                let refused = [rnic.close(), qp.abort()].map(Result::unwrap_err);
+                drop((qp, region, cq));
+                tell.send([waited, event, refused[0], refused[1]]).unwrap();
+            }
+        };
+        let mut on_completion = act(objects(), tell.clone());
+        let mut on_event = act(objects(), tell);
+        let handler = rnic.add_completion_handler(move |_| on_completion());
+        rnic.set_event_handler(move |_, _| on_event()).unwrap();
+        overflow(&rnic, &pd, handler.unwrap());
+        for _ in 0..2 {
+            let refused = told.recv_timeout(TIMEOUT).unwrap();
+            assert_eq!(refused, [RnicUnavailable::InHandler; 4], "{progress:?}");
+        }
+        pd.deallocate().expect("all that was of it is gone");
+        rnic.close().unwrap();
+    }
+}
+
+#[test]
+fn handler_that_owns_objects_may_be_cleared() {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Manual] {
+        let (rnic, _wire) = rnic(1, 2, progress);
+        let pd = rnic.allocate_pd().unwrap();
+        let cq = rnic.create_cq(1).unwrap();
+        let owned = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+        let handler = rnic.add_completion_handler(move |_| drop(owned.query()));
+        rnic.clear_completion_handler(handler.unwrap()).unwrap();
+        pd.deallocate().expect("the queue pair is gone");
+    }
 }
 
 /// The kernel ends a process that blocks the signals of its own faults.

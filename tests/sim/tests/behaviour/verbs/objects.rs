@@ -2,7 +2,7 @@
 
 use xwarp::{
     Access, Capability, CreateError, DestroyError, PostError, QpConfig, RecvRequest, RegionSpec,
-    RegisterError, RnicClosed, SendRequest, Sgl, SrqConfig, WrId,
+    RegisterError, RnicUnavailable, SendRequest, Sgl, SrqConfig, WrId,
 };
 use xwarp_sim_tests::{KIB, Place};
 
@@ -104,14 +104,14 @@ fn handles_of_a_closed_rnic_destroy_and_change_nothing() {
     let memory = region.bytes().clone();
     rnic.close().unwrap();
     sim.remove(Place::A);
-    let closed = DestroyError::Closed(RnicClosed);
+    let closed = DestroyError::Unavailable(RnicUnavailable::Closed);
     assert_eq!(cq.destroy().map_err(|it| it.error).err(), Some(closed));
     assert_eq!(a.qp.destroy().map_err(|it| it.error).err(), Some(closed));
     let spec = RegionSpec::new(Access::LOCAL_READ);
     let refused = pd.allocate_stag(1, true).err();
-    assert!(matches!(refused, Some(RegisterError::Closed(_))));
+    assert!(matches!(refused, Some(RegisterError::Unavailable(_))));
     let refused = region.share(pd, &spec).err();
-    assert!(matches!(refused, Some(RegisterError::Closed(_))));
+    assert!(matches!(refused, Some(RegisterError::Unavailable(_))));
     let refused = region.reregister(pd, memory, &spec).unwrap_err();
-    assert!(matches!(refused.cause, RegisterError::Closed(_)));
+    assert!(matches!(refused.cause, RegisterError::Unavailable(_)));
 }
