@@ -6,14 +6,14 @@ use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{StackEnd, run};
+use crate::pair::{StackEndpoint, run};
 
 const BYTES: usize = 8_000_000;
 
 /// How long a transfer takes, and how many segments were sent again.
 fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
-    let (a, wire_a) = StackEnd::new(0, pattern_of(1, BYTES), config);
-    let (mut b, wire_b) = StackEnd::new(1, Vec::new(), config);
+    let (a, wire_a) = StackEndpoint::new(0, pattern_of(1, BYTES), config);
+    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

@@ -8,7 +8,7 @@ use xwarp_tcp::{Algorithm, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
 use crate::kept;
-use crate::pair::{StackEnd, run};
+use crate::pair::{StackEndpoint, run};
 
 const ALGORITHMS: [Algorithm; 4] = [
     Algorithm::Cubic,
@@ -43,8 +43,8 @@ fn time(algorithm: Algorithm, bytes: usize, loss: f64, seed: u64) -> Duration {
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEnd::new(0, pattern_of(1, bytes), &config);
-    let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
+    let (a, wire_a) = StackEndpoint::new(0, pattern_of(1, bytes), &config);
+    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

@@ -6,7 +6,7 @@ use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{End, StackEnd, run};
+use crate::pair::{Endpoint, StackEndpoint, run};
 
 const MTUS: [usize; 2] = [9000, 65_535];
 /// Bytes of the headers, timestamps included.
@@ -25,7 +25,7 @@ fn transfer(
     (bytes, back): (usize, bool),
     seed: u64,
     conditions: impl FnOnce(Link) -> Link,
-) -> ([StackEnd; 2], Duration, Duration) {
+) -> ([StackEndpoint; 2], Duration, Duration) {
     let config = StackConfig {
         mtu,
         congestion,
@@ -36,7 +36,7 @@ fn transfer(
         pattern_of(2, if back { bytes } else { 0 }),
     ];
     let [(a, wire_a), (b, wire_b)] =
-        [0, 1].map(|place| StackEnd::new(place, data[place].clone(), &config));
+        [0, 1].map(|place| StackEndpoint::new(place, data[place].clone(), &config));
     let (mut a, mut b) = (a.in_bulk(), b.in_bulk());
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

@@ -9,7 +9,7 @@ use xwarp_netsim::{Direction, Link, Seed};
 use xwarp_tcp::{Algorithm, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{StackEnd, run};
+use crate::pair::{StackEndpoint, run};
 
 const BYTES: usize = 8_000_000;
 /// Bytes of a frame that carries data in full.
@@ -23,8 +23,8 @@ fn transfer(algorithm: Algorithm, rate: u64, loss: f64) -> (Duration, Vec<(Durat
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEnd::new(0, pattern_of(1, BYTES), &config);
-    let (mut b, wire_b) = StackEnd::new(1, Vec::new(), &config);
+    let (a, wire_a) = StackEndpoint::new(0, pattern_of(1, BYTES), &config);
+    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

@@ -13,7 +13,7 @@ const BUDGET: usize = 64;
 pub(crate) const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// An end of the link: it sends what it was given, then closes, and keeps what it receives.
-pub(crate) trait End {
+pub(crate) trait Endpoint {
     fn step(&mut self, now: Instant) -> usize;
     fn next_deadline(&self) -> Option<Instant>;
     fn received(&self) -> &[u8];
@@ -23,7 +23,7 @@ pub(crate) trait End {
 }
 
 /// An end with a stack.
-pub(crate) struct StackEnd {
+pub(crate) struct StackEndpoint {
     pub(crate) stack: Stack,
     pub(crate) conn: Option<ConnId>,
     outbox: Vec<u8>,
@@ -45,7 +45,7 @@ pub(crate) fn address(place: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, byte], [40_000, 4791][place]))
 }
 
-impl StackEnd {
+impl StackEndpoint {
     pub(crate) fn new(place: usize, outbox: Vec<u8>, config: &StackConfig) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let config = StackConfig {
@@ -141,7 +141,7 @@ impl StackEnd {
     }
 }
 
-impl End for StackEnd {
+impl Endpoint for StackEndpoint {
     fn step(&mut self, now: Instant) -> usize {
         let mut done = self.stack.step(now, BUDGET).unwrap();
         while let Some(event) = self.stack.poll_event() {
@@ -181,8 +181,8 @@ impl End for StackEnd {
 
 /// Runs both ends until they are done; the virtual time that it took, and the longest in which nothing was received.
 pub(crate) fn run(
-    a: &mut dyn End,
-    b: &mut dyn End,
+    a: &mut dyn Endpoint,
+    b: &mut dyn Endpoint,
     wires: [Wire; 2],
     seed: Seed,
     conditions: impl FnOnce(Link) -> Link,

@@ -11,7 +11,7 @@ use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{End, FRAMES, MACS, StackEnd, address, run};
+use crate::pair::{Endpoint, FRAMES, MACS, StackEndpoint, address, run};
 
 /// Bytes of an untagged Ethernet header.
 const ETHERNET: usize = 14;
@@ -153,7 +153,7 @@ impl SmolEnd {
     }
 }
 
-impl End for SmolEnd {
+impl Endpoint for SmolEnd {
     fn step(&mut self, now: Instant) -> usize {
         self.now = now;
         let moved = self
@@ -194,7 +194,7 @@ fn both_ways(seed: Seed, smol_connects: bool, conditions: impl FnOnce(Link) -> L
     let now = Instant::ORIGIN + Duration::from_secs(1);
     let place = usize::from(smol_connects);
     let config = StackConfig::default();
-    let (mut ours, wire) = StackEnd::new(place, data[0].clone(), &config);
+    let (mut ours, wire) = StackEndpoint::new(place, data[0].clone(), &config);
     let (mut smol, smol_wire) = SmolEnd::new(1 - place, data[1].clone(), now);
     if smol_connects {
         ours.listen();

@@ -11,7 +11,7 @@ use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, Event, Instant, Path, StackConfig};
 
 use crate::frames::{self, Seen, segment};
-use crate::net::{Host, MAC_A, MAC_B, config};
+use crate::net::{Endpoint, MAC_A, MAC_B, config};
 
 const FRAMES: usize = 32;
 /// The peer's SYN: half the space is near.
@@ -136,7 +136,7 @@ fn wrap(base: u32, n: i64) -> u32 {
 }
 
 struct World {
-    host: Host,
+    host: Endpoint,
     now: Instant,
     scenario: Scenario,
     timestamps: bool,
@@ -165,7 +165,7 @@ impl World {
             ack_delay: Duration::ZERO,
             ..config(MAC_B)
         };
-        let host = Host::on(Box::new(io), wire, config);
+        let host = Endpoint::on(Box::new(io), wire, config);
         let mut world = Self {
             host,
             now: Instant::from_micros(1_000_000),

@@ -135,7 +135,7 @@ fn bytes_stay_readable_until_closed_is_polled() {
     net.settle();
     net.a.write(a, b"last words", net.now);
     net.a.stack.close(a, net.now);
-    let carry = |from: &mut crate::net::Host, to: &mut crate::net::Host, now| {
+    let carry = |from: &mut crate::net::Endpoint, to: &mut crate::net::Endpoint, now| {
         from.sent()
             .into_iter()
             .for_each(|frame| to.wire.deliver(frame));

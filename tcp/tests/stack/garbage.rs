@@ -6,7 +6,7 @@ use xwarp_driver::net::Network;
 use xwarp_test_kit::pattern_of;
 
 use crate::frames::{self, segment};
-use crate::net::{Host, MAC_A, MAC_B, Net, config};
+use crate::net::{Endpoint, MAC_A, MAC_B, Net, config};
 
 #[test]
 fn truncated_frames_are_dropped_at_every_length() {
@@ -232,7 +232,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn act(host: &mut Host, now: &mut xwarp_tcp::Instant, iss: u32, action: Action, bytes: &[u8]) {
+fn act(host: &mut Endpoint, now: &mut xwarp_tcp::Instant, iss: u32, action: Action, bytes: &[u8]) {
     let conn = host.events.first().map(xwarp_tcp::Event::conn);
     match (action, conn) {
         (Action::Receive(repr, len), _) => {

@@ -84,10 +84,10 @@ fn segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
 fn higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
     let (io, wire) = xwarp_driver::MemoryIo::with_room(64, 3000).unwrap();
     let mut net = Net::new();
-    net.a = crate::net::Host::on(Box::new(io), wire, config(MAC_A));
+    net.a = crate::net::Endpoint::on(Box::new(io), wire, config(MAC_A));
     let mut jumbo = config(crate::net::MAC_B);
     jumbo.mtu = 9000;
-    net.b = crate::net::Host::new(jumbo);
+    net.b = crate::net::Endpoint::new(jumbo);
     let (old, _) = net.connect(false);
     net.a.stack.set_mtu(9000);
     let (new, _) = net.connect_from(false, 40_001);

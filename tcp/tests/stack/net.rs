@@ -30,14 +30,14 @@ pub(crate) enum From {
     B,
 }
 
-pub(crate) struct Host {
+pub(crate) struct Endpoint {
     pub(crate) stack: Stack,
     pub(crate) wire: Wire,
     pub(crate) events: Vec<Event>,
     delayed: Option<Vec<u8>>,
 }
 
-impl Host {
+impl Endpoint {
     pub(crate) fn new(config: StackConfig) -> Self {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         Self::on(Box::new(io), wire, config)
@@ -109,8 +109,8 @@ impl Host {
 type Judge = Box<dyn FnMut(From, &mut Vec<u8>) -> Fate>;
 
 pub(crate) struct Net {
-    pub(crate) a: Host,
-    pub(crate) b: Host,
+    pub(crate) a: Endpoint,
+    pub(crate) b: Endpoint,
     pub(crate) now: Instant,
     /// Everything that was put on the cable, lost frames included.
     pub(crate) carried: Vec<(From, Vec<u8>)>,
@@ -140,8 +140,8 @@ impl Net {
 
     pub(crate) fn with(a: StackConfig, b: StackConfig) -> Self {
         Self {
-            a: Host::new(a),
-            b: Host::new(b),
+            a: Endpoint::new(a),
+            b: Endpoint::new(b),
             now: Instant::from_micros(1_000_000),
             carried: Vec::new(),
             judge: Box::new(|_, _| Fate::Pass),
@@ -293,8 +293,8 @@ impl Net {
 
 fn carry(
     from: From,
-    source: &mut Host,
-    target: &mut Host,
+    source: &mut Endpoint,
+    target: &mut Endpoint,
     carried: &mut Vec<(From, Vec<u8>)>,
     judge: &mut Judge,
 ) {

@@ -4,12 +4,12 @@ use smoltcp::wire::{Ipv4Packet, TcpControl, TcpPacket, TcpRepr};
 use xwarp_tcp::{CloseReason, ConnId, Event};
 
 use crate::frames::{self, Seen, segment};
-use crate::net::{Host, MAC_A, MAC_B, Net, config};
+use crate::net::{Endpoint, MAC_A, MAC_B, Net, config};
 
 /// The peer's initial sequence number.
 const ISS: u32 = 1000;
 
-fn send(host: &mut Host, net_now: xwarp_tcp::Instant, tcp: &TcpRepr<'_>) -> Vec<Seen> {
+fn send(host: &mut Endpoint, net_now: xwarp_tcp::Instant, tcp: &TcpRepr<'_>) -> Vec<Seen> {
     host.wire.deliver(frames::write(tcp));
     host.step(net_now);
     host.sent()

@@ -7,7 +7,7 @@ use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config};
+use crate::net::{Endpoint, Fate, From, MAC_A, MAC_B, Net, config};
 
 /// Bytes of a message, which is a segment.
 const MESSAGE: usize = 1448;
@@ -205,7 +205,7 @@ fn peers_that_have_more_in_flight_than_may_be_parked_leave_a_share() {
 fn nobody_looks_for_frames_that_no_peer_can_give() {
     let (io, wire) = MemoryIo::new(64).unwrap();
     let mut net = Net::new();
-    net.a = Host::on(Box::new(io), wire, config(MAC_A));
+    net.a = Endpoint::on(Box::new(io), wire, config(MAC_A));
     let (conn, _) = net.connect(false);
     net.judge(|_, _| Fate::Lose);
     let (mut turns, end) = (0, net.now + Duration::from_secs(5));

@@ -10,7 +10,7 @@ use xwarp_tcp::{CloseReason, Event, MAX_SEGMENTS_IN_FLIGHT};
 use xwarp_test_kit::pattern_of;
 
 use crate::frames;
-use crate::net::{Fate, From, Host, MAC_A, MAC_B, Net, config, small};
+use crate::net::{Endpoint, Fate, From, MAC_A, MAC_B, Net, config, small};
 
 #[test]
 fn full_window_refuses_and_an_ack_invites() {
@@ -216,7 +216,7 @@ fn without_a_tx_frame_nothing_is_written_or_lost() {
         fed: Arc::clone(&fed),
     };
     let mut net = Net::new();
-    net.a = Host::on(Box::new(io), wire, config(MAC_A));
+    net.a = Endpoint::on(Box::new(io), wire, config(MAC_A));
     let (a, b) = net.connect(false);
 
     fed.store(false, Ordering::Relaxed);
@@ -241,7 +241,7 @@ fn without_a_tx_frame_nothing_is_written_or_lost() {
 fn answer_without_a_frame_is_counted() {
     let (io, wire) = MemoryIo::new(1).unwrap();
     let mut net = Net::new();
-    net.b = Host::on(Box::new(io), wire, config(MAC_B));
+    net.b = Endpoint::on(Box::new(io), wire, config(MAC_B));
     net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
     net.settle();
     let counters = net.b.stack.counters();

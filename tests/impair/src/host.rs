@@ -14,12 +14,12 @@ pub const DEV: &str = "eth0";
 type Work = Box<dyn FnOnce() + Send>;
 
 /// A thread in a network namespace of its own.
-pub struct Host {
+pub struct HostThread {
     pub(crate) thread: i32,
     work: Sender<Work>,
 }
 
-impl Host {
+impl HostThread {
     pub(crate) fn new() -> Self {
         Self::after(|| unshare(CloneFlags::CLONE_NEWNET).expect("root may"))
     }
@@ -103,7 +103,7 @@ pub(crate) fn command(program: &str, arguments: &str) {
     );
 }
 
-impl Host {
+impl HostThread {
     /// Has the kernel compute all checksums and cut all segments of its TCP itself: otherwise a "frame" of a virtual link is many segments with
     /// one unfinished checksum.
     pub(crate) fn switch_offloads_off(&self) {

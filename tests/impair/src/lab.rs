@@ -1,55 +1,19 @@
 //! Two hosts on a bridge, with a delay line.
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
-use std::net::Ipv4Addr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use crate::host::{command, mac, text_of};
-use crate::{DEV, DelayLine, Fates, Host, Impairment, Rule};
+use xwarp_test_kit::Side;
 
-/// One of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// `10.79.0.1`.
-    A,
-    /// `10.79.0.2`.
-    B,
-}
+use crate::host::{command, text_of};
+use crate::{DEV, DelayLine, Fates, HostThread, Impairment, Rule};
 
-impl Side {
-    /// The other one.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B => Self::A,
-        }
-    }
-
-    /// The port of the bridge that it is at.
-    fn port(self) -> &'static str {
-        match self {
-            Self::A => "port-a",
-            Self::B => "port-b",
-        }
-    }
-
-    /// Its address.
-    pub fn address(self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 79, 0, self.number())
-    }
-
-    /// Its Ethernet address.
-    pub fn mac(self) -> [u8; 6] {
-        mac(79, self.number())
-    }
-
-    fn number(self) -> u8 {
-        match self {
-            Self::A => 1,
-            Self::B => 2,
-        }
+/// The port of the bridge that a host is at.
+fn port(side: Side) -> &'static str {
+    match side {
+        Side::A => "port-a",
+        Side::B => "port-b",
     }
 }
 
@@ -63,12 +27,12 @@ fn index_of(device: &str) -> u32 {
 /// The hosts and the network between them.
 pub struct Lab {
     /// [`Side::A`].
-    pub a: Host,
+    pub a: HostThread,
     /// [`Side::B`].
-    pub b: Host,
-    network: Host,
+    pub b: HostThread,
+    network: HostThread,
     /// In the namespace of `network`, which is busy while something impairs it.
-    cables: Host,
+    cables: HostThread,
 }
 
 impl Lab {
@@ -80,10 +44,10 @@ impl Lab {
 
     /// Makes them, with packets of `mtu` bytes.
     pub fn with_mtu(mtu: usize) -> Self {
-        let network = Host::new();
+        let network = HostThread::new();
         let lab = Self {
-            a: Host::new(),
-            b: Host::new(),
+            a: HostThread::new(),
+            b: HostThread::new(),
             cables: network.beside(),
             network,
         };
@@ -106,8 +70,8 @@ impl Lab {
     }
 
     /// Joins a host to the bridge.
-    fn plug_in(&self, host: &Host, side: Side, mtu: usize) {
-        let (thread, port, address) = (host.thread, side.port(), side.address());
+    fn plug_in(&self, host: &HostThread, side: Side, mtu: usize) {
+        let (thread, port, address) = (host.thread, port(side), side.address());
         let mac = text_of(side.mac());
         self.network.ip(&format!(
             "link add {port} mtu {mtu} type veth peer name {DEV} address {mac} mtu {mtu} netns {thread}"
@@ -122,10 +86,10 @@ impl Lab {
     /// Takes a host's cable out, or puts it in again: the host's interface loses its carrier, or gets it back.
     pub fn set_cable(&self, side: Side, plugged: bool) {
         let state = if plugged { "up" } else { "down" };
-        self.cables.ip(&format!("link set {} {state}", side.port()));
+        self.cables.ip(&format!("link set {} {state}", port(side)));
     }
 
-    /// Switches a host's interface off or on, as its administrator does. The host must not be busy: [`Host::beside`] works for it.
+    /// Switches a host's interface off or on, as its administrator does. The host must not be busy: [`HostThread::beside`] works for it.
     pub fn set_interface(&self, side: Side, up: bool) {
         let host = match side {
             Side::A => &self.a,
@@ -141,7 +105,7 @@ impl Lab {
         let (orders, inbox) = mpsc::channel::<Order>();
         let outcome = self.network.begin(move || {
             let delay_line = DelayLine::start("delay1", &rule).expect("root");
-            let (port, begin) = (index_of(side.port()), index_of("delay0"));
+            let (port, begin) = (index_of(port(side)), index_of("delay0"));
             let impairment = Impairment::attach(&rule, port, begin).expect("root");
             made.send(()).expect("the test waits");
             for order in inbox {

@@ -19,8 +19,9 @@ mod rule;
 
 pub use delay_line::DelayLine;
 pub use flood::{Flood, Flooded, Hostile};
-pub use host::{DEV, Host};
+pub use host::{DEV, HostThread};
 pub use impairment::{Fates, ImpairError, Impairment};
-pub use lab::{Impaired, Lab, Side};
+pub use lab::{Impaired, Lab};
 pub use routed::Routed;
 pub use rule::Rule;
+pub use xwarp_test_kit::Side;

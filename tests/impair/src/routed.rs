@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::host::{mac, text_of};
-use crate::{DEV, Host};
+use crate::{DEV, HostThread};
 
 /// The networks of A and B, and the router's number in both.
 const NETWORKS: [u8; 2] = [79, 80];
@@ -13,10 +13,10 @@ const ROUTER: u8 = 254;
 /// The hosts.
 pub struct Routed {
     /// `10.79.0.1` and `fd79::1`.
-    pub a: Host,
+    pub a: HostThread,
     /// `10.80.0.2` and `fd80::2`. Its own interface takes packets of 1500 bytes, so that it announces that.
-    pub b: Host,
-    router: Host,
+    pub b: HostThread,
+    router: HostThread,
 }
 
 impl Routed {
@@ -29,9 +29,9 @@ impl Routed {
     #[must_use]
     pub fn new(mtu: usize) -> Self {
         let routed = Self {
-            a: Host::new(),
-            b: Host::new(),
-            router: Host::new(),
+            a: HostThread::new(),
+            b: HostThread::new(),
+            router: HostThread::new(),
         };
         routed.router.call(|| {
             for switch in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
@@ -50,7 +50,7 @@ impl Routed {
         mac(NETWORKS[0], ROUTER)
     }
 
-    fn plug_in(&self, host: &Host, network: usize, number: u8) {
+    fn plug_in(&self, host: &HostThread, network: usize, number: u8) {
         let (thread, id, other) = (host.thread, NETWORKS[network], NETWORKS[1 - network]);
         let [inner, outer] = [ROUTER, number].map(|number| text_of(mac(id, number)));
         self.router.ip(&format!(

@@ -159,7 +159,7 @@ fn only_tcp_is_impaired() {
 
 /// Sends `data` from one host to the other by the kernels' TCP; what arrives.
 fn transfer(lab: &Lab, data: Vec<u8>) -> Vec<u8> {
-    let address: SocketAddr = "10.79.0.2:5001".parse().expect("an address");
+    let address: SocketAddr = "10.0.0.2:5001".parse().expect("an address");
     let listener = lab
         .b
         .call(move || TcpListener::bind(address).expect("a free port"));

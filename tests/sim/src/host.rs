@@ -1,7 +1,7 @@
 //! A host with an RNIC.
 
 use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter, LinkState, MacAddr, Net
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::StackConfig;
-use xwarp_test_kit::{Drops, drops_of};
+use xwarp_test_kit::{Drops, Side, drops_of};
 
 use crate::MIB;
 
@@ -28,59 +28,24 @@ const GUARD: usize = 128;
 /// What they hold.
 const GUARD_BYTE: u8 = 0xee;
 
-/// Which end of the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The first.
-    A,
-    /// The second.
-    B,
+/// An address that a host has not at first, and where it is found all the same.
+pub fn later_address(side: Side) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, 100 + side.number()))
 }
 
-impl Place {
-    /// Its IPv4 address.
-    pub fn address(self) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + self as u8))
-    }
+/// An address in the network that both hosts are in.
+pub fn network(address: IpAddr) -> Network {
+    let prefix = if address.is_ipv4() { 24 } else { 64 };
+    Network { address, prefix }
+}
 
-    /// Its IPv6 address (RFC 3849).
-    pub fn address_v6(self) -> IpAddr {
-        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1 + self as u16))
-    }
-
-    /// An address that it has not at first, and where it is found all the same.
-    pub fn later_address(self) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::new(10, 0, 0, 101 + self as u8))
-    }
-
-    /// An address in the network that both ends are in.
-    pub fn network(address: IpAddr) -> Network {
-        let prefix = if address.is_ipv4() { 24 } else { 64 };
-        Network { address, prefix }
-    }
-
-    /// Its Ethernet address.
-    pub fn mac(self) -> [u8; 6] {
-        [2, 0, 0, 0, 0, 1 + self as u8]
-    }
-
-    /// The other one.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B => Self::A,
-        }
-    }
-
-    /// TCP's parameters there.
-    pub(crate) fn stack(self, Seed(seed): Seed, mtu: usize) -> StackConfig {
-        StackConfig {
-            mac: self.mac(),
-            mtu,
-            seed: Some(Rng::new(Seed(seed), 100 + self as u64).draw()),
-            ..StackConfig::default()
-        }
+/// TCP's parameters at a host.
+pub(crate) fn stack_config(side: Side, Seed(seed): Seed, mtu: usize) -> StackConfig {
+    StackConfig {
+        mac: side.mac(),
+        mtu,
+        seed: Some(Rng::new(Seed(seed), 100 + side as u64).draw()),
+        ..StackConfig::default()
     }
 }
 
@@ -103,8 +68,8 @@ struct Inner {
 /// What the simulation's hosts are like.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// The address of either end.
-    pub(crate) address_of: fn(Place) -> IpAddr,
+    /// The address at either side.
+    pub(crate) address_of: fn(Side) -> IpAddr,
     pub(crate) mpa: MpaConfig,
     pub(crate) mtu: usize,
     /// Asynchronous events that may wait.
@@ -116,7 +81,7 @@ pub(crate) struct Kind {
 impl Default for Kind {
     fn default() -> Self {
         Self {
-            address_of: Place::address,
+            address_of: Side::address,
             mpa: MpaConfig::default(),
             mtu: MTU,
             max_events: RnicConfig::default().max_events,
@@ -126,7 +91,7 @@ impl Default for Kind {
 }
 
 impl Host {
-    pub(crate) fn new(place: Place, seed: Seed, kind: Kind) -> (Self, Wire) {
+    pub(crate) fn new(side: Side, seed: Seed, kind: Kind) -> (Self, Wire) {
         let Kind {
             address_of,
             mpa,
@@ -135,17 +100,17 @@ impl Host {
             backlog,
         } = kind;
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
-        let peer = place.other();
+        let peer = side.other();
         let (reporter, monitor) = LinkReporter::new(None);
         let link = LinkState {
             up: true,
-            mac: MacAddr(place.mac()),
+            mac: MacAddr(side.mac()),
             mtu,
-            networks: vec![Place::network(address_of(place))],
+            networks: vec![network(address_of(side))],
         };
         reporter.report(LinkNews::State(link.clone()));
-        let neighbours = [address_of(peer), peer.later_address()].map(|at| (at, peer.mac()));
-        let host = FixedHost::new(address_of(place), neighbours).watched(monitor);
+        let neighbours = [address_of(peer), later_address(peer)].map(|at| (at, peer.mac()));
+        let host = FixedHost::new(address_of(side), neighbours).watched(monitor);
         let regions = RegionPool::anonymous(REGION_AREA).unwrap();
         let config = RnicConfig {
             progress: Progress::Manual,
@@ -156,14 +121,14 @@ impl Host {
         };
         let rnic = Rnic::with_io(
             Box::new(io),
-            place.stack(seed, mtu),
+            stack_config(side, seed, mtu),
             Arc::new(host),
             regions,
             &config,
         );
         let rnic = rnic.unwrap();
         let inner = Inner {
-            address: address_of(place),
+            address: address_of(side),
             pd: rnic.allocate_pd().unwrap(),
             memory: RefCell::default(),
             events: RefCell::default(),

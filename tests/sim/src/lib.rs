@@ -42,11 +42,11 @@ pub mod wire;
 
 pub use done::Done;
 pub use end::End;
-pub use host::{Host, Place, Target};
+pub use host::{Host, Target, later_address, network};
 pub use plain::PlainPeer;
 pub use seeds::for_each_seed;
 pub use sim::Sim;
-pub use xwarp_test_kit::{Drops, pattern, pattern_of};
+pub use xwarp_test_kit::{Drops, Side, pattern, pattern_of};
 
 /// Bytes.
 pub const KIB: usize = 1024;

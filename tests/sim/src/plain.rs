@@ -9,7 +9,9 @@ use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::Seed;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack};
 
-use crate::host::{MTU, Place};
+use xwarp_test_kit::Side;
+
+use crate::host::{MTU, stack_config};
 use crate::windowed::{Announced, Windowed};
 
 const FRAMES: usize = 512;
@@ -22,7 +24,7 @@ const LOCAL_PORT: u16 = 40000;
 pub struct PlainPeer(Rc<RefCell<Inner>>);
 
 struct Inner {
-    place: Place,
+    side: Side,
     announced: Announced,
     stack: Stack,
     conn: Option<ConnId>,
@@ -40,13 +42,13 @@ struct Inner {
 }
 
 impl PlainPeer {
-    pub(crate) fn new(place: Place, seed: Seed) -> (Self, Wire) {
+    pub(crate) fn new(side: Side, seed: Seed) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let (io, announced) = Windowed::new(io);
         let inner = Inner {
-            place,
+            side,
             announced,
-            stack: Stack::new(Box::new(io), place.stack(seed, MTU)),
+            stack: Stack::new(Box::new(io), stack_config(side, seed, MTU)),
             conn: None,
             outbox: VecDeque::new(),
             received: Vec::new(),
@@ -64,7 +66,7 @@ impl PlainPeer {
     /// Listens for connections, one after the other: the newest is the one that all else is about.
     pub fn listen(&self, port: u16) {
         let mut inner = self.0.borrow_mut();
-        let local = SocketAddr::new(inner.place.address(), port);
+        let local = SocketAddr::new(inner.side.address(), port);
         inner.stack.listen(local, 1).unwrap();
     }
 
@@ -72,9 +74,9 @@ impl PlainPeer {
     pub fn connect(&self, remote: SocketAddr) {
         let mut inner = self.0.borrow_mut();
         let path = Path {
-            local: SocketAddr::new(inner.place.address(), inner.next_port),
+            local: SocketAddr::new(inner.side.address(), inner.next_port),
             remote,
-            next_hop: inner.place.other().mac(),
+            next_hop: inner.side.other().mac(),
         };
         let now = inner.now;
         inner.next_port += 1;

@@ -9,14 +9,14 @@ use xwarp::{
     Rnic, RnicConfig, SrqConfig,
 };
 use xwarp_driver::MemoryIo;
-use xwarp_sim_tests::{KIB, Place};
+use xwarp_sim_tests::{KIB, Side};
 use xwarp_tcp::StackConfig;
 
 /// An RNIC without a link.
 fn open() -> Rnic {
     let (io, _wire) = MemoryIo::new(64).unwrap();
-    let peer = (Place::B.address(), Place::B.mac());
-    let host = Arc::new(FixedHost::new(Place::A.address(), [peer]));
+    let peer = (Side::B.address(), Side::B.mac());
+    let host = Arc::new(FixedHost::new(Side::A.address(), [peer]));
     let config = RnicConfig {
         progress: Progress::Manual,
         ..RnicConfig::default()

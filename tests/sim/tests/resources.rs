@@ -11,7 +11,7 @@ use xwarp::{
     RecvRequest, RegionPool, Rnic, RnicConfig, RnicUnavailable, SrqConfig, WrId,
 };
 use xwarp_driver::MemoryIo;
-use xwarp_sim_tests::{KIB, Place};
+use xwarp_sim_tests::{KIB, Side};
 use xwarp_tcp::StackConfig;
 
 const ALL_PROGRESS: [Progress; 3] = [Progress::Thread, Progress::Inline, Progress::Manual];
@@ -28,15 +28,15 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn host() -> Arc<FixedHost> {
-    let peer = (Place::B.address(), Place::B.mac());
-    Arc::new(FixedHost::new(Place::A.address(), [peer]))
+    let peer = (Side::B.address(), Side::B.mac());
+    Arc::new(FixedHost::new(Side::A.address(), [peer]))
 }
 
 /// An RNIC without a link.
 fn open(host: &Arc<FixedHost>, progress: Progress) -> Result<Rnic, OpenError> {
     let (io, _wire) = MemoryIo::new(64).unwrap();
     let stack = StackConfig {
-        mac: Place::A.mac(),
+        mac: Side::A.mac(),
         ..StackConfig::default()
     };
     let config = RnicConfig {
@@ -167,9 +167,9 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
         let [first, second] = [0, 1].map(|_| pd.allocate(AREA / 2, Access::all()).unwrap());
         let stags = [first.into_stag(), second.into_stag()];
         let window = pd.allocate_window().unwrap();
-        let at = (Place::A.address(), PORT);
+        let at = (Side::A.address(), PORT);
         let listener = rnic.listen(at.into()).unwrap();
-        let peer = (Place::B.address(), PORT);
+        let peer = (Side::B.address(), PORT);
         let stream = rnic.connect_stream(peer.into(), Duration::from_secs(1));
         let stream = stream.unwrap();
         assert_eq!(Arc::strong_count(&held), 3);

@@ -57,6 +57,13 @@ fn install(signal: i32, handler: usize, flags: i32) -> libc::sigaction {
     before
 }
 
+/// Installs a handler that goes on to ours.
+fn install_over_ours() {
+    let handler = knowing as *const () as usize;
+    let ours = install(libc::SIGSEGV, handler, libc::SA_SIGINFO);
+    OLDER.store(ours.sa_sigaction, Ordering::Relaxed);
+}
+
 /// Memory is gone, and accesses to it end in an error.
 fn survives_memory_that_is_gone() {
     let memory = Vanishing::anonymous(3);
@@ -146,12 +153,7 @@ fn handler_installed_over_ours_is_gone_before_when_memory_is_registered_again() 
     let test = "handler_installed_over_ours_is_gone_before_when_memory_is_registered_again";
     succeeds(test, || {
         survives_memory_that_is_gone();
-        let ours = install(
-            libc::SIGSEGV,
-            knowing as *const () as usize,
-            libc::SA_SIGINFO,
-        );
-        OLDER.store(ours.sa_sigaction, Ordering::Relaxed);
+        install_over_ours();
         survives_memory_that_is_gone();
         assert_eq!(calls(), 0);
         fault_of_the_program();
@@ -164,12 +166,7 @@ fn fault_that_goes_through_all_handlers_ends_the_process() {
     let test = "fault_that_goes_through_all_handlers_ends_the_process";
     dies_of(libc::SIGSEGV, test, &[], || {
         survives_memory_that_is_gone();
-        let ours = install(
-            libc::SIGSEGV,
-            knowing as *const () as usize,
-            libc::SA_SIGINFO,
-        );
-        OLDER.store(ours.sa_sigaction, Ordering::Relaxed);
+        install_over_ours();
         survives_memory_that_is_gone();
         wild_write();
     });

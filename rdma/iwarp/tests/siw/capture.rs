@@ -12,7 +12,7 @@ const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
 /// Who sent something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum Sender {
     /// Who sent the SYN.
     Initiator,
     /// Who answered it.
@@ -21,7 +21,7 @@ pub(crate) enum End {
 
 /// Bytes of one TCP segment that are new, in order.
 pub(crate) struct Chunk {
-    pub(crate) from: End,
+    pub(crate) from: Sender,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -34,18 +34,18 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn from(&self, source: SocketAddr, destination: SocketAddr) -> Option<End> {
+    fn from(&self, source: SocketAddr, destination: SocketAddr) -> Option<Sender> {
         if (source, destination) == (self.initiator, self.responder) {
-            Some(End::Initiator)
+            Some(Sender::Initiator)
         } else if (source, destination) == (self.responder, self.initiator) {
-            Some(End::Responder)
+            Some(Sender::Responder)
         } else {
             None
         }
     }
 
     /// Keeps what is new of a segment. The captures were made without loss, so that nothing comes before its time.
-    fn add(&mut self, from: End, tcp: &TcpPacket<&[u8]>) {
+    fn add(&mut self, from: Sender, tcp: &TcpPacket<&[u8]>) {
         let next = &mut self.next[from as usize];
         let seq = tcp.seq_number().0.cast_unsigned();
         if tcp.syn() {

@@ -8,7 +8,7 @@ use xwarp_iwarp::{
     Receiver, Resources, Responder, Stag, StartupParams, StreamConfig,
 };
 
-use crate::capture::{Connection, End};
+use crate::capture::{Connection, Sender};
 
 /// Reads that either side may have outstanding: siw's limit.
 const DEPTH: u16 = 128;
@@ -124,7 +124,7 @@ impl Reader {
 pub(crate) fn replay(connection: &Connection) -> Replayed {
     let mut chunks = connection.chunks.iter();
     let request = chunks.next().expect("a Request");
-    assert_eq!(request.from, End::Initiator);
+    assert_eq!(request.from, Sender::Initiator);
     let request = match Responder::new(SIW)
         .on_bytes(&request.bytes)
         .expect("a Request")
@@ -133,7 +133,7 @@ pub(crate) fn replay(connection: &Connection) -> Replayed {
         ResponderStep::NeedBytes(_) => panic!("siw's Request comes in one piece"),
     };
     let reply = chunks.next().expect("a Reply");
-    assert_eq!(reply.from, End::Responder);
+    assert_eq!(reply.from, Sender::Responder);
     let initiator = Initiator::new(StartupParams {
         crc: request.crc,
         enhanced: SIW.enhanced.filter(|_| request.enhanced.is_some()),
@@ -151,8 +151,8 @@ pub(crate) fn replay(connection: &Connection) -> Replayed {
     let mut responder = Reader::new(negotiated.crc);
     for chunk in chunks {
         let (receiving, sending) = match chunk.from {
-            End::Initiator => (&mut responder, &mut initiator),
-            End::Responder => (&mut initiator, &mut responder),
+            Sender::Initiator => (&mut responder, &mut initiator),
+            Sender::Responder => (&mut initiator, &mut responder),
         };
         let (reads, responses) = receiving.read(&chunk.bytes);
         for read in reads {

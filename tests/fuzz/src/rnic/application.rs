@@ -14,7 +14,7 @@ use xwarp_driver::{MemoryIo, Wire};
 
 use super::memory::{Memory, Place};
 use super::program::{Answer, Scene};
-use super::site::{Site, stack_config};
+use super::sides::{PEER, RNIC, address, stack_config};
 
 /// Frames of the RNIC's interface.
 const FRAMES: usize = 96;
@@ -58,10 +58,10 @@ pub(super) struct Application {
 impl Application {
     pub(super) fn new(scene: &Scene) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
-        let (own, far) = (Site::Rnic, Site::Peer);
+        let (own, far) = (RNIC, PEER);
         let host = FixedHost::new(
-            own.address(scene.ipv6),
-            [(far.address(scene.ipv6), far.mac())],
+            address(own, scene.ipv6),
+            [(address(far, scene.ipv6), far.mac())],
         );
         let pool = RegionPool::anonymous(Memory::AREA).expect("memory");
         let config = RnicConfig {
@@ -82,7 +82,7 @@ impl Application {
         } else {
             CQ_ENTRIES.1
         };
-        let at = SocketAddr::new(own.address(scene.ipv6), LISTEN_PORT);
+        let at = SocketAddr::new(address(own, scene.ipv6), LISTEN_PORT);
         let application = Self {
             memory: Memory::new(&pool, &pd, &rnic.allocate_pd().expect("a domain")),
             qps: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::site::Site;
+use super::sides::{PEER, RNIC};
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
@@ -55,7 +55,7 @@ impl Edit {
 
 /// The Ethernet header of a frame for the RNIC.
 pub(super) fn ethernet(ipv6: bool) -> Vec<u8> {
-    let mut frame = [Site::Rnic.mac(), Site::Peer.mac()].concat();
+    let mut frame = [RNIC.mac(), PEER.mac()].concat();
     frame.extend(if ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] });
     frame
 }

@@ -9,7 +9,7 @@ use xwarp_tcp::{ConnId, Event, Instant, Path, Stack};
 
 use super::application::LISTEN_PORT;
 use super::program::{Bytes, Scene};
-use super::site::{Site, stack_config};
+use super::sides::{PEER, RNIC, address, stack_config};
 
 /// Frames of the peer's interface, and how many it takes at once.
 const FRAMES: usize = 96;
@@ -51,8 +51,8 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(scene: &Scene) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
-        let mut stack = Stack::new(Box::new(io), stack_config(Site::Peer));
-        let local = SocketAddr::new(Site::Peer.address(scene.ipv6), PEER_PORT);
+        let mut stack = Stack::new(Box::new(io), stack_config(PEER));
+        let local = SocketAddr::new(address(PEER, scene.ipv6), PEER_PORT);
         stack.listen(local, 8).expect("a free port");
         let peer = Self {
             stack,
@@ -67,11 +67,11 @@ impl Peer {
 
     /// Connects to the RNIC, from a port not used before.
     pub(super) fn connect(&mut self) {
-        let site = |site: Site| site.address(self.scene.ipv6);
+        let ipv6 = self.scene.ipv6;
         let path = Path {
-            local: SocketAddr::new(site(Site::Peer), self.next_port),
-            remote: SocketAddr::new(site(Site::Rnic), LISTEN_PORT),
-            next_hop: Site::Rnic.mac(),
+            local: SocketAddr::new(address(PEER, ipv6), self.next_port),
+            remote: SocketAddr::new(address(RNIC, ipv6), LISTEN_PORT),
+            next_hop: RNIC.mac(),
         };
         self.next_port += 1;
         if self.talks.len() <= MAX_CONNS

@@ -32,7 +32,7 @@ mod frame;
 mod hostile;
 mod memory;
 mod program;
-mod site;
+mod sides;
 mod world;
 
 use std::time::Duration;

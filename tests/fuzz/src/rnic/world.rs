@@ -14,7 +14,7 @@ use super::frame::{Edit, Segment, ethernet, fix_checksums, numbers};
 use super::hostile::{PEER_PORT, Peer};
 use super::memory::{Memory, PAGE};
 use super::program::{Bytes, Scene};
-use super::site::Site;
+use super::sides::{PEER, address};
 use crate::Behaviour;
 
 /// Turns at one instant after which nothing is expected to come to rest any more.
@@ -74,7 +74,7 @@ impl World {
     }
 
     fn peer_address(&self) -> SocketAddr {
-        SocketAddr::new(Site::Peer.address(self.scene.ipv6), PEER_PORT)
+        SocketAddr::new(address(PEER, self.scene.ipv6), PEER_PORT)
     }
 
     /// One operation of a program.

@@ -11,7 +11,9 @@ use std::time::Duration;
 use xwarp::MpaConfig;
 use xwarp_netsim::{Direction, Link, Seed};
 
-use crate::host::{Host, Kind, Place};
+use xwarp_test_kit::Side;
+
+use crate::host::{Host, Kind};
 use crate::plain::PlainPeer;
 
 /// First port that is listened on.
@@ -45,7 +47,7 @@ impl Sim {
     /// The same over IPv6.
     pub fn over_ipv6(seed: Seed) -> Self {
         let kind = Kind {
-            address_of: Place::address_v6,
+            address_of: Side::address_v6,
             ..Kind::default()
         };
         Self::with_kinds(seed, [kind; 2])
@@ -89,8 +91,8 @@ impl Sim {
     }
 
     fn with_kinds(seed: Seed, [kind_a, kind_b]: [Kind; 2]) -> Self {
-        let (a, wire_a) = Host::new(Place::A, seed, kind_a);
-        let (b, wire_b) = Host::new(Place::B, seed, kind_b);
+        let (a, wire_a) = Host::new(Side::A, seed, kind_a);
+        let (b, wire_b) = Host::new(Side::B, seed, kind_b);
         let link = Link::new(seed, wire_a, wire_b);
         Self::with_machines(link, [Machine::Rnic(a), Machine::Rnic(b)])
     }
@@ -119,8 +121,8 @@ impl Sim {
     }
 
     fn with_kind_and_plain_peer(seed: Seed, kind: Kind) -> (Self, PlainPeer) {
-        let (a, wire_a) = Host::new(Place::A, seed, kind);
-        let (peer, wire_b) = PlainPeer::new(Place::B, seed);
+        let (a, wire_a) = Host::new(Side::A, seed, kind);
+        let (peer, wire_b) = PlainPeer::new(Side::B, seed);
         let link = Link::new(seed, wire_a, wire_b);
         let machines = [Machine::Rnic(a), Machine::Plain(peer.clone())];
         (Self::with_machines(link, machines), peer)
@@ -145,28 +147,28 @@ impl Sim {
 
     /// The host at A.
     pub fn a(&self) -> Host {
-        self.host(Place::A)
+        self.host(Side::A)
     }
 
     /// The host at B.
     pub fn b(&self) -> Host {
-        self.host(Place::B)
+        self.host(Side::B)
     }
 
-    /// The host at an end.
+    /// The host at a side.
     ///
     /// # Panics
     /// If there is none.
-    pub fn host(&self, place: Place) -> Host {
-        match &self.machines[place as usize] {
+    pub fn host(&self, side: Side) -> Host {
+        match &self.machines[side as usize] {
             Machine::Rnic(host) => host.clone(),
-            Machine::Plain(_) | Machine::Nobody => panic!("there is no RNIC at {place:?}"),
+            Machine::Plain(_) | Machine::Nobody => panic!("there is no RNIC at {side:?}"),
         }
     }
 
     /// Takes a machine away; frames to it get lost from now on.
-    pub fn remove(&mut self, place: Place) {
-        self.machines[place as usize] = Machine::Nobody;
+    pub fn remove(&mut self, side: Side) {
+        self.machines[side as usize] = Machine::Nobody;
     }
 
     /// Ends the test; all that is known follows when the simulation is dropped.
@@ -183,11 +185,11 @@ impl Sim {
                 self.link.counters(direction)
             ));
         }
-        for (machine, place) in self.machines.iter().zip([Place::A, Place::B]) {
+        for (machine, side) in self.machines.iter().zip(Side::BOTH) {
             line(match machine {
-                Machine::Rnic(host) => format!("{place:?}: {:?}", host.rnic().counters()),
-                Machine::Plain(peer) => format!("{place:?}: {}", peer.report()),
-                Machine::Nobody => format!("{place:?}: nobody"),
+                Machine::Rnic(host) => format!("{side:?}: {:?}", host.rnic().counters()),
+                Machine::Plain(peer) => format!("{side:?}: {}", peer.report()),
+                Machine::Nobody => format!("{side:?}: nobody"),
             });
         }
         line(self.link.trace().to_string());

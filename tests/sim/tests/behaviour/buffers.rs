@@ -8,7 +8,7 @@ use xwarp::{
     WorkCompletion, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Host, Place, Sim, pattern};
+use xwarp_sim_tests::{Done, End, Host, Side, Sim, pattern};
 
 fn sim() -> Sim {
     Sim::new(Seed(81)).one_way_delay(Duration::from_micros(50))
@@ -261,7 +261,7 @@ fn buffer_that_can_have_no_completion_any_more_is_reclaimed() {
     assert_eq!(posted.len(), 1);
 
     host.rnic().close().unwrap();
-    sim.remove(Place::A);
+    sim.remove(Side::A);
     let closed = PostError::Unavailable(RnicUnavailable::Closed);
     let refused = posted
         .post_recv(&mut c.qp, back.into_iter().next().unwrap())

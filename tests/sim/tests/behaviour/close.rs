@@ -6,7 +6,7 @@ use std::time::Duration;
 use xwarp::{AsyncEventKind, MpaConfig, Opcode, QpChange, QpConfig, QpState, Revision};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{REPLY, REQUEST};
-use xwarp_sim_tests::{Done, End, KIB, MIB, Place, PlainPeer, Sim, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, End, KIB, MIB, PlainPeer, Side, Sim, for_each_seed, pattern};
 use xwarp_tcp::StackConfig;
 
 fn sim() -> Sim {
@@ -38,10 +38,10 @@ fn assert_lost(end: &End) {
 
 #[test]
 fn disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
-    for closer in [Place::A, Place::B] {
+    for closer in [Side::A, Side::B] {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let (near, far) = if closer == Place::A {
+        let (near, far) = if closer == Side::A {
             (&mut a, &mut b)
         } else {
             (&mut b, &mut a)
@@ -240,7 +240,7 @@ fn dropping_an_rnic_resets_its_peers() {
     let (a, b) = sim.connected_pair();
     let (c, d) = sim.connected_pair();
     sim.run_until_idle();
-    sim.remove(Place::B);
+    sim.remove(Side::B);
     drop((b, d)); // the last handles: the RNIC goes with them
     sim.run_until_idle();
     assert_reset(&a);
@@ -317,7 +317,7 @@ fn close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
 
 /// Connects to a plain peer, and ends that by `finish`.
 fn connect_and_finish(sim: &mut Sim, end: &mut End, peer: &PlainPeer, port: u16, finish: Finish) {
-    let at = (Place::B.address(), port).into();
+    let at = (Side::B.address(), port).into();
     let before = peer.clients().len();
     let mut connecting = (end.qp)
         .begin_connect(at, b"", Duration::from_secs(5))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xwarp::{Operation, QpConfig, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
-use xwarp_sim_tests::{Done, KIB, MIB, Place, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, pattern};
 
 use crate::hostile::Dut;
 
@@ -333,7 +333,7 @@ fn first_fpdu_of_an_initiator_follows_the_reply() {
     let (sim, peer) = Sim::with_plain_peer(Seed(43));
     let mut sim = sim.one_way_delay(Duration::from_micros(50));
     let mut end = sim.a().end(&QpConfig::default());
-    let at = SocketAddr::new(Place::B.address(), sim.new_port());
+    let at = SocketAddr::new(Side::B.address(), sim.new_port());
     peer.listen(at.port());
     end.post_send(1, b"waiting");
     let limit = Duration::from_secs(5);

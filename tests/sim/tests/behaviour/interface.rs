@@ -8,7 +8,9 @@ use xwarp::{
 };
 use xwarp_driver::net::LinkEnd;
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Host, KIB, MIB, Place, Sim, Target, pattern};
+use xwarp_sim_tests::{
+    Done, End, Host, KIB, MIB, Side, Sim, Target, later_address, network, pattern,
+};
 
 /// The user timeout of the simulated hosts is the default.
 const USER_TIMEOUT: Duration = Duration::from_secs(100);
@@ -35,18 +37,18 @@ fn set_up(host: &Host, up: bool) {
 
 #[test]
 fn link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
-    for place in [Place::A, Place::B] {
+    for side in Side::BOTH {
         for outage in [1, 5, 12, 95].map(Duration::from_secs) {
             let mut sim = sim();
             let (mut a, b) = sim.connected_pair();
             let target = b.target(MIB);
             begin_write(&mut sim, &mut a, &target);
-            set_up(&sim.host(place), false);
+            set_up(&sim.host(side), false);
             sim.run_for(outage);
             assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
-            set_up(&sim.host(place), true);
+            set_up(&sim.host(side), true);
             sim.run_until_idle();
-            assert_eq!(a.sends(), [Done::write(1, MIB)], "{place:?}, {outage:?}");
+            assert_eq!(a.sends(), [Done::write(1, MIB)], "{side:?}, {outage:?}");
             assert_eq!(target.to_vec(), pattern(MIB));
             assert_eq!(sim.a().other_events(), []);
         }
@@ -147,7 +149,7 @@ const LOST: AsyncEventKind = AsyncEventKind::ConnectionLost {
 #[test]
 fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_is_back() {
     let mut sim = sim();
-    let address = Place::B.address();
+    let address = Side::B.address();
     let at = sim.b().at(9000);
     let mut listener = sim.b().rnic().listen(at).unwrap();
     let (_a, mut b) = sim.connected_pair();
@@ -168,7 +170,7 @@ fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_
     let silent = (answers.segments_out, answers.resets_out);
     assert_eq!(silent, (before, 0), "not even a RST (RFC 1122 §3.2.1.3)");
     sim.b()
-        .change_link(|link| link.networks.push(Place::network(address)));
+        .change_link(|link| link.networks.push(network(address)));
     sim.run_for(MOMENT);
     let (mut a, mut b) = (
         sim.a().end(&QpConfig::default()),
@@ -184,7 +186,7 @@ fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_
 #[test]
 fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
     let mut sim = Sim::over_ipv6(Seed(1302));
-    let address = Place::A.address_v6();
+    let address = Side::A.address_v6();
     let (mut a, b) = sim.connected_pair();
     sim.a().change_link(|link| {
         link.up = false;
@@ -195,7 +197,7 @@ fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
     sim.run_for(Duration::from_secs(4));
     assert_eq!(a.state(), QpState::Rts);
     sim.a()
-        .change_link(|link| link.networks.push(Place::network(address)));
+        .change_link(|link| link.networks.push(network(address)));
     sim.run_for(Duration::from_secs(30));
     let target = b.target(MIB);
     a.post_write(1, &pattern(MIB), target.remote(0));
@@ -222,14 +224,14 @@ fn address_that_goes_with_the_link_and_stays_away_ends_its_connections_seconds_a
 #[test]
 fn listener_on_every_address_listens_on_addresses_that_come_later() {
     let mut sim = sim();
-    let later = Place::B.later_address();
+    let later = later_address(Side::B);
     let anywhere: SocketAddr = "0.0.0.0:9000".parse().unwrap();
     let mut everywhere = sim.b().rnic().listen(anywhere).unwrap();
     let _at_one = sim.b().rnic().listen(sim.b().at(9001)).unwrap();
     for there in [true, false, true] {
         sim.b().change_link(|link| {
             link.networks.retain(|network| network.address != later);
-            link.networks.extend(there.then_some(Place::network(later)));
+            link.networks.extend(there.then_some(network(later)));
         });
         sim.run_for(MOMENT);
         for port in [9000, 9001] {

@@ -195,5 +195,5 @@ fn every_verb_works_in_the_order_that_the_draft_expects() {
     program.end(&host);
     assert!(host.rnic().query().is_ok());
     assert_eq!(host.rnic().close(), Ok(()));
-    sim.remove(xwarp_sim_tests::Place::A);
+    sim.remove(xwarp_sim_tests::Side::A);
 }

@@ -8,7 +8,7 @@ use xwarp::{
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, read_request, terminate, ulpdus};
-use xwarp_sim_tests::{Done, End, KIB, MIB, Place, Sim, TAGGED_PAYLOAD, Target, pattern};
+use xwarp_sim_tests::{Done, End, KIB, MIB, Side, Sim, TAGGED_PAYLOAD, Target, pattern};
 
 use crate::hostile::Dut;
 
@@ -276,7 +276,7 @@ fn violation_of_the_requesters_cuts_the_response() {
 #[test]
 fn response_to_a_peer_that_has_gone_is_given_up() {
     let mut midway = Midway::new();
-    midway.sim.remove(Place::A);
+    midway.sim.remove(Side::A);
     midway.b.post_send(5, b"to nobody");
     midway.sim.run_until_idle();
     assert_eq!(midway.b.sends(), [Done::flushed(5, Opcode::Send)]);

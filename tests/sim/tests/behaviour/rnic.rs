@@ -9,7 +9,7 @@ use xwarp::{
     RnicUnavailable::Closed, SendRequest, Sgl, SrqConfig, StreamError, WaitError, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, Place, Sim};
+use xwarp_sim_tests::{Done, Side, Sim};
 
 fn sim() -> Sim {
     Sim::new(Seed(81)).one_way_delay(Duration::from_micros(50))
@@ -126,7 +126,7 @@ fn handles_of_a_closed_rnic_are_refused_everywhere() {
         .unwrap();
     a.post_recv(1, 8);
     assert_eq!(rnic.close(), Ok(()));
-    sim.remove(Place::A);
+    sim.remove(Side::A);
     assert_eq!(rnic.close(), Err(Closed));
     assert_eq!(rnic.query(), Err(Closed));
     assert!(rnic.counters().is_err());
@@ -200,7 +200,7 @@ fn closing_an_rnic_resets_its_connections() {
     sim.run_until_idle();
     a.post(SendRequest::send(WrId(1), Sgl::new()));
     a.host().rnic().close().unwrap();
-    sim.remove(Place::A);
+    sim.remove(Side::A);
     sim.run_until_idle();
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }
@@ -216,7 +216,7 @@ fn rnic_that_is_opened_again_has_nothing_of_the_one_before() {
         b.host().rnic().counters().unwrap().io.rx_frames > 0
     });
     a.host().rnic().close().unwrap();
-    former.remove(Place::A);
+    former.remove(Side::A);
 
     let mut sim = sim();
     let counters = sim.a().rnic().counters().unwrap();

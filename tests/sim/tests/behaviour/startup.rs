@@ -5,7 +5,7 @@ use std::time::Duration;
 use xwarp::{AcceptError, ConnectError, Connecting, Listener, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, Tagged};
-use xwarp_sim_tests::{Done, End, Place, PlainPeer, Sim, pattern};
+use xwarp_sim_tests::{Done, End, PlainPeer, Side, Sim, pattern};
 use xwarp_tcp::CloseReason;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ fn requesting(sim: &mut Sim, peer: &PlainPeer) -> (End, Connecting) {
     let port = sim.new_port();
     peer.listen(port);
     let mut a = sim.a().end(&QpConfig::default());
-    let at = (Place::B.address(), port).into();
+    let at = (Side::B.address(), port).into();
     let connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
     sim.run_until("the Request", || peer.received() == ENHANCED_REQUEST);
     (a, connecting)
@@ -59,7 +59,7 @@ fn private_data_of_any_length_reaches_the_other_side() {
         let mut b = sim.b().end(&QpConfig::default());
         let request = sim.wait_for("the request", || listener.try_accept().unwrap());
         assert_eq!(request.private_data(), pattern(asked));
-        assert_eq!(request.remote().ip(), Place::A.address());
+        assert_eq!(request.remote().ip(), Side::A.address());
         request.accept(&mut b.qp, &pattern(answered)).unwrap();
         let outcome = sim.wait_for("the outcome", || connecting.try_finish());
         assert_eq!(outcome.unwrap(), pattern(answered));
@@ -177,7 +177,7 @@ fn silent_host_times_out_when_the_application_said() {
     for limit in [Duration::from_millis(300), LIMIT, 12 * LIMIT] {
         let mut sim = sim();
         let at = sim.b().at(7471);
-        sim.remove(Place::B);
+        sim.remove(Side::B);
         let mut a = sim.a().end(&QpConfig::default());
         let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
         let outcome = sim.wait_for("the outcome", || connecting.try_finish());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use xwarp::{ConnectError, Framing, LlpStream, QpChange, QpState, StreamState};
 
 use crate::LONGEST;
+use crate::end::ModelEnd;
 use crate::program::Program;
-use crate::side::Side;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// How long is waited for what a stream brings.
@@ -18,10 +18,10 @@ impl Program {
     pub(crate) fn accept(&mut self) {
         for n in 0..crate::program::PAIRS {
             while let Some(request) = self.listeners[n].try_accept().unwrap() {
-                let side = &mut self.pairs[n].sides[1];
-                if side.shown_state() == QpState::Idle && side.live {
+                let end = &mut self.pairs[n].ends[1];
+                if end.shown_state() == QpState::Idle && end.live {
                     // One that was given up meanwhile is refused.
-                    let _ = request.accept(side.qp(), b"");
+                    let _ = request.accept(end.qp(), b"");
                 } else {
                     request.reject(b"").unwrap_or(());
                 }
@@ -40,14 +40,14 @@ impl Program {
         }
     }
 
-    /// Connects the first side to the second, if both are Idle.
+    /// Connects the first end to the second, if both are Idle.
     pub(crate) fn connect(&mut self, n: usize) {
         if self.rng.chance(0.7) {
             self.recover(n);
         }
         self.observe(n);
-        let idle = |side: &Side| side.state == QpState::Idle;
-        if !self.pairs[n].sides.iter().all(idle) || self.connecting[n].is_some() {
+        let idle = |end: &ModelEnd| end.state == QpState::Idle;
+        if !self.pairs[n].ends.iter().all(idle) || self.connecting[n].is_some() {
             return;
         }
         if !self.cut && self.rng.chance(0.3) {
@@ -57,7 +57,7 @@ impl Program {
         self.pairs[n].settle_depths();
         self.begin(n);
         let at = self.listeners[n].addresses()[0];
-        let connecting = self.pairs[n].sides[0]
+        let connecting = self.pairs[n].ends[0]
             .qp()
             .begin_connect(at, b"", CONNECT_LIMIT);
         self.connecting[n] = Some(connecting.unwrap());
@@ -75,21 +75,21 @@ impl Program {
         let pair = &mut self.pairs[n];
         for who in [0, 1] {
             pair.drain(who, &mut self.buffers[who], &mut self.shared);
-            let side = &mut pair.sides[who];
-            let posted = side.sends.posted.iter();
-            side.messages = posted.filter_map(|work| work.message.clone()).collect();
-            side.live = true;
+            let end = &mut pair.ends[who];
+            let posted = end.sends.posted.iter();
+            end.messages = posted.filter_map(|work| work.message.clone()).collect();
+            end.live = true;
         }
-        let fine = |side: &Side| side.sends.is_fine();
-        let certain = |side: &Side| side.window_is.is_certain() && side.fast_is.is_certain();
-        let changes = pair.uses_stags && !pair.sides.iter().all(certain);
-        pair.excused = self.cut || changes || !pair.sides.iter().all(fine);
+        let fine = |end: &ModelEnd| end.sends.is_fine();
+        let certain = |end: &ModelEnd| end.window_is.is_certain() && end.fast_is.is_certain();
+        let changes = pair.uses_stags && !pair.ends.iter().all(certain);
+        pair.excused = self.cut || changes || !pair.ends.iter().all(fine);
         pair.spoken = false;
         pair.post_first_word(0);
     }
 
-    /// By TCP connections that carry raw bytes first (verbs.md §5): the first side says hello, the second one's answer is the last streaming
-    /// message, and the first side speaks again.
+    /// By TCP connections that carry raw bytes first (verbs.md §5): the first end says hello, the second one's answer is the last streaming
+    /// message, and the first end speaks again.
     fn connect_by_streams(&mut self, n: usize) {
         let Some((mut near, far)) = self.streams(n) else {
             return;
@@ -103,7 +103,7 @@ impl Program {
         self.hand_over(n, 1, change, other);
         self.excuse_where_buffers_lack();
         let heard = self.hear(&mut near, &last);
-        // The other side waits for the first FPDU of this one.
+        // The other end waits for the first FPDU of this one.
         self.sim.run_for(WAIT);
         assert!(!heard || near.read(&mut [0]) != Ok(1), "an early FPDU");
         self.observe(n);
@@ -113,10 +113,10 @@ impl Program {
             self.observe(n);
             return;
         }
-        // The other side has failed meanwhile, or much was lost.
+        // The other end has failed meanwhile, or much was lost.
         let pair = &mut self.pairs[n];
         assert!(pair.excused || !heard, "a stream has ended");
-        (pair.excused, pair.sides[0].live) = (true, false);
+        (pair.excused, pair.ends[0].live) = (true, false);
     }
 
     /// Two ends of a TCP connection on which something was said.
@@ -148,11 +148,11 @@ impl Program {
     }
 
     fn hand_over(&mut self, n: usize, who: usize, change: QpChange, framing: Framing) {
-        let side = &mut self.pairs[n].sides[who];
-        side.qp().modify(change).unwrap();
-        assert_eq!(side.shown_state(), QpState::Rts);
-        side.wished[0] = side.depths[0];
-        let info = side.qp().connection().unwrap();
+        let end = &mut self.pairs[n].ends[who];
+        end.qp().modify(change).unwrap();
+        assert_eq!(end.shown_state(), QpState::Rts);
+        end.wished[0] = end.depths[0];
+        let info = end.qp().connection().unwrap();
         let framed = Framing {
             crc: info.crc,
             send_markers: info.send_markers,

@@ -12,7 +12,7 @@ use crate::pair::Pair;
 use crate::queue::{Change, Effect, Fate, Message, Work};
 use crate::stag::Which;
 
-/// `STag`s that were deallocated: of this side, and of the peer.
+/// `STag`s that were deallocated: of this end, and of the peer.
 pub(crate) type Dead = [Option<Stag>; 2];
 
 /// A work request with what is known of it.
@@ -105,8 +105,8 @@ impl Draft {
 
 impl Pair {
     pub(crate) fn next_id(&mut self, who: usize) -> u64 {
-        let id = self.sides[who].next_id;
-        self.sides[who].next_id += 1;
+        let id = self.ends[who].next_id;
+        self.ends[who].next_id += 1;
         id
     }
 
@@ -114,13 +114,13 @@ impl Pair {
     pub(crate) fn draft(&mut self, who: usize, dead: Dead, rng: &mut Rng) -> Option<Draft> {
         match rng.index(65) {
             0..36 => Some(self.transfer(who, rng)),
-            36..39 if self.sides[who].window_is.bound.is_none() || rng.chance(0.1) => {
+            36..39 if self.ends[who].window_is.bound.is_none() || rng.chance(0.1) => {
                 Some(self.bind(who))
             }
             39..41 => self.unbind(who, Which::Window),
             41..43 => self.write_by(who, Which::Window, rng),
             43 => self.send_invalidating(who, rng),
-            44..48 if self.sides[who].fast_is.bound.is_none() || rng.chance(0.1) => {
+            44..48 if self.ends[who].fast_is.bound.is_none() || rng.chance(0.1) => {
                 Some(self.fast_register(who, rng))
             }
             48..51 => self.unbind(who, Which::Fast),
@@ -149,15 +149,15 @@ impl Pair {
     /// A place of the region that nobody changes, and what it holds.
     pub(crate) fn source(&self, who: usize, rng: &mut Rng) -> (Sge, usize, Vec<u8>) {
         let (at, len) = piece(rng, 4 * LONGEST);
-        let bytes = self.sides[who].free_bytes()[at..at + len].to_vec();
-        (sge(&self.sides[who].source, at, len), at, bytes)
+        let bytes = self.ends[who].free_bytes()[at..at + len].to_vec();
+        (sge(&self.ends[who].source, at, len), at, bytes)
     }
 
     /// The same for a message, in several pieces.
     fn sources(&self, who: usize, rng: &mut Rng) -> (Sgl, Vec<u8>) {
         let (place, at, bytes) = self.source(who, rng);
         let cut = rng.index(bytes.len() + 1);
-        let source = &self.sides[who].source;
+        let source = &self.ends[who].source;
         if rng.chance(0.7) {
             return (place.into(), bytes);
         }
@@ -178,9 +178,9 @@ impl Pair {
     }
 
     fn send_invalidating(&mut self, who: usize, rng: &mut Rng) -> Option<Draft> {
-        let window = &self.sides[1 - who].window_is;
+        let window = &self.ends[1 - who].window_is;
         // One that waits for a connection would outlive what is known of the window.
-        let connected = (self.sides.iter()).all(|side| side.state == xwarp::QpState::Rts);
+        let connected = (self.ends.iter()).all(|end| end.state == xwarp::QpState::Rts);
         let stag = window.bound.filter(|_| window.is_certain() && connected)?;
         let mut draft = self.send(who, rng);
         draft.invalidating(stag);
@@ -191,7 +191,7 @@ impl Pair {
     fn write(&mut self, who: usize, rng: &mut Rng) -> Draft {
         let (id, (sgl, bytes)) = (self.next_id(who), self.sources(who, rng));
         let at = rng.index(2 * LONGEST - bytes.len() + 1);
-        let to = remote(&self.sides[1 - who].sink, at);
+        let to = remote(&self.ends[1 - who].sink, at);
         let request = SendRequest::write(WrId(id), sgl, to);
         let mut draft = Draft::new(request, Opcode::Write, bytes.len());
         draft.work.effect = Effect::Write(Patch { at, bytes });
@@ -225,8 +225,8 @@ impl Pair {
     fn read(&mut self, who: usize, rng: &mut Rng) -> Draft {
         let (id, (_, from, bytes)) = (self.next_id(who), self.source(1 - who, rng));
         let at = 2 * LONGEST + rng.index(2 * LONGEST - bytes.len() + 1);
-        let place = sge(&self.sides[who].sink, at, bytes.len());
-        let request = SendRequest::read(WrId(id), place, remote(&self.sides[1 - who].source, from));
+        let place = sge(&self.ends[who].sink, at, bytes.len());
+        let request = SendRequest::read(WrId(id), place, remote(&self.ends[1 - who].source, from));
         let mut draft = Draft::new(request, Opcode::Read, bytes.len());
         draft.work.effect = Effect::Read(Patch { at, bytes });
         draft
@@ -234,7 +234,7 @@ impl Pair {
 
     /// An addition, or an exchange that is made now and then.
     fn atomic(&mut self, who: usize, rng: &mut Rng) -> Draft {
-        let counts = &self.sides[1 - who].counts;
+        let counts = &self.ends[1 - who].counts;
         let there = *counts.iter().next().unwrap_or(&0);
         let mask = if rng.chance(0.5) {
             u64::MAX
@@ -255,7 +255,7 @@ impl Pair {
             };
             (Opcode::CompareSwap, exchange)
         };
-        let place = remote(&self.sides[1 - who].counter, 0);
+        let place = remote(&self.ends[1 - who].counter, 0);
         let request = SendRequest::atomic(WrId(self.next_id(who)), operation, place);
         let mut draft = Draft::new(request, opcode, 8);
         draft.work.effect = Effect::Atomic(Change(operation));

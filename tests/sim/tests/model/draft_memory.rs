@@ -8,10 +8,10 @@ use xwarp_netsim::Rng;
 
 use crate::LONGEST;
 use crate::draft::{Dead, Draft, remote, sge};
+use crate::end::{PAGE, SINK, SPARE, VA};
 use crate::memory::Patch;
 use crate::pair::Pair;
 use crate::queue::{Effect, Fate, Needs};
-use crate::side::{PAGE, SINK, SPARE, VA};
 use crate::stag::{StagModel, Which};
 
 /// Where windows begin in a sink.
@@ -44,21 +44,21 @@ impl Pair {
     /// The window may be bound to what the peer writes, but for the first bytes.
     pub(crate) fn bind(&mut self, who: usize) -> Draft {
         let id = WrId(self.next_id(who));
-        let side = &mut self.sides[who];
-        let first = remote(&side.sink, WINDOW_AT);
+        let end = &mut self.ends[who];
+        let first = remote(&end.sink, WINDOW_AT);
         let len = (2 * LONGEST - WINDOW_AT) as u64;
-        let bind = side.window.bind(first, len, Access::REMOTE_WRITE);
+        let bind = end.window.bind(first, len, Access::REMOTE_WRITE);
         let mut draft = Draft::new(SendRequest::bind(id, bind), Opcode::Bind, 0);
         draft.work.effect = Effect::Bind(Which::Window, bind.window);
-        draft.work.fate = fate_of_change(&side.window_is);
+        draft.work.fate = fate_of_change(&end.window_is);
         draft
     }
 
     /// The sink, but for some of the first bytes, in the order of its pages.
     pub(crate) fn fast_register(&mut self, who: usize, rng: &mut Rng) -> Draft {
         let id = WrId(self.next_id(who));
-        let side = &mut self.sides[who];
-        let at = side.host.rnic().physical_address(side.sink.bytes());
+        let end = &mut self.ends[who];
+        let at = end.host.rnic().physical_address(end.sink.bytes());
         let at = at.unwrap();
         let list = PhysicalList {
             entry_size: PAGE as u64,
@@ -67,10 +67,10 @@ impl Pair {
             len: SINK as u64,
         };
         let access = Access::all().difference(Access::BIND_WINDOWS);
-        let mut request = side.fast.fast_register(list, access);
+        let mut request = end.fast.fast_register(list, access);
         let begin = fast_at(request.stag) as u64;
         (request.list.first_byte_offset, request.list.len) = (begin, SINK as u64 - begin);
-        let (mut fate, stag) = (fate_of_change(&side.fast_is), request.stag);
+        let (mut fate, stag) = (fate_of_change(&end.fast_is), request.stag);
         let mut effect = Effect::Bind(Which::Fast, stag);
         if fate == Fate::Good && rng.chance(0.1) {
             (fate, effect) = (Fate::Refused(spoil(&mut request, rng)), Effect::Nothing);
@@ -85,7 +85,7 @@ impl Pair {
     }
 
     pub(crate) fn unbind(&mut self, who: usize, which: Which) -> Option<Draft> {
-        let model = self.sides[who].stag_is(which);
+        let model = self.ends[who].stag_is(which);
         let stag = model.bound.filter(|_| model.is_certain())?;
         let request = SendRequest::invalidate(WrId(self.next_id(who)), stag);
         let mut draft = Draft::new(request, Opcode::Invalidate, 0);
@@ -98,7 +98,7 @@ impl Pair {
         let id = WrId(self.next_id(who));
         let (place, _, mut bytes) = self.source(who, rng);
         let at = rng.index(2 * LONGEST - bytes.len() + 1);
-        let model = self.sides[1 - who].stag_is(which);
+        let model = self.ends[1 - who].stag_is(which);
         let stag = model.bound.or(model.stale)?;
         let (begin, base) = match which {
             Which::Window => (WINDOW_AT, VA),
@@ -127,7 +127,7 @@ impl Pair {
     pub(crate) fn read_into_fast(&mut self, who: usize, rng: &mut Rng) -> Option<Draft> {
         let id = WrId(self.next_id(who));
         let (_, from, bytes) = self.source(1 - who, rng);
-        let model = &self.sides[who].fast_is;
+        let model = &self.ends[who].fast_is;
         let stag = model.bound.or(model.stale).filter(|_| !bytes.is_empty())?;
         let at = 2 * LONGEST + rng.index(2 * LONGEST - bytes.len() + 1);
         let place = Sge {
@@ -136,7 +136,7 @@ impl Pair {
             len: u32::try_from(bytes.len()).unwrap(),
         };
         let fate = fate_by(model, Fate::Fatal);
-        let from = remote(&self.sides[1 - who].source, from);
+        let from = remote(&self.ends[1 - who].source, from);
         let mut draft = Draft::new(
             SendRequest::read(id, place, from),
             Opcode::Read,
@@ -160,7 +160,7 @@ impl Pair {
     /// A Send of the byte behind what Fast-Register has registered.
     pub(crate) fn send_behind_fast(&mut self, who: usize, rng: &mut Rng) -> Option<Draft> {
         let mut draft = self.send(who, rng);
-        let model = &self.sides[who].fast_is;
+        let model = &self.ends[who].fast_is;
         let stag = model.bound.or(model.stale)?;
         let outside = Sge {
             stag,
@@ -182,10 +182,10 @@ impl Pair {
     /// A Write to the region that is registered anew time and again: as it is, or as it was.
     pub(crate) fn write_to_spare(&mut self, who: usize, rng: &mut Rng) -> Draft {
         let id = WrId(self.next_id(who));
-        let (spare, len) = (&self.sides[1 - who].spare, rng.index(SPARE / 2));
+        let (spare, len) = (&self.ends[1 - who].spare, rng.index(SPARE / 2));
         let at = rng.index(SPARE - len + 1);
-        let place = sge(&self.sides[who].source, 0, len);
-        let mut bytes = self.sides[who].free_bytes()[..len].to_vec();
+        let place = sge(&self.ends[who].source, 0, len);
+        let mut bytes = self.ends[who].free_bytes()[..len].to_vec();
         let stale = spare.stale.filter(|_| rng.chance(0.1));
         let to = stale.unwrap_or_else(|| remote(&spare.region, at));
         let mut draft = Draft::new(SendRequest::write(id, place, to), Opcode::Write, len);
@@ -203,7 +203,7 @@ impl Pair {
     /// A Send from where nothing may be taken.
     pub(crate) fn refused(&mut self, who: usize, dead: Dead, rng: &mut Rng) -> Draft {
         let id = WrId(self.next_id(who));
-        let source = &self.sides[who].source;
+        let source = &self.ends[who].source;
         let dead = dead[0].filter(|_| rng.chance(0.5));
         let of_dead = |stag| Sge {
             stag,
@@ -225,13 +225,13 @@ impl Pair {
     /// A Write or Read of what the peer does not have, or a Send that shall invalidate what others use.
     pub(crate) fn fatal(&mut self, who: usize, dead: Dead, rng: &mut Rng) -> Draft {
         let id = WrId(self.next_id(who));
-        let peer = &self.sides[1 - who];
+        let peer = &self.ends[1 - who];
         let to = match dead[1] {
             Some(stag) if rng.chance(0.5) => RemoteAddress { stag, to: 0 },
             _ => remote(&peer.source, peer.source.len() - 7),
         };
-        let from = sge(&self.sides[who].source, 0, 8);
-        let into = sge(&self.sides[who].sink, 2 * LONGEST, 8);
+        let from = sge(&self.ends[who].source, 0, 8);
+        let into = sge(&self.ends[who].sink, 2 * LONGEST, 8);
         let mut draft = match rng.index(3) {
             0 => Draft::new(SendRequest::write(id, from, to), Opcode::Write, 8),
             1 => Draft::new(SendRequest::read(id, into, to), Opcode::Read, 8),

@@ -5,13 +5,13 @@ mod buffers;
 mod connect;
 mod draft;
 mod draft_memory;
+mod end;
 mod hostile;
 mod memory;
 mod pair;
 mod post;
 mod program;
 mod queue;
-mod side;
 mod stag;
 mod verbs;
 

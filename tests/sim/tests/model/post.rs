@@ -18,7 +18,7 @@ pub(crate) const SHARED_DEPTH: usize = 12;
 const LIST: usize = 4;
 
 impl Pair {
-    /// Posts a random work request to the send queue of a side, or a list of them.
+    /// Posts a random work request to the send queue of a end, or a list of them.
     pub(crate) fn post_send(&mut self, who: usize, dead: Dead, rng: &mut Rng) {
         if rng.chance(0.15) {
             self.post_list(who, rng);
@@ -43,8 +43,8 @@ impl Pair {
 
     /// Posts work whose effect is possible from then on, if it was posted.
     pub(crate) fn submit(&mut self, who: usize, request: SendRequest, work: Work) {
-        let state = self.sides[who].shown_state();
-        match self.sides[who].qp().post_send(request) {
+        let state = self.ends[who].shown_state();
+        match self.ends[who].qp().post_send(request) {
             Ok(()) => {
                 assert!(
                     matches!(state, QpState::Idle | QpState::Rts),
@@ -63,8 +63,8 @@ impl Pair {
                 assert!(!matches!(state, QpState::Idle | QpState::Rts));
             }
             PostError::TooManyWorkRequests(_) => {
-                let posted = self.sides[who].sends.posted.len();
-                let depth = self.sides[who].queue_depths[0];
+                let posted = self.ends[who].sends.posted.len();
+                let depth = self.ends[who].queue_depths[0];
                 assert!(posted >= depth, "{posted} are posted");
             }
             error => panic!("{error}"),
@@ -80,8 +80,8 @@ impl Pair {
         let bad = rng.chance(0.3).then(|| rng.index(count));
         let refusal = bad.map(|bad| drafts[bad].forbid(rng));
         let requests = drafts.iter().map(|draft| draft.request.clone());
-        let state = self.sides[who].shown_state();
-        let result = self.sides[who]
+        let state = self.ends[who].shown_state();
+        let result = self.ends[who]
             .qp()
             .post_send_list(requests.collect::<Vec<_>>());
         let (posted, error) = match result {
@@ -103,23 +103,23 @@ impl Pair {
     }
 
     fn posted(&mut self, who: usize, work: Work) {
-        let held = self.sides[who].sends.held();
-        let depth = self.sides[who].queue_depths[0];
+        let held = self.ends[who].sends.held();
+        let depth = self.ends[who].queue_depths[0];
         assert!(held < depth, "{held} are not polled");
         let id = tagged(who, work.id);
         match &work.effect {
             Effect::Nothing | Effect::Atomic(_) => {}
-            Effect::Write(patch) => self.sides[1 - who].memory.begin(id, patch.clone()),
-            Effect::Read(patch) => self.sides[who].memory.begin(id, patch.clone()),
+            Effect::Write(patch) => self.ends[1 - who].memory.begin(id, patch.clone()),
+            Effect::Read(patch) => self.ends[who].memory.begin(id, patch.clone()),
             Effect::ReadInvalidate(patch) => {
-                self.sides[who].memory.begin(id, patch.clone());
+                self.ends[who].memory.begin(id, patch.clone());
                 self.changes(who, Which::Fast);
             }
             Effect::Bind(which, _) | Effect::Unbind(which) => {
                 // It may run before work in front of it is complete (verbs.md §7).
                 if *which == Which::Fast && !work.fenced {
-                    self.sides[who].sends.open(Needs::Fast);
-                    self.excused |= !self.sides[who].sends.is_fine();
+                    self.ends[who].sends.open(Needs::Fast);
+                    self.excused |= !self.ends[who].sends.is_fine();
                 }
                 self.changes(who, *which);
             }
@@ -128,24 +128,24 @@ impl Pair {
             if message.invalidate.is_some() {
                 self.changes(1 - who, Which::Window);
             }
-            if self.sides[who].live {
-                self.sides[who].messages.push_back(message.clone());
+            if self.ends[who].live {
+                self.ends[who].messages.push_back(message.clone());
             }
         }
-        self.excused |= self.sides[who].sends.fate(&work) != Fate::Good;
+        self.excused |= self.ends[who].sends.fate(&work) != Fate::Good;
         self.spoken |= who == 0 && !work.is_memory();
-        self.sides[who].sends.posted.push_back(work);
+        self.ends[who].sends.posted.push_back(work);
     }
 
     fn changes(&mut self, who: usize, which: Which) {
-        self.sides[who].stag_is(which).begin();
+        self.ends[who].stag_is(which).begin();
         self.excused |= self.uses_stags;
     }
 
-    /// An empty Write, without which the peer of a side that has connected may not begin.
+    /// An empty Write, without which the peer of a end that has connected may not begin.
     pub(crate) fn post_first_word(&mut self, who: usize) {
         let id = self.next_id(who);
-        let to = self.sides[1 - who].sink.remote(0);
+        let to = self.ends[1 - who].sink.remote(0);
         let mut draft = Draft::new(
             SendRequest::write(WrId(id), Sgl::new(), to),
             Opcode::Write,
@@ -157,18 +157,18 @@ impl Pair {
 
     /// Posts some receives at once to a queue of a queue pair's own.
     pub(crate) fn post_recv_list(&mut self, who: usize, buffers: &mut Buffers, count: usize) {
-        let side = &mut self.sides[who];
-        let (state, before) = (side.shown_state(), side.recvs.len());
+        let end = &mut self.ends[who];
+        let (state, before) = (end.shown_state(), end.recvs.len());
         let taken: Vec<_> = (0..count).map(|_| buffers.take()).collect();
         let requests = taken
             .iter()
             .map(|(id, place)| RecvRequest::new(WrId(*id), *place));
         let requests: Vec<RecvRequest> = requests.collect();
         let room = match state {
-            QpState::Idle | QpState::Rts if !side.shared => side.queue_depths[1] - before,
+            QpState::Idle | QpState::Rts if !end.shared => end.queue_depths[1] - before,
             _ => 0,
         };
-        let posted = match side.qp().post_recv_list(requests) {
+        let posted = match end.qp().post_recv_list(requests) {
             Ok(posted) => posted,
             Err(PostListError { posted, error }) => {
                 let full = matches!(error, PostError::TooManyWorkRequests(_));
@@ -179,7 +179,7 @@ impl Pair {
         assert_eq!(posted, room.min(count), "{before} in {state:?}");
         for (n, (id, _)) in taken.into_iter().enumerate() {
             if n < posted {
-                side.recvs.push_back(id);
+                end.recvs.push_back(id);
             } else {
                 buffers.put_back(id);
             }
@@ -194,36 +194,36 @@ impl Pair {
         srq: &mut SharedReceiveQueue,
         model: &mut SharedModel,
     ) {
-        let side = &mut self.sides[who];
+        let end = &mut self.ends[who];
         let (id, place) = buffers.take();
         let request = RecvRequest::new(WrId(id), place);
-        if side.shared {
+        if end.shared {
             let result = srq.post_recv(request.clone());
             assert_eq!(
                 result.is_ok(),
                 model.posted.len() < SHARED_DEPTH,
                 "{result:?}"
             );
-            assert!(side.qp().post_recv(request).is_err());
+            assert!(end.qp().post_recv(request).is_err());
             match result {
                 Ok(()) => assert!(model.posted.insert(id)),
                 Err(_) => buffers.put_back(id),
             }
             return;
         }
-        let state = side.shown_state();
-        match side.qp().post_recv(request) {
+        let state = end.shown_state();
+        match end.qp().post_recv(request) {
             Ok(()) => {
                 assert!(matches!(state, QpState::Idle | QpState::Rts));
-                side.recvs.push_back(id);
-                assert!(side.recvs.len() <= side.queue_depths[1]);
+                end.recvs.push_back(id);
+                assert!(end.recvs.len() <= end.queue_depths[1]);
                 return;
             }
             Err(PostError::InvalidState(its)) => assert_eq!(its, state),
             Err(error) => {
-                let [_, depth] = side.queue_depths;
+                let [_, depth] = end.queue_depths;
                 assert_eq!(error, PostError::TooManyWorkRequests(depth));
-                assert_eq!(side.recvs.len(), depth);
+                assert_eq!(end.recvs.len(), depth);
             }
         }
         buffers.put_back(id);

@@ -12,13 +12,13 @@ use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::Sim;
 
 use crate::buffers::Buffers;
+use crate::end::ModelEnd;
 use crate::pair::{Pair, SharedModel};
 use crate::post::SHARED_DEPTH;
-use crate::side::Side;
 
 /// Connections, of which the first two share a receive queue at the second host.
 pub(crate) const PAIRS: usize = 3;
-/// Pairs of them whose second side takes buffers from the shared receive queue.
+/// Pairs of them whose second end takes buffers from the shared receive queue.
 const SHARING: usize = 2;
 /// All that a peer which errs, a reset or a cut can bring about.
 const DROPS: [&str; 9] = [
@@ -74,9 +74,9 @@ impl Program {
             })
             .unwrap();
         let pair = |n: usize| Pair {
-            sides: [
-                Side::new(&hosts[0], 2 * n as u64, None),
-                Side::new(&hosts[1], 2 * n as u64 + 1, (n < SHARING).then_some(&srq)),
+            ends: [
+                ModelEnd::new(&hosts[0], 2 * n as u64, None),
+                ModelEnd::new(&hosts[1], 2 * n as u64 + 1, (n < SHARING).then_some(&srq)),
             ],
             excused: true,
             spoken: false,
@@ -138,16 +138,16 @@ impl Program {
         self.settle();
         for n in 0..PAIRS {
             for who in [0, 1] {
-                let side = &mut self.pairs[n].sides[who];
-                side.qp().abort().unwrap();
-                side.live = true;
+                let end = &mut self.pairs[n].ends[who];
+                end.qp().abort().unwrap();
+                end.live = true;
                 self.pairs[n].excused = true;
             }
         }
         self.settle();
         for pair in &self.pairs {
-            let ended = |side: &Side| side.state == QpState::Error && side.sends.posted.is_empty();
-            assert!(pair.sides.iter().all(ended));
+            let ended = |end: &ModelEnd| end.state == QpState::Error && end.sends.posted.is_empty();
+            assert!(pair.ends.iter().all(ended));
         }
     }
 
@@ -171,16 +171,16 @@ impl Program {
     pub(crate) fn excuse_where_buffers_lack(&mut self) {
         let to_shared: usize = self.pairs[..SHARING]
             .iter()
-            .map(|pair| pair.sides[0].messages.len())
+            .map(|pair| pair.ends[0].messages.len())
             .sum();
-        let waiting = |pair: &Pair| pair.sides[0].messages.len();
+        let waiting = |pair: &Pair| pair.ends[0].messages.len();
         for (n, pair) in self.pairs.iter_mut().enumerate() {
             let lacks = if n < SHARING {
                 waiting(pair) > 0 && to_shared > self.shared.posted.len()
             } else {
-                waiting(pair) > pair.sides[1].recvs.len()
+                waiting(pair) > pair.ends[1].recvs.len()
             };
-            pair.excused |= lacks || pair.sides[1].messages.len() > pair.sides[0].recvs.len();
+            pair.excused |= lacks || pair.ends[1].messages.len() > pair.ends[0].recvs.len();
         }
     }
 
@@ -226,9 +226,9 @@ impl Program {
         for pair in &mut self.pairs {
             for who in [0, 1] {
                 assert!(
-                    !matches!(pair.sides[who].state, QpState::Closing | QpState::Terminate),
+                    !matches!(pair.ends[who].state, QpState::Closing | QpState::Terminate),
                     "it rests in {:?}",
-                    pair.sides[who].state
+                    pair.ends[who].state
                 );
             }
             pair.settle(&mut self.buffers, &mut self.shared);

@@ -13,15 +13,15 @@ pub(crate) enum Effect {
     Nothing,
     /// Bytes in the peer's memory.
     Write(Patch),
-    /// Bytes in the memory of this side.
+    /// Bytes in the memory of this end.
     Read(Patch),
     /// The same, and Fast-Register's `STag` is invalidated, by which they were placed.
     ReadInvalidate(Patch),
     /// Something is made of the peer's counter.
     Atomic(Change),
-    /// An `STag` of this side becomes this.
+    /// An `STag` of this end becomes this.
     Bind(Which, Stag),
-    /// An `STag` of this side is invalidated.
+    /// An `STag` of this end is invalidated.
     Unbind(Which),
 }
 

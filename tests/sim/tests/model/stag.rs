@@ -2,7 +2,7 @@
 
 use xwarp::Stag;
 
-/// Which of a side's.
+/// Which of a end's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Window,

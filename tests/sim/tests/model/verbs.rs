@@ -5,10 +5,10 @@ use xwarp::{
     SharedBytes,
 };
 
+use crate::end::{DEPTH, ModelEnd, SINK, SPARE, Spare, VA};
 use crate::pair::Pair;
 use crate::program::Program;
 use crate::queue::{Needs, Reads};
-use crate::side::{DEPTH, SINK, SPARE, Side, Spare, VA};
 
 /// Regions that are gone, and whose memory is watched.
 const DEAD: usize = 8;
@@ -31,15 +31,15 @@ impl Program {
         use QpState::{Closing, Error, Idle, Rts, Terminate};
         self.observe(n);
         let pair = &mut self.pairs[n];
-        let side = &mut pair.sides[who];
-        let from = side.qp().query().unwrap().state;
+        let end = &mut pair.ends[who];
+        let from = end.qp().query().unwrap().state;
         let legal = matches!(
             (from, to),
             (Idle, Idle | Error) | (Rts, Rts | Closing | Terminate | Error) | (Error, Idle)
         );
-        let result = side.qp().modify(QpChange::to(to));
+        let result = end.qp().modify(QpChange::to(to));
         assert_eq!(result.is_ok(), legal, "{from:?} to {to:?}: {result:?}");
-        let is = side.shown_state();
+        let is = end.shown_state();
         if !legal || from == to {
             assert_eq!(is, from);
             return;
@@ -53,10 +53,10 @@ impl Program {
         };
         assert!(follows.contains(&is), "{from:?} to {to:?} led to {is:?}");
         if from == Idle && to == Error {
-            side.state = Rts; // what was posted ends
+            end.state = Rts; // what was posted ends
             pair.observe(who, &mut self.buffers[who], &mut self.shared);
         } else if to == Idle {
-            side.state = Idle;
+            end.state = Idle;
         }
     }
 
@@ -64,7 +64,7 @@ impl Program {
     pub(crate) fn recover(&mut self, n: usize) {
         for who in [0, 1] {
             self.observe(n);
-            if self.pairs[n].sides[who].state == QpState::Error {
+            if self.pairs[n].ends[who].state == QpState::Error {
                 self.modify_to(n, who, QpState::Idle);
             }
         }
@@ -75,13 +75,13 @@ impl Program {
         self.observe(n);
         let pair = &mut self.pairs[n];
         pair.excused = true;
-        let side = &mut pair.sides[who];
+        let end = &mut pair.ends[who];
         if self.rng.chance(0.5) {
-            side.graceful |= side.state == QpState::Rts;
-            side.qp().begin_disconnect().unwrap();
+            end.graceful |= end.state == QpState::Rts;
+            end.qp().begin_disconnect().unwrap();
         } else {
-            side.live = true;
-            side.qp().abort().unwrap();
+            end.live = true;
+            end.qp().abort().unwrap();
         }
     }
 
@@ -89,29 +89,29 @@ impl Program {
     pub(crate) fn replace(&mut self, n: usize, who: usize) {
         self.observe(n);
         let pair = &mut self.pairs[n];
-        let side = &mut pair.sides[who];
-        if !matches!(side.state, QpState::Idle | QpState::Error) || !side.window_is.is_certain() {
+        let end = &mut pair.ends[who];
+        if !matches!(end.state, QpState::Idle | QpState::Error) || !end.window_is.is_certain() {
             return;
         }
-        let bound = side.window_is.bound.is_some();
-        match side.qp.take().unwrap().destroy() {
+        let bound = end.window_is.bound.is_some();
+        match end.qp.take().unwrap().destroy() {
             Ok(()) => assert!(!bound, "destroyed with a window"),
             Err(refused) => {
                 assert!(bound && matches!(refused.error, DestroyError::WindowsBound));
-                side.qp = Some(*refused.object);
+                end.qp = Some(*refused.object);
                 return;
             }
         }
-        let srq = side.shared.then_some(&self.srq);
-        side.replace_qp(srq);
+        let srq = end.shared.then_some(&self.srq);
+        end.replace_qp(srq);
         let (buffers, shared) = (&mut self.buffers[who], &mut self.shared);
-        for id in std::mem::take(&mut pair.sides[who].recvs) {
+        for id in std::mem::take(&mut pair.ends[who].recvs) {
             buffers.ended(id, None);
         }
         pair.forget_sends(who);
         pair.drain(who, buffers, shared);
         pair.excused = true;
-        pair.sides[who].live = false;
+        pair.ends[who].live = false;
     }
 
     /// Registers memory and deregisters it: its `STag` is dead from then on.
@@ -137,11 +137,11 @@ impl Program {
     }
 
     pub(crate) fn query(&mut self, n: usize, who: usize) {
-        let side = &mut self.pairs[n].sides[who];
-        let info = side.qp().query().unwrap();
-        assert_eq!(info.state, side.shown_state());
-        assert_eq!(info.id, side.qp().id());
-        side.check_depths();
+        let end = &mut self.pairs[n].ends[who];
+        let info = end.qp().query().unwrap();
+        assert_eq!(info.state, end.shown_state());
+        assert_eq!(info.id, end.qp().id());
+        end.check_depths();
         let ended = matches!(info.state, QpState::Idle | QpState::Error);
         assert!(!ended || info.stream.is_none());
         assert!(
@@ -153,69 +153,69 @@ impl Program {
     pub(crate) fn modify_depths(&mut self, n: usize, who: usize) {
         self.observe(n);
         let pair = &mut self.pairs[n];
-        let state = pair.sides[who].state;
+        let state = pair.ends[who].state;
         let mut depths = [0; 2].map(|_| u16::try_from(self.rng.below(DEPTHS)).unwrap());
         if state == QpState::Rts && self.rng.chance(0.9) {
-            let peer = &pair.sides[1 - who].depths;
+            let peer = &pair.ends[1 - who].depths;
             depths = [depths[0].min(peer[1]).max(1), depths[1].max(peer[0])];
         }
         let [ord, ird] = depths;
-        let starting = state == QpState::Idle && pair.sides[who].live;
+        let starting = state == QpState::Idle && pair.ends[who].live;
         if starting || !matches!(state, QpState::Idle | QpState::Rts) {
             return;
         }
-        let side = &mut pair.sides[who];
+        let end = &mut pair.ends[who];
         let change = QpChange::to(state).ord(ord).ird(ird);
-        let given = side.qp().modify(change).unwrap();
+        let given = end.qp().modify(change).unwrap();
         assert_eq!([given.ord, given.ird], depths);
         if state == QpState::Idle {
-            side.wished = depths;
+            end.wished = depths;
             return;
         }
-        if ord == 0 || side.depths[0] == 0 {
-            side.sends.reads = Reads::Open;
+        if ord == 0 || end.depths[0] == 0 {
+            end.sends.reads = Reads::Open;
             pair.excused = true;
         }
-        pair.sides[who].depths = depths;
+        pair.ends[who].depths = depths;
         pair.excused |= pair.may_overrun();
     }
 
     /// Queues of other depths, unless there is more in them.
     pub(crate) fn resize_queue(&mut self, n: usize, who: usize) {
         self.observe(n);
-        let side = &mut self.pairs[n].sides[who];
-        if !matches!(side.state, QpState::Idle | QpState::Rts) {
+        let end = &mut self.pairs[n].ends[who];
+        if !matches!(end.state, QpState::Idle | QpState::Rts) {
             return;
         }
         let (sends, wanted) = (
-            side.shared || self.rng.chance(0.5),
+            end.shared || self.rng.chance(0.5),
             FEWEST + self.rng.index(9),
         );
-        let change = QpChange::to(side.state);
+        let change = QpChange::to(end.state);
         let change = if sends {
             change.send_depth(wanted)
         } else {
             change.recv_depth(wanted)
         };
         let (least, most) = if sends {
-            (side.sends.held(), side.sends.posted.len())
+            (end.sends.held(), end.sends.posted.len())
         } else {
-            (side.recvs.len(), side.recvs.len())
+            (end.recvs.len(), end.recvs.len())
         };
-        match side.qp().modify(change) {
+        match end.qp().modify(change) {
             Ok(_) => {
                 assert!(wanted >= least, "{least} in {wanted}");
-                side.queue_depths[usize::from(!sends)] = wanted;
+                end.queue_depths[usize::from(!sends)] = wanted;
             }
             Err(ModifyError::TooManyPresent { present, .. }) => {
                 assert!(wanted < present && least <= present && present <= most);
             }
             Err(error) => panic!("{error}"),
         }
-        let info = side.qp().query().unwrap();
-        let [send_depth, recv_depth] = side.queue_depths;
+        let info = end.qp().query().unwrap();
+        let [send_depth, recv_depth] = end.queue_depths;
         assert_eq!(info.send_depth, send_depth);
-        assert!(side.shared || info.recv_depth == recv_depth);
+        assert!(end.shared || info.recv_depth == recv_depth);
     }
 
     /// Protection domains go when nothing is of them any more (verbs.md §1).
@@ -245,12 +245,12 @@ impl Program {
     pub(crate) fn resize(&mut self, n: usize, who: usize) {
         let (few, many) = (1 + self.rng.index(6), (4 + self.rng.index(4)) * DEPTH);
         let pair = &mut self.pairs[n];
-        let side = &mut pair.sides[who];
+        let end = &mut pair.ends[who];
         let sends = self.rng.chance(0.5);
         let cq = if sends {
-            &mut side.send_cq
+            &mut end.send_cq
         } else {
-            &mut side.recv_cq
+            &mut end.recv_cq
         };
         let result = cq.resize(few);
         cq.resize(many).unwrap();
@@ -273,8 +273,8 @@ impl Program {
     /// RI-Reregister: other memory, Tagged Offsets, rights and key, at once. With a window it is refused, and all stays as it is.
     pub(crate) fn reregister(&mut self, n: usize, who: usize) {
         let pair = &mut self.pairs[n];
-        let side = &mut pair.sides[who];
-        let host = side.host.clone();
+        let end = &mut pair.ends[who];
+        let host = end.host.clone();
         let memory = host.rnic().allocate_memory(SPARE).unwrap();
         let writable = self.rng.chance(0.7);
         let access = if writable {
@@ -284,24 +284,24 @@ impl Program {
         };
         let base = VA * (1 + self.rng.below(5));
         let spec = RegionSpec::new(access).at(base);
-        if side.window_is.is_certain() && side.window_is.bound.is_some() {
-            refuse_reregister(side, &memory, &spec);
+        if end.window_is.is_certain() && end.window_is.bound.is_some() {
+            refuse_reregister(end, &memory, &spec);
         }
         let nothing = host.region(SPARE, access);
-        let former = std::mem::replace(&mut side.spare.region, nothing);
+        let former = std::mem::replace(&mut end.spare.region, nothing);
         let (bytes, stale) = (former.bytes().clone(), former.remote(0));
         let spec = spec.with_key(stale.stag.key().wrapping_add(1));
         let region = former.reregister(host.pd(), memory, &spec).unwrap();
         assert_eq!(region.stag().index(), stale.stag.index());
         let stale = Some(stale);
-        side.spare = Spare {
+        end.spare = Spare {
             region,
             writable,
             stale,
         };
-        side.memory.renew(SINK);
+        end.memory.renew(SINK);
         pair.excused |= pair.uses_stags;
-        pair.sides[1 - who].sends.open(Needs::Spare);
+        pair.ends[1 - who].sends.open(Needs::Spare);
         self.gone.push_back((bytes.to_vec(), bytes));
         if self.gone.len() > GONE {
             self.gone.pop_front();
@@ -310,22 +310,22 @@ impl Program {
 }
 
 /// The sink has a window: Reregister leaves it as it is.
-fn refuse_reregister(side: &mut Side, memory: &SharedBytes, spec: &RegionSpec) {
-    let host = side.host.clone();
+fn refuse_reregister(end: &mut ModelEnd, memory: &SharedBytes, spec: &RegionSpec) {
+    let host = end.host.clone();
     let nothing = host.region(SPARE, spec.access);
-    let sink = std::mem::replace(&mut side.sink, nothing);
+    let sink = std::mem::replace(&mut end.sink, nothing);
     let before = sink.query().unwrap();
     let refused = sink.reregister(host.pd(), memory.clone(), spec);
     let refused = refused.unwrap_err();
     assert!(matches!(refused.cause, RegisterError::WindowsBound));
-    side.sink = refused.region.unwrap();
-    assert_eq!(side.sink.query().unwrap(), before);
+    end.sink = refused.region.unwrap();
+    assert_eq!(end.sink.query().unwrap(), before);
 }
 
 impl Pair {
-    /// The depths of a connection that MPA's start-up makes: no side asks for more than the other one serves (RFC 6581 §9.1).
+    /// The depths of a connection that MPA's start-up makes: no end asks for more than the other one serves (RFC 6581 §9.1).
     pub(crate) fn settle_depths(&mut self) {
-        let [a, b] = &mut self.sides;
+        let [a, b] = &mut self.ends;
         let (first, second) = (a.wished, b.wished);
         a.depths = [first[0].min(second[1]), first[1]];
         b.depths = [second[0].min(first[1]), second[1].min(first[0])];
@@ -334,7 +334,7 @@ impl Pair {
 
     /// The same without MPA, where applications see to it; the ORD of both.
     pub(crate) fn agree_on_depths(&mut self) -> [u16; 2] {
-        let [a, b] = &mut self.sides;
+        let [a, b] = &mut self.ends;
         (a.depths, b.depths) = (a.wished, b.wished);
         a.depths[0] = a.wished[0].min(b.wished[1]);
         b.depths[0] = b.wished[0].min(a.wished[1]);
@@ -344,8 +344,8 @@ impl Pair {
     }
 
     fn judge_reads(&mut self) {
-        for side in &mut self.sides {
-            side.sends.reads = match side.depths[0] {
+        for end in &mut self.ends {
+            end.sends.reads = match end.depths[0] {
                 0 => Reads::Refused,
                 _ => Reads::Fine,
             };

@@ -1,7 +1,5 @@
 //! ECN with the kernel's TCP: who takes marks for losses (RFC 3168) is understood, and understands.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 
 use xwarp_driver::attach::XdpMode;
@@ -12,7 +10,7 @@ use xwarp_tcp::{Algorithm, StackConfig};
 use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
-use crate::streams::{receive_all, send_all};
+use crate::streams::{kernel_receives, kernel_sends, receive_all, send_all};
 
 const PORT: u16 = 5006;
 /// The part of the segments of one side that is marked: some ten of a stream.
@@ -54,16 +52,7 @@ fn kernels_echoes_are_answered() {
         let _alone = Exclusive::wait_for(LOCK);
         let lab = lab();
         let impaired = lab.impair(Side::A, rule());
-        let address = SocketAddr::from((Side::B.address(), PORT));
-        let listener = lab
-            .b
-            .call(move || TcpListener::bind(address).expect("free"));
-        let receiving = lab.b.begin(move || {
-            let (mut stream, _) = listener.accept().expect("a client");
-            let mut received = Vec::new();
-            stream.read_to_end(&mut received).expect("data");
-            received
-        });
+        let receiving = kernel_receives(&lab, PORT);
         let counters = lab.a.call(move || {
             let mut engine = open(algorithm);
             let conn = engine.connect(45_000, PORT);
@@ -89,7 +78,6 @@ fn kernel_hears_of_marks_from_us() {
         let _alone = Exclusive::wait_for(LOCK);
         let lab = lab();
         let impaired = lab.impair(Side::B, rule());
-        let address = SocketAddr::from((Side::A.address(), PORT));
         let (ready, is_ready) = mpsc::channel();
         let receiving = lab.a.begin(move || {
             let mut engine = open(algorithm);
@@ -100,12 +88,7 @@ fn kernel_hears_of_marks_from_us() {
             received
         });
         is_ready.recv().expect("a listener");
-        lab.b.call(move || {
-            let mut stream = TcpStream::connect(address).expect("a listener");
-            stream.write_all(&data()).expect("a receiver");
-            stream.shutdown(Shutdown::Write).expect("open until now");
-            assert_eq!(stream.read(&mut [0]).expect("a FIN"), 0);
-        });
+        kernel_sends(&lab, PORT, data());
         assert!(receiving.recv().expect("what came") == data());
         let (heard, fates) = (lab.b.tcp_counter("TCPDeliveredCE"), impaired.fates());
         println!("{algorithm:?}: the kernel has heard of {heard} segments, {fates:?}");

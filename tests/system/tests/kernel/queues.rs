@@ -20,12 +20,12 @@ const MTUS: [usize; 2] = [1500, 9000];
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One end, with its interface.
-struct End {
+struct Endpoint {
     nic: Nic,
     side: Side,
 }
 
-impl End {
+impl Endpoint {
     fn open(lab: &Lab, side: Side) -> Self {
         let host = match side {
             Side::A => &lab.a,
@@ -60,8 +60,8 @@ impl End {
         let ip_len = u16::try_from(len - 14).expect("a packet");
         frame[16..18].copy_from_slice(&ip_len.to_be_bytes());
         frame[22..24].copy_from_slice(&[64, 6]);
-        frame[26..30].copy_from_slice(&from.address().octets());
-        frame[30..34].copy_from_slice(&to.address().octets());
+        frame[26..30].copy_from_slice(&from.ipv4().octets());
+        frame[30..34].copy_from_slice(&to.ipv4().octets());
         let sum = ip_checksum(&frame[14..34]);
         frame[24..26].copy_from_slice(&sum);
         frame[34..36].copy_from_slice(&PORT.to_be_bytes());
@@ -114,13 +114,13 @@ impl End {
 }
 
 /// Both ends, on a bridge that forwards, as a connection of their kernels has shown. A bridge drops what comes in its first moments.
-fn ends(lab: &Lab) -> (End, End) {
+fn ends(lab: &Lab) -> (Endpoint, Endpoint) {
     let server = SocketAddr::from((Side::B.address(), PORT));
     let listener = lab.b.call(move || TcpListener::bind(server).expect("free"));
     let connected = lab.a.call(move || TcpStream::connect(server).map(drop));
     connected.expect("a bridge that forwards in time");
     drop(listener);
-    (End::open(lab, Side::A), End::open(lab, Side::B))
+    (Endpoint::open(lab, Side::A), Endpoint::open(lab, Side::B))
 }
 
 /// The checksum of an IPv4 header that has none yet (RFC 1071): a bridge may look at it.

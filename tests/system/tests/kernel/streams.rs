@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::Receiver;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Lab, Side};
@@ -40,18 +41,34 @@ pub(crate) fn send_all(engine: &mut Engine, conn: ConnId, data: &[u8]) {
     });
 }
 
-/// The engine's stream to the kernel; what became of it.
-fn to_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
-    let address = SocketAddr::from((Side::B.address(), PORT));
+/// Accepts one connection on host B's kernel, and returns all that came when the peer has closed.
+pub(crate) fn kernel_receives(lab: &Lab, port: u16) -> Receiver<Vec<u8>> {
+    let address = SocketAddr::from((Side::B.address(), port));
     let listener = lab
         .b
         .call(move || TcpListener::bind(address).expect("free"));
-    let receiving = lab.b.begin(move || {
+    lab.b.begin(move || {
         let (mut stream, _) = listener.accept().expect("a client");
         let mut received = Vec::new();
         stream.read_to_end(&mut received).expect("data");
         received
+    })
+}
+
+/// Has host B's kernel connect to host A, send `data`, close, and wait until A has closed.
+pub(crate) fn kernel_sends(lab: &Lab, port: u16, data: Vec<u8>) {
+    let address = SocketAddr::from((Side::A.address(), port));
+    lab.b.call(move || {
+        let mut stream = TcpStream::connect(address).expect("a listener");
+        stream.write_all(&data).expect("a receiver");
+        stream.shutdown(Shutdown::Write).expect("open until now");
+        assert_eq!(stream.read(&mut [0]).expect("a FIN"), 0);
     });
+}
+
+/// The engine's stream to the kernel; what became of it.
+fn to_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
+    let receiving = kernel_receives(lab, PORT);
     let counters = lab.a.call(move || {
         let mut engine = Engine::open(mode);
         let conn = engine.connect(40_000, PORT);
@@ -88,7 +105,6 @@ pub(crate) fn receive_all(engine: &mut Engine) -> Vec<u8> {
 
 /// The kernel's stream to the engine; what became of it.
 fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
-    let address = SocketAddr::from((Side::A.address(), PORT));
     let (ready, is_ready) = std::sync::mpsc::channel();
     let receiving = lab.a.begin(move || {
         let mut engine = Engine::open(mode);
@@ -99,12 +115,7 @@ fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCo
         (received, engine.stack.counters())
     });
     is_ready.recv().expect("a listener");
-    lab.b.call(move || {
-        let mut stream = TcpStream::connect(address).expect("a listener");
-        stream.write_all(&data).expect("a receiver");
-        stream.shutdown(Shutdown::Write).expect("open until now");
-        assert_eq!(stream.read(&mut [0]).expect("a FIN"), 0);
-    });
+    kernel_sends(lab, PORT, data);
     receiving.recv().expect("what came")
 }
 

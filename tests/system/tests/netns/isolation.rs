@@ -151,14 +151,14 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
 }
 
 /// A's interface, and B.
-struct Link<'a> {
+struct SynSender<'a> {
     hosts: &'a Hosts,
     near: Nic,
     far: Rnic,
     port: u16,
 }
 
-impl<'a> Link<'a> {
+impl<'a> SynSender<'a> {
     fn open(hosts: &'a Hosts, mode: XdpMode) -> Self {
         Self::open_from(hosts, DEV, mode)
     }
@@ -344,21 +344,21 @@ fn only_what_the_kernel_would_serve_is_answered() {
     needs_root!();
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let hosts = Hosts::new();
-        let mut link = Link::open(&hosts, mode);
+        let mut syns = SynSender::open(&hosts, mode);
         let listen = |address| {
             hosts
                 .b
-                .run(|| link.far.listen(SocketAddr::new(address, PORT)))
+                .run(|| syns.far.listen(SocketAddr::new(address, PORT)))
         };
         let listeners = [listen(B4.into()), listen(B6.into())].map(|it| it.expect("a port"));
         let refused = [for_others(), from_nobody(), behind_headers()].concat();
         for (what, syn, fate) in refused {
-            link.check(&format!("{mode}: {what}"), &syn, &fate);
+            syns.check(&format!("{mode}: {what}"), &syn, &fate);
         }
-        let counters = link.tcp();
+        let counters = syns.tcp();
         assert_eq!(counters.segments_out, 0, "{mode}: {counters:?}");
         for (what, syn, fate) in served() {
-            link.check(&format!("{mode}: {what}"), &syn, &fate);
+            syns.check(&format!("{mode}: {what}"), &syn, &fate);
         }
         drop(listeners);
     }
@@ -378,13 +378,13 @@ fn vlan_whose_tag_is_beside_the_frame_is_not_served() {
     for link in ["inner", "outer", "bridge"] {
         hosts.a.ip(&format!("link set {link} up"));
     }
-    let mut link = Link::open_from(&hosts, "inner", XdpMode::Native);
+    let mut syns = SynSender::open_from(&hosts, "inner", XdpMode::Native);
     let at = SocketAddr::new(B4.into(), PORT);
-    let _listener = hosts.b.run(|| link.far.listen(at)).expect("a port");
+    let _listener = hosts.b.run(|| syns.far.listen(at)).expect("a port");
     let untagged = Fate::Served(&[]);
-    link.check("no VLAN", &V4, &untagged);
-    link.check("a priority", &V4.tagged(&[0x81, 0, 0xe0, 0]), &untagged);
+    syns.check("no VLAN", &V4, &untagged);
+    syns.check("a priority", &V4.tagged(&[0x81, 0, 0xe0, 0]), &untagged);
     for tag in [&[0x81, 0, 0, 5], &[0x81, 0, 0x0f, 0xff]] {
-        link.check("a VLAN", &V4.tagged(tag), &Fate::Passed(Verdict::Vlan));
+        syns.check("a VLAN", &V4.tagged(tag), &Fate::Passed(Verdict::Vlan));
     }
 }

@@ -10,12 +10,12 @@ use xwarp::{
     QueuePair, RemoteAddress, Rnic, SendRequest, Stag, WrId,
 };
 use xwarp_driver::net::RouteError;
-use xwarp_impair::{Host, Side};
+use xwarp_impair::{HostThread, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::eventually;
 
 use crate::server::{IRD, LEN, PORT};
-use crate::{End, USER_TIMEOUT};
+use crate::{Stop, USER_TIMEOUT};
 
 /// Writes that make up the server's memory.
 const PIECES: u64 = 8;
@@ -123,16 +123,16 @@ fn connect(rnic: &Rnic, qp: &mut QueuePair) -> Vec<u8> {
 
 /// Connects, transfers and goes until the end; how often.
 pub(crate) fn start_coming(
-    host: &Host,
+    host: &HostThread,
     rnic: &Arc<Rnic>,
     seed: Seed,
     number: u64,
-    end: End,
+    stop: Stop,
 ) -> Receiver<u64> {
     let (rnic, mut rng) = (Arc::clone(rnic), Rng::new(seed, 10 + number));
     host.begin(move || {
         let mut times = 0;
-        while !end.has_come() {
+        while !stop.is_set() {
             let mut connection = Connection::open(&rnic);
             connection.transfer(&mut rng);
             connection.end(times);
@@ -144,12 +144,17 @@ pub(crate) fn start_coming(
 }
 
 /// Connects once, and transfers until the end; how often.
-pub(crate) fn start_staying(host: &Host, rnic: &Arc<Rnic>, seed: Seed, end: End) -> Receiver<u64> {
+pub(crate) fn start_staying(
+    host: &HostThread,
+    rnic: &Arc<Rnic>,
+    seed: Seed,
+    stop: Stop,
+) -> Receiver<u64> {
     let (rnic, mut rng) = (Arc::clone(rnic), Rng::new(seed, 9));
     host.begin(move || {
         let mut connection = Connection::open(&rnic);
         let mut laps = 0;
-        while !end.has_come() {
+        while !stop.is_set() {
             connection.transfer(&mut rng);
             laps += 1;
         }

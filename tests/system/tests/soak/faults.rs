@@ -118,7 +118,7 @@ impl<'a> Faults<'a> {
     /// Strangers send SYNs and ACKs to the server, by the client's cable.
     fn flood(&mut self) {
         let hostile = Hostile {
-            target: SocketAddrV4::new(Side::B.address(), PORT),
+            target: SocketAddrV4::new(Side::B.ipv4(), PORT),
             mac: Side::B.mac(),
             syns: FLOOD_RATE,
             acks: FLOOD_RATE,

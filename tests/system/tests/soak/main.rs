@@ -41,17 +41,17 @@ const LEAST_WARM_UP: Duration = Duration::from_secs(12);
 
 /// Until when everybody goes on.
 #[derive(Clone, Default)]
-struct End(Arc<AtomicBool>);
+struct Stop(Arc<AtomicBool>);
 
-impl End {
-    fn has_come(&self) -> bool {
-        let Self(end) = self;
-        end.load(Ordering::Relaxed)
+impl Stop {
+    fn is_set(&self) -> bool {
+        let Self(flag) = self;
+        flag.load(Ordering::Relaxed)
     }
 
-    fn come(&self) {
-        let Self(end) = self;
-        end.store(true, Ordering::Relaxed);
+    fn set(&self) {
+        let Self(flag) = self;
+        flag.store(true, Ordering::Relaxed);
     }
 }
 
@@ -90,21 +90,21 @@ fn faults_shorter_than_the_user_timeout_cost_only_time() {
     let length = Duration::from_secs(number("XWARP_SOAK_SECONDS", 20));
     let seed = Seed(number("XWARP_SEED", 1));
     let _alone = Exclusive::wait_for(LOCK);
-    let (lab, end, done) = (Lab::new(), End::default(), End::default());
+    let (lab, stop, done) = (Lab::new(), Stop::default(), Stop::default());
     let server = server::start(&lab.b.beside(), done.clone());
     let rnic = lab.a.call(|| Arc::new(open()));
     let idle = descriptors();
     let comers: Vec<_> = (0..COMERS)
-        .map(|number| client::start_coming(&lab.a.beside(), &rnic, seed, number, end.clone()))
+        .map(|number| client::start_coming(&lab.a.beside(), &rnic, seed, number, stop.clone()))
         .collect();
-    let stayer = client::start_staying(&lab.a.beside(), &rnic, seed, end.clone());
+    let stayer = client::start_staying(&lab.a.beside(), &rnic, seed, stop.clone());
     let mut faults = Faults::new(&lab, seed);
     let warm_up = (length / WARM_UP).max(LEAST_WARM_UP).min(length);
     let [warm, last] = [warm_up, length].map(until_after(&mut faults));
-    end.come();
+    stop.set();
     let transfers: Vec<u64> = comers.iter().map(result).collect();
     let laps = result(&stayer);
-    done.come();
+    done.set();
     let outcome = result(&server);
     println!(
         "seed {seed}: {transfers:?} connections came and went, {laps} laps of the one that stayed; {:?}; \

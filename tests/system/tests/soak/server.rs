@@ -8,9 +8,9 @@ use xwarp::{
     Access, CompletionQueue, ConnectionRequest, MemoryRegion, ProtectionDomain, QpConfig, QpState,
     QueuePair, Rnic, RnicCounters,
 };
-use xwarp_impair::Host;
+use xwarp_impair::HostThread;
 
-use crate::{End, REGION_BYTES, open};
+use crate::{REGION_BYTES, Stop, open};
 
 /// Where it listens.
 pub(crate) const PORT: u16 = 7600;
@@ -70,20 +70,20 @@ impl Client {
 }
 
 /// Starts it on its host, and waits until it listens.
-pub(crate) fn start(host: &Host, end: End) -> Receiver<Served> {
+pub(crate) fn start(host: &HostThread, stop: Stop) -> Receiver<Served> {
     let (rnic, listener) = host.call(|| {
         let rnic = open();
         let listener = rnic.listen(SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)));
         (rnic, listener.expect("a port"))
     });
-    host.begin(move || serve(&rnic, listener, &end))
+    host.begin(move || serve(&rnic, listener, &stop))
 }
 
-fn serve(rnic: &Rnic, mut listener: xwarp::Listener, end: &End) -> Served {
+fn serve(rnic: &Rnic, mut listener: xwarp::Listener, stop: &Stop) -> Served {
     let pd = rnic.allocate_pd().expect("a protection domain");
     let mut cq = rnic.create_cq(64).expect("a completion queue");
     let (mut clients, mut connections) = (Vec::new(), 0);
-    while !end.has_come() {
+    while !stop.is_set() {
         if let Some(request) = listener.accept(GLANCE).expect("an RNIC")
             && let Some(client) = Client::admit(&pd, &cq, request)
         {

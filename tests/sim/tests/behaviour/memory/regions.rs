@@ -323,17 +323,17 @@ fn blocks_have_any_size_from_the_first_to_the_last_that_the_rnic_names() {
 /// An RNIC without a link.
 fn rnic_with(lists: ListMode, area: usize) -> Rnic {
     let (io, _wire) = MemoryIo::new(64).unwrap();
-    let place = xwarp_sim_tests::Place::A;
+    let side = xwarp_sim_tests::Side::A;
     let config = RnicConfig {
         progress: Progress::Manual,
         lists,
         ..RnicConfig::default()
     };
     let stack = StackConfig {
-        mac: place.mac(),
+        mac: side.mac(),
         ..StackConfig::default()
     };
-    let host = Arc::new(FixedHost::new(place.address(), []));
+    let host = Arc::new(FixedHost::new(side.address(), []));
     let regions = RegionPool::anonymous(area).unwrap();
     Rnic::with_io(Box::new(io), stack, host, regions, &config).unwrap()
 }

@@ -179,7 +179,7 @@ impl Initiating {
         let port = sim.new_port();
         peer.listen(port);
         let mut end = sim.a().end(config);
-        let at = (xwarp_sim_tests::Place::B.address(), port).into();
+        let at = (xwarp_sim_tests::Side::B.address(), port).into();
         let connecting = end.qp.begin_connect(at, b"", LIMIT).unwrap();
         sim.run_until("the Request", || peer.received().len() >= 20);
         let request = peer.received();

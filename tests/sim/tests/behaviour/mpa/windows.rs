@@ -5,7 +5,7 @@ use std::time::Duration;
 use xwarp::{AsyncEventKind, ConnectError, MpaConfig, QpConfig, QpState};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, reply};
-use xwarp_sim_tests::{End, Place, PlainPeer, Sim};
+use xwarp_sim_tests::{End, PlainPeer, Side, Sim};
 use xwarp_tcp::CloseReason;
 
 use super::{CRC, LIMIT, REJECTED, Responding};
@@ -120,7 +120,7 @@ fn requesting(window: u16) -> (Sim, PlainPeer, End, xwarp::Connecting) {
     peer.listen(port);
     peer.announce(Some(window));
     let mut end = sim.a().end(&QpConfig::default());
-    let at = (Place::B.address(), port).into();
+    let at = (Side::B.address(), port).into();
     let connecting = end.qp.begin_connect(at, b"", LIMIT).unwrap();
     sim.run_for(Duration::from_millis(500));
     (sim, peer, end, connecting)

@@ -3,7 +3,7 @@
 use xwarp::{Framing, LlpStream, QpChange, QpConfig, QpState};
 use xwarp_iwarp::mpa::{InitiatorStep, ResponderStep, encode_request};
 use xwarp_iwarp::{Initiator, Negotiated, Responder, StartupParams};
-use xwarp_sim_tests::{Done, End, Place, Sim};
+use xwarp_sim_tests::{Done, End, Side, Sim};
 
 use super::handover::{read, streams, write};
 use super::sim;
@@ -49,13 +49,13 @@ fn initiate(end: &mut End, stream: &LlpStream, reply: &[u8]) {
 }
 
 /// A connects, B listens; one of them is the MPA initiator.
-fn start_up(sim: &mut Sim, initiator: Place) -> (End, End) {
+fn start_up(sim: &mut Sim, initiator: Side) -> (End, End) {
     let (at_a, at_b) = streams(sim);
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let ((near, mut near_stream), (far, mut far_stream)) = match initiator {
-        Place::A => ((&mut a, at_a), (&mut b, at_b)),
-        Place::B => ((&mut b, at_b), (&mut a, at_a)),
+        Side::A => ((&mut a, at_a), (&mut b, at_b)),
+        Side::B => ((&mut b, at_b), (&mut a, at_a)),
     };
     let request = encode_request(INITIATOR, b"hello").unwrap();
     write(sim, &mut near_stream, &request);
@@ -68,12 +68,12 @@ fn start_up(sim: &mut Sim, initiator: Place) -> (End, End) {
 
 #[test]
 fn either_side_of_tcp_is_the_mpa_initiator() {
-    for initiator in [Place::A, Place::B] {
+    for initiator in [Side::A, Side::B] {
         let mut sim = sim();
         let (mut a, mut b) = start_up(&mut sim, initiator);
         let (first, second) = match initiator {
-            Place::A => (&mut a, &mut b),
-            Place::B => (&mut b, &mut a),
+            Side::A => (&mut a, &mut b),
+            Side::B => (&mut b, &mut a),
         };
         first.post_recv(1, 10);
         second.post_recv(2, 10);

@@ -4,7 +4,7 @@ use xwarp::{
     Access, Capability, CreateError, DestroyError, PostError, QpConfig, RecvRequest, RegionSpec,
     RegisterError, RnicUnavailable, SendRequest, Sgl, SrqConfig, WrId,
 };
-use xwarp_sim_tests::{KIB, Place};
+use xwarp_sim_tests::{KIB, Side};
 
 use super::sim;
 
@@ -103,7 +103,7 @@ fn handles_of_a_closed_rnic_destroy_and_change_nothing() {
     let region = pd.allocate(KIB, Access::all()).unwrap();
     let memory = region.bytes().clone();
     rnic.close().unwrap();
-    sim.remove(Place::A);
+    sim.remove(Side::A);
     let closed = DestroyError::Unavailable(RnicUnavailable::Closed);
     assert_eq!(cq.destroy().map_err(|it| it.error).err(), Some(closed));
     assert_eq!(a.qp.destroy().map_err(|it| it.error).err(), Some(closed));

@@ -14,7 +14,7 @@ const LONGEST: u64 = 5000;
 const DEEPEST: u64 = 40;
 
 /// One side, and what it has done.
-struct Side {
+struct LoadedEnd {
     end: End,
     sends: Vec<Done>,
     receives: Vec<Done>,
@@ -26,7 +26,7 @@ struct Side {
     resizes: [usize; 2],
 }
 
-impl Side {
+impl LoadedEnd {
     fn new(end: End) -> Self {
         let memory = end.target(usize::try_from(LONGEST).unwrap());
         Self {
@@ -100,7 +100,7 @@ impl Side {
     }
 }
 
-fn sides(sim: &mut Sim) -> [Side; 2] {
+fn sides(sim: &mut Sim) -> [LoadedEnd; 2] {
     let config = QpConfig {
         send_depth: 8,
         recv_depth: 8,
@@ -110,11 +110,11 @@ fn sides(sim: &mut Sim) -> [Side; 2] {
     let mut ends = [sim.a(), sim.b()].map(|host| End::with_cqs(&host, &config, entries, entries));
     let [a, b] = &mut ends;
     sim.connect(a, b);
-    ends.map(Side::new)
+    ends.map(LoadedEnd::new)
 }
 
 /// One step of one side.
-fn act(side: &mut Side, peer_buffers: u64, mut pick: impl FnMut(u64) -> u64) {
+fn act(side: &mut LoadedEnd, peer_buffers: u64, mut pick: impl FnMut(u64) -> u64) {
     match pick(4) {
         0 => (0..=pick(8)).for_each(|_| side.post_buffer()),
         1 => {
@@ -136,7 +136,7 @@ fn run(mut sim: Sim, seed: Seed) {
     let mut sides = sides(&mut sim);
     let mut rng = Rng::new(seed, 11);
     let mut pick = |n: u64| rng.draw() % n;
-    while !sides.iter().all(Side::is_done) {
+    while !sides.iter().all(LoadedEnd::is_done) {
         let buffers = sides.each_ref().map(|side| side.buffers);
         let who = usize::try_from(pick(2)).unwrap();
         act(&mut sides[who], buffers[1 - who], &mut pick);

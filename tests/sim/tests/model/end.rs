@@ -17,7 +17,7 @@ use crate::{LONGEST, pattern_of};
 pub(crate) const DEPTH: usize = 8;
 /// Reads and Atomic Operations that may be outstanding, unless Modify QP says otherwise.
 const READS: u16 = 2;
-/// Bytes of a side's sink: two messages that the peer writes, then two that Reads place.
+/// Bytes of a end's sink: two messages that the peer writes, then two that Reads place.
 pub(crate) const SINK: usize = 4 * LONGEST;
 /// Bytes of a [`Spare`].
 pub(crate) const SPARE: usize = 64;
@@ -35,7 +35,7 @@ pub(crate) struct Spare {
     pub(crate) stale: Option<RemoteAddress>,
 }
 
-pub(crate) struct Side {
+pub(crate) struct ModelEnd {
     pub(crate) host: Host,
     /// There is always one, but while it is replaced.
     pub(crate) qp: Option<QueuePair>,
@@ -76,7 +76,7 @@ pub(crate) struct Side {
     pub(crate) next_id: u64,
 }
 
-impl Side {
+impl ModelEnd {
     pub(crate) fn new(host: &Host, which: u64, srq: Option<&SharedReceiveQueue>) -> Self {
         let send_cq = host.rnic().create_cq(4 * DEPTH).unwrap();
         let recv_cq = host.rnic().create_cq(4 * DEPTH).unwrap();
@@ -124,7 +124,7 @@ impl Side {
         self.qp.as_mut().unwrap()
     }
 
-    /// How often both sides have closed since this was asked last.
+    /// How often both ends have closed since this was asked last.
     pub(crate) fn closes(&self) -> usize {
         let events = self.host.events(self.qp.as_ref().unwrap().id());
         let closed = |event: &&AsyncEventKind| **event == AsyncEventKind::Closed;
