@@ -14,13 +14,14 @@ fn region_has_all_that_is_new_under_the_same_index() {
     let old = it.region(Access::LOCAL_READ);
     let bytes = SharedBytes::anonymous(10_000).unwrap();
     let rights = LOCAL | Access::REMOTE_WRITE;
-    let spec = RegionSpec::new(rights).at(VA).with_key(9);
+    let key = old.key().wrapping_add(1); // its own is random
+    let spec = RegionSpec::new(rights).at(VA).with_key(key);
     let scope = Scope::Domain(OTHER_PD);
     let new = it
         .table
         .reregister(old.index(), scope, &whole(&bytes), &spec);
     let new = new.unwrap();
-    assert_eq!(new, old.with_key(9));
+    assert_eq!(new, old.with_key(key));
     let info = it.table.query_region(new.index()).unwrap();
     assert_eq!((info.pd, info.access, info.entries), (OTHER_PD, rights, 3));
     assert!(info.is_valid() && info.remote_access && !info.shared);
