@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smoltcp::wire::{TcpControl, TcpRepr};
-use xwarp_tcp::{ConnId, Event, StackConfig};
+use xwarp_tcp::{CloseReason, ConnId, Event, StackConfig};
 use xwarp_test_kit::pattern_of;
 
 use crate::frames::{self, Seen};
@@ -124,6 +124,35 @@ fn ack_of_a_cookie_measures_the_round_trip() {
     net.be_kind();
     net.pass(Duration::from_millis(20));
     assert_eq!(net.a.read(a, 7), b"a Reply");
+}
+
+/// Nothing is left of a connection that was reset, so an ACK of it that comes again shows a right cookie. The peer ends what it makes.
+#[test]
+fn repeated_ack_of_a_cookie_makes_a_connection_that_the_peer_resets() {
+    let mut net = flooded(5, config);
+    let (a, _) = connected(&mut net);
+    net.carried.clear();
+    assert!(net.a.write(a, b"a Request", net.now));
+    net.settle();
+    let (_, request) = net.carried.first().cloned().unwrap();
+    net.a.stack.abort(a, net.now);
+    net.settle();
+    net.b.events();
+    net.b.wire.deliver(request);
+    net.settle();
+    let [
+        Event::Incoming { conn, .. },
+        Event::Readable(_),
+        Event::Closed {
+            conn: closed,
+            reason,
+        },
+    ] = net.b.events()[..]
+    else {
+        panic!("{:?}", net.b.events);
+    };
+    assert_eq!((closed, reason), (conn, CloseReason::Reset));
+    assert_eq!(net.b.stack.counters().cookies_in, 2);
 }
 
 /// An ACK that is long in coming may have waited for timeouts of its own, which tell nothing of the round trip.
