@@ -15,7 +15,7 @@ use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::eventually;
 
 use crate::server::{IRD, LEN, PORT};
-use crate::{Stop, USER_TIMEOUT};
+use crate::{COMERS, Stop, USER_TIMEOUT};
 
 /// Writes that make up the server's memory.
 const PIECES: u64 = 8;
@@ -38,7 +38,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(rnic: &Rnic) -> Self {
+    /// The `number`-th connection of a client.
+    fn open(rnic: &Rnic, client: u64, number: u64) -> Self {
         let pd = rnic.allocate_pd().expect("a protection domain");
         let cq = rnic.create_cq(64).expect("a completion queue");
         let config = QpConfig {
@@ -48,7 +49,8 @@ impl Connection {
         let mut qp = pd.create_qp(&config, &cq, &cq).expect("a queue pair");
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let [out, back] = [(); 2].map(|()| pd.allocate(LEN, access).expect("memory"));
-        let answer = connect(rnic, &mut qp);
+        let name = [client, number].map(u64::to_be_bytes).concat();
+        let answer = connect(rnic, &mut qp, &name);
         let (stag, to) = answer.split_at(4);
         let place = RemoteAddress {
             stag: Stag(u32::from_be_bytes(stag.try_into().expect("an STag"))),
@@ -105,10 +107,10 @@ impl Connection {
 }
 
 /// Connects. While the interface is switched off or its cable is out, the kernel may have neither route nor neighbour, and says so.
-fn connect(rnic: &Rnic, qp: &mut QueuePair) -> Vec<u8> {
+fn connect(rnic: &Rnic, qp: &mut QueuePair, name: &[u8]) -> Vec<u8> {
     let server = SocketAddr::from((Side::B.address(), PORT));
     let (mut answer, began) = (None, Instant::now());
-    eventually("a connection", || match qp.connect(server, b"", TIMEOUT) {
+    eventually("a connection", || match qp.connect(server, name, TIMEOUT) {
         Ok(private_data) => answer.replace(private_data).is_none(),
         Err(ConnectError::Host(
             HostError::Route(RouteError::NoRoute { .. }) | HostError::Neighbour(_),
@@ -133,7 +135,7 @@ pub(crate) fn start_coming(
     host.begin(move || {
         let mut times = 0;
         while !stop.is_set() {
-            let mut connection = Connection::open(&rnic);
+            let mut connection = Connection::open(&rnic, number, times);
             connection.transfer(&mut rng);
             connection.end(times);
             times += 1;
@@ -152,7 +154,7 @@ pub(crate) fn start_staying(
 ) -> Receiver<u64> {
     let (rnic, mut rng) = (Arc::clone(rnic), Rng::new(seed, 9));
     host.begin(move || {
-        let mut connection = Connection::open(&rnic);
+        let mut connection = Connection::open(&rnic, COMERS, 0);
         let mut laps = 0;
         while !stop.is_set() {
             connection.transfer(&mut rng);

@@ -113,7 +113,9 @@ fn faults_shorter_than_the_user_timeout_cost_only_time() {
     );
     assert!(faults.told().outages > 0, "{:?}", faults.told());
     assert!(transfers.iter().all(|transfers| *transfers > 0) && laps > 0);
-    assert_eq!(outcome.connections, transfers.iter().sum::<u64>() + 1);
+    let by_client: Vec<u64> = outcome.register.served.values().copied().collect();
+    assert_eq!(by_client, [transfers.as_slice(), &[1]].concat());
+    assert!(outcome.register.repeated <= outcome.counters.tcp.cookies_in);
     assert!(
         last <= warm + GROWTH_KIB,
         "{warm} KiB have become {last} KiB"

@@ -1,5 +1,6 @@
 //! The host that is written to and read from.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -26,9 +27,37 @@ const FAREWELL: usize = 3000;
 /// What the server has done.
 #[derive(Debug)]
 pub(crate) struct Served {
-    pub(crate) connections: u64,
-    #[expect(dead_code, reason = "printed")]
-    counters: RnicCounters,
+    pub(crate) register: Register,
+    pub(crate) counters: RnicCounters,
+}
+
+/// Which connections of each client were served.
+#[derive(Debug, Default)]
+pub(crate) struct Register {
+    /// How many, by client.
+    pub(crate) served: BTreeMap<u64, u64>,
+    /// Connections whose last ACK came again after their end. If a SYN cookie made them, nothing is left that would know it, and
+    /// they are made once more; the client resets them.
+    pub(crate) repeated: u64,
+}
+
+impl Register {
+    /// Each client has one connection after the other, and says in its Request which it is.
+    fn note(&mut self, private_data: &[u8]) {
+        let (client, number) = private_data.split_at(8);
+        let [client, number] = [client, number]
+            .map(|bytes| u64::from_be_bytes(bytes.try_into().expect("two numbers")));
+        let next = self.served.entry(client).or_default();
+        assert!(
+            number <= *next,
+            "connection {next} of client {client} is missing"
+        );
+        if number == *next {
+            *next += 1;
+        } else {
+            self.repeated += 1;
+        }
+    }
 }
 
 /// One connection, and the memory of its peer.
@@ -82,13 +111,14 @@ pub(crate) fn start(host: &HostThread, stop: Stop) -> Receiver<Served> {
 fn serve(rnic: &Rnic, mut listener: xwarp::Listener, stop: &Stop) -> Served {
     let pd = rnic.allocate_pd().expect("a protection domain");
     let mut cq = rnic.create_cq(64).expect("a completion queue");
-    let (mut clients, mut connections) = (Vec::new(), 0);
+    let (mut clients, mut register) = (Vec::new(), Register::default());
     while !stop.is_set() {
-        if let Some(request) = listener.accept(GLANCE).expect("an RNIC")
-            && let Some(client) = Client::admit(&pd, &cq, request)
-        {
-            connections += 1;
-            clients.push(client);
+        if let Some(request) = listener.accept(GLANCE).expect("an RNIC") {
+            let name = request.private_data().to_vec();
+            if let Some(client) = Client::admit(&pd, &cq, request) {
+                register.note(&name);
+                clients.push(client);
+            }
         }
         clients.retain(Client::is_here);
         assert!(cq.poll().expect("an RNIC").is_none(), "nothing was posted");
@@ -108,7 +138,7 @@ fn serve(rnic: &Rnic, mut listener: xwarp::Listener, stop: &Stop) -> Served {
     );
     check_memory(&pd);
     Served {
-        connections,
+        register,
         counters: rnic.counters().expect("an engine"),
     }
 }
