@@ -38,7 +38,7 @@ impl Inline {
     /// Of a descriptor that is readable from the beginning: the first turn arms it.
     pub(crate) fn new(runner: Runner, (sleeper, bell): &(Sleeper, Doorbell)) -> io::Result<Self> {
         let mut waits = WaitSet::new(sleeper)?;
-        waits.arm(runner.readiness(), None, || false)?;
+        waits.arm(None, None, || false)?;
         let fd = waits.as_fd().try_clone_to_owned()?;
         let state = State {
             runner: Some(runner),
@@ -106,7 +106,7 @@ impl Inline {
         let slept = bell
             .arm()
             .and_then(|()| sleep_on([self.fd.as_fd(), bell.fd()], Some(timeout)));
-        self.lock().sleepers -= 1;
+        self.lock().end_sleep()?;
         bell.disarm()?;
         slept
     }
@@ -174,6 +174,17 @@ impl State {
         if !idle || self.arm(true).is_err() {
             self.wake(bell);
         }
+    }
+
+    /// A caller has slept. Unless others wait, frames are not announced while callers turn.
+    fn end_sleep(&mut self) -> io::Result<()> {
+        self.sleepers -= 1;
+        if self.sleepers == 0 && !self.in_loop {
+            self.armed = false;
+            self.waits.ignore_frames();
+            self.waits.clear()?;
+        }
+        Ok(())
     }
 
     /// The engine's state has changed after the descriptor was armed.
