@@ -321,7 +321,8 @@ impl Rnic {
     /// happens. One that panics is cleared.
     ///
     /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC is refused there
-    /// with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its [`EventContext`] what became of a queue pair; for all else it should tell somebody, such as by a channel.
+    /// with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its
+    /// [`EventContext`] what became of a queue pair. For all else it should tell another thread, by a channel for example.
     pub fn set_event_handler(
         &self,
         handler: impl FnMut(&EventContext<'_>, &AsyncEvent) + Send + 'static,
