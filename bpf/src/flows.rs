@@ -1,4 +1,4 @@
-//! Which TCP flows are ours: pairs of local address and local port.
+//! Steered TCP flows: pairs of local address and local port.
 
 use std::net::{IpAddr, SocketAddr};
 

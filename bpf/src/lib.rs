@@ -1,9 +1,8 @@
 //! The XDP program that steers the RNIC's TCP flows into `AF_XDP` sockets.
 //!
-//! [`Steering`] loads the program; [`Maps`] are its controls, whoever loaded it:
-//! [`Flows`] says which (address, port) pairs are ours, [`Sockets`] where their frames go per
-//! receive queue, and [`Verdicts`] what became of the frames so far. All other traffic passes to
-//! the kernel.
+//! [`Steering`] loads the program. [`Maps`] are its controls, whoever loaded it. [`Flows`] says which (address, port) pairs are ours,
+//! [`Sockets`] where their frames go per receive queue. [`Verdicts`] says what became of the frames so far. All other traffic passes to the
+//! kernel.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Where the frames of our flows go: one `AF_XDP` socket per receive queue.
+//! `AF_XDP` sockets that the frames of steered flows go to, one per receive queue.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

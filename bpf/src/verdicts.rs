@@ -1,4 +1,4 @@
-//! What became of the frames: one counter per cause.
+//! Verdicts of the XDP program on frames: one counter per cause.
 
 use std::fmt;
 
@@ -35,8 +35,8 @@ pub enum Verdict {
     Truncated,
     /// A header contradicts itself or the one before it.
     Malformed,
-    /// IPv6 extension headers that only the kernel handles: more than eight, or a routing header
-    /// with segments left or of a type that the kernel must be set up for.
+    /// IPv6 extension headers that only the kernel handles. There are more than eight, or a routing header has segments left, or the kernel
+    /// must be set up for its type.
     Extensions,
     /// TCP to a broadcast or multicast MAC address.
     GroupMac,

@@ -12,6 +12,7 @@ const _: () = assert!(align_of::<AtomicU64>() == OPERAND);
 
 /// Why eight bytes cannot be changed atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AtomicAccessError {
     /// They leave the memory.
     #[error(transparent)]
@@ -22,6 +23,9 @@ pub enum AtomicAccessError {
         /// Offset of the first one.
         offset: usize,
     },
+    /// The memory may only be read.
+    #[error("the region's memory can only be read")]
+    ReadOnly,
     /// They were unmapped, protected or cut off from their file, and have not changed.
     #[error("the bytes at offset {offset} of the region cannot be accessed any more")]
     Gone {
@@ -34,6 +38,7 @@ impl From<CopyError> for AtomicAccessError {
     fn from(error: CopyError) -> Self {
         match error {
             CopyError::OutOfBounds(outside) => Self::OutOfBounds(outside),
+            CopyError::ReadOnly => Self::ReadOnly,
             CopyError::Gone { offset, .. } => Self::Gone { offset },
         }
     }
@@ -50,13 +55,20 @@ impl SharedBytes {
     /// Replaces the number in the eight bytes at `offset`, in the host's order of bytes, by what `change` makes of it, and
     /// returns what was there before.
     ///
-    /// No other call of this function, in any thread or process, comes in between, nor does any atomic access of the application's
-    /// to the same bytes. `change` is called again whenever the number has become another meanwhile.
+    /// No other call of this function, in any thread or process, comes in between. Nor does any atomic access of the application's to the
+    /// same bytes. `change` is called again whenever the number has become another meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// - [`AtomicAccessError::OutOfBounds`], [`AtomicAccessError::Misaligned`]: the eight bytes leave the memory, or are not 8-aligned.
+    /// - [`AtomicAccessError::ReadOnly`]: the memory may only be read.
+    /// - [`AtomicAccessError::Gone`]: the bytes were unmapped, protected or cut off from their file.
     pub fn update_u64(
         &self,
         offset: usize,
         change: impl Fn(u64) -> u64,
     ) -> Result<u64, AtomicAccessError> {
+        self.check_writable()?;
         let number = self.checked_ptr(offset, OPERAND)?.cast::<u64>();
         if !number.cast::<AtomicU64>().is_aligned() {
             return Err(AtomicAccessError::Misaligned { offset });
@@ -65,8 +77,8 @@ impl SharedBytes {
         self.read(offset, &mut bytes)?;
         let mut before = u64::from_ne_bytes(bytes);
         loop {
-            // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which is readable and writable or gone, they are aligned
-            // as an `AtomicU64` must be, and nothing hands out a plain reference into shared memory.
+            // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which is readable or gone, `check_writable` that they may be
+            // written; they are aligned as an `AtomicU64` must be, and nothing hands out a plain reference into shared memory.
             let found = unsafe { compare_exchange(number, before, change(before)) };
             match found.map_err(|Fault| AtomicAccessError::Gone { offset })? {
                 found if found == before => return Ok(before),

@@ -8,8 +8,8 @@ const LONG: usize = 256;
 #[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 32;
 
-/// The sum of `bytes` as words of 16 bits in this host's order, an odd last byte filled up with zero (RFC 1071 §1), folded to 32 bits
-/// only: sums of pieces of even length are added before they are folded to 16 (§2).
+/// The sum of `bytes` as words of 16 bits in this host's order, folded to 32 bits only. Zero fills up an odd last byte (RFC 1071 §1). Sums
+/// of pieces of even length are added before they are folded to 16 (§2).
 #[inline]
 pub fn checksum_sum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,12 @@
 //! Frames, rings and shared memory of one NIC queue, and what the kernel knows of the network.
 //!
 //! This is the only crate of xwarp with `unsafe` code, each block one operation under one proof.
+#![warn(clippy::missing_errors_doc)]
 
 mod atomic;
 pub mod attach;
 mod checksum;
+mod descriptor_set;
 mod fault;
 mod frame;
 mod memory_io;
@@ -27,6 +29,7 @@ mod xdp;
 
 pub use atomic::AtomicAccessError;
 pub use checksum::checksum_sum;
+pub use descriptor_set::DescriptorSet;
 pub use fault::unblock_faults;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
@@ -37,7 +40,7 @@ pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
 pub use raw_parts::RawPartsError;
 pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{CopyError, OutOfBounds, SharedBytes};
-pub use signal::{Signal, sleep_on};
+pub use signal::{Signal, is_any_readable, sleep_on};
 pub use tap::{Capture, CaptureError, Tap, TapError};
 pub use umem::{FRAME_CAPACITY, UmemError};
 pub use wait_set::WaitSet;

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{Arena, Foreign, Frame, Layout, Parking, Queue, RxFrame, SentFrame, TxFrame};
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
+use crate::signal::Signal;
 
-/// A frame's room, if nothing else is said: the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole cache line.
-/// Memory that is never written takes none.
+/// A frame's room, if nothing else is said. It takes the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole
+/// cache line. Memory that is never written takes none.
 const ROOM: usize = 65_600;
 
 /// A [`PacketIo`] whose other end is a [`Wire`].
@@ -26,20 +27,32 @@ pub struct MemoryIo {
     held: Vec<Vec<u8>>,
     up: bool,
     wire: Wire,
+    /// Raised while frames wait to be received, if they are announced.
+    arrival: Option<Arc<Signal>>,
     counters: IoCounters,
 }
+
+/// The least room of a buffer that is used again.
+const BUFFER: usize = 2048;
 
 /// The cable of a [`MemoryIo`]: what it sent can be taken off, what it shall receive can be put on.
 #[derive(Clone, Default)]
 pub struct Wire(Arc<Mutex<Ends>>);
 
+/// Buffers of frames that have been received, for frames to come.
+type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
+
 #[derive(Default)]
 struct Ends {
     sent: VecDeque<Vec<u8>>,
     arriving: VecDeque<Vec<u8>>,
+    /// Raised while there is something in `arriving`.
+    arrival: Option<Arc<Signal>>,
     icmp: VecDeque<Icmp>,
     /// Transmissions do not complete.
     busy: bool,
+    /// If none, each frame is allocated, and freed once it was received.
+    buffers: Option<Buffers>,
 }
 
 impl Wire {
@@ -50,7 +63,23 @@ impl Wire {
 
     /// Lets a frame arrive, after those that are waiting already.
     pub fn deliver(&self, frame: Vec<u8>) {
-        self.ends().arriving.push_back(frame);
+        let mut ends = self.ends();
+        ends.arriving.push_back(frame);
+        if let Some(arrival) = &ends.arrival {
+            arrival.raise();
+        }
+    }
+
+    /// The oldest frame that waits to be received.
+    fn take_arriving(&self) -> Option<Vec<u8>> {
+        let mut ends = self.ends();
+        let frame = ends.arriving.pop_front();
+        if let Some(arrival) = &ends.arrival
+            && ends.arriving.is_empty()
+        {
+            arrival.clear();
+        }
+        frame
     }
 
     /// Lets an ICMP message arrive that is to be asked for.
@@ -58,24 +87,64 @@ impl Wire {
         self.ends().icmp.push_back(message);
     }
 
-    /// Says whether the interface is busy: while it is, what it sends reaches the wire, but no transmission completes, as with a
-    /// kernel that is slow to return frames.
+    /// Says whether the interface is busy. While it is, what it sends reaches the wire, but no transmission completes, as with a kernel
+    /// that is slow to return frames.
     pub fn set_busy(&self, busy: bool) {
         self.ends().busy = busy;
     }
 
-    fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has both wires keep the buffers of received frames for what is sent next, so that frames cost no allocation. What else they cost can
+    /// be measured then.
+    pub fn share_buffers(&self, other: &Self) {
+        let buffers = Buffers::default();
+        for wire in [self, other] {
+            wire.ends().buffers = Some(Arc::clone(&buffers));
+        }
     }
+
+    /// A copy of a frame.
+    fn copy(&self, frame: &[u8]) -> Vec<u8> {
+        let Some(buffers) = &self.ends().buffers else {
+            return frame.to_vec();
+        };
+        let spare = lock(buffers).pop();
+        let mut bytes = spare.unwrap_or_else(|| Vec::with_capacity(frame.len().max(BUFFER)));
+        bytes.clear();
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    /// Takes the buffer of a frame that was received.
+    fn keep(&self, bytes: Vec<u8>) {
+        if let Some(buffers) = &self.ends().buffers {
+            lock(buffers).push(bytes);
+        }
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MemoryIo {
     /// An interface with `frames` frames that have room for any packet, and its wire.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for the frames.
     pub fn new(frames: usize) -> io::Result<(Self, Wire)> {
         Self::with_room(frames, ROOM)
     }
 
     /// An interface with `frames` frames of at most `room` bytes, and its wire.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for the frames.
     pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
         let (arena, free) = Arena::anonymous(frames * room)?.into_frames(&Layout {
             first: 0,
@@ -93,13 +162,26 @@ impl MemoryIo {
             held: Vec::new(),
             up: true,
             wire: wire.clone(),
+            arrival: None,
             counters: IoCounters::default(),
         };
         Ok((io, wire))
     }
 
+    /// The same interface, which announces frames by a descriptor, as an AF_XDP socket does: for engines that sleep.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn announced(mut self) -> io::Result<Self> {
+        let arrival = Arc::new(Signal::new()?);
+        self.wire.ends().arrival = Some(Arc::clone(&arrival));
+        self.arrival = Some(arrival);
+        Ok(self)
+    }
+
     fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
-        let (len, bytes) = (frame.len(), frame.to_vec());
+        let (len, bytes) = (frame.len(), self.wire.copy(&frame));
         let parked = self.parking.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
@@ -162,13 +244,14 @@ impl MemoryIo {
 impl PacketIo for MemoryIo {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         if !self.up {
-            self.wire.ends().arriving.clear();
+            while self.wire.take_arriving().is_some() {}
         }
         for _ in 0..budget {
-            let Some(bytes) = self.wire.ends().arriving.pop_front() else {
+            let Some(bytes) = self.wire.take_arriving() else {
                 return;
             };
             out.extend(self.accept(&bytes));
+            self.wire.keep(bytes);
         }
     }
 
@@ -235,7 +318,7 @@ impl PacketIo for MemoryIo {
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        None
+        self.arrival.as_ref().map(|arrival| arrival.as_fd())
     }
 
     fn counters(&self) -> IoCounters {
@@ -246,6 +329,7 @@ impl PacketIo for MemoryIo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     #[test]
     fn sent_frame_reaches_the_wire_and_its_memory_is_reused() {
@@ -262,6 +346,28 @@ mod tests {
     }
 
     #[test]
+    fn shared_buffers_are_those_of_received_frames() {
+        let [(mut a, at_a), (mut b, at_b)] = [1, 1].map(|frames| MemoryIo::new(frames).unwrap());
+        at_a.share_buffers(&at_b);
+        let mut places = Vec::new();
+        for round in 0..3_u8 {
+            let mut frame = a.tx_frame().unwrap();
+            frame.set_len(60);
+            frame.fill(round);
+            a.send(frame);
+            let sent = at_a.take_sent().unwrap();
+            assert_eq!(sent, [round; 60]);
+            places.push(sent.as_ptr());
+            at_b.deliver(sent);
+            let mut frames = Vec::new();
+            b.receive(8, &mut frames);
+            assert_eq!(frames[0][..], [round; 60]);
+            b.recycle(frames.remove(0));
+        }
+        assert_eq!(places, [places[0]; 3]);
+    }
+
+    #[test]
     fn delivered_frame_is_received_once() {
         let (mut io, wire) = MemoryIo::new(2).unwrap();
         wire.deliver(vec![7; 60]);
@@ -272,6 +378,26 @@ mod tests {
         io.recycle(frames.remove(0));
         io.receive(8, &mut frames);
         assert!(frames.is_empty());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn announced_frames_make_the_descriptor_readable() {
+        let (io, wire) = MemoryIo::new(2).unwrap();
+        assert!(io.readiness().is_none(), "it was not asked for");
+        let mut io = io.announced().unwrap();
+        let is_readable = |io: &MemoryIo| {
+            let mut watched = [PollFd::new(io.readiness().unwrap(), PollFlags::POLLIN)];
+            poll(&mut watched, PollTimeout::ZERO).unwrap() == 1
+        };
+        assert!(!is_readable(&io));
+        wire.deliver(vec![7; 60]);
+        wire.deliver(vec![8; 60]);
+        let mut frames = Vec::new();
+        io.receive(1, &mut frames);
+        assert!(is_readable(&io), "there is one more");
+        io.receive(1, &mut frames);
+        assert!(!is_readable(&io));
     }
 
     #[test]

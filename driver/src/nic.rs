@@ -1,9 +1,10 @@
 //! Opening a network interface for RDMA: what it is, the program on it, its memory, its queue.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::eventfd::EventFd;
@@ -23,12 +24,13 @@ const QUEUE: u32 = 0;
 const LINK_HEADER_MAX: usize = 22;
 /// The largest MTU whose frames fit into a chunk, in bytes.
 const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
-/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with the one of its engine and of a port, and whoever
-/// watches it takes 3.
+/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of its engine and of a port. Whoever watches
+/// the interface takes 3 more.
 const DESCRIPTORS: usize = 15;
 
 /// How an interface is to be opened.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NicConfig {
     /// The XDP mode that is demanded; `None` takes what is attached, or native before generic.
     pub mode: Option<XdpMode>,
@@ -43,7 +45,7 @@ pub struct NicConfig {
 }
 
 impl Link {
-    /// Over how many buffers a driver may have to spread the interface's frames.
+    /// Buffers that the driver may need for one frame of the interface.
     pub fn frames(&self) -> Buffers {
         if self.ip_mtu() <= MTU_OF_ONE_CHUNK {
             Buffers::One
@@ -53,6 +55,10 @@ impl Link {
     }
 
     /// Refuses an interface that no RNIC can be opened on: its packets are no Ethernet frames.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Loopback`]: it is the loopback interface.
     pub fn check_frames(&self) -> Result<(), NicError> {
         if self.loopback {
             return Err(NicError::Loopback(self.name.clone()));
@@ -73,8 +79,47 @@ impl Default for NicConfig {
     }
 }
 
+/// Setters, one for each field, which tells what it means.
+impl NicConfig {
+    /// Sets `mode`.
+    #[must_use]
+    pub fn mode(mut self, mode: Option<XdpMode>) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets `ring`.
+    #[must_use]
+    pub fn ring(mut self, ring: u32) -> Self {
+        self.ring = ring;
+        self
+    }
+
+    /// Sets `frames`.
+    #[must_use]
+    pub fn frames(mut self, frames: u32) -> Self {
+        self.frames = frames;
+        self
+    }
+
+    /// Sets `region_bytes`.
+    #[must_use]
+    pub fn region_bytes(mut self, region_bytes: usize) -> Self {
+        self.region_bytes = region_bytes;
+        self
+    }
+
+    /// Sets `capture`.
+    #[must_use]
+    pub fn capture(mut self, capture: Option<PathBuf>) -> Self {
+        self.capture = capture;
+        self
+    }
+}
+
 /// What was opened, as it really is.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NicInfo {
     /// Interface name.
     pub name: String,
@@ -107,12 +152,13 @@ impl fmt::Display for NicInfo {
 
 /// Why an interface could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NicError {
     /// The process has too few file descriptors left.
     #[error(
         "opening a network interface takes {DESCRIPTORS} file descriptors, and fewer are left ({0}); raise the limit of open files (`ulimit -n`)"
     )]
-    Descriptors(Errno),
+    Descriptors(io::Error),
     /// The interface could not be looked up.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -160,6 +206,7 @@ pub enum NicError {
 /// The program's maps could not be changed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot tell the XDP program what to steer")]
+#[non_exhaustive]
 pub struct SteeringError(#[from] xwarp_bpf::MapError);
 
 /// An open interface, in the parts that a stack takes over.
@@ -180,23 +227,25 @@ pub struct Nic {
 
 impl Nic {
     /// Opens `name` in the current network namespace. Dropping the parts undoes all of it.
+    ///
+    /// # Errors
+    ///
+    /// - [`NicError::Link`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::Queues`]: the interface is unknown or does not suit.
+    /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
+    /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
+    /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
+    /// - [`NicError::Capture`]: the capture file cannot be written.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
         check_descriptors()?;
         // From now on no change is missed.
         let notifications = Notifications::begin()?;
         let link = net::link_by_name(name)?;
         check_link(&link)?;
-        let frames = link.frames();
         let (memory, regions) = umem::create(config.frames, config.ring, config.region_bytes)?;
-        let target = Target {
-            interface: name,
-            queue: QUEUE,
-            ring: config.ring,
-            frames,
-        };
         // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
+        let target = target(name, config.ring, link.frames());
         let io = xdp::open(&target, link.ip_mtu() + LINK_HEADER_MAX, memory)?;
-        let attachment = Attachment::open(link.index, &link.name, config.mode, frames)?;
+        let attachment = Attachment::open(link.index, &link.name, config.mode, target.frames)?;
         let watched = Watched {
             index: link.index,
             name: link.name.clone(),
@@ -205,14 +254,7 @@ impl Nic {
         };
         let info = describe(link, &attachment);
         let steering = Steering::begin(attachment, io.as_fd())?;
-        let (io, capture): (Box<dyn PacketIo>, _) = match &config.capture {
-            None => (io, None),
-            Some(path) => {
-                let tap = Tap::new(io, path, name)?;
-                let capture = tap.capture();
-                (Box::new(tap), Some(capture))
-            }
-        };
+        let (io, capture) = tapped(io, config.capture.as_deref(), name)?;
         Ok(Self {
             info,
             io,
@@ -224,13 +266,44 @@ impl Nic {
     }
 }
 
+/// The one queue that is served.
+fn target(interface: &str, ring: u32, frames: Buffers) -> Target<'_> {
+    Target {
+        interface,
+        queue: QUEUE,
+        ring,
+        frames,
+    }
+}
+
+/// The queue, and the capture of its frames if there is a file to write them to.
+fn tapped(
+    io: Box<dyn PacketIo>,
+    path: Option<&Path>,
+    interface: &str,
+) -> Result<(Box<dyn PacketIo>, Option<Capture>), TapError> {
+    let Some(path) = path else {
+        return Ok((io, None));
+    };
+    let tap = Tap::new(io, path, interface)?;
+    let capture = tap.capture();
+    Ok((Box::new(tap), Some(capture)))
+}
+
 /// libxdp says "no such file" where a descriptor is missing, and libbpf many things, so the descriptors are counted beforehand.
 fn check_descriptors() -> Result<(), NicError> {
     let taken: Result<Vec<EventFd>, Errno> = (0..DESCRIPTORS).map(|_| EventFd::new()).collect();
-    taken.map(drop).map_err(NicError::Descriptors)
+    taken
+        .map(drop)
+        .map_err(|errno| NicError::Descriptors(errno.into()))
 }
 
 /// Attaches our program to an interface, where it stays, and says in which mode it runs; `None` tries native and then generic mode.
+///
+/// # Errors
+///
+/// - [`NicError::Loopback`]: it is the loopback interface.
+/// - [`NicError::Attach`]: a program is there already, or the kernel refuses this one.
 pub fn attach_permanently(link: &Link, mode: Option<XdpMode>) -> Result<XdpMode, NicError> {
     link.check_frames()?;
     let mode = attach::attach_permanently(link.index, &link.name, mode, link.frames())?;
@@ -238,6 +311,12 @@ pub fn attach_permanently(link: &Link, mode: Option<XdpMode>) -> Result<XdpMode,
 }
 
 /// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while a process uses it.
+///
+/// # Errors
+///
+/// - [`NicError::InUse`]: a process uses the program, and `force` is not set.
+/// - [`NicError::Attach`]: there is no program of ours, it is not attached to stay, or the kernel refuses.
+/// - [`NicError::Umem`], [`NicError::Queue`]: whether a process uses it could not be found out.
 pub fn detach(link: &Link, force: bool) -> Result<(), NicError> {
     let program = Lasting::find(link.index, &link.name)?;
     // Until the end, so that nobody begins to use it meanwhile.
@@ -249,12 +328,7 @@ pub fn detach(link: &Link, force: bool) -> Result<(), NicError> {
 fn claim(link: &Link) -> Result<Option<Box<dyn XdpQueue>>, NicError> {
     const RING: u32 = 64;
     let (memory, _) = umem::create(RING, RING, 0)?;
-    let target = Target {
-        interface: &link.name,
-        queue: QUEUE,
-        ring: RING,
-        frames: Buffers::One,
-    };
+    let target = target(&link.name, RING, Buffers::One);
     match xdp::open(&target, FRAME_CAPACITY, memory) {
         Ok(queue) => Ok(Some(queue)),
         Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(link.name.clone())),
@@ -310,6 +384,10 @@ impl Steering {
     }
 
     /// Redirects TCP to this local address and port from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`SteeringError`]: the program's table of flows is full, or the kernel refuses.
     pub fn add(&mut self, local: SocketAddr) -> Result<(), SteeringError> {
         self.attachment
             .maps()

@@ -33,8 +33,12 @@ pub trait PacketIo: Send {
     /// until [`reclaim`](Self::reclaim) gives it back. The token of another queue's frame, which is not sent, is never exchanged.
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
 
-    /// Gives a sent frame back with the length and bytes that it was sent with, or the token again while its transmission has not
-    /// completed, or if it is another queue's.
+    /// Gives a sent frame back, with the length and bytes that it was sent with. While its transmission has not completed, it gives the
+    /// token again, and so it does with another queue's.
+    ///
+    /// # Errors
+    ///
+    /// The token, if the frame cannot be had.
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame>;
 
     /// Gives up a sent frame: its memory is free once its transmission has completed.
@@ -50,10 +54,15 @@ pub trait PacketIo: Send {
     fn discard(&mut self, frame: TxFrame);
 
     /// Sets all queued frames in motion and collects those whose transmission has completed.
+    ///
+    /// # Errors
+    ///
+    /// - [`IoError::Transmit`]: the kernel refuses to transmit.
+    /// - [`IoError::Stalled`]: no frame has completed for too long.
     fn flush(&mut self) -> Result<(), IoError>;
 
-    /// True while frames are queued that the kernel has not taken yet, so that [`flush`](Self::flush) must be called again; not while the link
-    /// is down, as that would be of no use.
+    /// True while the kernel has not taken all queued frames, so that [`flush`](Self::flush) must be called again. False while the link is
+    /// down, as that would be of no use.
     fn backlog(&self) -> bool;
 
     /// Says whether the link is up. While it is down, frames that are sent wait, and that none of them completes is no failure.
@@ -83,6 +92,7 @@ pub enum Icmp {
 
 /// Frames moved and frames lost, by cause, since the queue was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IoCounters {
     /// Frames received.
     pub rx_frames: u64,

@@ -1,7 +1,7 @@
 //! A copy from or to memory that someone else may change meanwhile, or take away.
 //!
-//! Where another thread or process accesses the shared memory at the same time, each byte is either the old or the new one; an ordinary copy
-//! would be a data race, which the language leaves undefined.
+//! Where another thread or process accesses the shared memory at the same time, each byte is either the old or the new one. An ordinary
+//! copy would be a data race, which the language leaves undefined.
 //!
 //! On x86-64 all accesses are in assembler, invisible to the compiler. If the memory is gone (unmapped, protected, or its file
 //! truncated), the signal handler of [`fault`](crate::fault) has the access return [`Fault`]. The instructions of an access
@@ -9,6 +9,7 @@
 //!
 //! Elsewhere, and under Miri, they are relaxed atomics: of 8 bytes where these are aligned, as `SharedBytes::update_u64` has them, of 1 byte
 //! at the ends. The language does not define yet what happens when such an end and an access of 8 bytes race for the same bytes.
+//! Memory that may only be read is read by volatile accesses there: an atomic demands that its memory may be written.
 //! There a signal ends the process if the memory is gone.
 #![allow(unsafe_code)]
 
@@ -34,6 +35,27 @@ pub(crate) unsafe fn racy_read(dst: &mut [u8], src: NonNull<u8>) -> Result<(), F
     // SAFETY: the caller vouches for the source.
     unsafe {
         atomics::read(dst, src);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    Ok(())
+}
+
+/// Copies `dst.len()` bytes of memory that may only be read, from `src` on, into `dst`.
+///
+/// # Safety
+///
+/// `src` may be used to read that many initialised bytes, which no exclusive reference covers, or they are gone.
+#[inline]
+pub(crate) unsafe fn racy_read_constant(dst: &mut [u8], src: NonNull<u8>) -> Result<(), Fault> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the shared memory.
+    unsafe {
+        assembler::copy(dst.as_mut_ptr(), src.as_ptr(), dst.len())
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller vouches for the source.
+    unsafe {
+        atomics::read_constant(dst, src);
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     Ok(())
@@ -89,10 +111,10 @@ mod assembler {
 
     use super::Fault;
 
-    /// Assembler whose function returns [`Fault`] if one of the instructions faults. It says so in a section that becomes the
-    /// table of `fault`: where they begin, where they end and where to go on, each as a distance from itself.
+    /// Assembler whose function returns [`Fault`] if one of the instructions faults. A section that becomes the table of `fault` says where
+    /// they begin, where they end and where to go on. Each is a distance from itself.
     macro_rules! fallible {
-        ([$($line:literal),+ $(,)?], $($operand:tt)*) => {
+        ([$($line:expr),+ $(,)?], $($operand:tt)*) => {
             asm!(
                 "8:",
                 $($line,)+
@@ -105,6 +127,23 @@ mod assembler {
                 ".popsection",
                 gone = label { return Err(Fault) },
                 $($operand)*
+            )
+        };
+    }
+
+    /// Copies the first `$bytes` bytes and the last, through registers whose part of that size is named by `$part`.
+    macro_rules! copy_ends {
+        ($bytes:literal, $part:literal, $dst:ident, $src:ident, $len:ident) => {
+            fallible!(
+                [
+                    concat!("mov {first", $part, "}, [{src}]"),
+                    concat!("mov {last", $part, "}, [{src} + {len} - ", $bytes, "]"),
+                    concat!("mov [{dst}], {first", $part, "}"),
+                    concat!("mov [{dst} + {len} - ", $bytes, "], {last", $part, "}"),
+                ],
+                first = out(reg) _, last = out(reg) _,
+                src = in(reg) $src, dst = in(reg) $dst, len = in(reg) $len,
+                options(nostack, preserves_flags),
             )
         };
     }
@@ -198,68 +237,24 @@ mod assembler {
     #[inline]
     unsafe fn copy_few(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         match len {
-            8.. => {
-                // SAFETY: the first 8 bytes and the last 8 are in the ranges, as there are so many.
-                unsafe {
-                    fallible!(
-                        [
-                            "mov {first}, [{src}]",
-                            "mov {last}, [{src} + {len} - 8]",
-                            "mov [{dst}], {first}",
-                            "mov [{dst} + {len} - 8], {last}",
-                        ],
-                        first = out(reg) _, last = out(reg) _,
-                        src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
-                        options(nostack, preserves_flags),
-                    );
-                }
-            }
-            4.. => {
-                // SAFETY: likewise, with 4 bytes.
-                unsafe {
-                    fallible!(
-                        [
-                            "mov {first:e}, [{src}]",
-                            "mov {last:e}, [{src} + {len} - 4]",
-                            "mov [{dst}], {first:e}",
-                            "mov [{dst} + {len} - 4], {last:e}",
-                        ],
-                        first = out(reg) _, last = out(reg) _,
-                        src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
-                        options(nostack, preserves_flags),
-                    );
-                }
-            }
-            2.. => {
-                // SAFETY: likewise, with 2 bytes.
-                unsafe {
-                    fallible!(
-                        [
-                            "mov {first:x}, [{src}]",
-                            "mov {last:x}, [{src} + {len} - 2]",
-                            "mov [{dst}], {first:x}",
-                            "mov [{dst} + {len} - 2], {last:x}",
-                        ],
-                        first = out(reg) _, last = out(reg) _,
-                        src = in(reg) src, dst = in(reg) dst, len = in(reg) len,
-                        options(nostack, preserves_flags),
-                    );
-                }
-            }
-            _ => {
-                // SAFETY: there is one byte.
-                unsafe {
-                    fallible!(
-                        [
-                            "mov {byte}, [{src}]",
-                            "mov [{dst}], {byte}",
-                        ],
-                        byte = out(reg_byte) _,
-                        src = in(reg) src, dst = in(reg) dst,
-                        options(nostack, preserves_flags),
-                    );
-                }
-            }
+            // SAFETY: the first 8 bytes and the last 8 are in the ranges, as there are so many.
+            8.. => unsafe { copy_ends!(8, "", dst, src, len) },
+            // SAFETY: likewise, with 4 bytes.
+            4.. => unsafe { copy_ends!(4, ":e", dst, src, len) },
+            // SAFETY: likewise, with 2 bytes.
+            2.. => unsafe { copy_ends!(2, ":x", dst, src, len) },
+            // SAFETY: there is one byte.
+            _ => unsafe {
+                fallible!(
+                    [
+                        "mov {byte}, [{src}]",
+                        "mov [{dst}], {byte}",
+                    ],
+                    byte = out(reg_byte) _,
+                    src = in(reg) src, dst = in(reg) dst,
+                    options(nostack, preserves_flags),
+                );
+            },
         }
         Ok(())
     }
@@ -323,6 +318,18 @@ mod atomics {
         for (i, byte) in (0..).zip(head).chain((end..).zip(tail)) {
             // SAFETY: the byte is one of those that the caller vouches for.
             *byte = unsafe { byte_at(src, i) }.load(Relaxed);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`racy_read_constant`](super::racy_read_constant).
+    pub(super) unsafe fn read_constant(dst: &mut [u8], src: NonNull<u8>) {
+        for (i, byte) in dst.iter_mut().enumerate() {
+            // SAFETY: the byte is one of those that the caller vouches for.
+            let src = unsafe { src.add(i) };
+            // SAFETY: as above.
+            *byte = unsafe { src.read_volatile() };
         }
     }
 

@@ -10,6 +10,7 @@ use crate::shared::SharedBytes;
 
 /// Why memory of the application's cannot be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RawPartsError {
     /// There is nothing at some of the addresses.
     #[error("some of the {len} bytes at {start:#x} are not mapped")]
@@ -94,22 +95,70 @@ impl SharedBytes {
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self, RawPartsError> {
-        let (address, owner) = (start.addr(), Arc::new(owner));
-        let nothing = RawPartsError::NotMapped {
-            start: address,
-            len,
-        };
-        let start = NonNull::new(start).ok_or(nothing)?;
-        populate(address, len)?;
-        fault::survive();
-        // SAFETY: the caller vouches for the memory, of which `populate` has seen that it is readable and writable.
-        Ok(unsafe { Self::new(start, len, owner) })
+        let start = faulted_in(start, len, true)?;
+        // SAFETY: the caller vouches for the memory, of which `faulted_in` has seen that it is readable and writable.
+        Ok(unsafe { Self::new(start, len, Arc::new(owner)) })
+    }
+
+    /// A constant, which may only be read: see [`from_raw_parts_read_only`](Self::from_raw_parts_read_only).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use xwarp_driver::SharedBytes;
+    /// let memory = SharedBytes::from_static(b"a table");
+    /// assert_eq!(memory.to_vec(), b"a table");
+    /// assert!(memory.write(0, b"A").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_static(bytes: &'static [u8]) -> Self {
+        let start = NonNull::from(bytes).cast();
+        // SAFETY: a static reference keeps the bytes readable and unchanged for as long as the program runs.
+        unsafe { Self::new_read_only(start, bytes.len(), Arc::new(())) }
+    }
+
+    /// Memory that may only be read, such as a mapping of a file without the right to write. A write ends in
+    /// [`CopyError::ReadOnly`](crate::CopyError::ReadOnly), and registration refuses the rights that write.
+    ///
+    /// # Safety
+    ///
+    /// As long as there is a handle, parts and clones included:
+    ///
+    /// - The addresses hold this memory or nothing. Where it is unmapped, nothing else may be mapped or allocated.
+    /// - No exclusive reference (`&mut [u8]`) covers any of the bytes while a handle, or a peer through an RNIC, may read them. Shared ones
+    ///   (`&[u8]`) may.
+    /// - Others who change the bytes do so atomically, through raw pointers in other languages, or not at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, not accessible, or behind the end of a file.
+    pub unsafe fn from_raw_parts_read_only(
+        start: *const u8,
+        len: usize,
+        owner: impl Send + Sync + 'static,
+    ) -> Result<Self, RawPartsError> {
+        let start = faulted_in(start.cast_mut(), len, false)?;
+        // SAFETY: the caller vouches for the memory, of which `faulted_in` has seen that it is readable.
+        Ok(unsafe { Self::new_read_only(start, len, Arc::new(owner)) })
     }
 }
 
-/// Faults in all pages that have some of the bytes, for writing.
+/// Where the bytes begin, with all of their pages faulted in for reading or writing. From now on, faults there end in errors.
+fn faulted_in(start: *mut u8, len: usize, to_write: bool) -> Result<NonNull<u8>, RawPartsError> {
+    let address = start.addr();
+    let nothing = RawPartsError::NotMapped {
+        start: address,
+        len,
+    };
+    let start = NonNull::new(start).ok_or(nothing)?;
+    populate(address, len, to_write)?;
+    fault::survive();
+    Ok(start)
+}
+
+/// Faults in all pages that have some of the bytes, for reading or writing.
 #[cfg(not(miri))]
-fn populate(start: usize, len: usize) -> Result<(), RawPartsError> {
+fn populate(start: usize, len: usize, to_write: bool) -> Result<(), RawPartsError> {
     use nix::errno::Errno;
 
     if len == 0 {
@@ -118,12 +167,14 @@ fn populate(start: usize, len: usize) -> Result<(), RawPartsError> {
     let Some(pages) = pages_of(start, len) else {
         return Err(RawPartsError::NotMapped { start, len });
     };
-    let Err(errno) = fault_in(&pages, true) else {
+    let Err(errno) = fault_in(&pages, to_write) else {
         return Ok(());
     };
     Err(match errno {
         Errno::ENOMEM => RawPartsError::NotMapped { start, len },
-        Errno::EINVAL if fault_in(&pages, false).is_ok() => RawPartsError::ReadOnly { start, len },
+        Errno::EINVAL if to_write && fault_in(&pages, false).is_ok() => {
+            RawPartsError::ReadOnly { start, len }
+        }
         Errno::EINVAL => RawPartsError::NotAccessible { start, len },
         Errno::EFAULT => RawPartsError::BehindFile { start, len },
         other => RawPartsError::Refused {
@@ -137,7 +188,7 @@ fn populate(start: usize, len: usize) -> Result<(), RawPartsError> {
 /// Miri has no such call.
 #[cfg(miri)]
 #[expect(clippy::unnecessary_wraps, reason = "as in earnest")]
-fn populate(_start: usize, _len: usize) -> Result<(), RawPartsError> {
+fn populate(_start: usize, _len: usize, _to_write: bool) -> Result<(), RawPartsError> {
     Ok(())
 }
 
@@ -171,6 +222,7 @@ fn fault_in(pages: &std::ops::Range<usize>, to_write: bool) -> Result<(), nix::e
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{AtomicAccessError, CopyError};
 
     #[test]
     fn memory_of_the_application_is_shared_until_the_last_handle_goes() {
@@ -186,6 +238,25 @@ mod tests {
         assert_eq!((part.to_vec(), Arc::strong_count(&owner)), (vec![2; 10], 2));
         drop(part);
         assert_eq!((&*owner, Arc::strong_count(&owner)), (&vec![2; 100], 1));
+    }
+
+    #[test]
+    fn memory_that_may_only_be_read_is_never_written() {
+        static TABLE: [u8; 64] = [7; 64];
+        // SAFETY: a constant lives for ever, and nobody changes it.
+        let memory = unsafe { SharedBytes::from_raw_parts_read_only(TABLE.as_ptr(), 64, ()) };
+        let memory = memory.unwrap();
+        let part = memory.part(8..24).unwrap();
+        let constant = SharedBytes::from_static(&TABLE);
+        for (memory, len) in [(&memory, 64), (&part, 16), (&constant, 64)] {
+            assert_eq!((memory.len(), memory.is_writable()), (len, false));
+            assert_eq!(memory.to_vec(), TABLE[..len]);
+            assert_eq!(memory.write(0, &[1]), Err(CopyError::ReadOnly));
+            assert_eq!(memory.fill(0..8, 1), Err(CopyError::ReadOnly));
+            let changed = memory.update_u64(0, |number| number + 1);
+            assert_eq!(changed, Err(AtomicAccessError::ReadOnly));
+        }
+        assert_eq!(TABLE, [7; 64]);
     }
 
     #[test]
@@ -236,6 +307,22 @@ mod refusals {
             protect(Right::None),
             NOT_ACCESSIBLE,
         );
+    }
+
+    #[test]
+    fn pages_that_can_only_be_read_are_enough_to_read() {
+        let memory = Vanishing::anonymous(3);
+        let share = |memory: &Vanishing| {
+            // SAFETY: the memory goes after the last handle, and nobody else uses it.
+            unsafe { SharedBytes::from_raw_parts_read_only(memory.start(), 3 * PAGE, ()) }
+        };
+        memory.protect(1, Right::Read);
+        assert_eq!(share(&memory).unwrap().to_vec(), vec![0; 3 * PAGE]);
+        let (start, len) = (memory.start().addr(), 3 * PAGE);
+        memory.protect(1, Right::None);
+        assert_eq!(share(&memory).unwrap_err(), NOT_ACCESSIBLE(start, len));
+        memory.unmap(1);
+        assert_eq!(share(&memory).unwrap_err(), NOT_MAPPED(start, len));
     }
 
     #[test]

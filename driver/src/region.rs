@@ -27,8 +27,9 @@ struct Pool {
 /// The pool has no extent that is long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no room for a region of {wanted} bytes: the largest free piece of the {size} byte region area has {largest}; open the RNIC with a larger one"
+    "no room for a region of {wanted} bytes: the region area has {size} bytes, its largest free piece {largest}; open the RNIC with a larger `NicConfig::region_bytes`"
 )]
+#[non_exhaustive]
 pub struct RegionAreaFull {
     /// Bytes asked for.
     pub wanted: usize,
@@ -54,6 +55,10 @@ impl RegionPool {
     }
 
     /// A pool of its own anonymous memory, for a stack without a UMEM.
+    ///
+    /// # Errors
+    ///
+    /// [`std::io::Error`]: no memory is left for it.
     pub fn anonymous(len: usize) -> std::io::Result<Self> {
         let len = len.next_multiple_of(PAGE);
         let arena = Arc::new(Arena::anonymous(len)?);
@@ -62,6 +67,10 @@ impl RegionPool {
     }
 
     /// A zeroed region of `len` bytes: nothing of its former use can be read through it.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionAreaFull`]: no free piece is that long.
     pub fn allocate(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
         let extent = len
             .max(1)
@@ -220,6 +229,21 @@ mod tests {
             b'x',
             "the area keeps its arena"
         );
+    }
+
+    #[test]
+    fn error_of_a_full_area_tells_the_areas_size_and_the_option_that_enlarges_it() {
+        let pool = RegionPool::anonymous(2 * PAGE).unwrap();
+        let _first = pool.allocate(1).unwrap();
+        let full = pool.allocate(PAGE + 1).unwrap_err().to_string();
+        for told in [
+            "4097 bytes",
+            "has 8192 bytes",
+            "piece 4096",
+            "NicConfig::region_bytes",
+        ] {
+            assert!(full.contains(told), "{told} is not in: {full}");
+        }
     }
 
     #[test]

@@ -7,11 +7,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::fault;
-use crate::racy::{Fault, racy_read, racy_write};
+use crate::racy::{Fault, racy_read, racy_read_constant, racy_write};
 
-/// Shared memory of fixed length. It is never borrowed as a slice: bytes are copied in and out, and whoever races with a
-/// copy sees old or new bytes, in no particular order.
+/// Shared memory of fixed length. It is never borrowed as a slice. Bytes are copied in and out, and whoever races with a copy sees old or
+/// new bytes, in no particular order.
 ///
 /// On x86-64, an access to memory that the application has unmapped, protected or truncated ends in an error. Elsewhere, and with
 /// `XWARP_FAULTS=off` in the environment, a signal ends the process.
@@ -21,6 +20,7 @@ use crate::racy::{Fault, racy_read, racy_write};
 pub struct SharedBytes {
     start: NonNull<u8>,
     len: usize,
+    writable: bool,
     owner: Arc<dyn Send + Sync>,
 }
 
@@ -33,6 +33,7 @@ unsafe impl Sync for SharedBytes {}
 /// An access that leaves the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes at offset {offset} leave the {size} bytes of the region")]
+#[non_exhaustive]
 pub struct OutOfBounds {
     /// Offset of the first byte asked for.
     pub offset: usize,
@@ -44,10 +45,14 @@ pub struct OutOfBounds {
 
 /// Why bytes could not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CopyError {
     /// They leave the memory.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
+    /// The memory may only be read.
+    #[error("the region's memory can only be read")]
+    ReadOnly,
     /// They were unmapped, protected or cut off from their file. Some of the others may have been copied.
     #[error("some of the {len} bytes at offset {offset} of the region cannot be accessed any more")]
     Gone {
@@ -64,32 +69,45 @@ impl SharedBytes {
     /// `start` points to `len` bytes that no reference (`&[u8]`) covers as long as `owner` lives. They are readable and writable meanwhile,
     /// or nothing is in their place.
     pub(crate) unsafe fn new(start: NonNull<u8>, len: usize, owner: Arc<dyn Send + Sync>) -> Self {
-        Self { start, len, owner }
+        Self {
+            start,
+            len,
+            writable: true,
+            owner,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new), but the bytes need not be writable, and references that are shared (`&[u8]`) may cover them as far as nobody
+    /// else changes them.
+    pub(crate) unsafe fn new_read_only(
+        start: NonNull<u8>,
+        len: usize,
+        owner: Arc<dyn Send + Sync>,
+    ) -> Self {
+        Self {
+            start,
+            len,
+            writable: false,
+            owner,
+        }
     }
 
     /// Anonymous memory of `len` bytes, zeroed, outside any UMEM.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for it.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         let map = memmap2::MmapMut::map_anon(len.max(1))?;
         Ok(Self::from_map(map.into(), len))
     }
 
-    /// The memory of a mapping that the application made: a file, a memfd, huge pages.
-    ///
-    /// The process may write it: a mapping that can only be read has another type (verbs draft §7.5). If its file is truncated, copies
-    /// end in [`CopyError::Gone`].
-    ///
-    /// ```
-    /// # fn memory(map: memmap2::MmapMut) -> xwarp_driver::SharedBytes {
-    /// xwarp_driver::SharedBytes::from_mmap(map)
-    /// # }
-    /// ```
-    /// ```compile_fail,E0308
-    /// # fn memory(map: memmap2::Mmap) -> xwarp_driver::SharedBytes {
-    /// xwarp_driver::SharedBytes::from_mmap(map)
-    /// # }
-    /// ```
-    pub fn from_mmap(map: memmap2::MmapMut) -> Self {
-        fault::survive();
+    /// The memory of a mapping of our own: a file, a memfd.
+    #[cfg(test)]
+    pub(crate) fn from_mmap(map: memmap2::MmapMut) -> Self {
+        crate::fault::survive();
         let len = map.len();
         Self::from_map(map.into(), len)
     }
@@ -114,35 +132,72 @@ impl SharedBytes {
         self.len == 0
     }
 
+    /// False for memory that may only be read. [`write`](Self::write) and the like refuse it, and no right that writes can be given to a region
+    /// of it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// A handle on the bytes of `range` alone.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`]: `range` leaves the memory.
     pub fn part(&self, range: Range<usize>) -> Result<Self, OutOfBounds> {
         let len = range.end.saturating_sub(range.start);
         let start = self.checked_ptr(range.start, len)?;
-        let owner = Arc::clone(&self.owner);
-        // SAFETY: `checked_ptr` proved that the range lies in the memory, for which `new` was promised the same.
-        Ok(unsafe { Self::new(start, len, owner) })
+        Ok(Self {
+            start,
+            len,
+            writable: self.writable,
+            owner: Arc::clone(&self.owner),
+        })
     }
 
     /// Copies `dst.len()` bytes from `offset` on into `dst`.
+    ///
+    /// # Errors
+    ///
+    /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
         let len = dst.len();
         let src = self.checked_ptr(offset, len)?;
-        // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable and writable or gone as `new` was promised, and
-        // into which nothing hands out a slice.
-        let copied = unsafe { racy_read(dst, src) };
+        let copied = if self.writable {
+            // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or gone as `new` was promised, and into which
+            // nothing hands out a slice.
+            unsafe { racy_read(dst, src) }
+        } else {
+            // SAFETY: likewise, as `new_read_only` was promised.
+            unsafe { racy_read_constant(dst, src) }
+        };
         copied.map_err(|Fault| CopyError::Gone { offset, len })
     }
 
     /// Copies `src` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
+    /// - [`CopyError::ReadOnly`]: the memory may only be read.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
+    #[inline]
     pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), CopyError> {
         let len = src.len();
+        self.check_writable()?;
         let dst = self.checked_ptr(offset, len)?;
-        // SAFETY: as for `read`.
+        // SAFETY: as for `read`, and `check_writable` proved that the memory may be written.
         let copied = unsafe { racy_write(dst, src) };
         copied.map_err(|Fault| CopyError::Gone { offset, len })
     }
 
     /// Sets all bytes of `range` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// - [`CopyError::OutOfBounds`]: `range` leaves the memory. Bytes of it that lie inside may be set.
+    /// - [`CopyError::ReadOnly`]: the memory may only be read.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
     pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         const STEP: usize = 4096;
         let pattern = [value; STEP];
@@ -164,7 +219,18 @@ impl SharedBytes {
         copy
     }
 
+    /// Refuses memory that may only be read.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<(), CopyError> {
+        if self.writable {
+            Ok(())
+        } else {
+            Err(CopyError::ReadOnly)
+        }
+    }
+
     /// Where the byte at `offset` lies, if it and the `len - 1` after it lie in the memory.
+    #[inline]
     pub(crate) fn checked_ptr(
         &self,
         offset: usize,

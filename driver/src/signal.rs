@@ -15,6 +15,10 @@ pub struct Signal(EventFd);
 
 impl Signal {
     /// A signal that is not raised.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self(EventFd::from_flags(flags)?))
@@ -48,13 +52,34 @@ impl AsFd for Signal {
     }
 }
 
-/// Sleeps until one of two descriptors is readable, a signal handler has run or `timeout` is over (`None`: no limit).
-pub fn sleep_on(fds: [BorrowedFd<'_>; 2], timeout: Option<Duration>) -> io::Result<()> {
-    let mut watched = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+/// Sleeps until one of these descriptors is readable, one of `others` is, a signal handler has run or `timeout` is over (`None`: no
+/// limit). True if one of `others` is readable.
+///
+/// # Errors
+///
+/// [`io::Error`]: the kernel refuses the sleep.
+pub fn sleep_on<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    others: &[BorrowedFd<'_>],
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    let all = fds.iter().chain(others);
+    let mut watched: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     match poll(&mut watched, poll_timeout(timeout)) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Ok(0) | Err(Errno::EINTR) => Ok(false),
+        // An event that poll has beyond those that nix knows is one, too.
+        Ok(_) => Ok(watched[N..].iter().any(|fd| fd.any().unwrap_or(true))),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Whether one of some descriptors is readable. Never waits.
+///
+/// # Errors
+///
+/// [`io::Error`]: the kernel does not look.
+pub fn is_any_readable(fds: &[BorrowedFd<'_>]) -> io::Result<bool> {
+    sleep_on([], fds, Some(Duration::ZERO))
 }
 
 /// Whole milliseconds, rounded up, so that a short wait is not a busy one.
@@ -98,12 +123,15 @@ mod tests {
         let signals = [Signal::new().unwrap(), Signal::new().unwrap()];
         let fds = || [signals[0].as_fd(), signals[1].as_fd()];
         let begin = Instant::now();
-        sleep_on(fds(), Some(TIME)).unwrap();
+        assert!(!sleep_on(fds(), &[], Some(TIME)).unwrap());
         assert!(begin.elapsed() >= TIME);
         for signal in &signals {
             signal.raise();
-            sleep_on(fds(), None).unwrap();
+            assert!(!sleep_on(fds(), &[], None).unwrap());
+            assert!(sleep_on([], &fds(), None).unwrap());
+            assert!(is_any_readable(&fds()).unwrap());
             signal.clear();
+            assert!(!is_any_readable(&fds()).unwrap());
         }
     }
 }

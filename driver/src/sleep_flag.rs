@@ -7,8 +7,8 @@ use super::sync::{AtomicBool, Ordering, fence};
 /// Says whether somebody is about to sleep.
 ///
 /// The sleeper announces itself, looks for work once more, and only then sleeps. The waker publishes work, then asks
-/// [`must_wake`](Self::must_wake). Each side writes before it reads, with a full barrier between, so at least one of them sees
-/// the other's write: either the sleeper finds the work or the waker finds the sleeper.
+/// [`must_wake`](Self::must_wake). Each side writes before it reads, with a full barrier between, so at least one of them sees the other's
+/// write. Either the sleeper finds the work or the waker finds the sleeper.
 pub(crate) struct SleepFlag(AtomicBool);
 
 impl SleepFlag {

@@ -29,6 +29,7 @@ pub struct Tap {
 /// The capture file could not be begun.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the capture {path}: {reason}")]
+#[non_exhaustive]
 pub struct TapError {
     /// The file.
     pub path: PathBuf,
@@ -41,6 +42,7 @@ pub struct TapError {
 #[error(
     "the capture {path} is not complete: {reason}; make room there or capture into another file"
 )]
+#[non_exhaustive]
 pub struct CaptureError {
     /// The file.
     pub path: PathBuf,
@@ -72,6 +74,10 @@ impl Capture {
 
     /// Ends the file: what is still buffered is written, and further frames are not. An error if any frame is missing in it.
     /// Whoever never calls this finds the error in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError`]: the file lacks frames, and why.
     pub fn finish(&self) -> Result<(), CaptureError> {
         let mut file = self.file();
         file.end();
@@ -80,6 +86,10 @@ impl Capture {
     }
 
     /// Whether all frames so far have been written or buffered.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError`]: the file lacks frames, and why.
     pub fn check(&self) -> Result<(), CaptureError> {
         self.file().lost.clone().map_or(Ok(()), Err)
     }
@@ -157,6 +167,10 @@ fn reason_of(error: PcapError) -> String {
 
 impl Tap {
     /// Captures what `inner` carries into a new file at `path`, which names `interface`.
+    ///
+    /// # Errors
+    ///
+    /// [`TapError`]: the file cannot be created or written.
     pub fn new(inner: Box<dyn PacketIo>, path: &Path, interface: &str) -> Result<Self, TapError> {
         let capture = Capture::begin(path, interface).map_err(|error| TapError {
             path: path.to_owned(),

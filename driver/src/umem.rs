@@ -21,6 +21,7 @@ pub const FRAME_CAPACITY: usize = CHUNK - KERNEL_HEADROOM;
 
 /// Why the memory of a queue could not be set up.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum UmemError {
     /// A size is not what the kernel takes.
     #[error("{0} is not a usable size for frames and rings: {1}")]

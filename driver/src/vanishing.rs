@@ -92,11 +92,19 @@ impl Vanishing {
     }
 
     /// All of it as region memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedBytes::from_raw_parts`].
     pub fn share(&self) -> Result<SharedBytes, RawPartsError> {
         self.share_part(0, self.pages * PAGE)
     }
 
     /// `len` bytes from `offset` on as region memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedBytes::from_raw_parts`].
     pub fn share_part(&self, offset: usize, len: usize) -> Result<SharedBytes, RawPartsError> {
         assert!(offset + len <= self.pages * PAGE);
         let start = self.start().wrapping_add(offset);

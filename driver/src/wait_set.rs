@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use crate::descriptor_set::DescriptorSet;
 use crate::wake::Sleeper;
 
 /// The shortest time that a timer can be set to: 0 would stop it.
@@ -23,9 +23,9 @@ const LONGEST: Duration = Duration::from_hours(24 * 365);
 /// The loop turns the engine until nothing is left to do, calls [`arm`](Self::arm) and waits until the descriptor is readable.
 /// Then it calls [`clear`](Self::clear) and begins anew.
 pub struct WaitSet {
-    all: Epoll,
+    all: DescriptorSet,
     /// The socket that frames arrive on, in a set of its own: closing that set takes the socket out of `all`.
-    frames: Option<Epoll>,
+    frames: Option<DescriptorSet>,
     timer: TimerFd,
     timer_runs: bool,
     sleeper: Sleeper,
@@ -33,11 +33,15 @@ pub struct WaitSet {
 
 impl WaitSet {
     /// A set over the doorbell of `sleeper` and a timer, not armed. It takes two file descriptors, and one more for frames.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
     pub fn new(sleeper: &Sleeper) -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         let all = set_of(sleeper.as_fd())?;
-        watch(&all, timer.as_fd())?;
+        all.watch(timer.as_fd())?;
         Ok(Self {
             all,
             frames: None,
@@ -47,11 +51,24 @@ impl WaitSet {
         })
     }
 
+    /// Has the descriptor be readable while `fd` is, too, armed or not.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the kernel cannot wait for this descriptor.
+    pub fn watch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.all.watch(fd)
+    }
+
     /// Has the descriptor become readable as soon as the doorbell rings, `readiness` is readable or `timeout` is over (`None`: no
     /// limit). If `idle`, asked after the announcement, says that there is work, it is readable at once.
     ///
     /// `readiness` is the same descriptor in every call, or none from some call on. A sleep of the same [`Sleeper`] disarms the
     /// doorbell, so arm again before the next wait.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left, or the kernel refuses.
     pub fn arm(
         &mut self,
         readiness: Option<BorrowedFd<'_>>,
@@ -64,6 +81,10 @@ impl WaitSet {
     }
 
     /// Disarms the doorbell and the timer. The descriptor is not readable afterwards, unless frames wait or a ring is under way.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the kernel refuses, which it has no reason for.
     pub fn clear(&mut self) -> io::Result<()> {
         self.set_timer(None)?;
         self.sleeper.clear()
@@ -81,7 +102,7 @@ impl WaitSet {
             Some(_) if self.frames.is_some() => {}
             Some(socket) => {
                 let frames = set_of(socket)?;
-                watch(&self.all, frames.0.as_fd())?;
+                self.all.watch(frames.as_fd())?;
                 self.frames = Some(frames);
             }
         }
@@ -106,20 +127,15 @@ impl WaitSet {
 impl AsFd for WaitSet {
     /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to be changed.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.all.0.as_fd()
+        self.all.as_fd()
     }
 }
 
-/// An epoll instance over one descriptor.
-fn set_of(fd: BorrowedFd<'_>) -> io::Result<Epoll> {
-    let set = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    watch(&set, fd)?;
+/// A set of one descriptor.
+fn set_of(fd: BorrowedFd<'_>) -> io::Result<DescriptorSet> {
+    let set = DescriptorSet::new()?;
+    set.watch(fd)?;
     Ok(set)
-}
-
-/// Adds a descriptor to a set, which is readable while the descriptor is.
-fn watch(set: &Epoll, fd: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(set.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?)
 }
 
 #[cfg(all(test, not(miri)))]
@@ -218,6 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn set_is_readable_while_another_descriptor_is_that_it_watches() {
+        let (mut set, ..) = new();
+        let (socket, peer) = UnixDatagram::pair().unwrap();
+        set.watch(socket.as_fd()).unwrap();
+        set.arm(None, LONG, || true).unwrap();
+        assert!(!is_readable(&set));
+        peer.send(&[1]).unwrap();
+        assert!(is_readable(&set));
+        set.clear().unwrap();
+        assert!(is_readable(&set));
+        socket.recv(&mut [0; 2]).unwrap();
+        assert!(!is_readable(&set));
+    }
+
+    #[test]
     fn set_is_readable_when_the_interface_has_changed() {
         let (mut set, _sleeper, bell) = new();
         let (reporter, monitor) = LinkReporter::new(Some(bell));
@@ -231,7 +262,7 @@ mod tests {
     fn sleep_of_the_same_sleeper_disarms_until_the_set_is_armed_again() {
         let (mut set, sleeper, bell) = new();
         set.arm(None, None, || true).unwrap();
-        sleeper.sleep(None, LONG, || false).unwrap();
+        sleeper.sleep([None; 2], LONG, || false).unwrap();
         bell.ring();
         assert!(!is_readable(&set));
         set.arm(None, None, || true).unwrap();

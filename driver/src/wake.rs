@@ -28,6 +28,10 @@ pub struct Doorbell(Arc<Shared>);
 
 impl Sleeper {
     /// A sleeper and its doorbell.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
     pub fn new() -> io::Result<(Self, Doorbell)> {
         let shared = Arc::new(Shared {
             event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
@@ -40,6 +44,10 @@ impl Sleeper {
     /// the announcement, says that there is work, the descriptor is readable at once.
     ///
     /// It stays readable until [`clear`](Self::clear). A [`sleep`](Self::sleep) in between disarms it.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the descriptor cannot be written.
     pub fn arm(&self, idle: impl FnOnce() -> bool) -> io::Result<()> {
         self.0.flag.announce();
         if idle() {
@@ -53,6 +61,10 @@ impl Sleeper {
     }
 
     /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a ring is under way.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the descriptor cannot be read.
     pub fn clear(&self) -> io::Result<()> {
         self.0.flag.awake();
         self.drain()
@@ -63,17 +75,21 @@ impl Sleeper {
         Self(Arc::clone(&self.0))
     }
 
-    /// Sleeps until the doorbell rings, `readiness` becomes readable or `timeout` is over (`None`: no limit), unless `idle`,
+    /// Sleeps until the doorbell rings, one of `others` is readable or `timeout` is over (`None`: no limit). It does not sleep if `idle`,
     /// asked after the sleep was announced, says that there is work.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the kernel refuses the sleep.
     pub fn sleep(
         &self,
-        readiness: Option<BorrowedFd<'_>>,
+        others: [Option<BorrowedFd<'_>>; 2],
         timeout: Option<Duration>,
         idle: impl FnOnce() -> bool,
     ) -> io::Result<()> {
         self.0.flag.announce();
         let slept = if idle() {
-            self.wait(readiness, timeout)
+            self.wait(others, timeout)
         } else {
             Ok(())
         };
@@ -81,9 +97,14 @@ impl Sleeper {
         slept
     }
 
-    fn wait(&self, readiness: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(
+        &self,
+        others: [Option<BorrowedFd<'_>>; 2],
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         let bell = self.0.event.as_fd();
-        sleep_on([bell, readiness.unwrap_or(bell)], timeout)?;
+        let [first, second] = others.map(|fd| fd.unwrap_or(bell));
+        sleep_on([bell, first, second], &[], timeout)?;
         self.drain()
     }
 
@@ -128,7 +149,7 @@ mod tests {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
         sleeper
-            .sleep(None, Some(Duration::from_mins(1)), || false)
+            .sleep([None; 2], Some(Duration::from_mins(1)), || false)
             .unwrap();
         assert!(start.elapsed() < Duration::from_secs(30));
     }
@@ -139,9 +160,20 @@ mod tests {
         let (sleeper, _bell) = Sleeper::new().unwrap();
         let start = Instant::now();
         sleeper
-            .sleep(None, Some(Duration::from_millis(20)), || true)
+            .sleep([None; 2], Some(Duration::from_millis(20)), || true)
             .unwrap();
         assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn sleep_ends_with_either_of_the_others() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        let (other, _its_bell) = Sleeper::new().unwrap();
+        other.arm(|| false).unwrap();
+        for others in [[Some(other.as_fd()), None], [None, Some(other.as_fd())]] {
+            sleeper.sleep(others, None, || true).unwrap();
+        }
     }
 
     fn is_readable(sleeper: &Sleeper) -> bool {
@@ -195,7 +227,7 @@ mod tests {
             let mut seen = 0;
             while seen < ITEMS {
                 let idle = || published.load(Ordering::Relaxed) == seen;
-                sleeper.sleep(None, None, idle).unwrap();
+                sleeper.sleep([None; 2], None, idle).unwrap();
                 seen = published.load(Ordering::Relaxed);
             }
         });

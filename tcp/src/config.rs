@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::congestion::Algorithm;
+use crate::congestion::CongestionControl;
 
 /// Bytes of a receive window, by default.
 const BUFFER: usize = 256 << 10;
@@ -20,7 +20,7 @@ pub struct StackConfig {
     /// Bytes of the largest IP packet, sent or announced by the MSS option.
     pub mtu: usize,
     /// Bytes of a connection's receive window, and a quarter of what it can have unacknowledged. `None`, the default: 256 KiB, or 16
-    /// packets of the MTU if that is more, so that there is always something to acknowledge and to repair by.
+    /// packets of the MTU if that is more. So there is always something to acknowledge and to repair by.
     pub buffer: Option<usize>,
     /// Connections at once, those in TIME-WAIT included.
     pub max_connections: usize,
@@ -37,16 +37,16 @@ pub struct StackConfig {
     /// §3.8.4). A host whose program has died answers with a RST.
     pub keepalive: Option<Duration>,
     /// How much may be in flight.
-    pub congestion: Algorithm,
+    pub congestion: CongestionControl,
     /// CUBIC and `NewReno` negotiate ECN and take marks as losses (RFC 3168, RFC 9438 §4.6): for networks that mark, as some devices
     /// on old paths drop what asks for it. False by default. DCTCP always negotiates it, BBR never.
     pub ecn: bool,
     /// The least time to a retransmission beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by default: for peers on one link,
     /// which do not hold ACKs back.
     pub min_rto: Duration,
-    /// How long the acknowledgment of one segment may wait for an answer to ride on, where the last ones were answered as soon; that of
-    /// two never waits (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; what exceeds a peer's [`min_rto`](Self::min_rto) looks
-    /// like a loss to it. Zero acknowledges everything at the end of the turn that brought it.
+    /// How long the acknowledgment of one segment may wait for an answer to ride on, where the last ones were answered as soon. That of two
+    /// never waits (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; what exceeds a peer's [`min_rto`](Self::min_rto) looks like a
+    /// loss to it. Zero acknowledges everything at the end of the turn that brought it.
     pub ack_delay: Duration,
     /// Timestamps are offered and accepted (RFC 7323): 12 bytes per segment, for protection against wrapped sequence numbers
     /// and against needless recoveries.
@@ -64,7 +64,7 @@ impl Default for StackConfig {
             connect_timeout: Duration::from_secs(5),
             user_timeout: Duration::from_secs(100),
             keepalive: None,
-            congestion: Algorithm::default(),
+            congestion: CongestionControl::default(),
             ecn: false,
             min_rto: Duration::from_millis(5),
             ack_delay: Duration::from_micros(200),

@@ -2,13 +2,14 @@
 
 /// What a stack has counted since its start: segments, and frames dropped, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StackCounters {
     /// TCP segments received with valid checksums.
     pub segments_in: u64,
     /// TCP segments sent.
     pub segments_out: u64,
-    /// Times that a connection was looked at: for a segment, a timer, or a call.
-    pub looks: u64,
+    /// Times that the stack visited a connection: for a segment, a timer, or a call.
+    pub conn_visits: u64,
     /// Segments sent again.
     pub retransmissions: u64,
     /// Of these, tail loss probes (RFC 8985 §7).
@@ -71,8 +72,8 @@ pub struct StackCounters {
     pub drop_table_full: u64,
     /// Segments that lie beyond the window that was announced.
     pub drop_beyond_window: u64,
-    /// Segments received before others in front of them for which there was no memory: too many pieces of one connection, or too much
-    /// of all of them.
+    /// Segments received before others in front of them for which there was no memory. The cause is too many pieces of one connection, or
+    /// too much of all of them.
     pub drop_reassembly_full: u64,
     /// Segments without a timestamp on connections that use them (RFC 7323 §3.2).
     pub drop_no_timestamp: u64,

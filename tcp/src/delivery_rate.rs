@@ -37,10 +37,9 @@ pub(crate) struct SentRate {
     app_limited: bool,
 }
 
-/// Counts what one connection has delivered.
+/// Measures how fast one connection delivers. The caller counts what it has delivered, `delivered` below.
 #[derive(Clone, Debug)]
 pub(crate) struct RateSampler {
-    delivered: u64,
     delivered_at: Instant,
     first_sent: Instant,
     /// Sending was limited by the application until so much is delivered.
@@ -52,7 +51,6 @@ pub(crate) struct RateSampler {
 impl RateSampler {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            delivered: 0,
             delivered_at: now,
             first_sent: now,
             app_limited_until: None,
@@ -60,13 +58,8 @@ impl RateSampler {
         }
     }
 
-    /// Bytes delivered in all.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered
-    }
-
     /// A segment is sent, for the first time or again; `in_flight` bytes were in flight before (§3.2).
-    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: usize) -> SentRate {
+    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: usize, delivered: u64) -> SentRate {
         if in_flight == 0 {
             self.first_sent = now;
             self.delivered_at = now;
@@ -74,7 +67,7 @@ impl RateSampler {
         SentRate {
             sent: now,
             first_sent: self.first_sent,
-            delivered: self.delivered,
+            delivered,
             delivered_at: self.delivered_at,
             app_limited: self.app_limited_until.is_some(),
         }
@@ -82,8 +75,7 @@ impl RateSampler {
 
     /// A segment is acknowledged for the first time, cumulatively or selectively (§3.3). To be followed by
     /// [`sample`](Self::sample) once all segments of the ACK have been told.
-    pub(crate) fn on_acked(&mut self, segment: &SentRate, bytes: usize, now: Instant) {
-        self.delivered = self.delivered.saturating_add(bytes as u64);
+    pub(crate) fn on_acked(&mut self, segment: &SentRate, now: Instant) {
         self.delivered_at = now;
         let order = |rate: &SentRate| (rate.delivered, rate.sent);
         if self
@@ -95,12 +87,16 @@ impl RateSampler {
         }
     }
 
-    /// The rate that the ACK shows. `None` if it acknowledged nothing new, or if its interval is shorter than the least round
-    /// trip, which says that a segment was taken for a retransmission of itself (§3.3).
-    pub(crate) fn sample(&mut self, min_rtt: Option<Duration>) -> Option<RateSample> {
+    /// The rate that the ACK shows, which is counted in `delivered`. `None` if it acknowledged nothing new, or if its interval is shorter
+    /// than the least round trip. Such an interval says that a segment was taken for a retransmission of itself (§3.3).
+    pub(crate) fn sample(
+        &mut self,
+        delivered: u64,
+        min_rtt: Option<Duration>,
+    ) -> Option<RateSample> {
         if self
             .app_limited_until
-            .is_some_and(|until| self.delivered > until)
+            .is_some_and(|until| delivered > until)
         {
             self.app_limited_until = None;
         }
@@ -111,19 +107,19 @@ impl RateSampler {
         if interval.is_zero() || min_rtt.is_some_and(|least| interval < least) {
             return None;
         }
-        let delivered = self.delivered.saturating_sub(newest.delivered);
+        let bytes = delivered.saturating_sub(newest.delivered);
         Some(RateSample {
-            delivered: usize::try_from(delivered).unwrap_or(usize::MAX),
+            delivered: usize::try_from(bytes).unwrap_or(usize::MAX),
             interval,
             app_limited: newest.app_limited,
             prior_delivered: newest.delivered,
         })
     }
 
-    /// Nothing is left to send although the window has room, and nothing waits to be retransmitted (§3.4): samples of what is
-    /// sent before these bytes are delivered say too little.
-    pub(crate) fn set_app_limited(&mut self, in_flight: usize) {
-        self.app_limited_until = Some(self.delivered.saturating_add(in_flight as u64));
+    /// Nothing is left to send although the window has room, and nothing waits to be retransmitted (§3.4): samples say too little until
+    /// these bytes are delivered.
+    pub(crate) fn set_app_limited(&mut self, in_flight: usize, delivered: u64) {
+        self.app_limited_until = Some(delivered.saturating_add(in_flight as u64));
     }
 }
 
@@ -141,13 +137,15 @@ mod tests {
     fn steady_flight_shows_the_rate_of_the_path() {
         // a segment of 1000 bytes per millisecond, a round trip of 10 ms
         let mut rate = RateSampler::new(at(0));
-        let (mut sent, mut last) = (Vec::new(), None);
+        let (mut sent, mut last, mut delivered) = (Vec::new(), None, 0);
         for millis in 0..30_usize {
             if let Some(early) = millis.checked_sub(10) {
-                rate.on_acked(&sent[early], 1000, at(millis as u64));
+                delivered += 1000;
+                rate.on_acked(&sent[early], at(millis as u64));
             }
-            last = rate.sample(Some(Duration::from_millis(10)));
-            sent.push(rate.on_sent(at(millis as u64), if millis == 0 { 0 } else { 9000 }));
+            last = rate.sample(delivered, Some(Duration::from_millis(10)));
+            let in_flight = if millis == 0 { 0 } else { 9000 };
+            sent.push(rate.on_sent(at(millis as u64), in_flight, delivered));
         }
         let last = last.unwrap();
         assert_eq!(last.per_second(), 1_000_000);
@@ -159,11 +157,11 @@ mod tests {
     #[test]
     fn acks_that_come_in_one_burst_are_not_taken_for_a_fast_path() {
         let mut rate = RateSampler::new(at(0));
-        let first = rate.on_sent(at(0), 0);
-        let second = rate.on_sent(at(8), 1000); // 8 ms later
-        rate.on_acked(&first, 1000, at(20));
-        rate.on_acked(&second, 1000, at(20));
-        let sample = rate.sample(None).unwrap();
+        let first = rate.on_sent(at(0), 0, 0);
+        let second = rate.on_sent(at(8), 1000, 0); // 8 ms later
+        rate.on_acked(&first, at(20));
+        rate.on_acked(&second, at(20));
+        let sample = rate.sample(2000, None).unwrap();
         assert_eq!(
             (sample.delivered, sample.interval),
             (2000, Duration::from_millis(20))
@@ -173,41 +171,44 @@ mod tests {
     #[test]
     fn interval_below_the_least_round_trip_is_no_sample() {
         let mut rate = RateSampler::new(at(0));
-        let segment = rate.on_sent(at(0), 0);
-        rate.on_acked(&segment, 1000, at(3));
-        assert_eq!(rate.sample(Some(Duration::from_millis(4))), None);
-        assert_eq!(rate.sample(None), None, "nothing new");
-        assert_eq!(rate.delivered(), 1000);
+        let segment = rate.on_sent(at(0), 0, 0);
+        rate.on_acked(&segment, at(3));
+        assert_eq!(rate.sample(1000, Some(Duration::from_millis(4))), None);
+        assert_eq!(rate.sample(1000, None), None, "nothing new");
     }
 
     #[test]
     fn what_is_sent_for_want_of_data_is_marked_until_it_is_delivered() {
         let mut rate = RateSampler::new(at(0));
-        let before = rate.on_sent(at(0), 0);
-        rate.set_app_limited(1000);
-        let during = rate.on_sent(at(1), 1000);
-        rate.on_acked(&before, 1000, at(10));
-        assert!(!rate.sample(None).unwrap().app_limited);
-        rate.on_acked(&during, 1000, at(11));
-        assert!(rate.sample(None).unwrap().app_limited);
-        let after = rate.on_sent(at(12), 0);
-        rate.on_acked(&after, 1000, at(22));
-        assert!(!rate.sample(None).unwrap().app_limited);
+        let before = rate.on_sent(at(0), 0, 0);
+        rate.set_app_limited(1000, 0);
+        let during = rate.on_sent(at(1), 1000, 0);
+        rate.on_acked(&before, at(10));
+        assert!(!rate.sample(1000, None).unwrap().app_limited);
+        rate.on_acked(&during, at(11));
+        assert!(rate.sample(2000, None).unwrap().app_limited);
+        let after = rate.on_sent(at(12), 0, 2000);
+        rate.on_acked(&after, at(22));
+        assert!(!rate.sample(3000, None).unwrap().app_limited);
     }
 
     proptest! {
         #[test]
         fn no_order_of_calls_panics(steps: Vec<(u32, usize, usize, u8)>) {
             let mut rate = RateSampler::new(at(0));
-            let mut sent = vec![rate.on_sent(at(0), 0)];
+            let mut sent = vec![rate.on_sent(at(0), 0, 0)];
+            let mut delivered = 0_u64;
             for (time, bytes, pick, kind) in steps {
                 let now = Instant::from_micros(u64::from(time));
                 match kind % 3 {
-                    0 => sent.push(rate.on_sent(now, bytes)),
-                    1 => rate.on_acked(&sent[pick % sent.len()], bytes, now),
-                    _ => rate.set_app_limited(bytes),
+                    0 => sent.push(rate.on_sent(now, bytes, delivered)),
+                    1 => {
+                        delivered = delivered.saturating_add(bytes as u64);
+                        rate.on_acked(&sent[pick % sent.len()], now);
+                    }
+                    _ => rate.set_app_limited(bytes, delivered),
                 }
-                if let Some(sample) = rate.sample(None) {
+                if let Some(sample) = rate.sample(delivered, None) {
                     prop_assert!(!sample.interval.is_zero());
                     sample.per_second();
                 }

@@ -4,8 +4,8 @@ use xwarp_driver::{Icmp, IoError, PacketIo, RxFrame, SentFrame, TxFrame};
 
 use crate::counters::StackCounters;
 use crate::wire::ethernet;
-use crate::wire::flow::Flow;
-use crate::wire::outbound::{self, Header};
+use crate::wire::outbound::Header;
+use crate::wire::template::HeaderTemplate;
 
 /// Bytes of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
 const MTU_LIMITS: (usize, usize) = (576, 65535);
@@ -232,12 +232,12 @@ impl Device {
     }
 
     /// Sends a segment without payload in a fresh frame; false if there is none.
-    pub(crate) fn send_bare(&mut self, link: &[u8], flow: &Flow, header: &Header) -> bool {
+    pub(crate) fn send_bare(&mut self, template: &HeaderTemplate, header: &Header) -> bool {
         let Some(mut frame) = self.io.tx_frame() else {
             return false;
         };
-        frame.set_len(link.len() + outbound::header_len(flow, header.options.len()));
-        write_headers(&mut frame, link, flow, header);
+        frame.set_len(template.header_len(header.options.len()));
+        template.emit(&mut frame, header);
         self.counters.segments_out += 1;
         self.unflushed = true;
         self.io.send(frame);
@@ -248,33 +248,25 @@ impl Device {
     pub(crate) fn send_data(
         &mut self,
         mut frame: TxFrame,
-        link: &[u8],
-        flow: &Flow,
+        template: &HeaderTemplate,
         header: &Header,
     ) -> SentFrame {
-        write_headers(&mut frame, link, flow, header);
+        template.emit(&mut frame, header);
         self.counters.segments_out += 1;
         self.unflushed = true;
         self.io.send_kept(frame)
     }
 
-    /// The same, but the frame is not kept.
+    /// Sends a segment whose payload lies in `frame`, and does not keep the frame.
     pub(crate) fn send_copy(
         &mut self,
         mut frame: TxFrame,
-        link: &[u8],
-        flow: &Flow,
+        template: &HeaderTemplate,
         header: &Header,
     ) {
-        write_headers(&mut frame, link, flow, header);
+        template.emit(&mut frame, header);
         self.counters.segments_out += 1;
         self.unflushed = true;
         self.io.send(frame);
     }
-}
-
-fn write_headers(frame: &mut TxFrame, link: &[u8], flow: &Flow, header: &Header) {
-    let (ethernet, packet) = frame.split_at_mut(link.len());
-    ethernet.copy_from_slice(link);
-    outbound::emit(packet, flow, header);
 }

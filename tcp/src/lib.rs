@@ -5,16 +5,18 @@
 //! the hash of their 4-tuple, so that no connection pays for another. smoltcp reads and writes headers; the engine behind them is
 //! our own.
 //!
-//! Nothing is copied between a frame and whoever reads or writes it: received bytes are read where the frame has them, and held
-//! there while they wait for others; what is written lies in the frame that carries it, which is also what is sent again until it
-//! is acknowledged. Each piece that is committed is one segment, also when it is sent again.
+//! Nothing is copied between a frame and whoever reads or writes it. Received bytes are read in their frame, and stay there while they wait
+//! for others. Written bytes lie in the frame that carries them. The same frame is sent again until it is acknowledged. Each piece that is
+//! committed is one segment, also when it is sent again.
 //!
 //! # Standards
 //!
-//! RFC 9293 with RFC 7323 (timestamps, window scale, PAWS), RFC 5961 and RFC 1337 (blind attacks), RFC 6528 (sequence numbers),
-//! RFC 2018 and RFC 2883 (SACK, D-SACK), RFC 8985 (RACK-TLP), RFC 6298 (RTO, with a floor of [`StackConfig::min_rto`]), RFC 3522
-//! and RFC 3708 (needless recoveries are undone), RFC 6937 (PRR), RFC 6582 for peers without SACK, RFC 3168 and RFC 8257 (ECN). TIME-WAIT lasts 10 s; a newer
-//! SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection for which there would be no room otherwise.
+//! - TCP: RFC 9293, with timestamps, window scale and PAWS of RFC 7323, and sequence numbers of RFC 6528.
+//! - Blind attacks: RFC 5961, RFC 1337.
+//! - Loss: RFC 2018 and RFC 2883 (SACK, D-SACK), RFC 8985 (RACK-TLP), RFC 6937 (PRR), RFC 6582 for peers without SACK.
+//! - Timeouts: RFC 6298, with a floor of [`StackConfig::min_rto`]. RFC 3522 and RFC 3708 undo needless recoveries.
+//! - ECN: RFC 3168, RFC 8257.
+//! - TIME-WAIT lasts 10 s. A newer SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection that needs the room.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -33,7 +35,7 @@ mod windowed_max;
 mod wire;
 
 pub use config::{Path, StackConfig};
-pub use congestion::Algorithm;
+pub use congestion::CongestionControl;
 pub use conn::{ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
 pub use counters::StackCounters;
 pub use error::{ConnectError, ListenError};

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 use crate::windowed_max::WindowedMax;
 
 /// Timeout before the first sample (RFC 6298 §2.1).
@@ -11,10 +11,11 @@ const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// Timeout before the first sample if the SYN was sent again (RFC 6298 §5.7).
 const REPEATED_SYN_RTO: Duration = Duration::from_secs(3);
 /// The clock's granularity, G (RFC 6298 §2).
-const GRANULARITY: Duration = Duration::from_micros(1);
-/// Microseconds for which a minimum counts: long enough that a path under load is seen unloaded once, short enough that a
-/// change of route is noticed (RFC 8985 §6.2 leaves the length to the implementation).
-const MIN_WINDOW: u64 = 300_000_000;
+const GRANULARITY: Duration = Duration::from_nanos(GRANULARITY_NANOS);
+const GRANULARITY_NANOS: u64 = 1000;
+/// Nanoseconds for which a minimum counts. That is long enough to see a path under load unloaded once, and short enough that a change of
+/// route is noticed (RFC 8985 §6.2 leaves the length to the implementation).
+const MIN_WINDOW: u64 = 300_000_000_000;
 /// No sample is longer: far more than any segment lives (RFC 9293 §3.4.2), and sums cannot overflow.
 const MAX_SAMPLE: Duration = Duration::from_hours(1);
 /// Doublings after which any timeout has reached any ceiling that fits in a `Duration` times `u32`.
@@ -33,7 +34,7 @@ pub(crate) struct RttEstimator {
     backoff: u32,
     /// The timeout that follows from all this: it is asked for far more often than it changes.
     rto: Duration,
-    /// The same, no less than the floor above the round trip.
+    /// The timeout, no less than the floor above the round trip.
     timeout: Duration,
 }
 
@@ -87,10 +88,8 @@ impl RttEstimator {
     /// Takes a sample, which also ends any back-off (RFC 6298 §5.7).
     pub(crate) fn sample(&mut self, rtt: Duration, now: Instant) {
         let rtt = rtt.clamp(GRANULARITY, MAX_SAMPLE);
-        let nanos = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
-        self.smoothed = Some(Smoothed::next(self.smoothed, nanos));
-        let micros = u64::try_from(now.since_origin().as_micros()).unwrap_or(u64::MAX);
-        self.least.update(Reverse(rtt), micros);
+        self.smoothed = Some(Smoothed::next(self.smoothed, nanos(rtt)));
+        self.least.update(Reverse(rtt), now.nanos_since_origin());
         self.backoff = 0;
         self.set_rto();
     }
@@ -112,8 +111,8 @@ impl RttEstimator {
         let base = match self.smoothed {
             None => self.initial,
             Some(smoothed) => {
-                let variation = Duration::from_nanos(smoothed.nanos.1 * 4);
-                smoothed.srtt + variation.max(GRANULARITY)
+                let (srtt, rttvar) = smoothed.nanos;
+                Duration::from_nanos(srtt + (rttvar * 4).max(GRANULARITY_NANOS))
             }
         };
         base.max(self.floor)

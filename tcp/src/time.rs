@@ -14,7 +14,7 @@ pub struct Instant(
 );
 
 /// A duration in nanoseconds, at most that to the latest instant.
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(duration.subsec_nanos().into())
 }
@@ -28,6 +28,11 @@ impl Instant {
     /// The instant `micros` microseconds after the origin.
     pub const fn from_micros(micros: u64) -> Self {
         Self(NonZeroU64::MIN.saturating_add(micros.saturating_mul(1000)))
+    }
+
+    /// Nanoseconds since the origin.
+    pub(crate) const fn nanos_since_origin(self) -> u64 {
+        self.0.get() - 1
     }
 
     /// Time since the origin.

@@ -1,8 +1,8 @@
 //! Windowed maximum: the greatest value of late, in constant space.
 
 /// A running maximum over a window of time, after the filter of K. Nichols that is described in the BBR draft
-/// (draft-cardwell-iccrg-bbr-congestion-control-00 §4.1.1.3): the three best of the window, each later than the one before, so
-/// that a successor is known when the best grows too old. For a minimum, use [`std::cmp::Reverse`].
+/// (draft-cardwell-iccrg-bbr-congestion-control-00 §4.1.1.3): it keeps the three best of the window, each later than the one before. When
+/// the best grows too old, the next takes its place. For a minimum, use [`std::cmp::Reverse`].
 ///
 /// Time is any number that never goes back: microseconds, round trips.
 #[derive(Clone, Debug)]

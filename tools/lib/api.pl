@@ -40,6 +40,8 @@ sub item {
     $head =~ s/ \{.*//s if $kind eq 'trait';
     print "$path: ", text($head), "\n";
     unless ($kind eq 'trait') { print "$path: member ", text($_), "\n" for @members }
+    # Methods of what it derefs to are told there.
+    $page =~ s/<h2 id="deref-methods-.*?(?=<h2 id="(?!deref-methods-)|$)//s;
     # What follows holds for every type, or for a trait is told at the types.
     $page =~ s/<h2 id="(?:synthetic-implementations|blanket-implementations|foreign-impls|implementors)".*//s;
     while ($page =~ /<section id="[^"]*" class="([^"]*)">(.*?)<\/section>/sg) {

@@ -11,6 +11,7 @@ flood() {
     local syns=$1 acks=$2 sender
     shift 2
     mkfifo "$work/keep"
+    : >"$work/flood"
     ip netns exec "$a" "$link" flood --dev eth1 --target 10.77.0.2:7174 --mac "$(mac_of "$b")" \
         --syns "$syns" --acks "$acks" <"$work/keep" >"$work/flood" &
     sender=$!

@@ -36,13 +36,31 @@ get_miri() {
     timeout 900 cargo "+$toolchain" miri setup >"$said" 2>&1 || unavailable "as its standard library cannot be built:"
 }
 
+# every_name_found OUTPUT ARGUMENTS...: whether each name behind -- but those of --skip has selected a test that has passed.
+every_name_found() {
+    local output=$1 names=no skip=no argument absent=0
+    for argument in "${@:2}"; do
+        case "$names$skip$argument" in
+            no*--) names=yes ;;
+            yesno--skip) skip=yes ;;
+            yesyes*) skip=no ;;
+            yesno*) grep -q "^test .*$argument.* ok\$" "$output" || { echo "no test that Miri can run is called $argument"; absent=1; } ;;
+        esac
+    done
+    grep -q '^test .* ok$' "$output" && [ "$absent" = 0 ]
+}
+
 # in_miri MODEL FLAGS ARGUMENTS...: tests of one package.
 in_miri() {
-    local flags="-Zmiri-seed=1 $2" status=0
+    local flags="-Zmiri-seed=1 $2" status=0 output
+    output=$(mktemp)
     [ "$1" = stacked ] || flags+=" -Zmiri-tree-borrows"
     # Miri's weak memory does not know atomics of several sizes in one place, as racing copies are (driver/src/racy.rs).
     MIRIFLAGS="$flags -Zmiri-disable-weak-memory-emulation" \
-        timeout "$limit" cargo "+$toolchain" miri test --locked --quiet "${@:3}" || status=$?
+        timeout "$limit" cargo "+$toolchain" miri test --locked "${@:3}" >"$output" 2>&1 || status=$?
+    grep -v '^ *Compiling\|^ *Checking' "$output"
+    [ "$status" != 0 ] || every_name_found "$output" "${@:3}" || status=1
+    rm -f "$output"
     [ "$status" = 0 ] || echo "Miri, $1 borrows: ${*:3} failed$([ "$status" != 124 ] || echo ", as it took more than $limit s")"
     return "$status"
 }
@@ -53,19 +71,24 @@ short() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
-    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests receive_queue:: send_queue:: inbound:: outbound:: || return
+    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests receive_queue:: send_queue:: inbound:: outbound:: prediction:: template:: || return
+    in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- data::commit data::less data::room || return
     in_miri "$1" "$seeds" --package xwarp-rnic --lib -- stags::view stags::scattered stags::tests::shared || return
     in_miri "$1" "$seeds" --package xwarp --lib -- buffers:: || return
-    in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- a_message_goes_from_buffer_to_buffer || return
+    in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- buffers::message_goes_from_buffer_to_buffer || return
     in_miri "$1" -Zmiri-disable-isolation --package xwarp-fuzz --test corpus
 }
 
+# long MODEL: more of the same. Left out is what has no unsafe beneath it: congestion control, which is arithmetic, and the messages of
+# rdma/iwarp/tests/wire, whose codecs and checksums the unit tests reach. Left out is also what takes too long: floods, hoards and silent
+# peers of tcp/tests/stack mean nothing with few frames.
 long() {
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- --skip congestion:: || return
     in_miri "$1" "$seeds" --package xwarp-rnic --lib || return
     in_miri "$1" "$seeds" --package xwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test scripts || return
-    in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer::a_ atomics:: buffers::
+    in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- interface::segment loss::corrupted || return
+    in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer::read_fence transfer::send_with transfer::slow_link atomics:: buffers::
 }
 
 both() {

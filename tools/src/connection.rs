@@ -1,27 +1,31 @@
 //! A queue pair in a command's hands: what fails says why, and no wait outlasts Ctrl-C, the connection or a limit.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure};
+use xwarp::cm::ConnectionRequest;
+use xwarp::error::{PostError, RnicEnded, RnicUnavailable};
+use xwarp::event::{AsyncEventKind, StateChanges};
 use xwarp::{
-    AsyncEventKind, CompletionQueue, CompletionStatus, ConnectionRequest, Listener, PostError,
-    QpState, QueuePair, RecvRequest, Rnic, RnicEnded, RnicUnavailable, SendRequest, WorkCompletion,
+    CompletionQueue, CompletionStatus, Listener, QpState, QueuePair, RecvRequest, Rnic,
+    SendRequest, WorkCompletion,
 };
 
 use crate::device::any_addresses;
 use crate::signals::Interrupted;
 
-/// How often a wait looks for Ctrl-C and for the connection's end.
-pub(crate) const GLANCE: Duration = Duration::from_millis(100);
+/// How often a wait looks whether the other side is silent, which nothing tells.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a connection may take, from the first question for the host to its answer.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long nothing may come from the other side, nor go there, while something is waited for: as long as TCP tries in vain.
-pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may be silent before its first message, or while another one waits. Less than a client waits for its connection.
 pub(crate) const TURN: Duration = Duration::from_secs(3);
 /// How long the other side may take to close.
-pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A queue pair and the completion queue of both its queues.
 pub(crate) struct Connection<'a> {
@@ -29,10 +33,12 @@ pub(crate) struct Connection<'a> {
     pub(crate) cq: CompletionQueue,
     rnic: &'a Rnic,
     interrupted: &'a Interrupted,
-    silence_limit: Duration,
+    silence_timeout: Duration,
     /// FPDUs that had come before this connection, if its first message has to come within [`TURN`].
     must_begin: Option<u64>,
     deadline: Option<Deadline>,
+    /// Tells of the connection's end, from the first wait on.
+    changes: Option<StateChanges>,
 }
 
 /// When the run must be over, and what is said if it is not.
@@ -53,9 +59,10 @@ impl<'a> Connection<'a> {
             cq,
             rnic,
             interrupted,
-            silence_limit: SILENCE_LIMIT,
+            silence_timeout: SILENCE_TIMEOUT,
             must_begin: None,
             deadline: None,
+            changes: None,
         }
     }
 
@@ -65,24 +72,20 @@ impl<'a> Connection<'a> {
         server: SocketAddr,
         private_data: &[u8],
     ) -> anyhow::Result<Vec<u8>> {
-        let interrupted = self.interrupted;
-        let wanted = || !interrupted.is_asked();
-        let begun = self
-            .qp
-            .begin_connect_while(server, private_data, CONNECT_LIMIT, &wanted);
-        interrupted.check()?;
-        let mut connecting = begun?;
+        let mut connecting = (self.qp).begin_connect(server, private_data, CONNECT_TIMEOUT)?;
         loop {
-            if let Some(outcome) = connecting.wait_for(GLANCE) {
+            if let Some(outcome) = connecting.try_finish() {
                 return Ok(outcome?);
             }
-            interrupted.check()?;
+            self.interrupted.check()?;
+            let either = [connecting.as_fd(), self.interrupted.as_fd()];
+            self.rnic.wait_readable(&either, CONNECT_TIMEOUT)?;
         }
     }
 
     /// From now on the other side may be silent for so long while something is waited for.
-    pub(crate) fn set_silence_limit(&mut self, limit: Duration) {
-        self.silence_limit = limit;
+    pub(crate) fn set_silence_timeout(&mut self, timeout: Duration) {
+        self.silence_timeout = timeout;
     }
 
     /// The client's first message has to come within [`TURN`]; `heard` is [`fpdus_heard`] before it was accepted.
@@ -97,8 +100,8 @@ impl<'a> Connection<'a> {
 
     /// The next completion, which must be a success.
     pub(crate) fn completion(&mut self) -> anyhow::Result<WorkCompletion> {
-        let limit = SilenceLimit::of(self);
-        self.completion_while(|silent| limit.check(silent))
+        let timeout = SilenceTimeout::of(self);
+        self.completion_while(|silent| timeout.check(silent))
     }
 
     /// The next completion, which must be a success. While there is none, `may_wait` is told for how long neither side has sent
@@ -112,12 +115,29 @@ impl<'a> Connection<'a> {
             if let Some(completion) = self.try_completion()? {
                 return Ok(completion);
             }
-            self.check_alive()?;
-            if let Some(completion) = self.cq.wait(GLANCE)? {
+            if let Some(completion) = self.wait_alive()? {
                 return self.succeeded(completion);
             }
             may_wait(silence.so_far(self.rnic)?)?;
         }
+    }
+
+    /// Waits for a completion while the connection lives and the user has not had enough, up to [`LOOK`].
+    fn wait_alive(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
+        // The descriptor comes first: it tells of each end that is not seen here.
+        if self.changes.is_none() {
+            self.changes = Some(self.qp.state_changes()?);
+        }
+        self.check_alive()?;
+        let ends = self.changes.iter().map(AsFd::as_fd);
+        let others: Vec<_> = ends.chain([self.interrupted.as_fd()]).collect();
+        Ok(self.cq.wait_or(&others, LOOK)?)
+    }
+
+    /// Waits for `time`, during which the connection is kept alive.
+    pub(crate) fn pause(&self, time: Duration) -> anyhow::Result<()> {
+        self.rnic.wait_readable(&[self.interrupted.as_fd()], time)?;
+        Ok(self.interrupted.check()?)
     }
 
     /// A completion that is there already, which must be a success.
@@ -136,14 +156,14 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// What a wait without completions does now and then: fails when the user has had enough, the connection has ended, or the other
+    /// Check of a wait without completions, now and then. It fails when the user has had enough, the connection has ended, or the other
     /// side has been silent for too long.
-    pub(crate) fn glance(&self, silence: &mut Silence) -> anyhow::Result<()> {
+    pub(crate) fn check_going(&self, silence: &mut Silence) -> anyhow::Result<()> {
         self.check_alive()?;
         if !silence.is_due() {
             return Ok(());
         }
-        SilenceLimit::of(self).check(silence.so_far(self.rnic)?)
+        SilenceTimeout::of(self).check(silence.so_far(self.rnic)?)
     }
 
     /// Fails when the user has had enough, the connection has ended, or the run's time is over.
@@ -162,38 +182,10 @@ impl<'a> Connection<'a> {
     fn why_ended(&self) -> String {
         let mut text = "the other side has closed the connection".to_owned();
         while let Some(event) = self.rnic.events().try_next().ok().flatten() {
-            text = match event.kind {
-                AsyncEventKind::Closed
-                | AsyncEventKind::SrqLimitReached
-                | AsyncEventKind::RqLimitReached
-                | AsyncEventKind::EventsLost { .. } => continue,
-                AsyncEventKind::TerminateReceived(code) => {
-                    format!("the other side terminated the connection: {code}")
-                }
-                AsyncEventKind::Terminated { code, reason, .. } => {
-                    format!("the other side broke the protocol: {reason}; it was told {code}")
-                }
-                AsyncEventKind::ConnectionReset => {
-                    "the connection is lost: the peer reset the connection".to_owned()
-                }
-                AsyncEventKind::ConnectionLost { reason }
-                | AsyncEventKind::BadClose { reason }
-                | AsyncEventKind::BadPeerClose { reason } => {
-                    format!("the connection is lost: {reason}")
-                }
-                AsyncEventKind::SendCqError
-                | AsyncEventKind::RecvCqError
-                | AsyncEventKind::CqOverflow => "a completion queue was too small".to_owned(),
-                AsyncEventKind::QpCatastrophic { reason } => {
-                    format!("a defect of xwarp has ended the connection: {reason}")
-                }
-                AsyncEventKind::SrqError | AsyncEventKind::SrqFailed | AsyncEventKind::CqFailed => {
-                    format!("a defect of xwarp: {:?}", event.kind)
-                }
-                AsyncEventKind::Failed { reason } => {
-                    return format!("the RNIC has failed: {reason}");
-                }
-            };
+            if let AsyncEventKind::Failed { reason } = event.kind {
+                return format!("the RNIC has failed: {reason}");
+            }
+            text = end_told_by(event.kind).unwrap_or(text);
         }
         text
     }
@@ -215,63 +207,85 @@ impl<'a> Connection<'a> {
     fn not_posted(&self, error: PostError) -> anyhow::Error {
         match error {
             PostError::InvalidState(_) => anyhow!("{}", self.why_ended()),
-            PostError::TooManyWorkRequests(_)
-            | PostError::TooManyElements { .. }
-            | PostError::TooManyInlineBytes { .. }
-            | PostError::TooLong
-            | PostError::Unavailable(_)
-            | PostError::StagZero
-            | PostError::SharedReceiveQueue
-            | PostError::DataPathTaken
-            | PostError::Destroyed
-            | PostError::OtherRnic
-            | PostError::OutOfBounds(_)
-            | PostError::ExtensionsDisabled => error.into(),
+            error => error.into(),
         }
     }
 
     /// Closes from this side and waits for the other, which may take its time: what was to be done is done.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         self.qp.begin_disconnect()?;
-        self.await_end(CLOSE_LIMIT).map(drop)
+        self.await_end(CLOSE_TIMEOUT).map(drop)
     }
 
     /// Waits until the other side has closed.
-    pub(crate) fn wait_closed(mut self, limit: Duration) -> anyhow::Result<()> {
+    pub(crate) fn wait_closed(self, timeout: Duration) -> anyhow::Result<()> {
         ensure!(
-            self.await_end(limit)?,
+            self.await_end(timeout)?,
             "the client does not close the connection"
         );
         Ok(())
     }
 
     /// Waits for the connection's end; false if it does not come in time.
-    fn await_end(&mut self, limit: Duration) -> anyhow::Result<bool> {
-        let since = Instant::now();
-        while !matches!(self.qp.state(), QpState::Idle | QpState::Error) {
+    fn await_end(&self, timeout: Duration) -> anyhow::Result<bool> {
+        let (since, changes) = (Instant::now(), self.qp.state_changes()?);
+        while !matches!(changes.take(), QpState::Idle | QpState::Error) {
             self.interrupted.check()?;
-            if since.elapsed() > limit {
+            let Some(left) = timeout.checked_sub(since.elapsed()) else {
                 return Ok(false);
-            }
-            self.cq.wait(GLANCE / 10)?;
+            };
+            let either = [changes.as_fd(), self.interrupted.as_fd()];
+            self.rnic.wait_readable(&either, left)?;
         }
         Ok(true)
     }
 }
 
-/// How long a silence is suffered.
-struct SilenceLimit<'a> {
-    rnic: &'a Rnic,
-    must_begin: Option<u64>,
-    limit: Duration,
+/// What an event says of a connection's end, if it does.
+fn end_told_by(event: AsyncEventKind) -> Option<String> {
+    Some(match event {
+        AsyncEventKind::Closed
+        | AsyncEventKind::SrqLimitReached
+        | AsyncEventKind::RqLimitReached
+        | AsyncEventKind::EventsLost { .. } => return None,
+        AsyncEventKind::TerminateReceived(code) => {
+            format!("the other side terminated the connection: {code}")
+        }
+        AsyncEventKind::Terminated { code, reason, .. } => {
+            format!("the other side broke the protocol: {reason}; it was told {code}")
+        }
+        AsyncEventKind::ConnectionReset => {
+            "the connection is lost: the peer reset the connection".to_owned()
+        }
+        AsyncEventKind::ConnectionLost { reason }
+        | AsyncEventKind::BadClose { reason }
+        | AsyncEventKind::BadPeerClose { reason } => format!("the connection is lost: {reason}"),
+        AsyncEventKind::SendCqError | AsyncEventKind::RecvCqError | AsyncEventKind::CqOverflow => {
+            "a completion queue was too small".to_owned()
+        }
+        AsyncEventKind::QpCatastrophic { reason } => {
+            format!("a defect of xwarp has ended the connection: {reason}")
+        }
+        AsyncEventKind::SrqError | AsyncEventKind::SrqFailed | AsyncEventKind::CqFailed => {
+            format!("a defect of xwarp: {event:?}")
+        }
+        other => format!("the RNIC reports {other:?}"),
+    })
 }
 
-impl<'a> SilenceLimit<'a> {
+/// How long a silence is suffered.
+struct SilenceTimeout<'a> {
+    rnic: &'a Rnic,
+    must_begin: Option<u64>,
+    timeout: Duration,
+}
+
+impl<'a> SilenceTimeout<'a> {
     fn of(connection: &Connection<'a>) -> Self {
         Self {
             rnic: connection.rnic,
             must_begin: connection.must_begin,
-            limit: connection.silence_limit,
+            timeout: connection.silence_timeout,
         }
     }
 
@@ -281,11 +295,11 @@ impl<'a> SilenceLimit<'a> {
             Some(heard) => fpdus_heard(self.rnic)? == heard,
             None => false,
         };
-        let limit = if not_begun { TURN } else { self.limit };
+        let timeout = if not_begun { TURN } else { self.timeout };
         ensure!(
-            silent < limit,
+            silent < timeout,
             "the other side keeps the connection, but for {} s it has neither sent nor taken anything",
-            limit.as_secs()
+            timeout.as_secs()
         );
         Ok(())
     }
@@ -315,7 +329,7 @@ impl Silence {
             since: now,
             looked: now,
         });
-        now - quiet.looked >= GLANCE
+        now - quiet.looked >= LOOK
     }
 
     /// For how long it has been silent.
@@ -335,6 +349,7 @@ impl Silence {
 
 /// Those who want to connect to a server.
 pub(crate) struct Clients<'a> {
+    rnic: &'a Rnic,
     listeners: Vec<Listener>,
     /// Has connected while another one was served.
     next: Option<ConnectionRequest>,
@@ -344,7 +359,7 @@ pub(crate) struct Clients<'a> {
 impl<'a> Clients<'a> {
     /// Listens on all addresses of an interface. Port 0 stands for one that is free.
     pub(crate) fn listen(
-        rnic: &Rnic,
+        rnic: &'a Rnic,
         device: &str,
         port: u16,
         interrupted: &'a Interrupted,
@@ -357,6 +372,7 @@ impl<'a> Clients<'a> {
             listeners.push(listener);
         }
         Ok(Self {
+            rnic,
             listeners,
             next: None,
             interrupted,
@@ -372,17 +388,16 @@ impl<'a> Clients<'a> {
 
     /// Waits for the next one.
     pub(crate) fn next(&mut self) -> anyhow::Result<ConnectionRequest> {
-        let each = GLANCE / u32::try_from(self.listeners.len().max(1)).unwrap_or(1);
         loop {
             self.interrupted.check()?;
-            if let Some(request) = self.next.take() {
+            if self.are_waiting()?
+                && let Some(request) = self.next.take()
+            {
                 return Ok(request);
             }
-            for listener in &mut self.listeners {
-                if let Some(request) = listener.accept(each)? {
-                    return Ok(request);
-                }
-            }
+            let listeners = self.listeners.iter().map(AsFd::as_fd);
+            let all: Vec<_> = listeners.chain([self.interrupted.as_fd()]).collect();
+            self.rnic.wait_readable(&all, Duration::MAX)?;
         }
     }
 

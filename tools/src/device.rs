@@ -1,4 +1,4 @@
-//! Which interface a command uses when it is not told.
+//! Interface of a command that names none.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use xwarp::XdpMode;
+use xwarp::config::XdpMode;
 use xwarp_driver::attach::{self, Status};
 use xwarp_driver::net;
 

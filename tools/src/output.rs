@@ -58,8 +58,8 @@ pub(crate) fn print_usage(said: &clap::Error) -> ExitCode {
     exit_code(printed.map_err(|error| OutputError::from(error).into()))
 }
 
-/// What the process ends with, once nothing is left to be undone. It says why it failed, unless nobody listens: with standard output
-/// closed it dies of SIGPIPE, as other programs do that do not ignore the signal.
+/// What the process ends with, once nothing is left to be undone. It says why it failed, unless nobody listens. With standard output closed
+/// it dies of SIGPIPE, as other programs do that do not ignore the signal.
 pub(crate) fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;

@@ -1,4 +1,4 @@
-//! What another host says, made fit for a terminal.
+//! Text from another host, made fit for a terminal.
 
 /// The beginning of what the other side has said, up to `limit` characters. Only printable ASCII is shown as it is: anything else
 /// could drive the terminal, or change what is read (escape sequences, marks of writing direction).

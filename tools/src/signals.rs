@@ -1,8 +1,10 @@
 //! Ctrl-C and `kill` end a run in order, so that nothing stays attached.
 
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,22 +25,37 @@ pub(crate) struct Interruption;
 const SAME_WISH: Duration = Duration::from_millis(500);
 
 /// Knows whether the program was asked to end. A signal that comes later again ends it at once.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Interrupted(Arc<Flags>);
 
-#[derive(Default)]
 struct Flags {
     /// A signal has come.
     asked: AtomicBool,
+    /// When it came.
+    asked_at: OnceLock<Instant>,
+    /// Whoever works has heard of it.
+    heard: AtomicBool,
+    /// Raised from then on, for those that sleep.
+    woken: xwarp_driver::Signal,
     /// Nobody looks at `asked` for some time, and there is nothing to undo.
     at_once: AtomicBool,
 }
 
 impl Interrupted {
+    fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(Flags {
+            asked: AtomicBool::new(false),
+            asked_at: OnceLock::new(),
+            heard: AtomicBool::new(false),
+            woken: xwarp_driver::Signal::new()?,
+            at_once: AtomicBool::new(false),
+        })))
+    }
+
     /// Begins to watch for signals, by a thread that ends with the process. All other threads hold them back: one that is in a long
     /// system call could not take them.
     pub(crate) fn watch() -> anyhow::Result<Self> {
-        let interrupted = Self::default();
+        let interrupted = Self::new().context("cannot watch for signals")?;
         let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
         signals.thread_block().context("cannot watch for signals")?;
         let told = interrupted.clone();
@@ -59,7 +76,7 @@ impl Interrupted {
     }
 
     fn take(&self, signal: Signal, is_repeated: bool) {
-        self.0.asked.store(true, Ordering::SeqCst);
+        self.ask();
         if is_repeated {
             signal_hook::low_level::exit(128 + signal as i32);
         }
@@ -68,17 +85,19 @@ impl Interrupted {
         }
     }
 
+    fn ask(&self) {
+        let _the_first_counts = self.0.asked_at.set(Instant::now());
+        self.0.asked.store(true, Ordering::SeqCst);
+        self.0.woken.raise();
+    }
+
     /// Fails once a signal has come.
     pub(crate) fn check(&self) -> Result<(), Interruption> {
-        if self.is_asked() {
+        if self.0.asked.load(Ordering::SeqCst) {
+            self.0.note_heard();
             return Err(Interruption);
         }
         Ok(())
-    }
-
-    /// Whether a signal has come.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.0.asked.load(Ordering::SeqCst)
     }
 
     /// Does work that may take long and cannot look for signals: one that comes meanwhile ends the process at once. Only for work
@@ -92,12 +111,37 @@ impl Interrupted {
         done
     }
 
+    /// As before any signal, for tests.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Self::new().expect("a descriptor")
+    }
+
     /// As after a signal, for tests.
     #[cfg(test)]
     pub(crate) fn asked() -> Self {
-        let interrupted = Self::default();
-        interrupted.0.asked.store(true, Ordering::SeqCst);
+        let interrupted = Self::never();
+        interrupted.ask();
         interrupted
+    }
+}
+
+impl Flags {
+    /// Logs how long the signal was not heard, once.
+    fn note_heard(&self) {
+        if let Some(asked_at) = self.asked_at.get()
+            && !self.heard.swap(true, Ordering::Relaxed)
+        {
+            let unheard = asked_at.elapsed().as_micros();
+            log::debug!("a signal was heard after {unheard} us");
+        }
+    }
+}
+
+impl AsFd for Interrupted {
+    /// Readable once a signal has come. Whatever a command waits for, it waits for this, too.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.woken.as_fd()
     }
 }
 
@@ -123,6 +167,7 @@ pub(crate) fn survive_file_limit() -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xwarp_driver::is_any_readable;
 
     #[test]
     fn two_signals_at_once_are_one_wish() {
@@ -133,9 +178,17 @@ mod tests {
     }
 
     #[test]
+    fn descriptor_is_readable_after_a_signal_for_good() {
+        let readable = |it: &Interrupted| is_any_readable(&[it.as_fd()]).unwrap();
+        assert!(!readable(&Interrupted::never()));
+        let asked = Interrupted::asked();
+        assert!(readable(&asked) && asked.check().is_err() && readable(&asked));
+    }
+
+    #[test]
     fn work_is_not_begun_after_a_signal() {
         let never = || panic!("begun");
         assert!(Interrupted::asked().at_once_during(never).is_err());
-        assert!(matches!(Interrupted::default().at_once_during(|| 5), Ok(5)));
+        assert!(matches!(Interrupted::never().at_once_during(|| 5), Ok(5)));
     }
 }

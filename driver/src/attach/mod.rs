@@ -1,15 +1,15 @@
-//! How the XDP program gets onto an interface and off it again.
+//! Attaching the XDP program to an interface, and detaching it.
 //!
-//! Two ways: somebody attached it beforehand (`ip link set DEV xdp obj ...`, or
-//! `xwarp attach`) and it stays when we go; or [`Attachment::open`] attaches it as a
-//! `bpf_link`, which the kernel takes off when the process ends, however it ends. Either way the
-//! maps are found through the program. All functions work in the network namespace of the calling
-//! thread.
+//! The program may be attached already, by `ip link set DEV xdp obj ...` or `xwarp attach`. Then it stays when the process ends. Otherwise
+//! [`Attachment::open`] attaches it as a `bpf_link`. The kernel removes that when the process ends, even after a crash. Either way the maps
+//! are found through the program. All functions work in the network namespace of the calling thread.
 
 mod kernel;
 mod modes;
 
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,12 @@ use xwarp_bpf::{
 };
 
 /// How long a process that is ending may take until its program is gone from the interface.
-const LINK_PATIENCE: Duration = Duration::from_secs(1);
+const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 const LINK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where in the receive path the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum XdpMode {
     /// In the driver, before the kernel makes a socket buffer of the frame.
     Native,
@@ -54,6 +55,7 @@ impl fmt::Display for XdpMode {
 
 /// Why the program could not be attached, used, examined or detached. Texts name the interface.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
     /// Somebody else's program is there. It is left alone.
     #[error(
@@ -104,28 +106,46 @@ pub enum AttachError {
     MtuTooLarge(String),
     /// The driver does not do native XDP, or not with its present settings.
     #[error(
-        "the driver of {0} refuses native XDP ({1:?}), perhaps for its MTU or number of queues: \
+        "the driver of {0} refuses native XDP ({1}), perhaps for its MTU or number of queues: \
          change those or ask for generic mode"
     )]
-    NoNative(String, Errno),
+    NoNative(String, io::Error),
     /// The process lacks the capabilities.
     #[error("attaching XDP programs needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
     NotPrivileged,
     /// There is no such interface, or it has gone.
     #[error("there is no interface {0} in this network namespace")]
     NoInterface(String),
-    /// The program could not be loaded.
+    /// The program could not be loaded, or its maps not be used.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The maps of the program could not be opened.
-    #[error(transparent)]
-    OpenMaps(#[from] OpenMapsError),
-    /// The counters could not be read.
-    #[error(transparent)]
-    Counters(#[from] MapError),
+    Program(#[from] ProgramError),
     /// The kernel refused for another reason.
     #[error("the kernel refused to change or show the XDP program on {0}: {1}")]
-    Kernel(String, Errno),
+    Kernel(String, io::Error),
+}
+
+/// Why the XDP program could not be loaded, or its maps not be opened or read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[non_exhaustive]
+pub struct ProgramError(Box<dyn Error + Send + Sync>);
+
+impl From<LoadError> for AttachError {
+    fn from(error: LoadError) -> Self {
+        Self::Program(ProgramError(error.into()))
+    }
+}
+
+impl From<OpenMapsError> for AttachError {
+    fn from(error: OpenMapsError) -> Self {
+        Self::Program(ProgramError(error.into()))
+    }
+}
+
+impl From<MapError> for AttachError {
+    fn from(error: MapError) -> Self {
+        Self::Program(ProgramError(error.into()))
+    }
 }
 
 impl AttachError {
@@ -154,6 +174,15 @@ impl Attachment {
     /// `wanted` None takes the mode that is there, or tries native and then generic mode: see
     /// [`Attachment::mode`] for which it was. With Some, any other mode is an error. `frames` are
     /// those of the interface's MTU.
+    ///
+    /// # Errors
+    ///
+    /// - [`AttachError::OtherMode`]: our program runs there in another mode than `wanted`.
+    /// - [`AttachError::HeldByProcess`]: it goes with a process that has it.
+    /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there, or came at the same moment.
+    /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode, which was asked for.
+    /// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
+    /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's answer are at fault.
     pub fn open(
         ifindex: u32,
         ifname: &str,
@@ -309,6 +338,11 @@ pub enum Status {
 }
 
 /// Looks at what runs on an interface and changes nothing.
+///
+/// # Errors
+///
+/// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
+/// - [`AttachError::Program`], [`AttachError::Kernel`]: maps or counters could not be read, or the kernel refuses.
 pub fn status(ifindex: u32) -> Result<Status, AttachError> {
     let device = Device::new(ifindex, &kernel::interface_name(ifindex));
     let Some(Running { program_id, mode }) = device.program()? else {
@@ -376,11 +410,11 @@ impl Device {
 
     /// Our program, if it stays: one that another process attached for itself goes with that process, which may be ending now.
     fn lasting_program(&self) -> Result<Option<(Running, Maps)>, AttachError> {
-        let patience = Instant::now() + LINK_PATIENCE;
+        let deadline = Instant::now() + LINK_TIMEOUT;
         loop {
             match self.our_program()? {
                 Some((running, _)) if kernel::held_by_link(running.program_id) => {
-                    if Instant::now() >= patience {
+                    if Instant::now() >= deadline {
                         return Err(AttachError::HeldByProcess(self.ifname.clone()));
                     }
                     std::thread::sleep(LINK_PAUSE);
@@ -397,7 +431,9 @@ impl Device {
         match (mode, errno) {
             (_, EBUSY | EEXIST) => AttachError::Taken(ifname),
             (XdpMode::Native, ERANGE) => AttachError::MtuTooLarge(ifname),
-            (XdpMode::Native, EINVAL | ENOSPC | EOPNOTSUPP) => AttachError::NoNative(ifname, errno),
+            (XdpMode::Native, EINVAL | ENOSPC | EOPNOTSUPP) => {
+                AttachError::NoNative(ifname, errno.into())
+            }
             _ => self.failed(errno),
         }
     }
@@ -407,7 +443,7 @@ impl Device {
         match errno {
             Errno::EPERM | Errno::EACCES => AttachError::NotPrivileged,
             Errno::ENODEV | Errno::ENXIO => AttachError::NoInterface(ifname),
-            _ => AttachError::Kernel(ifname, errno),
+            _ => AttachError::Kernel(ifname, errno.into()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which of the two programs is attached, and where: whatever the driver takes.
+//! Program and mode of attaching: the first of each that the interface's driver takes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -32,7 +32,7 @@ pub(super) fn attach<T>(
     Ok(attached)
 }
 
-/// A driver may refuse native mode with frames of one buffer, as its MTU or its peer's allows larger ones, and take the program
+/// A driver may refuse native mode with frames of one buffer, as its MTU or its peer's allows larger ones. It may still take the program
 /// for frames of any size.
 fn in_mode<T>(
     mode: XdpMode,

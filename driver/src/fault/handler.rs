@@ -42,8 +42,8 @@ unsafe extern "C" {
 static BEFORE: [[OnceLock<libc::sigaction>; LINKS]; SIGNALS.len()] =
     [const { [const { OnceLock::new() }; LINKS] }; SIGNALS.len()];
 
-/// The handlers of ours. Each goes on to what was there before it, so that a program's handler that goes on to an older one of ours does
-/// not come back to itself.
+/// The handlers of ours. Each goes on to what was there before it. So a program's handler that goes on to an older one of ours does not
+/// come back to itself.
 static HANDLERS: [Handler; LINKS] = [
     on_fault::<0>,
     on_fault::<1>,

@@ -1,8 +1,8 @@
-//! Faults of region memory: an access to bytes that somebody has unmapped, protected or truncated returns an error, where SIGSEGV or SIGBUS
-//! would end the process.
+//! Faults of region memory. An access to bytes that somebody has unmapped, protected or truncated returns an error. SIGSEGV or SIGBUS would
+//! end the process otherwise.
 //!
-//! Hardware pins the memory of a region. A software RNIC accesses it like the application does, so without this a peer's Write could end
-//! a process that has unmapped its buffer too early.
+//! Hardware pins the memory of a region. A software RNIC accesses it like the application does. So without this a peer's Write could end a
+//! process that has unmapped its buffer too early.
 //!
 //! On x86-64 a signal handler knows the instructions of `racy` by a table that the linker collects. It passes the fault of any other
 //! instruction on to the handler that was there before, or to the default action. Elsewhere there is none.
@@ -38,6 +38,10 @@ pub(crate) fn survive() {
 pub(crate) fn survive() {}
 
 /// Has the calling thread receive the signals of its own faults. The kernel ends a process whose thread faults while it blocks them.
+///
+/// # Errors
+///
+/// [`io::Error`]: the kernel refuses, which it has no reason for.
 pub fn unblock_faults() -> io::Result<()> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGSEGV);

@@ -1,4 +1,4 @@
-//! What only a driver knows of its interface, by the ethtool ioctl: netlink tells how many receive queues were allocated, not how many are used.
+//! Receive queues in use, by the ethtool ioctl. Netlink tells how many were allocated, and only the driver knows how many are used.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -38,6 +38,10 @@ pub(super) fn rx_queues(interface: &str) -> Result<u32, Errno> {
 }
 
 /// True if `interface` takes the tags of VLANs off the frames that it receives, before an XDP program sees them (rx-vlan-offload).
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` if the driver cannot tell, `ENODEV` if there is no such interface, or what else the kernel says.
 pub fn strips_vlan_tags(interface: &str) -> Result<bool, Errno> {
     Ok(ask(interface, Question::Flags)?[DATA] & RXVLAN != 0)
 }

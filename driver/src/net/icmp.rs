@@ -1,5 +1,5 @@
-//! What routers say of packets that were too large. The XDP program takes TCP only: ICMP goes to the kernel, which knows nothing of
-//! our connections and forgets it, but gives a copy to raw sockets.
+//! ICMP messages about packets that were too large for a router. The XDP program takes TCP only, so ICMP goes to the kernel. That knows
+//! nothing of our connections, but gives a copy to raw sockets.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -91,11 +91,7 @@ mod tests {
 
     use crate::net::testbed::{NEAR, Testbed};
 
-    /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
-    #[test]
-    fn router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
-        needs_root!();
-        let bed = Testbed::new();
+    fn route_through_a_narrow_link(bed: &Testbed) {
         bed.far.sh(
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
              ip link add narrow mtu 1400 type veth peer name end mtu 1400
@@ -107,6 +103,14 @@ mod tests {
         );
         bed.near.sh("ip route add 10.99.0.0/24 via 10.77.0.2
              ip route add fd99::/64 via fd77::2");
+    }
+
+    /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
+    #[test]
+    fn router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
+        needs_root!();
+        let bed = Testbed::new();
+        route_through_a_narrow_link(&bed);
         let sockets = bed.near.run(|| IcmpSockets::open(NEAR)).unwrap();
         bed.near
             .sh("ping -q -c 2 -i 0.2 10.77.0.2 >/dev/null; ping -q -c 2 -i 0.2 fd77::2 >/dev/null");

@@ -73,6 +73,7 @@ impl Link {
 
 /// Why an interface could not be described.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LinkError {
     /// There is none of this name.
     #[error("no interface is named {name:?} here; choose one of: {}", known.join(", "))]
@@ -91,6 +92,11 @@ pub enum LinkError {
 }
 
 /// The interface `name`.
+///
+/// # Errors
+///
+/// - [`LinkError::Unknown`]: no interface has this name; the error tells those that there are.
+/// - [`LinkError::Netlink`]: the kernel's interfaces could not be read.
 pub fn link_by_name(name: &str) -> Result<Link, LinkError> {
     let mut list = list()?;
     match list.iter().position(|link| link.name == name) {
@@ -103,6 +109,11 @@ pub fn link_by_name(name: &str) -> Result<Link, LinkError> {
 }
 
 /// The addresses that interface `index` has now, whatever its name is by now.
+///
+/// # Errors
+///
+/// - [`LinkError::Gone`]: there is no such interface any more.
+/// - [`LinkError::Netlink`]: the kernel's interfaces could not be read.
 pub fn addresses_of(index: u32) -> Result<Vec<IpAddr>, LinkError> {
     let link = link_now(index)?.ok_or(LinkError::Gone(index))?;
     Ok(link.addresses)
@@ -128,11 +139,19 @@ pub(super) fn link_now(index: u32) -> Result<Option<Link>, NetlinkError> {
 }
 
 /// All interfaces.
+///
+/// # Errors
+///
+/// [`LinkError::Netlink`]: the kernel's interfaces could not be read.
 pub fn links() -> Result<Vec<Link>, LinkError> {
     Ok(list()?.into_iter().map(with_queues_in_use).collect())
 }
 
 /// The interface that has `addr`, if any has it.
+///
+/// # Errors
+///
+/// [`LinkError::Netlink`]: the kernel's interfaces could not be read.
 pub fn link_with_address(addr: IpAddr) -> Result<Option<Link>, LinkError> {
     let owner = list()?
         .into_iter()
@@ -179,9 +198,9 @@ fn networks(netlink: &mut Netlink) -> Result<impl Iterator<Item = (u32, Network)
 
 /// Replaces the receive queues that were allocated by those in use.
 ///
-/// A driver that cannot tell them (loopback, ifb) has no way to change them either, and so uses all that it
-/// allocated, unless it chose fewer itself. Then opening an unused queue fails and says so; a number that is too
-/// small would leave queues to the kernel without a word. A tap that nobody has open uses 0: at least 1 is said.
+/// A driver that cannot tell them (loopback, ifb) has no way to change them either. So it uses all that it allocated, unless it chose fewer
+/// itself. Then opening an unused queue fails and says so; a number that is too small would leave queues to the kernel without a word. A
+/// tap that nobody has open uses 0: at least 1 is said.
 fn with_queues_in_use(mut link: Link) -> Link {
     if let Ok(in_use) = ethtool::rx_queues(&link.name) {
         link.rx_queues = in_use;
@@ -209,19 +228,22 @@ pub(super) fn parse_link(payload: &[u8]) -> Option<Link> {
     let attributes = readable_attributes(buffer.attributes(), |attribute| {
         LinkAttribute::parse_with_param(attribute, AddressFamily::Unspec)
     });
-    for attribute in attributes {
+    attributes.for_each(|attribute| link.set(attribute));
+    (!link.name.is_empty()).then_some(link)
+}
+
+impl Link {
+    /// Takes over what an attribute says.
+    fn set(&mut self, attribute: LinkAttribute) {
         match attribute {
-            LinkAttribute::IfName(name) => link.name = name,
-            LinkAttribute::Mtu(mtu) => link.mtu = mtu,
-            LinkAttribute::NumRxQueues(allocated) => link.rx_queues = allocated,
-            LinkAttribute::Xdp(xdp) => link.programs = programs(&xdp),
-            LinkAttribute::Address(mac) => {
-                link.mac = MacAddr(mac.try_into().unwrap_or_default());
-            }
+            LinkAttribute::IfName(name) => self.name = name,
+            LinkAttribute::Mtu(mtu) => self.mtu = mtu,
+            LinkAttribute::NumRxQueues(allocated) => self.rx_queues = allocated,
+            LinkAttribute::Xdp(xdp) => self.programs = programs(&xdp),
+            LinkAttribute::Address(mac) => self.mac = MacAddr(mac.try_into().unwrap_or_default()),
             _ => {}
         }
     }
-    (!link.name.is_empty()).then_some(link)
 }
 
 /// The ids of the programs that an interface runs: one is told once or twice, several once each.

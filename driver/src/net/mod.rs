@@ -1,4 +1,4 @@
-//! What the kernel knows of the network: interfaces, routes, neighbours and ports.
+//! Interfaces, routes, neighbours and ports, as the kernel knows them.
 //!
 //! Every function asks the kernel anew, in the network namespace of the calling thread.
 
@@ -24,7 +24,7 @@ use netlink_packet_route::AddressFamily;
 
 pub use ethtool::strips_vlan_tags;
 pub use link::{Link, LinkError, MacAddr, addresses_of, link_by_name, link_with_address, links};
-pub use neighbour::{NeighbourError, resolve_neighbour, resolve_neighbour_while};
+pub use neighbour::{NeighbourError, NeighbourSearch, Resolution, resolve_neighbour};
 pub use netlink::NetlinkError;
 pub use network::Network;
 pub use port::{PortError, PortReservation};

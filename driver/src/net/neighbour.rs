@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::{Parseable, ParseableParametrized};
@@ -17,20 +17,24 @@ use nix::libc;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt,
 };
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use super::link::{MacAddr, link_name};
 use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
 use super::{family_of, socket_addr};
+use crate::descriptor_set::DescriptorSet;
 
 /// The discard service (RFC 863): nobody minds an empty datagram there.
 const DISCARD_PORT: u16 = 9;
-/// How often a wait asks whether it is still wanted.
-const GLANCE: Duration = Duration::from_millis(50);
+/// How soon a kernel that asks for nothing is made to ask again: an interface without carrier takes no question.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Longer than any kernel asks, and short enough to be added to a point in time.
-const LONGEST_PATIENCE: Duration = Duration::from_hours(1);
+const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Why the Ethernet address of a host is not known.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NeighbourError {
     /// Nobody answered.
     #[error(
@@ -44,14 +48,6 @@ pub enum NeighbourError {
         link: String,
         /// How long we, or the kernel, waited.
         waited: Duration,
-    },
-    /// Whoever asked does not want the answer any more.
-    #[error("the search for {next_hop} on {link} was given up")]
-    GivenUp {
-        /// Whom we asked for.
-        next_hop: IpAddr,
-        /// On which interface.
-        link: String,
     },
     /// The link has other addresses, or none.
     #[error("{next_hop} on {link} has no Ethernet address; use an Ethernet interface")]
@@ -98,44 +94,185 @@ fn seconds(waited: Duration) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// The Ethernet address of `next_hop` on interface `link_index`.
+/// What is known of a neighbour's Ethernet address when it is asked for.
+pub enum Resolution {
+    /// The kernel knows the address.
+    Known(MacAddr),
+    /// The kernel was made to ask.
+    Searching(NeighbourSearch),
+}
+
+/// The Ethernet address of `next_hop` on interface `link_index`. Does not wait for the neighbour.
 ///
-/// If the kernel does not know it, it is made to ask, by an empty datagram from `source`; that takes at most
-/// `patience`, or as long as the kernel keeps asking (3 s unless set otherwise).
+/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`. The search takes at most
+/// `timeout`, or as long as the kernel keeps asking (3 s unless set otherwise).
+///
+/// # Errors
+///
+/// - [`NeighbourError::NoLink`], [`NeighbourError::NotEthernet`]: there is no such interface, or it has no Ethernet addresses.
+/// - [`NeighbourError::CannotAsk`]: nothing can be sent from `source`.
+/// - [`NeighbourError::NoAnswer`]: the kernel has asked in vain already.
+/// - [`NeighbourError::Netlink`]: the kernel's table could not be read.
 pub fn resolve_neighbour(
     link_index: u32,
     source: IpAddr,
     next_hop: IpAddr,
-    patience: Duration,
-) -> Result<MacAddr, NeighbourError> {
-    resolve_neighbour_while(link_index, source, next_hop, patience, &|| true)
-}
-
-/// The same, as long as `wanted` holds, which is asked every 50 ms.
-pub fn resolve_neighbour_while(
-    link_index: u32,
-    source: IpAddr,
-    next_hop: IpAddr,
-    patience: Duration,
-    wanted: &dyn Fn() -> bool,
-) -> Result<MacAddr, NeighbourError> {
-    let neighbour = Neighbour::new(link_index, next_hop)?;
+    timeout: Duration,
+) -> Result<Resolution, NeighbourError> {
+    let mut neighbour = Neighbour::new(link_index, next_hop)?;
     match neighbour.look_up()? {
-        Entry::Fresh(address) => neighbour.mac(&address),
+        Entry::Fresh(address) => Ok(Resolution::Known(neighbour.mac(&address)?)),
         Entry::Stale(address) => {
             // Good enough to use; the kernel confirms it meanwhile, and if it cannot ask it keeps it.
-            if let Err(error) = neighbour.poke(source) {
+            if let Err(error) = neighbour.socket(source).and_then(|it| neighbour.poke(&it)) {
                 log::debug!(
                     "{next_hop} on {} stays unconfirmed: {error}",
                     neighbour.link
                 );
             }
-            neighbour.mac(&address)
+            Ok(Resolution::Known(neighbour.mac(&address)?))
         }
         Entry::Absent | Entry::Pending | Entry::Failed => {
-            neighbour.wait_for_answer(source, patience, wanted)
+            NeighbourSearch::begin(neighbour, source, timeout)
         }
     }
+}
+
+/// A search for a neighbour's Ethernet address, which the kernel makes meanwhile. Dropping it gives it up. It stays in the network namespace
+/// of the thread that has begun it.
+pub struct NeighbourSearch {
+    neighbour: Neighbour,
+    source: IpAddr,
+    /// What makes the kernel ask.
+    socket: UdpSocket,
+    began: Instant,
+    deadline: Instant,
+    /// The kernel has forgotten whom it was asking for, and is made to ask again then.
+    ask_again: Option<Instant>,
+    notifications: Netlink,
+    timer: TimerFd,
+    /// Of the two.
+    set: DescriptorSet,
+}
+
+impl NeighbourSearch {
+    /// Makes the kernel ask.
+    fn begin(
+        neighbour: Neighbour,
+        source: IpAddr,
+        timeout: Duration,
+    ) -> Result<Resolution, NeighbourError> {
+        let began = Instant::now();
+        let socket = neighbour.socket(source);
+        let socket = socket.map_err(|reason| neighbour.cannot_ask(source, reason))?;
+        // Listening comes before poking and looking up, so that no answer falls in between.
+        let notifications = Netlink::listen(&[libc::RTNLGRP_NEIGH])?;
+        let (timer, set) = descriptors(&notifications).map_err(NetlinkError::Open)?;
+        let mut search = Self {
+            neighbour,
+            source,
+            socket,
+            began,
+            deadline: began + timeout.min(MAX_TIMEOUT),
+            ask_again: None,
+            notifications,
+            timer,
+            set,
+        };
+        let known = search.judge(Entry::Absent)?;
+        search.set_timer()?;
+        Ok(known.map_or(Resolution::Searching(search), Resolution::Known))
+    }
+
+    /// The address, once the kernel knows it. Never waits. Its descriptor is readable when there may be something new.
+    ///
+    /// # Errors
+    ///
+    /// - [`NeighbourError::NoAnswer`]: nobody has answered in time.
+    /// - [`NeighbourError::CannotAsk`], [`NeighbourError::NotEthernet`]: as when the search began.
+    /// - [`NeighbourError::Netlink`]: the kernel's table could not be read.
+    pub fn poll(&mut self) -> Result<Option<MacAddr>, NeighbourError> {
+        let now = Instant::now();
+        let forgotten = self.ask_again.is_some_and(|again| again <= now);
+        let entry = match self.news()? {
+            Some(entry) => Some(entry),
+            None if forgotten => Some(Entry::Absent),
+            None => None,
+        };
+        if let Some(entry) = entry
+            && let Some(address) = self.judge(entry)?
+        {
+            return Ok(Some(address));
+        }
+        if now >= self.deadline {
+            return Err(self.neighbour.no_answer(self.deadline - self.began));
+        }
+        self.set_timer()?;
+        Ok(None)
+    }
+
+    /// What an entry of the kernel's table means. A kernel that loses the carrier forgets whom it was asking for, and is made to ask again.
+    fn judge(&mut self, entry: Entry) -> Result<Option<MacAddr>, NeighbourError> {
+        let entry = match entry {
+            Entry::Absent => self.ask()?,
+            entry @ (Entry::Fresh(_) | Entry::Stale(_) | Entry::Pending | Entry::Failed) => entry,
+        };
+        self.ask_again = (entry == Entry::Absent).then(|| Instant::now() + ASK_AGAIN);
+        match entry {
+            Entry::Fresh(address) | Entry::Stale(address) => self.neighbour.mac(&address).map(Some),
+            Entry::Failed => Err(self.neighbour.no_answer(self.began.elapsed())),
+            Entry::Absent | Entry::Pending => Ok(None),
+        }
+    }
+
+    /// Makes the kernel ask; what its table says then.
+    fn ask(&mut self) -> Result<Entry, NeighbourError> {
+        let poked = self.neighbour.poke(&self.socket);
+        poked.map_err(|reason| self.neighbour.cannot_ask(self.source, reason))?;
+        Ok(self.neighbour.look_up()?)
+    }
+
+    /// What the kernel's table says if notifications speak of this neighbour. The table has the last word: a notification may be older
+    /// than our poke, or lost.
+    fn news(&mut self) -> Result<Option<Entry>, NetlinkError> {
+        let mut spoken_of = false;
+        loop {
+            match self.notifications.receive(self.began) {
+                Ok(Some(messages)) => spoken_of |= self.neighbour.is_in(&messages),
+                Err(NetlinkError::Overrun) => spoken_of = true,
+                Ok(None) if spoken_of => return self.neighbour.look_up().map(Some),
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Has the descriptor become readable when there is something to do without news.
+    fn set_timer(&self) -> Result<(), NetlinkError> {
+        let next = (self.ask_again).map_or(self.deadline, |again| again.min(self.deadline));
+        let left = next.saturating_duration_since(Instant::now());
+        // 0 would stop the timer.
+        let time = TimeSpec::from_duration(left.max(Duration::from_nanos(1)));
+        let set = (self.timer).set(Expiration::OneShot(time), TimerSetTimeFlags::empty());
+        set.map_err(|errno| NetlinkError::Io(errno.into()))
+    }
+}
+
+impl AsFd for NeighbourSearch {
+    /// Readable when [`poll`](Self::poll) may have something new to say. It is not to be read.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}
+
+/// A timer, and a set of it and the socket that notifications come on.
+fn descriptors(notifications: &Netlink) -> io::Result<(TimerFd, DescriptorSet)> {
+    let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+    let set = DescriptorSet::new()?;
+    set.watch(timer.as_fd())?;
+    set.watch(notifications.as_fd())?;
+    Ok((timer, set))
 }
 
 /// What the kernel's table says of a neighbour.
@@ -158,6 +295,8 @@ struct Neighbour {
     link_index: u32,
     link: String,
     next_hop: IpAddr,
+    /// Where the kernel's table is asked for.
+    table: Netlink,
 }
 
 impl Neighbour {
@@ -167,6 +306,7 @@ impl Neighbour {
             link_index,
             link: name.ok_or(NeighbourError::NoLink { link_index })?,
             next_hop,
+            table: Netlink::open()?,
         })
     }
 
@@ -180,67 +320,12 @@ impl Neighbour {
         Ok(MacAddr(bytes))
     }
 
-    /// Makes the kernel ask, and waits for what it learns. A kernel that loses the carrier forgets whom it was asking for, and is made to
-    /// ask again.
-    fn wait_for_answer(
-        &self,
-        source: IpAddr,
-        patience: Duration,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<MacAddr, NeighbourError> {
-        let started = Instant::now();
-        let deadline = started + patience.min(LONGEST_PATIENCE);
-        // Listening comes before poking and looking up, so that no answer falls in between.
-        let notifications = Netlink::listen(&[libc::RTNLGRP_NEIGH])?;
-        let mut entry = Entry::Absent;
-        loop {
-            if entry == Entry::Absent {
-                entry = self.ask(source)?;
-            }
-            match entry {
-                Entry::Fresh(address) | Entry::Stale(address) => return self.mac(&address),
-                Entry::Failed => return Err(self.no_answer(started.elapsed())),
-                Entry::Absent | Entry::Pending => {}
-            }
-            if !wanted() {
-                return Err(self.given_up());
-            }
-            let until = deadline.min(Instant::now() + GLANCE);
-            match self.news(&notifications, until)? {
-                Some(news) => entry = news,
-                None if Instant::now() < deadline => {}
-                None => return Err(self.no_answer(deadline - started)),
-            }
-        }
-    }
-
-    /// What the kernel's table says once a notification speaks of this neighbour; `None` if none does. The table has the last word: a
-    /// notification may be older than our poke, or lost.
-    fn news(&self, notifications: &Netlink, until: Instant) -> Result<Option<Entry>, NetlinkError> {
-        match notifications.receive(until) {
-            Ok(Some(messages)) if !self.is_in(&messages) => Ok(None),
-            Ok(Some(_)) | Err(NetlinkError::Overrun) => self.look_up().map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Makes the kernel ask; what its table says then.
-    fn ask(&self, source: IpAddr) -> Result<Entry, NeighbourError> {
-        self.poke(source)
-            .map_err(|reason| NeighbourError::CannotAsk {
-                local: source,
-                next_hop: self.next_hop,
-                link: self.link.clone(),
-                reason,
-            })?;
-        Ok(self.look_up()?)
-    }
-
-    fn given_up(&self) -> NeighbourError {
-        NeighbourError::GivenUp {
+    fn cannot_ask(&self, local: IpAddr, reason: io::Error) -> NeighbourError {
+        NeighbourError::CannotAsk {
+            local,
             next_hop: self.next_hop,
             link: self.link.clone(),
+            reason,
         }
     }
 
@@ -253,13 +338,13 @@ impl Neighbour {
     }
 
     /// What the kernel's table says now.
-    fn look_up(&self) -> Result<Entry, NetlinkError> {
+    fn look_up(&mut self) -> Result<Entry, NetlinkError> {
         let mut question = NeighbourMessage::default();
         question.header.family = family_of(self.next_hop);
         question.header.ifindex = self.link_index;
         let destination = NeighbourAttribute::Destination(self.next_hop.into());
         question.attributes = vec![destination];
-        match Netlink::open()?.get(RouteNetlinkMessage::GetNeighbour(question)) {
+        match self.table.get(RouteNetlinkMessage::GetNeighbour(question)) {
             Ok(answer) => Ok(self.parse(&answer).unwrap_or(Entry::Pending)),
             Err(error) if error.refusal() == Some(Errno::ENOENT) => Ok(Entry::Absent),
             Err(error) => Err(error),
@@ -295,8 +380,8 @@ impl Neighbour {
         (ours && header.ifindex == self.link_index).then(|| entry(header.state, address))
     }
 
-    /// Sends an empty datagram to the neighbour itself, over this link, so that the kernel needs its address.
-    fn poke(&self, source: IpAddr) -> io::Result<()> {
+    /// A socket that sends to the neighbour itself, over this link.
+    fn socket(&self, source: IpAddr) -> io::Result<UdpSocket> {
         let family = match self.next_hop {
             IpAddr::V4(_) => AddressFamily::Inet,
             IpAddr::V6(_) => AddressFamily::Inet6,
@@ -311,8 +396,13 @@ impl Neighbour {
             let local = socket_addr(source, 0, self.link_index);
             bind(socket.as_raw_fd(), &SockaddrStorage::from(local))?;
         }
+        Ok(UdpSocket::from(socket))
+    }
+
+    /// Sends an empty datagram to the neighbour, so that the kernel needs its address.
+    fn poke(&self, socket: &UdpSocket) -> io::Result<()> {
         let neighbour = socket_addr(self.next_hop, DISCARD_PORT, self.link_index);
-        UdpSocket::from(socket).send_to(&[], neighbour)?;
+        socket.send_to(&[], neighbour)?;
         Ok(())
     }
 }

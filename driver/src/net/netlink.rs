@@ -15,7 +15,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// The kernel answers from memory, at once; without an answer for this long something is wrong.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest buffer that the kernel fills with one piece of a dump (`netlink_recvmsg`).
 const DUMP_PIECE: usize = 32 << 10;
 /// A dump is asked for again once, if the tables changed under it.
@@ -29,6 +29,7 @@ const ALIGNMENT: usize = 4;
 
 /// Why the kernel's tables could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NetlinkError {
     /// No socket.
     #[error("cannot open a netlink socket, so the kernel's routing tables cannot be read")]
@@ -129,7 +130,7 @@ impl Netlink {
     /// Asks a question that has one answer.
     pub(super) fn get(&mut self, question: RouteNetlinkMessage) -> Result<Message, NetlinkError> {
         self.send(question, NLM_F_REQUEST)?;
-        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
             for message in self.answer(deadline)? {
                 if message.kind == NLMSG_ERROR {
@@ -160,7 +161,7 @@ impl Netlink {
         question: RouteNetlinkMessage,
     ) -> Result<Option<Vec<Message>>, NetlinkError> {
         self.send(question, NLM_F_REQUEST | NLM_F_DUMP)?;
-        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let mut table = Vec::new();
         let mut changed = false;
         loop {
@@ -211,13 +212,18 @@ impl Netlink {
         Ok(None)
     }
 
-    /// Waits until there is something to read, or `deadline` has passed.
+    /// Waits until there is something to read, or `deadline` has passed. Does not wait if it has passed already.
     fn readable(&self, deadline: Instant) -> Result<bool, NetlinkError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // Rounded up, so that the last millisecond is slept, not spun.
-            let timeout =
-                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+            let timeout = match left {
+                Duration::ZERO => PollTimeout::ZERO,
+                left => {
+                    let rounded_up = left + Duration::from_millis(1);
+                    PollTimeout::try_from(rounded_up).unwrap_or(PollTimeout::MAX)
+                }
+            };
             let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, timeout) {
                 Ok(0) if Instant::now() < deadline => {}

@@ -15,6 +15,7 @@ use super::{is_link_local, socket_addr};
 
 /// Why a port could not be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PortError {
     /// Somebody else has it.
     #[error(
@@ -97,6 +98,14 @@ pub struct PortReservation {
 
 impl PortReservation {
     /// Reserves `port` of our address `addr`, or any free ephemeral port if `port` is 0.
+    ///
+    /// # Errors
+    ///
+    /// - [`PortError::InUse`], [`PortError::NoneFree`]: another program has the port, or all of them.
+    /// - [`PortError::AddressNotLocal`]: this host does not have the address.
+    /// - [`PortError::NotPermitted`]: a port below 1024 without the capability.
+    /// - [`PortError::NoDescriptors`]: no file descriptor is left.
+    /// - [`PortError::Link`], [`PortError::Refused`]: the interface of a link-local address is not found, or the kernel refuses.
     pub fn reserve(addr: IpAddr, port: u16) -> Result<Self, PortError> {
         let link_index = if is_link_local(addr) {
             let owner = link_with_address(addr)?;

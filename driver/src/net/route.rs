@@ -1,4 +1,4 @@
-//! How the kernel would reach another host.
+//! Route to another host, as the kernel would choose it.
 
 use std::net::IpAddr;
 
@@ -29,6 +29,7 @@ pub struct Route {
 
 /// Why a host cannot be reached.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RouteError {
     /// There is no way.
     #[error("there is no route to {remote}; check the address and `ip route`")]
@@ -111,6 +112,14 @@ pub enum RouteError {
 /// How the kernel would reach `remote`, from our address `from` if one is given.
 ///
 /// Without `from`, the interface of a link-local IPv6 address is the kernel's choice.
+///
+/// # Errors
+///
+/// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
+/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
+/// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
+/// - [`RouteError::Netlink`]: the kernel could not be asked.
+/// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Link`]: `from` does not go with this host or with `remote`.
 pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
     check_remote(remote)?;
     if let Some(from) = from {
@@ -121,6 +130,13 @@ pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteErro
 
 /// How the kernel would reach `remote` for somebody who uses interface `link_index`: a link-local address is one of that link
 /// (RFC 4007 §5). The way to any other is the kernel's choice, and may lead over another interface.
+///
+/// # Errors
+///
+/// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
+/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
+/// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
+/// - [`RouteError::Netlink`]: the kernel could not be asked.
 pub fn route_from_link(remote: IpAddr, link_index: u32) -> Result<Route, RouteError> {
     check_remote(remote)?;
     find(remote, None, is_link_local(remote).then_some(link_index))

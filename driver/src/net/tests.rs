@@ -2,19 +2,41 @@
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::libc;
 use xwarp_bpf::Buffers;
 use xwarp_test_kit::{eventually, needs_root};
 
+use super::netlink::Netlink;
 use super::testbed::{FAR, NEAR, Namespace, Testbed, ip};
 use super::*;
 use crate::attach::{Attachment, XdpMode};
+use crate::signal::sleep_on;
 use crate::wake::Sleeper;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Resolves a neighbour and waits for the end, by the search's descriptor alone.
+fn resolved(
+    link_index: u32,
+    source: IpAddr,
+    next_hop: IpAddr,
+    timeout: Duration,
+) -> Result<MacAddr, NeighbourError> {
+    let mut search = match resolve_neighbour(link_index, source, next_hop, timeout)? {
+        Resolution::Known(address) => return Ok(address),
+        Resolution::Searching(search) => search,
+    };
+    loop {
+        if let Some(address) = search.poll()? {
+            return Ok(address);
+        }
+        sleep_on([search.as_fd()], &[], None).expect("a descriptor");
+    }
+}
 
 #[test]
 fn loopback_is_described() {
@@ -338,7 +360,7 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
     bed.near.run(|| {
         let route = route_to(far, Some(near)).unwrap();
         assert_eq!((route.source, route.next_hop), (near, far));
-        let mac = resolve_neighbour(route.link_index, near, far, TIMEOUT).unwrap();
+        let mac = resolved(route.link_index, near, far, TIMEOUT).unwrap();
         assert_eq!(mac, far_mac);
         let held = PortReservation::reserve(near, 7471).unwrap();
         assert_eq!(held.local(), socket_addr(near, 7471, route.link_index));
@@ -354,7 +376,7 @@ fn host_that_answers_is_resolved() {
     for (source, remote) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip(source), ip(remote), TIMEOUT));
+            .run(|| resolved(index, ip(source), ip(remote), TIMEOUT));
         assert_eq!(mac.unwrap(), far.mac, "{remote}");
     }
     // An IPv6 gateway of an IPv4 route, and one that no subnet covers.
@@ -363,7 +385,7 @@ fn host_that_answers_is_resolved() {
     for (source, remote) in [("10.77.0.1", "fd77::2"), ("10.77.0.1", "10.99.0.1")] {
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip(source), ip(remote), TIMEOUT));
+            .run(|| resolved(index, ip(source), ip(remote), TIMEOUT));
         assert_eq!(mac.unwrap(), far.mac, "{remote}");
     }
 }
@@ -384,7 +406,7 @@ fn host_that_is_slow_to_appear_is_waited_for() {
         });
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip("10.77.0.1"), ip("10.77.0.7"), TIMEOUT));
+            .run(|| resolved(index, ip("10.77.0.1"), ip("10.77.0.7"), TIMEOUT));
         assert_eq!(mac.unwrap(), far.mac);
     });
 }
@@ -415,40 +437,42 @@ fn host_is_asked_for_anew_when_the_carrier_was_lost() {
             });
             let mac = bed
                 .near
-                .run(|| resolve_neighbour(index, ip(source), ip(remote), long));
+                .run(|| resolved(index, ip(source), ip(remote), long));
             assert_eq!(mac.unwrap(), far.mac, "{remote}");
         });
     }
+}
+
+/// What is said of a host that does not answer near, and after how long.
+fn missing(bed: &Testbed, source: &str, remote: &str, timeout: Duration) -> (String, Duration) {
+    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let started = Instant::now();
+    let error = bed
+        .near
+        .run(|| resolved(index, ip(source), ip(remote), timeout))
+        .unwrap_err();
+    assert!(
+        matches!(error, NeighbourError::NoAnswer { .. }),
+        "{error:?}"
+    );
+    (error.to_string(), started.elapsed())
 }
 
 #[test]
 fn host_that_is_not_there_is_an_error_in_time() {
     needs_root!();
     let bed = Testbed::new();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
-    let missing = |source, remote, patience| {
-        let started = Instant::now();
-        let error = bed
-            .near
-            .run(|| resolve_neighbour(index, ip(source), ip(remote), patience))
-            .unwrap_err();
-        assert!(
-            matches!(error, NeighbourError::NoAnswer { .. }),
-            "{error:?}"
-        );
-        (error.to_string(), started.elapsed())
-    };
-    let patience = Duration::from_millis(300);
+    let timeout = Duration::from_millis(300);
     for (source, remote, protocol) in [
         ("10.77.0.1", "10.77.0.9", "ARP"),
         ("fd77::1", "fd77::9", "NDP"),
     ] {
-        let (said, waited) = missing(source, remote, patience);
+        let (said, waited) = missing(&bed, source, remote, timeout);
         assert!(said.starts_with(&format!(
             "no host answers at {remote} on {NEAR} ({protocol}) within 0.3 s"
         )));
         assert!(
-            waited >= patience && waited < Duration::from_secs(5),
+            waited >= timeout && waited < Duration::from_secs(5),
             "{waited:?}"
         );
     }
@@ -459,7 +483,7 @@ fn host_that_is_not_there_is_an_error_in_time() {
     ));
     for (source, remote) in [("10.77.0.1", "10.77.0.10"), ("fd77::1", "fd77::a")] {
         for attempt in 1..=2 {
-            let (_, waited) = missing(source, remote, Duration::from_secs(30));
+            let (_, waited) = missing(&bed, source, remote, Duration::from_secs(30));
             assert!(
                 waited < Duration::from_secs(5),
                 "{remote}, attempt {attempt}: {waited:?}"
@@ -469,25 +493,35 @@ fn host_that_is_not_there_is_an_error_in_time() {
 }
 
 #[test]
-fn search_that_is_not_wanted_any_more_is_given_up() {
+fn search_for_a_silent_host_does_not_wait_and_is_readable_in_time() {
     needs_root!();
     let bed = Testbed::new();
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
-    // Otherwise the kernel goes on asking for a minute.
+    // Otherwise the kernel gives up first.
     bed.near.sh(&format!(
         "ip ntable change name arp_cache dev {NEAR} retrans 20000"
     ));
-    let asked = AtomicU32::new(0);
-    let wanted = || asked.fetch_add(1, Ordering::Relaxed) < 3;
-    let long = Duration::from_mins(1);
-    let found = bed
-        .near
-        .run(|| resolve_neighbour_while(index, ip("10.77.0.1"), ip("10.77.0.9"), long, &wanted));
-    assert!(
-        matches!(found, Err(NeighbourError::GivenUp { .. })),
-        "{found:?}"
-    );
-    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    let (started, timeout) = (Instant::now(), Duration::from_secs(2));
+    bed.near.run(|| {
+        let begin = || resolve_neighbour(index, ip("10.77.0.1"), ip("10.77.0.9"), timeout);
+        let Ok(Resolution::Searching(mut search)) = begin() else {
+            panic!("nobody is there");
+        };
+        drop(begin());
+        assert!(matches!(search.poll(), Ok(None)));
+        assert!(started.elapsed() < timeout, "{:?}", started.elapsed());
+        let ended = loop {
+            sleep_on([search.as_fd()], &[], None).unwrap();
+            if let Some(ended) = search.poll().transpose() {
+                break ended;
+            }
+        };
+        assert!(
+            matches!(ended, Err(NeighbourError::NoAnswer { .. })),
+            "{ended:?}"
+        );
+    });
+    assert!(started.elapsed() >= timeout);
 }
 
 #[test]
@@ -529,7 +563,7 @@ fn known_address_is_used_at_once_and_a_stale_one_confirmed() {
         let remote = ip(&format!("10.77.0.{host}"));
         let mac = bed
             .near
-            .run(|| resolve_neighbour(index, ip("10.77.0.1"), remote, Duration::ZERO));
+            .run(|| resolved(index, ip("10.77.0.1"), remote, Duration::ZERO));
         let last = if host == 20 { 0x20 } else { 0x21 };
         assert_eq!(mac.unwrap(), MacAddr([2, 0, 0, 0, 0, last]));
     }
@@ -547,7 +581,7 @@ fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
     let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
     let resolve = |index, source| {
         bed.near
-            .run(|| resolve_neighbour(index, ip(source), ip("10.77.0.2"), TIMEOUT))
+            .run(|| resolved(index, ip(source), ip("10.77.0.2"), TIMEOUT))
             .unwrap_err()
     };
     assert!(matches!(
@@ -564,11 +598,10 @@ fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
 }
 
 /// The near interface with our program on it, watched. To be called in its namespace.
-fn watched() -> (Attachment, LinkWatching) {
+fn watched(mode: XdpMode) -> (Attachment, LinkWatching) {
     let notifications = Notifications::begin().unwrap();
     let link = link_by_name(NEAR).unwrap();
-    let mode = Some(XdpMode::Generic);
-    let attachment = Attachment::open(link.index, NEAR, mode, Buffers::One).unwrap();
+    let attachment = Attachment::open(link.index, NEAR, Some(mode), Buffers::One).unwrap();
     let watched = Watched {
         index: link.index,
         name: link.name,
@@ -604,7 +637,7 @@ fn every_change_of_an_interface_is_told() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {
-        let (attachment, watching) = watched();
+        let (attachment, watching) = watched(XdpMode::Generic);
         let monitor = watching.monitor();
         let has = |it: &LinkState| it.addresses().any(|address| address == ip("10.77.0.1"));
         let both = |it: &LinkState| has(it) && it.up;
@@ -628,8 +661,39 @@ fn every_change_of_an_interface_is_told() {
         wait_for_state("an address is gone", &monitor, |it| !has(it));
         address("add 10.77.0.1");
         wait_for_state("it is back", &monitor, has);
-        drop(attachment); // closes a `bpf_link`: the kernel notifies nobody
+        drop(attachment);
         wait_for_end(&monitor, &LinkEnd::Detached(NEAR.to_owned()));
+    });
+}
+
+/// Waits until the kernel has had no news of interfaces for a second.
+fn wait_for_silence() {
+    let groups = [
+        libc::RTNLGRP_LINK,
+        libc::RTNLGRP_IPV4_IFADDR,
+        libc::RTNLGRP_IPV6_IFADDR,
+    ];
+    let heard = Netlink::listen(&groups).unwrap();
+    let second = || Instant::now() + Duration::from_secs(1);
+    while heard.receive(second()).unwrap().is_some() {}
+}
+
+/// The kernel notifies nobody when a `bpf_link` is closed. Nothing else happens that would have the program looked at.
+#[test]
+fn detached_program_is_noticed_within_a_second_though_the_kernel_says_nothing() {
+    needs_root!();
+    let bed = Testbed::new();
+    // IPv6 has news of an address some seconds after the interface came up.
+    let disabled = format!("/proc/sys/net/ipv6/conf/{NEAR}/disable_ipv6");
+    bed.near.sh(&format!("echo 1 > {disabled}"));
+    bed.near.run(|| {
+        let (attachment, watching) = watched(XdpMode::Native);
+        wait_for_silence();
+        drop(attachment);
+        let since = Instant::now();
+        wait_for_end(&watching.monitor(), &LinkEnd::Detached(NEAR.to_owned()));
+        let took = since.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
     });
 }
 
@@ -638,7 +702,7 @@ fn interface_that_is_deleted_or_moved_is_told_to_be() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {
-        let (_attachment, watching) = watched();
+        let (_attachment, watching) = watched(XdpMode::Generic);
         bed.near.sh(&format!("ip link set {NEAR} name other0"));
         bed.near
             .sh(&format!("ip link set other0 netns {}", bed.far.path()));
@@ -646,7 +710,7 @@ fn interface_that_is_deleted_or_moved_is_told_to_be() {
     });
     let bed = Testbed::new();
     bed.near.run(|| {
-        let (_attachment, watching) = watched();
+        let (_attachment, watching) = watched(XdpMode::Generic);
         bed.near.sh(&format!("ip link delete {NEAR}"));
         wait_for_end(&watching.monitor(), &LinkEnd::Deleted(NEAR.to_owned()));
     });

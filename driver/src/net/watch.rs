@@ -1,6 +1,6 @@
 //! Watching an open interface: the kernel's notifications tell when to look, and one question tells what there is.
 //!
-//! So it does not matter what was missed between two looks. Only the interface's removal is taken from the notification itself: an
+//! So it does not matter what was missed between two looks. Only the interface's removal is taken from the notification itself. An
 //! interface that went and came back has the same number, but its `AF_XDP` sockets are dead.
 
 use std::io;
@@ -105,6 +105,10 @@ impl LinkWatch {
     }
 
     /// Watches from now on, by a thread that sleeps unless something happens. It rings `bell` after each change.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor or no thread is left.
     pub fn start(self, bell: Doorbell) -> io::Result<LinkWatching> {
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
         let (reporter, monitor) = LinkReporter::new(Some(bell));
@@ -113,7 +117,7 @@ impl LinkWatch {
             stop: Arc::clone(&stop),
             reporter,
             told: None,
-            patience: None,
+            recheck: None,
             missing: false,
         };
         let thread = std::thread::Builder::new()
@@ -160,7 +164,7 @@ struct Watcher {
     /// The state that was told last.
     told: Option<LinkState>,
     /// After how long to look again without a notification.
-    patience: Option<Duration>,
+    recheck: Option<Duration>,
     /// The last look has found nothing. The notification that says why may be on its way.
     missing: bool,
 }
@@ -210,16 +214,16 @@ impl Watcher {
             Err(error) => {
                 let name = &watched.name;
                 log::warn!("{name} cannot be watched at the moment: {error}");
-                self.patience = Some(RECHECK);
+                self.recheck = Some(RECHECK);
                 return true;
             }
         };
         let missing = std::mem::replace(&mut self.missing, link.is_none());
         if link.is_none() && !missing {
-            self.patience = Some(RECHECK);
+            self.recheck = Some(RECHECK);
             return true;
         }
-        self.patience = watched.by_link.then_some(RECHECK);
+        self.recheck = watched.by_link.then_some(RECHECK);
         match watched.judge(link) {
             LinkNews::Ended(end) => self.end(|_| end),
             LinkNews::State(state) => {
@@ -242,8 +246,8 @@ impl Watcher {
         let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let netlink = self.watch.notifications.0.as_fd();
         let mut watched = [watch(self.stop.as_fd()), watch(netlink)];
-        let timeout = self.patience.map_or(PollTimeout::NONE, |patience| {
-            PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)
+        let timeout = self.recheck.map_or(PollTimeout::NONE, |recheck| {
+            PollTimeout::try_from(recheck).unwrap_or(PollTimeout::MAX)
         });
         let ready = match poll(&mut watched, timeout) {
             Ok(ready) => ready,

@@ -10,11 +10,12 @@ use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue, Umem};
 use xwarp_bpf::Buffers;
 
 /// The kernel frees a queue some milliseconds after its last user closed it (3 to 22 ms were seen).
-const REBIND_PATIENCE: Duration = Duration::from_secs(1);
+const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
 const REBIND_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a queue could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenQueueError {
     /// Somebody else has it.
     #[error(
@@ -102,7 +103,7 @@ impl Target<'_> {
 pub(super) fn bind(target: &Target<'_>, umem: &Umem) -> Result<Bound, OpenQueueError> {
     let name = CString::new(target.interface).map_err(|error| target.refused(&error))?;
     let (name, config) = (Interface::new(name), target.config()?);
-    let patience = Instant::now() + REBIND_PATIENCE;
+    let deadline = Instant::now() + REBIND_TIMEOUT;
     loop {
         // SAFETY: the program load is inhibited, and this UMEM has no other socket on the pair.
         let error = match unsafe { Socket::new(config, umem, &name, target.queue) } {
@@ -110,7 +111,7 @@ pub(super) fn bind(target: &Target<'_>, umem: &Umem) -> Result<Bound, OpenQueueE
             Err(error) => error,
         };
         let busy = crate::errno_of(&error) == Some(nix::libc::EBUSY);
-        if !busy || Instant::now() >= patience {
+        if !busy || Instant::now() >= deadline {
             return Err(target.error_of(&error));
         }
         std::thread::sleep(REBIND_PAUSE);

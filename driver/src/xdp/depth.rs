@@ -1,4 +1,4 @@
-//! How many chunks the kernel has to receive into.
+//! Fill depth: the number of chunks that the kernel has to receive into.
 
 /// A burst of this part of the chunks asks for more of them.
 const LARGE: usize = 4;
@@ -7,7 +7,7 @@ const GROWTH: usize = 4;
 /// A burst of less than this part of the chunks could do with fewer.
 const SMALL: usize = 16;
 /// So many times the chunks must have been filled in small bursts.
-const PATIENCE: usize = 4;
+const QUIET_ROUNDS: usize = 4;
 
 /// The kernel fills chunks in the order in which it was given them. With few of them, all that is written and read is still in
 /// the processors' caches: a frame comes and goes several hundred nanoseconds sooner. Many are for bursts that come faster than they
@@ -52,7 +52,7 @@ impl Depth {
         }
         if self.burst * SMALL >= self.now {
             self.quiet = 0;
-        } else if self.quiet >= self.now * PATIENCE {
+        } else if self.quiet >= self.now * QUIET_ROUNDS {
             self.now = (self.now / 2).max(self.least);
             self.quiet = 0;
         }

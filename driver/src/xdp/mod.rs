@@ -4,6 +4,7 @@ mod bind;
 mod depth;
 mod joined;
 mod multi;
+mod receive_chunks;
 mod rings;
 mod single;
 

@@ -1,7 +1,7 @@
 //! A queue whose frames may take several chunks.
 //!
-//! The kernel takes a large frame as a row of descriptors, each within its chunk and behind the chunk's headroom, so that what lies
-//! in one piece for us must be copied there and back. A frame that arrives in one chunk is read where it is.
+//! The kernel takes a large frame as a row of descriptors, each within its chunk and behind the chunk's headroom. So what lies in one piece
+//! for us must be copied there and back. A frame that arrives in one chunk is read where it is.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
 
 use super::bind::{OpenQueueError, Target, bind};
-use super::depth::Depth;
+use super::receive_chunks::ReceiveChunks;
 use crate::frame::{Foreign, Frame, Kernel, Parking, SentFrame, TxFrame};
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
@@ -16,11 +16,11 @@ use crate::umem::{CHUNK, QueueMemory};
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = BATCH_ENTRIES as usize;
 const BATCH_ENTRIES: u32 = 64;
-/// Chunks that the kernel has at least to receive into: for what one connection may have in flight, and as many as were
-/// taken and not given back yet. So no burst of a single peer, however small its segments, finds none.
+/// Chunks that the kernel has at least to receive into. They suffice for what one connection may have in flight, and for those taken and
+/// not given back yet. So no burst of a single peer, however small its segments, finds none.
 pub(super) const LENT_LEAST: usize = BURST + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
-const STALL_LIMIT: Duration = Duration::from_secs(5);
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The option of a descriptor whose frame goes on in the next one (`XDP_PKT_CONTD`).
 const GOES_ON: u32 = 1;
 
@@ -47,13 +47,7 @@ pub(super) struct Rings {
     in_flight: usize,
     /// The link is up, as far as is known.
     up: bool,
-    /// Chunks that circulate between the fill ring and the receive ring, are spare, or are with whoever received them.
-    receive_chunks: usize,
-    /// Chunks to receive into that the kernel has, and how many it is to have.
-    lent: usize,
-    depth: Depth,
-    /// Chunks to receive into that it has not.
-    spare: Vec<Frame>,
+    receiving: ReceiveChunks,
     last_progress: Option<Instant>,
     drop_rx_unusable: u64,
     drop_foreign: u64,
@@ -73,34 +67,21 @@ impl Rings {
         memory: QueueMemory,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
-        let QueueMemory {
-            umem,
-            descriptors,
-            arena,
-            mut chunks,
-        } = memory;
-        let interface = target.interface;
-        let (tx, rx, rings) = bind(target, &umem)?;
+        let (tx, rx, rings) = bind(target, &memory.umem)?;
         let (fill, completion) = rings.ok_or_else(|| target.busy())?;
-        let icmp = IcmpSockets::open(interface).inspect_err(|error| {
-            log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");
-        });
-        let spare = chunks.split_off(chunks.len() - chunks.len() / 2);
+        let mut free = memory.chunks;
+        let receiving = free.split_off(free.len() - free.len() / 2);
         let mut rings = Self {
-            icmp: icmp.ok(),
-            interface: interface.to_owned(),
-            parked: Parking::new(arena),
-            receive_chunks: spare.len(),
-            lent: 0,
-            depth: Depth::new(least, spare.len()),
-            spare,
-            free: chunks,
-            queued: Vec::with_capacity(descriptors.len()),
+            interface: target.interface.to_owned(),
+            parked: Parking::new(memory.arena),
+            free,
+            queued: Vec::with_capacity(memory.descriptors.len()),
             batch: Vec::with_capacity(BATCH),
-            taken: Box::new([descriptors[0]; BATCH]),
-            descriptors,
+            taken: Box::new([memory.descriptors[0]; BATCH]),
+            descriptors: memory.descriptors,
             in_flight: 0,
             up: true,
+            receiving: ReceiveChunks::new(receiving, least),
             last_progress: None,
             drop_rx_unusable: 0,
             drop_foreign: 0,
@@ -108,7 +89,8 @@ impl Rings {
             tx,
             fill,
             completion,
-            umem,
+            umem: memory.umem,
+            icmp: open_icmp(target.interface),
         };
         rings.lend_spare();
         rings.produce_fill();
@@ -117,9 +99,7 @@ impl Rings {
 
     /// Lends as many spare chunks as the kernel is to have.
     fn lend_spare(&mut self) {
-        while self.lent < self.depth.chunks()
-            && let Some(chunk) = self.spare.pop()
-        {
+        while let Some(chunk) = self.receiving.take_spare() {
             self.lend(chunk);
         }
     }
@@ -129,10 +109,10 @@ impl Rings {
         // parked, so that nobody touches it until it comes back.
         let taken = unsafe { self.fill.produce(&self.batch) };
         if taken == 0 {
-            self.lent -= self.batch.len();
+            self.receiving.note_refused(self.batch.len());
             for descriptor in self.batch.drain(..) {
                 let unused = self.parked.returned(chunk_of(&descriptor));
-                self.spare.extend(unused.ok().flatten());
+                self.receiving.keep(unused.ok().flatten());
             }
         }
         self.batch.clear();
@@ -194,8 +174,7 @@ impl Rings {
     pub(super) fn consume(&mut self, want: usize) -> usize {
         // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
         let taken = unsafe { self.rx.consume(&mut self.taken[..want]) };
-        self.lent = self.lent.saturating_sub(taken);
-        self.depth.taken(taken, taken < want);
+        self.receiving.note_filled(taken, taken < want);
         taken
     }
 
@@ -221,10 +200,10 @@ impl Rings {
         let Some(chunk) = self.own(chunk) else {
             return;
         };
-        if self.lent < self.depth.chunks() {
+        if self.receiving.too_few_lent() {
             self.lend(chunk);
         } else {
-            self.spare.push(chunk);
+            self.receiving.keep([chunk]);
         }
     }
 
@@ -233,7 +212,7 @@ impl Rings {
         let Ok((_, descriptor)) = self.park(chunk, false) else {
             return;
         };
-        self.lent += 1;
+        self.receiving.note_lent();
         self.batch.push(descriptor);
         if self.batch.len() == BATCH {
             self.produce_fill();
@@ -258,7 +237,7 @@ impl Rings {
     }
 
     pub(super) fn receive_chunks(&self) -> usize {
-        self.receive_chunks
+        self.receiving.count()
     }
 
     pub(super) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
@@ -374,20 +353,20 @@ impl Rings {
         }
     }
 
-    /// Fails when frames are in flight and none has come back for [`STALL_LIMIT`].
+    /// Fails when frames are in flight and none has come back for [`STALL_TIMEOUT`].
     fn watch_progress(&mut self) -> Result<(), IoError> {
         if self.in_flight == 0 || !self.up {
             self.last_progress = None;
             return Ok(());
         }
         let since = *self.last_progress.get_or_insert_with(Instant::now);
-        if since.elapsed() < STALL_LIMIT {
+        if since.elapsed() < STALL_TIMEOUT {
             return Ok(());
         }
         Err(IoError::Stalled {
             interface: self.interface.clone(),
             frames: self.in_flight,
-            seconds: STALL_LIMIT.as_secs(),
+            seconds: STALL_TIMEOUT.as_secs(),
         })
     }
 }
@@ -397,6 +376,15 @@ impl AsFd for Rings {
         // SAFETY: the receive queue keeps the socket open as long as `self` lives.
         unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
     }
+}
+
+/// `None` if the kernel refuses them.
+fn open_icmp(interface: &str) -> Option<IcmpSockets> {
+    IcmpSockets::open(interface)
+        .inspect_err(|error| {
+            log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");
+        })
+        .ok()
 }
 
 fn chunk_of(descriptor: &FrameDesc) -> usize {

@@ -57,14 +57,15 @@ pub const FIRST_MSN: u32 = 1;
 pub struct Control(pub u8);
 
 impl Control {
+    /// The L bit.
+    pub(crate) const LAST: u8 = 0x40;
     const T: u8 = 0x80;
-    const L: u8 = 0x40;
     const DV: u8 = 0x03;
 
     /// The byte for a segment of ours.
     pub const fn new(tagged: bool, last: bool, version: u8) -> Self {
         let t = if tagged { Self::T } else { 0 };
-        let l = if last { Self::L } else { 0 };
+        let l = if last { Self::LAST } else { 0 };
         Self(t | l | (version & Self::DV))
     }
 
@@ -75,7 +76,7 @@ impl Control {
 
     /// L: last segment of its message.
     pub const fn is_last(self) -> bool {
-        self.0 & Self::L != 0
+        self.0 & Self::LAST != 0
     }
 
     /// DV: the sender's DDP version.

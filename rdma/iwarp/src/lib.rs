@@ -26,9 +26,9 @@ pub use mpa::{
     StartupParams,
 };
 pub use rdmap::{
-    Access, AccessError, AtomicOperation, AtomicRequest, Inbound, InboundAtomic, InboundRead,
-    InvalidateError, Message, Opcode, ReadRequest, ReadResponse, ReceivedTerminate, Receiver,
-    Resources, Segment, SendKind, Sender, StreamConfig, TermCode, Terminate, Violation,
-    ViolationCause,
+    AccessError, AccessKind, AtomicOperation, AtomicRequest, Inbound, InboundAtomic, InboundRead,
+    InvalidateError, Message, Opcode, Ordinary, Placement, ReadRequest, ReadResponse,
+    ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig, TermCode,
+    Terminate, Violation, ViolationCause,
 };
 pub use stag::Stag;

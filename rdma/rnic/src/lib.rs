@@ -1,5 +1,7 @@
 //! RNIC core: everything between verbs and TCP, without a thread, a wait, a clock or a system call of its own.
 //!
+//! [`queues`] has the two exceptions: it locks mutexes for what is rare, and makes and raises eventfds of the driver.
+//!
 //! Time and verbs go in; frames, completions and events come out. Whoever owns the [`engine::Engine`] calls [`engine::Engine::step`] with the
 //! time: a thread, an application's own loop, or a simulator. The crate `xwarp` (`rdma/verbs`) puts handles and a runtime on top.
 //!
@@ -17,5 +19,6 @@ pub mod engine;
 pub mod model;
 pub mod qp;
 pub mod queues;
+mod setters;
 pub mod stags;
 pub mod tables;

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
+use xwarp::cm::ConnectionRequest;
 use xwarp::{
-    Access, CompletionQueue, CompletionStatus, MemoryRegion, QpConfig, QpState, QueuePair,
-    RemoteAddress, Rnic, RnicConfig, SendRequest, Stag, WrId,
+    Access, CompletionQueue, CompletionStatus, MemoryRegion, ProtectionDomain, QpConfig, QpState,
+    QueuePair, RemoteAddress, Rnic, RnicConfig, SendRequest, Stag, WrId,
 };
 
 /// How long a Read or a connection may take.
@@ -121,6 +122,18 @@ impl Table {
     }
 }
 
+/// Accepts a client, who is told where the table is. A request that is dropped is rejected, as it is if no queue pair is left.
+fn admit(
+    pd: &ProtectionDomain,
+    cq: &CompletionQueue,
+    request: ConnectionRequest,
+    place: &[u8],
+) -> anyhow::Result<QueuePair> {
+    let mut qp = pd.create_qp(&QpConfig::default(), cq, cq)?;
+    request.accept(&mut qp, place)?;
+    Ok(qp)
+}
+
 fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let pd = rnic.allocate_pd()?;
     let access = Access::LOCAL_READ | Access::REMOTE_READ;
@@ -142,10 +155,9 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     loop {
         if let Some(request) = listener.accept(PERIOD)? {
             let remote = request.remote();
-            let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
-            match request.accept(&mut qp, &place) {
-                Ok(()) => clients.push(qp),
-                Err(error) => eprintln!("key_value: {remote} is no client: {error}"),
+            match admit(&pd, &cq, request, &place) {
+                Ok(client) => clients.push(client),
+                Err(error) => eprintln!("key_value: {remote} is no client: {error:#}"),
             }
         }
         clients.retain(|client| client.state() == QpState::Rts);

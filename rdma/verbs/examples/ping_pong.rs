@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
+use xwarp::buffers::{Buffer, BufferRequest, PostedBuffers};
+use xwarp::config::Progress;
 use xwarp::{
-    Buffer, BufferRequest, CompletionQueue, CompletionStatus, Opcode, PostedBuffers, Progress,
-    QpConfig, QueuePair, Rnic, RnicConfig, WorkCompletion,
+    CompletionQueue, CompletionStatus, Opcode, QpConfig, QueuePair, Rnic, RnicConfig,
+    WorkCompletion, WrId,
 };
 
 /// How long a message or a connection may take.
@@ -40,6 +42,10 @@ struct Args {
     server: Option<IpAddr>,
 }
 
+/// Names of work requests, which their completions bring back.
+const RECEIVE: WrId = WrId(1);
+const SEND: WrId = WrId(2);
+
 /// What both ends have: a connection, and buffers, each of which is here or with a work request.
 struct End {
     qp: QueuePair,
@@ -54,11 +60,7 @@ impl End {
         let pd = rnic.allocate_pd()?;
         // Room for whatever can be outstanding: a Send and a Receive.
         let cq = rnic.create_cq(4)?;
-        let config = QpConfig {
-            send_depth: 2,
-            recv_depth: 2,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().send_depth(2).recv_depth(2);
         Ok(Self {
             qp: pd.create_qp(&config, &cq, &cq)?,
             cq,
@@ -74,12 +76,12 @@ impl End {
 
     fn expect(&mut self) -> anyhow::Result<()> {
         let buffer = self.free()?;
-        self.posted.post_recv(&mut self.qp, buffer)?;
+        self.posted.post_recv(&mut self.qp, RECEIVE, buffer)?;
         Ok(())
     }
 
     fn send(&mut self, message: Buffer) -> anyhow::Result<()> {
-        let request = BufferRequest::send(message, self.size);
+        let request = BufferRequest::send(SEND, message, self.size);
         self.posted.post_send(&mut self.qp, request)?;
         Ok(())
     }
@@ -88,10 +90,10 @@ impl End {
     fn next(&mut self, timeout: Duration) -> anyhow::Result<(WorkCompletion, Buffer)> {
         loop {
             let next = self.cq.wait(timeout)?;
-            let next =
+            let mut next =
                 next.with_context(|| format!("the other side has sent nothing for {timeout:?}"))?;
-            let buffer = self.posted.redeem(&next).context("nobody's completion")?;
-            if next.opcode != Opcode::Send || !next.is_success() {
+            let buffer = self.posted.take(&mut next).context("nobody's completion")?;
+            if next.wr_id != SEND || !next.is_success() {
                 return Ok((next, buffer));
             }
             self.free.push(buffer);
@@ -167,10 +169,7 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     // The thread that waits for the completion moves the data itself: no other has to be woken for it.
-    let config = RnicConfig {
-        progress: Progress::Inline,
-        ..RnicConfig::default()
-    };
+    let config = RnicConfig::default().progress(Progress::Inline);
     let rnic = Rnic::open(&args.dev, &config)?;
     match args.server {
         None => serve(&rnic, args),

@@ -12,7 +12,7 @@ use crate::error::RnicEnded;
 /// The asynchronous events of an RNIC that happened without a handler. All handles of an RNIC take from one queue, each event once.
 ///
 /// At most [`RnicConfig::max_events`](crate::RnicConfig::max_events) wait in it; of further ones
-/// [`EventsLost`](crate::AsyncEventKind::EventsLost) tells.
+/// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) tells.
 #[derive(Clone)]
 pub struct AsyncEvents {
     control: Arc<Control>,
@@ -22,6 +22,11 @@ impl AsyncEvents {
     pub(crate) fn new(control: &Arc<Control>) -> Self {
         let control = Arc::clone(control);
         Self { control }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// Takes the oldest event; also of an RNIC that has ended since. It does not turn an inline engine.
@@ -35,8 +40,8 @@ impl AsyncEvents {
         self.control.take_or_ended(signal, || events.take())
     }
 
-    /// The same, waiting for one up to `timeout`; `None` when none has come. The waiting thread is woken by the event, or turns an inline
-    /// engine until there is one.
+    /// Takes the oldest event, waiting for one up to `timeout`; `None` when none has come. The waiting thread is woken by the event, or
+    /// turns an inline engine until there is one.
     ///
     /// # Errors
     ///

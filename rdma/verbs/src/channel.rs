@@ -18,7 +18,8 @@ use crate::error::RnicEnded;
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use xwarp::{Arm, Rnic, RnicConfig};
+/// use xwarp::{Rnic, RnicConfig};
+/// use xwarp::completion::Arm;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rnic = Rnic::open("eth1", &RnicConfig::default())?;
@@ -49,6 +50,11 @@ impl CompletionChannel {
         })
     }
 
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
     /// Takes the completion queue that has been in the channel for longest. Turns an inline engine if there is none.
     ///
     /// # Errors
@@ -62,7 +68,7 @@ impl CompletionChannel {
         self.take()
     }
 
-    /// The same, waiting for one up to `timeout`; `None` when none has come.
+    /// Takes the completion queue that has been in the channel for longest, waiting for one up to `timeout`; `None` when none has come.
     ///
     /// # Errors
     ///

@@ -1,62 +1,110 @@
-//! A connection that is being made, as its initiator sees it.
+//! Connection that is being made, as its initiator sees it: the path, then TCP and MPA start-up.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xwarp_iwarp::mpa::{Initiator, StartupParams};
+use xwarp_rnic::model::{ConnectError, QpId};
+use xwarp_rnic::qp::ConnectOrder;
+
+use crate::attempt::{Attempt, no_descriptor};
 use crate::control::Control;
-use crate::error::WaitError;
-use xwarp_rnic::model::ConnectError;
-use xwarp_rnic::queues::Inbox;
 
 /// How it ended: the private data of the peer's answer, or an error.
 type Outcome = Result<Vec<u8>, ConnectError>;
 
-/// A connection that is being made. Dropping it lets the attempt go on; its queue pair tells how it ended.
+/// A connection that is being made. The engine makes it, whether or not anybody looks at this. Dropping it before it has ended gives the attempt
+/// up: the queue pair stays Idle.
 pub struct Connecting {
-    outcome: Arc<Inbox<Outcome>>,
-    control: Arc<Control>,
+    qp: QpId,
+    attempt: Attempt<Vec<u8>>,
+}
+
+/// A connection that is wanted, whatever the path.
+pub(crate) struct Wanted {
+    pub(crate) remote: SocketAddr,
+    pub(crate) params: StartupParams,
+    pub(crate) private_data: Vec<u8>,
+    /// How long all of it may take.
+    pub(crate) timeout: Duration,
 }
 
 impl Connecting {
-    pub(crate) fn new(outcome: Arc<Inbox<Outcome>>, control: Arc<Control>) -> Self {
-        Self { outcome, control }
+    /// Asks the host for the path and has the engine connect. Everything that depends on the calling thread's network namespace is done here.
+    pub(crate) fn begin(
+        qp: QpId,
+        wanted: Wanted,
+        control: &Arc<Control>,
+    ) -> Result<Self, ConnectError> {
+        let path = control.host().path_to(wanted.remote, wanted.timeout)?;
+        let outcome = control.inbox().map_err(no_descriptor)?;
+        let port = control.open_port(path.source, 0)?;
+        // The engine, which may have to try a second time, asks nothing of the host.
+        let may_retry = Initiator::new(wanted.params).retry().is_some();
+        let spare = may_retry.then(|| control.open_port(path.source, 0));
+        let order = ConnectOrder {
+            qp,
+            port,
+            spare: spare.transpose()?,
+            remote: wanted.remote,
+            params: wanted.params,
+            private_data: wanted.private_data,
+            timeout: wanted.timeout,
+            outcome: Arc::clone(&outcome),
+        };
+        control.call(move |engine| engine.connect(order, path.next_hop))?;
+        let attempt = Attempt::new(outcome, control);
+        Ok(Self { qp, attempt })
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.attempt.control()
     }
 
     /// The result, once there is one: the private data of the peer's answer. It does not turn an inline engine.
     pub fn try_finish(&mut self) -> Option<Outcome> {
-        let signal = self.outcome.signal();
-        let taken = self.control.take_or_ended(signal, || self.outcome.take());
-        taken.unwrap_or_else(|ended| Some(Err(ended.into())))
+        self.attempt.try_finish()
     }
 
     /// The result, waiting for it up to `timeout`; `None` when there is none by then.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<Outcome> {
-        self.wait_until(Instant::now().checked_add(timeout))
+        (self.attempt).wait_until(Instant::now().checked_add(timeout))
     }
 
-    /// Waits for the result; the limit given to `begin_connect` bounds it.
+    /// Waits for the result; the timeout given to `begin_connect` bounds it.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Refused`], [`ConnectError::TimedOut`]: nobody listens there, or the time is over.
+    /// - [`ConnectError::Rejected`]: the peer's application said no (RFC 5044 §7.1.1, bit R).
+    /// - [`ConnectError::PeerClosed`], [`ConnectError::NotIwarp`]: the peer closed, or its answer is no valid MPA Reply.
+    /// - [`ConnectError::Unacceptable`]: the peer's read depths or RTR types cannot be met (RFC 6581 §9).
+    /// - [`ConnectError::AddressLost`], [`ConnectError::Failed`]: the host lost the local address, or the RNIC has failed.
+    /// - [`ConnectError::Host`]: nobody answers for the next hop.
+    /// - [`ConnectError::InvalidState`]: the queue pair has left Idle meanwhile.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn wait(mut self) -> Outcome {
-        // Nobody turns a manual engine here.
-        let none = || Err(ConnectError::Resources("no engine runs".to_owned()));
-        self.wait_until(None).unwrap_or_else(none)
-    }
-
-    fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Outcome> {
-        let (control, outcome) = (Arc::clone(&self.control), Arc::clone(&self.outcome));
-        let signal = outcome.signal();
-        match control.wait_until(&**signal, deadline, || self.try_finish()) {
-            Ok(outcome) => outcome,
-            Err(WaitError::Unavailable(why)) => Some(Err(why.into())),
-            Err(WaitError::System(error)) => Some(Err(ConnectError::Resources(error.to_string()))),
-        }
+        self.attempt.wait()
     }
 }
 
 impl AsFd for Connecting {
-    /// Readable while [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline engine that holds as far
+    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline engine that holds as far
     /// as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.outcome.signal().as_fd()
+        self.attempt.fd()
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.attempt.unfinished() {
+            let (qp, control) = (self.qp, self.attempt.control());
+            control.release(move |engine| engine.cancel_connect(qp, &outcome));
+        }
     }
 }

@@ -11,16 +11,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use xwarp_driver::net::PortError;
-use xwarp_driver::{Doorbell, RegionPool, Signal, Sleeper, sleep_on};
+use xwarp_driver::{Doorbell, RegionPool, Signal, Sleeper, is_any_readable, sleep_on};
 
+use crate::config::WaitMode;
 use crate::error::{RnicEnded, WaitError};
+use crate::hosted::HostedEngine;
 use crate::in_handler::is_in_handler;
-use crate::inline::{Bell, Inline};
-use crate::runner::{Command, Runner, guard, run};
+use crate::inline::{Bell, Inline, Paused};
+use crate::runner::{Command, Runner, run};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicId;
-use xwarp_rnic::model::{Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable, Waiting};
+use xwarp_rnic::model::{Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable};
 use xwarp_rnic::queues::{CompletionNotices, Ending, EventQueue, Inbox, ReadySet, SlotTable};
+
+/// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it spins or there is much to do.
+const TURNS_WITHOUT_LOOK: u32 = 256;
+
+/// Lets go of what a handler has dropped.
+type Release = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
@@ -32,7 +40,7 @@ pub(crate) struct Control {
     events: Arc<EventQueue>,
     host: Arc<dyn Host>,
     ending: Arc<Ending>,
-    released: Mutex<Vec<Command>>,
+    released: Mutex<Vec<Release>>,
     /// There may be something in `released`.
     has_released: AtomicBool,
     /// What an event loop waits for where there is nothing to wait for: it is never raised.
@@ -51,7 +59,7 @@ enum Mode {
     /// Whoever polls runs the engine.
     Inline(Inline),
     /// A test runs the engine, with its own clock.
-    Manual(Mutex<Option<Engine>>),
+    Manual(Mutex<Option<HostedEngine>>),
 }
 
 impl Control {
@@ -77,11 +85,11 @@ impl Control {
     pub(crate) fn threaded(
         engine: Engine,
         parts: Parts,
-        waiting: Waiting,
+        waiting: WaitMode,
         (sleeper, bell): (Sleeper, Doorbell),
     ) -> io::Result<Arc<Self>> {
         let (commands, inbox) = mpsc::channel();
-        let runner = Runner::new(engine, waiting);
+        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
         let thread = std::thread::Builder::new()
             .name("xwarp-engine".to_owned())
             .spawn(move || run(runner, &sleeper, &inbox))?;
@@ -96,14 +104,16 @@ impl Control {
     pub(crate) fn inline(
         engine: Engine,
         parts: Parts,
-        waiting: Waiting,
+        waiting: WaitMode,
         waking: &(Sleeper, Doorbell),
     ) -> io::Result<Arc<Self>> {
-        let inline = Inline::new(Runner::new(engine, waiting), waking)?;
+        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
+        let inline = Inline::new(runner, waking)?;
         Self::with_mode(Mode::Inline(inline), parts)
     }
 
     pub(crate) fn manual(engine: Engine, parts: Parts) -> io::Result<Arc<Self>> {
+        let engine = HostedEngine::new(engine)?;
         Self::with_mode(Mode::Manual(Mutex::new(Some(engine))), parts)
     }
 
@@ -261,7 +271,7 @@ impl Control {
         let done = match &self.mode {
             Mode::Inline(inline) => inline.call(work),
             Mode::Manual(engine) => {
-                let done = lock(engine).as_mut().map(|engine| guard(engine, work));
+                let done = lock(engine).as_mut().map(|engine| engine.call(work));
                 Ok(done
                     .ok_or(RnicUnavailable::Closed)?
                     .unwrap_or_else(|panic| resume_unwind(panic)))
@@ -269,7 +279,7 @@ impl Control {
             Mode::Thread { commands, bell, .. } => {
                 let (answer, reply) = mpsc::sync_channel(1);
                 let command: Command = Box::new(move |engine| {
-                    if let Ok(done) = guard(engine, work) {
+                    if let Ok(done) = engine.call(work) {
                         // Whoever asked may have stopped listening.
                         let _ = answer.send(done);
                     }
@@ -289,15 +299,14 @@ impl Control {
             let _ = self.call(work);
             return;
         }
-        let command: Command = Box::new(move |engine| {
-            // Nobody is there to be told.
-            let _ = guard(engine, work);
-        });
         match &self.mode {
-            // As above.
-            Mode::Thread { commands, bell, .. } => drop(send(commands, bell, command)),
+            Mode::Thread { commands, bell, .. } => {
+                let command: Command = Box::new(|engine| drop(engine.call(work)));
+                // As above; and nobody is there to be told.
+                let _ = send(commands, bell, command);
+            }
             Mode::Inline(_) | Mode::Manual(_) => {
-                lock(&self.released).push(command);
+                lock(&self.released).push(Box::new(work));
                 self.has_released.store(true, Ordering::Release);
             }
         }
@@ -307,14 +316,14 @@ impl Control {
     fn do_released(&self) {
         if self.has_released.load(Ordering::Acquire) && !is_in_handler(self.id) {
             self.has_released.store(false, Ordering::Release);
-            for command in std::mem::take(&mut *lock(&self.released)) {
+            for release in std::mem::take(&mut *lock(&self.released)) {
                 // As above.
-                let _ = self.call(command);
+                let _ = self.call(release);
             }
         }
     }
 
-    /// The same with something that may fail for other reasons than that there is no RNIC.
+    /// Calls the engine with something that may fail for other reasons than that there is no RNIC.
     pub(crate) fn attempt<R: Send + 'static, E: From<RnicUnavailable> + Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> Result<R, E> + Send + 'static,
@@ -358,6 +367,15 @@ impl Control {
         }
     }
 
+    /// What is readable while an inline engine has something to do; `None` if somebody turns the engine anyway.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.mode {
+            Mode::Inline(inline) => Some(inline.as_fd()),
+            Mode::Thread { .. } | Mode::Manual(_) => None,
+        }
+    }
+
     /// One turn of a manual engine at the time given; how much was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
         match &self.mode {
@@ -365,7 +383,7 @@ impl Control {
                 if is_in_handler(self.id) {
                     return 0;
                 }
-                let turned = (lock(engine).as_mut()).map(|engine| guard(engine, |it| it.step(now)));
+                let turned = lock(engine).as_mut().map(|engine| engine.step(now));
                 self.do_released();
                 turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
             }
@@ -379,31 +397,82 @@ impl Control {
         &self,
         bell: &dyn Bell,
         deadline: Option<Instant>,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
+        self.wait_until_or(bell, &[], deadline, condition)
+    }
+
+    /// Waits as [`wait_until`](Self::wait_until) does. It also ends, with `None`, when one of `others` is readable.
+    pub(crate) fn wait_until_or<T>(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
         mut condition: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, WaitError> {
         self.check_no_handler()?;
-        let mut waited = false;
+        let (mut turns, mut others_ready) = (0_u32, false);
         loop {
             // Asked first: the condition then knows the end, too.
             let closed = self.is_closed();
             let value = condition();
             let left = time_left(deadline);
-            if value.is_some() || closed || left.is_zero() {
-                if waited {
+            if value.is_some() || closed || others_ready || left.is_zero() {
+                if turns > 0 {
                     self.leave()?;
                 }
                 return Ok(value);
             }
-            match &self.mode {
-                Mode::Manual(_) => return Ok(None),
-                Mode::Thread { .. } => sleep_for(bell, left)?,
-                Mode::Inline(inline) => {
-                    inline.turn_or_sleep(bell, left)?;
-                    self.do_released();
-                }
-            }
-            waited = true;
+            let Some(paused) = self.turn_or_sleep(bell, others, left)? else {
+                return Ok(None);
+            };
+            turns = turns.wrapping_add(1).max(1);
+            others_ready = match paused {
+                Paused::ForOther => true,
+                Paused::Not if turns.is_multiple_of(TURNS_WITHOUT_LOOK) => is_any_readable(others)?,
+                Paused::Slept | Paused::Not => false,
+            };
         }
+    }
+
+    /// Lets a caller that waits turn an inline engine once, or sleep. `None` with a manual engine.
+    fn turn_or_sleep(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> io::Result<Option<Paused>> {
+        match &self.mode {
+            Mode::Manual(_) => Ok(None),
+            Mode::Thread { .. } => {
+                let slept = sleep_for(bell, others, timeout)?;
+                Ok(Some(Paused::after_sleep(slept)))
+            }
+            Mode::Inline(inline) => {
+                let paused = inline.turn_or_sleep(bell, others, timeout)?;
+                self.do_released();
+                Ok(Some(paused))
+            }
+        }
+    }
+
+    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is.
+    pub(crate) fn wait_readable(
+        &self,
+        fds: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<bool, WaitError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let ready = || is_any_readable(fds);
+        if ready()? {
+            return Ok(true);
+        }
+        self.wait_until_or(&self.quiet, fds, deadline, || None::<()>)?;
+        if ready()? {
+            return Ok(true);
+        }
+        self.check_open()?;
+        Ok(false)
     }
 
     /// The caller waits no longer.
@@ -463,11 +532,11 @@ fn send(
     Ok(())
 }
 
-/// Sleeps until `bell` or a signal handler ends it, `timeout` at most.
-fn sleep_for(bell: &dyn Bell, timeout: Duration) -> io::Result<()> {
+/// Sleeps until `bell`, one of `others` or a signal handler ends it, `timeout` at most. True if one of `others` is readable.
+fn sleep_for(bell: &dyn Bell, others: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
     let slept = bell
         .arm()
-        .and_then(|()| sleep_on([bell.fd(), bell.fd()], Some(timeout)));
+        .and_then(|()| sleep_on([bell.fd()], others, Some(timeout)));
     bell.disarm()?;
     slept
 }

@@ -10,20 +10,21 @@ use rtrb::Consumer;
 use xwarp_driver::Sleeper;
 
 use crate::control::Control;
-use crate::error::{Refused, WaitError};
+use crate::error::{RefusedError, WaitError};
 use crate::inline::Bell;
 use xwarp_rnic::model::{
-    Capability, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
+    CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
     ResizeError, RnicUnavailable, WorkCompletion,
 };
 use xwarp_rnic::queues::Arm;
 use xwarp_rnic::queues::CqShared;
 use xwarp_rnic::queues::CqSink;
 use xwarp_rnic::queues::EventTarget;
-use xwarp_rnic::queues::{Cqe, SlotKey, ring};
+use xwarp_rnic::queues::{Cqe, ring};
 
 /// What Query CQ tells (verbs draft §9.2.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CqInfo {
     /// Completions that it has room for.
     pub entries: usize,
@@ -34,9 +35,9 @@ pub struct CqInfo {
 /// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete on it.
 ///
 /// It should have room for all work that can be outstanding on them, unsignaled work included, which completes if it fails. One that is
-/// full loses what is to be added, never what it has: the queue pair whose completion is lost ends with
-/// [`SendCqError`](crate::AsyncEventKind::SendCqError) or [`RecvCqError`](crate::AsyncEventKind::RecvCqError), no other is touched, and
-/// the first time [`CqOverflow`](crate::AsyncEventKind::CqOverflow) names the queue (verbs draft §5.3.1).
+/// full loses what is to be added, never what it has. The queue pair whose completion is lost ends with
+/// [`SendCqError`](crate::event::AsyncEventKind::SendCqError) or [`RecvCqError`](crate::event::AsyncEventKind::RecvCqError), and no other
+/// is touched. The first time, [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow) names the queue (verbs draft §5.3.1).
 pub struct CompletionQueue {
     id: CqId,
     ring: Consumer<Cqe>,
@@ -51,8 +52,8 @@ pub struct CompletionQueue {
     control: Arc<Control>,
 }
 
-fn check_entries(entries: usize) -> Result<(), Capability> {
-    Capability::check(
+fn check_entries(entries: usize) -> Result<(), CapabilityError> {
+    CapabilityError::check(
         "a completion queue's number of entries",
         entries,
         1,
@@ -95,6 +96,10 @@ impl CompletionQueue {
     }
 
     /// Query CQ (verbs draft §9.2.3.2).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed.
     pub fn query(&self) -> Result<CqInfo, RnicUnavailable> {
         self.control.check_open()?;
         Ok(CqInfo {
@@ -105,6 +110,13 @@ impl CompletionQueue {
 
     /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going on. What it has stays in it, in order; a
     /// size that this does not fit into is refused, and nothing is changed then.
+    ///
+    /// # Errors
+    ///
+    /// - [`ResizeError::TooManyPresent`]: the completions that it has do not fit.
+    /// - [`ResizeError::Capability`]: `entries` is 0 or more than a queue can have (verbs draft §9.5.1).
+    /// - [`ResizeError::Memory`]: the host has no memory for it.
+    /// - [`ResizeError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
         check_entries(entries)?;
         let (producer, ring) = ring(entries)?;
@@ -122,11 +134,16 @@ impl CompletionQueue {
     }
 
     /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
-    pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
+    ///
+    /// # Errors
+    ///
+    /// - [`DestroyError::InUse`]: a queue pair completes on it.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self.control.attempt(move |engine| engine.destroy_cq(id));
         self.destroyed = ended.is_ok();
-        Refused::unless(ended, self)
+        RefusedError::unless(ended, self)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -140,6 +157,10 @@ impl CompletionQueue {
 
     /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs
     /// inline, this is what drives it. Close RNIC takes the completions that were not polled along.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         self.control.check_open()?;
         if let Some(completion) = self.take() {
@@ -169,28 +190,56 @@ impl CompletionQueue {
     }
 
     fn take_into(&mut self, completions: &mut [WorkCompletion]) -> usize {
-        let (mut taken, mut run): (usize, Option<(SlotKey, u32)>) = (0, None);
-        for place in completions {
-            let Some(entry) = self.pop() else { break };
-            *place = entry.completion;
-            taken += 1;
-            run = match run {
-                Some((slots, length)) if slots == entry.slots => Some((slots, length + 1)),
-                other => {
-                    self.free(other);
-                    Some((entry.slots, 1))
-                }
+        let mut taken = 0;
+        while let Some(places) = completions.get_mut(taken..) {
+            let run = if self.backlog.is_empty() {
+                self.take_run(places)
+            } else {
+                self.take_one(places)
             };
+            if run == 0 {
+                break;
+            }
+            taken += run;
         }
-        self.free(run);
         taken
     }
 
-    /// Frees the slots of a run of completions of one queue.
-    fn free(&self, run: Option<(SlotKey, u32)>) {
-        if let Some((slots, length)) = run {
-            self.control.slots().free_many(slots, length);
+    /// Takes the oldest completion, if there is a place for it.
+    #[cold]
+    fn take_one(&mut self, places: &mut [WorkCompletion]) -> usize {
+        let Some(place) = places.first_mut() else {
+            return 0;
+        };
+        self.take().map_or(0, |completion| {
+            *place = completion;
+            1
+        })
+    }
+
+    /// Takes the oldest completions as far as they are of one queue, whose slots are freed together.
+    fn take_run(&mut self, places: &mut [WorkCompletion]) -> usize {
+        let there = self.ring.slots().min(places.len());
+        let Ok(entries) = self.ring.read_chunk(there) else {
+            return 0;
+        };
+        let (first, second) = entries.as_slices();
+        let Some(slots) = first.first().map(|entry| entry.slots) else {
+            return 0;
+        };
+        let run = first.iter().chain(second);
+        let (mut taken, mut freed) = (0, 0);
+        for (place, entry) in places
+            .iter_mut()
+            .zip(run.take_while(|it| it.slots == slots))
+        {
+            *place = entry.completion;
+            (taken, freed) = (taken + 1, freed + 1);
         }
+        // The engine must find the places free before anybody posts again.
+        entries.commit(taken);
+        self.control.slots().free_many(slots, freed);
+        taken
     }
 
     fn take(&mut self) -> Option<WorkCompletion> {
@@ -212,8 +261,12 @@ impl CompletionQueue {
         self.backlog.pop_front()
     }
 
-    /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5); one that is in the
+    /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5). A completion that is in the
     /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed.
     pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
         self.control.check_open()?;
         self.shared.arm(kind);
@@ -221,33 +274,68 @@ impl CompletionQueue {
     }
 
     /// Takes the oldest completion, waiting for one up to `timeout`; `None` when none has come. Ends at once when the RNIC is closed.
+    ///
+    /// # Errors
+    ///
+    /// - [`WaitError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`WaitError::System`]: the kernel refuses the sleep.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
-        let deadline = Instant::now() + timeout;
+        self.wait_or(&[], timeout)
+    }
+
+    /// Waits as [`wait`](Self::wait) does, and also ends when one of `others` is readable: a descriptor that tells of Ctrl-C, for example.
+    /// They are looked at when the caller sleeps and, while it does not, now and then.
+    ///
+    /// # Errors
+    ///
+    /// As of [`wait`](Self::wait).
+    pub fn wait_or(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<Option<WorkCompletion>, WaitError> {
+        let deadline = Instant::now().checked_add(timeout);
         loop {
             if let Some(completion) = self.poll()? {
                 return Ok(Some(completion));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(None);
             }
             self.arm(Arm::Next)?;
-            self.wait_event(left)?;
+            if !self.await_event(others, deadline)? {
+                // It may have come at the last moment.
+                return Ok(self.poll()?);
+            }
         }
     }
 
     /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `timeout`. True if it has. Ends at once when the RNIC is
     /// closed.
+    ///
+    /// # Errors
+    ///
+    /// - [`WaitError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`WaitError::System`]: the kernel refuses the sleep.
     pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         self.control.check_open()?;
+        let deadline = Instant::now().checked_add(timeout);
+        self.await_event(&[], deadline)
+    }
+
+    /// Sleeps until the event has come, one of `others` is readable, or the deadline. True if the event has come.
+    fn await_event(
+        &self,
+        others: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<bool, WaitError> {
         let waits = || self.shared.is_armed() && !self.control.is_closed();
         let bell = ArmedSleeper {
             sleeper: &self.sleeper,
             waits: &waits,
         };
-        let deadline = Instant::now().checked_add(timeout);
         let over = || (!waits()).then_some(());
-        self.control.wait_until(&bell, deadline, over)?;
+        (self.control).wait_until_or(&bell, others, deadline, over)?;
         self.control.check_open()?;
         Ok(!self.shared.is_armed())
     }
@@ -297,11 +385,19 @@ pub struct CompletionPoller<'a>(pub(crate) &'a mut CompletionQueue);
 
 impl CompletionPoller<'_> {
     /// As [`CompletionQueue::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         self.0.poll()
     }
 
     /// As [`CompletionQueue::poll_into`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
     pub fn poll_into(
         &mut self,
         completions: &mut [WorkCompletion],
@@ -310,16 +406,41 @@ impl CompletionPoller<'_> {
     }
 
     /// As [`CompletionQueue::arm`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
     pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
         self.0.arm(kind)
     }
 
     /// As [`CompletionQueue::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
         self.0.wait(timeout)
     }
 
+    /// As [`CompletionQueue::wait_or`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_or(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<Option<WorkCompletion>, WaitError> {
+        self.0.wait_or(others, timeout)
+    }
+
     /// As [`CompletionQueue::wait_event`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
     pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         self.0.wait_event(timeout)
     }

@@ -9,7 +9,7 @@ use rtrb::Producer;
 use crate::control::Control;
 use crate::error::PostListError;
 use xwarp_rnic::model::{
-    OutOfMemory, PayloadLimits, PostError, QpId, QpState, RecvRequest, SendRequest, total,
+    OutOfMemory, PayloadLimits, PostError, QpConfig, QpId, QpState, RecvRequest, SendRequest, total,
 };
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
@@ -62,6 +62,23 @@ pub(crate) struct NewPosts {
 }
 
 impl PostingEnd {
+    /// Of a queue pair that the engine has made.
+    pub(crate) fn new(
+        id: QpId,
+        config: &QpConfig,
+        shared: &Arc<QpShared>,
+        shares_receives: bool,
+        control: &Arc<Control>,
+    ) -> Self {
+        Self {
+            id,
+            shared: Arc::clone(shared),
+            limits: config.payload_limits(),
+            shares_receives,
+            control: Arc::clone(control),
+        }
+    }
+
     fn check_postable(&self) -> Result<(), PostError> {
         match self.shared.state() {
             QpState::Idle | QpState::Rts => Ok(()),
@@ -93,6 +110,17 @@ impl SendQueue {
     }
 
     /// Posts a work request. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2).
+    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
+    /// - [`PostError::TooManyWorkRequests`]: the queue is full.
+    /// - [`PostError::TooManyElements`], [`PostError::TooManyInlineBytes`]: list or inline data are longer than the queue pair was created for
+    ///   (verbs draft §9.5.1).
+    /// - [`PostError::TooLong`]: the message has 4 GiB or more (RFC 5041 §5.2).
+    /// - [`PostError::StagZero`]: the request binds, registers or invalidates `STag` index 0 (verbs draft §7.2.1).
+    /// - [`PostError::ExtensionsDisabled`]: an operation of RFC 7306, and [`QpConfig::rfc7306`](crate::QpConfig::rfc7306) is not set.
     pub fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.push(request)?;
         self.ring_doorbell();
@@ -101,6 +129,10 @@ impl SendQueue {
 
     /// Posts a list, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it: those before
     /// it stay posted.
+    ///
+    /// # Errors
+    ///
+    /// What [`post`](Self::post) fails with, for the first request that is refused; how many were posted before it.
     pub fn post_list(
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
@@ -146,6 +178,14 @@ impl ReceiveQueue {
     }
 
     /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2).
+    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
+    /// - [`PostError::TooManyWorkRequests`]: the queue is full.
+    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs draft §9.5.1).
+    /// - [`PostError::TooLong`]: the list has 4 GiB or more (RFC 5041 §5.2).
     pub fn post(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.push(request)?;
         self.recheck_state();
@@ -153,6 +193,10 @@ impl ReceiveQueue {
     }
 
     /// Posts a list of buffers, as [`SendQueue::post_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// What [`post`](Self::post) fails with, for the first request that is refused; how many were posted before it.
     pub fn post_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -184,21 +228,24 @@ impl ReceiveQueue {
 }
 
 impl DataPath {
+    /// What posts to these rings of a queue pair that the engine has made.
     pub(crate) fn new(
         end: &PostingEnd,
-        sends: WorkQueue<SendRequest>,
-        recvs: Option<WorkQueue<RecvRequest>>,
+        sends: Producer<SendRequest>,
+        recvs: Option<Producer<RecvRequest>>,
         extensions: bool,
     ) -> Self {
+        let slots = end.control.slots();
+        let [send_slots, recv_slots] = slots.pair(end.id);
         Self {
             sends: SendQueue {
                 end: end.clone(),
-                ring: sends,
+                ring: WorkQueue::new(sends, slots, send_slots),
                 extensions,
             },
             recvs: recvs.map(|ring| ReceiveQueue {
                 end: end.clone(),
-                ring,
+                ring: WorkQueue::new(ring, slots, recv_slots),
             }),
         }
     }
@@ -210,6 +257,10 @@ impl DataPath {
 
     /// Puts the halves of one queue pair together again, so that the queue pair can have them back. Halves of two queue pairs, and a send
     /// queue without the receive queue that belongs to it, are refused, and come back.
+    ///
+    /// # Errors
+    ///
+    /// The halves, if they do not belong together.
     pub fn join(
         sends: SendQueue,
         recvs: Option<ReceiveQueue>,
@@ -236,11 +287,19 @@ impl DataPath {
     }
 
     /// Posts to the send queue. In Idle the work waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post`].
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.sends.post(request)
     }
 
     /// Posts a list to the send queue, as [`SendQueue::post_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post_list`].
     pub fn post_send_list(
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
@@ -249,11 +308,19 @@ impl DataPath {
     }
 
     /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReceiveQueue::post`], and [`PostError::SharedReceiveQueue`] if the queue pair takes its buffers from a shared one.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.receives()?.post(request)
     }
 
     /// Posts a list of buffers, as [`SendQueue::post_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// What [`post_recv`](Self::post_recv) fails with, for the first request that is refused; how many were posted before it.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,

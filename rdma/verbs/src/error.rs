@@ -1,11 +1,25 @@
-//! Errors that only handles return: those of opening, ending, waiting and posting lists.
+//! Errors: what each verb can fail with, what a peer's message was refused for, and Terminate codes.
+//!
+//! Defined here are those that only handles return: of opening, ending, waiting and posting lists.
 
-use xwarp_driver::NicError;
-
-use xwarp_rnic::model::{ConnectError, PostError, RegisterError, ResizeError, RnicUnavailable};
+pub use xwarp_driver::attach::{AttachError, ProgramError};
+pub use xwarp_driver::net::{LinkError, NeighbourError, NetlinkError, PortError, RouteError};
+pub use xwarp_driver::{
+    AtomicAccessError, CaptureError, CopyError, NicError, OpenQueueError, OutOfBounds,
+    RawPartsError, RegionAreaFull, SteeringError, TapError, UmemError,
+};
+pub use xwarp_iwarp::TermCode;
+pub use xwarp_iwarp::mpa::StartupError;
+pub use xwarp_rnic::model::{
+    AcceptError, CapabilityError, ConnectError, CreateError, DeallocateError, DestroyError,
+    HandlerError, HostError, InboundError, ListenError, ModifyError, OutOfMemory, PostError,
+    ProtectionError, QueryError, RegisterError, ResizeError, RnicUnavailable, SpecError,
+    StreamError,
+};
 
 /// Why an RNIC could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The interface.
     #[error(transparent)]
@@ -17,11 +31,12 @@ pub enum OpenError {
 
 /// Nothing more comes from an RNIC, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RnicEnded {
     /// It was closed; or a handler of the RNIC cannot wait for it.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// It has failed, as [`AsyncEventKind::Failed`](crate::AsyncEventKind::Failed) tells, too.
+    /// It has failed, as [`AsyncEventKind::Failed`](crate::event::AsyncEventKind::Failed) tells, too.
     #[error("the RNIC has failed: {0}")]
     Failed(String),
 }
@@ -38,14 +53,14 @@ impl From<RnicEnded> for ConnectError {
 /// A verb that would end an object was refused: the object is as it was.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Refused<T, E> {
+pub struct RefusedError<T, E> {
     /// The object. In a box, as a verb that succeeds shall not pay for its size.
     pub object: Box<T>,
     /// Why.
     pub error: E,
 }
 
-impl<T, E> Refused<T, E> {
+impl<T, E> RefusedError<T, E> {
     pub(crate) fn new(object: T, error: E) -> Self {
         let object = Box::new(object);
         Self { object, error }
@@ -60,16 +75,18 @@ impl<T, E> Refused<T, E> {
 /// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the region is as it was; any other has
 /// deallocated it (verbs draft §7.3.2.3).
 #[derive(Debug, thiserror::Error)]
-#[error("{cause}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
+#[error("{error}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
+#[non_exhaustive]
 pub struct ReregisterError<R> {
     /// The region, if it is as it was.
     pub region: Option<R>,
     /// What is wrong.
-    pub cause: RegisterError,
+    pub error: RegisterError,
 }
 
 /// Why a queue pair did not give away its data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DataPathError {
     /// Somebody has it already.
     #[error("the queue pair's data path was taken: there is one only")]
@@ -83,6 +100,7 @@ pub enum DataPathError {
 
 /// Why a shared receive queue was not modified. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModifySrqError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -111,6 +129,7 @@ pub enum ModifySrqError {
 /// Why a list of work requests was not posted to its end (verbs draft §8.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{posted} work requests were posted, the next one was not: {error}")]
+#[non_exhaustive]
 pub struct PostListError {
     /// Work requests that were posted, and stay so.
     pub posted: usize,
@@ -142,6 +161,7 @@ impl From<PostError> for PostListError {
 
 /// Why nobody waits for a completion.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -149,6 +169,33 @@ pub enum WaitError {
     /// A resource of the host.
     #[error("the wait for a completion failed")]
     System(#[from] std::io::Error),
+}
+
+/// Why a connection was not closed by both sides within the time.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DisconnectError {
+    /// The time was over first. The close goes on.
+    #[error("the close was not over within the time")]
+    TimedOut,
+    /// The connection failed first. An asynchronous event or a completion tells why.
+    #[error("the connection failed before both sides had closed it")]
+    Failed,
+    /// No RNIC, or a call from its handler.
+    #[error(transparent)]
+    Unavailable(#[from] RnicUnavailable),
+    /// A resource of the host.
+    #[error("the wait for the close failed")]
+    System(#[from] std::io::Error),
+}
+
+impl From<WaitError> for DisconnectError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Unavailable(why) => Self::Unavailable(why),
+            WaitError::System(error) => Self::System(error),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -167,12 +214,13 @@ mod tests {
         let peer = ([10, 0, 0, 1], 7471).into();
         let source = StartupError::NotMpa;
         let system = || io::Error::from_raw_os_error(24);
-        let errors: [Box<dyn Error>; 5] = [
+        let errors: [Box<dyn Error>; 6] = [
             Box::new(ConnectError::NotIwarp { peer, source }),
             Box::new(ConnectError::Unacceptable { peer, source }),
             Box::new(OpenError::System(system())),
             Box::new(CreateError::System(system())),
             Box::new(WaitError::System(system())),
+            Box::new(DisconnectError::System(system())),
         ];
         for error in errors {
             let cause = error.source().expect("a cause").to_string();

@@ -1,15 +1,19 @@
-//! What an RNIC borrows from its host: addresses, routes, neighbours and ports.
+//! Host of an RNIC: its addresses, routes, neighbours and ports.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xwarp_driver::net::{self, LinkMonitor, LinkWatching, PortError, PortReservation};
+use xwarp_driver::net::{
+    self, LinkMonitor, LinkWatching, NeighbourSearch, PortError, PortReservation, Resolution,
+};
 use xwarp_driver::{NicInfo, Steering};
 use xwarp_rnic::model::Host;
 use xwarp_rnic::model::HostError;
 use xwarp_rnic::model::LocalPort;
+use xwarp_rnic::model::{NextHop, NextHopSearch, PathTo};
 
 /// The kernel of this machine, in the network namespace of the calling thread.
 pub(crate) struct KernelHost {
@@ -37,12 +41,7 @@ impl Host for KernelHost {
         Ok(net::addresses_of(self.info.index)?)
     }
 
-    fn path_to(
-        &self,
-        remote: SocketAddr,
-        patience: Duration,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<(IpAddr, [u8; 6]), HostError> {
+    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
         let (index, address) = (self.info.index, remote.ip());
         let zone = zone_of(remote).unwrap_or(index);
         let route = net::route_from_link(address, zone)?;
@@ -52,9 +51,13 @@ impl Host for KernelHost {
                 interface: self.info.name.clone(),
             });
         }
-        let (source, next_hop) = (route.source, route.next_hop);
-        let mac = net::resolve_neighbour_while(index, source, next_hop, patience, wanted)?;
-        Ok((source, mac.0))
+        let source = route.source;
+        let resolution = net::resolve_neighbour(index, source, route.next_hop, timeout)?;
+        let next_hop = match resolution {
+            Resolution::Known(mac) => NextHop::Known(mac.0),
+            Resolution::Searching(search) => NextHop::Searching(Box::new(KernelSearch(search))),
+        };
+        Ok(PathTo { source, next_hop })
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
@@ -71,6 +74,21 @@ impl Host for KernelHost {
 
     fn monitor(&self) -> Option<LinkMonitor> {
         Some(self.watching.monitor())
+    }
+}
+
+/// A next hop that the kernel asks for.
+struct KernelSearch(NeighbourSearch);
+
+impl NextHopSearch for KernelSearch {
+    fn poll(&mut self) -> Result<Option<[u8; 6]>, HostError> {
+        Ok(self.0.poll()?.map(|mac| mac.0))
+    }
+}
+
+impl AsFd for KernelSearch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -121,7 +139,7 @@ impl FixedHost {
         }
     }
 
-    /// The same, whose interface changes as `monitor` tells.
+    /// Lets the interface change as `monitor` tells.
     #[must_use]
     pub fn watched(mut self, monitor: LinkMonitor) -> Self {
         self.monitor = Some(monitor);
@@ -138,17 +156,15 @@ impl Host for FixedHost {
         Ok(vec![self.address])
     }
 
-    fn path_to(
-        &self,
-        remote: SocketAddr,
-        _: Duration,
-        _: &dyn Fn() -> bool,
-    ) -> Result<(IpAddr, [u8; 6]), HostError> {
+    fn path_to(&self, remote: SocketAddr, _: Duration) -> Result<PathTo, HostError> {
         let mac = self
             .neighbours
             .get(&remote.ip())
             .ok_or(HostError::Unknown(remote.ip()))?;
-        Ok((self.address, *mac))
+        Ok(PathTo {
+            source: self.address,
+            next_hop: NextHop::Known(*mac),
+        })
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

@@ -1,4 +1,4 @@
-//! Handlers that run inside an engine: which RNICs this thread is in a handler of, so that a verb there is an error and no deadlock.
+//! Handlers that run inside an engine: the RNICs of which this thread is in a handler. So a verb there is an error and no deadlock.
 
 use std::cell::RefCell;
 

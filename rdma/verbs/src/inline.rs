@@ -12,7 +12,7 @@ use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, sleep_on};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
-use crate::runner::{Runner, guard};
+use crate::runner::Runner;
 
 /// An engine without a thread of its own.
 pub(crate) struct Inline {
@@ -38,6 +38,7 @@ impl Inline {
     /// Of a descriptor that is readable from the beginning: the first turn arms it.
     pub(crate) fn new(runner: Runner, (sleeper, bell): &(Sleeper, Doorbell)) -> io::Result<Self> {
         let mut waits = WaitSet::new(sleeper)?;
+        waits.watch(runner.searches())?;
         waits.arm(None, None, || false)?;
         let fd = waits.as_fd().try_clone_to_owned()?;
         let state = State {
@@ -70,7 +71,10 @@ impl Inline {
     ) -> Result<R, RnicUnavailable> {
         let mut state = self.lock();
         let runner = state.runner.as_mut().ok_or(RnicUnavailable::Closed)?;
-        let done = guard(runner.engine(), work).map_err(|_| RnicUnavailable::Closed);
+        let done = runner
+            .engine()
+            .call(work)
+            .map_err(|_| RnicUnavailable::Closed);
         state.settle(&self.bell);
         done
     }
@@ -96,19 +100,24 @@ impl Inline {
         Ok(())
     }
 
-    /// One turn for a caller that waits. If there was nothing to do, spins or sleeps as the policy says: until there is something, `bell` is
-    /// readable or `timeout` is over.
-    pub(crate) fn turn_or_sleep(&self, bell: &dyn Bell, timeout: Duration) -> io::Result<()> {
-        let Some(limit) = self.prepare_sleep()? else {
-            return Ok(());
+    /// One turn for a caller that waits. If there was nothing to do, spins or sleeps as the policy says: until there is something, `bell` or one
+    /// of `others` is readable or `timeout` is over.
+    pub(crate) fn turn_or_sleep(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> io::Result<Paused> {
+        let Some(longest) = self.prepare_sleep()? else {
+            return Ok(Paused::Not);
         };
-        let timeout = limit.min(timeout);
+        let timeout = longest.min(timeout);
         let slept = bell
             .arm()
-            .and_then(|()| sleep_on([self.fd.as_fd(), bell.fd()], Some(timeout)));
+            .and_then(|()| sleep_on([self.fd.as_fd(), bell.fd()], others, Some(timeout)));
         self.lock().end_sleep()?;
         bell.disarm()?;
-        slept
+        slept.map(Paused::after_sleep)
     }
 
     /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
@@ -125,10 +134,10 @@ impl Inline {
             std::hint::spin_loop();
             return Ok(None);
         }
-        let limit = runner.sleep_limit().unwrap_or(Duration::MAX);
+        let timeout = runner.sleep_timeout().unwrap_or(Duration::MAX);
         state.arm(true)?;
         state.sleepers += 1;
-        Ok(Some(limit))
+        Ok(Some(timeout))
     }
 
     /// A caller waits no longer, and so turns the engine no longer: others that sleep look anew.
@@ -201,7 +210,7 @@ impl State {
             return self.waits.arm(None, None, || false);
         };
         let timer = if self.in_loop {
-            runner.sleep_limit()
+            runner.sleep_timeout()
         } else {
             None
         };
@@ -209,6 +218,27 @@ impl State {
         self.waits.arm(runner.readiness(), timer, is_idle)?;
         self.armed = true;
         Ok(())
+    }
+}
+
+/// What a caller that waits has done between two looks at its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paused {
+    /// It has not slept.
+    Not,
+    /// It has slept.
+    Slept,
+    /// It has slept, and one of the other descriptors is readable.
+    ForOther,
+}
+
+impl Paused {
+    pub(crate) fn after_sleep(is_other_readable: bool) -> Self {
+        if is_other_readable {
+            Self::ForOther
+        } else {
+            Self::Slept
+        }
     }
 }
 
@@ -222,6 +252,21 @@ pub(crate) trait Bell {
 
     /// The descriptor that it makes readable.
     fn fd(&self) -> BorrowedFd<'_>;
+}
+
+impl Bell for BorrowedFd<'_> {
+    /// It is readable as long as there is something to do.
+    fn arm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn disarm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        *self
+    }
 }
 
 impl Bell for Signal {

@@ -1,15 +1,14 @@
 //! RDMA verbs on any Linux network interface that can run XDP: the library that an application links to.
 //!
-//! The objects are those of the verbs draft (draft-hilland-rddp-verbs-00): an [`Rnic`] is opened on an interface; a
-//! [`ProtectionDomain`] groups [`MemoryRegion`]s and [`QueuePair`]s; work requests are posted to a queue pair and their results
-//! polled from a [`CompletionQueue`]. Connections are made as rdma_cm makes them: [`QueuePair::connect`] on one host,
-//! [`Rnic::listen`] on the other.
+//! The objects are those of the verbs draft (draft-hilland-rddp-verbs-00). An [`Rnic`] is opened on an interface. A [`ProtectionDomain`]
+//! groups [`MemoryRegion`]s and [`QueuePair`]s. Work requests are posted to a queue pair and their results polled from a
+//! [`CompletionQueue`]. Connections are made as rdma_cm makes them: [`QueuePair::connect`] on one host, [`Rnic::listen`] on the other.
 //!
-//! A region is open to the peers of all queue pairs of its domain that know its `STag`, as far as its rights go. What one peer shall use for a
-//! while, and a part of a region only, is given by a [`MemoryWindow`], and taken by an invalidation, which are work requests.
+//! A region is open to the peers of all queue pairs of its domain that know its `STag`, as far as its rights go. A [`MemoryWindow`] gives
+//! one peer a part of a region for a while, and an invalidation takes it back. Both are work requests.
 //!
-//! Memory is of two kinds. A [`MemoryRegion`] is shared: its bytes may change at any time that its rights allow, and are copied in and out. A [`Buffer`]
-//! is exclusive: no peer reaches it, and it cannot be touched from when it is posted until its completion gives it back ([`PostedBuffers`]).
+//! Memory is of two kinds. A [`MemoryRegion`] is shared: its bytes may change at any time that its rights allow, and are copied in and out. A [`Buffer`](buffers::Buffer)
+//! is exclusive: no peer reaches it, and it cannot be touched from when it is posted until its completion gives it back ([`PostedBuffers`](buffers::PostedBuffers)).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -54,82 +53,85 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Three whole programs, each of which is its own server and client, are in `rdma/verbs/examples/`:
+//! What every program names is at the root; the rest is in modules:
+//!
+//! | module | has |
+//! |---|---|
+//! | [`work`] | what a work request is made of: operation, payload, inline data; the two queues that requests are posted to |
+//! | [`memory`] | registration, buffer lists, binding of windows, bytes that a peer may change |
+//! | [`buffers`] | exclusive buffers, and what posts them |
+//! | [`completion`] | completion channels, arming, the poller |
+//! | [`cm`] | connection manager: MPA's settings, requests of peers, connections that are being made |
+//! | [`stream`] | TCP connections in streaming mode |
+//! | [`event`] | asynchronous events and their handlers |
+//! | [`attr`] | attributes, identifiers and counters: what queries return and Modify QP takes |
+//! | [`config`] | the parts of [`RnicConfig`]: interface, XDP mode, progress, congestion control |
+//! | [`error`] | what each verb can fail with, and Terminate codes |
+//! | `tokio`, with the feature of that name | futures of channels, events, listeners, streams and connections |
+//! | [`sim`] | seams for simulation: a host of fixed answers, the caller's clock |
+//!
+//! Four whole programs, each of which is its own server and client, are in `rdma/verbs/examples/`:
 //!
 //! | `cargo run -p xwarp --example` | shows |
 //! |---|---|
 //! | `ping_pong` | Sends and Receives there and back, timed, out of exclusive buffers, with an engine that the waiting thread turns itself |
 //! | `key_value` | a table that is looked up by RDMA Read alone, and how a Read of an entry that is being renewed is noticed |
+//! | `tokio_echo` (`--features tokio`) | a task for each client, and a task that turns the inline engine |
 //! | `event_server` | one thread for many clients: it sleeps on the descriptors of an inline engine, a listener, a completion channel and asynchronous events |
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod async_events;
-mod buffers;
+mod attempt;
+pub mod attr;
+pub mod buffers;
 mod channel;
-mod cm;
+pub mod cm;
+pub mod completion;
+pub mod config;
 mod connecting;
 mod control;
 mod cq;
 mod data_path;
 #[cfg(doctest)]
 mod does_not_compile;
-mod error;
+pub mod error;
+pub mod event;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
 mod host;
+mod hosted;
 mod in_handler;
 mod inline;
-mod memory;
+mod listener;
+mod listening;
+pub mod memory;
 mod pd;
 mod qp;
 mod qp_change;
 mod rnic;
+mod rnic_config;
 mod runner;
+pub mod sim;
 mod srq;
 mod state_changes;
+pub mod stream;
 mod streaming;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+pub mod work;
 
-pub use async_events::AsyncEvents;
-pub use buffers::{Buffer, BufferRequest, PostReceives, PostSends, PostedBuffers};
-pub use channel::CompletionChannel;
-pub use cm::{ConnectionRequest, Listener};
-pub use connecting::Connecting;
-pub use cq::{CompletionPoller, CompletionQueue, CqInfo};
-pub use data_path::{DataPath, ReceiveQueue, SendQueue};
-pub use error::{
-    DataPathError, ModifySrqError, OpenError, PostListError, Refused, ReregisterError, RnicEnded,
-    WaitError,
-};
-pub use host::FixedHost;
-pub use memory::{MemoryRegion, MemoryWindow, RegionStag};
+pub use cq::CompletionQueue;
+pub use listener::Listener;
+pub use memory::region::MemoryRegion;
+pub use memory::window::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
-pub use qp_change::QpChange;
 pub use rnic::Rnic;
-pub use srq::{SharedReceiveQueue, SrqConfig, SrqInfo};
-pub use state_changes::StateChanges;
-pub use streaming::{LlpStream, StreamListener};
-
+pub use rnic_config::RnicConfig;
+pub use srq::{SharedReceiveQueue, SrqConfig};
+pub use xwarp_iwarp::Stag;
 pub use xwarp_rnic::model::{
-    AcceptError, Access, Addressing, AsyncEvent, AsyncEventKind, Bind, Capability,
-    CompletionStatus, ConnectError, ConnectionInfo, CqId, CreateError, DeallocateError, Depths,
-    DequeuingModel, DestroyError, EngineCounters, EntrySizes, EventContext, EventResource,
-    FastRegister, Framing, HandlerError, HandlerId, Host, HostError, Immediate, InboundError,
-    InlineData, ListMode, ListenError, LocalPort, MAX_INLINE, MAX_LIST_ENTRIES, MAX_SGE,
-    MemoryWork, ModifyError, MpaConfig, Opcode, Operation, OutOfMemory, Payload, PdId, PeerToPeer,
-    PhysicalList, PostError, Progress, ProtectionError, QpConfig, QpId, QpInfo, QpState,
-    QueryError, RecvRequest, RegionInfo, RegionMemory, RegionSpec, RegisterError, RemoteAddress,
-    ResizeError, RnicAttributes, RnicConfig, RnicCounters, RnicUnavailable, RqLimit, SendRequest,
-    Sge, Sgl, SpecError, SrqId, StreamError, StreamId, StreamState, TerminateInfo, TerminateOrigin,
-    Waiting, WindowInfo, WorkCompletion, WrId,
+    Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, RemoteAddress, SendRequest,
+    Sge, WorkCompletion, WrId,
 };
-pub use xwarp_rnic::queues::Arm;
-
-pub use xwarp_driver::attach::XdpMode;
-pub use xwarp_driver::{
-    Capture, CaptureError, CopyError, NicConfig, NicInfo, OutOfBounds, RawPartsError,
-    RegionAreaFull, RegionPool, SharedBytes,
-};
-pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes, StartupError};
-pub use xwarp_iwarp::{AtomicOperation, Stag, TermCode};
-pub use xwarp_tcp::{Algorithm as CongestionControl, ConnLoad, Instant};

@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::control::Control;
-use crate::error::Refused;
+use crate::error::RefusedError;
 use xwarp_rnic::model::PdId;
-use xwarp_rnic::model::{CreateError, DestroyError, Scope};
+use xwarp_rnic::model::{CreateError, DestroyError, StagScope};
 
 /// Regions and queue pairs of one domain can be used together; those of different domains cannot.
 ///
-/// A region of the domain is there for all its queue pairs, so for all their peers that know its `STag`; one that only a single
-/// connection needs is better made by [`QueuePair::allocate`](crate::QueuePair::allocate) or [`QueuePair::register`](crate::QueuePair::register) (RFC 5042 §2.2.5). While the domain has more
-/// than one queue pair, connected or not, no peer may invalidate a region of it by a Send: others may still need it (RFC 5040
-/// §8.1.1, RFC 5042 §6.4.5). Such a Send ends its connection.
+/// A region of the domain is there for all its queue pairs, so for all their peers that know its `STag`. One that only a single connection
+/// needs is better made by [`QueuePair::allocate`](crate::QueuePair::allocate) or [`QueuePair::register`](crate::QueuePair::register) (RFC
+/// 5042 §2.2.5). While the domain has more than one queue pair, connected or not, no peer may invalidate a region of it by a Send. Others
+/// may still need it (RFC 5040 §8.1.1, RFC 5042 §6.4.5). Such a Send ends its connection.
 ///
 /// Dropping it is sound at any time: nothing can be made in it any more, and what was made stays as it is. The domain itself goes with the
 /// last of that.
@@ -36,13 +36,18 @@ impl ProtectionDomain {
 
     /// Deallocate PD (verbs draft §9.2.2.2): refused while a queue pair, a shared receive queue, a region or a window is of it, whatever state
     /// that is in.
-    pub fn deallocate(mut self) -> Result<(), Refused<Self, DestroyError>> {
+    ///
+    /// # Errors
+    ///
+    /// - [`DestroyError::DomainInUse`]: queue pairs, shared receive queues, regions or windows are of it.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn deallocate(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self
             .control
             .attempt(move |engine| engine.domains().deallocate(id));
         self.deallocated = ended.is_ok();
-        Refused::unless(ended, self)
+        RefusedError::unless(ended, self)
     }
 
     /// Its identity in what is told of regions and windows.
@@ -54,8 +59,8 @@ impl ProtectionDomain {
         &self.control
     }
 
-    pub(crate) fn scope(&self) -> Scope {
-        Scope::Domain(self.id)
+    pub(crate) fn scope(&self) -> StagScope {
+        StagScope::Domain(self.id)
     }
 
     pub(crate) fn is_of(&self, control: &Arc<Control>) -> bool {

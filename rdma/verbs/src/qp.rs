@@ -1,41 +1,40 @@
 //! Queue pairs as an application holds them (verbs draft §6).
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
+use rtrb::Producer;
 use xwarp_driver::SharedBytes;
-use xwarp_iwarp::mpa::Initiator;
 use xwarp_tcp::ConnLoad;
 
-use crate::connecting::Connecting;
+use crate::connecting::{Connecting, Wanted};
 use crate::control::Control;
 use crate::cq::CompletionQueue;
 use crate::data_path::{DataPath, NewPosts, PostingEnd};
-use crate::error::{DataPathError, PostListError, Refused, WaitError};
-use crate::memory::MemoryRegion;
+use crate::error::{DataPathError, DisconnectError, PostListError, RefusedError, WaitError};
+use crate::memory::region::MemoryRegion;
 use crate::pd::ProtectionDomain;
 use crate::qp_change::QpChange;
 use crate::srq::SharedReceiveQueue;
 use crate::state_changes::StateChanges;
 use xwarp_rnic::model::ModifyQp;
 use xwarp_rnic::model::{
-    Ability, Access, Capability, ConnectError, ConnectionInfo, CqId, CreateError, Depths,
-    DestroyError, MAX_DEPTH, ModifyError, PdId, PostError, QpConfig, QpId, QpInfo, QpState,
-    RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicUnavailable, Scope, SendRequest,
-    SrqId, User, Wishes,
+    Access, CapabilityError, ConnectError, ConnectionInfo, CqId, CreateError, Depths, DestroyError,
+    MAX_DEPTH, ModifyError, OutOfMemory, PdId, PostError, QpAccess, QpConfig, QpId, QpIdentity,
+    QpInfo, QpState, RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicUnavailable,
+    SendRequest, SrqId, StagScope,
 };
-use xwarp_rnic::qp::{ConnectOrder, NewQp, NewReceives};
+use xwarp_rnic::qp::{NewQp, NewReceives};
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
 pub struct QueuePair {
     id: QpId,
-    user: User,
+    user: QpIdentity,
     /// None while somebody else has it.
     data_path: Option<DataPath>,
-    wishes: Wishes,
     shared: Arc<QpShared>,
     /// There is nothing left to destroy.
     destroyed: bool,
@@ -44,6 +43,17 @@ pub struct QueuePair {
 
 impl ProtectionDomain {
     /// Creates a queue pair in state Idle whose sends and receives complete on the given queues, which may be the same.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or there are as many queue
+    ///   pairs as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
+    /// - [`CreateError::LimitWithoutSrq`]: `config` has a limit of messages in progress (verbs draft §6.3.8).
+    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required where MPA revision 1 is the
+    ///   highest (RFC 6581 §9.2).
+    /// - [`CreateError::Memory`]: the host has no memory for its queues.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_qp(
         &self,
         config: &QpConfig,
@@ -62,8 +72,20 @@ impl ProtectionDomain {
         Ok(cqs.map(CompletionQueue::id))
     }
 
-    /// The same, which takes its receive buffers from a shared queue for all its life; its receive depth is not looked at (verbs draft
-    /// §6.3.4).
+    /// Creates a queue pair that takes its receive buffers from a shared queue for all its life. Its receive depth is not looked at (verbs
+    /// draft §6.3.4).
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or there are as many queue
+    ///   pairs as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
+    /// - [`CreateError::InvalidSrq`]: the shared receive queue is one of another RNIC.
+    /// - [`CreateError::LimitOutOfRange`]: the limit of messages in progress exceeds its depth (verbs draft §6.3.8).
+    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required where MPA revision 1 is the
+    ///   highest (RFC 6581 §9.2).
+    /// - [`CreateError::Memory`]: the host has no memory for its queues.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_qp_with_srq(
         &self,
         config: &QpConfig,
@@ -79,6 +101,18 @@ impl ProtectionDomain {
     }
 }
 
+/// The ring that receive buffers are posted to, unless the queue is shared, and where the engine takes them from.
+fn receives(
+    config: &QpConfig,
+    srq: Option<SrqId>,
+) -> Result<(Option<Producer<RecvRequest>>, NewReceives), OutOfMemory> {
+    if let Some(srq) = srq {
+        return Ok((None, NewReceives::Shared(srq, config.rq_limit)));
+    }
+    let (recvs, rq) = WorkQueue::rings(config.recv_depth)?;
+    Ok((Some(recvs), NewReceives::Own(rq)))
+}
+
 impl QueuePair {
     pub(crate) fn create(
         control: &Arc<Control>,
@@ -87,21 +121,15 @@ impl QueuePair {
         [send_cq, recv_cq]: [CqId; 2],
         srq: Option<SrqId>,
     ) -> Result<Self, CreateError> {
-        config.check(control.mpa().highest, srq.is_some())?;
-        let wishes = config.wishes();
+        config.check(control.mpa().max_revision, srq.is_some())?;
         let (sends, sq) = WorkQueue::rings(config.send_depth)?;
-        let (recvs, receives) = if let Some(srq) = srq {
-            (None, NewReceives::Shared(srq, config.rq_limit))
-        } else {
-            let (recvs, rq) = WorkQueue::rings(config.recv_depth)?;
-            (Some(recvs), NewReceives::Own(rq))
-        };
-        let shared = Arc::new(QpShared::new());
+        let (recvs, receives) = receives(config, srq)?;
+        let shared = Arc::new(QpShared::new(config.start_up()));
         let new = NewQp {
             pd,
-            ability: config.ability(),
-            wishes,
-            extensions: config.extensions,
+            access: config.access(),
+            start_up: config.start_up(),
+            extensions: config.rfc7306,
             sge: config.payload_limits(),
             sq,
             receives,
@@ -111,25 +139,14 @@ impl QueuePair {
             slots: Arc::clone(control.slots()),
         };
         let (id, user) = control.call(move |engine| engine.create_qp(new))??;
-        let [send_slots, recv_slots] = control.slots().pair(id);
-        let end = PostingEnd {
-            id,
-            shared: Arc::clone(&shared),
-            limits: config.payload_limits(),
-            shares_receives: recvs.is_none(),
-            control: Arc::clone(control),
-        };
-        let sends = WorkQueue::new(sends, control.slots(), send_slots);
-        let recvs = recvs.map(|recvs| WorkQueue::new(recvs, control.slots(), recv_slots));
-        let data_path = DataPath::new(&end, sends, recvs, config.extensions);
+        let end = PostingEnd::new(id, config, &shared, srq.is_some(), control);
         Ok(Self {
             id,
             user,
-            data_path: Some(data_path),
-            wishes,
+            data_path: Some(DataPath::new(&end, sends, recvs, config.rfc7306)),
             shared,
             destroyed: false,
-            control: Arc::clone(control),
+            control: end.control,
         })
     }
 
@@ -153,30 +170,45 @@ impl QueuePair {
         self.connection().is_some_and(|connection| connection.crc)
     }
 
-    /// Reads that the peer may have outstanding: as start-up has settled it for the present or the last connection, before one as it
-    /// was asked for.
+    /// Reads that the peer may have outstanding, as start-up has settled it for the present or the last connection. Before any connection
+    /// it is what was asked for.
     pub fn ird(&self) -> u16 {
         self.connection()
-            .map_or(self.wishes.ird, |connection| connection.ird)
+            .map_or_else(|| self.shared.start_up().ird, |connection| connection.ird)
     }
 
     /// Reads that we may have outstanding, likewise.
     pub fn ord(&self) -> u16 {
         self.connection()
-            .map_or(self.wishes.ord, |connection| connection.ord)
+            .map_or_else(|| self.shared.start_up().ord, |connection| connection.ord)
     }
 
     /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for this queue pair alone.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Full`]: the region area has no free piece of that length.
+    /// - [`RegisterError::Spec`]: the rights are no valid set (verbs draft figure 18).
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control.regions().allocate(len)?;
         self.register(bytes, access)
     }
 
-    /// Registers memory that the application has already for this queue pair alone: it is the stream that the `STag` is associated
-    /// with (RFC 5041 §8.2), and any other is refused, of the same protection domain, too. Its peer may invalidate the region.
+    /// Registers memory that the application has already, for this queue pair alone. The `STag` is associated with its stream (RFC 5041
+    /// §8.2). Any other stream is refused, also one of the same protection domain. Its peer may invalidate the region.
     ///
-    /// The region is the queue pair's before it is connected, so that the peer can be told of it in private data, and stays so
-    /// if it is connected anew. Once the queue pair has been dropped nobody can use the region any more.
+    /// The region is the queue pair's before it is connected, so that the peer can be told of it in private data. It stays so if the queue
+    /// pair is connected anew. Once the queue pair has been dropped nobody can use the region any more.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register(
         &self,
         bytes: SharedBytes,
@@ -185,8 +217,15 @@ impl QueuePair {
         self.register_with(bytes, &RegionSpec::new(access))
     }
 
-    /// The same with all that the verbs let choose, as
+    /// Registers memory for this queue pair alone, with all that the verbs let choose, as
     /// [`ProtectionDomain::register_with`](crate::ProtectionDomain::register_with) has it.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register_with<M>(
         &self,
         memory: M,
@@ -195,7 +234,7 @@ impl QueuePair {
     where
         M: Clone + Into<RegionMemory>,
     {
-        MemoryRegion::register(&self.control, Scope::QueuePair(self.user), memory, spec)
+        MemoryRegion::register(&self.control, StagScope::QueuePair(self.user), memory, spec)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -203,11 +242,19 @@ impl QueuePair {
     }
 
     /// Posts to the send queue. In Idle the work waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post`](crate::work::SendQueue::post), and [`PostError::DataPathTaken`] while another handle posts.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.data_path()?.post_send(request)
     }
 
     /// Posts a list to the send queue, as [`DataPath::post_send_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post_list`](crate::work::SendQueue::post_list), and [`PostError::DataPathTaken`] while another handle posts.
     pub fn post_send_list(
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
@@ -216,11 +263,19 @@ impl QueuePair {
     }
 
     /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`DataPath::post_recv`], and [`PostError::DataPathTaken`] while another handle posts.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.data_path()?.post_recv(request)
     }
 
     /// Posts a list of buffers, as [`DataPath::post_recv_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`DataPath::post_recv_list`], and [`PostError::DataPathTaken`] while another handle posts.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -233,14 +288,23 @@ impl QueuePair {
     ///
     /// Refused on a queue pair that is [privileged](QpConfig::privileged): whoever posts there reaches all physical memory of the RNIC (verbs
     /// draft §6.1.1, §8.1.3.2.1).
+    ///
+    /// # Errors
+    ///
+    /// - [`DataPathError::Privileged`]: the queue pair is privileged.
+    /// - [`DataPathError::Taken`]: it was given away, and is not back.
     pub fn take_data_path(&mut self) -> Result<DataPath, DataPathError> {
-        if self.user.can(Ability::PHYSICAL) {
+        if self.user.has(QpAccess::PHYSICAL) {
             return Err(DataPathError::Privileged);
         }
         self.data_path.take().ok_or(DataPathError::Taken)
     }
 
     /// Takes back what posts. One of another queue pair is refused, and comes back.
+    ///
+    /// # Errors
+    ///
+    /// The data path, if it is that of another queue pair.
     pub fn return_data_path(&mut self, data_path: DataPath) -> Result<(), Box<DataPath>> {
         if !data_path.is_of(&self.shared) {
             return Err(Box::new(data_path));
@@ -253,36 +317,38 @@ impl QueuePair {
         self.data_path.as_mut().ok_or(PostError::DataPathTaken)
     }
 
-    /// Connects to a listener, as MPA initiator, within `limit`, which a second try with MPA revision 1 does not extend. Returns the
+    /// Connects to a listener, as MPA initiator, within `timeout`, which a second try with MPA revision 1 does not extend. Returns the
     /// private data of its answer; [`connection`](Self::connection) tells what was settled besides.
     ///
     /// `private_data` has 508 bytes at most, 512 if the RNIC's highest revision is 1.
+    ///
+    /// # Errors
+    ///
+    /// What [`begin_connect`](Self::begin_connect) and [`Connecting::wait`] fail with.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
         private_data: &[u8],
-        limit: Duration,
+        timeout: Duration,
     ) -> Result<Vec<u8>, ConnectError> {
-        self.begin_connect(remote, private_data, limit)?.wait()
+        self.begin_connect(remote, private_data, timeout)?.wait()
     }
 
-    /// Begins to connect; the result is asked for later. Waits only for the host to find the way.
+    /// Begins to connect and returns at once. The engine goes on by itself; the result is asked for later. `timeout` bounds all of it: the
+    /// search for the next hop's Ethernet address, TCP and MPA start-up.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::InvalidState`]: the queue pair is not in Idle. It is in Error once the RNIC was closed.
+    /// - [`ConnectError::PrivateDataTooLong`]: see there (RFC 5044 §7.1.1, RFC 6581 §6).
+    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed meanwhile, or a handler of it calls.
     pub fn begin_connect(
         &mut self,
         remote: SocketAddr,
         private_data: &[u8],
-        limit: Duration,
-    ) -> Result<Connecting, ConnectError> {
-        self.begin_connect_while(remote, private_data, limit, &|| true)
-    }
-
-    /// The same, and waits for the host only as long as `wanted` holds, which is asked every 50 ms.
-    pub fn begin_connect_while(
-        &mut self,
-        remote: SocketAddr,
-        private_data: &[u8],
-        limit: Duration,
-        wanted: &dyn Fn() -> bool,
+        timeout: Duration,
     ) -> Result<Connecting, ConnectError> {
         if self.state() != QpState::Idle {
             return Err(ConnectError::InvalidState(self.state()));
@@ -294,50 +360,53 @@ impl QueuePair {
             let limit = data_limit;
             return Err(ConnectError::PrivateDataTooLong { len, limit });
         }
-        let params = mpa.params(Some(self.wishes.offer()));
-        let start = Instant::now();
-        let host = self.control.host();
-        let (source, next_hop) = host.path_to(remote, limit, wanted)?;
-        let port = self.control.open_port(source, 0)?;
-        // The engine, which may have to try a second time, asks nothing of the host.
-        let may_retry = Initiator::new(params).retry().is_some();
-        let spare = may_retry.then(|| self.control.open_port(source, 0));
-        let spare = spare.transpose()?;
-        let no_signal = |error: io::Error| ConnectError::Resources(error.to_string());
-        let outcome = self.control.inbox().map_err(no_signal)?;
-        let order = ConnectOrder {
-            qp: self.id,
-            port,
-            spare,
+        let wanted = Wanted {
             remote,
-            next_hop,
-            params,
+            params: mpa.params(Some(self.shared.start_up().offer())),
             private_data: private_data.to_vec(),
-            limit: limit.saturating_sub(start.elapsed()),
-            outcome: Arc::clone(&outcome),
+            timeout,
         };
-        self.control.call(move |engine| engine.connect(order))?;
-        Ok(Connecting::new(outcome, Arc::clone(&self.control)))
+        Connecting::begin(self.id, wanted, &self.control)
     }
 
     /// Closes gracefully, as RFC 5041 §6.2.1 has it: everything posted is sent first, and the peer may go on sending until it closes,
-    /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `timeout` for both sides to have closed; false when that
-    /// took longer or the connection failed meanwhile.
-    pub fn disconnect(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+    /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `timeout`
+    /// for both sides to have closed; not at all for an engine that the application turns (`Progress::Manual`).
+    ///
+    /// # Errors
+    ///
+    /// - [`DisconnectError::TimedOut`]: the time was over first. The close goes on.
+    /// - [`DisconnectError::Failed`]: the connection failed first, or the queue pair was in Error.
+    /// - [`DisconnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DisconnectError::System`]: no file descriptor is left, or the kernel refuses the sleep.
+    pub fn disconnect(&mut self, timeout: Duration) -> Result<(), DisconnectError> {
         let changes = self.state_changes()?;
         self.begin_disconnect()?;
         let ended = || matches!(changes.take(), QpState::Idle | QpState::Error).then_some(());
         let deadline = Instant::now().checked_add(timeout);
         self.control.wait_until(changes.signal(), deadline, ended)?;
-        Ok(self.state() == QpState::Idle)
+        self.control.check_open()?;
+        match self.state() {
+            QpState::Idle => Ok(()),
+            QpState::Rts | QpState::Closing => Err(DisconnectError::TimedOut),
+            QpState::Terminate | QpState::Error => Err(DisconnectError::Failed),
+        }
     }
 
     /// A descriptor that tells of the states that the queue pair comes into from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::System`]: no file descriptor is left.
     pub fn state_changes(&self) -> Result<StateChanges, WaitError> {
         Ok(StateChanges::new(&self.control, &self.shared)?)
     }
 
     /// Begins a graceful close and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn begin_disconnect(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.disconnect(id))
@@ -354,8 +423,22 @@ impl QueuePair {
     ///
     /// The depths that result are returned; ORD and IRD are those of the present connection in RTS, else of the next one. Work queues are
     /// resized under load, too, but not while their [`DataPath`] was taken.
+    ///
+    /// # Errors
+    ///
+    /// - [`ModifyError::InvalidStateChange`]: the table has no such change (verbs draft §6.2).
+    /// - [`ModifyError::InvalidModifier`]: an attribute or a stream does not go with the change, or a stream is needed.
+    /// - [`ModifyError::Capability`]: a depth is beyond what [`Rnic::query`](crate::Rnic::query) tells (verbs draft §9.5.1).
+    /// - [`ModifyError::CannotChange`]: an IRD where the peer was never to read.
+    /// - [`ModifyError::TooManyPresent`]: what is outstanding does not fit into the queue.
+    /// - [`ModifyError::LimitOutOfRange`]: the limit exceeds the depth of the shared receive queue (verbs draft §6.3.8).
+    /// - [`ModifyError::InvalidStream`]: the stream is not established, is a queue pair's already, or is one of another RNIC.
+    /// - [`ModifyError::Connecting`]: a connection is being made for the queue pair.
+    /// - [`ModifyError::DataPathTaken`]: another handle posts to the queues that are to be resized.
+    /// - [`ModifyError::Memory`]: the host has no memory for the queues.
+    /// - [`ModifyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn modify(&mut self, change: QpChange) -> Result<Depths, ModifyError> {
-        let (id, from) = (self.id, self.state());
+        let id = self.id;
         if !change.is_of(self.control.id()) {
             return Err(ModifyError::InvalidStream);
         }
@@ -367,9 +450,6 @@ impl QueuePair {
         if let Some(path) = &mut self.data_path {
             path.resize(ends);
         }
-        if from != QpState::Rts {
-            (self.wishes.ord, self.wishes.ird) = (depths.ord, depths.ird);
-        }
         Ok(depths)
     }
 
@@ -379,7 +459,7 @@ impl QueuePair {
             ("a send queue of depth", change.send_depth),
             ("a receive queue of depth", change.recv_depth),
         ] {
-            Capability::check(what, wanted.unwrap_or(1), 1, MAX_DEPTH)?;
+            CapabilityError::check(what, wanted.unwrap_or(1), 1, MAX_DEPTH)?;
         }
         match &mut self.data_path {
             Some(path) => Ok(path.other_rings(change.send_depth, change.recv_depth)?),
@@ -389,14 +469,23 @@ impl QueuePair {
     }
 
     /// Query QP (verbs draft §9.2.5.2).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn query(&self) -> Result<QpInfo, RnicUnavailable> {
         let id = self.id;
         let info = self.control.call(move |engine| engine.query_qp(id))?;
         info.ok_or(RnicUnavailable::Closed)
     }
 
-    /// What the peer has the connection do, since it was made; `None` while there is none. A peer that sends many segments for few bytes, or many out of
-    /// order, uses this host without breaking a rule (RFC 5042 §6.4.4): [`modify`](Self::modify) to Error ends its connection.
+    /// What the peer has the connection do, since it was made; `None` while there is none. A peer that sends many segments for few bytes,
+    /// or many out of order, uses this host without breaking a rule (RFC 5042 §6.4.4). [`modify`](Self::modify) to Error ends its
+    /// connection.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn load(&self) -> Result<Option<ConnLoad>, RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.load_of(id))
@@ -404,17 +493,26 @@ impl QueuePair {
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
     /// them away instead.
-    pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
+    ///
+    /// # Errors
+    ///
+    /// - [`DestroyError::WindowsBound`]: windows are bound to it.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self
             .control
             .attempt(move |engine| engine.try_destroy_qp(id));
         self.destroyed = ended.is_ok();
-        Refused::unless(ended, self)
+        RefusedError::unless(ended, self)
     }
 
     /// Ends the connection at once, by a reset, in whatever state the queue pair is: what [`modify`](Self::modify) to Error does
     /// from Idle and RTS (verbs draft §6.2). Outstanding work is flushed.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn abort(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         self.control.call(move |engine| engine.abort_qp(id))

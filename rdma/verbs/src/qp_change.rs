@@ -1,4 +1,4 @@
-//! What Modify QP changes (verbs draft §6.1.3, figures 4 and 5).
+//! Changes that Modify QP makes (verbs draft §6.1.3, figures 4 and 5).
 
 use xwarp_rnic::model::{Framing, Handover, ModifyQp, QpState, RnicId};
 
@@ -24,11 +24,11 @@ impl QpChange {
         }
     }
 
-    /// From Idle to RTS over `stream`, which must be established. What was posted in Idle goes out at once; what the peer has sent and
-    /// was not read is taken as FPDUs, so that nothing is lost however early it comes (verbs draft §6.2.1.2).
+    /// From Idle to RTS over `stream`, which must be established. What was posted in Idle goes out at once. What the peer has sent and was
+    /// not read is taken as FPDUs, so that nothing is lost however early it comes (verbs draft §6.2.1.2).
     ///
-    /// This is for the side that has read the last streaming message of the other (the draft's passive side, which sends the first FPDU),
-    /// or for both sides where there is no streaming mode at all.
+    /// This is for the side that has read the last streaming message of the other. That is the draft's passive side, which sends the first
+    /// FPDU. It is also for both sides where there is no streaming mode at all.
     pub fn start(stream: &LlpStream, framing: Framing) -> Self {
         let mut change = Self::to(QpState::Rts);
         change.rnic = Some(stream.rnic());
@@ -40,8 +40,8 @@ impl QpChange {
         change
     }
 
-    /// The same for the side that sends the last streaming message: `message` goes out as it is, ahead of all FPDUs (the draft's active
-    /// side). Work that was posted waits until the peer's first FPDU is here: before, the peer may still be in streaming mode.
+    /// From Idle to RTS, for the side that sends the last streaming message (the draft's active side). `message` goes out as it is, ahead
+    /// of all FPDUs. Work that was posted waits until the peer's first FPDU is here. Before, the peer may still be in streaming mode.
     pub fn start_with(stream: &LlpStream, framing: Framing, message: &[u8]) -> Self {
         let mut change = Self::start(stream, framing);
         if let Some(handover) = &mut change.modify.handover {
@@ -76,7 +76,8 @@ impl QpChange {
         self
     }
 
-    /// The same of the receive queue. A shared one is resized by [`SharedReceiveQueue::resize`](crate::SharedReceiveQueue::resize) instead.
+    /// Work requests that the receive queue holds, as for [`send_depth`](Self::send_depth). A shared one is resized by
+    /// [`SharedReceiveQueue::resize`](crate::SharedReceiveQueue::resize) instead.
     #[must_use]
     pub fn recv_depth(mut self, depth: usize) -> Self {
         self.modify.recv_depth = Some(depth);
@@ -84,7 +85,7 @@ impl QpChange {
     }
 
     /// Where the receive queue is shared: how many messages may be in progress until
-    /// [`RqLimitReached`](crate::AsyncEventKind::RqLimitReached) is told. It stays as armed as it was.
+    /// [`RqLimitReached`](crate::event::AsyncEventKind::RqLimitReached) is told. It stays as armed as it was.
     #[must_use]
     pub fn rq_limit(mut self, limit: usize) -> Self {
         self.modify.rq_limit = Some(limit);

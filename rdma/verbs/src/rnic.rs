@@ -13,24 +13,24 @@ use xwarp_tcp::{Instant, Stack, StackConfig};
 
 use crate::async_events::AsyncEvents;
 use crate::channel::CompletionChannel;
-use crate::cm::Listener;
+use crate::config::Progress;
 use crate::control::{Control, Parts};
 use crate::cq::CompletionQueue;
 use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
 use crate::in_handler::Guarded;
+use crate::listener::Listener;
+use crate::listening::Listening;
 use crate::pd::ProtectionDomain;
-use crate::streaming::{LlpStream, StreamListener};
+use crate::rnic_config::RnicConfig;
+use crate::streaming::{ConnectingStream, LlpStream, StreamListener};
 use xwarp_rnic::engine::{Clients, Engine};
-use xwarp_rnic::model::ListenKey;
 use xwarp_rnic::model::LocalPort;
-use xwarp_rnic::model::Progress;
-use xwarp_rnic::model::RnicConfig;
 use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
-    ListMode, ListenError, MAX_QPS, MAX_SRQS, RnicAttributes, RnicCounters, RnicUnavailable,
+    ListenError, MAX_QPS, MAX_SRQS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
 };
-use xwarp_rnic::queues::{EventQueue, EventTarget, ReadySet, SlotTable};
+use xwarp_rnic::queues::{EventQueue, EventTarget, Inbox, ReadySet, SlotTable};
 use xwarp_rnic::stags::StagTable;
 use xwarp_rnic::tables::Handler;
 
@@ -39,12 +39,17 @@ pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
     backlog: usize,
-    lists: ListMode,
+    pbl_mode: PblMode,
     capture: Option<Capture>,
 }
 
 impl Rnic {
     /// Opens a network interface in the network namespace of the calling thread. Needs root.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
+    /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
         let nic = Nic::open(interface, &config.nic)?;
         let stack = StackConfig {
@@ -70,6 +75,10 @@ impl Rnic {
     }
 
     /// An RNIC over any packet interface and host, for tests and simulation.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     pub fn with_io(
         io: Box<dyn PacketIo>,
         stack: StackConfig,
@@ -90,7 +99,7 @@ impl Rnic {
     ) -> Result<Self, OpenError> {
         let events = Arc::new(EventQueue::new(config.max_events)?);
         let ready = Arc::new(ReadySet::new(MAX_QPS));
-        let stags = StagTable::new(regions.area(), config.lists, || getrandom::u32().ok());
+        let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let told = Arc::clone(&events);
@@ -107,21 +116,21 @@ impl Rnic {
             mpa: config.mpa,
         };
         let control = match config.progress {
-            Progress::Thread => Control::threaded(engine, parts, config.waiting, waking)?,
-            Progress::Inline => Control::inline(engine, parts, config.waiting, &waking)?,
+            Progress::Thread => Control::threaded(engine, parts, config.wait_mode, waking)?,
+            Progress::Inline => Control::inline(engine, parts, config.wait_mode, &waking)?,
             Progress::Manual => Control::manual(engine, parts)?,
         };
         Ok(Self {
             control,
             info: None,
             backlog: config.backlog.max(1),
-            lists: config.lists,
+            pbl_mode: config.pbl_mode,
             capture: None,
         })
     }
 
-    #[cfg(feature = "fault-injection")]
-    pub(crate) fn control(&self) -> &Control {
+    #[cfg(any(feature = "fault-injection", feature = "tokio"))]
+    pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
@@ -130,36 +139,64 @@ impl Rnic {
         self.info.as_ref()
     }
 
-    /// The file of [`NicConfig::capture`](crate::NicConfig::capture). To learn whether it has every frame, [`close`](Self::close) the RNIC, then call
+    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it has every frame, [`close`](Self::close) the RNIC, then call
     /// [`Capture::finish`].
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
     }
 
     /// Query RNIC (verbs draft §9.2.1.2).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed.
     pub fn query(&self) -> Result<RnicAttributes, RnicUnavailable> {
         self.control.check_open()?;
         let max_events = self.control.events().bound();
-        Ok(RnicAttributes::new(self.lists, max_events))
+        Ok(RnicAttributes::new(self.pbl_mode, max_events))
     }
 
     /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles of it. Every verb of
     /// those is refused from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: it was closed already, or a handler of it calls.
     pub fn close(&self) -> Result<(), RnicUnavailable> {
         self.control.close()
     }
 
     /// Allocate PD (verbs draft §9.2.2.1): a new protection domain.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: there are as many domains as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_pd(&self) -> Result<ProtectionDomain, CreateError> {
         ProtectionDomain::new(&self.control)
     }
 
     /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
         CompletionQueue::create(&self.control, entries, EventTarget::Nobody)
     }
 
-    /// The same, whose events are told a handler, besides whoever waits for the queue itself.
+    /// A completion queue whose events are told a handler, besides whoever waits for the queue itself.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Handler`]: there is no such handler.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq_with(
         &self,
         entries: usize,
@@ -169,11 +206,24 @@ impl Rnic {
     }
 
     /// A completion channel, on which completion queues can be created. It takes a file descriptor.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::System`]: no file descriptor is left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed.
     pub fn create_completion_channel(&self) -> Result<CompletionChannel, CreateError> {
         CompletionChannel::new(&self.control)
     }
 
     /// A completion queue with room for `entries` completions, whose events a channel tells, besides whoever waits for the queue itself.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::InvalidChannel`]: the channel is one of another RNIC.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq_on(
         &self,
         channel: &CompletionChannel,
@@ -189,9 +239,14 @@ impl Rnic {
     /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
     /// with the queue that has the completion which was asked for by [`CompletionQueue::arm`], once per arming.
     ///
-    /// It is called by whoever runs the engine, in the middle of a turn: a verb of the same RNIC is refused there with
+    /// It is called by whoever runs the engine, in the middle of a turn. A verb of the same RNIC is refused there with
     /// [`RnicUnavailable::InHandler`], and objects that it drops end after the turn. It should only tell somebody, such as by a channel; a
     /// [`CompletionChannel`] does as much.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::TooMany`]: there are as many handlers as the RNIC can have.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn add_completion_handler(
         &self,
         handler: impl FnMut(CqId) + Send + 'static,
@@ -201,6 +256,11 @@ impl Rnic {
     }
 
     /// Puts another handler in the place of one, for all completion queues that have it.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::Unknown`]: there is no such handler.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn replace_completion_handler(
         &self,
         id: HandlerId,
@@ -216,17 +276,26 @@ impl Rnic {
     }
 
     /// Clears a handler. Completion queues that have it stay, and their events are told nobody.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::Unknown`]: there is no such handler.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn clear_completion_handler(&self, id: HandlerId) -> Result<(), HandlerError> {
         self.control
             .call(move |engine| engine.handlers().clear(id))?
     }
 
     /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).
-    pub fn list_mode(&self) -> ListMode {
-        self.lists
+    pub fn pbl_mode(&self) -> PblMode {
+        self.pbl_mode
     }
 
     /// Carves zeroed memory of `len` bytes out of the region area, to be registered. It goes back with its last handle.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionAreaFull`]: the region area has no free piece of that length.
     pub fn allocate_memory(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
         self.control.regions().allocate(len)
     }
@@ -237,47 +306,83 @@ impl Rnic {
         self.control.regions().address_of(memory)
     }
 
-    /// Listens for connections. With an unspecified address (`0.0.0.0`, `::`), on the port of every address of that family
-    /// that the interface has, those that it gets later included; with port 0, on one that is free: [`Listener::addresses`] tells which. An
-    /// address that is removed is listened on again when it is back.
+    /// Listens for connections. An unspecified address (`0.0.0.0`, `::`) stands for every address of that family that the interface has or
+    /// gets later. Port 0 stands for one that is free: [`Listener::addresses`] tells which. An address that is removed is listened on again
+    /// when it is back.
+    ///
+    /// # Errors
+    ///
+    /// - [`ListenError::NotOurs`]: the address is none of the interface's.
+    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::System`]: no file descriptor is left.
+    /// - [`ListenError::Failed`]: the RNIC has failed.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
         let requests = self.control.inbox()?;
         let clients = Clients::Requests(Arc::clone(&requests));
-        let (key, addresses) = self.listen_for(local, clients)?;
-        Ok(Listener::new(
-            requests,
-            key,
-            addresses,
-            Arc::clone(&self.control),
-        ))
+        Ok(Listener::new(self.listening(local, clients, requests)?))
     }
 
     /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw bytes until it is handed over to a
     /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
     /// reset.
+    ///
+    /// # Errors
+    ///
+    /// - [`ListenError::NotOurs`]: the address is none of the interface's.
+    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::System`]: no file descriptor is left.
+    /// - [`ListenError::Failed`]: the RNIC has failed.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
         let streams = self.control.inbox()?;
         let clients = Clients::Streams(Arc::clone(&streams));
-        let (key, addresses) = self.listen_for(local, clients)?;
-        let control = Arc::clone(&self.control);
-        Ok(StreamListener::new(key, addresses, streams, control))
+        Ok(StreamListener::new(
+            self.listening(local, clients, streams)?,
+        ))
     }
 
-    /// Begins to make a connection in streaming mode; [`LlpStream::wait_established`] waits for it. Waits up to `limit` for the host
-    /// to find the way.
+    /// Begins to make a connection in streaming mode; [`LlpStream::wait_established`] waits for it. Waits up to `timeout` for the host
+    /// to find the path.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Host`]: no route leads there, nobody answers for the next hop, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Failed`]: the RNIC has failed.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn connect_stream(
         &self,
         remote: SocketAddr,
-        limit: Duration,
+        timeout: Duration,
     ) -> Result<LlpStream, ConnectError> {
-        LlpStream::connect(&self.control, remote, limit)
+        self.begin_connect_stream(remote, timeout)?.wait()
     }
 
-    fn listen_for(
+    /// Begins to make a connection in streaming mode, and returns at once. The host searches for the path up to `timeout`, and the stream
+    /// is asked for later.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn begin_connect_stream(
+        &self,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<ConnectingStream, ConnectError> {
+        ConnectingStream::begin(&self.control, remote, timeout)
+    }
+
+    fn listening<T>(
         &self,
         local: SocketAddr,
         clients: Clients,
-    ) -> Result<(ListenKey, Vec<SocketAddr>), ListenError> {
+        inbox: Arc<Inbox<T>>,
+    ) -> Result<Listening<T>, ListenError> {
         self.control.check_no_handler()?;
         let (mut ports, mut number) = (Vec::new(), local.port());
         for address in self.listen_addresses(local.ip())? {
@@ -291,7 +396,7 @@ impl Rnic {
         let key = self
             .control
             .call(move |engine| engine.listen(local.ip(), ports, clients, backlog))??;
-        Ok((key, addresses))
+        Ok(Listening::new(key, addresses, inbox, &self.control))
     }
 
     fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {
@@ -316,13 +421,17 @@ impl Rnic {
     /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
     /// the handler before it.
     ///
-    /// Each event is told once: what happens while there is a handler is told the handler alone; what happens while there is none, also before
-    /// this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
+    /// Each event is told once. What happens while there is a handler is told the handler alone. What happens while there is none, also
+    /// before this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
     /// happens. One that panics is cleared.
     ///
-    /// It is called by whoever runs the engine, after the turn or verb in which the event happened: a verb of the same RNIC is refused there
-    /// with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its
-    /// [`EventContext`] what became of a queue pair. For all else it should tell another thread, by a channel for example.
+    /// It is called by whoever runs the engine, after the turn or verb in which the event happened. A verb of the same RNIC is refused
+    /// there with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its [`EventContext`] what became of a
+    /// queue pair. For all else it should tell another thread, by a channel for example.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn set_event_handler(
         &self,
         handler: impl FnMut(&EventContext<'_>, &AsyncEvent) + Send + 'static,
@@ -334,7 +443,11 @@ impl Rnic {
         (self.control).call(|engine| engine.set_event_handler(Some(Box::new(handler))))
     }
 
-    /// The same with no handler: from now on events wait for [`events`](Self::events).
+    /// Clears the handler: from now on events wait for [`events`](Self::events).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn clear_event_handler(&self) -> Result<(), RnicUnavailable> {
         self.control.call(|engine| engine.set_event_handler(None))
     }
@@ -345,6 +458,10 @@ impl Rnic {
     }
 
     /// All counters.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn counters(&self) -> Result<RnicCounters, RnicUnavailable> {
         self.control.call(|engine| engine.counters())
     }
@@ -357,7 +474,9 @@ impl Rnic {
     ///
     /// ```no_run
     /// use std::os::fd::AsFd;
-    /// use xwarp::{AsyncEvents, CompletionChannel, Listener, Rnic};
+    /// use xwarp::{Listener, Rnic};
+    /// use xwarp::completion::CompletionChannel;
+    /// use xwarp::event::AsyncEvents;
     ///
     /// # fn wait_for_one_of(_: &[std::os::fd::BorrowedFd<'_>]) {}
     /// fn serve(
@@ -383,12 +502,31 @@ impl Rnic {
         self.control.progress()
     }
 
+    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may be those of this RNIC's objects, and others
+    /// that shall end the wait, such as one that tells of Ctrl-C. Turns an inline engine meanwhile. A manual engine is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// - [`WaitError::Unavailable`]: the RNIC was closed and none is readable, or a handler of it calls.
+    /// - [`WaitError::System`]: the kernel refuses the sleep.
+    pub fn wait_readable(
+        &self,
+        fds: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<bool, WaitError> {
+        self.control.wait_readable(fds, timeout)
+    }
+
     /// Turns a manual engine once, at the time given; how much was done.
     pub fn step_at(&self, now: Instant) -> usize {
         self.control.step_at(now)
     }
 
     /// When a manual engine next has something to do by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn next_deadline(&self) -> Result<Option<Instant>, RnicUnavailable> {
         self.control.call(|engine| engine.next_deadline())
     }

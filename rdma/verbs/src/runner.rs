@@ -1,30 +1,28 @@
 //! Runner: an engine with its clock, and the thread that turns it.
 
-use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::{Sleeper, unblock_faults};
 
-use xwarp_rnic::engine::Engine;
-use xwarp_rnic::model::Waiting;
+use crate::config::WaitMode;
+use crate::hosted::HostedEngine;
 
 /// Something to be done by whoever owns the engine.
-pub(crate) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
+pub(crate) type Command = Box<dyn FnOnce(&mut HostedEngine) + Send>;
 
 /// An engine, the clock it lives by, and how it waits for work.
 pub(crate) struct Runner {
-    engine: Engine,
+    engine: HostedEngine,
     origin: Instant,
-    waiting: Waiting,
+    waiting: WaitMode,
     last_work: Instant,
 }
 
 impl Runner {
-    pub(crate) fn new(engine: Engine, waiting: Waiting) -> Self {
+    pub(crate) fn new(engine: HostedEngine, waiting: WaitMode) -> Self {
         let now = Instant::now();
         Self {
             engine,
@@ -38,7 +36,7 @@ impl Runner {
     pub(crate) fn step(&mut self) -> usize {
         let began = Instant::now();
         let now = self.at(began);
-        let done = guard(&mut self.engine, |engine| engine.step(now)).unwrap_or(1);
+        let done = self.engine.step(now).unwrap_or(1);
         if done > 0 {
             self.last_work = began;
         }
@@ -46,7 +44,7 @@ impl Runner {
     }
 
     /// The engine, for a verb. It may have slept since its last turn, and what begins now has all of its time.
-    pub(crate) fn engine(&mut self) -> &mut Engine {
+    pub(crate) fn engine(&mut self) -> &mut HostedEngine {
         self.engine.wake_at(self.now());
         &mut self.engine
     }
@@ -66,18 +64,34 @@ impl Runner {
     }
 
     /// How long a sleep may last; `None`: until something happens.
-    pub(crate) fn sleep_limit(&self) -> Option<Duration> {
-        self.engine.sleep_limit(self.now())
+    pub(crate) fn sleep_timeout(&self) -> Option<Duration> {
+        self.engine.engine().sleep_timeout(self.now())
     }
 
     /// What becomes readable when a frame arrives.
     pub(crate) fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.engine.readiness()
+        self.engine.engine().readiness()
+    }
+
+    /// What is readable when the host may have found a next hop.
+    pub(crate) fn searches(&self) -> BorrowedFd<'_> {
+        self.engine.searches()
     }
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub(crate) fn is_idle(&self) -> bool {
-        self.engine.is_idle()
+        self.engine.engine().is_idle()
+    }
+
+    /// Does what is in the mailbox; an error when the last handle is gone.
+    fn take_commands(&mut self, inbox: &Receiver<Command>) -> Result<(), TryRecvError> {
+        loop {
+            match inbox.try_recv() {
+                Ok(command) => command(self.engine()),
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(gone) => return Err(gone),
+            }
+        }
     }
 
     /// After a turn without work: spins or sleeps, as the policy says.
@@ -87,16 +101,17 @@ impl Runner {
             return Ok(());
         }
         let idle = || no_command() && self.is_idle();
-        sleeper.sleep(self.readiness(), self.sleep_limit(), idle)
+        let others = [self.readiness(), Some(self.searches())];
+        sleeper.sleep(others, self.sleep_timeout(), idle)
     }
 }
 
 /// Whether the engine still spins after it has been idle for so long.
-fn spins_after(waiting: Waiting, idle: Duration) -> bool {
+fn spins_after(waiting: WaitMode, idle: Duration) -> bool {
     match waiting {
-        Waiting::Busy => true,
-        Waiting::Adaptive(limit) => idle < limit,
-        Waiting::Blocking => false,
+        WaitMode::Busy => true,
+        WaitMode::Adaptive(limit) => idle < limit,
+        WaitMode::Blocking => false,
     }
 }
 
@@ -111,12 +126,8 @@ pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Comman
         if let Some(command) = next.take() {
             command(runner.engine());
         }
-        loop {
-            match inbox.try_recv() {
-                Ok(command) => command(runner.engine()),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => return,
-            }
+        if runner.take_commands(inbox).is_err() {
+            return;
         }
         if runner.step() > 0 {
             continue;
@@ -133,32 +144,5 @@ pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Comman
             log::error!("the engine cannot sleep, and ends: {error}");
             return;
         }
-    }
-}
-
-/// A verb or a turn, and what has happened by it. A panic, which is a defect of ours, is the RNIC's catastrophic failure and ends its
-/// connections; with a manual engine, it goes on to whoever tests.
-pub(crate) fn guard<R>(
-    engine: &mut Engine,
-    work: impl FnOnce(&mut Engine) -> R,
-) -> Result<R, Box<dyn Any + Send>> {
-    let done = catch_unwind(AssertUnwindSafe(|| work(engine)));
-    if done.is_err() {
-        engine.on_panic();
-    }
-    open_wanted_ports(engine);
-    engine.tell_events();
-    done
-}
-
-/// Asks the host for the ports that listeners want at addresses which have come back.
-fn open_wanted_ports(engine: &mut Engine) {
-    while let Some(wanted) = engine.take_wanted_port() {
-        let Some(host) = engine.host() else {
-            return;
-        };
-        let local = wanted.local();
-        let answer = host.open_port(local.ip(), local.port());
-        engine.give_port(wanted, answer);
     }
 }

@@ -4,25 +4,32 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::control::Control;
-use crate::error::{ModifySrqError, PostListError, Refused};
+use crate::error::{ModifySrqError, PostListError, RefusedError};
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{
-    Capability, CreateError, DestroyError, MAX_DEPTH, MAX_SGE, PdId, PostError, RecvRequest,
+    CapabilityError, CreateError, DestroyError, MAX_DEPTH, MAX_SGE, PdId, PostError, RecvRequest,
     ResizeError, RnicUnavailable, SrqId, check_capability, check_list, total,
 };
 use xwarp_rnic::queues::WorkQueue;
 
 /// A shared receive queue's size and limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SrqConfig {
     /// Work requests that it holds.
     pub depth: usize,
-    /// Below how many unused buffers [`SrqLimitReached`](crate::AsyncEventKind::SrqLimitReached) is told, once; 0 for never. It cannot exceed
+    /// Below how many unused buffers [`SrqLimitReached`](crate::event::AsyncEventKind::SrqLimitReached) is told, once; 0 for never. It cannot exceed
     /// the depth.
     pub limit: usize,
     /// Elements that the list of a receive buffer may have, [`MAX_SGE`] at most.
     pub sge: usize,
 }
+
+xwarp_rnic::setters!(SrqConfig {
+    depth: usize,
+    limit: usize,
+    sge: usize,
+});
 
 impl Default for SrqConfig {
     fn default() -> Self {
@@ -36,6 +43,7 @@ impl Default for SrqConfig {
 
 /// What Query S-RQ tells (verbs draft §9.2.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SrqInfo {
     /// Its protection domain.
     pub pd: PdId,
@@ -49,7 +57,7 @@ pub struct SrqInfo {
     pub armed: bool,
 }
 
-/// Receive buffers for several queue pairs: a message takes the oldest one, whichever of them it is for, and completes on the completion
+/// Receive buffers for several queue pairs. A message takes the oldest one, whichever of them it is for. It completes on the completion
 /// queue of that queue pair. Every queue pair may take all of them.
 ///
 /// The buffers' pieces are regions of this queue's protection domain, which need not be that of the queue pairs. A buffer that a message has taken
@@ -67,12 +75,20 @@ pub struct SharedReceiveQueue {
     control: Arc<Control>,
 }
 
-fn check_depth(depth: usize) -> Result<(), Capability> {
-    Capability::check("a shared receive queue of depth", depth, 1, MAX_DEPTH)
+fn check_depth(depth: usize) -> Result<(), CapabilityError> {
+    CapabilityError::check("a shared receive queue of depth", depth, 1, MAX_DEPTH)
 }
 
 impl ProtectionDomain {
     /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this domain.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: depth or elements are beyond what [`Rnic::query`](crate::Rnic::query) tells, or there are as many
+    ///   queues as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::LimitOutOfRange`]: the limit exceeds the depth.
+    /// - [`CreateError::Memory`]: the host has no memory for it.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, CreateError> {
         SharedReceiveQueue::create(self.control(), self.id(), config)
     }
@@ -112,6 +128,13 @@ impl SharedReceiveQueue {
     }
 
     /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion has been polled, wherever that comes.
+    ///
+    /// # Errors
+    ///
+    /// - [`PostError::TooManyWorkRequests`]: the queue is full.
+    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs draft §9.5.1).
+    /// - [`PostError::TooLong`]: the list has 4 GiB or more (RFC 5041 §5.2).
+    /// - [`PostError::Unavailable`]: the RNIC was closed.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.control.check_open()?;
         check_list(&request.sgl, self.sge)?;
@@ -120,6 +143,10 @@ impl SharedReceiveQueue {
     }
 
     /// Posts a list of buffers, in its order, and tells how many that were. The first one that is refused ends it: those before it stay posted.
+    ///
+    /// # Errors
+    ///
+    /// What [`post_recv`](Self::post_recv) fails with, for the first request that is refused; how many were posted before it.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -128,6 +155,10 @@ impl SharedReceiveQueue {
     }
 
     /// Query S-RQ (verbs draft §9.2.4.2).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn query(&self) -> Result<SrqInfo, RnicUnavailable> {
         let id = self.id;
         let armed = self.control.call(move |engine| engine.srqs().armed(id))?;
@@ -142,6 +173,12 @@ impl SharedReceiveQueue {
 
     /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted stays, in order; a depth that what is outstanding
     /// does not fit into, or below a limit that is armed, is refused.
+    ///
+    /// # Errors
+    ///
+    /// - [`ModifySrqError::BelowLimit`]: a limit above `depth` is armed.
+    /// - [`ModifySrqError::Resize`]: what is outstanding does not fit, `depth` is beyond what the RNIC supports, or the host has no memory.
+    /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn resize(&mut self, depth: usize) -> Result<(), ModifySrqError> {
         check_depth(depth).map_err(ResizeError::Capability)?;
         let id = self.id;
@@ -164,6 +201,11 @@ impl SharedReceiveQueue {
     }
 
     /// Modify S-RQ: sets the limit and arms it, also if it is armed already; 0 disarms.
+    ///
+    /// # Errors
+    ///
+    /// - [`ModifySrqError::LimitOutOfRange`]: `limit` exceeds the depth.
+    /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn arm_limit(&mut self, limit: usize) -> Result<(), ModifySrqError> {
         let (id, depth) = (self.id, self.posts.depth());
         if limit > depth {
@@ -176,11 +218,16 @@ impl SharedReceiveQueue {
     }
 
     /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Buffers that are posted go without a completion.
-    pub fn destroy(mut self) -> Result<(), Refused<Self, DestroyError>> {
+    ///
+    /// # Errors
+    ///
+    /// - [`DestroyError::InUse`]: a queue pair takes from it.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self.control.attempt(move |engine| engine.destroy_srq(id));
         self.destroyed = ended.is_ok();
-        Refused::unless(ended, self)
+        RefusedError::unless(ended, self)
     }
 }
 

@@ -15,16 +15,25 @@ use crate::control::Control;
 pub struct StateChanges {
     signal: Arc<Signal>,
     shared: Arc<QpShared>,
+    #[cfg(feature = "tokio")]
+    control: Arc<Control>,
 }
 
 impl StateChanges {
-    pub(crate) fn new(control: &Control, shared: &Arc<QpShared>) -> io::Result<Self> {
+    pub(crate) fn new(control: &Arc<Control>, shared: &Arc<QpShared>) -> io::Result<Self> {
         let signal = control.signal()?;
         shared.watch(&signal);
         Ok(Self {
             signal,
             shared: Arc::clone(shared),
+            #[cfg(feature = "tokio")]
+            control: Arc::clone(control),
         })
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// The present state. The descriptor is readable again when there is another one.

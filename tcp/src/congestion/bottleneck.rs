@@ -1,8 +1,8 @@
 //! One sender with endless data on an idealised bottleneck, in virtual time.
 //!
-//! The path is a queue of bounded length before a link of fixed rate; segments are lost at random before the queue, and marked in it
-//! from a threshold on. It never reorders, so that an ACK tells exactly what was lost before it: what is measured is the algorithm,
-//! not the engine's loss detection.
+//! The path is a queue of bounded length before a link of fixed rate. Segments are lost at random before the queue, and marked in it from a
+//! threshold on. It never reorders, so that an ACK tells exactly what was lost before it: what is measured is the algorithm, not the
+//! engine's loss detection.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -74,6 +74,8 @@ struct Run {
     control: Box<dyn Congestion>,
     rtt: RttEstimator,
     rate: RateSampler,
+    /// Bytes delivered in all.
+    delivered: u64,
     now: u64,
     /// When the link has sent what is in the queue.
     free_at: u64,
@@ -113,12 +115,13 @@ fn duration(bytes: usize, rate: u64) -> u64 {
 }
 
 impl Run {
-    fn new(path: Path, algorithm: Algorithm, loss: u64) -> Self {
+    fn new(path: Path, algorithm: CongestionControl, loss: u64) -> Self {
         Self {
             path,
             control: algorithm.start(path.mss, Instant::ORIGIN),
             rtt: RttEstimator::new(Duration::from_millis(5), Duration::from_mins(1)),
             rate: RateSampler::new(Instant::ORIGIN),
+            delivered: 0,
             now: 0,
             free_at: 0,
             paced_until: 0,
@@ -139,7 +142,7 @@ impl Run {
         }
         let possible = bytes(self.path.length, self.path.rate) as u64;
         Outcome {
-            utilisation: self.rate.delivered() * 1000 / possible,
+            utilisation: self.delivered * 1000 / possible,
             queue: self.queued / u128::from(self.next),
         }
     }
@@ -173,7 +176,9 @@ impl Run {
             if self.flight.is_empty() {
                 self.timer = now;
             }
-            let sent = self.rate.on_sent(instant(now), self.in_flight());
+            let sent = self
+                .rate
+                .on_sent(instant(now), self.in_flight(), self.delivered);
             self.flight.push_back(Segment {
                 number: self.next,
                 sent: now,
@@ -229,15 +234,16 @@ impl Run {
         }
         let sample = Duration::from_nanos(self.now - segment.sent);
         self.rtt.sample(sample, now);
-        self.rate.on_acked(&segment.rate, mss, now);
+        self.delivered += mss as u64;
+        self.rate.on_acked(&segment.rate, now);
         self.timer = self.now;
         self.control.on_ack(&Acked {
             now,
             bytes: mss,
             in_flight: self.in_flight(),
             rtt: Some(sample),
-            delivered: self.rate.delivered(),
-            rate: self.rate.sample(self.rtt.min_rtt()),
+            delivered: self.delivered,
+            rate: self.rate.sample(self.delivered, self.rtt.min_rtt()),
             ece_bytes: if segment.marked { mss } else { 0 },
             cwnd_limited: true,
             in_recovery: self.recovery.is_some(),
@@ -296,8 +302,8 @@ fn large_segments_fill_a_link_too() {
 
 #[test]
 fn dctcp_keeps_the_queue_about_the_marking_threshold() {
-    let dctcp = Run::new(PATH, Algorithm::Dctcp, 0).finish();
-    let reno = Run::new(PATH, Algorithm::NewReno, 0).finish();
+    let dctcp = Run::new(PATH, CongestionControl::Dctcp, 0).finish();
+    let reno = Run::new(PATH, CongestionControl::NewReno, 0).finish();
     assert!(
         dctcp.queue < PATH.marking() as u128 * 3 / 2,
         "{}",
@@ -308,8 +314,11 @@ fn dctcp_keeps_the_queue_about_the_marking_threshold() {
 
 #[test]
 fn bbr_does_not_mind_what_is_lost_at_random() {
-    let [none, .., one_per_cent, five_per_cent] =
-        LOSSES.map(|loss| Run::new(PATH, Algorithm::Bbr, loss).finish().utilisation);
+    let [none, .., one_per_cent, five_per_cent] = LOSSES.map(|loss| {
+        Run::new(PATH, CongestionControl::Bbr, loss)
+            .finish()
+            .utilisation
+    });
     assert!(10 * one_per_cent > 9 * none, "{one_per_cent} of {none}");
     assert!(10 * five_per_cent > 7 * none, "{five_per_cent} of {none}");
 }

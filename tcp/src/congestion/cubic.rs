@@ -287,8 +287,8 @@ mod tests {
         assert_eq!((cubic.window(), cubic.rule.w_max), (49 * MSS, plateau));
     }
 
-    /// A segment in 20,000 is lost, evenly, and round trips take 1 ms: the mean window is sqrt(3/2 * 20,000) = 173.2 segments for
-    /// Reno, and the same for CUBIC, as its increase is made for that (RFC 9438 §4.3).
+    /// A segment in 20,000 is lost, evenly, and round trips take 1 ms. The mean window is sqrt(3/2 * 20,000) = 173.2 segments for Reno, and
+    /// the same for CUBIC, as its increase is made for that (RFC 9438 §4.3).
     #[test]
     fn over_many_losses_the_mean_window_is_renos() {
         let mean = |control: &mut dyn Congestion| {

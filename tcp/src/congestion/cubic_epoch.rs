@@ -11,8 +11,8 @@ const ALPHA: (u128, u128) = (9, 17);
 const MAX_TIME: u128 = 1 << 32;
 /// A second cubed in microseconds cubed, over C = 0.4 (§5.1).
 const SECOND_CUBED_OVER_C: u128 = 2_500_000_000_000_000_000;
-/// Parts of a byte in which the Reno-friendly window is counted: what each ACK of a segment adds to the largest window is
-/// hundreds of them, so that little is lost in rounding.
+/// Parts of a byte in which the Reno-friendly window is counted. What each ACK of a segment adds to the largest window is hundreds of them,
+/// so that little is lost in rounding.
 const PARTS: u128 = 1 << 20;
 
 /// The curve of one stage of congestion avoidance (§4.1.2).

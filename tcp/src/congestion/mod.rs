@@ -1,8 +1,8 @@
 //! Congestion control: how much may be in flight, told by what ACKs say and by what is lost.
 //!
-//! The engine counts what is in flight (RFC 6675 §4, `pipe`), finds losses and repairs them; an algorithm only says how large the
-//! window is, and how fast to pace. So no window is ever inflated by duplicate ACKs: where RFC 5681 §3.2 and RFC 6582 §3.2 inflate
-//! and deflate it, bytes leaving the network lower `in_flight` instead.
+//! The engine counts what is in flight (RFC 6675 §4, `pipe`), finds losses and repairs them. An algorithm only says how large the window
+//! is, and how fast to pace. So no window is ever inflated by duplicate ACKs. Where RFC 5681 §3.2 and RFC 6582 §3.2 inflate and deflate it,
+//! bytes leaving the network lower `in_flight` instead.
 
 mod bbr;
 #[cfg(test)]
@@ -33,7 +33,7 @@ use window_based::WindowBased;
 /// Which congestion control a stack uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Algorithm {
+pub enum CongestionControl {
     /// RFC 9438, with RFC 9406 in slow start. It negotiates ECN if [`StackConfig::ecn`](crate::StackConfig::ecn) says so.
     #[default]
     Cubic,
@@ -45,7 +45,7 @@ pub enum Algorithm {
     Bbr,
 }
 
-impl Algorithm {
+impl CongestionControl {
     /// The state of a new connection that sends segments of at most `mss` bytes.
     pub(crate) fn start(self, mss: usize, _now: Instant) -> Box<dyn Congestion> {
         match self {
@@ -54,6 +54,11 @@ impl Algorithm {
             Self::Dctcp => Box::new(WindowBased::<Dctcp>::new(mss)),
             Self::NewReno => Box::new(WindowBased::<NewReno>::new(mss)),
         }
+    }
+
+    /// True if its ACKs need [`Acked::rate`].
+    pub(crate) fn goes_by_rate(self) -> bool {
+        matches!(self, Self::Bbr)
     }
 }
 
@@ -80,6 +85,7 @@ pub(crate) struct Acked {
     pub(crate) rtt: Option<Duration>,
     /// Bytes delivered on the connection in all, after this ACK.
     pub(crate) delivered: u64,
+    /// How fast bytes were delivered; for an algorithm that [goes by it](Algorithm::goes_by_rate).
     pub(crate) rate: Option<RateSample>,
     /// Of `bytes`, those acknowledged with ECE set.
     pub(crate) ece_bytes: usize,
@@ -135,11 +141,11 @@ pub(crate) mod testing {
 
     use super::*;
 
-    pub(crate) const ALL: [Algorithm; 4] = [
-        Algorithm::NewReno,
-        Algorithm::Cubic,
-        Algorithm::Dctcp,
-        Algorithm::Bbr,
+    pub(crate) const ALL: [CongestionControl; 4] = [
+        CongestionControl::NewReno,
+        CongestionControl::Cubic,
+        CongestionControl::Dctcp,
+        CongestionControl::Bbr,
     ];
 
     /// What an ACK of `bytes` at `millis` says when all is well and the window is the limit.

@@ -151,8 +151,8 @@ impl Window {
 
     /// RFC 5681 §4.1: after more than one timeout of silence the window says nothing of the path. True if it was so long.
     ///
-    /// The timeout meant there is at least a second. With one of 5 ms, requests would begin anew after each pause, which RFC 7661
-    /// §1 finds to serve nobody; it keeps the window for minutes, as long as no more than is used is added to it.
+    /// The timeout meant there is at least a second. With one of 5 ms, requests would begin anew after each pause, which RFC 7661 §1 finds
+    /// to serve nobody. That RFC keeps the window for minutes, as long as no more than is used is added to it.
     pub(super) fn restart(&mut self, idle: Duration, rto: Duration) -> bool {
         let stale = idle > rto.max(MIN_IDLE);
         if stale {

@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use super::Conn;
-use super::send::rack::Rack;
-use super::send::recovery::Phase;
+use super::send::congestion_control::{CongestionController, Delivery};
+use super::send::loss_recovery::LossRecovery;
 use super::send::send_queue::Piece;
-use super::send::tail_loss_probe::Verdict;
-use super::timestamps::{TICK, older};
-use crate::congestion::Acked;
-use crate::delivery_rate::RateSampler;
+use super::timestamps::older;
 use crate::device::Device;
 use crate::time::Instant;
 use crate::wire::inbound::Segment;
@@ -18,8 +15,8 @@ use crate::wire::seq::Seq;
 /// Duplicate ACKs that mean a loss to a sender without SACK (RFC 5681 §3.2).
 const DUPLICATE_THRESHOLD: usize = 3;
 
-/// A round trip that is measured in milliseconds by timestamps; longer ones are none.
-const MAX_AGE: Duration = Duration::from_mins(1);
+/// The longest round trip that is measured in milliseconds by timestamps: less than a minute.
+const MAX_AGE: Duration = Duration::from_millis(59_999);
 
 /// What one ACK has told so far.
 #[derive(Debug)]
@@ -28,6 +25,10 @@ struct News {
     /// The echoed timestamp.
     echoed: Option<u32>,
     min_rtt: Option<Duration>,
+    /// It reports a duplicate (RFC 2883).
+    duplicate: bool,
+    /// SND.UNA has advanced.
+    advanced: bool,
     /// Bytes that were not known to have arrived.
     bytes: usize,
     pieces: usize,
@@ -35,15 +36,28 @@ struct News {
     sent: Option<Instant>,
 }
 
+/// What a plain ACK acknowledges.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    bytes: usize,
+    /// When the last piece was sent.
+    sent: Instant,
+}
+
 impl News {
     /// Counts a piece whose arrival is news.
-    fn credit(&mut self, piece: &Piece, rate: &mut RateSampler, rack: &mut Rack) {
+    fn credit(
+        &mut self,
+        piece: &Piece,
+        congestion: &mut CongestionController,
+        recovery: &mut LossRecovery,
+    ) {
         let rtt = self.now - piece.sent_at;
         let repeated = piece.transmits > 1;
         let echo_is_older = self.echoed.is_some_and(|echoed| older(echoed, piece.stamp));
         let too_soon = self.min_rtt.is_some_and(|least| rtt < least);
-        rate.on_acked(&piece.rate, piece.len, self.now);
-        rack.delivered(piece, rtt, repeated && (echo_is_older || too_soon));
+        congestion.on_delivered(piece.rate.as_ref(), piece.len, self.now);
+        recovery.on_delivered(piece, rtt, repeated && (echo_is_older || too_soon));
         self.bytes += piece.len;
         self.pieces += 1;
         if !repeated {
@@ -53,10 +67,9 @@ impl News {
 }
 
 impl Conn {
-    /// Bytes in flight. Without SACK, each duplicate ACK stands for a segment that has left (RFC 5681 §3.2).
+    /// Bytes in flight.
     pub(super) fn pipe(&self) -> usize {
-        let left = self.send.duplicates * self.emss();
-        self.send.queue.pipe().saturating_sub(left)
+        self.send.pipe(self.emss())
     }
 
     /// Acts upon an acceptable ACK (RFC 9293 §3.10.7.4, fifth).
@@ -67,83 +80,127 @@ impl Conn {
         device: &mut Device,
         now: Instant,
     ) {
-        if self.is_quiet(segment, ack) {
-            self.take_quiet_ack(segment, ack, now);
+        if self.is_plain(segment) {
+            self.on_plain_ack(segment, ack, device, now);
             return;
         }
-        let una = self.send.una;
-        let echoed = (segment
-            .options
-            .timestamp
-            .filter(|_| self.negotiation.agreed().timestamps))
-        .map(|(_, e)| e);
-        let mut news = News {
-            now,
-            echoed,
-            min_rtt: self.clock.rtt().min_rtt(),
-            bytes: 0,
-            pieces: 0,
-            sent: None,
-        };
-        let duplicate = self.find_duplicate(segment, ack, device, now);
-        self.take_acked(ack, &mut news, device);
-        self.take_sacked(segment, &mut news);
+        let of_syn = self.send.una() == self.send.iss();
+        let news = self.take_news(segment, ack, device, now);
+        let window_changed = self.take_window(segment, ack);
+        self.measure_round_trip(&news, of_syn, now);
+        let by_original = |echoed| self.recovery.answers_original(echoed);
+        if news.advanced && news.echoed.is_some_and(by_original) {
+            self.undo(device, now);
+        }
+        if !self.negotiation.agreed().sack {
+            let repeats = !news.advanced && segment.len() == 0 && !window_changed;
+            self.count_duplicates(repeats, news.advanced, now);
+        }
+        let bare = news.pieces == 0 && segment.len() == 0;
+        self.judge_tail(ack, news.duplicate, bare, now);
+        self.detect_losses(now);
+        self.note_progress(segment, news.advanced, now); // timers are set by it
+        self.conclude_ack(&news, segment, device, now);
+    }
+
+    /// True while no loss is looked for or repaired: nothing was sent twice or arrived out of order, as far as is known.
+    pub(super) fn is_steady(&self) -> bool {
+        let recovery = &self.recovery;
+        recovery.is_open() && !recovery.is_probing() && !self.send.queue().is_disordered()
+    }
+
+    /// True for an ACK that reports nothing unusual, while all is steady: as nearly all ACKs are.
+    fn is_plain(&self, segment: &Segment) -> bool {
+        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_syn();
+        plain && self.negotiation.agreed().sack && self.is_steady()
+    }
+
+    /// Acts upon such an ACK. Each piece that it acknowledges was sent once, so that nothing is ambiguous and nothing was lost.
+    fn on_plain_ack(&mut self, segment: &Segment, ack: Seq, device: &mut Device, now: Instant) {
+        let advanced = self.send.is_news(ack);
+        let arrived = advanced
+            .then(|| self.take_in_order(ack, device, now))
+            .flatten();
+        self.take_window(segment, ack);
+        if let Some(arrived) = &arrived {
+            self.clock.rtt_mut().sample(now - arrived.sent, now);
+        }
+        self.clock.disarm_reordering();
+        self.note_progress(segment, advanced, now); // timers are set by it
+        if !advanced {
+            return;
+        }
+        self.recovery.ends(self.send.una(), self.send.nxt()); // there is none, but one before may come to be beyond doubt
+        self.forget_echo();
+        if let Some(Arrived { bytes, sent }) = arrived {
+            self.take_delivery(&self.delivery(bytes, Some(sent), now));
+        }
+        self.arm_retransmission(now);
+    }
+
+    /// Takes the pieces that a plain ACK acknowledges, if it acknowledges any as a whole.
+    fn take_in_order(&mut self, ack: Seq, device: &mut Device, now: Instant) -> Option<Arrived> {
+        let mut arrived: Option<Arrived> = None;
+        self.send.acknowledge(ack);
+        while let Some(mut piece) = self.send.pop_acked() {
+            self.congestion
+                .on_delivered(piece.rate.as_ref(), piece.len, now);
+            self.recovery
+                .on_delivered(&piece, now - piece.sent_at, false);
+            arrived = Some(Arrived {
+                bytes: arrived.map_or(0, |before| before.bytes) + piece.len,
+                sent: piece.sent_at,
+            });
+            if let Some(frame) = piece.frame.take() {
+                frame.free(device);
+            }
+        }
+        arrived
+    }
+
+    /// Takes the window that an ACK announces; true if it has changed.
+    fn take_window(&mut self, segment: &Segment, ack: Seq) -> bool {
         let shift = if segment.has_syn() {
             0
         } else {
             self.negotiation.agreed().peer_shift
         };
-        let window_changed = self.send.update_window(segment, ack, shift);
-        let repeated_syn = una == self.send.iss && news.pieces > 0 && news.sent.is_none();
-        if repeated_syn && !echoed.is_some_and(|echoed| self.stamps.is_latest(echoed)) {
-            // The echo is of whichever SYN arrived first: it would count the timeouts of both ends.
-            self.clock.rtt_mut().syn_was_repeated();
-        } else {
-            self.take_sample(&news, duplicate, now);
-        }
-        let advanced = self.send.una != una;
-        if advanced && echoed.is_some_and(|echoed| self.recovery.answers_original(echoed)) {
-            self.undo(device, now);
-        }
-        if !self.negotiation.agreed().sack {
-            let repeats = !advanced && segment.len() == 0 && !window_changed;
-            self.count_duplicates(repeats, advanced, now);
-        }
-        let bare = news.pieces == 0 && segment.len() == 0;
-        self.judge_tail(ack, duplicate, bare, now);
-        self.detect_losses(now);
-        self.note_life(segment, advanced, now); // timers are set by it
-        self.go_on(&news, segment, advanced, device, now);
+        self.send.update_window(segment, ack, shift)
     }
 
-    /// True while no loss is looked for or repaired: nothing was sent twice or arrived out of order, as far as is known.
-    pub(super) fn is_steady(&self) -> bool {
-        self.recovery.is_open() && !self.tail.is_outstanding() && !self.send.queue.is_disordered()
-    }
-
-    /// True for an ACK that acknowledges nothing new and reports nothing, as most are that come to a receiver of data.
-    fn is_quiet(&self, segment: &Segment, ack: Seq) -> bool {
-        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_syn();
-        ack == self.send.una && plain && self.negotiation.agreed().sack && self.is_steady()
-    }
-
-    /// Takes the window of such an ACK, and the sign of life that it is: all else stays as it is.
-    fn take_quiet_ack(&mut self, segment: &Segment, ack: Seq, now: Instant) {
-        let shift = self.negotiation.agreed().peer_shift;
-        self.send.update_window(segment, ack, shift);
-        self.clock.disarm_reordering();
-        self.note_life(segment, false, now);
+    /// Takes what an ACK says of the pieces in flight.
+    fn take_news(
+        &mut self,
+        segment: &Segment,
+        ack: Seq,
+        device: &mut Device,
+        now: Instant,
+    ) -> News {
+        let stamps = self.negotiation.agreed().timestamps;
+        let echo = segment.options.timestamp.filter(|_| stamps);
+        let mut news = News {
+            now,
+            echoed: echo.map(|(_, echoed)| echoed),
+            min_rtt: self.clock.rtt().min_rtt(),
+            duplicate: self.find_duplicate(segment, ack, device, now),
+            advanced: self.send.is_news(ack),
+            bytes: 0,
+            pieces: 0,
+            sent: None,
+        };
+        if news.advanced {
+            self.take_acked(ack, &mut news, device);
+        }
+        self.take_sacked(segment, &mut news);
+        news
     }
 
     /// Takes the pieces that are acknowledged.
     fn take_acked(&mut self, ack: Seq, news: &mut News, device: &mut Device) {
-        if !self.send.is_news(ack) {
-            return;
-        }
-        self.send.una = ack;
-        while let Some(mut piece) = self.send.queue.pop_acked(ack) {
+        self.send.acknowledge(ack);
+        while let Some(mut piece) = self.send.pop_acked() {
             if !piece.sacked {
-                news.credit(&piece, &mut self.rate, &mut self.rack);
+                news.credit(&piece, &mut self.congestion, &mut self.recovery);
             }
             if let Some(frame) = piece.frame.take() {
                 frame.free(device);
@@ -157,14 +214,14 @@ impl Conn {
             return;
         }
         for (left, right) in segment.options.sack.into_iter().flatten() {
-            if !self.send.may_have((left, right), self.send.una) {
+            if !self.send.may_have((left, right), self.send.una()) {
                 continue;
             }
-            for at in self.send.queue.within(left, right) {
-                if self.send.queue.mark_sacked(at)
-                    && let Some(piece) = self.send.queue.get(at)
+            for at in self.send.queue().within(left, right) {
+                if self.send.queue_mut().mark_sacked(at)
+                    && let Some(piece) = self.send.queue().get(at)
                 {
-                    news.credit(piece, &mut self.rate, &mut self.rack);
+                    news.credit(piece, &mut self.congestion, &mut self.recovery);
                 }
             }
         }
@@ -186,8 +243,8 @@ impl Conn {
             return false;
         }
         device.counters_mut().duplicates_reported += 1;
-        self.rack.on_duplicate(self.send.una, self.send.nxt);
-        if self.recovery.called_duplicate(first.0) {
+        let (una, nxt) = (self.send.una(), self.send.nxt());
+        if self.recovery.on_duplicate(first.0, una, nxt) {
             self.undo(device, now);
         }
         true
@@ -203,33 +260,39 @@ impl Conn {
             && right <= to
     }
 
-    /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are
-    /// coarse (RFC 7323 §4), unless a duplicate is reported: an earlier ACK was lost then, and the echo is old. Without either the
-    /// timer stays backed off. A first sample of less than a tick counts as a tick.
-    fn take_sample(&mut self, news: &News, duplicate: bool, now: Instant) {
+    /// Takes a round-trip sample, unless the ACK is of our SYN (`of_syn`) and that was repeated. Its echo is of whichever SYN arrived
+    /// first, and would count the timeouts of both ends.
+    fn measure_round_trip(&mut self, news: &News, of_syn: bool, now: Instant) {
+        let repeated_syn = of_syn && news.pieces > 0 && news.sent.is_none();
+        let is_latest = |echoed| self.stamps.is_latest(echoed);
+        if repeated_syn && !news.echoed.is_some_and(is_latest) {
+            self.clock.rtt_mut().syn_was_repeated();
+        } else {
+            self.take_sample(news, now);
+        }
+    }
+
+    /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are coarse (RFC
+    /// 7323 §4), unless a duplicate is reported. An earlier ACK was lost then, and the echo is old. Without either the timer stays backed
+    /// off.
+    fn take_sample(&mut self, news: &News, now: Instant) {
         let ambiguous = !self.negotiation.agreed().sack && !self.recovery.is_open();
         if let Some(sent) = news.sent.filter(|_| !ambiguous) {
             self.clock.rtt_mut().sample(now - sent, now);
         } else if news.pieces > 0
-            && !duplicate
+            && !news.duplicate
             && let Some(echoed) = news.echoed
         {
-            let first = self.clock.rtt().srtt().is_none();
             let age = self.stamps.age(echoed, now);
-            let age = if first { age.max(TICK) } else { age };
-            if (TICK..MAX_AGE).contains(&age) {
-                self.clock.rtt_mut().sample(age, now);
-            }
+            self.clock.sample_echo(age, MAX_AGE, now);
         }
     }
 
     /// The last reduction was for nothing, and so is what was to be sent again.
     fn undo(&mut self, device: &mut Device, now: Instant) {
         self.congestion.on_undo(now);
-        self.send.echo_until = None; // nor was it an answer to marks
-        self.send.reduced = false;
         self.recovery.cancel();
-        self.send.queue.forgive();
+        self.send.queue_mut().forgive();
         self.clock.rtt_mut().reset_backoff();
         device.counters_mut().undone += 1;
     }
@@ -237,25 +300,23 @@ impl Conn {
     /// Fast retransmit and `NewReno` (RFC 6582), for peers without SACK.
     fn count_duplicates(&mut self, repeats: bool, advanced: bool, now: Instant) {
         if advanced {
-            self.send.duplicates = 0;
-            if self.recovery.phase() == Phase::Repair
-                && self.send.una.is_before(self.recovery.point())
-            {
+            self.send.clear_duplicates();
+            if self.recovery.is_partial(self.send.una()) {
                 // The next hole is repaired at once (RFC 6582 §3.2, step 3).
-                let lost = self.send.queue.mark_lost(0);
+                let lost = self.send.queue_mut().mark_lost(0);
                 self.pending.set_first(lost);
             }
-        } else if repeats && self.send.queue.len() > self.send.duplicates {
-            self.send.duplicates += 1;
-            if self.send.duplicates == DUPLICATE_THRESHOLD && self.recovery.is_open() {
-                self.send.queue.mark_lost(0);
-                self.begin_repair(now);
-            }
+        } else if repeats
+            && self.send.count_duplicate() == Some(DUPLICATE_THRESHOLD)
+            && self.recovery.is_open()
+        {
+            self.send.queue_mut().mark_lost(0);
+            self.begin_repair(now);
         }
     }
 
     fn judge_tail(&mut self, ack: Seq, duplicate: bool, bare: bool, now: Instant) {
-        if self.tail.judge(ack, duplicate, bare) == Verdict::Repaired && self.recovery.is_open() {
+        if self.recovery.is_repaired_by_probe(ack, duplicate, bare) {
             self.congestion.on_loss(now, self.unacked());
             self.congestion.on_recovered(now);
             self.note_reduction();
@@ -265,14 +326,13 @@ impl Conn {
     /// Looks for losses, and begins to repair them.
     pub(super) fn detect_losses(&mut self, now: Instant) {
         self.clock.disarm_reordering();
-        if !self.negotiation.agreed().sack || !self.send.queue.is_disordered() {
+        if !self.negotiation.agreed().sack || !self.send.queue().is_disordered() {
             return;
         }
-        let repairing = !self.recovery.is_open();
         let path = self.path_times();
-        let (found, later) = (self.rack).detect(&mut self.send.queue, repairing, path, now);
-        self.clock.set_reordering(later);
-        if found && !repairing {
+        let losses = self.recovery.detect(self.send.queue_mut(), path, now);
+        self.clock.set_reordering(losses.later);
+        if losses.found && self.recovery.is_open() {
             self.begin_repair(now);
         }
     }
@@ -281,79 +341,80 @@ impl Conn {
         let flight = self.unacked(); // FlightSize (RFC 5681 §2), in which RFC 6937 counts too
         self.congestion.on_loss(now, flight);
         self.note_reduction();
-        let (una, nxt) = (self.send.una, self.send.nxt);
-        let mss = self.emss();
-        self.recovery
-            .begin(una, nxt, flight, self.congestion.window(), mss);
-        self.recovery.delivered(0, self.pipe(), mss);
-        self.tail.clear();
+        let sent = (self.send.una(), self.send.nxt());
+        let (target, mss) = (self.congestion.window(), self.emss());
+        self.recovery.begin(sent, flight, target, mss);
+        self.recovery.on_ack(0, self.pipe(), mss);
         self.clock.disarm_tail();
     }
 
     /// Ends a recovery that is over, tells congestion control, and sets the timers.
-    fn go_on(
-        &mut self,
-        news: &News,
-        segment: &Segment,
-        advanced: bool,
-        device: &mut Device,
-        now: Instant,
-    ) {
-        let in_recovery = self.recovery.phase() == Phase::Repair;
-        if self.recovery.ends(self.send.una, self.send.nxt) {
+    fn conclude_ack(&mut self, news: &News, segment: &Segment, device: &mut Device, now: Instant) {
+        let in_recovery = self.recovery.is_repairing();
+        if self.recovery.ends(self.send.una(), self.send.nxt()) {
             self.congestion.on_recovered(now);
-            self.rack.on_recovered();
-            self.send.duplicates = 0;
+            self.send.clear_duplicates();
         }
         // In a SYN the flag negotiates (RFC 3168 §6.1.1).
-        let congested = self.negotiation.agreed().ecn && segment.ecn.ece && !segment.has_syn();
+        let ece = self.negotiation.agreed().ecn && segment.ecn.ece && !segment.has_syn();
         self.forget_echo();
         if news.pieces > 0 {
-            let pipe = self.pipe();
-            self.recovery.delivered(news.bytes, pipe, self.emss());
-            let acked = Acked {
-                now,
-                bytes: news.bytes,
-                in_flight: pipe,
-                rtt: news.sent.map(|sent| now - sent),
-                delivered: self.rate.delivered(),
-                rate: self.rate.sample(self.clock.rtt().min_rtt()),
-                ece_bytes: if congested { news.bytes } else { 0 },
-                cwnd_limited: self.window_limited,
+            self.take_delivery(&Delivery {
+                ece,
                 in_recovery,
-            };
-            self.congestion.on_ack(&acked);
-            self.note_limit();
+                ..self.delivery(news.bytes, news.sent, now)
+            });
         }
-        if congested {
+        if ece {
             self.answer_congestion(news.bytes, device, now);
         }
-        if advanced {
+        if news.advanced {
             self.arm_retransmission(now);
-        } else if self.send.queue.sacked() > 0 {
+        } else if self.send.queue().sacked() > 0 {
             self.clock.disarm_tail();
         }
     }
 
+    /// What an ACK brings when nothing is repaired; `sent`: when the latest of those bytes was sent that were sent once.
+    fn delivery(&self, bytes: usize, sent: Option<Instant>, now: Instant) -> Delivery {
+        Delivery {
+            now,
+            bytes,
+            in_flight: self.pipe(),
+            rtt: sent.map(|sent| now - sent),
+            min_rtt: self.clock.rtt().min_rtt(),
+            ece: false,
+            in_recovery: false,
+        }
+    }
+
+    /// Tells loss recovery and congestion control what has arrived.
+    fn take_delivery(&mut self, delivery: &Delivery) {
+        let (bytes, in_flight) = (delivery.bytes, delivery.in_flight);
+        self.recovery.on_ack(bytes, in_flight, self.emss());
+        self.congestion.on_ack(delivery);
+        self.note_limit();
+    }
+
     /// Notes what limits sending until the next ACK.
     fn note_limit(&mut self) {
-        let limited = self.pending.wanted() > 0 || self.send.queue.has_lost();
-        self.window_limited &= limited;
-        if !limited && self.pipe() < self.window() {
-            self.rate.set_app_limited(self.pipe());
+        let limited = self.pending.wanted() > 0 || self.send.queue().has_lost();
+        if !limited {
+            let (pipe, window) = (self.pipe(), self.window());
+            self.congestion.on_app_limited(pipe, window);
         }
     }
 
     /// What is acknowledged by now was sent after the last answer to congestion: a further echo is news.
     fn forget_echo(&mut self) {
-        let una = self.send.una;
-        self.rack.forget(una);
-        self.send.echo_until.take_if(|until| until.is_before(una));
+        let una = self.send.una();
+        self.recovery.forget(una);
+        self.congestion.forget_echo(una);
     }
 
     /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: bytes that the ACK took out of flight.
     fn answer_congestion(&mut self, arrived: usize, device: &mut Device, now: Instant) {
-        if self.send.echo_until.is_some() {
+        if self.congestion.has_answered() {
             return;
         }
         self.note_reduction();
@@ -363,21 +424,19 @@ impl Conn {
         }
     }
 
-    /// The window was reduced, for whatever reason: the peer is told by the next new bytes, and marks on what was sent before need
-    /// no answer of their own (RFC 3168 §6.1.2).
+    /// The window was reduced, for whatever reason: the peer is told, if ECN was agreed upon.
     pub(super) fn note_reduction(&mut self) {
         if self.negotiation.agreed().ecn {
-            self.send.echo_until = Some(self.send.nxt);
-            self.send.reduced = true;
+            self.congestion.note_reduction(self.send.nxt());
         }
     }
 
     /// The peer lives: it has acknowledged something, or there is nothing to acknowledge, or no room that it could acknowledge
     /// bytes in.
-    fn note_life(&mut self, segment: &Segment, advanced: bool, now: Instant) {
-        let idle = self.send.queue.is_empty() || self.send.waits_for_window();
+    fn note_progress(&mut self, segment: &Segment, advanced: bool, now: Instant) {
+        let idle = self.send.queue().is_empty() || self.send.waits_for_window();
         if advanced || idle || segment.window == 0 {
-            self.clock.heard(now);
+            self.clock.note_peer_activity(now);
         }
     }
 }

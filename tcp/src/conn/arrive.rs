@@ -40,7 +40,7 @@ impl Conn {
         if self.state.get() != before {
             self.clock.note_progress(now);
             if self.state.get() == State::TimeWait {
-                self.rest(now);
+                self.enter_time_wait(now);
             }
         }
         let taken = self.readable_len().saturating_sub(unread);
@@ -120,7 +120,7 @@ impl Conn {
         if self.state.get() == State::SynReceived && self.negotiation.is_passive() && is_first {
             // Our answer to the SYN was lost.
             if self.challenge_acks.allow(now) {
-                self.send.queue.mark_lost(0);
+                self.send.queue_mut().mark_lost(0);
             }
             return;
         }
@@ -132,7 +132,7 @@ impl Conn {
             return;
         }
         if self.state.get() == State::TimeWait && self.repeats_fin(segment) {
-            self.rest(now);
+            self.enter_time_wait(now);
         }
         self.acknowledge_again(segment, device, now);
     }
@@ -148,13 +148,13 @@ impl Conn {
     fn acknowledge_again(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         let duplicate = self.receive.duplicate(segment);
         if duplicate.is_some() && self.negotiation.agreed().sack {
-            self.acks.duplicate(duplicate);
+            self.receive.acks_mut().duplicate(duplicate);
             self.send_ack(device, now);
         } else if self.receive.may_be_repeated(segment)
             || duplicate.is_some()
             || self.may_answer(segment, now)
         {
-            self.acks.demand();
+            self.receive.acks_mut().demand();
         }
     }
 
@@ -171,12 +171,12 @@ impl Conn {
     fn challenge(&mut self, device: &mut Device, now: Instant) {
         if self.challenge_acks.allow(now) {
             device.counters_mut().challenge_acks += 1;
-            self.acks.demand();
+            self.receive.acks_mut().demand();
         }
     }
 
     /// A RST in the window (RFC 5961 §3.2). In TIME-WAIT it must not end the waiting (RFC 1337). Where both have opened, the number that is
-    /// expected is that of a SYN that anybody can have sent: there the RST must know ours, as in SYN-SENT.
+    /// expected is that of a SYN that anybody can have sent. There the RST must know ours, as in SYN-SENT.
     fn on_reset(&mut self, segment: &Segment, now: Instant) {
         if self.state.get() == State::TimeWait {
             return;
@@ -186,7 +186,7 @@ impl Conn {
         if known && segment.seq == self.receive.next() {
             self.enter(State::Closed);
         } else if self.challenge_acks.allow(now) {
-            self.acks.demand();
+            self.receive.acks_mut().demand();
         }
     }
 
@@ -206,7 +206,7 @@ impl Conn {
             return Checked::Done;
         }
         self.take_timestamp(segment, now);
-        self.hear(segment, ack, device, now);
+        self.receive_ack(segment, ack, device, now);
         self.after_fin(now);
         if self.state.get() == State::Closed {
             return Checked::Done;
@@ -244,7 +244,7 @@ impl Conn {
         }
         let next = self.state.get().on_fin_acked();
         if next == State::TimeWait && self.state.get() != State::TimeWait {
-            self.rest(now);
+            self.enter_time_wait(now);
         }
         self.enter(next);
     }
@@ -259,7 +259,7 @@ impl Conn {
     ) {
         if segment.len() == 0 || !self.state.get().may_receive() {
             if segment.len() > 0 {
-                self.acks.demand();
+                self.receive.acks_mut().demand();
             }
             device.recycle(frame);
             return;
@@ -290,22 +290,19 @@ impl Conn {
         now: Instant,
     ) {
         if duplicate.is_some() {
-            self.acks.duplicate(duplicate);
+            self.receive.acks_mut().duplicate(duplicate);
         }
         match arrival {
-            Arrival::InOrder { filled: false } if self.receive.is_finished() => self.acks.owe(),
-            Arrival::InOrder { filled: false } => {
-                self.acks.owe_soon(now);
-            }
-            Arrival::InOrder { filled: true } => self.acks.demand(),
+            Arrival::InOrder { filled: true } => self.receive.acks_mut().demand(),
+            Arrival::InOrder { filled: false } => self.owe_ack_in_order(now),
             Arrival::OutOfOrder => {
-                self.acks.out_of_order(seq);
+                self.receive.acks_mut().out_of_order(seq);
                 device.counters_mut().out_of_order += 1;
                 self.receive.count_out_of_order();
                 self.send_ack(device, now);
             }
             Arrival::Nothing => {
-                self.acks.demand();
+                self.receive.acks_mut().demand();
                 if duplicate.is_some() {
                     self.send_ack(device, now);
                 }
@@ -313,9 +310,17 @@ impl Conn {
         }
     }
 
-    /// Notes whether the peer is to be told of congestion: of what this packet met (RFC 8257 §3.2), or of what any has met since the
-    /// peer last said that it had reduced its window (RFC 3168 §6.1.3). A change is told at once; what came before an exact one is
-    /// acknowledged first.
+    fn owe_ack_in_order(&mut self, now: Instant) {
+        if self.receive.is_finished() {
+            self.receive.acks_mut().owe();
+        } else {
+            self.receive.acks_mut().owe_soon(now);
+        }
+    }
+
+    /// Notes whether the peer is to be told of congestion. That is what this packet met (RFC 8257 §3.2), or what any has met since the peer
+    /// last said that it had reduced its window (RFC 3168 §6.1.3). A change is told at once; what came before an exact one is acknowledged
+    /// first.
     fn notice_congestion(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         if !self.negotiation.agreed().ecn || segment.payload.is_empty() {
             return;
@@ -326,10 +331,10 @@ impl Conn {
         if met == self.receive.met_congestion() {
             return;
         }
-        if !classic && self.acks.is_owed() {
+        if !classic && self.receive.acks().is_owed() {
             self.send_ack(device, now);
         }
         self.receive.set_met_congestion(met);
-        self.acks.demand();
+        self.receive.acks_mut().demand();
     }
 }

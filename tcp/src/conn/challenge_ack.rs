@@ -31,7 +31,7 @@ impl ChallengeAcks {
         self.all.allow(now)
     }
 
-    /// The same of an answer to a probe.
+    /// True if one more answer to a probe may be sent; it is counted.
     pub(super) fn allow_to_probe(&mut self, now: Instant) -> bool {
         self.to_probes.allow(now)
     }

@@ -1,9 +1,10 @@
-//! Timers of a connection: retransmission, tail probe, reordering, TIME-WAIT, probes, patience (RFC 6298, RFC 8985).
+//! Timers of a connection: retransmission, tail probe, reordering, TIME-WAIT, probes, user timeout (RFC 6298, RFC 8985).
 
 use std::time::Duration;
 
 use super::probing::{Probing, Reason};
 use super::send::rack::PathTimes;
+use super::timestamps::TICK;
 use super::{Conn, State};
 use crate::config::StackConfig;
 use crate::device::Device;
@@ -14,11 +15,12 @@ use crate::time::Instant;
 const TIME_WAIT: Duration = Duration::from_secs(10);
 /// The least time before the first probe of a closed window, before a round trip was measured.
 const PERSIST: Duration = Duration::from_secs(1);
-/// The least that an answer to the last try has time for, where patience has as much to spare: a peer may have to find its neighbour again.
+/// The least that an answer to the last try has time for, where the timeout has as much to spare. A peer may have to find its neighbour
+/// again.
 const ANSWER: Duration = Duration::from_millis(250);
 /// The retransmission timeout's ceiling (RFC 6298 §2.5).
 const MAX_RTO: Duration = Duration::from_mins(1);
-/// The part of all patience that an answer to the last try has time for at most.
+/// The part of the whole timeout that an answer to the last try has time for at most.
 const ANSWER_PART: u32 = 4;
 /// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.
 const UNSENT_RECHECK: Duration = Duration::from_millis(1);
@@ -37,17 +39,17 @@ pub(crate) struct Clock {
     /// More segments may be found lost (RFC 8985 §6.3).
     reorder: Option<Instant>,
     /// The end of TIME-WAIT.
-    rest: Option<Instant>,
+    time_wait: Option<Instant>,
     /// When a segment was sent last.
     sent: Instant,
     rtt: RttEstimator,
     probing: Probing,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 /// How long the peer may take, by configuration.
 #[derive(Debug)]
-struct Patience {
+struct Timeouts {
     connect_timeout: Duration,
     user_timeout: Duration,
     keepalive: Option<Duration>,
@@ -56,22 +58,22 @@ struct Patience {
     min_rto: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     fn new(config: &StackConfig) -> Self {
-        let mut patience = Self {
+        let mut timeouts = Self {
             connect_timeout: config.connect_timeout,
             user_timeout: config.user_timeout,
             keepalive: config.keepalive,
             soon: Duration::ZERO,
             min_rto: config.min_rto,
         };
-        patience.set_connect_timeout(config.connect_timeout);
-        patience
+        timeouts.set_connect_timeout(config.connect_timeout);
+        timeouts
     }
 
-    fn set_connect_timeout(&mut self, limit: Duration) {
-        self.connect_timeout = limit;
-        self.soon = self.user_timeout.min(limit) / 2;
+    fn set_connect_timeout(&mut self, timeout: Duration) {
+        self.connect_timeout = timeout;
+        self.soon = self.user_timeout.min(timeout) / 2;
     }
 }
 
@@ -83,11 +85,11 @@ impl Clock {
             tail: None,
             tail_since: None,
             reorder: None,
-            rest: None,
+            time_wait: None,
             sent: now,
             rtt: RttEstimator::new(config.min_rto, MAX_RTO),
             probing: Probing::default(),
-            patience: Patience::new(config),
+            timeouts: Timeouts::new(config),
         }
     }
 
@@ -101,15 +103,25 @@ impl Clock {
         &mut self.rtt
     }
 
+    /// Takes the age of an echoed timestamp as a round trip, if it is no longer than `longest`. A first sample of less than a tick counts
+    /// as a tick, and a later one says too little.
+    pub(super) fn sample_echo(&mut self, age: Duration, longest: Duration, now: Instant) {
+        let first = self.rtt.srtt().is_none();
+        let age = if first { age.max(TICK) } else { age };
+        if (TICK..=longest).contains(&age) {
+            self.rtt.sample(age, now);
+        }
+    }
+
     /// The peer has shown that it lives, or begins to have time for that.
     pub(super) fn note_progress(&mut self, now: Instant) {
         self.progress = now;
     }
 
     /// The peer's silence, if it was asked, is broken.
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(super) fn note_peer_activity(&mut self, now: Instant) {
         self.progress = now;
-        self.probing.heard();
+        self.probing.on_peer_activity();
     }
 
     /// A segment is sent.
@@ -159,12 +171,12 @@ impl Conn {
 
     /// (Re)starts the retransmission timer, and the tail probe's in front of it.
     pub(super) fn arm_retransmission(&mut self, now: Instant) {
-        if self.send.queue.is_empty() {
+        if self.send.queue().is_empty() {
             self.clock.all_acked();
             return;
         }
         let rto = self.rto();
-        let ends_soon = rto < self.clock.patience.soon;
+        let ends_soon = rto < self.clock.timeouts.soon;
         self.clock.retransmit = Some(if ends_soon {
             now + rto
         } else {
@@ -178,9 +190,9 @@ impl Conn {
         self.clock.retransmit = Some(self.retry_at(now));
     }
 
-    /// When to send again what is sent now: a timeout later, unless the connection would be given up before an answer to that could be
-    /// here, and shortly before it is given up then. An outage is survived that ends before that, at the cost of one segment. No timeout
-    /// is shortened but the last (RFC 6298 §5.5 has them doubled, RFC 9293 §3.8.3 does not say what is last).
+    /// When to send again what is sent now. That is a timeout later, unless an answer to that could come too late. Then it is shortly
+    /// before the connection is given up. An outage is survived that ends before that, at the cost of one segment. No timeout is shortened
+    /// but the last (RFC 6298 §5.5 has them doubled, RFC 9293 §3.8.3 does not say what is last).
     fn retry_at(&self, now: Instant) -> Instant {
         let due = now + self.rto();
         match self.last_try() {
@@ -195,10 +207,10 @@ impl Conn {
         let expiry = self
             .expiry()
             .filter(|_| self.state.get() != State::SynReceived)?;
-        let patience = if self.is_synchronized() {
-            self.clock.patience.user_timeout
+        let timeout = if self.is_synchronized() {
+            self.clock.timeouts.user_timeout
         } else {
-            self.clock.patience.connect_timeout
+            self.clock.timeouts.connect_timeout
         };
         let round_trips = self
             .clock
@@ -206,7 +218,7 @@ impl Conn {
             .srtt()
             .map_or(Duration::ZERO, |srtt| srtt * 2);
         let answer = self.clock.rtt.answer().max(round_trips).max(ANSWER);
-        Some(expiry - answer.min(patience / ANSWER_PART))
+        Some(expiry - answer.min(timeout / ANSWER_PART))
     }
 
     /// (Re)starts the tail probe's timer at the end of the turn.
@@ -214,14 +226,15 @@ impl Conn {
         self.clock.tail_since = Some(now);
     }
 
-    /// (Re)starts the tail probe's timer if that is due: no later than the first timeout, in whose place it comes then (RFC 8985 §7.2), and no
-    /// later than a timeout after the last segment was sent, which an ACK of those before it does not make any younger.
-    fn settle_tail(&mut self) {
+    /// (Re)starts the tail probe's timer if that is due. It comes no later than the first timeout, whose place it takes then (RFC 8985
+    /// §7.2). Nor does it come later than a timeout after the last segment was sent. An ACK of those before it does not make that one any
+    /// younger.
+    fn set_tail_timer(&mut self) {
         let Some(now) = self.clock.tail_since.take() else {
             return;
         };
-        let last = self.send.queue.len().checked_sub(1);
-        let last = last.and_then(|at| self.send.queue.get(at));
+        let last = self.send.queue().len().checked_sub(1);
+        let last = last.and_then(|at| self.send.queue().get(at));
         let overdue = last.map(|piece| (piece.sent_at + self.rto()).max(now));
         let probe = self.probe_timeout().map(|pto| now + pto);
         self.clock.tail = probe.and_then(|probe| {
@@ -235,23 +248,23 @@ impl Conn {
         let eligible = self.negotiation.agreed().sack
             && self.is_synchronized()
             && self.recovery.is_open()
-            && self.send.queue.sacked() == 0
-            && !self.send.queue.has_lost()
-            && !self.tail.is_outstanding();
+            && self.send.queue().sacked() == 0
+            && !self.send.queue().has_lost()
+            && !self.recovery.is_probing();
         let srtt = self.clock.rtt.srtt().filter(|_| eligible)?;
         // An ACK may be held back by as much as the floor says, however many segments it is for: the peer is a process that may
         // have to wait for its turn.
-        Some(srtt * 2 + self.clock.patience.min_rto)
+        Some(srtt * 2 + self.clock.timeouts.min_rto)
     }
 
     /// How long the handshake may take.
-    pub(crate) fn set_connect_timeout(&mut self, limit: Duration) {
-        self.clock.patience.set_connect_timeout(limit);
+    pub(crate) fn set_connect_timeout(&mut self, timeout: Duration) {
+        self.clock.timeouts.set_connect_timeout(timeout);
     }
 
     /// Begins TIME-WAIT, or begins it anew.
-    pub(super) fn rest(&mut self, now: Instant) {
-        self.clock.rest = Some(now + TIME_WAIT);
+    pub(super) fn enter_time_wait(&mut self, now: Instant) {
+        self.clock.time_wait = Some(now + TIME_WAIT);
     }
 
     pub(super) fn path_times(&self) -> PathTimes {
@@ -263,16 +276,16 @@ impl Conn {
 
     /// When the peer must have shown that it lives.
     fn expiry(&self) -> Option<Instant> {
-        let waits = !self.send.queue.is_empty() || self.clock.probing.is_active();
+        let waits = !self.send.queue().is_empty() || self.clock.probing.is_active();
         match self.state.get() {
             State::SynSent | State::SynReceived => {
-                Some(self.clock.progress + self.clock.patience.connect_timeout)
+                Some(self.clock.progress + self.clock.timeouts.connect_timeout)
             }
             State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck => {
-                Some(self.clock.progress + self.clock.patience.user_timeout)
+                Some(self.clock.progress + self.clock.timeouts.user_timeout)
             }
             State::Established | State::CloseWait if waits => {
-                Some(self.clock.progress + self.clock.patience.user_timeout)
+                Some(self.clock.progress + self.clock.timeouts.user_timeout)
             }
             _ => None,
         }
@@ -284,16 +297,16 @@ impl Conn {
 
     /// When to run next.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
-        self.watch(now);
-        self.settle_tail();
-        let waits = self.pending.wanted() > 0 || self.send.queue.has_lost();
-        let pace = self.pacer.wake(now).filter(|_| waits);
+        self.update_probing(now);
+        self.set_tail_timer();
+        let waits = self.pending.wanted() > 0 || self.send.queue().has_lost();
+        let pace = self.congestion.pacing_wake(now).filter(|_| waits);
         [
             self.clock.retransmit,
             self.clock.tail,
             self.clock.reorder,
-            self.clock.rest,
-            self.acks.latest(),
+            self.clock.time_wait,
+            self.receive.acks().latest(),
             self.clock.probing.next(),
             self.expiry(),
             pace,
@@ -305,15 +318,15 @@ impl Conn {
 
     /// Acts upon the timers that are due. What there is to send is sent by the next egress.
     pub(crate) fn on_timer(&mut self, device: &mut Device, now: Instant) {
-        self.settle_tail();
+        self.set_tail_timer();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if due(self.clock.rest) {
-            self.clock.rest = None;
+        if due(self.clock.time_wait) {
+            self.clock.time_wait = None;
             self.enter(State::Closed);
             return;
         }
-        if due(self.acks.latest()) {
-            self.acks.give_up();
+        if due(self.receive.acks().latest()) {
+            self.receive.acks_mut().give_up();
         }
         if due(self.clock.reorder) {
             self.clock.reorder = None;
@@ -327,24 +340,29 @@ impl Conn {
             self.time_out(now);
         }
         if self.clock.probing.is_due(self.clock.progress, now) {
-            if self.clock.probing.asks() {
-                self.clock.note_progress(now); // an answer is due from now on
-            }
-            if let Some(last) = self.last_try().filter(|last| *last > now) {
-                self.clock.probing.no_later_than(last);
-            }
-            if !self.cut_at_edge(device) {
-                self.send_probe(device, now);
-            }
+            self.probe_peer(device, now);
+        }
+    }
+
+    /// Probes a peer that is silent or has closed its window.
+    fn probe_peer(&mut self, device: &mut Device, now: Instant) {
+        if self.clock.probing.is_first_unanswered() {
+            self.clock.note_progress(now); // an answer is due from now on
+        }
+        if let Some(last) = self.last_try().filter(|last| *last > now) {
+            self.clock.probing.no_later_than(last);
+        }
+        if !self.cut_at_edge(device) {
+            self.send_probe(device, now);
         }
     }
 
     fn probe_tail(&mut self, device: &mut Device, now: Instant) {
-        let last = self.send.queue.len().checked_sub(1);
-        if let Some(at) = last.filter(|_| !self.send.queue.has_lost())
+        let last = self.send.queue().len().checked_sub(1);
+        if let Some(at) = last.filter(|_| !self.send.queue().has_lost())
             && self.resend(at, device, now)
         {
-            self.tail.sent(self.send.nxt);
+            self.recovery.probed(self.send.nxt());
             device.counters_mut().tail_probes += 1;
             self.clock.retransmit = Some(now + self.rto());
         }
@@ -352,7 +370,7 @@ impl Conn {
 
     /// The retransmission timer has expired (RFC 6298 §5.4 to §5.6, RFC 8985 §6.3).
     fn time_out(&mut self, now: Instant) {
-        let Some(first) = self.send.queue.first() else {
+        let Some(first) = self.send.queue().first() else {
             self.clock.retransmit = None;
             return;
         };
@@ -361,23 +379,17 @@ impl Conn {
             return;
         }
         if first.sacked {
-            self.send.queue.distrust();
+            self.send.queue_mut().distrust();
         }
         if self.is_synchronized() {
             self.congestion.on_timeout(now, self.unacked());
             self.note_reduction();
         }
-        self.recovery.time_out(self.send.una, self.send.nxt);
-        self.send.duplicates = 0;
-        self.tail.clear();
-        self.send.queue.mark_lost(0);
+        self.recovery.time_out(self.send.una(), self.send.nxt());
+        self.send.clear_duplicates();
+        self.send.queue_mut().mark_lost(0);
         self.pending.set_first(true);
-        for at in 1..self.send.queue.len() {
-            let overdue = |piece| self.rack.is_overdue(piece, now);
-            if self.send.queue.get(at).is_some_and(overdue) {
-                self.send.queue.mark_lost(at);
-            }
-        }
+        self.recovery.mark_overdue(self.send.queue_mut(), now);
         self.clock.rtt.back_off();
         self.clock.disarm_tail();
         self.clock.reorder = None;
@@ -399,7 +411,7 @@ impl Conn {
     }
 
     /// Sees whether there is a reason to probe the peer.
-    fn watch(&mut self, now: Instant) {
+    fn update_probing(&mut self, now: Instant) {
         let reason = self.probe_reason();
         self.clock.probing.update(reason, self.clock.progress, now);
     }
@@ -407,16 +419,22 @@ impl Conn {
     fn probe_reason(&self) -> Option<Reason> {
         let open = self.state.get().may_send() || self.pending.fin();
         let waits = self.send.waits_for_window();
-        if !open || !waits && !self.send.queue.is_empty() {
+        if !open || !waits && !self.send.queue().is_empty() {
             return None;
         }
-        let patience = self.clock.patience.user_timeout;
+        let user_timeout = self.clock.timeouts.user_timeout;
         let wanted = self.pending.wanted().max(usize::from(self.pending.fin()));
         if waits || wanted > 0 && self.send.room() < wanted {
             let first = self.clock.rtt.srtt().map_or(PERSIST, |_| self.rto());
-            return Some(Reason::Window { first, patience });
+            return Some(Reason::Window {
+                first,
+                user_timeout,
+            });
         }
-        let limit = self.clock.patience.keepalive?;
-        Some(Reason::Silence { limit, patience })
+        let timeout = self.clock.timeouts.keepalive?;
+        Some(Reason::Silence {
+            timeout,
+            user_timeout,
+        })
     }
 }

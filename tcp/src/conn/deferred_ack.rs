@@ -8,8 +8,8 @@ use crate::time::Instant;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 
-/// See the module. There is at most one: the next segment to arrive, the next look at what there is to send, and whoever finds no
-/// room to write have it acted upon.
+/// See the module. There is at most one. It is acted upon by the next segment to arrive, by the next look at what to send, and by a writer
+/// without room.
 #[derive(Debug)]
 pub(super) struct DeferredAck {
     segment: Segment,
@@ -20,7 +20,13 @@ pub(super) struct DeferredAck {
 
 impl Conn {
     /// Acts upon an acceptable ACK, or postpones that.
-    pub(super) fn hear(&mut self, segment: &Segment, ack: Seq, device: &mut Device, now: Instant) {
+    pub(super) fn receive_ack(
+        &mut self,
+        segment: &Segment,
+        ack: Seq,
+        device: &mut Device,
+        now: Instant,
+    ) {
         if self.may_wait(segment, ack) {
             self.deferred_ack = Some(DeferredAck {
                 segment: segment.clone(),
@@ -38,26 +44,30 @@ impl Conn {
             && self.pending.wanted() == 0
             && self.is_steady();
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
-        steady && plain && self.send.una.is_before(ack) && !segment.payload.is_empty()
+        steady && plain && self.send.una().is_before(ack) && !segment.payload.is_empty()
     }
 
     /// True if a piece of `len` bytes would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.
     pub(crate) fn finds_room(&mut self, len: usize, device: &mut Device, now: Instant) -> bool {
-        let limited = self.window_limited;
+        let limited = self.congestion.is_window_limited();
         if self.can_write(len, now) {
             return true;
         }
         if self.deferred_ack.is_none() {
             return false;
         }
-        self.window_limited = limited; // which may have been for want of that ACK only
+        self.congestion.set_window_limited(limited); // which may have been for want of that ACK only
         self.act_on_deferred_ack(device);
         self.can_write(len, now)
     }
 
     /// Acts upon the deferred ACK, if there is one.
+    #[inline]
     pub(crate) fn act_on_deferred_ack(&mut self, device: &mut Device) {
-        if let Some(deferred_ack) = self.deferred_ack.take() {
+        // Most often there is none, and nothing is to be moved.
+        if self.deferred_ack.is_some()
+            && let Some(deferred_ack) = self.deferred_ack.take()
+        {
             let DeferredAck { segment, ack, at } = deferred_ack;
             self.on_ack(&segment, ack, device, at);
         }

@@ -14,7 +14,7 @@ impl Conn {
     /// Sends what there is to send but new data; the number of segments. `is_drained` says whether that was all.
     pub(crate) fn egress(&mut self, device: &mut Device, now: Instant) -> usize {
         self.act_on_deferred_ack(device);
-        self.pending.clear_starved();
+        self.pending.clear_lack_of_frame();
         let before = device.counters().segments_out;
         if self.pending.reset() {
             self.send_reset(device, now);
@@ -25,13 +25,13 @@ impl Conn {
             }
             self.send_lost(device, now);
             if self.pending.fin()
-                && !self.send.queue.has_lost()
+                && !self.send.queue().has_lost()
                 && self.may_send_fin()
                 && self.send_first(TcpControl::Fin, device, now)
             {
                 self.pending.sent_fin();
             }
-            if self.acks.is_due() {
+            if self.receive.acks().is_due() {
                 self.send_ack(device, now);
             }
         }
@@ -41,12 +41,12 @@ impl Conn {
 
     /// False if all that there may be to send is an acknowledgment that waits for an answer to go with.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.pending.is_pressed() || self.acks.is_due() || self.send.queue.has_lost()
+        self.pending.is_pressed() || self.receive.acks().is_due() || self.send.queue().has_lost()
     }
 
     /// False if there were too few TX frames for all that had to be sent.
     pub(crate) fn is_drained(&self) -> bool {
-        !self.pending.is_starved()
+        !self.pending.lacks_frame()
     }
 
     /// A FIN takes a sequence number, which must have room in the peer's window.
@@ -83,9 +83,9 @@ impl Conn {
 
     /// Sends a segment without data; false if there is no frame for it.
     fn send_bare(&mut self, header: &Header, device: &mut Device) -> bool {
-        let sent = device.send_bare(self.route.link(), self.route.flow(), header);
+        let sent = device.send_bare(self.route.headers(), header);
         if !sent {
-            self.pending.starve();
+            self.pending.note_lack_of_frame();
         }
         sent
     }
@@ -97,15 +97,15 @@ impl Conn {
         }
         let mut header = self.header(TcpControl::None, self.send.bare_seq(), now);
         if self.negotiation.agreed().sack {
-            header.options.sack = self.acks.blocks(self.receive.parts());
+            header.options.sack = self.receive.sack_blocks();
         }
         if self.send_bare(&header, device) {
-            self.acks.sent();
+            self.receive.acks_mut().sent();
         }
     }
 
     fn send_reset(&mut self, device: &mut Device, now: Instant) {
-        let mut header = self.header(TcpControl::Rst, self.send.nxt, now);
+        let mut header = self.header(TcpControl::Rst, self.send.nxt(), now);
         header.window = 0;
         if self.send_bare(&header, device) {
             self.pending.sent_reset();
@@ -114,7 +114,7 @@ impl Conn {
 
     /// A segment that the peer must answer: its sequence number is below what it expects (RFC 9293 §3.8.4).
     pub(super) fn send_probe(&mut self, device: &mut Device, now: Instant) {
-        let header = self.header(TcpControl::None, self.send.una - 1, now);
+        let header = self.header(TcpControl::None, self.send.una() - 1, now);
         if self.send_bare(&header, device) {
             device.counters_mut().probes_out += 1;
         }
@@ -129,14 +129,13 @@ impl Conn {
 
     /// Sends our SYN or FIN for the first time; false if there is no frame for it.
     fn send_first(&mut self, control: TcpControl, device: &mut Device, now: Instant) -> bool {
-        let begin = self.send.end;
+        let begin = self.send.end();
         let header = self.control_header(control, begin, now);
         if !self.send_bare(&header, device) {
             return false;
         }
         if control == TcpControl::Fin {
-            self.send.fin = Some(begin);
-            self.acks.piggybacked();
+            self.receive.acks_mut().piggybacked();
         }
         self.track(begin, 0, control, None, now);
         true
@@ -151,8 +150,7 @@ impl Conn {
         frame: Option<Held>,
         now: Instant,
     ) {
-        let rate = self.rate.on_sent(now, self.pipe());
-        let piece = Piece {
+        self.send.track(Piece {
             begin,
             len,
             control,
@@ -160,13 +158,12 @@ impl Conn {
             sent_at: now,
             transmits: 1,
             stamp: self.stamps.sent(),
-            rate,
+            rate: self
+                .congestion
+                .on_sent(now, self.send.pipe(self.route.emss())),
             sacked: false,
             lost: false,
-        };
-        self.send.end = piece.end();
-        self.send.nxt = self.send.end;
-        self.send.queue.push(piece);
+        });
         self.clock.note_sent(now);
         self.recovery.sent(len);
         if self.clock.awaits_ack() {
@@ -197,36 +194,40 @@ impl Conn {
     /// Cuts what waits for room at the end of the peer's window: room that never grows would keep it waiting (RFC 9293 §3.8.6.2.1, the
     /// override timeout). What fits leaves with the next egress. False if nothing fits.
     pub(super) fn cut_at_edge(&mut self, device: &mut Device) -> bool {
-        let room = bytes(self.send.una, self.send.edge());
-        let first = self.send.queue.first();
+        let room = bytes(self.send.una(), self.send.edge());
+        let first = self.send.queue().first();
         if room == 0 || first.is_none_or(|first| first.transmits > 0 || first.len <= room) {
             return false;
         }
         let head = self.head();
-        let Some(waiting) = self.send.queue.take_frame(0) else {
+        let Some(waiting) = self.send.queue_mut().take_frame(0) else {
             return false;
         };
         let payload = match waiting.park(head, device) {
             Held::Parked(payload) => payload,
             unparked => {
-                self.send.queue.put_frame(0, unparked);
+                self.send.queue_mut().put_frame(0, unparked);
                 return false;
             }
         };
         let (front, rest) = payload.split_at(room.min(payload.len()));
-        self.send.queue.split(0, room);
-        self.send.queue.put_frame(0, Held::Parked(front.into()));
-        self.send.queue.put_frame(1, Held::Parked(rest.into()));
+        self.send.queue_mut().split(0, room);
+        self.send
+            .queue_mut()
+            .put_frame(0, Held::Parked(front.into()));
+        self.send
+            .queue_mut()
+            .put_frame(1, Held::Parked(rest.into()));
         true
     }
 
     fn append(&mut self, held: Held, n: usize, now: Instant) {
-        if self.send.queue.is_empty() {
+        if self.send.queue().is_empty() {
             self.clock.note_progress(now);
         }
-        let rate = self.rate.on_sent(now, self.pipe());
-        let piece = Piece {
-            begin: self.send.end,
+        let rate = self.congestion.on_sent(now, self.pipe());
+        self.send.enqueue(Piece {
+            begin: self.send.end(),
             len: n,
             control: Self::DATA,
             frame: Some(held),
@@ -236,9 +237,7 @@ impl Conn {
             rate,
             sacked: false,
             lost: true,
-        };
-        self.send.end = piece.end();
-        self.send.queue.push(piece);
+        });
         if !self.clock.awaits_ack() {
             self.arm_retransmission(now);
         }
@@ -256,7 +255,7 @@ impl Conn {
             device.discard(frame);
             return;
         }
-        if self.send.queue.is_empty() {
+        if self.send.queue().is_empty() {
             self.clock.note_progress(now);
             let (idle, rto) = (self.clock.idle(now), self.rto());
             if idle > rto {
@@ -264,33 +263,35 @@ impl Conn {
             }
         }
         frame.set_len(self.head() + n);
-        let begin = self.send.end;
+        let begin = self.send.end();
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);
-        let sent = device.send_data(frame, self.route.link(), self.route.flow(), &header);
-        self.acks.answered(now);
-        self.pacer.sent(n, self.congestion.pacing_rate(), now);
+        let sent = device.send_data(frame, self.route.headers(), &header);
+        self.receive.acks_mut().answered(now);
+        self.congestion.pace(n, now);
         self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);
     }
 
     /// New data may be marked, and says that congestion was answered (RFC 3168 §6.1.2); what is repeated does neither (§6.1.5).
     fn mark_new(&mut self, header: &mut Header) {
         header.ect = self.negotiation.agreed().ecn;
-        header.cwr = std::mem::take(&mut self.send.reduced);
+        header.cwr = self.congestion.take_reduced();
     }
 
     /// Sends lost segments again, as far as the window allows; one always if nothing is in flight.
     fn send_lost(&mut self, device: &mut Device, now: Instant) {
-        while let Some(at) = self.send.queue.first_lost() {
-            let Some(piece) = self.send.queue.get(at) else {
+        while let Some(at) = self.send.queue().first_lost() {
+            let Some(piece) = self.send.queue().get(at) else {
                 return;
             };
             let (len, pipe) = (piece.len, self.pipe());
             let closed = piece.transmits == 0 && self.send.edge().is_before(piece.end());
             let forced = self.pending.take_first();
             let full = !forced && pipe > 0 && pipe + len > self.window();
-            self.window_limited |= full;
-            let early = !forced && pipe > 0 && !self.pacer.is_open(now);
+            if full {
+                self.congestion.set_window_limited(true);
+            }
+            let early = !forced && pipe > 0 && !self.congestion.paces_out(now);
             if closed || full || early {
                 return;
             }
@@ -302,7 +303,7 @@ impl Conn {
 
     /// Sends a segment again; false if that is not possible now.
     pub(super) fn resend(&mut self, at: usize, device: &mut Device, now: Instant) -> bool {
-        let Some(piece) = self.send.queue.get(at) else {
+        let Some(piece) = self.send.queue().get(at) else {
             return false;
         };
         let (begin, control) = (piece.begin, piece.control);
@@ -318,7 +319,7 @@ impl Conn {
     }
 
     fn resend_data(&mut self, at: usize, device: &mut Device, now: Instant) -> bool {
-        let frame = match self.send.queue.take_frame(at) {
+        let frame = match self.send.queue_mut().take_frame(at) {
             Some(Held::Sent(sent)) => device.reclaim(sent),
             Some(Held::Ready(frame)) => Ok(frame),
             Some(Held::Parked(payload)) => return self.resend_parked(at, payload, device, now),
@@ -328,7 +329,7 @@ impl Conn {
             Ok(frame) => frame,
             Err(sent) => {
                 // It has not left yet: there is nothing to repeat.
-                self.send.queue.put_frame(at, Held::Sent(sent));
+                self.send.queue_mut().put_frame(at, Held::Sent(sent));
                 self.recheck_unsent(now);
                 return false;
             }
@@ -347,8 +348,8 @@ impl Conn {
         now: Instant,
     ) -> bool {
         let Some(mut frame) = device.unparked(&payload, self.head()) else {
-            self.send.queue.put_frame(at, Held::Parked(payload));
-            self.pending.starve();
+            self.send.queue_mut().put_frame(at, Held::Parked(payload));
+            self.pending.note_lack_of_frame();
             return false;
         };
         if payload.len() > self.emss() {
@@ -358,9 +359,9 @@ impl Conn {
             return true;
         }
         let header = self.header_again(at, now);
-        device.send_copy(frame, self.route.link(), self.route.flow(), &header);
-        self.send.queue.put_frame(at, Held::Parked(payload));
-        self.acks.piggybacked();
+        device.send_copy(frame, self.route.headers(), &header);
+        self.send.queue_mut().put_frame(at, Held::Parked(payload));
+        self.receive.acks_mut().piggybacked();
         self.note_resent(at, device, now);
         true
     }
@@ -368,7 +369,7 @@ impl Conn {
     /// Cuts off what is more than a segment has room for on a path that has become narrower, and sends it.
     fn cut(&mut self, at: usize, frame: &mut TxFrame, device: &mut Device, now: Instant) {
         let (head, mss) = (self.head(), self.emss());
-        while let Some(len) = self.send.queue.get(at).map(|piece| piece.len)
+        while let Some(len) = self.send.queue().get(at).map(|piece| piece.len)
             && len > mss
         {
             let keep = (len - 1) / mss * mss;
@@ -381,7 +382,7 @@ impl Conn {
                 place.copy_from_slice(cut_off);
             }
             frame.set_len(head + keep);
-            self.send.queue.split(at, keep);
+            self.send.queue_mut().split(at, keep);
             self.repeat(at + 1, rest, device, now);
         }
     }
@@ -389,16 +390,16 @@ impl Conn {
     /// Sends a piece again in its frame: acknowledgment, window, timestamp and checksum are those of now.
     fn repeat(&mut self, at: usize, frame: TxFrame, device: &mut Device, now: Instant) {
         let header = self.header_again(at, now);
-        let sent = device.send_data(frame, self.route.link(), self.route.flow(), &header);
-        self.send.queue.put_frame(at, Held::Sent(sent));
-        self.acks.piggybacked();
+        let sent = device.send_data(frame, self.route.headers(), &header);
+        self.send.queue_mut().put_frame(at, Held::Sent(sent));
+        self.receive.acks_mut().piggybacked();
         self.note_resent(at, device, now);
     }
 
     /// Headers of a piece that is sent again, or that had to wait for its first time.
     fn header_again(&mut self, at: usize, now: Instant) -> Header {
-        let piece = self.send.queue.get(at);
-        let (begin, transmits) = piece.map_or((self.send.nxt, 0), |p| (p.begin, p.transmits));
+        let piece = self.send.queue().get(at);
+        let (begin, transmits) = piece.map_or((self.send.nxt(), 0), |p| (p.begin, p.transmits));
         let mut header = self.header(Self::DATA, begin, now);
         if transmits == 0 {
             self.mark_new(&mut header);
@@ -408,15 +409,14 @@ impl Conn {
 
     fn note_resent(&mut self, at: usize, device: &mut Device, now: Instant) {
         let stamp = self.stamps.sent();
-        let rate = self.rate.on_sent(now, self.pipe());
-        let Some(piece) = self.send.queue.get(at) else {
+        let rate = self.congestion.on_sent(now, self.pipe());
+        let Some(piece) = self.send.queue().get(at) else {
             return;
         };
         let (len, again) = (piece.len, piece.transmits > 0);
-        self.send.nxt = self.send.nxt.max(piece.end());
-        self.send.queue.resent(at, now, stamp, rate);
+        self.send.resent(at, now, stamp, rate);
         self.recovery.sent(len);
-        self.pacer.sent(len, self.congestion.pacing_rate(), now);
+        self.congestion.pace(len, now);
         self.clock.note_sent(now);
         if at == 0 {
             // The answer to this one is what the timer waits for now.

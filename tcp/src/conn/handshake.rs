@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use smoltcp::wire::TcpControl;
 
-use super::timestamps::TICK;
 use super::{Conn, State};
 use crate::device::Device;
 use crate::time::Instant;
 use crate::wire::inbound::{Options, Segment};
 use crate::wire::outbound::{Header, OutOptions};
 
-/// Lifetime of a half-open connection that the peer began: the SYN-ACK leaves after 0, 1, 3, 7, 15 and 31 s (RFC 6298 §5.5), and the
-/// last one has 32 s for its answer. The peer takes the connection for open from its first ACK on, and repeats that only if it is
-/// asked or has data: who forgets it earlier resets a peer whose ACKs were lost.
+/// Lifetime of a half-open connection that the peer began. The SYN-ACK leaves after 0, 1, 3, 7, 15 and 31 s (RFC 6298 §5.5), and the last
+/// one has 32 s for its answer. The peer takes the connection for open from its first ACK on, and repeats that only if it is asked or has
+/// data. Who forgets it earlier resets a peer whose ACKs were lost.
 const HALF_OPEN: Duration = Duration::from_secs(63);
 
 /// An ACK that brings a cookie back within this time measures the round trip (RFC 7323 §4). A later one may have waited for a timeout
@@ -44,7 +43,7 @@ impl Conn {
     pub(crate) fn answer_without_memory(&mut self, device: &mut Device, now: Instant) -> bool {
         self.negotiation.forgo_ecn();
         let header = self.syn_header(now);
-        device.send_bare(self.route.link(), self.route.flow(), &header)
+        device.send_bare(self.route.headers(), &header)
     }
 
     /// The connection that a cookie stands for, which `segment` acknowledges: as if the SYN, which had
@@ -59,13 +58,10 @@ impl Conn {
         self.route.agree(self.negotiation.agreed());
         let announced = usize::from(self.receive.syn_window());
         self.receive.begin(segment.seq - 1, announced);
-        self.send.end = self.send.iss + 1;
-        self.send.nxt = self.send.end;
+        self.send.skip_syn();
         if let Some((_, echoed)) = options.timestamp {
-            let age = self.stamps.age(echoed, now).max(TICK);
-            if age <= SOON {
-                self.clock.rtt_mut().sample(age, now);
-            }
+            let age = self.stamps.age(echoed, now);
+            self.clock.sample_echo(age, SOON, now);
         }
     }
 
@@ -86,7 +82,7 @@ impl Conn {
         let pair = Some(self.stamps.pair(now));
         let mut header = Header {
             control: TcpControl::Syn,
-            seq: self.send.iss,
+            seq: self.send.iss(),
             ack: None,
             window: self.receive.syn_window(),
             options: self.negotiation.offered().options(pair),
@@ -112,7 +108,7 @@ impl Conn {
         header
     }
 
-    /// True in SYN-SENT, and for what answers our SYN after another one has come: that may have been a stranger's, who does not know our
+    /// True in SYN-SENT, and for what answers our SYN after another one has come. That may have been a stranger's, who does not know our
     /// number, and has only to guess when we open.
     pub(super) fn awaits_answer(&self, segment: &Segment) -> bool {
         match self.state.get() {
@@ -148,20 +144,24 @@ impl Conn {
             }
             return;
         }
-        if !segment.has_syn() {
-            return;
+        if segment.has_syn() {
+            self.take_syn(segment, device, now);
         }
+    }
+
+    /// The peer's SYN arrives in SYN-SENT (RFC 9293 §3.10.7.3, fourth).
+    fn take_syn(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         let ecn = segment.ecn.ece && !segment.ecn.cwr;
         let announced = usize::from(self.receive.syn_window());
         self.agree(segment, ecn, announced, now);
         if let Some(ack) = segment.ack {
             self.on_ack(segment, ack, device, now);
             self.establish(now);
-            self.acks.owe();
+            self.receive.acks_mut().owe();
         } else {
             // Both have opened at once: our SYN is sent again, with an ACK (RFC 9293 §3.5, figure 7).
             self.enter(State::SynReceived);
-            self.send.queue.mark_lost(0);
+            self.send.queue_mut().mark_lost(0);
         }
     }
 
@@ -173,7 +173,7 @@ impl Conn {
             return;
         }
         let header = Header::reset_for(segment);
-        if device.send_bare(self.route.link(), self.route.flow(), &header) {
+        if device.send_bare(self.route.headers(), &header) {
             device.counters_mut().resets_out += 1;
         }
     }
@@ -182,7 +182,7 @@ impl Conn {
     pub(super) fn establish(&mut self, now: Instant) {
         self.enter(State::Established);
         self.clock.note_progress(now);
-        self.congestion = self.algorithm.start(self.emss(), now);
+        self.congestion.establish(self.emss(), now);
         self.recovery.cancel();
     }
 }

@@ -20,7 +20,11 @@ mod receive;
 mod route;
 mod send;
 mod state;
+#[cfg(test)]
+mod testing;
 mod timestamps;
+#[cfg(test)]
+mod wrap_tests;
 
 use std::time::Duration;
 
@@ -30,8 +34,6 @@ use xwarp_driver::{BURST, TxFrame};
 pub(crate) use state::State;
 
 use crate::config::StackConfig;
-use crate::congestion::{Algorithm, Congestion, Marks};
-use crate::delivery_rate::RateSampler;
 use crate::device::Device;
 use crate::time::Instant;
 use crate::wire::ethernet::LinkHeader;
@@ -44,14 +46,11 @@ use deferred_ack::DeferredAck;
 use options::{Negotiation, Offered};
 use pending::Pending;
 use receive::ReceiveSide;
-use receive::ack_policy::AckPolicy;
 use route::Route;
 use send::SendSide;
-use send::pacer::Pacer;
-use send::rack::Rack;
-use send::recovery::Recovery;
+use send::congestion_control::CongestionController;
+use send::loss_recovery::LossRecovery;
 use send::send_queue::Piece;
-use send::tail_loss_probe::TailLossProbe;
 use state::StateMachine;
 use timestamps::Timestamps;
 
@@ -66,6 +65,7 @@ const SILENCE: Duration = Duration::from_millis(5);
 
 /// What a peer has a connection do (RFC 5042 §6.4.4): many segments for few bytes, or many out of order, are a load that brings nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnLoad {
     /// Segments that have arrived, whatever became of them.
     pub segments: u64,
@@ -91,19 +91,11 @@ pub(crate) struct Conn {
     negotiation: Negotiation,
     send: SendSide,
     receive: ReceiveSide,
-    acks: AckPolicy,
     stamps: Timestamps,
     challenge_acks: ChallengeAcks,
     clock: Clock,
-    algorithm: Algorithm,
-    congestion: Box<dyn Congestion>,
-    rate: RateSampler,
-    pacer: Pacer,
-    /// The congestion window was what refused the last write.
-    window_limited: bool,
-    rack: Rack,
-    recovery: Recovery,
-    tail: TailLossProbe,
+    congestion: CongestionController,
+    recovery: LossRecovery,
     pending: Pending,
     deferred_ack: Option<DeferredAck>,
 }
@@ -119,30 +111,19 @@ impl Conn {
     ) -> Self {
         let buffer = config.buffer_at(mtu);
         let mss = flow.payload_of(mtu);
-        let congestion = config.congestion.start(mss, now);
-        let ecn = match congestion.marks() {
-            Marks::Ignored => false,
-            Marks::Classic => config.ecn,
-            Marks::Counted => true,
-        };
+        let congestion = CongestionController::new(config.congestion, mss, now);
+        let offered = Offered::new(config, mss, buffer, congestion.marks());
         Self {
             route: Route::new(flow, link, mtu),
             state: StateMachine::new(),
-            negotiation: Negotiation::new(Offered::new(config, mss, buffer, ecn)),
+            negotiation: Negotiation::new(offered),
             send: SendSide::new(secrets.iss, buffer.saturating_mul(SEND_BUFFERS)),
-            receive: ReceiveSide::new(buffer),
-            acks: AckPolicy::new(config.ack_delay.min(MAX_ACK_DELAY)),
+            receive: ReceiveSide::new(buffer, config.ack_delay.min(MAX_ACK_DELAY)),
             stamps: Timestamps::new(secrets.stamp_offset, now),
             challenge_acks: ChallengeAcks::new(now),
             clock: Clock::new(config, now),
-            algorithm: config.congestion,
             congestion,
-            rate: RateSampler::new(now),
-            pacer: Pacer::default(),
-            window_limited: false,
-            rack: Rack::default(),
-            recovery: Recovery::default(),
-            tail: TailLossProbe::default(),
+            recovery: LossRecovery::default(),
             pending: Pending::default(),
             deferred_ack: None,
         }
@@ -170,7 +151,7 @@ impl Conn {
         self.state.get().is_synchronized()
     }
 
-    /// True if `segment` begins a new connection after this one, which is in TIME-WAIT: by a sequence number that is higher, or
+    /// True if `segment` begins a new connection after this one, which is in TIME-WAIT. It does so by a sequence number that is higher, or
     /// by a timestamp that is (RFC 9293 §3.6.1, RFC 6191 §2).
     pub(crate) fn is_succeeded_by(&self, segment: &Segment, now: Instant) -> bool {
         if self.state.get() != State::TimeWait || !segment.opens() {
@@ -193,7 +174,7 @@ impl Conn {
 
     /// True if the byte with this sequence number was sent and is not acknowledged.
     pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
-        seq.offset(self.send.una) < self.send.nxt.offset(self.send.una)
+        self.send.is_in_flight(seq)
     }
 
     /// Bytes of the largest IP packet that the path takes, as far as is known.
@@ -201,17 +182,22 @@ impl Conn {
         self.route.mtu()
     }
 
-    /// The path takes IP packets of at most `mtu` bytes from now on: larger segments are cut when they are sent again, which
-    /// those in flight are (RFC 1191 §6.1, RFC 8201 §5.4).
+    /// The path takes IP packets of at most `mtu` bytes from now on. Those in flight are sent again, and larger ones are cut then (RFC 1191
+    /// §6.1, RFC 8201 §5.4).
     pub(crate) fn set_path_mtu(&mut self, mtu: usize, now: Instant) {
         if !self.route.narrow(mtu) {
             return;
         }
         let mss = self.emss();
         self.congestion.on_mss(mss);
-        for at in 0..self.send.queue.len() {
-            if self.send.queue.get(at).is_some_and(|piece| piece.len > mss) {
-                self.send.queue.mark_lost(at);
+        for at in 0..self.send.queue().len() {
+            if self
+                .send
+                .queue()
+                .get(at)
+                .is_some_and(|piece| piece.len > mss)
+            {
+                self.send.queue_mut().mark_lost(at);
             }
         }
         self.arm_retransmission(now);
@@ -224,12 +210,12 @@ impl Conn {
 
     /// Bytes that were committed and are not acknowledged.
     pub(crate) fn unacked(&self) -> usize {
-        self.send.queue.payload_from(self.send.una)
+        self.send.unacked()
     }
 
     /// True if something that was committed has never been sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.send.nxt != self.send.end
+        self.send.has_unsent()
     }
 
     pub(crate) fn readable_len(&self) -> usize {
@@ -247,13 +233,13 @@ impl Conn {
                 .receive
                 .has_news(self.emss(), self.negotiation.agreed().own_shift)
         {
-            self.acks.owe();
+            self.receive.acks_mut().owe();
         }
     }
 
     /// True if an ACK is to be sent.
     pub(crate) fn owes_ack(&self) -> bool {
-        self.acks.is_due()
+        self.receive.acks().is_due()
     }
 
     /// Bytes of each part of a piece of `len` bytes: what a segment has room for, and what the peer's window ever had.
@@ -283,29 +269,42 @@ impl Conn {
     /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the EMSS. A window that is never
     /// as large as the piece is filled when nothing else is on its way, or the connection would stand still.
     pub(crate) fn can_write(&mut self, len: usize, now: Instant) -> bool {
-        let queue = &self.send.queue;
+        let queue = self.send.queue();
         let room = self.send.room();
         let must_split = self.send.largest_window() < len && room > 0 && queue.is_empty();
         let allowed = self.state.get().may_send()
-            && !self.pending.is_starved()
+            && !self.pending.lacks_frame()
             && !queue.has_lost()
             && queue.len() + self.parts(len) <= MAX_SEGMENTS_IN_FLIGHT
             && self.send.may_hold(len)
             && (room >= len || must_split);
         let pipe = self.pipe();
         let congested = pipe > 0 && pipe + len > self.window();
-        self.window_limited |= allowed && congested;
-        allowed && !congested && self.pacer.is_open(now)
+        if allowed && congested {
+            self.congestion.set_window_limited(true);
+        }
+        allowed && !congested && self.congestion.paces_out(now)
+    }
+
+    /// Bytes that one segment could carry now: as many as [`can_write`](Self::can_write) admits, once it has admitted some.
+    pub(crate) fn most_now(&self) -> usize {
+        let congestion = match self.pipe() {
+            0 => usize::MAX,
+            pipe => self.window().saturating_sub(pipe),
+        };
+        [congestion, self.send.room(), self.send.free()]
+            .into_iter()
+            .fold(self.emss(), usize::min)
     }
 
     /// TX frames that it has: one a segment, but for those parked.
     pub(crate) fn frames_taken(&self) -> usize {
-        self.send.queue.len()
+        self.send.queue().len()
     }
 
     /// True if something unacknowledged is in a TX frame.
     pub(crate) fn has_frames(&self) -> bool {
-        self.send.queue.has_frames()
+        self.send.queue().has_frames()
     }
 
     /// Gives the frames of segments that have waited for their ACK for a while to others; how many. Other signs of life do not count: with
@@ -314,7 +313,7 @@ impl Conn {
         self.act_on_deferred_ack(device);
         let head = self.head();
         let idle = |piece: &Piece| now - piece.sent_at >= SILENCE;
-        self.send.queue.park(head, idle, device)
+        self.send.queue_mut().park(head, idle, device)
     }
 
     /// Remembers that `len` bytes could not be written.
@@ -361,7 +360,7 @@ impl Conn {
     /// Gives all frames back but those of bytes that can still be read.
     pub(crate) fn release(&mut self, device: &mut Device) {
         self.deferred_ack = None;
-        self.send.queue.clear(device);
+        self.send.queue_mut().clear(device);
         self.receive.clear_parts(device);
     }
 

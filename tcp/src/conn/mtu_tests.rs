@@ -1,121 +1,32 @@
 //! Segments in flight, of all sizes: how many a connection may have both ways.
 
-use smoltcp::wire::{IpEndpoint, TcpControl};
-use xwarp_driver::{MemoryIo, RxFrame, Wire};
-
-use super::{Conn, Secrets};
+use super::Conn;
+use super::send::congestion_control::Delivery;
+use super::testing::Opened;
 use crate::config::StackConfig;
-use crate::congestion::testing::ack;
-use crate::device::Device;
-use crate::time::Instant;
-use crate::wire::ethernet::{IPV4, LinkHeader};
-use crate::wire::flow::Flow;
-use crate::wire::inbound::{Ecn, Options, Segment};
-use crate::wire::seq::{Seq, from_raw};
+use crate::wire::inbound::Segment;
+use crate::wire::seq::Seq;
 
-/// Bytes of the IP and TCP headers, with timestamps and without.
-const HEADERS: [usize; 2] = [52, 40];
-const PEER_ISS: u32 = 7;
+/// Bytes of the IP and TCP headers with timestamps.
+const HEADERS: usize = 52;
 
-/// A connection that we have opened, and what lies below it.
-struct Large {
-    conn: Conn,
-    device: Device,
-    wire: Wire,
-    now: Instant,
-}
-
-impl Large {
-    /// With a peer that announces windows as we do.
-    fn new(mtu: usize, config: &StackConfig) -> Self {
-        let endpoint = |text: &str| IpEndpoint::from(text.parse::<std::net::SocketAddr>().unwrap());
-        let flow = Flow {
-            local: endpoint("10.0.0.1:40000"),
-            remote: endpoint("10.0.0.2:4791"),
-        };
-        let (io, wire) = MemoryIo::new(64).unwrap();
-        let now = Instant::from_micros(1_000_000);
-        let secrets = Secrets {
-            iss: from_raw(0),
-            stamp_offset: 0,
-        };
-        let link = LinkHeader::new([2; 6], [4; 6], IPV4);
-        let mut large = Self {
-            conn: Conn::new(flow, link, config, secrets, mtu, now),
-            device: Device::new(Box::new(io), mtu),
-            wire,
-            now,
-        };
-        large.conn.open(now);
-        large.turn();
-        let announced = config.buffer_at(mtu);
-        let shift = large.conn.negotiation.offered().shift;
-        large.answer(&Segment {
-            control: TcpControl::Syn,
-            options: Options {
-                mss: Some(u16::try_from(mtu - HEADERS[1]).unwrap()),
-                shift: Some(shift),
-                sack_permitted: true,
-                ..large.options()
-            },
-            window: u16::MAX,
-            ..large.segment(0)
-        });
-        large.turn();
-        let window = u16::try_from(announced >> shift).unwrap();
-        large.answer(&Segment {
-            window,
-            ..large.segment(1)
-        });
-        large
-    }
-
-    fn turn(&mut self) {
-        self.conn.egress(&mut self.device, self.now);
-        self.device.flush().unwrap();
-        while self.wire.take_sent().is_some() {}
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            timestamp: Some((1, self.conn.stamps.value(self.now))),
-            ..Options::default()
-        }
-    }
-
-    /// An ACK of all that was sent, so many bytes after the peer's SYN.
-    fn segment(&self, at: usize) -> Segment {
-        Segment {
-            flow: *self.conn.flow(),
-            control: TcpControl::None,
-            seq: from_raw(PEER_ISS) + at,
-            ack: Some(self.conn.send.nxt),
-            window: 0,
-            options: self.options(),
-            payload: 0..0,
-            ecn: Ecn::default(),
-        }
-    }
-
-    fn frame(&mut self) -> RxFrame {
-        self.wire.deliver(vec![0; 60]);
-        let mut frames = Vec::new();
-        self.device.receive(1, &mut frames);
-        frames.pop().unwrap()
-    }
-
-    fn answer(&mut self, segment: &Segment) {
-        let frame = self.frame();
-        self.conn.arrive(segment, frame, &mut self.device, self.now);
-    }
-
+impl Opened {
     /// How many full segments can be sent before any is acknowledged, if congestion control does not mind.
     fn sent(&mut self) -> usize {
         let conn = &mut self.conn;
-        conn.congestion.on_ack(&ack(1000, 1 << 24));
+        conn.congestion.set_window_limited(true);
+        conn.congestion.on_ack(&Delivery {
+            now: self.now,
+            bytes: 1 << 24,
+            in_flight: 0,
+            rtt: None,
+            min_rtt: None,
+            ece: false,
+            in_recovery: false,
+        });
         let (mut sent, len) = (0, conn.emss());
         while conn.can_write(len, self.now) {
-            let begin: Seq = conn.send.end;
+            let begin: Seq = conn.send.end();
             conn.track(begin, len, Conn::DATA, None, self.now);
             sent += 1;
         }
@@ -124,7 +35,7 @@ impl Large {
 
     /// How many full segments the peer may send before any is acknowledged.
     fn received(&mut self) -> usize {
-        self.conn.acks.demand();
+        self.conn.receive.acks_mut().demand();
         self.turn();
         self.conn.receive.window() / self.conn.emss()
     }
@@ -133,8 +44,8 @@ impl Large {
 #[test]
 fn sixteen_segments_of_any_size_can_be_in_flight_both_ways() {
     for (mtu, segments) in [(1500, 181), (9000, 29), (65_523, 16), (65_535, 16)] {
-        let mut large = Large::new(mtu, &StackConfig::default());
-        assert_eq!(large.conn.emss(), mtu - HEADERS[0]);
+        let mut large = Opened::new(mtu, &StackConfig::default());
+        assert_eq!(large.conn.emss(), mtu - HEADERS);
         assert_eq!((large.received(), large.sent()), (segments, segments));
     }
 }
@@ -142,7 +53,7 @@ fn sixteen_segments_of_any_size_can_be_in_flight_both_ways() {
 #[test]
 fn peer_with_larger_windows_is_sent_four_times_as_much_at_most() {
     for (mtu, segments) in [(1500, 256), (9000, 117), (65_535, 64)] {
-        let mut large = Large::new(mtu, &StackConfig::default());
+        let mut large = Opened::new(mtu, &StackConfig::default());
         let window = Segment {
             window: u16::MAX,
             ..large.segment(1)
@@ -159,6 +70,6 @@ fn buffer_that_was_asked_for_is_what_is_announced() {
         buffer: Some(200_000),
         ..StackConfig::default()
     };
-    let mut large = Large::new(65_535, &config);
+    let mut large = Opened::new(65_535, &config);
     assert_eq!((large.received(), large.sent()), (3, 3));
 }

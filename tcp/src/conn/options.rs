@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::StackConfig;
+use crate::congestion::Marks;
 use crate::wire::inbound::Options;
 use crate::wire::outbound::{OutOptions, TIMESTAMP_LEN};
 
@@ -91,13 +92,19 @@ impl Negotiation {
 }
 
 impl Offered {
-    pub(crate) fn new(config: &StackConfig, mss: usize, buffer: usize, ecn: bool) -> Self {
+    /// What `config` has a connection offer that takes segments of `mss` bytes and holds `buffer` bytes; `marks`: what they mean to its
+    /// congestion control.
+    pub(crate) fn new(config: &StackConfig, mss: usize, buffer: usize, marks: Marks) -> Self {
         let fits = |shift: &u8| buffer <= usize::from(u16::MAX) << shift;
         Self {
             mss,
             shift: (0..MAX_SHIFT).find(fits).unwrap_or(MAX_SHIFT),
             timestamps: config.timestamps,
-            ecn,
+            ecn: match marks {
+                Marks::Ignored => false,
+                Marks::Classic => config.ecn,
+                Marks::Counted => true,
+            },
         }
     }
 
@@ -156,7 +163,7 @@ mod tests {
     use super::*;
 
     fn offered(buffer: usize) -> Offered {
-        Offered::new(&StackConfig::default(), 1460, buffer, false)
+        Offered::new(&StackConfig::default(), 1460, buffer, Marks::Ignored)
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) struct Pending {
     /// The first segment, whatever the window says (RFC 6298 §5.4).
     first: bool,
     /// There was no TX frame for all that had to be sent.
-    starved: bool,
+    lacks_frame: bool,
     /// The length of the write that was refused last; 0 after it became possible.
     wanted: usize,
 }
@@ -69,21 +69,21 @@ impl Pending {
     }
 
     /// There is no TX frame for what has to be sent.
-    pub(super) fn starve(&mut self) {
-        self.starved = true;
+    pub(super) fn note_lack_of_frame(&mut self) {
+        self.lacks_frame = true;
     }
 
-    pub(super) fn clear_starved(&mut self) {
-        self.starved = false;
+    pub(super) fn clear_lack_of_frame(&mut self) {
+        self.lacks_frame = false;
     }
 
-    pub(super) fn is_starved(&self) -> bool {
-        self.starved
+    pub(super) fn lacks_frame(&self) -> bool {
+        self.lacks_frame
     }
 
     /// True if something is to be sent that waits for nothing.
     pub(super) fn is_pressed(&self) -> bool {
-        self.syn || self.fin || self.reset || self.first || self.starved
+        self.syn || self.fin || self.reset || self.first || self.lacks_frame
     }
 
     /// The length of the write that was refused last, at least 1; 0 if none waits.

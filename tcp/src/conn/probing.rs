@@ -17,15 +17,15 @@ pub(crate) enum Reason {
     Window {
         /// Probes begin after so long, and are sent at intervals that double.
         first: Duration,
-        /// How long the peer may be silent: it is asked more often.
-        patience: Duration,
+        /// How long the peer may be silent (RFC 9293 §3.9.1, USER TIMEOUT): it is probed more often.
+        user_timeout: Duration,
     },
     /// The peer has been silent (keep-alive, RFC 9293 §3.8.4).
     Silence {
         /// For so long.
-        limit: Duration,
+        timeout: Duration,
         /// As above.
-        patience: Duration,
+        user_timeout: Duration,
     },
 }
 
@@ -41,12 +41,18 @@ impl Reason {
     /// Time to the probe that follows `sent` others.
     fn interval(self, sent: u32) -> Duration {
         match self {
-            Self::Window { first, patience } => first
+            Self::Window {
+                first,
+                user_timeout,
+            } => first
                 .saturating_mul(1 << sent.min(16))
                 .min(WINDOW_INTERVAL_MAX.max(first))
-                .min(patience / PROBES),
-            Self::Silence { limit, patience } if sent > 0 => limit.min(patience / PROBES),
-            Self::Silence { limit, .. } => limit,
+                .min(user_timeout / PROBES),
+            Self::Silence {
+                timeout,
+                user_timeout,
+            } if sent > 0 => timeout.min(user_timeout / PROBES),
+            Self::Silence { timeout, .. } => timeout,
         }
     }
 }
@@ -58,9 +64,9 @@ pub(crate) struct Probing {
     next: Option<Instant>,
     sent: u32,
     /// The last one has not been answered.
-    asked: bool,
+    is_unanswered: bool,
     /// It is the first that has not.
-    asks: bool,
+    is_first_unanswered: bool,
 }
 
 impl Probing {
@@ -74,8 +80,8 @@ impl Probing {
         self.next
     }
 
-    /// Takes note of the present reason; `heard`: the peer's last sign of life.
-    pub(crate) fn update(&mut self, reason: Option<Reason>, heard: Instant, now: Instant) {
+    /// Takes note of the present reason; `last_activity`: the peer's last sign of life.
+    pub(crate) fn update(&mut self, reason: Option<Reason>, last_activity: Instant, now: Instant) {
         let same = match (self.reason, reason) {
             (Some(old), Some(new)) => old.is_like(new),
             (None, None) => true,
@@ -86,7 +92,7 @@ impl Probing {
         }
         let begin = |reason: Reason| match reason {
             Reason::Window { .. } => now + reason.interval(0),
-            Reason::Silence { limit, .. } => heard + limit,
+            Reason::Silence { timeout, .. } => last_activity + timeout,
         };
         *self = Self {
             reason,
@@ -96,29 +102,29 @@ impl Probing {
     }
 
     /// True if a probe is to be sent now; the first one says so. The next one has its time then.
-    pub(crate) fn is_due(&mut self, heard: Instant, now: Instant) -> bool {
+    pub(crate) fn is_due(&mut self, last_activity: Instant, now: Instant) -> bool {
         let Some(reason) = self.reason else {
             return false;
         };
         if self.next.is_none_or(|next| next > now) {
             return false;
         }
-        if let Reason::Silence { limit, .. } = reason
+        if let Reason::Silence { timeout, .. } = reason
             && self.sent == 0
-            && heard + limit > now
+            && last_activity + timeout > now
         {
-            self.next = Some(heard + limit);
+            self.next = Some(last_activity + timeout);
             return false;
         }
         self.sent += 1;
-        self.asks = !std::mem::replace(&mut self.asked, true);
+        self.is_first_unanswered = !std::mem::replace(&mut self.is_unanswered, true);
         self.next = Some(now + reason.interval(self.sent));
         true
     }
 
     /// True if the probe that is due is the first since the last answer.
-    pub(crate) fn asks(&self) -> bool {
-        self.asks
+    pub(crate) fn is_first_unanswered(&self) -> bool {
+        self.is_first_unanswered
     }
 
     /// The next probe is due then at the latest.
@@ -126,9 +132,9 @@ impl Probing {
         self.next = self.next.map(|next| next.min(at));
     }
 
-    /// The peer has been heard: its silence is broken.
-    pub(crate) fn heard(&mut self) {
-        self.asked = false;
+    /// The peer has sent something: its silence is broken.
+    pub(crate) fn on_peer_activity(&mut self) {
+        self.is_unanswered = false;
         if self.sent > 0 && matches!(self.reason, Some(Reason::Silence { .. })) {
             *self = Self::default();
         }
@@ -146,7 +152,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let reason = Reason::Window {
             first: second,
-            patience: Duration::from_secs(100),
+            user_timeout: Duration::from_secs(100),
         };
         probing.update(Some(reason), now, now);
         let mut gaps = Vec::new();
@@ -164,16 +170,19 @@ mod tests {
     #[test]
     fn silence_is_counted_from_the_last_sign_of_life() {
         let start = Instant::ORIGIN;
-        let limit = Duration::from_secs(10);
+        let timeout = Duration::from_secs(10);
         let mut probing = Probing::default();
-        let patience = Duration::from_secs(100);
-        let reason = Reason::Silence { limit, patience };
+        let user_timeout = Duration::from_secs(100);
+        let reason = Reason::Silence {
+            timeout,
+            user_timeout,
+        };
         probing.update(Some(reason), start, start);
-        let heard = start + Duration::from_secs(4);
-        assert!(!probing.is_due(heard, start + limit));
-        assert_eq!(probing.next(), Some(heard + limit));
-        assert!(probing.is_due(heard, heard + limit));
-        probing.heard();
+        let last_activity = start + Duration::from_secs(4);
+        assert!(!probing.is_due(last_activity, start + timeout));
+        assert_eq!(probing.next(), Some(last_activity + timeout));
+        assert!(probing.is_due(last_activity, last_activity + timeout));
+        probing.on_peer_activity();
         assert!(!probing.is_active());
     }
 }

@@ -1,16 +1,14 @@
 //! Route: a connection's addresses, its Ethernet header, the path's MTU, and the segment size that follows (EMSS, RFC 1122 §4.2.2.6).
 
-use smoltcp::wire::TCP_HEADER_LEN;
-
 use super::options::Negotiated;
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::flow::Flow;
+use crate::wire::template::HeaderTemplate;
 
 /// Where a connection's segments go, and how large they may be.
 #[derive(Debug)]
 pub(super) struct Route {
-    flow: Flow,
-    link: LinkHeader,
+    headers: HeaderTemplate,
     /// Bytes of the largest IP packet on the way.
     mtu: usize,
     /// Bytes of payload that the peer takes in a segment without options.
@@ -26,8 +24,7 @@ pub(super) struct Route {
 impl Route {
     pub(super) fn new(flow: Flow, link: LinkHeader, mtu: usize) -> Self {
         let mut route = Self {
-            flow,
-            link,
+            headers: HeaderTemplate::new(link, flow),
             mtu,
             peer_mss: 0,
             option_len: 0,
@@ -40,17 +37,17 @@ impl Route {
 
     /// The connection's 4-tuple.
     pub(super) fn flow(&self) -> &Flow {
-        &self.flow
+        self.headers.flow()
     }
 
-    /// The Ethernet header of what is sent.
-    pub(super) fn link(&self) -> &LinkHeader {
-        &self.link
+    /// The headers of what is sent.
+    pub(super) fn headers(&self) -> &HeaderTemplate {
+        &self.headers
     }
 
     /// Frames come from this Ethernet address from now on.
     pub(super) fn set_source(&mut self, mac: [u8; 6]) {
-        self.link.set_source(mac);
+        self.headers.set_source(mac);
     }
 
     /// Bytes of the largest IP packet that the path takes, as far as is known.
@@ -84,9 +81,9 @@ impl Route {
     }
 
     fn settle(&mut self) {
-        let most = self.flow.payload_of(self.mtu).min(self.peer_mss);
+        let flow = self.headers.flow();
+        let most = flow.payload_of(self.mtu).min(self.peer_mss);
         self.emss = most.saturating_sub(self.option_len).max(1);
-        let tcp = TCP_HEADER_LEN + self.option_len;
-        self.head = self.link.len() + self.flow.ip_header_len() + tcp;
+        self.head = self.headers.header_len(self.option_len);
     }
 }

@@ -9,7 +9,7 @@ use crate::wire::seq::Seq;
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap in the time.
 const OUTDATED: Duration = Duration::from_hours(24 * 24);
-/// How much older than the latest echo another one may be, in ticks: a segment, like a SYN cookie, is on its way for two minutes at most
+/// How much older than the latest echo another one may be, in ticks. A segment, like a SYN cookie, is on its way for two minutes at most
 /// (RFC 9293 §3.4.2), and so is the one that it answers.
 const LATE: u32 = 256 * 1024;
 
@@ -80,9 +80,9 @@ impl Timestamps {
         tsecr == self.sent
     }
 
-    /// Takes the echo of an acceptable segment.
+    /// Takes the echo of an acceptable segment, if it is of something sent after the latest one, however long nobody sent anything before.
     pub(crate) fn take_echo(&mut self, tsecr: u32) {
-        if older(self.echoed, tsecr) {
+        if tsecr.wrapping_sub(self.echoed) <= self.sent.wrapping_sub(self.echoed) {
             self.echoed = tsecr;
         }
     }
@@ -156,27 +156,43 @@ mod tests {
         (prop::sample::select(waits), near(vec![0]), -3..=3_i64)
     }
 
+    /// Milliseconds in which nothing was sent, up to 40 days of the 49 after which the clock wraps. An echo, counted from the latest one.
+    fn silence() -> impl Strategy<Value = (i64, i64)> {
+        let days = |days: i64| days * 24 * 3_600_000;
+        let month = prop::sample::select(vec![days(24), days(25), days(40)]);
+        let silence = prop_oneof![4 => 0..5_000_000_i64, 1 => month];
+        silence.prop_flat_map(|silence| {
+            let edges = vec![0, -i64::from(LATE), 5000, silence];
+            (Just(silence), near(edges))
+        })
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2048 }))]
 
-        /// Between a while before the latest echo and what was sent last, wherever the clock began.
+        /// Between a while before the latest echo and what was sent last, wherever the clock began and however long it was silent before.
         #[test]
-        fn echo_is_of_what_was_sent_lately(offset: u32, steps in prop::collection::vec((0..5_000_000_u64, near(vec![0, -i64::from(LATE), 5000])), 1..20)) {
+        fn echo_is_of_what_was_sent_lately(offset: u32, steps in prop::collection::vec(silence(), 1..20)) {
             let mut now = Instant::ORIGIN;
             let mut stamps = Timestamps::new(offset, now);
+            let stamp = |place: i64| crate::wire::seq::raw(at(place + i64::from(offset)));
             let mut echoed = 0;
             for (millis, echo) in steps {
-                now = now + Duration::from_millis(millis);
+                now = now + Duration::from_millis(millis.unsigned_abs());
                 stamps.pair(now);
                 let sent = i64::try_from(now.since_origin().as_millis()).unwrap();
                 let echo = echoed + echo;
-                let raw = crate::wire::seq::raw(at(echo + i64::from(offset)));
                 let lately = alike(echo).find(|echo| (echoed - i64::from(LATE)..=sent).contains(echo));
-                prop_assert_eq!(stamps.is_echo(raw), lately.is_some());
+                prop_assert_eq!(stamps.is_echo(stamp(echo)), lately.is_some());
                 if let Some(echo) = lately {
-                    stamps.take_echo(raw);
+                    stamps.take_echo(stamp(echo));
                     echoed = echoed.max(echo);
+                    prop_assert_eq!(stamps.echoed, stamp(echoed));
                 }
+                // The peer answers: what was sent before the silence is not echoed any more.
+                stamps.take_echo(stamp(sent));
+                echoed = sent;
+                prop_assert_eq!(stamps.echoed, stamp(sent));
             }
         }
 

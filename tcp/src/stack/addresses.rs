@@ -9,6 +9,7 @@ use crate::wire::discard::Discard;
 use crate::wire::ethernet::{Framed, LinkHeader};
 use crate::wire::flow::{Flow, is_hosts};
 use crate::wire::inbound::{self, Segment};
+use crate::wire::prediction;
 
 /// The addresses at which a stack is reached.
 #[derive(Debug)]
@@ -55,6 +56,12 @@ impl Addresses {
     pub(super) fn answer_link(&self, frame: &[u8]) -> Option<LinkHeader> {
         let framed = Framed::parse(frame)?;
         Some(LinkHeader::answer(&framed, self.mac))
+    }
+
+    /// The segment in a frame for the interface's address, if it is an ordinary one. All others are for [`parse`](Self::parse).
+    #[inline]
+    pub(super) fn predict(&self, frame: &[u8]) -> Option<Segment> {
+        prediction::parse(frame, self.mac)
     }
 
     /// The segment in a frame for the interface's address, or for the one that it had before: peers use that until they ask anew.

@@ -78,22 +78,22 @@ impl Connections {
     /// The connection that `id` names, unless it is only in TIME-WAIT.
     pub(super) fn live(&self, id: ConnId) -> Option<&Conn> {
         let entry = self.table.get(id.0)?;
-        (!entry.lifecycle.is_detached()).then_some(&entry.conn)
+        (!entry.lifecycle.is_orphaned()).then_some(&entry.conn)
     }
 
     /// The connection that `id` names, unless it is only in TIME-WAIT.
     pub(super) fn live_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         let entry = self.table.get_mut(id.0)?;
-        (!entry.lifecycle.is_detached()).then_some(&mut entry.conn)
+        (!entry.lifecycle.is_orphaned()).then_some(&mut entry.conn)
     }
 
     /// True until the connection has ended.
     pub(super) fn is_open(&self, id: ConnId) -> bool {
         let entry = self.table.get(id.0);
-        entry.is_some_and(|entry| !entry.lifecycle.is_detached() && !entry.lifecycle.has_ended())
+        entry.is_some_and(|entry| !entry.lifecycle.is_orphaned() && !entry.lifecycle.has_ended())
     }
 
-    pub(super) fn find(&self, flow: &Flow) -> Option<Handle> {
+    pub(super) fn find(&mut self, flow: &Flow) -> Option<Handle> {
         self.table.find(flow)
     }
 
@@ -107,7 +107,7 @@ impl Connections {
                     entry.lifecycle.readable_polled();
                 }
             }
-            Event::Closed { conn, .. } => self.detach(conn.0, device),
+            Event::Closed { conn, .. } => self.orphan(conn.0, device),
             Event::Connected(_) | Event::Writable(_) | Event::PeerClosed(_) => {}
         }
         Some(event)
@@ -139,8 +139,8 @@ impl Connections {
         true
     }
 
-    /// True if no connection has this flow, or one in TIME-WAIT, which makes way: initial sequence numbers of a flow only grow, so
-    /// that its peer can tell the next connection from it (RFC 9293 §3.6.1).
+    /// True if no connection has this flow, or one in TIME-WAIT, which makes way. Initial sequence numbers of a flow only grow, so that its
+    /// peer can tell the next connection from it (RFC 9293 §3.6.1).
     pub(super) fn make_flow_free(&mut self, flow: &Flow, device: &mut Device) -> bool {
         let Some(handle) = self.table.find(flow) else {
             return true;
@@ -200,11 +200,7 @@ impl Connections {
             &mut self.events,
             now,
         ) {
-            let reason = match segment.is_reset() {
-                true if entry.lifecycle.is_announced() => CloseReason::Reset,
-                true => CloseReason::Refused,
-                false => CloseReason::Graceful,
-            };
+            let reason = close_reason(segment, &entry.lifecycle);
             self.end(handle, reason, device);
             self.touch(handle);
         } else {
@@ -247,7 +243,7 @@ impl Connections {
         if entry.lifecycle.has_ended() && !entry.is_in_time_wait() {
             return 0; // all that there was to say has been said
         }
-        device.counters_mut().looks += 1;
+        device.counters_mut().conn_visits += 1;
         let sent = entry.conn.egress(device, now);
         let drained = entry.conn.is_drained();
         if !drained {
@@ -275,7 +271,7 @@ impl Connections {
         let mut ran = 0;
         while let Some(due) = self.timers.pop(|key| self.table.handle(key), now) {
             let handle = due.handle();
-            device.counters_mut().looks += 1;
+            device.counters_mut().conn_visits += 1;
             let Some(entry) = self.table.get_mut(handle) else {
                 continue;
             };
@@ -283,25 +279,33 @@ impl Connections {
                 continue;
             }
             ran += 1;
-            entry.conn.act_on_deferred_ack(device);
-            if entry.conn.has_expired(now) {
-                self.reset(handle, CloseReason::TimedOut, device, now);
-                continue;
-            }
-            entry.conn.on_timer(device, now);
-            if report(
-                handle,
-                entry,
-                false,
-                &mut self.listeners,
-                &mut self.events,
-                now,
-            ) {
-                self.end(handle, CloseReason::Graceful, device);
-            }
-            self.touch(handle);
+            self.on_timer(handle, device, now);
         }
         ran
+    }
+
+    /// Runs one connection whose timer is due.
+    fn on_timer(&mut self, handle: Handle, device: &mut Device, now: Instant) {
+        let Some(entry) = self.table.get_mut(handle) else {
+            return;
+        };
+        entry.conn.act_on_deferred_ack(device);
+        if entry.conn.has_expired(now) {
+            self.reset(handle, CloseReason::TimedOut, device, now);
+            return;
+        }
+        entry.conn.on_timer(device, now);
+        if report(
+            handle,
+            entry,
+            false,
+            &mut self.listeners,
+            &mut self.events,
+            now,
+        ) {
+            self.end(handle, CloseReason::Graceful, device);
+        }
+        self.touch(handle);
     }
 
     /// Forgets timers that were cancelled, so that an idle stack has no deadline.
@@ -364,7 +368,7 @@ impl Connections {
             }
             return;
         }
-        let forgotten = entry.lifecycle.is_detached() || !known;
+        let forgotten = entry.lifecycle.is_orphaned() || !known;
         entry.conn.release(device);
         self.table.free_flow(handle);
         if forgotten {
@@ -383,11 +387,11 @@ impl Connections {
     }
 
     /// `Closed` was polled: nobody knows the connection any more.
-    fn detach(&mut self, handle: Handle, device: &mut Device) {
+    fn orphan(&mut self, handle: Handle, device: &mut Device) {
         let Some(entry) = self.table.get_mut(handle) else {
             return;
         };
-        entry.lifecycle.detach();
+        entry.lifecycle.orphan();
         if entry.is_in_time_wait() {
             entry.conn.forget_unread(device);
         } else {
@@ -401,7 +405,7 @@ impl Connections {
         let Some(entry) = self.table.get_mut(handle) else {
             return;
         };
-        if entry.lifecycle.is_detached() {
+        if entry.lifecycle.is_orphaned() {
             self.remove(handle, device);
         } else {
             entry.conn.abort(true, device); // `Closed` is queued, and removes it
@@ -497,6 +501,15 @@ fn report(
         events.push_back(Event::Writable(id));
     }
     matches!(conn.state(), State::TimeWait | State::Closed)
+}
+
+/// Why a connection is over that `segment` has ended.
+fn close_reason(segment: &Segment, lifecycle: &Lifecycle) -> CloseReason {
+    match segment.is_reset() {
+        true if lifecycle.is_announced() => CloseReason::Reset,
+        true => CloseReason::Refused,
+        false => CloseReason::Graceful,
+    }
 }
 
 /// The event of a connection that has become synchronized.

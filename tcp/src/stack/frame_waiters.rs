@@ -8,8 +8,8 @@ use crate::device::Device;
 use crate::slots::Handle;
 use crate::time::Instant;
 
-/// How often frames are taken from silent peers while somebody waits for one, and how many at once at least: copying a thousand
-/// takes some 0.2 ms.
+/// How often frames are taken from silent peers while somebody waits for one, and how many at once at least. Copying a thousand takes some
+/// 0.2 ms.
 const PARKING_PAUSE: Duration = Duration::from_millis(1);
 const PARKED_AT_ONCE: usize = 1024;
 
@@ -63,7 +63,17 @@ impl FrameWaiters {
             return;
         };
         device.discard(frame);
-        let spare = device.spare();
+        self.wake_waiting(device.spare(), table, now, &mut wake);
+    }
+
+    /// Calls `wake` for those who have fewer frames than are to spare, and can write.
+    fn wake_waiting(
+        &mut self,
+        spare: usize,
+        table: &mut Table,
+        now: Instant,
+        wake: &mut impl FnMut(Handle),
+    ) {
         let mut waiting = self.waiting.take();
         for handle in waiting.drain(..) {
             let Some(entry) = table.get_mut(handle) else {

@@ -58,8 +58,8 @@ impl Numbers {
         }
     }
 
-    /// A connection's sequence number moves with the clock, so that successors on a flow begin above it; its timestamps begin at a
-    /// hash of the flow.
+    /// A connection's sequence number moves with the clock, so that successors on a flow begin above it. Its timestamps begin at a hash of
+    /// the flow.
     pub(super) fn secrets(&self, flow: &Flow, now: Instant) -> Secrets {
         Secrets {
             iss: from_raw(self.isns.isn(flow, now)),
@@ -123,6 +123,7 @@ mod tests {
 
     /// 2^16 numbers of neighbouring ports lie evenly: in each sixteenth of the space about a sixteenth of them.
     #[test]
+    #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
     fn neighbouring_ports_have_numbers_all_over_the_space() {
         let source = IsnSource::new([7; 16]);
         let mut counts = [0_usize; 16];

@@ -14,7 +14,7 @@ bitflags! {
         /// The connection has ended; `Closed` was queued if anybody knows the connection.
         const ENDED = 1 << 2;
         /// `Closed` was polled: the id is dead, the flow is in TIME-WAIT.
-        const DETACHED = 1 << 3;
+        const ORPHANED = 1 << 3;
         /// `Readable` is queued.
         const READABLE = 1 << 4;
     }
@@ -80,8 +80,8 @@ impl Lifecycle {
     }
 
     /// `Closed` was polled: the user knows the connection no more.
-    pub(super) fn detach(&mut self) {
-        self.flags.insert(Flags::DETACHED);
+    pub(super) fn orphan(&mut self) {
+        self.flags.insert(Flags::ORPHANED);
     }
 
     pub(super) fn is_announced(&self) -> bool {
@@ -92,8 +92,8 @@ impl Lifecycle {
         self.flags.contains(Flags::ENDED)
     }
 
-    pub(super) fn is_detached(&self) -> bool {
-        self.flags.contains(Flags::DETACHED)
+    pub(super) fn is_orphaned(&self) -> bool {
+        self.flags.contains(Flags::ORPHANED)
     }
 
     /// True if the user has a connection's id, or an event that names it is queued.

@@ -90,13 +90,13 @@ impl Stack {
         }
     }
 
-    /// The host's networks on the interface, as they are now: no peer has an address of the host's own, or one that names all hosts of a network.
+    /// Sets the host's networks on the interface. No peer has an address of the host's own, nor one that names all hosts of a network.
     pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.addresses.set_networks(networks);
     }
 
-    /// Says whether the link is up. While it is down, what is sent waits. When it is up again, what was lost is sent again soon: the timeouts
-    /// that have passed meanwhile, each twice as long as the one before it, say nothing of the path.
+    /// Says whether the link is up. While it is down, what is sent waits. When it is up again, what was lost is sent again soon. Timeouts
+    /// have passed meanwhile, each twice as long as the one before it. They say nothing of the path.
     pub fn set_up(&mut self, up: bool, now: Instant) {
         self.advance(now);
         if self.device.set_up(up) {
@@ -105,8 +105,8 @@ impl Stack {
         }
     }
 
-    /// The interface takes IP packets of `mtu` bytes from now on. A smaller number holds for all connections, and what they have in flight is cut
-    /// when it is sent again; a larger one, as far as TX frames have room for it, for connections to come.
+    /// The interface takes IP packets of `mtu` bytes from now on. A smaller number holds for all connections, and what they have in flight
+    /// is cut when it is sent again. A larger one holds for connections to come, as far as TX frames have room for it.
     pub fn set_mtu(&mut self, mtu: usize) {
         if let Some(mtu) = self.device.set_mtu(mtu) {
             let now = self.now;
@@ -135,8 +135,8 @@ impl Stack {
         self.addresses.readmit(address);
     }
 
-    /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once, more are answered by SYN
-    /// cookies; and as many may wait to be polled as [`Event::Incoming`], before SYNs are dropped.
+    /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once; more are answered by SYN cookies.
+    /// As many may wait to be polled as [`Event::Incoming`], before SYNs are dropped.
     pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, ListenError> {
         self.connections.listen(local, backlog)
     }
@@ -152,22 +152,16 @@ impl Stack {
         self.connect_within(path, self.opener.config().connect_timeout, now)
     }
 
-    /// The same with another limit.
+    /// Connects as [`connect`](Self::connect) does, with another timeout.
     pub fn connect_within(
         &mut self,
         path: Path,
-        limit: Duration,
+        timeout: Duration,
         now: Instant,
     ) -> Result<ConnId, ConnectError> {
         self.advance(now);
+        let flow = flow_along(&path)?;
         let Path { local, remote, .. } = path;
-        let flow = Flow {
-            local: endpoint(local).ok_or(ConnectError::BadAddress(local))?,
-            remote: endpoint(remote).ok_or(ConnectError::BadAddress(remote))?,
-        };
-        if local.is_ipv4() != remote.is_ipv4() {
-            return Err(ConnectError::MixedFamilies { local, remote });
-        }
         if !self.connections.make_flow_free(&flow, &mut self.device) {
             return Err(ConnectError::FlowExists { local, remote });
         }
@@ -182,7 +176,7 @@ impl Stack {
         };
         let link = self.addresses.link_to(path.next_hop, ethertype);
         let mut conn = self.open(flow, link);
-        conn.set_connect_timeout(limit);
+        conn.set_connect_timeout(timeout);
         conn.open(self.now);
         let handle = self.connections.insert(conn, &mut self.device, self.now);
         Ok(ConnId(handle))
@@ -207,31 +201,41 @@ impl Stack {
         self.connections.live(conn).map_or(0, Conn::readable_len)
     }
 
-    /// Takes the first `n` bytes away. The peer learns of the room by the next [`step`](Self::step) or
+    /// Takes the first `n` bytes away; how many can still be read. The peer learns of the room by the next [`step`](Self::step) or
     /// [`transmit`](Self::transmit).
-    pub fn consume(&mut self, conn: ConnId, n: usize) {
-        if let Some(found) = self.connections.live_mut(conn) {
-            found.consume(n, &mut self.device);
-            if found.owes_ack() {
-                self.connections.touch(conn.0);
-            }
+    pub fn consume(&mut self, conn: ConnId, n: usize) -> usize {
+        let Some(found) = self.connections.live_mut(conn) else {
+            return 0;
+        };
+        found.consume(n, &mut self.device);
+        let left = found.readable_len();
+        if found.owes_ack() {
+            self.connections.touch(conn.0);
         }
+        left
     }
 
-    /// Room for a piece of `len` bytes that will leave at once, as one TCP segment if `len` is at most
-    /// [`emss`](Self::emss): in the frame that will carry it. The bytes given hold what was there before. The room is there until
-    /// it is committed, or `writable` is called again for any connection.
+    /// Room for a piece of `len` bytes that will leave at once, in the frame that will carry it. It leaves as one TCP segment if `len` is
+    /// at most [`emss`](Self::emss). The bytes given hold what was there before. The room is there until it is committed, or `writable` is
+    /// called again for any connection.
     ///
-    /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it, nothing waits to be
-    /// sent again, fewer than [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are unacknowledged, and there is
-    /// a TX frame. [`Event::Writable`] follows when that has changed. A piece larger than any window that the peer ever announced
-    /// is let through, to be split, when nothing is unacknowledged.
+    /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it. `None`, too, while something
+    /// waits to be sent again, no TX frame is free, or [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are
+    /// unacknowledged. [`Event::Writable`] follows when that has changed. A piece larger than any window that the peer ever announced is
+    /// let through, to be split, when nothing is unacknowledged.
     pub fn writable(&mut self, conn: ConnId, len: usize) -> Option<&mut [u8]> {
         if let Some(unused) = self.reservation.take() {
             unused.discard(&mut self.device);
         }
         self.reservation = self.reserve(conn, len);
         self.reservation.as_mut().map(TxReservation::bytes)
+    }
+
+    /// Room for `len` more bytes behind those that [`writable`](Self::writable) gave, for the same segment. `None` unless all of
+    /// these can leave with it at once; nothing follows then, and the room that was given stays.
+    pub fn extend(&mut self, conn: ConnId, len: usize) -> Option<&mut [u8]> {
+        let room = (self.reservation.as_mut()).filter(|room| room.is_for(conn.0))?;
+        room.extend(len, || self.connections.live(conn))
     }
 
     /// TX frames for `len` bytes, if these can leave at once.
@@ -251,7 +255,7 @@ impl Stack {
         reservation
     }
 
-    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) gave, as a segment of their own with PSH. They are
+    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`extend`](Self::extend) gave, as a segment of their own with PSH. They are
     /// on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
     pub fn commit(&mut self, conn: ConnId, n: usize, now: Instant) {
         self.advance(now);
@@ -265,9 +269,8 @@ impl Stack {
         self.connections.touch(conn.0);
     }
 
-    /// Sends all of `bytes`, for which nothing needs to have room: what the peer's window does not take yet waits until it does, as TCP's
-    /// flow control has it, and whatever is sent later waits behind it. Meant for a few bytes that must go out whole. False if nothing
-    /// may be sent.
+    /// Sends all of `bytes`, whether there is room or not. Bytes outside of the peer's window wait until it opens, and whatever is sent
+    /// later waits behind them. Meant for a few bytes that must go out whole. False if nothing may be sent.
     pub fn send_all(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> bool {
         self.advance(now);
         let found = self.connections.live_mut(conn);
@@ -380,8 +383,8 @@ impl Stack {
     /// The first half of a turn: receives up to `budget` frames and runs the timers that are due; how much there was to do. What that
     /// gives cause to send waits for [`answer`](Self::answer) and [`transmit`](Self::transmit).
     ///
-    /// While there may be more frames than were received, no timer runs: what a timer would give up waiting for may be among them,
-    /// as after a pause of the whole process. A flood cannot hold the timers up for more than 63 turns.
+    /// While there may be more frames than were received, no timer runs. What a timer would give up waiting for may be among them, as after
+    /// a pause of the whole process. A flood cannot hold the timers up for more than 63 turns.
     pub fn poll(&mut self, now: Instant, budget: usize) -> usize {
         self.advance(now);
         let received = self.receive(budget);
@@ -397,8 +400,8 @@ impl Stack {
         done
     }
 
-    /// Transmits what the peers are to have in this turn: what was committed in it, and all else but acknowledgments that may wait for
-    /// an answer, which the next [`transmit`](Self::transmit) sees to. How many segments were sent but those committed.
+    /// Transmits what the peers are to have in this turn: all but acknowledgments that may wait for an answer. The next
+    /// [`transmit`](Self::transmit) sees to these. How many segments were sent but those committed.
     pub fn answer(&mut self, now: Instant) -> Result<usize, IoError> {
         self.advance(now);
         let sent = self.send_ready(Conn::is_pressed);
@@ -441,16 +444,24 @@ impl Stack {
         self.device.receive(budget, &mut frames);
         let received = frames.len();
         for frame in frames.drain(..) {
-            match self.addresses.parse(&frame) {
-                Ok(segment) => self.dispatch(&segment, frame),
-                Err(discard) => {
-                    discard.count(self.device.counters_mut());
-                    self.device.recycle(frame);
-                }
+            match self.addresses.predict(&frame) {
+                Some(segment) => self.dispatch(&segment, frame),
+                None => self.receive_any(frame),
             }
         }
         self.frames = frames;
         received
+    }
+
+    /// Takes a frame whose segment is not an ordinary one, if it has any.
+    fn receive_any(&mut self, frame: RxFrame) {
+        match self.addresses.parse(&frame) {
+            Ok(segment) => self.dispatch(&segment, frame),
+            Err(discard) => {
+                discard.count(self.device.counters_mut());
+                self.device.recycle(frame);
+            }
+        }
     }
 
     fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
@@ -591,6 +602,19 @@ impl Stack {
     fn time_wait_len(&self) -> usize {
         self.connections.time_wait_len()
     }
+}
+
+/// The 4-tuple of a connection along `path`.
+fn flow_along(path: &Path) -> Result<Flow, ConnectError> {
+    let Path { local, remote, .. } = *path;
+    let flow = Flow {
+        local: endpoint(local).ok_or(ConnectError::BadAddress(local))?,
+        remote: endpoint(remote).ok_or(ConnectError::BadAddress(remote))?,
+    };
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err(ConnectError::MixedFamilies { local, remote });
+    }
+    Ok(flow)
 }
 
 impl fmt::Debug for Stack {

@@ -40,7 +40,7 @@ impl Opener {
         Conn::new(flow, link, &self.config, secrets, mtu, now)
     }
 
-    /// The same with an initial sequence number that is known already.
+    /// A closed connection for `flow` whose initial sequence number is known already.
     fn open_at(&self, iss: u32, flow: Flow, link: LinkHeader, mtu: usize, now: Instant) -> Conn {
         let secrets = Secrets {
             iss: from_raw(iss),

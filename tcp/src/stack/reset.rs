@@ -7,9 +7,10 @@ use crate::time::Instant;
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::inbound::Segment;
 use crate::wire::outbound::Header;
+use crate::wire::template::HeaderTemplate;
 
-/// RSTs that can be provoked at once after a silence: one for each connection that an RNIC can have had before it was restarted, as their
-/// peers may send again at the same time.
+/// RSTs that can be provoked at once after a silence. There is one for each connection that an RNIC can have had before a restart. Their
+/// peers may all send again at the same time.
 const BURST: u32 = 16_384;
 /// The time in which one more may be sent: 1000 a second.
 const PERIOD: Duration = Duration::from_millis(1);
@@ -58,7 +59,8 @@ impl ResetLimit {
             return;
         }
         let header = Header::reset_for(segment);
-        if device.send_bare(link, &segment.flow, &header) {
+        let template = HeaderTemplate::new(link.clone(), segment.flow);
+        if device.send_bare(&template, &header) {
             device.counters_mut().resets_out += 1;
         } else {
             device.counters_mut().drop_no_tx_frame += 1;

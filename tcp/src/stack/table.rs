@@ -43,6 +43,8 @@ pub(super) struct Table {
     entries: Slots<Entry>,
     /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
     flows: HashMap<Flow, Handle, RandomState>,
+    /// The connection that was found last: the next segment is likely to be its as well.
+    last: Option<Handle>,
     /// Connections in TIME-WAIT, the oldest first; some may be gone.
     time_wait: VecDeque<Handle>,
 }
@@ -52,6 +54,7 @@ impl Table {
         Self {
             entries: Slots::new(),
             flows: HashMap::default(),
+            last: None,
             time_wait: VecDeque::new(),
         }
     }
@@ -61,8 +64,20 @@ impl Table {
     }
 
     /// The connection with this 4-tuple, unless its flow is free again.
-    pub(super) fn find(&self, flow: &Flow) -> Option<Handle> {
-        self.flows.get(flow).copied()
+    pub(super) fn find(&mut self, flow: &Flow) -> Option<Handle> {
+        if self.last_is(flow) {
+            return self.last;
+        }
+        self.last = self.flows.get(flow).copied();
+        self.last
+    }
+
+    /// True if the connection that was found last has this 4-tuple. A connection that is established has its flow, and shares it with none.
+    fn last_is(&self, flow: &Flow) -> bool {
+        let entry = self.last.and_then(|last| self.entries.get(last));
+        entry.is_some_and(|Entry { conn, .. }| {
+            conn.state() == State::Established && conn.flow() == flow
+        })
     }
 
     pub(super) fn get(&self, handle: Handle) -> Option<&Entry> {

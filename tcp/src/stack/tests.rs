@@ -9,12 +9,12 @@ use crate::config::{Path, StackConfig};
 use crate::event::{ConnId, Event};
 use crate::time::Instant;
 
-struct Pair {
+struct Endpoints {
     ends: [(Stack, Wire); 2],
     now: Instant,
 }
 
-impl Pair {
+impl Endpoints {
     fn new() -> Self {
         let end = |last| {
             let (io, wire) = MemoryIo::new(64).unwrap();
@@ -77,14 +77,14 @@ fn path() -> Path {
 
 #[test]
 fn connections_that_have_rested_leave_nothing() {
-    let mut pair = Pair::new();
+    let mut endpoints = Endpoints::new();
     for _ in 0..100 {
-        pair.connect_and_close();
-        assert_eq!(pair.ends[0].0.connection_count(), 1, "in TIME-WAIT");
-        pair.now = pair.now + Duration::from_secs(11);
-        pair.settle();
-        assert_eq!(pair.ends[0].0.connection_count(), 0);
+        endpoints.connect_and_close();
+        assert_eq!(endpoints.ends[0].0.connection_count(), 1, "in TIME-WAIT");
+        endpoints.now = endpoints.now + Duration::from_secs(11);
+        endpoints.settle();
+        assert_eq!(endpoints.ends[0].0.connection_count(), 0);
     }
-    let resting = pair.ends[0].0.time_wait_len();
+    let resting = endpoints.ends[0].0.time_wait_len();
     assert!(resting <= 3, "{resting} are remembered");
 }

@@ -17,13 +17,46 @@ pub(super) struct TxReservation {
 #[derive(Debug)]
 enum Room {
     /// In the frame that will carry the piece.
-    Segment { frame: TxFrame, begin: usize },
+    Segment {
+        frame: TxFrame,
+        begin: usize,
+        /// Bytes that the piece may have in all, once somebody has asked for more than at first.
+        most: Option<usize>,
+    },
     /// For a piece that is more than a segment: it is copied into these frames, `part` bytes each.
     Pieces {
         part: usize,
         frames: Vec<TxFrame>,
         bytes: Vec<u8>,
     },
+}
+
+impl Room {
+    /// Room for `len` bytes in frames of `part` bytes, the `first` of which is there, for a connection that has `taken` frames already.
+    fn pieces(
+        part: usize,
+        first: TxFrame,
+        len: usize,
+        taken: usize,
+        device: &mut Device,
+    ) -> Option<Self> {
+        let mut frames = vec![first];
+        while frames.len() < len.div_ceil(part) {
+            let Some(frame) = device.data_frame(taken + frames.len()) else {
+                for frame in frames {
+                    device.discard(frame);
+                }
+                return None;
+            };
+            frames.push(frame);
+        }
+        let bytes = vec![0; len];
+        Some(Self::Pieces {
+            part,
+            frames,
+            bytes,
+        })
+    }
 }
 
 impl TxReservation {
@@ -39,26 +72,14 @@ impl TxReservation {
         if let Some(room) = conn.room_in(&mut frame, len) {
             let room_len = room.len();
             let begin = frame.len() - room_len;
-            let room = Room::Segment { frame, begin };
+            let room = Room::Segment {
+                frame,
+                begin,
+                most: None,
+            };
             return Some(Self { conn: handle, room });
         }
-        let part = conn.part_len(len);
-        let mut frames = vec![frame];
-        while frames.len() < len.div_ceil(part) {
-            let Some(frame) = device.data_frame(taken + frames.len()) else {
-                for frame in frames {
-                    device.discard(frame);
-                }
-                return None;
-            };
-            frames.push(frame);
-        }
-        let bytes = vec![0; len];
-        let room = Room::Pieces {
-            part,
-            frames,
-            bytes,
-        };
+        let room = Room::pieces(conn.part_len(len), frame, len, taken, device)?;
         Some(Self { conn: handle, room })
     }
 
@@ -69,9 +90,31 @@ impl TxReservation {
     /// Where to write.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         match &mut self.room {
-            Room::Segment { frame, begin } => frame.get_mut(*begin..).unwrap_or_default(),
+            Room::Segment { frame, begin, .. } => frame.get_mut(*begin..).unwrap_or_default(),
             Room::Pieces { bytes, .. } => bytes,
         }
+    }
+
+    /// Room for `len` more bytes behind those that there are, if one segment carries them all now.
+    #[inline]
+    pub(super) fn extend<'a>(
+        &mut self,
+        len: usize,
+        conn: impl FnOnce() -> Option<&'a Conn>,
+    ) -> Option<&mut [u8]> {
+        let Room::Segment { frame, begin, most } = &mut self.room else {
+            return None;
+        };
+        let end = frame.len();
+        let most = match *most {
+            Some(most) => most,
+            None => *most.insert(conn()?.most_now().min(frame.capacity() - *begin)),
+        };
+        if end - *begin + len > most {
+            return None;
+        }
+        frame.set_len(end + len);
+        frame.get_mut(end..)
     }
 
     /// Gives the frames back.

@@ -22,6 +22,17 @@ impl Sum {
         Self(self.0 + u64::from(checksum_sum(bytes)))
     }
 
+    /// Adds words that follow, as they are on the wire.
+    #[must_use]
+    #[inline]
+    pub(super) fn and_words<const N: usize>(self, words: &[[u8; 4]; N]) -> Self {
+        // Words of 4 bytes have the same sum as those of 2: 2^16 is 1 more than the modulus.
+        let words = words
+            .iter()
+            .map(|word| u64::from(u32::from_ne_bytes(*word)));
+        Self(self.0 + words.sum::<u64>())
+    }
+
     /// True if the checksum is among what was added, and fits.
     pub(super) fn is_valid(self) -> bool {
         self.folded() == u16::MAX

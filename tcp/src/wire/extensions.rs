@@ -34,7 +34,7 @@ pub(super) fn skip(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     walk(first, payload)
 }
 
-/// The same where there are any.
+/// Bytes of the extension headers, where there are any.
 #[cold]
 fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     let (mut kind, mut rest) = (first, payload);

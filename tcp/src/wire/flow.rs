@@ -32,8 +32,8 @@ pub(crate) fn is_unicast(addr: IpAddr) -> bool {
     !addr.is_unspecified() && !addr.is_multicast() && !broadcast
 }
 
-/// True for an address that a host on a network can have: no network's or host's own (RFC 1122 §3.2.1.3; RFC 4291 §2.5.2, §2.5.3 and §2.7), none of
-/// a range that is reserved (RFC 1112 §4: 240/4), and none that stands for an IPv4 address inside a host (RFC 4291 §2.5.5.2).
+/// True for an address that a host on a network can have. It is no network's or host's own (RFC 1122 §3.2.1.3; RFC 4291 §2.5.2, §2.5.3 and
+/// §2.7), nor of a range that is reserved (RFC 1112 §4: 240/4), nor does it stand for an IPv4 address inside a host (RFC 4291 §2.5.5.2).
 pub(crate) fn is_hosts(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => matches!(addr.octets()[0], 1..=126 | 128..=223),

@@ -1,7 +1,7 @@
 //! ICMP Packet Too Big and Fragmentation Needed messages (RFC 1191 §3, RFC 8201 §3).
 //!
-//! Anybody can send them. The stack believes them only about what is in flight (RFC 5927 §4.1), and reads them only after a
-//! retransmission: an honest one has come by then, and a forged one about a path that works is of no use (§7.2).
+//! Anybody can send them. The stack believes them only about what is in flight (RFC 5927 §4.1), and reads them only after a retransmission.
+//! An honest one has come by then, and a forged one about a path that works is of no use (§7.2).
 
 use smoltcp::wire::{IpAddress, IpEndpoint, Ipv4Address, Ipv6Address};
 use xwarp_driver::Icmp;

@@ -16,12 +16,12 @@ use crate::wire::ip_options;
 use crate::wire::seq::{Seq, from_raw};
 
 /// The codepoint of a packet that met congestion (RFC 3168 §5).
-const CONGESTION_EXPERIENCED: u8 = 0b11;
+pub(super) const CONGESTION_EXPERIENCED: u8 = 0b11;
 /// The shift count that a larger one stands for (RFC 7323 §2.3).
 const MAX_SHIFT: u8 = 14;
 
 /// A TCP segment with valid checksums. Its payload stays in the frame.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) flow: Flow,
     pub(crate) control: TcpControl,
@@ -112,7 +112,7 @@ fn admit(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     admit_seldom(framed, station)
 }
 
-/// The same of frames that seldom come.
+/// Admission of frames that seldom come.
 #[cold]
 fn admit_seldom(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     if !framed.is_unicast() {
@@ -404,20 +404,25 @@ mod tests {
             assert!(parse(&SYN[..len], MAC).is_err(), "{len} bytes");
         }
     }
-    #[test]
-    fn options_are_understood_up_to_a_length_that_cannot_be() {
-        let all = Options {
+    /// Options of a SYN, and what they mean.
+    #[rustfmt::skip]
+    const SYN_OPTIONS: [u8; 20] = [2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
+
+    fn options_of_syn() -> Options {
+        Options {
             mss: Some(1460),
             shift: Some(7),
             sack_permitted: true,
             timestamp: Some((1, 2)),
             ..Options::default()
-        };
-        let syn = [
-            2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7,
-        ];
-        assert_eq!(options(&syn), all);
-        let and = |more: &[u8]| options(&[&syn[..], more].concat());
+        }
+    }
+
+    #[test]
+    fn options_are_understood_up_to_a_length_that_cannot_be() {
+        let all = options_of_syn();
+        assert_eq!(options(&SYN_OPTIONS), all);
+        let and = |more: &[u8]| options(&[&SYN_OPTIONS[..], more].concat());
         let bad: [&[u8]; 8] = [
             &[0x22, 0, 2, 4, 1, 1], // length 0
             &[0x22, 1, 2, 4, 1, 1], // length 1
@@ -441,7 +446,7 @@ mod tests {
             &[5, 2],                      // no SACK block
         ];
         for wrong in wrong {
-            let found = options(&[wrong, &syn].concat());
+            let found = options(&[wrong, &SYN_OPTIONS].concat());
             assert_eq!(found, all, "behind {wrong:?}");
         }
         assert_eq!(options(&[2, 4, 0, 0]), Options::default(), "an MSS of 0");

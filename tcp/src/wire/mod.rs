@@ -9,4 +9,6 @@ pub(crate) mod icmp;
 pub(crate) mod inbound;
 mod ip_options;
 pub(crate) mod outbound;
+pub(crate) mod prediction;
 pub(crate) mod seq;
+pub(crate) mod template;

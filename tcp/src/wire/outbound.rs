@@ -12,13 +12,13 @@ use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 
 /// Hop limit, as IANA recommends it.
-const HOP_LIMIT: u8 = 64;
+pub(super) const HOP_LIMIT: u8 = 64;
 /// The codepoint of a transport that understands ECN (RFC 3168 §5).
-const ECT_0: u8 = 0b10;
+pub(super) const ECT_0: u8 = 0b10;
 /// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LEN: usize = 12;
 /// What is in front of the numbers there: NOP, NOP, kind, length.
-const TIMESTAMP_HEAD: [u8; 4] = [1, 1, 8, 10];
+pub(super) const TIMESTAMP_HEAD: [u8; 4] = [1, 1, 8, 10];
 
 /// The fields of a TCP header that differ from segment to segment.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +79,16 @@ impl OutOptions {
         len + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 
+    /// The timestamps, if there is no other option.
+    #[inline]
+    pub(super) fn timestamp_alone(&self) -> Option<(u32, u32)> {
+        let others = self.mss.is_some()
+            || self.shift.is_some()
+            || self.sack_permitted
+            || self.sack.iter().any(Option::is_some);
+        self.timestamp.filter(|_| !others)
+    }
+
     /// Writes the options, each group padded to 4 bytes.
     fn emit(&self, at: &mut [u8]) {
         match (self.timestamp, at.as_chunks_mut()) {
@@ -118,12 +128,12 @@ impl OutOptions {
 }
 
 /// Bytes of the IP and TCP headers with `options` bytes of options.
-pub(crate) fn header_len(flow: &Flow, options: usize) -> usize {
+pub(super) fn header_len(flow: &Flow, options: usize) -> usize {
     flow.ip_header_len() + TCP_HEADER_LEN + options
 }
 
 /// Writes the IP and TCP headers of `packet`, which is as long as it says to be, and the checksums over all of it.
-pub(crate) fn emit(packet: &mut [u8], flow: &Flow, header: &Header) {
+pub(super) fn emit(packet: &mut [u8], flow: &Flow, header: &Header) {
     let (source, destination) = (flow.local.addr, flow.remote.addr);
     let ip_len = flow.ip_header_len();
     let ip = IpRepr::new(

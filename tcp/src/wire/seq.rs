@@ -111,6 +111,14 @@ pub(crate) mod testing {
         from_raw(u32::try_from(place.rem_euclid(SPACE)).unwrap())
     }
 
+    /// The largest window that can be announced (RFC 7323 §2.3).
+    pub(crate) const LARGEST: i64 = (u16::MAX as i64) << 14;
+
+    /// Where a stream begins: right before its numbers wrap, opposite to that, or anywhere.
+    pub(crate) fn start() -> impl Strategy<Value = i64> {
+        prop_oneof![Just(-3_i64), Just(HALF - 3), 0..SPACE]
+    }
+
     /// All the places around `place` that have its number.
     pub(crate) fn alike(place: i64) -> impl Iterator<Item = i64> {
         (-3..=3).map(move |turn| place + turn * SPACE)

@@ -3,25 +3,25 @@
 use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
-use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_tcp::{CongestionControl, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{StackEndpoint, run};
+use crate::pair::{StackTransfer, run};
 
 const BYTES: usize = 8_000_000;
 
 /// How long a transfer takes, and how many segments were sent again.
 fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
-    let (a, wire_a) = StackEndpoint::new(0, pattern_of(1, BYTES), config);
-    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), config);
+    let (a, wire_a) = StackTransfer::new(0, pattern_of(1, BYTES), config);
+    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
     let (time, _) = run(&mut a, &mut b, [wire_a, wire_b], Seed(1), conditions);
-    (time, a.stack.counters().retransmissions)
+    (time, a.tcp.stack.counters().retransmissions)
 }
 
-fn config(congestion: Algorithm, ecn: bool) -> StackConfig {
+fn config(congestion: CongestionControl, ecn: bool) -> StackConfig {
     StackConfig {
         congestion,
         ecn,
@@ -39,9 +39,9 @@ fn shallow(link: Link) -> Link {
 fn marks_keep_the_queue_from_overflowing_and_the_link_full() {
     // What halves its window needs a queue of a bandwidth-delay product, 8 segments, below the marks to keep the link full.
     for (algorithm, ecn) in [
-        (Algorithm::Dctcp, false),
-        (Algorithm::Cubic, true),
-        (Algorithm::NewReno, true),
+        (CongestionControl::Dctcp, false),
+        (CongestionControl::Cubic, true),
+        (CongestionControl::NewReno, true),
     ] {
         let config = config(algorithm, ecn);
         let (time, repeated) = transfer(&config, |link| shallow(link).mark(20));
@@ -58,7 +58,10 @@ fn marks_keep_the_queue_from_overflowing_and_the_link_full() {
 
 #[test]
 fn who_does_not_want_marks_gets_none() {
-    for (algorithm, ecn) in [(Algorithm::NewReno, false), (Algorithm::Bbr, true)] {
+    for (algorithm, ecn) in [
+        (CongestionControl::NewReno, false),
+        (CongestionControl::Bbr, true),
+    ] {
         let config = config(algorithm, ecn);
         let marking = transfer(&config, |link| shallow(link).mark(20));
         assert_eq!(marking, transfer(&config, shallow));

@@ -4,17 +4,17 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
-use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_tcp::{CongestionControl, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
 use crate::kept;
-use crate::pair::{StackEndpoint, run};
+use crate::pair::{StackTransfer, run};
 
-const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::Cubic,
-    Algorithm::NewReno,
-    Algorithm::Dctcp,
-    Algorithm::Bbr,
+const ALGORITHMS: [CongestionControl; 4] = [
+    CongestionControl::Cubic,
+    CongestionControl::NewReno,
+    CongestionControl::Dctcp,
+    CongestionControl::Bbr,
 ];
 /// Parts of the frames that are lost.
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
@@ -38,13 +38,13 @@ fn rack(link: Link, loss: f64) -> Link {
 
 /// How long a transfer takes from the first SYN to the last byte. A second and more: a SYN was lost, whose timer has no round trip
 /// to go by (RFC 6298 §2.1).
-fn time(algorithm: Algorithm, bytes: usize, loss: f64, seed: u64) -> Duration {
+fn time(algorithm: CongestionControl, bytes: usize, loss: f64, seed: u64) -> Duration {
     let config = StackConfig {
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEndpoint::new(0, pattern_of(1, bytes), &config);
-    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), &config);
+    let (a, wire_a) = StackTransfer::new(0, pattern_of(1, bytes), &config);
+    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
@@ -53,7 +53,7 @@ fn time(algorithm: Algorithm, bytes: usize, loss: f64, seed: u64) -> Duration {
 }
 
 /// The times of a number of transfers, sorted.
-fn times(algorithm: Algorithm, bytes: usize, loss: f64, seeds: u64) -> Vec<Duration> {
+fn times(algorithm: CongestionControl, bytes: usize, loss: f64, seeds: u64) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..seeds)
         .map(|seed| time(algorithm, bytes, loss, seed))
         .collect();
@@ -62,12 +62,12 @@ fn times(algorithm: Algorithm, bytes: usize, loss: f64, seeds: u64) -> Vec<Durat
 }
 
 /// Megabits per second of a long transfer, in the middle of several.
-fn goodput(algorithm: Algorithm, loss: f64) -> u128 {
+fn goodput(algorithm: CongestionControl, loss: f64) -> u128 {
     let times = times(algorithm, BULK, loss, BULK_SEEDS);
     BULK as u128 * 8 * 1000 / times[times.len() / 2].as_nanos()
 }
 
-fn line(algorithm: Algorithm, loss: f64) -> String {
+fn line(algorithm: CongestionControl, loss: f64) -> String {
     let messages = times(algorithm, MESSAGE, loss, MESSAGE_SEEDS);
     let [p50, p90, p99] = [49, 89, 98].map(|rank| messages[rank].as_micros());
     let (name, goodput) = (format!("{algorithm:?}"), goodput(algorithm, loss));
@@ -97,6 +97,6 @@ fn goodput_and_completion_times_are_what_they_were() {
 
 #[test]
 fn bbr_keeps_most_of_the_goodput_at_one_per_cent_of_loss() {
-    let [whole, lossy] = [0.0, 0.01].map(|loss| goodput(Algorithm::Bbr, loss));
+    let [whole, lossy] = [0.0, 0.01].map(|loss| goodput(CongestionControl::Bbr, loss));
     assert!(10 * lossy > 7 * whole, "{lossy} of {whole} Mb/s");
 }

@@ -3,29 +3,29 @@
 use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
-use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_tcp::{CongestionControl, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{Endpoint, StackEndpoint, run};
+use crate::pair::{StackTransfer, Transfer, run};
 
 const MTUS: [usize; 2] = [9000, 65_535];
 /// Bytes of the headers, timestamps included.
 const HEADERS: usize = 52;
-const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::Cubic,
-    Algorithm::NewReno,
-    Algorithm::Dctcp,
-    Algorithm::Bbr,
+const ALGORITHMS: [CongestionControl; 4] = [
+    CongestionControl::Cubic,
+    CongestionControl::NewReno,
+    CongestionControl::Dctcp,
+    CongestionControl::Bbr,
 ];
 
-/// Carries `bytes` from one end to the other, and back at the same time if `back`: both ends afterwards, the time that it took, and the
+/// Carries `bytes` from one end to the other, and back at the same time if `back`. Returns both ends, the time that it took, and the
 /// longest stall.
 fn transfer(
-    (mtu, congestion): (usize, Algorithm),
+    (mtu, congestion): (usize, CongestionControl),
     (bytes, back): (usize, bool),
     seed: u64,
     conditions: impl FnOnce(Link) -> Link,
-) -> ([StackEndpoint; 2], Duration, Duration) {
+) -> ([StackTransfer; 2], Duration, Duration) {
     let config = StackConfig {
         mtu,
         congestion,
@@ -36,7 +36,7 @@ fn transfer(
         pattern_of(2, if back { bytes } else { 0 }),
     ];
     let [(a, wire_a), (b, wire_b)] =
-        [0, 1].map(|place| StackEndpoint::new(place, data[place].clone(), &config));
+        [0, 1].map(|place| StackTransfer::new(place, data[place].clone(), &config));
     let (mut a, mut b) = (a.in_bulk(), b.in_bulk());
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
@@ -56,7 +56,7 @@ fn sixteen_segments_are_in_flight_both_ways_on_a_long_link() {
     for mtu in MTUS {
         let long = |link: Link| link.one_way_delay(Duration::from_millis(5));
         let both = (10_000_000, true);
-        let (ends, ..) = transfer((mtu, Algorithm::Cubic), both, 1, long);
+        let (ends, ..) = transfer((mtu, CongestionControl::Cubic), both, 1, long);
         for end in ends {
             let segments = end.most_unacked / (mtu - HEADERS);
             assert!(segments >= 16, "MTU {mtu}: {segments} segments");
@@ -86,7 +86,7 @@ fn five_percent_loss_never_stalls_large_segments_for_longer_than_two_timeouts() 
         for seed in 0..10 {
             let one_way = (4_000_000, false);
             let lossy = |link| rack(link).loss(0.05);
-            let (_, time, stall) = transfer((mtu, Algorithm::Cubic), one_way, seed, lossy);
+            let (_, time, stall) = transfer((mtu, CongestionControl::Cubic), one_way, seed, lossy);
             println!("MTU {mtu}, seed {seed}: {time:?}, longest stall {stall:?}");
             let what = format!("MTU {mtu}, seed {seed}: {time:?}, {stall:?}");
             // 10.3 ms at most were measured, and 3 to 19 ms for all of it, a second more where a SYN was lost.

@@ -6,19 +6,19 @@ use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{StackEndpoint, run};
+use crate::pair::{StackTransfer, run};
 
 /// The timeout of a SYN, which has no round trip to go by (RFC 6298 §2.1): a lost one costs so much.
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Megabits per second of bytes delivered once the handshake was repeated as often as it had to be, how often that was, and the longest stall.
+/// Measures megabits per second of delivered bytes, repeated handshakes, and the longest stall. The handshake's time does not count.
 fn transfer(
     seed: Seed,
     bytes: usize,
     conditions: impl FnOnce(Link) -> Link,
 ) -> (f64, u64, Duration) {
-    let (mut a, wire_a) = StackEndpoint::new(0, pattern_of(1, bytes), &StackConfig::default());
-    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), &StackConfig::default());
+    let (mut a, wire_a) = StackTransfer::new(0, pattern_of(1, bytes), &StackConfig::default());
+    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), &StackConfig::default());
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
     let (time, stall) = run(&mut a, &mut b, [wire_a, wire_b], seed, conditions);

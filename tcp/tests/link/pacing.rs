@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use xwarp_netsim::{Direction, Link, Seed};
-use xwarp_tcp::{Algorithm, Instant, StackConfig};
+use xwarp_tcp::{CongestionControl, Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{StackEndpoint, run};
+use crate::pair::{StackTransfer, run};
 
 const BYTES: usize = 8_000_000;
 /// Bytes of a frame that carries data in full.
@@ -18,13 +18,17 @@ const FULL: usize = 1000;
 /// How many full segments were sent at each instant.
 type Bursts = Rc<RefCell<BTreeMap<Duration, usize>>>;
 
-fn transfer(algorithm: Algorithm, rate: u64, loss: f64) -> (Duration, Vec<(Duration, usize)>) {
+fn transfer(
+    algorithm: CongestionControl,
+    rate: u64,
+    loss: f64,
+) -> (Duration, Vec<(Duration, usize)>) {
     let config = StackConfig {
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackEndpoint::new(0, pattern_of(1, BYTES), &config);
-    let (mut b, wire_b) = StackEndpoint::new(1, Vec::new(), &config);
+    let (a, wire_a) = StackTransfer::new(0, pattern_of(1, BYTES), &config);
+    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
@@ -52,7 +56,7 @@ fn largest(bursts: &[(Duration, usize)]) -> usize {
 #[test]
 fn turn_sends_a_few_segments_at_a_gigabit_whatever_is_lost() {
     for loss in [0.0, 0.01, 0.05] {
-        let (_, bursts) = transfer(Algorithm::Bbr, 1_000_000_000, loss);
+        let (_, bursts) = transfer(CongestionControl::Bbr, 1_000_000_000, loss);
         let most = largest(&bursts);
         assert!(most <= 16, "{most} segments at once with a loss of {loss}");
     }
@@ -62,7 +66,7 @@ fn turn_sends_a_few_segments_at_a_gigabit_whatever_is_lost() {
 fn ten_gigabits_are_filled_by_bursts_that_a_ring_holds() {
     // Loss leaves at least 0.7 of what is possible without (the second figure is 0.7 of the loss-free rate, 8900).
     for (loss, least) in [(0.0, 8500), (0.01, 6300)] {
-        let (time, bursts) = transfer(Algorithm::Bbr, 10_000_000_000, loss);
+        let (time, bursts) = transfer(CongestionControl::Bbr, 10_000_000_000, loss);
         let most = largest(&bursts);
         assert!(most <= 46, "{most} segments at once with a loss of {loss}");
         let megabits = BYTES as u128 * 8000 / time.as_nanos();

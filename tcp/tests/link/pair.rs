@@ -1,19 +1,20 @@
-//! Two ends on a link, and what they carry.
+//! Transfers between the two sides of a link.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use xwarp_driver::{MemoryIo, Wire};
+use xwarp_driver::Wire;
 use xwarp_netsim::{Link, Seed};
-use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack, StackConfig};
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, StackConfig};
+use xwarp_test_kit::Endpoint;
 
-/// Frames of an end.
+/// Frames of an interface.
 pub(crate) const FRAMES: usize = 1024;
 const BUDGET: usize = 64;
 pub(crate) const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-/// An end of the link: it sends what it was given, then closes, and keeps what it receives.
-pub(crate) trait Endpoint {
+/// One side's part in a transfer: it sends what it was given, then closes, and keeps what it receives.
+pub(crate) trait Transfer {
     fn step(&mut self, now: Instant) -> usize;
     fn next_deadline(&self) -> Option<Instant>;
     fn received(&self) -> &[u8];
@@ -22,9 +23,9 @@ pub(crate) trait Endpoint {
     fn report(&self) -> String;
 }
 
-/// An end with a stack.
-pub(crate) struct StackEndpoint {
-    pub(crate) stack: Stack,
+/// The same with our stack.
+pub(crate) struct StackTransfer {
+    pub(crate) tcp: Endpoint,
     pub(crate) conn: Option<ConnId>,
     outbox: Vec<u8>,
     sent: usize,
@@ -45,17 +46,18 @@ pub(crate) fn address(place: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, byte], [40_000, 4791][place]))
 }
 
-impl StackEndpoint {
+impl StackTransfer {
     pub(crate) fn new(place: usize, outbox: Vec<u8>, config: &StackConfig) -> (Self, Wire) {
-        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let config = StackConfig {
             mac: MACS[place],
             seed: Some(3),
             connect_timeout: Duration::from_mins(1),
             ..config.clone()
         };
+        let tcp = Endpoint::new(FRAMES, config);
+        let wire = tcp.wire.clone();
         let end = Self {
-            stack: Stack::new(Box::new(io), config),
+            tcp,
             conn: None,
             outbox,
             sent: 0,
@@ -77,7 +79,7 @@ impl StackEndpoint {
     }
 
     pub(crate) fn listen(&mut self) {
-        self.stack.listen(address(1), 4).unwrap();
+        self.tcp.stack.listen(address(1), 4).unwrap();
     }
 
     pub(crate) fn connect(&mut self, now: Instant) {
@@ -86,7 +88,7 @@ impl StackEndpoint {
             remote: address(1),
             next_hop: MACS[1],
         };
-        self.conn = Some(self.stack.connect(path, now).unwrap());
+        self.conn = Some(self.tcp.stack.connect(path, now).unwrap());
     }
 
     fn on_event(&mut self, event: Event) {
@@ -105,11 +107,11 @@ impl StackEndpoint {
 
     fn read(&mut self) {
         let Some(conn) = self.conn else { return };
-        while self.stack.readable_len(conn) > 0 {
-            let slice = self.stack.readable(conn, 1);
+        while self.tcp.stack.readable_len(conn) > 0 {
+            let slice = self.tcp.stack.readable(conn, 1);
             let len = slice.len();
             self.received.extend_from_slice(slice);
-            self.stack.consume(conn, len);
+            self.tcp.stack.consume(conn, len);
         }
     }
 
@@ -119,43 +121,40 @@ impl StackEndpoint {
         };
         let before = self.sent;
         if self.full {
-            self.piece = self.stack.emss(conn);
+            self.piece = self.tcp.stack.emss(conn);
         }
         while let Some(rest) = self.outbox.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let piece = &rest[..self.piece.min(rest.len())];
-            let Some(room) = self.stack.writable(conn, piece.len()) else {
+            if !self.tcp.write(conn, piece, now) {
                 return self.sent - before;
-            };
-            room.copy_from_slice(piece);
-            let len = piece.len();
-            self.stack.commit(conn, len, now);
-            self.sent += len;
-            self.most_unacked = self.most_unacked.max(self.stack.unacked(conn));
+            }
+            self.sent += piece.len();
+            self.most_unacked = self.most_unacked.max(self.tcp.stack.unacked(conn));
             if !self.full {
                 self.piece = self.piece * 31 % 1448 + 1;
             }
         }
-        self.stack.close(conn, now);
+        self.tcp.stack.close(conn, now);
         self.closed = true;
         1
     }
 }
 
-impl Endpoint for StackEndpoint {
+impl Transfer for StackTransfer {
     fn step(&mut self, now: Instant) -> usize {
-        let mut done = self.stack.step(now, BUDGET).unwrap();
-        while let Some(event) = self.stack.poll_event() {
+        let mut done = self.tcp.stack.step(now, BUDGET).unwrap();
+        while let Some(event) = self.tcp.stack.poll_event() {
             done += 1;
             self.on_event(event);
             self.read();
         }
         done += self.write(now);
-        self.stack.transmit(now).unwrap();
+        self.tcp.stack.transmit(now).unwrap();
         done
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.stack.next_deadline()
+        self.tcp.stack.next_deadline()
     }
 
     fn received(&self) -> &[u8] {
@@ -173,16 +172,16 @@ impl Endpoint for StackEndpoint {
             self.outbox.len(),
             self.received.len(),
             self.ended,
-            self.stack.io().tx_free(),
-            self.stack.counters()
+            self.tcp.stack.io().tx_free(),
+            self.tcp.stack.counters()
         )
     }
 }
 
 /// Runs both ends until they are done; the virtual time that it took, and the longest in which nothing was received.
 pub(crate) fn run(
-    a: &mut dyn Endpoint,
-    b: &mut dyn Endpoint,
+    a: &mut dyn Transfer,
+    b: &mut dyn Transfer,
     wires: [Wire; 2],
     seed: Seed,
     conditions: impl FnOnce(Link) -> Link,

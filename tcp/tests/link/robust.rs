@@ -6,7 +6,7 @@ use std::env;
 use std::time::Duration;
 
 use xwarp_netsim::{Conditions, Link, Rng, Seed};
-use xwarp_tcp::{Algorithm, StackConfig};
+use xwarp_tcp::{CongestionControl, StackConfig};
 
 use crate::seeds::both_ways;
 
@@ -14,11 +14,11 @@ use crate::seeds::both_ways;
 const SEEDS: u64 = 100;
 /// The stream of random numbers of a seed that its conditions come from; the link's two lanes have the first ones.
 const STREAM: u64 = 7;
-const ALGORITHMS: [Algorithm; 4] = [
-    Algorithm::Cubic,
-    Algorithm::NewReno,
-    Algorithm::Dctcp,
-    Algorithm::Bbr,
+const ALGORITHMS: [CongestionControl; 4] = [
+    CongestionControl::Cubic,
+    CongestionControl::NewReno,
+    CongestionControl::Dctcp,
+    CongestionControl::Bbr,
 ];
 
 fn number(variable: &str) -> Option<u64> {

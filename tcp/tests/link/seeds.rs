@@ -6,7 +6,7 @@ use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CloseReason, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{FRAMES, StackEndpoint, run};
+use crate::pair::{FRAMES, StackTransfer, run};
 
 /// Bytes in either direction.
 const BYTES: [usize; 2] = [120_000, 90_000];
@@ -19,13 +19,13 @@ pub(crate) fn both_ways(
     conditions: impl FnOnce(Link) -> Link,
 ) {
     let data = [pattern_of(1, bytes[0]), pattern_of(2, bytes[1])];
-    let (mut a, wire_a) = StackEndpoint::new(0, data[0].clone(), config);
-    let (mut b, wire_b) = StackEndpoint::new(1, data[1].clone(), config);
+    let (mut a, wire_a) = StackTransfer::new(0, data[0].clone(), config);
+    let (mut b, wire_b) = StackTransfer::new(1, data[1].clone(), config);
     b.listen();
     a.connect(xwarp_tcp::Instant::ORIGIN + Duration::from_secs(1));
     run(&mut a, &mut b, [wire_a, wire_b], seed, conditions);
     for (end, wanted) in [(&a, &data[1]), (&b, &data[0])] {
-        use crate::pair::Endpoint;
+        use crate::pair::Transfer;
         assert!(end.received() == &wanted[..], "{seed:?}: {}", end.report());
         // The other may have seen the last ACK lost, and find nobody there any more.
         let ended = end.ended.unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn both_ways(
             end.report()
         );
         assert_eq!(
-            end.stack.io().tx_free(),
+            end.tcp.stack.io().tx_free(),
             FRAMES,
             "{seed:?}: frames are lost"
         );

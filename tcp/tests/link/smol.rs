@@ -11,7 +11,7 @@ use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
 use xwarp_test_kit::pattern_of;
 
-use crate::pair::{Endpoint, FRAMES, MACS, StackEndpoint, address, run};
+use crate::pair::{FRAMES, MACS, StackTransfer, Transfer, address, run};
 
 /// Bytes of an untagged Ethernet header.
 const ETHERNET: usize = 14;
@@ -71,8 +71,8 @@ impl phy::TxToken for TxToken<'_> {
     }
 }
 
-/// An end with smoltcp's socket.
-struct SmolEnd {
+/// The same with smoltcp's socket.
+struct SmolTransfer {
     port: Port,
     iface: Interface,
     sockets: SocketSet<'static>,
@@ -88,7 +88,7 @@ fn to_smoltcp(now: Instant) -> smoltcp::time::Instant {
     smoltcp::time::Instant::from_micros(micros)
 }
 
-impl SmolEnd {
+impl SmolTransfer {
     fn new(place: usize, outbox: Vec<u8>, now: Instant) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let mut port = Port { io, place };
@@ -130,7 +130,7 @@ impl SmolEnd {
     }
 }
 
-impl SmolEnd {
+impl SmolTransfer {
     /// Reads all that is there and writes what has room; the bytes moved.
     fn exchange(&mut self) -> usize {
         let (sent, before) = (self.sent, self.received.len());
@@ -153,7 +153,7 @@ impl SmolEnd {
     }
 }
 
-impl Endpoint for SmolEnd {
+impl Transfer for SmolTransfer {
     fn step(&mut self, now: Instant) -> usize {
         self.now = now;
         let moved = self
@@ -194,8 +194,8 @@ fn both_ways(seed: Seed, smol_connects: bool, conditions: impl FnOnce(Link) -> L
     let now = Instant::ORIGIN + Duration::from_secs(1);
     let place = usize::from(smol_connects);
     let config = StackConfig::default();
-    let (mut ours, wire) = StackEndpoint::new(place, data[0].clone(), &config);
-    let (mut smol, smol_wire) = SmolEnd::new(1 - place, data[1].clone(), now);
+    let (mut ours, wire) = StackTransfer::new(place, data[0].clone(), &config);
+    let (mut smol, smol_wire) = SmolTransfer::new(1 - place, data[1].clone(), now);
     if smol_connects {
         ours.listen();
         smol.connect();

@@ -250,7 +250,7 @@ fn what_may_have_been_repeated_is_always_answered() {
     );
 }
 
-/// A peer that asks whether we live, or whether there is room, gets its answer whatever a stranger provokes; and two that ask each other
+/// A peer that asks whether we live, or whether there is room, gets its answer whatever a stranger provokes. And two that ask each other
 /// come to an end.
 #[test]
 fn stranger_does_not_use_up_the_answers_to_probes() {

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use xwarp_driver::{Icmp, MemoryIo, Wire};
-use xwarp_tcp::{Algorithm, ConnId, Event, Instant, Path, Stack, StackConfig};
+use xwarp_tcp::{CongestionControl, ConnId, Event, Instant, Path, Stack, StackConfig};
 
 use crate::frames;
 use crate::net::{MAC_A, MAC_B};
@@ -98,12 +98,12 @@ fn config(text: &str) -> StackConfig {
     config
 }
 
-fn algorithm(name: &str) -> Algorithm {
+fn algorithm(name: &str) -> CongestionControl {
     match name {
-        "dctcp" => Algorithm::Dctcp,
-        "bbr" => Algorithm::Bbr,
-        "cubic" => Algorithm::Cubic,
-        "newreno" => Algorithm::NewReno,
+        "dctcp" => CongestionControl::Dctcp,
+        "bbr" => CongestionControl::Bbr,
+        "cubic" => CongestionControl::Cubic,
+        "newreno" => CongestionControl::NewReno,
         other => panic!("algorithm {other}"),
     }
 }

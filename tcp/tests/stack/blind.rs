@@ -93,14 +93,23 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// With the numbers that the peer would use.
+    /// With the numbers that the peer would use for what has an effect.
     fn right(kind: Kind, scenario: Scenario) -> Self {
-        let opens = matches!(scenario, Scenario::SynSent | Scenario::SynReceived);
+        let seq = match (scenario, kind) {
+            (Scenario::TimeWait, Kind::Fin) => -1, // the same once more
+            (Scenario::TimeWait, Kind::Syn) => 1,
+            _ => 0,
+        };
+        let ack = match (scenario, kind) {
+            (Scenario::SynSent | Scenario::SynReceived, _) => 1,
+            (Scenario::Busy, Kind::Ack) => 1000, // half of what is in flight
+            _ => 0,
+        };
         Self {
             kind,
             len: usize::from(matches!(kind, Kind::Data | Kind::Bare | Kind::Unstamped)),
-            seq: 0,
-            ack: i64::from(opens),
+            seq,
+            ack,
             tsval: 0,
             tsecr: 0,
         }
@@ -135,7 +144,8 @@ fn wrap(base: u32, n: i64) -> u32 {
     base.wrapping_add(u32::try_from(n.rem_euclid(SPACE)).unwrap())
 }
 
-struct World {
+/// Device under test: a host whose peer and attacker are played by the test, and what the peer knows.
+struct Dut {
     host: Endpoint,
     now: Instant,
     scenario: Scenario,
@@ -157,7 +167,7 @@ struct World {
 
 const BYTES: [u8; 1460] = [0x5a; 1460];
 
-impl World {
+impl Dut {
     fn new(scenario: Scenario, timestamps: bool) -> Self {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let config = StackConfig {
@@ -166,7 +176,7 @@ impl World {
             ..config(MAC_B)
         };
         let host = Endpoint::on(Box::new(io), wire, config);
-        let mut world = Self {
+        let mut dut = Self {
             host,
             now: Instant::from_micros(1_000_000),
             scenario,
@@ -183,8 +193,8 @@ impl World {
             clock: CLOCK,
             log: Vec::new(),
         };
-        world.prepare();
-        world
+        dut.prepare();
+        dut
     }
 
     fn prepare(&mut self) {
@@ -221,6 +231,7 @@ impl World {
                 self.say(TcpControl::None, 101, Some(1002), 0);
                 if self.scenario == Scenario::TimeWait {
                     self.say(TcpControl::Fin, 101, Some(1002), 0);
+                    self.now = self.now + Duration::from_secs(1);
                 }
             }
             Scenario::CloseWait => {
@@ -377,14 +388,18 @@ impl World {
             Scenario::SynReceived => syn_is_acked,
             _ => stranger.has_ack() && within(ack, -LARGEST, self.flight),
         };
-        plausible && (in_window || repeats_fin) && self.is_timely(stranger)
+        // In TIME-WAIT a FIN that comes again needs no echo.
+        let knows_fin = repeats_fin && self.scenario == Scenario::TimeWait;
+        plausible && (in_window || repeats_fin) && self.is_timely(stranger, knows_fin)
     }
 
-    fn is_timely(&self, stranger: &Stranger) -> bool {
+    fn is_timely(&self, stranger: &Stranger, knows_fin: bool) -> bool {
         let since = i64::try_from((self.now - self.stamped).as_millis()).unwrap();
         // What answers a stranger is stamped, too.
         let sent = i64::from(self.stamp.wrapping_sub(self.echoed)) + since;
-        let echo = self.scenario == Scenario::SynReceived || within(stranger.tsecr, -LATE, sent);
+        let echo = self.scenario == Scenario::SynReceived
+            || knows_fin
+            || within(stranger.tsecr, -LATE, sent);
         // Of a segment that waits for others, the timestamp is not taken (RFC 7323 §4.3).
         let recent = -i64::from(self.scenario == Scenario::Busy);
         let young = within(stranger.tsval, recent, recent + HALF);
@@ -401,12 +416,23 @@ impl World {
         self.una() + self.flight
     }
 
+    /// TIME-WAIT lasts for 10 s, of which one is over: it is there shortly before, and gone after that.
+    fn wait(&mut self) {
+        self.now = self.now + Duration::from_millis(8900);
+        self.step();
+        self.say(TcpControl::None, 1, Some(1002), 100);
+        self.now = self.now + Duration::from_millis(100);
+        self.step();
+        self.say(TcpControl::Fin, 101, Some(1002), 0);
+    }
+
     /// The peer goes on: all that the host says and does from here.
     fn go_on(mut self) -> Vec<String> {
         self.now = self.now + Duration::from_millis(3);
         match self.scenario {
             Scenario::SynSent => self.say(TcpControl::Syn, 0, Some(1), 0),
             Scenario::SynReceived => self.say(TcpControl::None, 1, Some(1), 0),
+            Scenario::TimeWait => self.wait(),
             _ => {}
         }
         self.write();
@@ -456,7 +482,7 @@ struct Undisturbed {
 
 impl Undisturbed {
     fn new(scenario: Scenario, timestamps: bool) -> Self {
-        let log = World::new(scenario, timestamps).go_on();
+        let log = Dut::new(scenario, timestamps).go_on();
         Self {
             scenario,
             timestamps,
@@ -466,11 +492,11 @@ impl Undisturbed {
 
     /// The first thing that strangers change: what it would have been, and what it is.
     fn change(&self, strangers: &[Stranger]) -> Option<[String; 2]> {
-        let mut world = World::new(self.scenario, self.timestamps);
+        let mut dut = Dut::new(self.scenario, self.timestamps);
         for stranger in strangers {
-            world.intrude(stranger);
+            dut.intrude(stranger);
         }
-        let is = world.go_on();
+        let is = dut.go_on();
         let same = is.iter().zip(&self.log).take_while(|(is, was)| is == was);
         let same = same.count();
         let differ = is.len() != self.log.len() || same < is.len();
@@ -514,13 +540,13 @@ proptest! {
         timestamps: bool,
         strangers in prop::collection::vec(stranger(), 1..12),
     ) {
-        let world = World::new(scenario, timestamps);
-        let wrong: Vec<Stranger> = strangers.into_iter().filter(|it| !world.admits(it)).collect();
+        let dut = Dut::new(scenario, timestamps);
+        let wrong: Vec<Stranger> = strangers.into_iter().filter(|it| !dut.admits(it)).collect();
         prop_assert_eq!(Undisturbed::new(scenario, timestamps).change(&wrong), None, "{:?}", wrong);
     }
 }
 
-/// The part of all numbers with which a segment has an effect, if its other numbers are right, by trying those around every edge: in
+/// The part of all numbers with which a segment has an effect, if its other numbers are right, by trying those around every edge. In
 /// between nothing changes.
 fn share(normal: &Undisturbed, kind: Kind, set: fn(&mut Stranger, i64)) -> f64 {
     let edges = [0, WINDOW, LARGEST, LATE, 1000, 2000].map(|edge| [edge, -edge]);
@@ -566,38 +592,44 @@ fn chance(normal: &Undisturbed, kind: Kind) -> f64 {
     shares.into_iter().product()
 }
 
-/// RFC 5961 §5.2: without timestamps the windows of both sides say how likely data of a stranger is; with them it is out of reach.
+/// The most that is allowed to be the probability that such a segment has an effect.
+fn most(scenario: Scenario, timestamps: bool, kind: Kind) -> f64 {
+    let opens = matches!(scenario, Scenario::SynSent | Scenario::SynReceived);
+    match (scenario, kind) {
+        // Exactly RCV.NXT (RFC 5961 §3.2).
+        (_, Kind::Rst | Kind::RstAck) if !opens => 0.5_f64.powi(32),
+        // It begins another connection if its number is higher (RFC 9293 §3.6.1, RFC 6191).
+        (Scenario::TimeWait, Kind::Syn) => 0.5,
+        (
+            Scenario::Idle | Scenario::Busy | Scenario::FinWait,
+            Kind::Data | Kind::Fin | Kind::Sack | Kind::Unstamped,
+        ) if !timestamps => windows(),
+        _ => 0.5_f64.powi(31),
+    }
+}
+
+/// RFC 5961 §5.2: how likely a sequence number lies in our window, and an ACK in the peer's or in what is in flight.
+#[allow(clippy::cast_precision_loss)] // both are far below 2^52
+fn windows() -> f64 {
+    WINDOW as f64 * (LARGEST + 2001) as f64 / (SPACE as f64 * SPACE as f64)
+}
+
+/// Without timestamps the windows of both sides say how likely data and ACKs of a stranger are. With them these are out of reach, and RST and
+/// SYN always are.
 #[test]
 fn no_kind_of_segment_is_guessed() {
-    #[allow(clippy::cast_precision_loss)]
-    let windows = WINDOW as f64 * (LARGEST + 2001) as f64 / (SPACE as f64 * SPACE as f64);
-    let scenarios = [
-        Scenario::SynSent,
-        Scenario::SynReceived,
-        Scenario::Idle,
-        Scenario::Busy,
-    ];
-    for (scenario, timestamps) in scenarios
-        .into_iter()
-        .flat_map(|it| [(it, true), (it, false)])
-    {
-        let normal = Undisturbed::new(scenario, timestamps);
-        for kind in KINDS {
-            let chance = chance(&normal, kind);
-            println!(
-                "{scenario:?}, timestamps: {timestamps}, {kind:?}: 2^{:.1}",
-                chance.log2()
-            );
-            let most = if timestamps || scenario != Scenario::Idle && scenario != Scenario::Busy {
-                0.5_f64.powi(31)
-            } else {
-                windows
-            };
-            assert!(
-                chance <= most,
-                "{scenario:?}, {timestamps}, {kind:?}: 2^{:.1}",
-                chance.log2()
-            );
+    for scenario in SCENARIOS {
+        for timestamps in [true, false] {
+            let normal = Undisturbed::new(scenario, timestamps);
+            for kind in KINDS {
+                let chance = chance(&normal, kind);
+                let told = format!(
+                    "{scenario:?}, timestamps: {timestamps}, {kind:?}: 2^{:.1}",
+                    chance.log2()
+                );
+                println!("{told}");
+                assert!(chance <= most(scenario, timestamps, kind), "{told}");
+            }
         }
     }
 }
@@ -615,11 +647,18 @@ fn stranger_who_has_guessed_everything_has_an_effect() {
             (Scenario::Idle, Kind::Fin),
             (Scenario::Idle, Kind::Ack),
             (Scenario::Idle, Kind::Rst),
+            (Scenario::Busy, Kind::Ack),
             (Scenario::Busy, Kind::Sack),
+            (Scenario::FinWait, Kind::Data),
+            (Scenario::FinWait, Kind::Rst),
+            (Scenario::CloseWait, Kind::Ack),
+            (Scenario::CloseWait, Kind::Rst),
+            (Scenario::TimeWait, Kind::Fin),
+            (Scenario::TimeWait, Kind::Syn),
         ] {
             let guess = Stranger::right(kind, scenario);
             assert!(
-                World::new(scenario, timestamps).admits(&guess),
+                Dut::new(scenario, timestamps).admits(&guess),
                 "{scenario:?} {kind:?}"
             );
             assert!(

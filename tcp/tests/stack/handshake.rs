@@ -279,59 +279,38 @@ fn unlisten_resets_what_was_not_accepted() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_refused_with_its_reason() {
+fn connection_that_cannot_be_opened_is_refused_with_its_reason() {
     let mut few = config(MAC_A);
     few.max_connections = 1;
     let mut net = Net::with(few, config(MAC_B));
     let path = Net::path(false, 1);
-    let try_path = |net: &mut Net, path| net.a.stack.connect(path, net.now).unwrap_err();
+    let local = path.local;
+    let refused = |net: &mut Net, path| net.a.stack.connect(path, net.now).unwrap_err();
+    let to = |remote| Path { remote, ..path };
     let nowhere = "0.0.0.0:1".parse().unwrap();
-    assert_eq!(
-        try_path(
-            &mut net,
-            Path {
-                remote: nowhere,
-                ..path
-            }
-        ),
-        ConnectError::BadAddress(nowhere)
-    );
-    let six = Net::path(true, 1).remote;
-    assert_eq!(
-        try_path(
-            &mut net,
-            Path {
-                remote: six,
-                ..path
-            }
-        ),
-        ConnectError::MixedFamilies {
-            local: path.local,
-            remote: six
-        }
-    );
+    let bad = ConnectError::BadAddress(nowhere);
+    assert_eq!(refused(&mut net, to(nowhere)), bad);
+    let remote = Net::path(true, 1).remote;
+    let mixed = ConnectError::MixedFamilies { local, remote };
+    assert_eq!(refused(&mut net, to(remote)), mixed);
     net.a.stack.connect(path, net.now).unwrap();
-    assert_eq!(
-        try_path(&mut net, path),
-        ConnectError::FlowExists {
-            local: path.local,
-            remote: path.remote
-        }
-    );
-    assert_eq!(
-        try_path(&mut net, Net::path(false, 2)),
-        ConnectError::TooManyConnections(1)
-    );
+    let remote = path.remote;
+    let exists = ConnectError::FlowExists { local, remote };
+    assert_eq!(refused(&mut net, path), exists);
+    let too_many = ConnectError::TooManyConnections(1);
+    assert_eq!(refused(&mut net, Net::path(false, 2)), too_many);
+}
+
+#[test]
+fn listener_that_cannot_be_opened_is_refused_with_its_reason() {
+    let mut net = Net::new();
     net.listen(false);
-    assert_eq!(
-        net.b.stack.listen(path.remote, 1),
-        Err(ListenError::AddressInUse(path.remote))
-    );
+    let at = Net::path(false, 1).remote;
+    let in_use = Err(ListenError::AddressInUse(at));
+    assert_eq!(net.b.stack.listen(at, 1), in_use);
     let group = "224.0.0.1:1".parse().unwrap();
-    assert_eq!(
-        net.b.stack.listen(group, 1),
-        Err(ListenError::BadAddress(group))
-    );
+    let bad = Err(ListenError::BadAddress(group));
+    assert_eq!(net.b.stack.listen(group, 1), bad);
 }
 
 #[test]

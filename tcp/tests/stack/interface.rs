@@ -87,7 +87,7 @@ fn higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
     net.a = crate::net::Endpoint::on(Box::new(io), wire, config(MAC_A));
     let mut jumbo = config(crate::net::MAC_B);
     jumbo.mtu = 9000;
-    net.b = crate::net::Endpoint::new(jumbo);
+    net.b = crate::net::Endpoint::new(crate::net::FRAMES, jumbo);
     let (old, _) = net.connect(false);
     net.a.stack.set_mtu(9000);
     let (new, _) = net.connect_from(false, 40_001);

@@ -6,11 +6,14 @@ use xwarp_test_kit::pattern_of;
 
 use crate::net::{BUDGET, Fate, From, MAC_A, Net};
 
+/// Bytes that are carried: enough for each fate to befall several segments.
+const BYTES: usize = if cfg!(miri) { 20_000 } else { 300_000 };
+
 fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
     let mut net = Net::new();
     let pair = net.connect(false);
     net.judge(judge);
-    let data = pattern_of(8, 300_000);
+    let data = pattern_of(8, BYTES);
     let mut len = 700;
     let received = net.transfer(pair, &data, || {
         len = (len * 31 + 7) % 1460 + 1;

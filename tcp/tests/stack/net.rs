@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use xwarp_driver::{MemoryIo, Wire};
-use xwarp_tcp::{CloseReason, ConnId, Event, Instant, ListenerId, Path, Stack, StackConfig};
+use xwarp_tcp::{ConnId, Event, Instant, ListenerId, Path, StackConfig};
+pub(crate) use xwarp_test_kit::Endpoint;
 
 pub(crate) const MAC_A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
 pub(crate) const MAC_B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 /// Frames of a host's interface.
-const FRAMES: usize = 1024;
+pub(crate) const FRAMES: usize = 1024;
 /// Frames received in one step.
 pub(crate) const BUDGET: usize = 64;
 
@@ -30,82 +30,6 @@ pub(crate) enum From {
     B,
 }
 
-pub(crate) struct Endpoint {
-    pub(crate) stack: Stack,
-    pub(crate) wire: Wire,
-    pub(crate) events: Vec<Event>,
-    delayed: Option<Vec<u8>>,
-}
-
-impl Endpoint {
-    pub(crate) fn new(config: StackConfig) -> Self {
-        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
-        Self::on(Box::new(io), wire, config)
-    }
-
-    pub(crate) fn on(io: Box<dyn xwarp_driver::PacketIo>, wire: Wire, config: StackConfig) -> Self {
-        Self {
-            stack: Stack::new(io, config),
-            wire,
-            events: Vec::new(),
-            delayed: None,
-        }
-    }
-
-    /// One turn, and the events of it.
-    pub(crate) fn step(&mut self, now: Instant) -> usize {
-        let done = self.stack.step(now, BUDGET).unwrap();
-        while let Some(event) = self.stack.poll_event() {
-            self.events.push(event);
-        }
-        done
-    }
-
-    /// Takes the events that have come.
-    pub(crate) fn events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
-    }
-
-    /// Takes the frames that were sent.
-    pub(crate) fn sent(&self) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| self.wire.take_sent()).collect()
-    }
-
-    /// Writes `data` as one piece; false if there is no room.
-    pub(crate) fn write(&mut self, conn: ConnId, data: &[u8], now: Instant) -> bool {
-        let Some(room) = self.stack.writable(conn, data.len()) else {
-            return false;
-        };
-        room.copy_from_slice(data);
-        self.stack.commit(conn, data.len(), now);
-        true
-    }
-
-    /// Reads all that is there, in pieces of `piece` bytes that the stack must join.
-    pub(crate) fn read(&mut self, conn: ConnId, piece: usize) -> Vec<u8> {
-        let mut data = Vec::new();
-        loop {
-            let left = self.stack.readable_len(conn);
-            if left == 0 {
-                return data;
-            }
-            let want = piece.min(left);
-            let slice = self.stack.readable(conn, want);
-            assert!(slice.len() >= want, "{} of {want} bytes", slice.len());
-            data.extend_from_slice(&slice[..want]);
-            self.stack.consume(conn, want);
-        }
-    }
-
-    pub(crate) fn close_reasons(&self, conn: ConnId) -> Vec<CloseReason> {
-        let reason = |event: &Event| match event {
-            Event::Closed { conn: c, reason } if *c == conn => Some(*reason),
-            _ => None,
-        };
-        self.events.iter().filter_map(reason).collect()
-    }
-}
-
 type Judge = Box<dyn FnMut(From, &mut Vec<u8>) -> Fate>;
 
 pub(crate) struct Net {
@@ -115,6 +39,8 @@ pub(crate) struct Net {
     /// Everything that was put on the cable, lost frames included.
     pub(crate) carried: Vec<(From, Vec<u8>)>,
     judge: Judge,
+    /// Frames that are late, of a and of b.
+    delayed: [Option<Vec<u8>>; 2],
 }
 
 pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
@@ -140,11 +66,12 @@ impl Net {
 
     pub(crate) fn with(a: StackConfig, b: StackConfig) -> Self {
         Self {
-            a: Endpoint::new(a),
-            b: Endpoint::new(b),
+            a: Endpoint::new(FRAMES, a),
+            b: Endpoint::new(FRAMES, b),
             now: Instant::from_micros(1_000_000),
             carried: Vec::new(),
             judge: Box::new(|_, _| Fate::Pass),
+            delayed: [None, None],
         }
     }
 
@@ -174,11 +101,12 @@ impl Net {
             b,
             carried,
             judge,
+            delayed: [of_a, of_b],
             ..
         } = self;
         let before = carried.len();
-        carry(From::A, a, b, carried, judge);
-        carry(From::B, b, a, carried, judge);
+        carry(From::A, [a, b], of_a, carried, judge);
+        carry(From::B, [b, a], of_b, carried, judge);
         carried.len() - before
     }
 
@@ -293,8 +221,8 @@ impl Net {
 
 fn carry(
     from: From,
-    source: &mut Endpoint,
-    target: &mut Endpoint,
+    [source, target]: [&Endpoint; 2],
+    delayed: &mut Option<Vec<u8>>,
     carried: &mut Vec<(From, Vec<u8>)>,
     judge: &mut Judge,
 ) {
@@ -302,15 +230,15 @@ fn carry(
         carried.push((from, frame.clone()));
         match judge(from, &mut frame) {
             Fate::Lose => continue,
-            Fate::Delay if source.delayed.is_none() => {
-                source.delayed = Some(frame);
+            Fate::Delay if delayed.is_none() => {
+                *delayed = Some(frame);
                 continue;
             }
             Fate::Repeat => target.wire.deliver(frame.clone()),
             Fate::Pass | Fate::Delay => {}
         }
         target.wire.deliver(frame);
-        if let Some(late) = source.delayed.take() {
+        if let Some(late) = delayed.take() {
             target.wire.deliver(late);
         }
     }

@@ -8,7 +8,7 @@ use xwarp_tcp::{CloseReason, ConnId, Event, Instant, StackConfig};
 use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, small};
 
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
-/// What an answer has time for at the end: an outage may be as long as the patience, but for this.
+/// What an answer has time for at the end: an outage may be as long as the timeout, but for this.
 const ANSWER: Duration = Duration::from_millis(250);
 /// The longest outage that is survived.
 const LONGEST: Duration = Duration::from_millis(9749);
@@ -38,7 +38,7 @@ fn until(net: &mut Net, limit: Duration, mut holds: impl FnMut(&mut Net) -> bool
     net.now - start
 }
 
-/// The longest that may pass after an outage before something is sent again: as long as the outage has lasted, as intervals double,
+/// The longest that may pass after an outage before something is sent again. That is as long as the outage has lasted, as intervals double,
 /// and no longer than is left.
 fn limit(length: Duration) -> Duration {
     (length + 30 * MS).min(USER_TIMEOUT.saturating_sub(length))
@@ -93,24 +93,24 @@ fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
     assert!(net.now - start < USER_TIMEOUT + 3 * MS);
 }
 
-/// A patience so short that it leaves no time for the floor of an answer.
+/// A timeout so short that it leaves no time for the floor of an answer.
 #[test]
-fn short_patience_is_kept_too() {
-    for patience in [40, 100, 500, 1500].map(|n| n * MS) {
+fn short_timeout_is_kept_too() {
+    for timeout in [40, 100, 500, 1500].map(|n| n * MS) {
         let hasty = |mac| StackConfig {
-            user_timeout: patience,
+            user_timeout: timeout,
             ..config(mac)
         };
         let mut net = Net::with(hasty(MAC_A), hasty(MAC_B));
         let (a, b) = net.connect(false);
         assert!(net.a.write(a, &[7; 1000], net.now));
-        outage(&mut net, (patience * 3 / 4).saturating_sub(2 * MS));
-        until(&mut net, patience / 4 + 2 * MS, |net| {
+        outage(&mut net, (timeout * 3 / 4).saturating_sub(2 * MS));
+        until(&mut net, timeout / 4 + 2 * MS, |net| {
             net.a.stack.unacked(a) == 0
         });
         assert_eq!(net.b.read(b, 1000), [7; 1000]);
         assert!(net.a.write(a, &[7; 1000], net.now));
-        outage(&mut net, patience + MS);
+        outage(&mut net, timeout + MS);
         assert_eq!(net.a.close_reasons(a), [CloseReason::TimedOut]);
     }
 }
@@ -161,7 +161,7 @@ fn fin_survives_an_outage_of_any_length_below_the_user_timeout() {
 
 #[test]
 fn syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
-    let patience = config(MAC_A).connect_timeout;
+    let timeout = config(MAC_A).connect_timeout;
     // Until the SYN is answered, nothing says that an answer takes less than a second.
     for length in (1..40).map(|n| n * 100 * MS) {
         let mut net = Net::new();
@@ -169,7 +169,7 @@ fn syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
         net.judge(|_, _| Fate::Lose);
         let a = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
         outage(&mut net, length);
-        until(&mut net, patience.saturating_sub(length), |net| {
+        until(&mut net, timeout.saturating_sub(length), |net| {
             net.a.events.contains(&Event::Connected(a))
         });
     }

@@ -33,9 +33,10 @@ fn established(connections: u16) -> (Net, (ConnId, ConnId)) {
 }
 
 /// How often both hosts look at connections while one of them carries messages to and fro.
-fn looks(connections: u16) -> u64 {
+fn conn_visits(connections: u16) -> u64 {
     let (mut net, (a, b)) = established(connections);
-    let counted = |net: &Net| net.a.stack.counters().looks + net.b.stack.counters().looks;
+    let counted =
+        |net: &Net| net.a.stack.counters().conn_visits + net.b.stack.counters().conn_visits;
     let before = counted(&net);
     let data = pattern_of(1, MESSAGE);
     for _ in 0..MESSAGES {
@@ -51,11 +52,11 @@ fn looks(connections: u16) -> u64 {
 
 #[test]
 fn ten_thousand_idle_connections_are_not_looked_at() {
-    let (alone, crowded) = (looks(1), looks(10_000));
-    assert!(alone >= 2 * MESSAGES as u64, "{alone} looks");
+    let (alone, crowded) = (conn_visits(1), conn_visits(10_000));
+    assert!(alone >= 2 * MESSAGES as u64, "{alone} visits");
     assert!(
         crowded <= alone + alone / 20,
-        "{crowded} looks with idle connections, {alone} without"
+        "{crowded} visits with idle connections, {alone} without"
     );
 }
 

@@ -217,6 +217,6 @@ fn nobody_looks_for_frames_that_no_peer_can_give() {
     }
     let unacked = net.a.stack.unacked(conn);
     assert!(unacked > 40, "most frames are its own: {unacked}");
-    // Retransmissions and probes, but not a thousand looks a second.
+    // Retransmissions and probes, but not a thousand visits a second.
     assert!((5..200).contains(&turns), "{turns} turns");
 }

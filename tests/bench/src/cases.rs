@@ -87,7 +87,7 @@ fn parse_all(prepared: &mut Prepared, payload: usize) {
             panic!("a whole FPDU, not {step:?}");
         };
         match black_box(prepared.receiver.on_ulpdu(ulpdu, &mut region)) {
-            Ok(Inbound::Write { payload: found, .. }) => assert_eq!(found.len(), payload),
+            Ok(Inbound::Write { placement, .. }) => assert_eq!(placement.payload.len(), payload),
             other => panic!("a Write, not {other:?}"),
         }
         at += consumed;

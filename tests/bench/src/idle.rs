@@ -1,6 +1,6 @@
 //! Memory of a connected queue pair that does nothing, with queues of one entry.
 
-use crate::pair::Pair;
+use crate::hosts::Hosts;
 
 /// Queue pairs before and after.
 const FEW: usize = 1000;
@@ -18,10 +18,10 @@ fn resident() -> usize {
 
 /// Prints how many bytes each further one takes, of both ends of its connection the mean.
 pub(crate) fn measure() {
-    let mut pair = Pair::new();
-    pair.grow(FEW);
+    let mut hosts = Hosts::new();
+    hosts.grow(FEW);
     let before = resident();
-    pair.grow(MANY);
+    hosts.grow(MANY);
     let grown = resident() - before;
     println!("{}", 1024 * grown / (2 * (MANY - FEW)));
 }

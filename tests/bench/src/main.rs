@@ -1,14 +1,15 @@
 //! Work of the protocol core, of TCP and of a whole RNIC whose instructions `tools/bench` counts.
 //!
-//! Each case is a function of its own, so that callgrind names it: `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 bytes of
-//! payload without markers, `receive_1448` as many segments, `request_write_1` the requester's part of as many Writes. All is prepared, and done once, before: what is counted is the steady
-//! state.
+//! Each case is a function of its own, so that callgrind names it. `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 bytes of payload
+//! without markers, `receive_1448` as many segments. `request_write_1` has the requester's part of as many Writes. All is prepared, and
+//! done once, before: what is counted is the steady state.
 #![forbid(unsafe_code)]
 
+mod bursts;
 mod cases;
+mod hosts;
 mod idle;
 mod messages;
-mod pair;
 mod region;
 mod segments;
 
@@ -39,6 +40,11 @@ fn count() {
     for name in messages::names() {
         println!("{name}");
     }
+    bursts::count();
+    for name in bursts::names() {
+        println!("{name}");
+    }
     println!("fpdus {FPDUS}");
+    println!("bursts {}", bursts::MESSAGES);
     println!("crc {}", get_calculator_target(CrcAlgorithm::Crc32Iscsi));
 }

@@ -1,4 +1,4 @@
-//! Messages of 64 bytes, one at a time, from the posting of the work request to its completion: each RNIC over an interface in memory,
+//! Messages of 64 bytes, one at a time, from the posting of the work request to its completion. Each RNIC is over an interface in memory,
 //! whose copies are counted as well.
 
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use xwarp::{SendRequest, WorkCompletion, WrId};
 use xwarp_tcp::Instant;
 
 use crate::cases::FPDUS;
-use crate::pair::{Pair, REGION, Side};
+use crate::hosts::{Host, Hosts, REGION};
 
 /// Bytes of a message.
 const LEN: u32 = 64;
@@ -26,9 +26,9 @@ enum Kind {
 }
 
 impl Kind {
-    fn request(self, pair: &Pair) -> SendRequest {
-        let local = pair.requester.region.local(0, LEN);
-        let remote = pair.responder.region.remote(REGION as u64 / 2);
+    fn request(self, hosts: &Hosts) -> SendRequest {
+        let local = hosts.requester.region.local(0, LEN);
+        let remote = hosts.responder.region.remote(REGION as u64 / 2);
         match self {
             Self::Write => SendRequest::write(WrId(1), local, remote),
             Self::Send => SendRequest::send(WrId(1), local),
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// What a side does in a turn.
+/// What a host does in a turn.
 enum Work {
     /// Posts to a queue pair.
     Post(usize, SendRequest),
@@ -46,15 +46,15 @@ enum Work {
     Poll,
 }
 
-type Turn = fn(&mut Side, Work, Instant) -> Option<WorkCompletion>;
+type Turn = fn(&mut Host, Work, Instant) -> Option<WorkCompletion>;
 
 #[inline]
-fn turn(side: &mut Side, work: Work, now: Instant) -> Option<WorkCompletion> {
+fn turn(host: &mut Host, work: Work, now: Instant) -> Option<WorkCompletion> {
     if let Work::Post(at, request) = work {
-        side.qps[at].post_send(request).expect("an empty queue");
+        host.qps[at].post_send(request).expect("an empty queue");
     }
-    side.rnic.step_at(now);
-    side.cq.poll().expect("an open RNIC")
+    host.rnic.step_at(now);
+    host.cq.poll().expect("an open RNIC")
 }
 
 /// What is counted under two names: the requester's turns and the responder's.
@@ -67,18 +67,18 @@ struct Case {
 }
 
 /// Carries one message over a queue pair: posted, placed or answered, completed, acknowledged.
-fn message(pair: &mut Pair, at: usize, kind: Kind, [requester, responder]: [Turn; 2]) {
+fn message(hosts: &mut Hosts, at: usize, kind: Kind, [requester, responder]: [Turn; 2]) {
     if matches!(kind, Kind::Send) {
-        pair.responder.post_receive(at, LEN);
+        hosts.responder.post_receive(at, LEN);
     }
-    let mut work = Work::Post(at, kind.request(pair));
+    let mut work = Work::Post(at, kind.request(hosts));
     let mut completions = 0;
     for _ in 0..TURNS {
-        let completion = requester(&mut pair.requester, work, pair.now);
+        let completion = requester(&mut hosts.requester, work, hosts.now);
         completions += completion.map_or(0, |completion| usize::from(completion.is_success()));
-        pair.forth();
-        responder(&mut pair.responder, Work::Poll, pair.now);
-        pair.back();
+        hosts.forth();
+        responder(&mut hosts.responder, Work::Poll, hosts.now);
+        hosts.back();
         work = Work::Poll;
     }
     assert_eq!(completions, 1, "a message has not completed in time");
@@ -86,14 +86,14 @@ fn message(pair: &mut Pair, at: usize, kind: Kind, [requester, responder]: [Turn
 
 /// Counts all: [`FPDUS`] messages of each case, after as many that are not counted.
 pub(crate) fn count() {
-    let mut pair = Pair::new();
+    let mut hosts = Hosts::new();
     for case in CASES {
-        pair.grow(case.queue_pairs);
+        hosts.grow(case.queue_pairs);
         let uncounted: [Turn; 2] = [turn, turn];
         for turns in [uncounted, [case.requester, case.responder]] {
             for at in 0..FPDUS {
-                message(&mut pair, at * STRIDE % case.queue_pairs, case.kind, turns);
-                pair.pause();
+                message(&mut hosts, at * STRIDE % case.queue_pairs, case.kind, turns);
+                hosts.pause();
             }
         }
     }
@@ -109,16 +109,16 @@ macro_rules! cases {
     ($($request:ident $respond:ident: $kind:ident, $queue_pairs:literal;)*) => {
         $(
             #[inline(never)]
-            fn $request(side: &mut Side, work: Work, now: Instant) -> Option<WorkCompletion> {
+            fn $request(host: &mut Host, work: Work, now: Instant) -> Option<WorkCompletion> {
                 // Else functions that differ in their names only are made one.
                 black_box(stringify!($request));
-                turn(side, work, now)
+                turn(host, work, now)
             }
 
             #[inline(never)]
-            fn $respond(side: &mut Side, work: Work, now: Instant) -> Option<WorkCompletion> {
+            fn $respond(host: &mut Host, work: Work, now: Instant) -> Option<WorkCompletion> {
                 black_box(stringify!($respond));
-                turn(side, work, now)
+                turn(host, work, now)
             }
         )*
 

@@ -1,6 +1,6 @@
 //! One region that allows everything.
 
-use xwarp_iwarp::{Access, AccessError, InvalidateError, Resources, Stag};
+use xwarp_iwarp::{AccessError, AccessKind, InvalidateError, Resources, Stag};
 
 /// What a receiver asks about.
 pub(crate) struct Region;
@@ -17,7 +17,7 @@ impl Resources for Region {
         Some(Self::LEN)
     }
 
-    fn admit(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, stag: Stag, to: u64, len: u64, _: AccessKind) -> Result<(), AccessError> {
         if stag != Self::STAG {
             return Err(AccessError::InvalidStag);
         }

@@ -1,11 +1,12 @@
 //! Segments of TCP: a stream in bursts from one stack to another, each over an interface in memory, whose copies are counted as well.
 
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
+use xwarp_test_kit::{Side, carry};
 
 use crate::cases::FPDUS;
 
@@ -27,20 +28,19 @@ const WARM_UP: usize = 40;
 const FRAMES: usize = 512;
 const BUDGET: usize = 64;
 const HALF_TRIP: Duration = Duration::from_micros(20);
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4791);
-const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+const SERVER: SocketAddr = SocketAddr::new(Side::B.address(), 4791);
 
-/// One end.
-struct Host {
+/// A stack on an interface in memory.
+struct Endpoint {
     stack: Stack,
     wire: Wire,
 }
 
-impl Host {
-    fn new(mac: [u8; 6]) -> Self {
+impl Endpoint {
+    fn new(side: Side) -> Self {
         let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
         let config = StackConfig {
-            mac,
+            mac: side.mac(),
             seed: Some(1),
             max_connections: usize::from(CROWD) + 1,
             ..StackConfig::default()
@@ -69,99 +69,102 @@ impl Host {
     }
 }
 
-fn carry(from: &Host, to: &Host) {
-    while let Some(frame) = from.wire.take_sent() {
-        to.wire.deliver(frame);
-    }
-}
-
 /// Takes the ACK of the burst before, and sends one: what the payload is written by is not counted.
 #[inline]
-fn transmit(host: &mut Host, conn: ConnId, now: Instant) {
-    host.step(now);
+fn transmit(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
+    endpoint.step(now);
     for _ in 0..BURST {
-        let room = host.stack.writable(conn, PAYLOAD).expect("an open window");
+        let room = endpoint
+            .stack
+            .writable(conn, PAYLOAD)
+            .expect("an open window");
         black_box(room);
-        host.stack.commit(conn, PAYLOAD, now);
+        endpoint.stack.commit(conn, PAYLOAD, now);
     }
-    host.stack.transmit(now).expect("an interface in memory");
+    endpoint
+        .stack
+        .transmit(now)
+        .expect("an interface in memory");
 }
 
 /// Takes a burst and acknowledges it: what the payload is read by is not counted.
 #[inline]
-fn receive(host: &mut Host, conn: ConnId, now: Instant) {
-    host.step(now);
-    while let Some(event) = host.stack.poll_event() {
+fn receive(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
+    endpoint.step(now);
+    while let Some(event) = endpoint.stack.poll_event() {
         black_box(event);
     }
     for _ in 0..BURST {
-        let room = host.stack.readable(conn, PAYLOAD);
+        let room = endpoint.stack.readable(conn, PAYLOAD);
         assert_eq!(black_box(room).len(), PAYLOAD);
-        host.stack.consume(conn, PAYLOAD);
+        endpoint.stack.consume(conn, PAYLOAD);
     }
-    host.stack.transmit(now).expect("an interface in memory");
+    endpoint
+        .stack
+        .transmit(now)
+        .expect("an interface in memory");
 }
 
 #[inline(never)]
-fn transmit_1448(host: &mut Host, conn: ConnId, now: Instant) {
+fn transmit_1448(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
     black_box("transmit");
-    transmit(host, conn, now);
+    transmit(endpoint, conn, now);
 }
 
 #[inline(never)]
-fn receive_1448(host: &mut Host, conn: ConnId, now: Instant) {
+fn receive_1448(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
     black_box("receive");
-    receive(host, conn, now);
+    receive(endpoint, conn, now);
 }
 
 #[inline(never)]
-fn transmit_crowded(host: &mut Host, conn: ConnId, now: Instant) {
+fn transmit_crowded(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
     black_box("transmit in a crowd");
-    transmit(host, conn, now);
+    transmit(endpoint, conn, now);
 }
 
 #[inline(never)]
-fn receive_crowded(host: &mut Host, conn: ConnId, now: Instant) {
+fn receive_crowded(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
     black_box("receive in a crowd");
-    receive(host, conn, now);
+    receive(endpoint, conn, now);
 }
 
-type Work = fn(&mut Host, ConnId, Instant);
+type Work = fn(&mut Endpoint, ConnId, Instant);
 
 /// Carries so many bursts.
 fn run(
-    hosts: &mut [Host; 2],
+    endpoints: &mut [Endpoint; 2],
     conns: [ConnId; 2],
     now: &mut Instant,
     bursts: usize,
     work: [Work; 2],
 ) {
-    let [a, b] = hosts;
+    let [a, b] = endpoints;
     let [send, take] = work;
     for _ in 0..bursts {
         send(a, conns[0], *now);
-        carry(a, b);
+        carry(&a.wire, &b.wire);
         *now = *now + HALF_TRIP;
         take(b, conns[1], *now);
-        carry(b, a);
+        carry(&b.wire, &a.wire);
         *now = *now + HALF_TRIP;
     }
 }
 
 /// A connection from this port.
-fn connect(hosts: &mut [Host; 2], now: &mut Instant, port: u16) -> [ConnId; 2] {
-    let [a, b] = hosts;
+fn connect(endpoints: &mut [Endpoint; 2], now: &mut Instant, port: u16) -> [ConnId; 2] {
+    let [a, b] = endpoints;
     let path = Path {
-        local: SocketAddr::from(([10, 0, 0, 1], port)),
+        local: SocketAddr::new(Side::A.address(), port),
         remote: SERVER,
-        next_hop: MACS[1],
+        next_hop: Side::B.mac(),
     };
     a.stack.connect(path, *now).expect("a new flow");
     for _ in 0..4 {
         a.step(*now);
-        carry(a, b);
+        carry(&a.wire, &b.wire);
         b.step(*now);
-        carry(b, a);
+        carry(&b.wire, &a.wire);
         *now = *now + HALF_TRIP;
     }
     [a.conn(), b.conn()]
@@ -169,19 +172,20 @@ fn connect(hosts: &mut [Host; 2], now: &mut Instant, port: u16) -> [ConnId; 2] {
 
 /// Counts [`FPDUS`] segments of a connection beside `crowd` idle ones.
 fn count_beside(crowd: u16, counted: [Work; 2]) {
-    let mut hosts = MACS.map(Host::new);
+    let mut endpoints = Side::BOTH.map(Endpoint::new);
+    endpoints[0].wire.share_buffers(&endpoints[1].wire);
     let mut now = Instant::from_micros(1_000_000);
-    hosts[1].stack.listen(SERVER, 1).expect("a free port");
+    endpoints[1].stack.listen(SERVER, 1).expect("a free port");
     for number in 0..crowd {
-        connect(&mut hosts, &mut now, 10_000 + number);
+        connect(&mut endpoints, &mut now, 10_000 + number);
     }
-    let conns = connect(&mut hosts, &mut now, 40_000);
+    let conns = connect(&mut endpoints, &mut now, 40_000);
     // Slow start begins with fewer segments than a burst has.
     for _ in 0..WARM_UP {
-        warm_up(&mut hosts, conns, &mut now);
+        warm_up(&mut endpoints, conns, &mut now);
     }
-    run(&mut hosts, conns, &mut now, 2, [transmit, receive]);
-    run(&mut hosts, conns, &mut now, FPDUS / BURST, counted);
+    run(&mut endpoints, conns, &mut now, 2, [transmit, receive]);
+    run(&mut endpoints, conns, &mut now, FPDUS / BURST, counted);
 }
 
 /// Counts all.
@@ -191,8 +195,8 @@ pub(crate) fn count() {
 }
 
 /// As many segments there as the window has room for, up to two bursts, and their ACK back.
-fn warm_up(hosts: &mut [Host; 2], [conn, peer]: [ConnId; 2], now: &mut Instant) {
-    let [a, b] = hosts;
+fn warm_up(endpoints: &mut [Endpoint; 2], [conn, peer]: [ConnId; 2], now: &mut Instant) {
+    let [a, b] = endpoints;
     for _ in 0..2 * BURST {
         if a.stack.writable(conn, PAYLOAD).is_none() {
             break;
@@ -200,13 +204,13 @@ fn warm_up(hosts: &mut [Host; 2], [conn, peer]: [ConnId; 2], now: &mut Instant) 
         a.stack.commit(conn, PAYLOAD, *now);
     }
     a.step(*now);
-    carry(a, b);
+    carry(&a.wire, &b.wire);
     *now = *now + HALF_TRIP;
     b.step(*now);
     let n = b.stack.readable_len(peer);
     b.stack.consume(peer, n);
     b.step(*now);
-    carry(b, a);
+    carry(&b.wire, &a.wire);
     *now = *now + HALF_TRIP;
     a.step(*now);
 }

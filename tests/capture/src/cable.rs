@@ -1,13 +1,12 @@
 //! Two TCP stacks and the frames between them.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use xwarp_driver::{MemoryIo, Wire};
-use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
+use xwarp_tcp::{ConnId, Event, Instant, Path, StackConfig};
+use xwarp_test_kit::{Endpoint, Side};
 
 const FRAMES: usize = 64;
-const BUDGET: usize = 64;
 const PORT: u16 = 7471;
 const FIRST_PORT: u16 = 40000;
 /// Turns until a connection is over.
@@ -15,7 +14,7 @@ const MAX_TURNS: usize = 1000;
 
 /// An initiator and a responder, whose connections follow each other.
 pub struct Cable {
-    ends: [(Stack, Wire); 2],
+    endpoints: [Endpoint; 2],
     /// All frames, in their order.
     pub frames: Vec<Vec<u8>>,
     connections: u16,
@@ -24,18 +23,19 @@ pub struct Cable {
 
 impl Default for Cable {
     fn default() -> Self {
-        let mut ends = [1, 2].map(|host| {
-            let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
+        let mut endpoints = Side::BOTH.map(|side| {
             let config = StackConfig {
-                mac: [2, 0, 0, 0, 0, host],
-                seed: Some(host.into()),
+                mac: side.mac(),
+                seed: Some(side.number().into()),
                 ..StackConfig::default()
             };
-            (Stack::new(Box::new(io), config), wire)
+            Endpoint::new(FRAMES, config)
         });
-        ends[1].0.listen(at(2, PORT), 1).expect("a free port");
+        let [_, responder] = &mut endpoints;
+        let listening = responder.stack.listen(at(Side::B, PORT), 1);
+        listening.expect("a free port");
         Self {
-            ends,
+            endpoints,
             frames: Vec::new(),
             connections: 0,
             now: Instant::ORIGIN,
@@ -43,20 +43,21 @@ impl Default for Cable {
     }
 }
 
-fn at(host: u8, port: u16) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), port)
+fn at(side: Side, port: u16) -> SocketAddr {
+    SocketAddr::new(side.address(), port)
 }
 
 impl Cable {
     /// One connection: the initiator's pieces and the responder's, in turn, each a segment of its own, then a FIN from both.
     pub fn talk(&mut self, initiator: &[Vec<u8>], responder: &[Vec<u8>]) {
         let path = Path {
-            local: at(1, FIRST_PORT + self.connections),
-            remote: at(2, PORT),
-            next_hop: [2, 0, 0, 0, 0, 2],
+            local: at(Side::A, FIRST_PORT + self.connections),
+            remote: at(Side::B, PORT),
+            next_hop: Side::B.mac(),
         };
         self.connections += 1;
-        let first = self.ends[0].0.connect(path, self.now).expect("a free port");
+        let connecting = self.endpoints[0].stack.connect(path, self.now);
+        let first = connecting.expect("a free port");
         let second = self.turn_until("a connection", |event| match event {
             Event::Incoming { conn, .. } => Some(conn),
             _ => None,
@@ -69,7 +70,7 @@ impl Cable {
             }
         }
         for (end, conn) in [(0, first), (1, second)] {
-            self.ends[end].0.close(conn, self.now);
+            self.endpoints[end].stack.close(conn, self.now);
             self.turn_until("a FIN", |event| {
                 matches!(event, Event::PeerClosed(_)).then_some(())
             });
@@ -77,29 +78,28 @@ impl Cable {
     }
 
     fn say(&mut self, end: usize, conn: ConnId, piece: &[u8]) {
-        let place = self.ends[end].0.writable(conn, piece.len()).expect("room");
-        place.copy_from_slice(piece);
-        self.ends[end].0.commit(conn, piece.len(), self.now);
+        let written = self.endpoints[end].write(conn, piece, self.now);
+        assert!(written, "no room");
         self.turn_until("bytes", |event| {
             matches!(event, Event::Readable(_)).then_some(())
         });
     }
 
-    /// Runs both ends until one of them reports what is waited for.
+    /// Runs both endpoints until one of them reports what is waited for.
     fn turn_until<T>(&mut self, what: &str, wanted: impl Fn(Event) -> Option<T>) -> T {
         for _ in 0..MAX_TURNS {
             self.now = self.now + Duration::from_micros(1);
             let mut found = None;
-            for (stack, _) in &mut self.ends {
-                stack.step(self.now, BUDGET).expect("memory does not fail");
-                while let Some(event) = stack.poll_event() {
+            for endpoint in &mut self.endpoints {
+                endpoint.step(self.now);
+                for event in endpoint.events() {
                     if let Event::Readable(conn) = event {
-                        let n = stack.readable_len(conn);
-                        stack.consume(conn, n);
+                        endpoint.read(conn, usize::MAX);
                     }
                     found = found.or_else(|| wanted(event));
                 }
-                stack.transmit(self.now).expect("memory does not fail");
+                let sent = endpoint.stack.transmit(self.now);
+                sent.expect("memory does not fail");
             }
             self.carry();
             if let Some(found) = found {
@@ -110,9 +110,10 @@ impl Cable {
     }
 
     fn carry(&mut self) {
-        for from in 0..2 {
-            while let Some(frame) = self.ends[from].1.take_sent() {
-                self.ends[1 - from].1.deliver(frame.clone());
+        let [a, b] = &self.endpoints;
+        for (from, to) in [(a, b), (b, a)] {
+            for frame in from.sent() {
+                to.wire.deliver(frame.clone());
                 self.frames.push(frame);
             }
         }

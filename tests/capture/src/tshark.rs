@@ -8,8 +8,8 @@ use xwarp_driver::{MemoryIo, PacketIo, Tap};
 
 /// Checks that are off unless asked for, and the heuristic that finds iWARP behind any TCP port.
 ///
-/// What is in a Send is nobody's business: tshark would take it for SMB Direct or RPC over RDMA, and a Send of no bytes for a
-/// malformed one.
+/// What is in a Send is nobody's business. tshark would take it for SMB Direct or RPC over RDMA, and a Send of no bytes for a malformed
+/// one.
 pub const OPTIONS: [&str; 10] = [
     "-o",
     "tcp.check_checksum:TRUE",
@@ -88,13 +88,16 @@ impl Dissected {
         }
     }
 
-    /// The only value of a field, as a number.
-    pub fn number(&self, field: &str) -> Option<u64> {
-        let text = self.one(field)?;
-        match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        }
+    /// All values of a field, as numbers; `None` for one that is none.
+    pub fn numbers(&self, field: &str) -> Vec<Option<u64>> {
+        self.all(field).iter().map(|text| number(text)).collect()
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 

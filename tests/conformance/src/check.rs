@@ -1,4 +1,4 @@
-//! Whether the ledger is complete and true.
+//! Check of the ledger: it is complete and true.
 
 use std::collections::BTreeSet;
 

@@ -416,9 +416,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn items_with_an_example_that_must_not_compile_are_tests_of_the_documentation() {
-        let source = r"
+    /// Items with examples of all kinds.
+    const EXAMPLES: &str = r"
 /// Not made by others.
 /// ```compile_fail,E0451
 /// let it = Private {};
@@ -459,7 +458,10 @@ mod tests {
 #[cfg(doctest)]
 mod refused;
 ";
-        let read = |build| contents(Path::new("lib.rs"), source, true, build).unwrap();
+
+    #[test]
+    fn items_with_an_example_that_must_not_compile_are_tests_of_the_documentation() {
+        let read = |build| contents(Path::new("lib.rs"), EXAMPLES, true, build).unwrap();
         let docs = read(Build::Docs);
         assert_eq!(docs.tests, ["HasNoConstructor", "one", "of"]);
         assert_eq!(docs.modules[0][0], Path::new("refused.rs"));

@@ -1,6 +1,8 @@
 //! The ledger of this repository is complete and true.
 
-use xwarp_conformance::{Catalogue, Family, Ledger, Level, Sources, check, repository};
+use std::fs;
+
+use xwarp_conformance::{Catalogue, Coverage, Family, Ledger, Level, Sources, check, repository};
 
 #[test]
 fn requirements_are_as_many_as_the_catalogues_have() {
@@ -30,4 +32,20 @@ fn every_requirement_has_one_row_with_evidence_that_exists() {
         lines.len(),
         lines.join("\n")
     );
+}
+
+#[test]
+fn readme_gives_the_numbers_of_the_ledger() {
+    let catalogue = Catalogue::own().expect("requirements.tsv can be read");
+    let ledger = Ledger::load(&repository()).expect("the ledger can be read");
+    let tally = Coverage::new(&catalogue, &ledger).tally(None, None);
+    let sentence = format!(
+        "Of {} requirements of the RFCs and the verbs draft, tests prove {}, and {} are [deviations]",
+        tally.all(),
+        tally.proved,
+        tally.deviation
+    );
+    let readme = fs::read_to_string(repository().join("README.md")).expect("README.md is there");
+    let readme = readme.replace('\n', " ");
+    assert!(readme.contains(&sentence), "README.md lacks: {sentence}");
 }

@@ -57,43 +57,27 @@ fn living_references_are_left_alone() {
 #[test]
 fn dead_references_in_comments_are_found() {
     let (row, number) = (format!("row {}", 38), 99);
-    for (comment, cited, missing) in [
+    let decision = |letter| format!("decision {letter}{number}");
+    let (d, a) = (decision('D'), decision('A'));
+    let (no_decision, no_name) = (
+        "no decision of wire.md or verbs.md",
+        "the name of no document",
+    );
+    #[rustfmt::skip]
+    let cases = [
         ("as DESIGN.md says", "DESIGN.md", "no document of the tree"),
-        (
-            "verbs.md §4.3, §4.4",
-            "verbs.md §4.3, §4.4",
-            "no section of it",
-        ),
+        ("verbs.md §4.3, §4.4", "verbs.md §4.3, §4.4", "no section of it"),
         (&*row, &*row, "no row of wire.md §9"),
-        (
-            &format!("decision D{number}"),
-            "D99",
-            "no decision of wire.md or verbs.md",
-        ),
-        (
-            &format!("decision A{number}"),
-            "A99",
-            "no decision of wire.md or verbs.md",
-        ),
+        (&*d, "D99", no_decision),
+        (&*a, "A99", no_decision),
         ("R5044-4.3-6", "R5044-4.3-6", "no requirement"),
         ("F-5 of vectors.md", "F-5", "no vector of vectors.md"),
-        (
-            "as the digest has it",
-            "the digest",
-            "the name of no document",
-        ),
-        ("(digest 4.3)", "digest 4", "the name of no document"),
-        (
-            "one of the vectors",
-            "the vectors",
-            "the name of no document",
-        ),
-        (
-            "the catalogue's first",
-            "catalogue",
-            "the name of no document",
-        ),
-    ] {
+        ("as the digest has it", "the digest", no_name),
+        ("(digest 4.3)", "digest 4", no_name),
+        ("one of the vectors", "the vectors", no_name),
+        ("the catalogue's first", "catalogue", no_name),
+    ];
+    for (comment, cited, missing) in cases {
         let source = format!("/// {comment}\nfn f() {{}}\n");
         assert_eq!(
             dead("src/a.rs", &source),

@@ -74,13 +74,13 @@ pub fn startup(input: &[u8]) {
     let params = StartupParams {
         crc: bit(flags, 2),
         markers: bit(flags, 3),
-        highest: if bit(flags, 4) {
+        max_revision: if bit(flags, 4) {
             Revision::One
         } else {
             Revision::Two
         },
         enhanced: bit(flags, 5).then_some(enhanced),
-        rdmac: bit(flags, 6),
+        allow_revision_0: bit(flags, 6),
     };
     match Initiator::new(params).on_bytes(stream) {
         Ok(InitiatorStep::NeedBytes(total)) => assert_wanted(total, stream, MAX_STARTUP_FRAME),

@@ -1,6 +1,6 @@
 //! One region and an endless row of receive buffers, which know where bytes may go.
 
-use xwarp_iwarp::{Access, AccessError, Inbound, InvalidateError, Resources, Stag};
+use xwarp_iwarp::{AccessError, AccessKind, Inbound, InvalidateError, Placement, Resources, Stag};
 
 /// What a receiver asks about, and a check of what it then hands out.
 #[derive(Debug, Default)]
@@ -19,7 +19,8 @@ impl Memory {
     /// Bytes that were let through lie inside the region or the buffer.
     pub(crate) fn take(&mut self, inbound: &Inbound<'_>) {
         match inbound {
-            Inbound::Write { to, payload, .. } | Inbound::ReadResponse { to, payload, .. } => {
+            Inbound::Write { placement, .. } | Inbound::ReadResponse { placement, .. } => {
+                let Placement { to, payload, .. } = placement;
                 if !payload.is_empty() {
                     let end = to.checked_add(payload.len() as u64).expect("no wrap");
                     assert!(*to >= Self::BASE && end <= Self::BASE + Self::LEN);
@@ -63,7 +64,7 @@ impl Resources for Memory {
         (self.taken <= Self::BUFFERS).then_some(Self::BUFFER)
     }
 
-    fn admit(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, stag: Stag, to: u64, len: u64, _: AccessKind) -> Result<(), AccessError> {
         assert!(len > 0, "zero-length accesses are not checked");
         if stag != Self::STAG || self.invalid {
             return Err(AccessError::InvalidStag);

@@ -9,6 +9,14 @@ use std::path::{Component, Path, PathBuf};
 const TOP_LINES: usize = 150;
 /// Lines that the record of a decision may have.
 const RECORD_LINES: usize = 60;
+/// Sections of such a record, in their order.
+const SECTIONS: [&str; 5] = [
+    "Context",
+    "Decision",
+    "Alternatives",
+    "Consequence",
+    "Measurement",
+];
 /// Characters of a line of prose.
 const WIDTH: usize = 120;
 /// Folders in which nothing is the repository's own.
@@ -193,7 +201,7 @@ impl Document {
             && name.starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// What a record of a decision lacks: brevity, its number, its status.
+    /// What a record of a decision lacks: brevity, its number, its status, a section.
     fn record_findings(&self) -> Vec<String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let number = name.split('-').next().unwrap_or_default();
@@ -207,10 +215,26 @@ impl Document {
                 "its title lacks its number",
             ),
             (self.text.contains("\nStatus: "), "it lacks a status"),
-            (self.text.contains("\n## Decision\n"), "it lacks a decision"),
+            (
+                self.has_all_sections(),
+                "its sections are not those of a record",
+            ),
         ];
         let failed = checks.iter().filter(|(holds, _)| !holds);
         failed.map(|(_, what)| self.finding(1, what)).collect()
+    }
+
+    /// Whether it has the sections of a record in their order, and text in each.
+    fn has_all_sections(&self) -> bool {
+        let mut sections = self.text.split("\n## ").skip(1);
+        let is_full = |(section, name): (&str, &str)| {
+            let text = section.strip_prefix(name);
+            text.is_some_and(|text| text.starts_with('\n') && !text.trim().is_empty())
+        };
+        let all = SECTIONS
+            .iter()
+            .all(|name| sections.next().is_some_and(|it| is_full((it, name))));
+        all && sections.next().is_none()
     }
 
     /// The names by which a link can reach its headings and marked places.
@@ -354,13 +378,28 @@ fn wide_lines_are_found_outside_of_tables_and_code() {
 
 #[test]
 fn flaws_of_a_record_are_found() {
-    let good = "# 0007: A title\n\nStatus: accepted, 2026-11-21.\n\n## Decision\n\nYes.\n";
+    let sections = SECTIONS.map(|name| format!("\n## {name}\n\nYes.\n"));
+    let good = format!(
+        "# 0007: A title\n\nStatus: accepted, 2026-11-21.\n{}",
+        sections.concat()
+    );
     let record = |text: &str| Document::new("tcp/decisions/0007-a-title.md", text);
-    assert_eq!(record(good).record_findings(), Vec::<String>::new());
+    assert_eq!(record(&good).record_findings(), Vec::<String>::new());
+    for (from, to) in [
+        ("## Context", "## Why"),
+        ("## Decision\n\nYes.", "## Decision"),
+        ("\n## Measurement\n\nYes.\n", ""),
+    ] {
+        assert_eq!(
+            record(&good.replace(from, to)).record_findings().len(),
+            1,
+            "{from}"
+        );
+    }
     let long = format!("{good}{}", "x\n".repeat(RECORD_LINES));
     assert_eq!(record(&long).record_findings().len(), 1);
     assert_eq!(record("# 0008: A title\n").record_findings().len(), 3);
-    assert!(record(good).is_record());
+    assert!(record(&good).is_record());
     assert!(!Document::new("tcp/decisions/README.md", "").is_record());
 }
 

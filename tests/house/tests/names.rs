@@ -2,52 +2,27 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use xwarp_house_tests::{Kind, functions, source_files};
 
 /// Words that no subject begins with.
 const LEADS: [&str; 6] = ["a", "an", "the", "it", "that", "there"];
-/// Folders in which nothing is the repository's own.
-const SKIPPED: [&str; 2] = ["target", ".git"];
 
 /// Names of the tests of a source file that do not begin with a subject.
-fn without_subject(source: &str) -> Vec<&str> {
-    let mut lines = source.lines().map(str::trim_start);
-    let mut found = Vec::new();
-    while lines.any(|line| line == "#[test]") {
-        let name = lines.find_map(|line| line.strip_prefix("fn "));
-        let name = name.and_then(|rest| rest.split('(').next());
-        let lead = |name: &&str| {
-            LEADS
-                .iter()
-                .any(|lead| name.split('_').next() == Some(lead))
-        };
-        found.extend(name.filter(lead));
-    }
-    found
-}
-
-/// All Rust sources of the repository.
-fn sources() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let (mut folders, mut sources) = (vec![root], Vec::new());
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder can be read") {
-            let path = entry.expect("an entry can be read").path();
-            let is_skipped = SKIPPED.iter().any(|name| path.ends_with(name));
-            if path.is_dir() {
-                folders.extend((!is_skipped).then_some(path));
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                sources.push(path);
-            }
-        }
-    }
-    sources
+fn without_subject(source: &str) -> Vec<String> {
+    let functions = functions(source).expect("Rust").into_iter();
+    let tests = functions.filter(|it| it.kind == Kind::Test);
+    let names = tests.map(|test| test.name);
+    let is_lead = |word: Option<&str>| word.is_some_and(|word| LEADS.contains(&word));
+    names
+        .filter(|name| is_lead(name.split('_').next()))
+        .collect()
 }
 
 #[test]
 fn subject_comes_first_in_the_name_of_every_test() {
     let mut told = Vec::new();
-    for path in sources() {
+    for path in source_files().expect("sources") {
         let source = fs::read_to_string(&path).expect("a source is text");
         let names = without_subject(&source);
         told.extend(
@@ -63,4 +38,6 @@ fn subject_comes_first_in_the_name_of_every_test() {
 fn name_that_begins_with_an_article_is_found() {
     let source = "#[test]\nfn a_send_is_sent() {}\n    #[test]\n    #[should_panic]\n    fn send_is_sent() {}\nfn the_helper() {}\n";
     assert_eq!(without_subject(source), ["a_send_is_sent"]);
+    let source = "#[tokio::test(start_paused = true)]\nasync fn the_task_waits() {}";
+    assert_eq!(without_subject(source), ["the_task_waits"]);
 }

@@ -87,11 +87,12 @@ impl HostThread {
     }
 }
 
-fn ip(arguments: &str) {
+/// Runs `ip` in the calling thread's network namespace.
+pub(crate) fn ip(arguments: &str) {
     command("ip", arguments);
 }
 
-pub(crate) fn command(program: &str, arguments: &str) {
+fn command(program: &str, arguments: &str) {
     let output = Command::new(program)
         .args(arguments.split_whitespace())
         .output()
@@ -104,8 +105,8 @@ pub(crate) fn command(program: &str, arguments: &str) {
 }
 
 impl HostThread {
-    /// Has the kernel compute all checksums and cut all segments of its TCP itself: otherwise a "frame" of a virtual link is many segments with
-    /// one unfinished checksum.
+    /// Has the kernel compute all checksums and cut all segments of its TCP itself. Otherwise a "frame" of a virtual link is many segments
+    /// with one unfinished checksum.
     pub(crate) fn switch_offloads_off(&self) {
         self.call(|| {
             let features = "tx off tso off gso off gro off";

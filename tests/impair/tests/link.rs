@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
-use xwarp_impair::{Fates, Impairment, Lab, Rule, Side};
+use xwarp_impair::{Bridged, Fates, Impairment, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_test_kit::needs_root;
 
@@ -59,6 +59,20 @@ fn segment_is_lost_by_its_number_alone() {
     }
 }
 
+/// What the program makes of a frame that it passes.
+fn passed(impairment: &Impairment, frame: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; frame.len()];
+    let input = ProgramInput {
+        data_in: Some(frame),
+        data_out: Some(&mut out),
+        ..ProgramInput::default()
+    };
+    let program = impairment.program().expect("the program");
+    let verdict = program.test_run(input).expect("a run").return_value;
+    assert_eq!(verdict, XDP_PASS);
+    out
+}
+
 #[test]
 fn what_may_be_marked_is_marked_and_its_checksum_follows() {
     needs_root!();
@@ -67,24 +81,10 @@ fn what_may_be_marked_is_marked_and_its_checksum_follows() {
         ..Rule::new(Seed(1))
     };
     let impairment = Impairment::load(&all_marked, SOME_INTERFACE).expect("root");
-    let marked = |frame: &[u8]| {
-        let mut out = vec![0; frame.len()];
-        let input = ProgramInput {
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            ..ProgramInput::default()
-        };
-        let program = impairment.program().expect("the program");
-        let verdict = program.test_run(input).expect("a run").return_value;
-        assert_eq!(verdict, XDP_PASS);
-        out
-    };
-    for (class, check) in [
-        (0x02, 0xb85f_u16),
-        (0x01, 0xb860),
-        (0x03, 0xb85e),
-        (0x02, 0),
-    ] {
+    let marked = |frame: &[u8]| passed(&impairment, frame);
+    #[rustfmt::skip]
+    let classes = [(0x02, 0xb85f_u16), (0x01, 0xb860), (0x03, 0xb85e), (0x02, 0)];
+    for (class, check) in classes {
         let mut ipv4 = frame(0x0800, 6);
         ipv4[15] = class;
         ipv4[24..26].copy_from_slice(&check.to_be_bytes());
@@ -158,18 +158,18 @@ fn only_tcp_is_impaired() {
 }
 
 /// Sends `data` from one host to the other by the kernels' TCP; what arrives.
-fn transfer(lab: &Lab, data: Vec<u8>) -> Vec<u8> {
+fn transfer(hosts: &Bridged, data: Vec<u8>) -> Vec<u8> {
     let address: SocketAddr = "10.0.0.2:5001".parse().expect("an address");
-    let listener = lab
+    let listener = hosts
         .b
         .call(move || TcpListener::bind(address).expect("a free port"));
-    let receiving = lab.b.begin(move || {
+    let receiving = hosts.b.begin(move || {
         let (mut stream, _) = listener.accept().expect("a client");
         let mut received = Vec::new();
         stream.read_to_end(&mut received).expect("data");
         received
     });
-    lab.a.call(move || {
+    hosts.a.call(move || {
         let mut stream = TcpStream::connect(address).expect("a listener");
         stream.write_all(&data).expect("a receiver");
     });
@@ -187,16 +187,16 @@ fn tcp_gets_through_loss_repetition_and_disorder() {
         delay: Duration::from_millis(2),
         ..Rule::new(Seed(5))
     };
-    let lab = Lab::new();
-    let port = lab.impair(Side::A, rule);
-    assert!(transfer(&lab, data.clone()) == data);
+    let hosts = Bridged::new();
+    let port = hosts.impair(Side::A, rule);
+    assert!(transfer(&hosts, data.clone()) == data);
     let fates = port.fates();
     assert!(fates.lost > 0 && fates.diverted > 0, "{fates:?}");
     // The receiver's kernel has seen segments twice, and segments before their time.
-    let seen = lab.b.tcp_counter("TCPDSACKOldSent") + lab.b.tcp_counter("TCPDSACKOfoSent");
+    let seen = hosts.b.tcp_counter("TCPDSACKOldSent") + hosts.b.tcp_counter("TCPDSACKOfoSent");
     assert!(seen > 0, "no segment arrived twice");
     assert!(
-        lab.b.tcp_counter("TCPOFOQueue") > 0,
+        hosts.b.tcp_counter("TCPOFOQueue") > 0,
         "none arrived before its time"
     );
 }

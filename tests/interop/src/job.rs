@@ -104,9 +104,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Waits for its end, and fails if that takes longer than `limit` from now.
-    pub fn finish_within(mut self, limit: Duration) -> Ended {
-        let deadline = Instant::now() + limit;
+    /// Waits for its end, and fails if that takes longer than `timeout` from now.
+    pub fn finish_within(mut self, timeout: Duration) -> Ended {
+        let deadline = Instant::now() + timeout;
         while self
             .next_line(deadline.saturating_duration_since(Instant::now()))
             .is_some()

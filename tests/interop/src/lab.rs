@@ -150,7 +150,7 @@ impl Lab {
     }
 }
 
-/// Brings an interface up, so that it carries what a wire would: complete checksums, no packet above the MTU, and nothing of this
+/// Brings an interface up, so that it carries what a wire would. That is complete checksums, no packet above the MTU, and nothing of this
 /// machine's own making.
 pub(crate) fn enable(host: &Host, interface: &str, mtu: u32) {
     host.switch_off(interface, &["tx", "sg", "tso", "gso", "gro"]);

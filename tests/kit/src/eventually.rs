@@ -15,9 +15,9 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     );
 }
 
-/// Waits until `condition` holds; false if it does not within `limit`.
-pub fn eventually_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
+/// Waits until `condition` holds; false if it does not within `timeout`.
+pub fn eventually_within(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + timeout;
     while !condition() {
         if Instant::now() >= deadline {
             return false;

@@ -10,6 +10,11 @@
 //! | [`Exclusive`] | a lock among all test programs |
 //! | [`WorkDir`] | a directory for the files of one test |
 //! | [`needs_root`] | skips a test that needs root, and says so |
+//! | [`Endpoint`] | a TCP stack on an interface in memory (feature `tcp`) |
+//! | [`MemoryRnic`] | an RNIC on an interface in memory (feature `rnic`) |
+//! | [`MemoryRnics`] | two of them that run by themselves, on a cable (feature `rnic`) |
+//! | [`End`] | a queue pair with memory to send from and to receive into (feature `rnic`) |
+//! | [`next_request`], [`next_completion`], [`next_success`] | what an end waits for (feature `rnic`) |
 //!
 //! Types of other crates keep to these words, too:
 //!
@@ -17,30 +22,52 @@
 //! |---|---|
 //! | host | a machine that an RNIC runs on: simulated (`xwarp-sim-tests`), or a network namespace (`xwarp-system-tests`) |
 //! | link | what joins two hosts (`xwarp-netsim`) |
-//! | end | a queue pair with its completion queues and its memory, as an application has them |
 //! | pair | two ends that are, or will be, connected |
-//! | endpoint | a TCP stack or an interface at one side of a link, without an RNIC |
+//! | endpoint | a TCP stack or an interface at one side of a link, without an RNIC; [`Endpoint`] is one in memory |
 //!
-//! The kit depends on no crate of xwarp, so that the tests of every crate can use it.
+//! Without these features, the kit depends on no crate of xwarp, so that the tests of every crate can use it.
+#![cfg_attr(
+    not(feature = "rnic"),
+    allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "half of the words need the feature"
+    )
+)]
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,
     reason = "test code: every step of it panics when it fails"
 )]
 
+#[cfg(feature = "rnic")]
+mod cable;
 mod drops;
+#[cfg(feature = "rnic")]
+mod end;
+#[cfg(feature = "tcp")]
+mod endpoint;
 mod eventually;
 mod exclusive;
 mod hex;
+#[cfg(feature = "rnic")]
+mod memory_rnic;
 mod pattern;
 mod root;
 mod side;
 mod work_dir;
 
+#[cfg(feature = "rnic")]
+pub use cable::{Cable, MemoryRnics};
 pub use drops::{Drops, drops_of};
+#[cfg(feature = "rnic")]
+pub use end::{End, next_completion, next_request, next_success};
+#[cfg(feature = "tcp")]
+pub use endpoint::{Endpoint, carry};
 pub use eventually::{TIMEOUT, eventually, eventually_within};
 pub use exclusive::Exclusive;
 pub use hex::hex;
+#[cfg(feature = "rnic")]
+pub use memory_rnic::MemoryRnic;
 pub use pattern::{pattern, pattern_of};
 pub use root::is_root_or_skipped;
 pub use side::Side;

@@ -15,13 +15,13 @@ use loom::thread;
 use sleep_flag::SleepFlag;
 
 /// Work that is published, the flag, and the event that a sleeper sleeps on (an eventfd: a count that stays until it is read).
-struct World {
+struct Shared {
     work: AtomicUsize,
     flag: SleepFlag,
     event: AtomicUsize,
 }
 
-impl World {
+impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             work: AtomicUsize::new(0),
@@ -47,15 +47,15 @@ impl World {
 #[test]
 fn whoever_sleeps_with_work_left_is_woken() {
     loom::model(|| {
-        let world = World::new();
+        let shared = Shared::new();
         let waker = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.publish())
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.publish())
         };
-        let asleep = world.falls_asleep(1);
+        let asleep = shared.falls_asleep(1);
         waker.join().unwrap();
         assert!(
-            !asleep || world.event.load(Ordering::Acquire) == 1,
+            !asleep || shared.event.load(Ordering::Acquire) == 1,
             "asleep, work published, and the event never set"
         );
     });
@@ -64,32 +64,32 @@ fn whoever_sleeps_with_work_left_is_woken() {
 #[test]
 fn of_two_wakers_at_least_one_wakes_the_sleeper() {
     loom::model(|| {
-        let world = World::new();
+        let shared = Shared::new();
         let wakers: Vec<_> = (0..2)
             .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || world.publish())
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.publish())
             })
             .collect();
-        let asleep = world.falls_asleep(2);
+        let asleep = shared.falls_asleep(2);
         for waker in wakers {
             waker.join().unwrap();
         }
-        assert!(!asleep || world.event.load(Ordering::Acquire) >= 1);
+        assert!(!asleep || shared.event.load(Ordering::Acquire) >= 1);
     });
 }
 
 #[test]
 fn sleeper_that_is_awake_again_is_not_rung_for() {
     loom::model(|| {
-        let world = World::new();
-        world.flag.announce();
-        world.flag.awake();
+        let shared = Shared::new();
+        shared.flag.announce();
+        shared.flag.awake();
         let waker = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.publish())
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.publish())
         };
         waker.join().unwrap();
-        assert_eq!(world.event.load(Ordering::Acquire), 0);
+        assert_eq!(shared.event.load(Ordering::Acquire), 0);
     });
 }

@@ -1,6 +1,6 @@
 //! Drop counters of an RNIC: the test kit finds those of all layers, future ones included.
 
-use xwarp::RnicCounters;
+use xwarp::attr::RnicCounters;
 use xwarp_test_kit::drops_of;
 
 #[test]

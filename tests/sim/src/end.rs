@@ -1,17 +1,21 @@
-//! One end of a connection: a queue pair, its completion queues, and the memory that its work requests name.
+//! End of a simulated connection: a queue pair, its completion queues, and the memory that its work requests name.
 
 use std::collections::HashMap;
 
+use xwarp::attr::TerminateOrigin;
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::memory::RegionSpec;
 use xwarp::{
-    Access, AsyncEventKind, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair,
-    RecvRequest, RegionSpec, RemoteAddress, SendRequest, Sge, TermCode, TerminateOrigin, WrId,
+    Access, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair, RecvRequest,
+    RemoteAddress, SendRequest, Sge, WrId,
 };
 
 use crate::done::Done;
 use crate::host::{Host, Target};
 
 /// A queue pair and all that a test wants to know of it. Posting panics where the verb refuses.
-pub struct End {
+pub struct SimEnd {
     /// The queue pair.
     pub qp: QueuePair,
     send_cq: CompletionQueue,
@@ -25,12 +29,12 @@ pub struct End {
 
 impl Host {
     /// A queue pair with completion queues of its own that hold all that can be outstanding.
-    pub fn end(&self, config: &QpConfig) -> End {
-        End::new(self, config)
+    pub fn end(&self, config: &QpConfig) -> SimEnd {
+        SimEnd::new(self, config)
     }
 }
 
-impl End {
+impl SimEnd {
     pub(crate) fn new(host: &Host, config: &QpConfig) -> Self {
         Self::with_cqs(
             host,

@@ -3,17 +3,19 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 
-use xwarp::{
-    Access, AsyncEvent, AsyncEventKind, FixedHost, MemoryRegion, MpaConfig, Progress,
-    ProtectionDomain, QpId, QueuePair, RegionPool, RemoteAddress, Rnic, RnicConfig, SharedBytes,
-};
+use xwarp::attr::QpId;
+use xwarp::cm::MpaConfig;
+use xwarp::config::Progress;
+use xwarp::event::{AsyncEvent, AsyncEventKind};
+use xwarp::memory::SharedBytes;
+use xwarp::sim::FixedHost;
+use xwarp::{Access, MemoryRegion, ProtectionDomain, QueuePair, RemoteAddress, Rnic, RnicConfig};
+use xwarp_driver::Wire;
 use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter, LinkState, MacAddr, Network};
-use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::StackConfig;
-use xwarp_test_kit::{Drops, Side, drops_of};
+use xwarp_test_kit::{Drops, MemoryRnic, Side, drops_of};
 
 use crate::MIB;
 
@@ -99,7 +101,6 @@ impl Host {
             max_events,
             backlog,
         } = kind;
-        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let peer = side.other();
         let (reporter, monitor) = LinkReporter::new(None);
         let link = LinkState {
@@ -111,22 +112,18 @@ impl Host {
         reporter.report(LinkNews::State(link.clone()));
         let neighbours = [address_of(peer), later_address(peer)].map(|at| (at, peer.mac()));
         let host = FixedHost::new(address_of(side), neighbours).watched(monitor);
-        let regions = RegionPool::anonymous(REGION_AREA).unwrap();
-        let config = RnicConfig {
-            progress: Progress::Manual,
-            mpa,
-            max_events,
-            backlog,
-            ..RnicConfig::default()
-        };
-        let rnic = Rnic::with_io(
-            Box::new(io),
-            stack_config(side, seed, mtu),
-            Arc::new(host),
-            regions,
-            &config,
-        );
-        let rnic = rnic.unwrap();
+        let config = RnicConfig::default()
+            .progress(Progress::Manual)
+            .mpa(mpa)
+            .max_events(max_events)
+            .backlog(backlog);
+        let (rnic, wire) = MemoryRnic::at(side)
+            .host(host)
+            .frames(FRAMES)
+            .region_area(REGION_AREA)
+            .config(config)
+            .stack(|tcp| *tcp = stack_config(side, seed, mtu))
+            .open();
         let inner = Inner {
             address: address_of(side),
             pd: rnic.allocate_pd().unwrap(),

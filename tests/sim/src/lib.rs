@@ -34,6 +34,7 @@ mod done;
 mod drops;
 mod end;
 mod host;
+mod late_host;
 mod plain;
 mod seeds;
 mod sim;
@@ -41,8 +42,9 @@ mod windowed;
 pub mod wire;
 
 pub use done::Done;
-pub use end::End;
+pub use end::SimEnd;
 pub use host::{Host, Target, later_address, network};
+pub use late_host::{Answer, LateHost};
 pub use plain::PlainPeer;
 pub use seeds::for_each_seed;
 pub use sim::Sim;

@@ -7,9 +7,8 @@ use std::rc::Rc;
 
 use xwarp_driver::{MemoryIo, Wire};
 use xwarp_netsim::Seed;
-use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack};
-
-use xwarp_test_kit::Side;
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path};
+use xwarp_test_kit::{Endpoint, Side};
 
 use crate::host::{MTU, stack_config};
 use crate::windowed::{Announced, Windowed};
@@ -26,7 +25,7 @@ pub struct PlainPeer(Rc<RefCell<Inner>>);
 struct Inner {
     side: Side,
     announced: Announced,
-    stack: Stack,
+    tcp: Endpoint,
     conn: Option<ConnId>,
     /// Pieces that are to be sent, each as a segment where it fits one.
     outbox: VecDeque<Vec<u8>>,
@@ -48,7 +47,7 @@ impl PlainPeer {
         let inner = Inner {
             side,
             announced,
-            stack: Stack::new(Box::new(io), stack_config(side, seed, MTU)),
+            tcp: Endpoint::on(Box::new(io), wire.clone(), stack_config(side, seed, MTU)),
             conn: None,
             outbox: VecDeque::new(),
             received: Vec::new(),
@@ -67,7 +66,7 @@ impl PlainPeer {
     pub fn listen(&self, port: u16) {
         let mut inner = self.0.borrow_mut();
         let local = SocketAddr::new(inner.side.address(), port);
-        inner.stack.listen(local, 1).unwrap();
+        inner.tcp.stack.listen(local, 1).unwrap();
     }
 
     /// Begins to connect, from a port not used before, and forgets the connection before.
@@ -80,7 +79,7 @@ impl PlainPeer {
         };
         let now = inner.now;
         inner.next_port += 1;
-        let conn = inner.stack.connect(path, now).unwrap();
+        let conn = inner.tcp.stack.connect(path, now).unwrap();
         inner.begin(conn, false);
     }
 
@@ -112,7 +111,7 @@ impl PlainPeer {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;
         if let Some(conn) = inner.conn {
-            inner.stack.close(conn, now);
+            inner.tcp.stack.close(conn, now);
         }
     }
 
@@ -121,7 +120,7 @@ impl PlainPeer {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;
         if let Some(conn) = inner.conn {
-            inner.stack.abort(conn, now);
+            inner.tcp.stack.abort(conn, now);
         }
     }
 
@@ -155,7 +154,7 @@ impl PlainPeer {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.0.borrow().stack.next_deadline()
+        self.0.borrow().tcp.stack.next_deadline()
     }
 
     pub(crate) fn report(&self) -> String {
@@ -166,7 +165,7 @@ impl PlainPeer {
             inner.connected,
             inner.saw_fin,
             inner.ended,
-            inner.stack.counters()
+            inner.tcp.stack.counters()
         )
     }
 }
@@ -174,13 +173,13 @@ impl PlainPeer {
 impl Inner {
     fn step(&mut self, now: Instant) -> usize {
         self.now = now;
-        let mut done = self.stack.step(now, BUDGET).unwrap();
-        while let Some(event) = self.stack.poll_event() {
+        let mut done = self.tcp.stack.step(now, BUDGET).unwrap();
+        while let Some(event) = self.tcp.stack.poll_event() {
             done += 1;
             self.on_event(event);
         }
         done += self.flush(now);
-        self.stack.transmit(now).unwrap();
+        self.tcp.stack.transmit(now).unwrap();
         done
     }
 
@@ -213,10 +212,7 @@ impl Inner {
         let Some(conn) = self.conn.filter(|_| self.reads) else {
             return;
         };
-        let n = self.stack.readable_len(conn);
-        self.received
-            .extend_from_slice(self.stack.readable(conn, n));
-        self.stack.consume(conn, n);
+        self.received.extend(self.tcp.read(conn, usize::MAX));
     }
 
     fn flush(&mut self, now: Instant) -> usize {
@@ -225,12 +221,10 @@ impl Inner {
         };
         let mut sent = 0;
         while let Some(piece) = self.outbox.pop_front() {
-            let Some(place) = self.stack.writable(conn, piece.len()) else {
+            if !self.tcp.write(conn, &piece, now) {
                 self.outbox.push_front(piece);
                 break;
-            };
-            place.copy_from_slice(&piece);
-            self.stack.commit(conn, piece.len(), now);
+            }
             sent += 1;
         }
         sent

@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use xwarp::{
-    Access, CreateError, FixedHost, Host, OpenError, Progress, QpConfig, QueryError, QueuePair,
-    RecvRequest, RegionPool, Rnic, RnicConfig, RnicUnavailable, SrqConfig, WrId,
+use xwarp::config::Progress;
+use xwarp::error::{
+    ConnectError, CreateError, ListenError, OpenError, QueryError, RnicUnavailable, WaitError,
 };
-use xwarp_driver::MemoryIo;
-use xwarp_sim_tests::{KIB, Side};
-use xwarp_tcp::StackConfig;
+use xwarp::event::HandlerId;
+use xwarp::sim::{FixedHost, Host};
+use xwarp::{
+    Access, CompletionQueue, ProtectionDomain, QpConfig, QueuePair, RecvRequest, Rnic, RnicConfig,
+    SharedReceiveQueue, SrqConfig, WrId,
+};
+use xwarp_sim_tests::{KIB, LateHost, Side};
+use xwarp_test_kit::MemoryRnic;
 
 const ALL_PROGRESS: [Progress; 3] = [Progress::Thread, Progress::Inline, Progress::Manual];
 /// Bytes that regions can have.
@@ -33,18 +38,10 @@ fn host() -> Arc<FixedHost> {
 }
 
 /// An RNIC without a link.
-fn open(host: &Arc<FixedHost>, progress: Progress) -> Result<Rnic, OpenError> {
-    let (io, _wire) = MemoryIo::new(64).unwrap();
-    let stack = StackConfig {
-        mac: Side::A.mac(),
-        ..StackConfig::default()
-    };
-    let config = RnicConfig {
-        progress,
-        ..RnicConfig::default()
-    };
-    let regions = RegionPool::anonymous(AREA).unwrap();
-    Rnic::with_io(Box::new(io), stack, host.clone(), regions, &config)
+fn open<H: Host + 'static>(host: &Arc<H>, progress: Progress) -> Result<Rnic, OpenError> {
+    let rnic = MemoryRnic::at(Side::A).shared_host(host.clone());
+    let opened = rnic.region_area(AREA).progress(progress).try_open();
+    opened.map(|(rnic, _wire)| rnic)
 }
 
 /// File descriptors of this process.
@@ -109,11 +106,66 @@ fn without_resources_nothing_is_opened_or_created_and_what_there_is_stays_usable
     setrlimit(Resource::RLIMIT_NOFILE, limits.0, limits.1).unwrap();
 }
 
-/// Bytes of memory that this process has.
+/// Verbs that take a file descriptor, and whether they say that there is none.
+fn say_that_none_is_left(rnic: &Rnic, qp: &mut QueuePair) -> [(&'static str, bool); 6] {
+    let (own, peer) = ((Side::A.address(), PORT), (Side::B.address(), PORT));
+    let limit = Duration::from_secs(1);
+    let channel = rnic.create_completion_channel().err();
+    let listener = rnic.listen(own.into()).err();
+    let streams = rnic.listen_streams(own.into()).err();
+    let connecting = qp.begin_connect(peer.into(), b"", limit).err();
+    let stream = rnic.begin_connect_stream(peer.into(), limit).err();
+    let changes = qp.state_changes().err();
+    [
+        (
+            "create_completion_channel",
+            matches!(channel, Some(CreateError::System(_))),
+        ),
+        ("listen", matches!(listener, Some(ListenError::System(_)))),
+        (
+            "listen_streams",
+            matches!(streams, Some(ListenError::System(_))),
+        ),
+        (
+            "begin_connect",
+            matches!(connecting, Some(ConnectError::Resources(_))),
+        ),
+        (
+            "begin_connect_stream",
+            matches!(stream, Some(ConnectError::Resources(_))),
+        ),
+        (
+            "state_changes",
+            matches!(changes, Some(WaitError::System(_))),
+        ),
+    ]
+}
+
+#[test]
+fn verbs_that_take_a_descriptor_say_that_none_is_left() {
+    let _alone = alone();
+    let limits = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    for progress in ALL_PROGRESS {
+        let rnic = open(&host(), progress).unwrap();
+        let (pd, cq) = (rnic.allocate_pd().unwrap(), rnic.create_cq(16).unwrap());
+        let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, FEW, limits.1).unwrap();
+        let taken = take_all();
+        let said = say_that_none_is_left(&rnic, &mut qp);
+        drop(taken);
+        setrlimit(Resource::RLIMIT_NOFILE, limits.0, limits.1).unwrap();
+        for (verb, said) in said {
+            assert!(said, "{progress:?}: {verb}");
+        }
+    }
+}
+
+/// Bytes of memory that this process has, counted page by page: `statm` is off by what each processor has not added up yet.
 fn resident() -> usize {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    let pages = statm.split(' ').nth(1).unwrap();
-    4 * KIB * pages.parse::<usize>().unwrap()
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let pages = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kib = pages.unwrap().trim().trim_end_matches(" kB");
+    KIB * kib.parse::<usize>().unwrap()
 }
 
 /// Verbs draft §6.3.3: what was posted to a shared receive queue and taken by no message goes with it.
@@ -124,10 +176,7 @@ fn buffers_that_no_message_has_taken_go_with_their_queue() {
     let pd = rnic.allocate_pd().unwrap();
     let region = pd.allocate(8, Access::LOCAL_WRITE).unwrap();
     let depth = rnic.query().unwrap().max_srq_work_requests;
-    let config = SrqConfig {
-        depth,
-        ..SrqConfig::default()
-    };
+    let config = SrqConfig::default().depth(depth);
     let fill_and_destroy = || {
         let mut srq = pd.create_srq(config).unwrap();
         let buffers = (0..depth).map(|_| RecvRequest::new(WrId(1), region.local(0, 8)));
@@ -145,6 +194,27 @@ fn buffers_that_no_message_has_taken_go_with_their_queue() {
 }
 
 /// Everything is there once more after Close RNIC, whoever holds handles, and nothing is left when those are dropped, too.
+/// A handler of completions and one of events, which hold `held`.
+fn add_handlers(rnic: &Rnic, held: &Arc<()>) -> HandlerId {
+    let [completions, events] = [held, held].map(Arc::clone);
+    let handles_events = rnic.set_event_handler(move |_, _| drop(Arc::clone(&events)));
+    handles_events.unwrap();
+    let handler = rnic.add_completion_handler(move |_| drop(Arc::clone(&completions)));
+    handler.unwrap()
+}
+
+/// One with a receive queue of its own, and one that shares.
+fn two_queue_pairs(
+    pd: &ProtectionDomain,
+    cq: &CompletionQueue,
+    srq: &SharedReceiveQueue,
+) -> [QueuePair; 2] {
+    let config = QpConfig::default();
+    let own = pd.create_qp(&config, cq, cq).unwrap();
+    let sharing = pd.create_qp_with_srq(&config, cq, cq, srq).unwrap();
+    [own, sharing]
+}
+
 #[test]
 fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
     let _alone = alone();
@@ -152,26 +222,19 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
         let (host, before) = (host(), descriptors());
         let rnic = open(&host, progress).unwrap();
         let held = Arc::new(());
-        let [completions, events] = [&held, &held].map(Arc::clone);
-        let handler = rnic.add_completion_handler(move |_| drop(Arc::clone(&completions)));
-        let handler = handler.unwrap();
-        let handles_events = rnic.set_event_handler(move |_, _| drop(Arc::clone(&events)));
-        handles_events.unwrap();
+        let handler = add_handlers(&rnic, &held);
         let cq = rnic.create_cq_with(16, handler).unwrap();
         let pd = rnic.allocate_pd().unwrap();
         let srq = pd.create_srq(SrqConfig::default()).unwrap();
-        let config = QpConfig::default();
-        let own = pd.create_qp(&config, &cq, &cq).unwrap();
-        let sharing = pd.create_qp_with_srq(&config, &cq, &cq, &srq).unwrap();
+        let [own, sharing] = two_queue_pairs(&pd, &cq, &srq);
         // What remains of these two has no memory: the RNIC alone keeps it.
         let [first, second] = [0, 1].map(|_| pd.allocate(AREA / 2, Access::all()).unwrap());
         let stags = [first.into_stag(), second.into_stag()];
         let window = pd.allocate_window().unwrap();
         let at = (Side::A.address(), PORT);
         let listener = rnic.listen(at.into()).unwrap();
-        let peer = (Side::B.address(), PORT);
-        let stream = rnic.connect_stream(peer.into(), Duration::from_secs(1));
-        let stream = stream.unwrap();
+        let peer = (Side::B.address(), PORT).into();
+        let stream = (rnic.connect_stream(peer, Duration::from_secs(1))).unwrap();
         assert_eq!(Arc::strong_count(&held), 3);
         assert_eq!(engines(), usize::from(progress == Progress::Thread));
         assert!(rnic.allocate_memory(1).is_err());
@@ -190,6 +253,37 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
         drop((cq, pd, srq, own, sharing, stags, window, listener, stream));
         drop((rnic, again));
         assert_eq!(descriptors(), before, "{progress:?}: at last");
+    }
+}
+
+/// What a connection takes while its next hop is searched for, it gives back with the attempt.
+#[test]
+fn attempts_that_are_given_up_during_the_search_leave_nothing() {
+    const ATTEMPTS: usize = 10_000;
+    let _alone = alone();
+    for progress in ALL_PROGRESS {
+        let host = Arc::new(LateHost::new(None));
+        let rnic = open(&host, progress).unwrap();
+        let (pd, cq) = (rnic.allocate_pd().unwrap(), rnic.create_cq(16).unwrap());
+        let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+        let (peer, limit) = ((Side::B.address(), PORT).into(), Duration::from_hours(1));
+        let before = descriptors();
+        let attempt = |qp: &mut QueuePair| {
+            let connecting = qp.begin_connect(peer, b"", limit).unwrap();
+            let stream = rnic.begin_connect_stream(peer, limit).unwrap();
+            assert_eq!(host.searches(), 2);
+            drop((connecting, stream));
+        };
+        (0..ATTEMPTS / 10).for_each(|_| attempt(&mut qp));
+        let grown = resident();
+        (0..ATTEMPTS).for_each(|_| attempt(&mut qp));
+        let grown = resident().saturating_sub(grown);
+        assert!(grown < ATTEMPTS * 16, "{progress:?}: {grown} bytes");
+        assert_eq!(descriptors(), before, "{progress:?}");
+        assert_eq!(host.searches(), 0, "{progress:?}");
+        assert!(host.has_all_ports(), "{progress:?}");
+        assert_eq!(rnic.next_deadline().unwrap(), None, "{progress:?}");
+        assert!(qp.begin_connect(peer, b"", limit).is_ok(), "{progress:?}");
     }
 }
 

@@ -9,8 +9,8 @@ use crate::hosts::Hosts;
 use crate::process::{Finished, Running};
 use crate::program::{Mode, Program};
 
-/// Nothing is lost between these hosts, so nothing may be sent again; but a process may well wait longer for a processor of a busy
-/// machine than the 5 ms after which a segment is otherwise taken for lost.
+/// Nothing is lost between these hosts, so nothing may be sent again. Otherwise a segment is taken for lost after 5 ms. On a busy machine a
+/// process may wait longer than that for a processor.
 const MIN_RTO: &str = "--min-rto 1s";
 
 /// More frames than a host receives before the first message of a test.

@@ -10,12 +10,16 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::Value;
+use xwarp::config::{NicConfig, WaitMode, XdpMode};
+use xwarp::{Rnic, RnicConfig};
 
 use crate::process::{Finished, Running, output_of};
 use crate::{DEV, Exclusive, PERF_PORT, WorkDir, eventually};
 
 /// Held while hosts exist, or namespaces of another kind that must be alone.
 pub const LOCK: &str = "/run/xwarp-system-tests.lock";
+/// Bytes of an RNIC's region area.
+const REGION_BYTES: usize = 8 << 20;
 const NAMES: [&str; 2] = ["xwsys-a", "xwsys-b"];
 
 /// What the cable between the hosts is like.
@@ -92,7 +96,7 @@ impl Hosts {
     /// An example of the library, likewise.
     pub fn example_file(name: &str) -> PathBuf {
         let file = Path::new("examples").join(name);
-        built(file, "cargo build -p xwarp --examples")
+        built(file, "cargo build -p xwarp --examples --features tokio")
     }
 
     /// The section of the program that native mode takes at this MTU: `xdp` goes up to 3506 on a veth pair.
@@ -240,6 +244,15 @@ impl Host {
             scope.spawn(inside).join()
         });
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Opens an RNIC in native mode. Its threads sleep when they have nothing to do.
+    pub fn open(&self, config: RnicConfig) -> Rnic {
+        let nic = NicConfig::default()
+            .mode(Some(XdpMode::Native))
+            .region_bytes(REGION_BYTES);
+        let config = config.nic(nic).wait_mode(WaitMode::Blocking);
+        self.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
     }
 
     /// Moves the calling thread, and those that it starts, into the host's namespace.

@@ -5,7 +5,7 @@
 //! says of one.
 //!
 //! Everything needs root, the command beside the test program (`cargo build -p xwarp-tools` in the same profile), and the library's examples
-//! (`cargo build -p xwarp --examples`; `cargo test --workspace` builds them by itself).
+//! (`cargo build -p xwarp --examples --features tokio`; `cargo test --workspace` builds them by itself).
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,       // a panic is how a test fails

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -73,6 +74,18 @@ impl Running {
             .map(|mask| u64::from_str_radix(mask.trim(), 16).expect("hexadecimal"));
         let bit = 1 << (signal as i32 - 1);
         mask.expect("a mask of signals") & bit != 0
+    }
+
+    /// Lets it open no further file: its limit is the lowest number that none has.
+    pub fn limit_files(&self) {
+        let pid = self.child.id();
+        let is_open = |number: &u32| Path::new(&format!("/proc/{pid}/fd/{number}")).is_symlink();
+        let free = (0..u32::MAX).find(|number| !is_open(number));
+        let limit = format!("--nofile={}", free.expect("a number"));
+        let limited = Command::new("prlimit")
+            .args(["--pid", &pid.to_string(), &limit])
+            .status();
+        assert!(limited.is_ok_and(|it| it.success()), "prlimit {limit}");
     }
 
     /// The kernel's function in which it sleeps.
@@ -152,16 +165,16 @@ impl Running {
         );
     }
 
-    /// Waits for its end, and fails if that takes longer than `limit` from now.
-    pub fn finish_within(mut self, limit: Duration) -> Finished {
+    /// Waits for its end, and fails if that takes longer than `timeout` from now.
+    pub fn finish_within(mut self, timeout: Duration) -> Finished {
         let mut ended = None;
-        eventually_within(limit, || {
+        eventually_within(timeout, || {
             ended = self.child.try_wait().expect("our own child");
             ended.is_some()
         });
         let Some(status) = ended else {
             panic!(
-                "{} has not ended within {limit:?}\n{}",
+                "{} has not ended within {timeout:?}\n{}",
                 self.what,
                 self.outputs()
             );

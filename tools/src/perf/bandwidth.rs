@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use xwarp::{Opcode, RecvRequest, RemoteAddress, SendRequest, Sgl, WrId};
+use xwarp::work::Sgl;
+use xwarp::{Opcode, RecvRequest, RemoteAddress, SendRequest, WrId};
 
 use super::Extent;
 use super::hello::{Hello, Verb};
@@ -11,8 +12,8 @@ use super::peer::{Peer, Record};
 /// Receive buffers of no bytes that the client posts for credits and for the final record. Credits come every half `depth`
 /// messages and at most two `depth`s are under way, so that at most four can wait.
 pub(crate) const CREDIT_RECEIVES: usize = 8;
-/// Messages between two looks at the clock or for Ctrl-C.
-const GLANCE: u64 = 64;
+/// Messages between two looks at the clock, and two checks that the test goes on.
+const CHECKED_MESSAGES: u64 = 64;
 
 /// What a bandwidth run measured.
 pub(crate) struct Run {
@@ -43,7 +44,9 @@ pub(crate) fn run(
     loop {
         let more = match extent {
             Extent::Messages(limit) => pump.posted < limit,
-            Extent::Time(limit) => !pump.posted.is_multiple_of(GLANCE) || start.elapsed() < limit,
+            Extent::Time(limit) => {
+                !pump.posted.is_multiple_of(CHECKED_MESSAGES) || start.elapsed() < limit
+            }
         };
         if !more {
             break;
@@ -53,7 +56,7 @@ pub(crate) fn run(
             continue;
         }
         pump.take(peer)?;
-        if pump.completed.is_multiple_of(GLANCE) {
+        if pump.completed.is_multiple_of(CHECKED_MESSAGES) {
             peer.connection.check_alive()?;
         }
     }

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, ensure};
-use xwarp::{ConnectError, Rnic};
+use xwarp::Rnic;
+use xwarp::error::ConnectError;
 
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::Peer;
 use super::report::{self, Measured};
-use super::{COMPARE_LIMIT, Extent, GRACE, PerfArgs, bandwidth, data, latency};
+use super::{COMPARE_TIMEOUT, Extent, GRACE, PerfArgs, bandwidth, data, latency};
 use crate::connection::Connection;
 use crate::peer_text;
 use crate::signals::Interrupted;
@@ -24,6 +25,33 @@ pub(crate) fn run(
     args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
+    let (mut peer, hello) = set_up(rnic, hello, interrupted)?;
+    let remote = connect(&mut peer, server, &hello)?;
+    report::print_setup(rnic, &hello, &peer.connection.qp, args)?;
+    limit_time(&mut peer.connection, args.extent());
+    let setup = report::setup_json(rnic, &peer.connection.qp, args);
+    let before = rnic.counters()?.tcp.retransmissions;
+    let measured = measure(&mut peer, &hello, remote, args.extent())?;
+    let retransmitted = rnic.counters()?.tcp.retransmissions - before;
+    let verified = finish(&mut peer, &hello, measured.messages(), remote, interrupted)?;
+    peer.connection.close()?;
+    if args.json {
+        return report::print_json(&hello, &setup, &measured, verified, retransmitted);
+    }
+    Ok(report::print_result(
+        &hello,
+        &measured,
+        verified,
+        retransmitted,
+    )?)
+}
+
+/// One end for the test, not yet connected, and what the server is told of it.
+fn set_up<'a>(
+    rnic: &'a Rnic,
+    hello: &Hello,
+    interrupted: &'a Interrupted,
+) -> anyhow::Result<(Peer<'a>, Hello)> {
     // Zeroing gigabytes takes its time, and nothing is steered yet.
     let mut peer = interrupted.at_once_during(|| Peer::new(rnic, hello, interrupted))??;
     if hello.client_sends() {
@@ -38,37 +66,21 @@ pub(crate) fn run(
         places: peer.places(false),
         ..hello.clone()
     };
-    let remote = connect(&mut peer, server, &hello)?;
-    report::print_setup(rnic, &hello, &peer.connection.qp, args)?;
-    limit_time(&mut peer.connection, args.extent());
-    let setup = report::setup_json(rnic, &peer.connection.qp, args);
-    let before = rnic.counters()?.tcp.retransmissions;
-    let measured = match hello.kind.style {
-        Style::Bandwidth => Measured::Bandwidth(bandwidth::run(
-            &mut peer,
-            &hello,
-            remote.buffer,
-            args.extent(),
-        )?),
-        Style::Latency => Measured::Latency(latency::run_client(
-            &mut peer,
-            &hello,
-            remote.buffer,
-            args.extent(),
-        )?),
-    };
-    let retransmitted = rnic.counters()?.tcp.retransmissions - before;
-    let verified = finish(&mut peer, &hello, measured.messages(), remote, interrupted)?;
-    peer.connection.close()?;
-    if args.json {
-        return report::print_json(&hello, &setup, &measured, verified, retransmitted);
-    }
-    Ok(report::print_result(
-        &hello,
-        &measured,
-        verified,
-        retransmitted,
-    )?)
+    Ok((peer, hello))
+}
+
+/// The test itself.
+fn measure(
+    peer: &mut Peer<'_>,
+    hello: &Hello,
+    remote: Places,
+    extent: Extent,
+) -> anyhow::Result<Measured> {
+    let buffer = remote.buffer;
+    Ok(match hello.kind.style {
+        Style::Bandwidth => Measured::Bandwidth(bandwidth::run(peer, hello, buffer, extent)?),
+        Style::Latency => Measured::Latency(latency::run_client(peer, hello, buffer, extent)?),
+    })
 }
 
 /// Has a run of a certain time end with it.
@@ -113,9 +125,9 @@ fn finish(
 ) -> anyhow::Result<Option<u64>> {
     if hello.verify {
         let otherwise = "the server does not say whether it has what was sent".to_owned();
-        peer.connection.set_silence_limit(COMPARE_LIMIT);
+        peer.connection.set_silence_timeout(COMPARE_TIMEOUT);
         peer.connection
-            .end_by(Instant::now() + COMPARE_LIMIT, otherwise);
+            .end_by(Instant::now() + COMPARE_TIMEOUT, otherwise);
     }
     peer.send_record([messages, 0, 0, 0], remote.control)?;
     let [checked, wrong, slot, at] = peer.receive_record()?;

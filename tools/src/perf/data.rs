@@ -1,8 +1,8 @@
-//! What the buffers of a test are filled with, and whether they hold it.
+//! Payload of a test: filling buffers, and checking what they hold.
 
 use std::ops::Range;
 
-use xwarp::SharedBytes;
+use xwarp::memory::SharedBytes;
 
 use crate::signals::Interrupted;
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn single_wrong_byte_is_found() {
-        let never = Interrupted::default();
+        let never = Interrupted::never();
         for size in [1000, CHUNK, 2 * CHUNK + 1] {
             let bytes = SharedBytes::anonymous(3 * size).unwrap();
             fill(&bytes, size, 3, &never).unwrap();

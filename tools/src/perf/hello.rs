@@ -1,4 +1,4 @@
-//! What client and server of a test tell each other in the private data of their connection.
+//! Private data of a test's connection: what client and server tell each other.
 
 use std::fmt;
 
@@ -225,19 +225,8 @@ impl Hello {
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> anyhow::Result<Self> {
         let mut rest = bytes;
-        let head: [u8; 8] = take(&mut rest).context("the client is no xwarp perf")?;
-        ensure!(head[..4] == MAGIC, "the client is no xwarp perf");
-        ensure!(
-            head[4] == VERSION,
-            "the client is an xwarp perf of another version"
-        );
-        let Some(kind) = Kind::from_byte(head[5]) else {
-            bail!("the client asks for a test that is not known here");
-        };
-        let verify = match (head[6], head[7]) {
-            (flag @ (0 | 1), 0) => flag == 1,
-            _ => bail!("the client asks for something that is not known here"),
-        };
+        let head = take(&mut rest).context("the client is no xwarp perf")?;
+        let (kind, verify) = read_head(head)?;
         let mut number = || take(&mut rest).map(u32::from_be_bytes);
         let numbers = (number(), number(), number());
         let (Some(size), Some(slots), Some(depth)) = numbers else {
@@ -258,6 +247,22 @@ impl Hello {
             "the client asks for a test that cannot be, or for more than one may take"
         );
         Ok(hello)
+    }
+}
+
+/// Which test it is, and whether data are compared.
+fn read_head(head: [u8; 8]) -> anyhow::Result<(Kind, bool)> {
+    ensure!(head[..4] == MAGIC, "the client is no xwarp perf");
+    ensure!(
+        head[4] == VERSION,
+        "the client is an xwarp perf of another version"
+    );
+    let Some(kind) = Kind::from_byte(head[5]) else {
+        bail!("the client asks for a test that is not known here");
+    };
+    match (head[6], head[7]) {
+        (flag @ (0 | 1), 0) => Ok((kind, flag == 1)),
+        _ => bail!("the client asks for something that is not known here"),
     }
 }
 

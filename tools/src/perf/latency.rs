@@ -16,9 +16,9 @@ const LONGEST: Duration = Duration::from_mins(1);
 const DIGITS: u8 = 3;
 /// Rounds before the measurement, which warm caches and let both sides settle.
 const WARM_UP: u64 = 100;
-/// Looks at memory in vain, and rounds, between two looks for Ctrl-C and for the connection's end.
-const GLANCE: u32 = 4096;
-const GLANCE_ROUNDS: u64 = 256;
+/// Looks at memory in vain, and rounds, between two checks that the test goes on. Nothing sleeps meanwhile.
+const IDLE_LOOKS: u32 = 4096;
+const CHECKED_ROUNDS: u64 = 256;
 /// Receive buffers that each side keeps posted for Sends.
 const RECEIVES: usize = 4;
 
@@ -119,7 +119,7 @@ fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool>
 
 /// Turns the engine until the other side's message of this round is here; false if its record came instead.
 fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
-    if round.is_multiple_of(GLANCE_ROUNDS) {
+    if round.is_multiple_of(CHECKED_ROUNDS) {
         peer.connection.check_alive()?;
     }
     let (mut idle, mut silence) = (0, Silence::default());
@@ -131,9 +131,9 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
             continue;
         }
         idle += 1;
-        if idle == GLANCE {
+        if idle == IDLE_LOOKS {
             idle = 0;
-            peer.connection.glance(&mut silence)?;
+            peer.connection.check_going(&mut silence)?;
         }
         std::hint::spin_loop();
     }

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
-use xwarp::{CongestionControl, MpaConfig, NicConfig, Progress, RnicConfig, Waiting};
+use xwarp::RnicConfig;
+use xwarp::cm::MpaConfig;
+use xwarp::config::{CongestionControl, NicConfig, Progress, WaitMode};
 
 use crate::device;
 use crate::host::Host;
@@ -36,7 +38,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what is under way at the end of --duration may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the other side may take to compare its buffers with what was sent.
-const COMPARE_LIMIT: Duration = Duration::from_mins(1);
+const COMPARE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of memory that a test's buffers may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
 /// Bytes that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
@@ -217,6 +219,26 @@ fn run_client(
 impl PerfArgs {
     /// What a client asks of the server. Messages in flight have a buffer each if they are to be compared.
     fn hello(&self, kind: Kind, buffer_each: bool) -> anyhow::Result<Hello> {
+        let size = self.checked_size(kind)?;
+        let slots = match kind.style {
+            Style::Latency => 1,
+            Style::Bandwidth => {
+                let room = if buffer_each { MEMORY_LIMIT } else { CYCLE };
+                u64::from(self.depth).min(room / size.max(1)).max(1)
+            }
+        };
+        Ok(Hello {
+            kind,
+            size: u32::try_from(size)?,
+            slots: u32::try_from(slots)?,
+            depth: self.depth,
+            verify: self.verify,
+            places: Places::NONE,
+        })
+    }
+
+    /// Bytes of a message. Fails if the test cannot be.
+    fn checked_size(&self, kind: Kind) -> anyhow::Result<u64> {
         let size = self.size.unwrap_or(match kind.style {
             Style::Bandwidth => 64 << 10,
             Style::Latency => 64,
@@ -239,21 +261,7 @@ impl PerfArgs {
             size > 0 || kind.style == Style::Bandwidth || kind.verb != Verb::Write,
             "write-lat needs --size of at least 1: the byte that is waited for"
         );
-        let slots = match kind.style {
-            Style::Latency => 1,
-            Style::Bandwidth => {
-                let room = if buffer_each { MEMORY_LIMIT } else { CYCLE };
-                u64::from(self.depth).min(room / size.max(1)).max(1)
-            }
-        };
-        Ok(Hello {
-            kind,
-            size: u32::try_from(size)?,
-            slots: u32::try_from(slots)?,
-            depth: self.depth,
-            verify: self.verify,
-            places: Places::NONE,
-        })
+        Ok(size)
     }
 
     fn extent(&self) -> Extent {
@@ -265,37 +273,33 @@ impl PerfArgs {
 
     fn config(&self, region_bytes: usize) -> RnicConfig {
         let defaults = RnicConfig::default();
-        RnicConfig {
-            nic: NicConfig {
-                mode: self.mode.map(Into::into),
-                region_bytes,
-                capture: self.capture.clone(),
-                ..NicConfig::default()
-            },
-            progress: match self.engine {
+        let min_rto = self.min_rto.unwrap_or(defaults.min_rto);
+        defaults
+            .nic(
+                NicConfig::default()
+                    .mode(self.mode.map(Into::into))
+                    .region_bytes(region_bytes)
+                    .capture(self.capture.clone()),
+            )
+            .progress(match self.engine {
                 EngineArg::Inline => Progress::Inline,
                 EngineArg::Thread => Progress::Thread,
-            },
-            keepalive: Some(KEEPALIVE),
-            min_rto: self.min_rto.unwrap_or(defaults.min_rto),
-            ack_delay: defaults.ack_delay,
-            lists: defaults.lists,
-            max_events: defaults.max_events,
-            backlog: defaults.backlog,
-            user_timeout: USER_TIMEOUT,
-            congestion: self.congestion.into(),
-            ecn: self.ecn,
-            mpa: MpaConfig {
-                crc: !self.mpa.no_crc,
-                markers: self.mpa.markers,
-                ..MpaConfig::default()
-            },
-            waiting: match self.wait {
-                WaitArg::Busy => Waiting::Busy,
-                WaitArg::Adaptive => Waiting::Adaptive(Duration::from_micros(50)),
-                WaitArg::Blocking => Waiting::Blocking,
-            },
-        }
+            })
+            .keepalive(Some(KEEPALIVE))
+            .min_rto(min_rto)
+            .user_timeout(USER_TIMEOUT)
+            .congestion(self.congestion.into())
+            .ecn(self.ecn)
+            .mpa(
+                MpaConfig::default()
+                    .crc(!self.mpa.no_crc)
+                    .markers(self.mpa.markers),
+            )
+            .wait_mode(match self.wait {
+                WaitArg::Busy => WaitMode::Busy,
+                WaitArg::Adaptive => WaitMode::Adaptive(Duration::from_micros(50)),
+                WaitArg::Blocking => WaitMode::Blocking,
+            })
     }
 
     /// The part of the first line that only this side knows.

@@ -3,9 +3,10 @@
 //! A control record is written into the other side's memory, followed by a Send of no bytes that asks for an event. So it fits
 //! into any receive buffer, and is there when the event is (RFC 5040 §5.5).
 
+use xwarp::work::{Operation, Payload, Sgl};
 use xwarp::{
-    Access, MemoryRegion, Opcode, Operation, Payload, QpConfig, RecvRequest, RemoteAddress, Rnic,
-    SendRequest, Sge, Sgl, Stag, WorkCompletion, WrId,
+    Access, MemoryRegion, Opcode, QpConfig, RecvRequest, RemoteAddress, Rnic, SendRequest, Sge,
+    Stag, WorkCompletion, WrId,
 };
 
 use super::data;
@@ -41,11 +42,9 @@ impl<'a> Peer<'a> {
         let pd = rnic.allocate_pd()?;
         let depth = hello.depth as usize;
         let cq = rnic.create_cq(8 * depth + 64)?;
-        let config = QpConfig {
-            send_depth: 2 * depth + 8,
-            recv_depth: 2 * depth + 32,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default()
+            .send_depth(2 * depth + 8)
+            .recv_depth(2 * depth + 32);
         let bytes = hello.buffer_bytes();
         Ok(Self {
             connection: Connection::new(pd.create_qp(&config, &cq, &cq)?, cq, rnic, interrupted),

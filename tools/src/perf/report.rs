@@ -1,4 +1,4 @@
-//! What a test prints: what it ran, then aligned columns with units; or JSON.
+//! Report of a test: what it ran, then aligned columns with units; or JSON.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -196,7 +196,21 @@ pub(crate) fn print_json(
     verified: Option<u64>,
     retransmitted: u64,
 ) -> anyhow::Result<()> {
-    let result = match measured {
+    let report = json!({
+        "test": hello.kind.to_string(),
+        "bytes": hello.size,
+        "depth": hello.depth,
+        "setup": setup,
+        "verified_bytes": verified,
+        "tcp_segments_retransmitted": retransmitted,
+        "result": result_json(hello, measured),
+    });
+    Ok(print_line!("{}", serde_json::to_string_pretty(&report)?)?)
+}
+
+/// What was measured.
+fn result_json(hello: &Hello, measured: &Measured) -> serde_json::Value {
+    match measured {
         Measured::Bandwidth(run) => json!({
             "messages": run.messages,
             "seconds": run.elapsed.as_secs_f64(),
@@ -216,15 +230,5 @@ pub(crate) fn print_json(
                 "percentiles_nanoseconds": percentiles,
             })
         }
-    };
-    let report = json!({
-        "test": hello.kind.to_string(),
-        "bytes": hello.size,
-        "depth": hello.depth,
-        "setup": setup,
-        "verified_bytes": verified,
-        "tcp_segments_retransmitted": retransmitted,
-        "result": result,
-    });
-    Ok(print_line!("{}", serde_json::to_string_pretty(&report)?)?)
+    }
 }

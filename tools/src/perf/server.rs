@@ -1,12 +1,13 @@
 //! The server: waits for one client, plays its part of the test, checks the data, ends.
 
 use anyhow::Context;
-use xwarp::{ConnectionRequest, Rnic};
+use xwarp::Rnic;
+use xwarp::cm::ConnectionRequest;
 
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
-use super::{COMPARE_LIMIT, PerfArgs, bandwidth, data, latency, report};
-use crate::connection::{CLOSE_LIMIT, Clients, fpdus_heard};
+use super::{COMPARE_TIMEOUT, PerfArgs, bandwidth, data, latency, report};
+use crate::connection::{CLOSE_TIMEOUT, Clients, fpdus_heard};
 use crate::output::OutputError;
 use crate::signals::Interrupted;
 
@@ -81,11 +82,7 @@ fn serve(
     if hello.server_sends() {
         peer.fill(hello, interrupted)?;
     }
-    match (hello.kind.verb, hello.kind.style) {
-        (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(&mut peer, hello)?,
-        (Verb::Send, Style::Latency) => latency::post_receives(&mut peer, hello)?,
-        (Verb::Write | Verb::Read, _) => peer.expect_empty()?,
-    }
+    post_receives(&mut peer, hello)?;
     let remote = request.remote();
     let places: Places = peer.places(hello.kind.verb == Verb::Read);
     request
@@ -101,12 +98,21 @@ fn serve(
     let verdict = check(&peer, hello, messages, interrupted)?;
     peer.send_record(verdict, hello.places.control)?;
     // The client compares its buffers before it closes.
-    let limit = if hello.verify {
-        COMPARE_LIMIT
+    let timeout = if hello.verify {
+        COMPARE_TIMEOUT
     } else {
-        CLOSE_LIMIT
+        CLOSE_TIMEOUT
     };
-    peer.connection.wait_closed(limit)
+    peer.connection.wait_closed(timeout)
+}
+
+/// The buffers for what the client sends first.
+fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
+    match (hello.kind.verb, hello.kind.style) {
+        (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(peer, hello),
+        (Verb::Send, Style::Latency) => latency::post_receives(peer, hello),
+        (Verb::Write | Verb::Read, _) => peer.expect_empty(),
+    }
 }
 
 /// One end for a test. Zeroing gigabytes takes its time; a program of our own goes with the process, and with it what it steers.

@@ -24,7 +24,7 @@ pub(crate) fn run(
         print_line!("ping {server}  {} B  {rnic}", args.size)?;
     }
     let mut times = Vec::new();
-    let outcome = ping_all(&mut end, server, args, interrupted, &mut times);
+    let outcome = ping_all(&mut end, server, args, &mut times);
     let printed = if times.is_empty() {
         Ok(())
     } else {
@@ -40,7 +40,6 @@ fn ping_all(
     end: &mut End<'_>,
     server: SocketAddr,
     args: &PingArgs,
-    interrupted: &Interrupted,
     times: &mut Vec<Duration>,
 ) -> anyhow::Result<()> {
     let size = usize::try_from(args.size)?;
@@ -52,7 +51,7 @@ fn ping_all(
         if !args.quiet {
             print_line!("ping {number:>5}  verified  {:>10.1} us", micros(time))?;
         }
-        pause(args, number, began, interrupted)?;
+        pause(end, args, number, began)?;
     }
     Ok(())
 }
@@ -85,20 +84,10 @@ fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
 }
 
 /// Waits for the next ping's time.
-fn pause(
-    args: &PingArgs,
-    number: u64,
-    began: Instant,
-    interrupted: &Interrupted,
-) -> anyhow::Result<()> {
-    let Some(interval) = args.interval.filter(|_| number + 1 < args.count) else {
-        return Ok(interrupted.check()?);
-    };
-    while let Some(left) = interval.checked_sub(began.elapsed()) {
-        interrupted.check()?;
-        std::thread::sleep(left.min(crate::connection::GLANCE));
-    }
-    Ok(())
+fn pause(end: &End<'_>, args: &PingArgs, number: u64, began: Instant) -> anyhow::Result<()> {
+    let interval = args.interval.filter(|_| number + 1 < args.count);
+    let left = interval.and_then(|interval| interval.checked_sub(began.elapsed()));
+    end.connection.pause(left.unwrap_or_default())
 }
 
 fn micros(duration: Duration) -> f64 {

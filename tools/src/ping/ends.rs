@@ -1,4 +1,4 @@
-//! What both ends need: a connection, and buffers for the two kinds of message.
+//! Ends of a ping: a connection, and buffers for the two kinds of message.
 
 use std::time::Duration;
 
@@ -34,13 +34,11 @@ impl<'a> End<'a> {
         let pd = rnic.allocate_pd()?;
         let cq = rnic.create_cq(4 * DEPTH)?;
         // One Read at a time, as rping asks for.
-        let config = QpConfig {
-            send_depth: DEPTH,
-            recv_depth: DEPTH,
-            ord: 1,
-            ird: 1,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default()
+            .send_depth(DEPTH)
+            .recv_depth(DEPTH)
+            .ord(1)
+            .ird(1);
         let qp = pd.create_qp(&config, &cq, &cq)?;
         let both =
             Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;

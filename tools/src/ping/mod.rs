@@ -1,8 +1,8 @@
 //! `xwarp ping`: is RDMA possible between two hosts, and does it bring the right bytes?
 //!
-//! It speaks the protocol of rdma-core's `rping`, so that either side may be one. For each ping the client sends the place of its
-//! message; the server reads it by RDMA Read and says so by a Send; the client sends the place of an empty buffer; the server
-//! writes what it has read there by RDMA Write, and says so. The client compares.
+//! It speaks the protocol of rdma-core's `rping`, so that either side may be one. For each ping the client sends the place of its message.
+//! The server reads it by RDMA Read and says so by a Send. The client sends the place of an empty buffer. The server writes there, by RDMA
+//! Write, what it has read, and says so. The client compares.
 
 mod client;
 mod ends;
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use xwarp::{NicConfig, Progress, RnicConfig, Waiting};
+use xwarp::RnicConfig;
+use xwarp::config::{NicConfig, Progress, WaitMode};
 
 use crate::device;
 use crate::host::Host;
@@ -98,18 +99,16 @@ impl PingArgs {
     }
 
     fn config(&self) -> RnicConfig {
-        RnicConfig {
-            nic: NicConfig {
-                mode: self.mode.map(Into::into),
-                region_bytes: REGION_BYTES,
-                capture: self.capture.clone(),
-                ..NicConfig::default()
-            },
-            progress: Progress::Inline,
-            keepalive: Some(KEEPALIVE),
-            user_timeout: USER_TIMEOUT,
-            waiting: Waiting::Adaptive(Duration::from_micros(50)),
-            ..RnicConfig::default()
-        }
+        RnicConfig::default()
+            .nic(
+                NicConfig::default()
+                    .mode(self.mode.map(Into::into))
+                    .region_bytes(REGION_BYTES)
+                    .capture(self.capture.clone()),
+            )
+            .progress(Progress::Inline)
+            .keepalive(Some(KEEPALIVE))
+            .user_timeout(USER_TIMEOUT)
+            .wait_mode(WaitMode::Adaptive(Duration::from_micros(50)))
     }
 }

@@ -1,4 +1,4 @@
-//! What the client says in a Send: where in its memory a message is, or shall go.
+//! Place of a message in the client's memory, as the client says it in a Send.
 
 use anyhow::ensure;
 use xwarp::{RemoteAddress, Stag};

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, ensure};
-use xwarp::{ConnectionRequest, Opcode, QpState, Rnic, SendRequest, WrId};
+use xwarp::cm::ConnectionRequest;
+use xwarp::{Opcode, QpState, Rnic, SendRequest, WrId};
 
 use super::ends::End;
 use super::place::Place;
 use super::{LARGEST, PingArgs};
-use crate::connection::{CLOSE_LIMIT, Clients, TURN};
+use crate::connection::{CLOSE_TIMEOUT, Clients, TURN};
 use crate::output::{OutputError, print_line};
 use crate::peer_text;
 use crate::signals::Interrupted;
@@ -76,7 +77,7 @@ impl Service<'_, '_> {
                 print_line!("{client}  {message}")?;
             }
         }
-        end.connection.wait_closed(CLOSE_LIMIT)?;
+        end.connection.wait_closed(CLOSE_TIMEOUT)?;
         ensure!(self.pings > 0, "connected, and closed without a ping");
         Ok(print_line!("{client}: {} pings", self.pings)?)
     }

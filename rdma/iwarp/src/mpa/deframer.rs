@@ -46,6 +46,7 @@ impl Deframer {
     /// `consumed` bytes later.
     ///
     /// The first error ends this direction: every later call returns it again (R5044-8-7).
+    #[inline]
     pub fn next<'a>(&'a mut self, stream: &'a [u8]) -> Result<Step<'a>, MpaError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -62,6 +63,7 @@ impl Deframer {
 }
 
 impl Markers {
+    #[inline(never)]
     fn next<'a>(&'a mut self, stream: &'a [u8], crc: bool) -> Result<Step<'a>, MpaError> {
         let lead = self.phase.lead();
         let field = stream

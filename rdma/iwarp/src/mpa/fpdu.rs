@@ -73,6 +73,7 @@ pub(super) const fn clamp_mulpdu(fits: usize) -> usize {
 /// Finds the next FPDU at the head of the in-order `stream` (RFC 5044 §4.1, §6). Copies nothing.
 ///
 /// With `crc` false the CRC field is not looked at (R5044-4.1-5).
+#[inline]
 pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
     let Ok((length, rest)) = U16::ref_from_prefix(stream) else {
         return Ok(Step::NeedBytes(LENGTH_BYTES));
@@ -95,6 +96,7 @@ pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
 }
 
 /// Does the FPDU's last field fit what is before it: length, ULPDU, pad and markers (R5044-4.4-9)?
+#[inline]
 pub(super) fn crc_matches(fpdu: &[u8]) -> bool {
     fpdu.split_last_chunk()
         .is_some_and(|(covered, field)| crc32c(covered).to_le_bytes() == *field)
@@ -106,6 +108,7 @@ pub(super) fn crc_matches(fpdu: &[u8]) -> bool {
 ///
 /// # Panics
 /// If `ulpdu_len` is above [`MAX_ULPDU`] or `fpdu` has another length: both are the caller's own numbers.
+#[inline]
 pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
     assert!(ulpdu_len <= MAX_ULPDU, "a ULPDU of {ulpdu_len} bytes");
     assert_eq!(
@@ -119,11 +122,14 @@ pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
         .expect("fpdu_len counts the CRC");
     let (head, pad) = covered.split_at_mut(LENGTH_BYTES + ulpdu_len);
     head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-    pad.fill(0);
+    if !pad.is_empty() {
+        pad.fill(0);
+    }
     *field = crc_field(covered, crc);
 }
 
 /// The CRC field behind these bytes; zero without CRC.
+#[inline]
 pub(super) fn crc_field(covered: &[u8], crc: bool) -> [u8; CRC_BYTES] {
     if crc {
         crc32c(covered).to_le_bytes()

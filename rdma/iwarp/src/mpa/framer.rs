@@ -52,6 +52,7 @@ impl Framer {
     ///
     /// # Panics
     /// If `ulpdu_len` is above the limit or `fpdu` has another length: both are the caller's own numbers.
+    #[inline]
     pub fn seal(&mut self, fpdu: &mut [u8], ulpdu_len: usize) {
         let Some(phase) = self.markers else {
             return seal_fpdu(fpdu, ulpdu_len, self.crc);

@@ -1,4 +1,4 @@
-//! Where markers lie in the stream and what they say (RFC 5044 §4.3).
+//! Markers of MPA: their places in the stream, and what they say (RFC 5044 §4.3).
 
 use super::fpdu::{CRC_BYTES, LENGTH_BYTES, fpdu_len};
 use zerocopy::network_endian::U16;
@@ -100,8 +100,8 @@ impl Layout {
         self.lead + self.raw + self.markers * MARKER_BYTES + CRC_BYTES
     }
 
-    /// The markers behind the length field, first to last: bytes from the length field, and how many bytes of the
-    /// FPDU follow until the next marker or the CRC.
+    /// The markers behind the length field, first to last. For each: bytes from the length field, and how many bytes of the FPDU follow
+    /// until the next marker or the CRC.
     pub(super) fn intervals(self) -> impl DoubleEndedIterator<Item = Interval> {
         (0..self.markers).map(move |n| Interval {
             distance: self.first + n * MARKER_INTERVAL,

@@ -4,6 +4,7 @@ use super::frame::MAX_PRIVATE_DATA;
 
 /// Why start-up failed: MPA error code 4, but for the last two. No Reply: the TCP connection is closed (R5044-8-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartupError {
     /// The first bytes are of no MPA frame.
     #[error("the peer does not speak MPA: wrong key")]

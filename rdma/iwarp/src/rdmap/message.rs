@@ -7,7 +7,10 @@ use super::{
     ReadRequestHeader, SendKind, StreamConfig,
 };
 use crate::Stag;
-use crate::ddp::{Control, FIRST_MSN, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
+use crate::ddp::{
+    Control, FIRST_MSN, Queue, TAGGED_HEADER_BYTES, TaggedHeader, UNTAGGED_HEADER_BYTES,
+    UntaggedHeader,
+};
 use crate::mpa::{MAX_ULPDU, MIN_MULPDU, Rtr};
 use arrayvec::ArrayVec;
 use core::ops::Range;
@@ -60,6 +63,30 @@ impl Sender {
     /// An RDMA Write of `len` bytes to the peer's `stag`.
     pub const fn write(&mut self, stag: Stag, to: u64, len: u32) -> Message {
         self.message(Opcode::Write, Model::Tagged { stag, to }, len)
+    }
+
+    /// DDP header of a Send that one segment carries; takes the next MSN on QN 0, as [`send`](Self::send) does.
+    #[inline]
+    pub fn whole_send(&mut self, kind: SendKind) -> [u8; UNTAGGED_HEADER_BYTES] {
+        zerocopy::transmute!(UntaggedHeader {
+            control: Control::new(false, true, self.version).0,
+            rsvd_ulp: kind.opcode().control(self.version),
+            rsvd_ulp_stag: kind.invalidate.map_or(0, |stag| stag.0).into(), // R5040-4.1-6
+            qn: Queue::Send.qn().into(),
+            msn: take(&mut self.send_msn).into(),
+            mo: 0.into(),
+        })
+    }
+
+    /// DDP header of an RDMA Write that one segment carries.
+    #[inline]
+    pub fn whole_write(&self, stag: Stag, to: u64) -> [u8; TAGGED_HEADER_BYTES] {
+        zerocopy::transmute!(TaggedHeader {
+            control: Control::new(true, true, self.version).0,
+            rsvd_ulp: Opcode::Write.control(self.version),
+            stag: stag.0.into(),
+            to: to.into(),
+        })
     }
 
     /// An RDMA Read Request; takes the next MSN on QN 1.
@@ -274,6 +301,11 @@ impl Message {
         (!self.done).then(|| self.header_len() + self.next_payload(mulpdu))
     }
 
+    /// True if the next segment is the message's only one.
+    pub fn is_whole_in(&self, mulpdu: usize) -> bool {
+        self.offset == 0 && usize::try_from(self.len) == Ok(self.next_payload(mulpdu))
+    }
+
     /// Takes the next segment: as large as `mulpdu` allows (R5044-4.5-4). A later one may use another `mulpdu`.
     pub fn next_segment(&mut self, mulpdu: usize) -> Option<Segment> {
         if self.done {
@@ -343,6 +375,7 @@ impl Message {
 mod tests {
     use super::*;
     use crate::mpa::{fpdu_len, seal_fpdu};
+    use proptest::prelude::*;
 
     /// vectors.md §5: Sends of one zero byte.
     #[test]
@@ -367,6 +400,31 @@ mod tests {
             assert_eq!(fpdu[..4], [0x00, 0x13, 0x41, 0x43]); // ULPDU length 19, last untagged segment, Send
             assert_eq!(fpdu[12..16], msn.to_be_bytes());
             assert_eq!(fpdu[24..], crc);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn header_of_a_whole_message_is_that_of_its_only_segment(
+            version in 0_u8..2,
+            msn: u32,
+            stag: u32,
+            to: u64,
+            solicited: bool,
+            invalidate: Option<u32>,
+        ) {
+            let config = StreamConfig { version, ..StreamConfig::new(0, 0) };
+            let mut sender = Sender { send_msn: msn, ..Sender::new(config) };
+            let invalidate = invalidate.map(Stag);
+            let kind = SendKind { solicited, invalidate };
+            let mut same = sender.clone();
+            for _ in 0..2 {
+                let send = sender.send(kind, 7).next_segment(1454).expect("one segment");
+                prop_assert_eq!(&same.whole_send(kind)[..], &send.header[..]);
+            }
+            let write = sender.write(Stag(stag), to, 7).next_segment(1454);
+            let header = same.whole_write(Stag(stag), to);
+            prop_assert_eq!(&header[..], &write.expect("one segment").header[..]);
         }
     }
 

@@ -27,8 +27,8 @@ pub use header::{
 pub use message::{MAX_SEGMENT_HEADER, Message, Segment, Sender};
 pub use opcode::{Opcode, SendKind};
 pub use received::{CapturedHeader, ReceivedTerminate, TerminateFault};
-pub use receiver::{Inbound, InboundRead, Receiver};
-pub use resources::{Access, AccessError, InvalidateError, Resources};
+pub use receiver::{Inbound, InboundRead, Ordinary, Placement, Receiver};
+pub use resources::{AccessError, AccessKind, InvalidateError, Resources};
 pub use response::{ReadResponse, SourceRange};
 pub use term_code::TermCode;
 pub use terminate::{MAX_TERMINATE, Terminate};

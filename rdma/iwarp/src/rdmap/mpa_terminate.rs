@@ -20,11 +20,11 @@ impl MpaError {
 }
 
 impl StartupError {
-    /// The Terminate that an initiator enters Full Operation to send, before it closes (RFC 6581 §8). `None`: just close.
-    pub fn terminate(&self) -> Option<Terminate> {
+    /// What an initiator enters Full Operation to tell, before it closes (RFC 6581 §8). `None`: it just closes.
+    pub const fn term_code(&self) -> Option<TermCode> {
         match self {
-            Self::InsufficientIrd { .. } => Some(Terminate::with_code(TermCode::mpa(0x06))),
-            Self::NoCommonRtr => Some(Terminate::with_code(TermCode::mpa(0x07))),
+            Self::InsufficientIrd { .. } => Some(TermCode::mpa(0x06)),
+            Self::NoCommonRtr => Some(TermCode::mpa(0x07)),
             Self::NotMpa
             | Self::WrongRole
             | Self::PrivateDataLength(_)

@@ -4,6 +4,7 @@ use crate::ddp::Queue;
 /// Operation of an RDMAP message (RFC 5040 §4.1, Figure 4; RFC 7306 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Opcode {
     /// Tagged: payload for the peer's region.
     Write = 0x0,
@@ -13,17 +14,17 @@ pub enum Opcode {
     ReadResponse = 0x2,
     /// Payload for the peer's next receive buffer.
     Send = 0x3,
-    /// The same, and an `STag` of the peer to invalidate.
+    /// A Send, and an `STag` of the peer to invalidate.
     SendInvalidate = 0x4,
-    /// The same as Send, and an event wanted.
+    /// A Send, and an event wanted.
     SendSolicited = 0x5,
-    /// All of that.
+    /// A Send, an `STag` of the peer to invalidate, and an event wanted.
     SendSolicitedInvalidate = 0x6,
     /// The last message of a stream in error.
     Terminate = 0x7,
     /// RFC 7306: eight bytes for the peer's next receive completion.
     ImmediateData = 0x8,
-    /// The same, and an event wanted.
+    /// Immediate Data, and an event wanted.
     ImmediateDataSolicited = 0x9,
     /// RFC 7306: asks the peer to change eight bytes of its memory.
     AtomicRequest = 0xA,

@@ -1,5 +1,6 @@
 use super::ATOMIC_OPERAND_BYTES;
 use crate::Stag;
+use core::fmt;
 
 /// What the receive side has to ask about regions and buffers. They may change between two calls.
 pub trait Resources {
@@ -17,7 +18,7 @@ pub trait Resources {
         stag: Stag,
         to: u64,
         len: u64,
-        access: Access,
+        access: AccessKind,
     ) -> Result<Self::Place, AccessError>;
 
     /// Does a place of 8 bytes, at Tagged Offset `to`, lie 8-aligned in memory (R7306-5.1.1-1)?
@@ -33,7 +34,7 @@ pub trait Resources {
 
 /// What the peer is about to do to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessKind {
     /// Place an RDMA Write: needs the remote write right.
     RemoteWrite,
     /// Serve a Read Request: needs the remote read right.
@@ -42,6 +43,28 @@ pub enum Access {
     RemoteAtomic,
     /// Place a Read Response that we asked for (D20).
     ReadSink,
+}
+
+impl AccessKind {
+    /// Between its name and the region's.
+    pub(super) const fn preposition(self) -> &'static str {
+        match self {
+            Self::RemoteWrite | Self::ReadSink => "to",
+            Self::RemoteRead => "from",
+            Self::RemoteAtomic => "on",
+        }
+    }
+}
+
+impl fmt::Display for AccessKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RemoteWrite => "Write",
+            Self::RemoteRead => "Read",
+            Self::RemoteAtomic => "Atomic Operation",
+            Self::ReadSink => "Read Response",
+        })
+    }
 }
 
 /// Why a region may not be accessed.

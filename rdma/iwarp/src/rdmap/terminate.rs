@@ -66,7 +66,7 @@ impl Terminate {
         }
     }
 
-    /// The same, on a stream of another DDP and RDMAP version.
+    /// A Terminate without headers, on a stream of this DDP and RDMAP version.
     pub(super) const fn with_version(code: TermCode, version: u8) -> Self {
         Self {
             code,
@@ -75,7 +75,7 @@ impl Terminate {
         }
     }
 
-    /// The same, on a stream of this DDP and RDMAP version.
+    /// Sets the stream's DDP and RDMAP version.
     #[must_use]
     pub fn on_version(self, version: u8) -> Self {
         Self { version, ..self }

@@ -1,6 +1,8 @@
-//! Why an inbound segment is refused, and what the peer is told about it.
+//! Violations: the causes for which an inbound segment is refused, each with its Terminate.
 
-use super::{AccessError, InvalidateError, Opcode, READ_REQUEST_BYTES, TermCode, Terminate};
+use super::{
+    AccessError, AccessKind, InvalidateError, Opcode, READ_REQUEST_BYTES, TermCode, Terminate,
+};
 use crate::Stag;
 use crate::ddp::{DdpSegment, UNTAGGED_HEADER_BYTES};
 
@@ -136,16 +138,6 @@ pub enum ViolationCause {
     /// An `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
     #[error("unknown AOpCode {0:#x}")]
     AtomicOpcode(u32),
-    /// An Atomic Request that its region does not admit.
-    #[error("Atomic on {stag:?} at TO {to:#x}: {cause}")]
-    AtomicTarget {
-        /// Region.
-        stag: Stag,
-        /// Tagged Offset of the first byte.
-        to: u64,
-        /// What its owner says.
-        cause: AccessError,
-    },
     /// An Atomic Request for bytes that are not 8-aligned in memory (R7306-8.2-2).
     #[error("Atomic on {stag:?} at TO {to:#x}, which is not 8-aligned in memory")]
     Misaligned {
@@ -168,38 +160,16 @@ pub enum ViolationCause {
         /// The oldest request's.
         expected: u32,
     },
-    /// An RDMA Write that its region does not admit.
-    #[error("Write of {len} bytes to {stag:?} at TO {to:#x}: {cause}")]
-    Write {
+    /// A region does not admit what the peer is about to do. That of a Read Response, which is as asked for, does not any more.
+    #[error("{access} of {len} bytes {} {stag:?} at TO {to:#x}: {cause}", access.preposition())]
+    Access {
+        /// What that is.
+        access: AccessKind,
         /// Region.
         stag: Stag,
         /// Tagged Offset of the first byte.
         to: u64,
-        /// Bytes of the segment.
-        len: u64,
-        /// What its owner says.
-        cause: AccessError,
-    },
-    /// A Read Request that its source region does not admit.
-    #[error("Read of {len} bytes from {stag:?} at TO {to:#x}: {cause}")]
-    ReadSource {
-        /// Region.
-        stag: Stag,
-        /// Tagged Offset of the first byte.
-        to: u64,
-        /// Bytes asked for.
-        len: u64,
-        /// What its owner says.
-        cause: AccessError,
-    },
-    /// A Read Response as asked for, but its region does not admit it any more.
-    #[error("Read Response of {len} bytes to {stag:?} at TO {to:#x}: {cause}")]
-    ReadSink {
-        /// Region.
-        stag: Stag,
-        /// Tagged Offset of the first byte.
-        to: u64,
-        /// Bytes of the segment.
+        /// Bytes of the segment, or those asked for.
         len: u64,
         /// What its owner says.
         cause: AccessError,
@@ -266,10 +236,10 @@ impl ViolationCause {
             | Self::UnexpectedAtomicResponse { .. } => TermCode::ddp_untagged(0x03),
             Self::MessageOffset { .. } => TermCode::ddp_untagged(0x04),
             Self::MessageTooLong { .. } => TermCode::ddp_untagged(0x05),
-            Self::Write { cause, .. } | Self::ReadSink { cause, .. } => placement_code(cause),
-            Self::ReadSource { cause, .. } | Self::AtomicTarget { cause, .. } => {
-                Self::source_code(cause)
-            }
+            Self::Access { access, cause, .. } => match access {
+                AccessKind::RemoteWrite | AccessKind::ReadSink => placement_code(cause),
+                AccessKind::RemoteRead | AccessKind::RemoteAtomic => Self::source_code(cause),
+            },
             Self::UnexpectedResponse { .. } | Self::ResponseStag { .. } => {
                 TermCode::ddp_tagged(0x00)
             }
@@ -294,7 +264,7 @@ impl ViolationCause {
     const fn captures(self) -> Capture {
         match self {
             Self::SegmentSize { .. } | Self::RequestSize { .. } => Capture::Nothing,
-            Self::ReadSource { .. } => Capture::DdpAndReadRequest,
+            Self::Access { access, .. } => Capture::of_access(access),
             Self::DdpVersion { .. }
             | Self::RdmapVersion { .. }
             | Self::UnknownOpcode(_)
@@ -309,15 +279,12 @@ impl ViolationCause {
             | Self::TooManyRequests { .. }
             | Self::MessageOffset { .. }
             | Self::MessageTooLong { .. }
-            | Self::Write { .. }
-            | Self::ReadSink { .. }
             | Self::UnexpectedResponse { .. }
             | Self::ResponseStag { .. }
             | Self::ResponseRange { .. }
             | Self::Invalidate { .. }
             | Self::ExtensionSize { .. }
             | Self::AtomicOpcode(_)
-            | Self::AtomicTarget { .. }
             | Self::Misaligned { .. }
             | Self::UnexpectedAtomicResponse { .. }
             | Self::AtomicResponseId { .. } => Capture::Ddp,
@@ -349,6 +316,15 @@ enum Capture {
     Nothing,
     Ddp,
     DdpAndReadRequest,
+}
+
+impl Capture {
+    const fn of_access(access: AccessKind) -> Self {
+        match access {
+            AccessKind::RemoteRead => Self::DdpAndReadRequest,
+            AccessKind::RemoteWrite | AccessKind::RemoteAtomic | AccessKind::ReadSink => Self::Ddp,
+        }
+    }
 }
 
 /// A refused inbound segment: the first one ends its stream.

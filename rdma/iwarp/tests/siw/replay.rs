@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use xwarp_iwarp::mpa::{Enhanced, InitiatorStep, ResponderStep, Step};
 use xwarp_iwarp::{
-    Access, AccessError, Deframer, Inbound, Initiator, InvalidateError, Opcode, ReadRequest,
+    AccessError, AccessKind, Deframer, Inbound, Initiator, InvalidateError, Opcode, ReadRequest,
     Receiver, Resources, Responder, Stag, StartupParams, StreamConfig,
 };
 
@@ -40,7 +40,7 @@ impl Resources for Everything {
         Some(u64::from(u32::MAX))
     }
 
-    fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, _: Stag, _: u64, _: u64, _: AccessKind) -> Result<(), AccessError> {
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use xwarp_iwarp::mpa::{
     Depth, Enhanced, EnhancedData, InitiatorStep, NegotiatedEnhanced, PrivateDataTooLong, Request,
     ResponderStep, Revision, Rtr, RtrTypes, encode_request,
 };
-use xwarp_iwarp::{Initiator, Responder, StartupError, StartupParams};
+use xwarp_iwarp::{Initiator, Responder, StartupError, StartupParams, Terminate};
 
 use Depth::{Count, LeftToUlp};
 
@@ -200,52 +200,18 @@ fn responder_settles_the_depths_of_section_11() {
 /// The initiator's half: its (IRD, ORD), its IRD limit, Reply, its final (ORD, IRD).
 #[test]
 fn initiator_settles_the_depths_of_section_11() {
-    for (name, (ird, ord), max_ird, reply, settled) in [
-        (
-            "N1",
-            (Count(16), Count(8)),
-            16,
-            "0008 0010",
-            (Some(8), Some(16)),
-        ),
-        (
-            "N2",
-            (Count(4), Count(4)),
-            4,
-            "0004 0004",
-            (Some(4), Some(4)),
-        ),
-        (
-            "N3",
-            (Count(4), Count(32)),
-            4,
-            "0008 0004",
-            (Some(8), Some(4)),
-        ),
-        (
-            "N6",
-            (Count(2), Count(2)),
-            16,
-            "0002 0008",
-            (Some(2), Some(8)),
-        ),
+    #[rustfmt::skip]
+    let cases = [
+        ("N1", (Count(16), Count(8)), 16, "0008 0010", (Some(8), Some(16))),
+        ("N2", (Count(4), Count(4)), 4, "0004 0004", (Some(4), Some(4))),
+        ("N3", (Count(4), Count(32)), 4, "0008 0004", (Some(8), Some(4))),
+        ("N6", (Count(2), Count(2)), 16, "0002 0008", (Some(2), Some(8))),
         ("N8", (LeftToUlp, LeftToUlp), 16, "3fff 3fff", (None, None)),
         ("N9", (Count(8), LeftToUlp), 8, "3fff 0008", (None, Some(8))),
-        (
-            "N10",
-            (LeftToUlp, Count(8)),
-            8,
-            "0008 3fff",
-            (Some(8), None),
-        ),
-        (
-            "N11",
-            (Count(0), Count(0)),
-            0,
-            "0000 0000",
-            (Some(0), Some(0)),
-        ),
-    ] {
+        ("N10", (LeftToUlp, Count(8)), 8, "0008 3fff", (Some(8), None)),
+        ("N11", (Count(0), Count(0)), 0, "0000 0000", (Some(0), Some(0))),
+    ];
+    for (name, (ird, ord), max_ird, reply, settled) in cases {
         let own = Enhanced {
             ird,
             ord,
@@ -280,7 +246,7 @@ fn demand_for_more_ird_than_there_is_is_2_0_06() {
             limit: 4
         }
     );
-    let terminate = error.terminate().expect("is told");
+    let terminate = Terminate::with_code(error.term_code().expect("is told"));
     assert_eq!(terminate.ulpdu()[18..], hex("20060000"));
 }
 
@@ -366,7 +332,8 @@ fn initiator_chooses_the_rtr_from_the_reply() {
         let result = settle(p2p(32, 16, own), reply);
         assert_eq!(result.map(|settled| settled.send_rtr), chosen, "{reply}");
     }
-    let terminate = StartupError::NoCommonRtr.terminate().expect("is told");
+    let code = StartupError::NoCommonRtr.term_code().expect("is told");
+    let terminate = Terminate::with_code(code);
     assert_eq!(terminate.ulpdu()[18..], hex("20070000"));
     let optional = Enhanced {
         required: false,
@@ -397,7 +364,7 @@ fn unenhanced_reply_is_accepted_only_if_nothing_enhanced_is_required() {
         };
         assert_eq!(negotiated.enhanced, None);
     }
-    assert_eq!(StartupError::NotEnhanced.terminate(), None);
+    assert_eq!(StartupError::NotEnhanced.term_code(), None);
 }
 
 #[test]
@@ -417,7 +384,7 @@ fn retry_of_revision_1_follows_a_close_if_nothing_enhanced_is_required() {
 #[test]
 fn side_of_revision_1_does_not_ask_for_enhanced_start_up() {
     let own = StartupParams {
-        highest: Revision::One,
+        max_revision: Revision::One,
         ..params(Enhanced::with_depths(4, 4))
     };
     assert_eq!(encode_request(own, b"").unwrap()[16..], hex("40 01 0000"));

@@ -8,6 +8,7 @@ mod fpdu;
 mod input;
 mod markers;
 mod messages;
+mod prediction;
 mod properties;
 mod rtr;
 mod segmentation;

@@ -1,7 +1,7 @@
 //! One FPDU per opcode, both ways: vectors.md §3.
 
 use crate::support::{A, B, Region, Stream, counting, fpdus, hex, ulpdu_of};
-use xwarp_iwarp::{Inbound, Message, ReadRequest, SendKind, Sender, Stag, StreamConfig};
+use xwarp_iwarp::{Inbound, Message, Placement, ReadRequest, SendKind, Sender, Stag, StreamConfig};
 
 const PLAIN: SendKind = SendKind {
     solicited: false,
@@ -38,10 +38,12 @@ fn write_is_built_and_placed() {
         fpdu
     );
     let expected = Inbound::Write {
-        place: Some(()),
-        stag: A,
-        to: 0x1000,
-        payload: &[0xde, 0xad, 0xbe, 0xef],
+        placement: Placement {
+            place: Some(()),
+            stag: A,
+            to: 0x1000,
+            payload: &[0xde, 0xad, 0xbe, 0xef],
+        },
         last: true,
     };
     assert_eq!(Stream::new().page().fpdu(&fpdu), Ok(expected));
@@ -72,10 +74,12 @@ fn read_response_is_built_and_completes_the_oldest_read() {
     let mut stream = Stream::new().region(Region::new(B, 0x2000, 16));
     stream.receiver.expect_read(read(16));
     let expected = Inbound::ReadResponse {
-        place: Some(()),
-        stag: B,
-        to: 0x2000,
-        payload: &counting(16),
+        placement: Placement {
+            place: Some(()),
+            stag: B,
+            to: 0x2000,
+            payload: &counting(16),
+        },
         done: true,
     };
     assert_eq!(stream.fpdu(&fpdu), Ok(expected));
@@ -91,28 +95,15 @@ fn four_kinds_of_send_are_built_and_delivered() {
         .receive(6)
         .receive(7)
         .receive(100);
-    for (solicited, invalidate, fpdu) in [
-        (
-            false,
-            None,
-            "0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f 000000 20f5b101",
-        ), // F-4
-        (
-            false,
-            Some(A),
-            "0017 41 44 11223344 00000000 00000002 00000000 48656c6c6f 000000 22f72b2b",
-        ), // F-5
-        (
-            true,
-            None,
-            "0017 41 45 00000000 00000000 00000003 00000000 48656c6c6f 000000 a43caf84",
-        ), // F-6
-        (
-            true,
-            Some(A),
-            "0017 41 46 11223344 00000000 00000004 00000000 48656c6c6f 000000 46f1aed5",
-        ), // F-7
-    ] {
+    #[rustfmt::skip]
+    let vectors = [
+        // F-4, F-5, F-6, F-7.
+        (false, None, "0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f 000000 20f5b101"),
+        (false, Some(A), "0017 41 44 11223344 00000000 00000002 00000000 48656c6c6f 000000 22f72b2b"),
+        (true, None, "0017 41 45 00000000 00000000 00000003 00000000 48656c6c6f 000000 a43caf84"),
+        (true, Some(A), "0017 41 46 11223344 00000000 00000004 00000000 48656c6c6f 000000 46f1aed5"),
+    ];
+    for (solicited, invalidate, fpdu) in vectors {
         let (kind, fpdu) = (
             SendKind {
                 solicited,
@@ -157,10 +148,12 @@ fn zero_length_messages_are_built_and_accepted_without_any_region() {
         assert_eq!(
             Stream::new().fpdu(&fpdu),
             Ok(Inbound::Write {
-                place: None,
-                stag,
-                to,
-                payload: &[],
+                placement: Placement {
+                    place: None,
+                    stag,
+                    to,
+                    payload: &[],
+                },
                 last: true
             })
         );
@@ -194,10 +187,12 @@ fn zero_length_read_names_no_memory_and_is_answered() {
     let mut requester = Stream::new();
     requester.receiver.expect_read(read);
     let expected = Inbound::ReadResponse {
-        place: None,
-        stag: Stag(1),
-        to: 0,
-        payload: &[],
+        placement: Placement {
+            place: None,
+            stag: Stag(1),
+            to: 0,
+            payload: &[],
+        },
         done: true,
     };
     assert_eq!(requester.fpdu(&response), Ok(expected));

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use xwarp_iwarp::mpa::{Enhanced, Step, fpdu_len, next_fpdu};
 use xwarp_iwarp::{
-    Inbound, Initiator, Message, ReadRequest, Receiver, Responder, SendKind, Sender, Stag,
-    StartupParams, StreamConfig,
+    Inbound, Initiator, Message, Placement, ReadRequest, Receiver, Responder, SendKind, Sender,
+    Stag, StartupParams, StreamConfig,
 };
 
 /// One message of a random stream.
@@ -216,20 +216,14 @@ impl Collected {
                 assert_eq!(*whole, message_len.is_some());
             }
             Inbound::ReadRequest(ref read) => self.untagged.push(Arrived::Request(read.request)),
-            Inbound::Write {
-                stag,
-                to,
-                payload,
-                last,
-                ..
-            }
+            Inbound::Write { placement, last }
             | Inbound::ReadResponse {
-                stag,
-                to,
-                payload,
+                placement,
                 done: last,
-                ..
             } => {
+                let Placement {
+                    stag, to, payload, ..
+                } = placement;
                 if self.tagged.last().is_none_or(|(open, _)| *open != stag) {
                     self.tagged.push((
                         stag,

@@ -13,9 +13,12 @@ const MARKERS: StartupParams = StartupParams {
     markers: true,
     ..CRC
 };
-const RDMAC: StartupParams = StartupParams { rdmac: true, ..CRC };
+const RDMAC: StartupParams = StartupParams {
+    allow_revision_0: true,
+    ..CRC
+};
 const REVISION_1: StartupParams = StartupParams {
-    highest: Revision::One,
+    max_revision: Revision::One,
     ..CRC
 };
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu, seal_fpdu};
 use xwarp_iwarp::{
-    Access, AccessError, Inbound, InvalidateError, Message, Receiver, Resources, Segment, Stag,
+    AccessError, AccessKind, Inbound, InvalidateError, Message, Receiver, Resources, Segment, Stag,
     StreamConfig, Violation,
 };
 pub(crate) use xwarp_test_kit::hex;
@@ -57,7 +57,7 @@ impl Resources for Table {
         self.receives.pop_front()
     }
 
-    fn admit(&self, stag: Stag, to: u64, len: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, stag: Stag, to: u64, len: u64, _: AccessKind) -> Result<(), AccessError> {
         assert!(len > 0, "zero-length accesses are not checked");
         let region = self
             .regions

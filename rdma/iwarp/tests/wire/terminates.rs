@@ -21,39 +21,16 @@ fn read_aborted_midway_returns_its_rest() {
 
 #[test]
 fn terminates_without_an_offending_message_have_no_headers() {
+    let with_code = Terminate::with_code;
     for (terminate, control, crc) in [
         (Terminate::local(), "00000000", "f9a26f1d"),
-        (
-            Terminate::with_code(TermCode::ddp_local()),
-            "10000000",
-            "c4130bf4",
-        ),
-        (
-            Terminate::with_code(TermCode::mpa(1)),
-            "20010000",
-            "0c240b6f",
-        ),
+        (with_code(TermCode::ddp_local()), "10000000", "c4130bf4"),
+        (with_code(TermCode::mpa(1)), "20010000", "0c240b6f"),
         (MpaError::Crc.terminate(), "20020000", "7fe42585"),
-        (
-            Terminate::with_code(TermCode::mpa(3)),
-            "20030000",
-            "01766420",
-        ),
-        (
-            Terminate::with_code(TermCode::mpa(5)),
-            "20050000",
-            "1680d5f1",
-        ),
-        (
-            Terminate::with_code(TermCode::mpa(6)),
-            "20060000",
-            "6540fb1b",
-        ),
-        (
-            Terminate::with_code(TermCode::mpa(7)),
-            "20070000",
-            "1bd2babe",
-        ),
+        (with_code(TermCode::mpa(3)), "20030000", "01766420"),
+        (with_code(TermCode::mpa(5)), "20050000", "1680d5f1"),
+        (with_code(TermCode::mpa(6)), "20060000", "6540fb1b"),
+        (with_code(TermCode::mpa(7)), "20070000", "1bd2babe"),
     ] {
         let expected = hex(&format!(
             "0016 41 47 00000000 00000002 00000001 00000000 {control} {crc}"

@@ -1,19 +1,19 @@
 //! Catastrophic errors (verbs draft §8.3.3, figures 24 and 25): the engine finds that something is not as it must be. Only a defect of this
-//! library can be the reason, and the damage is kept to what is known to be broken: a work request's queue pair, a shared receive queue,
-//! or, after a panic, the RNIC.
+//! library can be the reason. The damage is kept to what is known to be broken. That is a work request's queue pair, a shared receive
+//! queue, or, after a panic, the RNIC.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Engine, Health};
+use super::{Engine, EngineState};
 use crate::model::{AsyncEventKind, EventResource};
 use crate::qp::QpContext;
 
 impl Engine {
     /// The engine has panicked, wherever that was: RNIC Catastrophic Failure. Peers are told, if that much still works.
     pub fn on_panic(&mut self) {
-        let was = std::mem::replace(&mut self.health, Health::Ending);
+        let was = std::mem::replace(&mut self.state, EngineState::Ending);
         let reason = "the engine has panicked";
-        if was == Health::Sound {
+        if was == EngineState::Running {
             let reason = reason.to_owned();
             self.device
                 .report(EventResource::Rnic, AsyncEventKind::Failed { reason });
@@ -22,9 +22,9 @@ impl Engine {
             self.end_connections();
             self.cease(reason);
         }));
-        if was != Health::Sound || told.is_err() {
+        if was != EngineState::Running || told.is_err() {
             log::error!("the engine has panicked again, and ends");
-            self.health = Health::Failed;
+            self.state = EngineState::Failed;
             self.cease(reason);
         }
     }

@@ -1,18 +1,18 @@
-//! When the engine has to act although nothing happens. What has no deadline costs nothing here, however many there are.
+//! Deadlines of the engine: when it has to act although nothing happens. Queue pairs and connections without a deadline cost nothing here.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use xwarp_tcp::{ConnId, Instant};
 
-use super::{Engine, Health};
+use super::{Engine, EngineState};
 use crate::model::IncomingId;
 
 /// Deadlines of queue pairs and of connections whose Request is due.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    /// Queue pairs, by their slab's keys. A deadline that is moved back, as every FPDU does during a close, keeps its entry, which
-    /// finds at its time that it came too early; one that is called off leaves an entry that means nothing.
+    /// Queue pairs, by their slab's keys. A deadline that is moved back, as every FPDU does during a close, keeps its entry. That finds at
+    /// its time that it came too early. A deadline that is called off leaves an entry that means nothing.
     qps: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Connections without a queue pair. All have the same time from their beginning, so that these are in order.
     incoming: VecDeque<(Instant, IncomingId)>,
@@ -134,7 +134,7 @@ impl Engine {
 
     /// When there will be something to do even if nothing happens. There may turn out to be nothing.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.health == Health::Failed {
+        if self.state == EngineState::Failed {
             return None;
         }
         let qp = self.deadlines.qps.peek().map(|Reverse((at, _))| *at);

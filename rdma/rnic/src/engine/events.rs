@@ -13,6 +13,7 @@ impl Engine {
     }
 
     /// A turn or a verb is over: what has happened in it is told when all states are as they shall be seen (verbs.md A31).
+    #[inline]
     pub fn tell_events(&mut self) {
         if self.device.events.has_untold() {
             self.tell_handler();

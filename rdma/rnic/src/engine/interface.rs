@@ -12,16 +12,15 @@ use xwarp_driver::IoError;
 use xwarp_driver::net::{LinkMonitor, LinkNews, LinkState};
 use xwarp_tcp::Instant;
 
-use super::listen::ListenerContext;
-use super::{Engine, Health};
+use super::{Engine, EngineState};
 use crate::model::{
     AsyncEventKind, ConnectError, EventResource, Host, HostError, ListenKey, LocalPort,
 };
 use crate::queues::Ending;
 
-/// How long an address may take to come back after the link: the kernel takes IPv6 addresses away from an interface that is set down, and
-/// checks for a second or two that they are unique (RFC 4862 §5.4), and a DHCP client may take as long.
-const ADDRESS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an address may take to come back after the link. The kernel takes IPv6 addresses away from an interface that is set down. Later
+/// it checks for a second or two that they are unique (RFC 4862 §5.4). A DHCP client may take as long.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long whoever watches the interface may take to say why the kernel refuses it.
 const DOUBT: Duration = Duration::from_millis(500);
 
@@ -51,7 +50,7 @@ pub(super) struct Interface {
     /// Addresses that went while the link was down, and may come back with it.
     awaited: Vec<IpAddr>,
     /// When they are given up.
-    patience: Option<Instant>,
+    timeout: Option<Instant>,
     /// Ports that listeners want at addresses which the host has got.
     wanted: VecDeque<WantedPort>,
     /// What the kernel has refused, and when that is taken for the interface's end.
@@ -70,10 +69,21 @@ impl Interface {
         self.monitor.as_ref().is_some_and(LinkMonitor::has_news)
     }
 
+    /// True if it is time to look.
+    fn is_due(&self, now: Instant) -> bool {
+        self.timeout.is_some_and(|until| until <= now)
+            || self.doubt.as_ref().is_some_and(|(until, _)| *until <= now)
+    }
+
+    /// True if a listener wants a port.
+    pub(super) fn wants_port(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
     /// When to look at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let doubt = self.doubt.as_ref().map(|(until, _)| *until);
-        [self.patience, doubt].into_iter().flatten().min()
+        [self.timeout, doubt].into_iter().flatten().min()
     }
 
     /// Whether the host had an address and has lost it.
@@ -92,10 +102,10 @@ impl Interface {
         let mut gone: Vec<IpAddr> = known.iter().filter(missing).copied().collect();
         if !(state.up && was_up) {
             self.awaited.append(&mut gone);
-            self.patience = state.up.then(|| now + ADDRESS_PATIENCE);
+            self.timeout = state.up.then(|| now + ADDRESS_TIMEOUT);
         }
         if self.awaited.is_empty() {
-            self.patience = None;
+            self.timeout = None;
         }
         self.addresses.extend(has.iter().chain(&self.awaited));
         [gone, new]
@@ -103,22 +113,21 @@ impl Interface {
 }
 
 impl Engine {
-    /// Looks to `host` for what becomes of the interface, and tells `ending` why nothing is done any more.
+    /// Has the engine ask `host` about changes of the interface, and report to `ending` why it ends.
     pub fn attend(&mut self, host: Arc<dyn Host>, ending: Arc<Ending>) {
         self.interface.monitor = host.monitor();
         self.interface.host = Some(host);
         self.interface.ending = ending;
     }
 
-    /// Whom the engine looks to.
+    /// The host that the engine asks.
     pub fn host(&self) -> Option<Arc<dyn Host>> {
         self.interface.host.clone()
     }
 
     /// Acts upon what has become of the interface; how much there was to do.
     pub(super) fn see_interface(&mut self) -> usize {
-        let is_due = |deadline| deadline <= self.device.now;
-        if self.interface.has_news() || self.interface.deadline().is_some_and(is_due) {
+        if self.interface.has_news() || self.interface.is_due(self.device.now) {
             self.look_at_interface();
             return 1;
         }
@@ -133,8 +142,8 @@ impl Engine {
             Some(LinkNews::State(state)) => self.on_link(&state),
             None => {}
         }
-        if self.interface.patience.is_some_and(|until| until <= now) {
-            self.interface.patience = None;
+        if self.interface.timeout.is_some_and(|until| until <= now) {
+            self.interface.timeout = None;
             let lost = std::mem::take(&mut self.interface.awaited);
             (self.interface.addresses).retain(|address| !lost.contains(address));
             self.withdraw(&lost);
@@ -189,26 +198,15 @@ impl Engine {
             log::warn!("{name} has lost {address}: connections from there end");
             self.device.stack.withdraw(address);
             self.lingering.withdraw(address);
-            let at = |context: &ListenerContext| context.port.local().ip() == address;
-            for context in self.listeners.extract_if(.., |context| at(context)) {
-                self.device.stack.unlisten(context.id);
-            }
+            self.listeners.withdraw(address, &mut self.device.stack);
         }
     }
 
     /// Wants ports for those that would listen at an address and do not yet.
     fn listen_at(&mut self, address: IpAddr) {
-        for registration in &self.registrations {
-            let Some(port) = registration.port_at(address) else {
-                continue;
-            };
-            let key = registration.key;
-            let listens = |it: &ListenerContext| it.key == key && it.port.local().ip() == address;
-            if !self.listeners.iter().any(listens) {
-                let local = SocketAddr::new(address, port);
-                self.interface.wanted.push_back(WantedPort { key, local });
-            }
-        }
+        let missing = self.listeners.missing_at(address);
+        let wanted = missing.map(|(key, local)| WantedPort { key, local });
+        self.interface.wanted.extend(wanted);
     }
 
     /// A port that a listener wants at an address which the host has got. Whoever turns the engine asks the host for it, and then
@@ -220,11 +218,10 @@ impl Engine {
     /// The host's answer for a port that was wanted.
     pub fn give_port(&mut self, wanted: WantedPort, answer: Result<LocalPort, HostError>) {
         let WantedPort { key, local } = wanted;
-        let at = (self.registrations.iter()).position(|registration| registration.key == key);
-        match (answer, at) {
-            (Ok(port), Some(at)) => drop(self.listen_too(at, port)), // false: another listener does
-            (Ok(_), None) => {}                                      // it listens no more
-            (Err(error), _) => log::warn!("cannot listen at {local}: {error}"),
+        match answer {
+            // False: it listens no more, or another listener does.
+            Ok(port) => drop(self.listen_too(key, port)),
+            Err(error) => log::warn!("cannot listen at {local}: {error}"),
         }
     }
 
@@ -261,21 +258,21 @@ impl Engine {
         if let Err(error) = self.device.stack.transmit(self.device.now) {
             log::debug!("peers are not told: {error}");
         }
-        self.health = Health::Failed;
+        self.state = EngineState::Failed;
     }
 
     /// Nobody connects any more, and all who wait for that are told why.
     pub(super) fn cease(&mut self, reason: &str) {
         self.interface.ending.fail(reason);
-        self.registrations.clear();
-        for context in std::mem::take(&mut self.listeners) {
-            self.device.stack.unlisten(context.id);
-        }
+        self.listeners.clear(&mut self.device.stack);
+        self.end_stream_searches(reason);
         for incoming in self.incoming.drain() {
+            incoming.log_change("reset");
             self.owners.remove(&incoming.conn());
             self.device.stack.abort(incoming.conn(), self.device.now);
         }
-        for (conn, _) in self.streams.drain() {
+        for (conn, streaming) in self.streams.drain() {
+            streaming.log_change("Gone");
             self.owners.remove(&conn);
             self.device.stack.abort(conn, self.device.now);
         }

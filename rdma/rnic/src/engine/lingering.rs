@@ -11,7 +11,7 @@ use crate::model::LocalPort;
 
 /// How long a port stays ours after its connection closed: TCP still answers a repeated FIN (TIME-WAIT).
 const LINGER: Duration = Duration::from_secs(10);
-/// Ports that are kept at most. Each is a descriptor of the process, which often has 1024. What is repeated, is so after milliseconds: a
+/// Ports that are kept at most. Each is a descriptor of the process, which often has 1024. What is repeated, is so after milliseconds. A
 /// client needs 256 connections within these to lose an answer, and the kernel's RST is one as well.
 const MAX_PORTS: usize = 256;
 

@@ -1,100 +1,24 @@
 //! The responder's start-up (RFC 5044 §7.1.2): listeners, requests, the application's answer.
 
-use std::collections::VecDeque;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use xwarp_iwarp::mpa::{EnhancedData, Request, Responder, ResponderStep, StartupError};
+use xwarp_iwarp::mpa::{Request, Responder, ResponderStep, StartupError};
 use xwarp_tcp::{ConnId, Event, ListenerId};
 
 use super::deadlines::Last;
+use super::listeners::{Clients, IncomingRequest, Place, Room};
 use super::{Engine, Owner};
-use crate::model::{
-    AcceptError, IncomingId, ListenError, ListenKey, LocalPort, QpId, QpState, StreamId,
-};
+use crate::model::{AcceptError, IncomingId, ListenError, ListenKey, LocalPort, QpId, QpState};
 use crate::qp::QpContext;
 use crate::queues::Inbox;
 
 /// How long a peer may take for its Request after TCP is established; not extended by single bytes (wire.md §3.5).
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a peer has for what this side sent last on a connection that nobody has any more, and for its FIN.
-const LAST_LIMIT: Duration = Duration::from_secs(10);
-
-/// What the application learns of a peer that wants to connect.
-pub struct IncomingRequest {
-    /// Which.
-    pub id: IncomingId,
-    /// The initiator.
-    pub remote: SocketAddr,
-    /// Private data of the Request.
-    pub private_data: Vec<u8>,
-    /// Its MPA revision.
-    pub revision: u8,
-    /// Its enhanced data, if it has any.
-    pub enhanced: Option<EnhancedData>,
-    /// Held until the application takes the Request, whether or not its peer is still there.
-    pub place: Place,
-}
-
-/// A place in the queue of Requests that the application has not taken.
-#[derive(Clone)]
-pub struct Place(Arc<()>);
-
-impl Place {
-    /// The listener's own, of which its Requests have clones.
-    fn first() -> Self {
-        Self(Arc::new(()))
-    }
-
-    /// How many Requests have a place.
-    fn taken(&self) -> usize {
-        Arc::strong_count(&self.0) - 1
-    }
-}
-
-/// Who wants to listen, and where.
-pub(super) struct Registration {
-    pub(super) key: ListenKey,
-    /// One address, or all of a family.
-    address: IpAddr,
-    port: u16,
-    clients: Clients,
-    backlog: usize,
-}
-
-impl Registration {
-    /// The port that it wants of an address, if it wants any.
-    pub(super) fn port_at(&self, address: IpAddr) -> Option<u16> {
-        let any = self.address.is_unspecified() && self.address.is_ipv4() == address.is_ipv4();
-        (any || self.address == address).then_some(self.port)
-    }
-}
-
-/// One address and port that is listened on.
-pub(super) struct ListenerContext {
-    pub(super) key: ListenKey,
-    pub(super) id: ListenerId,
-    pub(super) port: Arc<LocalPort>,
-    pub(super) clients: Clients,
-    /// Connections that may wait for their Request, or for the application's answer to it; or to be taken as streams.
-    pub(super) backlog: usize,
-    /// How many wait for their Request, or for the answer to it.
-    waiting: usize,
-    /// What Requests hold that the application has not taken.
-    place: Place,
-    /// Those that have begun to wait for their Request, the oldest first; some may have ended or sent it.
-    silent: VecDeque<IncomingId>,
-}
-
-/// What becomes of the connections that come to a listener.
-#[derive(Clone)]
-pub enum Clients {
-    /// They speak MPA: their Requests go here.
-    Requests(Arc<Inbox<IncomingRequest>>),
-    /// They are streams of raw bytes; these wait here to be taken. Some may have ended.
-    Streams(Arc<Inbox<StreamId>>),
-}
+const LAST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection without a queue pair yet.
 pub(super) struct Incoming {
@@ -112,11 +36,22 @@ impl Incoming {
     pub(super) fn conn(&self) -> ConnId {
         self.conn
     }
+
+    /// It comes to wait for something else, or ends.
+    pub(super) fn log_change(&self, to: impl Display) {
+        let (local, remote) = (self.port.local(), self.remote);
+        let waits_for = if self.request.is_some() {
+            "answer"
+        } else {
+            "Request"
+        };
+        log::debug!("incoming connection from {remote} to {local}: awaiting {waits_for} to {to}");
+    }
 }
 
 impl Engine {
-    /// Listens on all of `ports`, or on none; and at `address`, or at all addresses of its family if it is unspecified, when the host gets
-    /// it later.
+    /// Listens on all of `ports`, or on none. If the host does not have `address` yet, it listens as soon as the host gets it. An
+    /// unspecified address stands for all of its family.
     pub fn listen(
         &mut self,
         address: IpAddr,
@@ -127,20 +62,11 @@ impl Engine {
         if let Some(reason) = self.failure() {
             return Err(ListenError::Failed(reason));
         }
-        let key = ListenKey(self.next_listen);
-        self.next_listen += 1;
         let port = ports.first().map_or(0, |port| port.local().port());
-        self.registrations.push(Registration {
-            key,
-            address,
-            port,
-            clients,
-            backlog,
-        });
-        let at = self.registrations.len() - 1;
+        let key = self.listeners.register(address, port, clients, backlog);
         for port in ports {
             let local = port.local();
-            if !self.listen_too(at, port) {
+            if !self.listen_too(key, port) {
                 self.unlisten(key);
                 return Err(ListenError::Taken(local));
             }
@@ -148,36 +74,15 @@ impl Engine {
         Ok(key)
     }
 
-    /// Listens on one more port for a registration; false if somebody does already.
-    pub(super) fn listen_too(&mut self, registration: usize, port: LocalPort) -> bool {
-        let Some(wish) = self.registrations.get(registration) else {
-            return false;
-        };
-        let Ok(id) = self.device.stack.listen(port.local(), wish.backlog) else {
-            return false;
-        };
-        self.listeners.push(ListenerContext {
-            key: wish.key,
-            id,
-            port: Arc::new(port),
-            clients: wish.clients.clone(),
-            backlog: wish.backlog,
-            waiting: 0,
-            place: Place::first(),
-            silent: VecDeque::new(),
-        });
-        true
+    /// Listens on one more port for whoever wants to; false if nobody does, or another listener has the port.
+    pub(super) fn listen_too(&mut self, key: ListenKey, port: LocalPort) -> bool {
+        self.listeners.listen(key, port, &mut self.device.stack)
     }
 
     /// Listens no more. Streams that wait to be taken are closed.
     pub fn unlisten(&mut self, key: ListenKey) {
-        self.registrations.retain(|wish| wish.key != key);
-        let gone: Vec<ListenerContext> = (self.listeners)
-            .extract_if(.., |context| context.key == key)
-            .collect();
-        for context in gone {
-            self.device.stack.unlisten(context.id);
-            if let Clients::Streams(waiting) = context.clients {
+        for clients in self.listeners.unlisten(key, &mut self.device.stack) {
+            if let Clients::Streams(waiting) = clients {
                 while let Some(id) = waiting.take() {
                     self.drop_stream(id);
                 }
@@ -187,7 +92,7 @@ impl Engine {
 
     /// TCP has accepted a connection: waits for its Request.
     pub(super) fn on_incoming(&mut self, listener: ListenerId, conn: ConnId, remote: SocketAddr) {
-        if self.on_incoming_stream(listener, conn) {
+        if self.on_incoming_stream(listener, conn, remote) {
             return;
         }
         let has_room = self.make_room(listener);
@@ -199,7 +104,7 @@ impl Engine {
             return;
         };
         self.deadlines
-            .expect_request(self.device.now + REQUEST_LIMIT, id);
+            .expect_request(self.device.now + REQUEST_TIMEOUT, id);
         // The Request may be here already.
         self.on_request_bytes(id.key);
     }
@@ -211,8 +116,8 @@ impl Engine {
         conn: ConnId,
         remote: SocketAddr,
     ) -> Option<IncomingId> {
-        let context = (self.listeners.iter_mut()).find(|context| context.id == listener)?;
-        let Clients::Requests(requests) = &context.clients else {
+        let context = self.listeners.get(listener)?;
+        let Clients::Requests(requests) = context.clients() else {
             return None;
         };
         let entry = self.incoming.vacant_entry();
@@ -222,17 +127,18 @@ impl Engine {
         };
         self.next_incoming += 1;
         self.owners.insert(conn, Owner::Incoming(id.key));
+        let local = context.port().local();
+        log::debug!("incoming connection from {remote} to {local}: new, awaiting Request");
         entry.insert(Incoming {
             id,
             listener,
             conn,
             remote,
-            port: Arc::clone(&context.port),
+            port: Arc::clone(context.port()),
             requests: Arc::clone(requests),
             request: None,
         });
-        context.waiting += 1;
-        context.silent.push_back(id);
+        self.listeners.note_come(listener, id);
         Some(id)
     }
 
@@ -305,6 +211,7 @@ impl Engine {
             enhanced: request.enhanced,
             place,
         };
+        incoming.log_change("awaiting answer");
         incoming.request = Some(request);
         if incoming.requests.put(offered).is_err() {
             // The listener has been dropped.
@@ -313,16 +220,11 @@ impl Engine {
     }
 
     /// Takes a place in the queue of Requests for the application. `None` if the queue is full, or nobody listens any more.
-    ///
-    /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue grow.
     fn place_for(&mut self, key: usize) -> Option<Place> {
         let listener = self.incoming.get(key)?.listener;
-        let context = (self.listeners.iter()).find(|context| context.id == listener)?;
-        if context.place.taken() < context.backlog {
-            return Some(context.place.clone());
-        }
-        self.device.counters.drop_startup_backlog += 1;
-        None
+        let place = self.listeners.get(listener)?.take_place();
+        self.device.counters.drop_startup_backlog += u64::from(place.is_none());
+        place
     }
 
     /// The application says yes: the queue pair is bound and receives, then the Reply goes out (wire.md §3.2). Unless the peer has
@@ -334,17 +236,17 @@ impl Engine {
         private_data: &[u8],
     ) -> Result<(), AcceptError> {
         let qp_key = qp.slot();
-        let wishes = match self.qp(qp) {
-            Some(qp) if qp.is_unconnected() => qp.wishes(),
+        let start_up = match self.qp(qp) {
+            Some(qp) if qp.is_unconnected() => qp.start_up(),
             qp => {
                 let state = qp.map_or(QpState::Error, QpContext::state);
                 return Err(AcceptError::InvalidState(state));
             }
         };
         let request = self.asked(id)?;
-        let responder = Responder::new(self.mpa.params(Some(wishes.answer(request))));
+        let responder = Responder::new(self.mpa.params(Some(start_up.answer(request))));
         let (reply, negotiated) = responder.accept(request, private_data)?;
-        let incoming = self.take_incoming(id);
+        let incoming = self.take_incoming(id, format_args!("queue pair {qp}"));
         if !(self.device.stack).send_all(incoming.conn, &reply, self.device.now) {
             self.device.stack.abort(incoming.conn, self.device.now);
             return Err(AcceptError::PeerGone);
@@ -370,7 +272,7 @@ impl Engine {
             None => responder.reject(request, private_data),
             Some(ord) => responder.reject_for_ord(request, ord, private_data),
         }?;
-        let incoming = self.take_incoming(id);
+        let incoming = self.take_incoming(id, "rejected");
         let sent = (self.device.stack).send_all(incoming.conn, &reply, self.device.now);
         self.abandon(incoming.conn, Last::Frame);
         self.linger(incoming.port);
@@ -389,31 +291,25 @@ impl Engine {
     }
 
     pub(super) fn expect_end(&mut self, conn: ConnId, last: Last) {
-        let at = self.device.now + LAST_LIMIT;
+        let at = self.device.now + LAST_TIMEOUT;
         self.deadlines.expect_end(at, conn, last);
     }
 
-    /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been
-    /// silent for longest, so that silent ones cannot keep others out; false if all of them have sent their Request. However many wait,
-    /// this takes no longer.
+    /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been silent for
+    /// longest, so that silent ones cannot keep others out. False if all of them have sent their Request.
     fn make_room(&mut self, listener: ListenerId) -> bool {
-        let mut contexts = self.listeners.iter_mut();
-        let Some(context) = contexts.find(|context| context.id == listener) else {
-            return false;
-        };
         let incoming = &self.incoming;
         let is_silent = |id: &IncomingId| {
             let found = incoming.get(id.key).filter(|it| it.id == *id);
             found.is_some_and(|it| it.request.is_none())
         };
-        while context.silent.front().is_some_and(|id| !is_silent(id)) {
-            context.silent.pop_front();
-        }
-        if context.waiting < context.backlog {
-            return true;
-        }
+        let silent = match self.listeners.room(listener, is_silent) {
+            Some(Room::Free) => return true,
+            Some(Room::Full(silent)) => silent,
+            None => return false,
+        };
         self.device.counters.drop_startup_backlog += 1;
-        let Some(oldest) = context.silent.pop_front() else {
+        let Some(oldest) = silent else {
             return false;
         };
         self.drop_incoming(oldest.key);
@@ -435,34 +331,29 @@ impl Engine {
     }
 
     /// The connection whose Request is answered now.
-    fn take_incoming(&mut self, id: IncomingId) -> Incoming {
+    fn take_incoming(&mut self, id: IncomingId, answer: impl Display) -> Incoming {
         let incoming = self.incoming.remove(id.key);
+        incoming.log_change(answer);
         self.owners.remove(&incoming.conn);
-        self.note_left(incoming.listener);
+        self.listeners.note_left(incoming.listener);
         incoming
     }
 
     /// Resets a connection that has not become a queue pair's.
     pub(super) fn drop_incoming(&mut self, key: usize) {
         if let Some(incoming) = self.incoming.try_remove(key) {
+            incoming.log_change("reset");
             self.owners.remove(&incoming.conn);
             self.device.stack.abort(incoming.conn, self.device.now);
-            self.note_left(incoming.listener);
+            self.listeners.note_left(incoming.listener);
         }
     }
 
     /// TCP has ended such a connection.
     pub(super) fn forget_incoming(&mut self, key: usize) {
         if let Some(incoming) = self.incoming.try_remove(key) {
-            self.note_left(incoming.listener);
-        }
-    }
-
-    /// One connection less waits at a listener.
-    fn note_left(&mut self, listener: ListenerId) {
-        let mut contexts = self.listeners.iter_mut();
-        if let Some(context) = contexts.find(|context| context.id == listener) {
-            context.waiting -= 1;
+            incoming.log_change("gone");
+            self.listeners.note_left(incoming.listener);
         }
     }
 }

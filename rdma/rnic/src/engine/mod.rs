@@ -9,11 +9,12 @@ mod events;
 mod interface;
 mod lingering;
 mod listen;
+mod listeners;
+mod next_hops;
 mod queue_pairs;
 mod srq;
 mod streaming;
 
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,21 +30,23 @@ use crate::model::{
 use crate::qp::{Device, QpContext};
 use crate::queues::{EventQueue, ReadySet, SlotTable};
 use crate::stags::{Domains, StagTable};
-use crate::tables::{CqTable, Handlers, SrqTable};
+use crate::tables::{CqTable, Handlers, SearchId, SrqTable};
 
 pub use interface::WantedPort;
-pub use listen::{Clients, IncomingRequest};
+pub use listeners::{Clients, IncomingRequest};
 
 use deadlines::Deadlines;
 use interface::Interface;
 use lingering::Lingering;
-use listen::{Incoming, ListenerContext, Registration};
+use listen::Incoming;
+use listeners::Listeners;
+pub use streaming::StreamOrder;
 use streaming::Streaming;
 
-/// How the engine is.
+/// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Sound,
+enum EngineState {
+    Running,
     /// It has panicked: connections are ended, and no more.
     Ending,
     /// Nothing is done any more.
@@ -52,8 +55,6 @@ enum Health {
 
 /// Frames taken from the NIC in one turn.
 const RX_BUDGET: usize = 64;
-/// FPDUs that one queue pair may send before the next one has its turn.
-const TX_BUDGET: usize = 32;
 /// The longest sleep while frames of ours are with the kernel.
 const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 
@@ -71,20 +72,19 @@ pub struct Engine {
     device: Device,
     qps: Slab<QpContext>,
     owners: FxHashMap<ConnId, Owner>,
-    listeners: Vec<ListenerContext>,
-    /// Who wants to listen, whatever the interface's addresses are.
-    registrations: Vec<Registration>,
-    next_listen: u64,
+    listeners: Listeners,
     incoming: Slab<Incoming>,
     next_incoming: u64,
     streams: FxHashMap<ConnId, Streaming>,
+    /// Streams that wait for their next hop.
+    stream_orders: FxHashMap<SearchId, StreamOrder>,
     deadlines: Deadlines,
     lingering: Lingering,
     ready: Arc<ReadySet>,
     event_handler: Option<EventHandler>,
     mpa: MpaConfig,
     max_qps: usize,
-    health: Health,
+    state: EngineState,
     interface: Interface,
 }
 
@@ -100,33 +100,21 @@ impl Engine {
         max_qps: usize,
     ) -> Self {
         Self {
-            device: Device {
-                stack,
-                stags,
-                cqs: CqTable::new(Arc::clone(&slots), Arc::clone(&events)),
-                srqs: SrqTable::new(slots, Arc::clone(&events)),
-                events,
-                counters: EngineCounters::default(),
-                first_fpdu_retry: mpa.nudge,
-                now: Instant::from_micros(0),
-                turns: VecDeque::new(),
-                conn_changes: Vec::new(),
-            },
+            device: Device::new(stack, stags, slots, events, mpa.first_fpdu_retry),
             qps: Slab::new(),
             owners: FxHashMap::default(),
-            listeners: Vec::new(),
-            registrations: Vec::new(),
-            next_listen: 0,
+            listeners: Listeners::default(),
             incoming: Slab::new(),
             next_incoming: 0,
             streams: FxHashMap::default(),
+            stream_orders: FxHashMap::default(),
             deadlines: Deadlines::default(),
             lingering: Lingering::default(),
             ready,
             event_handler: None,
             mpa,
             max_qps,
-            health: Health::Sound,
+            state: EngineState::Running,
             interface: Interface::default(),
         }
     }
@@ -139,19 +127,19 @@ impl Engine {
     /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
     pub fn step(&mut self, now: Instant) -> usize {
         self.device.now = now;
-        if self.health == Health::Failed {
+        if self.state == EngineState::Failed {
             return 0;
         }
         let seen = self.see_interface();
-        if self.health == Health::Failed {
+        if self.state == EngineState::Failed {
             return seen;
         }
         let done = self.turn();
         seen + done.unwrap_or_else(|error| self.on_refusal(&error))
     }
 
-    /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last: so no
-    /// bookkeeping lies between a message and the answer to it.
+    /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last. So no bookkeeping
+    /// lies between a message and the answer to it.
     fn turn(&mut self) -> Result<usize, IoError> {
         let now = self.device.now;
         let mut done = self.send_all();
@@ -217,15 +205,15 @@ impl Engine {
             let Some(key) = self.device.turns.pop_front() else {
                 break;
             };
-            let sent = self.with_qp(key, |qp, device| qp.transmit(device, TX_BUDGET));
+            let sent = self.with_qp(key, QpContext::transmit);
             done += sent.unwrap_or(0);
         }
         done
     }
 
     /// How long a sleep may last; `None`: until something happens.
-    pub fn sleep_limit(&self, now: Instant) -> Option<Duration> {
-        if self.health == Health::Failed {
+    pub fn sleep_timeout(&self, now: Instant) -> Option<Duration> {
+        if self.state == EngineState::Failed {
             return None;
         }
         let deadline = self.next_deadline().map(|deadline| deadline - now);
@@ -235,14 +223,14 @@ impl Engine {
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub fn is_idle(&self) -> bool {
-        self.health == Health::Failed
+        self.state == EngineState::Failed
             || self.ready.is_empty() && self.device.turns.is_empty() && !self.interface.has_news()
     }
 
     /// What becomes readable when a frame arrives.
     pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
         // Frames that nobody takes would keep it readable.
-        let receives = self.health != Health::Failed;
+        let receives = self.state != EngineState::Failed;
         receives
             .then(|| self.device.stack.io().readiness())
             .flatten()
@@ -282,7 +270,7 @@ impl Engine {
 
     /// The protection domains.
     pub fn domains(&mut self) -> &mut Domains {
-        &mut self.device.stags.users.domains
+        self.device.stags.domains()
     }
 
     /// Destroy CQ: not while a queue pair completes on it.
@@ -315,7 +303,7 @@ impl Drop for Engine {
         for (_, qp) in &mut self.qps {
             qp.show_engine_gone();
         }
-        if self.health == Health::Failed {
+        if self.state == EngineState::Failed {
             return;
         }
         let conns: Vec<ConnId> = self.owners.keys().copied().collect();

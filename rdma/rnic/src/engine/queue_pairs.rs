@@ -1,15 +1,17 @@
 //! Queue pairs in the engine: the one door to them, and the verbs that concern one.
 
+use std::sync::Arc;
+
 use xwarp_tcp::{ConnId, ConnLoad, Event};
 
 use super::deadlines::Last;
 use super::{Engine, Owner};
 use crate::model::{
-    Capability, ConnectError, CreateError, Depths, DestroyError, ModifyError, ModifyQp, QpId,
-    QpInfo, QpState, User,
+    CapabilityError, ConnectError, CreateError, Depths, DestroyError, ModifyError, ModifyQp,
+    NextHop, QpId, QpIdentity, QpInfo, QpState,
 };
-use crate::qp::{ConnChange, ConnectOrder, Device, NewQp, NewReceives, QpContext};
-use crate::queues::NewRings;
+use crate::qp::{ConnChange, ConnectOrder, Device, NewQp, NewReceives, Outcome, QpContext};
+use crate::queues::{Inbox, NewRings};
 
 /// The door.
 impl Engine {
@@ -21,6 +23,7 @@ impl Engine {
     ) -> Option<R> {
         let qp = self.qps.get_mut(key)?;
         let result = act(qp, &mut self.device);
+        self.device.cqs.announce();
         if let Some(at) = qp.poll_deadline() {
             self.deadlines.arm(at, key);
         }
@@ -85,8 +88,8 @@ impl Engine {
 /// Verbs.
 impl Engine {
     /// Create QP: a queue pair in Idle.
-    pub fn create_qp(&mut self, new: NewQp) -> Result<(QpId, User), CreateError> {
-        Capability::check(
+    pub fn create_qp(&mut self, new: NewQp) -> Result<(QpId, QpIdentity), CreateError> {
+        CapabilityError::check(
             "a number of queue pairs of",
             self.qps.len() + 1,
             1,
@@ -105,7 +108,7 @@ impl Engine {
         }
         let entry = self.qps.vacant_entry();
         // `max_qps` bounds the slab's keys.
-        let user = device.stags.users.join(new.pd, new.ability);
+        let user = device.stags.join(new.pd, new.access);
         let id = QpId::new(user.serial(), entry.key());
         entry.insert(QpContext::new(id, user, new));
         Ok((id, user))
@@ -134,19 +137,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins to connect a queue pair as MPA initiator.
-    pub fn connect(&mut self, order: ConnectOrder) {
+    /// Begins to connect a queue pair as MPA initiator. If the next hop is searched for, TCP begins when it is found.
+    pub fn connect(&mut self, order: ConnectOrder, next_hop: NextHop) {
         if let Err(error) = self.check_connect(order.qp) {
             order.refuse(error);
             return;
         }
-        let (key, path) = (order.qp.slot(), order.path());
-        match (self.device.stack).connect_within(path, order.limit, self.device.now) {
-            Err(error) => order.refuse(ConnectError::Resources(error.to_string())),
-            Ok(conn) => {
-                self.own(conn, key);
-                self.with_qp(key, |qp, device| qp.start(conn, order, device));
-            }
+        self.with_qp(order.qp.slot(), |qp, device| {
+            qp.connect(order, next_hop, device);
+        });
+    }
+
+    /// The application gives up the connection attempt that has this outcome. One that has ended is not concerned.
+    pub fn cancel_connect(&mut self, id: QpId, outcome: &Arc<Inbox<Outcome>>) {
+        if self.has_qp(id) {
+            self.with_qp(id.slot(), |qp, device| qp.give_up_start(outcome, device));
         }
     }
 

@@ -4,12 +4,13 @@ use super::limits::{
     MAX_CQ_ENTRIES, MAX_CQS, MAX_DEPTH, MAX_HANDLERS, MAX_LIST_ENTRIES, MAX_PDS, MAX_QPS,
     MAX_READS, MAX_SRQS, MAX_STAGS,
 };
-use super::memory::{EntrySizes, ListMode};
+use super::memory::{EntrySizes, PblMode};
 use super::sge::MAX_SGE;
 use super::work::MAX_INLINE;
 
 /// In which order messages of several queue pairs take the buffers of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DequeuingModel {
     /// As they arrive, each one buffer.
     Arrival,
@@ -22,6 +23,7 @@ pub enum DequeuingModel {
     clippy::struct_excessive_bools,
     reason = "each is an attribute of its own, as Query RNIC has them"
 )]
+#[non_exhaustive]
 pub struct RnicAttributes {
     /// Who made it, and its version.
     pub vendor: String,
@@ -57,7 +59,7 @@ pub struct RnicAttributes {
     pub max_srqs: usize,
     /// Inbound Reads of all queue pairs together; 0, as each has its own.
     pub max_inbound_reads_shared: usize,
-    /// The same of outbound ones.
+    /// Outbound Reads of all queue pairs together; 0, as each has its own.
     pub max_outbound_reads_shared: usize,
     /// Inbound Reads of one queue pair (IRD).
     pub max_ird: usize,
@@ -70,7 +72,7 @@ pub struct RnicAttributes {
     /// A queue pair's send queue and receive queue can be resized, likewise.
     pub can_modify_depths: bool,
     /// What physical buffer lists are made of, as it was opened.
-    pub lists: ListMode,
+    pub pbl_mode: PblMode,
     /// How large pages or blocks may be, in bytes.
     pub entry_sizes: EntrySizes,
     /// Shared receive queues are supported.
@@ -83,7 +85,7 @@ pub struct RnicAttributes {
 
 impl RnicAttributes {
     #[doc(hidden)]
-    pub fn new(lists: ListMode, max_events: usize) -> Self {
+    pub fn new(pbl_mode: PblMode, max_events: usize) -> Self {
         Self {
             vendor: concat!("xwarp ", env!("CARGO_PKG_VERSION")).to_owned(),
             max_qps: MAX_QPS,
@@ -108,8 +110,8 @@ impl RnicAttributes {
             can_modify_ird: true,
             can_increase_ord: true,
             can_modify_depths: true,
-            lists,
-            entry_sizes: EntrySizes::of(lists),
+            pbl_mode,
+            entry_sizes: EntrySizes::of(pbl_mode),
             shared_receive_queues: true,
             srq_dequeuing: DequeuingModel::Arrival,
             detects_cq_overflow: true,

@@ -5,10 +5,11 @@ use std::fmt;
 use xwarp_iwarp::{AccessError, Stag};
 
 use super::ids::{QpId, WrId};
-use super::memory::{ListMode, SpecError};
+use super::memory::{PblMode, SpecError};
 
 /// Which kind of work request has completed (verbs draft §9.3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Opcode {
     /// A Send.
     Send,
@@ -54,6 +55,7 @@ impl Opcode {
 
 /// How a work request ended (verbs draft §9.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompletionStatus {
     /// Done.
     Success,
@@ -64,13 +66,13 @@ pub enum CompletionStatus {
     /// The peer has ended the connection with a Terminate that returns a header of this work request's message;
     /// `QueuePair::query` has it.
     RemoteTermination,
-    /// A local `STag` names nothing that may be used for this: no region, one that is Invalid, a window in a scatter/gather list, a region
-    /// that is shared or has windows where it shall be invalidated. Or the peer asked to invalidate one that does not exist.
+    /// A local `STag` names nothing that may be used for this. It names no region, one that is Invalid, or a window in a scatter/gather
+    /// list. Or a region to invalidate is shared or has windows. Or the peer asked to invalidate one that does not exist.
     InvalidStag,
     /// A local buffer or a window to bind leaves its region, or a receive buffer was too short.
     BaseBounds,
-    /// A local region lacks the right, for windows to be bound to it or for those that a window shall have; or the queue pair may not
-    /// bind any.
+    /// A local region lacks the right, for windows to be bound to it or for those that a window shall have. Or the queue pair may not bind
+    /// any.
     AccessViolation,
     /// A local region or window belongs to another protection domain, or to another queue pair alone.
     InvalidPd,
@@ -78,8 +80,8 @@ pub enum CompletionStatus {
     Wrap,
     /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD 0).
     ZeroReadResources,
-    /// The peer asked to invalidate what it may not: a region or window of others, a region without remote rights, with windows, whose
-    /// memory is shared, or that several queue pairs may use.
+    /// The peer asked to invalidate what it may not. That is a region or window of others, or a region without remote rights. It is also a
+    /// region with windows, with shared memory, or for several queue pairs.
     InvalidateRefused,
     /// A Fast-Register on a queue pair that is not privileged.
     NotPrivileged,
@@ -124,15 +126,15 @@ impl CompletionStatus {
     /// Of a Fast-Register that asks for what is not possible (verbs.md A27).
     pub(crate) fn of_spec(error: SpecError) -> Self {
         match error {
-            SpecError::Rights(_) => Self::InvalidRights,
+            SpecError::Rights(_) | SpecError::ReadOnlyMemory(_) => Self::InvalidRights,
             SpecError::VirtualAddress(_) => Self::InvalidVirtualAddress,
             SpecError::Wrap { .. } => Self::Wrap,
             SpecError::Length { .. } => Self::InvalidLength,
             SpecError::FirstByteOffset { .. } => Self::InvalidFirstByteOffset,
             SpecError::Entry { .. } => Self::InvalidListEntry,
             SpecError::EntrySize { mode, .. } => match mode {
-                ListMode::Page => Self::InvalidPageSize,
-                ListMode::Block => Self::InvalidBufferSize,
+                PblMode::Page => Self::InvalidPageSize,
+                PblMode::Block => Self::InvalidBufferSize,
             },
             SpecError::TooManyEntries(_) => Self::ListTooLong,
         }
@@ -174,6 +176,7 @@ impl fmt::Display for CompletionStatus {
 
 /// The end of one work request. Of an unsuccessful one only `wr_id`, `qp`, `opcode` and `status` mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkCompletion {
     /// The work request's name.
     pub wr_id: WrId,

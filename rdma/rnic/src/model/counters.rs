@@ -1,10 +1,11 @@
-//! What an RNIC has counted since it was opened.
+//! Counters of an RNIC since it was opened.
 
 use xwarp_driver::IoCounters;
 use xwarp_tcp::StackCounters;
 
 /// All counters of an RNIC.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct RnicCounters {
     /// The NIC queue.
     pub io: IoCounters,
@@ -16,13 +17,14 @@ pub struct RnicCounters {
 
 /// What the RDMA layers have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EngineCounters {
     /// FPDUs received whole and with the right CRC.
     pub fpdus_in: u64,
     /// FPDUs handed to TCP.
     pub fpdus_out: u64,
     /// Of these, RDMA Writes of no bytes to wake a silent peer.
-    pub nudges_out: u64,
+    pub first_fpdu_retries: u64,
     /// Payload bytes placed into regions.
     pub placed_bytes: u64,
     /// Connections refused because their start-up was not MPA's.

@@ -8,6 +8,7 @@ use super::qp_info::QpInfo;
 
 /// Something that happened: the draft's Event Record (§9.4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AsyncEvent {
     /// What it has happened to.
     pub resource: EventResource,
@@ -16,6 +17,11 @@ pub struct AsyncEvent {
 }
 
 impl AsyncEvent {
+    /// An event of this kind, such as for a test of a handler.
+    pub fn new(resource: EventResource, kind: AsyncEventKind) -> Self {
+        Self { resource, kind }
+    }
+
     /// The queue pair, if it has happened to one.
     pub fn qp(&self) -> Option<QpId> {
         match self.resource {
@@ -27,6 +33,7 @@ impl AsyncEvent {
 
 /// Resource Indicator and Resource Identifier of an event. What it names may be gone by now; its identity is nobody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum EventResource {
     /// A queue pair.
     Qp(QpId),
@@ -41,12 +48,13 @@ pub enum EventResource {
 /// What can happen. A failure that a completion tells of is no event. `QueuePair::query` has the Terminate
 /// that was sent or received.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AsyncEventKind {
     /// LLP Close Complete: both sides have closed; the queue pair is Idle again.
     Closed,
     /// Terminate Message Received: the peer found an error and ended the stream.
     TerminateReceived(TermCode),
-    /// We found an error in what the peer sent, or in what it asked for, and ended the stream: one of the draft's integrity, remote
+    /// We found an error in what the peer sent, or in what it asked for, and ended the stream. It is one of the draft's integrity, remote
     /// operation and protection errors.
     Terminated {
         /// Which.
@@ -75,12 +83,12 @@ pub enum AsyncEventKind {
     },
     /// The completion queue of its send queue had no room: the completion and the queue pair are lost (CQ/SQ Error).
     SendCqError,
-    /// The same of its receive queue (CQ/RQ Error).
+    /// The completion queue of its receive queue had no room: the completion and the queue pair are lost (CQ/RQ Error).
     RecvCqError,
     /// S-RQ error on a QP: its shared receive queue has failed, and it needed a buffer. It is told 0/2/07.
     SrqError,
-    /// Local QP Catastrophic Error: this side has lost track of the queue pair, by a defect of this library, with no work request to tell of it. It
-    /// should be destroyed.
+    /// Local QP Catastrophic Error: this side has lost track of the queue pair, by a defect of this library. No work request can tell of
+    /// it. It should be destroyed.
     QpCatastrophic {
         /// What was found.
         reason: &'static str,
@@ -96,7 +104,7 @@ pub enum AsyncEventKind {
     /// QP RQ Limit Reached: more messages of a queue pair that has a shared receive queue are in progress than its limit
     /// ([`QpConfig::rq_limit`](crate::model::QpConfig::rq_limit)). Told once, until that is armed again.
     RqLimitReached,
-    /// Events happened for which there was no room, as nobody took those before them ([`RnicConfig::max_events`](crate::model::RnicConfig::max_events)).
+    /// Events happened for which there was no room, as nobody took those before them (`RnicConfig::max_events`).
     /// They would have come in this one's place. What became of each object can be asked: `QueuePair::query` tells
     /// the state and the Terminate, `CompletionQueue::overflowed` and
     /// `SharedReceiveQueue::query` the rest.
@@ -104,8 +112,8 @@ pub enum AsyncEventKind {
         /// How many.
         count: u64,
     },
-    /// RNIC Catastrophic Failure: the interface is gone or stalled, its XDP program was detached or replaced, or this library has panicked, which
-    /// ends all connections with 0/2/08. All that is left to do is to close the RNIC, and to open it anew.
+    /// RNIC Catastrophic Failure: the interface is gone or stalled, its XDP program was detached or replaced, or this library has panicked.
+    /// A panic ends all connections with 0/2/08. All that is left to do is to close the RNIC, and to open it anew.
     Failed {
         /// Why.
         reason: String,

@@ -1,6 +1,7 @@
-//! What an RNIC asks of its host: addresses, routes, neighbours and ports.
+//! Addresses, next hops and ports that an RNIC has from its host.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use xwarp_driver::SteeringError;
@@ -12,23 +13,62 @@ pub trait Host: Send + Sync {
     fn name(&self) -> &str;
 
     /// The host's addresses on the interface, as they are now.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Link`]: the interface is gone, or the kernel could not be asked.
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
-    /// Which local address and which Ethernet address lead to `remote`. May wait up to `patience`, as long as `wanted` holds.
-    fn path_to(
-        &self,
-        remote: SocketAddr,
-        patience: Duration,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<(IpAddr, [u8; 6]), HostError>;
+    /// Which local address and which Ethernet address lead to `remote`. Does not wait for the network: what is not known is searched for
+    /// up to `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
+    /// - [`HostError::Neighbour`]: the next hop cannot be asked for, or was in vain already.
+    /// - [`HostError::Link`]: the interface is gone, or the kernel could not be asked.
+    /// - [`HostError::Unknown`]: a host of fixed answers has none.
+    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError>;
 
     /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
+    ///
+    /// # Errors
+    ///
+    /// - [`HostError::Port`]: the port is in use or privileged, or the address is not this host's.
+    /// - [`HostError::Steering`]: the XDP program takes no more ports.
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
 
     /// Tells what becomes of the interface, the state that it is in first. `None`, the default: nothing ever does.
     fn monitor(&self) -> Option<LinkMonitor> {
         None
     }
+}
+
+/// What a host knows of the path to a peer when it is asked.
+pub struct PathTo {
+    /// Our address.
+    pub source: IpAddr,
+    /// The Ethernet address of the next hop.
+    pub next_hop: NextHop,
+}
+
+/// What a host knows of a next hop's Ethernet address.
+pub enum NextHop {
+    /// The address.
+    Known([u8; 6]),
+    /// The host has begun to search.
+    Searching(Box<dyn NextHopSearch>),
+}
+
+/// A search for a next hop. Its descriptor, which no other search has, is readable when [`poll`](Self::poll) may have something new to
+/// say. Dropping it gives the search up, and closes the descriptor.
+pub trait NextHopSearch: AsFd + Send + Sync {
+    /// The Ethernet address, once it is known. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Neighbour`]: nobody has answered in time, or cannot be asked any more.
+    fn poll(&mut self) -> Result<Option<[u8; 6]>, HostError>;
 }
 
 /// A TCP port that belongs to the RNIC until it is dropped.
@@ -51,6 +91,7 @@ impl LocalPort {
 
 /// Why the host could not help.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostError {
     /// No way there.
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::mpa::MpaError;
-use xwarp_iwarp::{AccessError, Opcode, TermCode, ViolationCause};
+use xwarp_iwarp::{AccessError, AccessKind, Opcode, TermCode, ViolationCause as Cause};
 
 /// Why a segment of the peer's memory operations is refused (verbs draft §9.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +21,7 @@ pub enum ProtectionError {
 
 /// What was wrong with what the peer sent (verbs draft §9.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum InboundError {
     /// LLP Integrity Error: segment size invalid.
     SegmentSize,
@@ -58,7 +59,7 @@ pub enum InboundError {
     RequestRange,
     /// IRRQ Protection Error: of the source of a Read Request.
     Request(ProtectionError),
-    /// What the draft has no event for, since it is of a later RFC: a segment of a Send out of its place (RFC 5041 §7.1), Immediate
+    /// What the draft has no event for, since it is of a later RFC. It is a segment of a Send out of its place (RFC 5041 §7.1), Immediate
     /// Data or an Atomic Operation that is malformed (RFC 7306).
     Other,
 }
@@ -87,8 +88,7 @@ impl From<MpaError> for InboundError {
 
 impl InboundError {
     /// Of a segment for a queue pair whose peer `may_write` or may not.
-    pub(crate) fn of(cause: ViolationCause, may_write: bool) -> Self {
-        use ViolationCause as Cause;
+    pub(crate) fn of(cause: Cause, may_write: bool) -> Self {
         match cause {
             Cause::SegmentSize { .. } => Self::SegmentSize,
             Cause::DdpVersion { .. } => Self::DdpVersion,
@@ -107,19 +107,13 @@ impl InboundError {
             Cause::RequestSize { opcode, .. } | Cause::MessageTooLong { opcode, .. } => {
                 Self::of_size(opcode)
             }
-            Cause::ReadSource { cause, .. } | Cause::AtomicTarget { cause, .. } => {
-                Self::Request(cause.into())
-            }
-            Cause::Write { cause, .. } | Cause::ReadSink { cause, .. } => {
-                Self::of_placement(cause, may_write)
-            }
+            Cause::Access { access, cause, .. } => Self::of_access(access, cause, may_write),
             Cause::UnexpectedResponse { .. } | Cause::ResponseStag { .. } => {
                 Self::Tagged(ProtectionError::InvalidStag)
             }
             Cause::ResponseRange { .. } => Self::Tagged(ProtectionError::BaseBounds),
-            Cause::MessageOffset { qn, .. } if qn == Queue::Request.qn() => Self::ReadRequestFormat,
-            Cause::MessageOffset { .. }
-            | Cause::ExtensionSize { .. }
+            Cause::MessageOffset { qn, .. } => Self::of_offset(qn),
+            Cause::ExtensionSize { .. }
             | Cause::Misaligned { .. }
             | Cause::UnexpectedAtomicResponse { .. }
             | Cause::AtomicResponseId { .. }
@@ -139,6 +133,15 @@ impl InboundError {
         }
     }
 
+    /// Of an offset that is not due. The draft has an event for that on the queue of Read Requests only.
+    fn of_offset(qn: u32) -> Self {
+        if qn == Queue::Request.qn() {
+            Self::ReadRequestFormat
+        } else {
+            Self::Other
+        }
+    }
+
     /// A message that is shorter than its header, or longer than what is there for it. A Send tells of that in its completion
     /// (verbs.md A7).
     fn of_size(opcode: Opcode) -> Self {
@@ -149,11 +152,13 @@ impl InboundError {
         }
     }
 
-    fn of_placement(cause: AccessError, may_write: bool) -> Self {
-        if may_write {
-            Self::Tagged(cause.into())
-        } else {
-            Self::WriteNotEnabled
+    fn of_access(access: AccessKind, cause: AccessError, may_write: bool) -> Self {
+        match access {
+            AccessKind::RemoteRead | AccessKind::RemoteAtomic => Self::Request(cause.into()),
+            AccessKind::RemoteWrite | AccessKind::ReadSink if may_write => {
+                Self::Tagged(cause.into())
+            }
+            AccessKind::RemoteWrite | AccessKind::ReadSink => Self::WriteNotEnabled,
         }
     }
 
@@ -227,7 +232,8 @@ mod tests {
             AccessError::NotAssociated,
             AccessError::Wrap,
         ] {
-            let cause = ViolationCause::ReadSource {
+            let cause = Cause::Access {
+                access: AccessKind::RemoteRead,
                 stag: xwarp_iwarp::Stag(1),
                 to: 0,
                 len: 1,

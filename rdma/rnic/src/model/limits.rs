@@ -1,4 +1,4 @@
-//! How much of everything an RNIC can have: what Query RNIC tells (verbs draft §9.2.1.2), and what every verb keeps to.
+//! Limits of an RNIC. Query RNIC tells them (verbs draft §9.2.1.2), and every verb keeps to them.
 
 /// Queue pairs, each with a connection of its own, and as many that are being set up. Both may need two entries of the XDP program's 65,536
 /// flows.

@@ -2,7 +2,6 @@
 
 mod attributes;
 mod completion;
-mod config;
 mod counters;
 mod error;
 mod event;
@@ -14,24 +13,23 @@ mod memory;
 mod modify_qp;
 mod mpa;
 mod qp_config;
+mod qp_identity;
 mod qp_info;
 mod qp_state;
 mod sge;
 mod stream;
-mod user;
 mod work;
 
 pub use attributes::{DequeuingModel, RnicAttributes};
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
-pub use config::{Progress, RnicConfig, Waiting};
 pub use counters::{EngineCounters, RnicCounters};
 pub use error::{
-    AcceptError, Capability, ConnectError, CreateError, DeallocateError, DestroyError,
+    AcceptError, CapabilityError, ConnectError, CreateError, DeallocateError, DestroyError,
     HandlerError, ListenError, ModifyError, OutOfMemory, PostError, QueryError, RegisterError,
     ResizeError, RnicUnavailable, StreamError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
-pub use host::{Host, HostError, LocalPort};
+pub use host::{Host, HostError, LocalPort, NextHop, NextHopSearch, PathTo};
 #[cfg(test)]
 pub(crate) use ids::QP_NUMBERS;
 pub(crate) use ids::number_of;
@@ -42,17 +40,17 @@ pub use limits::{
     MAX_READS, MAX_SRQS, MAX_STAGS,
 };
 pub use memory::{
-    Access, Addressing, Bind, EntrySizes, FastRegister, ListMode, MemoryWork, PhysicalList,
+    Access, Addressing, Bind, EntrySizes, FastRegister, MemoryOperation, PblMode, PhysicalList,
     RegionInfo, RegionMemory, RegionSpec, SpecError, WindowInfo,
 };
 pub use modify_qp::{Depths, Handover, ModifyQp, ReadDepths};
-pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer, Wishes};
+pub use mpa::{ConnectionInfo, MpaConfig, PeerToPeer, StartUpParameters};
 pub use qp_config::QpConfig;
+pub use qp_identity::{QpAccess, QpIdentity, StagScope};
 pub use qp_info::{QpInfo, RqLimit, TerminateInfo, TerminateOrigin};
 pub use qp_state::QpState;
 pub use sge::{MAX_SGE, RemoteAddress, Sge, Sgl, total};
 pub use stream::{Framing, StreamState};
-pub use user::{Ability, Scope, User};
 pub use work::{
     Immediate, InlineData, MAX_INLINE, OPERAND, Operation, Payload, PayloadLimits, RecvRequest,
     SendRequest, check_capability, check_list,

@@ -6,6 +6,7 @@ use super::stream::Framing;
 
 /// A queue pair's depths (verbs draft §6.1.3, §6.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Depths {
     /// Work requests that the send queue holds.
     pub send_depth: usize,

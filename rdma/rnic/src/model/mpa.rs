@@ -1,4 +1,4 @@
-//! MPA start-up as an application sees it: what it wishes for, and what came of that (RFC 5044 §7.1, RFC 6581).
+//! MPA start-up: the parameters that an application asks for, and what was negotiated (RFC 5044 §7.1, RFC 6581).
 
 use std::fmt;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use xwarp_iwarp::mpa::{
 
 /// How an RNIC speaks MPA, in either role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MpaConfig {
-    /// The highest revision. With [`Revision::Two`], the default, an initiator tells its IRD and ORD first, and falls back to
-    /// revision 1 on a new TCP connection if the peer closes upon that (RFC 6581 §10). Revision 1 is always understood.
-    pub highest: Revision,
+    /// The highest revision. With [`Revision::Two`], the default, an initiator tells its IRD and ORD first. If the peer closes upon that,
+    /// it falls back to revision 1 on a new TCP connection (RFC 6581 §10). Revision 1 is always understood.
+    pub max_revision: Revision,
     /// CRCs are wanted. Without, they are off only if the peer does not want them either (RFC 5044 §7.1.1); TCP's checksum alone
     /// then guards the data. See [`ConnectionInfo::crc`] for what came of it.
     pub crc: bool,
@@ -21,51 +22,59 @@ pub struct MpaConfig {
     /// said here.
     pub markers: bool,
     /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are spoken with, too (RFC 5044, appendix C).
-    pub rdmac: bool,
+    pub allow_revision_0: bool,
     /// As initiator: a peer that has sent nothing so long after our first message is woken by RDMA Writes of no bytes, four at most.
     /// Linux siw needs that now and then, as it can overlook what follows its Reply at once; to others it means nothing. `None`:
     /// nobody is woken.
-    pub nudge: Option<Duration>,
+    pub first_fpdu_retry: Option<Duration>,
 }
+
+crate::setters!(MpaConfig {
+    max_revision: Revision,
+    crc: bool,
+    markers: bool,
+    allow_revision_0: bool,
+    first_fpdu_retry: Option<Duration>,
+});
 
 impl Default for MpaConfig {
     /// Revision 2, CRCs on, no markers, no RDMA Consortium, silent peers woken after 5 ms.
     fn default() -> Self {
         Self {
-            highest: Revision::Two,
+            max_revision: Revision::Two,
             crc: true,
             markers: false,
-            rdmac: false,
-            nudge: Some(Duration::from_millis(5)),
+            allow_revision_0: false,
+            first_fpdu_retry: Some(Duration::from_millis(5)),
         }
     }
 }
 
 impl MpaConfig {
-    /// The same for the protocol's state machines.
+    /// What the protocol's state machines need of it.
     #[doc(hidden)]
     pub fn params(self, enhanced: Option<Enhanced>) -> StartupParams {
         StartupParams {
             crc: self.crc,
             markers: self.markers,
-            highest: self.highest,
+            max_revision: self.max_revision,
             enhanced,
-            rdmac: self.rdmac,
+            allow_revision_0: self.allow_revision_0,
         }
     }
 
     /// Bytes of private data that fit into our Request, besides the enhanced data of revision 2.
     #[doc(hidden)]
     pub fn private_data_limit(self) -> usize {
-        match self.highest {
+        match self.max_revision {
             Revision::One => MAX_PRIVATE_DATA,
             Revision::Two => MAX_PRIVATE_DATA - size_of::<EnhancedHeader>(),
         }
     }
 }
 
-/// The peer-to-peer model (RFC 6581 §9.2): the initiator says by an RTR, which is no work of the application's, that it is Ready To
-/// Receive, so that the responder may send first.
+/// The peer-to-peer model (RFC 6581 §9.2): the initiator says by an RTR that it is Ready To Receive, so that the responder may send first.
+/// The RTR is no work of the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerToPeer {
     /// The RTR types that this side can do; at least one. Of those in common a Write is preferred, then a Read, then a Send.
@@ -84,9 +93,9 @@ impl Default for PeerToPeer {
     }
 }
 
-/// What a queue pair brings to start-up.
+/// Parameters of MPA start-up that a queue pair asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wishes {
+pub struct StartUpParameters {
     /// Reads that the peer may have outstanding.
     pub ird: u16,
     /// Reads that this side may have outstanding.
@@ -95,7 +104,7 @@ pub struct Wishes {
     pub peer_to_peer: Option<PeerToPeer>,
 }
 
-impl Wishes {
+impl StartUpParameters {
     /// As initiator. Depths are no condition: a peer that does not negotiate them is good enough (wire.md D10).
     pub fn offer(self) -> Enhanced {
         let depths = Enhanced::with_depths(self.ird, self.ord);
@@ -129,6 +138,7 @@ impl Wishes {
 
 /// What MPA start-up has settled for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectionInfo {
     /// MPA revision of the Reply: 1, 2, or 0 with a peer of the RDMA Consortium. Also 0 on a stream that the application has handed
     /// over, where no MPA start-up was.
@@ -150,15 +160,15 @@ pub struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
-    pub(crate) fn new(negotiated: &Negotiated, wishes: Wishes) -> Self {
+    pub(crate) fn new(negotiated: &Negotiated, start_up: StartUpParameters) -> Self {
         let enhanced = negotiated.enhanced.as_ref();
         Self {
             revision: negotiated.revision,
             crc: negotiated.crc,
             send_markers: negotiated.send_markers,
             receive_markers: negotiated.receive_markers,
-            ird: enhanced.and_then(|it| it.ird).unwrap_or(wishes.ird),
-            ord: enhanced.and_then(|it| it.ord).unwrap_or(wishes.ord),
+            ird: enhanced.and_then(|it| it.ird).unwrap_or(start_up.ird),
+            ord: enhanced.and_then(|it| it.ord).unwrap_or(start_up.ord),
             peer: enhanced.map(|it| it.peer),
             rtr: enhanced.and_then(|it| it.send_rtr),
         }

@@ -1,12 +1,12 @@
-//! How a queue pair is created (verbs draft §9.2.5.1).
+//! Configuration of a new queue pair (verbs draft §9.2.5.1).
 
 use xwarp_iwarp::mpa::Revision;
 
-use super::error::{Capability, CreateError};
+use super::error::{CapabilityError, CreateError};
 use super::limits::{MAX_DEPTH, MAX_READS};
-use super::mpa::{PeerToPeer, Wishes};
+use super::mpa::{PeerToPeer, StartUpParameters};
+use super::qp_identity::QpAccess;
 use super::sge::MAX_SGE;
-use super::user::Ability;
 use super::work::{MAX_INLINE, PayloadLimits};
 
 /// A queue pair's size and limits.
@@ -15,6 +15,7 @@ use super::work::{MAX_INLINE, PayloadLimits};
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own, as Create QP has them"
 )]
+#[non_exhaustive]
 pub struct QpConfig {
     /// Work requests that the send queue holds.
     pub send_depth: usize,
@@ -28,9 +29,9 @@ pub struct QpConfig {
     pub recv_sge: usize,
     /// Bytes of inline data that a work request may carry, [`MAX_INLINE`] at most.
     pub max_inline: usize,
-    /// Only with a shared receive queue: how many messages may be in progress, which have taken a buffer and not completed, until
-    /// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told, once; 0 for never (verbs draft §6.3.8). Messages of a queue pair come
-    /// one after the other, so that only a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
+    /// Messages that may be in progress before [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told, once; 0 for never
+    /// (verbs draft §6.3.8). Such a message has taken a buffer and not completed. Only with a shared receive queue. Messages of a queue
+    /// pair come one after the other, so that only a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
     pub rq_limit: usize,
     /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
     /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
@@ -43,7 +44,7 @@ pub struct QpConfig {
     pub peer_to_peer: Option<PeerToPeer>,
     /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
     /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
-    pub extensions: bool,
+    pub rfc7306: bool,
     /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs draft §6.1.3, figure 21). Without it
     /// such a message ends the connection unless it is empty. Whether the peer may read is said by [`ird`](Self::ird).
     pub inbound_write: bool,
@@ -54,6 +55,23 @@ pub struct QpConfig {
     /// `DataPath`, as a Non-Privileged Consumer may do neither.
     pub privileged: bool,
 }
+
+crate::setters!(QpConfig {
+    send_depth: usize,
+    recv_depth: usize,
+    send_sge: usize,
+    write_sge: usize,
+    recv_sge: usize,
+    max_inline: usize,
+    rq_limit: usize,
+    ord: u16,
+    ird: u16,
+    peer_to_peer: Option<PeerToPeer>,
+    rfc7306: bool,
+    inbound_write: bool,
+    bind_windows: bool,
+    privileged: bool,
+});
 
 impl Default for QpConfig {
     fn default() -> Self {
@@ -68,7 +86,7 @@ impl Default for QpConfig {
             ord: 32,
             ird: 32,
             peer_to_peer: None,
-            extensions: true,
+            rfc7306: true,
             inbound_write: true,
             bind_windows: true,
             privileged: false,
@@ -79,7 +97,7 @@ impl Default for QpConfig {
 impl QpConfig {
     /// With `shared` its receive buffers are posted elsewhere, which needs no depth here.
     #[doc(hidden)]
-    pub fn check(&self, highest: Revision, shared: bool) -> Result<(), CreateError> {
+    pub fn check(&self, max_revision: Revision, shared: bool) -> Result<(), CreateError> {
         let recv_depth = if shared { 1 } else { self.recv_depth };
         let limits = [
             ("a send queue of depth", self.send_depth, 1, MAX_DEPTH),
@@ -88,7 +106,7 @@ impl QpConfig {
             ("IRD", usize::from(self.ird), 0, MAX_READS),
         ];
         for (what, wanted, min, max) in limits {
-            Capability::check(what, wanted, min, max)?;
+            CapabilityError::check(what, wanted, min, max)?;
         }
         self.payload_limits().check(shared)?;
         if self.rq_limit > 0 && !shared {
@@ -96,7 +114,7 @@ impl QpConfig {
         }
         match self.peer_to_peer {
             Some(model) if model.rtr.is_empty() => Err(CreateError::NoRtr),
-            Some(model) if model.required && highest < Revision::Two => {
+            Some(model) if model.required && max_revision < Revision::Two => {
                 Err(CreateError::NeedsRevisionTwo)
             }
             Some(_) | None => Ok(()),
@@ -114,18 +132,18 @@ impl QpConfig {
     }
 
     #[doc(hidden)]
-    pub fn ability(&self) -> Ability {
-        let mut ability = Ability::empty();
-        ability.set(Ability::BIND_WINDOWS, self.bind_windows);
-        ability.set(Ability::INBOUND_READ, self.ird > 0);
-        ability.set(Ability::INBOUND_WRITE, self.inbound_write);
-        ability.set(Ability::PHYSICAL, self.privileged);
-        ability
+    pub fn access(&self) -> QpAccess {
+        let mut access = QpAccess::empty();
+        access.set(QpAccess::BIND_WINDOWS, self.bind_windows);
+        access.set(QpAccess::INBOUND_READ, self.ird > 0);
+        access.set(QpAccess::INBOUND_WRITE, self.inbound_write);
+        access.set(QpAccess::PHYSICAL, self.privileged);
+        access
     }
 
     #[doc(hidden)]
-    pub fn wishes(&self) -> Wishes {
-        Wishes {
+    pub fn start_up(&self) -> StartUpParameters {
+        StartUpParameters {
             ird: self.ird,
             ord: self.ord,
             peer_to_peer: self.peer_to_peer,

@@ -1,4 +1,4 @@
-//! What Query QP tells (verbs draft §9.2.5.2).
+//! Attributes of a queue pair, as Query QP tells them (verbs draft §9.2.5.2).
 
 use xwarp_iwarp::ddp::UNTAGGED_HEADER_BYTES;
 use xwarp_iwarp::{ReceivedTerminate, TermCode, Terminate};
@@ -12,6 +12,7 @@ use super::qp_state::QpState;
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own, as Query QP has them"
 )]
+#[non_exhaustive]
 pub struct QpInfo {
     /// Which.
     pub id: QpId,
@@ -59,6 +60,7 @@ pub struct QpInfo {
 
 /// How many messages may be in progress until [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told (verbs draft §6.3.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RqLimit {
     /// Messages that have taken a buffer and not completed.
     pub limit: usize,
@@ -77,6 +79,7 @@ pub enum TerminateOrigin {
 
 /// A Terminate Message (RFC 5040 §4.8). Of several failures at once it tells of the first (verbs.md A34).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TerminateInfo {
     /// Who found the error.
     pub origin: TerminateOrigin,

@@ -1,16 +1,16 @@
-//! What is sent next: a work request or a response, in turn where both wait.
+//! Next message of a queue pair: a work request or a response, in turn where both wait.
 
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest};
+use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest, Stag};
 
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::stream::Stream;
-use super::tx_message::{Response, Turn, TxMessage, execute};
+use super::tx_message::{Response, TxMessage, TxSource, execute};
 use crate::model::{
-    Access, CompletionStatus, MemoryWork, OPERAND, Operation, Payload, RemoteAddress, SendRequest,
-    Sge, User,
+    Access, CompletionStatus, Immediate, MemoryOperation, OPERAND, Operation, Payload, QpIdentity,
+    RemoteAddress, SendRequest, Sge,
 };
 use crate::stags::StagTable;
 
@@ -24,21 +24,21 @@ pub(super) enum Next {
 }
 
 impl FullOperation<'_> {
-    /// Makes sure that a message is being sent: goes on with the current one, or begins a response or the next work request, in turn
-    /// where both wait.
+    /// Makes sure that a message is being sent. It goes on with the current one, or begins a response or the next work request. These take
+    /// turns where both wait.
     pub(super) fn begin_message(&mut self, stags: &mut StagTable) -> Result<Next, SendFault> {
         if self.stream.outgoing.is_some() {
             return Ok(Next::Message);
         }
         let request_waits = self.work.has_posted();
-        if (self.stream.turn == Turn::Response || !request_waits)
+        if (self.stream.turn == TxSource::Response || !request_waits)
             && let Some(response) = self.stream.next_response()
         {
-            self.stream.turn = Turn::Request;
+            self.stream.turn = TxSource::Request;
             self.begin_response(stags, &response)?;
             return Ok(Next::Message);
         }
-        self.stream.turn = Turn::Response;
+        self.stream.turn = TxSource::Response;
         match self.begin_request(stags)? {
             Next::Nothing => {}
             begun @ (Next::Message | Next::Done) => return Ok(begun),
@@ -73,7 +73,7 @@ impl FullOperation<'_> {
         #[cfg(feature = "fault-injection")]
         self.injected.check()?;
         self.check_request(&request.operation)?;
-        self.stream.outgoing = outgoing(self.stream, stags, self.user, request)?;
+        begin_operation(self.stream, stags, self.user, request)?;
         if self.stream.outgoing.is_some() {
             return Ok(Next::Message);
         }
@@ -113,79 +113,93 @@ impl FullOperation<'_> {
     }
 }
 
-/// The message of a work request; `None` for one that sends nothing, and is done.
-fn outgoing(
+/// Begins the message of a work request. One that sends nothing is done.
+fn begin_operation(
     stream: &mut Stream,
     stags: &mut StagTable,
-    user: User,
+    user: QpIdentity,
     request: SendRequest,
-) -> Result<Option<TxMessage>, SendFault> {
-    let len = request.operation.byte_len().unwrap_or(u32::MAX);
-    let (message, payload, then) = match request.operation {
+) -> Result<(), SendFault> {
+    match request.operation {
         Operation::Send {
             payload,
             solicited,
             invalidate,
-        } => {
-            let kind = SendKind {
-                solicited,
-                invalidate,
-            };
-            (stream.sender.send(kind, len), payload, None)
-        }
-        Operation::Write { payload, remote } => {
-            let message = stream.sender.write(remote.stag, remote.to, len);
-            (message, payload, None)
-        }
+        } => send(stream, payload, solicited, invalidate),
+        Operation::Write { payload, remote } => write(stream, payload, remote, None),
         Operation::WriteImmediate {
             payload,
             remote,
             data,
             solicited,
-        } => {
-            let message = stream.sender.write(remote.stag, remote.to, len);
-            (message, payload, Some((data, solicited)))
+        } => write(stream, payload, remote, Some((data, solicited))),
+        Operation::Immediate { data, solicited } => {
+            let message = stream.sender.immediate(data, solicited);
+            stream.outgoing = Some(TxMessage::header_only(message));
         }
-        Operation::Immediate { data, solicited } => (
-            stream.sender.immediate(data, solicited),
-            Payload::default(),
-            None,
-        ),
-        Operation::Read { sink, remote, .. } => return Ok(Some(read(stream, sink, remote))),
+        Operation::Read { sink, remote, .. } => read(stream, sink, remote),
         Operation::Atomic {
             operation,
             remote,
             sink,
         } => {
             check_sink(stags, user, sink)?;
-            return Ok(Some(atomic(stream, operation, remote)));
+            atomic(stream, operation, remote);
         }
-        Operation::Memory(work) => {
-            change_memory(stags, user, &work).map_err(SendFault::Request)?;
-            return Ok(None);
-        }
+        Operation::Memory(work) => change_memory(stags, user, &work)?,
+    }
+    Ok(())
+}
+
+fn send(stream: &mut Stream, payload: Payload, solicited: bool, invalidate: Option<Stag>) {
+    let kind = SendKind {
+        solicited,
+        invalidate,
     };
-    Ok(Some(TxMessage::Request {
+    let message = stream.sender.send(kind, message_len(&payload));
+    stream.outgoing = Some(TxMessage::Request {
+        message,
+        payload,
+        then: None,
+    });
+}
+
+/// `then`: the Immediate Data that follows, and whether it asks for an event.
+fn write(
+    stream: &mut Stream,
+    payload: Payload,
+    remote: RemoteAddress,
+    then: Option<(Immediate, bool)>,
+) {
+    let len = message_len(&payload);
+    let message = stream.sender.write(remote.stag, remote.to, len);
+    stream.outgoing = Some(TxMessage::Request {
         message,
         payload,
         then,
-    }))
+    });
+}
+
+/// A post refuses what is longer than a message can be.
+fn message_len(payload: &Payload) -> u32 {
+    payload.byte_len().unwrap_or(u32::MAX)
 }
 
 /// All messages in front of it have been handed to TCP, and none behind it has begun.
 fn change_memory(
     stags: &mut StagTable,
-    user: User,
-    work: &MemoryWork,
-) -> Result<(), CompletionStatus> {
-    match work {
-        MemoryWork::Bind(bind) => stags.bind(user, bind),
-        MemoryWork::FastRegister(request) => stags.fast_register(user, request),
-        MemoryWork::Invalidate { stag, .. } => stags.invalidate_local(user, *stag),
-    }
+    user: QpIdentity,
+    work: &MemoryOperation,
+) -> Result<(), SendFault> {
+    let changed = match work {
+        MemoryOperation::Bind(bind) => stags.bind(user, bind),
+        MemoryOperation::FastRegister(request) => stags.fast_register(user, request),
+        MemoryOperation::Invalidate { stag, .. } => stags.invalidate_local(user, *stag),
+    };
+    changed.map_err(SendFault::Request)
 }
 
-fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) -> TxMessage {
+fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) {
     let read = ReadRequest {
         sink: sink.stag,
         sink_to: sink.to,
@@ -194,10 +208,11 @@ fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) -> TxMessage {
         source_to: remote.to,
     };
     stream.receiver.expect_read(read);
-    TxMessage::header_only(stream.sender.read_request(&read))
+    let message = stream.sender.read_request(&read);
+    stream.outgoing = Some(TxMessage::header_only(message));
 }
 
-fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress) -> TxMessage {
+fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress) {
     let id = stream.next_atomic();
     let request = AtomicRequest {
         id,
@@ -206,11 +221,12 @@ fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress
         to: remote.to,
     };
     stream.receiver.expect_atomic(id);
-    TxMessage::header_only(stream.sender.atomic_request(&request))
+    let message = stream.sender.atomic_request(&request);
+    stream.outgoing = Some(TxMessage::header_only(message));
 }
 
 /// An Atomic Operation whose result could not be placed is not even asked for.
-fn check_sink(stags: &StagTable, user: User, sink: Option<Sge>) -> Result<(), SendFault> {
+fn check_sink(stags: &StagTable, user: QpIdentity, sink: Option<Sge>) -> Result<(), SendFault> {
     let Some(Sge { stag, to, len }) = sink else {
         return Ok(());
     };

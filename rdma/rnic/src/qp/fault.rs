@@ -7,7 +7,7 @@ use crate::model::CompletionStatus;
 
 /// What is not as it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken(pub(crate) &'static str);
+pub(crate) struct Inconsistency(pub(crate) &'static str);
 
 /// A completion of a queue pair did not fit into the completion queue of this work queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum CqOverflow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
     /// The one that is next is none that can have been posted.
-    Malformed(Broken),
+    Malformed(Inconsistency),
     /// The shared receive queue has failed.
     SrqFailed,
 }
@@ -34,12 +34,12 @@ pub(crate) enum SendFault {
     /// A completion queue was full.
     Overflow(CqOverflow),
     /// The queue pair is not as it must be.
-    Broken(Broken),
+    Inconsistency(Inconsistency),
 }
 
-impl From<Broken> for SendFault {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<Inconsistency> for SendFault {
+    fn from(broken: Inconsistency) -> Self {
+        Self::Inconsistency(broken)
     }
 }
 
@@ -62,12 +62,12 @@ pub(crate) enum ReceiveFault {
     RequestAfterClose,
     Overflow(CqOverflow),
     /// The queue pair is not as it must be.
-    Broken(Broken),
+    Inconsistency(Inconsistency),
 }
 
-impl From<Broken> for ReceiveFault {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<Inconsistency> for ReceiveFault {
+    fn from(broken: Inconsistency) -> Self {
+        Self::Inconsistency(broken)
     }
 }
 
@@ -89,9 +89,14 @@ impl Injected {
         self.0 = true;
     }
 
-    pub(crate) fn check(&mut self) -> Result<(), Broken> {
+    /// True if the next check fails.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.0
+    }
+
+    pub(crate) fn check(&mut self) -> Result<(), Inconsistency> {
         if std::mem::take(&mut self.0) {
-            return Err(Broken("a test wants it so"));
+            return Err(Inconsistency("a test wants it so"));
         }
         Ok(())
     }

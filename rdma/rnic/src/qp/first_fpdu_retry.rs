@@ -1,8 +1,8 @@
 //! Waking a peer that has overlooked our first message.
 //!
-//! Linux siw, as responder, answers a Request before it looks at its socket: what comes between stays unread there until more
-//! comes, perhaps for ever. An RDMA Write of no bytes is more, and nothing besides: it names no memory, completes nothing at the peer
-//! and may be sent at any time (RFC 5041 §5.2, RFC 5040 §5.1).
+//! Linux siw, as responder, answers a Request before it looks at its socket: what comes between stays unread there until more comes,
+//! perhaps for ever. An RDMA Write of no bytes is more, and nothing besides. It names no memory, completes nothing at the peer and may be
+//! sent at any time (RFC 5041 §5.2, RFC 5040 §5.1).
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl FirstFpduRetry {
     }
 
     /// The peer has sent an FPDU: it is awake.
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn received(&mut self) {
         *self = Self::new(None);
     }
 
@@ -81,7 +81,7 @@ mod tests {
     fn peer_that_was_heard_is_left_alone() {
         let mut retry = FirstFpduRetry::new(Some(Duration::from_millis(5)));
         retry.sent(at(0));
-        retry.heard();
+        retry.received();
         retry.sent(at(1));
         assert_eq!(retry.due(), None);
         let mut off = FirstFpduRetry::new(None);

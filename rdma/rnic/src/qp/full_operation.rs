@@ -4,14 +4,15 @@ use xwarp_tcp::Instant;
 
 use super::stream::Stream;
 use super::work_queues::WorkQueues;
-use crate::model::{QpId, QpState, User};
+use crate::model::{QpId, QpIdentity};
 
 /// See the module. Lent for the processing of one event or turn.
 pub(super) struct FullOperation<'a> {
     pub(super) id: QpId,
     /// What its accesses to regions are judged by.
-    pub(super) user: User,
-    pub(super) state: QpState,
+    pub(super) user: QpIdentity,
+    /// Work that was posted is begun: this side has not closed, and sends no Terminate.
+    pub(super) begins_work: bool,
     /// Reads and Atomic Operations that may be outstanding.
     pub(super) ord: u16,
     pub(super) now: Instant,

@@ -9,14 +9,17 @@ mod full_operation;
 mod new_qp;
 mod receive;
 mod receive_queue;
+mod short_message;
 mod starting;
 mod stream;
 mod transmit;
 mod tx_message;
+mod tx_segment;
 mod work_queues;
 
 pub use new_qp::{NewQp, NewReceives};
 pub use starting::ConnectOrder;
+pub(crate) use starting::Outcome;
 
 pub(crate) use context::QpContext;
 pub(crate) use device::{ConnChange, Device};

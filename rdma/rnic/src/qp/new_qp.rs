@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use rtrb::Consumer;
 
-use crate::model::{Ability, CqId, PayloadLimits, PdId, RecvRequest, SendRequest, SrqId, Wishes};
+use crate::model::{
+    CqId, PayloadLimits, PdId, QpAccess, RecvRequest, SendRequest, SrqId, StartUpParameters,
+};
 use crate::queues::{QpShared, SlotTable};
 
 /// Where a new queue pair takes receive buffers from.
@@ -20,9 +22,9 @@ pub struct NewQp {
     /// Its protection domain.
     pub pd: PdId,
     /// What it may do with memory.
-    pub ability: Ability,
+    pub access: QpAccess,
     /// What it asks for in start-up.
-    pub wishes: Wishes,
+    pub start_up: StartUpParameters,
     /// Immediate Data and Atomic Operations are known (RFC 7306).
     pub extensions: bool,
     /// The longest scatter/gather lists.

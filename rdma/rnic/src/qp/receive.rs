@@ -3,18 +3,18 @@
 use xwarp_iwarp::mpa::{Deframer, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
-    Access as Checked, AccessError, Inbound, InvalidateError, Resources, Stag, ViolationCause,
+    AccessError, AccessKind, Inbound, InvalidateError, Ordinary, Placement, Receiver, Resources,
+    Stag,
 };
-use xwarp_tcp::Stack;
 
 use super::device::Device;
-use super::fault::{Broken, CqOverflow, ReceiveFault};
+use super::fault::{Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
 use super::receive_queue::ReceiveQueue;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
-    Ability, Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate,
-    QpId, User,
+    Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate, QpAccess,
+    QpId, QpIdentity, Sgl, total,
 };
 use crate::stags::{Bytes, StagTable};
 use crate::tables::{CqTable, SrqTable};
@@ -27,16 +27,63 @@ struct Tables<'a> {
     counters: &'a mut EngineCounters,
 }
 
-/// What the protocol's checks need to know of a queue pair.
-struct QpResources<'a> {
-    id: QpId,
-    user: User,
-    stags: &'a StagTable,
-    srqs: &'a mut SrqTable,
-    receive: &'a mut ReceiveQueue,
+/// What became of bytes that lie together.
+struct Slice {
+    /// Bytes of FPDUs that were received.
+    taken: usize,
+    /// Bytes that the next FPDU needs, or what is wrong with it.
+    end: Result<usize, ReceiveFault>,
 }
 
-impl<'a> Resources for QpResources<'a> {
+/// What the protocol's checks need to know of a queue pair.
+struct QpResources<'a, 'q> {
+    id: QpId,
+    user: QpIdentity,
+    stags: &'a StagTable,
+    srqs: &'q mut SrqTable,
+    receive: &'q mut ReceiveQueue,
+}
+
+/// Copies payload, from `offset` in its message on, into the pieces of a receive buffer.
+#[inline]
+fn scatter(
+    sgl: &Sgl,
+    offset: u32,
+    payload: &[u8],
+    stags: &StagTable,
+    user: QpIdentity,
+) -> Result<(), CompletionStatus> {
+    for_each_piece(sgl, offset, payload.len(), |to, stag, span| {
+        stags
+            .access(user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
+            .map_err(CompletionStatus::of_access)?
+            .write(payload.get(span).unwrap_or_default())
+            .map_err(|_| CompletionStatus::BaseBounds)
+    })
+}
+
+/// Admits a queue pair's peer to `len` bytes at Tagged Offset `to`.
+#[inline]
+fn admit(
+    stags: &StagTable,
+    user: QpIdentity,
+    (stag, to, len): (Stag, u64, u64),
+    access: AccessKind,
+) -> Result<Bytes<'_>, AccessError> {
+    let right = match access {
+        AccessKind::RemoteAtomic => Access::REMOTE_ATOMIC,
+        AccessKind::RemoteRead => Access::REMOTE_READ,
+        // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, verbs.md A37).
+        AccessKind::RemoteWrite | AccessKind::ReadSink => Access::REMOTE_WRITE,
+    };
+    // Where the peer may not read there is no request that could ask for it.
+    if right == Access::REMOTE_WRITE && !user.has(QpAccess::INBOUND_WRITE) {
+        return Err(AccessError::Rights);
+    }
+    stags.access(user, stag, to, len, right)
+}
+
+impl<'a> Resources for QpResources<'a, '_> {
     type Place = Bytes<'a>;
 
     fn take_receive(&mut self) -> Option<u64> {
@@ -53,19 +100,9 @@ impl<'a> Resources for QpResources<'a> {
         stag: Stag,
         to: u64,
         len: u64,
-        access: Checked,
+        access: AccessKind,
     ) -> Result<Bytes<'a>, AccessError> {
-        let right = match access {
-            Checked::RemoteAtomic => Access::REMOTE_ATOMIC,
-            Checked::RemoteRead => Access::REMOTE_READ,
-            // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, verbs.md A37).
-            Checked::RemoteWrite | Checked::ReadSink => Access::REMOTE_WRITE,
-        };
-        // Where the peer may not read there is no request that could ask for it.
-        if right == Access::REMOTE_WRITE && !self.user.can(Ability::INBOUND_WRITE) {
-            return Err(AccessError::Rights);
-        }
-        self.stags.access(self.user, stag, to, len, right)
+        admit(self.stags, self.user, (stag, to, len), access)
     }
 
     fn is_aligned(&self, place: &Bytes<'a>, _: u64) -> bool {
@@ -91,80 +128,133 @@ impl FullOperation<'_> {
             srqs: &mut device.srqs,
             counters: &mut device.counters,
         };
-        let mut any = false;
+        let (conn, mut any, mut want) = (self.stream.conn(), false, 1);
         loop {
-            match self.receive_one(deframer, stack, &mut tables) {
-                Ok(true) => any = true,
-                Ok(false) => return (any, Ok(())),
+            let bytes = stack.readable(conn, want);
+            if bytes.len() < want {
+                return (any, Ok(()));
+            }
+            let slice = self.receive_slice(deframer, bytes, &mut tables);
+            any |= slice.taken > 0;
+            let rest = bytes.len() - slice.taken;
+            let readable = stack.consume(conn, slice.taken);
+            match slice.end {
+                Ok(needed) => want = needed.max(rest + 1),
                 Err(fault) => return (any, Err(fault)),
+            }
+            if readable < want {
+                return (any, Ok(()));
             }
         }
     }
 
-    /// Receives one FPDU; false when none is there whole.
-    fn receive_one(
+    /// Receives all whole FPDUs of `bytes`.
+    fn receive_slice(
         &mut self,
         deframer: &mut Deframer,
-        stack: &mut Stack,
+        bytes: &[u8],
         tables: &mut Tables<'_>,
-    ) -> Result<bool, ReceiveFault> {
-        let conn = self.stream.conn();
-        let mut want = 1;
-        loop {
-            if stack.readable_len(conn) < want {
-                return Ok(false);
+    ) -> Slice {
+        let mut taken = 0;
+        let end = loop {
+            let rest = bytes.get(taken..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(1);
             }
-            let bytes = stack.readable(conn, want);
-            match deframer.next(bytes).map_err(ReceiveFault::Mpa)? {
-                Step::NeedBytes(n) => want = n.max(want + 1),
-                Step::Fpdu { ulpdu, consumed } => {
+            match deframer.next(rest) {
+                Err(error) => break Err(ReceiveFault::Mpa(error)),
+                Ok(Step::NeedBytes(needed)) => break Ok(needed),
+                Ok(Step::Fpdu { ulpdu, consumed }) => {
+                    if taken == 0 {
+                        // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses (wire.md §3.2).
+                        self.stream.note_received();
+                    }
+                    taken += consumed;
                     tables.counters.fpdus_in += 1;
-                    let taken = self.take_ulpdu(ulpdu, tables);
-                    stack.consume(conn, consumed);
-                    return taken.map(|()| true);
+                    if let Err(fault) = self.take_fpdu(ulpdu, tables) {
+                        break Err(fault);
+                    }
                 }
             }
+        };
+        Slice { taken, end }
+    }
+
+    /// Acts upon a ULPDU whose FPDU was right: at once if its segment is an ordinary one that nothing is wrong with.
+    #[inline]
+    fn take_fpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
+        #[cfg(feature = "fault-injection")]
+        if self.injected.is_pending() {
+            return self.take_ulpdu(ulpdu, tables);
         }
+        let Some(ordinary) = self.stream.receiver.predict(ulpdu) else {
+            return self.take_ulpdu(ulpdu, tables);
+        };
+        let (placed, payload) = match ordinary {
+            Ordinary::Write { stag, to, payload } => {
+                let placed = self.place_write(stag, to, payload, tables.stags);
+                (placed, payload)
+            }
+            Ordinary::Send { solicited, payload } => {
+                let placed = self.place_send(payload, tables.stags);
+                if placed {
+                    self.end_send(solicited, payload, tables.cqs)?;
+                }
+                (placed, payload)
+            }
+        };
+        if !placed {
+            return self.take_ulpdu(ulpdu, tables);
+        }
+        tables.counters.placed_bytes += payload.len() as u64;
+        Ok(())
+    }
+
+    /// Places a segment of a Write, if the peer may write there.
+    #[inline]
+    fn place_write(&self, stag: Stag, to: u64, payload: &[u8], stags: &StagTable) -> bool {
+        let range = (stag, to, payload.len() as u64);
+        let place = admit(stags, self.user, range, AccessKind::RemoteWrite);
+        place.is_ok_and(|place| place.write(payload).is_ok())
+    }
+
+    /// Places a whole Send into the next buffer of the queue pair's own queue, where that lies, if there is one that takes it.
+    #[inline]
+    fn place_send(&self, payload: &[u8], stags: &StagTable) -> bool {
+        let buffer = self.work.receive().peek_own();
+        buffer.is_some_and(|buffer| {
+            let fits = |len| payload.len() as u64 <= u64::from(len);
+            total(&buffer.sgl).is_some_and(fits)
+                && scatter(&buffer.sgl, 0, payload, stags, self.user).is_ok()
+        })
+    }
+
+    /// The Send was placed there: completes the receive.
+    #[inline]
+    fn end_send(
+        &mut self,
+        solicited: bool,
+        payload: &[u8],
+        cqs: &mut CqTable,
+    ) -> Result<(), ReceiveFault> {
+        self.stream.receiver.placed_send();
+        self.work.complete_next_receive(cqs, |completion| {
+            completion.byte_len = u32::try_from(payload.len()).unwrap_or(u32::MAX); // of one segment
+            completion.solicited = solicited;
+        })?;
+        Ok(())
     }
 
     /// Checks a ULPDU whose FPDU was right, and acts upon it.
     fn take_ulpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
-        // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses (wire.md §3.2).
-        self.stream.note_received();
-        let mut resources = QpResources {
-            id: self.id,
-            user: self.user,
-            stags: tables.stags,
-            srqs: tables.srqs,
-            receive: self.work.receive_mut(),
-        };
-        let inbound = (self.stream.receiver)
-            .on_ulpdu(ulpdu, &mut resources)
-            .map_err(ReceiveFault::Violation)?;
-        #[cfg(feature = "fault-injection")]
-        self.injected.check()?;
-        let (cqs, counters) = (&mut *tables.cqs, &mut *tables.counters);
-        match inbound {
-            Inbound::Write {
-                place,
-                stag,
-                to,
-                payload,
-                ..
-            } => place_payload(place, payload, counters)
-                .map_err(|cause| self.refuse(write_cause(stag, to, payload, cause), ulpdu)),
-            Inbound::ReadResponse {
-                place,
-                stag,
-                to,
-                payload,
-                done,
-            } => {
-                place_payload(place, payload, counters)
-                    .map_err(|cause| self.refuse(sink_cause(stag, to, payload, cause), ulpdu))?;
+        match self.check(ulpdu, tables.stags, tables.srqs)? {
+            Inbound::Write { placement, .. } => {
+                self.place(&placement, AccessKind::RemoteWrite, ulpdu, tables.counters)
+            }
+            Inbound::ReadResponse { placement, done } => {
+                self.place(&placement, AccessKind::ReadSink, ulpdu, tables.counters)?;
                 if done {
-                    self.finish_read(tables.stags)?;
-                    self.work.complete_sends(cqs)?;
+                    self.finish_read(tables)?;
                 }
                 Ok(())
             }
@@ -174,38 +264,66 @@ impl FullOperation<'_> {
                 payload,
                 message_len,
             } => {
-                self.scatter(tables.stags, offset, payload)?;
-                counters.placed_bytes += payload.len() as u64;
-                message_len.map_or(Ok(()), |len| self.finish_send(tables.stags, cqs, kind, len))
+                self.scatter(tables, offset, payload)?;
+                message_len.map_or(Ok(()), |len| self.finish_send(tables, kind, len))
             }
             Inbound::Immediate { data, solicited } => {
-                self.finish_immediate(cqs, data, solicited)?;
-                Ok(())
+                self.finish_immediate(tables, data, solicited)
             }
             Inbound::ReadRequest(read) => self.queue_response(Response::Read(read)),
             Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(atomic)),
-            Inbound::AtomicResponse { original } => {
-                self.finish_atomic(tables.stags, original)?;
-                self.work.complete_sends(cqs)?;
-                Ok(())
-            }
+            Inbound::AtomicResponse { original } => self.finish_atomic(tables, original),
             Inbound::Terminate(terminate) => Err(ReceiveFault::Terminated(terminate)),
             // An RTR has opened the stream, and concerns nobody else (R6581-9.2-11).
             Inbound::RtrSend | Inbound::Dropped => Ok(()),
         }
     }
 
+    /// Has the protocol check a ULPDU.
+    fn check<'u, 's>(
+        &mut self,
+        ulpdu: &'u [u8],
+        stags: &'s StagTable,
+        srqs: &mut SrqTable,
+    ) -> Result<Inbound<'u, Bytes<'s>>, ReceiveFault> {
+        let (receiver, mut resources) = self.checks(stags, srqs);
+        let inbound = receiver
+            .on_ulpdu(ulpdu, &mut resources)
+            .map_err(ReceiveFault::Violation)?;
+        #[cfg(feature = "fault-injection")]
+        self.injected.check()?;
+        Ok(inbound)
+    }
+
+    /// The protocol's checks, and what they need to know.
+    #[inline]
+    fn checks<'q, 's>(
+        &'q mut self,
+        stags: &'s StagTable,
+        srqs: &'q mut SrqTable,
+    ) -> (&'q mut Receiver, QpResources<'s, 'q>) {
+        let resources = QpResources {
+            id: self.id,
+            user: self.user,
+            stags,
+            srqs,
+            receive: self.work.receive_mut(),
+        };
+        (&mut self.stream.receiver, resources)
+    }
+
     /// Immediate Data completes the receive that was taken for it, whose buffer stays as it is.
     fn finish_immediate(
         &mut self,
-        cqs: &mut CqTable,
+        tables: &mut Tables<'_>,
         data: Immediate,
         solicited: bool,
-    ) -> Result<(), CqOverflow> {
-        self.work.complete_receive(cqs, |completion| {
+    ) -> Result<(), ReceiveFault> {
+        self.work.complete_receive(tables.cqs, |completion| {
             completion.immediate = Some(data);
             completion.solicited = solicited;
-        })
+        })?;
+        Ok(())
     }
 
     /// A request of the peer's waits for its turn to be answered.
@@ -217,111 +335,101 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// A segment that passed all checks cannot be placed: its memory is gone.
-    fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> ReceiveFault {
-        ReceiveFault::Violation(self.stream.receiver.refuse(cause, ulpdu))
+    /// Copies the payload of a tagged segment that passed all checks to its place. Memory that is gone is out of bounds.
+    fn place(
+        &mut self,
+        placement: &Placement<'_, Bytes<'_>>,
+        access: AccessKind,
+        ulpdu: &[u8],
+        counters: &mut EngineCounters,
+    ) -> Result<(), ReceiveFault> {
+        let Some(place) = placement.place else {
+            return Ok(());
+        };
+        if place.write(placement.payload).is_err() {
+            let cause = placement.refused(access, AccessError::Bounds);
+            let violation = self.stream.receiver.refuse(cause, ulpdu);
+            return Err(ReceiveFault::Violation(violation));
+        }
+        counters.placed_bytes += placement.payload.len() as u64;
+        Ok(())
     }
 
     /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
-    fn finish_read(&mut self, stags: &mut StagTable) -> Result<(), ReceiveFault> {
+    fn finish_read(&mut self, tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         let user = self.user;
         if self.stream.take_rtr_response() {
             return Ok(());
         }
         let Some(read) = self.work.oldest_unanswered() else {
-            return Err(Broken("a response was awaited by no work request").into());
+            return Err(Inconsistency("a response was awaited by no work request").into());
         };
         let invalidated = read
             .sink_to_invalidate()
-            .map_or(Ok(()), |stag| stags.invalidate_local(user, stag));
+            .map_or(Ok(()), |stag| tables.stags.invalidate_local(user, stag));
         read.end(invalidated.err().unwrap_or(CompletionStatus::Success));
-        invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))
+        invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))?;
+        self.work.complete_sends(tables.cqs)?;
+        Ok(())
     }
 
     /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
-    fn finish_atomic(&mut self, stags: &StagTable, original: u64) -> Result<(), ReceiveFault> {
+    fn finish_atomic(
+        &mut self,
+        tables: &mut Tables<'_>,
+        original: u64,
+    ) -> Result<(), ReceiveFault> {
         let user = self.user;
         let Some(atomic) = self.work.oldest_unanswered() else {
-            return Err(Broken("a response was awaited by no work request").into());
+            return Err(Inconsistency("a response was awaited by no work request").into());
         };
         let placed = atomic.set_original(original).map_or(Ok(()), |sink| {
             let (result, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
-            stags
+            tables
+                .stags
                 .access(user, sink.stag, sink.to, result.len() as u64, right)
                 .map_err(CompletionStatus::of_access)?
                 .write(&result)
                 .map_err(|_| CompletionStatus::BaseBounds)
         });
         atomic.end(placed.err().unwrap_or(CompletionStatus::Success));
-        placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))
+        placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))?;
+        self.work.complete_sends(tables.cqs)?;
+        Ok(())
     }
 
     /// Copies a Send's payload into the receive buffer's pieces.
-    fn scatter(&self, stags: &StagTable, offset: u32, payload: &[u8]) -> Result<(), ReceiveFault> {
+    fn scatter(
+        &self,
+        tables: &mut Tables<'_>,
+        offset: u32,
+        payload: &[u8],
+    ) -> Result<(), ReceiveFault> {
         let Some(receiving) = self.work.receive().current() else {
-            return Err(Broken("a message is received into no buffer").into());
+            return Err(Inconsistency("a message is received into no buffer").into());
         };
         let user = receiving.pd.map_or(self.user, |pd| self.user.in_domain(pd));
-        let (sgl, len) = (&receiving.request.sgl, payload.len());
-        for_each_piece(sgl, offset, len, |to, stag, span| {
-            stags
-                .access(user, stag, to, span.len() as u64, Access::LOCAL_WRITE)
-                .map_err(CompletionStatus::of_access)?
-                .write(payload.get(span).unwrap_or_default())
-                .map_err(|_| CompletionStatus::BaseBounds)
-        })
-        .map_err(ReceiveFault::Buffer)
+        scatter(&receiving.request.sgl, offset, payload, tables.stags, user)
+            .map_err(ReceiveFault::Buffer)?;
+        tables.counters.placed_bytes += payload.len() as u64;
+        Ok(())
     }
 
     /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
     fn finish_send(
         &mut self,
-        stags: &mut StagTable,
-        cqs: &mut CqTable,
+        tables: &mut Tables<'_>,
         kind: SendKind,
         len: u32,
     ) -> Result<(), ReceiveFault> {
         if let Some(stag) = kind.invalidate {
-            stags.invalidate(stag);
+            tables.stags.invalidate(stag);
         }
-        self.work.complete_receive(cqs, |completion| {
+        self.work.complete_receive(tables.cqs, |completion| {
             completion.byte_len = len;
             completion.invalidated = kind.invalidate;
             completion.solicited = kind.solicited;
         })?;
         Ok(())
-    }
-}
-
-/// Copies a tagged segment's payload to its place. Memory that is gone is out of bounds.
-fn place_payload(
-    place: Option<Bytes<'_>>,
-    payload: &[u8],
-    counters: &mut EngineCounters,
-) -> Result<(), AccessError> {
-    if let Some(place) = place {
-        place.write(payload).map_err(|_| AccessError::Bounds)?;
-        counters.placed_bytes += payload.len() as u64;
-    }
-    Ok(())
-}
-
-#[cold]
-fn write_cause(stag: Stag, to: u64, payload: &[u8], cause: AccessError) -> ViolationCause {
-    ViolationCause::Write {
-        stag,
-        to,
-        len: payload.len() as u64,
-        cause,
-    }
-}
-
-#[cold]
-fn sink_cause(stag: Stag, to: u64, payload: &[u8], cause: AccessError) -> ViolationCause {
-    ViolationCause::ReadSink {
-        stag,
-        to,
-        len: payload.len() as u64,
-        cause,
     }
 }

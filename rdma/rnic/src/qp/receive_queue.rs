@@ -1,23 +1,22 @@
-//! The receive buffers of a queue pair: those that are posted, to it or to a shared queue, and the one that a message is being placed
-//! into.
+//! Receive buffers of a queue pair. Some are posted, to it or to a shared queue. A message is being placed into the current one.
 
 use rtrb::Consumer;
 
-use super::fault::{Broken, Unavailable};
-use crate::model::{OutOfMemory, RecvRequest, RqLimit, SrqId, total};
-use crate::queues::{Posted, SlotKey};
-use crate::tables::{Receiving, SrqTable};
+use super::fault::{Inconsistency, Unavailable};
+use crate::model::{OutOfMemory, RecvRequest, RqLimit, SrqId, WrId, total};
+use crate::queues::{PostedRequests, SlotKey};
+use crate::tables::{CurrentReceive, SrqTable};
 
 /// Where buffers are posted.
 pub(super) enum Source {
-    Own(Posted<RecvRequest>, SlotKey),
+    Own(PostedRequests<RecvRequest>, SlotKey),
     Shared(SrqId),
 }
 
 /// See the module.
 pub(super) struct ReceiveQueue {
     source: Source,
-    current: Option<Receiving>,
+    current: Option<CurrentReceive>,
     unavailable: Option<Unavailable>,
     /// Of messages in progress; never armed where the source is not shared.
     limit: RqLimit,
@@ -61,13 +60,13 @@ impl ReceiveQueue {
         let len = total(&next.request.sgl);
         self.current = Some(next);
         if len.is_none() {
-            let broken = Broken("a receive is longer than any that can be posted");
+            let broken = Inconsistency("a receive is longer than any that can be posted");
             self.unavailable = Some(Unavailable::Malformed(broken));
         }
         len.map(u64::from)
     }
 
-    fn next_shared(&mut self, srqs: &mut SrqTable, srq: SrqId) -> Option<Receiving> {
+    fn next_shared(&mut self, srqs: &mut SrqTable, srq: SrqId) -> Option<CurrentReceive> {
         let next = srqs.take(srq);
         if next.is_err() {
             self.unavailable = Some(Unavailable::SrqFailed);
@@ -117,26 +116,45 @@ impl ReceiveQueue {
     }
 
     /// What the present message is placed into.
-    pub(super) fn current(&self) -> Option<&Receiving> {
+    pub(super) fn current(&self) -> Option<&CurrentReceive> {
         self.current.as_ref()
     }
 
     /// The present message ends.
-    pub(super) fn end(&mut self) -> Option<Receiving> {
+    pub(super) fn end(&mut self) -> Option<CurrentReceive> {
         self.current.take()
     }
 
     /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
     /// (verbs draft §6.3.6).
-    pub(super) fn flush_one(&mut self) -> Option<Receiving> {
+    pub(super) fn flush_one(&mut self) -> Option<CurrentReceive> {
         self.end().or_else(|| self.next_own())
     }
 
-    fn next_own(&mut self) -> Option<Receiving> {
+    /// The next buffer of its own queue, which stays.
+    #[inline]
+    pub(super) fn peek_own(&self) -> Option<&RecvRequest> {
+        match &self.source {
+            Source::Own(posted, _) => posted.peek(),
+            Source::Shared(_) => None,
+        }
+    }
+
+    /// The next buffer of its own queue has taken a message where it lay, and ends: its name, and where its slot is freed.
+    #[inline]
+    pub(super) fn end_own(&mut self) -> Option<(WrId, SlotKey)> {
+        let Source::Own(posted, slots) = &mut self.source else {
+            return None;
+        };
+        let request = posted.pop()?;
+        Some((request.wr_id, *slots))
+    }
+
+    fn next_own(&mut self) -> Option<CurrentReceive> {
         let Source::Own(posted, slots) = &mut self.source else {
             return None;
         };
         let (request, slots, pd) = (posted.pop()?, *slots, None);
-        Some(Receiving { request, slots, pd })
+        Some(CurrentReceive { request, slots, pd })
     }
 }

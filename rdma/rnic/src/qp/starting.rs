@@ -1,4 +1,4 @@
-//! Initiator's start-up of a connection (RFC 5044 §7.1.3): TCP, MPA Request, MPA Reply.
+//! Initiator's start-up of a connection (RFC 5044 §7.1.3): the next hop, TCP, MPA Request, MPA Reply.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use xwarp_tcp::{ConnId, Instant, Path, Stack};
 use super::device::{ConnChange, Device};
 use crate::model::{ConnectError, LocalPort, QpId};
 use crate::queues::Inbox;
+use crate::tables::SearchId;
 
 /// The private data of the peer's answer.
 pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
@@ -24,31 +25,59 @@ pub struct ConnectOrder {
     pub spare: Option<LocalPort>,
     /// The listener.
     pub remote: SocketAddr,
-    /// The Ethernet address that leads there.
-    pub next_hop: [u8; 6],
     /// MPA start-up parameters.
     pub params: StartupParams,
     /// Private data of the Request.
     pub private_data: Vec<u8>,
-    /// How long start-up may take.
-    pub limit: Duration,
+    /// How long all of it may take, the search for the next hop included.
+    pub timeout: Duration,
     /// Where the result goes: the private data of the Reply.
     pub outcome: Arc<Inbox<Outcome>>,
 }
 
 impl ConnectOrder {
-    pub(crate) fn path(&self) -> Path {
-        Path {
-            local: self.port.local(),
-            remote: self.remote,
-            next_hop: self.next_hop,
-        }
-    }
-
     /// The queue pair is not connected.
     pub(crate) fn refuse(&self, error: ConnectError) {
         // Whoever asked may no longer wait.
         let _ = self.outcome.put(Err(error));
+    }
+}
+
+/// A connection of ours that waits for its next hop. The search ends by itself when its time is over.
+pub(super) struct Searching {
+    search: SearchId,
+    order: ConnectOrder,
+    began: Instant,
+}
+
+impl Searching {
+    /// The search has begun.
+    pub(super) fn new(search: SearchId, order: ConnectOrder, now: Instant) -> Self {
+        Self {
+            search,
+            order,
+            began: now,
+        }
+    }
+
+    /// It is the attempt with this outcome.
+    pub(super) fn has_outcome(&self, outcome: &Arc<Inbox<Outcome>>) -> bool {
+        Arc::ptr_eq(&self.order.outcome, outcome)
+    }
+
+    pub(super) fn remote(&self) -> SocketAddr {
+        self.order.remote
+    }
+
+    /// The search is over: TCP connects, in what is left of the time.
+    pub(super) fn connect(self, next_hop: [u8; 6], device: &mut Device) -> Option<Starting> {
+        Starting::begin(self.order, next_hop, self.began, device)
+    }
+
+    /// Ends it without a connection.
+    pub(super) fn refuse(&self, error: ConnectError, device: &mut Device) {
+        device.searches.end(self.search);
+        self.order.refuse(error);
     }
 }
 
@@ -73,23 +102,58 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    /// TCP is connecting.
-    pub(super) fn new(conn: ConnId, order: ConnectOrder, now: Instant) -> Self {
+    /// TCP connects, for an attempt that began then. `None` if it cannot, which the application is told.
+    pub(super) fn begin(
+        order: ConnectOrder,
+        next_hop: [u8; 6],
+        began: Instant,
+        device: &mut Device,
+    ) -> Option<Self> {
+        let path = Path {
+            local: order.port.local(),
+            remote: order.remote,
+            next_hop,
+        };
+        let until = began + order.timeout;
+        let left = until - device.now;
+        match device.stack.connect_within(path, left, device.now) {
+            Err(error) => {
+                order.refuse(ConnectError::Resources(error.to_string()));
+                None
+            }
+            Ok(conn) => {
+                device.conn_changes.push(ConnChange::Made(conn));
+                Some(Self::new(conn, order, next_hop, [began, until]))
+            }
+        }
+    }
+
+    fn new(
+        conn: ConnId,
+        order: ConnectOrder,
+        next_hop: [u8; 6],
+        [began, until]: [Instant; 2],
+    ) -> Self {
         Self {
             conn,
             port: Arc::new(order.port),
             spare: order.spare,
             remote: order.remote,
-            next_hop: order.next_hop,
+            next_hop,
             params: order.params,
             private_data: order.private_data,
-            began: now,
-            until: now + order.limit,
+            began,
+            until,
             requested: false,
             answered: false,
             retried: false,
             outcome: order.outcome,
         }
+    }
+
+    /// It is the attempt with this outcome.
+    pub(super) fn has_outcome(&self, outcome: &Arc<Inbox<Outcome>>) -> bool {
+        Arc::ptr_eq(&self.outcome, outcome)
     }
 
     /// When start-up must be over.
@@ -148,8 +212,8 @@ impl Starting {
         }
     }
 
-    /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once, and if what revision 2 has
-    /// besides is not required, the same is tried with revision 1 on a new TCP connection (R6581-10-5); the deadline stays.
+    /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once, and if what revision 2 has besides is
+    /// not required, revision 1 is tried on a new TCP connection (R6581-10-5). The deadline stays.
     pub(super) fn retry(&mut self, device: &mut Device) -> bool {
         if self.answered {
             return false;
@@ -174,15 +238,21 @@ impl Starting {
             }
         };
         log::info!("{remote} closed upon MPA revision 2; trying revision 1");
+        self.params = params;
+        device.conn_changes.extend(self.move_to(conn, port));
+        true
+    }
+
+    /// Goes on with the second connection.
+    fn move_to(&mut self, conn: ConnId, port: LocalPort) -> [ConnChange; 2] {
         let old_conn = std::mem::replace(&mut self.conn, conn);
         let old_port = std::mem::replace(&mut self.port, Arc::new(port));
-        self.params = params;
         self.requested = false;
         self.retried = true;
-        let changes = &mut device.conn_changes;
-        changes.push(ConnChange::Abandoned(old_conn, old_port));
-        changes.push(ConnChange::Made(conn));
-        true
+        [
+            ConnChange::Abandoned(old_conn, old_port),
+            ConnChange::Made(conn),
+        ]
     }
 
     /// What the application learns when the deadline has passed.
@@ -194,7 +264,7 @@ impl Starting {
         };
         ConnectError::TimedOut {
             peer: self.remote,
-            limit: now - self.began,
+            timeout: now - self.began,
             stage,
         }
     }

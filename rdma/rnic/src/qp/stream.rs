@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr, Step};
 use xwarp_iwarp::{
-    Access, AccessError, Inbound, InvalidateError, ReadRequest, ReceivedTerminate, Receiver,
+    AccessError, AccessKind, Inbound, InvalidateError, ReadRequest, ReceivedTerminate, Receiver,
     Resources, Sender, Stag, StreamConfig, Terminate,
 };
 use xwarp_tcp::{ConnId, Instant, Stack};
 
 use super::device::{ConnChange, Device};
 use super::first_fpdu_retry::FirstFpduRetry;
-use super::tx_message::{Response, Turn, TxMessage};
-use crate::model::{ConnectionInfo, LocalPort};
+use super::tx_message::{Response, TxMessage, TxSource};
+use crate::model::{ConnectionInfo, LocalPort, ReadDepths};
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub(super) enum Ahead {
 pub(super) struct Connection {
     pub(super) deframer: Deframer,
     pub(super) stream: Stream,
+    info: ConnectionInfo,
 }
 
 /// See the module.
@@ -66,7 +67,7 @@ pub(super) struct Stream {
     responses: VecDeque<Response>,
     /// Request Identifier of our next Atomic Request.
     next_atomic: u32,
-    pub(super) turn: Turn,
+    pub(super) turn: TxSource,
     /// What the peer is told before the stream ends.
     terminate: Option<Terminate>,
     /// What is left of the last streaming message.
@@ -83,49 +84,41 @@ impl Connection {
         conn: ConnId,
         negotiated: &Negotiated,
         responder: bool,
-        info: &ConnectionInfo,
+        info: ConnectionInfo,
         extensions: bool,
         port: Arc<LocalPort>,
     ) -> Self {
-        // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one (R6581-9.2-14).
-        let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
-        let config = StreamConfig {
-            version: negotiated.version,
-            extensions,
-            await_rtr: negotiated.enhanced.is_some_and(|it| it.await_rtr),
-            ..StreamConfig::new(info.ird, info.ord.max(rtr_reads))
-        };
-        let tx_state = if responder {
-            TxState::AwaitsFirstFpdu
-        } else {
-            TxState::Open
-        };
+        let config = stream_config(negotiated, &info, extensions);
         Self {
             deframer: Deframer::new(negotiated.crc, negotiated.receive_markers),
-            stream: Stream {
-                conn,
-                version: negotiated.version,
-                tx_state,
-                framer: Framer::new(negotiated.crc, negotiated.send_markers),
-                receiver: Receiver::new(config),
-                sender: Sender::new(config),
-                outgoing: None,
-                retry: FirstFpduRetry::new(None),
-                responses: VecDeque::new(),
-                next_atomic: 0,
-                turn: Turn::Request,
-                terminate: None,
-                streaming_message: VecDeque::new(),
-                rtr_read: false,
-                peer_closed: false,
-                port,
-            },
+            stream: Stream::new(conn, negotiated, responder, config, port),
+            info,
         }
+    }
+
+    /// What was settled for it.
+    pub(super) fn info(&self) -> ConnectionInfo {
+        self.info
+    }
+
+    /// Reads and Atomic Operations that either side may have outstanding.
+    pub(super) fn reads(&self) -> ReadDepths {
+        let ConnectionInfo { ord, ird, .. } = self.info;
+        ReadDepths { ord, ird }
+    }
+
+    pub(super) fn set_reads(&mut self, reads: ReadDepths) {
+        let ReadDepths { ord, ird } = reads;
+        (self.info.ord, self.info.ird) = (ord, ird);
+        self.stream.receiver.set_ord(ord);
+        self.stream.receiver.set_ird(ird);
     }
 
     /// The Terminate at the head of what the peer has sent, if that is what it is (verbs.md A33).
     pub(super) fn read_terminate(&mut self, stack: &mut Stack) -> Option<ReceivedTerminate> {
-        let Self { deframer, stream } = self;
+        let Self {
+            deframer, stream, ..
+        } = self;
         let arrived = stack.readable_len(stream.conn);
         let bytes = stack.readable(stream.conn, arrived);
         let Ok(Step::Fpdu { ulpdu, .. }) = deframer.next(bytes) else {
@@ -145,7 +138,51 @@ impl Connection {
     }
 }
 
+/// What both directions of the stream are set to.
+fn stream_config(negotiated: &Negotiated, info: &ConnectionInfo, extensions: bool) -> StreamConfig {
+    // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one (R6581-9.2-14).
+    let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
+    StreamConfig {
+        version: negotiated.version,
+        extensions,
+        await_rtr: negotiated.enhanced.is_some_and(|it| it.await_rtr),
+        ..StreamConfig::new(info.ird, info.ord.max(rtr_reads))
+    }
+}
+
 impl Stream {
+    fn new(
+        conn: ConnId,
+        negotiated: &Negotiated,
+        responder: bool,
+        config: StreamConfig,
+        port: Arc<LocalPort>,
+    ) -> Self {
+        let tx_state = if responder {
+            TxState::AwaitsFirstFpdu
+        } else {
+            TxState::Open
+        };
+        Self {
+            conn,
+            version: negotiated.version,
+            tx_state,
+            framer: Framer::new(negotiated.crc, negotiated.send_markers),
+            receiver: Receiver::new(config),
+            sender: Sender::new(config),
+            outgoing: None,
+            retry: FirstFpduRetry::new(None),
+            responses: VecDeque::new(),
+            next_atomic: 0,
+            turn: TxSource::Request,
+            terminate: None,
+            streaming_message: VecDeque::new(),
+            rtr_read: false,
+            peer_closed: false,
+            port,
+        }
+    }
+
     pub(super) fn conn(&self) -> ConnId {
         self.conn
     }
@@ -157,6 +194,11 @@ impl Stream {
     /// FPDUs may be sent.
     pub(super) fn is_open(&self) -> bool {
         self.tx_state == TxState::Open
+    }
+
+    /// A work request may be sent next: FPDUs may go out, and neither a message nor a response is in front of it.
+    pub(super) fn may_begin(&self) -> bool {
+        self.is_open() && self.outgoing.is_none() && self.responses.is_empty()
     }
 
     /// TCP has been told to close.
@@ -302,7 +344,7 @@ impl Stream {
 
     /// An FPDU of the peer is here.
     pub(super) fn note_received(&mut self) {
-        self.retry.heard();
+        self.retry.received();
         match self.tx_state {
             TxState::Open | TxState::Closed => {}
             TxState::AwaitsFirstFpdu => self.tx_state = TxState::Open,
@@ -315,11 +357,11 @@ impl Stream {
     }
 
     /// Wakes a peer that has sent nothing since our first FPDU, by an RDMA Write of no bytes. Between the segments of a message there
-    /// is no place for that, and no need: more comes. `is_rts`: the queue pair still sends.
-    pub(super) fn retry_first_fpdu(&mut self, is_rts: bool, device: &mut Device) {
+    /// is no place for that, and no need: more comes. `begins_work`: the queue pair still sends.
+    pub(super) fn retry_first_fpdu(&mut self, begins_work: bool, device: &mut Device) {
         let now = device.now;
         self.retry.passed(now);
-        if !is_rts || !self.is_open() || self.outgoing.is_some() {
+        if !begins_work || !self.is_open() || self.outgoing.is_some() {
             return;
         }
         let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
@@ -329,7 +371,7 @@ impl Stream {
         let (conn, framer) = (self.conn, &mut self.framer);
         if send_ulpdu(&mut device.stack, conn, framer, &segment.header, now) {
             device.counters.fpdus_out += 1;
-            device.counters.nudges_out += 1;
+            device.counters.first_fpdu_retries += 1;
         }
     }
 
@@ -401,7 +443,7 @@ impl Resources for NoResources {
         None
     }
 
-    fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+    fn admit(&self, _: Stag, _: u64, _: u64, _: AccessKind) -> Result<(), AccessError> {
         Err(AccessError::InvalidStag)
     }
 

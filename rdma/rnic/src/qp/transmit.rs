@@ -1,21 +1,61 @@
-//! Sending: work requests, responses and the Terminate, one FPDU per TCP segment.
+//! Sending: work requests, responses and the Terminate, in TCP segments of whole FPDUs.
+//!
+//! A segment begins with the next FPDU. If that is all of its message, the messages that wait already follow in the same segment,
+//! as long as each fits it whole. Nothing waits for company.
 
 use xwarp_iwarp::mpa::Framer;
 
 use super::begin::Next;
 use super::device::Device;
-use super::fault::{Broken, SendFault};
+use super::fault::{Inconsistency, SendFault};
 use super::full_operation::FullOperation;
+use super::short_message::RunEnd;
 use super::stream::{Ahead, Stream};
-use super::tx_message::{Turn, TxMessage};
-use crate::model::QpState;
+use super::tx_message::{TxMessage, TxSource};
+use super::tx_segment::TxSegment;
+
+/// Segments that a queue pair may send in its turn.
+const TURN_SEGMENTS: usize = 32;
+/// FPDUs that these may hold: 16 a segment on the average. At a large MTU, packed segments would hold many times as many.
+const TURN_FPDUS: usize = 512;
+
+/// What a queue pair may still send in its turn.
+pub(super) struct TxBudget {
+    segments: usize,
+    fpdus: usize,
+}
+
+impl TxBudget {
+    /// That of a whole turn.
+    pub(super) fn of_turn() -> Self {
+        Self {
+            segments: TURN_SEGMENTS,
+            fpdus: TURN_FPDUS,
+        }
+    }
+
+    /// True if nothing is left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.segments == 0 || self.fpdus == 0
+    }
+
+    /// A segment was begun.
+    fn take_segment(&mut self) {
+        self.segments = self.segments.saturating_sub(1);
+    }
+
+    /// So many FPDUs were written, or as much work was done that sends nothing.
+    fn take_fpdus(&mut self, fpdus: usize) {
+        self.fpdus = self.fpdus.saturating_sub(fpdus);
+    }
+}
 
 /// What one attempt to send came to.
 pub(super) enum Sent {
-    /// An FPDU was handed to TCP, after which there is more to send.
-    Fpdu,
-    /// An FPDU was, and there is nothing more to send now.
-    LastFpdu,
+    /// A segment was handed to TCP, after which there is more to send.
+    Segment,
+    /// A segment was, and there is nothing more to send now.
+    LastSegment,
     /// A work request was done that sends nothing.
     Work,
     /// TCP takes nothing now; it will say when it does.
@@ -24,87 +64,199 @@ pub(super) enum Sent {
     Nothing,
 }
 
+/// An FPDU to be written.
+#[derive(Clone, Copy)]
+struct FpduSize {
+    ulpdu_len: usize,
+    /// It is all of its message.
+    is_whole: bool,
+}
+
 impl FullOperation<'_> {
-    /// Sends one FPDU, if there is one to send and TCP takes it.
-    pub(super) fn send_one(&mut self, device: &mut Device) -> Result<Sent, SendFault> {
+    /// Sends one segment, if there is something to send and TCP takes it.
+    pub(super) fn send_one(
+        &mut self,
+        device: &mut Device,
+        budget: &mut TxBudget,
+    ) -> Result<Sent, SendFault> {
+        budget.take_segment();
         match self.stream.send_ahead(&mut device.stack, self.now) {
             Ahead::Nothing => {}
             Ahead::Message => return Ok(Sent::Work),
-            Ahead::Terminate => return Ok(self.after_fpdu(device)),
+            Ahead::Terminate => return Ok(self.after_segment(1, device)),
             Ahead::Blocked => return Ok(Sent::Blocked),
             Ahead::Closed => return Ok(Sent::Nothing),
         }
-        if self.state != QpState::Rts {
+        if !self.begins_work {
             return Ok(Sent::Nothing);
         }
-        match self.begin_message(&mut device.stags)? {
-            Next::Message => self.send_segment(device),
-            Next::Done => {
-                self.work.complete_sends(&mut device.cqs)?;
-                Ok(Sent::Work)
-            }
-            Next::Nothing => Ok(Sent::Nothing),
-        }
+        self.send_segment(device, budget)
     }
 
-    /// Sends the next segment of the current message.
-    fn send_segment(&mut self, device: &mut Device) -> Result<Sent, SendFault> {
-        let (stack, stream) = (&mut device.stack, &mut *self.stream);
-        let Some(mut outgoing) = stream.outgoing.take() else {
-            return Err(Broken("a message that was begun is gone").into());
-        };
-        let mulpdu = stream.framer.mulpdu(stack.emss(stream.conn()));
-        let Some(ulpdu_len) = outgoing.next_len(mulpdu) else {
-            return Err(Broken("a message that was begun has no segment").into());
-        };
-        let len = stream.framer.fpdu_len(ulpdu_len);
-        let Some(fpdu) = stack.writable(stream.conn(), len) else {
-            stream.outgoing = Some(outgoing);
+    /// Sends a segment of the FPDUs that are next and fit it.
+    fn send_segment(
+        &mut self,
+        device: &mut Device,
+        budget: &mut TxBudget,
+    ) -> Result<Sent, SendFault> {
+        let conn = self.stream.conn();
+        let mulpdu = self.stream.framer.mulpdu(device.stack.emss(conn));
+        let mut segment = TxSegment::new(conn, mulpdu);
+        let filled = self.fill(&mut segment, device, budget);
+        if segment.is_empty() {
+            return filled;
+        }
+        // What is sealed leaves even if the next message is at fault: MSNs and the phase of markers count it.
+        device.stack.commit(conn, segment.len(), self.now);
+        self.work.complete_sends(&mut device.cqs)?;
+        filled?;
+        Ok(self.after_segment(segment.fpdus(), device))
+    }
+
+    /// Writes the FPDUs that are next into a segment. What this came to if there was none; else the segment is to be sent.
+    fn fill(
+        &mut self,
+        segment: &mut TxSegment,
+        device: &mut Device,
+        budget: &mut TxBudget,
+    ) -> Result<Sent, SendFault> {
+        if !self.pack_short(segment, device, budget)? {
             return Ok(Sent::Blocked);
+        }
+        if segment.is_empty() {
+            match self.begin_message(&mut device.stags)? {
+                Next::Message => {}
+                Next::Done => {
+                    self.work.complete_sends(&mut device.cqs)?;
+                    return Ok(Sent::Work);
+                }
+                Next::Nothing => return Ok(Sent::Nothing),
+            }
+            let first = self.next_fpdu(segment)?;
+            if !self.write_fpdu(first, segment, device)? {
+                return Ok(Sent::Blocked);
+            }
+            budget.take_fpdus(1);
+            if !first.is_whole {
+                return Ok(Sent::Segment);
+            }
+        }
+        self.pack(segment, device, budget)?;
+        Ok(Sent::Segment)
+    }
+
+    /// Writes what waits behind the FPDUs of a segment: messages that fit it whole. The first one that does not begins the next segment.
+    fn pack(
+        &mut self,
+        segment: &mut TxSegment,
+        device: &mut Device,
+        budget: &mut TxBudget,
+    ) -> Result<(), SendFault> {
+        while self.has_more() && self.pack_short(segment, device, budget)? && budget.fpdus > 0 {
+            match self.begin_message(&mut device.stags)? {
+                Next::Message => {
+                    let next = self.next_fpdu(segment)?;
+                    if !next.is_whole || !self.write_fpdu(next, segment, device)? {
+                        return Ok(());
+                    }
+                }
+                Next::Done => {}
+                Next::Nothing => return Ok(()),
+            }
+            budget.take_fpdus(1);
+        }
+        Ok(())
+    }
+
+    /// Writes the short messages that are next. False if the segment has no room for the next one.
+    #[inline]
+    fn pack_short(
+        &mut self,
+        segment: &mut TxSegment,
+        device: &mut Device,
+        budget: &mut TxBudget,
+    ) -> Result<bool, SendFault> {
+        // Where there is none, as in front of a Read or behind it, this must cost next to nothing.
+        if !self.work.may_send_short() || !self.stream.may_begin() {
+            return Ok(true);
+        }
+        let (sent, end) = self.write_short(budget.fpdus, segment, device)?;
+        budget.take_fpdus(sent);
+        Ok(end != RunEnd::NoRoom)
+    }
+
+    /// The next FPDU of the current message.
+    fn next_fpdu(&self, segment: &TxSegment) -> Result<FpduSize, Inconsistency> {
+        let Some(outgoing) = &self.stream.outgoing else {
+            return Err(Inconsistency("a message that was begun is gone"));
+        };
+        let Some(ulpdu_len) = outgoing.next_len(segment.mulpdu()) else {
+            return Err(Inconsistency("a message that was begun has no segment"));
+        };
+        Ok(FpduSize {
+            ulpdu_len,
+            is_whole: outgoing.is_whole_in(segment.mulpdu()),
+        })
+    }
+
+    /// Writes the next FPDU of the current message behind those of a segment. False if there is no room for it.
+    fn write_fpdu(
+        &mut self,
+        FpduSize { ulpdu_len, .. }: FpduSize,
+        segment: &mut TxSegment,
+        device: &mut Device,
+    ) -> Result<bool, SendFault> {
+        let (stack, stream) = (&mut device.stack, &mut *self.stream);
+        let len = stream.framer.fpdu_len(ulpdu_len);
+        let room = segment.room(stack, len);
+        let (Some(fpdu), Some(outgoing)) = (room, &mut stream.outgoing) else {
+            return Ok(false);
         };
         let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-        outgoing.write_segment(ulpdu, mulpdu, &device.stags, self.user)?;
+        outgoing.write_segment(ulpdu, segment.mulpdu(), &device.stags, self.user)?;
         stream.framer.seal(fpdu, ulpdu_len);
-        stack.commit(stream.conn(), len, self.now);
-        if let Some(whose) = after_segment(stream, outgoing) {
-            self.finish_message(whose);
-            self.work.complete_sends(&mut device.cqs)?;
+        segment.add(len);
+        if let Some(source) = after_fpdu(stream) {
+            self.finish_message(source);
         }
-        Ok(self.after_fpdu(device))
+        Ok(true)
     }
 
-    /// A message has been handed to TCP wholly.
-    fn finish_message(&mut self, whose: Turn) {
-        match whose {
-            Turn::Response => self.stream.receiver.response_sent(),
-            Turn::Request => self.work.newest_sent(),
+    /// All of a message is in segments.
+    fn finish_message(&mut self, source: TxSource) {
+        match source {
+            TxSource::Response => self.stream.receiver.response_sent(),
+            TxSource::Request => self.work.newest_sent(),
         }
     }
 
-    /// An FPDU was handed to TCP: is another to follow?
-    fn after_fpdu(&mut self, device: &mut Device) -> Sent {
-        device.counters.fpdus_out += 1;
+    /// True if something waits to be sent, or may.
+    fn has_more(&self) -> bool {
+        self.work.has_posted() || self.stream.has_more()
+    }
+
+    /// A segment was handed to TCP: is another to follow?
+    fn after_segment(&mut self, fpdus: u64, device: &mut Device) -> Sent {
+        device.counters.fpdus_out += fpdus;
         self.stream.note_sent(self.now);
-        if self.work.has_posted() || self.stream.has_more() {
-            Sent::Fpdu
+        if self.has_more() {
+            Sent::Segment
         } else {
-            Sent::LastFpdu
+            Sent::LastSegment
         }
     }
 }
 
-/// Keeps what is left of a message after one of its segments was handed to TCP; whose it was if nothing is left.
-fn after_segment(stream: &mut Stream, outgoing: TxMessage) -> Option<Turn> {
-    stream.outgoing = match outgoing {
-        outgoing if !outgoing.is_done() => Some(outgoing),
-        // No other message comes between a Write and its Immediate Data.
-        TxMessage::Request {
-            then: Some((data, solicited)),
-            ..
-        } => Some(TxMessage::header_only(
-            stream.sender.immediate(data, solicited),
-        )),
-        outgoing => return Some(outgoing.whose()),
+/// Keeps what is left of a message after one of its FPDUs was written; whose it was if nothing is left.
+fn after_fpdu(stream: &mut Stream) -> Option<TxSource> {
+    let outgoing = stream.outgoing.as_ref().filter(|it| it.is_done())?;
+    let source = outgoing.source();
+    // No other message comes between a Write and its Immediate Data.
+    let immediate = match outgoing {
+        TxMessage::Request { then, .. } => *then,
+        TxMessage::Read(_) | TxMessage::Atomic(_) => None,
     };
-    None
+    stream.outgoing = immediate
+        .map(|(data, solicited)| TxMessage::header_only(stream.sender.immediate(data, solicited)));
+    stream.outgoing.is_none().then_some(source)
 }

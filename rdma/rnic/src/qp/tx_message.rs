@@ -7,13 +7,13 @@ use xwarp_iwarp::{
     AccessError, InboundAtomic, InboundRead, Message, ReadResponse, Segment, Stag, Terminate,
 };
 
-use super::fault::{Broken, SendFault};
-use crate::model::{Access, CompletionStatus, Immediate, Payload, Sgl, User};
+use super::fault::{Inconsistency, SendFault};
+use crate::model::{Access, CompletionStatus, Immediate, Payload, QpIdentity, Sgl};
 use crate::stags::StagTable;
 
 /// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum TxSource {
     Request,
     Response,
 }
@@ -65,17 +65,22 @@ impl TxMessage {
         self.message().is_done()
     }
 
-    /// On whose behalf it is sent.
-    pub(super) fn whose(&self) -> Turn {
+    /// True if the next segment is all of the message.
+    pub(super) fn is_whole_in(&self, mulpdu: usize) -> bool {
+        self.message().is_whole_in(mulpdu)
+    }
+
+    /// Work request or response that it belongs to.
+    pub(super) fn source(&self) -> TxSource {
         match self {
-            Self::Request { .. } => Turn::Request,
-            Self::Read(_) | Self::Atomic(_) => Turn::Response,
+            Self::Request { .. } => TxSource::Request,
+            Self::Read(_) | Self::Atomic(_) => TxSource::Response,
         }
     }
 
     /// Is this header that of a work request's message?
     pub(super) fn is_request_of(&self, header: &CapturedHeader) -> bool {
-        self.whose() == Turn::Request && self.message().is_named_by(header)
+        self.source() == TxSource::Request && self.message().is_named_by(header)
     }
 
     /// Writes the next segment, which is as long as `ulpdu`. All memory is checked anew, as a region may have been deregistered
@@ -85,14 +90,14 @@ impl TxMessage {
         ulpdu: &mut [u8],
         mulpdu: usize,
         stags: &StagTable,
-        user: User,
+        user: QpIdentity,
     ) -> Result<(), SendFault> {
         match self {
             Self::Request {
                 message, payload, ..
             } => {
                 let Some(segment) = message.next_segment(mulpdu) else {
-                    return Err(Broken("a message has fewer segments than it had").into());
+                    return Err(Inconsistency("a message has fewer segments than it had").into());
                 };
                 let into = write_header(ulpdu, &segment);
                 fill(stags, user, payload, segment.payload, into)
@@ -116,7 +121,7 @@ fn write_response(
     ulpdu: &mut [u8],
     mulpdu: usize,
     stags: &StagTable,
-    user: User,
+    user: QpIdentity,
 ) -> Result<(), AccessError> {
     // A Read of no bytes looks at no source (RFC 5040 §5.2).
     if let Some(range) = response.next_source(mulpdu) {
@@ -142,11 +147,11 @@ fn write_header<'a>(ulpdu: &'a mut [u8], segment: &Segment) -> &'a mut [u8] {
     payload
 }
 
-/// An Atomic Request is executed when its turn to be answered has come, hence once, after all requests before it were answered and
-/// before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1); what it found.
+/// Executes an Atomic Request when its turn to be answered has come, and returns what it found. So it is executed once, after all requests
+/// before it were answered and before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1).
 pub(super) fn execute(
     stags: &StagTable,
-    user: User,
+    user: QpIdentity,
     atomic: &InboundAtomic,
 ) -> Result<u64, SendFault> {
     stags
@@ -157,7 +162,7 @@ pub(super) fn execute(
 /// Copies bytes `range` of a payload to `into`, which is as long.
 fn fill(
     stags: &StagTable,
-    user: User,
+    user: QpIdentity,
     payload: &Payload,
     range: Range<u32>,
     into: &mut [u8],
@@ -176,7 +181,7 @@ fn fill(
 /// Copies bytes `range` of the message that a list makes to `into`, which is as long.
 fn gather(
     stags: &StagTable,
-    user: User,
+    user: QpIdentity,
     sgl: &Sgl,
     range: Range<u32>,
     into: &mut [u8],
@@ -190,7 +195,7 @@ fn gather(
     })
 }
 
-/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover, with the Tagged
+/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover. Its arguments are the Tagged
 /// Offset in the piece's region, the region, and which of those `len` bytes it is.
 pub(super) fn for_each_piece<E>(
     sgl: &Sgl,

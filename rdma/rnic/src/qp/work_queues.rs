@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use rtrb::Consumer;
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::rdmap::CapturedHeader;
@@ -13,10 +14,14 @@ use super::new_qp::NewReceives;
 use super::receive_queue::{ReceiveQueue, Source};
 use super::stream::Stream;
 use crate::model::{
-    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion, WrId,
+    CompletionStatus, CqId, Opcode, Operation, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion,
+    WrId,
 };
-use crate::queues::{Cqe, NewRings, Posted, SlotKey, SlotTable};
-use crate::tables::{CqFull, CqTable, Receiving};
+use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
+use crate::tables::{CqFull, CqTable};
+
+/// Work requests that are sent and completed together at most.
+const DIRECT: usize = 64;
 
 /// A work request of the send queue that was begun and has not completed.
 pub(super) struct InFlight {
@@ -69,10 +74,18 @@ impl InFlight {
     }
 }
 
+/// The completion of a work request that was done.
+#[inline]
+fn completion_of(request: &SendRequest, qp: QpId) -> WorkCompletion {
+    let (opcode, len) = (request.operation.opcode(), request.operation.byte_len());
+    let (status, len) = (CompletionStatus::Success, len.unwrap_or(u32::MAX));
+    WorkCompletion::new(request.wr_id, qp, opcode, status, len)
+}
+
 /// The send queue, its work in flight, and the receive queue.
 pub(super) struct WorkQueues {
     qp: QpId,
-    posted: Posted<SendRequest>,
+    posted: PostedRequests<SendRequest>,
     /// In the order in which it was posted and completes.
     in_flight: VecDeque<InFlight>,
     receive: ReceiveQueue,
@@ -94,11 +107,11 @@ impl WorkQueues {
         let [send_slots, recv_slots] = slots.open_pair(qp);
         Self {
             qp,
-            posted: Posted::new(sq),
+            posted: PostedRequests::new(sq),
             in_flight: VecDeque::new(),
             receive: match receives {
                 NewReceives::Own(ring) => {
-                    ReceiveQueue::new(Source::Own(Posted::new(ring), recv_slots), 0)
+                    ReceiveQueue::new(Source::Own(PostedRequests::new(ring), recv_slots), 0)
                 }
                 NewReceives::Shared(srq, limit) => ReceiveQueue::new(Source::Shared(srq), limit),
             },
@@ -162,11 +175,51 @@ impl WorkQueues {
         self.posted.peek()
     }
 
+    /// The next work request may be a short message: a Send or a Write, with nothing in flight in front of it.
+    #[inline]
+    pub(super) fn may_send_short(&self) -> bool {
+        let next = self.peek().map(|request| &request.operation);
+        let has_payload = matches!(next, Some(Operation::Send { .. } | Operation::Write { .. }));
+        has_payload && self.in_flight.is_empty()
+    }
+
     /// Begins the next work request of the send queue.
     pub(super) fn begin(&mut self) -> Option<SendRequest> {
         let request = self.posted.pop()?;
         self.in_flight.push_back(InFlight::new(&request));
         Some(request)
+    }
+
+    /// Sends work requests from the oldest posted one on, as long as `send` does: each is a message that is complete when it is sent. Those
+    /// that were sent are complete with that; how many they were. None is sent while others are in flight, as completions come in the order
+    /// of posting, nor more than the completion queue has room for.
+    pub(super) fn send_posted(
+        &mut self,
+        most: usize,
+        cqs: &mut CqTable,
+        mut send: impl FnMut(&SendRequest) -> bool,
+    ) -> Result<usize, CqOverflow> {
+        let most = most.min(DIRECT).min(cqs.room(self.send_cq));
+        let oldest = self.posted.oldest(most);
+        let Some(oldest) = oldest.filter(|_| self.in_flight.is_empty()) else {
+            return Ok(0);
+        };
+        let (mut done, mut count) = (ArrayVec::<_, DIRECT>::new(), 0);
+        let (first, second) = oldest.as_slices();
+        for request in first.iter().chain(second).take_while(|it| send(it)) {
+            count += 1;
+            if request.signaled {
+                let (completion, slots) = (completion_of(request, self.qp), self.send_slots);
+                done.push(Cqe { completion, slots });
+            }
+        }
+        // Whoever polls a completion may post again at once: the request's place must be free before.
+        oldest.commit(count);
+        let unsignaled = u32::try_from(count - done.len()).unwrap_or(u32::MAX);
+        cqs.free_many(self.send_slots, unsignaled);
+        let pushed = cqs.push_done(self.send_cq, done.drain(..));
+        pushed.map_err(|CqFull| CqOverflow::Send)?;
+        Ok(count)
     }
 
     /// The newest message is with TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, verbs.md A22); a
@@ -265,21 +318,43 @@ impl WorkQueues {
         cqs: &mut CqTable,
         describe: impl FnOnce(&mut WorkCompletion),
     ) -> Result<(), CqOverflow> {
-        let Some(receiving) = self.receive.end() else {
+        let ended = self.receive.end();
+        self.complete_buffer(ended.map(|it| (it.wr_id(), it.slots)), cqs, describe)
+    }
+
+    /// Completes the next receive of the own queue, which a message was placed into where it lies, likewise.
+    #[inline]
+    pub(super) fn complete_next_receive(
+        &mut self,
+        cqs: &mut CqTable,
+        describe: impl FnOnce(&mut WorkCompletion),
+    ) -> Result<(), CqOverflow> {
+        // Whoever polls the completion may post again at once: the buffer's place must be free before.
+        let ended = self.receive.end_own();
+        self.complete_buffer(ended, cqs, describe)
+    }
+
+    #[inline]
+    fn complete_buffer(
+        &self,
+        ended: Option<(WrId, SlotKey)>,
+        cqs: &mut CqTable,
+        describe: impl FnOnce(&mut WorkCompletion),
+    ) -> Result<(), CqOverflow> {
+        let Some(ended) = ended else {
             return Ok(());
         };
-        let mut entry = self.receive_entry(&receiving, CompletionStatus::Success);
+        let mut entry = self.receive_entry(ended, CompletionStatus::Success);
         describe(&mut entry.completion);
         let pushed = cqs.push(self.recv_cq, entry);
         pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
     #[inline]
-    fn receive_entry(&self, receiving: &Receiving, status: CompletionStatus) -> Cqe {
-        let wr_id = receiving.wr_id();
+    fn receive_entry(&self, (wr_id, slots): (WrId, SlotKey), status: CompletionStatus) -> Cqe {
         Cqe {
             completion: WorkCompletion::new(wr_id, self.qp, Opcode::Receive, status, 0),
-            slots: receiving.slots,
+            slots,
         }
     }
 
@@ -309,7 +384,8 @@ impl WorkQueues {
     /// Ends all receive buffers.
     pub(super) fn flush_receives(&mut self, cqs: &mut CqTable) {
         while let Some(receiving) = self.receive.flush_one() {
-            let entry = self.receive_entry(&receiving, CompletionStatus::Flushed);
+            let ended = (receiving.wr_id(), receiving.slots);
+            let entry = self.receive_entry(ended, CompletionStatus::Flushed);
             cqs.push_or_lose(self.recv_cq, entry);
         }
     }

@@ -16,7 +16,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Has `signal` raised when nothing more comes; at once, if that is so already.
+    /// Registers `signal`, which is raised when the engine ends or fails. It is raised at once if that has happened already.
     pub fn watch(&self, signal: &Arc<Signal>) {
         let mut waiters = self.waiters();
         if waiters.len() == waiters.capacity() {

@@ -1,4 +1,4 @@
-//! Where asynchronous events wait: for the handler until the engine's turn is over, or for whoever polls.
+//! Queue of asynchronous events. They wait for the handler until the engine's turn is over, or for whoever polls.
 //!
 //! A peer can cause events, so those that nobody polls are bounded (RFC 5042 §2.2.7). What finds no room is counted in its place. Of each
 //! object the application can ask what became of it.
@@ -101,7 +101,8 @@ impl EventQueue {
         self.report_before(event, || ());
     }
 
-    /// The same, and then `next` happens: whoever has taken the event finds that done, and whoever finds it done can take the event.
+    /// Something has happened, and then `next` happens: whoever has taken the event finds that done, and whoever finds it done can take the
+    /// event.
     pub(crate) fn report_before(&self, event: AsyncEvent, next: impl FnOnce()) {
         let mut lists = self.lists();
         if lists.handled {

@@ -19,7 +19,7 @@ pub use ending::Ending;
 pub use events::EventQueue;
 pub use inbox::Inbox;
 pub use notices::CompletionNotices;
-pub(crate) use posted::Posted;
+pub(crate) use posted::PostedRequests;
 pub use qp_shared::QpShared;
 pub use ready_set::ReadySet;
 pub use resize::{NewRing, NewRings};

@@ -1,19 +1,20 @@
-//! What is posted to a work queue and has not been taken, as the engine has it.
+//! Posted work requests that the engine has not taken: its end of a work queue.
 
 use std::collections::VecDeque;
 
 use rtrb::Consumer;
+use rtrb::chunks::ReadChunk;
 
 use crate::model::OutOfMemory;
 
 /// See the module. A queue is resized by another ring, as the application posts to one end of it while the engine takes from the other.
-pub(crate) struct Posted<T> {
+pub(crate) struct PostedRequests<T> {
     ring: Consumer<T>,
     /// What was in former rings, older than what is in this one.
     backlog: VecDeque<T>,
 }
 
-impl<T> Posted<T> {
+impl<T> PostedRequests<T> {
     pub(crate) fn new(ring: Consumer<T>) -> Self {
         Self {
             ring,
@@ -38,6 +39,16 @@ impl<T> Posted<T> {
     /// The oldest, which stays.
     pub(crate) fn peek(&self) -> Option<&T> {
         self.backlog.front().or_else(|| self.ring.peek().ok())
+    }
+
+    /// The oldest, at most so many, to be looked at where they are. `None` if some are in former rings.
+    #[inline]
+    pub(crate) fn oldest(&mut self, most: usize) -> Option<ReadChunk<'_, T>> {
+        if !self.backlog.is_empty() {
+            return None;
+        }
+        let there = self.ring.slots().min(most);
+        self.ring.read_chunk(there).ok()
     }
 
     /// Puts one in front of all.
@@ -80,7 +91,7 @@ mod tests {
     #[test]
     fn rings_follow_each_other_in_order_and_leave_no_memory_behind() {
         let (mut post, ring) = RingBuffer::new(3);
-        let mut posted = Posted::new(ring);
+        let mut posted = PostedRequests::new(ring);
         assert_eq!((posted.depth(), posted.len()), (3, 0));
         (0..3).for_each(|i| post.push(i).unwrap());
         for (depth, base) in [(5, 3), (4, 5)] {
@@ -91,6 +102,8 @@ mod tests {
             (base..base + 2).for_each(|i| post.push(i).unwrap());
         }
         for i in 0..7 {
+            let oldest = posted.oldest(9).map(|chunk| chunk.len());
+            assert_eq!(oldest, (i >= 5).then_some(7 - i), "former rings first");
             assert_eq!((posted.len(), posted.peek()), (7 - i, Some(&i)));
             assert_eq!(posted.pop(), Some(i));
         }

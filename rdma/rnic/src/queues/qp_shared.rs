@@ -5,29 +5,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xwarp_driver::Signal;
 
-use crate::model::{ConnectionInfo, QpState};
+use crate::model::{ConnectionInfo, QpState, StartUpParameters};
 
-/// What the engine shows of a queue pair.
+/// Copies of what start-up asks for, and of what it has settled.
+struct StartUp {
+    wanted: StartUpParameters,
+    settled: Option<ConnectionInfo>,
+}
+
+/// What the engine shows of a queue pair. The engine itself reads none of it.
 pub struct QpShared {
     state: AtomicU8,
     destroyed: AtomicBool,
-    /// Written once per connection.
-    connection: Mutex<Option<ConnectionInfo>>,
+    start_up: Mutex<StartUp>,
     /// Raised by every new state.
     watchers: Mutex<Vec<Weak<Signal>>>,
 }
 
 impl QpShared {
-    /// Of a queue pair in Idle.
-    #[allow(
-        clippy::new_without_default,
-        reason = "it is of a new queue pair, which is nobody's default"
-    )]
-    pub fn new() -> Self {
+    /// Of a queue pair in Idle, which asks for this in start-up.
+    pub fn new(wanted: StartUpParameters) -> Self {
+        let settled = None;
         Self {
             state: AtomicU8::new(QpState::Idle as u8),
             destroyed: AtomicBool::new(false),
-            connection: Mutex::new(None),
+            start_up: Mutex::new(StartUp { wanted, settled }),
             watchers: Mutex::new(Vec::new()),
         }
     }
@@ -57,10 +59,9 @@ impl QpShared {
         }
     }
 
-    /// There is no such queue pair any more.
+    /// There is no such queue pair any more, once its state is Error.
     pub(crate) fn set_destroyed(&self) {
         self.destroyed.store(true, Ordering::Release);
-        self.set(QpState::Error);
     }
 
     /// True once there is no such queue pair any more.
@@ -68,12 +69,25 @@ impl QpShared {
         self.destroyed.load(Ordering::Acquire)
     }
 
+    fn shown_start_up(&self) -> MutexGuard<'_, StartUp> {
+        self.start_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_start_up(&self, wanted: StartUpParameters) {
+        self.shown_start_up().wanted = wanted;
+    }
+
+    /// What the next start-up asks for.
+    pub fn start_up(&self) -> StartUpParameters {
+        self.shown_start_up().wanted
+    }
+
     pub(crate) fn set_connection(&self, info: ConnectionInfo) {
-        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner) = Some(info);
+        self.shown_start_up().settled = Some(info);
     }
 
     /// What start-up has settled for the present or the last connection.
     pub fn connection(&self) -> Option<ConnectionInfo> {
-        *(self.connection.lock()).unwrap_or_else(PoisonError::into_inner)
+        self.shown_start_up().settled
     }
 }

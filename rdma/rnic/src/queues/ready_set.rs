@@ -1,4 +1,4 @@
-//! Which queue pairs have been posted to: the only thing that posting tells the engine.
+//! Ready set: the queue pairs that have been posted to. Posting tells the engine nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -12,7 +12,7 @@ pub struct NewRing<T> {
     pub present: usize,
 }
 
-/// The same of both queues of a queue pair.
+/// What both queues of a queue pair go on with.
 #[derive(Default)]
 pub struct NewRings {
     /// Of the send queue, if it is resized.

@@ -1,8 +1,8 @@
 //! Send and receive credits: how many more work requests a work queue accepts (verbs draft §8.1.3.1, §8.2.1).
 //!
-//! A slot is taken by posting. It is free again when its completion has been polled or, as there is none of an unsignaled work request
-//! that was done, when that is done. Whoever polls holds another object than whoever posts, maybe in another thread, so that they meet in
-//! a table of the RNIC: a completion names its queue there.
+//! A slot is taken by posting. It is free again when its completion has been polled. An unsignaled work request that was done has no
+//! completion, and frees its slot at once. Whoever polls holds another object than whoever posts, maybe in another thread. So they meet in
+//! a table of the RNIC, where a completion names its queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,7 +125,7 @@ pub struct WorkQueue<T> {
     depth: u32,
     /// Slots taken since the beginning, modulo 2^32.
     taken: u32,
-    /// The same of those that were freed, as last seen.
+    /// Slots freed since the beginning, modulo 2^32, as last seen.
     freed: u32,
 }
 

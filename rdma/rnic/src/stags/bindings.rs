@@ -1,9 +1,9 @@
-//! Which windows are bound to which region, and by which queue pair (verbs draft §7.10.2).
+//! Bindings: windows, their regions, and the queue pairs that bound them (verbs draft §7.10.2).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::model::User;
+use crate::model::QpIdentity;
 
 /// All bound windows, by index.
 #[derive(Default)]
@@ -13,12 +13,12 @@ pub(super) struct Bindings {
 }
 
 impl Bindings {
-    pub(super) fn insert(&mut self, window: u32, region: u32, user: User) {
+    pub(super) fn insert(&mut self, window: u32, region: u32, user: QpIdentity) {
         self.of_region.insert((region, window));
         self.of_user.insert((user.serial(), window));
     }
 
-    pub(super) fn remove(&mut self, window: u32, region: u32, user: User) {
+    pub(super) fn remove(&mut self, window: u32, region: u32, user: QpIdentity) {
         self.of_region.remove(&(region, window));
         self.of_user.remove(&(user.serial(), window));
     }
@@ -27,7 +27,7 @@ impl Bindings {
         self.of_region.range(all_of(region)).next().is_some()
     }
 
-    pub(super) fn user_has_any(&self, user: User) -> bool {
+    pub(super) fn user_has_any(&self, user: QpIdentity) -> bool {
         self.of_user.range(all_of(user.serial())).next().is_some()
     }
 
@@ -38,7 +38,7 @@ impl Bindings {
     }
 
     /// The windows that a queue pair has bound.
-    pub(super) fn of_user(&self, user: User) -> Vec<u32> {
+    pub(super) fn of_user(&self, user: QpIdentity) -> Vec<u32> {
         let bound = self.of_user.range(all_of(user.serial()));
         bound.map(|(_, window)| *window).collect()
     }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{Capability, CreateError, DestroyError, MAX_PDS, PdId};
+use crate::model::{CapabilityError, CreateError, DestroyError, MAX_PDS, PdId};
 
 /// A protection domain that was not deallocated, or that objects are of.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Domains {
     /// Allocate PD. One that nobody can name any more counts for as long as objects are of it.
     pub fn allocate(&mut self) -> Result<PdId, CreateError> {
         let wanted = self.all.len() + 1;
-        Capability::check("a number of protection domains of", wanted, 1, MAX_PDS)?;
+        CapabilityError::check("a number of protection domains of", wanted, 1, MAX_PDS)?;
         // `MAX_PDS` leaves most numbers free.
         while self.all.contains_key(&PdId(self.next)) {
             self.next = self.next.wrapping_add(1);
@@ -42,7 +42,7 @@ impl Domains {
         Ok(id)
     }
 
-    /// Deallocate PD: not while anything is of it.
+    /// Deallocate PD (verbs draft §9.2.2.2). The verb is refused while an object is of the domain.
     pub fn deallocate(&mut self, id: PdId) -> Result<(), DestroyError> {
         match self.all.get(&id).map_or(0, Domain::objects) {
             0 => {

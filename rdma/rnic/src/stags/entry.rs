@@ -1,16 +1,16 @@
-//! What the table holds of a region or window.
+//! Entry of the `STag` table: a region or window.
 
 use xwarp_iwarp::{AccessError, Stag};
 
 use super::view::View;
-use crate::model::{Access, PdId, Scope, User};
+use crate::model::{Access, PdId, QpIdentity, StagScope};
 
 /// A region or window.
 pub(super) struct Entry {
     /// `STag` and memory while it is Valid; an Invalid one has neither (verbs draft §7.2.2).
     pub(super) valid: Option<(Stag, View)>,
     /// Who may use it: for a bound window the queue pair that bound it, otherwise as it was made.
-    pub(super) scope: Scope,
+    pub(super) scope: StagScope,
     pub(super) access: Access,
     pub(super) kind: Kind,
 }
@@ -35,7 +35,7 @@ pub(super) struct Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     /// Who may bind it.
-    pub(super) home: Scope,
+    pub(super) home: StagScope,
     /// Index of the region that it is bound to; means nothing while it is Invalid.
     pub(super) region: u32,
 }
@@ -68,6 +68,7 @@ impl Entry {
     }
 
     /// Its memory, if this is the `STag` that it is Valid with.
+    #[inline]
     pub(super) fn view(&self, stag: Stag) -> Option<&View> {
         let (valid, view) = self.valid.as_ref()?;
         (*valid == stag).then_some(view)
@@ -80,7 +81,7 @@ impl Entry {
 
     /// Why `user` may not have these rights. A scatter/gather list cannot name a window at all (verbs draft §8.1.3.2).
     #[cold]
-    pub(super) fn refusal(&self, user: User, rights: Access) -> AccessError {
+    pub(super) fn refusal(&self, user: QpIdentity, rights: Access) -> AccessError {
         if self.window().is_some() && rights.intersects(Access::LOCAL) {
             AccessError::InvalidStag
         } else if self.scope.admits(user) {

@@ -4,7 +4,7 @@ use xwarp_iwarp::{InvalidateError, Stag};
 
 use super::entry::{Entry, Kind};
 use super::table::StagTable;
-use crate::model::{Access, CompletionStatus, Scope, User};
+use crate::model::{Access, CompletionStatus, QpIdentity, StagScope};
 
 /// Why an `STag` is not invalidated, whoever asks for it.
 enum Refusal {
@@ -20,7 +20,7 @@ impl StagTable {
     /// Invalidate Local `STag`, and what follows a Read with Invalidate (verbs.md A26).
     pub(crate) fn invalidate_local(
         &mut self,
-        user: User,
+        user: QpIdentity,
         stag: Stag,
     ) -> Result<(), CompletionStatus> {
         self.judge(user, stag).map_err(|refusal| match refusal {
@@ -33,7 +33,11 @@ impl StagTable {
 
     /// May `user`'s peer invalidate `stag` (RFC 5040 §5.3)? Not if others may use the region, too (R5040-8.1.1-7), nor what the peer
     /// could not use anyway, by its rights or the queue pair's, nor again (RFC 5040 §7.2; the verbs draft's §7.8 would have it).
-    pub(crate) fn check_invalidate(&self, user: User, stag: Stag) -> Result<(), InvalidateError> {
+    pub(crate) fn check_invalidate(
+        &self,
+        user: QpIdentity,
+        stag: Stag,
+    ) -> Result<(), InvalidateError> {
         let entry = self.judge(user, stag).map_err(|refusal| match refusal {
             Refusal::Unknown => InvalidateError::InvalidStag,
             Refusal::NotAssociated => InvalidateError::NotAssociated,
@@ -45,14 +49,14 @@ impl StagTable {
         if !user.is_open() || !entry.access.intersects(Access::REMOTE) {
             return Err(InvalidateError::Rights);
         }
-        if self.users.share(entry.scope) {
+        if self.is_shared(entry.scope) {
             return Err(InvalidateError::Forbidden);
         }
         Ok(())
     }
 
     /// The rules that hold for both.
-    fn judge(&self, user: User, stag: Stag) -> Result<&Entry, Refusal> {
+    fn judge(&self, user: QpIdentity, stag: Stag) -> Result<&Entry, Refusal> {
         let entry = self.get(stag.index()).ok_or(Refusal::Unknown)?;
         if entry.has_other_key(stag) {
             return Err(Refusal::Unknown);
@@ -61,7 +65,7 @@ impl StagTable {
             return Err(Refusal::NotAssociated);
         }
         let shared = entry.region().is_some_and(|region| region.shared);
-        if shared || self.bindings.region_has_any(stag.index()) {
+        if shared || self.has_windows_on(stag.index()) {
             return Err(Refusal::Needed);
         }
         Ok(entry)
@@ -88,8 +92,8 @@ impl StagTable {
             return;
         }
         entry.access = Access::empty();
-        if let Scope::QueuePair(user) = bound_by {
-            self.bindings.remove(index, window.region, user);
+        if let StagScope::QueuePair(user) = bound_by {
+            self.note_unbound(index, window.region, user);
         }
     }
 }

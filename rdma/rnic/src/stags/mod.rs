@@ -2,6 +2,7 @@
 
 mod bindings;
 mod domains;
+mod entries;
 mod entry;
 mod invalidate;
 mod register;
@@ -18,4 +19,4 @@ pub use register::NotReregistered;
 pub use table::{RandomSource, StagTable};
 pub use users::Users;
 
-pub(crate) use view::Bytes;
+pub(crate) use view::{Bytes, View};

@@ -6,8 +6,8 @@ use super::entry::{Entry, Kind, Region};
 use super::table::StagTable;
 use super::view::View;
 use crate::model::{
-    Ability, Access, Addressing, CompletionStatus, FastRegister, MAX_LIST_ENTRIES, PhysicalList,
-    QueryError, RegionInfo, RegionMemory, RegionSpec, RegisterError, Scope, SpecError, User,
+    Access, CompletionStatus, FastRegister, MAX_LIST_ENTRIES, QpAccess, QpIdentity, QueryError,
+    RegionInfo, RegionMemory, RegionSpec, RegisterError, SpecError, StagScope,
 };
 
 /// A Reregister that failed.
@@ -23,7 +23,7 @@ impl StagTable {
     /// RI-Register Non-Shared Memory Region.
     pub fn register(
         &mut self,
-        scope: Scope,
+        scope: StagScope,
         memory: &RegionMemory,
         spec: &RegionSpec,
     ) -> Result<Stag, RegisterError> {
@@ -38,7 +38,7 @@ impl StagTable {
     pub fn reregister(
         &mut self,
         index: u32,
-        scope: Scope,
+        scope: StagScope,
         memory: &RegionMemory,
         spec: &RegionSpec,
     ) -> Result<Stag, NotReregistered> {
@@ -47,7 +47,7 @@ impl StagTable {
         if region.is_none_or(|region| region.shared) {
             return Err(kept(RegisterError::InvalidStag));
         }
-        if self.bindings.region_has_any(index) {
+        if self.has_windows_on(index) {
             return Err(kept(RegisterError::WindowsBound));
         }
         let replaced = self.replace(index, scope, memory, spec);
@@ -60,7 +60,7 @@ impl StagTable {
     fn replace(
         &mut self,
         index: u32,
-        scope: Scope,
+        scope: StagScope,
         memory: &RegionMemory,
         spec: &RegionSpec,
     ) -> Result<Stag, RegisterError> {
@@ -89,7 +89,7 @@ impl StagTable {
     pub fn register_shared(
         &mut self,
         existing: Stag,
-        scope: Scope,
+        scope: StagScope,
         spec: &RegionSpec,
     ) -> Result<Stag, RegisterError> {
         let entry = self.get(existing.index());
@@ -97,6 +97,7 @@ impl StagTable {
         let region = *entry.region().ok_or(RegisterError::InvalidStag)?;
         let view = entry.view(existing).ok_or(RegisterError::InvalidStag)?;
         spec.check_rights()?;
+        check_writable(view, spec)?;
         let view = view.shared(spec.addressing)?;
         let stag = self.vacant(spec.key)?;
         let shared = Region {
@@ -114,7 +115,7 @@ impl StagTable {
     /// Allocate Non-Shared Memory Region `STag`: without memory, in state Invalid. Its key means nothing yet.
     pub fn allocate(
         &mut self,
-        scope: Scope,
+        scope: StagScope,
         entries: usize,
         remote_access: bool,
     ) -> Result<Stag, RegisterError> {
@@ -140,10 +141,10 @@ impl StagTable {
     /// Fast-Register, for a work request of `user` (verbs draft §7.3.2.5).
     pub(crate) fn fast_register(
         &mut self,
-        user: User,
+        user: QpIdentity,
         request: &FastRegister,
     ) -> Result<(), CompletionStatus> {
-        if !user.can(Ability::PHYSICAL) {
+        if !user.has(QpAccess::PHYSICAL) {
             return Err(CompletionStatus::NotPrivileged);
         }
         let region = self.fast_region(user, request.stag)?;
@@ -162,7 +163,7 @@ impl StagTable {
     }
 
     /// The region whose `STag` a Fast-Register may use now.
-    fn fast_region(&self, user: User, stag: Stag) -> Result<Region, CompletionStatus> {
+    fn fast_region(&self, user: QpIdentity, stag: Stag) -> Result<Region, CompletionStatus> {
         let entry = self.get(stag.index());
         let entry = entry.ok_or(CompletionStatus::InvalidStag)?;
         let region = *entry.region().ok_or(CompletionStatus::InvalidStag)?;
@@ -197,21 +198,25 @@ impl StagTable {
         let view = match memory {
             RegionMemory::Whole(bytes) => View::whole(bytes.clone(), spec.addressing),
             RegionMemory::List(list) => self.list_view(list, spec.addressing),
-        };
-        Ok(view?)
+        }?;
+        check_writable(&view, spec)?;
+        Ok(view)
     }
+}
 
-    fn list_view(&self, list: &PhysicalList, addressing: Addressing) -> Result<View, SpecError> {
-        list.check(self.mode, self.area.len() as u64, addressing)?;
-        View::list(self.area.clone(), list, addressing)
+/// Memory that may only be read has no region that may be written (verbs draft §7.5).
+fn check_writable(view: &View, spec: &RegionSpec) -> Result<(), SpecError> {
+    if spec.access.writes() && !view.is_writable() {
+        return Err(SpecError::ReadOnlyMemory(spec.access));
     }
+    Ok(())
 }
 
 /// A region whose memory is its own.
 fn non_shared(
     stag: Stag,
     view: View,
-    scope: Scope,
+    scope: StagScope,
     memory: &RegionMemory,
     spec: &RegionSpec,
 ) -> Entry {
@@ -223,7 +228,7 @@ fn non_shared(
     valid(stag, view, scope, spec.access, region)
 }
 
-fn valid(stag: Stag, view: View, scope: Scope, access: Access, region: Region) -> Entry {
+fn valid(stag: Stag, view: View, scope: StagScope, access: Access, region: Region) -> Entry {
     Entry {
         valid: Some((stag, view)),
         scope,

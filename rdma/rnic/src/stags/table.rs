@@ -2,39 +2,39 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
 use xwarp_iwarp::{AccessError, AtomicRequest, Stag};
 
 use super::bindings::Bindings;
+use super::domains::Domains;
+use super::entries::Entries;
 use super::entry::Entry;
 use super::users::Users;
 use super::view::{Bytes, View};
 use crate::model::{
-    Ability, Access, Addressing, DeallocateError, ListMode, MAX_STAGS, OutOfMemory, RegisterError,
-    User,
+    Access, Addressing, DeallocateError, MAX_STAGS, PblMode, PdId, PhysicalList, QpAccess,
+    QpIdentity, RegisterError, SpecError, StagScope,
 };
 
 /// All `STag`s of an RNIC.
 ///
-/// All 32 bits of an `STag` are random, so that none can be guessed from others and they are spread over the whole range
-/// (RFC 5040 §8.1.1; RFC 5042 §6.1.1), unless the application chooses the key; but its index, the upper 24 bits, is neither 0 (verbs
-/// draft §7.2.1) nor that of another region or window, nor that of one of those which were deallocated last.
+/// All 32 bits of an `STag` are random, unless the application chooses the key. So none can be guessed from others, and they are spread
+/// over the whole range (RFC 5040 §8.1.1; RFC 5042 §6.1.1). The upper 24 bits are the index. It is never 0 (verbs draft §7.2.1), nor that
+/// of another region or window. Those that were deallocated last rest.
 pub struct StagTable {
-    /// By index; `None` for one that rests. No peer chooses an index, and ours are random, so the cheapest hash is as good as any.
-    pub(super) entries: FxHashMap<u32, Option<Entry>>,
+    entries: Entries,
     /// Indices that were deallocated, the longest ago first.
-    pub(super) resting: VecDeque<u32>,
+    resting: VecDeque<u32>,
     /// The queue pairs that regions may be there for.
-    pub(crate) users: Users,
-    pub(super) bindings: Bindings,
+    users: Users,
+    bindings: Bindings,
     /// What physical addresses are offsets in.
-    pub(super) area: SharedBytes,
+    area: SharedBytes,
     /// What `STag` 0 stands for: all of it.
     physical: Option<View>,
     random: RandomSource,
-    pub(super) mode: ListMode,
+    mode: PblMode,
 }
 
 /// Where random bits come from, 32 at a time; `None` if there are none. The core itself asks no kernel.
@@ -45,9 +45,9 @@ pub(super) const REST: usize = 16_384;
 
 impl StagTable {
     /// Without any region; the physical addresses are those of `area`.
-    pub fn new(area: SharedBytes, mode: ListMode, random: RandomSource) -> Self {
+    pub fn new(area: SharedBytes, mode: PblMode, random: RandomSource) -> Self {
         Self {
-            entries: FxHashMap::default(),
+            entries: Entries::default(),
             resting: VecDeque::new(),
             users: Users::default(),
             bindings: Bindings::default(),
@@ -63,12 +63,12 @@ impl StagTable {
         if self.entries.len() - self.resting.len() >= MAX_STAGS {
             return Err(RegisterError::TooManyStags);
         }
-        self.entries.try_reserve(1).map_err(|_| OutOfMemory)?;
+        self.entries.reserve()?;
         loop {
             let random = Stag(self.random()?);
             let stag = random.with_key(key.unwrap_or(random.key()));
             // Of 2^24 indices less than 1 in 200 is taken: this ends soon.
-            if stag.index() != 0 && !self.entries.contains_key(&stag.index()) {
+            if stag.index() != 0 && !self.entries.contains(stag.index()) {
                 return Ok(stag);
             }
         }
@@ -80,22 +80,24 @@ impl StagTable {
 
     pub(super) fn put(&mut self, index: u32, entry: Entry) {
         self.users.domains.join(entry.pd());
-        self.set(index, Some(entry));
+        let former = self.entries.put(index, entry);
+        self.leave_domain(former);
     }
 
-    /// What was there before is of its domain no longer.
-    fn set(&mut self, index: u32, entry: Option<Entry>) {
-        if let Some(former) = self.entries.insert(index, entry).flatten() {
+    /// What was in the table is of its domain no longer.
+    fn leave_domain(&mut self, former: Option<Entry>) {
+        if let Some(former) = former {
             self.users.domains.leave(former.pd());
         }
     }
 
+    #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&Entry> {
-        self.entries.get(&index)?.as_ref()
+        self.entries.get(index)
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Entry> {
-        self.entries.get_mut(&index)?.as_mut()
+        self.entries.get_mut(index)
     }
 
     /// Deallocate `STag` (verbs draft §7.9): when this returns, nothing can be placed into it or read from it any more.
@@ -107,12 +109,13 @@ impl StagTable {
             return Err(DeallocateError::WindowsBound);
         }
         self.unbind(index);
-        self.set(index, None);
+        let former = self.entries.rest(index);
+        self.leave_domain(former);
         self.resting.push_back(index);
         if self.resting.len() > REST
             && let Some(rested) = self.resting.pop_front()
         {
-            self.entries.remove(&rested);
+            self.entries.forget(rested);
         }
         Ok(())
     }
@@ -126,6 +129,60 @@ impl StagTable {
         let _ = self.deallocate(index);
     }
 
+    /// The protection domains.
+    pub(crate) fn domains(&mut self) -> &mut Domains {
+        &mut self.users.domains
+    }
+
+    /// A queue pair is created.
+    pub(crate) fn join(&mut self, pd: PdId, access: QpAccess) -> QpIdentity {
+        self.users.join(pd, access)
+    }
+
+    /// A queue pair is destroyed: nobody can use the windows any more that it has bound.
+    pub(crate) fn leave(&mut self, user: QpIdentity) {
+        for window in self.bindings.of_user(user) {
+            self.unbind(window);
+        }
+        self.users.leave(user);
+    }
+
+    /// May more than one queue pair use a region of this scope?
+    pub(super) fn is_shared(&self, scope: StagScope) -> bool {
+        self.users.share(scope)
+    }
+
+    /// Has it bound windows that are still bound?
+    pub(crate) fn has_windows(&self, user: QpIdentity) -> bool {
+        self.bindings.user_has_any(user)
+    }
+
+    /// Are windows bound to this region?
+    pub(super) fn has_windows_on(&self, region: u32) -> bool {
+        self.bindings.region_has_any(region)
+    }
+
+    /// A queue pair has bound a window to a region.
+    pub(super) fn note_bound(&mut self, window: u32, region: u32, user: QpIdentity) {
+        self.bindings.insert(window, region, user);
+    }
+
+    /// That is over.
+    pub(super) fn note_unbound(&mut self, window: u32, region: u32, user: QpIdentity) {
+        self.bindings.remove(window, region, user);
+    }
+
+    /// Memory at physical addresses.
+    pub(super) fn list_view(
+        &self,
+        list: &PhysicalList,
+        addressing: Addressing,
+    ) -> Result<View, SpecError> {
+        list.check(self.mode, self.area.len() as u64, addressing)?;
+        View::list(self.area.clone(), list, addressing)
+    }
+
+    #[inline]
     fn valid(&self, stag: Stag) -> Option<(&Entry, &View)> {
         let entry = self.get(stag.index())?;
         Some((entry, entry.view(stag)?))
@@ -133,27 +190,39 @@ impl StagTable {
 
     /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those of RFC 5041 §7.1 (wire.md §5.2, T1
     /// to T5). For no bytes there is nothing to check.
+    #[inline]
     pub(crate) fn access(
         &self,
-        user: User,
+        user: QpIdentity,
         stag: Stag,
         to: u64,
         len: u64,
         rights: Access,
     ) -> Result<Bytes<'_>, AccessError> {
+        self.view_for(user, stag, rights)?.bytes(to, len)
+    }
+
+    /// The memory of an `STag`, for `user` with all of `rights`: what several accesses share.
+    #[inline]
+    pub(crate) fn view_for(
+        &self,
+        user: QpIdentity,
+        stag: Stag,
+        rights: Access,
+    ) -> Result<&View, AccessError> {
         let Some((entry, view)) = self.valid(stag) else {
-            return self.physical(user, stag, rights)?.bytes(to, len);
+            return self.physical(user, stag, rights);
         };
         if !entry.scope.admits(user) || !entry.access.contains(rights) {
             return Err(entry.refusal(user, rights));
         }
-        view.bytes(to, len)
+        Ok(view)
     }
 
     /// What `STag` 0 stands for: all of the region area, for scatter/gather lists of privileged queue pairs (verbs draft §7.2.1).
     #[cold]
-    fn physical(&self, user: User, stag: Stag, rights: Access) -> Result<&View, AccessError> {
-        let allowed = user.can(Ability::PHYSICAL) && Access::LOCAL.contains(rights);
+    fn physical(&self, user: QpIdentity, stag: Stag, rights: Access) -> Result<&View, AccessError> {
+        let allowed = user.has(QpAccess::PHYSICAL) && Access::LOCAL.contains(rights);
         let physical = self.physical.as_ref();
         physical
             .filter(|_| stag == Stag(0) && allowed)
@@ -162,11 +231,33 @@ impl StagTable {
 
     /// Executes an Atomic Request of `user`'s peer, atomically with all others on the same memory
     /// (R7306-5.3-1); what was there before.
-    pub(crate) fn execute(&self, user: User, request: &AtomicRequest) -> Result<u64, AccessError> {
+    pub(crate) fn execute(
+        &self,
+        user: QpIdentity,
+        request: &AtomicRequest,
+    ) -> Result<u64, AccessError> {
         let (stag, to) = (request.stag, request.to);
         let right = Access::REMOTE_ATOMIC;
         self.access(user, stag, to, ATOMIC_OPERAND_BYTES, right)?
             .update_u64(|before| request.operation.apply(before))
             .ok_or(AccessError::Bounds) // alignment was judged with the request, but the STag may have other memory since
+    }
+}
+
+#[cfg(test)]
+impl StagTable {
+    /// Indices that cannot be given now.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What physical addresses are offsets in.
+    pub(super) fn area(&self) -> &SharedBytes {
+        &self.area
+    }
+
+    /// Those of them that rest.
+    pub(super) fn resting_len(&self) -> usize {
+        self.resting.len()
     }
 }

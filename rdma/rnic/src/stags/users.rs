@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::domains::Domains;
-use crate::model::{Ability, PdId, Scope, User, number_of};
+use crate::model::{PdId, QpAccess, QpIdentity, StagScope, number_of};
 
 /// Queue pair numbers that InfiniBand reserves, and programs know as such: QP0 and QP1.
 const RESERVED_NUMBERS: u32 = 2;
@@ -15,15 +15,15 @@ pub struct Users {
     /// The numbers of queue pairs in use, of 24 bits each.
     numbers: FxHashSet<u32>,
     /// Where each domain's are counted.
-    pub(crate) domains: Domains,
+    pub(super) domains: Domains,
 }
 
 impl Users {
     /// A queue pair is created.
-    pub(crate) fn join(&mut self, pd: PdId, ability: Ability) -> User {
+    pub(crate) fn join(&mut self, pd: PdId, access: QpAccess) -> QpIdentity {
         let serial = self.take_serial();
         self.domains.join_qp(pd);
-        User::new(pd, ability, serial)
+        QpIdentity::new(pd, access, serial)
     }
 
     /// The next serial number whose queue pair number is free. An RNIC has far fewer queue pairs than there are numbers.
@@ -39,16 +39,16 @@ impl Users {
     }
 
     /// A queue pair is destroyed: no scope admits it again.
-    pub(crate) fn leave(&mut self, user: User) {
+    pub(crate) fn leave(&mut self, user: QpIdentity) {
         self.numbers.remove(&number_of(user.serial()));
         self.domains.leave_qp(user.pd());
     }
 
     /// May more than one queue pair use a region of this scope?
-    pub(crate) fn share(&self, scope: Scope) -> bool {
+    pub(crate) fn share(&self, scope: StagScope) -> bool {
         match scope {
-            Scope::Domain(pd) => self.domains.queue_pairs(pd) > 1,
-            Scope::QueuePair(_) => false,
+            StagScope::Domain(pd) => self.domains.queue_pairs(pd) > 1,
+            StagScope::QueuePair(_) => false,
         }
     }
 }
@@ -60,7 +60,7 @@ mod tests {
 
     const PD: PdId = PdId(1);
     const OTHER: PdId = PdId(2);
-    const NONE: Ability = Ability::empty();
+    const NONE: QpAccess = QpAccess::empty();
 
     #[test]
     fn scope_admits_a_domain_or_one_queue_pair_of_it() {
@@ -70,11 +70,14 @@ mod tests {
             users.join(PD, NONE),
             users.join(OTHER, NONE),
         );
-        let admitted = |scope: Scope| [a, b, stranger].map(|user| scope.admits(user));
-        assert_eq!(admitted(Scope::Domain(PD)), [true, true, false]);
-        assert_eq!(admitted(Scope::Domain(OTHER)), [false, false, true]);
-        assert_eq!(admitted(Scope::QueuePair(a)), [true, false, false]);
-        assert_eq!(admitted(Scope::QueuePair(stranger)), [false, false, true]);
+        let admitted = |scope: StagScope| [a, b, stranger].map(|user| scope.admits(user));
+        assert_eq!(admitted(StagScope::Domain(PD)), [true, true, false]);
+        assert_eq!(admitted(StagScope::Domain(OTHER)), [false, false, true]);
+        assert_eq!(admitted(StagScope::QueuePair(a)), [true, false, false]);
+        assert_eq!(
+            admitted(StagScope::QueuePair(stranger)),
+            [false, false, true]
+        );
     }
 
     #[test]
@@ -84,7 +87,7 @@ mod tests {
         users.leave(gone);
         for _ in 0..3 {
             let next = users.join(PD, NONE);
-            assert!(!Scope::QueuePair(gone).admits(next));
+            assert!(!StagScope::QueuePair(gone).admits(next));
             users.leave(next);
         }
     }
@@ -94,7 +97,7 @@ mod tests {
         let mut users = Users::default();
         let join = |users: &mut Users| users.join(PD, NONE);
         let [_stays, gone, next] = [(); 3].map(|()| join(&mut users));
-        let number = |user: User| number_of(user.serial());
+        let number = |user: QpIdentity| number_of(user.serial());
         assert_eq!((number(gone), number(next)), (3, 4));
         users.leave(gone);
         users.leave(next);
@@ -108,13 +111,13 @@ mod tests {
     #[test]
     fn domain_is_shared_while_it_has_several_queue_pairs() {
         let mut users = Users::default();
-        let shared = |users: &Users| [PD, OTHER].map(|pd| users.share(Scope::Domain(pd)));
+        let shared = |users: &Users| [PD, OTHER].map(|pd| users.share(StagScope::Domain(pd)));
         assert_eq!(shared(&users), [false, false]);
         let (a, _stranger) = (users.join(PD, NONE), users.join(OTHER, NONE));
         assert_eq!(shared(&users), [false, false], "one each");
         let b = users.join(PD, NONE);
         assert_eq!(shared(&users), [true, false]);
-        assert!(!users.share(Scope::QueuePair(a)) && !users.share(Scope::QueuePair(b)));
+        assert!(!users.share(StagScope::QueuePair(a)) && !users.share(StagScope::QueuePair(b)));
         users.leave(a);
         assert_eq!(shared(&users), [false, false], "b is left");
         let c = users.join(PD, NONE);

@@ -1,4 +1,4 @@
-//! What the Tagged Offsets of a valid `STag` stand for (verbs draft §7.6).
+//! Tagged Offsets of a valid `STag`, and the memory that they stand for (verbs draft §7.6).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) enum Memory {
 
 /// The bytes of a region or window, and their Tagged Offsets.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(crate) struct View {
     /// Tagged Offset of the first byte.
     base: u64,
     /// Bytes. `base + len` is no more than 2^64 - 1.
@@ -102,12 +102,22 @@ impl View {
         })
     }
 
+    /// False for memory that may only be read.
+    pub(crate) fn is_writable(&self) -> bool {
+        match &self.memory {
+            Memory::Whole(bytes) => bytes.is_writable(),
+            // The region area is written.
+            Memory::List(_) => true,
+        }
+    }
+
     /// True if Tagged Offsets begin at 0.
     pub(crate) fn is_zero_based(&self) -> bool {
         self.base == 0
     }
 
     /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (wire.md §5.2, T4 and T5).
+    #[inline]
     fn locate(&self, to: u64, len: u64) -> Result<usize, AccessError> {
         let end = to.checked_add(len).ok_or(AccessError::Wrap)?;
         if to < self.base || end > self.base + self.len {
@@ -118,6 +128,7 @@ impl View {
     }
 
     /// `len` bytes at `to`, if they are in it.
+    #[inline]
     pub(crate) fn bytes(&self, to: u64, len: u64) -> Result<Bytes<'_>, AccessError> {
         let at = self.locate(to, len)?;
         Ok(Bytes {
@@ -156,6 +167,7 @@ impl Bytes<'_> {
     }
 
     /// Copies `from`, which is no longer than what was asked for, to them.
+    #[inline]
     pub(crate) fn write(self, from: &[u8]) -> Result<(), CopyError> {
         match self.memory {
             Memory::Whole(bytes) => bytes.write(self.at, from),

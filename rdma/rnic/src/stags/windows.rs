@@ -6,12 +6,13 @@ use super::entry::{Entry, Kind, Window};
 use super::table::StagTable;
 use super::view::View;
 use crate::model::{
-    Ability, Access, Bind, CompletionStatus, QueryError, RegisterError, Scope, User, WindowInfo,
+    Access, Bind, CompletionStatus, QpAccess, QpIdentity, QueryError, RegisterError, StagScope,
+    WindowInfo,
 };
 
 impl StagTable {
     /// Allocate Memory Window. The `STag`'s key means nothing before the window is bound.
-    pub fn allocate_window(&mut self, home: Scope) -> Result<Stag, RegisterError> {
+    pub fn allocate_window(&mut self, home: StagScope) -> Result<Stag, RegisterError> {
         let stag = self.vacant(None)?;
         let entry = Entry {
             valid: None,
@@ -35,8 +36,8 @@ impl StagTable {
     }
 
     /// Bind Memory Window, for a work request of `user` (verbs draft §7.10.2, §7.10.6.1).
-    pub(crate) fn bind(&mut self, user: User, bind: &Bind) -> Result<(), CompletionStatus> {
-        if !user.can(Ability::BIND_WINDOWS) {
+    pub(crate) fn bind(&mut self, user: QpIdentity, bind: &Bind) -> Result<(), CompletionStatus> {
+        if !user.has(QpAccess::BIND_WINDOWS) {
             return Err(CompletionStatus::AccessViolation);
         }
         self.check_window(user, bind.window)?;
@@ -51,14 +52,14 @@ impl StagTable {
         entry.valid = Some((bind.window, view));
         entry.access = bind.access;
         // From now on the domain no longer matters.
-        entry.scope = Scope::QueuePair(user);
+        entry.scope = StagScope::QueuePair(user);
         let (window, region) = (bind.window.index(), bind.region.index());
-        self.bindings.insert(window, region, user);
+        self.note_bound(window, region, user);
         Ok(())
     }
 
     /// Is it a window that `user` may bind now?
-    fn check_window(&self, user: User, stag: Stag) -> Result<(), CompletionStatus> {
+    fn check_window(&self, user: QpIdentity, stag: Stag) -> Result<(), CompletionStatus> {
         let entry = self.get(stag.index());
         let entry = entry.ok_or(CompletionStatus::InvalidWindow)?;
         let window = entry.window().ok_or(CompletionStatus::InvalidWindow)?;
@@ -72,7 +73,7 @@ impl StagTable {
     }
 
     /// The part of its region that the window will be.
-    fn window_view(&self, user: User, bind: &Bind) -> Result<View, CompletionStatus> {
+    fn window_view(&self, user: QpIdentity, bind: &Bind) -> Result<View, CompletionStatus> {
         let entry = self.get(bind.region.index());
         let entry = entry.ok_or(CompletionStatus::InvalidRegion)?;
         if entry.region().is_none() {
@@ -93,18 +94,5 @@ impl StagTable {
         }
         view.part(bind.to, bind.len, bind.base())
             .map_err(CompletionStatus::of_access)
-    }
-
-    /// Has it bound windows that are still bound?
-    pub(crate) fn has_windows(&self, user: User) -> bool {
-        self.bindings.user_has_any(user)
-    }
-
-    /// A queue pair is destroyed: nobody can use the windows any more that it has bound.
-    pub(crate) fn leave(&mut self, user: User) {
-        for window in self.bindings.of_user(user) {
-            self.unbind(window);
-        }
-        self.users.leave(user);
     }
 }

@@ -7,8 +7,8 @@ use slab::Slab;
 
 use super::handlers::Handlers;
 use crate::model::{
-    AsyncEvent, AsyncEventKind, Capability, CqId, CreateError, EventResource, HandlerId, MAX_CQS,
-    ResizeError,
+    AsyncEvent, AsyncEventKind, CapabilityError, CqId, CreateError, EventResource, HandlerId,
+    MAX_CQS, ResizeError,
 };
 use crate::queues::{CqSink, Cqe, EventQueue, EventTarget, Pushed, SlotKey, SlotTable};
 
@@ -19,6 +19,8 @@ pub(crate) struct CqFull;
 /// See the module.
 pub struct CqTable {
     sinks: Slab<(u64, CqSink)>,
+    /// Queues with completions that were not announced yet.
+    unannounced: Vec<CqId>,
     next_serial: u64,
     handlers: Handlers,
     slots: Arc<SlotTable>,
@@ -29,6 +31,7 @@ impl CqTable {
     pub(crate) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
         Self {
             sinks: Slab::new(),
+            unannounced: Vec::new(),
             next_serial: 0,
             handlers: Handlers::default(),
             slots,
@@ -42,7 +45,7 @@ impl CqTable {
 
     /// Create CQ: enters the end of a new queue.
     pub fn insert(&mut self, sink: CqSink) -> Result<CqId, CreateError> {
-        Capability::check(
+        CapabilityError::check(
             "a number of completion queues of",
             self.sinks.len() + 1,
             1,
@@ -88,7 +91,8 @@ impl CqTable {
             .is_some_and(|(serial, _)| *serial == id.serial)
     }
 
-    /// Appends a completion. A queue that was dropped takes everything. What nobody will poll frees its slot at once.
+    /// Appends a completion, which can be polled at once; [`announce`](Self::announce) wakes those who wait for it. A queue that
+    /// was dropped takes everything. What nobody will poll frees its slot at once.
     pub(crate) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
         let slots = entry.slots;
         let Some(sink) = self.sink(id) else {
@@ -96,16 +100,9 @@ impl CqTable {
             return Ok(());
         };
         match sink.push(entry) {
-            Pushed::Quiet => Ok(()),
-            Pushed::Woke => {
-                match &sink.target {
-                    EventTarget::Nobody => {}
-                    EventTarget::Handler(handler) => {
-                        let handler = *handler;
-                        self.call(handler, id);
-                    }
-                    EventTarget::Channel(channel) => sink.notify(id, channel),
-                }
+            Pushed::Joined => Ok(()),
+            Pushed::Began => {
+                self.unannounced.push(id);
                 Ok(())
             }
             Pushed::Full { first } => {
@@ -116,6 +113,59 @@ impl CqTable {
                 Err(CqFull)
             }
         }
+    }
+
+    /// Completions that a queue has room for; none if it is gone.
+    pub(crate) fn room(&mut self, id: CqId) -> usize {
+        self.sink(id).map_or(0, |sink| sink.room())
+    }
+
+    /// Appends completions of work that was done, which the queue has [`room`](Self::room) for, by one store.
+    pub(crate) fn push_done(
+        &mut self,
+        id: CqId,
+        entries: impl ExactSizeIterator<Item = Cqe>,
+    ) -> Result<(), CqFull> {
+        if entries.len() == 0 {
+            return Ok(());
+        }
+        match self.sink(id).map(|sink| sink.push_done(entries)) {
+            None | Some(Pushed::Joined) => Ok(()),
+            Some(Pushed::Began) => {
+                self.unannounced.push(id);
+                Ok(())
+            }
+            Some(Pushed::Full { .. }) => Err(CqFull),
+        }
+    }
+
+    /// Wakes those who wait for completions that were appended since the last time. A batch of them is announced once.
+    #[inline]
+    pub(crate) fn announce(&mut self) {
+        if !self.unannounced.is_empty() {
+            self.announce_all();
+        }
+    }
+
+    fn announce_all(&mut self) {
+        let mut unannounced = std::mem::take(&mut self.unannounced);
+        for id in unannounced.drain(..) {
+            let Some(sink) = self.sink(id) else {
+                continue;
+            };
+            if !sink.announce() {
+                continue;
+            }
+            match &sink.target {
+                EventTarget::Nobody => {}
+                EventTarget::Handler(handler) => {
+                    let handler = *handler;
+                    self.call(handler, id);
+                }
+                EventTarget::Channel(channel) => sink.notify(id, channel),
+            }
+        }
+        self.unannounced = unannounced;
     }
 
     /// Tells a handler. One that panics is a failure of the queue.
@@ -141,5 +191,12 @@ impl CqTable {
     /// Frees the slot of a work request that has no completion.
     pub(crate) fn free(&self, slots: SlotKey) {
         self.slots.free(slots);
+    }
+
+    /// Frees the slots of so many such work requests of one queue.
+    pub(crate) fn free_many(&self, slots: SlotKey, count: u32) {
+        if count > 0 {
+            self.slots.free_many(slots, count);
+        }
     }
 }

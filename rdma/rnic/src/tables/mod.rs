@@ -1,12 +1,15 @@
-//! Tables of what queue pairs share: completion queues with their handlers, and shared receive queues.
+//! Tables of what queue pairs share: completion queues with their handlers, shared receive queues, and searches for next hops.
 
 mod cq_table;
 mod handlers;
+mod searches;
 mod srq_table;
 
 pub use cq_table::CqTable;
 pub use handlers::{Handler, Handlers};
+pub use searches::SearchId;
 pub use srq_table::SrqTable;
 
 pub(crate) use cq_table::CqFull;
-pub(crate) use srq_table::Receiving;
+pub(crate) use searches::{Searcher, Searches};
+pub(crate) use srq_table::CurrentReceive;

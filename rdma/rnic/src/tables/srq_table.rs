@@ -6,13 +6,13 @@ use rtrb::Consumer;
 use slab::Slab;
 
 use crate::model::{
-    AsyncEvent, AsyncEventKind, Capability, CreateError, EventResource, MAX_SRQS, OutOfMemory,
+    AsyncEvent, AsyncEventKind, CapabilityError, CreateError, EventResource, MAX_SRQS, OutOfMemory,
     PdId, RecvRequest, SrqId, WrId, total,
 };
-use crate::queues::{EventQueue, Posted, SlotKey, SlotTable};
+use crate::queues::{EventQueue, PostedRequests, SlotKey, SlotTable};
 
 /// A receive buffer that a message has taken.
-pub(crate) struct Receiving {
+pub(crate) struct CurrentReceive {
     pub(crate) request: RecvRequest,
     /// Where its slot is freed.
     pub(crate) slots: SlotKey,
@@ -20,7 +20,7 @@ pub(crate) struct Receiving {
     pub(crate) pd: Option<PdId>,
 }
 
-impl Receiving {
+impl CurrentReceive {
     pub(crate) fn wr_id(&self) -> WrId {
         self.request.wr_id
     }
@@ -30,7 +30,7 @@ impl Receiving {
 struct Srq {
     serial: u64,
     pd: PdId,
-    posted: Posted<RecvRequest>,
+    posted: PostedRequests<RecvRequest>,
     slots: SlotKey,
     /// Below how many unused buffers that is told; 0 while nobody wants to know.
     armed: usize,
@@ -71,7 +71,7 @@ impl SrqTable {
         limit: usize,
     ) -> Result<(SrqId, SlotKey), CreateError> {
         let wanted = self.all.len() + 1;
-        Capability::check("a number of shared receive queues of", wanted, 1, MAX_SRQS)?;
+        CapabilityError::check("a number of shared receive queues of", wanted, 1, MAX_SRQS)?;
         let (slot, serial) = (self.all.vacant_key(), self.next_serial);
         self.next_serial += 1; // 2^64 will not be created
         // `MAX_SRQS` bounds the slab's keys.
@@ -79,7 +79,7 @@ impl SrqTable {
         self.all.insert(Srq {
             serial,
             pd,
-            posted: Posted::new(posted),
+            posted: PostedRequests::new(posted),
             slots,
             armed: limit,
             users: 0,
@@ -123,7 +123,7 @@ impl SrqTable {
 
     /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival order, verbs draft §6.3.5), and tells
     /// if too few are left. A buffer that nobody can have posted fails the queue: what else it holds cannot be trusted.
-    pub(crate) fn take(&mut self, id: SrqId) -> Result<Option<Receiving>, SrqBroken> {
+    pub(crate) fn take(&mut self, id: SrqId) -> Result<Option<CurrentReceive>, SrqBroken> {
         let srq = self.find(id).filter(|srq| !srq.failed).ok_or(SrqBroken)?;
         let Some(request) = srq.posted.pop() else {
             return Ok(None);
@@ -134,7 +134,7 @@ impl SrqTable {
             self.report(EventResource::Srq(id), AsyncEventKind::SrqFailed);
             return Err(SrqBroken);
         }
-        let receiving = Receiving {
+        let receiving = CurrentReceive {
             request,
             slots: srq.slots,
             pd: Some(srq.pd),

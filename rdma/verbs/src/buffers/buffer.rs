@@ -7,17 +7,17 @@ use std::sync::Arc;
 use xwarp_driver::{CopyError, OutOfBounds, SharedBytes};
 
 use crate::control::Control;
-use crate::memory::MemoryRegion;
+use crate::memory::region::MemoryRegion;
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{Access, RegisterError, Sge};
 
 /// Memory that is either the application's or a work request's, never both: posting it takes it away, and
-/// [`PostedBuffers::redeem`](crate::PostedBuffers::redeem) gives it back for the completion. What to post, where, and what becomes of it, is told
-/// at [`PostedBuffers`](crate::PostedBuffers).
+/// [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) gives it back for the completion. What to post, where, and what becomes of it, is told
+/// at [`PostedBuffers`](crate::buffers::PostedBuffers).
 ///
-/// It is a piece of a region without remote rights, whose `STag` nobody is told: no peer reaches it by a Write, a Read or an Atomic Operation, nor does any
-/// other work request. So it does for Sends, Writes and Receives, and not for the sink of a Read, which the peer writes. A privileged queue pair reaches
-/// it as all memory of its process, by physical address.
+/// It is a piece of a region without remote rights, whose `STag` nobody is told. No peer reaches it by a Write, a Read or an Atomic
+/// Operation, nor does any other work request. So it does for Sends, Writes and Receives, and not for the sink of a Read, which the peer
+/// writes. A privileged queue pair reaches it as all memory of its process, by physical address.
 pub struct Buffer {
     bytes: SharedBytes,
     /// All pieces keep it registered.
@@ -29,6 +29,13 @@ pub struct Buffer {
 impl ProtectionDomain {
     /// Carves `count` zeroed buffers of `len` bytes out of the RNIC's region area, all in one region of this domain. It is deregistered
     /// when the last of them is dropped.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Full`]: the region area has no free piece of that length.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_buffers(&self, count: usize, len: u32) -> Result<Vec<Buffer>, RegisterError> {
         let each = usize::try_from(len).unwrap_or(usize::MAX);
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
@@ -60,16 +67,28 @@ impl Buffer {
     }
 
     /// Copies `dst.len()` bytes from `offset` on into `dst`.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::OutOfBounds`]: the bytes leave the buffer. Nothing is copied.
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
         self.bytes.read(offset, dst)
     }
 
     /// Copies `src` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::OutOfBounds`]: the bytes leave the buffer. Nothing is copied.
     pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<(), CopyError> {
         self.bytes.write(offset, src)
     }
 
     /// Sets all bytes of `range` to `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::OutOfBounds`]: `range` leaves the buffer. Bytes of it that lie inside may be set.
     pub fn fill(&mut self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         self.bytes.fill(range, value)
     }
@@ -110,10 +129,11 @@ impl fmt::Debug for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Progress;
     use crate::host::FixedHost;
     use crate::rnic::Rnic;
+    use crate::rnic_config::RnicConfig;
     use xwarp_driver::{MemoryIo, RegionPool};
-    use xwarp_rnic::model::{Progress, RnicConfig};
     use xwarp_tcp::StackConfig;
 
     fn rnic() -> Rnic {
@@ -150,12 +170,10 @@ mod tests {
             let Sge { stag, to, len } = buffer.whole();
             let at = 100 * u64::from(number - 1);
             assert_eq!((stag, to, len), (buffer.region.stag(), at, 100));
-            let outside = OutOfBounds {
-                offset: 0,
-                len: 101,
-                size: 100,
-            };
-            assert_eq!(buffer.first(101), Err(outside));
+            let OutOfBounds {
+                offset, len, size, ..
+            } = buffer.first(101).unwrap_err();
+            assert_eq!((offset, len, size), (0, 101, 100));
         }
         let last = buffers.pop().unwrap();
         let all = last.region.bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Where buffers are while work requests have them.
+//! Posted buffers: kept here while work requests have them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use super::buffer::Buffer;
 use super::queues::sealed::Queue;
-use super::queues::{Keeper, PostReceives, PostSends};
+use super::queues::{PostReceives, PostSends, PostedTo};
 use super::request::{BufferRequest, Work};
-use crate::error::{PostListError, Refused};
+use crate::error::{PostListError, RefusedError};
 use xwarp_rnic::model::{PostError, WorkCompletion, WrId};
 
-/// Names of work requests that have buffers begin here, and are never used twice in a process.
+/// Names that work requests with buffers have in the queues begin here, and are never used twice in a process.
 const FIRST_NAME: u64 = 1 << 63;
 
 fn new_name() -> WrId {
@@ -23,8 +23,10 @@ fn new_name() -> WrId {
 }
 
 struct Posted {
+    /// The application's name for the work.
+    wr_id: WrId,
     buffer: Buffer,
-    keeper: Keeper,
+    queue: PostedTo,
 }
 
 /// Keeps [`Buffer`]s while work requests have them: nobody can read or write them then, by type. Any number of queues, of any RNIC, can be posted to with
@@ -32,21 +34,25 @@ struct Posted {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use xwarp::{BufferRequest, PostedBuffers};
+/// use xwarp::WrId;
+/// use xwarp::buffers::{BufferRequest, PostedBuffers};
 ///
 /// # fn echo(pd: xwarp::ProtectionDomain, mut qp: xwarp::QueuePair, mut cq: xwarp::CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut posted = PostedBuffers::default();
-/// let mut buffers = pd.allocate_buffers(16, 4096)?;
+/// let buffers = pd.allocate_buffers(16, 4096)?;
+/// let mut buffers = (0..).map(WrId).zip(buffers).collect();
 /// posted.post_recv_list(&mut qp, &mut buffers)?;
-/// while let Some(completion) = cq.wait(Duration::from_secs(60))? {
-///     let Some(mut buffer) = posted.redeem(&completion) else {
+/// while let Some(mut completion) = cq.wait(Duration::from_secs(60))? {
+///     let Some(mut buffer) = posted.take(&mut completion) else {
 ///         continue; // some other work request's
 ///     };
+///     // Now the completion has the name that the work was given here.
+///     let wr_id = completion.wr_id;
 ///     if completion.is_success() && completion.opcode == xwarp::Opcode::Receive {
 ///         buffer.write(0, b"got it")?;
-///         posted.post_send(&mut qp, BufferRequest::send(buffer, 6))?;
+///         posted.post_send(&mut qp, BufferRequest::send(wr_id, buffer, 6))?;
 ///     } else {
-///         posted.post_recv(&mut qp, buffer)?;
+///         posted.post_recv(&mut qp, wr_id, buffer)?;
 ///     }
 /// }
 /// # Ok(()) }
@@ -55,39 +61,41 @@ struct Posted {
 /// A posted buffer has moved, so that it cannot be touched, nor posted a second time:
 ///
 /// ```compile_fail,E0382
-/// # fn post(mut qp: xwarp::QueuePair, buffer: xwarp::Buffer) {
-/// let mut posted = xwarp::PostedBuffers::default();
-/// let name = posted.post_recv(&mut qp, buffer);
+/// # fn post(mut qp: xwarp::QueuePair, buffer: xwarp::buffers::Buffer) {
+/// let mut posted = xwarp::buffers::PostedBuffers::default();
+/// let outcome = posted.post_recv(&mut qp, xwarp::WrId(1), buffer);
 /// buffer.to_vec();
 /// # }
 /// ```
 ///
 /// ```compile_fail,E0382
-/// # fn post(mut qp: xwarp::QueuePair, mut buffer: xwarp::Buffer) {
-/// let mut posted = xwarp::PostedBuffers::default();
-/// let name = posted.post_send(&mut qp, xwarp::BufferRequest::send(buffer, 8));
+/// # fn post(mut qp: xwarp::QueuePair, mut buffer: xwarp::buffers::Buffer) {
+/// let mut posted = xwarp::buffers::PostedBuffers::default();
+/// let outcome = posted.post_send(&mut qp, xwarp::buffers::BufferRequest::send(xwarp::WrId(1), buffer, 8));
 /// buffer.write(0, b"too late");
 /// # }
 /// ```
 ///
 /// ```compile_fail,E0382
-/// # fn post(mut qp: xwarp::QueuePair, buffer: xwarp::Buffer) {
-/// let mut posted = xwarp::PostedBuffers::default();
-/// let send = posted.post_send(&mut qp, xwarp::BufferRequest::send(buffer, 8));
-/// let recv = posted.post_recv(&mut qp, buffer);
+/// # fn post(mut qp: xwarp::QueuePair, buffer: xwarp::buffers::Buffer) {
+/// let mut posted = xwarp::buffers::PostedBuffers::default();
+/// let send = posted.post_send(&mut qp, xwarp::buffers::BufferRequest::send(xwarp::WrId(1), buffer, 8));
+/// let recv = posted.post_recv(&mut qp, xwarp::WrId(2), buffer);
 /// # }
 /// ```
 ///
-/// Its names for work requests are 2^63 and above, each used once; work requests that an application posts itself should have smaller ones, if the same
-/// completion queue is used. So no completion but a buffer's own gives it back: not a former one of the same buffer, and not that of other work.
+/// The application names each work request, as it likes: names may be equal. In the queues the work has another name, of 2^63 or more,
+/// which is used once. So no completion but a buffer's own gives it back: not a former one of the same buffer, and not that of other work.
+/// [`take`](Self::take) puts the application's name into the completion. Work that an application posts itself to the same completion
+/// queue should have names below 2^63.
 ///
 /// # What becomes of a buffer
 ///
 /// - A post that is refused gives it back at once.
 /// - Its completion gives it back, whether the work was done, has failed or was flushed.
-/// - Work that will have no completion, because its queue pair or shared receive queue is gone, or the RNIC is closed, or its
-///   completion queue was dropped or has lost it: [`reclaim`](Self::reclaim) gives the buffer back when the queue that it was posted to is gone. A shared
-///   receive queue is gone when it and all queue pairs that take from it are.
+/// - Work may get no completion. Its queue pair or shared receive queue is gone, the RNIC is closed, or its completion queue was dropped or
+///   has lost it. Then [`reclaim`](Self::reclaim) gives the buffer back when the queue that it was posted to is gone. A shared receive
+///   queue is gone when it and all queue pairs that take from it are.
 /// - This is dropped: so are the buffers. When nothing is left of their region, that is deregistered, and work that comes upon it later fails.
 ///   Until then whatever is still placed goes where nobody looks.
 #[derive(Default)]
@@ -95,7 +103,7 @@ pub struct PostedBuffers {
     posted: FxHashMap<WrId, Posted>,
 }
 
-/// Posts one, and tells its name.
+/// Posts one, and tells its name in the queue.
 fn push<W: Work>(queue: &mut impl Queue<W::Request>, work: &W) -> Result<WrId, PostError> {
     if !queue.is_of_rnic_of(work.buffer()) {
         return Err(PostError::OtherRnic);
@@ -106,35 +114,54 @@ fn push<W: Work>(queue: &mut impl Queue<W::Request>, work: &W) -> Result<WrId, P
 }
 
 impl PostedBuffers {
-    /// Posts a buffer for one message of the peer; returns the work request's name.
+    /// Posts a buffer for one message of the peer.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::OtherRnic`]: the buffer is one of another RNIC. Otherwise as a Receive that is posted to `queue` without a buffer's help.
     pub fn post_recv(
         &mut self,
         queue: &mut impl PostReceives,
+        wr_id: WrId,
         buffer: Buffer,
-    ) -> Result<WrId, Refused<Buffer, PostError>> {
-        self.post(queue, buffer)
+    ) -> Result<(), RefusedError<Buffer, PostError>> {
+        self.post(queue, (wr_id, buffer))
     }
 
     /// Posts a list of buffers, in its order, and tells how many that were. Those are taken out of the list; the first one that is refused and
     /// those behind it stay in it.
+    ///
+    /// # Errors
+    ///
+    /// What [`PostedBuffers::post_recv`] fails with, for the first request that is refused; how many were posted before it.
     pub fn post_recv_list(
         &mut self,
         queue: &mut impl PostReceives,
-        buffers: &mut Vec<Buffer>,
+        buffers: &mut Vec<(WrId, Buffer)>,
     ) -> Result<usize, PostListError> {
         self.post_list(queue, buffers)
     }
 
-    /// Posts to the send queue; returns the work request's name.
+    /// Posts to the send queue.
+    ///
+    /// # Errors
+    ///
+    /// - [`PostError::OtherRnic`]: the buffer is one of another RNIC.
+    /// - [`PostError::OutOfBounds`]: the message is longer than its buffer.
+    /// - Otherwise as a request that is posted to `queue` without a buffer's help.
     pub fn post_send(
         &mut self,
         queue: &mut impl PostSends,
         request: BufferRequest,
-    ) -> Result<WrId, Refused<Buffer, PostError>> {
+    ) -> Result<(), RefusedError<Buffer, PostError>> {
         self.post(queue, request)
     }
 
     /// Posts a list to the send queue, as [`post_recv_list`](Self::post_recv_list) does.
+    ///
+    /// # Errors
+    ///
+    /// What [`PostedBuffers::post_send`] fails with, for the first request that is refused; how many were posted before it.
     pub fn post_send_list(
         &mut self,
         queue: &mut impl PostSends,
@@ -143,24 +170,29 @@ impl PostedBuffers {
         self.post_list(queue, requests)
     }
 
-    /// Gives back the buffer of the work request that has completed; `None` if that had none of these, or it was given back already.
-    pub fn redeem(&mut self, completion: &WorkCompletion) -> Option<Buffer> {
+    /// Gives back the buffer of the work request that has completed, and the application's name for the work to the completion. `None`, and
+    /// the completion as it was, if the work had none of these buffers, or it was given back already.
+    pub fn take(&mut self, completion: &mut WorkCompletion) -> Option<Buffer> {
         let posted = self.posted.remove(&completion.wr_id)?;
+        completion.wr_id = posted.wr_id;
         Some(posted.buffer)
     }
 
-    /// Gives back all buffers whose queue pair or shared receive queue is gone, in no particular order.
-    pub fn reclaim(&mut self) -> Vec<Buffer> {
+    /// Gives back all buffers whose queue pair or shared receive queue is gone, in no particular order, each with the application's name for
+    /// its work.
+    pub fn reclaim(&mut self) -> Vec<(WrId, Buffer)> {
         let mut gone = HashMap::new();
         let mut is_gone = |posted: &Posted| {
-            let (control, keeper) = (posted.buffer.control(), posted.keeper);
-            let key = (Arc::as_ptr(control), keeper);
+            let (control, posted_to) = (posted.buffer.control(), posted.queue);
+            let key = (Arc::as_ptr(control), posted_to);
             // Nothing is left of a closed RNIC.
-            let ask = || control.call(move |engine| keeper.is_gone(engine));
+            let ask = || control.call(move |engine| posted_to.is_gone(engine));
             *gone.entry(key).or_insert_with(|| ask().unwrap_or(true))
         };
         let reclaimed = self.posted.extract_if(|_, posted| is_gone(posted));
-        reclaimed.map(|(_, posted)| posted.buffer).collect()
+        reclaimed
+            .map(|(_, posted)| (posted.wr_id, posted.buffer))
+            .collect()
     }
 
     /// Buffers that are posted.
@@ -177,15 +209,15 @@ impl PostedBuffers {
         &mut self,
         queue: &mut impl Queue<W::Request>,
         work: W,
-    ) -> Result<WrId, Refused<Buffer, PostError>> {
+    ) -> Result<(), RefusedError<Buffer, PostError>> {
         let pushed = push(queue, &work);
         queue.ring();
         match pushed {
             Ok(name) => {
-                self.keep(name, queue.keeper(), work);
-                Ok(name)
+                self.keep(name, queue.posted_to(), work);
+                Ok(())
             }
-            Err(error) => Err(Refused::new(work.into_buffer(), error)),
+            Err(error) => Err(RefusedError::new(work.into_buffer(), error)),
         }
     }
 
@@ -202,14 +234,18 @@ impl PostedBuffers {
         queue.ring();
         let taken = list.drain(..names.len());
         for (name, work) in names.into_iter().zip(taken) {
-            self.keep(name, queue.keeper(), work);
+            self.keep(name, queue.posted_to(), work);
         }
         outcome
     }
 
-    fn keep(&mut self, name: WrId, keeper: Keeper, work: impl Work) {
-        let buffer = work.into_buffer();
-        self.posted.insert(name, Posted { buffer, keeper });
+    fn keep(&mut self, name: WrId, queue: PostedTo, work: impl Work) {
+        let posted = Posted {
+            wr_id: work.wr_id(),
+            buffer: work.into_buffer(),
+            queue,
+        };
+        self.posted.insert(name, posted);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where exclusive buffers can be posted.
+//! Queues to which exclusive buffers can be posted.
 
 use super::buffer::Buffer;
 use crate::data_path::{DataPath, ReceiveQueue, SendQueue};
@@ -9,12 +9,12 @@ use xwarp_rnic::model::{PostError, QpId, RecvRequest, SendRequest, SrqId};
 
 /// What keeps a work request until it completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keeper {
+pub enum PostedTo {
     QueuePair(QpId),
     SharedReceiveQueue(SrqId),
 }
 
-impl Keeper {
+impl PostedTo {
     /// Is it there no more, so that nothing which was posted to it can have any effect?
     pub(super) fn is_gone(self, engine: &mut Engine) -> bool {
         match self {
@@ -25,12 +25,12 @@ impl Keeper {
 }
 
 pub(super) mod sealed {
-    use super::{Buffer, Keeper};
+    use super::{Buffer, PostedTo};
     use xwarp_rnic::model::PostError;
 
     /// A queue that takes requests of a kind. Of a list `ring` follows the last.
     pub trait Queue<R> {
-        fn keeper(&self) -> Keeper;
+        fn posted_to(&self) -> PostedTo;
         fn is_of_rnic_of(&self, buffer: &Buffer) -> bool;
         fn push(&mut self, request: R) -> Result<(), PostError>;
         fn ring(&mut self);
@@ -46,8 +46,8 @@ pub trait PostReceives: Queue<RecvRequest> {}
 pub trait PostSends: Queue<SendRequest> {}
 
 impl Queue<RecvRequest> for ReceiveQueue {
-    fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.qp())
+    fn posted_to(&self) -> PostedTo {
+        PostedTo::QueuePair(self.qp())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
@@ -64,8 +64,8 @@ impl Queue<RecvRequest> for ReceiveQueue {
 }
 
 impl Queue<SendRequest> for SendQueue {
-    fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.qp())
+    fn posted_to(&self) -> PostedTo {
+        PostedTo::QueuePair(self.qp())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
@@ -82,8 +82,8 @@ impl Queue<SendRequest> for SendQueue {
 }
 
 impl Queue<RecvRequest> for DataPath {
-    fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.id())
+    fn posted_to(&self) -> PostedTo {
+        PostedTo::QueuePair(self.id())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
@@ -103,8 +103,8 @@ impl Queue<RecvRequest> for DataPath {
 }
 
 impl Queue<SendRequest> for DataPath {
-    fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.id())
+    fn posted_to(&self) -> PostedTo {
+        PostedTo::QueuePair(self.id())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
@@ -124,8 +124,8 @@ impl<R> Queue<R> for QueuePair
 where
     DataPath: Queue<R>,
 {
-    fn keeper(&self) -> Keeper {
-        Keeper::QueuePair(self.id())
+    fn posted_to(&self) -> PostedTo {
+        PostedTo::QueuePair(self.id())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {
@@ -145,8 +145,8 @@ where
 }
 
 impl Queue<RecvRequest> for SharedReceiveQueue {
-    fn keeper(&self) -> Keeper {
-        Keeper::SharedReceiveQueue(self.id())
+    fn posted_to(&self) -> PostedTo {
+        PostedTo::SharedReceiveQueue(self.id())
     }
 
     fn is_of_rnic_of(&self, buffer: &Buffer) -> bool {

@@ -14,7 +14,7 @@ pub struct BufferRequest {
     buffer: Buffer,
     /// Of the buffer's bytes, the first.
     len: u32,
-    /// Without name and list.
+    /// With the application's name, without list.
     request: SendRequest,
 }
 
@@ -28,47 +28,44 @@ impl BufferRequest {
     }
 
     /// A Send of the buffer's first `len` bytes.
-    pub fn send(buffer: Buffer, len: u32) -> Self {
-        Self::new(
-            buffer,
-            len,
-            SendRequest::send(WrId::default(), Payload::default()),
-        )
-    }
-
-    /// An RDMA Write of the buffer's first `len` bytes.
-    pub fn write(buffer: Buffer, len: u32, remote: RemoteAddress) -> Self {
-        let request = SendRequest::write(WrId::default(), Payload::default(), remote);
+    pub fn send(wr_id: WrId, buffer: Buffer, len: u32) -> Self {
+        let request = SendRequest::send(wr_id, Payload::default());
         Self::new(buffer, len, request)
     }
 
-    /// The same followed by Immediate Data.
+    /// An RDMA Write of the buffer's first `len` bytes.
+    pub fn write(wr_id: WrId, buffer: Buffer, len: u32, remote: RemoteAddress) -> Self {
+        let request = SendRequest::write(wr_id, Payload::default(), remote);
+        Self::new(buffer, len, request)
+    }
+
+    /// An RDMA Write of the buffer's first `len` bytes, followed by Immediate Data.
     pub fn write_immediate(
+        wr_id: WrId,
         buffer: Buffer,
         len: u32,
         remote: RemoteAddress,
         data: Immediate,
     ) -> Self {
-        let request =
-            SendRequest::write_immediate(WrId::default(), Payload::default(), remote, data);
+        let request = SendRequest::write_immediate(wr_id, Payload::default(), remote, data);
         Self::new(buffer, len, request)
     }
 
-    /// The same, asking for an event at the peer, as [`SendRequest::solicited`] does.
+    /// Asks for an event at the peer, as [`SendRequest::solicited`] does.
     #[must_use]
     pub fn solicited(mut self) -> Self {
         self.request = self.request.solicited();
         self
     }
 
-    /// The same, waiting for earlier Reads and Atomic Operations.
+    /// Lets the request wait for earlier Reads and Atomic Operations.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.request = self.request.fenced();
         self
     }
 
-    /// The same, with a region of the peer that it shall invalidate when it receives the message. Means nothing to a Write.
+    /// Names a region of the peer that it shall invalidate when it receives the message. Means nothing to a Write.
     #[must_use]
     pub fn invalidating(mut self, stag: Stag) -> Self {
         if let Operation::Send { invalidate, .. } = &mut self.request.operation {
@@ -78,15 +75,14 @@ impl BufferRequest {
     }
 }
 
-/// The operation with this list.
-fn with_list(mut operation: Operation, piece: Sge) -> Operation {
+/// Gives the operation this list.
+fn set_list(operation: &mut Operation, piece: Sge) {
     if let Operation::Send { payload, .. }
     | Operation::Write { payload, .. }
-    | Operation::WriteImmediate { payload, .. } = &mut operation
+    | Operation::WriteImmediate { payload, .. } = operation
     {
         *payload = piece.into();
     }
-    operation
 }
 
 /// What holds a buffer and can be posted to one kind of queue.
@@ -95,25 +91,32 @@ pub(super) trait Work {
 
     fn buffer(&self) -> &Buffer;
 
-    /// What the queue is given.
-    fn request(&self, wr_id: WrId) -> Result<Self::Request, OutOfBounds>;
+    /// The application's name for it.
+    fn wr_id(&self) -> WrId;
+
+    /// What the queue is given, by another name.
+    fn request(&self, name: WrId) -> Result<Self::Request, OutOfBounds>;
 
     fn into_buffer(self) -> Buffer;
 }
 
-impl Work for Buffer {
+impl Work for (WrId, Buffer) {
     type Request = RecvRequest;
 
     fn buffer(&self) -> &Buffer {
-        self
+        &self.1
     }
 
-    fn request(&self, wr_id: WrId) -> Result<RecvRequest, OutOfBounds> {
-        Ok(RecvRequest::new(wr_id, self.whole()))
+    fn wr_id(&self) -> WrId {
+        self.0
+    }
+
+    fn request(&self, name: WrId) -> Result<RecvRequest, OutOfBounds> {
+        Ok(RecvRequest::new(name, self.1.whole()))
     }
 
     fn into_buffer(self) -> Buffer {
-        self
+        self.1
     }
 }
 
@@ -124,13 +127,16 @@ impl Work for BufferRequest {
         &self.buffer
     }
 
-    fn request(&self, wr_id: WrId) -> Result<SendRequest, OutOfBounds> {
+    fn wr_id(&self) -> WrId {
+        self.request.wr_id
+    }
+
+    fn request(&self, name: WrId) -> Result<SendRequest, OutOfBounds> {
         let piece = self.buffer.first(self.len)?;
-        Ok(SendRequest {
-            wr_id,
-            operation: with_list(self.request.operation.clone(), piece),
-            ..self.request
-        })
+        let mut request = self.request.clone();
+        request.wr_id = name;
+        set_list(&mut request.operation, piece);
+        Ok(request)
     }
 
     fn into_buffer(self) -> Buffer {

@@ -1,10 +1,13 @@
-//! Handles of regions, windows and `STag`s (verbs draft §7).
+//! Memory that peers may reach: registration, buffer lists, windows (verbs draft §7).
 
 mod owner;
-mod region;
+pub(crate) mod region;
 mod stag;
-mod window;
+pub(crate) mod window;
 
-pub use region::MemoryRegion;
-pub use stag::RegionStag;
-pub use window::MemoryWindow;
+pub use stag::AllocatedStag;
+pub use xwarp_driver::SharedBytes;
+pub use xwarp_rnic::model::{
+    Addressing, Bind, EntrySizes, FastRegister, MAX_LIST_ENTRIES, MemoryOperation, PblMode,
+    PhysicalList, RegionInfo, RegionMemory, RegionSpec, WindowInfo,
+};

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::Stag;
 
-use super::stag::RegionStag;
+use super::stag::AllocatedStag;
 use crate::control::Control;
-use crate::error::{Refused, ReregisterError};
+use crate::error::{RefusedError, ReregisterError};
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::Access;
 use xwarp_rnic::model::{
     Addressing, DeallocateError, QueryError, RegionInfo, RegionMemory, RegionSpec, RegisterError,
-    RemoteAddress, Scope, Sge,
+    RemoteAddress, Sge, StagScope,
 };
 use xwarp_rnic::stags::NotReregistered;
 
-/// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::PhysicalList). Dropping it deregisters it, and takes away
+/// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::memory::PhysicalList). Dropping it deregisters it, and takes away
 /// the windows that are bound to it: from then on nobody can reach the memory through its `STag`.
 pub struct MemoryRegion<M = SharedBytes> {
-    stag: RegionStag,
+    stag: AllocatedStag,
     /// Tagged Offset of its first byte.
     base: u64,
     len: u64,
@@ -29,6 +29,14 @@ pub struct MemoryRegion<M = SharedBytes> {
 
 impl ProtectionDomain {
     /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Full`]: the region area has no free piece of that length.
+    /// - [`RegisterError::Spec`]: the rights are no valid set (verbs draft figure 18).
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control().regions().allocate(len)?;
         self.register(bytes, access)
@@ -36,6 +44,13 @@ impl ProtectionDomain {
 
     /// Registers memory that the application has already for the domain's queue pairs; several registrations of the same memory are
     /// independent.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register(
         &self,
         bytes: SharedBytes,
@@ -44,8 +59,15 @@ impl ProtectionDomain {
         self.register_with(bytes, &RegionSpec::new(access))
     }
 
-    /// The same with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets, key and Remote Access Flag; of memory in
-    /// one piece, or of a [`PhysicalList`](crate::PhysicalList).
+    /// Registers memory with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets, key and Remote Access Flag. The memory
+    /// is in one piece, or a [`PhysicalList`](crate::memory::PhysicalList).
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register_with<M>(
         &self,
         memory: M,
@@ -59,7 +81,7 @@ impl ProtectionDomain {
 }
 
 impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
-    pub(super) fn new(stag: RegionStag, memory: M, addressing: Addressing) -> Self {
+    pub(super) fn new(stag: AllocatedStag, memory: M, addressing: Addressing) -> Self {
         let base = match addressing {
             Addressing::ZeroBased => 0,
             Addressing::VaBased(va) => va,
@@ -74,21 +96,30 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
 
     pub(crate) fn register(
         control: &Arc<Control>,
-        scope: Scope,
+        scope: StagScope,
         memory: M,
         spec: &RegionSpec,
     ) -> Result<Self, RegisterError> {
         let (source, spec) = (memory.clone().into(), *spec);
         let stag = control.call(move |engine| engine.stags().register(scope, &source, &spec))??;
-        let stag = RegionStag::new(stag, control);
+        let stag = AllocatedStag::new(stag, control);
         Ok(Self::new(stag, memory, spec.addressing))
     }
 
-    /// Registers the same memory once more, shared: under an `STag` of its own, in any domain of this RNIC, with rights and Tagged
-    /// Offsets of its own (verbs draft §7.3.2.4). Both regions stay shared for as long as they live: neither can be invalidated,
-    /// reregistered or used for Fast-Register, only deallocated. Otherwise this region and its windows stay as they are.
+    /// Registers the same memory once more, shared. It has an `STag` of its own, in any domain of this RNIC, with rights and Tagged Offsets
+    /// of its own (verbs draft §7.3.2.4). Both regions stay shared for as long as they live: neither can be invalidated, reregistered or
+    /// used for Fast-Register, only deallocated. Otherwise this region and its windows stay as they are.
     ///
     /// Tagged Offsets that do not begin at 0 have to lie within a page or block as those of this region do.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
+    /// - [`RegisterError::InvalidStag`]: the region is not Valid, as it was invalidated.
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn share(&self, pd: &ProtectionDomain, spec: &RegionSpec) -> Result<Self, RegisterError> {
         let control = self.stag.control();
         if !pd.is_of(control) {
@@ -97,13 +128,24 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         let (existing, scope, spec) = (self.stag(), pd.scope(), *spec);
         let stag = control
             .call(move |engine| engine.stags().register_shared(existing, scope, &spec))??;
-        let stag = RegionStag::new(stag, control);
+        let stag = AllocatedStag::new(stag, control);
         Ok(Self::new(stag, self.memory.clone(), spec.addressing))
     }
 
     /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
     /// rights. Not while windows are bound to it, nor if it is shared: then it comes back as it was. Any other error leaves no
     /// registration.
+    ///
+    /// # Errors
+    ///
+    /// These leave the registration as it was, and give it back:
+    ///
+    /// - [`RegisterError::InvalidStag`]: it is shared.
+    /// - [`RegisterError::WindowsBound`]: windows are bound to it.
+    /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    ///
+    /// After [`RegisterError::Spec`] and [`RegisterError::NoRandomness`] there is none.
     pub fn reregister<N>(
         mut self,
         pd: &ProtectionDomain,
@@ -120,14 +162,22 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
             }
             Err(NotReregistered { kept, cause }) => {
                 let region = kept.then_some(self);
-                Err(ReregisterError { region, cause })
+                Err(ReregisterError {
+                    region,
+                    error: cause,
+                })
             }
         }
     }
 
     /// Deallocate `STag` (verbs draft §7.9). When this returns nobody can reach the memory through it any more; what was under way
     /// fails. Refused while windows are bound to it.
-    pub fn deallocate(self) -> Result<(), Refused<Self, DeallocateError>> {
+    ///
+    /// # Errors
+    ///
+    /// - [`DeallocateError::WindowsBound`]: windows are bound to it.
+    /// - [`DeallocateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn deallocate(self) -> Result<(), RefusedError<Self, DeallocateError>> {
         let Self {
             stag,
             base,
@@ -141,15 +191,26 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
                 len,
                 memory,
             };
-            Refused::new(region, refused.error)
+            RefusedError::new(region, refused.error)
         })
     }
 }
 
-impl RegionStag {
+impl AllocatedStag {
     /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
     /// rights, whether the `STag` is Valid or not. Not while windows are bound to it, nor if it is shared: then it comes back as it was.
     /// Any other error leaves no registration.
+    ///
+    /// # Errors
+    ///
+    /// These leave the registration as it was, and give it back:
+    ///
+    /// - [`RegisterError::InvalidStag`]: it is shared.
+    /// - [`RegisterError::WindowsBound`]: windows are bound to it.
+    /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    ///
+    /// After [`RegisterError::Spec`] and [`RegisterError::NoRandomness`] there is none.
     pub fn reregister<M>(
         mut self,
         pd: &ProtectionDomain,
@@ -166,7 +227,10 @@ impl RegionStag {
             }
             Err(NotReregistered { kept, cause }) => {
                 let region = kept.then_some(self);
-                Err(ReregisterError { region, cause })
+                Err(ReregisterError {
+                    region,
+                    error: cause,
+                })
             }
         }
     }
@@ -183,12 +247,16 @@ impl<M> MemoryRegion<M> {
     }
 
     /// Query Memory Region (verbs draft §9.2.6.3).
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn query(&self) -> Result<RegionInfo, QueryError> {
         self.stag.query()
     }
 
     /// The `STag` by itself, whose memory stays registered until it is invalidated; for Fast-Register after that.
-    pub fn into_stag(self) -> RegionStag {
+    pub fn into_stag(self) -> AllocatedStag {
         self.stag
     }
 

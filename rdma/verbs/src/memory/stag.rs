@@ -7,11 +7,11 @@ use xwarp_iwarp::Stag;
 
 use super::owner::Owner;
 use crate::control::Control;
-use crate::error::Refused;
+use crate::error::RefusedError;
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{
     Access, Addressing, DeallocateError, FastRegister, PhysicalList, QueryError, RegionInfo,
-    RegionMemory, RegionSpec, RegisterError, Scope,
+    RegionMemory, RegionSpec, RegisterError, StagScope,
 };
 use xwarp_rnic::stags::NotReregistered;
 
@@ -20,7 +20,8 @@ use xwarp_rnic::stags::NotReregistered;
 ///
 /// ```no_run
 /// # fn fast(rnic: &xwarp::Rnic, pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair) -> Result<(), Box<dyn std::error::Error>> {
-/// use xwarp::{Access, PhysicalList, SendRequest, WrId};
+/// use xwarp::{Access, SendRequest, WrId};
+/// use xwarp::memory::PhysicalList;
 ///
 /// let memory = rnic.allocate_memory(8192)?;
 /// let at = rnic.physical_address(&memory).ok_or("not of this RNIC")?;
@@ -37,7 +38,7 @@ use xwarp_rnic::stags::NotReregistered;
 /// qp.post_send(SendRequest::invalidate(WrId(2), request.stag))?;
 /// # Ok(()) }
 /// ```
-pub struct RegionStag {
+pub struct AllocatedStag {
     owner: Owner,
     /// What it was given last, by the verb that made it or by [`fast_register`](Self::fast_register).
     stag: Stag,
@@ -46,16 +47,23 @@ pub struct RegionStag {
 impl ProtectionDomain {
     /// Allocates the `STag` of a region without memory (verbs draft §9.2.6.1), for lists of up to `entries` entries. Without
     /// `remote_access` no remote right can be given to it.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::Spec`]: lists of so many entries are not possible.
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_stag(
         &self,
         entries: usize,
         remote_access: bool,
-    ) -> Result<RegionStag, RegisterError> {
-        RegionStag::allocate(self.control(), self.scope(), entries, remote_access)
+    ) -> Result<AllocatedStag, RegisterError> {
+        AllocatedStag::allocate(self.control(), self.scope(), entries, remote_access)
     }
 }
 
-impl RegionStag {
+impl AllocatedStag {
     pub(super) fn new(stag: Stag, control: &Arc<Control>) -> Self {
         Self {
             owner: Owner::new(stag.index(), control),
@@ -65,7 +73,7 @@ impl RegionStag {
 
     pub(crate) fn allocate(
         control: &Arc<Control>,
-        scope: Scope,
+        scope: StagScope,
         entries: usize,
         remote_access: bool,
     ) -> Result<Self, RegisterError> {
@@ -80,6 +88,10 @@ impl RegionStag {
     }
 
     /// Query Memory Region (verbs draft §9.2.6.3).
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn query(&self) -> Result<RegionInfo, QueryError> {
         let index = self.owner.index();
         let control = self.owner.control();
@@ -123,8 +135,13 @@ impl RegionStag {
 
     /// Deallocate `STag` (verbs draft §7.9), whether Valid or not. When this returns nobody can reach memory through it any more.
     /// Refused while windows are bound to it.
-    pub fn deallocate(mut self) -> Result<(), Refused<Self, DeallocateError>> {
-        Refused::unless(self.owner.deallocate(), self)
+    ///
+    /// # Errors
+    ///
+    /// - [`DeallocateError::WindowsBound`]: windows are bound to it.
+    /// - [`DeallocateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn deallocate(mut self) -> Result<(), RefusedError<Self, DeallocateError>> {
+        RefusedError::unless(self.owner.deallocate(), self)
     }
 
     /// It was registered anew.
@@ -137,8 +154,8 @@ impl RegionStag {
     }
 }
 
-impl fmt::Debug for RegionStag {
+impl fmt::Debug for AllocatedStag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RegionStag({:?})", self.stag)
+        write!(f, "AllocatedStag({:?})", self.stag)
     }
 }

@@ -9,15 +9,16 @@ use super::owner::Owner;
 use crate::control::Control;
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{
-    Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, Scope, WindowInfo,
+    Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, StagScope, WindowInfo,
 };
 
 /// A memory window: what it is bound to, one peer may use, for as long as it is bound. Binding is a work request, and costs no more than
 /// that. Dropping the window deallocates it: from then on nobody can reach memory through its `STag`.
 ///
 /// ```no_run
-/// # fn grant(pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair, memory: xwarp::SharedBytes) -> Result<(), Box<dyn std::error::Error>> {
-/// use xwarp::{Access, RegionSpec, SendRequest, WrId};
+/// # fn grant(pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair, memory: xwarp::memory::SharedBytes) -> Result<(), Box<dyn std::error::Error>> {
+/// use xwarp::{Access, SendRequest, WrId};
+/// use xwarp::memory::RegionSpec;
 ///
 /// // Windows need Tagged Offsets that do not begin at 0.
 /// let rights = Access::LOCAL_READ | Access::LOCAL_WRITE | Access::BIND_WINDOWS;
@@ -39,13 +40,22 @@ pub struct MemoryWindow {
 
 impl ProtectionDomain {
     /// Allocates a memory window (verbs draft §9.2.6.7), for queue pairs and regions of the domain.
+    ///
+    /// # Errors
+    ///
+    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_window(&self) -> Result<MemoryWindow, RegisterError> {
         MemoryWindow::allocate(self.control(), self.scope())
     }
 }
 
 impl MemoryWindow {
-    pub(crate) fn allocate(control: &Arc<Control>, scope: Scope) -> Result<Self, RegisterError> {
+    pub(crate) fn allocate(
+        control: &Arc<Control>,
+        scope: StagScope,
+    ) -> Result<Self, RegisterError> {
         let stag = control.call(move |engine| engine.stags().allocate_window(scope))??;
         Ok(Self {
             owner: Owner::new(stag.index(), control),
@@ -59,8 +69,8 @@ impl MemoryWindow {
     }
 
     /// A request that binds it to `len` bytes from `first` on, which is a place in a region (see
-    /// [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key: so an `STag` of an earlier Bind stays unused for
-    /// another 255.
+    /// [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key. So an `STag` of an earlier Bind stays unused for another
+    /// 255.
     pub fn bind(&mut self, first: RemoteAddress, len: u64, access: Access) -> Bind {
         self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
         Bind {
@@ -74,6 +84,10 @@ impl MemoryWindow {
     }
 
     /// Query Memory Window (verbs draft §9.2.6.8).
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn query(&self) -> Result<WindowInfo, QueryError> {
         let index = self.owner.index();
         let control = self.owner.control();
@@ -82,6 +96,10 @@ impl MemoryWindow {
 
     /// Deallocate `STag` (verbs draft §7.9), whether bound or not. When this returns nobody can reach memory through it any more; what
     /// was under way fails.
+    ///
+    /// # Errors
+    ///
+    /// [`DeallocateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn deallocate(mut self) -> Result<(), DeallocateError> {
         self.owner.deallocate()
     }

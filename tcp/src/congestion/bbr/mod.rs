@@ -1,5 +1,5 @@
-//! BBR (draft-cardwell-iccrg-bbr-congestion-control-00; sections without a name are the draft's): sends as fast as the path was
-//! seen to deliver and keeps about twice in flight of what it holds, whatever is lost at random.
+//! BBR (draft-cardwell-iccrg-bbr-congestion-control-00; sections without a name are the draft's): congestion control by the delivery rate.
+//! It sends as fast as the path was seen to deliver, and keeps about twice in flight of what that holds. Random loss does not slow it.
 //!
 //! Gains are in thousandths.
 

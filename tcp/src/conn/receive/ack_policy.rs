@@ -9,7 +9,7 @@ use crate::time::Instant;
 use crate::wire::seq::{Seq, raw};
 
 /// Blocks that an ACK has room for beside a timestamp.
-const MAX_BLOCKS: usize = 3;
+pub(super) const MAX_BLOCKS: usize = 3;
 
 /// What the peer is to be told.
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ impl AckPolicy {
     }
 
     /// The SACK option's blocks: a duplicate first, then the block of the newest segment, then others of late.
-    pub(crate) fn blocks(&mut self, parts: &Reassembly) -> [Option<(u32, u32)>; MAX_BLOCKS] {
+    pub(super) fn blocks(&mut self, parts: &Reassembly) -> [Option<(u32, u32)>; MAX_BLOCKS] {
         let mut blocks: ArrayVec<(Seq, Seq), MAX_BLOCKS> = ArrayVec::new();
         blocks.extend(self.duplicate);
         let mut listed: ArrayVec<(Seq, Seq), MAX_BLOCKS> = ArrayVec::new();

@@ -1,6 +1,6 @@
 //! Receive side: RCV.NXT, the window, bytes in order and out of order, the peer's FIN (RFC 9293 §3.3.1).
 
-pub(super) mod ack_policy;
+mod ack_policy;
 mod chunk;
 mod reassembly;
 mod receive_queue;
@@ -8,6 +8,7 @@ mod receive_queue;
 mod tests;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use xwarp_driver::RxFrame;
 
@@ -15,6 +16,7 @@ use crate::conn::ConnLoad;
 use crate::device::Device;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::{Seq, bytes, distance};
+use ack_policy::AckPolicy;
 use chunk::Chunk;
 use reassembly::Reassembly;
 use receive_queue::ReceiveQueue;
@@ -36,6 +38,8 @@ pub(crate) struct ReceiveSide {
     fin: Option<Seq>,
     /// The peer is to be told that packets with data meet congestion.
     met_congestion: bool,
+    /// When what arrives is acknowledged.
+    acks: AckPolicy,
     load: ConnLoad,
 }
 
@@ -51,16 +55,18 @@ pub(crate) enum Arrival {
 }
 
 impl ReceiveSide {
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// A side that holds `capacity` bytes, and delays acknowledgments by `ack_delay` at most.
+    pub(crate) fn new(capacity: usize, ack_delay: Duration) -> Self {
         Self {
             next: Seq::default(),
             edge: Seq::default(),
             acked: Seq::default(),
             capacity,
-            queue: ReceiveQueue::default(),
+            queue: ReceiveQueue::new(),
             parts: Reassembly::default(),
             fin: None,
             met_congestion: false,
+            acks: AckPolicy::new(ack_delay),
             load: ConnLoad::default(),
         }
     }
@@ -84,8 +90,19 @@ impl ReceiveSide {
         &self.queue
     }
 
-    pub(crate) fn parts(&self) -> &Reassembly {
-        &self.parts
+    /// What is to be acknowledged, and when.
+    pub(crate) fn acks(&self) -> &AckPolicy {
+        &self.acks
+    }
+
+    /// The ACK policy, which counts what is received and sent.
+    pub(crate) fn acks_mut(&mut self) -> &mut AckPolicy {
+        &mut self.acks
+    }
+
+    /// The blocks of a SACK option, to be sent now.
+    pub(crate) fn sack_blocks(&mut self) -> [Option<(u32, u32)>; ack_policy::MAX_BLOCKS] {
+        self.acks.blocks(&self.parts)
     }
 
     /// True if the peer is to be told that packets with data meet congestion.
@@ -146,8 +163,8 @@ impl ReceiveSide {
         field
     }
 
-    /// True if the window has grown by so much that the peer should know (RFC 9293 §3.8.6.2.2): by a segment or half the buffer,
-    /// and unless plenty is left, to twice of what is left.
+    /// True if the window has grown by so much that the peer should know (RFC 9293 §3.8.6.2.2): by a segment or half the buffer. Where
+    /// plenty is left, it must also have doubled.
     pub(crate) fn has_news(&self, mss: usize, shift: u8) -> bool {
         let most = usize::from(u16::MAX) << shift;
         let (now, told) = (self.free().min(most), self.window());
@@ -157,8 +174,8 @@ impl ReceiveSide {
             && (told < (2 * mss).max(self.capacity / 4) || now >= 2 * told)
     }
 
-    /// The acceptability test of RFC 9293 §3.10.7.4, first. Segment and window have a number in common if one of them begins in the
-    /// other; so does a segment that is larger than the window and begins before it.
+    /// The acceptability test of RFC 9293 §3.10.7.4, first. Segment and window have a number in common if one of them begins in the other.
+    /// So does a segment that is larger than the window and begins before it.
     pub(crate) fn is_acceptable(&self, segment: &Segment) -> bool {
         let (len, window) = (segment.len(), self.window());
         let ahead = segment.seq.offset(self.next);
@@ -173,8 +190,8 @@ impl ReceiveSide {
         self.next.offset(segment.seq)
     }
 
-    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for: one that is nearer to what comes
-    /// than to what was.
+    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for. It is nearer to what comes than to what
+    /// was.
     pub(crate) fn is_beyond(&self, segment: &Segment) -> bool {
         let least = self.window() + usize::from(segment.len() == 0);
         usize::try_from(distance(self.next, segment.seq)).is_ok_and(|ahead| ahead >= least)
@@ -214,23 +231,7 @@ impl ReceiveSide {
         self.note_fin(segment);
         let before = self.next;
         let waited = !self.parts.is_empty();
-        let mut waits = false;
-        if range.is_empty() {
-            device.recycle(frame);
-        } else if begin == self.next {
-            let chunk = if self.queue.len() == 0 {
-                Chunk::keep(frame, range, device)
-            } else {
-                Chunk::new(frame, range, device)
-            };
-            self.append(chunk);
-            while let Some(chunk) = self.parts.take(self.next, device) {
-                self.append(chunk);
-            }
-        } else {
-            let chunk = Chunk::new(frame, range, device);
-            waits = self.parts.insert(begin, chunk, device);
-        }
+        let mut waits = self.take_bytes(begin, range, frame, device);
         waits |= self
             .fin
             .is_some_and(|fin| self.next.is_before(fin) && segment.has_fin());
@@ -244,6 +245,34 @@ impl ReceiveSide {
         } else {
             Arrival::Nothing
         }
+    }
+
+    /// Takes the bytes in `range` of a frame, which begin at `begin`, and those that have waited for them. True if they wait themselves.
+    fn take_bytes(
+        &mut self,
+        begin: Seq,
+        range: Range<usize>,
+        frame: RxFrame,
+        device: &mut Device,
+    ) -> bool {
+        if range.is_empty() {
+            device.recycle(frame);
+            return false;
+        }
+        if begin != self.next {
+            let chunk = Chunk::new(frame, range, device);
+            return self.parts.insert(begin, chunk, device);
+        }
+        let chunk = if self.queue.len() == 0 {
+            Chunk::keep(frame, range, device)
+        } else {
+            Chunk::new(frame, range, device)
+        };
+        self.append(chunk);
+        while let Some(chunk) = self.parts.take(self.next, device) {
+            self.append(chunk);
+        }
+        false
     }
 
     fn append(&mut self, chunk: Chunk) {

@@ -6,13 +6,21 @@ use super::chunk::Chunk;
 use crate::device::Device;
 
 /// A queue of chunks that are read as one stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     chunks: VecDeque<Chunk>,
     len: usize,
 }
 
 impl ReceiveQueue {
+    /// An empty queue, with room for one chunk: most connections are idle, and have never had more to read.
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: VecDeque::with_capacity(1),
+            len: 0,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -86,7 +94,7 @@ mod tests {
     fn slice_is_joined_only_across_chunks() {
         let (io, _) = MemoryIo::new(1).unwrap();
         let mut device = Device::new(Box::new(io), 1500);
-        let mut queue = ReceiveQueue::default();
+        let mut queue = ReceiveQueue::new();
         queue.push(copied(&[1; 4000]));
         queue.push(copied(&[2; 200]));
         let mut joined = Vec::new();
@@ -102,7 +110,7 @@ mod tests {
 
     #[test]
     fn small_chunks_are_gathered() {
-        let mut queue = ReceiveQueue::default();
+        let mut queue = ReceiveQueue::new();
         for _ in 0..4096 {
             queue.push(copied(&[7]));
         }

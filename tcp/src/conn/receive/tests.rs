@@ -19,7 +19,7 @@ const WINDOWS: [usize; 7] = [0, 1, 2, 1000, 65_535, 1 << 20, LARGEST];
 
 /// A side that expects the byte at `next`, with this window open.
 fn side(next: i64, window: usize) -> ReceiveSide {
-    let mut side = ReceiveSide::new(window.max(1024));
+    let mut side = ReceiveSide::new(window.max(1024), Duration::ZERO);
     side.begin(at(next - 1), window);
     side
 }
@@ -162,7 +162,7 @@ proptest! {
     /// An edge that was announced stays, whatever is read, and however coarse the field is (RFC 9293 §3.8.6.2.1).
     #[test]
     fn announced_edge_is_never_taken_back(shift in 0..15_u8, steps in prop::collection::vec((0..3000_usize, 0..3000_usize), 1..40)) {
-        let mut side = ReceiveSide::new(60_000 << shift);
+        let mut side = ReceiveSide::new(60_000 << shift, Duration::ZERO);
         side.begin(at(-5_000_000), 0);
         let (mut next, mut edge, mut device) = (-4_999_999_i64, i64::MIN, Device::new(Box::new(MemoryIo::new(1).unwrap().0), 1500));
         for (received, read) in steps {

@@ -1,28 +1,34 @@
 //! Send side: SND.UNA, SND.NXT, the peer's window (RFC 9293 §3.3.1), and the segments in flight.
 
-pub(super) mod pacer;
+pub(super) mod congestion_control;
+pub(super) mod loss_recovery;
+mod pacer;
 pub(super) mod rack;
-pub(super) mod recovery;
+mod recovery;
 pub(super) mod send_queue;
-pub(super) mod tail_loss_probe;
+mod tail_loss_probe;
 #[cfg(test)]
 mod tests;
 
+use smoltcp::wire::TcpControl;
+
+use crate::delivery_rate::SentRate;
+use crate::time::Instant;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::{Seq, bytes};
-use send_queue::SendQueue;
+use send_queue::{Piece, SendQueue};
 
 /// The sending half of a connection.
 #[derive(Debug)]
 pub(crate) struct SendSide {
-    pub(crate) iss: Seq,
+    iss: Seq,
     /// SND.UNA.
-    pub(crate) una: Seq,
+    una: Seq,
     /// SND.NXT.
-    pub(crate) nxt: Seq,
+    nxt: Seq,
     /// The end of what is queued: behind SND.NXT, there are segments that wait for room in the peer's window.
-    pub(crate) end: Seq,
-    pub(crate) queue: SendQueue,
+    end: Seq,
+    queue: SendQueue,
     /// Bytes that may be unacknowledged.
     capacity: usize,
     /// The right edge of the peer's window.
@@ -31,13 +37,9 @@ pub(crate) struct SendSide {
     last_update: Option<(Seq, Seq)>,
     largest_window: usize,
     /// The sequence number of our FIN, once sent.
-    pub(crate) fin: Option<Seq>,
+    fin: Option<Seq>,
     /// Duplicate ACKs in a row, of a peer without SACK.
-    pub(crate) duplicates: usize,
-    /// Up to where congestion that the peer reported has been answered (RFC 3168 §6.1.2), until more is acknowledged; and whether
-    /// it is to be told so.
-    pub(crate) echo_until: Option<Seq>,
-    pub(crate) reduced: bool,
+    duplicates: usize,
 }
 
 impl SendSide {
@@ -47,16 +49,117 @@ impl SendSide {
             una: iss,
             nxt: iss,
             end: iss,
-            queue: SendQueue::default(),
+            queue: SendQueue::new(),
             capacity,
             edge: iss,
             last_update: None,
             largest_window: 0,
             fin: None,
             duplicates: 0,
-            echo_until: None,
-            reduced: false,
         }
+    }
+
+    /// The initial sequence number.
+    pub(crate) fn iss(&self) -> Seq {
+        self.iss
+    }
+
+    /// SND.UNA.
+    pub(crate) fn una(&self) -> Seq {
+        self.una
+    }
+
+    /// SND.NXT.
+    pub(crate) fn nxt(&self) -> Seq {
+        self.nxt
+    }
+
+    /// The end of what is queued.
+    pub(crate) fn end(&self) -> Seq {
+        self.end
+    }
+
+    /// The segments that are queued or in flight.
+    pub(crate) fn queue(&self) -> &SendQueue {
+        &self.queue
+    }
+
+    /// The segments that are queued or in flight, to change what is known of them and where their payload lies.
+    pub(crate) fn queue_mut(&mut self) -> &mut SendQueue {
+        &mut self.queue
+    }
+
+    /// Bytes of payload that are not acknowledged.
+    pub(crate) fn unacked(&self) -> usize {
+        self.queue.payload_from(self.una)
+    }
+
+    /// True if the byte with this sequence number was sent and is not acknowledged.
+    pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
+        seq.offset(self.una) < self.nxt.offset(self.una)
+    }
+
+    /// True if something that is queued has never been sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.nxt != self.end
+    }
+
+    /// Our SYN was sent by a SYN cookie, of which nothing was kept.
+    pub(crate) fn skip_syn(&mut self) {
+        self.end = self.iss + 1;
+        self.nxt = self.end;
+    }
+
+    /// Queues a segment that has to wait for room in the peer's window.
+    pub(crate) fn enqueue(&mut self, piece: Piece) {
+        self.end = piece.end();
+        self.queue.push(piece);
+    }
+
+    /// Queues a segment that was sent for the first time, which nothing waits in front of.
+    pub(crate) fn track(&mut self, piece: Piece) {
+        if piece.control == TcpControl::Fin {
+            self.fin = Some(piece.begin);
+        }
+        self.enqueue(piece);
+        self.nxt = self.end;
+    }
+
+    /// A queued segment was sent: again, or for the first time after it had to wait.
+    pub(crate) fn resent(&mut self, at: usize, now: Instant, stamp: u32, rate: Option<SentRate>) {
+        if let Some(piece) = self.queue.get(at) {
+            self.nxt = self.nxt.max(piece.end());
+        }
+        self.queue.resent(at, now, stamp, rate);
+    }
+
+    /// Takes an ACK of something that was not acknowledged; [`pop_acked`](Self::pop_acked) gives the segments.
+    pub(crate) fn acknowledge(&mut self, ack: Seq) {
+        self.una = ack;
+    }
+
+    /// Takes the first segment if all of it is acknowledged.
+    pub(crate) fn pop_acked(&mut self) -> Option<Piece> {
+        self.queue.pop_acked(self.una)
+    }
+
+    /// Counts a duplicate ACK, of which there are no more in a row than segments; how many, if it counts.
+    pub(crate) fn count_duplicate(&mut self) -> Option<usize> {
+        if self.queue.len() <= self.duplicates {
+            return None;
+        }
+        self.duplicates += 1;
+        Some(self.duplicates)
+    }
+
+    /// The next duplicate ACK is the first in a row.
+    pub(crate) fn clear_duplicates(&mut self) {
+        self.duplicates = 0;
+    }
+
+    /// Bytes in flight, in segments of `mss` bytes. Without SACK, each duplicate ACK stands for a segment that has left (RFC 5681 §3.2).
+    pub(crate) fn pipe(&self, mss: usize) -> usize {
+        self.queue.pipe().saturating_sub(self.duplicates * mss)
     }
 
     /// Bytes that the peer's window has room for behind all that is queued.
@@ -66,7 +169,12 @@ impl SendSide {
 
     /// True if the send buffer has room for `len` more bytes.
     pub(crate) fn may_hold(&self, len: usize) -> bool {
-        self.queue.payload_from(self.una) + len <= self.capacity
+        self.unacked() + len <= self.capacity
+    }
+
+    /// Bytes that the send buffer has room for.
+    pub(crate) fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.unacked())
     }
 
     /// The right edge of the peer's window.
@@ -74,8 +182,8 @@ impl SendSide {
         self.edge
     }
 
-    /// The sequence number of segments without data: SND.NXT, unless the peer has taken back room that we have used, and would
-    /// find it outside of its window.
+    /// The sequence number of segments without data: SND.NXT. Another one is right if the peer has taken back room that we have used: it
+    /// would find SND.NXT outside of its window.
     pub(crate) fn bare_seq(&self) -> Seq {
         self.nxt.min(self.edge.max(self.una))
     }

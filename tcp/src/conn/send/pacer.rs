@@ -1,13 +1,13 @@
 //! Pacing: spaces segments where congestion control asks for a rate.
 //!
 //! Segments leave by a schedule, one after the other at the rate. A timer for each would cost more than the segment at some Gb/s, so
-//! whoever has to wait is woken for a batch; and who comes late sends what the schedule is behind, but never more than a burst.
+//! whoever has to wait is woken for a batch. And who comes late sends what the schedule is behind, but never more than a burst.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// How long a batch takes at the rate, less a segment: a few segments at 1 Gb/s, and little of the round trip of one rack.
+/// How long a batch takes at the rate, less a segment. That is a few segments at 1 Gb/s, and little of the round trip of one rack.
 const BATCH: Duration = Duration::from_micros(32);
 /// The longest that the schedule may be behind, of which much is made up for at once only by slow connections.
 const BEHIND: Duration = Duration::from_millis(1);
@@ -84,6 +84,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
     fn batches_keep_the_rate_and_are_small() {
         for rate in [GIGABIT / 10, GIGABIT, 10 * GIGABIT, 100 * GIGABIT] {
             let (mut pacer, mut now, mut sent, mut wakes) = (Pacer::default(), start(), 0, 0);

@@ -126,3 +126,95 @@ impl Rack {
 fn after(a: (Instant, Seq), b: (Instant, Seq)) -> bool {
     a.0 > b.0 || a.0 == b.0 && b.1.is_before(a.1)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conn::send::send_queue::testing;
+    use crate::wire::seq::testing::{LARGEST, at, start};
+
+    /// A piece of one byte, whose end is at `end` in the stream.
+    fn piece(end: i64, sent_at: Instant, transmits: u32) -> Piece {
+        Piece {
+            sent_at,
+            transmits,
+            ..testing::piece(at(end - 1), 1)
+        }
+    }
+
+    /// A distance in a flight: almost none, almost a window, or any.
+    fn in_flight() -> impl Strategy<Value = i64> {
+        prop_oneof![0..3_i64, LARGEST - 3..=LARGEST, 0..=LARGEST]
+    }
+
+    /// A piece that is delivered: how far behind SND.UNA, how many steps ago it was sent last, how often, and whether that is ambiguous.
+    fn delivery() -> impl Strategy<Value = (i64, u64, u32, bool)> {
+        (in_flight(), 0..2_u64, 1..3_u32, any::<bool>())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
+
+        /// RFC 8985 §6.2, steps 2 and 3, along a stream that goes on for longer than the space is large.
+        #[test]
+        fn newest_and_highest_are_those_of_a_stream_that_does_not_wrap(
+            begin in start(),
+            steps in prop::collection::vec((in_flight(), delivery()), 1..30),
+        ) {
+            let mut rack = Rack::default();
+            let (mut una, mut highest) = (begin, None);
+            let (mut newest, mut reordered): (Option<(Instant, i64)>, _) = (None, false);
+            for (now, (acked, (ahead, age, transmits, ambiguous))) in (1..).zip(steps) {
+                // What is acknowledged was delivered.
+                una = highest.map_or(una, |highest: i64| highest.min(una + acked));
+                let end = una + ahead + 1;
+                let sent_at = Instant::from_micros(now - age);
+                rack.delivered(&piece(end, sent_at, transmits), Duration::ZERO, ambiguous);
+                reordered |= transmits == 1 && highest.is_some_and(|highest| end <= highest);
+                highest = highest.max(Some(end));
+                if !ambiguous {
+                    newest = newest.max(Some((sent_at, end)));
+                }
+                prop_assert_eq!(rack.highest, highest.map(at));
+                prop_assert_eq!(rack.newest, newest.map(|(sent, end)| (sent, at(end))));
+                prop_assert_eq!(rack.reordering_seen, reordered);
+            }
+        }
+
+        /// Lost is what was sent before the newest that was delivered; of segments of one instant, what lies before it.
+        #[test]
+        fn lost_is_what_was_sent_before_the_newest(begin in start(), ahead in in_flight(), times in [0..3_u64, 0..3_u64], later: bool) {
+            let [first, second] = times.map(Instant::from_micros);
+            let ends = if later { [begin + 1, begin + 1 + ahead] } else { [begin + 1 + ahead, begin + 1] };
+            let mut rack = Rack::default();
+            rack.delivered(&piece(ends[0], first, 1), Duration::ZERO, false);
+            let mut queue = SendQueue::new();
+            queue.push(piece(ends[1], second, 1));
+            let path = PathTimes { srtt: None, min_rtt: None };
+            let (found, _) = rack.detect(&mut queue, true, path, Instant::from_micros(9));
+            prop_assert_eq!(found, (second, ends[1]) < (first, ends[0]));
+        }
+
+        /// RFC 8985 §6.2, step 4: once a flight, however far the stream has gone on since.
+        #[test]
+        fn window_is_widened_once_a_flight(begin in start(), steps in prop::collection::vec((in_flight(), in_flight(), any::<bool>()), 1..30)) {
+            let mut rack = Rack::default();
+            let (mut una, mut nxt, mut round, mut widened) = (begin, begin, None, 0);
+            for (acked, sent, duplicate) in steps {
+                una = nxt.min(una + acked);
+                nxt = nxt.max(una + sent);
+                round = round.filter(|round| una < *round);
+                if duplicate {
+                    widened += u32::from(round.is_none());
+                    round = round.or(Some(nxt));
+                    rack.on_duplicate(at(una), at(nxt));
+                }
+                rack.forget(at(una));
+                round = round.filter(|round| una < *round);
+                prop_assert_eq!((rack.widened, rack.round), (widened, round.map(at)));
+            }
+        }
+    }
+}

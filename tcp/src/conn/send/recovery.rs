@@ -183,8 +183,11 @@ impl Doubt {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::seq::from_raw;
+    use crate::wire::seq::testing::{LARGEST, at, start};
 
     #[test]
     fn half_as_much_is_sent_as_is_delivered_until_the_target() {
@@ -236,6 +239,126 @@ mod tests {
             assert!(recovery.ends(from_raw(900), from_raw(1000)));
             assert!(!recovery.ends(from_raw(una), from_raw(2000)));
             assert_eq!(recovery.called_duplicate(from_raw(100)), doubted, "{una}");
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// So much is acknowledged, and so much in flight then.
+        Ack(i64, i64),
+        /// Something is lost, and sent again.
+        Loss,
+        Timeout,
+        /// Something so far before SND.UNA is called a duplicate.
+        Duplicate(i64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let far = || prop_oneof![0..3_i64, 0..=LARGEST / 4];
+        prop_oneof![
+            6 => (far(), far()).prop_map(|(acked, flight)| Step::Ack(acked, flight)),
+            1 => Just(Step::Loss),
+            1 => Just(Step::Timeout),
+            3 => prop_oneof![far(), 0..=LARGEST].prop_map(Step::Duplicate),
+        ]
+    }
+
+    /// A recovery in numbers that do not wrap.
+    #[derive(Debug, Default)]
+    struct Model {
+        una: i64,
+        nxt: i64,
+        open: bool,
+        repairs: bool,
+        point: i64,
+        /// SND.UNA when the recovery began that may have been for nothing, and SND.NXT when it ended.
+        doubt: Option<(i64, Option<i64>)>,
+        repeats: usize,
+    }
+
+    impl Model {
+        fn begin(&mut self, repairs: bool) {
+            if repairs || self.open || self.repairs {
+                self.doubt = Some((self.una, None));
+                self.repeats = 0;
+            }
+            (self.open, self.repairs, self.point) = (false, repairs, self.nxt);
+            self.repeats += 1;
+        }
+
+        /// True if a recovery is over.
+        fn acknowledge(&mut self, acked: i64, flight: i64) -> bool {
+            self.una = self.nxt.min(self.una + acked);
+            self.nxt = self.nxt.max(self.una + flight);
+            if self.open {
+                self.doubt
+                    .take_if(|(_, end)| end.is_some_and(|end| end < self.una));
+                return false;
+            }
+            let ends = self.una >= self.point;
+            if ends {
+                (self.open, self.repairs) = (true, false);
+                self.doubt = self.doubt.map(|(una, _)| (una, Some(self.nxt)));
+            }
+            ends
+        }
+
+        /// True if all that was sent again was needless.
+        fn duplicate(&mut self, begin: i64) -> bool {
+            if self.doubt.is_none_or(|(una, _)| begin < una) {
+                return false;
+            }
+            self.repeats = self.repeats.saturating_sub(1);
+            self.repeats == 0
+        }
+
+        fn act(&mut self, recovery: &mut Recovery, step: Step) {
+            let (una, nxt) = (at(self.una), at(self.nxt));
+            match step {
+                Step::Loss if self.open => {
+                    recovery.begin(una, nxt, 10, 5, 1);
+                    recovery.repeated(7);
+                    self.begin(true);
+                }
+                Step::Timeout => {
+                    recovery.time_out(una, nxt);
+                    recovery.repeated(7);
+                    self.begin(false);
+                }
+                Step::Ack(acked, flight) => {
+                    let ends = self.acknowledge(acked, flight);
+                    assert_eq!(recovery.ends(at(self.una), at(self.nxt)), ends);
+                }
+                Step::Duplicate(back) => {
+                    let begin = self.una - back;
+                    assert_eq!(recovery.called_duplicate(at(begin)), self.duplicate(begin));
+                }
+                Step::Loss => {}
+            }
+            assert_eq!(recovery.is_open(), self.open);
+        }
+
+        /// True if a recovery has gone on for so long that what is sent now is no longer compared with where it began. Timeout has
+        /// followed upon timeout then, for a thousand flights; that some are needless is not seen, which costs time only.
+        fn is_endless(&self) -> bool {
+            self.doubt.is_some_and(|(una, _)| self.una - una > LARGEST)
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
+
+        /// Recovery points, and what is in doubt: one recovery after the other, while the stream goes on for longer than the space is large.
+        #[test]
+        fn recovery_ends_as_in_a_stream_that_does_not_wrap(begin in start(), steps in prop::collection::vec(step(), 1..60)) {
+            let mut recovery = Recovery::default();
+            let mut model = Model { una: begin, nxt: begin, open: true, ..Model::default() };
+            for step in steps {
+                model.act(&mut recovery, step);
+                if model.is_endless() && !model.open {
+                    break;
+                }
+            }
         }
     }
 }

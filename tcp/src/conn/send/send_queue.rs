@@ -1,4 +1,4 @@
-//! What was sent and is not acknowledged: a piece per segment, each in the frame that it was sent in, with the marks of the
+//! Retransmission queue: the segments that are not acknowledged, each in the frame that it was sent in. Each has the marks of the
 //! scoreboard (RFC 6675 §3, RFC 8985 §5.2).
 
 use std::collections::VecDeque;
@@ -27,7 +27,8 @@ pub(crate) struct Piece {
     pub(crate) transmits: u32,
     /// Our timestamp when it was sent last.
     pub(crate) stamp: u32,
-    pub(crate) rate: SentRate,
+    /// For an algorithm that goes by the rate.
+    pub(crate) rate: Option<SentRate>,
     /// The peer has it, out of order.
     pub(crate) sacked: bool,
     /// It has to be sent again.
@@ -100,7 +101,7 @@ impl Piece {
 }
 
 /// The pieces in the order of the stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SendQueue {
     pieces: VecDeque<Piece>,
     sums: Sums,
@@ -120,6 +121,14 @@ struct Sums {
 }
 
 impl SendQueue {
+    /// An empty queue, with room for one piece: most connections are idle, and have never had more in flight.
+    pub(crate) fn new() -> Self {
+        Self {
+            pieces: VecDeque::with_capacity(1),
+            sums: Sums::default(),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
@@ -155,13 +164,13 @@ impl SendQueue {
     }
 
     /// Appends a piece.
-    pub(crate) fn push(&mut self, piece: Piece) {
+    pub(super) fn push(&mut self, piece: Piece) {
         self.count(piece.sums());
         self.pieces.push_back(piece);
     }
 
     /// Takes the first piece if all of it is before `ack`.
-    pub(crate) fn pop_acked(&mut self, ack: Seq) -> Option<Piece> {
+    pub(super) fn pop_acked(&mut self, ack: Seq) -> Option<Piece> {
         if ack.is_before(self.pieces.front()?.end()) {
             return None;
         }
@@ -264,7 +273,7 @@ impl SendQueue {
     }
 
     /// A piece has been sent again.
-    pub(crate) fn resent(&mut self, at: usize, now: Instant, stamp: u32, rate: SentRate) {
+    pub(super) fn resent(&mut self, at: usize, now: Instant, stamp: u32, rate: Option<SentRate>) {
         self.change(at, |piece| {
             piece.sent_at = now;
             piece.stamp = stamp;
@@ -317,7 +326,8 @@ impl SendQueue {
 
     /// Gives all frames back.
     pub(crate) fn clear(&mut self, device: &mut Device) {
-        for piece in std::mem::take(self).pieces {
+        self.sums = Sums::default();
+        for piece in std::mem::take(&mut self.pieces) {
             if let Some(frame) = piece.frame {
                 frame.free(device);
             }
@@ -334,31 +344,42 @@ impl SendQueue {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
+    //! Pieces that were sent once.
+
     use super::*;
     use crate::delivery_rate::RateSampler;
-    use crate::wire::seq::from_raw;
 
-    fn piece(begin: u32, len: usize) -> Piece {
+    pub(crate) fn piece(begin: Seq, len: usize) -> Piece {
         let now = Instant::ORIGIN;
         Piece {
-            begin: from_raw(begin),
+            begin,
             len,
             control: TcpControl::Psh,
             frame: None,
             sent_at: now,
             transmits: 1,
             stamp: 0,
-            rate: RateSampler::new(now).on_sent(now, 0),
+            rate: Some(RateSampler::new(now).on_sent(now, 0, 0)),
             sacked: false,
             lost: false,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::testing::piece;
+    use super::*;
+    use crate::wire::seq::from_raw;
+    use crate::wire::seq::testing::{LARGEST, at, start};
 
     fn three() -> SendQueue {
-        let mut queue = SendQueue::default();
+        let mut queue = SendQueue::new();
         for begin in [100, 200, 300] {
-            queue.push(piece(begin, 100));
+            queue.push(piece(from_raw(begin), 100));
         }
         queue
     }
@@ -395,7 +416,7 @@ mod tests {
         queue.push(Piece {
             transmits: 0,
             lost: true,
-            ..piece(400, 100)
+            ..piece(from_raw(400), 100)
         });
         queue.forgive();
         assert_eq!((queue.first_lost(), queue.pipe()), (Some(3), 300));
@@ -409,5 +430,50 @@ mod tests {
         let pieces: Vec<_> = queue.pieces.iter().map(|p| (p.len, p.lost)).collect();
         assert_eq!(pieces, [(100, false), (30, true), (70, true), (100, false)]);
         assert_eq!(queue.sums.payload, 300);
+    }
+
+    /// Pieces of a flight that is no larger than a window: where it begins, and their lengths.
+    fn flight() -> impl Strategy<Value = (i64, Vec<usize>)> {
+        let len = prop_oneof![1..70_000_usize, Just(1), Just(1 << 26)];
+        (start(), prop::collection::vec(len, 0..16))
+    }
+
+    /// A place of the flight or just behind it: at the edge of a piece, or next to one.
+    fn place(edges: &[i64], at: prop::sample::Index, off: i64) -> i64 {
+        let (first, last) = (edges[0], edges[edges.len() - 1]);
+        (edges[at.index(edges.len())] + off).clamp(first, last)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
+
+        /// What SACK and ACK say, of a flight that lies anywhere in the space: of edges that are in it, as is checked before.
+        #[test]
+        fn pieces_are_found_by_edges_as_in_a_stream_that_does_not_wrap(
+            (begin, lens) in flight(),
+            edges in [any::<prop::sample::Index>(), any::<prop::sample::Index>()],
+            offs in [-1..=1_i64, -1..=1_i64],
+        ) {
+            let mut queue = SendQueue::new();
+            let mut places = vec![begin];
+            for len in lens {
+                let last = places[places.len() - 1];
+                queue.push(piece(at(last), len));
+                places.push(last + i64::try_from(len).unwrap());
+            }
+            prop_assume!(places[places.len() - 1] - begin <= LARGEST);
+            let [left, right] = [0, 1].map(|n| place(&places, edges[n], offs[n]));
+            let within = |pair: &&[i64]| left <= pair[0] && pair[1] <= right;
+            let found: Vec<_> = queue.within(at(left), at(right)).map(|n| at(places[n])).collect();
+            let expected: Vec<_> = places.windows(2).filter(within).map(|pair| at(pair[0])).collect();
+            prop_assert_eq!(found, expected);
+            let mut acked = 0;
+            while queue.pop_acked(at(right)).is_some() {
+                acked += 1;
+            }
+            prop_assert_eq!(acked, places[1..].iter().filter(|end| **end <= right).count());
+            let left = places[places.len() - 1] - right;
+            prop_assert_eq!(i64::try_from(queue.payload_from(at(right))).unwrap(), left);
+        }
     }
 }

@@ -54,8 +54,11 @@ impl TailLossProbe {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::seq::from_raw;
+    use crate::wire::seq::testing::{LARGEST, at, start};
 
     #[test]
     fn probe_is_judged_by_what_follows_its_acknowledgment() {
@@ -69,5 +72,30 @@ mod tests {
         assert!(!probe.is_outstanding());
         probe.sent(end);
         assert_eq!(probe.judge(end + 1, false, false), Verdict::Repaired);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2048 }))]
+
+        /// RFC 8985 §7.4.2, of an ACK that is plausible: no further than a window away.
+        #[test]
+        fn probe_is_judged_as_in_a_stream_that_does_not_wrap(
+            end in start(),
+            from_end in prop_oneof![-2..=2_i64, -LARGEST..=LARGEST],
+            duplicate: bool,
+            bare: bool,
+        ) {
+            let mut probe = TailLossProbe::default();
+            probe.sent(at(end));
+            let ack = end + from_end;
+            let verdict = match () {
+                () if ack < end => Verdict::Unknown,
+                () if duplicate || ack == end && bare => Verdict::Needless,
+                () if ack > end => Verdict::Repaired,
+                () => Verdict::Unknown,
+            };
+            prop_assert_eq!(probe.judge(at(ack), duplicate, bare), verdict);
+            prop_assert_eq!(probe.is_outstanding(), verdict == Verdict::Unknown);
+        }
     }
 }

@@ -8,10 +8,9 @@ use smoltcp::wire::{IpEndpoint, TcpControl};
 use super::*;
 use crate::wire::flow::Flow;
 use crate::wire::inbound::{Ecn, Options};
-use crate::wire::seq::testing::{HALF, alike, at, near};
+use crate::wire::seq::testing::{HALF, LARGEST, alike, at, near, start};
 
-/// The largest window that a peer can announce (RFC 7323 §2.3), and the most that is ever in flight.
-const LARGEST: i64 = (u16::MAX as i64) << 14;
+/// The most that is ever in flight.
 const FLIGHTS: i64 = 256 * 65_535;
 
 /// SND.UNA, what is in flight behind it, and the largest window so far.
@@ -84,6 +83,10 @@ proptest! {
         prop_assert_eq!(side.is_plausible(at(ack)), within(sent.una - sent.largest, sent.nxt()));
         prop_assert_eq!(side.is_forward(at(ack)), within(sent.una, sent.nxt()));
         prop_assert_eq!(side.is_news(at(ack)), within(sent.una + 1, sent.nxt()));
+        if side.is_plausible(at(ack)) {
+            // So may a deferred ACK be told.
+            prop_assert_eq!(side.una.is_before(at(ack)), side.is_news(at(ack)));
+        }
     }
 
     #[test]
@@ -106,7 +109,7 @@ proptest! {
     /// SND.WL1 and SND.WL2 (RFC 9293 §3.10.7.4): of segments that are acceptable, in whatever order they come.
     #[test]
     fn window_is_that_of_the_segment_sent_last(
-        first in prop_oneof![Just(-3_i64), Just(HALF - 3), 0..1_i64 << 32],
+        first in start(),
         steps in prop::collection::vec((-5..=5_i64, -5..=5_i64, 0..4_u16), 1..30),
     ) {
         let una = first + 77;
@@ -123,6 +126,23 @@ proptest! {
             prop_assert_eq!(side.update_window(&segment(seq, window), at(ack), 14), edge != before);
             prop_assert_eq!(side.edge(), at(edge));
         }
+    }
+
+    /// The peer's window may have been taken back: its edge is anywhere less than a window away (RFC 9293 §3.8.6).
+    #[test]
+    fn room_is_from_what_is_queued_to_the_edge(sent in sent(), waiting in 0..FLIGHTS, from_una in prop_oneof![-3..3_i64, -LARGEST..=LARGEST]) {
+        let mut side = sent.side();
+        let (end, edge) = (sent.nxt() + waiting, sent.una + from_una);
+        side.end = at(end);
+        side.edge = at(edge);
+        prop_assert_eq!(i64::try_from(side.room()).unwrap(), (edge - end).max(0));
+        prop_assert_eq!(side.bare_seq(), at(sent.nxt().min(edge.max(sent.una))));
+    }
+
+    #[test]
+    fn byte_is_in_flight_from_what_is_acknowledged_to_what_is_sent((sent, place, _) in case()) {
+        let in_flight = alike(place).any(|place| place >= sent.una && place < sent.nxt());
+        prop_assert_eq!(sent.side().is_in_flight(at(place)), in_flight);
     }
 }
 

@@ -31,8 +31,8 @@ struct Node {
     ring: Option<u16>,
 }
 
-/// A wheel of fourteen levels. A timer is put once into the finest level that reaches its deadline, and stays there: far deadlines are
-/// kept coarsely instead of being sorted again and again. So setting, cancelling and firing cost the same however many there are.
+/// A wheel of fourteen levels. A timer is put once into the finest level that reaches its deadline, and stays there. Far deadlines are kept
+/// coarsely instead of being sorted again and again. So setting, cancelling and firing cost the same however many there are.
 ///
 /// No timer fires early. It fires late by less than a tick of 16 µs, and by less than 1/31 of the time that it was set ahead.
 /// Keys are small numbers, such as places in a slab: memory grows with the greatest. A key has one deadline.
@@ -104,7 +104,7 @@ impl Wheel {
     }
 
     /// Sets when `key` is to fire, instead of any earlier setting. Tell the wheel the time first, by [`advance`](Self::advance) or
-    /// [`pop`](Self::pop): how coarsely a deadline is kept depends on how far it lies ahead of the last time told.
+    /// [`pop`](Self::pop): how coarsely a deadline is kept depends on its distance from the last time told.
     pub(super) fn set(&mut self, key: u32, at: Instant) {
         self.cancel(key);
         let node = key as usize + RINGS;

@@ -4,26 +4,24 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use xwarp::{
-    Access, AsyncEventKind, MpaConfig, Operation, QpConfig, RemoteAddress, Revision, SendRequest,
-    Sge, Stag, TermCode, WrId,
-};
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::work::Operation;
+use xwarp::{Access, QpConfig, RemoteAddress, SendRequest, Sge, Stag, WrId};
 use xwarp_capture_tests::dissect;
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Sim, pattern};
+use xwarp_sim_tests::{Sim, SimEnd, pattern};
 
 use crate::support::assert_shown;
 
 /// What a run is about. `a` is the initiator.
-type Run = fn(&mut End, &mut End);
+type Run = fn(&mut SimEnd, &mut SimEnd);
 
 /// Two RNICs do all these runs, each on a connection of its own, and tshark gets what they sent: the ULPDUs, and the ends.
-fn captured(highest: Revision, runs: &[Run]) -> (Vec<Vec<u8>>, Vec<(End, End)>) {
+fn captured(highest: Revision, runs: &[Run]) -> (Vec<Vec<u8>>, Vec<(SimEnd, SimEnd)>) {
     let drops = ["drop_refused_segment", "drop_after_failure", "drop_no_flow"];
-    let mpa = MpaConfig {
-        highest,
-        ..MpaConfig::default()
-    };
+    let mpa = MpaConfig::default().max_revision(highest);
     let mut sim = Sim::with_mpa(Seed(41), mpa, mpa).expecting(&drops);
     let frames = Rc::new(RefCell::new(Vec::new()));
     let record = Rc::clone(&frames);
@@ -31,11 +29,7 @@ fn captured(highest: Revision, runs: &[Run]) -> (Vec<Vec<u8>>, Vec<(End, End)>) 
         .observe(move |sighting| record.borrow_mut().push(sighting.frame.to_vec()));
     let mut ends = Vec::new();
     for run in runs {
-        let (mut a, mut b) = sim.connected_pair_with(&QpConfig {
-            ord: 4,
-            ird: 2,
-            ..QpConfig::default()
-        });
+        let (mut a, mut b) = sim.connected_pair_with(&QpConfig::default().ord(4).ird(2));
         run(&mut a, &mut b);
         sim.run_until_idle();
         ends.push((a, b));
@@ -50,7 +44,7 @@ fn unknown() -> RemoteAddress {
     }
 }
 
-fn send(a: &mut End, solicited: bool, invalidate: Option<Stag>) {
+fn send(a: &mut SimEnd, solicited: bool, invalidate: Option<Stag>) {
     let sgl = a.source(b"bytes!").into();
     let operation = Operation::Send {
         payload: sgl,
@@ -61,7 +55,7 @@ fn send(a: &mut End, solicited: bool, invalidate: Option<Stag>) {
 }
 
 /// A region that lives as long as its host.
-fn kept(end: &End, access: Access) -> RemoteAddress {
+fn kept(end: &SimEnd, access: Access) -> RemoteAddress {
     let region = end.region(100, access);
     let place = region.remote(0);
     std::mem::forget(region);
@@ -119,7 +113,7 @@ const MISTAKES: [(&str, Run, TermCode); 13] = [
     ("a mistake of one's own", |a, _| a.post(SendRequest::send(WrId(1), Sge { stag: Stag(0xbad0_0001), to: 0, len: 8 })), TermCode::rdmap_local()),
 ];
 
-fn read(a: &mut End, remote: RemoteAddress, len: u32) {
+fn read(a: &mut SimEnd, remote: RemoteAddress, len: u32) {
     let sink = kept(a, Access::all());
     a.post_read(
         1,

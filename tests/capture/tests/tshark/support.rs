@@ -1,5 +1,7 @@
 //! Expected output of tshark, computed from the bytes that were sent.
 
+use std::collections::BTreeMap;
+
 use xwarp_capture_tests::{Capture, Dissected};
 use xwarp_iwarp::mpa::{Step, next_fpdu};
 
@@ -21,8 +23,8 @@ const HARMLESS: [&str; 5] = [
 const UNNAMED: [u8; 2] = [8, 9];
 const TERMINATE: u8 = 7;
 
-/// What tshark 4.0.17 gets wrong in a Terminate: it takes the returned DDP header for a tagged one if the Error Type is 1, else for an
-/// untagged one. The header itself says what it is by its T bit (RFC 5041 §4.1).
+/// Error of tshark 4.0.17 in a Terminate. It takes the returned DDP header for a tagged one if the Error Type is 1, else for an untagged
+/// one. The header itself says what it is by its T bit (RFC 5041 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exception {
     /// Of an untagged header it shows the first 14 bytes, and takes the rest for the begin of RDMAP's.
@@ -168,38 +170,50 @@ fn numbers(ulpdu: &[u8]) -> Vec<(&'static str, u64)> {
     numbers
 }
 
-/// The ULPDU of a frame; `None` where it carries no FPDU.
-fn ulpdu_of(frame: &Dissected) -> Option<Vec<u8>> {
-    let payload = frame.one("tcp.payload")?;
+/// The ULPDUs of a frame, which holds whole FPDUs.
+fn ulpdus_of(frame: &Dissected) -> Vec<Vec<u8>> {
+    let payload = frame.one("tcp.payload").unwrap_or_default();
     let byte = |at: usize| u8::from_str_radix(&payload[at..at + 2], 16).expect("hex");
     let bytes: Vec<u8> = (0..payload.len()).step_by(2).map(byte).collect();
-    if bytes.starts_with(b"MPA ID Re") {
-        return None;
+    let (mut rest, mut ulpdus) = (&bytes[..], Vec::new());
+    while !rest.is_empty() && !bytes.starts_with(b"MPA ID Re") {
+        match next_fpdu(rest, true) {
+            Ok(Step::Fpdu { ulpdu, consumed }) => {
+                ulpdus.push(ulpdu.to_vec());
+                rest = &rest[consumed..];
+            }
+            other => panic!("{other:?} is no whole FPDU: {frame:?}"),
+        }
     }
-    match next_fpdu(&bytes, true) {
-        Ok(Step::Fpdu { ulpdu, consumed }) if consumed == bytes.len() => Some(ulpdu.to_vec()),
-        other => panic!("{other:?} is not one whole FPDU: {frame:?}"),
+    ulpdus
+}
+
+/// The numbers of all ULPDUs of a frame, by field, in their order.
+fn numbers_of(ulpdus: &[Vec<u8>]) -> BTreeMap<&'static str, Vec<Option<u64>>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (field, number) in ulpdus.iter().flat_map(|ulpdu| numbers(ulpdu)) {
+        all.entry(field).or_default().push(Some(number));
     }
+    all
 }
 
 /// Everything is shown as it was sent, and nothing is found to be wrong, but for the exceptions, which must occur. All ULPDUs.
 pub(crate) fn assert_shown(capture: &Capture) -> Vec<Vec<u8>> {
-    let mut ulpdus = Vec::new();
+    let mut all = Vec::new();
     for frame in &capture.frames {
-        let ulpdu = ulpdu_of(frame);
-        let exception = ulpdu.as_deref().and_then(Exception::of);
+        let ulpdus = ulpdus_of(frame);
+        // A Terminate, of which alone there are any, is the last FPDU of its frame.
+        let exception = ulpdus.last().and_then(|ulpdu| Exception::of(ulpdu));
         assert_eq!(
             is_flawed(frame),
             exception == Some(Exception::HeaderTooLong),
             "{frame:?}"
         );
-        for (field, number) in ulpdu.iter().flat_map(|ulpdu| numbers(ulpdu)) {
-            assert_eq!(frame.number(field), Some(number), "{field} of {frame:?}");
+        for (field, numbers) in numbers_of(&ulpdus) {
+            assert_eq!(frame.numbers(field), numbers, "{field} of {frame:?}");
         }
-        let headers = ulpdu
-            .as_deref()
-            .and_then(Terminate::of)
-            .map(|terminate| terminate.headers());
+        let terminate = ulpdus.last().and_then(|ulpdu| Terminate::of(ulpdu));
+        let headers = terminate.map(|terminate| terminate.headers());
         let mut shown = headers
             .iter()
             .flatten()
@@ -209,18 +223,18 @@ pub(crate) fn assert_shown(capture: &Capture) -> Vec<Vec<u8>> {
             exception.is_none(),
             "{headers:?} of {frame:?}"
         );
-        ulpdus.extend(ulpdu);
+        all.extend(ulpdus);
     }
     assert_eq!(
         (capture.says("(Good CRC32)"), capture.says("(Bad CRC32")),
-        (ulpdus.len(), 0)
+        (all.len(), 0)
     );
     let unnamed = |ulpdu: &&Vec<u8>| UNNAMED.contains(&opcode(ulpdu));
     assert_eq!(
         capture.says("OpCode: Unknown"),
-        ulpdus.iter().filter(unnamed).count()
+        all.iter().filter(unnamed).count()
     );
-    ulpdus
+    all
 }
 
 /// Something is wrong with a frame: in tshark's words, or by its checksums.

@@ -2,19 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use xwarp::attr::QpId;
+use xwarp::cm::{Connecting, ConnectionRequest};
+use xwarp::sim::RegionPool;
+use xwarp::work::Operation;
 use xwarp::{
-    CompletionQueue, Connecting, ConnectionRequest, FixedHost, Listener, MemoryRegion, Operation,
-    Progress, ProtectionDomain, QpConfig, QpId, QpState, QueuePair, RecvRequest, RegionPool,
-    RemoteAddress, Rnic, RnicConfig, SendRequest, Stag, WrId,
+    CompletionQueue, Listener, MemoryRegion, ProtectionDomain, QpConfig, QpState, QueuePair,
+    RecvRequest, RemoteAddress, Rnic, SendRequest, Stag, WrId,
 };
-use xwarp_driver::{MemoryIo, Wire};
+use xwarp_driver::Wire;
+use xwarp_test_kit::MemoryRnic;
 
 use super::memory::{Memory, Place};
 use super::program::{Answer, Scene};
-use super::sides::{PEER, RNIC, address, stack_config};
+use super::sides::{RNIC, address, address_of, stack_config};
 
 /// Frames of the RNIC's interface.
 const FRAMES: usize = 96;
@@ -24,7 +27,7 @@ pub(super) const LISTEN_PORT: u16 = 7471;
 const MAX_QPS: usize = 4;
 /// Completions of a small queue, and of one that is never full.
 const CQ_ENTRIES: (usize, usize) = (3, 1024);
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a work request ended, with the queue pair that it was posted to.
 struct Posted {
@@ -57,32 +60,19 @@ pub(super) struct Application {
 
 impl Application {
     pub(super) fn new(scene: &Scene) -> (Self, Wire) {
-        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
-        let (own, far) = (RNIC, PEER);
-        let host = FixedHost::new(
-            address(own, scene.ipv6),
-            [(address(far, scene.ipv6), far.mac())],
-        );
         let pool = RegionPool::anonymous(Memory::AREA).expect("memory");
-        let config = RnicConfig {
-            progress: Progress::Manual,
-            ..RnicConfig::default()
-        };
-        let rnic = Rnic::with_io(
-            Box::new(io),
-            stack_config(own),
-            Arc::new(host),
-            pool.clone(),
-            &config,
-        )
-        .expect("an RNIC");
+        let (rnic, wire) = MemoryRnic::with_address(RNIC, address_of(scene.ipv6))
+            .frames(FRAMES)
+            .regions(pool.clone())
+            .stack(|tcp| *tcp = stack_config(RNIC))
+            .open();
         let pd = rnic.allocate_pd().expect("a domain");
         let entries = if scene.small_cq {
             CQ_ENTRIES.0
         } else {
             CQ_ENTRIES.1
         };
-        let at = SocketAddr::new(address(own, scene.ipv6), LISTEN_PORT);
+        let at = SocketAddr::new(address(RNIC, scene.ipv6), LISTEN_PORT);
         let application = Self {
             memory: Memory::new(&pool, &pd, &rnic.allocate_pd().expect("a domain")),
             qps: Vec::new(),
@@ -110,7 +100,7 @@ impl Application {
     /// Connects to the peer.
     pub(super) fn connect(&mut self, at: SocketAddr) {
         let mut qp = self.new_qp();
-        self.connecting = qp.begin_connect(at, b"hello", CONNECT_LIMIT).ok();
+        self.connecting = qp.begin_connect(at, b"hello", CONNECT_TIMEOUT).ok();
         self.qps.push(qp);
     }
 
@@ -213,14 +203,14 @@ impl Application {
                 },
             ),
             5 => SendRequest::write(wr, source, remote).fenced(),
-            6 => SendRequest::send(wr, xwarp::Sgl::from_iter([source, sink])),
+            6 => SendRequest::send(wr, xwarp::work::Sgl::from_iter([source, sink])),
             _ => SendRequest::send(wr, source).unsignaled(),
         };
         let owed = request.signaled;
         self.note_posted(n, id, owed, |qp| qp.post_send(request).is_ok());
     }
 
-    /// Posts to the newest queue pair: 7 Immediate Data, 8 a Write with it, 9 an addition, 10 a fenced one, 11 a comparison whose
+    /// Posts to the newest queue pair. 7 is Immediate Data, 8 a Write with it, 9 an addition, 10 a fenced one. 11 is a comparison whose
     /// result has a place, 12 one whose result has none.
     fn post_extension(&mut self, kind: u8, which: u8) {
         let id = self.next_id;
@@ -237,15 +227,15 @@ impl Application {
             8 => SendRequest::write_immediate(wr, source, remote, number.to_be_bytes()),
             9 => SendRequest::fetch_add(wr, number, remote),
             10 => SendRequest::fetch_add(wr, number, remote).fenced(),
-            11 => SendRequest::compare_swap(wr, number, 0, remote).into_sink(sink),
+            11 => SendRequest::compare_swap(wr, number, 0, remote).result_into(sink),
             _ => SendRequest::swap(wr, number, remote),
         };
         let newest = self.qps.len() - 1;
         self.note_posted(newest, id, true, |qp| qp.post_send(request).is_ok());
     }
 
-    /// Posts memory work to the newest queue pair: `which` is 0 to bind the window, 1 to invalidate it, 2 the same with a Local Fence, 3
-    /// to invalidate the target, 4 the region for windows, else to read into the window and invalidate it.
+    /// Posts memory work to the newest queue pair. `which` is 0 to bind the window, 1 to invalidate it, 2 to do so with a Local Fence. 3
+    /// invalidates the target, 4 the region for windows. All else reads into the window and invalidates it.
     fn post_memory_work(&mut self, which: u8) {
         let id = self.next_id;
         self.next_id += 1;
@@ -289,9 +279,9 @@ impl Application {
         }
     }
 
-    /// What else an application does, to the newest queue pair: 0 closes, 1 resets, 2 drops it; 3 deregisters region `which`, 4
-    /// accepts what it left unanswered, 5 gives that up, 6 makes another connection to the peer; 7 to 12 post what RFC 7306 has, 13
-    /// memory work.
+    /// Deeds of an application besides its posts, to the newest queue pair. 0 closes, 1 resets, 2 drops it. 3 deregisters region `which`, 4
+    /// accepts what it left unanswered, 5 gives that up. 6 makes another connection to the peer. 7 to 12 post what RFC 7306 has, 13 memory
+    /// work.
     pub(super) fn act(&mut self, kind: u8, which: u8, peer: SocketAddr) {
         let room = self.qps.len() < MAX_QPS;
         match (kind, self.qps.last_mut()) {

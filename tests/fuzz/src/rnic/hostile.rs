@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use xwarp_driver::{MemoryIo, Wire};
+use xwarp_driver::Wire;
 use xwarp_iwarp::Framer;
-use xwarp_tcp::{ConnId, Event, Instant, Path, Stack};
+use xwarp_tcp::{ConnId, Event, Instant, Path};
+use xwarp_test_kit::Endpoint;
 
 use super::application::LISTEN_PORT;
 use super::program::{Bytes, Scene};
@@ -39,8 +40,8 @@ pub(super) struct Talk {
 }
 
 /// See the module.
-pub(super) struct Peer {
-    stack: Stack,
+pub(super) struct HostilePeer {
+    tcp: Endpoint,
     pub(super) talks: Vec<Talk>,
     reads: bool,
     next_port: u16,
@@ -48,14 +49,14 @@ pub(super) struct Peer {
     now: Instant,
 }
 
-impl Peer {
+impl HostilePeer {
     pub(super) fn new(scene: &Scene) -> (Self, Wire) {
-        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
-        let mut stack = Stack::new(Box::new(io), stack_config(PEER));
+        let mut tcp = Endpoint::new(FRAMES, stack_config(PEER));
+        let wire = tcp.wire.clone();
         let local = SocketAddr::new(address(PEER, scene.ipv6), PEER_PORT);
-        stack.listen(local, 8).expect("a free port");
+        tcp.stack.listen(local, 8).expect("a free port");
         let peer = Self {
-            stack,
+            tcp,
             talks: Vec::new(),
             reads: true,
             next_port: FIRST_PORT,
@@ -75,7 +76,7 @@ impl Peer {
         };
         self.next_port += 1;
         if self.talks.len() <= MAX_CONNS
-            && let Ok(conn) = self.stack.connect(path, self.now)
+            && let Ok(conn) = self.tcp.stack.connect(path, self.now)
         {
             self.begin(conn, false);
         }
@@ -99,31 +100,38 @@ impl Peer {
     /// The addresses of a connection: the peer's, the RNIC's.
     pub(super) fn addresses(&self, talk: usize) -> Option<(SocketAddr, SocketAddr)> {
         let conn = self.talks.get(talk)?.conn;
-        Some((self.stack.local_addr(conn)?, self.stack.peer_addr(conn)?))
+        Some((
+            self.tcp.stack.local_addr(conn)?,
+            self.tcp.stack.peer_addr(conn)?,
+        ))
     }
 
     pub(super) fn step(&mut self, now: Instant) -> usize {
         self.now = now;
-        let mut done = self.stack.step(now, BUDGET).expect("memory does not fail");
-        while let Some(event) = self.stack.poll_event() {
+        let mut done = self
+            .tcp
+            .stack
+            .step(now, BUDGET)
+            .expect("memory does not fail");
+        while let Some(event) = self.tcp.stack.poll_event() {
             done += 1;
             self.on_event(event);
         }
         for talk in 0..self.talks.len() {
             done += self.flush(talk);
         }
-        self.stack.transmit(now).expect("memory does not fail");
+        self.tcp.stack.transmit(now).expect("memory does not fail");
         done
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.stack.next_deadline()
+        self.tcp.stack.next_deadline()
     }
 
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Incoming { conn, .. } if self.talks.len() <= MAX_CONNS => self.begin(conn, true),
-            Event::Incoming { conn, .. } => self.stack.abort(conn, self.now),
+            Event::Incoming { conn, .. } => self.tcp.stack.abort(conn, self.now),
             Event::Connected(conn) => {
                 for talk in self.talks.iter_mut().filter(|talk| talk.conn == conn) {
                     talk.established = true;
@@ -144,10 +152,7 @@ impl Peer {
             return;
         }
         for talk in &mut self.talks {
-            let n = self.stack.readable_len(talk.conn);
-            talk.received
-                .extend_from_slice(self.stack.readable(talk.conn, n));
-            self.stack.consume(talk.conn, n);
+            talk.received.extend(self.tcp.read(talk.conn, usize::MAX));
         }
     }
 
@@ -157,12 +162,10 @@ impl Peer {
         };
         let mut sent = 0;
         while let Some(piece) = talk.outbox.pop_front() {
-            let Some(place) = self.stack.writable(talk.conn, piece.len()) else {
+            if !self.tcp.write(talk.conn, &piece, self.now) {
                 talk.outbox.push_front(piece);
                 break;
-            };
-            place.copy_from_slice(&piece);
-            self.stack.commit(talk.conn, piece.len(), self.now);
+            }
             sent += 1;
         }
         sent
@@ -171,14 +174,14 @@ impl Peer {
     /// Sends a FIN.
     pub(super) fn close(&mut self, talk: usize) {
         if let Some(talk) = self.talks.get(talk) {
-            self.stack.close(talk.conn, self.now);
+            self.tcp.stack.close(talk.conn, self.now);
         }
     }
 
     /// Sends a RST.
     pub(super) fn abort(&mut self, talk: usize) {
         if let Some(talk) = self.talks.get(talk) {
-            self.stack.abort(talk.conn, self.now);
+            self.tcp.stack.abort(talk.conn, self.now);
         }
     }
 

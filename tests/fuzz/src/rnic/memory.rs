@@ -1,9 +1,8 @@
 //! The RNIC's memory: pages next to each other with different rights, and what each may hold in the end.
 
-use xwarp::{
-    Access, Bind, MemoryRegion, MemoryWindow, ProtectionDomain, RegionPool, RegionSpec, Sge,
-    SharedBytes, Stag,
-};
+use xwarp::memory::{Bind, RegionSpec, SharedBytes};
+use xwarp::sim::RegionPool;
+use xwarp::{Access, MemoryRegion, MemoryWindow, ProtectionDomain, Sge, Stag};
 
 /// Bytes of a region: the pages have no slack between them, so that one byte too many lies in the next one.
 pub(super) const PAGE: usize = 4096;

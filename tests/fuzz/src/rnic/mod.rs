@@ -1,7 +1,7 @@
 //! A whole RNIC whose peer is played by the input.
 //!
-//! The first two bytes set the scene, the rest is a program: one byte says what happens next in its low four bits, its high four
-//! bits and the bytes behind it say how. What is missing at the end counts as 0, so every input is a program.
+//! The first two bytes set the scene, the rest is a program. One byte says what happens next in its low four bits. Its high four bits and
+//! the bytes behind it say how. What is missing at the end counts as 0, so every input is a program.
 //!
 //! | byte | bits |
 //! |---|---|
@@ -21,25 +21,25 @@
 //! | 8 | time jumps, as for a process that was stopped | |
 //! | 9 | the application posts: [`Application::post`] | length |
 //! | a | the application does something else: [`Application::act`] | which |
-//! | b | the peer does something else: [`World::peer_acts`] | |
+//! | b | the peer does something else: [`Exchange::peer_acts`] | |
 //! | c | a later frame of the peer's is changed: [`Edit`] | how many frames later; where; XOR |
 //! | d | a raw frame: high bit 0 with an Ethernet header for the RNIC, 1 IPv6, 2 with checksums | how many bytes, and those |
 //! | e | a forged segment of the connection, high bits: 32-bit words of options | flags, sequence number and acknowledgement (differences, two bytes each), window (two), bytes of payload, options, payload |
 //! | f | a frame of the peer's comes again, high bits: how old | |
 
 mod application;
+mod exchange;
 mod frame;
 mod hostile;
 mod memory;
 mod program;
 mod sides;
-mod world;
 
 use std::time::Duration;
 
 use crate::Behaviour;
+use exchange::Exchange;
 use program::Bytes;
-use world::World;
 
 /// Pauses by the high bits of operations 7 and 8.
 const PAUSES: [Duration; 16] = [
@@ -63,18 +63,18 @@ const PAUSES: [Duration; 16] = [
 /// Operations of one input.
 const MAX_OPERATIONS: usize = 300;
 
-/// Runs a program. Whatever the peer does: nothing panics, everything comes to rest, memory that the peer may not write keeps its
-/// bytes, none that it may not read reaches it, every work request completes once, and a well-behaved peer is served afterwards.
+/// Runs a program. Whatever the peer does, nothing panics, and everything comes to rest. Memory that the peer may not write keeps its
+/// bytes, and none that it may not read reaches it. Every work request completes once, and a well-behaved peer is served afterwards.
 pub fn rnic(input: &[u8]) -> Behaviour {
     let mut bytes = Bytes::new(input);
-    let mut world = World::new(bytes.scene());
+    let mut exchange = Exchange::new(bytes.scene());
     for _ in 0..MAX_OPERATIONS {
         let Some(code) = bytes.next() else {
             break;
         };
-        world.perform(code, &mut bytes);
+        exchange.perform(code, &mut bytes);
     }
-    world.end();
-    world.serve_a_good_peer();
-    world.behaviour()
+    exchange.end();
+    exchange.serve_a_good_peer();
+    exchange.behaviour()
 }

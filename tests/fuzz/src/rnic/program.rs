@@ -1,6 +1,7 @@
 //! An input, read from the front, and the scene that it sets.
 
-use xwarp::{PeerToPeer, QpConfig, Rtr, RtrTypes};
+use xwarp::QpConfig;
+use xwarp::cm::{PeerToPeer, Rtr, RtrTypes};
 
 /// The bytes of an input that are not read yet.
 pub(super) struct Bytes<'a>(&'a [u8]);
@@ -83,15 +84,13 @@ pub(super) struct Scene {
 /// What the RNIC's queue pairs are made with.
 fn qp_config(offers: u8) -> QpConfig {
     let depth = |n: u8| [32, 1, 0, 4][usize::from(n & 3)];
-    QpConfig {
-        send_depth: 32,
-        recv_depth: 32,
-        ird: depth(offers),
-        ord: depth(offers >> 2),
-        extensions: !crate::bit(offers, 4),
-        peer_to_peer: peer_to_peer(offers >> 5),
-        ..QpConfig::default()
-    }
+    QpConfig::default()
+        .send_depth(32)
+        .recv_depth(32)
+        .ird(depth(offers))
+        .ord(depth(offers >> 2))
+        .rfc7306(!crate::bit(offers, 4))
+        .peer_to_peer(peer_to_peer(offers >> 5))
 }
 
 fn peer_to_peer(choice: u8) -> Option<PeerToPeer> {

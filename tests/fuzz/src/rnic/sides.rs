@@ -8,12 +8,16 @@ use xwarp_test_kit::Side;
 pub(super) const RNIC: Side = Side::A;
 pub(super) const PEER: Side = Side::B;
 
-pub(super) fn address(side: Side, ipv6: bool) -> IpAddr {
+pub(super) fn address_of(ipv6: bool) -> fn(Side) -> IpAddr {
     if ipv6 {
-        side.address_v6()
+        Side::address_v6
     } else {
-        side.address()
+        Side::address
     }
+}
+
+pub(super) fn address(side: Side, ipv6: bool) -> IpAddr {
+    address_of(ipv6)(side)
 }
 
 /// Bytes of a TCP buffer: the largest FPDU has room, and making one thousands of times a second is bearable.

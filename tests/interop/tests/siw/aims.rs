@@ -1,6 +1,8 @@
 //! Places that a peer may not access, and what both sides report of who tried.
 
-use ::xwarp::{Access, MemoryRegion, Operation, RemoteAddress, SendRequest, Stag, TermCode, WrId};
+use ::xwarp::error::TermCode;
+use ::xwarp::work::Operation;
+use ::xwarp::{Access, MemoryRegion, RemoteAddress, SendRequest, Stag, WrId};
 use xwarp_interop_tests::{Guest, Peer};
 use xwarp_system_tests::eventually;
 
@@ -66,7 +68,7 @@ pub(crate) fn region_of_xwarp(pair: &Pair<'_>, rights: Access) -> MemoryRegion {
 /// A Send of `LEN` bytes that asks for this invalidation.
 pub(crate) fn invalidate(pair: &Pair<'_>, id: u64, stag: Stag) -> SendRequest {
     let operation = Operation::Send {
-        payload: pair.xwarp.source.local(0, LEN).into(),
+        payload: pair.xwarp.end.source.local(0, LEN).into(),
         solicited: false,
         invalidate: Some(stag),
     };
@@ -92,8 +94,8 @@ pub(crate) fn siw_was_told(guest: &Guest<'_>, code: TermCode, what: &str) -> boo
     told.is_some()
 }
 
-/// siw's queue pair ends once its application disconnects in its turn; until then siw may leave it as it is, although it has closed
-/// the connection.
+/// siw's queue pair ends once its application disconnects in its turn. Until then siw may leave it as it is, although it has closed the
+/// connection.
 pub(crate) fn assert_siw_ends(siw: &mut Peer<'_>) {
     // There may be nothing left to disconnect.
     let _ = siw.try_ask("disconnect name=s");

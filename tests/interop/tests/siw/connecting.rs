@@ -3,12 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::xwarp::{AcceptError, AsyncEventKind, ConnectError, ConnectionRequest, QpState};
+use ::xwarp::QpState;
+use ::xwarp::cm::ConnectionRequest;
+use ::xwarp::error::{AcceptError, ConnectError};
+use ::xwarp::event::AsyncEventKind;
 use nix::sys::signal::Signal;
 use xwarp_interop_tests::{Guest, Peer, XWARP_ADDRESS};
 use xwarp_system_tests::{DEV, TIMEOUT, eventually};
+use xwarp_test_kit::next_request;
 
-use crate::pair::{assert_works, await_request};
+use crate::pair::assert_works;
 use crate::xwarp::{Setup, Xwarp};
 use crate::{PORT, Pair, Role, with_guest};
 
@@ -44,13 +48,13 @@ fn syn_that_nobody_answers_ends_in_time_or_when_it_is_given_up() {
             other => panic!("{other:?}"),
         }
         let waiting = xwarp.begin_connect(at, TIMEOUT).expect("a way");
-        xwarp.qp.begin_disconnect().expect("an engine");
+        xwarp.end.qp.begin_disconnect().expect("an engine");
         let outcome = waiting.wait();
         assert!(
             matches!(outcome, Err(ConnectError::PeerClosed(_))),
             "{outcome:?}"
         );
-        assert_eq!(xwarp.qp.state(), QpState::Idle);
+        assert_eq!(xwarp.end.qp.state(), QpState::Idle);
         lab.plug_in(1);
         drop(xwarp);
         assert_works(lab, guest);
@@ -113,7 +117,7 @@ fn siw_that_goes_with_a_request_unanswered_rejects_it() {
             let outcome = waiting.wait();
             let rejected = matches!(outcome, Err(ConnectError::Rejected { .. }));
             assert!(rejected, "{how:?}: {outcome:?}");
-            assert_eq!(xwarp.qp.state(), QpState::Idle);
+            assert_eq!(xwarp.end.qp.state(), QpState::Idle);
         }
         drop(xwarp);
         assert_works(lab, guest);
@@ -128,14 +132,14 @@ fn xwarp_that_gives_up_before_the_reply_is_noticed_by_siw() {
         let waiting = xwarp.begin_connect(guest.at(PORT), TIMEOUT);
         let waiting = waiting.expect("a way");
         siw.ask("take listener=l name=s");
-        xwarp.qp.begin_disconnect().expect("an engine");
+        xwarp.end.qp.begin_disconnect().expect("an engine");
         let outcome = waiting.wait();
         assert!(
             matches!(outcome, Err(ConnectError::PeerClosed(_))),
             "{outcome:?}"
         );
         assert_accept_is_in_vain(&mut siw);
-        assert_eq!(xwarp.qp.state(), QpState::Idle);
+        assert_eq!(xwarp.end.qp.state(), QpState::Idle);
         drop((xwarp, siw));
         assert_works(lab, guest);
     });
@@ -201,7 +205,7 @@ fn request<'a>(
     let mut listener = xwarp.listen();
     let mut siw = resolved(guest);
     siw.ask("connect name=s");
-    let request = await_request(&mut listener);
+    let request = next_request(&mut listener);
     (siw, listener, request)
 }
 
@@ -218,9 +222,9 @@ fn siw_that_goes_before_the_reply_cannot_be_accepted() {
                 let sockets = guest.run("ss -tn state established").succeeded();
                 !sockets.output.contains(&format!("{XWARP_ADDRESS}:{PORT}"))
             });
-            match request.accept(&mut xwarp.qp, b"") {
+            match request.accept(&mut xwarp.end.qp, b"") {
                 Err(AcceptError::PeerGone) => {
-                    assert_eq!(xwarp.qp.state(), QpState::Idle, "{how:?}");
+                    assert_eq!(xwarp.end.qp.state(), QpState::Idle, "{how:?}");
                 }
                 other => panic!("{how:?}: {other:?}"),
             }
@@ -260,7 +264,7 @@ fn either_side_may_go_before_the_first_message() {
             let Pair { xwarp, siw, .. } = Pair::connect(lab, guest, role, &Setup::default());
             drop(siw);
             eventually("the end", || {
-                matches!(xwarp.qp.state(), QpState::Idle | QpState::Error)
+                matches!(xwarp.end.qp.state(), QpState::Idle | QpState::Error)
             });
             match xwarp.event() {
                 AsyncEventKind::Closed

@@ -1,9 +1,9 @@
 //! More Reads outstanding than the other side takes: where depths are negotiated they wait, and where not they end the connection.
 
-use ::xwarp::{
-    AsyncEventKind, CompletionStatus, MpaConfig, Opcode, QpState, Revision, SendRequest, Stag,
-    TermCode, WrId,
-};
+use ::xwarp::cm::{MpaConfig, Revision};
+use ::xwarp::error::TermCode;
+use ::xwarp::event::AsyncEventKind;
+use ::xwarp::{CompletionStatus, Opcode, QpState, SendRequest, Stag, WrId};
 use xwarp_interop_tests::{Completion, Guest};
 use xwarp_system_tests::{check_nothing_dropped, eventually};
 
@@ -24,14 +24,14 @@ fn read_all(pair: &mut Pair<'_>) {
             to: pair.remote.to + at,
             ..pair.remote
         };
-        let sink = pair.xwarp.sink.local(at, PIECE);
-        pair.xwarp.post(SendRequest::read(WrId(id), sink, from));
+        let sink = pair.xwarp.end.sink.local(at, PIECE);
+        pair.xwarp.end.post(SendRequest::read(WrId(id), sink, from));
     }
 }
 
 /// siw reads all of xwarp's source.
 fn read_all_at_siw(pair: &mut Pair<'_>) {
-    let Stag(stag) = pair.xwarp.source.stag();
+    let Stag(stag) = pair.xwarp.end.source.stag();
     pair.siw.ask(&format!(
         "read name=s id=0 region=r offset=0 length={PIECE} stag={stag} to=0 times={PIECES}"
     ));
@@ -80,10 +80,7 @@ fn connect_by_revision_1(guest: &Guest<'_>, ird: u16, siw: (u8, u8)) -> Setup {
     Setup {
         bytes: REGION,
         siw_depths: Some(siw),
-        mpa: MpaConfig {
-            highest: Revision::One,
-            ..MpaConfig::default()
-        },
+        mpa: MpaConfig::default().max_revision(Revision::One),
         ..Setup::with_depths(ird, 32)
     }
 }
@@ -101,7 +98,7 @@ fn siw_that_reads_more_than_xwarp_takes_is_told_so() {
                 let setup = connect_by_revision_1(guest, ird, (16, 16));
                 let mut pair = Pair::connect(lab, guest, role, &setup);
                 pair.exchange(role, 1);
-                pair.xwarp.expect(50, 1);
+                pair.xwarp.end.post_recv(50, 1);
                 read_all_at_siw(&mut pair);
                 match pair.xwarp.event() {
                     AsyncEventKind::Terminated { code: told, .. } => {
@@ -140,9 +137,11 @@ fn xwarp_that_reads_where_siw_takes_no_reads_is_told_so() {
             let setup = connect_by_revision_1(guest, 32, (0, 16));
             let mut pair = Pair::connect(lab, guest, role, &setup);
             pair.exchange(role, 1);
-            let sink = pair.xwarp.sink.local(0, 8);
+            let sink = pair.xwarp.end.sink.local(0, 8);
             let remote = pair.remote;
-            pair.xwarp.post(SendRequest::read(WrId(1), sink, remote));
+            pair.xwarp
+                .end
+                .post(SendRequest::read(WrId(1), sink, remote));
             let told = pair.xwarp.event();
             let code = TermCode::rdmap_operation(7);
             assert_eq!(told, AsyncEventKind::TerminateReceived(code), "{role:?}");
@@ -190,7 +189,7 @@ fn xwarp_that_reads_more_than_siw_takes_is_cut_off() {
                 other => panic!("{role:?}: {other:?}"),
             }
             assert_eq!(refused, 0, "{role:?}: refused without a Terminate");
-            eventually("the end", || pair.xwarp.qp.state() == QpState::Error);
+            eventually("the end", || pair.xwarp.end.qp.state() == QpState::Error);
             pair.siw.expect_event("s", "DISCONNECTED");
         }
     });

@@ -22,8 +22,9 @@ fn large() -> Setup {
 fn post_writes(pair: &mut Pair<'_>) {
     let remote = pair.remote;
     for id in 0..PIECES {
-        let source = pair.xwarp.source.local(0, PIECE);
+        let source = pair.xwarp.end.source.local(0, PIECE);
         pair.xwarp
+            .end
             .post(SendRequest::write(WrId(id), source, remote));
     }
 }
@@ -40,7 +41,7 @@ fn assert_ended(pair: &mut Pair<'_>) {
         assert!(right, "{done:?}");
     }
     eventually("the queue pair's end", || {
-        matches!(pair.xwarp.qp.state(), QpState::Error | QpState::Idle)
+        matches!(pair.xwarp.end.qp.state(), QpState::Error | QpState::Idle)
     });
 }
 
@@ -92,7 +93,7 @@ fn xwarp_may_disconnect_in_the_middle_and_sends_the_rest() {
     with_guest(|lab, guest| {
         let mut pair = Pair::connect(lab, guest, Role::Initiator, &large());
         post_writes(&mut pair);
-        assert!(pair.xwarp.qp.disconnect(TIMEOUT).expect("an engine"));
+        pair.xwarp.end.qp.disconnect(TIMEOUT).expect("a close");
         for id in 0..PIECES {
             pair.xwarp.done(id, ::xwarp::Opcode::Write);
         }
@@ -108,12 +109,12 @@ fn either_side_may_disconnect_before_the_first_message() {
         for role in Role::BOTH {
             let mut pair = Pair::connect(lab, guest, role, &Setup::default());
             pair.siw.ask("disconnect name=s");
-            eventually("the end", || pair.xwarp.qp.state() == QpState::Idle);
+            eventually("the end", || pair.xwarp.end.qp.state() == QpState::Idle);
             pair.siw.expect_event("s", "DISCONNECTED");
             drop(pair);
 
             let mut pair = Pair::connect(lab, guest, role, &Setup::default());
-            assert!(pair.xwarp.qp.disconnect(TIMEOUT).expect("an engine"));
+            pair.xwarp.end.qp.disconnect(TIMEOUT).expect("a close");
             pair.siw.expect_event("s", "DISCONNECTED");
         }
     });

@@ -2,30 +2,26 @@
 
 use std::thread;
 
-use ::xwarp::{ConnectError, MpaConfig, PeerToPeer, QpConfig, Revision, Rtr, RtrTypes};
+use ::xwarp::QpConfig;
+use ::xwarp::cm::{MpaConfig, PeerToPeer, Revision, Rtr, RtrTypes};
+use ::xwarp::error::ConnectError;
 use xwarp_interop_tests::{Peer, XWARP_ADDRESS};
 use xwarp_system_tests::{Capture, check_nothing_dropped};
+use xwarp_test_kit::next_request;
 
-use crate::pair::await_request;
 use crate::xwarp::{Setup, Xwarp};
 use crate::{PORT, Pair, Role, with_guest};
 
 fn speaking(highest: Revision) -> Setup {
     Setup {
-        mpa: MpaConfig {
-            highest,
-            ..MpaConfig::default()
-        },
+        mpa: MpaConfig::default().max_revision(highest),
         ..Setup::default()
     }
 }
 
 fn wanting_crc(crc: bool) -> Setup {
     Setup {
-        mpa: MpaConfig {
-            crc,
-            ..MpaConfig::default()
-        },
+        mpa: MpaConfig::default().crc(crc),
         ..Setup::default()
     }
 }
@@ -123,7 +119,7 @@ fn siw_may_refuse_and_says_why() {
             Err(ConnectError::Rejected { private_data, .. }) => assert_eq!(private_data, b"no"),
             other => panic!("siw has refused: {other:?}"),
         }
-        assert_eq!(xwarp.qp.state(), ::xwarp::QpState::Idle);
+        assert_eq!(xwarp.end.qp.state(), ::xwarp::QpState::Idle);
     });
 }
 
@@ -137,7 +133,7 @@ fn xwarp_may_refuse_and_says_why() {
             "resolve name=s address={XWARP_ADDRESS} port={PORT}"
         ));
         siw.ask("connect name=s data=706c65617365");
-        let request = await_request(&mut listener);
+        let request = next_request(&mut listener);
         assert_eq!(request.private_data(), b"please");
         request.reject(b"no").expect("told");
         let told = siw.expect_event("s", "REJECTED");
@@ -149,10 +145,7 @@ fn xwarp_may_refuse_and_says_why() {
 fn siw_has_no_markers_and_says_so() {
     with_guest(|lab, guest| {
         let setup = Setup {
-            mpa: MpaConfig {
-                markers: true,
-                ..MpaConfig::default()
-            },
+            mpa: MpaConfig::default().markers(true),
             ..Setup::default()
         };
         let mut xwarp = Xwarp::open(lab, &setup);
@@ -172,11 +165,7 @@ fn depths_are_settled() {
     with_guest(|lab, guest| {
         for (ird, ord) in [(0, 0), (1, 1), (16, 4), (128, 128)] {
             let setup = Setup {
-                qp: QpConfig {
-                    ird,
-                    ord,
-                    ..QpConfig::default()
-                },
+                qp: QpConfig::default().ird(ird).ord(ord),
                 ..Setup::default()
             };
             for role in Role::BOTH {
@@ -200,13 +189,10 @@ fn rtr_opens_the_peer_to_peer_model() {
             (RtrTypes::ALL, Rtr::Write),
         ] {
             let setup = Setup {
-                qp: QpConfig {
-                    peer_to_peer: Some(PeerToPeer {
-                        rtr: asked,
-                        required: true,
-                    }),
-                    ..QpConfig::default()
-                },
+                qp: QpConfig::default().peer_to_peer(Some(PeerToPeer {
+                    rtr: asked,
+                    required: true,
+                })),
                 ..Setup::default()
             };
             let mut pair = Pair::connect(lab, guest, Role::Initiator, &setup);
@@ -218,13 +204,10 @@ fn rtr_opens_the_peer_to_peer_model() {
         for (offer, rtr) in [(1, Rtr::Write), (2, Rtr::Read), (3, Rtr::Write)] {
             guest.set_siw("rtr_offer", offer);
             let setup = Setup {
-                qp: QpConfig {
-                    peer_to_peer: Some(PeerToPeer {
-                        rtr: RtrTypes::only(rtr),
-                        required: true,
-                    }),
-                    ..QpConfig::default()
-                },
+                qp: QpConfig::default().peer_to_peer(Some(PeerToPeer {
+                    rtr: RtrTypes::only(rtr),
+                    required: true,
+                })),
                 ..Setup::default()
             };
             let mut pair = Pair::connect(lab, guest, Role::Responder, &setup);
@@ -235,17 +218,11 @@ fn rtr_opens_the_peer_to_peer_model() {
 
 fn offering(rtr: Rtr, crc: bool) -> Setup {
     Setup {
-        mpa: MpaConfig {
-            crc,
-            ..MpaConfig::default()
-        },
-        qp: QpConfig {
-            peer_to_peer: Some(PeerToPeer {
-                rtr: RtrTypes::only(rtr),
-                required: true,
-            }),
-            ..QpConfig::default()
-        },
+        mpa: MpaConfig::default().crc(crc),
+        qp: QpConfig::default().peer_to_peer(Some(PeerToPeer {
+            rtr: RtrTypes::only(rtr),
+            required: true,
+        })),
         ..Setup::default()
     }
 }
@@ -267,7 +244,7 @@ fn rtr_that_siw_does_not_have_is_unacceptable_to_xwarp() {
         });
         let unacceptable = matches!(outcome, Err(ConnectError::Unacceptable { .. }));
         assert!(unacceptable, "{outcome:?}");
-        assert_eq!(xwarp.qp.state(), ::xwarp::QpState::Idle);
+        assert_eq!(xwarp.end.qp.state(), ::xwarp::QpState::Idle);
     });
 }
 
@@ -284,15 +261,18 @@ fn rtr_that_xwarp_does_not_have_is_unacceptable_to_siw() {
                 "resolve name=s address={XWARP_ADDRESS} port={PORT}"
             ));
             siw.ask("connect name=s");
-            let request = await_request(&mut listener);
+            let request = next_request(&mut listener);
             assert!(request.is_peer_to_peer());
-            request.accept(&mut xwarp.qp, b"").expect("accepted");
+            request.accept(&mut xwarp.end.qp, b"").expect("accepted");
             let told = siw.ask("event name=s");
             assert_eq!(told.text("event"), "CONNECT_ERROR", "{told:?}");
             // 2/0/07 in siw's spelling, without a header that would tell.
-            let code = ::xwarp::TermCode::rdmap_operation(7);
+            let code = ::xwarp::error::TermCode::rdmap_operation(7);
             let told = xwarp.event();
-            assert_eq!(told, ::xwarp::AsyncEventKind::TerminateReceived(code));
+            assert_eq!(
+                told,
+                ::xwarp::event::AsyncEventKind::TerminateReceived(code)
+            );
         }
     });
 }

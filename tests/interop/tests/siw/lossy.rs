@@ -17,11 +17,7 @@ fn survives(rule: &Rule) {
     with_guest(|lab, guest| {
         let setup = Setup {
             bytes: 1 << 20,
-            qp: QpConfig {
-                ord: 16,
-                ird: 16,
-                ..QpConfig::default()
-            },
+            qp: QpConfig::default().ord(16).ird(16),
             ..Setup::default()
         };
         for role in Role::BOTH {
@@ -42,8 +38,8 @@ fn move_both_ways(pair: &mut Pair<'_>) {
     let whole = PIECES * u64::from(PIECE);
     let remote = pair.remote;
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
-    let Stag(source) = xwarp.source.stag();
-    let Stag(sink) = xwarp.sink.stag();
+    let Stag(source) = xwarp.end.source.stag();
+    let Stag(sink) = xwarp.end.sink.stag();
     siw.ask(&format!(
         "fill region=r offset=524288 length={whole} seed=5"
     ));
@@ -56,9 +52,9 @@ fn move_both_ways(pair: &mut Pair<'_>) {
             to: remote.to + at,
             ..remote
         };
-        xwarp.post(SendRequest::write(
+        xwarp.end.post(SendRequest::write(
             WrId(id),
-            xwarp.source.local(at, PIECE),
+            xwarp.end.source.local(at, PIECE),
             to,
         ));
     }
@@ -72,8 +68,10 @@ fn move_both_ways(pair: &mut Pair<'_>) {
         xwarp.done(id, Opcode::Write);
     }
     // A Read comes after the Writes of its side, and its response after siw's.
-    let into = xwarp.sink.local(whole, 8);
-    xwarp.post(SendRequest::read(WrId(PIECES), into, remote));
+    let into = xwarp.end.sink.local(whole, 8);
+    xwarp
+        .end
+        .post(SendRequest::read(WrId(PIECES), into, remote));
     xwarp.done(PIECES, Opcode::Read);
     siw.ask(&format!("check region=r offset=0 length={whole} seed=1"));
     siw.ask(&format!(

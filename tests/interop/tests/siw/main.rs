@@ -10,6 +10,7 @@ mod lossy;
 mod many;
 mod mtu;
 mod operations;
+mod packed;
 mod pair;
 mod parameters;
 mod reads;

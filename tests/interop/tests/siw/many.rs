@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 use std::thread;
 
+use ::xwarp::error::PostError;
 use ::xwarp::{
-    CompletionQueue, Listener, MemoryRegion, Opcode, PostError, ProtectionDomain, QpConfig,
-    QueuePair, RecvRequest, RemoteAddress, Rnic, SendRequest, Stag, WrId,
+    CompletionQueue, Listener, MemoryRegion, Opcode, ProtectionDomain, QpConfig, QueuePair,
+    RecvRequest, RemoteAddress, Rnic, SendRequest, Stag, WrId,
 };
 use xwarp_interop_tests::{Guest, Lab, Peer, XWARP_ADDRESS, filling};
 use xwarp_system_tests::{TIMEOUT, check_nothing_dropped};
+use xwarp_test_kit::next_request;
 
-use crate::pair::await_request;
 use crate::xwarp::{Setup, open};
 use crate::{PORT, with_guest};
 
@@ -29,8 +30,8 @@ const SENDS: u64 = 2 * WHOLE;
 const SOURCE: u64 = 3 * WHOLE;
 const REGION: usize = 256 << 10;
 
-/// xwarp's end of a connection; siw's has the same number: queue pair `s3`, memory `r3`.
-pub(crate) struct End {
+/// A connection to siw. Number 3 has, on siw's side, queue pair `s3` and memory `r3`.
+pub(crate) struct Connection {
     number: usize,
     pub(crate) qp: QueuePair,
     pub(crate) cq: CompletionQueue,
@@ -39,7 +40,7 @@ pub(crate) struct End {
     remote: RemoteAddress,
 }
 
-impl End {
+impl Connection {
     /// A queue pair with its memory, here and there, not connected yet.
     pub(crate) fn new(
         rnic: &Rnic,
@@ -95,7 +96,7 @@ impl End {
             "resolve name=s{number} address={XWARP_ADDRESS} port={PORT}"
         ));
         siw.ask(&format!("connect name=s{number}"));
-        let request = await_request(listener);
+        let request = next_request(listener);
         request.accept(&mut self.qp, b"").expect("accepted");
         siw.expect_event(&format!("s{number}"), "ESTABLISHED");
     }
@@ -239,28 +240,28 @@ fn queue_pairs_of_one_rnic_work_at_once_in_both_roles() {
         for number in 0..LISTENERS {
             listen(guest, &mut siw, u16::try_from(number).expect("a few"));
         }
-        let mut ends: Vec<End> = (0..count)
-            .map(|number| End::new(&rnic, &pd, &mut siw, number))
+        let mut connections: Vec<Connection> = (0..count)
+            .map(|number| Connection::new(&rnic, &pd, &mut siw, number))
             .collect();
-        for end in &mut ends {
-            let to = end.number / EACH;
+        for connection in &mut connections {
+            let to = connection.number / EACH;
             if to < LISTENERS {
                 let to = u16::try_from(to).expect("a few");
-                end.connect(lab, guest, &mut siw, to);
+                connection.connect(lab, guest, &mut siw, to);
             } else {
-                end.accept(&mut siw, &mut listener);
+                connection.accept(&mut siw, &mut listener);
             }
         }
         // The second time every connection has been used already.
         for _ in 0..2 {
-            for end in &mut ends {
-                end.prepare(&mut siw);
+            for connection in &mut connections {
+                connection.prepare(&mut siw);
             }
-            for end in &mut ends {
-                end.post_all(&mut siw);
+            for connection in &mut connections {
+                connection.post_all(&mut siw);
             }
-            for end in &mut ends {
-                end.check_all(&mut siw);
+            for connection in &mut connections {
+                connection.check_all(&mut siw);
             }
         }
         check_nothing_dropped(&rnic);

@@ -1,6 +1,6 @@
 //! Links with other MTUs than Ethernet's, and with different ones at either end.
 
-use ::xwarp::XdpMode;
+use ::xwarp::config::XdpMode;
 use xwarp_interop_tests::{Guest, Lab, Mtus};
 use xwarp_system_tests::{Capture, check_nothing_dropped};
 
@@ -10,7 +10,7 @@ use crate::reads::{read_from_siw, read_from_xwarp};
 use crate::xwarp::Setup;
 use crate::{PORT, Pair, Role};
 
-/// The largest that veth takes in native mode with an XDP program for frames of one buffer, the largest whose frames fit one of xwarp's
+/// The largest that veth takes in native mode with a program for frames of one buffer. Then the largest whose frames fit one of xwarp's
 /// buffers, and one that needs three.
 const NATIVE: u32 = 3506;
 const GENERIC: u32 = 3818;

@@ -1,6 +1,7 @@
 //! Sends and Writes, each way, in both roles.
 
-use ::xwarp::{Opcode, Operation, SendRequest, Stag, WrId};
+use ::xwarp::work::Operation;
+use ::xwarp::{Opcode, SendRequest, Stag, WrId};
 use xwarp_system_tests::{Capture, check_nothing_dropped};
 
 use crate::xwarp::Setup;
@@ -26,12 +27,12 @@ fn solicited_sends_are_marked_each_way() {
         let mut pair = Pair::connect(lab, guest, Role::Initiator, &Setup::default());
         let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
         siw.ask("recv name=s id=1 region=r offset=0 length=100");
-        let send = SendRequest::send(WrId(1), xwarp.source.local(0, 100));
-        xwarp.post(send.solicited());
+        let send = SendRequest::send(WrId(1), xwarp.end.source.local(0, 100));
+        xwarp.end.post(send.solicited());
         xwarp.done(1, Opcode::SendSolicited);
         siw.poll("s", 1);
         for (id, flags, solicited) in [(2, "flags=solicited", true), (3, "", false)] {
-            xwarp.expect(id, 100);
+            xwarp.end.post_recv(id, 100);
             siw.ask(&format!(
                 "send name=s id={id} region=r offset=0 length=100 {flags}"
             ));
@@ -55,11 +56,11 @@ fn send_invalidates_a_region_of_the_other_side() {
             siw.ask("region region=inbox size=4096 rights=local-write");
             siw.ask("recv name=s id=1 region=inbox offset=0 length=100");
             let operation = Operation::Send {
-                payload: xwarp.source.local(0, 100).into(),
+                payload: xwarp.end.source.local(0, 100).into(),
                 solicited,
                 invalidate: Some(remote.stag),
             };
-            xwarp.post(SendRequest::new(WrId(1), operation));
+            xwarp.end.post(SendRequest::new(WrId(1), operation));
             let done = if solicited {
                 Opcode::SendSolicitedInvalidate
             } else {
@@ -68,11 +69,11 @@ fn send_invalidates_a_region_of_the_other_side() {
             xwarp.done(1, done);
             assert_eq!(siw.poll("s", 1)[0].status, "success");
 
-            let Stag(ours) = xwarp.sink.stag();
+            let Stag(ours) = xwarp.end.sink.stag();
             let buffer = xwarp.pd.allocate(100, ::xwarp::Access::LOCAL_WRITE);
             let buffer = buffer.expect("memory");
             let receive = ::xwarp::RecvRequest::new(WrId(2), buffer.local(0, 100));
-            xwarp.qp.post_recv(receive).expect("room");
+            xwarp.end.qp.post_recv(receive).expect("room");
             let flags = if solicited { "flags=solicited" } else { "" };
             siw.ask(&format!(
                 "send name=s id=2 region=inbox offset=0 length=100 invalidate={ours} {flags}"
@@ -91,16 +92,16 @@ pub(crate) fn write_each_way(pair: &mut Pair<'_>, len: u32) {
     let remote = ::xwarp::RemoteAddress { to, ..pair.remote };
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
     siw.ask("recv name=s id=1 region=r offset=0 length=0");
-    let write = SendRequest::write(WrId(1), xwarp.source.local(0, len), remote);
-    xwarp.post(write.unsignaled());
+    let write = SendRequest::write(WrId(1), xwarp.end.source.local(0, len), remote);
+    xwarp.end.post(write.unsignaled());
     xwarp.send(2, 0);
     xwarp.done(2, Opcode::Send);
     assert_eq!(siw.poll("s", 1)[0].status, "success");
     siw.ask(&format!("check region=r offset={AT} length={len} seed=1"));
 
-    let sink = xwarp.sink.remote(0);
+    let sink = xwarp.end.sink.remote(0);
     let Stag(stag) = sink.stag;
-    xwarp.expect(3, 0);
+    xwarp.end.post_recv(3, 0);
     siw.ask(&format!("fill region=r offset={AT} length={len} seed=7"));
     siw.ask(&format!(
         "write name=s id=4 region=r offset={AT} length={len} stag={stag} to={}",

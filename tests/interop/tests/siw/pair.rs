@@ -3,9 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
-use ::xwarp::Listener;
 use xwarp_interop_tests::{Guest, Image, Lab, Mtus, Peer};
-use xwarp_system_tests::TIMEOUT;
+use xwarp_test_kit::next_request;
 
 use crate::PORT;
 use crate::xwarp::{Setup, Xwarp};
@@ -62,7 +61,7 @@ impl<'a> Pair<'a> {
     ) -> Self {
         let xwarp = Xwarp::open(lab, setup);
         let mut siw = Peer::start(guest);
-        let bytes = xwarp.sink.bytes().len();
+        let bytes = xwarp.end.sink.bytes().len();
         let region = siw.ask(&format!(
             "region region=r size={bytes} rights=local-write,remote-read,remote-write"
         ));
@@ -109,16 +108,18 @@ impl<'a> Pair<'a> {
         ));
         self.siw
             .ask(&format!("connect name=s data={theirs} {depths}"));
-        let request = await_request(&mut listener);
+        let request = next_request(&mut listener);
         self.told_xwarp = request.private_data().to_vec();
-        request.accept(&mut self.xwarp.qp, ours).expect("accepted");
+        request
+            .accept(&mut self.xwarp.end.qp, ours)
+            .expect("accepted");
         let reply = self.siw.expect_event("s", "ESTABLISHED");
         reply.text("data").clone_into(&mut self.told_siw);
     }
 
     /// A Send each way, the initiator's first, with their content checked.
     pub(crate) fn exchange(&mut self, role: Role, len: u32) {
-        self.xwarp.expect(100, len);
+        self.xwarp.end.post_recv(100, len);
         self.siw.ask(&format!(
             "recv name=s id=100 region=r offset=0 length={len}"
         ));
@@ -145,7 +146,7 @@ impl<'a> Pair<'a> {
     }
 
     fn send_to_xwarp(&mut self, len: u32) {
-        let at = self.xwarp.sink.bytes().len() / 2;
+        let at = self.xwarp.end.sink.bytes().len() / 2;
         self.siw
             .ask(&format!("fill region=r offset={at} length={len} seed=2"));
         self.siw.ask(&format!(
@@ -173,12 +174,4 @@ pub(crate) fn address_of(guest: &Guest<'_>, setup: &Setup) -> IpAddr {
     } else {
         guest.address()
     }
-}
-
-/// The next request.
-pub(crate) fn await_request(listener: &mut Listener) -> ::xwarp::ConnectionRequest {
-    listener
-        .accept(TIMEOUT)
-        .unwrap()
-        .expect("a request in time")
 }

@@ -1,11 +1,15 @@
 //! Parameters of siw, one after the other and together (guest/siw-parameters.sed).
 
-use ::xwarp::{AsyncEventKind, ConnectError, MpaConfig, Opcode, Stag, TermCode};
+use ::xwarp::cm::MpaConfig;
+use ::xwarp::error::{ConnectError, TermCode};
+use ::xwarp::event::AsyncEventKind;
+use ::xwarp::{Opcode, Stag};
 use xwarp_interop_tests::{Guest, Lab, Mtus, Peer, Recorder, XWARP_ADDRESS};
 use xwarp_system_tests::{Capture, check_nothing_dropped};
+use xwarp_test_kit::next_request;
 
 use crate::operations::write_each_way;
-use crate::pair::{await_request, with_guest_on};
+use crate::pair::with_guest_on;
 use crate::reads::{read_from_siw, read_from_xwarp};
 use crate::xwarp::{Setup, Xwarp};
 use crate::{PORT, Pair, Role, with_guest};
@@ -28,8 +32,8 @@ fn exchange_all(lab: &Lab, guest: &Guest<'_>, role: Role) {
 /// siw writes without a completion; a Send says when it is there.
 fn write_unsignaled(pair: &mut Pair<'_>, len: u32) {
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
-    let Stag(stag) = xwarp.sink.stag();
-    xwarp.expect(1, 0);
+    let Stag(stag) = xwarp.end.sink.stag();
+    xwarp.end.post_recv(1, 0);
     siw.ask(&format!("fill region=r offset=0 length={len} seed=9"));
     siw.ask(&format!(
         "write name=s id=1 region=r offset=0 length={len} stag={stag} to=0 flags=unsignaled"
@@ -91,8 +95,8 @@ fn allow_gso(frame: &mut [u8]) {
     frame[checksum].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// With an MSS of 1348, 48 segments are as much as RFC 5044 §3 lets an FPDU have; siw does not know that limit, and goes beyond it
-/// where the MSS is 1448.
+/// With an MSS of 1348, 48 segments are as much as RFC 5044 §3 lets an FPDU have. siw does not know that limit, and goes beyond it where
+/// the MSS is 1448.
 #[test]
 fn fpdus_of_many_segments_are_taken_from_siw() {
     with_guest_on(Mtus::all(1400), |lab, guest| {
@@ -147,16 +151,11 @@ fn crcs_that_siw_insists_on_or_forbids() {
                 guest.set_siw(name, value);
             }
             let setup = Setup {
-                mpa: MpaConfig {
-                    crc: case.xwarp,
-                    ..MpaConfig::default()
-                },
+                mpa: MpaConfig::default().crc(case.xwarp),
                 ..Setup::default()
             };
-            for (role, outcome) in [
-                (Role::Initiator, case.initiator),
-                (Role::Responder, case.responder),
-            ] {
+            let outcomes = [case.initiator, case.responder];
+            for (role, outcome) in Role::BOTH.into_iter().zip(outcomes) {
                 match outcome {
                     None if role == Role::Initiator => rejected_by_siw(lab, guest, &setup),
                     None => reply_refused_by_siw(lab, guest, &setup),
@@ -204,8 +203,8 @@ fn answer_to_siw<'a>(lab: &'a Lab, guest: &'a Guest<'a>, setup: &Setup) -> (Xwar
         "resolve name=s address={XWARP_ADDRESS} port={PORT}"
     ));
     siw.ask("connect name=s ird=16 ord=16");
-    let request = await_request(&mut listener);
-    request.accept(&mut xwarp.qp, b"").expect("accepted");
+    let request = next_request(&mut listener);
+    request.accept(&mut xwarp.end.qp, b"").expect("accepted");
     (xwarp, siw)
 }
 
@@ -221,10 +220,7 @@ fn depths_that_siw_insists_on() {
             (true, TermCode::mpa(2)),
         ] {
             let few = Setup {
-                mpa: MpaConfig {
-                    crc,
-                    ..MpaConfig::default()
-                },
+                mpa: MpaConfig::default().crc(crc),
                 ..Setup::with_depths(4, 4)
             };
             let (xwarp, mut siw) = answer_to_siw(lab, guest, &few);

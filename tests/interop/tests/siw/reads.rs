@@ -20,8 +20,10 @@ pub(crate) fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
             to: remote.to + at,
             ..remote
         };
-        let into = xwarp.sink.local(at, piece);
-        xwarp.post(SendRequest::read(WrId(u64::from(i)), into, from));
+        let into = xwarp.end.sink.local(at, piece);
+        xwarp
+            .end
+            .post(SendRequest::read(WrId(u64::from(i)), into, from));
     }
     for i in 0..pieces {
         let done = xwarp.done(u64::from(i), Opcode::Read);
@@ -32,7 +34,7 @@ pub(crate) fn read_from_siw(pair: &mut Pair<'_>, len: u32, pieces: u32) {
 
 /// siw reads `len` bytes of xwarp's, in `pieces` at once.
 pub(crate) fn read_from_xwarp(pair: &mut Pair<'_>, len: u32, pieces: u32) {
-    let source = pair.xwarp.source.remote(0);
+    let source = pair.xwarp.end.source.remote(0);
     let (Stag(stag), to) = (source.stag, source.to);
     let piece = len / pieces;
     let count = pieces as usize;

@@ -26,14 +26,14 @@ fn work_at_once(pair: &mut Pair<'_>) {
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
     let whole = PIECES * u64::from(PIECE);
     for id in 0..PIECES {
-        let buffer = xwarp.sink.local(id * u64::from(PIECE), PIECE);
+        let buffer = xwarp.end.sink.local(id * u64::from(PIECE), PIECE);
         let request = RecvRequest::new(WrId(1000 + id), buffer);
-        xwarp.qp.post_recv(request).expect("room");
+        xwarp.end.qp.post_recv(request).expect("room");
     }
     siw.ask(&format!(
         "fill region=r offset=3145728 length={whole} seed=6"
     ));
-    let source = xwarp.source.remote(0);
+    let source = xwarp.end.source.remote(0);
     let Stag(stag) = source.stag;
     siw.begin(&format!(
         "send name=s id=500 region=r offset=3145728 length={PIECE} times={PIECES}"
@@ -44,8 +44,8 @@ fn work_at_once(pair: &mut Pair<'_>) {
             to: remote.to + at,
             ..remote
         };
-        let piece = xwarp.source.local(at, PIECE);
-        xwarp.post(SendRequest::write(WrId(id), piece, to));
+        let piece = xwarp.end.source.local(at, PIECE);
+        xwarp.end.post(SendRequest::write(WrId(id), piece, to));
     }
     siw.answer().expect("posted");
     siw.ask(&format!(
@@ -87,14 +87,14 @@ fn many_connections_end_in_order_from_either_side() {
             pair.exchange(role, 1000);
             if round < 5 {
                 let limit = xwarp_system_tests::TIMEOUT;
-                assert!(pair.xwarp.qp.disconnect(limit).expect("an engine"));
+                pair.xwarp.end.qp.disconnect(limit).expect("a close");
                 pair.siw.expect_event("s", "DISCONNECTED");
             } else {
                 pair.siw.ask("disconnect name=s");
                 xwarp_system_tests::eventually("the end", || {
-                    matches!(pair.xwarp.qp.state(), QpState::Idle | QpState::Error)
+                    matches!(pair.xwarp.end.qp.state(), QpState::Idle | QpState::Error)
                 });
-                assert_eq!(pair.xwarp.qp.state(), QpState::Idle, "{role:?}");
+                assert_eq!(pair.xwarp.end.qp.state(), QpState::Idle, "{role:?}");
             }
             check_nothing_dropped(&pair.xwarp.rnic);
         }

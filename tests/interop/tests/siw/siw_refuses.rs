@@ -1,6 +1,8 @@
 //! Refusals by siw: accesses that xwarp must not make, in either role, and what both learn of them.
 
-use ::xwarp::{AsyncEventKind, CompletionStatus, RemoteAddress, SendRequest, TermCode, WrId};
+use ::xwarp::error::TermCode;
+use ::xwarp::event::AsyncEventKind;
+use ::xwarp::{CompletionStatus, RemoteAddress, SendRequest, WrId};
 use xwarp_interop_tests::{Guest, Lab};
 use xwarp_system_tests::eventually;
 
@@ -17,7 +19,7 @@ const FLUSHED: &str = "work-request-flushed-error";
 fn connect<'a>(lab: &'a Lab, guest: &'a Guest<'a>, role: Role) -> Pair<'a> {
     let mut pair = Pair::connect(lab, guest, role, &Setup::default());
     pair.exchange(role, 1);
-    pair.xwarp.expect(50, LEN);
+    pair.xwarp.end.post_recv(50, LEN);
     pair
 }
 
@@ -39,7 +41,7 @@ fn assert_refused(pair: &mut Pair<'_>, what: &str, code: TermCode, done: &[u64])
         }
     }
     eventually("the queue pair's end", || {
-        pair.xwarp.qp.state() == ::xwarp::QpState::Error
+        pair.xwarp.end.qp.state() == ::xwarp::QpState::Error
     });
     pair.siw.expect_event("s", "DISCONNECTED");
     assert_siw_ends(&mut pair.siw);
@@ -69,7 +71,7 @@ fn each<C: Copy>(cases: &[(&str, C)], wrong: impl Fn(&mut Pair<'_>, RemoteAddres
 
 /// A place of siw's, by what is wrong with it.
 fn place(pair: &mut Pair<'_>, wrong: &str) -> RemoteAddress {
-    let bytes = pair.xwarp.sink.bytes().len() as u64;
+    let bytes = pair.xwarp.end.sink.bytes().len() as u64;
     let (remote, siw) = (pair.remote, &mut pair.siw);
     match wrong {
         "unknown" => nowhere(),
@@ -91,7 +93,7 @@ fn place(pair: &mut Pair<'_>, wrong: &str) -> RemoteAddress {
             pair.siw.ask(&format!(
                 "recv name=s id=61 region=r offset=200 length={LEN}"
             ));
-            pair.xwarp.post(request);
+            pair.xwarp.end.post(request);
             pair.xwarp.done(40, ::xwarp::Opcode::SendInvalidate);
             // The older of the two receives.
             assert_receive(pair, "the invalidation", "success");
@@ -117,11 +119,13 @@ fn writes_to_where_they_may_not() {
         ("invalidated", TermCode::ddp_tagged(0)),
     ];
     each(&codes, |pair, remote, code, what| {
-        let bytes = pair.xwarp.sink.bytes().len();
+        let bytes = pair.xwarp.end.sink.bytes().len();
         pair.siw
             .ask(&format!("fill region=r offset=0 length={bytes} seed=8"));
-        let source = pair.xwarp.source.local(0, LEN);
-        pair.xwarp.post(SendRequest::write(WrId(1), source, remote));
+        let source = pair.xwarp.end.source.local(0, LEN);
+        pair.xwarp
+            .end
+            .post(SendRequest::write(WrId(1), source, remote));
         assert_refused(pair, what, code, &[1]);
         let back = &pair.siw.poll("s", 1)[0];
         assert_eq!(back.status, FLUSHED, "{what}: {back:?}");
@@ -142,13 +146,15 @@ fn reads_from_where_they_may_not() {
         ("invalidated", TermCode::rdmap_protection(0)),
     ];
     each(&codes, |pair, remote, code, what| {
-        let before = pair.xwarp.sink.bytes().to_vec();
-        let sink = pair.xwarp.sink.local(0, LEN);
-        pair.xwarp.post(SendRequest::read(WrId(1), sink, remote));
+        let before = pair.xwarp.end.sink.bytes().to_vec();
+        let sink = pair.xwarp.end.sink.local(0, LEN);
+        pair.xwarp
+            .end
+            .post(SendRequest::read(WrId(1), sink, remote));
         assert_refused(pair, what, code, &[]);
         let back = &pair.siw.poll("s", 1)[0];
         assert_eq!(back.status, FLUSHED, "{what}: {back:?}");
-        assert!(pair.xwarp.sink.bytes().to_vec() == before, "{what}");
+        assert!(pair.xwarp.end.sink.bytes().to_vec() == before, "{what}");
     });
 }
 
@@ -156,8 +162,10 @@ fn reads_from_where_they_may_not() {
 #[test]
 fn read_that_wraps_ends_the_connection() {
     each(&[("wraps", ())], |pair, remote, (), what| {
-        let sink = pair.xwarp.sink.local(0, LEN);
-        pair.xwarp.post(SendRequest::read(WrId(1), sink, remote));
+        let sink = pair.xwarp.end.sink.local(0, LEN);
+        pair.xwarp
+            .end
+            .post(SendRequest::read(WrId(1), sink, remote));
         for id in [1, 50] {
             let done = pair.xwarp.completion();
             let expected = (WrId(id), CompletionStatus::Flushed);
@@ -180,8 +188,10 @@ fn siw_answers_reads_without_the_right() {
     each(&[("no remote read", ())], |pair, remote, (), _| {
         pair.siw
             .ask(&format!("fill region=q offset=0 length={LEN} seed=4"));
-        let sink = pair.xwarp.sink.local(0, LEN);
-        pair.xwarp.post(SendRequest::read(WrId(1), sink, remote));
+        let sink = pair.xwarp.end.sink.local(0, LEN);
+        pair.xwarp
+            .end
+            .post(SendRequest::read(WrId(1), sink, remote));
         pair.xwarp.done(1, ::xwarp::Opcode::Read);
         pair.xwarp.assert_received(LEN as usize, 4);
     });
@@ -197,7 +207,7 @@ fn sends_that_ask_for_an_invalidation_that_may_not_be() {
     ];
     each(&codes, |pair, remote, code, what| {
         let request = invalidate(pair, 1, remote.stag);
-        pair.xwarp.post(request);
+        pair.xwarp.end.post(request);
         pair.xwarp.done(1, ::xwarp::Opcode::SendInvalidate);
         assert_receive(pair, what, "remote-invalid-request-error");
         pair.siw.ask("recv name=s id=60 region=r offset=0 length=8");
@@ -216,7 +226,7 @@ fn siw_invalidates_more_than_it_needs_to() {
         &[("invalidated", ()), ("no remote write", ())],
         |pair, remote, (), _| {
             let request = invalidate(pair, 1, wrong_key(remote).stag);
-            pair.xwarp.post(request);
+            pair.xwarp.end.post(request);
             pair.xwarp.done(1, ::xwarp::Opcode::SendInvalidate);
             assert_eq!(pair.siw.poll("s", 1)[0].status, "success");
         },
@@ -253,7 +263,7 @@ fn answers_to_a_read_whose_sink_siw_may_not_write() {
         for role in Role::BOTH {
             let mut pair = connect(lab, guest, role);
             region_of_siw(&mut pair.siw, "q", "remote-read", false);
-            let ::xwarp::Stag(stag) = pair.xwarp.source.stag();
+            let ::xwarp::Stag(stag) = pair.xwarp.end.source.stag();
             pair.siw.ask(&format!(
                 "read name=s id=1 region=q offset=0 length={LEN} stag={stag} to=0"
             ));

@@ -62,10 +62,10 @@ fn both_at_once(pair: &mut Pair<'_>, len: u32) {
     };
     let (written, read) = (remote(writes), remote(source));
     let (xwarp, siw) = (&mut pair.xwarp, &mut pair.siw);
-    let (Stag(ours), Stag(sink)) = (xwarp.source.stag(), xwarp.sink.stag());
-    let buffer = xwarp.sink.local(sends, len);
+    let (Stag(ours), Stag(sink)) = (xwarp.end.source.stag(), xwarp.end.sink.stag());
+    let buffer = xwarp.end.sink.local(sends, len);
     let receive = RecvRequest::new(WrId(4), buffer);
-    xwarp.qp.post_recv(receive).expect("room");
+    xwarp.end.qp.post_recv(receive).expect("room");
     siw.ask(&format!(
         "fill region=r offset={source} length={len} seed=6"
     ));
@@ -78,11 +78,11 @@ fn both_at_once(pair: &mut Pair<'_>, len: u32) {
     ));
     siw.ask(&format!("send {what} id=2 offset={source}"));
     siw.ask(&format!("read {what} id=3 offset={reads} stag={ours} to=0"));
-    let piece = xwarp.source.local(0, len);
-    xwarp.post(SendRequest::write(WrId(1), piece, written));
-    xwarp.post(SendRequest::send(WrId(2), piece));
-    let into = xwarp.sink.local(reads, len);
-    xwarp.post(SendRequest::read(WrId(3), into, read));
+    let piece = xwarp.end.source.local(0, len);
+    xwarp.end.post(SendRequest::write(WrId(1), piece, written));
+    xwarp.end.post(SendRequest::send(WrId(2), piece));
+    let into = xwarp.end.sink.local(reads, len);
+    xwarp.end.post(SendRequest::read(WrId(3), into, read));
     let mut done: Vec<(u64, Opcode)> = (0..4)
         .map(|_| {
             let done = xwarp.completion();
@@ -102,7 +102,7 @@ fn both_at_once(pair: &mut Pair<'_>, len: u32) {
     for at in [sends, writes, reads] {
         siw.ask(&format!("check region=r offset={at} length={len} seed=1"));
     }
-    let held = xwarp.sink.bytes().to_vec();
+    let held = xwarp.end.sink.bytes().to_vec();
     let expected = xwarp_interop_tests::filling(len as usize, 6);
     for (part, held) in held.chunks(len as usize).take(3).enumerate() {
         assert!(held == expected, "part {part}");

@@ -1,12 +1,15 @@
 //! A guest that stops without a word, as one does that has lost its power.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use ::xwarp::{AsyncEventKind, CompletionStatus, ConnectError, QpState, SendRequest, WrId};
+use ::xwarp::error::ConnectError;
+use ::xwarp::event::AsyncEventKind;
+use ::xwarp::{CompletionStatus, ProtectionDomain, QpState, Rnic, SendRequest, WrId};
 use xwarp_interop_tests::{Guest, Image, Lab, Peer};
 use xwarp_system_tests::eventually_within;
 
-use crate::many::{End, listen};
+use crate::many::{Connection, listen};
 use crate::xwarp::{Setup, Xwarp, open};
 use crate::{PORT, Pair, Role, with_guest};
 
@@ -64,9 +67,9 @@ fn write_while(pair: &mut Pair<'_>, bring_back: impl FnOnce()) {
     const PIECE: u32 = 256 << 10;
     const PIECES: u64 = 8;
     for id in 0..PIECES {
-        let (source, remote) = (pair.xwarp.source.local(0, PIECE), pair.remote);
+        let (source, remote) = (pair.xwarp.end.source.local(0, PIECE), pair.remote);
         let write = SendRequest::write(WrId(id), source, remote);
-        pair.xwarp.post(write);
+        pair.xwarp.end.post(write);
     }
     let early = pair.xwarp.cq.wait(3 * KEEPALIVE / 2).expect("a queue");
     bring_back();
@@ -97,6 +100,36 @@ fn guest_that_stands_still_cannot_be_connected_with_until_it_goes_on() {
     });
 }
 
+/// Traffic of every kind over a connection, which arrives.
+fn exchange(connection: &mut Connection, siw: &mut Peer<'_>) {
+    connection.prepare(siw);
+    connection.post_all(siw);
+    connection.check_all(siw);
+}
+
+/// Ends of these numbers, connected to `siw` in this guest, after traffic of every kind.
+fn connected(
+    numbers: Range<usize>,
+    (lab, guest): (&Lab, &Guest<'_>),
+    (rnic, pd): (&Rnic, &ProtectionDomain),
+    siw: &mut Peer<'_>,
+) -> Vec<Connection> {
+    let connections = numbers.map(|number| Connection::new(rnic, pd, siw, number));
+    let mut connections: Vec<Connection> = connections.collect();
+    for connection in &mut connections {
+        connection.connect(lab, guest, siw, 0);
+        exchange(connection, siw);
+    }
+    connections
+}
+
+fn assert_next_event_is_a_loss(rnic: &Rnic) {
+    let event = rnic.events().try_next().ok().flatten();
+    let kind = event.expect("an event of each").kind;
+    let lost = matches!(kind, AsyncEventKind::ConnectionLost { .. });
+    assert!(lost, "{kind:?}");
+}
+
 /// Four connections: the guest of the first three stops, and what is wanted of it differs.
 #[test]
 fn guest_that_is_gone_is_noticed_and_everything_is_freed() {
@@ -115,67 +148,38 @@ fn guest_that_is_gone_is_noticed_and_everything_is_freed() {
         listen(guest, siw, 0);
     }
     let [gone, other] = &mut peers;
-    let mut ends: Vec<End> = (0..3)
-        .map(|number| End::new(&rnic, &pd, gone, number))
-        .collect();
-    for end in &mut ends {
-        end.connect(&lab, &guests[0], gone, 0);
-        end.prepare(gone);
-        end.post_all(gone);
-        end.check_all(gone);
-    }
-    let mut living = End::new(&rnic, &pd, other, 3);
+    let at = (&lab, &guests[0]);
+    let mut lost = connected(0..3, at, (&rnic, &pd), gone);
+    let mut living = Connection::new(&rnic, &pd, other, 3);
     living.connect(&lab, &guests[1], other, 0);
 
     guests[0].stand_still();
     let began = Instant::now();
     // Of the first nothing is wanted.
-    ends[1].post_write(500).expect("room");
-    ends[2].post_read(500).expect("room");
+    lost[1].post_write(500).expect("room");
+    lost[2].post_read(500).expect("room");
     let all_gone = eventually_within(USER_TIMEOUT + MARGIN, || {
-        // The other guest is not concerned.
-        living.prepare(other);
-        living.post_all(other);
-        living.check_all(other);
-        ends.iter().all(|end| end.qp.state() == QpState::Error)
+        exchange(&mut living, other); // the other guest is not concerned
+        lost.iter().all(|one| one.qp.state() == QpState::Error)
     });
     assert!(all_gone, "not within {:?}", began.elapsed());
     assert!(began.elapsed() > SOONEST, "too soon");
-    for end in &mut ends {
-        assert_lost(end);
+    for connection in &mut lost {
+        assert_lost(connection);
+        assert_next_event_is_a_loss(&rnic);
     }
-    for _ in 0..3 {
-        let event = rnic
-            .events()
-            .try_next()
-            .ok()
-            .flatten()
-            .expect("an event of each")
-            .kind;
-        let lost = matches!(event, AsyncEventKind::ConnectionLost { .. });
-        assert!(lost, "{event:?}");
-    }
-    // There is room for just these.
-    ends.clear();
+    lost.clear(); // which leaves room for just these
     guests[0].go_on();
-    let mut again: Vec<End> = (10..13)
-        .map(|number| End::new(&rnic, &pd, gone, number))
-        .collect();
-    for end in &mut again {
-        end.connect(&lab, &guests[0], gone, 0);
-        end.prepare(gone);
-        end.post_all(gone);
-        end.check_all(gone);
-    }
+    connected(10..13, at, (&rnic, &pd), gone);
 }
 
 /// What was left on a connection that is lost has come back.
-fn assert_lost(end: &mut End) {
-    while let Some(done) = end.cq.wait(Duration::ZERO).expect("a queue") {
+fn assert_lost(connection: &mut Connection) {
+    while let Some(done) = connection.cq.wait(Duration::ZERO).expect("a queue") {
         // A Write is done when TCP has taken it.
         let right = done.is_success() || done.status == CompletionStatus::Flushed;
         assert!(right, "{done:?}");
         assert_eq!(done.wr_id, WrId(500));
     }
-    assert!(end.post_write(501).is_err(), "it takes work");
+    assert!(connection.post_write(501).is_err(), "it takes work");
 }

@@ -3,13 +3,17 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use ::xwarp::cm::{Connecting, ConnectionInfo, MpaConfig};
+use ::xwarp::config::{NicConfig, XdpMode};
+use ::xwarp::error::ConnectError;
+use ::xwarp::event::AsyncEventKind;
 use ::xwarp::{
-    Access, AsyncEventKind, CompletionQueue, ConnectError, Connecting, ConnectionInfo, Listener,
-    MemoryRegion, MpaConfig, NicConfig, Opcode, ProtectionDomain, QpConfig, QueuePair, RecvRequest,
-    Rnic, RnicConfig, SendRequest, WorkCompletion, WrId, XdpMode,
+    CompletionQueue, Listener, Opcode, ProtectionDomain, QpConfig, Rnic, RnicConfig,
+    WorkCompletion, WrId,
 };
 use xwarp_interop_tests::{Lab, XWARP_ADDRESS, XWARP_ADDRESS_6, filling};
 use xwarp_system_tests::{DEV, TIMEOUT};
+use xwarp_test_kit::{End, next_completion, next_success};
 
 use crate::PORT;
 
@@ -38,11 +42,7 @@ impl Setup {
     /// This many Reads outstanding each way.
     pub(crate) fn with_depths(ird: u16, ord: u16) -> Self {
         Self {
-            qp: QpConfig {
-                ird,
-                ord,
-                ..QpConfig::default()
-            },
+            qp: QpConfig::default().ird(ird).ord(ord),
             ..Self::default()
         }
     }
@@ -67,18 +67,18 @@ impl Setup {
     /// How an RNIC with room for `regions` regions is opened.
     fn config(&self, regions: usize) -> RnicConfig {
         let default = RnicConfig::default();
-        RnicConfig {
-            nic: NicConfig {
-                region_bytes: regions * self.region_bytes() + (1 << 20),
-                mode: self.mode,
-                ..NicConfig::default()
-            },
-            mpa: self.mpa,
-            keepalive: self.keepalive,
-            user_timeout: self.user_timeout.unwrap_or(default.user_timeout),
-            min_rto: self.min_rto.unwrap_or(default.min_rto),
-            ..default
-        }
+        let user_timeout = self.user_timeout.unwrap_or(default.user_timeout);
+        let min_rto = self.min_rto.unwrap_or(default.min_rto);
+        default
+            .nic(
+                NicConfig::default()
+                    .region_bytes(regions * self.region_bytes() + (1 << 20))
+                    .mode(self.mode),
+            )
+            .mpa(self.mpa)
+            .keepalive(self.keepalive)
+            .user_timeout(user_timeout)
+            .min_rto(min_rto)
     }
 
     /// The same in a command for siw.
@@ -101,12 +101,9 @@ impl Setup {
 pub(crate) struct Xwarp<'a> {
     lab: &'a Lab,
     address: IpAddr,
-    pub(crate) qp: QueuePair,
+    /// Its source holds pattern 1.
+    pub(crate) end: End,
     pub(crate) cq: CompletionQueue,
-    /// May be read, by the peer too; holds pattern 1.
-    pub(crate) source: MemoryRegion,
-    /// May be written, by the peer too.
-    pub(crate) sink: MemoryRegion,
     pub(crate) pd: ProtectionDomain,
     pub(crate) rnic: Rnic,
 }
@@ -117,19 +114,20 @@ impl<'a> Xwarp<'a> {
         let bytes = setup.region_bytes();
         let cq = rnic.create_cq(1024).expect("a queue");
         let pd = rnic.allocate_pd().expect("a protection domain");
-        let memory = |access| pd.allocate(bytes, access).expect("memory");
         let this = Self {
             lab,
             address: setup.xwarp_address(),
-            qp: pd.create_qp(&setup.qp, &cq, &cq).expect("a queue pair"),
-            source: memory(Access::LOCAL_READ | Access::REMOTE_READ),
-            sink: memory(Access::LOCAL_WRITE | Access::REMOTE_WRITE),
+            end: End::new(&pd, &cq, &setup.qp, bytes),
             cq,
             pd,
             rnic,
         };
         let source = filling(bytes, 1);
-        this.source.bytes().write(0, &source).expect("our memory");
+        this.end
+            .source
+            .bytes()
+            .write(0, &source)
+            .expect("our memory");
         this
     }
 
@@ -139,7 +137,7 @@ impl<'a> Xwarp<'a> {
         to: SocketAddr,
         private_data: &[u8],
     ) -> Result<Vec<u8>, ConnectError> {
-        let qp = &mut self.qp;
+        let qp = &mut self.end.qp;
         let connect = || qp.connect(to, private_data, TIMEOUT);
         self.lab.xwarp.run(connect)
     }
@@ -148,10 +146,10 @@ impl<'a> Xwarp<'a> {
     pub(crate) fn begin_connect(
         &mut self,
         to: SocketAddr,
-        limit: Duration,
+        timeout: Duration,
     ) -> Result<Connecting, ConnectError> {
-        let qp = &mut self.qp;
-        let connect = || qp.begin_connect(to, b"", limit);
+        let qp = &mut self.end.qp;
+        let connect = || qp.begin_connect(to, b"", timeout);
         self.lab.xwarp.run(connect)
     }
 
@@ -165,35 +163,22 @@ impl<'a> Xwarp<'a> {
 
     /// What start-up has settled.
     pub(crate) fn info(&self) -> ConnectionInfo {
-        self.qp.connection().expect("a connection")
-    }
-
-    /// Posts a receive for `len` bytes of the sink.
-    pub(crate) fn expect(&mut self, id: u64, len: u32) {
-        let buffer = self.sink.local(0, len);
-        let request = RecvRequest::new(WrId(id), buffer);
-        self.qp.post_recv(request).expect("room");
-    }
-
-    pub(crate) fn post(&mut self, request: SendRequest) {
-        self.qp.post_send(request).expect("room");
+        self.end.qp.connection().expect("a connection")
     }
 
     /// Sends the first `len` bytes of the source.
     pub(crate) fn send(&mut self, id: u64, len: u32) {
-        self.post(SendRequest::send(WrId(id), self.source.local(0, len)));
+        self.end.post(self.end.send(id, len));
     }
 
     /// The next completion.
     pub(crate) fn completion(&mut self) -> WorkCompletion {
-        let done = self.cq.wait(TIMEOUT).expect("a completion queue");
-        done.expect("a completion in time")
+        next_completion(&mut self.cq)
     }
 
     /// The next completion, which must be of this work request and successful.
     pub(crate) fn done(&mut self, id: u64, opcode: Opcode) -> WorkCompletion {
-        let done = self.completion();
-        assert!(done.is_success(), "{done:?}");
+        let done = next_success(&mut self.cq);
         assert_eq!((done.wr_id, done.opcode), (WrId(id), opcode));
         done
     }
@@ -210,7 +195,7 @@ impl<'a> Xwarp<'a> {
 
     /// Fails unless the first bytes of the sink are those of this pattern.
     pub(crate) fn assert_received(&self, len: usize, seed: usize) {
-        let held = self.sink.bytes().to_vec();
+        let held = self.end.sink.bytes().to_vec();
         assert!(held[..len] == filling(len, seed), "{len} bytes of {seed}");
     }
 }

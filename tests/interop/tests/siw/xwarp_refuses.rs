@@ -1,8 +1,11 @@
 //! Refusals by xwarp: accesses that siw must not make, in either role, and what both learn of them.
 
+use ::xwarp::attr::TerminateOrigin;
+use ::xwarp::error::TermCode;
+use ::xwarp::event::AsyncEventKind;
 use ::xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, QueuePair,
-    RemoteAddress, Stag, TermCode, TerminateOrigin, WrId,
+    Access, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, QueuePair, RemoteAddress,
+    Stag, WrId,
 };
 use xwarp_interop_tests::{Guest, Lab};
 use xwarp_system_tests::eventually;
@@ -46,9 +49,9 @@ fn assert_refused(
     channel: Channel,
 ) -> bool {
     eventually("the queue pair's end", || {
-        pair.xwarp.qp.state() == QpState::Error
+        pair.xwarp.end.qp.state() == QpState::Error
     });
-    let info = pair.xwarp.qp.query().expect("an RNIC");
+    let info = pair.xwarp.end.qp.query().expect("an RNIC");
     let told = info.terminate.map(|it| (it.origin, it.code));
     assert_eq!(told, Some((TerminateOrigin::Local, code)), "{what}");
     let event = pair
@@ -113,7 +116,7 @@ fn place(
 ) -> (RemoteAddress, Option<MemoryRegion>) {
     let local = Access::LOCAL_READ | Access::LOCAL_WRITE;
     let all = local | Access::REMOTE_READ | Access::REMOTE_WRITE;
-    let bytes = pair.xwarp.sink.bytes().len() as u64;
+    let bytes = pair.xwarp.end.sink.bytes().len() as u64;
     let kept = |rights| {
         let region = region_of_xwarp(pair, rights);
         (region.remote(0), Some(region))
@@ -159,7 +162,7 @@ fn place(
         "invalidated" => {
             let (remote, region) = kept(all);
             let Stag(stag) = remote.stag;
-            pair.xwarp.expect(40, LEN);
+            pair.xwarp.end.post_recv(40, LEN);
             pair.siw.ask(&format!(
                 "send name=s id=2 region=r offset=0 length={LEN} invalidate={stag}"
             ));
@@ -188,7 +191,7 @@ fn each(verb: &str, cases: &[(&str, TermCode)], status: &str) {
                 let other = other.then(|| another(&pair));
                 let (remote, region) = place(&mut pair, name, other.as_ref());
                 let before = region.as_ref().map(|region| region.bytes().to_vec());
-                pair.xwarp.expect(50, LEN);
+                pair.xwarp.end.post_recv(50, LEN);
                 let (Stag(stag), to) = (remote.stag, remote.to);
                 let aim = if verb == "send" {
                     format!("invalidate={stag}")
@@ -286,7 +289,7 @@ fn sends_without_a_buffer_and_too_long_ones() {
             ] {
                 let mut pair = connect(lab, guest, role);
                 if let Some(len) = buffer {
-                    pair.xwarp.expect(50, len);
+                    pair.xwarp.end.post_recv(50, len);
                 }
                 pair.siw.ask(&send);
                 let channel = match buffer {

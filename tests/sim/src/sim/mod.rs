@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use xwarp::MpaConfig;
+use xwarp::cm::MpaConfig;
 use xwarp_netsim::{Direction, Link, Seed};
 
 use xwarp_test_kit::Side;

@@ -3,9 +3,14 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use xwarp::{Arm, CqId, HandlerError, HandlerId, Payload, QpConfig, SendRequest, Sgl, WrId};
+use xwarp::attr::CqId;
+use xwarp::completion::Arm;
+use xwarp::error::HandlerError;
+use xwarp::event::HandlerId;
+use xwarp::work::{Payload, Sgl};
+use xwarp::{QpConfig, SendRequest, WrId};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Host, Sim};
+use xwarp_sim_tests::{Host, Sim, SimEnd};
 
 fn sim() -> Sim {
     Sim::new(Seed(51)).one_way_delay(Duration::from_micros(50))
@@ -18,7 +23,7 @@ fn handler(host: &Host) -> (HandlerId, Receiver<CqId>) {
 }
 
 /// A connected pair; the completion queue that the second end receives on, and the calls of its handler.
-fn pair(sim: &mut Sim) -> (End, End, Receiver<CqId>) {
+fn pair(sim: &mut Sim) -> (SimEnd, SimEnd, Receiver<CqId>) {
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let (id, calls) = handler(b.host());
@@ -37,7 +42,7 @@ fn send(wr_id: u64) -> SendRequest {
 /// What the peer does, posted one by one; how often the handler was called after each.
 fn calls_of(
     sim: &mut Sim,
-    a: &mut End,
+    a: &mut SimEnd,
     calls: &Receiver<CqId>,
     sends: &[SendRequest],
 ) -> Vec<usize> {
@@ -92,7 +97,7 @@ fn every_send_type_and_signaled_work_of_this_side_fire_next() {
     let (mut a, mut b, calls) = pair(&mut sim);
     let regions = [0, 1].map(|_| b.own_region(8, xwarp::Access::all()));
     let invalidate = |at: usize, solicited| {
-        let operation = xwarp::Operation::Send {
+        let operation = xwarp::work::Operation::Send {
             payload: Payload::default(),
             solicited,
             invalidate: Some(regions[at].stag()),
@@ -139,7 +144,7 @@ fn send_that_invalidates_and_solicits_is_a_solicited_one() {
     let region = b.own_region(8, xwarp::Access::all());
     b.post_recv(1, 1);
     b.recv_cq().arm(Arm::Solicited).unwrap();
-    let operation = xwarp::Operation::Send {
+    let operation = xwarp::work::Operation::Send {
         payload: Payload::default(),
         solicited: true,
         invalidate: Some(region.stag()),
@@ -223,7 +228,7 @@ fn handlers_can_be_replaced_and_cleared() {
     let refused = host.rnic().create_cq_with(1, id).err();
     assert!(matches!(
         refused,
-        Some(xwarp::CreateError::Handler(HandlerError::Unknown))
+        Some(xwarp::error::CreateError::Handler(HandlerError::Unknown))
     ));
     let (another, _calls) = handler(&host);
     assert_ne!(another, id, "an identifier is never used again");

@@ -3,10 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, MpaConfig, Opcode, QpChange, QpConfig, QpState, Revision};
+use xwarp::attr::QpChange;
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::DisconnectError;
+use xwarp::event::AsyncEventKind;
+use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{REPLY, REQUEST};
-use xwarp_sim_tests::{Done, End, KIB, MIB, PlainPeer, Side, Sim, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, PlainPeer, Side, Sim, SimEnd, for_each_seed, pattern};
 use xwarp_tcp::StackConfig;
 
 fn sim() -> Sim {
@@ -14,7 +18,7 @@ fn sim() -> Sim {
 }
 
 /// Both ends have closed cleanly.
-fn assert_closed(a: &End, b: &End) {
+fn assert_closed(a: &SimEnd, b: &SimEnd) {
     assert_eq!(
         (a.events(), b.events()),
         (vec![AsyncEventKind::Closed], vec![AsyncEventKind::Closed])
@@ -22,12 +26,12 @@ fn assert_closed(a: &End, b: &End) {
     assert_eq!((a.state(), b.state()), (QpState::Idle, QpState::Idle));
 }
 
-fn assert_reset(end: &End) {
+fn assert_reset(end: &SimEnd) {
     assert_eq!(end.events(), [AsyncEventKind::ConnectionReset]);
     assert_eq!(end.state(), QpState::Error);
 }
 
-fn assert_lost(end: &End) {
+fn assert_lost(end: &SimEnd) {
     let events = end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::ConnectionLost { .. }]),
@@ -144,6 +148,27 @@ fn responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
     assert_eq!(b.receives(), [Done::receive(1, 10)]);
     assert_eq!(b.sends(), [Done::flushed(2, Opcode::Send)]);
     assert_closed(&a, &b);
+}
+
+/// These engines are not waited for: what `disconnect` returns is how far the close is.
+#[test]
+fn disconnect_tells_a_close_that_takes_longer_from_one_that_failed() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    sim.run_until_idle();
+    let closed = a.qp.disconnect(Duration::ZERO);
+    assert!(matches!(closed, Err(DisconnectError::TimedOut)));
+    sim.run_until_idle();
+    assert_closed(&a, &b);
+    assert!(a.qp.disconnect(Duration::ZERO).is_ok(), "it has gone on");
+    sim.connect(&mut a, &mut b);
+    b.qp.abort().unwrap();
+    sim.run_until_idle();
+    assert_reset(&a);
+    for end in [&mut a, &mut b] {
+        let failed = end.qp.disconnect(Duration::ZERO);
+        assert!(matches!(failed, Err(DisconnectError::Failed)));
+    }
 }
 
 #[test]
@@ -287,10 +312,10 @@ fn link_that_comes_back_in_time_costs_nothing_but_time() {
     assert!(target.to_vec() == pattern(MIB));
 }
 
-/// What is unacknowledged is TCP's business, whose patience is longer than that of a close (RFC 9293 §3.8.3).
+/// What is unacknowledged is TCP's business, whose timeout is longer than that of a close (RFC 9293 §3.8.3).
 #[test]
 fn close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
-    let closes: [fn(&mut End); 2] = [
+    let closes: [fn(&mut SimEnd); 2] = [
         |end| end.qp.begin_disconnect().unwrap(),
         |end| {
             end.qp.modify(QpChange::to(QpState::Closing)).unwrap();
@@ -316,7 +341,13 @@ fn close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
 }
 
 /// Connects to a plain peer, and ends that by `finish`.
-fn connect_and_finish(sim: &mut Sim, end: &mut End, peer: &PlainPeer, port: u16, finish: Finish) {
+fn connect_and_finish(
+    sim: &mut Sim,
+    end: &mut SimEnd,
+    peer: &PlainPeer,
+    port: u16,
+    finish: Finish,
+) {
     let at = (Side::B.address(), port).into();
     let before = peer.clients().len();
     let mut connecting = (end.qp)
@@ -332,16 +363,16 @@ fn connect_and_finish(sim: &mut Sim, end: &mut End, peer: &PlainPeer, port: u16,
 }
 
 /// How a connection to a plain peer ends, and its queue pair becomes Idle.
-type Finish = fn(&mut Sim, &mut End, &PlainPeer);
+type Finish = fn(&mut Sim, &mut SimEnd, &PlainPeer);
 
-fn finish_gracefully(sim: &mut Sim, end: &mut End, peer: &PlainPeer) {
+fn finish_gracefully(sim: &mut Sim, end: &mut SimEnd, peer: &PlainPeer) {
     end.qp.begin_disconnect().unwrap();
     sim.run_until("the FIN", || peer.saw_fin());
     peer.close();
     sim.run_until("the end", || end.state() == QpState::Idle);
 }
 
-fn finish_by_reset(sim: &mut Sim, end: &mut End, peer: &PlainPeer) {
+fn finish_by_reset(sim: &mut Sim, end: &mut SimEnd, peer: &PlainPeer) {
     end.qp.modify(QpChange::to(QpState::Error)).unwrap();
     sim.run_until("the reset", || peer.ended().is_some());
     end.qp.modify(QpChange::to(QpState::Idle)).unwrap();
@@ -350,10 +381,7 @@ fn finish_by_reset(sim: &mut Sim, end: &mut End, peer: &PlainPeer) {
 /// TCP answers what the peer sends again, such as its FIN, for as long as that may come (RFC 9293 §3.6.1): the port is nobody else's.
 #[test]
 fn port_of_an_ended_connection_is_kept_for_ten_seconds() {
-    let mpa = MpaConfig {
-        highest: Revision::One, // one port per connection
-        ..MpaConfig::default()
-    };
+    let mpa = MpaConfig::default().max_revision(Revision::One);
     for finish in [finish_gracefully as Finish, finish_by_reset] {
         let (sim, peer) = Sim::with_mpa_and_plain_peer(Seed(19), mpa);
         let mut sim = sim.one_way_delay(Duration::from_micros(50));

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use xwarp::error::{DataPathError, PostError, PostListError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::memory::PhysicalList;
+use xwarp::work::DataPath;
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, DataPath, DataPathError, Opcode, PhysicalList,
-    PostError, PostListError, QpConfig, QpState, RecvRequest, SendRequest, Sge, Stag, TermCode,
-    WrId,
+    Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge, Stag, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::Untagged;
-use xwarp_sim_tests::{Done, End, Sim, pattern};
+use xwarp_sim_tests::{Done, Sim, SimEnd, pattern};
 
 use crate::hostile::Dut;
 
@@ -31,10 +33,7 @@ fn data_path_posts_in_the_place_of_its_queue_pair() {
     let send = |id| SendRequest::send(WrId(id), source);
     let taken = PostError::DataPathTaken;
     assert_eq!(a.qp.post_send(send(9)), Err(taken));
-    let nothing = Err(PostListError {
-        posted: 0,
-        error: taken,
-    });
+    let nothing = Err(PostListError::from(taken));
     assert_eq!(a.qp.post_send_list([send(9)]), nothing);
     assert_eq!(
         a.qp.post_recv(RecvRequest::new(WrId(9), source)),
@@ -102,10 +101,7 @@ fn poller_finds_what_its_queue_has() {
 #[test]
 fn privileged_queue_pair_gives_no_data_path_away() {
     let mut sim = sim();
-    let config = QpConfig {
-        privileged: true,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().privileged(true);
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&QpConfig::default()));
     let refused = a.qp.take_data_path().err();
     assert_eq!(refused, Some(DataPathError::Privileged));
@@ -143,7 +139,7 @@ fn data_path_binds_and_invalidates_what_was_registered() {
 }
 
 /// What a data path's holder makes of memory that it can name by its physical address: how the work request ends.
-fn physical(request: fn(&End, u64) -> SendRequest) -> Done {
+fn physical(request: fn(&SimEnd, u64) -> SendRequest) -> Done {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     b.post_recv(1, 4096);

@@ -4,13 +4,15 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use xwarp::{
-    Arm, AsyncEventKind, CompletionChannel, CompletionQueue, ConnectError, CreateError, QpConfig,
-    QpState, RnicEnded, RnicUnavailable, SendRequest, Sgl, WrId,
-};
+use xwarp::completion::{Arm, CompletionChannel};
+use xwarp::error::{ConnectError, CreateError, RnicEnded, RnicUnavailable, StreamError};
+use xwarp::event::AsyncEventKind;
+use xwarp::stream::StreamState;
+use xwarp::work::Sgl;
+use xwarp::{CompletionQueue, QpConfig, QpState, SendRequest, WrId};
 use xwarp_driver::net::LinkEnd;
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Sim};
+use xwarp_sim_tests::{Sim, SimEnd};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -28,7 +30,7 @@ fn closed<T>() -> Result<T, RnicEnded> {
 }
 
 /// A connected pair whose second end receives on a queue of this channel.
-fn pair_on(sim: &mut Sim, channel: &CompletionChannel) -> (End, End) {
+fn pair_on(sim: &mut Sim, channel: &CompletionChannel) -> (SimEnd, SimEnd) {
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let cq = sim.b().rnic().create_cq_on(channel, 64).unwrap();
@@ -38,7 +40,7 @@ fn pair_on(sim: &mut Sim, channel: &CompletionChannel) -> (End, End) {
     (a, b)
 }
 
-fn send(sim: &mut Sim, from: &mut End, to: &mut End, wr_id: u64) {
+fn send(sim: &mut Sim, from: &mut SimEnd, to: &mut SimEnd, wr_id: u64) {
     to.post_recv(wr_id, 1);
     from.post(SendRequest::send(WrId(wr_id), Sgl::new()));
     sim.run_until_idle();
@@ -199,6 +201,70 @@ fn stream_listener_is_readable_while_a_stream_waits() {
 }
 
 #[test]
+fn stream_is_readable_from_bytes_until_they_are_read() {
+    let mut sim = sim();
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen_streams(at).unwrap();
+    let mut near = sim.a().rnic().connect_stream(at, LIMIT).unwrap();
+    assert!(!is_readable(&near));
+    sim.run_until("TCP is established", || is_readable(&near));
+    near.wait_established(LIMIT).unwrap();
+    assert!(!is_readable(&near), "no bytes have come");
+    let mut far = sim.wait_for("a stream", || listener.try_accept().unwrap());
+    assert!(!is_readable(&far));
+    assert_eq!(near.write(b"hello"), Ok(5));
+    sim.run_until_idle();
+    far.wait_established(LIMIT).unwrap();
+    assert!(is_readable(&far), "whatever else was waited for");
+    let mut bytes = [0; 8];
+    assert_eq!(far.read(&mut bytes[..2]), Ok(2));
+    assert!(is_readable(&far), "there is more");
+    assert_eq!(far.read(&mut bytes), Ok(3));
+    assert!(!is_readable(&far));
+    assert_eq!(far.read(&mut bytes), Ok(0));
+}
+
+#[test]
+fn stream_that_comes_with_bytes_is_readable() {
+    let mut sim = sim();
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen_streams(at).unwrap();
+    let mut near = sim.a().rnic().connect_stream(at, LIMIT).unwrap();
+    sim.run_until("TCP is established", || is_readable(&near));
+    assert_eq!(near.write(b"hello"), Ok(5));
+    sim.run_until_idle();
+    let mut far = listener.try_accept().unwrap().expect("a stream");
+    assert!(is_readable(&far));
+    assert_eq!(far.read(&mut [0; 8]), Ok(5));
+    assert!(!is_readable(&far));
+}
+
+#[test]
+fn stream_that_has_ended_stays_readable() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen_streams(at).unwrap();
+    let mut near = sim.a().rnic().connect_stream(at, LIMIT).unwrap();
+    sim.run_until("TCP is established", || is_readable(&near));
+    assert_eq!(near.write(b"bye"), Ok(3));
+    drop(near);
+    let mut far = sim.wait_for("a stream", || listener.try_accept().unwrap());
+    sim.run_until("the FIN", || far.state() == Ok(StreamState::PeerClosed));
+    assert!(is_readable(&far));
+    assert_eq!(far.read(&mut [0; 8]), Ok(3));
+    for end in [StreamError::PeerClosed, StreamError::Gone] {
+        assert!(is_readable(&far), "the end was announced with the bytes");
+        assert_eq!(far.read(&mut [0; 8]), Err(end));
+        assert!(is_readable(&far), "{end}");
+        sim.run_until_idle();
+    }
+    let nobody = sim.b().at(sim.new_port());
+    let refused = sim.a().rnic().connect_stream(nobody, LIMIT).unwrap();
+    sim.run_until("an end", || is_readable(&refused));
+    assert_eq!(refused.state(), Ok(StreamState::Gone));
+}
+
+#[test]
 fn descriptors_of_a_closed_rnic_are_readable_and_say_that_it_is_closed() {
     let mut sim = sim();
     let (host, far) = (sim.a(), sim.b().at(sim.new_port()));
@@ -210,10 +276,13 @@ fn descriptors_of_a_closed_rnic_are_readable_and_say_that_it_is_closed() {
     let mut streams = host.rnic().listen_streams(streams_at).unwrap();
     let mut a = host.end(&QpConfig::default());
     let mut connecting = a.qp.begin_connect(far, b"", LIMIT).unwrap();
+    let mut stream = host.rnic().connect_stream(far, LIMIT).unwrap();
     host.rnic().close().unwrap();
     for _ in 0..2 {
         assert!(is_readable(&channel) && is_readable(&events) && is_readable(&listener));
-        assert!(is_readable(&streams) && is_readable(&connecting));
+        assert!(is_readable(&streams) && is_readable(&connecting) && is_readable(&stream));
+        let read = stream.read(&mut [0; 8]);
+        assert_eq!(read, Err(StreamError::Unavailable(RnicUnavailable::Closed)));
         assert_eq!(channel.try_next(), closed());
         assert_eq!(channel.next(LIMIT), closed());
         assert_eq!(events.try_next(), closed());

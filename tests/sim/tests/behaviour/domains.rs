@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use xwarp::error::{CapabilityError, CreateError, DestroyError};
+use xwarp::memory::RegionSpec;
 use xwarp::{
-    Access, Capability, CompletionQueue, CreateError, DestroyError, MemoryRegion, ProtectionDomain,
-    QpConfig, RegionSpec, SendRequest, SrqConfig, WrId,
+    Access, CompletionQueue, MemoryRegion, ProtectionDomain, QpConfig, SendRequest, SrqConfig, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Host, KIB, Sim};
+use xwarp_sim_tests::{Done, Host, KIB, Sim, SimEnd};
 
 fn sim() -> Sim {
     Sim::new(Seed(83)).one_way_delay(Duration::from_micros(50))
@@ -77,11 +78,8 @@ fn domain_is_kept_by_an_object_of_each_kind_until_that_is_gone() {
 }
 
 /// An RNIC's host, a domain of it, and in that a queue pair, which is connected, and a region.
-fn with_own_domain(sim: &mut Sim) -> (ProtectionDomain, End, MemoryRegion, End) {
-    let config = QpConfig {
-        bind_windows: true,
-        ..QpConfig::default()
-    };
+fn with_own_domain(sim: &mut Sim) -> (ProtectionDomain, SimEnd, MemoryRegion, SimEnd) {
+    let config = QpConfig::default().bind_windows(true);
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let pd = new_pd(a.host());
     let (send_cq, recv_cq) = a.cqs();
@@ -176,12 +174,8 @@ fn domains_are_as_many_as_the_rnic_says_until_one_is_deallocated() {
     let max = host.rnic().query().unwrap().max_pds;
     let (mut all, error) = fill(&host);
     assert_eq!(all.len(), max - 1, "the simulated host has one already");
-    let expected = Capability {
-        what: "a number of protection domains of",
-        wanted: max + 1,
-        min: 1,
-        max,
-    };
+    let expected =
+        CapabilityError::check("a number of protection domains of", max + 1, 1, max).unwrap_err();
     assert!(matches!(error, CreateError::Capability(it) if it == expected));
     assert_usable(&all[0]);
     let ids: std::collections::HashSet<_> = all.iter().map(ProtectionDomain::id).collect();

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use xwarp::{Operation, QpConfig, SendRequest, Sge, Stag, WrId};
+use xwarp::work::Operation;
+use xwarp::{QpConfig, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, pattern};
@@ -256,7 +257,11 @@ fn terminate_comes_between_whole_fpdus_and_nothing_after_it() {
         qn: 9,
         ..Untagged::default()
     };
-    dut.assert_terminates("QN 9", &bad.fpdu(b"x"), xwarp::TermCode::ddp_untagged(1));
+    dut.assert_terminates(
+        "QN 9",
+        &bad.fpdu(b"x"),
+        xwarp::error::TermCode::ddp_untagged(1),
+    );
     let seen: Vec<Seen> = ulpdus(&dut.answer()).into_iter().map(Seen).collect();
     let (terminate, before) = seen.split_last().unwrap();
     assert_eq!(
@@ -289,7 +294,7 @@ fn of_two_faults_in_one_tcp_segment_the_first_is_told() {
     };
     dut.end.post_recv(1, 100);
     let both = [first.fpdu(b"a"), second.fpdu(b"b")].concat();
-    let code = xwarp::TermCode::ddp_untagged(3);
+    let code = xwarp::error::TermCode::ddp_untagged(3);
     let captured = dut.assert_terminates("MSN 7, then QN 9", &both, code);
     assert_eq!(captured[..4], [0xc0, 0, 0, 19], "M, D, 19 bytes");
     assert_eq!(captured[4..], ulpdus(&first.fpdu(b"a"))[0][..18]);

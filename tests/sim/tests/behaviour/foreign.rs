@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AcceptError, Access, CreateError, Framing, HandlerError, ModifyError, QpChange, QpConfig,
-    QpState, RegionSpec, RegisterError, SrqConfig,
-};
+use xwarp::attr::QpChange;
+use xwarp::error::{AcceptError, CreateError, HandlerError, ModifyError, RegisterError};
+use xwarp::memory::RegionSpec;
+use xwarp::stream::Framing;
+use xwarp::{Access, QpConfig, QpState, SrqConfig};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::Sim;
 
@@ -54,7 +55,7 @@ fn regions_go_into_domains_of_their_own_rnic() {
     let refused = region.share(b.pd(), &spec).err();
     assert!(matches!(refused, Some(RegisterError::OtherRnic)));
     let refused = region.reregister(b.pd(), memory, &spec).unwrap_err();
-    assert!(matches!(refused.cause, RegisterError::OtherRnic));
+    assert!(matches!(refused.error, RegisterError::OtherRnic));
     let info = refused.region.expect("the region").query().unwrap();
     assert!(info.is_valid() && !info.shared);
     assert_eq!((info.pd, info.access), (a.pd().id(), Access::all()));

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use xwarp::completion::Arm;
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::work::Sgl;
 use xwarp::{
-    Access, Arm, AsyncEventKind, CompletionStatus, Opcode, QpState, RecvRequest, RemoteAddress,
-    SendRequest, Sge, Sgl, Stag, TermCode, WorkCompletion, WrId,
+    Access, CompletionStatus, Opcode, QpState, RecvRequest, RemoteAddress, SendRequest, Sge, Stag,
+    WorkCompletion, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, ulpdus};
-use xwarp_sim_tests::{Done, End, KIB, Sim, for_each_seed, pattern, pattern_of};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, for_each_seed, pattern, pattern_of};
 
 use crate::hostile::Dut;
 
@@ -19,11 +23,11 @@ fn sim() -> Sim {
 }
 
 /// All completions of the receive queue, whole.
-fn received(end: &mut End) -> Vec<WorkCompletion> {
+fn received(end: &mut SimEnd) -> Vec<WorkCompletion> {
     std::iter::from_fn(|| end.recv_cq().poll().unwrap()).collect()
 }
 
-fn post_immediate(end: &mut End, wr_id: u64, data: u64) {
+fn post_immediate(end: &mut SimEnd, wr_id: u64, data: u64) {
     end.post(SendRequest::immediate(WrId(wr_id), data.to_be_bytes()));
 }
 

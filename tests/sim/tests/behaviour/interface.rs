@@ -3,20 +3,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEventKind, ConnectError, EventResource, ListenError, Opcode, QpConfig, QpState, RnicEnded,
-};
+use xwarp::error::{ConnectError, ListenError, RnicEnded};
+use xwarp::event::{AsyncEventKind, EventResource};
+use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_driver::net::LinkEnd;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{
-    Done, End, Host, KIB, MIB, Side, Sim, Target, later_address, network, pattern,
+    Done, Host, KIB, MIB, Side, Sim, SimEnd, Target, later_address, network, pattern,
 };
 
 /// The user timeout of the simulated hosts is the default.
 const USER_TIMEOUT: Duration = Duration::from_secs(100);
 /// Long enough for all that happens in milliseconds.
 const MOMENT: Duration = Duration::from_millis(100);
-const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is on its way when a connection ends is dropped.
 fn sim() -> Sim {
@@ -25,7 +25,7 @@ fn sim() -> Sim {
 }
 
 /// A Write of a MiB that has begun.
-fn begin_write(sim: &mut Sim, a: &mut End, target: &Target) {
+fn begin_write(sim: &mut Sim, a: &mut SimEnd, target: &Target) {
     a.post_write(1, &pattern(MIB), target.remote(0));
     sim.run_for(Duration::from_micros(300));
     assert_eq!(a.sends(), []);
@@ -90,6 +90,41 @@ fn link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_live
     assert_eq!(a.sends(), [Done::write(2, MIB)]);
 }
 
+/// The interface at A ends while a listener, a stream listener, a receive and a connection wait. Each is told `text`.
+fn assert_all_who_wait_are_told(end: LinkEnd, text: &str) {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let mut listener = sim.a().rnic().listen(sim.a().at(9000)).unwrap();
+    let mut streams = sim.a().rnic().listen_streams(sim.a().at(9001)).unwrap();
+    let mut other = sim.a().end(&QpConfig::default());
+    let nobody = sim.b().at(9999);
+    sim.b().change_link(|link| link.up = false);
+    let connecting = other.qp.begin_connect(nobody, b"", CONNECT_TIMEOUT);
+    let mut connecting = connecting.unwrap();
+    a.post_recv(7, KIB);
+    sim.run_for(MOMENT);
+    sim.a().end_link(end);
+    sim.run_for(Duration::ZERO);
+    assert_eq!((a.state(), other.state()), (QpState::Error, QpState::Error));
+    assert_eq!(a.receives(), [Done::flushed(7, Opcode::Receive)]);
+    let failed = AsyncEventKind::Failed {
+        reason: text.to_owned(),
+    };
+    let events = sim.a().other_events();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].kind, failed);
+    assert_eq!(events[0].resource, EventResource::Rnic);
+    let ended = RnicEnded::Failed(text.to_owned());
+    assert_eq!(listener.accept(CONNECT_TIMEOUT).err(), Some(ended.clone()));
+    assert_eq!(streams.accept(CONNECT_TIMEOUT).err(), Some(ended.clone()));
+    assert_eq!(ended.to_string(), format!("the RNIC has failed: {text}"));
+    let outcome = connecting.try_finish().expect("it has ended");
+    assert!(matches!(outcome, Err(ConnectError::Failed(reason)) if reason == text));
+    let refused = sim.a().rnic().listen(sim.a().at(9002)).err();
+    assert!(matches!(refused, Some(ListenError::Failed(reason)) if reason == text));
+    drop(b);
+}
+
 #[test]
 fn interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
     for (end, text) in [
@@ -99,37 +134,7 @@ fn interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
             "the XDP program was detached from eth1",
         ),
     ] {
-        let mut sim = sim();
-        let (mut a, b) = sim.connected_pair();
-        let mut listener = sim.a().rnic().listen(sim.a().at(9000)).unwrap();
-        let mut streams = sim.a().rnic().listen_streams(sim.a().at(9001)).unwrap();
-        let mut other = sim.a().end(&QpConfig::default());
-        let nobody = sim.b().at(9999);
-        sim.b().change_link(|link| link.up = false);
-        let connecting = other.qp.begin_connect(nobody, b"", CONNECT_LIMIT);
-        let mut connecting = connecting.unwrap();
-        a.post_recv(7, KIB);
-        sim.run_for(MOMENT);
-        sim.a().end_link(end);
-        sim.run_for(Duration::ZERO);
-        assert_eq!((a.state(), other.state()), (QpState::Error, QpState::Error));
-        assert_eq!(a.receives(), [Done::flushed(7, Opcode::Receive)]);
-        let failed = AsyncEventKind::Failed {
-            reason: text.to_owned(),
-        };
-        let events = sim.a().other_events();
-        assert_eq!(events.len(), 1, "{events:?}");
-        assert_eq!(events[0].kind, failed);
-        assert_eq!(events[0].resource, EventResource::Rnic);
-        let ended = RnicEnded::Failed(text.to_owned());
-        assert_eq!(listener.accept(CONNECT_LIMIT).err(), Some(ended.clone()));
-        assert_eq!(streams.accept(CONNECT_LIMIT).err(), Some(ended.clone()));
-        assert_eq!(ended.to_string(), format!("the RNIC has failed: {text}"));
-        let outcome = connecting.try_finish().expect("it has ended");
-        assert!(matches!(outcome, Err(ConnectError::Failed(reason)) if reason == text));
-        let refused = sim.a().rnic().listen(sim.a().at(9002)).err();
-        assert!(matches!(refused, Some(ListenError::Failed(reason)) if reason == text));
-        drop(b);
+        assert_all_who_wait_are_told(end, text);
     }
 }
 
@@ -176,7 +181,7 @@ fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_
         sim.a().end(&QpConfig::default()),
         sim.b().end(&QpConfig::default()),
     );
-    let mut connecting = a.qp.begin_connect(at, b"", CONNECT_LIMIT).unwrap();
+    let mut connecting = a.qp.begin_connect(at, b"", CONNECT_TIMEOUT).unwrap();
     let request = sim.wait_for("a request", || listener.try_accept().unwrap());
     request.accept(&mut b.qp, b"").unwrap();
     sim.wait_for("the answer", || connecting.try_finish())
@@ -237,7 +242,7 @@ fn listener_on_every_address_listens_on_addresses_that_come_later() {
         for port in [9000, 9001] {
             let mut a = sim.a().end(&QpConfig::default());
             let at = SocketAddr::new(later, port);
-            let _connecting = a.qp.begin_connect(at, b"", CONNECT_LIMIT).unwrap();
+            let _connecting = a.qp.begin_connect(at, b"", CONNECT_TIMEOUT).unwrap();
             sim.run_for(MOMENT);
             let came = everywhere.try_accept().unwrap().is_some();
             assert_eq!(came, there && port == 9000, "{at}, {there}");

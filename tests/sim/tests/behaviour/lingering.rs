@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use xwarp::{
-    ConnectError, FixedHost, Host, HostError, LocalPort, Progress, QpConfig, RegionPool, Rnic,
-    RnicConfig,
-};
-use xwarp_driver::MemoryIo;
+use xwarp::QpConfig;
+use xwarp::config::Progress;
+use xwarp::error::{ConnectError, HostError};
+use xwarp::sim::{FixedHost, Host, LocalPort, PathTo};
 use xwarp_driver::net::PortError;
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::Sim;
-use xwarp_tcp::StackConfig;
+use xwarp_sim_tests::{Side, Sim};
+use xwarp_test_kit::MemoryRnic;
 
 /// The first port that the simulated host gives away, and how many ports of ended connections an RNIC keeps.
 const FIRST: usize = 49_152;
@@ -42,7 +41,7 @@ fn client_that_comes_and_goes_holds_few_ports() {
         sim.run_for(Duration::from_millis(1));
         assert_eq!(
             a.events(),
-            [xwarp::AsyncEventKind::Closed],
+            [xwarp::event::AsyncEventKind::Closed],
             "gracefully, however soon the port goes"
         );
     }
@@ -79,13 +78,8 @@ impl Host for Scarce {
         self.host.addresses()
     }
 
-    fn path_to(
-        &self,
-        remote: SocketAddr,
-        timeout: Duration,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<(IpAddr, [u8; 6]), HostError> {
-        self.host.path_to(remote, timeout, wanted)
+    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
+        self.host.path_to(remote, timeout)
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
@@ -105,18 +99,12 @@ impl Host for Scarce {
 /// Two are enough for one connection at a time, with its spare port.
 #[test]
 fn client_without_descriptors_takes_those_of_connections_that_have_ended() {
-    let (io, _wire) = MemoryIo::new(64).unwrap();
-    let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     let host = Scarce {
-        host: FixedHost::new(address, [(NOBODYS, [2, 0, 0, 0, 0, 2])]),
+        host: FixedHost::new(Side::A.address(), [(NOBODYS, Side::B.mac())]),
         left: Arc::new(AtomicUsize::new(2)),
     };
-    let config = RnicConfig {
-        progress: Progress::Inline,
-        ..RnicConfig::default()
-    };
-    let (stack, regions) = (StackConfig::default(), RegionPool::anonymous(4096).unwrap());
-    let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config).unwrap();
+    let rnic = MemoryRnic::at(Side::A).host(host);
+    let (rnic, _wire) = rnic.progress(Progress::Inline).open();
     let (pd, cq) = (rnic.allocate_pd().unwrap(), rnic.create_cq(16).unwrap());
     for attempt in 0..4 {
         let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();

@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
+use xwarp::error::{PostError, PostListError};
+use xwarp::work::Sgl;
 use xwarp::{
-    Access, Opcode, PostError, PostListError, QpConfig, QpState, RecvRequest, SendRequest, Sge,
-    Sgl, SrqConfig, Stag, WrId,
+    Access, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge, SrqConfig, Stag, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
 
-fn pair(depth: usize) -> (Sim, End, End) {
+fn pair(depth: usize) -> (Sim, SimEnd, SimEnd) {
     let mut sim = Sim::new(Seed(71)).one_way_delay(Duration::from_micros(50));
-    let config = QpConfig {
-        send_depth: depth,
-        recv_depth: depth,
-        extensions: false,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default()
+        .send_depth(depth)
+        .recv_depth(depth)
+        .rfc7306(false);
     let (a, b) = sim.connected_pair_with(&config);
     sim.run_until_idle();
     (sim, a, b)
@@ -30,8 +29,10 @@ fn buffer(wr_id: u64) -> RecvRequest {
     RecvRequest::new(WrId(wr_id), Sgl::new())
 }
 
-fn refused(posted: usize, error: PostError) -> Result<usize, PostListError> {
-    Err(PostListError { posted, error })
+/// How many were posted, and why the next one was not.
+fn refused(outcome: Result<usize, PostListError>) -> (usize, PostError) {
+    let refused = outcome.expect_err("a request that cannot be posted");
+    (refused.posted, refused.error)
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
         send(3),
     ];
     let error = PostError::ExtensionsDisabled;
-    assert_eq!(a.qp.post_send_list(list), refused(2, error));
+    assert_eq!(refused(a.qp.post_send_list(list)), (2, error));
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::send(0, 0), Done::send(1, 0)]);
     let huge = Sge {
@@ -96,26 +97,23 @@ fn list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
     };
     let too_long: Sgl = [huge; 2].into_iter().collect();
     let list = [buffer(3), RecvRequest::new(WrId(4), too_long), buffer(5)];
-    assert_eq!(b.qp.post_recv_list(list), refused(1, PostError::TooLong));
+    assert_eq!(refused(b.qp.post_recv_list(list)), (1, PostError::TooLong));
     assert_eq!(b.receives().len(), 2);
-    assert_eq!(
-        b.qp.post_recv_list((6..9).map(buffer)),
-        refused(2, PostError::TooManyWorkRequests(4))
-    );
+    let full = PostError::TooManyWorkRequests(4);
+    let posted = b.qp.post_recv_list((6..9).map(buffer));
+    assert_eq!(refused(posted), (2, full));
     assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
 }
 
 #[test]
 fn shared_receive_queue_takes_lists_too() {
     let sim = Sim::new(Seed(72));
-    let config = SrqConfig {
-        depth: 4,
-        ..SrqConfig::default()
-    };
+    let config = SrqConfig::default().depth(4);
     let mut srq = sim.b().pd().create_srq(config).unwrap();
     assert_eq!(srq.post_recv_list((0..3).map(buffer)), Ok(3));
     let full = PostError::TooManyWorkRequests(4);
-    assert_eq!(srq.post_recv_list((3..6).map(buffer)), refused(1, full));
+    let posted = srq.post_recv_list((3..6).map(buffer));
+    assert_eq!(refused(posted), (1, full));
 }
 
 #[test]
@@ -227,11 +225,7 @@ fn read_of_nothing_is_an_end_to_end_fence() {
 #[test]
 fn reads_of_nothing_count_against_ord() {
     let mut sim = Sim::new(Seed(73)).one_way_delay(Duration::from_micros(50));
-    let config = QpConfig {
-        ord: 1,
-        ird: 1,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ord(1).ird(1);
     let (mut a, _b) = sim.connected_pair_with(&config);
     sim.run_until_idle();
     let nothing = Sge {

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
+use xwarp::error::{PostError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::work::Sgl;
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, Opcode, PostError, QpConfig, QpState, RecvRequest,
-    RemoteAddress, SendRequest, Sge, Sgl, Stag, TermCode, WrId,
+    Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, RemoteAddress, SendRequest,
+    Sge, Stag, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, KIB, MIB, Sim, TAGGED_PAYLOAD, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, pattern};
 
 fn sim() -> Sim {
     Sim::new(Seed(17)).one_way_delay(Duration::from_micros(50))
 }
 
 /// Both ends are in Error; the peer was told that something local went wrong here.
-fn assert_ended(at_fault: &End, peer: &End) {
+fn assert_ended(at_fault: &SimEnd, peer: &SimEnd) {
     assert_eq!(at_fault.events(), [], "the completion says it");
     let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];
     assert_eq!(peer.events(), told);
@@ -26,7 +29,7 @@ fn assert_ended(at_fault: &End, peer: &End) {
 
 #[test]
 fn source_that_cannot_be_used_fails_its_work_request_and_flushes_the_rest() {
-    type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
+    type Case = (&'static str, fn(&SimEnd) -> Sge, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 5] = [
         ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
@@ -67,22 +70,22 @@ fn sge(stag: Stag, to: u64) -> Sge {
 }
 
 /// A region that lives as long as its host.
-fn kept(end: &End, access: Access) -> Stag {
+fn kept(end: &SimEnd, access: Access) -> Stag {
     let region = end.region(KIB, access);
     let stag = region.stag();
     std::mem::forget(region);
     stag
 }
 
-fn readable(end: &End) -> Stag {
+fn readable(end: &SimEnd) -> Stag {
     kept(end, Access::LOCAL_READ)
 }
 
-fn unreadable(end: &End) -> Sge {
+fn unreadable(end: &SimEnd) -> Sge {
     sge(kept(end, Access::LOCAL_WRITE), 0)
 }
 
-fn foreign(end: &End) -> Sge {
+fn foreign(end: &SimEnd) -> Sge {
     let other = end.host().rnic().allocate_pd().unwrap();
     let region = end.host().region_in(&other, KIB, Access::all());
     let stag = region.stag();
@@ -142,10 +145,7 @@ fn source_that_changes_while_it_is_sent_breaks_no_segment() {
 
 #[test]
 fn read_where_none_may_be_outstanding_fails() {
-    let config = QpConfig {
-        ord: 0,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ord(0);
     for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
         let mut sim = sim();
         let (mut a, b) = sim.connected_pair_with(&config);
@@ -223,7 +223,7 @@ fn stag_zero_is_no_place_that_a_peer_may_name() {
 
 #[test]
 fn receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
-    type Case = (&'static str, fn(&End) -> Sge, CompletionStatus);
+    type Case = (&'static str, fn(&SimEnd) -> Sge, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 5] = [
         ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
@@ -264,7 +264,7 @@ fn receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
 /// A message that ends before the flaw is received as into any other buffer; one byte more, and the Receive fails.
 #[test]
 fn receive_list_is_judged_by_what_is_placed_into_it() {
-    type Case = (&'static str, fn(&End) -> Sge, u32, CompletionStatus);
+    type Case = (&'static str, fn(&SimEnd) -> Sge, u32, CompletionStatus);
     #[rustfmt::skip]
     let cases: [Case; 4] = [
         ("unknown", |_| sge(Stag(0x1234_5678), 0), 0, CompletionStatus::InvalidStag),
@@ -307,11 +307,7 @@ fn unsignaled_work_that_fails_is_reported_all_the_same() {
 #[test]
 fn full_queue_refuses_work_and_forgets_nothing() {
     let mut sim = sim();
-    let config = QpConfig {
-        send_depth: 4,
-        recv_depth: 4,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().send_depth(4).recv_depth(4);
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     for i in 0..4 {
         a.post_send(i, b"x");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xwarp::QpState;
 use xwarp_netsim::{Rng, Seed, Sighting};
-use xwarp_sim_tests::{Done, End, KIB, Sim, Target, for_each_seed, pattern_of};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, Target, for_each_seed, pattern_of};
 
 /// Work requests per direction.
 const OPERATIONS: u64 = 24;
@@ -30,7 +30,7 @@ struct Plan {
 
 impl Plan {
     /// Posts a random mix of Sends, Writes and Reads from `from` to `to`; `side` keeps the patterns of both sides apart.
-    fn post(from: &mut End, to: &mut End, side: u64, rng: &mut Rng) -> Self {
+    fn post(from: &mut SimEnd, to: &mut SimEnd, side: u64, rng: &mut Rng) -> Self {
         let mut plan = Self::default();
         for i in 0..OPERATIONS {
             let which = 1_000 * side + i;
@@ -44,7 +44,7 @@ impl Plan {
         plan
     }
 
-    fn send(&mut self, from: &mut End, to: &mut End, which: u64, len: usize) {
+    fn send(&mut self, from: &mut SimEnd, to: &mut SimEnd, which: u64, len: usize) {
         to.post_recv(which, len);
         from.post_send(which, &pattern_of(which, len));
         self.sends.push(Done::send(which, len));
@@ -52,14 +52,14 @@ impl Plan {
         self.messages.push((which, len));
     }
 
-    fn write(&mut self, from: &mut End, to: &End, which: u64, len: usize) {
+    fn write(&mut self, from: &mut SimEnd, to: &SimEnd, which: u64, len: usize) {
         let target = to.target(len);
         from.post_write(which, &pattern_of(which, len), target.remote(0));
         self.sends.push(Done::write(which, len));
         self.targets.push((target, which, len));
     }
 
-    fn read(&mut self, from: &mut End, to: &End, which: u64, len: usize) {
+    fn read(&mut self, from: &mut SimEnd, to: &SimEnd, which: u64, len: usize) {
         let (source, sink) = (to.target(len), from.target(len));
         source.fill(&pattern_of(which, len));
         from.post_read(which, sink.local(0, len), source.remote(0));
@@ -68,7 +68,7 @@ impl Plan {
         self.targets.push((source, which, len));
     }
 
-    fn check(&self, from: &mut End, to: &mut End) {
+    fn check(&self, from: &mut SimEnd, to: &mut SimEnd) {
         assert_eq!(from.sends(), self.sends, "completions of the send queue");
         assert_eq!(
             to.receives(),

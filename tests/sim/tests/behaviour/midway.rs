@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
+use xwarp::error::TermCode;
+use xwarp::memory::RegionSpec;
 use xwarp::{
-    Access, CompletionStatus, MemoryRegion, MemoryWindow, Opcode, QpState, RecvRequest, RegionSpec,
-    SendRequest, Stag, TermCode, WrId,
+    Access, CompletionStatus, MemoryRegion, MemoryWindow, Opcode, QpState, RecvRequest,
+    SendRequest, Stag, WrId,
 };
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, Untagged, read_request, terminate, ulpdus};
-use xwarp_sim_tests::{Done, End, Host, MIB, Sim, TAGGED_PAYLOAD, UNTAGGED_PAYLOAD, pattern};
+use xwarp_sim_tests::{Done, Host, MIB, Sim, SimEnd, TAGGED_PAYLOAD, UNTAGGED_PAYLOAD, pattern};
 
 use crate::hostile::Dut;
 
@@ -20,7 +22,7 @@ const VA: u64 = 0x7000_0000_0000;
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
 
 /// A link on which a MiB takes a tenth of a second.
-fn slow_pair() -> (Sim, End, End) {
+fn slow_pair() -> (Sim, SimEnd, SimEnd) {
     let mut sim = Sim::new(Seed(83))
         .rate(100_000_000)
         .expecting(&["drop_refused_segment", "drop_after_failure"]);
@@ -59,7 +61,7 @@ fn in_another_domain(host: &Host, region: MemoryRegion) -> MemoryRegion {
 }
 
 /// A region for windows, and one that gives all of it to the peer of `end`.
-fn windowed(sim: &mut Sim, end: &mut End) -> (MemoryRegion, MemoryWindow) {
+fn windowed(sim: &mut Sim, end: &mut SimEnd) -> (MemoryRegion, MemoryWindow) {
     let region = end.va_region(MIB, LOCAL | Access::BIND_WINDOWS, VA);
     let mut window = end.host().pd().allocate_window().unwrap();
     let rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
@@ -153,7 +155,7 @@ fn source_that_the_peer_invalidates_midway_stops_the_response() {
     assert_response_stopped(dut, TermCode::rdmap_protection(0));
 }
 
-/// How a Write or Send of one MiB fails whose source is spoiled midway; the peer has whole segments of what it held, and nothing else.
+/// How a Write or Send of one MiB fails whose source is spoiled midway. The peer has whole segments of what it held, and nothing else.
 fn outgoing(
     what: Opcode,
     spoil: fn(&Host, MemoryRegion) -> MemoryRegion,

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, Opcode, PostError, QpConfig, QpState, RecvRequest, SendRequest, Sge, Sgl, Stag,
-    TermCode, WrId,
-};
+use xwarp::error::{PostError, TermCode};
+use xwarp::work::Sgl;
+use xwarp::{Access, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{Tagged, Untagged, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, for_each_seed, pattern, pattern_of};
@@ -120,10 +119,7 @@ fn send_overtakes_the_response_to_an_earlier_read() {
 
 #[test]
 fn no_more_reads_are_asked_for_at_once_than_ord_allows() {
-    let config = QpConfig {
-        ord: 2,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ord(2);
     let mut dut = Dut::with(&config);
     let sink = dut.end.target(40);
     let far = xwarp::RemoteAddress {
@@ -259,10 +255,7 @@ fn send_completes_though_the_peer_never_takes_it() {
 /// Verbs draft §6.5: what is posted behind a Read that waits for ORD waits, too.
 #[test]
 fn read_that_waits_for_ord_holds_up_what_is_behind_it() {
-    let config = QpConfig {
-        ord: 1,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ord(1);
     for opcode in [Opcode::Read, Opcode::ReadInvalidate] {
         let mut dut = Dut::with(&config);
         let sinks = [0, 1].map(|_| dut.end.region(8, Access::all()));

@@ -3,13 +3,17 @@
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
+use xwarp::attr::{CqId, QpChange};
+use xwarp::completion::Arm;
+use xwarp::event::{AsyncEvent, AsyncEventKind, HandlerId};
+use xwarp::memory::RegionSpec;
+use xwarp::stream::{Framing, LlpStream};
 use xwarp::{
-    Access, Arm, AsyncEvent, AsyncEventKind, CompletionQueue, CqId, Framing, HandlerId, LlpStream,
-    MemoryRegion, MemoryWindow, ProtectionDomain, QpChange, QpConfig, QpState, QueuePair,
-    RecvRequest, RegionSpec, SendRequest, SharedReceiveQueue, SrqConfig, WrId,
+    Access, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QpConfig, QpState,
+    QueuePair, RecvRequest, SendRequest, SharedReceiveQueue, SrqConfig, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Host, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, Host, KIB, Sim, SimEnd, pattern};
 
 const VA: u64 = 0x10_0000;
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);
@@ -47,16 +51,10 @@ impl Program {
         send_cq.resize(16).unwrap();
         let recv_cq = rnic.create_cq_with(16, handler).unwrap();
         let depth = 4;
-        let config = SrqConfig {
-            depth,
-            ..SrqConfig::default()
-        };
+        let config = SrqConfig::default().depth(depth);
         let mut srq = pd.create_srq(config).unwrap();
         srq.resize(8).unwrap();
-        let config = QpConfig {
-            bind_windows: true,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().bind_windows(true);
         let qp = pd.create_qp_with_srq(&config, &send_cq, &recv_cq, &srq);
         let mut qp = qp.unwrap();
         qp.modify(QpChange::to(QpState::Idle).ord(7).ird(5))
@@ -117,7 +115,7 @@ impl Program {
     }
 
     /// Posts, arms and polls: the peer writes through a window, and each side sends.
-    fn work(&mut self, sim: &mut Sim, peer: &mut End) {
+    fn work(&mut self, sim: &mut Sim, peer: &mut SimEnd) {
         let bind = self
             .window
             .bind(self.region.remote(0), 100, Access::REMOTE_WRITE);
@@ -167,7 +165,7 @@ impl Program {
 }
 
 /// Makes a connection in the draft's way: of two streams that are handed over.
-fn start(sim: &mut Sim, a: &mut QueuePair, b: &mut End) {
+fn start(sim: &mut Sim, a: &mut QueuePair, b: &mut SimEnd) {
     let at = sim.b().at(sim.new_port());
     let mut listener = sim.b().rnic().listen_streams(at).unwrap();
     let at_a = sim.a().rnic().connect_stream(at, Duration::from_secs(1));

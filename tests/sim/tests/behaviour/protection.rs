@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, CompletionStatus, MpaConfig, Opcode, QpConfig, QpState, RemoteAddress, Revision, Stag,
-    TermCode,
-};
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::TermCode;
+use xwarp::{Access, CompletionStatus, Opcode, QpConfig};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, Host, KIB, MIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, pattern};
 
-use crate::refused::{
-    RemoteMemory, assert_refused, at, deregistered, invalidation, other_pd, wrong_key,
+use crate::refused::{ACCESSES, Attempt, RefusedAccess, assert_refused, invalidation};
+
+const WRITE: Attempt = Attempt {
+    len: 100,
+    right: Access::REMOTE_WRITE,
 };
-
-const ALL_BUT_REMOTE_WRITE: Access = Access::LOCAL_READ
-    .union(Access::LOCAL_WRITE)
-    .union(Access::REMOTE_READ);
-const ALL_BUT_REMOTE_READ: Access = Access::LOCAL_READ
-    .union(Access::LOCAL_WRITE)
-    .union(Access::REMOTE_WRITE);
+const READ: Attempt = Attempt {
+    len: 100,
+    right: Access::REMOTE_READ,
+};
 
 fn sim() -> Sim {
     sim_of(MpaConfig::default())
@@ -32,22 +31,16 @@ fn sim_of(mpa: MpaConfig) -> Sim {
 
 #[test]
 fn write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
-    type Case = (&'static str, fn(&Host) -> RemoteMemory, TermCode);
-    #[rustfmt::skip]
-    let cases: [Case; 8] = [
-        ("wrong key", wrong_key, TermCode::ddp_tagged(0)),
-        ("deregistered", deregistered, TermCode::ddp_tagged(0)),
-        ("last byte outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::ddp_tagged(1)),
-        ("beyond the end", |b| at(b.region(KIB, Access::all()), 1 << 40), TermCode::ddp_tagged(1)),
-        ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 50), TermCode::ddp_tagged(3)),
-        ("other domain", other_pd, TermCode::ddp_tagged(2)),
-        ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_WRITE), 0), TermCode::ddp_tagged(2)),
-        ("local only", |b| at(b.region(KIB, Access::LOCAL_WRITE), 0), TermCode::ddp_tagged(2)),
-    ];
-    for (case, memory, code) in cases {
+    for RefusedAccess {
+        case,
+        memory,
+        tagged,
+        ..
+    } in ACCESSES
+    {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let memory = memory(b.host());
+        let memory = memory(b.host(), WRITE);
         let sink = a.target(8);
         b.post_recv(5, 100);
         a.post_recv(6, 100);
@@ -55,7 +48,7 @@ fn write_to_where_it_may_not_changes_nothing_and_ends_the_stream() {
         a.post_read(2, sink.local(0, 8), memory.address);
         let before = b.host().memory();
         sim.run_until_idle();
-        assert_refused(case, &a, &b, code);
+        assert_refused(case, &a, &b, tagged);
         assert!(b.host().memory() == before, "{case}: memory has changed");
         assert_eq!(
             a.sends(),
@@ -83,43 +76,24 @@ fn write_that_fits_exactly_is_placed() {
 }
 
 #[test]
-fn empty_write_looks_at_no_region() {
-    let mut sim = sim();
-    let (mut a, b) = sim.connected_pair();
-    let nowhere = RemoteAddress {
-        stag: Stag(0xdead_beef),
-        to: u64::MAX,
-    };
-    a.post_write(1, b"", nowhere);
-    sim.run_until_idle();
-    assert_eq!(a.sends(), [Done::write(1, 0)]);
-    assert_eq!(b.state(), QpState::Rts);
-}
-
-#[test]
 fn read_from_where_it_may_not_returns_nothing_and_ends_the_stream() {
-    type Case = (&'static str, fn(&Host) -> RemoteMemory, TermCode);
-    #[rustfmt::skip]
-    let cases: [Case; 7] = [
-        ("wrong key", wrong_key, TermCode::rdmap_protection(0)),
-        ("deregistered", deregistered, TermCode::rdmap_protection(0)),
-        ("last byte outside", |b| at(b.region(KIB, Access::all()), 925), TermCode::rdmap_protection(1)),
-        ("no right", |b| at(b.region(KIB, ALL_BUT_REMOTE_READ), 0), TermCode::rdmap_protection(2)),
-        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), TermCode::rdmap_protection(2)),
-        ("other domain", other_pd, TermCode::rdmap_protection(3)),
-        ("wrapping", |b| at(b.region(KIB, Access::all()), u64::MAX - 50), TermCode::rdmap_protection(4)),
-    ];
-    for (case, memory, code) in cases {
+    for RefusedAccess {
+        case,
+        memory,
+        request,
+        ..
+    } in ACCESSES
+    {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
-        let memory = memory(b.host());
+        let memory = memory(b.host(), READ);
         let sink = a.region(100, Access::all());
         b.post_recv(5, 100);
         let before = (a.host().memory(), b.host().memory());
         a.post_read(1, sink.local(0, 100), memory.address);
         a.post_read(2, sink.local(0, 100), memory.address);
         sim.run_until_idle();
-        assert_refused(case, &a, &b, code);
+        assert_refused(case, &a, &b, request);
         assert!(
             (a.host().memory(), b.host().memory()) == before,
             "{case}: memory has changed"
@@ -178,20 +152,6 @@ fn region_that_is_deregistered_while_the_peer_reads_ends_the_stream() {
 }
 
 #[test]
-fn read_into_a_region_without_the_right_ends_the_stream_when_the_response_comes() {
-    let mut sim = sim();
-    let (mut a, b) = sim.connected_pair();
-    let source = b.target(100);
-    let sink = a.region(100, ALL_BUT_REMOTE_WRITE);
-    a.post_read(1, sink.local(0, 100), source.remote(0));
-    sim.run_until_idle();
-    // Here it is the requester that refuses (verbs draft section 7.4.2).
-    assert_refused("Read Response", &b, &a, TermCode::ddp_tagged(2));
-    assert_eq!(a.sends(), [Done::flushed(1, Opcode::Read)]);
-    assert_eq!(sink.bytes().to_vec(), [0; 100]);
-}
-
-#[test]
 fn send_without_a_posted_receive_ends_the_stream() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
@@ -230,14 +190,8 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
         (0, TermCode::ddp_untagged(1)),
     ] {
         // Revision 2 would have told the peer.
-        let mut sim = sim_of(MpaConfig {
-            highest: Revision::One,
-            ..MpaConfig::default()
-        });
-        let offers = |ird| QpConfig {
-            ird,
-            ..QpConfig::default()
-        };
+        let mut sim = sim_of(MpaConfig::default().max_revision(Revision::One));
+        let offers = |ird| QpConfig::default().ird(ird);
         let (mut a, mut b) = (sim.a().end(&offers(32)), sim.b().end(&offers(ird)));
         sim.connect(&mut a, &mut b);
         let (sink, source) = (a.target(8), b.target(8));
@@ -249,41 +203,6 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
         let sends = a.sends();
         assert_eq!(sends.len(), 8);
         assert_eq!(sends[7], Done::flushed(7, Opcode::Read), "IRD {ird}");
-    }
-}
-
-#[test]
-fn send_may_invalidate_only_what_the_peer_may_touch() {
-    type Case = (
-        &'static str,
-        fn(&Host) -> RemoteMemory,
-        u8,
-        CompletionStatus,
-    );
-    #[rustfmt::skip]
-    let cases: [Case; 4] = [
-        ("wrong key", wrong_key, 0, CompletionStatus::InvalidStag),
-        ("deregistered", deregistered, 0, CompletionStatus::InvalidStag),
-        ("other domain", other_pd, 9, CompletionStatus::InvalidateRefused),
-        ("local only", |b| at(b.region(KIB, Access::LOCAL_READ), 0), 2, CompletionStatus::InvalidateRefused),
-    ];
-    for (case, memory, code, status) in cases {
-        let mut sim = sim();
-        let (mut a, mut b) = sim.connected_pair();
-        let memory = memory(b.host());
-        b.post_recv(1, 100);
-        let sgl = a.source(b"take it away").into();
-        let invalidate = xwarp::Operation::Send {
-            payload: sgl,
-            solicited: false,
-            invalidate: Some(memory.address.stag),
-        };
-        a.post(xwarp::SendRequest::new(xwarp::WrId(1), invalidate));
-        sim.run_until_idle();
-        assert_refused(case, &a, &b, TermCode::rdmap_protection(code));
-        let failed = Done::failed(1, Opcode::Receive, status);
-        assert_eq!(b.receives(), [failed], "{case}");
-        drop(memory.region);
     }
 }
 

@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEvent, AsyncEventKind, CqId, EventResource, Opcode, QpConfig, QpState, RecvRequest,
-    SendRequest, WrId,
-};
+use xwarp::attr::CqId;
+use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
+use xwarp::{Opcode, QpConfig, QpState, RecvRequest, SendRequest, WrId};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 fn overflow_of(cq: CqId) -> AsyncEvent {
-    AsyncEvent {
-        resource: EventResource::Cq(cq),
-        kind: AsyncEventKind::CqOverflow,
-    }
+    AsyncEvent::new(EventResource::Cq(cq), AsyncEventKind::CqOverflow)
 }
 
 fn sim() -> Sim {
@@ -21,9 +17,9 @@ fn sim() -> Sim {
 }
 
 /// A connected pair whose first end has completion queues of these sizes.
-fn pair_with(sim: &mut Sim, send_entries: usize, recv_entries: usize) -> (End, End) {
+fn pair_with(sim: &mut Sim, send_entries: usize, recv_entries: usize) -> (SimEnd, SimEnd) {
     let config = QpConfig::default();
-    let mut a = End::with_cqs(&sim.a(), &config, send_entries, recv_entries);
+    let mut a = SimEnd::with_cqs(&sim.a(), &config, send_entries, recv_entries);
     let mut b = sim.b().end(&config);
     sim.connect(&mut a, &mut b);
     (a, b)
@@ -80,7 +76,7 @@ fn queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
 }
 
 /// The peer was told 0/2/07, without any header (verbs.md A3).
-fn assert_told(end: &End) {
+fn assert_told(end: &SimEnd) {
     let told = end.qp.query().unwrap().terminate.unwrap();
     assert_eq!(told.message, [0x02, 0x07, 0, 0]);
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEventKind, CompletionQueue, DestroyError, QpConfig, QpState, ResizeError, SendRequest,
-    Sgl, WrId,
-};
+use xwarp::error::{DestroyError, ResizeError};
+use xwarp::event::AsyncEventKind;
+use xwarp::work::Sgl;
+use xwarp::{CompletionQueue, QpConfig, QpState, SendRequest, WrId};
 use xwarp_netsim::{Rng, Seed};
-use xwarp_sim_tests::{Done, End, Sim, for_each_seed};
+use xwarp_sim_tests::{Done, Sim, SimEnd, for_each_seed};
 
 /// A Write of no bytes.
 fn nothing(wr_id: u64) -> SendRequest {
@@ -19,10 +19,10 @@ fn nothing(wr_id: u64) -> SendRequest {
 }
 
 /// A connected pair whose first end has a completion queue of this size for sends.
-fn pair_with(seed: Seed, entries: usize) -> (Sim, End, End) {
+fn pair_with(seed: Seed, entries: usize) -> (Sim, SimEnd, SimEnd) {
     let mut sim = Sim::new(seed).one_way_delay(Duration::from_micros(50));
     let config = QpConfig::default();
-    let mut a = End::with_cqs(&sim.a(), &config, entries, 8);
+    let mut a = SimEnd::with_cqs(&sim.a(), &config, entries, 8);
     let mut b = sim.b().end(&config);
     sim.connect(&mut a, &mut b);
     (sim, a, b)
@@ -142,7 +142,7 @@ fn queues_are_limited_and_come_back_when_they_are_destroyed() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, xwarp::CreateError::Capability(it) if it.max == queues.len()));
+    assert!(matches!(refused, xwarp::error::CreateError::Capability(it) if it.max == queues.len()));
     assert!(queues.pop().unwrap().destroy().is_ok());
     assert!(host.rnic().create_cq(1).is_ok());
 }

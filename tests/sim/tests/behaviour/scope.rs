@@ -1,14 +1,15 @@
-//! Regions that are there for one stream, and regions that several share (RFC 5041 §8.2, RFC 5040 §8.1.1): in all tests A and C are
-//! peers of B's queue pairs `b` and `d`, which are of one protection domain.
+//! Regions that are there for one stream, and regions that several share. (RFC 5041 §8.2, RFC 5040 §8.1.1): in all tests A and C are peers
+//! of B's queue pairs `b` and `d`, which are of one protection domain.
 
 use std::time::Duration;
 
+use xwarp::error::TermCode;
 use xwarp::{
     Access, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, RemoteAddress, SendRequest,
-    TermCode, WrId,
+    WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
 
 use crate::refused::{assert_refused, invalidation};
 
@@ -19,7 +20,7 @@ fn sim() -> Sim {
 }
 
 /// A's stream goes on: it can write, read, change and at last invalidate the region of `b`, which holds nothing yet.
-fn assert_usable(sim: &mut Sim, (a, b): (&mut End, &mut End), region: &MemoryRegion) {
+fn assert_usable(sim: &mut Sim, (a, b): (&mut SimEnd, &mut SimEnd), region: &MemoryRegion) {
     let sink = a.target(KIB);
     a.post_write(11, &pattern(KIB), region.remote(0));
     a.post_read(12, sink.local(0, KIB), region.remote(0));
@@ -39,7 +40,7 @@ fn assert_usable(sim: &mut Sim, (a, b): (&mut End, &mut End), region: &MemoryReg
 
 #[test]
 fn region_of_one_stream_is_refused_to_another_of_the_same_domain() {
-    type Case = (&'static str, fn(&mut End, RemoteAddress), TermCode, Done);
+    type Case = (&'static str, fn(&mut SimEnd, RemoteAddress), TermCode, Done);
     let flushed = Done::flushed(5, Opcode::Receive);
     let no_invalidation = Done::failed(5, Opcode::Receive, CompletionStatus::InvalidateRefused);
     #[rustfmt::skip]

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, AsyncEventKind, CreateError, MemoryRegion, MpaConfig, QpConfig, QpState, RemoteAddress,
-    Revision, TermCode,
-};
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::{CreateError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::{Access, MemoryRegion, QpConfig, QpState, RemoteAddress};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::Tagged;
-use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
 
 use crate::hostile::Dut;
 
@@ -27,7 +27,7 @@ fn sim_of(mpa: MpaConfig) -> Sim {
 
 /// How a Write to and a Read from `remote` of 100 bytes end for the stream, each on a stream of its own.
 fn attempts(sim: &mut Sim, remote: RemoteAddress) -> [Option<TermCode>; 2] {
-    let told = |a: &End| match a.events()[..] {
+    let told = |a: &SimEnd| match a.events()[..] {
         [] => None,
         [AsyncEventKind::TerminateReceived(code)] => Some(code),
         ref other => panic!("{other:?}"),
@@ -87,14 +87,8 @@ fn each_registration_has_its_own_rights_for_as_long_as_it_lasts() {
 #[test]
 fn too_many_reads_on_one_stream_cost_another_nothing() {
     // Revision 2 would have told the peer how many there may be.
-    let mut sim = sim_of(MpaConfig {
-        highest: Revision::One,
-        ..MpaConfig::default()
-    });
-    let config = |ird| QpConfig {
-        ird,
-        ..QpConfig::default()
-    };
+    let mut sim = sim_of(MpaConfig::default().max_revision(Revision::One));
+    let config = |ird| QpConfig::default().ird(ird);
     let (mut a, mut b) = (sim.a().end(&config(4)), sim.b().end(&config(1)));
     sim.connect(&mut a, &mut b);
     let (mut c, d) = sim.connected_pair();
@@ -116,7 +110,7 @@ fn too_many_reads_on_one_stream_cost_another_nothing() {
 fn hundred_streams_that_fail_are_each_reported_and_leave_the_last_alone() {
     let mut sim = sim();
     let (mut c, mut d) = sim.connected_pair();
-    let pairs: Vec<(End, End)> = (0..100).map(|_| sim.connected_pair()).collect();
+    let pairs: Vec<(SimEnd, SimEnd)> = (0..100).map(|_| sim.connected_pair()).collect();
     let mut failed = Vec::new();
     for (mut a, b) in pairs {
         a.post_send(1, b"nobody has asked for it");
@@ -155,26 +149,11 @@ fn no_object_is_larger_than_the_rnic_supports() {
     let sim = sim();
     let cq = sim.a().rnic().create_cq(4).unwrap();
     let configs = [
-        QpConfig {
-            ird: 1025,
-            ..QpConfig::default()
-        },
-        QpConfig {
-            ord: 1025,
-            ..QpConfig::default()
-        },
-        QpConfig {
-            send_depth: 1 << 17,
-            ..QpConfig::default()
-        },
-        QpConfig {
-            recv_depth: 1 << 17,
-            ..QpConfig::default()
-        },
-        QpConfig {
-            recv_depth: 0,
-            ..QpConfig::default()
-        },
+        QpConfig::default().ird(1025),
+        QpConfig::default().ord(1025),
+        QpConfig::default().send_depth(1 << 17),
+        QpConfig::default().recv_depth(1 << 17),
+        QpConfig::default().recv_depth(0),
     ];
     let is_capability = |refused| matches!(refused, Some(CreateError::Capability(_)));
     for config in configs {
@@ -191,11 +170,7 @@ fn queue_pairs_beyond_the_rnics_number_are_refused_and_the_others_work() {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();
     let cq = sim.a().rnic().create_cq(4).unwrap();
-    let small = QpConfig {
-        send_depth: 1,
-        recv_depth: 1,
-        ..QpConfig::default()
-    };
+    let small = QpConfig::default().send_depth(1).recv_depth(1);
     let mut made = Vec::new();
     let refused = loop {
         match sim.a().pd().create_qp(&small, &cq, &cq) {
@@ -250,7 +225,7 @@ fn flood_of_sends_without_receives_ends_at_the_first() {
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }
 
-/// RFC 5042 §6.4.4: a peer that breaks no rule, but costs more than it brings, is told from one that does not, and can be got rid of.
+/// RFC 5042 §6.4.4: a peer may break no rule, and cost more than it brings. The application can tell it from others, and get rid of it.
 #[test]
 fn peer_that_sends_byte_by_byte_is_found_and_ended() {
     const LEN: usize = 1000;
@@ -289,7 +264,7 @@ fn segments_out_of_order_are_counted_for_their_connection() {
     sim.link().change(|conditions| conditions.reorder = 0.3);
     c.post_write(1, &pattern(100 * KIB), target.remote(0));
     sim.run_until_idle();
-    let load = |end: &End| end.qp.load().unwrap().unwrap();
+    let load = |end: &SimEnd| end.qp.load().unwrap().unwrap();
     assert_eq!(target.to_vec(), pattern(100 * KIB));
     assert!(load(&d).out_of_order > 10, "{:?}", load(&d));
     assert_eq!((load(&a).out_of_order, load(&b).out_of_order), (0, 0));

@@ -5,24 +5,26 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use xwarp::{QpConfig, SendRequest, Sge, WrId};
 use xwarp_driver::Icmp;
-use xwarp_iwarp::mpa::{Step, next_fpdu};
+use xwarp_iwarp::mpa::{Deframer, Step, next_fpdu};
 use xwarp_netsim::{Direction, Seed};
-use xwarp_sim_tests::{Done, KIB, MIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, pattern};
 
-/// Bytes of an Ethernet and of an IPv4 header.
+/// Bytes of an Ethernet, an IPv4 and an IPv6 header.
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
+const IPV6: usize = 40;
 
 fn sim() -> Sim {
     Sim::new(Seed(53)).one_way_delay(Duration::from_micros(50))
 }
 
 /// Frames and which way they went.
-type Seen = Rc<RefCell<Vec<(Direction, Vec<u8>)>>>;
+pub(crate) type Seen = Rc<RefCell<Vec<(Direction, Vec<u8>)>>>;
 
 /// All frames that are sent from now on.
-fn frames(sim: &mut Sim) -> Seen {
+pub(crate) fn frames(sim: &mut Sim) -> Seen {
     let frames = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&frames);
     sim.link().observe(move |sighting| {
@@ -32,13 +34,50 @@ fn frames(sim: &mut Sim) -> Seen {
     frames
 }
 
-/// Sequence number and payload of the TCP segment in a frame.
-fn segment(frame: &[u8]) -> (u32, &[u8]) {
+/// The TCP segment in a frame.
+fn tcp(frame: &[u8]) -> &[u8] {
     let packet = &frame[ETHERNET..];
-    let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    let tcp = &packet[IPV4..total];
+    let field = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+    match packet[0] >> 4 {
+        4 => &packet[IPV4..field(2)],
+        _ => &packet[IPV6..IPV6 + field(4)],
+    }
+}
+
+/// Sequence number and payload of the TCP segment in a frame.
+pub(crate) fn segment(frame: &[u8]) -> (u32, &[u8]) {
+    let tcp = tcp(frame);
     let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
     (sequence, &tcp[usize::from(tcp[12] >> 4) * 4..])
+}
+
+/// Source and destination port of the TCP segment in a frame.
+pub(crate) fn ports(frame: &[u8]) -> [u8; 4] {
+    *tcp(frame).first_chunk().unwrap()
+}
+
+/// FPDUs of each segment that went one way: a segment begins with one and holds whole ones. Frames of start-up are left out.
+pub(crate) fn fpdus_of(seen: &Seen, way: Direction, mut deframer: Deframer) -> Vec<usize> {
+    let mut counts = Vec::new();
+    for (_, frame) in seen.borrow().iter().filter(|(went, _)| *went == way) {
+        let (_, mut rest) = segment(frame);
+        if rest.is_empty() || rest.starts_with(b"MPA ID Re") {
+            continue;
+        }
+        let mut fpdus = 0;
+        while !rest.is_empty() {
+            let step = deframer.next(rest);
+            let Ok(Step::Fpdu { consumed, .. }) = step else {
+                panic!(
+                    "{way:?}: {} bytes behind {fpdus} FPDUs: {step:?}",
+                    rest.len()
+                );
+            };
+            (rest, fpdus) = (&rest[consumed..], fpdus + 1);
+        }
+        counts.push(fpdus);
+    }
+    counts
 }
 
 /// Writes, Sends and Reads of several sizes, in both directions.
@@ -60,38 +99,48 @@ fn transfer(sim: &mut Sim) {
 
 /// R5044-5.1-1, R5044-A.1-1
 #[test]
-fn each_segment_begins_with_an_fpdu_and_holds_it_whole() {
+fn each_segment_begins_with_an_fpdu_and_holds_whole_ones() {
     let mut sim = sim();
     let frames = frames(&mut sim);
     transfer(&mut sim);
-    let (mut startup, mut fpdus) = (0, 0);
-    for (direction, frame) in frames.borrow().iter() {
-        let (_, payload) = segment(frame);
-        if payload.starts_with(b"MPA ID Re") {
-            startup += 1;
-        } else if !payload.is_empty() {
-            let step = next_fpdu(payload, true);
-            let whole =
-                matches!(step, Ok(Step::Fpdu { consumed, .. }) if consumed == payload.len());
-            assert!(whole, "{direction:?}: {} bytes, {step:?}", payload.len());
-            fpdus += 1;
-        }
-    }
-    assert_eq!(startup, 2, "a Request and a Reply");
+    let count = |way| fpdus_of(&frames, way, Deframer::new(true, false));
+    let fpdus: usize = Direction::ALL.into_iter().flat_map(count).sum();
     assert!(fpdus > 60, "{fpdus} FPDUs");
+    let startup = |frame: &[u8]| segment(frame).1.starts_with(b"MPA ID Re");
+    let startup = frames.borrow().iter().filter(|it| startup(&it.1)).count();
+    assert_eq!(startup, 2, "a Request and a Reply");
+}
+
+/// Has 64 KiB written: by one Write, or by Writes of 64 bytes that share segments.
+fn write_64_kib(a: &mut SimEnd, target: &Target, small: bool) {
+    let source = a.source(&pattern(64 * KIB));
+    let len = if small { 64 } else { 64 * KIB };
+    let list = (0..64 * KIB).step_by(len).map(|at| {
+        let piece = Sge {
+            to: source.to + at as u64,
+            len: u32::try_from(len).unwrap(),
+            ..source
+        };
+        SendRequest::write(WrId(1), piece, target.remote(at))
+    });
+    a.qp.post_send_list(list).unwrap();
 }
 
 /// R5044-A.1-2
 #[test]
 fn segment_that_is_sent_again_has_the_same_borders() {
     const LEN: usize = 64 * KIB;
-    for lost in [3, 10, 25] {
+    for (lost, small) in [3, 10, 25]
+        .into_iter()
+        .flat_map(|n| [(n, false), (n, true)])
+    {
         let mut sim = sim();
-        let (mut a, b) = sim.connected_pair();
+        let config = QpConfig::default().send_depth(1024);
+        let (mut a, b) = sim.connected_pair_with(&config);
         let frames = frames(&mut sim);
         sim.link().lane(Direction::AToB).drop_nth(lost);
         let target = b.target(LEN);
-        a.post_write(1, &pattern(LEN), target.remote(0));
+        write_64_kib(&mut a, &target, small);
         sim.run_until_idle();
         assert!(target.to_vec() == pattern(LEN));
         let (mut sent, mut again) = (BTreeMap::new(), 0);
@@ -171,7 +220,7 @@ fn no_packet_may_be_fragmented() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let frames = frames(&mut sim);
     transfer(&mut sim);
-    let mut refused = sim.a().end(&xwarp::QpConfig::default());
+    let mut refused = sim.a().end(&QpConfig::default());
     let at = sim.b().at(9);
     let limit = Duration::from_secs(5);
     let mut connecting = refused.qp.begin_connect(at, b"", limit).unwrap();

@@ -2,25 +2,21 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, AtomicOperation, Operation, PostError, QpChange, QpConfig, QpState, RecvRequest,
-    SendRequest, Sgl, WorkCompletion, WrId,
-};
+use xwarp::attr::QpChange;
+use xwarp::error::PostError;
+use xwarp::work::{Operation, Sgl};
+use xwarp::{Access, QpConfig, QpState, RecvRequest, SendRequest, WorkCompletion, WrId};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 const DEPTH: usize = 4;
 const FULL: Result<(), PostError> = Err(PostError::TooManyWorkRequests(DEPTH));
 
 fn config() -> QpConfig {
-    QpConfig {
-        send_depth: DEPTH,
-        recv_depth: DEPTH,
-        ..QpConfig::default()
-    }
+    QpConfig::default().send_depth(DEPTH).recv_depth(DEPTH)
 }
 
-fn pair() -> (Sim, End, End) {
+fn pair() -> (Sim, SimEnd, SimEnd) {
     let mut sim = Sim::new(Seed(31)).one_way_delay(Duration::from_micros(50));
     let (a, b) = sim.connected_pair_with(&config());
     (sim, a, b)
@@ -112,7 +108,7 @@ fn polling_into_a_slice_frees_the_slots_of_each_queue_whose_completions_are_amon
 #[test]
 fn receive_buffer_that_is_filled_keeps_its_slot_until_it_is_polled() {
     let (mut sim, mut a, mut b) = pair();
-    let more = |b: &mut End, i| b.qp.post_recv(RecvRequest::new(WrId(i), Sgl::new()));
+    let more = |b: &mut SimEnd, i| b.qp.post_recv(RecvRequest::new(WrId(i), Sgl::new()));
     for i in 0..4 {
         assert_eq!(more(&mut b, i), Ok(()));
     }
@@ -167,13 +163,10 @@ fn unsignaled_work_behind_a_read_is_done_when_that_is() {
 fn work_of_every_kind_can_be_unsignaled() {
     let (mut sim, mut a, mut b) = pair();
     let (far, near) = (b.target(8), a.target(8));
-    let near_b = far.local(0, 8);
     let mut window = a.host().pd().allocate_window().unwrap();
     let region = a.va_region(64, Access::all(), 0x1000);
     let bind = window.bind(region.remote(0), 64, Access::REMOTE_READ);
     let (place, sge, stag) = (far.remote(0), near.local(0, 8), window.stag());
-    let with = |operation| SendRequest::new(WrId(1), operation);
-    let add = AtomicOperation::FetchAdd { add: 1, mask: 0 };
     let requests = [
         SendRequest::send(WrId(1), sge),
         SendRequest::send(WrId(1), sge).solicited(),
@@ -181,11 +174,7 @@ fn work_of_every_kind_can_be_unsignaled() {
         SendRequest::read(WrId(1), sge, place),
         SendRequest::immediate(WrId(1), [1; 8]),
         SendRequest::write_immediate(WrId(1), sge, place, [2; 8]),
-        with(Operation::Atomic {
-            operation: add,
-            remote: place,
-            sink: None,
-        }),
+        SendRequest::fetch_add(WrId(1), 1, place),
         SendRequest::bind(WrId(1), bind),
         SendRequest::invalidate(WrId(1), stag),
     ];
@@ -196,9 +185,8 @@ fn work_of_every_kind_can_be_unsignaled() {
             _ => DEPTH + 1,
         };
         for _ in 0..times {
-            let _ = b.qp.post_recv(RecvRequest::new(WrId(1), near_b));
-            let request = request.clone().unsignaled();
-            a.post(request);
+            let _ = b.qp.post_recv(RecvRequest::new(WrId(1), far.local(0, 8)));
+            a.post(request.clone().unsignaled());
             sim.run_until_idle();
             b.receives();
         }
@@ -271,7 +259,7 @@ fn queue_pair_that_is_idle_again_has_the_slots_back_that_were_polled() {
 fn work_whose_completion_queue_is_gone_needs_no_polling() {
     let mut sim = Sim::new(Seed(34));
     let (host, mut b) = (sim.a(), sim.b().end(&config()));
-    let mut a = End::with_cqs(&host, &config(), 8, 8);
+    let mut a = SimEnd::with_cqs(&host, &config(), 8, 8);
     sim.connect(&mut a, &mut b);
     sim.run_until_idle();
     let other = host.rnic().create_cq(1).unwrap();

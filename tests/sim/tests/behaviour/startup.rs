@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use xwarp::{AcceptError, ConnectError, Connecting, Listener, QpConfig, QpState};
+use xwarp::cm::Connecting;
+use xwarp::error::{AcceptError, ConnectError};
+use xwarp::{Listener, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, Tagged};
-use xwarp_sim_tests::{Done, End, PlainPeer, Side, Sim, pattern};
+use xwarp_sim_tests::{Done, PlainPeer, Side, Sim, SimEnd, pattern};
 use xwarp_tcp::CloseReason;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -20,7 +22,7 @@ fn plain_sim() -> (Sim, PlainPeer) {
 }
 
 /// An end at A that connects to a port of B, and the listener there.
-fn connecting(sim: &mut Sim, private_data: &[u8]) -> (End, Connecting, Listener) {
+fn connecting(sim: &mut Sim, private_data: &[u8]) -> (SimEnd, Connecting, Listener) {
     let at = sim.b().at(sim.new_port());
     let listener = sim.b().rnic().listen(at).unwrap();
     let mut a = sim.a().end(&QpConfig::default());
@@ -33,7 +35,7 @@ fn outcome_with(
     sim: &mut Sim,
     peer: &PlainPeer,
     act: impl Fn(&PlainPeer),
-) -> (End, Result<Vec<u8>, ConnectError>) {
+) -> (SimEnd, Result<Vec<u8>, ConnectError>) {
     let (a, mut connecting) = requesting(sim, peer);
     act(peer);
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());
@@ -41,7 +43,7 @@ fn outcome_with(
 }
 
 /// An end at A whose Request has reached a plain peer.
-fn requesting(sim: &mut Sim, peer: &PlainPeer) -> (End, Connecting) {
+fn requesting(sim: &mut Sim, peer: &PlainPeer) -> (SimEnd, Connecting) {
     let port = sim.new_port();
     peer.listen(port);
     let mut a = sim.a().end(&QpConfig::default());
@@ -133,7 +135,7 @@ fn request_that_is_dropped_is_rejected() {
 #[test]
 fn peer_that_has_gone_cannot_be_accepted() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
-    let (mut a, _, mut listener) = connecting(&mut sim, b"");
+    let (mut a, _connecting, mut listener) = connecting(&mut sim, b"");
     let request = sim.wait_for("the request", || listener.try_accept().unwrap());
     a.qp.abort().unwrap();
     sim.run_until_idle();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use xwarp::{Access, Opcode, Operation, QpConfig, RecvRequest, SendRequest, Sgl, WrId};
+use xwarp::work::{Operation, Sgl};
+use xwarp::{Access, Opcode, QpConfig, RecvRequest, SendRequest, WrId};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::{
-    Done, End, KIB, MIB, Sim, TAGGED_PAYLOAD, Target, UNTAGGED_PAYLOAD, pattern, pattern_of,
+    Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, Target, UNTAGGED_PAYLOAD, pattern, pattern_of,
 };
 
 fn sim() -> Sim {
@@ -166,7 +167,7 @@ fn both_directions_at_once_do_not_disturb_each_other() {
 #[test]
 fn eight_queue_pairs_keep_their_bytes_apart() {
     let mut sim = sim();
-    let pairs: Vec<(End, End)> = (0..8).map(|_| sim.connected_pair()).collect();
+    let pairs: Vec<(SimEnd, SimEnd)> = (0..8).map(|_| sim.connected_pair()).collect();
     let mut work = Vec::new();
     for (which, (mut a, mut b)) in (0..).zip(pairs) {
         let targets: Vec<Target> = (0..10).map(|_| b.target(20_000)).collect();
@@ -263,11 +264,7 @@ fn read_fence_holds_later_work_back_until_the_read_is_done() {
 #[test]
 fn hundred_reads_wait_for_their_turn_where_four_may_be_outstanding() {
     let mut sim = sim();
-    let config = QpConfig {
-        ord: 4,
-        ird: 4,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ord(4).ird(4);
     let (mut a, b) = sim.connected_pair_with(&config);
     let (source, sink) = (b.target(100 * KIB), a.target(100 * KIB));
     source.fill(&pattern(100 * KIB));

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use xwarp::{ConnectError, Framing, LlpStream, QpChange, QpState, StreamState};
+use xwarp::QpState;
+use xwarp::attr::QpChange;
+use xwarp::error::ConnectError;
+use xwarp::stream::{Framing, LlpStream, StreamState};
 
 use crate::LONGEST;
 use crate::end::ModelEnd;
 use crate::program::Program;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long is waited for what a stream brings.
 const WAIT: Duration = Duration::from_millis(1);
 const WAITS: usize = 5000;
@@ -59,7 +62,7 @@ impl Program {
         let at = self.listeners[n].addresses()[0];
         let connecting = self.pairs[n].ends[0]
             .qp()
-            .begin_connect(at, b"", CONNECT_LIMIT);
+            .begin_connect(at, b"", CONNECT_TIMEOUT);
         self.connecting[n] = Some(connecting.unwrap());
         self.excuse_where_buffers_lack();
         if self.rng.chance(0.9) {
@@ -88,7 +91,7 @@ impl Program {
         pair.post_first_word(0);
     }
 
-    /// By TCP connections that carry raw bytes first (verbs.md §5): the first end says hello, the second one's answer is the last streaming
+    /// By TCP connections that carry raw bytes first (verbs.md §5): the first end says hello. The second one's answer is the last streaming
     /// message, and the first end speaks again.
     fn connect_by_streams(&mut self, n: usize) {
         let Some((mut near, far)) = self.streams(n) else {
@@ -123,7 +126,7 @@ impl Program {
     fn streams(&mut self, n: usize) -> Option<(LlpStream, LlpStream)> {
         let at = self.stream_listeners[n].addresses()[0];
         let host = self.sim.a();
-        let mut near = host.rnic().connect_stream(at, CONNECT_LIMIT).unwrap();
+        let mut near = host.rnic().connect_stream(at, CONNECT_TIMEOUT).unwrap();
         let mut far = self.wait(|it| it.stream_listeners[n].try_accept().unwrap())?;
         self.wait(|_| (near.state() == Ok(StreamState::Established)).then_some(()))?;
         let hello = self.words();

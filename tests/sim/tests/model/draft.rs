@@ -1,9 +1,8 @@
 //! Random work requests, and what is expected of them: messages.
 
-use xwarp::{
-    AtomicOperation, MemoryRegion, Opcode, Operation, PostError, RemoteAddress, SendRequest, Sge,
-    Sgl, Stag, WrId,
-};
+use xwarp::error::PostError;
+use xwarp::work::{AtomicOperation, Operation, Sgl};
+use xwarp::{MemoryRegion, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::Rng;
 
 use crate::LONGEST;

@@ -1,9 +1,7 @@
 //! Random work requests, and what is expected of them: those that change memory, and those that what is registered decides on.
 
-use xwarp::{
-    Access, CompletionStatus, FastRegister, Opcode, PhysicalList, RemoteAddress, SendRequest, Sge,
-    Stag, WrId,
-};
+use xwarp::memory::{FastRegister, PhysicalList};
+use xwarp::{Access, CompletionStatus, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::Rng;
 
 use crate::LONGEST;

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use xwarp::event::AsyncEventKind;
+use xwarp::memory::{AllocatedStag, RegionSpec};
 use xwarp::{
-    Access, AsyncEventKind, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState,
-    QueuePair, RegionSpec, RegionStag, RemoteAddress, SharedReceiveQueue,
+    Access, CompletionQueue, MemoryRegion, MemoryWindow, QpConfig, QpState, QueuePair,
+    RemoteAddress, SharedReceiveQueue,
 };
 use xwarp_sim_tests::Host;
 
@@ -54,7 +56,7 @@ pub(crate) struct ModelEnd {
     pub(crate) counter: MemoryRegion,
     pub(crate) window: MemoryWindow,
     /// Registers the sink, or a part of it.
-    pub(crate) fast: RegionStag,
+    pub(crate) fast: AllocatedStag,
     pub(crate) spare: Spare,
     /// Depths of the next connection, and of the present one: ORD and IRD.
     pub(crate) wished: [u16; 2],
@@ -223,14 +225,12 @@ fn create_qp(
     [send_cq, recv_cq]: [&CompletionQueue; 2],
     srq: Option<&SharedReceiveQueue>,
 ) -> QueuePair {
-    let config = QpConfig {
-        send_depth: DEPTH,
-        recv_depth: DEPTH,
-        ord: READS,
-        ird: READS,
-        privileged: true,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default()
+        .send_depth(DEPTH)
+        .recv_depth(DEPTH)
+        .ord(READS)
+        .ird(READS)
+        .privileged(true);
     let qp = match srq {
         Some(srq) => host.pd().create_qp_with_srq(&config, send_cq, recv_cq, srq),
         None => host.pd().create_qp(&config, send_cq, recv_cq),

@@ -1,5 +1,5 @@
-//! Memory of the reference: bytes that operations have placed for certain, and bytes that they may have placed, as they are under way
-//! or were cut off.
+//! Memory of the reference: bytes that operations have placed, and bytes that they may have placed. The latter operations are under way or
+//! were cut off.
 
 use std::collections::BTreeSet;
 

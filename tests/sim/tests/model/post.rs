@@ -1,9 +1,8 @@
 //! Posting of work requests, and what it changes.
 
-use xwarp::{
-    Opcode, PostError, PostListError, QpState, RecvRequest, SendRequest, Sgl, SharedReceiveQueue,
-    WrId,
-};
+use xwarp::error::{PostError, PostListError};
+use xwarp::work::Sgl;
+use xwarp::{Opcode, QpState, RecvRequest, SendRequest, SharedReceiveQueue, WrId};
 use xwarp_netsim::Rng;
 
 use crate::buffers::Buffers;
@@ -86,7 +85,7 @@ impl Pair {
             .post_send_list(requests.collect::<Vec<_>>());
         let (posted, error) = match result {
             Ok(posted) => (posted, None),
-            Err(PostListError { posted, error }) => (posted, Some(error)),
+            Err(PostListError { posted, error, .. }) => (posted, Some(error)),
         };
         for draft in drafts.drain(..posted) {
             self.posted(who, draft.work);
@@ -170,7 +169,7 @@ impl Pair {
         };
         let posted = match end.qp().post_recv_list(requests) {
             Ok(posted) => posted,
-            Err(PostListError { posted, error }) => {
+            Err(PostListError { posted, error, .. }) => {
                 let full = matches!(error, PostError::TooManyWorkRequests(_));
                 assert!(full || room == 0, "{error}");
                 posted

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use xwarp::{
-    Connecting, Listener, ProtectionDomain, QpState, SharedBytes, SharedReceiveQueue, SrqConfig,
-    Stag, StreamListener,
-};
+use xwarp::cm::Connecting;
+use xwarp::memory::SharedBytes;
+use xwarp::stream::StreamListener;
+use xwarp::{Listener, ProtectionDomain, QpState, SharedReceiveQueue, SrqConfig, Stag};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::Sim;
 
@@ -68,10 +68,7 @@ impl Program {
         let depth = SHARED_DEPTH;
         let srq = hosts[1]
             .pd()
-            .create_srq(SrqConfig {
-                depth,
-                ..SrqConfig::default()
-            })
+            .create_srq(SrqConfig::default().depth(depth))
             .unwrap();
         let pair = |n: usize| Pair {
             ends: [

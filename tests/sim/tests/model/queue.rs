@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use xwarp::{AtomicOperation, CompletionStatus, Opcode, Stag, WorkCompletion};
+use xwarp::work::AtomicOperation;
+use xwarp::{CompletionStatus, Opcode, Stag, WorkCompletion};
 
 use crate::memory::Patch;
 use crate::stag::Which;

@@ -1,9 +1,9 @@
 //! Verbs that the program draws besides those that post and poll.
 
-use xwarp::{
-    Access, DestroyError, ModifyError, QpChange, QpState, RegionSpec, RegisterError, ResizeError,
-    SharedBytes,
-};
+use xwarp::attr::QpChange;
+use xwarp::error::{DestroyError, ModifyError, RegisterError, ResizeError};
+use xwarp::memory::{RegionSpec, SharedBytes};
+use xwarp::{Access, QpState};
 
 use crate::end::{DEPTH, ModelEnd, SINK, SPARE, Spare, VA};
 use crate::pair::Pair;
@@ -317,7 +317,7 @@ fn refuse_reregister(end: &mut ModelEnd, memory: &SharedBytes, spec: &RegionSpec
     let before = sink.query().unwrap();
     let refused = sink.reregister(host.pd(), memory.clone(), spec);
     let refused = refused.unwrap_err();
-    assert!(matches!(refused.cause, RegisterError::WindowsBound));
+    assert!(matches!(refused.error, RegisterError::WindowsBound));
     end.sink = refused.region.unwrap();
     assert_eq!(end.sink.query().unwrap(), before);
 }

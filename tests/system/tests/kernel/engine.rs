@@ -40,10 +40,7 @@ impl Engine {
 
     /// The same, with a stack as `config` says, but for what the interface says.
     pub(crate) fn open_with(side: Side, mode: XdpMode, config: &StackConfig) -> Self {
-        let nic = NicConfig {
-            mode: Some(mode),
-            ..NicConfig::default()
-        };
+        let nic = NicConfig::default().mode(Some(mode));
         let nic = Nic::open(DEV, &nic).expect("root may");
         let config = StackConfig {
             mac: nic.info.mac.0,

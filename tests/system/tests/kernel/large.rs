@@ -4,10 +4,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Lab, Side};
+use xwarp_impair::{Bridged, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
-use xwarp_tcp::{Algorithm, ConnId, Event, StackConfig};
+use xwarp_tcp::{CongestionControl, ConnId, Event, StackConfig};
 use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
@@ -19,10 +19,10 @@ const ROUNDS: usize = 40;
 /// Bytes of the IPv4 and TCP headers with timestamps.
 const HEADERS: usize = 52;
 
-/// Its window grows by slow start as long as nothing is lost, and however long a peer has to wait for a processor, nothing is repeated.
+/// Its window grows by slow start as long as nothing is lost. However long a peer has to wait for a processor, nothing is repeated.
 fn open(side: Side) -> Engine {
     let config = StackConfig {
-        congestion: Algorithm::NewReno,
+        congestion: CongestionControl::NewReno,
         min_rto: Duration::from_secs(10),
         ..StackConfig::default()
     };
@@ -41,7 +41,7 @@ fn accept(engine: &mut Engine) -> ConnId {
     accepted.expect("turned until there is one")
 }
 
-/// Takes as many bytes as it is told have been sent, each time, and answers with one, which tells of all the room that it has again;
+/// Takes as many bytes as it is told have been sent, each time. It answers with one, which tells of all the room that it has again. Returns
 /// what it has taken.
 fn take(engine: &mut Engine, sent: &Receiver<usize>) -> Vec<u8> {
     let conn = accept(engine);
@@ -80,10 +80,10 @@ fn fill(engine: &mut Engine, conn: ConnId, data: &[u8], sent: &Sender<usize>) ->
 }
 
 /// Segments that A can send before B, which does not turn meanwhile, acknowledges any.
-fn in_flight(lab: &Lab, mtu: usize) -> usize {
+fn in_flight(hosts: &Bridged, mtu: usize) -> usize {
     let (ready, is_ready) = mpsc::channel();
     let (sent, arrives) = mpsc::channel();
-    let receiving = lab.b.begin(move || {
+    let receiving = hosts.b.begin(move || {
         let mut engine = open(Side::B);
         engine.listen(PORT);
         ready.send(()).expect("the test waits");
@@ -94,7 +94,7 @@ fn in_flight(lab: &Lab, mtu: usize) -> usize {
     is_ready.recv().expect("a listener");
     let data = Rng::new(Seed(6), 0).bytes(ROUNDS << 20);
     let stream = data.clone();
-    let segments = lab.a.call(move || {
+    let segments = hosts.a.call(move || {
         let mut engine = open(Side::A);
         let conn = engine.connect(46_000, PORT);
         engine.until_connected();
@@ -113,7 +113,7 @@ fn sixteen_segments_are_in_flight_however_large_they_are() {
     needs_root!();
     for (mtu, segments) in [(9000, 29), (65_535, 16)] {
         let _alone = Exclusive::wait_for(LOCK);
-        let lab = Lab::with_mtu(mtu);
-        assert_eq!(in_flight(&lab, mtu), segments, "MTU {mtu}");
+        let hosts = Bridged::with_mtu(mtu);
+        assert_eq!(in_flight(&hosts, mtu), segments, "MTU {mtu}");
     }
 }

@@ -1,5 +1,5 @@
-//! The TCP engine on `AF_XDP` against the Linux kernel's TCP: long streams and many short connections, in both directions, on a network
-//! that may lose or mark segments of either side; and against itself. And the queues below it. Needs root.
+//! The TCP engine on `AF_XDP`, against the Linux kernel's TCP and against itself. Long streams and many short connections go in both
+//! directions. The network may lose or mark segments of either side. And the queues below it. Needs root.
 #![forbid(unsafe_code)]
 
 mod engine;
@@ -14,7 +14,7 @@ mod tail;
 mod waited;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Impaired, Lab, Rule, Side};
+use xwarp_impair::{Bridged, Impaired, Rule, Side};
 use xwarp_netsim::Seed;
 
 /// What is lost, of whose segments.
@@ -40,13 +40,13 @@ const LOSSES: [Option<Loss>; 3] = [
 const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
 
 /// Impairs the network, if that is wanted.
-fn impair(lab: &Lab, loss: Option<Loss>) -> Option<Impaired<'_>> {
+fn impair(hosts: &Bridged, loss: Option<Loss>) -> Option<Impaired<'_>> {
     let loss = loss?;
     let rule = Rule {
         loss: loss.part,
         ..Rule::new(Seed(11))
     };
-    Some(lab.impair(loss.of, rule))
+    Some(hosts.impair(loss.of, rule))
 }
 
 /// Something was lost, if it was meant to be.

@@ -3,10 +3,10 @@
 use std::sync::mpsc;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Lab, Rule, Side};
+use xwarp_impair::{Bridged, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
-use xwarp_tcp::{Algorithm, StackConfig};
+use xwarp_tcp::{CongestionControl, StackConfig};
 use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
@@ -15,14 +15,15 @@ use crate::streams::{kernel_receives, kernel_sends, receive_all, send_all};
 const PORT: u16 = 5006;
 /// The part of the segments of one side that is marked: some ten of a stream.
 const MARKS: f64 = 0.005;
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::NewReno];
+const ALGORITHMS: [CongestionControl; 2] = [CongestionControl::Cubic, CongestionControl::NewReno];
 
 /// A network, and a host B on it whose kernel wants ECN.
-fn lab() -> Lab {
-    let lab = Lab::new();
-    lab.b
+fn hosts() -> Bridged {
+    let hosts = Bridged::new();
+    hosts
+        .b
         .call(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").expect("root may"));
-    lab
+    hosts
 }
 
 fn rule() -> Rule {
@@ -36,7 +37,7 @@ fn data() -> Vec<u8> {
     Rng::new(Seed(3), 0).bytes(6 << 20)
 }
 
-fn open(congestion: Algorithm) -> Engine {
+fn open(congestion: CongestionControl) -> Engine {
     let config = StackConfig {
         congestion,
         ecn: true,
@@ -50,10 +51,10 @@ fn kernels_echoes_are_answered() {
     needs_root!();
     for algorithm in ALGORITHMS {
         let _alone = Exclusive::wait_for(LOCK);
-        let lab = lab();
-        let impaired = lab.impair(Side::A, rule());
-        let receiving = kernel_receives(&lab, PORT);
-        let counters = lab.a.call(move || {
+        let hosts = hosts();
+        let impaired = hosts.impair(Side::A, rule());
+        let receiving = kernel_receives(&hosts, PORT);
+        let counters = hosts.a.call(move || {
             let mut engine = open(algorithm);
             let conn = engine.connect(45_000, PORT);
             engine.until_connected();
@@ -76,10 +77,10 @@ fn kernel_hears_of_marks_from_us() {
     needs_root!();
     for algorithm in ALGORITHMS {
         let _alone = Exclusive::wait_for(LOCK);
-        let lab = lab();
-        let impaired = lab.impair(Side::B, rule());
+        let hosts = hosts();
+        let impaired = hosts.impair(Side::B, rule());
         let (ready, is_ready) = mpsc::channel();
-        let receiving = lab.a.begin(move || {
+        let receiving = hosts.a.begin(move || {
             let mut engine = open(algorithm);
             engine.listen(PORT);
             ready.send(()).expect("the test waits");
@@ -88,9 +89,9 @@ fn kernel_hears_of_marks_from_us() {
             received
         });
         is_ready.recv().expect("a listener");
-        kernel_sends(&lab, PORT, data());
+        kernel_sends(&hosts, PORT, data());
         assert!(receiving.recv().expect("what came") == data());
-        let (heard, fates) = (lab.b.tcp_counter("TCPDeliveredCE"), impaired.fates());
+        let (heard, fates) = (hosts.b.tcp_counter("TCPDeliveredCE"), impaired.fates());
         println!("{algorithm:?}: the kernel has heard of {heard} segments, {fates:?}");
         // Until its answer comes, it hears of more than were marked; then of no more.
         assert!(heard > 0 && fates.marked > 0, "{heard} of {fates:?}");

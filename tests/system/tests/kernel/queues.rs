@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame, TxFrame};
-use xwarp_impair::{DEV, Lab, Side};
+use xwarp_impair::{Bridged, DEV, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_test_kit::needs_root;
 
@@ -26,17 +26,15 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn open(lab: &Lab, side: Side) -> Self {
+    fn open(hosts: &Bridged, side: Side) -> Self {
         let host = match side {
-            Side::A => &lab.a,
-            Side::B => &lab.b,
+            Side::A => &hosts.a,
+            Side::B => &hosts.b,
         };
-        let config = NicConfig {
-            ring: CHUNKS,
-            frames: CHUNKS,
-            region_bytes: 0,
-            ..NicConfig::default()
-        };
+        let config = NicConfig::default()
+            .ring(CHUNKS)
+            .frames(CHUNKS)
+            .region_bytes(0);
         let mut nic = host.call(move || Nic::open(DEV, &config).expect("root may"));
         let local = SocketAddr::from((side.address(), PORT));
         nic.steering.add(local).expect("room in the map");
@@ -114,13 +112,18 @@ impl Endpoint {
 }
 
 /// Both ends, on a bridge that forwards, as a connection of their kernels has shown. A bridge drops what comes in its first moments.
-fn ends(lab: &Lab) -> (Endpoint, Endpoint) {
+fn ends(hosts: &Bridged) -> (Endpoint, Endpoint) {
     let server = SocketAddr::from((Side::B.address(), PORT));
-    let listener = lab.b.call(move || TcpListener::bind(server).expect("free"));
-    let connected = lab.a.call(move || TcpStream::connect(server).map(drop));
+    let listener = hosts
+        .b
+        .call(move || TcpListener::bind(server).expect("free"));
+    let connected = hosts.a.call(move || TcpStream::connect(server).map(drop));
     connected.expect("a bridge that forwards in time");
     drop(listener);
-    (Endpoint::open(lab, Side::A), Endpoint::open(lab, Side::B))
+    (
+        Endpoint::open(hosts, Side::A),
+        Endpoint::open(hosts, Side::B),
+    )
 }
 
 /// The checksum of an IPv4 header that has none yet (RFC 1071): a bridge may look at it.
@@ -145,8 +148,8 @@ fn foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     for mtu in MTUS {
-        let lab = Lab::with_mtu(mtu);
-        let (mut a, mut b) = ends(&lab);
+        let hosts = Bridged::with_mtu(mtu);
+        let (mut a, mut b) = ends(&hosts);
         a.send(1, 200, 1);
         b.send(1, 200, 2);
         let (live, foreign) = (a.receive_one(), b.receive_one());
@@ -172,8 +175,8 @@ fn foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
 fn joined_frame_of_another_queue_is_not_reused() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
-    let lab = Lab::with_mtu(9000);
-    let (mut a, mut b) = ends(&lab);
+    let hosts = Bridged::with_mtu(9000);
+    let (mut a, mut b) = ends(&hosts);
     a.send(1, 9000, 1);
     let foreign = b.receive_one();
     assert_eq!(foreign.len(), 9000);
@@ -188,8 +191,8 @@ fn what_another_queue_is_to_send_is_dropped_and_counted() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     for mtu in MTUS {
-        let lab = Lab::with_mtu(mtu);
-        let (mut a, mut b) = ends(&lab);
+        let hosts = Bridged::with_mtu(mtu);
+        let (mut a, mut b) = ends(&hosts);
         let free = a.io().tx_free();
         let mut theirs = || b.filled(300, 9).expect("a free frame");
         a.io().discard(theirs());

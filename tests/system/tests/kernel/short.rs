@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Lab, Side};
+use xwarp_impair::{Bridged, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CloseReason, ConnId, Event};
 use xwarp_test_kit::needs_root;
@@ -118,12 +118,12 @@ impl Exchanges {
 }
 
 /// The engine asks the kernel's server.
-fn engine_asks(lab: &Lab, mode: XdpMode) {
+fn engine_asks(hosts: &Bridged, mode: XdpMode) {
     let address = SocketAddr::from((Side::B.address(), PORT));
-    let listener = lab
+    let listener = hosts
         .b
         .call(move || TcpListener::bind(address).expect("free"));
-    let serving = lab.b.begin(move || {
+    let serving = hosts.b.begin(move || {
         thread::scope(|scope| {
             for _ in 0..CONNECTIONS {
                 let (stream, _) = listener.accept().expect("a client");
@@ -131,7 +131,7 @@ fn engine_asks(lab: &Lab, mode: XdpMode) {
             }
         });
     });
-    lab.a.call(move || {
+    hosts.a.call(move || {
         let (mut engine, mut exchanges, mut begun) = (Engine::open(mode), Exchanges::default(), 0);
         engine.run(|engine, event| {
             if let Some(event) = event {
@@ -154,9 +154,9 @@ fn engine_asks(lab: &Lab, mode: XdpMode) {
 }
 
 /// The kernel's clients ask the engine.
-fn engine_answers(lab: &Lab, mode: XdpMode) {
+fn engine_answers(hosts: &Bridged, mode: XdpMode) {
     let (ready, is_ready) = mpsc::channel();
-    let serving = lab.a.begin(move || {
+    let serving = hosts.a.begin(move || {
         let (mut engine, mut exchanges) = (Engine::open(mode), Exchanges::default());
         engine.listen(PORT);
         ready.send(()).expect("the test waits");
@@ -169,7 +169,7 @@ fn engine_answers(lab: &Lab, mode: XdpMode) {
         engine.check();
     });
     is_ready.recv().expect("a listener");
-    lab.b.call(|| {
+    hosts.b.call(|| {
         thread::scope(|scope| {
             for first in 0..AT_ONCE {
                 let numbers = (first..CONNECTIONS).step_by(AT_ONCE.into());
@@ -186,9 +186,9 @@ fn kernel_answers_many_connections_of_ours() {
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);
-            let lab = Lab::new();
-            let impaired = impair(&lab, loss);
-            engine_asks(&lab, mode);
+            let hosts = Bridged::new();
+            let impaired = impair(&hosts, loss);
+            engine_asks(&hosts, mode);
             check_impaired(impaired);
         }
     }
@@ -200,9 +200,9 @@ fn many_connections_of_the_kernels_are_answered() {
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);
-            let lab = Lab::new();
-            let impaired = impair(&lab, loss);
-            engine_answers(&lab, mode);
+            let hosts = Bridged::new();
+            let impaired = impair(&hosts, loss);
+            engine_answers(&hosts, mode);
             check_impaired(impaired);
         }
     }

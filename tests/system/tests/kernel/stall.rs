@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Lab, Rule, Side};
+use xwarp_impair::{Bridged, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
@@ -21,8 +21,8 @@ const SEEDS: u64 = 3;
 const LENGTH: Duration = Duration::from_secs(2);
 /// Bytes after which the stream repeats itself.
 const PERIOD: usize = 1 << 16;
-/// How long it may stand still.
-const LIMIT: Duration = Duration::from_millis(200);
+/// How long it may stand still. Beside a load of 15 on two processors it stood for 18 ms at most.
+const LIMIT: Duration = Duration::from_millis(60);
 
 /// A time in which nothing was delivered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,8 +33,8 @@ struct Gap {
 }
 
 impl Gap {
-    /// What is left when the machine's part is taken off. Both ends wait at once or in turn: only the longer wait is taken off, so
-    /// that ends which share a processor are granted half of the time at most.
+    /// What is left when the machine's part is taken off. Both ends wait at once or in turn. Only the longer wait is taken off, so that
+    /// ends which share a processor are granted half of the time at most.
     fn own(&self) -> Duration {
         self.time.saturating_sub(self.waited)
     }
@@ -129,12 +129,12 @@ fn send(engine: &mut Engine, conn: ConnId, block: &[u8]) {
 }
 
 /// A stream from A to B; what came.
-fn stream(lab: &Lab) -> Receiver {
+fn stream(hosts: &Bridged) -> Receiver {
     let block = Rng::new(Seed(3), 0).bytes(PERIOD);
     let (ready, is_ready) = mpsc::channel();
     let (give, taken) = mpsc::channel();
     let wanted = block.clone();
-    let receiving = lab.b.begin(move || {
+    let receiving = hosts.b.begin(move || {
         let mut engine = Engine::open_at(Side::B, XdpMode::Native).sleeping();
         engine.listen(PORT);
         ready.send(()).expect("the test waits");
@@ -150,7 +150,7 @@ fn stream(lab: &Lab) -> Receiver {
         receiver
     });
     is_ready.recv().expect("a listener");
-    lab.a.call(move || {
+    hosts.a.call(move || {
         let mut engine = Engine::open(XdpMode::Native).sleeping();
         give.send(Waited::of_this_thread()).expect("a receiver");
         let conn = engine.connect(43_000, PORT);
@@ -161,18 +161,18 @@ fn stream(lab: &Lab) -> Receiver {
 }
 
 #[test]
-fn five_percent_loss_never_stalls_for_longer_than_200_ms() {
+fn five_percent_loss_never_stalls_for_longer_than_60_ms() {
     needs_root!();
     for seed in 0..SEEDS {
         for of in [Side::A, Side::B] {
             let _alone = Exclusive::wait_for(LOCK);
-            let lab = Lab::new();
+            let hosts = Bridged::new();
             let rule = Rule {
                 loss: LOSS,
                 ..Rule::new(Seed(seed))
             };
-            let impaired = lab.impair(of, rule);
-            let Receiver { bytes, longest, .. } = stream(&lab);
+            let impaired = hosts.impair(of, rule);
+            let Receiver { bytes, longest, .. } = stream(&hosts);
             let fates = impaired.fates();
             let [gap, own] = longest;
             let what = format!(

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Receiver;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Lab, Side};
+use xwarp_impair::{Bridged, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CloseReason, ConnId, Event, StackCounters};
@@ -42,12 +42,12 @@ pub(crate) fn send_all(engine: &mut Engine, conn: ConnId, data: &[u8]) {
 }
 
 /// Accepts one connection on host B's kernel, and returns all that came when the peer has closed.
-pub(crate) fn kernel_receives(lab: &Lab, port: u16) -> Receiver<Vec<u8>> {
+pub(crate) fn kernel_receives(hosts: &Bridged, port: u16) -> Receiver<Vec<u8>> {
     let address = SocketAddr::from((Side::B.address(), port));
-    let listener = lab
+    let listener = hosts
         .b
         .call(move || TcpListener::bind(address).expect("free"));
-    lab.b.begin(move || {
+    hosts.b.begin(move || {
         let (mut stream, _) = listener.accept().expect("a client");
         let mut received = Vec::new();
         stream.read_to_end(&mut received).expect("data");
@@ -56,9 +56,9 @@ pub(crate) fn kernel_receives(lab: &Lab, port: u16) -> Receiver<Vec<u8>> {
 }
 
 /// Has host B's kernel connect to host A, send `data`, close, and wait until A has closed.
-pub(crate) fn kernel_sends(lab: &Lab, port: u16, data: Vec<u8>) {
+pub(crate) fn kernel_sends(hosts: &Bridged, port: u16, data: Vec<u8>) {
     let address = SocketAddr::from((Side::A.address(), port));
-    lab.b.call(move || {
+    hosts.b.call(move || {
         let mut stream = TcpStream::connect(address).expect("a listener");
         stream.write_all(&data).expect("a receiver");
         stream.shutdown(Shutdown::Write).expect("open until now");
@@ -67,9 +67,9 @@ pub(crate) fn kernel_sends(lab: &Lab, port: u16, data: Vec<u8>) {
 }
 
 /// The engine's stream to the kernel; what became of it.
-fn to_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
-    let receiving = kernel_receives(lab, PORT);
-    let counters = lab.a.call(move || {
+fn to_the_kernel(hosts: &Bridged, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
+    let receiving = kernel_receives(hosts, PORT);
+    let counters = hosts.a.call(move || {
         let mut engine = Engine::open(mode);
         let conn = engine.connect(40_000, PORT);
         engine.until_connected();
@@ -104,9 +104,9 @@ pub(crate) fn receive_all(engine: &mut Engine) -> Vec<u8> {
 }
 
 /// The kernel's stream to the engine; what became of it.
-fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
+fn from_the_kernel(hosts: &Bridged, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let receiving = lab.a.begin(move || {
+    let receiving = hosts.a.begin(move || {
         let mut engine = Engine::open(mode);
         engine.listen(PORT);
         ready.send(()).expect("the test waits");
@@ -115,7 +115,7 @@ fn from_the_kernel(lab: &Lab, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCo
         (received, engine.stack.counters())
     });
     is_ready.recv().expect("a listener");
-    kernel_sends(lab, PORT, data);
+    kernel_sends(hosts, PORT, data);
     receiving.recv().expect("what came")
 }
 
@@ -125,10 +125,10 @@ fn stream_reaches_the_kernel() {
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);
-            let lab = Lab::new();
+            let hosts = Bridged::new();
             let data = data(loss);
-            let impaired = impair(&lab, loss);
-            let (received, counters) = to_the_kernel(&lab, mode, data.clone());
+            let impaired = impair(&hosts, loss);
+            let (received, counters) = to_the_kernel(&hosts, mode, data.clone());
             assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
             if loss.is_some_and(|loss| loss.of == Side::A) {
                 assert!(counters.retransmissions > 0, "{counters:?}");
@@ -144,10 +144,10 @@ fn stream_comes_from_the_kernel() {
     for mode in MODES {
         for loss in LOSSES {
             let _alone = Exclusive::wait_for(LOCK);
-            let lab = Lab::new();
+            let hosts = Bridged::new();
             let data = data(loss);
-            let impaired = impair(&lab, loss);
-            let (received, counters) = from_the_kernel(&lab, mode, data.clone());
+            let impaired = impair(&hosts, loss);
+            let (received, counters) = from_the_kernel(&hosts, mode, data.clone());
             assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
             if loss.is_some_and(|loss| loss.of == Side::B) {
                 assert!(counters.out_of_order > 0, "{counters:?}");

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Impaired, Lab, Rule, Side};
+use xwarp_impair::{Bridged, Impaired, Rule, Side};
 use xwarp_netsim::Seed;
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
@@ -25,8 +25,8 @@ const REPAIRS: u16 = 40;
 const WARM_UP: usize = 20;
 /// What a repair may take beyond two round trips.
 const FLOOR: Duration = Duration::from_millis(5);
-/// What a timer may be late, and a turn take that is not one of a warm-up: of 200 lower quartiles
-/// in a debug build, at loads of 3 to 9 on two processors, none was above 0.49 ms.
+/// What a timer may be late, and a turn take that is not one of a warm-up. 200 lower quartiles of a debug build were at most 0.49 ms. The
+/// load was 3 to 9 on two processors.
 const ALLOWANCE: Duration = Duration::from_millis(1);
 
 /// A message, from when its last segment is sent until all are acknowledged.
@@ -122,9 +122,9 @@ fn hear(engine: &mut Engine) {
 }
 
 /// Has A send to B, and loses what it asks for.
-fn repairs(lab: &Lab, impaired: &Impaired<'_>) -> Vec<Repair> {
+fn repairs(hosts: &Bridged, impaired: &Impaired<'_>) -> Vec<Repair> {
     let (ready, is_ready) = mpsc::channel();
-    let hearing = lab.b.begin(move || {
+    let hearing = hosts.b.begin(move || {
         let mut engine = Engine::open_at(Side::B, XdpMode::Native).sleeping();
         engine.listen(PORT);
         ready.send(()).expect("the test waits");
@@ -132,7 +132,7 @@ fn repairs(lab: &Lab, impaired: &Impaired<'_>) -> Vec<Repair> {
     });
     is_ready.recv().expect("a listener");
     let ((asks, asked), (answers, answered)) = (mpsc::channel(), mpsc::channel());
-    let saying = lab.a.begin(move || {
+    let saying = hosts.a.begin(move || {
         let mut sayer = Sayer {
             engine: Engine::open(XdpMode::Native).sleeping(),
             loser: (asks, answered),
@@ -157,9 +157,9 @@ fn repairs(lab: &Lab, impaired: &Impaired<'_>) -> Vec<Repair> {
 fn lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
-    let lab = Lab::new();
-    let impaired = lab.impair(Side::A, Rule::new(Seed(1)));
-    let repairs = repairs(&lab, &impaired);
+    let hosts = Bridged::new();
+    let impaired = hosts.impair(Side::A, Rule::new(Seed(1)));
+    let repairs = repairs(&hosts, &impaired);
     assert_eq!(impaired.fates().lost, u64::from(REPAIRS));
     for segments in LENGTHS {
         let mut alike: Vec<&Repair> = (repairs.iter())

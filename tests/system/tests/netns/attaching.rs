@@ -22,12 +22,8 @@ fn attach_status_and_detach_agree_with_ip_link() {
         ("--mode native", Mode::Native),
         ("--mode generic", Mode::Generic),
     ] {
-        let printed = hosts
-            .b
-            .xwarp(&format!("attach {DEV} {asked}"))
-            .succeeded()
-            .stdout;
-        assert_eq!(printed, format!("eth1: attached, XDP {mode}\n"));
+        let attached = hosts.b.xwarp(&format!("attach {DEV} {asked}")).succeeded();
+        assert_eq!(attached.stdout, format!("eth1: attached, XDP {mode}\n"));
         let program = hosts.b.program().expect("attached");
         assert_eq!((program.mode, program.flows()), (mode, 0));
         let text = hosts.b.xwarp(&format!("status {DEV}")).succeeded().stdout;

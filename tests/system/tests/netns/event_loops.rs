@@ -1,20 +1,25 @@
 //! Event loops: epoll over the descriptors of an RNIC, with an engine thread and with an inline engine that the loop turns.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
+use xwarp::attr::QpId;
+use xwarp::cm::{Connecting, ConnectionRequest};
+use xwarp::completion::Arm;
+use xwarp::config::Progress;
+use xwarp::error::{ConnectError, HostError};
+use xwarp::event::AsyncEventKind;
 use xwarp::{
-    Access, Arm, AsyncEventKind, CompletionQueue, ConnectionRequest, Listener, MemoryRegion,
-    NicConfig, Opcode, Progress, ProtectionDomain, QpConfig, QpId, QueuePair, RecvRequest, Rnic,
-    RnicConfig, SendRequest, Waiting, WrId, XdpMode,
+    CompletionQueue, Listener, Opcode, ProtectionDomain, QpConfig, QpState, Rnic, RnicConfig,
 };
+use xwarp_driver::net::NeighbourError;
 use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, check_nothing_dropped};
-use xwarp_test_kit::needs_root;
+use xwarp_test_kit::{End, needs_root, next_success};
 
 /// How long the connections of a server are idle.
 const IDLE: Duration = Duration::from_secs(2);
@@ -27,17 +32,7 @@ fn at_server(port: u16) -> SocketAddr {
 }
 
 fn open(host: &Host, progress: Progress) -> Rnic {
-    let config = RnicConfig {
-        nic: NicConfig {
-            mode: Some(XdpMode::Native),
-            region_bytes: 8 << 20,
-            ..NicConfig::default()
-        },
-        progress,
-        waiting: Waiting::Blocking,
-        ..RnicConfig::default()
-    };
-    host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
+    host.open(RnicConfig::default().progress(progress))
 }
 
 /// An epoll instance over these descriptors.
@@ -57,41 +52,35 @@ fn sleep(epoll: &Epoll) {
     assert!(woken.expect("epoll") > 0, "a wake-up was lost");
 }
 
+/// What becomes of an attempt to connect, for a loop that sleeps on two descriptors and turns an inline engine.
+fn outcome_of(rnic: &Rnic, connecting: &mut Connecting) -> Result<Vec<u8>, ConnectError> {
+    let epoll = watch(&[rnic.as_fd(), connecting.as_fd()]);
+    loop {
+        sleep(&epoll);
+        rnic.progress().expect("an RNIC");
+        if let Some(outcome) = connecting.try_finish() {
+            return outcome;
+        }
+    }
+}
+
 /// Time that this thread has run for.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock of the thread");
     Duration::from(time)
 }
 
-/// One end of a connection, with one buffer.
-struct End {
-    qp: QueuePair,
-    memory: MemoryRegion,
+/// An end that waits for a message.
+fn end(pd: &ProtectionDomain, cq: &CompletionQueue) -> End {
+    let mut end = End::new(pd, cq, &QpConfig::default(), LEN as usize);
+    end.post_recv(0, LEN);
+    end
 }
 
-impl End {
-    fn new(pd: &ProtectionDomain, cq: &CompletionQueue) -> Self {
-        let qp = pd.create_qp(&QpConfig::default(), cq, cq);
-        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
-        let memory = pd.allocate(LEN as usize, access);
-        let mut end = Self {
-            qp: qp.expect("a queue pair"),
-            memory: memory.expect("memory"),
-        };
-        end.expect();
-        end
-    }
-
-    fn expect(&mut self) {
-        let buffer = self.memory.local(0, LEN);
-        let posted = self.qp.post_recv(RecvRequest::new(WrId(0), buffer));
-        posted.expect("room");
-    }
-
-    fn send(&mut self) {
-        let request = SendRequest::send(WrId(1), self.memory.local(0, LEN)).unsignaled();
-        self.qp.post_send(request).expect("room");
-    }
+/// Sends a message, and hears nothing of it.
+fn send(end: &mut End) {
+    let request = end.send(1, LEN).unsignaled();
+    end.post(request);
 }
 
 /// A server of one thread that sleeps on one epoll instance.
@@ -108,7 +97,7 @@ struct Server<'a> {
 
 impl Server<'_> {
     fn admit(&mut self, request: ConnectionRequest) {
-        let mut end = End::new(&self.pd, &self.cq);
+        let mut end = end(&self.pd, &self.cq);
         request.accept(&mut end.qp, b"").expect("a connection");
         self.ends.push(end);
         self.accepted = thread_time();
@@ -122,8 +111,8 @@ impl Server<'_> {
                 let ran = thread_time().saturating_sub(self.accepted);
                 self.idle.get_or_insert(ran);
                 let end = self.end(completion.qp);
-                end.expect();
-                end.send();
+                end.post_recv(0, LEN);
+                send(end);
             }
         }
     }
@@ -169,17 +158,16 @@ impl Server<'_> {
 fn client(host: &Host, rnic: &Rnic, port: u16) {
     let mut cq = rnic.create_cq(8).expect("a queue");
     let pd = rnic.allocate_pd().expect("a domain");
-    let mut end = End::new(&pd, &cq);
+    let mut end = end(&pd, &cq);
     host.run(|| end.qp.connect(at_server(port), b"", TIMEOUT))
         .expect("a connection");
     assert_eq!(cq.wait(IDLE).expect("a queue"), None);
     for _ in 0..ROUNDS {
-        end.send();
-        let answer = cq.wait(TIMEOUT).expect("a queue").expect("an answer");
-        assert!(answer.is_success() && answer.opcode == Opcode::Receive);
-        end.expect();
+        send(&mut end);
+        assert_eq!(next_success(&mut cq).opcode, Opcode::Receive);
+        end.post_recv(0, LEN);
     }
-    assert!(end.qp.disconnect(TIMEOUT).expect("an RNIC"));
+    end.qp.disconnect(TIMEOUT).expect("a close");
 }
 
 /// The server's loop and the clients' calls, with engines of this kind.
@@ -228,28 +216,101 @@ fn epoll_loop_connects_with_an_inline_engine() {
     let b = open(&hosts.b, Progress::Thread);
     let mut listener = hosts.b.run(|| b.listen(at_server(7473))).expect("a port");
     let cqs = [&a, &b].map(|rnic| rnic.create_cq(8).expect("a queue"));
-    let mut near = End::new(&a.allocate_pd().expect("a domain"), &cqs[0]);
-    let mut far = End::new(&b.allocate_pd().expect("a domain"), &cqs[1]);
+    let mut near = end(&a.allocate_pd().expect("a domain"), &cqs[0]);
+    let mut far = end(&b.allocate_pd().expect("a domain"), &cqs[1]);
     let answer = thread::scope(|scope| {
-        scope.spawn(|| {
-            let request = listener
-                .accept(TIMEOUT)
-                .expect("an RNIC")
-                .expect("a request");
-            request
-                .accept(&mut far.qp, b"welcome")
-                .expect("a connection");
-        });
+        scope.spawn(|| far.accept(&mut listener, b"welcome"));
         let begin = || near.qp.begin_connect(at_server(7473), b"", TIMEOUT);
         let mut connecting = hosts.a.run(begin).expect("a beginning");
-        let epoll = watch(&[a.as_fd(), connecting.as_fd()]);
-        loop {
-            sleep(&epoll);
-            a.progress().expect("an RNIC");
-            if let Some(outcome) = connecting.try_finish() {
-                break outcome.expect("a connection");
-            }
-        }
+        outcome_of(&a, &mut connecting).expect("a connection")
     });
     assert_eq!(answer, b"welcome");
+}
+
+/// Nobody answers for the address, and the kernel would ask for a minute.
+#[test]
+fn connection_to_a_silent_neighbour_is_waited_for_by_its_descriptor_alone() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    needs_root!();
+    let hosts = Hosts::new();
+    hosts.a.ip(&format!(
+        "ntable change name arp_cache dev {DEV} retrans 20000"
+    ));
+    let nobody = SocketAddr::new(Ipv4Addr::new(10, 77, 0, 9).into(), 7474);
+    for progress in [Progress::Thread, Progress::Inline] {
+        let rnic = open(&hosts.a, progress);
+        let cq = rnic.create_cq(8).expect("a queue");
+        let mut end = end(&rnic.allocate_pd().expect("a domain"), &cq);
+        let started = Instant::now();
+        let mut begin = |limit| {
+            let begun = hosts.a.run(|| end.qp.begin_connect(nobody, b"", limit));
+            begun.expect("a beginning")
+        };
+        drop(begin(TIMEOUT));
+        let mut connecting = begin(LIMIT);
+        assert!(started.elapsed() < LIMIT, "it waits for the neighbour");
+        let outcome = outcome_of(&rnic, &mut connecting);
+        assert!(started.elapsed() >= LIMIT);
+        let silent = matches!(
+            &outcome,
+            Err(ConnectError::Host(HostError::Neighbour(
+                NeighbourError::NoAnswer { .. }
+            )))
+        );
+        assert!(silent, "{outcome:?}");
+        assert_eq!(end.qp.state(), QpState::Idle);
+    }
+}
+
+/// The kernel learns the address while the event loop waits in another network namespace.
+#[test]
+fn connection_goes_on_when_the_neighbour_appears() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let late = IpAddr::from(Ipv4Addr::new(10, 77, 0, 9));
+    let a = open(&hosts.a, Progress::Inline);
+    let b = open(&hosts.b, Progress::Thread);
+    let cqs = [&a, &b].map(|rnic| rnic.create_cq(8).expect("a queue"));
+    let mut near = end(&a.allocate_pd().expect("a domain"), &cqs[0]);
+    let mut far = end(&b.allocate_pd().expect("a domain"), &cqs[1]);
+    let begin = || near.qp.begin_connect((late, 7475).into(), b"", TIMEOUT);
+    let mut connecting = hosts.a.run(begin).expect("a beginning");
+    assert!(connecting.try_finish().is_none());
+    hosts.b.ip(&format!("addr add {late}/24 dev {DEV}"));
+    let listen = || b.listen((late, 7475).into());
+    let mut listener = hosts.b.run(listen).expect("a port");
+    let answer = thread::scope(|scope| {
+        scope.spawn(|| far.accept(&mut listener, b"late"));
+        outcome_of(&a, &mut connecting).expect("a connection")
+    });
+    assert_eq!(answer, b"late");
+}
+
+/// The kernel learns the address later. The application waits for the queue pair's state, and nobody looks at the attempt.
+#[test]
+fn connection_is_made_by_the_engine_alone_when_the_neighbour_appears() {
+    needs_root!();
+    for progress in [Progress::Thread, Progress::Inline] {
+        let hosts = Hosts::new();
+        let late = IpAddr::from(Ipv4Addr::new(10, 77, 0, 9));
+        let a = open(&hosts.a, progress);
+        let b = open(&hosts.b, Progress::Thread);
+        let cqs = [&a, &b].map(|rnic| rnic.create_cq(8).expect("a queue"));
+        let mut near = end(&a.allocate_pd().expect("a domain"), &cqs[0]);
+        let mut far = end(&b.allocate_pd().expect("a domain"), &cqs[1]);
+        let begin = || near.qp.begin_connect((late, 7476).into(), b"", TIMEOUT);
+        let _connecting = hosts.a.run(begin).expect("a beginning");
+        hosts.b.ip(&format!("addr add {late}/24 dev {DEV}"));
+        let listen = || b.listen((late, 7476).into());
+        let mut listener = hosts.b.run(listen).expect("a port");
+        thread::scope(|scope| {
+            scope.spawn(|| far.accept(&mut listener, b""));
+            let changes = near.qp.state_changes().expect("a descriptor");
+            let epoll = watch(&[a.as_fd(), changes.as_fd()]);
+            while changes.take() != QpState::Rts {
+                sleep(&epoll);
+                a.progress().expect("an RNIC");
+            }
+        });
+    }
 }

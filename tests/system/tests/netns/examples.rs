@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use nix::sys::signal::Signal;
-use xwarp::{ConnectError, QpConfig, QpState, Rnic, RnicConfig};
+use xwarp::error::ConnectError;
+use xwarp::{CompletionQueue, ProtectionDomain, QpConfig, QpState, QueuePair, Rnic, RnicConfig};
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, TIMEOUT, eventually};
 use xwarp_test_kit::needs_root;
 
@@ -16,6 +17,36 @@ fn start(host: &Host, name: &str, arguments: &str) -> Running {
 
 fn run(host: &Host, name: &str, arguments: &str) -> Finished {
     start(host, name, arguments).finish()
+}
+
+/// Clients of an example's server that are this process's own.
+struct Clients<'a> {
+    host: &'a Host,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    /// Last: what is built on it goes before.
+    _rnic: Rnic,
+}
+
+impl<'a> Clients<'a> {
+    fn new(hosts: &'a Hosts) -> Self {
+        let host = &hosts.a;
+        let rnic = host.run(|| Rnic::open(DEV, &RnicConfig::default()));
+        let rnic = rnic.expect("an RNIC");
+        Self {
+            host,
+            pd: rnic.allocate_pd().expect("a protection domain"),
+            cq: rnic.create_cq(16).expect("a queue"),
+            _rnic: rnic,
+        }
+    }
+
+    fn connect(&self, port: u16) -> Result<QueuePair, ConnectError> {
+        let qp = self.pd.create_qp(&QpConfig::default(), &self.cq, &self.cq);
+        let mut qp = qp.expect("a queue pair");
+        let at = SocketAddr::new(Hosts::SERVER, port);
+        self.host.run(|| qp.connect(at, b"", TIMEOUT)).map(|_| qp)
+    }
 }
 
 /// Fails unless it ended with exactly this one line of complaint.
@@ -56,6 +87,45 @@ fn ping_pong_measures_and_compares() {
 }
 
 #[test]
+fn tokio_echo_serves_clients_in_tasks_of_one_thread() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = start(&hosts.b, "tokio_echo", "--clients 3");
+    assert_eq!(
+        server.line("waiting for clients at "),
+        "waiting for clients at 10.77.0.2:7474"
+    );
+    for words in ["one two three", "four", "five six"] {
+        let options = format!("--server 10.77.0.2 {words}");
+        let client = run(&hosts.a, "tokio_echo", &options).succeeded();
+        let answers = words.split(' ');
+        let answers = answers.map(|word| format!("{word} -> {}\n", word.to_uppercase()));
+        assert_eq!(client.stdout, answers.collect::<String>(), "{client}");
+    }
+    let server = server.finish().succeeded();
+    let told: Vec<_> = server.stdout.lines().skip(1).collect();
+    assert_eq!(told.last(), Some(&"3 clients served"), "{server}");
+    for (line, messages) in told.iter().zip([3, 1, 2]) {
+        assert!(
+            line.ends_with(&format!(": {messages} messages")),
+            "{server}"
+        );
+    }
+    let refused_server = run(&hosts.a, "tokio_echo", "--server 10.77.0.2 late");
+    refused(
+        refused_server,
+        "tokio_echo: connection refused: no program listens at 10.77.0.2:7474",
+    );
+    check_nothing_attached(&hosts);
+}
+
+/// What a line of the client says of its server.
+fn uptime(line: &str) -> Option<u64> {
+    let micros = line.strip_prefix("uptime = ")?.strip_suffix(" us")?;
+    micros.parse().ok()
+}
+
+#[test]
 fn key_value_finds_what_is_there_and_what_is_being_renewed() {
     needs_root!();
     let hosts = Hosts::new();
@@ -78,12 +148,6 @@ fn key_value_finds_what_is_there_and_what_is_being_renewed() {
 
     let often = "--server 10.77.0.2 --times 2000 uptime";
     let client = run(&hosts.a, "key_value", often).succeeded();
-    let uptime = |line: &str| -> Option<u64> {
-        line.strip_prefix("uptime = ")?
-            .strip_suffix(" us")?
-            .parse()
-            .ok()
-    };
     let times: Vec<u64> = client.stdout.lines().filter_map(uptime).collect();
     assert_eq!(times.len(), 2000, "{client}");
     assert!(times.is_sorted() && times[0] < times[1999], "{times:?}");
@@ -144,18 +208,8 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
     let hosts = Hosts::new();
     let mut server = start(&hosts.b, "event_server", "--at-once 2 --clients 3");
     server.line("waiting for clients at ");
-    let rnic = hosts.a.run(|| Rnic::open(DEV, &RnicConfig::default()));
-    let rnic = rnic.expect("an RNIC");
-    let pd = rnic.allocate_pd().expect("a protection domain");
-    let cq = rnic.create_cq(16).expect("a queue");
-    let connect = || {
-        let mut qp = pd
-            .create_qp(&QpConfig::default(), &cq, &cq)
-            .expect("a queue pair");
-        let at = SocketAddr::new(Hosts::SERVER, 7473);
-        let outcome = hosts.a.run(|| qp.connect(at, b"", TIMEOUT));
-        outcome.map(|_| qp)
-    };
+    let clients = Clients::new(&hosts);
+    let connect = || clients.connect(7473);
     let (first, mut second) = (connect().expect("room"), connect().expect("room"));
     for _ in 0..3 {
         let refused = connect().map(|_| ()).expect_err("no room");
@@ -164,11 +218,9 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
             "{refused:?}"
         );
     }
-    assert_eq!(
-        (first.state(), second.state()),
-        (QpState::Rts, QpState::Rts)
-    );
-    second.disconnect(TIMEOUT).expect("a server that lives");
+    let states = (first.state(), second.state());
+    assert_eq!(states, (QpState::Rts, QpState::Rts));
+    second.disconnect(TIMEOUT).expect("a close");
     // The server looks after who has gone when it next wakes up.
     eventually("it has gone", || {
         server.printed().contains(" messages, closed")
@@ -179,6 +231,26 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
     let refused = "could not be accepted: 2 clients are here already\n";
     assert_eq!(server.stdout.matches(refused).count(), 3, "{server}");
     assert!(server.stdout.contains("\n3 clients served"), "{server}");
+}
+
+/// A descriptor tells the server when a connection that ends has ended. None is left for these.
+#[test]
+fn event_server_without_descriptors_lets_go_of_its_clients_all_the_same() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = start(&hosts.b, "event_server", "--clients 3");
+    server.line("waiting for clients at ");
+    let clients = Clients::new(&hosts);
+    let mut first = [(); 2].map(|()| clients.connect(7473).expect("room"));
+    server.limit_files();
+    for client in &mut first {
+        client.disconnect(TIMEOUT).expect("a server that lives");
+    }
+    let mut third = clients.connect(7473).expect("a server that lives");
+    third.disconnect(TIMEOUT).expect("a server that lives");
+    let server = server.finish().succeeded();
+    let closed = server.stdout.matches(" messages, closed").count();
+    assert_eq!(closed, 3, "{server}");
 }
 
 #[test]

@@ -10,14 +10,14 @@ use xwarp_system_tests::{Hosts, PERF_PORT, TIMEOUT};
 use xwarp_test_kit::needs_root;
 
 /// What `xwarp perf` allows for a connection, and a little for its start and end.
-const CONNECT_LIMIT: Duration = Duration::from_secs(7);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// The client on host A must fail with these words, within the time for a connection, and leave nothing attached.
 fn client_fails(hosts: &Hosts, arguments: &str, words: &[&str]) -> String {
     let client = hosts
         .a
         .start(&format!("perf {arguments}"))
-        .finish_within(CONNECT_LIMIT);
+        .finish_within(CONNECT_TIMEOUT);
     let line = client.refused(words);
     assert_eq!(hosts.a.program(), None);
     line

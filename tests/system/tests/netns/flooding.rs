@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xwarp::{
-    CompletionQueue, Listener, NicConfig, QpConfig, QueuePair, Rnic, RnicConfig, Waiting, XdpMode,
-};
+use xwarp::{CompletionQueue, Listener, QpConfig, QueuePair, Rnic, RnicConfig};
 use xwarp_impair::{Flood, Flooded, Hostile};
 use xwarp_netsim::Seed;
-use xwarp_system_tests::{DEV, Host, Hosts, eventually};
+use xwarp_system_tests::{DEV, Hosts, eventually};
 use xwarp_test_kit::needs_root;
 
 /// SYNs, and as many ACKs, per second.
@@ -28,19 +26,6 @@ const KEPT: usize = 8;
 
 fn server() -> SocketAddr {
     SocketAddr::new(Hosts::SERVER, 7471)
-}
-
-fn open(host: &Host) -> Rnic {
-    let config = RnicConfig {
-        nic: NicConfig {
-            mode: Some(XdpMode::Native),
-            region_bytes: 1 << 20,
-            ..NicConfig::default()
-        },
-        waiting: Waiting::Blocking,
-        ..RnicConfig::default()
-    };
-    host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
 }
 
 fn queue_pair(rnic: &Rnic) -> (QueuePair, CompletionQueue) {
@@ -104,7 +89,7 @@ fn honest_clients_are_served_at_20000_hostile_syns_and_as_many_acks_a_second() {
     needs_root!();
     let hosts = Hosts::new();
     let opened = Instant::now();
-    let (a, b) = (open(&hosts.a), open(&hosts.b));
+    let [a, b] = [&hosts.a, &hosts.b].map(|host| host.open(RnicConfig::default()));
     let mut listener = hosts.b.run(|| b.listen(server())).expect("a free port");
     let flood = flood(&hosts, &b);
     let counters = || b.counters().expect("an engine").tcp;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -11,23 +12,73 @@ use xwarp_system_tests::{
 };
 use xwarp_test_kit::needs_root;
 
+/// How long a signal may be unheard, by the clock of the process that it is for.
+const HEARD_LIMIT: Duration = Duration::from_millis(200);
 /// How long the end may take: a few hundredths of a second on an idle machine. All that is waited for here takes longer.
 const END_LIMIT: Duration = Duration::from_millis(1500);
-/// The same where gigabytes have to be given back to the kernel.
+/// The same where gigabytes have to be given back to the kernel. While memory is registered or filled, a signal may end the process
+/// at once; none is unheard then.
 const LARGE_END_LIMIT: Duration = Duration::from_secs(4);
 /// An address of the network where a neighbour is known and nobody answers.
 const NOBODY: &str = "10.77.0.66";
 
-/// Each phase, for either signal: `begin` starts a run and returns when it is in that phase.
-fn is_interrupted(hosts: &Hosts, host: &Host, begin: impl Fn() -> Running) {
-    is_interrupted_within(END_LIMIT, hosts, host, begin);
+/// Starts `xwarp` with these arguments, so that it tells how long a signal was not heard.
+fn start(host: &Host, arguments: &str) -> Running {
+    let mut command = logging_command(host);
+    command.args(arguments.split_whitespace());
+    Running::start(command)
 }
 
-fn is_interrupted_within(limit: Duration, hosts: &Hosts, host: &Host, begin: impl Fn() -> Running) {
+fn logging_command(host: &Host) -> Command {
+    let mut command = host.command(Hosts::command_file());
+    command.env("RUST_LOG", "off,xwarp::signals=debug");
+    command
+}
+
+/// Sends a run that was begun by [`start`] a signal. It says that it was interrupted, and ends.
+fn interrupt(mut run: Running, signal: Signal, timeout: Duration) -> Vec<String> {
+    run.signal(signal);
+    let finished = run.finish_within(timeout).exited(1);
+    let mut lines: Vec<String> = finished.stderr.lines().map(str::to_owned).collect();
+    let last = lines.pop();
+    assert_eq!(last.as_deref(), Some("xwarp: interrupted"), "{finished}");
+    lines
+}
+
+/// The same in a phase in which a signal ends nothing at once, and is heard soon.
+fn interrupt_heard(run: Running, signal: Signal) {
+    let lines = interrupt(run, signal, END_LIMIT);
+    let [line] = lines.as_slice() else {
+        panic!("one line is wanted: {lines:?}");
+    };
+    let (_, unheard) = line
+        .split_once("a signal was heard after ")
+        .expect("a duration");
+    let micros = unheard.strip_suffix(" us").map(str::parse);
+    let unheard = Duration::from_micros(micros.expect("a unit").expect("a number"));
+    assert!(unheard <= HEARD_LIMIT, "{unheard:?}");
+}
+
+/// Each phase, for either signal: `begin` starts a run and returns when it is in that phase.
+fn is_interrupted(hosts: &Hosts, host: &Host, begin: impl Fn() -> Running) {
+    check_phase(hosts, host, begin, interrupt_heard);
+}
+
+/// The same where the memory of the run is large.
+fn is_interrupted_with_memory(hosts: &Hosts, host: &Host, begin: impl Fn() -> Running) {
+    check_phase(hosts, host, begin, |run, signal| {
+        interrupt(run, signal, LARGE_END_LIMIT);
+    });
+}
+
+fn check_phase(
+    hosts: &Hosts,
+    host: &Host,
+    begin: impl Fn() -> Running,
+    interrupt: impl Fn(Running, Signal),
+) {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let mut run = begin();
-        run.signal(signal);
-        run.finish_within(limit).refused(&["interrupted"]);
+        interrupt(begin(), signal);
         assert_eq!(host.program(), None);
     }
     assert_eq!((hosts.a.program(), hosts.b.program()), (None, None));
@@ -54,7 +105,7 @@ fn while_a_neighbour_is_looked_for() {
     for command in ["perf write-bw", "ping"] {
         is_interrupted(&hosts, &hosts.a, || {
             hosts.a.ip(&format!("neigh flush dev {DEV}"));
-            let run = hosts.a.start(&format!("{command} 10.77.0.9"));
+            let run = start(&hosts.a, &format!("{command} 10.77.0.9"));
             eventually("the kernel asks", || {
                 hosts.a.ip("neigh show 10.77.0.9").contains("INCOMPLETE")
             });
@@ -70,9 +121,10 @@ fn while_no_syn_is_answered() {
     know_nobody(&hosts);
     for engine in ["inline", "thread"] {
         is_interrupted(&hosts, &hosts.a, || {
-            let run = hosts
-                .a
-                .start(&format!("perf write-bw --engine {engine} {NOBODY}"));
+            let run = start(
+                &hosts.a,
+                &format!("perf write-bw --engine {engine} {NOBODY}"),
+            );
             steers(&hosts.a);
             run
         });
@@ -90,9 +142,7 @@ fn while_no_mpa_reply_comes() {
                 .b
                 .run(|| TcpListener::bind((Hosts::SERVER, PERF_PORT)));
             let listener = listener.unwrap();
-            let run = hosts
-                .a
-                .start(&format!("{command} --port {PERF_PORT} 10.77.0.2"));
+            let run = start(&hosts.a, &format!("{command} --port {PERF_PORT} 10.77.0.2"));
             let (mut peer, _) = listener.accept().unwrap();
             peer.set_read_timeout(Some(TIMEOUT)).unwrap();
             peer.read_exact(&mut [0; 20]).unwrap();
@@ -108,9 +158,9 @@ fn while_memory_is_registered() {
     let hosts = Hosts::new();
     know_nobody(&hosts);
     for role in [NOBODY, "--dev eth1"] {
-        is_interrupted_within(LARGE_END_LIMIT, &hosts, &hosts.a, || {
+        is_interrupted_with_memory(&hosts, &hosts.a, || {
             let run = format!("perf write-bw --verify --size 16M --depth 64 {role}");
-            let run = hosts.a.start(&run);
+            let run = start(&hosts.a, &run);
             // The interface is opened next, which takes longest.
             eventually("signals are watched for", || {
                 run.holds_back(Signal::SIGTERM)
@@ -127,10 +177,8 @@ fn while_buffers_are_filled() {
     let hosts = Hosts::new();
     know_nobody(&hosts);
     for size in ["--size 1G --depth 1", "--size 4K --depth 4096"] {
-        is_interrupted_within(LARGE_END_LIMIT, &hosts, &hosts.a, || {
-            let run = hosts
-                .a
-                .start(&format!("perf write-bw --verify {size} {NOBODY}"));
+        is_interrupted_with_memory(&hosts, &hosts.a, || {
+            let run = start(&hosts.a, &format!("perf write-bw --verify {size} {NOBODY}"));
             eventually("the RNIC is open", || hosts.a.program().is_some());
             run
         });
@@ -145,15 +193,27 @@ fn while_the_other_side_stands_still() {
     for test in ["write-bw", "send-lat", "write-lat"] {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let mut server = hosts.b.serve(test);
-            let mut client = hosts
-                .a
-                .start(&format!("perf {test} --duration 600s 10.77.0.2"));
+            let mut client = start(&hosts.a, &format!("perf {test} --duration 600s 10.77.0.2"));
             client.line(test);
             server.signal(Signal::SIGSTOP);
-            client.signal(signal);
-            client.finish_within(END_LIMIT).refused(&["interrupted"]);
+            interrupt_heard(client, signal);
             server.signal(Signal::SIGKILL);
         }
+    }
+}
+
+#[test]
+fn while_a_client_waits_for_the_time_of_its_next_ping() {
+    needs_root!();
+    let hosts = Hosts::new();
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut server = hosts.b.start(&format!("ping --dev {DEV}"));
+        server.line("waiting for a client at ");
+        let mut client = start(&hosts.a, "ping 10.77.0.2 --interval 600s");
+        client.line("ping     0  verified");
+        interrupt_heard(client, signal);
+        assert_eq!(hosts.a.program(), None);
+        drop(server);
     }
 }
 
@@ -163,7 +223,7 @@ fn while_a_server_waits_for_its_client() {
     let hosts = Hosts::new();
     for server in ["ping", "ping --persistent", "perf read-lat --engine thread"] {
         is_interrupted(&hosts, &hosts.b, || {
-            let mut run = hosts.b.start(&format!("{server} --dev {DEV}"));
+            let mut run = start(&hosts.b, &format!("{server} --dev {DEV}"));
             run.line("waiting for a client at ");
             run
         });
@@ -192,7 +252,7 @@ const PIPE: usize = 1 << 16;
 fn ping_that_has_to_wait(hosts: &Hosts) -> (Running, BufReader<PipeReader>) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&vec![b'\n'; PIPE]).unwrap();
-    let mut command = hosts.a.command(Hosts::command_file());
+    let mut command = logging_command(&hosts.a);
     command.args(["ping", "10.77.0.2", "--count", "1", "--quiet"]);
     let client = Running::start_printing_to(command, writer);
     eventually("the ping is done", || {
@@ -208,15 +268,14 @@ fn while_the_other_side_does_not_close() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut server = hosts.b.start(&format!("ping --dev {DEV}"));
         server.line("waiting for a client at ");
-        let (mut client, mut printed) = ping_that_has_to_wait(&hosts);
+        let (client, mut printed) = ping_that_has_to_wait(&hosts);
         server.signal(Signal::SIGSTOP);
         let mut line = String::new();
         while !line.contains("1 pings, all verified") {
             line.clear();
             printed.read_line(&mut line).unwrap();
         }
-        client.signal(signal);
-        client.finish_within(END_LIMIT).refused(&["interrupted"]);
+        interrupt_heard(client, signal);
         assert_eq!(hosts.a.program(), None);
     }
 }

@@ -1,9 +1,10 @@
-//! Frames that are not for a server, or not from where they say, on a real link: A makes them byte by byte, and B is an RNIC that listens.
+//! Frames that are not for a server, or not from where they say, on a real link. A makes them byte by byte, and B is an RNIC that listens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
-use xwarp::{NicConfig, Rnic, RnicConfig, XdpMode};
+use xwarp::config::{NicConfig, XdpMode};
+use xwarp::{Rnic, RnicConfig};
 use xwarp_bpf::Verdict;
 use xwarp_driver::attach::{self, Status};
 use xwarp_driver::{Nic, PacketIo};
@@ -165,14 +166,8 @@ impl<'a> SynSender<'a> {
 
     /// With another interface of A's.
     fn open_from(hosts: &'a Hosts, interface: &str, mode: XdpMode) -> Self {
-        let nic = NicConfig {
-            mode: Some(mode),
-            ..NicConfig::default()
-        };
-        let config = RnicConfig {
-            nic: nic.clone(),
-            ..RnicConfig::default()
-        };
+        let nic = NicConfig::default().mode(Some(mode));
+        let config = RnicConfig::default().nic(nic.clone());
         let far = hosts.b.run(|| Rnic::open(DEV, &config)).expect("an RNIC");
         let near = hosts.a.run(|| Nic::open(interface, &nic));
         let near = near.expect("an interface");

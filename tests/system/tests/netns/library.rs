@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xwarp::{
-    Access, Arm, CompletionQueue, MemoryRegion, NicConfig, Opcode, Operation, Progress, QpConfig,
-    QueuePair, RecvRequest, Rnic, RnicConfig, SendRequest, Sgl, Waiting, WorkCompletion, WrId,
-    XdpMode,
-};
-use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, check_nothing_dropped, eventually};
-use xwarp_test_kit::{needs_root, pattern_of};
+use xwarp::completion::Arm;
+use xwarp::config::Progress;
+use xwarp::work::Sgl;
+use xwarp::{CompletionQueue, Opcode, QpConfig, RecvRequest, Rnic, RnicConfig, SendRequest, WrId};
+use xwarp_system_tests::{Host, Hosts, TIMEOUT, check_nothing_dropped, eventually};
+use xwarp_test_kit::{End, needs_root, next_success, pattern_of};
 
 const BYTES: usize = 64 << 10;
 const LEN: u32 = 64 << 10;
@@ -29,77 +28,54 @@ fn open(host: &Host) -> Rnic {
 }
 
 fn open_with(host: &Host, progress: Progress, min_rto: Duration) -> Rnic {
-    let config = RnicConfig {
-        nic: NicConfig {
-            mode: Some(XdpMode::Native),
-            region_bytes: 8 << 20,
-            ..NicConfig::default()
-        },
-        progress,
-        min_rto,
-        waiting: Waiting::Blocking,
-        ..RnicConfig::default()
-    };
-    host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
+    host.open(RnicConfig::default().progress(progress).min_rto(min_rto))
 }
 
-/// One end of a connection, with memory to send from and to receive into.
-struct End {
-    qp: QueuePair,
-    source: MemoryRegion,
-    sink: MemoryRegion,
+/// A queue pair in a protection domain of its own.
+fn end(rnic: &Rnic, cq: &CompletionQueue) -> End {
+    end_with(rnic, cq, &QpConfig::default())
 }
 
-impl End {
-    fn new(rnic: &Rnic, cq: &CompletionQueue) -> Self {
-        Self::with(rnic, cq, &QpConfig::default())
-    }
+fn end_with(rnic: &Rnic, cq: &CompletionQueue, config: &QpConfig) -> End {
+    let pd = rnic.allocate_pd().expect("a protection domain");
+    End::new(&pd, cq, config, BYTES)
+}
 
-    fn with(rnic: &Rnic, cq: &CompletionQueue, config: &QpConfig) -> Self {
-        let pd = rnic.allocate_pd().expect("a protection domain");
-        Self {
-            qp: pd.create_qp(config, cq, cq).expect("a queue pair"),
-            source: pd
-                .allocate(BYTES, Access::LOCAL_READ | Access::REMOTE_READ)
-                .expect("memory"),
-            sink: pd
-                .allocate(BYTES, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
-                .expect("memory"),
-        }
-    }
+/// Sends the first bytes of the source, and hears nothing of it.
+fn send(end: &mut End, len: u32) {
+    let request = end.send(0, len).unsignaled();
+    end.post(request);
+}
 
-    fn expect(&mut self, id: u64, len: u32) {
-        let buffer = self.sink.local(0, len);
-        self.qp
-            .post_recv(RecvRequest::new(WrId(id), buffer))
-            .expect("room");
-    }
-
-    /// Sends the first `len` bytes of the source.
-    fn send(&mut self, len: u32, solicited: bool) {
-        let operation = Operation::Send {
-            payload: self.source.local(0, len).into(),
-            solicited,
-            invalidate: None,
-        };
-        let request = SendRequest::new(WrId(0), operation).unsignaled();
-        self.qp.post_send(request).expect("room");
-    }
+/// The same for a peer that waits for it.
+fn send_solicited(end: &mut End, len: u32) {
+    let request = end.send(0, len).unsignaled().solicited();
+    end.post(request);
 }
 
 /// Two RNICs.
-struct Pair<'a> {
+struct Rnics<'a> {
     hosts: &'a Hosts,
     a: Rnic,
     b: Rnic,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> Rnics<'a> {
     fn open(hosts: &'a Hosts) -> Self {
         Self {
             hosts,
             a: open(&hosts.a),
             b: open(&hosts.b),
+        }
+    }
+
+    /// The same where B runs only when it is polled. It acknowledges nothing meanwhile, and no timer of A helps.
+    fn with_idle_receiver(hosts: &'a Hosts) -> Self {
+        let min_rto = Duration::from_secs(30);
+        Self {
+            hosts,
+            a: open_with(&hosts.a, Progress::Thread, min_rto),
+            b: open_with(&hosts.b, Progress::Inline, min_rto),
         }
     }
 
@@ -112,19 +88,13 @@ impl<'a> Pair<'a> {
             .expect("a port");
         for (initiator, responder) in initiators.iter_mut().zip(responders) {
             thread::scope(|scope| {
-                let accepting = scope.spawn(|| {
-                    let request = listener.accept(TIMEOUT).unwrap().expect("a request");
-                    assert_eq!(request.private_data(), b"hello");
-                    request
-                        .accept(&mut responder.qp, b"welcome")
-                        .expect("a connection");
-                });
+                let accepting = scope.spawn(|| responder.accept(&mut listener, b"welcome"));
                 let answer = self
                     .hosts
                     .a
                     .run(|| initiator.qp.connect(server(), b"hello", TIMEOUT));
                 assert_eq!(answer.expect("a connection"), b"welcome");
-                accepting.join().expect("a thread");
+                assert_eq!(accepting.join().expect("a thread"), b"hello");
             });
         }
     }
@@ -136,9 +106,7 @@ impl<'a> Pair<'a> {
         let connected = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let request = listener.accept(TIMEOUT).unwrap().expect("a request");
-                let accepted = request.accept(&mut responder.qp, b"");
-                accepted.expect("a connection");
+                responder.accept(&mut listener, b"");
                 while !connected.load(Ordering::Acquire) {
                     assert!(cq.poll().expect("an RNIC").is_none());
                 }
@@ -164,26 +132,19 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn next(cq: &mut CompletionQueue) -> WorkCompletion {
-    let completion = cq.wait(TIMEOUT).expect("a completion queue");
-    let completion = completion.expect("a wake-up was lost: nothing has completed");
-    assert!(completion.is_success(), "{completion:?}");
-    completion
-}
-
 /// Both applications sleep in `wait` and both engines sleep in `poll`: every message must wake three threads.
 #[test]
 fn blocking_ping_pong_loses_no_wake_up() {
     const ROUNDS: u8 = 200;
     needs_root!();
     let hosts = Hosts::new();
-    let pair = Pair::open(&hosts);
-    let mut cqs = [&pair.a, &pair.b].map(|rnic| rnic.create_cq(64).expect("a queue"));
-    let mut near = [End::new(&pair.a, &cqs[0])];
-    let mut far = [End::new(&pair.b, &cqs[1])];
-    near[0].expect(0, PING);
-    far[0].expect(0, PING);
-    pair.connect(&mut near, &mut far);
+    let rnics = Rnics::open(&hosts);
+    let mut cqs = [&rnics.a, &rnics.b].map(|rnic| rnic.create_cq(64).expect("a queue"));
+    let mut near = [end(&rnics.a, &cqs[0])];
+    let mut far = [end(&rnics.b, &cqs[1])];
+    near[0].post_recv(0, PING);
+    far[0].post_recv(0, PING);
+    rnics.connect(&mut near, &mut far);
     let since = Instant::now();
     ping_pong(&mut near[0], &mut far[0], &mut cqs, ROUNDS);
     // A wake-up that comes by some timeout only would take ten times as long.
@@ -192,9 +153,9 @@ fn blocking_ping_pong_loses_no_wake_up() {
         "{:?}",
         since.elapsed()
     );
-    pair.check_counters();
+    rnics.check_counters();
     drop((near, far, cqs));
-    pair.close();
+    rnics.close();
 }
 
 fn ping_pong(near: &mut End, far: &mut End, cqs: &mut [CompletionQueue; 2], rounds: u8) {
@@ -210,7 +171,7 @@ fn ask(end: &mut End, cq: &mut CompletionQueue, round: u8) {
         .bytes()
         .fill(0..PING as usize, round)
         .expect("our own memory");
-    end.send(PING, false);
+    send(end, PING);
     receive(end, cq, round ^ 0xff);
 }
 
@@ -220,34 +181,34 @@ fn answer(end: &mut End, cq: &mut CompletionQueue, round: u8) {
         .bytes()
         .fill(0..PING as usize, round ^ 0xff)
         .expect("our own memory");
-    end.send(PING, false);
+    send(end, PING);
 }
 
 /// Waits for a ping of this content, and posts the buffer for the next.
 fn receive(end: &mut End, cq: &mut CompletionQueue, content: u8) {
-    let completion = next(cq);
+    let completion = next_success(cq);
     assert_eq!(
         (completion.opcode, completion.byte_len),
         (Opcode::Receive, PING)
     );
     let held = end.sink.bytes().to_vec();
     assert_eq!(held[..PING as usize], [content; PING as usize]);
-    end.expect(0, PING);
+    end.post_recv(0, PING);
 }
 
 #[test]
 fn only_a_solicited_message_wakes_who_waits_for_one() {
     needs_root!();
     let hosts = Hosts::new();
-    let pair = Pair::open(&hosts);
-    let near_cq = pair.a.create_cq(64).expect("a queue");
-    let mut far_cq = pair.b.create_cq(64).expect("a queue");
-    let mut near = [End::new(&pair.a, &near_cq)];
-    let mut far = [End::new(&pair.b, &far_cq)];
-    (0..3).for_each(|id| far[0].expect(id, PING));
-    pair.connect(&mut near, &mut far);
+    let rnics = Rnics::open(&hosts);
+    let near_cq = rnics.a.create_cq(64).expect("a queue");
+    let mut far_cq = rnics.b.create_cq(64).expect("a queue");
+    let mut near = [end(&rnics.a, &near_cq)];
+    let mut far = [end(&rnics.b, &far_cq)];
+    (0..3).for_each(|id| far[0].post_recv(id, PING));
+    rnics.connect(&mut near, &mut far);
     far_cq.arm(Arm::Solicited).expect("an open RNIC");
-    near[0].send(PING, false);
+    send(&mut near[0], PING);
     let woken = far_cq
         .wait_event(Duration::from_millis(300))
         .expect("a queue");
@@ -255,26 +216,26 @@ fn only_a_solicited_message_wakes_who_waits_for_one() {
         !woken,
         "a plain Send has woken who waits for a solicited one"
     );
-    near[0].send(PING, true);
+    send_solicited(&mut near[0], PING);
     assert!(
         far_cq.wait_event(TIMEOUT).expect("a queue"),
         "a solicited Send has woken nobody"
     );
-    let received = [next(&mut far_cq), next(&mut far_cq)];
+    let received = [next_success(&mut far_cq), next_success(&mut far_cq)];
     assert_eq!(
         received.map(|one| (one.wr_id, one.solicited)),
         [(WrId(0), false), (WrId(1), true)]
     );
     far_cq.arm(Arm::Next).expect("an open RNIC");
-    near[0].send(PING, false);
+    send(&mut near[0], PING);
     assert!(
         far_cq.wait_event(TIMEOUT).expect("a queue"),
         "a Send has woken nobody"
     );
-    assert_eq!(next(&mut far_cq).wr_id, WrId(2));
-    pair.check_counters();
+    assert_eq!(next_success(&mut far_cq).wr_id, WrId(2));
+    rnics.check_counters();
     drop((near, far, near_cq, far_cq));
-    pair.close();
+    rnics.close();
 }
 
 /// Time that the engines' threads of this process have run for.
@@ -298,13 +259,13 @@ fn idle_engine_takes_less_than_a_hundredth_of_a_core() {
     const IDLE: Duration = Duration::from_secs(2);
     needs_root!();
     let hosts = Hosts::new();
-    let pair = Pair::open(&hosts);
-    let mut cqs = [&pair.a, &pair.b].map(|rnic| rnic.create_cq(64).expect("a queue"));
-    let mut near = [End::new(&pair.a, &cqs[0])];
-    let mut far = [End::new(&pair.b, &cqs[1])];
-    near[0].expect(0, PING);
-    far[0].expect(0, PING);
-    pair.connect(&mut near, &mut far);
+    let rnics = Rnics::open(&hosts);
+    let mut cqs = [&rnics.a, &rnics.b].map(|rnic| rnic.create_cq(64).expect("a queue"));
+    let mut near = [end(&rnics.a, &cqs[0])];
+    let mut far = [end(&rnics.b, &cqs[1])];
+    near[0].post_recv(0, PING);
+    far[0].post_recv(0, PING);
+    rnics.connect(&mut near, &mut far);
     let before = engine_times();
     let times = thread::scope(|scope| {
         // An application that waits must cost nothing, either.
@@ -320,60 +281,72 @@ fn idle_engine_takes_less_than_a_hundredth_of_a_core() {
     }
     // And they are awake at once when there is work.
     ping_pong(&mut near[0], &mut far[0], &mut cqs, 1);
-    pair.check_counters();
+    rnics.check_counters();
     drop((near, far, cqs));
-    pair.close();
+    rnics.close();
+}
+
+/// Messages of a burst.
+const BURST: usize = 600;
+
+/// Posts a burst of Writes, of which most leave in a segment of their own, as they are alone; how many of these there were. The last
+/// segments that TCP takes hold several.
+fn post_burst(
+    rnics: &Rnics<'_>,
+    near: &mut End,
+    far: &End,
+    near_cq: &mut CompletionQueue,
+) -> usize {
+    /// Segments that TCP has in flight.
+    const IN_FLIGHT: u64 = 256;
+    /// Of these, such as may be left for others than messages: to wake up a peer that is silent.
+    const WAKES: u64 = 4;
+    near.source.bytes().write(0, &[7; BURST]).unwrap();
+    let fpdus_out = || rnics.a.counters().expect("an RNIC").rdma.fpdus_out;
+    let mut alone = 0;
+    for at in 0..BURST as u64 {
+        let write = SendRequest::write(WrId(at), near.source.local(at, 1), far.sink.remote(at));
+        near.post(write);
+        if fpdus_out() + WAKES < IN_FLIGHT {
+            next_success(near_cq);
+            alone += 1;
+        }
+    }
+    eventually("as many segments as TCP takes", || fpdus_out() >= IN_FLIGHT);
+    assert!(
+        fpdus_out() < BURST as u64,
+        "the last segments hold all others"
+    );
+    alone
 }
 
 /// As many segments as one connection may have in flight come while nobody takes any.
 #[test]
 fn burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
-    const MESSAGES: usize = 600;
-    const IN_FLIGHT: u64 = 256;
     needs_root!();
     let hosts = Hosts::new();
-    // Whoever does not run acknowledges nothing, and no timer of the sender's shall help.
-    let patient = Duration::from_secs(30);
-    let pair = Pair {
-        hosts: &hosts,
-        a: open_with(&hosts.a, Progress::Thread, patient),
-        b: open_with(&hosts.b, Progress::Inline, patient),
-    };
-    let (mut near_cq, mut far_cq) = (
-        pair.a.create_cq(1024).unwrap(),
-        pair.b.create_cq(8).unwrap(),
-    );
-    let deep = QpConfig {
-        send_depth: 1024,
-        ..QpConfig::default()
-    };
-    let mut near = End::with(&pair.a, &near_cq, &deep);
-    let mut far = End::new(&pair.b, &far_cq);
-    pair.connect_inline(&mut near, &mut far, &mut far_cq);
-    near.source.bytes().write(0, &[7; MESSAGES]).unwrap();
-    for at in 0..MESSAGES as u64 {
-        let write = SendRequest::write(WrId(at), near.source.local(at, 1), far.sink.remote(at));
-        near.qp.post_send(write).expect("room");
-    }
-    // One of these may be no message, but sent to wake up a peer that is silent.
-    eventually("as many FPDUs as TCP takes", || {
-        pair.a.counters().expect("an RNIC").rdma.fpdus_out == IN_FLIGHT
-    });
-    let all = [7; MESSAGES];
-    let mut placed = [0; MESSAGES];
+    let rnics = Rnics::with_idle_receiver(&hosts);
+    let mut near_cq = rnics.a.create_cq(1024).unwrap();
+    let mut far_cq = rnics.b.create_cq(8).unwrap();
+    let deep = QpConfig::default().send_depth(1024);
+    let mut near = end_with(&rnics.a, &near_cq, &deep);
+    let mut far = end(&rnics.b, &far_cq);
+    rnics.connect_inline(&mut near, &mut far, &mut far_cq);
+    let completed = post_burst(&rnics, &mut near, &far, &mut near_cq);
+    let mut placed = [0; BURST];
     eventually("all messages", || {
         assert!(far_cq.poll().expect("an RNIC").is_none());
         far.sink.bytes().read(0, &mut placed).unwrap();
-        placed == all
+        placed == [7; BURST]
     });
-    for _ in 0..MESSAGES {
-        next(&mut near_cq);
+    for _ in completed..BURST {
+        next_success(&mut near_cq);
     }
-    let counters = pair.a.counters().expect("an RNIC").tcp;
+    let counters = rnics.a.counters().expect("an RNIC").tcp;
     assert_eq!(counters.retransmissions, 0, "{counters:?}");
-    pair.check_counters();
+    rnics.check_counters();
     drop((near, far, near_cq, far_cq));
-    pair.close();
+    rnics.close();
 }
 
 #[test]
@@ -399,61 +372,70 @@ fn address_can_be_listened_on_for_as_long_as_the_interface_has_it() {
     rnic.close().expect("an open RNIC");
 }
 
+/// Queue pairs that are busy at once.
+const QPS: usize = 8;
+
+/// Sources that differ from each other, and room for an empty Send at the far ends.
+fn fill_sources(near: &[End], far: &mut [End]) {
+    let fill = |end: &End, which: usize| {
+        let bytes = pattern_of(which as u64, BYTES);
+        end.source.bytes().write(0, &bytes).expect("our own memory");
+    };
+    for (which, (near, far)) in near.iter().zip(far).enumerate() {
+        fill(near, which);
+        fill(far, QPS + which);
+        let posted = far.qp.post_recv(RecvRequest::new(WrId(0), Sgl::new()));
+        posted.expect("room");
+    }
+}
+
+/// A Write and a Send to the far end, and a Read from it.
+fn post_of_each_kind(near: &mut End, far: &End) {
+    let write = SendRequest::write(WrId(1), near.source.local(0, LEN), far.sink.remote(0));
+    near.post(write);
+    send_solicited(near, 0);
+    let read = SendRequest::read(WrId(2), near.sink.local(0, LEN), far.source.remote(0));
+    near.post(read);
+}
+
+fn assert_sinks_hold_the_others_source(near: &[End], far: &[End]) {
+    let holds = |end: &End, which: usize| {
+        let expected = pattern_of(which as u64, BYTES);
+        end.sink.bytes().to_vec() == expected
+    };
+    for (which, (near, far)) in near.iter().zip(far).enumerate() {
+        assert!(holds(far, which), "what queue pair {which} wrote");
+        assert!(holds(near, QPS + which), "what queue pair {which} read");
+    }
+}
+
 /// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the same time.
 #[test]
 fn eight_queue_pairs_move_their_own_data_at_once() {
-    const QPS: usize = 8;
     needs_root!();
     let hosts = Hosts::new();
-    let pair = Pair::open(&hosts);
-    let mut near_cq = pair.a.create_cq(256).expect("a queue");
-    let mut far_cq = pair.b.create_cq(256).expect("a queue");
-    let mut near: Vec<End> = (0..QPS).map(|_| End::new(&pair.a, &near_cq)).collect();
-    let mut far: Vec<End> = (0..QPS).map(|_| End::new(&pair.b, &far_cq)).collect();
-    for (which, (near, far)) in near.iter().zip(&mut far).enumerate() {
-        near.source
-            .bytes()
-            .write(0, &pattern_of(which as u64, BYTES))
-            .expect("our own memory");
-        far.source
-            .bytes()
-            .write(0, &pattern_of((QPS + which) as u64, BYTES))
-            .expect("our own memory");
-        far.qp
-            .post_recv(RecvRequest::new(WrId(0), Sgl::new()))
-            .expect("room");
-    }
-    pair.connect(&mut near, &mut far);
+    let rnics = Rnics::open(&hosts);
+    let mut near_cq = rnics.a.create_cq(256).expect("a queue");
+    let mut far_cq = rnics.b.create_cq(256).expect("a queue");
+    let mut near: Vec<End> = (0..QPS).map(|_| end(&rnics.a, &near_cq)).collect();
+    let mut far: Vec<End> = (0..QPS).map(|_| end(&rnics.b, &far_cq)).collect();
+    fill_sources(&near, &mut far);
+    rnics.connect(&mut near, &mut far);
     for (near, far) in near.iter_mut().zip(&far) {
-        let write = SendRequest::write(WrId(1), near.source.local(0, LEN), far.sink.remote(0));
-        near.qp.post_send(write).expect("room");
-        near.send(0, true);
-        let read = SendRequest::read(WrId(2), near.sink.local(0, LEN), far.source.remote(0));
-        near.qp.post_send(read).expect("room");
+        post_of_each_kind(near, far);
     }
     for _ in 0..QPS {
-        assert_eq!(next(&mut far_cq).opcode, Opcode::Receive);
+        assert_eq!(next_success(&mut far_cq).opcode, Opcode::Receive);
     }
-    let mut done: Vec<_> = (0..2 * QPS).map(|_| next(&mut near_cq)).collect();
+    let mut done: Vec<_> = (0..2 * QPS).map(|_| next_success(&mut near_cq)).collect();
     done.sort_by_key(|done| (done.qp, done.wr_id));
     for (done, near) in done.chunks(2).zip(&near) {
         assert_eq!([done[0].qp, done[1].qp], [near.qp.id(); 2]);
-        assert_eq!(
-            [done[0].opcode, done[1].opcode],
-            [Opcode::Write, Opcode::Read]
-        );
+        let opcodes = [done[0].opcode, done[1].opcode];
+        assert_eq!(opcodes, [Opcode::Write, Opcode::Read]);
     }
-    for (which, (near, far)) in near.iter().zip(&far).enumerate() {
-        assert!(
-            far.sink.bytes().to_vec() == pattern_of(which as u64, BYTES),
-            "what queue pair {which} wrote"
-        );
-        assert!(
-            near.sink.bytes().to_vec() == pattern_of((QPS + which) as u64, BYTES),
-            "what queue pair {which} read"
-        );
-    }
-    pair.check_counters();
+    assert_sinks_hold_the_others_source(&near, &far);
+    rnics.check_counters();
     drop((near, far, near_cq, far_cq));
-    pair.close();
+    rnics.close();
 }

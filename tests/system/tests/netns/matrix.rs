@@ -150,7 +150,7 @@ fn messages_of_no_bytes_arrive() {
     }
 }
 
-/// 3506 is the largest MTU at which a veth pair takes a native XDP program for frames of one buffer, 3818 the largest whose frames fit
+/// 3506 is the largest MTU at which a veth pair takes a native XDP program for frames of one buffer. 3818 is the largest whose frames fit
 /// into one of ours, 65535 the largest of all.
 #[test]
 fn data_arrives_in_large_frames() {

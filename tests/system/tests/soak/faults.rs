@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xwarp_impair::{DEV, Flood, Hostile, Lab, Rule, Side};
+use xwarp_impair::{Bridged, DEV, Flood, Hostile, Rule, Side};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::eventually;
 
@@ -35,16 +35,16 @@ pub(crate) struct Told {
 
 /// The faults of a laboratory.
 pub(crate) struct Faults<'a> {
-    lab: &'a Lab,
+    hosts: &'a Bridged,
     rng: Rng,
     told: Told,
     began: Instant,
 }
 
 impl<'a> Faults<'a> {
-    pub(crate) fn new(lab: &'a Lab, seed: Seed) -> Self {
+    pub(crate) fn new(hosts: &'a Bridged, seed: Seed) -> Self {
         Self {
-            lab,
+            hosts,
             rng: Rng::new(seed, 1),
             told: Told::default(),
             began: Instant::now(),
@@ -64,8 +64,8 @@ impl<'a> Faults<'a> {
     pub(crate) fn next(&mut self) {
         let side = self.side();
         match self.rng.below(5) {
-            0 => self.outage("cable", side, |lab, up| lab.set_cable(side, up)),
-            1 => self.outage("interface", side, |lab, up| lab.set_interface(side, up)),
+            0 => self.outage("cable", side, |hosts, up| hosts.set_cable(side, up)),
+            1 => self.outage("interface", side, |hosts, up| hosts.set_interface(side, up)),
             2 => self.bad_weather(side),
             3 => self.flood(),
             _ => {
@@ -84,13 +84,13 @@ impl<'a> Faults<'a> {
         }
     }
 
-    fn outage(&mut self, what: &str, side: Side, switch: impl Fn(&Lab, bool)) {
+    fn outage(&mut self, what: &str, side: Side, switch: impl Fn(&Bridged, bool)) {
         let time = Duration::from_millis(SHORTEST + self.rng.below(LONGEST - SHORTEST));
         self.say(&format!("the {what} of {side:?} is down for {time:?}"));
         let began = Instant::now();
-        switch(self.lab, false);
+        switch(self.hosts, false);
         thread::sleep(time);
-        switch(self.lab, true);
+        switch(self.hosts, true);
         let time = began.elapsed();
         if time > TOO_LONG {
             self.say(&format!("which took {time:?}: the kernel was busy"));
@@ -108,7 +108,7 @@ impl<'a> Faults<'a> {
             ..Rule::new(Seed(self.rng.draw()))
         };
         self.say(&format!("bad weather at {side:?} for {BAD_WEATHER:?}"));
-        let impaired = self.lab.impair(side, rule);
+        let impaired = self.hosts.impair(side, rule);
         thread::sleep(BAD_WEATHER);
         // All connections may be waiting for a timeout that outages before this have doubled.
         eventually("a segment is lost", || impaired.fates().lost > 0);
@@ -125,7 +125,7 @@ impl<'a> Faults<'a> {
             seed: Seed(self.rng.draw()),
         };
         self.say(&format!("a flood for {FLOOD:?}"));
-        let flood = self.lab.a.call(move || Flood::start(DEV, hostile));
+        let flood = self.hosts.a.call(move || Flood::start(DEV, hostile));
         let flood = flood.expect("root may send");
         thread::sleep(FLOOD);
         let sent = flood.finish().expect("it could send");

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use xwarp::{NicConfig, Progress, Rnic, RnicConfig, Waiting, XdpMode};
-use xwarp_impair::{DEV, Lab};
+use xwarp::config::{NicConfig, Progress, WaitMode, XdpMode};
+use xwarp::{Rnic, RnicConfig};
+use xwarp_impair::{Bridged, DEV};
 use xwarp_netsim::Seed;
 use xwarp_system_tests::{Exclusive, LOCK, eventually};
 use xwarp_test_kit::needs_root;
@@ -34,8 +35,8 @@ const KEEPALIVE: Duration = Duration::from_secs(3);
 const COMERS: u64 = 3;
 /// How much of the process's memory may stay with it for nothing: the allocator's part of what came and went.
 const GROWTH_KIB: u64 = 16 << 10;
-/// The part of the time after which the process is expected not to grow any more, and the least: connections that have ended rest in
-/// TIME-WAIT for 10 s, and only then are there as many of them as there will ever be.
+/// The part of the time after which the process is expected not to grow any more, and the least. Connections that have ended rest in
+/// TIME-WAIT for 10 s. Only then are there as many of them as there will ever be.
 const WARM_UP: u32 = 4;
 const LEAST_WARM_UP: Duration = Duration::from_secs(12);
 
@@ -63,18 +64,16 @@ fn number(variable: &str, default: u64) -> u64 {
 
 /// An RNIC of the host whose thread this is.
 fn open() -> Rnic {
-    let config = RnicConfig {
-        nic: NicConfig {
-            mode: Some(XdpMode::Native),
-            region_bytes: REGION_BYTES,
-            ..NicConfig::default()
-        },
-        progress: Progress::Thread,
-        waiting: Waiting::Adaptive(Duration::from_micros(50)),
-        user_timeout: USER_TIMEOUT,
-        keepalive: Some(KEEPALIVE),
-        ..RnicConfig::default()
-    };
+    let config = RnicConfig::default()
+        .nic(
+            NicConfig::default()
+                .mode(Some(XdpMode::Native))
+                .region_bytes(REGION_BYTES),
+        )
+        .progress(Progress::Thread)
+        .wait_mode(WaitMode::Adaptive(Duration::from_micros(50)))
+        .user_timeout(USER_TIMEOUT)
+        .keepalive(Some(KEEPALIVE));
     Rnic::open(DEV, &config).expect("an RNIC")
 }
 
@@ -90,15 +89,15 @@ fn faults_shorter_than_the_user_timeout_cost_only_time() {
     let length = Duration::from_secs(number("XWARP_SOAK_SECONDS", 20));
     let seed = Seed(number("XWARP_SEED", 1));
     let _alone = Exclusive::wait_for(LOCK);
-    let (lab, stop, done) = (Lab::new(), Stop::default(), Stop::default());
-    let server = server::start(&lab.b.beside(), done.clone());
-    let rnic = lab.a.call(|| Arc::new(open()));
+    let (hosts, stop, done) = (Bridged::new(), Stop::default(), Stop::default());
+    let server = server::start(&hosts.b.beside(), done.clone());
+    let rnic = hosts.a.call(|| Arc::new(open()));
     let idle = descriptors();
     let comers: Vec<_> = (0..COMERS)
-        .map(|number| client::start_coming(&lab.a.beside(), &rnic, seed, number, stop.clone()))
+        .map(|number| client::start_coming(&hosts.a.beside(), &rnic, seed, number, stop.clone()))
         .collect();
-    let stayer = client::start_staying(&lab.a.beside(), &rnic, seed, stop.clone());
-    let mut faults = Faults::new(&lab, seed);
+    let stayer = client::start_staying(&hosts.a.beside(), &rnic, seed, stop.clone());
+    let mut faults = Faults::new(&hosts, seed);
     let warm_up = (length / WARM_UP).max(LEAST_WARM_UP).min(length);
     let [warm, last] = [warm_up, length].map(until_after(&mut faults));
     stop.set();

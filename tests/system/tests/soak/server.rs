@@ -5,11 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use xwarp::attr::RnicCounters;
+use xwarp::cm::ConnectionRequest;
 use xwarp::{
-    Access, CompletionQueue, ConnectionRequest, MemoryRegion, ProtectionDomain, QpConfig, QpState,
-    QueuePair, Rnic, RnicCounters,
+    Access, CompletionQueue, MemoryRegion, ProtectionDomain, QpConfig, QpState, QueuePair, Rnic,
 };
 use xwarp_impair::HostThread;
+use xwarp_system_tests::eventually_within;
 
 use crate::{REGION_BYTES, Stop, open};
 
@@ -22,7 +24,7 @@ pub(crate) const IRD: u16 = 4;
 /// How long the server waits for a client before it looks whether others have gone.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How long the last connections may take to go: longer than a fault of the cable.
-const FAREWELL: usize = 3000;
+const FAREWELL: Duration = Duration::from_secs(30);
 
 /// What the server has done.
 #[derive(Debug)]
@@ -73,10 +75,7 @@ impl Client {
         cq: &CompletionQueue,
         request: ConnectionRequest,
     ) -> Option<Self> {
-        let config = QpConfig {
-            ird: IRD,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().ird(IRD);
         let mut qp = pd.create_qp(&config, cq, cq).expect("a queue pair");
         let access =
             Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
@@ -124,18 +123,11 @@ fn serve(rnic: &Rnic, mut listener: xwarp::Listener, stop: &Stop) -> Served {
         assert!(cq.poll().expect("an RNIC").is_none(), "nothing was posted");
         while rnic.events().try_next().ok().flatten().is_some() {} // a peer that aborts is an event
     }
-    for _ in 0..FAREWELL {
+    let all_ended = eventually_within(FAREWELL, || {
         clients.retain(Client::is_here);
-        if clients.is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(
-        clients.is_empty(),
-        "{} connections never ended",
-        clients.len()
-    );
+        clients.is_empty()
+    });
+    assert!(all_ended, "{} connections never ended", clients.len());
     check_memory(&pd);
     Served {
         register,

@@ -52,7 +52,7 @@ pub enum InitiatorStep {
         consumed: usize,
     },
     /// The responder accepted, but its terms cannot be met: enter Full Operation only to send
-    /// [`StartupError::terminate`], then close (RFC 6581 §8).
+    /// [`StartupError::term_code`], then close (RFC 6581 §8).
     Unacceptable {
         /// How the Terminate is framed.
         negotiated: Negotiated,
@@ -113,7 +113,7 @@ impl Initiator {
                 private_data,
                 consumed,
             },
-            Err(error) if error.terminate().is_some() => InitiatorStep::Unacceptable {
+            Err(error) if error.term_code().is_some() => InitiatorStep::Unacceptable {
                 negotiated,
                 error,
                 consumed,
@@ -125,7 +125,7 @@ impl Initiator {
     /// A Reply does not exceed the Request's revision.
     fn speaks(self, revision: u8) -> bool {
         match revision {
-            REVISION_RDMAC => self.params.rdmac,
+            REVISION_RDMAC => self.params.allow_revision_0,
             REVISION_1 => true,
             REVISION_2 => self.params.asks().is_some(),
             _ => false,

@@ -28,12 +28,12 @@ pub struct StartupParams {
     /// The M bit we ask for: markers in what we receive. The peer's M bit is obeyed in any case (R5044-4.3-1).
     pub markers: bool,
     /// The highest revision. Revision 1 is always understood (R6581-6-6).
-    pub highest: Revision,
+    pub max_revision: Revision,
     /// As initiator: ask for enhanced start-up, with revision 2; `None` sends a Request of revision 1 (R6581-10-3).
     /// As responder: what an enhanced Request is answered; `None` is [`Enhanced::LEFT_TO_ULP`].
     pub enhanced: Option<Enhanced>,
     /// Permissive mode of RFC 5044's appendix C: accept a peer of the RDMA Consortium, that is of revision 0.
-    pub rdmac: bool,
+    pub allow_revision_0: bool,
 }
 
 impl StartupParams {
@@ -41,14 +41,14 @@ impl StartupParams {
     pub const DEFAULT: Self = Self {
         crc: true,
         markers: false,
-        highest: Revision::Two,
+        max_revision: Revision::Two,
         enhanced: None,
-        rdmac: false,
+        allow_revision_0: false,
     };
 
     /// What the Request asks for.
     fn asks(self) -> Option<Enhanced> {
-        self.enhanced.filter(|_| self.highest >= Revision::Two)
+        self.enhanced.filter(|_| self.max_revision >= Revision::Two)
     }
 
     fn flags(self) -> u8 {

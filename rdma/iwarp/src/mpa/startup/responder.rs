@@ -110,9 +110,9 @@ impl Responder {
 
     fn speaks(self, revision: u8) -> bool {
         match revision {
-            REVISION_RDMAC => self.params.rdmac,
+            REVISION_RDMAC => self.params.allow_revision_0,
             REVISION_1 => true,
-            REVISION_2 => self.params.highest >= Revision::Two,
+            REVISION_2 => self.params.max_revision >= Revision::Two,
             _ => false,
         }
     }

@@ -1,9 +1,10 @@
 //! Inbound Read and Atomic Requests: QN 1 (RFC 5040 §5.2, §6.1; RFC 7306 §5.2).
 
-use super::Inbound;
-use crate::ddp::{Control, FIRST_MSN, UntaggedHeader};
+use super::{Inbound, check_last, check_number, check_offset};
+use crate::Stag;
+use crate::ddp::{FIRST_MSN, UntaggedHeader};
 use crate::rdmap::{
-    ATOMIC_OPERAND_BYTES, Access, AtomicRequest, AtomicRequestHeader, InboundAtomic, Opcode,
+    ATOMIC_OPERAND_BYTES, AccessKind, AtomicRequest, AtomicRequestHeader, InboundAtomic, Opcode,
     ReadRequest, ReadRequestHeader, Resources, ViolationCause,
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -77,28 +78,15 @@ impl InboundRequests {
     }
 
     fn check_place(&self, opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCause> {
-        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
-        if !Control(header.control).is_last() {
-            return Err(ViolationCause::NotLast { opcode });
-        }
-        if msn != self.msn {
-            return Err(ViolationCause::MessageNumber {
-                qn,
-                msn,
-                expected: self.msn,
-            });
-        }
+        check_last(opcode, header)?;
+        check_number(header, self.msn)?;
         if self.waiting >= self.ird {
-            return Err(ViolationCause::TooManyRequests { msn, ird: self.ird });
-        }
-        if mo != 0 {
-            return Err(ViolationCause::MessageOffset {
-                qn,
-                mo,
-                expected: 0,
+            return Err(ViolationCause::TooManyRequests {
+                msn: self.msn,
+                ird: self.ird,
             });
         }
-        Ok(())
+        check_offset(header, 0)
     }
 }
 
@@ -130,15 +118,7 @@ fn check_source(request: &ReadRequest, resources: &impl Resources) -> Result<(),
     if len == 0 {
         return Ok(());
     }
-    resources
-        .admit(stag, to, len, Access::RemoteRead)
-        .map(drop)
-        .map_err(|cause| ViolationCause::ReadSource {
-            stag,
-            to,
-            len,
-            cause,
-        })
+    admit(resources, stag, to, len, AccessKind::RemoteRead).map(drop)
 }
 
 /// A known operation, on memory that admits it and where it can be atomic (R7306-8.2-1 to -3).
@@ -149,19 +129,37 @@ fn read_atomic(
     let header = exactly_header::<AtomicRequestHeader>(Opcode::AtomicRequest, payload)?;
     let request = AtomicRequest::try_from(header).map_err(ViolationCause::AtomicOpcode)?;
     let (stag, to) = (request.stag, request.to);
-    let place = resources
-        .admit(stag, to, ATOMIC_OPERAND_BYTES, Access::RemoteAtomic)
-        .map_err(|cause| ViolationCause::AtomicTarget { stag, to, cause })?;
+    let (len, access) = (ATOMIC_OPERAND_BYTES, AccessKind::RemoteAtomic);
+    let place = admit(resources, stag, to, len, access)?;
     if !resources.is_aligned(&place, to) {
         return Err(ViolationCause::Misaligned { stag, to });
     }
     Ok(request)
 }
 
+/// Memory that the peer may access, or how its access was refused.
+#[inline]
+fn admit<R: Resources>(
+    resources: &R,
+    stag: Stag,
+    to: u64,
+    len: u64,
+    access: AccessKind,
+) -> Result<R::Place, ViolationCause> {
+    resources
+        .admit(stag, to, len, access)
+        .map_err(|cause| ViolationCause::Access {
+            access,
+            stag,
+            to,
+            len,
+            cause,
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stag;
     use crate::ddp::Queue;
     use crate::rdmap::{AccessError, InvalidateError};
     use proptest::prelude::*;
@@ -174,7 +172,7 @@ mod tests {
         fn take_receive(&mut self) -> Option<u64> {
             None
         }
-        fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+        fn admit(&self, _: Stag, _: u64, _: u64, _: AccessKind) -> Result<(), AccessError> {
             Ok(())
         }
         fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {

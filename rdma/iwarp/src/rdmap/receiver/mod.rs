@@ -2,15 +2,18 @@
 
 mod inbound_requests;
 mod outstanding;
+mod placement;
+mod prediction;
 mod sends;
 
 pub use inbound_requests::InboundRead;
+pub use placement::Placement;
+pub use prediction::Ordinary;
 
 use super::{
-    Access, IMMEDIATE_BYTES, InboundAtomic, Opcode, ReadRequest, ReceivedTerminate, Resources,
+    AccessKind, IMMEDIATE_BYTES, InboundAtomic, Opcode, ReadRequest, ReceivedTerminate, Resources,
     SendKind, StreamConfig, Violation, ViolationCause,
 };
-use crate::Stag;
 use crate::ddp::{Control, DdpSegment, Queue, TaggedHeader, UntaggedHeader, VERSION_IETF};
 use crate::mpa::MAX_ULPDU;
 use inbound_requests::InboundRequests;
@@ -20,33 +23,21 @@ use sends::Sends;
 /// What to do with an inbound segment that passed all checks. `P` is where a tagged one goes: [`Resources::Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound<'a, P = ()> {
-    /// Copy `payload` to `place`. No ULP event.
+    /// Copy its payload to its place. No ULP event.
     Write {
-        /// Where it goes; `None` for zero length, which places nothing, and whose `STag` and TO mean nothing (R5041-5.2-9).
-        place: Option<P>,
-        /// Region.
-        stag: Stag,
-        /// Tagged Offset of the first byte.
-        to: u64,
-        /// Bytes to place.
-        payload: &'a [u8],
+        /// What goes where.
+        placement: Placement<'a, P>,
         /// Last segment of its message.
         last: bool,
     },
-    /// Copy `payload` to `place`, as the answer to the oldest outstanding read.
+    /// Copy its payload to its place, as the answer to the oldest outstanding read.
     ReadResponse {
-        /// Where it goes; `None` for zero length.
-        place: Option<P>,
-        /// Region.
-        stag: Stag,
-        /// Tagged Offset of the first byte.
-        to: u64,
-        /// Bytes to place.
-        payload: &'a [u8],
+        /// What goes where.
+        placement: Placement<'a, P>,
         /// That read is complete.
         done: bool,
     },
-    /// Answer it, after those before it. Its source was checked ([`Access::RemoteRead`]) unless `len` is 0; check
+    /// Answer it, after those before it. Its source was checked ([`AccessKind::RemoteRead`]) unless `len` is 0; check
     /// again for each segment of the response. Takes one IRD credit until [`Receiver::response_sent`].
     ReadRequest(InboundRead),
     /// Place `payload` into the receive buffer that the message's first segment took.
@@ -130,8 +121,8 @@ impl Receiver {
         self.outstanding.len()
     }
 
-    /// Is the request that was sent `since` requests before the newest outstanding, and, if a Terminate returns the header of a Read Request, can it
-    /// be that one? siw returns it with the Read's length in place of the MSN.
+    /// True if the request that was sent `since` requests before the newest is outstanding. If a Terminate returns the header of a Read
+    /// Request, it must also be that one's. siw returns it with the Read's length in place of the MSN.
     pub fn awaits(&self, since: usize, refused: Option<&ReadRequest>) -> bool {
         self.outstanding.awaits(since, refused)
     }
@@ -233,19 +224,8 @@ impl Receiver {
         if opcode == Opcode::ReadResponse {
             return self.outstanding.accept_read(header, payload, resources);
         }
-        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), bytes(payload));
-        let place = (len > 0).then(|| resources.admit(stag, to, len, Access::RemoteWrite));
-        let place = place.transpose().map_err(|cause| ViolationCause::Write {
-            stag,
-            to,
-            len,
-            cause,
-        })?;
         Ok(Inbound::Write {
-            place,
-            stag,
-            to,
-            payload,
+            placement: Placement::admitted(header, payload, resources, AccessKind::RemoteWrite)?,
             last: Control(header.control).is_last(),
         })
     }
@@ -272,7 +252,7 @@ impl Receiver {
         }
         match queue {
             Queue::Send if may_be_rtr && self.sends.is_rtr(opcode, header, payload) => {
-                self.sends.absorb_rtr();
+                self.sends.pass_one();
                 Ok(Inbound::RtrSend)
             }
             Queue::Send => self.sends.accept(opcode, header, payload, resources),
@@ -288,6 +268,32 @@ impl Receiver {
             }
         }
     }
+}
+
+/// The only segment of a message says that it is the last.
+fn check_last(opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCause> {
+    if !Control(header.control).is_last() {
+        return Err(ViolationCause::NotLast { opcode });
+    }
+    Ok(())
+}
+
+/// The message has the number that is due on its queue.
+fn check_number(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationCause> {
+    let (qn, msn) = (header.qn.get(), header.msn.get());
+    if msn != expected {
+        return Err(ViolationCause::MessageNumber { qn, msn, expected });
+    }
+    Ok(())
+}
+
+/// The segment begins where the one before it ended.
+fn check_offset(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationCause> {
+    let (qn, mo) = (header.qn.get(), header.mo.get());
+    if mo != expected {
+        return Err(ViolationCause::MessageOffset { qn, mo, expected });
+    }
+    Ok(())
 }
 
 /// Length of a payload as regions count: no payload exceeds [`MAX_ULPDU`].

@@ -2,11 +2,11 @@
 //!
 //! The peer answers in the order of the requests, whatever their kind (R5040-5.5, R7306-5.4-8-1).
 
-use super::{Inbound, bytes, exactly};
+use super::{Inbound, Placement, check_last, check_number, check_offset, exactly};
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, TaggedHeader, UntaggedHeader};
 use crate::rdmap::{
-    ATOMIC_RESPONSE_BYTES, Access, AtomicResponseHeader, Opcode, ReadRequest, Resources,
+    ATOMIC_RESPONSE_BYTES, AccessKind, AtomicResponseHeader, Opcode, ReadRequest, Resources,
     ViolationCause,
 };
 use std::collections::VecDeque;
@@ -96,28 +96,13 @@ impl Outstanding {
         header: &UntaggedHeader,
         payload: &[u8],
     ) -> Result<Inbound<'a, P>, ViolationCause> {
-        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
-        let opcode = Opcode::AtomicResponse;
-        if !Control(header.control).is_last() {
-            return Err(ViolationCause::NotLast { opcode });
-        }
-        if msn != self.atomic_msn {
-            return Err(ViolationCause::MessageNumber {
-                qn,
-                msn,
-                expected: self.atomic_msn,
-            });
-        }
+        let (opcode, msn) = (Opcode::AtomicResponse, self.atomic_msn);
+        check_last(opcode, header)?;
+        check_number(header, msn)?;
         let Some(Awaited::Atomic { id: expected }) = self.requests.front().copied() else {
             return Err(ViolationCause::UnexpectedAtomicResponse { msn });
         };
-        if mo != 0 {
-            return Err(ViolationCause::MessageOffset {
-                qn,
-                mo,
-                expected: 0,
-            });
-        }
+        check_offset(header, 0)?;
         let bytes: [u8; ATOMIC_RESPONSE_BYTES] = exactly(opcode, payload)?;
         let response: AtomicResponseHeader = zerocopy::transmute!(bytes);
         let found = response.id.get();
@@ -138,30 +123,19 @@ impl Outstanding {
         payload: &'a [u8],
         resources: &R,
     ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
-        let (stag, to, len) = (Stag(header.stag.get()), header.to.get(), bytes(payload));
         let last = Control(header.control).is_last();
         let Some(Awaited::Read(read)) = self.requests.front_mut() else {
+            let stag = Stag(header.stag.get());
             return Err(ViolationCause::UnexpectedResponse { stag });
         };
-        let next = read.after(header, payload)?;
-        let place = (len > 0).then(|| resources.admit(stag, to, len, Access::ReadSink));
-        let place = place
-            .transpose()
-            .map_err(|cause| ViolationCause::ReadSink {
-                stag,
-                to,
-                len,
-                cause,
-            })?;
+        let next = read.after(header, payload, last)?;
+        let placement = Placement::admitted(header, payload, resources, AccessKind::ReadSink)?;
         *read = next;
         if last {
             self.requests.pop_front();
         }
         Ok(Inbound::ReadResponse {
-            place,
-            stag,
-            to,
-            payload,
+            placement,
             done: last,
         })
     }
@@ -170,12 +144,13 @@ impl Outstanding {
 impl AwaitedRead {
     /// What is left after this segment. Without payload its `STag` and TO mean nothing (R5041-5.2-9), and a last segment
     /// without payload may follow the last byte (D17).
-    fn after(self, header: &TaggedHeader, payload: &[u8]) -> Result<Self, ViolationCause> {
-        let (stag, to, last) = (
-            Stag(header.stag.get()),
-            header.to.get(),
-            Control(header.control).is_last(),
-        );
+    fn after(
+        self,
+        header: &TaggedHeader,
+        payload: &[u8],
+        last: bool,
+    ) -> Result<Self, ViolationCause> {
+        let (stag, to) = (Stag(header.stag.get()), header.to.get());
         let range = ViolationCause::ResponseRange {
             to,
             len: payload.len(),
@@ -184,11 +159,9 @@ impl AwaitedRead {
             left: self.left,
         };
         if !payload.is_empty() {
-            if stag != self.sink {
-                return Err(ViolationCause::ResponseStag {
-                    stag,
-                    expected: self.sink,
-                });
+            let expected = self.sink;
+            if stag != expected {
+                return Err(ViolationCause::ResponseStag { stag, expected });
             }
             if to != self.to {
                 return Err(range);

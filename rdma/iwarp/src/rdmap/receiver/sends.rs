@@ -1,6 +1,7 @@
 //! Inbound Sends and Immediate Data: QN 0 (RFC 5040 §5.3, RFC 5041 §7.1, RFC 7306 §6).
 
-use super::{Inbound, bytes};
+use super::prediction::begins_send;
+use super::{Inbound, bytes, check_last, check_number, check_offset};
 use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, UntaggedHeader};
 use crate::rdmap::{Opcode, Resources, SendKind, ViolationCause};
@@ -32,8 +33,9 @@ impl Sends {
         self.open.is_some()
     }
 
-    /// The RTR of a peer-to-peer initiator takes a message number, but no buffer of the user's (R6581-9.2-11).
-    pub(super) const fn absorb_rtr(&mut self) {
+    /// A message was taken: an ordinary Send, or the RTR of a peer-to-peer initiator, which takes a number but no buffer of the user's
+    /// (R6581-9.2-11).
+    pub(super) const fn pass_one(&mut self) {
         self.msn = self.msn.wrapping_add(1);
     }
 
@@ -45,6 +47,12 @@ impl Sends {
             && (header.msn.get(), header.mo.get()) == (self.msn, 0)
     }
 
+    /// Is this untagged segment the first one of the next Send?
+    #[inline]
+    pub(super) fn is_next(&self, ulpdu: &[u8]) -> bool {
+        self.open.is_none() && begins_send(ulpdu, self.msn)
+    }
+
     /// Checks U2 to U5 of wire.md §5.2, and at the end of the message its Invalidate `STag`.
     pub(super) fn accept<'a, R: Resources>(
         &mut self,
@@ -53,46 +61,27 @@ impl Sends {
         payload: &'a [u8],
         resources: &mut R,
     ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
-        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
         let Some(kind) = SendKind::from_wire(opcode, Stag(header.rsvd_ulp_stag.get())) else {
             return self.accept_immediate(opcode, header, payload, resources);
         };
-        if msn != self.msn {
-            return Err(ViolationCause::MessageNumber {
-                qn,
-                msn,
-                expected: self.msn,
-            });
+        check_number(header, self.msn)?;
+        let mut send = self.open_send(header, resources)?;
+        check_offset(header, send.placed)?;
+        let offset = send.placed;
+        send.placed = send.end(opcode, offset, payload)?;
+        let last = Control(header.control).is_last();
+        if last {
+            check_invalidate(kind, resources)?;
+            self.open = None;
+            self.msn = self.msn.wrapping_add(1); // R5041-4.3-5
+        } else {
+            self.open = Some(send);
         }
-        let send = self.open_send(header, resources)?;
-        if mo != send.placed {
-            return Err(ViolationCause::MessageOffset {
-                qn,
-                mo,
-                expected: send.placed,
-            });
-        }
-        let end = send.end(opcode, mo, payload)?;
-        if !Control(header.control).is_last() {
-            self.open = Some(OpenSend {
-                placed: end,
-                ..send
-            });
-            return Ok(Inbound::Send {
-                kind,
-                offset: mo,
-                payload,
-                message_len: None,
-            });
-        }
-        check_invalidate(kind, resources)?;
-        self.open = None;
-        self.msn = msn.wrapping_add(1); // R5041-4.3-5
         Ok(Inbound::Send {
             kind,
-            offset: mo,
+            offset,
             payload,
-            message_len: Some(end),
+            message_len: last.then_some(send.placed),
         })
     }
 
@@ -104,27 +93,12 @@ impl Sends {
         payload: &'a [u8],
         resources: &mut R,
     ) -> Result<Inbound<'a, R::Place>, ViolationCause> {
-        let (qn, msn, mo) = (header.qn.get(), header.msn.get(), header.mo.get());
-        if !Control(header.control).is_last() {
-            return Err(ViolationCause::NotLast { opcode });
-        }
-        if msn != self.msn {
-            return Err(ViolationCause::MessageNumber {
-                qn,
-                msn,
-                expected: self.msn,
-            });
-        }
+        check_last(opcode, header)?;
+        check_number(header, self.msn)?;
         self.open_send(header, resources)?;
-        if mo != 0 {
-            return Err(ViolationCause::MessageOffset {
-                qn,
-                mo,
-                expected: 0,
-            });
-        }
+        check_offset(header, 0)?;
         let data = super::exactly(opcode, payload)?;
-        self.msn = msn.wrapping_add(1);
+        self.msn = self.msn.wrapping_add(1);
         Ok(Inbound::Immediate {
             data,
             solicited: opcode == Opcode::ImmediateDataSolicited,
@@ -185,7 +159,7 @@ fn check_invalidate(kind: SendKind, resources: &impl Resources) -> Result<(), Vi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rdmap::{Access, AccessError, InvalidateError};
+    use crate::rdmap::{AccessError, AccessKind, InvalidateError};
     use zerocopy::FromBytes;
 
     /// Always has a buffer of 16 bytes.
@@ -196,7 +170,7 @@ mod tests {
         fn take_receive(&mut self) -> Option<u64> {
             Some(16)
         }
-        fn admit(&self, _: Stag, _: u64, _: u64, _: Access) -> Result<(), AccessError> {
+        fn admit(&self, _: Stag, _: u64, _: u64, _: AccessKind) -> Result<(), AccessError> {
             Err(AccessError::InvalidStag)
         }
         fn check_invalidate(&self, _: Stag) -> Result<(), InvalidateError> {

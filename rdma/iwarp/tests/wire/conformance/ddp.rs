@@ -106,14 +106,9 @@ fn message_may_begin_at_any_tagged_offset() {
         ulpdu.extend(to.to_be_bytes());
         ulpdu.extend(b"abcd");
         let mut stream = Stream::new().region(Region::new(A, to, 4));
-        let Ok(Inbound::Write {
-            to: placed,
-            payload,
-            ..
-        }) = stream.ulpdu(&ulpdu)
-        else {
+        let Ok(Inbound::Write { placement, .. }) = stream.ulpdu(&ulpdu) else {
             panic!("a Write at {to:#x}")
         };
-        assert_eq!((placed, payload), (to, &b"abcd"[..]));
+        assert_eq!((placement.to, placement.payload), (to, &b"abcd"[..]));
     }
 }

@@ -82,7 +82,7 @@ fn ulpdus_of_every_size_are_framed_and_handed_on_with_their_length() {
 #[test]
 fn segments_are_of_the_version_that_start_up_settled() {
     let rdmac = StartupParams {
-        rdmac: true,
+        allow_revision_0: true,
         ..StartupParams::DEFAULT
     };
     for (rest, control) in [("c0 00 0000", [0xc0, 0x00]), ("40 01 0000", [0xc1, 0x40])] {

@@ -48,8 +48,8 @@ fn reserved_bits_of_a_terminate_change_nothing() {
     assert_eq!((noisy.read_request, noisy.fault), (None, None));
 }
 
-/// RFC 5040 figure 9, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §12: what [`TermCode::is_known`] takes for known, which
-/// `receiver_survives_any_bytes` asks of every code that is sent, is exactly what they assign.
+/// [`TermCode::is_known`] is true for exactly the codes that the RFCs assign (RFC 5040 figure 9, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §12).
+/// `receiver_survives_any_bytes` asks it of every code that is sent.
 #[test]
 fn only_the_codes_of_the_rfcs_are_known() {
     let known = |code: fn(u8) -> TermCode| -> Vec<u8> {

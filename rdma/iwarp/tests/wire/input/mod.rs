@@ -1,8 +1,8 @@
 //! Malformed and unusual input: a test for each row of wire.md §9 that this layer decides.
 //!
-//! Rows that a closed, silent or resetting TCP decides are the engine's: 4 to 6 (no more bytes, deadlines), 27 (the fence), 41 and 42
-//! (FIN), 48 (TCP retransmission), 107 to 109. What this layer contributes to them is asserted here all the same where it is
-//! more than nothing: 4, 27, 41, 42.
+//! Rows that a closed, silent or resetting TCP decides are the engine's. They are 4 to 6 (no more bytes, deadlines), 27 (the fence), 41 and
+//! 42 (FIN), 48 (TCP retransmission), and 107 to 109. What this layer contributes to them is asserted here all the same where it is more
+//! than nothing: 4, 27, 41, 42.
 
 mod extensions;
 mod framing;

@@ -5,7 +5,9 @@ use super::{
     tagged, write,
 };
 use crate::support::{A, B, Region, Stream};
-use xwarp_iwarp::{Inbound, InvalidateError, ReadRequest, SendKind, Sender, Stag, StreamConfig};
+use xwarp_iwarp::{
+    Inbound, InvalidateError, Placement, ReadRequest, SendKind, Sender, Stag, StreamConfig,
+};
 
 const UNKNOWN: Stag = Stag(0xbadb_ad00);
 /// Control bytes of a Read Response that goes on.
@@ -357,10 +359,12 @@ fn read_response_in_segments_completes_with_its_last() {
     assert!(!stream.receiver.mid_message());
     let first = tagged(RESPONSE_MORE, B, 0x2000, b"abc");
     let expected = Inbound::ReadResponse {
-        place: Some(()),
-        stag: B,
-        to: 0x2000,
-        payload: b"abc",
+        placement: Placement {
+            place: Some(()),
+            stag: B,
+            to: 0x2000,
+            payload: b"abc",
+        },
         done: false,
     };
     assert_eq!(stream.ulpdu(&first), Ok(expected));

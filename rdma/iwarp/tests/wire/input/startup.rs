@@ -7,6 +7,7 @@ use xwarp_iwarp::mpa::{
 };
 use xwarp_iwarp::{
     Deframer, Inbound, Initiator, MpaError, Responder, StartupError, StartupParams, StreamConfig,
+    Terminate,
 };
 
 /// "MPA ID Req Frame" and "MPA ID Rep Frame".
@@ -59,7 +60,7 @@ fn terminate_of(step: &Result<InitiatorStep, StartupError>) -> Vec<u8> {
     let Ok(InitiatorStep::Unacceptable { error, .. }) = step else {
         panic!("unacceptable, not {step:?}")
     };
-    let told = error.terminate().expect("is told").ulpdu();
+    let told = Terminate::with_code(error.term_code().expect("is told")).ulpdu();
     told[18..].to_vec()
 }
 
@@ -145,7 +146,7 @@ fn revision_3_and_above_closes() {
 #[test]
 fn responder_of_revision_1_closes_upon_an_enhanced_request() {
     let old = StartupParams {
-        highest: Revision::One,
+        max_revision: Revision::One,
         ..StartupParams::DEFAULT
     };
     let step = Responder::new(old).on_bytes(&request("50 02 0004 0001 0001"));

@@ -1,4 +1,4 @@
-//! What is said of connections and streams.
+//! Errors of connections and streams.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::model::qp_state::QpState;
 
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -33,12 +34,12 @@ pub enum ConnectError {
     #[error("connection refused: no program listens at {0}")]
     Refused(SocketAddr),
     /// No answer.
-    #[error("{peer} did not complete the connection within {seconds:.1} s ({stage})", seconds = limit.as_secs_f64())]
+    #[error("{peer} did not complete the connection within {seconds:.1} s ({stage})", seconds = timeout.as_secs_f64())]
     TimedOut {
         /// Whom.
         peer: SocketAddr,
-        /// The limit that is over.
-        limit: Duration,
+        /// The time that is over.
+        timeout: Duration,
         /// What was waited for.
         stage: &'static str,
     },
@@ -86,6 +87,7 @@ pub enum ConnectError {
 
 /// Why a stream could not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StreamError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -106,6 +108,7 @@ pub enum StreamError {
 
 /// Why a port could not be listened on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -136,6 +139,7 @@ pub enum ListenError {
 
 /// Why a connection request could not be accepted or rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AcceptError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What the verbs of regions and windows say (verbs draft §9.2.6).
+//! Errors of the verbs of regions and windows (verbs draft §9.2.6).
 
 use xwarp_driver::RegionAreaFull;
 
@@ -7,6 +7,7 @@ use crate::model::memory::SpecError;
 
 /// Why memory could not be registered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -39,6 +40,7 @@ pub enum RegisterError {
 
 /// Why an `STag` was not deallocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DeallocateError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -53,6 +55,7 @@ pub enum DeallocateError {
 
 /// Why nothing is told of a region or window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QueryError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]

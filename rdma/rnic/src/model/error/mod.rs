@@ -1,4 +1,4 @@
-//! Why a verb could not be done: the immediate errors (verbs draft §9.5.1), one type per group of verbs.
+//! Immediate errors of verbs (verbs draft §9.5.1), one type per group of verbs.
 
 mod connection;
 mod memory;
@@ -27,6 +27,7 @@ pub enum RnicUnavailable {
 /// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no memory for it")]
+#[non_exhaustive]
 pub struct OutOfMemory;
 
 impl From<TryReserveError> for OutOfMemory {
@@ -38,7 +39,8 @@ impl From<TryReserveError> for OutOfMemory {
 /// More of something than the RNIC supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {wanted} is not possible: this RNIC supports {min} to {max}")]
-pub struct Capability {
+#[non_exhaustive]
+pub struct CapabilityError {
     /// The attribute.
     pub what: &'static str,
     /// What was asked for.
@@ -49,7 +51,7 @@ pub struct Capability {
     pub max: usize,
 }
 
-impl Capability {
+impl CapabilityError {
     #[doc(hidden)]
     pub fn check(what: &'static str, wanted: usize, min: usize, max: usize) -> Result<(), Self> {
         if (min..=max).contains(&wanted) {

@@ -1,17 +1,18 @@
-//! What the verbs say that create, change and destroy queues and queue pairs (verbs draft §9.2.2 to §9.2.5).
+//! Errors of the verbs that create, change and destroy queues and queue pairs (verbs draft §9.2.2 to §9.2.5).
 
-use super::{Capability, OutOfMemory, RnicUnavailable};
+use super::{CapabilityError, OutOfMemory, RnicUnavailable};
 use crate::model::qp_state::QpState;
 
 /// Why a protection domain, completion queue, shared receive queue or queue pair could not be created.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CreateError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
     /// More of something than the RNIC supports.
     #[error(transparent)]
-    Capability(#[from] Capability),
+    Capability(#[from] CapabilityError),
     /// No memory for its queues.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -55,13 +56,14 @@ pub enum CreateError {
 
 /// Why a queue was not resized. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResizeError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
     /// More than the RNIC supports.
     #[error(transparent)]
-    Capability(#[from] Capability),
+    Capability(#[from] CapabilityError),
     /// No memory for it.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -77,6 +79,7 @@ pub enum ResizeError {
 
 /// Why nothing was done with a completion event handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HandlerError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -91,6 +94,7 @@ pub enum HandlerError {
 
 /// Why an object was not destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DestroyError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -110,6 +114,7 @@ pub enum DestroyError {
 
 /// Why a queue pair was not modified. It is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModifyError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
@@ -137,7 +142,7 @@ pub enum ModifyError {
     CannotChange(&'static str),
     /// More of something than the RNIC supports.
     #[error(transparent)]
-    Capability(#[from] Capability),
+    Capability(#[from] CapabilityError),
     /// No memory for work queues of that depth.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),

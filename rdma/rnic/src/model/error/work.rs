@@ -1,4 +1,4 @@
-//! What the verbs say that post work (verbs draft §9.3.1).
+//! Errors of the verbs that post work (verbs draft §9.3.1).
 
 use xwarp_driver::OutOfBounds;
 
@@ -7,6 +7,7 @@ use crate::model::qp_state::QpState;
 
 /// Why a work request was not posted. Nothing of it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PostError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]

@@ -30,6 +30,11 @@ impl Access {
     /// What scatter/gather lists may do.
     pub(crate) const LOCAL: Self = Self::LOCAL_READ.union(Self::LOCAL_WRITE);
 
+    /// Whether bytes may be changed: each remote right that does so needs the local one.
+    pub(crate) fn writes(self) -> bool {
+        self.contains(Self::LOCAL_WRITE)
+    }
+
     /// Figure 18: at least one local right, and the local right of each remote one; both of them for atomics.
     pub(crate) fn suits_region(self) -> bool {
         self.intersects(Self::LOCAL) && self.contains(self.local_needed())

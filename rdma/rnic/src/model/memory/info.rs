@@ -5,6 +5,7 @@ use crate::model::ids::PdId;
 
 /// What Query Memory Region tells (verbs draft §9.2.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegionInfo {
     /// The low byte of its `STag`; `None` while it is Invalid.
     pub key: Option<u8>,
@@ -22,6 +23,7 @@ pub struct RegionInfo {
 
 /// What Query Memory Window tells (verbs draft §9.2.6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WindowInfo {
     /// The low byte of its `STag`; `None` while it is Invalid.
     pub key: Option<u8>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::spec::{Addressing, ListMode, SpecError};
+use super::spec::{Addressing, PblMode, SpecError};
 use crate::model::limits::MAX_LIST_ENTRIES;
 
 /// The smallest page: regions are carved from the area in pages of that size.
@@ -12,6 +12,7 @@ const MAX_ENTRY: u64 = 1 << 30;
 
 /// How large the entries of physical buffer lists may be, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EntrySizes {
     /// Pages of one of these sizes.
     Pages(Vec<u64>),
@@ -20,13 +21,13 @@ pub enum EntrySizes {
 }
 
 impl EntrySizes {
-    pub(crate) fn of(mode: ListMode) -> Self {
+    pub(crate) fn of(mode: PblMode) -> Self {
         match mode {
-            ListMode::Page => {
+            PblMode::Page => {
                 let sizes = std::iter::successors(Some(MIN_PAGE), |size| Some(2 * size));
                 Self::Pages(sizes.take_while(|size| *size <= MAX_ENTRY).collect())
             }
-            ListMode::Block => Self::Blocks(1..=MAX_ENTRY),
+            PblMode::Block => Self::Blocks(1..=MAX_ENTRY),
         }
     }
 }
@@ -51,7 +52,7 @@ impl PhysicalList {
     /// May it be registered, with its first byte at the Tagged Offset that `addressing` says?
     pub(crate) fn check(
         &self,
-        mode: ListMode,
+        mode: PblMode,
         area: u64,
         addressing: Addressing,
     ) -> Result<(), SpecError> {
@@ -74,11 +75,11 @@ impl PhysicalList {
     }
 
     /// Their size, number and places.
-    fn check_entries(&self, mode: ListMode, area: u64) -> Result<(), SpecError> {
+    fn check_entries(&self, mode: PblMode, area: u64) -> Result<(), SpecError> {
         let (size, entries) = (self.entry_size, self.addresses.len());
         let sized = match mode {
-            ListMode::Page => size.is_power_of_two() && (MIN_PAGE..=MAX_ENTRY).contains(&size),
-            ListMode::Block => (1..=MAX_ENTRY).contains(&size),
+            PblMode::Page => size.is_power_of_two() && (MIN_PAGE..=MAX_ENTRY).contains(&size),
+            PblMode::Block => (1..=MAX_ENTRY).contains(&size),
         };
         if !sized {
             return Err(SpecError::EntrySize { mode, size });
@@ -86,7 +87,7 @@ impl PhysicalList {
         if entries > MAX_LIST_ENTRIES {
             return Err(SpecError::TooManyEntries(entries));
         }
-        let aligned = |address: u64| mode == ListMode::Block || address.is_multiple_of(size);
+        let aligned = |address: u64| mode == PblMode::Block || address.is_multiple_of(size);
         let inside = |address: u64| address.checked_add(size).is_some_and(|end| end <= area);
         let mut addresses = self.addresses.iter().copied();
         match addresses.find(|&it| !aligned(it) || !inside(it)) {
@@ -116,42 +117,42 @@ mod tests {
     fn pages_are_powers_of_two_and_aligned_and_blocks_need_not_be() {
         let check = |mode, list: &PhysicalList| list.check(mode, AREA, Addressing::ZeroBased);
         let pages = list(PAGE, &[0, 3 * PAGE], 1, 2 * PAGE - 1);
-        assert_eq!(check(ListMode::Page, &pages), Ok(()));
+        assert_eq!(check(PblMode::Page, &pages), Ok(()));
         for size in [0, 1, 2048, 3000, 4097, 1 << 31] {
             let refused = SpecError::EntrySize {
-                mode: ListMode::Page,
+                mode: PblMode::Page,
                 size,
             };
             let odd = list(size, &[0], 0, 0);
-            assert_eq!(check(ListMode::Page, &odd), Err(refused));
+            assert_eq!(check(PblMode::Page, &odd), Err(refused));
         }
         for bits in 12..=30 {
             let none = list(1 << bits, &[], 0, 0);
-            assert_eq!(check(ListMode::Page, &none), Ok(()), "2^{bits}");
+            assert_eq!(check(PblMode::Page, &none), Ok(()), "2^{bits}");
         }
         let odd = list(3000, &[1, 12_345], 0, 6000);
-        assert_eq!(check(ListMode::Block, &odd), Ok(()));
+        assert_eq!(check(PblMode::Block, &odd), Ok(()));
         for size in [0, (1 << 30) + 1] {
-            let mode = ListMode::Block;
+            let mode = PblMode::Block;
             let refused = SpecError::EntrySize { mode, size };
             assert_eq!(check(mode, &list(size, &[], 0, 0)), Err(refused));
         }
         for address in [1, 512, PAGE + 1, AREA, AREA - 1, u64::MAX - 4095] {
             let refused = Err(SpecError::Entry { address });
             let stray = list(PAGE, &[0, address], 0, 1);
-            assert_eq!(check(ListMode::Page, &stray), refused);
+            assert_eq!(check(PblMode::Page, &stray), refused);
         }
         let last = list(PAGE, &[AREA - PAGE], 0, PAGE);
-        assert_eq!(check(ListMode::Page, &last), Ok(()));
+        assert_eq!(check(PblMode::Page, &last), Ok(()));
         let beyond = list(100, &[AREA - 99], 0, 1);
-        assert!(check(ListMode::Block, &beyond).is_err());
+        assert!(check(PblMode::Block, &beyond).is_err());
     }
 
     #[test]
     fn offset_and_length_stay_in_the_list() {
         let check = |offset, len| {
             let list = list(PAGE, &[0, PAGE], offset, len);
-            list.check(ListMode::Page, AREA, Addressing::ZeroBased)
+            list.check(PblMode::Page, AREA, Addressing::ZeroBased)
         };
         for (offset, len) in [(0, 2 * PAGE), (1, 2 * PAGE - 1), (PAGE, PAGE), (17, 0)] {
             assert_eq!(check(offset, len), Ok(()));
@@ -164,7 +165,7 @@ mod tests {
             let refused = SpecError::Length { len, capacity };
             assert_eq!(check(offset, len), Err(refused));
         }
-        let none = list(PAGE, &[], 0, 1).check(ListMode::Page, AREA, Addressing::ZeroBased);
+        let none = list(PAGE, &[], 0, 1).check(PblMode::Page, AREA, Addressing::ZeroBased);
         assert_eq!(
             none,
             Err(SpecError::Length {
@@ -174,13 +175,13 @@ mod tests {
         );
         let many = list(1, &vec![0; MAX_LIST_ENTRIES + 1], 0, 0);
         let refused = SpecError::TooManyEntries(MAX_LIST_ENTRIES + 1);
-        let checked = many.check(ListMode::Block, AREA, Addressing::ZeroBased);
+        let checked = many.check(PblMode::Block, AREA, Addressing::ZeroBased);
         assert_eq!(checked, Err(refused));
     }
 
     #[test]
     fn virtual_address_has_the_lists_first_byte_offset() {
-        for (mode, size) in [(ListMode::Page, PAGE), (ListMode::Block, 3000)] {
+        for (mode, size) in [(PblMode::Page, PAGE), (PblMode::Block, 3000)] {
             let list = list(size, &[0], 5, 100);
             for (va, fits) in [
                 (5, true),

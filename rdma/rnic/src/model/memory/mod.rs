@@ -11,5 +11,5 @@ pub use access::Access;
 pub use info::{RegionInfo, WindowInfo};
 pub use list::{EntrySizes, PhysicalList};
 pub use region_memory::RegionMemory;
-pub use requests::{Bind, FastRegister, MemoryWork};
-pub use spec::{Addressing, ListMode, RegionSpec, SpecError};
+pub use requests::{Bind, FastRegister, MemoryOperation};
+pub use spec::{Addressing, PblMode, RegionSpec, SpecError};

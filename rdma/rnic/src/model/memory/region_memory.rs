@@ -9,6 +9,7 @@ const PAGE: usize = 4096;
 
 /// What can be registered.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum RegionMemory {
     /// One piece of memory.
     Whole(SharedBytes),

@@ -1,4 +1,4 @@
-//! What work requests of the memory kind say (verbs draft §9.3.1.1, figure 27).
+//! Memory work requests: Bind, Fast-Register, Invalidate (verbs draft §9.3.1.1, figure 27).
 
 use xwarp_iwarp::Stag;
 
@@ -26,7 +26,7 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// The same with Tagged Offsets from 0 on.
+    /// Sets Tagged Offsets from 0 on.
     #[must_use]
     pub fn zero_based(mut self) -> Self {
         self.zero_based = true;
@@ -73,10 +73,11 @@ impl FastRegister {
     }
 }
 
-/// A change of a region or window, in its turn with the other work of a send queue: work that is posted behind it begins when it has
-/// taken effect (verbs draft §8.1.2.3, §8.2.2.1). One that cannot be made ends the connection.
+/// A change of a region or window, in its turn with the other work of a send queue. Work that is posted behind it begins when it has taken
+/// effect (verbs draft §8.1.2.3, §8.2.2.1). One that cannot be made ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemoryWork {
+#[non_exhaustive]
+pub enum MemoryOperation {
     /// Binds a memory window.
     Bind(Bind),
     /// Registers memory with an Invalid `STag`.
@@ -91,7 +92,7 @@ pub enum MemoryWork {
     },
 }
 
-impl MemoryWork {
+impl MemoryOperation {
     /// Does it wait for all earlier work?
     pub(crate) fn has_local_fence(&self) -> bool {
         match self {

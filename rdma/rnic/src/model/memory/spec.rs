@@ -1,4 +1,4 @@
-//! What a region shall be, as an application asks for it (verbs draft §9.2.6.2).
+//! Region attributes that an application asks for when it registers memory (verbs draft §9.2.6.2).
 
 use super::access::Access;
 use crate::model::limits::MAX_LIST_ENTRIES;
@@ -16,7 +16,7 @@ pub enum Addressing {
 
 /// What the entries of physical buffer lists are, for all lists of an RNIC (verbs draft §7.6.2, §9.2.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ListMode {
+pub enum PblMode {
     /// Pages: their size is a power of two from 4 KiB to 1 GiB, and each begins at a multiple of it.
     #[default]
     Page,
@@ -26,6 +26,7 @@ pub enum ListMode {
 
 /// What a region shall be, besides its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegionSpec {
     /// What may be done with it.
     pub access: Access,
@@ -48,21 +49,21 @@ impl RegionSpec {
         }
     }
 
-    /// The same with Tagged Offsets from `va` on.
+    /// Sets Tagged Offsets from `va` on.
     #[must_use]
     pub fn at(mut self, va: u64) -> Self {
         self.addressing = Addressing::VaBased(va);
         self
     }
 
-    /// The same with this `STag` key.
+    /// Sets the `STag` key.
     #[must_use]
     pub fn with_key(mut self, key: u8) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// The same with this Remote Access Flag.
+    /// Sets the Remote Access Flag.
     #[must_use]
     pub fn remote_access(mut self, flag: bool) -> Self {
         self.remote_access = flag;
@@ -82,12 +83,16 @@ impl RegionSpec {
 
 /// Why there can be no region like that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecError {
     /// A combination of rights that the verbs forbid.
     #[error(
         "{0:?} is no valid set of rights: a region needs a local right, the local right of each remote one (verbs draft figure 18), and the Remote Access Flag for any remote one"
     )]
     Rights(Access),
+    /// Rights that write, to memory that may only be read.
+    #[error("{0:?} would write memory that can only be read: register it without LOCAL_WRITE")]
+    ReadOnlyMemory(Access),
     /// Tagged Offsets cannot begin there.
     #[error(
         "no Tagged Offsets from {0:#x} on: it is 0, or has another first byte offset than the memory"
@@ -127,7 +132,7 @@ pub enum SpecError {
     #[error("entries of {size} bytes are not possible in {mode:?} mode")]
     EntrySize {
         /// The RNIC's.
-        mode: ListMode,
+        mode: PblMode,
         /// Bytes.
         size: u64,
     },

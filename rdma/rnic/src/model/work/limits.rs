@@ -2,7 +2,7 @@
 
 use super::operation::Operation;
 use super::payload::{MAX_INLINE, Payload};
-use crate::model::error::{Capability, PostError};
+use crate::model::error::{CapabilityError, PostError};
 use crate::model::sge::{MAX_SGE, Sgl};
 
 /// Maxima of a queue pair.
@@ -19,8 +19,8 @@ pub struct PayloadLimits {
 }
 
 /// No queue has a greater maximum than the RNIC.
-pub fn check_capability(what: &'static str, wanted: usize) -> Result<(), Capability> {
-    Capability::check(what, wanted, 0, MAX_SGE)
+pub fn check_capability(what: &'static str, wanted: usize) -> Result<(), CapabilityError> {
+    CapabilityError::check(what, wanted, 0, MAX_SGE)
 }
 
 /// Has a list no more elements than its queue allows?
@@ -34,12 +34,12 @@ pub fn check_list(sgl: &Sgl, max: usize) -> Result<(), PostError> {
 
 impl PayloadLimits {
     /// Are they possible? That of receives is not looked at where another queue has one.
-    pub(crate) fn check(&self, shared: bool) -> Result<(), Capability> {
+    pub(crate) fn check(&self, shared: bool) -> Result<(), CapabilityError> {
         let recv = if shared { 0 } else { self.recv };
         check_capability("a number of elements per Send of", self.send)?;
         check_capability("a number of elements per Write of", self.write)?;
         check_capability("a number of elements per receive of", recv)?;
-        Capability::check("a number of inline bytes of", self.inline, 0, MAX_INLINE)
+        CapabilityError::check("a number of inline bytes of", self.inline, 0, MAX_INLINE)
     }
 
     /// Checks a work request for the send queue. What has no list needs no elements.

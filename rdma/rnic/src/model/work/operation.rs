@@ -1,11 +1,11 @@
-//! What a work request does.
+//! Operations of work requests.
 
 use xwarp_iwarp::rdmap::IMMEDIATE_BYTES;
 use xwarp_iwarp::{AtomicOperation, Stag};
 
 use super::payload::Payload;
 use crate::model::completion::Opcode;
-use crate::model::memory::MemoryWork;
+use crate::model::memory::MemoryOperation;
 use crate::model::sge::{RemoteAddress, Sge};
 
 /// What Immediate Data carries.
@@ -16,6 +16,7 @@ pub const OPERAND: u32 = 8;
 
 /// What a work request of the send queue does.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Operation {
     /// Sends a message that the peer receives into a buffer which it posted (RFC 5040 §5.3).
     Send {
@@ -74,7 +75,7 @@ pub enum Operation {
         sink: Option<Sge>,
     },
     /// Changes a region or window of this side. Nothing is sent.
-    Memory(MemoryWork),
+    Memory(MemoryOperation),
 }
 
 impl Operation {
@@ -112,9 +113,9 @@ impl Operation {
                 true => Opcode::ReadInvalidate,
             },
             Self::Memory(work) => match work {
-                MemoryWork::Bind(_) => Opcode::Bind,
-                MemoryWork::FastRegister(_) => Opcode::FastRegister,
-                MemoryWork::Invalidate { .. } => Opcode::Invalidate,
+                MemoryOperation::Bind(_) => Opcode::Bind,
+                MemoryOperation::FastRegister(_) => Opcode::FastRegister,
+                MemoryOperation::Invalidate { .. } => Opcode::Invalidate,
             },
             Self::Immediate { .. } => Opcode::Immediate,
             Self::WriteImmediate { .. } => Opcode::WriteImmediate,

@@ -11,6 +11,7 @@ const FEW: usize = 64;
 
 /// What a Send or an RDMA Write carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Payload {
     /// Registered memory. The engine reads it when it sends, and again when it has to; the completion says that it may be changed.
     Gather(Sgl),

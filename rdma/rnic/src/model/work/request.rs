@@ -5,11 +5,12 @@ use xwarp_iwarp::{AtomicOperation, Stag};
 use super::operation::{Immediate, Operation};
 use super::payload::Payload;
 use crate::model::ids::WrId;
-use crate::model::memory::{Bind, FastRegister, MemoryWork};
+use crate::model::memory::{Bind, FastRegister, MemoryOperation};
 use crate::model::sge::{RemoteAddress, Sge, Sgl};
 
 /// A work request for the send queue. Signaled and without a fence unless said otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SendRequest {
     /// The application's name for it.
     pub wr_id: WrId,
@@ -64,19 +65,19 @@ impl SendRequest {
 
     /// The binding of a memory window.
     pub fn bind(wr_id: WrId, bind: Bind) -> Self {
-        Self::new(wr_id, Operation::Memory(MemoryWork::Bind(bind)))
+        Self::new(wr_id, Operation::Memory(MemoryOperation::Bind(bind)))
     }
 
     /// A registration of memory with an `STag` that is there already.
     pub fn fast_register(wr_id: WrId, request: FastRegister) -> Self {
-        let work = MemoryWork::FastRegister(Box::new(request));
+        let work = MemoryOperation::FastRegister(Box::new(request));
         Self::new(wr_id, Operation::Memory(work))
     }
 
     /// The invalidation of an `STag` of this side, without a Local Fence.
     pub fn invalidate(wr_id: WrId, stag: Stag) -> Self {
         let local_fence = false;
-        let work = MemoryWork::Invalidate { stag, local_fence };
+        let work = MemoryOperation::Invalidate { stag, local_fence };
         Self::new(wr_id, Operation::Memory(work))
     }
 
@@ -139,17 +140,17 @@ impl SendRequest {
         Self::atomic(wr_id, operation, remote)
     }
 
-    /// The same, with what an Atomic Operation returns placed into `sink`, too. Means nothing to other operations.
+    /// Has what an Atomic Operation returns placed into `place`, too. Means nothing to other operations.
     #[must_use]
-    pub fn into_sink(mut self, place: Sge) -> Self {
+    pub fn result_into(mut self, place: Sge) -> Self {
         if let Operation::Atomic { sink, .. } = &mut self.operation {
             *sink = Some(place);
         }
         self
     }
 
-    /// The same, asking for an event at the peer when it has received the message. Means nothing to operations that the peer's
-    /// application does not learn of.
+    /// Asks for an event at the peer when it has received the message. Means nothing to operations that the peer's application does not
+    /// learn of.
     #[must_use]
     pub fn solicited(mut self) -> Self {
         match &mut self.operation {
@@ -164,30 +165,32 @@ impl SendRequest {
         self
     }
 
-    /// The same, reporting only failure.
+    /// Has only failure reported.
     #[must_use]
     pub fn unsignaled(mut self) -> Self {
         self.signaled = false;
         self
     }
 
-    /// The same, waiting for earlier Reads and Atomic Operations. Means nothing to Reads, nor to work on memory of this side.
+    /// Lets it wait for earlier Reads and Atomic Operations. Means nothing to Reads, nor to work on memory of this side.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;
         self
     }
 
-    /// The same, waiting for all earlier work. Means nothing to operations other than the invalidation of an `STag` of this side.
+    /// Lets it wait for all earlier work. Means nothing to operations other than the invalidation of an `STag` of this side.
     #[must_use]
     pub fn locally_fenced(mut self) -> Self {
-        if let Operation::Memory(MemoryWork::Invalidate { local_fence, .. }) = &mut self.operation {
+        if let Operation::Memory(MemoryOperation::Invalidate { local_fence, .. }) =
+            &mut self.operation
+        {
             *local_fence = true;
         }
         self
     }
 
-    /// The same, with the sink's `STag` invalidated when a Read is complete. Means nothing to other operations.
+    /// Has the sink's `STag` invalidated when a Read is complete. Means nothing to other operations.
     #[must_use]
     pub fn invalidating_sink(mut self) -> Self {
         if let Operation::Read {
@@ -202,6 +205,7 @@ impl SendRequest {
 
 /// A work request for the receive queue: a buffer for one message. What is placed is checked, byte by byte; where a message does not reach, nobody looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecvRequest {
     /// The application's name for it.
     pub wr_id: WrId,
@@ -238,7 +242,7 @@ mod tests {
         ("solicited", SendRequest::solicited),
         ("local fence", SendRequest::locally_fenced),
         ("sink to invalidate", SendRequest::invalidating_sink),
-        ("sink", |request| request.into_sink(SINK)),
+        ("sink", |request| request.result_into(SINK)),
     ];
 
     #[test]

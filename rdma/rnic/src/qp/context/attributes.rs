@@ -2,8 +2,8 @@
 
 use super::{Device, Link, QpContext};
 use crate::model::{
-    Ability, AsyncEventKind, Capability, ConnectionInfo, Depths, MAX_READS, ModifyError, ModifyQp,
-    OutOfMemory, QpInfo, QpState, ReadDepths, RqLimit, StreamId, Wishes,
+    AsyncEventKind, CapabilityError, Depths, MAX_READS, ModifyError, ModifyQp, OutOfMemory,
+    QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
 };
 use crate::queues::NewRings;
 use crate::tables::SrqTable;
@@ -24,7 +24,7 @@ impl QpContext {
         change: &ModifyQp,
         srqs: &SrqTable,
     ) -> Result<Change, ModifyError> {
-        let (from, to) = (self.shared.state(), change.next);
+        let (from, to) = (self.state(), change.next);
         check_transition(from, change)?;
         Ok(Change {
             from,
@@ -61,13 +61,15 @@ impl QpContext {
         let has = self.reads();
         let (ord, ird) = (change.ord.unwrap_or(has.ord), change.ird.unwrap_or(has.ird));
         for (what, wanted) in [("ORD", change.ord), ("IRD", change.ird)] {
-            Capability::check(what, usize::from(wanted.unwrap_or(0)), 0, MAX_READS)?;
+            CapabilityError::check(what, usize::from(wanted.unwrap_or(0)), 0, MAX_READS)?;
         }
         // Whether the peer may read is a right of its own, which is fixed.
-        if ird > 0 && !self.user.can(Ability::INBOUND_READ) {
+        if ird > 0 && !self.user.has(QpAccess::INBOUND_READ) {
             return Err(ModifyError::CannotChange("whether the peer may read"));
         }
-        if change.concerns_connection() && matches!(self.link, Link::Starting(_)) {
+        if change.concerns_connection()
+            && matches!(self.link, Link::Searching(_) | Link::Starting(_))
+        {
             return Err(ModifyError::Connecting);
         }
         Ok(ReadDepths { ord, ird })
@@ -79,7 +81,7 @@ impl QpContext {
         change: &ModifyQp,
         srqs: &SrqTable,
     ) -> Result<Option<RqLimit>, ModifyError> {
-        let (from, to) = (self.shared.state(), change.next);
+        let (from, to) = (self.state(), change.next);
         let invalid = |what| Err(ModifyError::InvalidModifier { what, from, to });
         let receive = self.work.receive();
         let (Some(srq), Some(has)) = (receive.shared(), receive.limit()) else {
@@ -114,16 +116,12 @@ impl QpContext {
     }
 
     fn set_reads(&mut self, reads: ReadDepths) {
-        let ReadDepths { ord, ird } = reads;
         if let Link::Connected(connection, _) = &mut self.link {
-            self.ord = ord;
-            connection.stream.receiver.set_ord(ord);
-            connection.stream.receiver.set_ird(ird);
-            if let Some(info) = self.shared.connection() {
-                (self.shared).set_connection(ConnectionInfo { ird, ord, ..info });
-            }
+            connection.set_reads(reads);
+            self.shared.set_connection(connection.info());
         } else {
-            (self.wishes.ord, self.wishes.ird) = (ord, ird);
+            (self.start_up.ord, self.start_up.ird) = (reads.ord, reads.ird);
+            self.shared.set_start_up(self.start_up);
         }
     }
 }
@@ -132,10 +130,10 @@ impl QpContext {
 impl QpContext {
     /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
     fn reads(&self) -> ReadDepths {
-        let Wishes { ord, ird, .. } = self.wishes;
-        match (&self.link, self.shared.connection()) {
-            (Link::Connected(..), Some(ConnectionInfo { ord, ird, .. })) => ReadDepths { ord, ird },
-            (Link::Connected(..) | Link::Starting(_) | Link::None | Link::Failed, _) => {
+        match &self.link {
+            Link::Connected(connection, _) => connection.reads(),
+            Link::Searching(_) | Link::Starting(_) | Link::None | Link::Failed => {
+                let StartUpParameters { ord, ird, .. } = self.start_up;
                 ReadDepths { ord, ird }
             }
         }
@@ -157,7 +155,7 @@ impl QpContext {
         let [send_cq, recv_cq] = self.work.cqs();
         QpInfo {
             id: self.id,
-            state: self.shared.state(),
+            state: self.state(),
             pd: self.user.pd(),
             send_cq,
             recv_cq,
@@ -171,10 +169,10 @@ impl QpContext {
             recv_sge: receive.shared().map_or(self.sge.recv, |_| 0),
             ord: depths.ord,
             ird: depths.ird,
-            privileged: self.user.can(Ability::PHYSICAL),
-            inbound_read: self.user.can(Ability::INBOUND_READ),
-            inbound_write: self.user.can(Ability::INBOUND_WRITE),
-            bind_windows: self.user.can(Ability::BIND_WINDOWS),
+            privileged: self.user.has(QpAccess::PHYSICAL),
+            inbound_read: self.user.has(QpAccess::INBOUND_READ),
+            inbound_write: self.user.has(QpAccess::INBOUND_WRITE),
+            bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
             terminate: self.terminate.clone(),
             stream: self.conn().map(StreamId),
         }

@@ -16,10 +16,10 @@ use xwarp_tcp::CloseReason;
 
 use super::{Device, Link, Phase, QpContext};
 use crate::model::{
-    Ability, AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpState,
+    AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpAccess, QpState,
     TerminateInfo,
 };
-use crate::qp::fault::{Broken, CqOverflow, ReceiveFault, SendFault, Unavailable};
+use crate::qp::fault::{CqOverflow, Inconsistency, ReceiveFault, SendFault, Unavailable};
 use crate::qp::stream::Stream;
 
 /// Why a close that goes on ends badly when its send queue is found to have work.
@@ -32,64 +32,15 @@ const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
 
 /// What TCP reports.
 impl QpContext {
-    /// Bytes are here: acts upon all FPDUs, or upon the Reply.
-    pub(crate) fn handle_readable(&mut self, device: &mut Device) {
-        match &mut self.link {
-            Link::Starting(_) => self.on_reply_bytes(device),
-            Link::Connected(_, Phase::Sealed { .. }) => self.on_sealed_bytes(device),
-            Link::Connected(_, phase) if phase.state() != QpState::Terminate => {
-                self.receive_fpdus(device);
-            }
-            Link::Connected(connection, _) => {
-                let conn = connection.stream.conn();
-                let n = device.stack.readable_len(conn);
-                device.stack.consume(conn, n);
-                device.counters.drop_after_failure += n as u64;
-            }
-            Link::None | Link::Failed => {}
-        }
-    }
-
-    /// Receives until no whole FPDU is left.
-    pub(super) fn receive_fpdus(&mut self, device: &mut Device) {
-        let Some((deframer, mut full)) = self.full_operation(device.now) else {
-            return;
-        };
-        let (any, received) = full.receive(deframer, device);
-        if any {
-            self.note_progress(device.now);
-        }
-        // Responses may have to be sent, stalled work may go on, and the stream may have opened.
-        self.activate(device);
-        if let Err(fault) = received {
-            self.on_receive_fault(fault, device);
-        }
-    }
-
-    /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
-    fn on_sealed_bytes(&mut self, device: &mut Device) {
-        let Link::Connected(connection, _) = &mut self.link else {
-            return;
-        };
-        if device.stack.readable_len(connection.stream.conn()) == 0 {
-            return;
-        }
-        if let Some(terminate) = connection.read_terminate(&mut device.stack) {
-            device.counters.terminates_in += 1;
-            self.keep_terminate(|| TerminateInfo::received(&terminate));
-        }
-        self.fail_close("the peer sent during the close", device);
-    }
-
     /// The peer has closed its side; everything that it sent before has been acted upon.
     pub(crate) fn handle_peer_closed(&mut self, device: &mut Device) {
         let Link::Connected(connection, phase) = &mut self.link else {
             self.on_start_closed(device);
             return;
         };
-        let (state, stream) = (phase.state(), &mut connection.stream);
+        let (phase, stream) = (*phase, &mut connection.stream);
         stream.set_peer_closed();
-        if state == QpState::Terminate {
+        if phase.state() == QpState::Terminate {
             return;
         }
         if device.stack.readable_len(stream.conn()) > 0 {
@@ -99,12 +50,11 @@ impl QpContext {
             self.fail_close("the peer closed inside a message", device);
         } else if stream.receiver.outstanding_reads() > 0 {
             self.fail_cut_off("the peer closed while Reads were outstanding", device);
-        } else if state == QpState::Closing {
-            self.work.flush(&mut device.cqs, None);
+        } else if phase.begins_work() {
+            let disconnected = phase.state() == QpState::Closing;
+            self.drain(disconnected, device);
         } else {
-            let progress = device.now;
-            self.enter_phase(Phase::Draining { progress });
-            self.activate(device);
+            self.work.flush(&mut device.cqs, None);
         }
     }
 
@@ -115,13 +65,15 @@ impl QpContext {
             return;
         }
         match (self.state(), reason) {
-            (QpState::Closing, CloseReason::Graceful) => self.finish_close(device),
             (QpState::Terminate, CloseReason::Graceful) => self.fail(device),
             (QpState::Terminate, reason) => self.fail_terminating(describe(reason), device),
             (QpState::Idle | QpState::Error, _) => {}
-            (QpState::Rts, CloseReason::Reset) => {
+            (QpState::Rts | QpState::Closing, CloseReason::Reset) if self.begins_work() => {
                 self.fail(device);
                 self.report(AsyncEventKind::ConnectionReset, device);
+            }
+            (QpState::Closing, CloseReason::Graceful) if !self.begins_work() => {
+                self.finish_close(device);
             }
             (QpState::Rts | QpState::Closing, reason) => {
                 self.fail(device);
@@ -141,10 +93,16 @@ impl QpContext {
         if self.state() != QpState::Rts {
             return;
         }
-        // The application cannot post any more, while what it has posted is still being sent.
-        self.shared.set(QpState::Closing);
-        let progress = device.now;
-        self.enter_phase(Phase::Draining { progress });
+        self.drain(true, device);
+    }
+
+    /// What was posted is sent, and then the FIN.
+    fn drain(&mut self, disconnected: bool, device: &mut Device) {
+        let draining = Phase::Draining {
+            progress: device.now,
+            disconnected,
+        };
+        self.enter_phase(draining);
         self.activate(device);
     }
 
@@ -190,7 +148,9 @@ impl QpContext {
         let Link::Connected(connection, phase) = &self.link else {
             return;
         };
-        if !matches!(phase, Phase::Sealed { .. }) && !connection.stream.is_peer_closed() {
+        let may_come =
+            !matches!(phase, Phase::Sealed { .. }) && !connection.stream.is_peer_closed();
+        if phase.begins_work() || may_come {
             return;
         }
         if self.work.has_posted() {
@@ -227,12 +187,12 @@ impl QpContext {
             }
             Link::Connected(connection, _) if connection.stream.awaits_room(&device.stack) => {
                 device.counters.drop_startup_timeout += 1;
-                self.lose("the peer had no room for the MPA Reply", device);
+                self.fail_lost("the peer had no room for the MPA Reply", device);
             }
             Link::Connected(_, Phase::Open { reply_due }) => *reply_due = None, // the Reply is out
             Link::Connected(
                 connection,
-                Phase::Draining { progress }
+                Phase::Draining { progress, .. }
                 | Phase::Closing { progress }
                 | Phase::Sealed { progress },
             ) if device.stack.unacked(connection.stream.conn()) > 0 => *progress = device.now,
@@ -240,17 +200,17 @@ impl QpContext {
                 self.fail_cut_off("the peer did not answer a Read before the close", device);
             }
             Link::Connected(_, Phase::Closing { .. } | Phase::Sealed { .. }) => {
-                self.lose("the peer did not close its side", device);
+                self.fail_lost("the peer did not close its side", device);
             }
-            Link::None | Link::Failed => {}
+            Link::None | Link::Searching(_) | Link::Failed => {}
         }
     }
 }
 
 /// Terminate and Error.
 impl QpContext {
-    /// RTS to Terminate: nothing more is received or begun; the Terminate, if one is to be sent, goes out next; everything is
-    /// flushed; then TCP closes.
+    /// To Terminate, from RTS or from a disconnect that still sends. Nothing more is received or begun. The Terminate, if one is to be
+    /// sent, goes out next. Everything is flushed, and TCP closes.
     fn enter_terminate(
         &mut self,
         terminate: Option<Terminate>,
@@ -260,7 +220,7 @@ impl QpContext {
         if let Some(terminate) = &terminate {
             self.keep_terminate(|| TerminateInfo::sent(terminate));
         }
-        if self.state() == QpState::Closing {
+        if self.state() == QpState::Closing && !self.begins_work() {
             // This side has sent its FIN: nobody can be told any more (verbs draft §6.2.5).
             self.work.flush(&mut device.cqs, culprit);
             self.reset(device);
@@ -276,7 +236,7 @@ impl QpContext {
     }
 
     /// Keeps a Terminate unless there was one before: the first failure is the one that counts (verbs.md A34).
-    fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
+    pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
         self.terminate.get_or_insert_with(terminate);
     }
 
@@ -307,7 +267,7 @@ impl QpContext {
     }
 
     /// Resets the connection, which the peer has left alone, and fails; then says so.
-    fn lose(&mut self, reason: &'static str, device: &mut Device) {
+    fn fail_lost(&mut self, reason: &'static str, device: &mut Device) {
         self.reset(device);
         self.report(AsyncEventKind::ConnectionLost { reason }, device);
     }
@@ -328,8 +288,8 @@ impl QpContext {
         self.report(AsyncEventKind::BadPeerClose { reason }, device);
     }
 
-    /// The queue pair fails, and no event says so: a completion does (verbs draft §8.3.2), if `culprit` says so that of the newest
-    /// send in flight, or the application has asked for it.
+    /// The queue pair fails, and no event says so. A completion does (verbs draft §8.3.2), or the application has asked for it. If there is
+    /// a `culprit`, the newest send in flight completes with it.
     fn fail_unreported(
         &mut self,
         terminate: Terminate,
@@ -356,7 +316,7 @@ impl QpContext {
     pub(crate) fn end_with_rnic(&mut self, device: &mut Device) {
         self.cancel_start(device);
         match self.state() {
-            QpState::Rts if self.may_send() => {
+            QpState::Rts | QpState::Closing if self.may_send() => {
                 let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
                 self.enter_terminate(Some(terminate), None, device);
             }
@@ -377,7 +337,7 @@ impl QpContext {
 
     /// The engine is gone: whoever has the data path sees Error.
     pub(crate) fn show_engine_gone(&mut self) {
-        self.shared.set(QpState::Error);
+        self.enter(Link::Failed);
     }
 
     fn may_send(&mut self) -> bool {
@@ -399,12 +359,12 @@ impl QpContext {
                 self.fail_inbound(terminate, error, reason, device);
             }
             SendFault::Overflow(overflow) => self.fail_overflow(overflow, device),
-            SendFault::Broken(broken) => self.fail_broken_send(broken, device),
+            SendFault::Inconsistency(broken) => self.fail_broken_send(broken, device),
         }
     }
 
     /// Local QP Catastrophic Error while the newest work request in flight was processed, whose completion tells.
-    fn fail_broken_send(&mut self, Broken(reason): Broken, device: &mut Device) {
+    fn fail_broken_send(&mut self, Inconsistency(reason): Inconsistency, device: &mut Device) {
         log::error!("queue pair {} is broken: {reason}", self.id);
         if self.work.has_in_flight() {
             let culprit = Some(CompletionStatus::LocalCatastrophic);
@@ -433,7 +393,7 @@ impl QpContext {
 
 /// Faults that receiving finds.
 impl QpContext {
-    fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut Device) {
+    pub(super) fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut Device) {
         match fault {
             ReceiveFault::Mpa(error) => {
                 device.counters.drop_bad_fpdu += 1;
@@ -455,7 +415,7 @@ impl QpContext {
                 self.fail_close(reason, device);
             }
             ReceiveFault::Overflow(overflow) => self.fail_overflow(overflow, device),
-            ReceiveFault::Broken(broken) => self.fail_broken_receive(broken, device),
+            ReceiveFault::Inconsistency(broken) => self.fail_broken_receive(broken, device),
         }
     }
 
@@ -479,7 +439,7 @@ impl QpContext {
         device.counters.drop_refused_segment += 1;
         let (cause, terminate) = (violation.cause(), violation.terminate());
         let Some(status) = receive_status(cause) else {
-            let may_write = self.user.can(Ability::INBOUND_WRITE);
+            let may_write = self.user.has(QpAccess::INBOUND_WRITE);
             let error = InboundError::of(cause, may_write);
             self.fail_inbound(terminate, error, cause.to_string(), device);
             return;
@@ -529,7 +489,7 @@ impl QpContext {
     }
 
     /// Local QP Catastrophic Error while something was received: the completion of the receive tells, if there is one.
-    fn fail_broken_receive(&mut self, Broken(reason): Broken, device: &mut Device) {
+    fn fail_broken_receive(&mut self, Inconsistency(reason): Inconsistency, device: &mut Device) {
         log::error!("queue pair {} is broken: {reason}", self.id);
         if self.work.receive().current().is_some() {
             self.complete_receive(CompletionStatus::LocalCatastrophic, device);
@@ -554,7 +514,7 @@ impl Link {
     fn release(self, device: &mut Device) {
         match self {
             Self::Connected(connection, _) => connection.release(device),
-            Self::Starting(_) | Self::None | Self::Failed => {}
+            Self::Searching(_) | Self::Starting(_) | Self::None | Self::Failed => {}
         }
     }
 }

@@ -3,12 +3,14 @@
 //! | what happens | file |
 //! |---|---|
 //! | states, deadline, a turn of sending | this one |
+//! | bytes arrive | `readable.rs` |
 //! | ways into RTS: initiator, responder, handover of a stream | `start_up.rs` |
 //! | ways out of RTS: graceful close, Terminate, faults, resets | `ending.rs` |
 //! | Modify QP and Query QP | `attributes.rs` |
 
 mod attributes;
 mod ending;
+mod readable;
 mod start_up;
 
 use std::sync::Arc;
@@ -20,26 +22,28 @@ use xwarp_tcp::{ConnId, Instant};
 use super::device::Device;
 use super::full_operation::FullOperation;
 use super::new_qp::NewQp;
-use super::starting::Starting;
+use super::starting::{Searching, Starting};
 use super::stream::{Connection, Stream};
-use super::transmit::Sent;
+use super::transmit::{Sent, TxBudget};
 use super::work_queues::WorkQueues;
 use crate::model::{
-    AsyncEventKind, CqId, EventResource, PayloadLimits, QpId, QpState, SrqId, TerminateInfo, User,
-    Wishes,
+    AsyncEventKind, CqId, EventResource, PayloadLimits, QpId, QpIdentity, QpState, SrqId,
+    StartUpParameters, TerminateInfo,
 };
 use crate::queues::QpShared;
 
 /// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While bytes are unacknowledged TCP's
 /// user timeout is the bound.
-const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a Terminate and the close after it may take before the connection is reset.
-const TERMINATE_LIMIT: Duration = Duration::from_secs(3);
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a queue pair is connected to. Its state follows from that.
 enum Link {
     /// Idle, without a connection.
     None,
+    /// Idle, while an initiator waits for the next hop.
+    Searching(Box<Searching>),
     /// Idle, while an initiator's connection is being made.
     Starting(Box<Starting>),
     /// RTS, Closing or Terminate.
@@ -49,10 +53,16 @@ enum Link {
 }
 
 impl Link {
+    /// Of a connection that TCP makes, if it does.
+    fn of_start(starting: Option<Starting>) -> Self {
+        starting.map_or(Self::None, |starting| Self::Starting(Box::new(starting)))
+    }
+
     /// The state of the connection, for the log.
     fn stage(&self) -> &'static str {
         match self {
             Self::None | Self::Failed => "unconnected",
+            Self::Searching(_) => "searching",
             Self::Starting(_) => "connecting",
             Self::Connected(_, Phase::Open { .. }) => "open",
             Self::Connected(_, Phase::Draining { .. }) => "draining",
@@ -71,10 +81,12 @@ enum Phase {
         /// Until when the peer's window must have room for a responder's Reply, if it had none.
         reply_due: Option<Instant>,
     },
-    /// RTS: TCP closes once everything posted is sent. What the peer still sends is taken (RFC 5041 §6.2.1).
+    /// TCP closes once everything posted is sent. What the peer still sends is taken (RFC 5041 §6.2.1).
     Draining {
         /// When there was progress last.
         progress: Instant,
+        /// Closing: the application posts no more. Else the peer has closed its side, and this is RTS.
+        disconnected: bool,
     },
     /// Closing, after that.
     Closing {
@@ -96,9 +108,21 @@ enum Phase {
 impl Phase {
     fn state(self) -> QpState {
         match self {
-            Self::Open { .. } | Self::Draining { .. } => QpState::Rts,
-            Self::Closing { .. } | Self::Sealed { .. } => QpState::Closing,
+            Self::Open { .. }
+            | Self::Draining {
+                disconnected: false,
+                ..
+            } => QpState::Rts,
+            Self::Draining { .. } | Self::Closing { .. } | Self::Sealed { .. } => QpState::Closing,
             Self::Terminate { .. } => QpState::Terminate,
+        }
+    }
+
+    /// Work that was posted is begun: this side has not closed, and sends no Terminate.
+    fn begins_work(self) -> bool {
+        match self {
+            Self::Open { .. } | Self::Draining { .. } => true,
+            Self::Closing { .. } | Self::Sealed { .. } | Self::Terminate { .. } => false,
         }
     }
 
@@ -106,11 +130,29 @@ impl Phase {
     fn deadline(self) -> Option<Instant> {
         match self {
             Self::Open { reply_due } => reply_due,
-            Self::Draining { progress }
+            Self::Draining { progress, .. }
             | Self::Closing { progress }
-            | Self::Sealed { progress } => Some(progress + CLOSE_LIMIT),
-            Self::Terminate { since } => Some(since + TERMINATE_LIMIT),
+            | Self::Sealed { progress } => Some(progress + CLOSE_TIMEOUT),
+            Self::Terminate { since } => Some(since + TERMINATE_TIMEOUT),
         }
+    }
+}
+
+/// What the application and the log are told of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    state: QpState,
+    /// The state of its connection, for the log.
+    stage: &'static str,
+    begins_work: bool,
+}
+
+impl Shown {
+    /// The verbs draft has a way from this state to that one. A disconnect is in Closing while it still sends, and may come into
+    /// Terminate as from RTS (decision 0006).
+    fn leads_to(self, to: Self) -> bool {
+        let disconnect_fails = self.begins_work && to.state == QpState::Terminate;
+        self.state == to.state || self.state.leads_to(to.state) || disconnect_fails
     }
 }
 
@@ -118,10 +160,9 @@ impl Phase {
 pub(crate) struct QpContext {
     id: QpId,
     /// What its accesses to regions are judged by.
-    user: User,
-    /// Reads and Atomic Operations that it may have outstanding on its connection.
-    ord: u16,
-    wishes: Wishes,
+    user: QpIdentity,
+    /// What it asks for in its next start-up.
+    start_up: StartUpParameters,
     extensions: bool,
     sge: PayloadLimits,
     link: Link,
@@ -141,13 +182,12 @@ pub(crate) struct QpContext {
 
 impl QpContext {
     /// A queue pair in Idle.
-    pub(crate) fn new(id: QpId, user: User, new: NewQp) -> Self {
+    pub(crate) fn new(id: QpId, user: QpIdentity, new: NewQp) -> Self {
         let cqs = [new.send_cq, new.recv_cq];
         Self {
             id,
             user,
-            ord: new.wishes.ord,
-            wishes: new.wishes,
+            start_up: new.start_up,
             extensions: new.extensions,
             sge: new.sge,
             link: Link::None,
@@ -166,7 +206,7 @@ impl QpContext {
         self.id
     }
 
-    pub(crate) fn user(&self) -> User {
+    pub(crate) fn user(&self) -> QpIdentity {
         self.user
     }
 
@@ -182,9 +222,17 @@ impl QpContext {
 
     pub(crate) fn state(&self) -> QpState {
         match &self.link {
-            Link::None | Link::Starting(_) => QpState::Idle,
+            Link::None | Link::Searching(_) | Link::Starting(_) => QpState::Idle,
             Link::Connected(_, phase) => phase.state(),
             Link::Failed => QpState::Error,
+        }
+    }
+
+    /// Work that was posted is begun.
+    fn begins_work(&self) -> bool {
+        match &self.link {
+            Link::Connected(_, phase) => phase.begins_work(),
+            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => false,
         }
     }
 
@@ -197,42 +245,61 @@ impl QpContext {
     pub(crate) fn conn(&self) -> Option<ConnId> {
         match &self.link {
             Link::Connected(connection, _) => Some(connection.stream.conn()),
-            Link::None | Link::Starting(_) | Link::Failed => None,
+            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
         }
     }
 
     /// Changes what it is connected to; what that was.
     fn enter(&mut self, link: Link) -> Link {
-        let from = (self.state(), self.link.stage());
+        let from = self.shown();
         let former = std::mem::replace(&mut self.link, link);
         self.show(from);
         former
     }
 
+    /// Changes what it is connected to into what `next` makes of it.
+    fn pass_on(&mut self, next: impl FnOnce(Link) -> Link) {
+        let from = self.shown();
+        let former = std::mem::replace(&mut self.link, Link::None);
+        self.link = next(former);
+        self.show(from);
+    }
+
     /// Changes how far its connection is.
     fn enter_phase(&mut self, next: Phase) {
-        let from = (self.state(), self.link.stage());
+        let from = self.shown();
         if let Link::Connected(_, phase) = &mut self.link {
             *phase = next;
         }
         self.show(from);
     }
 
+    fn shown(&self) -> Shown {
+        Shown {
+            state: self.state(),
+            stage: self.link.stage(),
+            begins_work: self.begins_work(),
+        }
+    }
+
     /// Every change of state comes by here: shows the new one to the application and to the log.
-    fn show(&mut self, (from, was): (QpState, &'static str)) {
-        let (to, is) = (self.state(), self.link.stage());
+    fn show(&mut self, was: Shown) {
+        let is = self.shown();
+        if was == is {
+            return;
+        }
+        let (from, to) = (was.state, is.state);
+        debug_assert!(was.leads_to(is), "{from:?} does not lead to {to:?}");
         if from != to {
-            debug_assert!(from.leads_to(to), "{from:?} does not lead to {to:?}");
             self.shared.set(to);
         }
-        if (from, was) != (to, is) {
-            log::debug!("queue pair {}: {from:?}, {was}, to {to:?}, {is}", self.id);
-        }
+        let (id, was, is) = (self.id, was.stage, is.stage);
+        log::debug!("queue pair {id}: {from:?}, {was}, to {to:?}, {is}");
     }
 
     /// An FPDU was sent or received: a close that is under way goes on.
     fn note_progress(&mut self, now: Instant) {
-        if let Link::Connected(_, Phase::Draining { progress } | Phase::Closing { progress }) =
+        if let Link::Connected(_, Phase::Draining { progress, .. } | Phase::Closing { progress }) =
             &mut self.link
         {
             *progress = now;
@@ -244,7 +311,7 @@ impl QpContext {
         match &self.link {
             Link::Starting(starting) => Some(starting.deadline()),
             Link::Connected(_, phase) => phase.deadline(),
-            Link::None | Link::Failed => None,
+            Link::None | Link::Searching(_) | Link::Failed => None,
         }
     }
 
@@ -252,7 +319,7 @@ impl QpContext {
     fn retry_due(&self) -> Option<Instant> {
         match &self.link {
             Link::Connected(connection, _) => connection.stream.retry_due(),
-            Link::None | Link::Starting(_) | Link::Failed => None,
+            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
         }
     }
 
@@ -295,8 +362,8 @@ impl QpContext {
             self.on_deadline(device);
         }
         if is_silent && let Link::Connected(connection, phase) = &mut self.link {
-            let is_rts = phase.state() == QpState::Rts;
-            connection.stream.retry_first_fpdu(is_rts, device);
+            let begins_work = phase.begins_work();
+            connection.stream.retry_first_fpdu(begins_work, device);
         }
         usize::from(is_late) + usize::from(is_silent)
     }
@@ -309,35 +376,38 @@ impl QpContext {
         }
     }
 
-    /// Its turn: sends up to `budget` FPDUs; how many.
-    pub(crate) fn transmit(&mut self, device: &mut Device, budget: usize) -> usize {
+    /// Its turn: sends until its budget is spent, or there is nothing more; in how many attempts.
+    pub(crate) fn transmit(&mut self, device: &mut Device) -> usize {
         self.active = false;
         self.check_posted(device);
-        for sent in 0..budget {
+        let mut budget = TxBudget::of_turn();
+        let mut done = 0;
+        while !budget.is_spent() {
             let Some((_, mut full)) = self.full_operation(device.now) else {
-                return sent;
+                return done;
             };
-            match full.send_one(device) {
-                Ok(Sent::Fpdu) => self.note_progress(device.now),
-                Ok(Sent::LastFpdu) => {
+            done += 1;
+            match full.send_one(device, &mut budget) {
+                Ok(Sent::Segment) => self.note_progress(device.now),
+                Ok(Sent::LastSegment) => {
                     self.note_progress(device.now);
                     self.close_if_drained(device);
-                    return sent + 1;
+                    return done;
                 }
                 Ok(Sent::Work) => {}
-                Ok(Sent::Blocked) => return sent,
+                Ok(Sent::Blocked) => return done - 1,
                 Ok(Sent::Nothing) => {
                     self.close_if_drained(device);
-                    return sent;
+                    return done - 1;
                 }
                 Err(fault) => {
                     self.on_send_fault(fault, device);
-                    return sent + 1;
+                    return done;
                 }
             }
         }
         self.activate(device);
-        budget
+        done
     }
 
     /// What was posted just before the queue pair came into Closing or Error is not sent.
@@ -354,12 +424,15 @@ impl QpContext {
         let Link::Connected(connection, phase) = &mut self.link else {
             return None;
         };
-        let Connection { deframer, stream } = &mut **connection;
+        let ord = connection.reads().ord;
+        let Connection {
+            deframer, stream, ..
+        } = &mut **connection;
         let full = FullOperation {
             id: self.id,
             user: self.user,
-            state: phase.state(),
-            ord: self.ord,
+            begins_work: phase.begins_work(),
+            ord,
             now,
             stream,
             work: &mut self.work,
@@ -372,7 +445,7 @@ impl QpContext {
     fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.link {
             Link::Connected(connection, _) => Some(&mut connection.stream),
-            Link::None | Link::Starting(_) | Link::Failed => None,
+            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
         }
     }
 

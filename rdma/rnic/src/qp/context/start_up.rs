@@ -7,31 +7,33 @@ use std::time::Duration;
 
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::mpa::{Framer, InitiatorStep, Negotiated, PrivateData, StartupError};
+use xwarp_iwarp::rdmap::Terminate;
 use xwarp_tcp::{CloseReason, ConnId};
 
 use super::{Connection, Device, Link, Phase, QpContext};
-use crate::model::{ConnectError, ConnectionInfo, Framing, LocalPort, Wishes};
+use crate::model::{ConnectError, ConnectionInfo, Framing, LocalPort, NextHop, StartUpParameters};
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
-use crate::qp::starting::{ConnectOrder, Starting};
+use crate::qp::starting::{ConnectOrder, Outcome, Searching, Starting};
 use crate::qp::stream::send_ulpdu;
+use crate::queues::Inbox;
+use crate::tables::Searcher;
 
 /// How long it may take until the peer's window has room for the Reply.
-const REPLY_LIMIT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl QpContext {
     /// Full operation over a connection begins; what there was before it.
-    fn enter_rts(&mut self, connection: Connection, info: ConnectionInfo, phase: Phase) -> Link {
+    fn enter_rts(&mut self, connection: Connection, phase: Phase) -> Link {
         self.terminate = None;
         self.unreported = false;
-        self.ord = info.ord;
-        self.shared.set_connection(info);
+        self.shared.set_connection(connection.info());
         self.enter(Link::Connected(Box::new(connection), phase))
     }
 
     /// What it asks for in start-up.
-    pub(crate) fn wishes(&self) -> Wishes {
-        self.wishes
+    pub(crate) fn start_up(&self) -> StartUpParameters {
+        self.start_up
     }
 
     /// The application has accepted a Request on this connection, and the Reply is with TCP.
@@ -42,11 +44,11 @@ impl QpContext {
         negotiated: &Negotiated,
         device: &mut Device,
     ) {
-        let info = ConnectionInfo::new(negotiated, self.wishes);
-        let connection = Connection::new(conn, negotiated, true, &info, self.extensions, port);
+        let info = ConnectionInfo::new(negotiated, self.start_up);
+        let connection = Connection::new(conn, negotiated, true, info, self.extensions, port);
         let waits = device.stack.has_unsent(conn);
-        let reply_due = waits.then(|| device.now + REPLY_LIMIT);
-        self.enter_rts(connection, info, Phase::Open { reply_due });
+        let reply_due = waits.then(|| device.now + REPLY_TIMEOUT);
+        self.enter_rts(connection, Phase::Open { reply_due });
         // Memory work that was posted in Idle takes effect before the peer's first FPDU.
         self.activate(device);
     }
@@ -68,23 +70,46 @@ impl QpContext {
             version: VERSION_IETF,
             enhanced: None,
         };
-        let info = ConnectionInfo::new(&negotiated, self.wishes);
+        let info = ConnectionInfo::new(&negotiated, self.start_up);
         let extensions = self.extensions;
-        let mut connection = Connection::new(conn, &negotiated, false, &info, extensions, port);
+        let mut connection = Connection::new(conn, &negotiated, false, info, extensions, port);
         if let Some(message) = message {
             connection.stream.begin_with(VecDeque::from(message));
         }
-        self.enter_rts(connection, info, Phase::Open { reply_due: None });
+        self.enter_rts(connection, Phase::Open { reply_due: None });
         self.receive_fpdus(device);
     }
 }
 
 /// The initiator.
 impl QpContext {
-    /// TCP is connecting for it.
-    pub(crate) fn start(&mut self, conn: ConnId, order: ConnectOrder, device: &Device) {
-        let starting = Starting::new(conn, order, device.now);
-        self.enter(Link::Starting(Box::new(starting)));
+    /// Begins to connect; waits for the next hop, if it is searched for.
+    pub(crate) fn connect(&mut self, order: ConnectOrder, next_hop: NextHop, device: &mut Device) {
+        let link = match next_hop {
+            NextHop::Known(next_hop) => {
+                Link::of_start(Starting::begin(order, next_hop, device.now, device))
+            }
+            NextHop::Searching(search) => {
+                let search = (device.searches).begin(search, Searcher::Qp(self.id.slot()));
+                Link::Searching(Box::new(Searching::new(search, order, device.now)))
+            }
+        };
+        self.enter(link);
+    }
+
+    /// What the search for the next hop has found.
+    pub(crate) fn handle_next_hop(
+        &mut self,
+        next_hop: Result<[u8; 6], ConnectError>,
+        device: &mut Device,
+    ) {
+        match next_hop {
+            Ok(next_hop) => self.pass_on(|link| match link {
+                Link::Searching(searching) => Link::of_start(searching.connect(next_hop, device)),
+                link => link,
+            }),
+            Err(error) => self.fail_start(error, device),
+        }
     }
 
     /// TCP is established: sends the Request.
@@ -159,12 +184,12 @@ impl QpContext {
         };
         let (conn, port) = (starting.conn(), Arc::clone(starting.port()));
         device.stack.consume(conn, consumed);
-        let info = ConnectionInfo::new(negotiated, self.wishes);
-        let mut connection = Connection::new(conn, negotiated, false, &info, self.extensions, port);
+        let info = ConnectionInfo::new(negotiated, self.start_up);
+        let mut connection = Connection::new(conn, negotiated, false, info, self.extensions, port);
         let retry = FirstFpduRetry::new(device.first_fpdu_retry);
         connection.stream.begin_as_initiator(retry, info.rtr);
         let phase = Phase::Open { reply_due: None };
-        let former = self.enter_rts(connection, info, phase);
+        let former = self.enter_rts(connection, phase);
         if let Link::Starting(starting) = former {
             starting.tell(Ok(private_data.to_vec()));
         }
@@ -180,8 +205,10 @@ impl QpContext {
         };
         let (conn, peer) = (starting.conn(), starting.remote());
         let mut framer = Framer::new(negotiated.crc, negotiated.send_markers);
-        if let Some(terminate) = source.terminate() {
-            let ulpdu = terminate.on_version(negotiated.version).ulpdu();
+        if let Some(code) = source.term_code() {
+            let ulpdu = Terminate::with_code(code)
+                .on_version(negotiated.version)
+                .ulpdu();
             if send_ulpdu(&mut device.stack, conn, &mut framer, &ulpdu, device.now) {
                 device.counters.fpdus_out += 1;
                 device.counters.terminates_out += 1;
@@ -228,17 +255,39 @@ impl QpContext {
 
     /// The application gives up a connection that is being made, or its peer has.
     pub(super) fn cancel_start(&mut self, device: &mut Device) {
-        if let Link::Starting(starting) = &self.link {
-            let error = ConnectError::PeerClosed(starting.remote());
-            self.fail_start(error, device);
+        let remote = match &self.link {
+            Link::Searching(searching) => searching.remote(),
+            Link::Starting(starting) => starting.remote(),
+            Link::None | Link::Connected(..) | Link::Failed => return,
+        };
+        self.fail_start(ConnectError::PeerClosed(remote), device);
+    }
+
+    /// The application gives up the attempt that has this outcome.
+    pub(crate) fn give_up_start(&mut self, outcome: &Arc<Inbox<Outcome>>, device: &mut Device) {
+        let is_this = match &self.link {
+            Link::Searching(searching) => searching.has_outcome(outcome),
+            Link::Starting(starting) => starting.has_outcome(outcome),
+            Link::None | Link::Connected(..) | Link::Failed => false,
+        };
+        if is_this {
+            self.cancel_start(device);
         }
     }
 
-    /// Ends a start-up by a reset, if there is one.
+    /// Ends a start-up, if there is one: gives the search up, or resets TCP.
     pub(crate) fn fail_start(&mut self, error: ConnectError, device: &mut Device) {
-        if let Link::Starting(starting) = &self.link {
-            device.stack.abort(starting.conn(), device.now);
-            self.end_start(error, ConnChange::Released, device);
+        match &self.link {
+            Link::Searching(_) => {
+                if let Link::Searching(searching) = self.enter(Link::None) {
+                    searching.refuse(error, device);
+                }
+            }
+            Link::Starting(starting) => {
+                device.stack.abort(starting.conn(), device.now);
+                self.end_start(error, ConnChange::Released, device);
+            }
+            Link::None | Link::Connected(..) | Link::Failed => {}
         }
     }
 

@@ -44,7 +44,7 @@ fn window_is_bounded_to_the_byte_and_based_as_asked() {
     let user = it.user(PD);
     let bytes = memory();
     let spec = RegionSpec::new(ALL).at(VA);
-    let region = it.region_of(Scope::Domain(PD), &bytes, &spec);
+    let region = it.region_of(StagScope::Domain(PD), &bytes, &spec);
     for (zero_based, base) in [(false, VA + 10), (true, 0)] {
         let window = it.window();
         let part = Bind {
@@ -111,20 +111,40 @@ fn window_lies_within_its_region_to_the_byte() {
     }
 }
 
+impl Fixture {
+    /// Binds with VA-based offsets, then with zero-based ones.
+    fn bind_of_either_addressing(
+        &mut self,
+        user: QpIdentity,
+        window: Stag,
+        region: Stag,
+    ) -> [Result<(), CompletionStatus>; 2] {
+        [false, true].map(|zero_based| {
+            let bind = Bind {
+                zero_based,
+                ..bind(window, region)
+            };
+            self.table.bind(user, &bind)
+        })
+    }
+}
+
 #[test]
 fn bind_needs_a_window_a_region_and_one_domain() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
-    let unable = it.table.users.join(PD, Ability::PHYSICAL);
+    let unable = it.table.join(PD, QpAccess::PHYSICAL);
     let (window, region) = (it.window(), it.va_region(ALL));
     let spec = RegionSpec::new(ALL).at(VA);
-    let foreign_region = it.region_of(Scope::Domain(OTHER_PD), &memory(), &spec);
-    let foreign_window = it.table.allocate_window(Scope::Domain(OTHER_PD)).unwrap();
+    let foreign_region = it.region_of(StagScope::Domain(OTHER_PD), &memory(), &spec);
+    let foreign_window = it.table.allocate_window(StagScope::Domain(OTHER_PD));
+    let foreign_window = foreign_window.unwrap();
     let zero_based = it.region(ALL);
     let unwilling = it.va_region(ALL.difference(Access::BIND_WINDOWS));
     let invalid = it.va_region(ALL);
     it.table.invalidate_local(user, invalid).unwrap();
     let other_window = it.window();
+    #[rustfmt::skip]
     let cases = [
         (unable, window, region, CompletionStatus::AccessViolation),
         (stranger, window, region, CompletionStatus::InvalidPd),
@@ -133,26 +153,15 @@ fn bind_needs_a_window_a_region_and_one_domain() {
         (user, Stag(7 << 8), region, CompletionStatus::InvalidWindow),
         (user, region, region, CompletionStatus::InvalidWindow),
         (user, window, Stag(7 << 8), CompletionStatus::InvalidRegion),
-        (
-            user,
-            window,
-            other_key(region),
-            CompletionStatus::InvalidRegion,
-        ),
+        (user, window, other_key(region), CompletionStatus::InvalidRegion),
         (user, window, other_window, CompletionStatus::InvalidRegion),
         (user, window, invalid, CompletionStatus::InvalidRegion),
         (user, window, zero_based, CompletionStatus::InvalidRegion),
         (user, window, unwilling, CompletionStatus::AccessViolation),
     ];
     for (n, (user, window, region, status)) in cases.into_iter().enumerate() {
-        for zero_based in [false, true] {
-            let bind = Bind {
-                zero_based,
-                ..bind(window, region)
-            };
-            let refused = it.table.bind(user, &bind);
-            assert_eq!(refused, Err(status), "case {n}");
-        }
+        let outcomes = it.bind_of_either_addressing(user, window, region);
+        assert_eq!(outcomes, [Err(status); 2], "case {n}");
     }
     let still = it.table.query_window(window.index()).unwrap();
     assert!(!still.is_valid());
@@ -216,7 +225,7 @@ fn all_windows_that_there_can_be_are_bound_to_one_region_by_one_queue_pair() {
     for _ in 1..MAX_STAGS {
         last = it.bound(user, region);
     }
-    assert!(it.table.allocate_window(Scope::Domain(PD)).is_err());
+    assert!(it.table.allocate_window(StagScope::Domain(PD)).is_err());
     assert_eq!(it.access(user, last, VA, WRITE), Ok(()));
     it.table.leave(user);
     assert_eq!(it.table.deallocate(region.index()), Ok(()));

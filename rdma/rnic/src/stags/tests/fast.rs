@@ -16,7 +16,7 @@ fn request(stag: Stag) -> FastRegister {
 fn allocated_stag_is_invalid_until_memory_is_registered_with_it() {
     let mut it = Fixture::new();
     let user = it.user(PD);
-    let stag = it.table.allocate(Scope::Domain(PD), 2, true).unwrap();
+    let stag = it.table.allocate(StagScope::Domain(PD), 2, true).unwrap();
     let info = it.table.query_region(stag.index()).unwrap();
     assert_eq!((info.key, info.pd, info.entries), (None, PD, 2));
     assert!(info.remote_access && !info.shared);
@@ -37,7 +37,7 @@ fn allocated_stag_is_invalid_until_memory_is_registered_with_it() {
         .table
         .access(user, stag, PAGE - 2, 4, Access::REMOTE_WRITE);
     place.unwrap().write(b"wxyz").unwrap();
-    let area = it.table.area.to_vec();
+    let area = it.table.area().to_vec();
     let at = |page: u64| usize::try_from(page * PAGE).unwrap();
     assert_eq!(area[at(4) - 2..at(4)], *b"wx", "end of page 3");
     assert_eq!(area[at(1)..at(1) + 2], *b"yz", "begin of page 1");
@@ -48,7 +48,7 @@ fn allocated_stag_is_invalid_until_memory_is_registered_with_it() {
 #[test]
 fn list_may_be_as_long_as_the_rnic_says() {
     let mut it = Fixture::new();
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     for entries in [0, 1, MAX_LIST_ENTRIES] {
         let stag = it.table.allocate(scope, entries, true).unwrap();
         let info = it.table.query_region(stag.index()).unwrap();
@@ -64,8 +64,8 @@ fn fast_register_says_what_is_wrong_and_changes_nothing() {
     type Change = fn(&mut FastRegister);
     let mut it = Fixture::new();
     let user = it.user(PD);
-    let stag = it.table.allocate(Scope::Domain(PD), 2, true).unwrap();
-    let local_only = it.table.allocate(Scope::Domain(PD), 2, false).unwrap();
+    let stag = it.table.allocate(StagScope::Domain(PD), 2, true).unwrap();
+    let local_only = it.table.allocate(StagScope::Domain(PD), 2, false).unwrap();
     #[rustfmt::skip]
     let cases: [(Change, CompletionStatus); 10] = [
         (|it| it.list.addresses = [&*it.list.addresses, &[0]].concat().into(), CompletionStatus::ListTooLong),
@@ -100,10 +100,10 @@ fn fast_register_says_what_is_wrong_and_changes_nothing() {
 #[test]
 fn in_block_mode_blocks_of_any_size_are_registered() {
     let area = SharedBytes::anonymous(AREA).unwrap();
-    let table = StagTable::new(area, ListMode::Block, random);
+    let table = StagTable::new(area, PblMode::Block, random);
     let mut it = Fixture { table };
     let user = it.user(PD);
-    let stag = it.table.allocate(Scope::Domain(PD), 2, true).unwrap();
+    let stag = it.table.allocate(StagScope::Domain(PD), 2, true).unwrap();
     let mut blocks = request(stag);
     blocks.list.entry_size = 0;
     let refused = it.table.fast_register(user, &blocks);
@@ -117,7 +117,7 @@ fn in_block_mode_blocks_of_any_size_are_registered() {
     assert_eq!(it.table.fast_register(user, &blocks), Ok(()));
     let place = it.table.access(user, stag, 0, 12, Access::LOCAL_WRITE);
     place.unwrap().write(b"abcdefghijkl").unwrap();
-    let area = it.table.area.to_vec();
+    let area = it.table.area().to_vec();
     assert_eq!(area[1003..1008], *b"abcde");
     assert_eq!(area[3..10], *b"fghijkl");
 }
@@ -126,8 +126,8 @@ fn in_block_mode_blocks_of_any_size_are_registered() {
 fn only_an_invalid_region_of_the_domain_that_is_not_shared_is_taken() {
     let mut it = Fixture::new();
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
-    let plain = it.table.users.join(PD, Ability::BIND_WINDOWS);
-    let stag = it.table.allocate(Scope::Domain(PD), 2, true).unwrap();
+    let plain = it.table.join(PD, QpAccess::BIND_WINDOWS);
+    let stag = it.table.allocate(StagScope::Domain(PD), 2, true).unwrap();
     let window = it.window();
     let valid = it.region(LOCAL);
     let cases = [
@@ -154,7 +154,7 @@ fn only_an_invalid_region_of_the_domain_that_is_not_shared_is_taken() {
 fn invalidated_stag_is_registered_again_with_as_many_entries_as_it_had() {
     let mut it = Fixture::new();
     let user = it.user(PD);
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     let spec = RegionSpec::new(LOCAL);
     let allocated = it.table.allocate(scope, 2, true).unwrap();
     let bytes = SharedBytes::anonymous(2 * 4096).unwrap();

@@ -29,7 +29,7 @@ fn region_of_one_queue_pair_is_invalidated_by_no_other() {
     let mut it = Fixture::new();
     let (owner, neighbour) = (it.user(PD), it.user(PD));
     let spec = RegionSpec::new(ALL);
-    let stag = it.region_of(Scope::QueuePair(owner), &memory(), &spec);
+    let stag = it.region_of(StagScope::QueuePair(owner), &memory(), &spec);
     let refused = it.table.check_invalidate(neighbour, stag);
     assert_eq!(refused, Err(InvalidateError::NotAssociated));
     let refused = it.table.invalidate_local(neighbour, stag);
@@ -99,8 +99,8 @@ fn invalidation_leaves_other_registrations_of_the_memory() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let (bytes, spec) = (memory(), RegionSpec::new(LOCAL));
-    let first = it.region_of(Scope::Domain(PD), &bytes, &spec);
-    let second = it.region_of(Scope::Domain(PD), &bytes, &spec);
+    let first = it.region_of(StagScope::Domain(PD), &bytes, &spec);
+    let second = it.region_of(StagScope::Domain(PD), &bytes, &spec);
     assert_eq!(it.table.invalidate_local(user, first), Ok(()));
     assert_eq!(it.access(user, second, 0, LOCAL), Ok(()));
 }

@@ -13,8 +13,8 @@ use xwarp_iwarp::{AccessError, Stag};
 
 use super::table::StagTable;
 use crate::model::{
-    Ability, Access, Addressing, Bind, FastRegister, ListMode, PdId, PhysicalList, RegionMemory,
-    RegionSpec, Scope, User,
+    Access, Addressing, Bind, FastRegister, PblMode, PdId, PhysicalList, QpAccess, QpIdentity,
+    RegionMemory, RegionSpec, StagScope,
 };
 
 const PD: PdId = PdId(1);
@@ -32,11 +32,7 @@ fn memory() -> SharedBytes {
 }
 
 fn new_table() -> StagTable {
-    StagTable::new(
-        SharedBytes::anonymous(AREA).unwrap(),
-        ListMode::Page,
-        random,
-    )
+    StagTable::new(SharedBytes::anonymous(AREA).unwrap(), PblMode::Page, random)
 }
 
 /// As the crate `xwarp` has it.
@@ -55,32 +51,32 @@ impl Fixture {
     }
 
     /// A queue pair that may do everything.
-    fn user(&mut self, pd: PdId) -> User {
-        self.table.users.join(pd, Ability::all())
+    fn user(&mut self, pd: PdId) -> QpIdentity {
+        self.table.join(pd, QpAccess::all())
     }
 
     /// A zero-based region of 4096 bytes of the domain [`PD`].
     fn region(&mut self, access: Access) -> Stag {
-        self.region_of(Scope::Domain(PD), &memory(), &RegionSpec::new(access))
+        self.region_of(StagScope::Domain(PD), &memory(), &RegionSpec::new(access))
     }
 
     /// One that begins at [`VA`].
     fn va_region(&mut self, access: Access) -> Stag {
         let spec = RegionSpec::new(access).at(VA);
-        self.region_of(Scope::Domain(PD), &memory(), &spec)
+        self.region_of(StagScope::Domain(PD), &memory(), &spec)
     }
 
-    fn region_of(&mut self, scope: Scope, memory: &SharedBytes, spec: &RegionSpec) -> Stag {
+    fn region_of(&mut self, scope: StagScope, memory: &SharedBytes, spec: &RegionSpec) -> Stag {
         let memory = RegionMemory::Whole(memory.clone());
         self.table.register(scope, &memory, spec).unwrap()
     }
 
     fn window(&mut self) -> Stag {
-        self.table.allocate_window(Scope::Domain(PD)).unwrap()
+        self.table.allocate_window(StagScope::Domain(PD)).unwrap()
     }
 
     /// A window that is bound to all of a VA-based region.
-    fn bound(&mut self, user: User, region: Stag) -> Stag {
+    fn bound(&mut self, user: QpIdentity, region: Stag) -> Stag {
         let window = self.window();
         let bind = bind(window, region);
         assert_eq!(self.table.bind(user, &bind), Ok(()));
@@ -88,7 +84,13 @@ impl Fixture {
     }
 
     /// Whether one byte can be accessed.
-    fn access(&self, user: User, stag: Stag, to: u64, right: Access) -> Result<(), AccessError> {
+    fn access(
+        &self,
+        user: QpIdentity,
+        stag: Stag,
+        to: u64,
+        right: Access,
+    ) -> Result<(), AccessError> {
         let access = self.table.access(user, stag, to, 1, right);
         access.map(|_| ())
     }

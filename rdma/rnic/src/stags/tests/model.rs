@@ -32,7 +32,7 @@ enum ObjectKind {
 /// Table, model and the dice.
 struct Run {
     it: Fixture,
-    users: Vec<(User, PdId)>,
+    users: Vec<(QpIdentity, PdId)>,
     objects: BTreeMap<u32, Object>,
     memory: RegionMemory,
     dice: u64,
@@ -98,7 +98,7 @@ impl Run {
 
     fn create(&mut self) {
         let (pd, shared) = (self.any_pd(), false);
-        let scope = Scope::Domain(pd);
+        let scope = StagScope::Domain(pd);
         match self.roll(3) {
             0 => {
                 let spec = RegionSpec::new(ALL).at(VA);
@@ -122,7 +122,7 @@ impl Run {
         let shared = self
             .it
             .table
-            .register_shared(stag, Scope::Domain(pd), &spec);
+            .register_shared(stag, StagScope::Domain(pd), &spec);
         let object = self.objects.get_mut(&stag.index());
         let region = object.filter(|it| {
             matches!(it.kind, ObjectKind::Region { .. }) && it.key == Some(stag.key())
@@ -139,7 +139,7 @@ impl Run {
         let (index, pd) = (self.any_stag().index(), self.any_pd());
         let sound = self.roll(4) != 0;
         let spec = RegionSpec::new(if sound { ALL } else { Access::REMOTE_READ }).at(VA);
-        let scope = Scope::Domain(pd);
+        let scope = StagScope::Domain(pd);
         let result = self.it.table.reregister(index, scope, &self.memory, &spec);
         let possible = self.is_own(index) && !self.has_windows(index);
         assert_eq!(result.is_ok(), possible && sound);

@@ -16,7 +16,7 @@ fn region_has_all_that_is_new_under_the_same_index() {
     let rights = LOCAL | Access::REMOTE_WRITE;
     let key = old.key().wrapping_add(1); // its own is random
     let spec = RegionSpec::new(rights).at(VA).with_key(key);
-    let scope = Scope::Domain(OTHER_PD);
+    let scope = StagScope::Domain(OTHER_PD);
     let new = it
         .table
         .reregister(old.index(), scope, &whole(&bytes), &spec);
@@ -36,26 +36,26 @@ fn region_has_all_that_is_new_under_the_same_index() {
     }
 }
 
+/// A region that a peer may do nothing with.
+fn assert_local(it: &mut Fixture, user: QpIdentity, stag: Stag) {
+    let info = it.table.query_region(stag.index()).unwrap();
+    assert_eq!(info.access & Access::REMOTE, Access::empty());
+    assert!(!info.remote_access);
+    for right in Access::REMOTE.iter() {
+        assert!(it.access(user, stag, VA, right).is_err(), "{right:?}");
+    }
+}
+
 /// Whatever else is done with it or with its memory, a region that was made without remote rights has none.
 #[test]
 fn remote_rights_come_to_a_local_region_by_reregister_or_a_new_one_only() {
     let mut it = Fixture::new();
     let user = it.user(PD);
-    let (scope, spec) = (Scope::Domain(PD), RegionSpec::new(ALL).at(VA));
+    let (scope, spec) = (StagScope::Domain(PD), RegionSpec::new(ALL).at(VA));
     let local = LOCAL | Access::BIND_WINDOWS;
     let make = |it: &mut Fixture| {
         let spec = RegionSpec::new(local).at(VA);
         it.region_of(scope, &memory(), &spec)
-    };
-    let is_local = |it: &mut Fixture, stag: Stag| {
-        let info = it.table.query_region(stag.index()).unwrap();
-        assert_eq!(
-            (info.access & Access::REMOTE, info.remote_access),
-            (Access::empty(), false)
-        );
-        for right in Access::REMOTE.iter() {
-            assert!(it.access(user, stag, VA, right).is_err(), "{right:?}");
-        }
     };
     let [shared, bound, fast, reregistered] = [0; 4].map(|_| make(&mut it));
     let alias = it.table.register_shared(shared, scope, &spec).unwrap();
@@ -74,16 +74,13 @@ fn remote_rights_come_to_a_local_region_by_reregister_or_a_new_one_only() {
     request.access = LOCAL;
     assert_eq!(it.table.fast_register(user, &request), Ok(()));
     for stag in [shared, bound, fast] {
-        is_local(&mut it, stag);
+        assert_local(&mut it, user, stag);
     }
     let bytes = memory();
-    let stag = it
-        .table
-        .reregister(reregistered.index(), scope, &whole(&bytes), &spec);
-    assert_eq!(
-        it.access(user, stag.unwrap(), VA, Access::REMOTE_WRITE),
-        Ok(())
-    );
+    let index = reregistered.index();
+    let stag = it.table.reregister(index, scope, &whole(&bytes), &spec);
+    let access = it.access(user, stag.unwrap(), VA, Access::REMOTE_WRITE);
+    assert_eq!(access, Ok(()));
     it.table.deallocate(fast.index()).unwrap();
     let anew = it.region_of(scope, &bytes, &spec);
     assert_eq!(it.access(user, anew, VA, Access::REMOTE_WRITE), Ok(()));
@@ -95,10 +92,10 @@ fn invalid_region_and_one_without_memory_become_valid() {
     let user = it.user(PD);
     let invalid = it.region(ALL);
     it.table.invalidate_local(user, invalid).unwrap();
-    let allocated = it.table.allocate(Scope::Domain(PD), 2, false).unwrap();
+    let allocated = it.table.allocate(StagScope::Domain(PD), 2, false).unwrap();
     for stag in [invalid, allocated] {
         let spec = RegionSpec::new(ALL);
-        let scope = Scope::Domain(PD);
+        let scope = StagScope::Domain(PD);
         let new = it
             .table
             .reregister(stag.index(), scope, &whole(&memory()), &spec);
@@ -120,7 +117,7 @@ fn random_key_is_never_the_one_before() {
     let (bytes, spec) = (memory(), RegionSpec::new(LOCAL));
     let mut stag = it.region(LOCAL);
     for _ in 0..1000 {
-        let scope = Scope::Domain(PD);
+        let scope = StagScope::Domain(PD);
         let new = it
             .table
             .reregister(stag.index(), scope, &whole(&bytes), &spec);
@@ -136,10 +133,10 @@ fn random_key_is_never_the_one_before() {
 }
 
 #[test]
-fn errors_of_stag_and_windows_leave_the_region_and_others_deallocate_it() {
+fn reregister_that_fails_for_its_stag_or_windows_leaves_the_region() {
     let mut it = Fixture::new();
     let user = it.user(PD);
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     let fine = RegionSpec::new(LOCAL);
     let bound = it.va_region(ALL);
     let window = it.bound(user, bound);
@@ -160,14 +157,21 @@ fn errors_of_stag_and_windows_leave_the_region_and_others_deallocate_it() {
     assert_eq!(it.access(user, bound, VA, ALL), Ok(()));
     assert_eq!(it.access(user, shared, 0, ALL), Ok(()));
     assert_eq!(it.access(user, window, VA, Access::REMOTE_READ), Ok(()));
+}
 
+#[test]
+fn reregister_that_fails_for_another_reason_deallocates_the_region() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let scope = StagScope::Domain(PD);
+    let fine = RegionSpec::new(LOCAL);
     let list = |change: fn(&mut PhysicalList)| {
         let mut list = pages(&[0, PAGE]);
         change(&mut list);
         RegionMemory::List(list)
     };
     let (size, address, offset) = (3000, 5, PAGE + 1);
-    let mode = ListMode::Page;
+    let mode = PblMode::Page;
     let rights = RegionSpec::new(Access::REMOTE_READ);
     let (len, capacity) = (2 * PAGE + 1, 2 * PAGE);
     #[rustfmt::skip]

@@ -11,12 +11,12 @@ fn shared_region_is_the_same_memory_with_all_else_of_its_own() {
     let (user, stranger) = (it.user(PD), it.user(OTHER_PD));
     let bytes = memory();
     let spec = RegionSpec::new(Access::LOCAL_READ);
-    let first = it.region_of(Scope::Domain(PD), &bytes, &spec);
+    let first = it.region_of(StagScope::Domain(PD), &bytes, &spec);
     let before = it.table.query_region(first.index()).unwrap();
     let other = RegionSpec::new(LOCAL | Access::REMOTE_WRITE)
         .at(VA)
         .with_key(3);
-    let scope = Scope::Domain(OTHER_PD);
+    let scope = StagScope::Domain(OTHER_PD);
     let second = it.table.register_shared(first, scope, &other).unwrap();
     assert_ne!(second.index(), first.index());
     assert_eq!(second.key(), 3);
@@ -47,7 +47,7 @@ fn every_key_and_every_valid_set_of_rights_is_taken() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let first = it.region(Access::LOCAL_READ);
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     for key in 0..=255 {
         let spec = RegionSpec::new(LOCAL).with_key(key);
         let stag = it.table.register_shared(first, scope, &spec).unwrap();
@@ -72,7 +72,7 @@ fn only_a_valid_region_with_its_whole_stag_can_be_shared() {
     let (region, invalid, window) = (it.va_region(ALL), it.region(ALL), it.window());
     it.table.invalidate_local(user, invalid).unwrap();
     let bound = it.bound(user, region);
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     for stag in [invalid, window, bound, other_key(region), Stag(7 << 8)] {
         let spec = RegionSpec::new(LOCAL).at(VA);
         let refused = it.table.register_shared(stag, scope, &spec);
@@ -100,7 +100,7 @@ fn only_a_valid_region_with_its_whole_stag_can_be_shared() {
 fn what_was_shared_once_is_never_invalid_again() {
     let mut it = Fixture::new();
     let user = it.user(PD);
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     let first = it.region(ALL);
     let spec = RegionSpec::new(ALL);
     let second = it.table.register_shared(first, scope, &spec).unwrap();
@@ -131,7 +131,9 @@ fn windows_can_be_bound_to_a_shared_region() {
     let user = it.user(PD);
     let region = it.va_region(ALL);
     let spec = RegionSpec::new(ALL).at(VA);
-    let shared = it.table.register_shared(region, Scope::Domain(PD), &spec);
+    let shared = it
+        .table
+        .register_shared(region, StagScope::Domain(PD), &spec);
     let shared = shared.unwrap();
     let window = it.bound(user, shared);
     assert_eq!(it.access(user, window, VA, Access::REMOTE_WRITE), Ok(()));

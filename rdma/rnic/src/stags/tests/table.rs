@@ -6,7 +6,7 @@ use crate::stags::Bytes;
 use xwarp_iwarp::{AtomicOperation, AtomicRequest};
 
 use super::*;
-use crate::model::{DeallocateError, MAX_STAGS, QueryError, RegisterError};
+use crate::model::{DeallocateError, MAX_STAGS, QueryError, RegisterError, SpecError};
 use crate::stags::table::REST;
 
 #[test]
@@ -73,14 +73,14 @@ fn deallocated_stag_is_unknown_whatever_its_state_was() {
         let refused = it.table.deallocate(unknown);
         assert_eq!(refused, Err(DeallocateError::InvalidStag));
     }
-    assert_eq!(it.table.resting.len(), 3);
+    assert_eq!(it.table.resting_len(), 3);
 }
 
 /// One mapping serves all regions of a test that are never accessed.
 fn next_region() -> impl FnMut(&mut StagTable) -> Result<Stag, RegisterError> {
     let memory = RegionMemory::Whole(memory());
     let spec = RegionSpec::new(Access::LOCAL_READ);
-    move |table| table.register(Scope::Domain(PD), &memory, &spec)
+    move |table| table.register(StagScope::Domain(PD), &memory, &spec)
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn every_key_can_be_chosen_and_only_that_one_is_valid() {
     let bytes = memory();
     for key in 0..=255 {
         let spec = RegionSpec::new(ALL).with_key(key);
-        let stag = it.region_of(Scope::Domain(PD), &bytes, &spec);
+        let stag = it.region_of(StagScope::Domain(PD), &bytes, &spec);
         assert_eq!(stag.key(), key);
         let info = it.table.query_region(stag.index()).unwrap();
         assert_eq!(info.key, Some(key));
@@ -146,7 +146,7 @@ fn index_rests_before_it_is_used_again() {
             recent.remove(&order.pop_front().unwrap());
         }
     }
-    assert_eq!(table.entries.len(), REST, "and no memory is kept for more");
+    assert_eq!(table.len(), REST, "and no memory is kept for more");
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn regions_and_windows_beyond_the_limit_are_refused_until_one_goes() {
     for n in 2..MAX_STAGS {
         match n % 3 {
             0 => it.window(),
-            1 => it.table.allocate(Scope::Domain(PD), 1, false).unwrap(),
+            1 => it.table.allocate(StagScope::Domain(PD), 1, false).unwrap(),
             _ => next(&mut it.table).unwrap(),
         };
     }
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     let shared = RegionSpec::new(Access::LOCAL_READ);
     let refused = [
         next(&mut it.table),
@@ -182,7 +182,7 @@ fn regions_and_windows_beyond_the_limit_are_refused_until_one_goes() {
 #[test]
 fn new_table_knows_no_stag_whatever_is_guessed() {
     let mut it = Fixture::new();
-    let user = it.table.users.join(PD, Ability::empty());
+    let user = it.table.join(PD, QpAccess::empty());
     let guesses = (0..1 << 16).map(|guess: u32| guess.wrapping_mul(0x9e37_79b1));
     for stag in guesses.map(Stag).chain([Stag::PLACEHOLDER]) {
         let access = it.access(user, stag, 0, Access::REMOTE_READ);
@@ -203,12 +203,12 @@ fn what_cannot_be_registered_takes_no_stag() {
         let memory = RegionMemory::Whole(memory());
         for flag in [false, true] {
             let spec = RegionSpec::new(access).remote_access(flag);
-            let before = it.table.entries.len();
-            let registered = it.table.register(Scope::Domain(PD), &memory, &spec);
+            let before = it.table.len();
+            let registered = it.table.register(StagScope::Domain(PD), &memory, &spec);
             let allowed = access.suits_region() && (flag || !access.intersects(Access::REMOTE));
             assert_eq!(registered.is_ok(), allowed, "{access:?} {flag}");
             let more = usize::from(allowed);
-            assert_eq!(it.table.entries.len(), before + more);
+            assert_eq!(it.table.len(), before + more);
         }
     }
 }
@@ -221,7 +221,7 @@ fn query_tells_what_was_registered() {
     let spec = RegionSpec::new(access).with_key(7);
     for flag in [false, true] {
         let spec = spec.remote_access(flag);
-        let stag = it.region_of(Scope::Domain(OTHER_PD), &bytes, &spec);
+        let stag = it.region_of(StagScope::Domain(OTHER_PD), &bytes, &spec);
         let info = it.table.query_region(stag.index()).unwrap();
         assert_eq!((info.key, info.is_valid()), (Some(7), true));
         assert_eq!((info.remote_access, info.shared), (flag, false));
@@ -237,7 +237,7 @@ fn atomic_is_executed_only_where_its_right_is() {
     let bytes = memory();
     let all_others = it.region(LOCAL | Access::REMOTE_READ | Access::REMOTE_WRITE);
     let spec = RegionSpec::new(LOCAL | Access::REMOTE_ATOMIC);
-    let atomic = it.region_of(Scope::Domain(PD), &bytes, &spec);
+    let atomic = it.region_of(StagScope::Domain(PD), &bytes, &spec);
     let execute = |stag, to| it.table.execute(user, &add_five(stag, to));
     assert_eq!(execute(all_others, 0), Err(AccessError::Rights));
     assert_eq!(execute(atomic, 4096 - 7), Err(AccessError::Bounds));
@@ -266,7 +266,7 @@ fn region_of_one_queue_pair_is_closed_to_the_others_of_its_domain() {
     let mut it = Fixture::new();
     let (owner, neighbour) = (it.user(PD), it.user(PD));
     let spec = RegionSpec::new(ALL);
-    let stag = it.region_of(Scope::QueuePair(owner), &memory(), &spec);
+    let stag = it.region_of(StagScope::QueuePair(owner), &memory(), &spec);
     let refused = Err(AccessError::NotAssociated);
     for right in ALL.iter() {
         assert_eq!(it.access(owner, stag, 8, right), Ok(()), "{right:?}");
@@ -286,7 +286,7 @@ fn region_of_a_queue_pair_that_is_gone_is_open_to_nobody() {
     let mut it = Fixture::new();
     let owner = it.user(PD);
     let spec = RegionSpec::new(ALL);
-    let stag = it.region_of(Scope::QueuePair(owner), &memory(), &spec);
+    let stag = it.region_of(StagScope::QueuePair(owner), &memory(), &spec);
     it.table.leave(owner);
     let heir = it.user(PD);
     let access = it.access(heir, stag, 0, Access::LOCAL_READ);
@@ -296,13 +296,13 @@ fn region_of_a_queue_pair_that_is_gone_is_open_to_nobody() {
 #[test]
 fn stag_zero_is_all_of_the_area_for_local_work_of_privileged_queue_pairs() {
     let mut it = Fixture::new();
-    let plain = it.table.users.join(PD, Ability::BIND_WINDOWS);
-    let privileged = [PD, OTHER_PD].map(|pd| it.table.users.join(pd, Ability::PHYSICAL));
+    let plain = it.table.join(PD, QpAccess::BIND_WINDOWS);
+    let privileged = [PD, OTHER_PD].map(|pd| it.table.join(pd, QpAccess::PHYSICAL));
     let zero = Stag(0);
     for user in privileged {
         let place = it.table.access(user, zero, 77, 3, Access::LOCAL_WRITE);
         place.unwrap().write(b"abc").unwrap();
-        assert_eq!(it.table.area.to_vec()[77..80], *b"abc");
+        assert_eq!(it.table.area().to_vec()[77..80], *b"abc");
         let mut copy = [0; 3];
         let place = it.table.access(user, zero, 77, 3, Access::LOCAL_READ);
         place.unwrap().read(&mut copy).unwrap();
@@ -326,7 +326,7 @@ fn no_verb_of_memory_takes_stag_zero() {
     let mut it = Fixture::new();
     let user = it.user(PD);
     let spec = RegionSpec::new(LOCAL);
-    let scope = Scope::Domain(PD);
+    let scope = StagScope::Domain(PD);
     let (window, region) = (it.window(), it.va_region(ALL));
     for key in [0, 1, 255] {
         let zero = Stag(0).with_key(key);
@@ -361,12 +361,12 @@ fn overlapping_registrations_are_independent() {
     let (user, other) = (it.user(PD), it.user(OTHER_PD));
     let bytes = memory();
     let read = it.region_of(
-        Scope::Domain(PD),
+        StagScope::Domain(PD),
         &bytes,
         &RegionSpec::new(Access::LOCAL_READ),
     );
     let write = RegionSpec::new(Access::LOCAL_WRITE).at(VA);
-    let write = it.region_of(Scope::Domain(OTHER_PD), &bytes, &write);
+    let write = it.region_of(StagScope::Domain(OTHER_PD), &bytes, &write);
     assert_ne!(read.index(), write.index());
     let place = it
         .table
@@ -383,4 +383,36 @@ fn overlapping_registrations_are_independent() {
     it.table.deallocate(read.index()).unwrap();
     let there = it.access(other, write, VA, Access::LOCAL_WRITE);
     assert_eq!(there, Ok(()), "one deallocation concerns no other");
+}
+
+#[test]
+fn read_only_memory_is_registered_without_rights_that_write() {
+    let mut fixture = Fixture::new();
+    let user = fixture.user(PD);
+    let bytes = SharedBytes::from_static(&[7; 4096]);
+    let memory = RegionMemory::Whole(bytes.clone());
+    let (scope, spec) = (StagScope::Domain(PD), RegionSpec::new);
+    for rights in (0..64).map(Access::from_bits_retain) {
+        let refused = fixture.table.register(scope, &memory, &spec(rights)).err();
+        if rights.suits_region() && rights.contains(Access::LOCAL_WRITE) {
+            let told = matches!(refused, Some(RegisterError::Spec(SpecError::ReadOnlyMemory(it))) if it == rights);
+            assert!(told, "{refused:?}");
+        } else {
+            assert_eq!(refused.is_none(), rights.suits_region(), "{rights:?}");
+        }
+    }
+    let rights = Access::LOCAL_READ | Access::REMOTE_READ;
+    let stag = fixture.region_of(scope, &bytes, &spec(rights));
+    assert_eq!(fixture.access(user, stag, 0, Access::REMOTE_READ), Ok(()));
+    for right in [Access::LOCAL_WRITE, Access::REMOTE_WRITE] {
+        let refused = fixture.access(user, stag, 0, right);
+        assert_eq!(refused, Err(AccessError::Rights));
+    }
+    let shared = (fixture.table).register_shared(stag, scope, &spec(ALL));
+    assert!(matches!(
+        shared,
+        Err(RegisterError::Spec(SpecError::ReadOnlyMemory(_)))
+    ));
+    let again = (fixture.table).reregister(stag.index(), scope, &memory, &spec(ALL));
+    assert!(again.is_err());
 }

@@ -21,17 +21,55 @@ pub(crate) fn parse_mac(text: &str) -> anyhow::Result<[u8; 6]> {
         .map_err(|_| anyhow::anyhow!("{text} is no Ethernet address"))
 }
 
-/// The headers of a frame of `bytes`. The checksums are not those that TCP would have: nobody looks at them.
-pub(crate) fn headers(
+/// Where the frame's number is: behind the headers.
+const NUMBER: std::ops::Range<usize> = HEADERS..HEADERS + 8;
+
+/// The headers of frames of one length. The checksums are not those that TCP would have: nobody looks at them.
+pub(crate) struct Headers {
     bytes: usize,
-    macs: ([u8; 6], [u8; 6]),
-    addresses: (Ipv4Addr, Ipv4Addr),
-) -> anyhow::Result<[u8; HEADERS]> {
-    let (from_mac, to_mac) = macs;
-    let (from, to) = addresses;
-    let ip_bytes = bytes.checked_sub(14).filter(|bytes| *bytes >= 40);
-    let ip_bytes = ip_bytes.and_then(|bytes| u16::try_from(bytes).ok());
-    let ip_bytes = ip_bytes.with_context(|| format!("no frame has {bytes} bytes"))?;
+    headers: [u8; HEADERS],
+}
+
+impl Headers {
+    /// Of frames of `bytes`, from the first address of each pair to the second.
+    pub(crate) fn new(
+        bytes: usize,
+        macs: ([u8; 6], [u8; 6]),
+        addresses: (Ipv4Addr, Ipv4Addr),
+    ) -> anyhow::Result<Self> {
+        let ip_bytes = bytes.checked_sub(14).filter(|_| bytes >= NUMBER.end);
+        let ip_bytes = ip_bytes.and_then(|bytes| u16::try_from(bytes).ok());
+        let ip_bytes = ip_bytes
+            .with_context(|| format!("no frame has {bytes} bytes; the least are {}", NUMBER.end))?;
+        Ok(Self {
+            bytes,
+            headers: headers(ip_bytes, macs, addresses),
+        })
+    }
+
+    /// Bytes of a frame.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes the headers and a number into a frame.
+    pub(crate) fn write(&self, frame: &mut [u8], number: u64) {
+        frame[..HEADERS].copy_from_slice(&self.headers);
+        frame[NUMBER].copy_from_slice(&number.to_be_bytes());
+    }
+}
+
+/// The number in a frame; 0 if it is too short to have one.
+pub(crate) fn number(frame: &[u8]) -> u64 {
+    let bytes = frame.get(NUMBER).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u64::from_be_bytes)
+}
+
+fn headers(
+    ip_bytes: u16,
+    (from_mac, to_mac): ([u8; 6], [u8; 6]),
+    (from, to): (Ipv4Addr, Ipv4Addr),
+) -> [u8; HEADERS] {
     let mut frame = [0; HEADERS];
     frame[..6].copy_from_slice(&to_mac);
     frame[6..12].copy_from_slice(&from_mac);
@@ -45,5 +83,5 @@ pub(crate) fn headers(
     frame[36..38].copy_from_slice(&PORT.to_be_bytes());
     frame[46] = 5 << 4;
     frame[47] = 0x10;
-    Ok(frame)
+    frame
 }

@@ -23,12 +23,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count the frames that arrive until none has come for a while
-    RawSink(Raw),
-    /// Send frames as fast as they leave
+    /// Count the frames that arrive until none has come for a while, and tell the source of them
+    RawSink {
+        #[command(flatten)]
+        raw: Raw,
+        /// Frames that the source sends beyond what it was told of
+        #[arg(long, default_value_t = 64)]
+        window: u64,
+    },
+    /// Send frames as fast as they leave, and no more beyond what the sink has told of than the window
     RawSource {
         #[command(flatten)]
         raw: Raw,
+        /// Frames sent beyond what the sink has told of
+        #[arg(long, default_value_t = 64)]
+        window: u64,
         #[arg(long, default_value = "2000")]
         milliseconds: u64,
     },
@@ -118,10 +127,12 @@ struct Raw {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::RawSink(raw) => raw::sink(&raw),
-        Command::RawSource { raw, milliseconds } => {
-            raw::source(&raw, Duration::from_millis(milliseconds))
-        }
+        Command::RawSink { raw, window } => raw::sink(&raw, window),
+        Command::RawSource {
+            raw,
+            window,
+            milliseconds,
+        } => raw::source(&raw, Duration::from_millis(milliseconds), window),
         Command::RawPong(raw) => raw::pong(&raw),
         Command::RawPing { raw, count } => raw::ping(&raw, count),
         Command::Impair(impair) => impair::run(&impair),

@@ -8,7 +8,7 @@ use xwarp_driver::attach::XdpMode;
 use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame};
 
 use crate::Raw;
-use crate::frame::{PORT, headers, parse_mac};
+use crate::frame::{self, Headers, PORT, parse_mac};
 use crate::latency::{WARM_UP, print};
 
 /// Frames received and sent per turn, as the stack does it.
@@ -18,34 +18,45 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// A side that hears nothing at all for so long gives up.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// A source that has heard of nothing for so long takes what is on its way for lost, and sends on.
+const STALL: Duration = Duration::from_millis(20);
+/// Bytes of a frame that tells a source what has come.
+const CREDIT_BYTES: usize = 78;
+
 /// An open interface, and the headers of what it sends.
-struct Side {
+struct Endpoint {
     nic: Nic,
-    headers: Vec<u8>,
-    bytes: usize,
+    data: Headers,
+    credit: Headers,
     received: Vec<RxFrame>,
 }
 
-impl Side {
+/// What a turn has brought.
+#[derive(Clone, Copy, Default)]
+struct Arrived {
+    frames: u64,
+    /// Highest number in them, and one.
+    next: u64,
+}
+
+impl Endpoint {
     fn open(raw: &Raw) -> anyhow::Result<Self> {
         let mode = match raw.mode.as_str() {
             "native" => XdpMode::Native,
             "generic" => XdpMode::Generic,
             other => bail!("there is no XDP mode {other}, but native and generic"),
         };
-        let config = NicConfig {
-            mode: Some(mode),
-            ..NicConfig::default()
-        };
+        let config = NicConfig::default().mode(Some(mode));
         let mut nic = Nic::open(&raw.dev, &config)?;
         nic.steering.add(SocketAddr::from((raw.local, PORT)))?;
         let macs = (nic.info.mac.0, parse_mac(&raw.mac)?);
-        let headers = headers(raw.bytes, macs, (raw.local, raw.remote))?.to_vec();
+        let headers = |bytes| Headers::new(bytes, macs, (raw.local, raw.remote));
+        let (data, credit) = (headers(raw.bytes)?, headers(CREDIT_BYTES)?);
         println!("ready");
         Ok(Self {
             nic,
-            headers,
-            bytes: raw.bytes,
+            data,
+            credit,
             received: Vec::with_capacity(BATCH),
         })
     }
@@ -54,35 +65,31 @@ impl Side {
         &mut *self.nic.io
     }
 
-    /// Queues a frame; false while none is free.
-    fn send(&mut self) -> bool {
-        let Some(mut frame) = self.nic.io.tx_frame() else {
-            return false;
-        };
-        frame.set_len(self.bytes);
-        frame[..self.headers.len()].copy_from_slice(&self.headers);
-        self.nic.io.send(frame);
-        true
+    /// Queues a frame with a number; false while none is free.
+    fn send(&mut self, number: u64) -> bool {
+        queue(&mut *self.nic.io, &self.data, number)
     }
 
-    /// Takes in what has arrived, and gives it back; how many frames.
-    fn receive(&mut self) -> usize {
+    /// Takes in what has arrived, and gives it back.
+    fn receive(&mut self) -> Arrived {
         self.nic.io.receive(BATCH, &mut self.received);
-        let frames = self.received.len();
+        let mut arrived = Arrived::default();
         for frame in self.received.drain(..) {
+            arrived.frames += 1;
+            arrived.next = arrived.next.max(frame::number(&frame) + 1);
             self.nic.io.recycle(frame);
         }
-        frames
+        arrived
     }
 
-    /// Calls `take` with the number of frames of each turn, until none has come for a while.
-    fn until_silent(&mut self, mut take: impl FnMut(&mut Self, usize)) -> anyhow::Result<()> {
+    /// Calls `take` with what each turn has brought, until nothing has come for a while.
+    fn until_silent(&mut self, mut take: impl FnMut(&mut Self, Arrived)) -> anyhow::Result<()> {
         let (mut last, mut any) = (Instant::now(), false);
         loop {
-            let frames = self.receive();
-            if frames > 0 {
+            let arrived = self.receive();
+            if arrived.frames > 0 {
                 (last, any) = (Instant::now(), true);
-                take(self, frames);
+                take(self, arrived);
             }
             self.io().flush()?;
             let limit = if any { SILENCE } else { TIMEOUT };
@@ -93,34 +100,107 @@ impl Side {
     }
 }
 
-/// Prints the frames per second between the first and the last.
-pub(crate) fn sink(raw: &Raw) -> anyhow::Result<()> {
-    let mut side = Side::open(raw)?;
-    let (mut frames, mut first, mut last) = (0_u32, None, Instant::now());
-    side.until_silent(|_, count| {
+fn queue(io: &mut dyn PacketIo, headers: &Headers, number: u64) -> bool {
+    let Some(mut frame) = io.tx_frame() else {
+        return false;
+    };
+    frame.set_len(headers.bytes());
+    headers.write(&mut frame, number);
+    io.send(frame);
+    true
+}
+
+/// Frames that a sink has counted.
+#[derive(Default)]
+struct Count {
+    frames: u64,
+    next: u64,
+    credited: u64,
+}
+
+impl Count {
+    fn take(&mut self, arrived: Arrived) {
+        self.frames += arrived.frames;
+        self.next = self.next.max(arrived.next);
+    }
+
+    /// Is the source to be told, which sends `window` frames beyond what it knows of?
+    fn is_due(&self, window: u64) -> bool {
+        self.next - self.credited >= window.div_ceil(4)
+    }
+}
+
+/// Tells the source what has come. Prints the frames per second between the first and the last, those that came and those that were dropped on the way.
+pub(crate) fn sink(raw: &Raw, window: u64) -> anyhow::Result<()> {
+    let mut side = Endpoint::open(raw)?;
+    let (mut count, mut first, mut last) = (Count::default(), None, Instant::now());
+    side.until_silent(|side, arrived| {
         last = Instant::now();
+        count.take(arrived);
         // The first turn says only when it began.
-        if first.is_none() {
-            first = Some(last);
-        } else {
-            frames += u32::try_from(count).unwrap_or(u32::MAX);
+        first.get_or_insert((last, count.frames));
+        if count.is_due(window) && queue(&mut *side.nic.io, &side.credit, count.next) {
+            count.credited = count.next;
         }
     })?;
-    let seconds = last.duration_since(first.unwrap_or(last)).as_secs_f64();
-    println!("{:.0}", f64::from(frames) / seconds);
+    let (first, uncounted) = first.context("no frame has come")?;
+    let seconds = last.duration_since(first).as_secs_f64();
+    let frames = u32::try_from(count.frames - uncounted).context("too many frames")?;
+    let dropped = count.next - count.frames;
+    println!(
+        "{:.0} {} {dropped}",
+        f64::from(frames) / seconds,
+        count.frames
+    );
     Ok(())
 }
 
-pub(crate) fn source(raw: &Raw, time: Duration) -> anyhow::Result<()> {
-    let mut side = Side::open(raw)?;
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        for _ in 0..BATCH {
-            if !side.send() {
-                break;
-            }
+/// Frames on their way, as far as a source knows.
+struct Window {
+    frames: u64,
+    sent: u64,
+    known: u64,
+    heard: Instant,
+}
+
+impl Window {
+    /// Frames that may be sent.
+    fn room(&self) -> u64 {
+        (self.known + self.frames).saturating_sub(self.sent)
+    }
+
+    fn hear(&mut self, next: u64) {
+        if next > self.known {
+            (self.known, self.heard) = (next, Instant::now());
+        } else if self.room() == 0 && self.heard.elapsed() > STALL {
+            (self.known, self.heard) = (self.sent, Instant::now());
         }
-        side.io().flush()?;
+    }
+}
+
+/// Sends for `time`, at most `frames` beyond what the sink has told of.
+pub(crate) fn source(raw: &Raw, time: Duration, frames: u64) -> anyhow::Result<()> {
+    let mut side = Endpoint::open(raw)?;
+    let now = Instant::now();
+    let mut window = Window {
+        frames,
+        sent: 0,
+        known: 0,
+        heard: now,
+    };
+    let batch = u64::try_from(BATCH)?;
+    while now.elapsed() < time {
+        let room = window.room().min(batch);
+        let queued = (0..room)
+            .take_while(|offset| side.send(window.sent + offset))
+            .count();
+        window.sent += u64::try_from(queued)?;
+        if queued > 0 || side.io().backlog() {
+            side.io().flush()?;
+        }
+        // A credit's number is that of the next frame, and `next` one more.
+        let next = side.receive().next.saturating_sub(1);
+        window.hear(next);
     }
     while side.io().backlog() {
         side.io().flush()?;
@@ -129,22 +209,22 @@ pub(crate) fn source(raw: &Raw, time: Duration) -> anyhow::Result<()> {
 }
 
 pub(crate) fn pong(raw: &Raw) -> anyhow::Result<()> {
-    let mut side = Side::open(raw)?;
-    side.until_silent(|side, frames| {
-        for _ in 0..frames {
-            side.send();
+    let mut side = Endpoint::open(raw)?;
+    side.until_silent(|side, arrived| {
+        for number in 0..arrived.frames {
+            side.send(number);
         }
     })
 }
 
 pub(crate) fn ping(raw: &Raw, count: usize) -> anyhow::Result<()> {
-    let mut side = Side::open(raw)?;
+    let mut side = Endpoint::open(raw)?;
     let mut round_trips = Vec::with_capacity(count);
     for round in 0..count + WARM_UP {
         let began = Instant::now();
-        side.send();
+        side.send(0);
         side.io().flush()?;
-        while side.receive() == 0 {
+        while side.receive().frames == 0 {
             anyhow::ensure!(began.elapsed() < TIMEOUT, "frame {round} has not come back");
         }
         if round >= WARM_UP {

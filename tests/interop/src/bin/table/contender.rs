@@ -16,8 +16,8 @@ const ENOUGH: Duration = Duration::from_secs(2);
 const BUFFERS: u64 = 16 << 20;
 /// Of xwarp's server. perftest's own port is not free at once when perftest has ended.
 const PORT: u16 = 7471;
-/// The control bytes of DDP and RDMAP of a Send of one segment (RFC 5041 §4.3, RFC 5040 §4.1), and where they are in an IPv4 packet:
-/// after 20 bytes of IP, 32 of TCP with timestamps, and MPA's length.
+/// The control bytes of DDP and RDMAP of a Send of one segment (RFC 5041 §4.3, RFC 5040 §4.1), and where they are in an IPv4 packet. That
+/// is after 20 bytes of IP, 32 of TCP with timestamps, and MPA's length.
 const SEND: u16 = 0x4143;
 const AT: usize = 54;
 /// No run takes as long.

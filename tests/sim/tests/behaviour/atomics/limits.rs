@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEventKind, CompletionStatus, MpaConfig, Opcode, PostError, QpConfig, QpState, Revision,
-    SendRequest, TermCode, WrId,
-};
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::{PostError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::{CompletionStatus, Opcode, QpConfig, QpState, SendRequest, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim};
 
 use super::{completions, holding, number, originals, post_add, sim};
 
 fn depths(ord: u16, ird: u16) -> QpConfig {
-    QpConfig {
-        ord,
-        ird,
-        ..QpConfig::default()
-    }
+    QpConfig::default().ord(ord).ird(ird)
 }
 
 /// The peer would end the connection if there were one more than its IRD.
@@ -50,10 +46,7 @@ fn more_than_the_peer_offers_end_the_stream() {
     ];
     for (ird, code) in cases {
         // Revision 2 would have told the peer.
-        let mpa = MpaConfig {
-            highest: Revision::One,
-            ..MpaConfig::default()
-        };
+        let mpa = MpaConfig::default().max_revision(Revision::One);
         let mut sim = Sim::with_mpa(Seed(31), mpa, mpa)
             .one_way_delay(Duration::from_micros(50))
             .expecting(&["drop_refused_segment", "drop_after_failure"]);
@@ -88,10 +81,7 @@ fn atomic_where_none_may_be_outstanding_fails() {
 #[test]
 fn queue_pair_without_the_extensions_takes_no_such_work() {
     let mut sim = sim();
-    let config = QpConfig {
-        extensions: false,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().rfc7306(false);
     let (mut a, b) = sim.connected_pair_with(&config);
     let target = b.target(8);
     let remote = target.remote(0);
@@ -99,7 +89,7 @@ fn queue_pair_without_the_extensions_takes_no_such_work() {
         SendRequest::fetch_add(WrId(1), 1, remote),
         SendRequest::swap(WrId(2), 1, remote),
         SendRequest::immediate(WrId(3), [0; 8]),
-        SendRequest::write_immediate(WrId(4), xwarp::Sgl::new(), remote, [0; 8]),
+        SendRequest::write_immediate(WrId(4), xwarp::work::Sgl::new(), remote, [0; 8]),
     ];
     for request in requests {
         let refused = a.qp.post_send(request);

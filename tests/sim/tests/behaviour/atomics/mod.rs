@@ -6,20 +6,21 @@ mod wire;
 
 use std::time::Duration;
 
-use xwarp::{AtomicOperation, Opcode, RemoteAddress, SendRequest, Sge, WorkCompletion, WrId};
+use xwarp::work::AtomicOperation;
+use xwarp::{Opcode, RemoteAddress, SendRequest, Sge, WorkCompletion, WrId};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, MIB, Sim, Target, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, MIB, Sim, SimEnd, Target, for_each_seed, pattern};
 
 fn sim() -> Sim {
     Sim::new(Seed(31)).one_way_delay(Duration::from_micros(50))
 }
 
-fn post_add(end: &mut End, wr_id: u64, add: u64, remote: RemoteAddress) {
+fn post_add(end: &mut SimEnd, wr_id: u64, add: u64, remote: RemoteAddress) {
     end.post(SendRequest::fetch_add(WrId(wr_id), add, remote));
 }
 
 /// All completions of the send queue, whole.
-fn completions(end: &mut End) -> Vec<WorkCompletion> {
+fn completions(end: &mut SimEnd) -> Vec<WorkCompletion> {
     std::iter::from_fn(|| end.send_cq().poll().unwrap()).collect()
 }
 
@@ -37,7 +38,7 @@ fn number(target: &Target) -> u64 {
 }
 
 /// Eight bytes that hold `number`.
-fn holding(end: &End, number: u64) -> Target {
+fn holding(end: &SimEnd, number: u64) -> Target {
     let target = end.target(8);
     target.fill(&number.to_ne_bytes());
     target
@@ -71,7 +72,7 @@ fn operation_returns_what_was_there_and_changes_what_its_masks_say() {
     for (original, operation, result) in cases {
         let (target, sink) = (holding(&b, original), a.target(8));
         let request = SendRequest::atomic(WrId(1), operation, target.remote(0));
-        a.post(request.into_sink(sink.local(0, 8)));
+        a.post(request.result_into(sink.local(0, 8)));
         sim.run_until_idle();
         assert_eq!(number(&target), result, "{original:#x} {operation:x?}");
         assert_eq!(number(&sink), original, "{operation:x?}");
@@ -107,7 +108,7 @@ fn sink_needs_no_alignment() {
     let (mut a, b) = sim.connected_pair();
     let (target, sink) = (holding(&b, 0x0102_0304_0506_0708), a.target(11));
     let request = SendRequest::fetch_add(WrId(1), 1, target.remote(0));
-    a.post(request.into_sink(sink.local(3, 8)));
+    a.post(request.result_into(sink.local(3, 8)));
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::fetch_add(1)]);
     assert_eq!(sink.to_vec()[..3], [0; 3]);
@@ -183,7 +184,7 @@ fn fence_holds_work_back_until_atomics_have_completed() {
         let (mut a, b) = sim.connected_pair();
         let (number_at_b, sink, copy) = (holding(&b, 77), a.target(8), b.target(8));
         let request = SendRequest::fetch_add(WrId(1), 1, number_at_b.remote(0));
-        a.post(request.into_sink(sink.local(0, 8)));
+        a.post(request.result_into(sink.local(0, 8)));
         let write = SendRequest::write(WrId(2), sink.local(0, 8), copy.remote(0));
         a.post(if fenced { write.fenced() } else { write });
         sim.run_until_idle();
@@ -230,7 +231,7 @@ fn unsignaled_atomics_deliver_to_their_sink_in_silence() {
     let (target, sink) = (holding(&b, 9), a.target(8));
     let request = SendRequest::fetch_add(WrId(1), 1, target.remote(0));
     let place: Sge = sink.local(0, 8);
-    a.post(request.into_sink(place).unsignaled());
+    a.post(request.result_into(place).unsignaled());
     sim.run_until_idle();
     assert_eq!(a.sends(), []);
     assert_eq!((number(&sink), number(&target)), (9, 10));
@@ -245,5 +246,5 @@ fn close_waits_for_the_response() {
     a.qp.begin_disconnect().unwrap();
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::fetch_add(1)]);
-    assert_eq!(a.events(), [xwarp::AsyncEventKind::Closed]);
+    assert_eq!(a.events(), [xwarp::event::AsyncEventKind::Closed]);
 }

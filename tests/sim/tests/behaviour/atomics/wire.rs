@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use xwarp::{Access, AsyncEventKind, Opcode, QpConfig, SendRequest, Stag, TermCode, WrId};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{Access, Opcode, QpConfig, SendRequest, Stag, WrId};
 use xwarp_sim_tests::wire::{
     Tagged, Untagged, atomic_request, atomic_response, read_request, ulpdus,
 };
@@ -194,10 +196,7 @@ fn terminate_for_an_unknown_operation_is_right_to_the_byte() {
 /// The requests come in one piece, before any can be answered: none is executed.
 #[test]
 fn more_atomics_than_ird_at_once_are_refused() {
-    let config = QpConfig {
-        ird: 3,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ird(3);
     let mut dut = Dut::with(&config).expecting(REFUSED);
     let (_target, header) = addition(&dut, FETCH_ADD, 1);
     let requests: Vec<u8> = (1..=4)
@@ -242,7 +241,7 @@ fn responses_that_must_not_be_are_refused_and_complete_nothing() {
             to: 0,
         };
         let request = SendRequest::fetch_add(WrId(1), 1, far);
-        dut.end.post(request.into_sink(sink.local(0, 8)));
+        dut.end.post(request.result_into(sink.local(0, 8)));
         dut.sim.run_until_idle();
         assert_eq!(ulpdus(&dut.answer()).len(), 1, "an Atomic Request");
         dut.assert_terminates(what, &response, code);

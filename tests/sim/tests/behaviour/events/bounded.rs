@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use xwarp::{AsyncEvent, AsyncEventKind, EventResource, QpId, QpState, TermCode, TerminateOrigin};
+use xwarp::QpState;
+use xwarp::attr::{QpId, TerminateOrigin};
+use xwarp::error::TermCode;
+use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 use super::handler;
 
@@ -18,7 +21,7 @@ fn sim() -> Sim {
 }
 
 /// A peer makes a connection to B and breaks the rules, so that B ends it. B's end of it.
-fn broken_by_its_peer(sim: &mut Sim) -> End {
+fn broken_by_its_peer(sim: &mut Sim) -> SimEnd {
     let (mut a, b) = sim.connected_pair();
     a.post_send(1, b"nobody has asked for it");
     sim.run_until_idle();
@@ -47,7 +50,7 @@ fn server_that_takes_no_events_keeps_as_many_as_it_was_opened_for() {
     let mut sim = sim();
     assert_eq!(sim.b().rnic().query().unwrap().max_events, FEW);
     let (mut c, mut d) = sim.connected_pair();
-    let broken: Vec<End> = (0..20 * FEW)
+    let broken: Vec<SimEnd> = (0..20 * FEW)
         .map(|_| broken_by_its_peer(&mut sim))
         .collect();
     let lost = broken.len() - FEW;
@@ -98,7 +101,7 @@ fn second_gap_is_told_again() {
 fn handler_is_told_all_events_however_few_may_wait() {
     let mut sim = sim();
     let calls = handler(&sim.b());
-    let broken: Vec<End> = (0..3 * FEW).map(|_| broken_by_its_peer(&mut sim)).collect();
+    let broken: Vec<SimEnd> = (0..3 * FEW).map(|_| broken_by_its_peer(&mut sim)).collect();
     let told = super::told(&calls);
     assert_eq!(told.len(), broken.len());
     assert!(

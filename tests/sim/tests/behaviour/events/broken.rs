@@ -2,11 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use xwarp::{
-    Access, Arm, AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, Opcode, QpChange,
-    QpConfig, QpState, SendRequest, SrqConfig, TermCode, TerminateInfo, TerminateOrigin, WrId,
-};
-use xwarp_sim_tests::{Done, End, Host, Sim};
+use xwarp::attr::{QpChange, TerminateInfo, TerminateOrigin};
+use xwarp::completion::Arm;
+use xwarp::error::TermCode;
+use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
+use xwarp::{Access, CompletionStatus, Opcode, QpConfig, QpState, SendRequest, SrqConfig, WrId};
+use xwarp_sim_tests::{Done, Host, Sim, SimEnd};
 
 use super::{handler, sim, told};
 
@@ -15,12 +16,12 @@ const STREAM: [u8; 4] = [0x02, 0x07, 0, 0];
 /// 0/2/08: global.
 const GLOBAL: [u8; 4] = [0x02, 0x08, 0, 0];
 
-fn kept(end: &End) -> TerminateInfo {
+fn kept(end: &SimEnd) -> TerminateInfo {
     end.qp.query().unwrap().terminate.expect("a Terminate")
 }
 
 /// `end` has told its peer this, and both are in Error.
-fn assert_ended(end: &End, peer: &End, message: [u8; 4]) {
+fn assert_ended(end: &SimEnd, peer: &SimEnd, message: [u8; 4]) {
     let (sent, received) = (kept(end), kept(peer));
     assert_eq!(
         (sent.origin, received.origin),
@@ -38,20 +39,20 @@ fn assert_ended(end: &End, peer: &End, message: [u8; 4]) {
     assert_eq!(peer.events(), [AsyncEventKind::TerminateReceived(code)]);
 }
 
-fn inject(end: &End) {
+fn inject(end: &SimEnd) {
     end.host().rnic().inject_qp_fault(end.qp.id()).unwrap();
 }
 
 fn event(resource: EventResource, kind: AsyncEventKind) -> AsyncEvent {
-    AsyncEvent { resource, kind }
+    AsyncEvent::new(resource, kind)
 }
 
 /// One work request of each operation type.
-fn work(kind: Opcode, a: &mut End, b: &End) -> SendRequest {
+fn work(kind: Opcode, a: &mut SimEnd, b: &SimEnd) -> SendRequest {
     let (place, source) = (a.target(8), a.source(b"8 bytes!"));
     let (local, remote) = (place.local(0, 8), b.target(8).remote(0));
     let send = |solicited, invalidate| {
-        let operation = xwarp::Operation::Send {
+        let operation = xwarp::work::Operation::Send {
             payload: source.into(),
             solicited,
             invalidate,
@@ -74,7 +75,7 @@ fn work(kind: Opcode, a: &mut End, b: &End) -> SendRequest {
         }
         Opcode::FastRegister => {
             let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
-            let list = xwarp::PhysicalList {
+            let list = xwarp::memory::PhysicalList {
                 entry_size: 4096,
                 addresses: vec![0].into(),
                 first_byte_offset: 0,
@@ -151,7 +152,7 @@ fn broken_queue_pair_without_work_is_an_event() {
 }
 
 /// Another connection of the same two RNICs still works.
-fn assert_unharmed(sim: &mut Sim, a: &mut End, b: &mut End) {
+fn assert_unharmed(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd) {
     b.post_recv(90, 8);
     a.post_send(91, b"unharmed");
     sim.run_until_idle();
@@ -189,7 +190,7 @@ fn broken_shared_receive_queue_ends_each_queue_pair_that_needs_a_buffer_and_no_o
         assert_eq!(info.srq, Some(srq.id()), "Query QP names it");
     }
     let [(_, first), (_, second), (_, idle)] = &pairs;
-    let of = |end: &End| event(EventResource::Qp(end.qp.id()), AsyncEventKind::SrqError);
+    let of = |end: &SimEnd| event(EventResource::Qp(end.qp.id()), AsyncEventKind::SrqError);
     let failed = event(EventResource::Srq(srq.id()), AsyncEventKind::SrqFailed);
     assert_eq!(
         told(&calls),
@@ -201,7 +202,7 @@ fn broken_shared_receive_queue_ends_each_queue_pair_that_needs_a_buffer_and_no_o
 }
 
 /// A pair, the second of which receives where a handler panics.
-fn pair_with_a_bad_handler(sim: &mut Sim) -> (End, End) {
+fn pair_with_a_bad_handler(sim: &mut Sim) -> (SimEnd, SimEnd) {
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let rnic = b.host().clone();
@@ -257,7 +258,7 @@ fn panic_of_the_engine_ends_all_connections_with_the_global_error() {
     }
     panic(&sim.a());
     let events = told(&calls);
-    let [AsyncEvent { resource, kind }] = &events[..] else {
+    let [AsyncEvent { resource, kind, .. }] = &events[..] else {
         panic!("{events:?}");
     };
     assert_eq!(*resource, EventResource::Rnic, "and nothing else");

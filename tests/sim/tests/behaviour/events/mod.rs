@@ -6,12 +6,13 @@ mod broken;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEvent, AsyncEventKind, EventResource, QpChange, QpConfig, QpInfo, QpState, RecvRequest,
-    RnicEnded, RnicUnavailable, Sgl, WrId,
-};
+use xwarp::attr::{QpChange, QpInfo};
+use xwarp::error::{RnicEnded, RnicUnavailable};
+use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
+use xwarp::work::Sgl;
+use xwarp::{QpConfig, QpState, RecvRequest, WrId};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Host, Sim};
+use xwarp_sim_tests::{Host, Sim, SimEnd};
 
 fn sim() -> Sim {
     Sim::new(Seed(61)).one_way_delay(Duration::from_micros(50))
@@ -23,7 +24,7 @@ type Call = (AsyncEvent, Option<QpInfo>);
 /// What a new handler is called with from now on.
 fn handler(host: &Host) -> Receiver<Call> {
     let (sender, calls) = channel();
-    let tell = move |context: &xwarp::EventContext<'_>, event: &AsyncEvent| {
+    let tell = move |context: &xwarp::event::EventContext<'_>, event: &AsyncEvent| {
         let info = event.qp().and_then(|qp| context.query_qp(qp));
         sender.send((event.clone(), info)).unwrap();
     };
@@ -44,11 +45,8 @@ fn happen(sim: &mut Sim) -> AsyncEvent {
     closed(&a)
 }
 
-fn closed(end: &End) -> AsyncEvent {
-    AsyncEvent {
-        resource: EventResource::Qp(end.qp.id()),
-        kind: AsyncEventKind::Closed,
-    }
+fn closed(end: &SimEnd) -> AsyncEvent {
+    AsyncEvent::new(EventResource::Qp(end.qp.id()), AsyncEventKind::Closed)
 }
 
 #[test]
@@ -169,10 +167,10 @@ fn handler_sees_idle_when_a_close_is_complete() {
 fn handler_asks_in_vain_for_a_queue_pair_that_is_gone() {
     let sim = sim();
     let host = sim.a();
-    let end = End::with_cqs(&host, &QpConfig::default(), 1, 1);
+    let end = SimEnd::with_cqs(&host, &QpConfig::default(), 1, 1);
     let (mut end, gone) = (end, host.end(&QpConfig::default()).qp.id());
     let (sender, calls) = channel();
-    let ask = move |context: &xwarp::EventContext<'_>, event: &AsyncEvent| {
+    let ask = move |context: &xwarp::event::EventContext<'_>, event: &AsyncEvent| {
         let asked = (event.resource, context.query_qp(gone).is_some());
         sender.send(asked).unwrap();
     };

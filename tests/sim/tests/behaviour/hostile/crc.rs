@@ -1,6 +1,6 @@
 //! CRCs, from the first FPDU to the last (RFC 5044 §4.4).
 
-use xwarp::TermCode;
+use xwarp::error::TermCode;
 use xwarp_sim_tests::wire::Tagged;
 use xwarp_sim_tests::{KIB, pattern};
 

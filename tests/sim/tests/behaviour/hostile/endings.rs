@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, AsyncEventKind, Opcode, QpState, RemoteAddress, SendRequest, Stag, TermCode, WrId,
-};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{Access, Opcode, QpState, RemoteAddress, SendRequest, Stag, WrId};
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request, ulpdus};
-use xwarp_sim_tests::{Done, End, MIB, pattern};
+use xwarp_sim_tests::{Done, MIB, SimEnd, pattern};
 use xwarp_tcp::CloseReason;
 
 use super::Dut;
@@ -16,7 +16,7 @@ const FAR: RemoteAddress = RemoteAddress {
     to: 0,
 };
 
-fn assert_bad_close(what: &str, end: &End) {
+fn assert_bad_close(what: &str, end: &SimEnd) {
     let events = end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::BadClose { .. }]),
@@ -170,7 +170,7 @@ fn reset_in_the_middle_flushes_all_work() {
     let source = dut.end.region(MIB, Access::all());
     dut.end.post_read(3, sink.local(0, 8), FAR);
     let swap = SendRequest::swap(WrId(4), 7, FAR);
-    dut.end.post(swap.into_sink(sink.local(0, 8)));
+    dut.end.post(swap.result_into(sink.local(0, 8)));
     dut.end.post_write(5, &pattern(MIB), FAR);
     dut.end.post_send(6, b"behind it");
     let header = read_request(Stag(1), 0, 1 << 20, source.stag(), 0);

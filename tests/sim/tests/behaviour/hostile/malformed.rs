@@ -1,6 +1,7 @@
 //! FPDUs that must not be, one by one, and the Terminate for each (wire.md §9).
 
-use xwarp::{QpConfig, TermCode};
+use xwarp::QpConfig;
+use xwarp::error::TermCode;
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
 use xwarp_tcp::CloseReason;
 use xwarp_test_kit::hex;
@@ -91,10 +92,7 @@ fn each_fault_is_answered_by_its_terminate_to_the_byte() {
 
 #[test]
 fn read_request_where_none_is_offered_names_no_such_queue() {
-    let config = QpConfig {
-        ird: 0,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().ird(0);
     let mut dut = Dut::with(&config).expecting(REFUSED);
     // T-28.
     let request = "002e4141000000000000000100000001000000005566778800000000000020000000001011223344000000000000100050e30c9c";
@@ -148,10 +146,7 @@ fn messages_of_rfc_7306_are_refused_where_it_is_not_enabled() {
         ("row 58: Atomic Response", Untagged { rdmap: 0x4b, qn: 3, ..send }.fpdu(&[0; 12]), TermCode::ddp_untagged(1)),
         ("row 58: QN 3", Untagged { qn: 3, ..send }.fpdu(&[0; 4]), TermCode::ddp_untagged(1)),
     ];
-    let config = QpConfig {
-        extensions: false,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().rfc7306(false);
     for (what, offending, code) in cases {
         let mut dut = Dut::with(&config).expecting(REFUSED);
         dut.end.post_recv(1, 100);

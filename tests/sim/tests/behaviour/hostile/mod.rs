@@ -9,15 +9,16 @@ mod tcp_segments;
 
 use std::time::Duration;
 
-use xwarp::{QpConfig, QpState, Stag, TermCode};
+use xwarp::error::TermCode;
+use xwarp::{QpConfig, QpState, Stag};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, terminate};
-use xwarp_sim_tests::{End, PlainPeer, Sim};
+use xwarp_sim_tests::{PlainPeer, Sim, SimEnd};
 
 /// Device under test: an RNIC at A. A plain peer is connected to it and has begun to speak iWARP.
 pub(crate) struct Dut {
     pub(crate) sim: Sim,
-    pub(crate) end: End,
+    pub(crate) end: SimEnd,
     pub(crate) peer: PlainPeer,
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, QpState, TermCode};
+use xwarp::QpState;
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request, ulpdus};
 use xwarp_sim_tests::{Done, MIB, pattern};
 use xwarp_tcp::CloseReason;

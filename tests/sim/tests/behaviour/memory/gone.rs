@@ -1,12 +1,13 @@
-//! Memory that the application unmaps, protects or truncates while it is registered: the access ends like one out of bounds, the peer is told, and
-//! the process lives.
+//! Memory that the application unmaps, protects or truncates while it is registered. The access ends like one out of bounds, the peer is
+//! told, and the process lives.
 
+use xwarp::error::TermCode;
 use xwarp::{
     Access, CompletionStatus, MemoryRegion, Opcode, RecvRequest, RemoteAddress, SendRequest, Sge,
-    TermCode, WrId,
+    WrId,
 };
 use xwarp_driver::vanishing::{PAGE, Right, Vanishing};
-use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
 
 use super::{READ, WRITE, assert_at_fault, assert_refused, failed, outside, sim};
 
@@ -39,7 +40,7 @@ const LOSSES: [Loss; 3] = [
 ];
 
 /// All of the memory, as a region of `end` with all rights.
-fn register(end: &End, memory: &Vanishing) -> MemoryRegion {
+fn register(end: &SimEnd, memory: &Vanishing) -> MemoryRegion {
     let bytes = memory.share().unwrap();
     bytes.write(0, &pattern(LEN)).unwrap();
     end.host().pd().register(bytes, Access::all()).unwrap()
@@ -60,7 +61,7 @@ fn assert_alive(sim: &mut Sim, case: &str) {
 }
 
 /// A names memory of B's whose second page is gone, and a sink of its own: B ends the stream with `code`.
-fn refused(code: TermCode, attack: fn(&mut End, RemoteAddress, Sge)) {
+fn refused(code: TermCode, attack: fn(&mut SimEnd, RemoteAddress, Sge)) {
     for Loss { case, memory, lose } in LOSSES {
         let (mut sim, memory) = (sim(), memory());
         let (mut a, b) = sim.connected_pair();
@@ -114,10 +115,10 @@ fn write_is_placed_up_to_the_segment_that_meets_the_gap() {
 }
 
 /// Work of B with memory of its own whose second page is gone, and memory of A.
-type Work = fn(&mut End, &mut End, &MemoryRegion, RemoteAddress);
+type Work = fn(&mut SimEnd, &mut SimEnd, &MemoryRegion, RemoteAddress);
 
 /// B does it, and its completions are `done`; how the stream ends is for `ended`.
-fn used(work: Work, done: &[Done], ended: fn(&str, &End, &End)) {
+fn used(work: Work, done: &[Done], ended: fn(&str, &SimEnd, &SimEnd)) {
     for Loss { case, memory, lose } in LOSSES {
         let (mut sim, memory) = (sim(), memory());
         let (mut a, mut b) = sim.connected_pair();
@@ -151,6 +152,23 @@ fn write_from_memory_that_is_gone_fails() {
     used(write, &[done], assert_at_fault);
 }
 
+/// Those in front of it in its segment leave and complete.
+#[test]
+fn short_write_from_memory_that_is_gone_fails_alone() {
+    let writes: Work = |b, _, region, target| {
+        let short = |page: u64| {
+            let source = region.local(page * PAGE as u64, 64);
+            SendRequest::write(WrId(page), source, target)
+        };
+        let list = [0, 0, 1, 2].map(short);
+        b.qp.post_send_list(list).unwrap();
+    };
+    let gone = failed(1, Opcode::Write, CompletionStatus::BaseBounds);
+    let left = Done::flushed(2, Opcode::Write);
+    let done = [Done::write(0, 64), Done::write(0, 64), gone, left];
+    used(writes, &done, assert_at_fault);
+}
+
 #[test]
 fn receive_into_memory_that_is_gone_fails() {
     let receive: Work = |b, a, region, _| {
@@ -165,7 +183,7 @@ fn receive_into_memory_that_is_gone_fails() {
 #[test]
 fn read_into_memory_that_is_gone_ends_the_stream() {
     let read: Work = |b, _, region, source| b.post_read(1, whole(region), source);
-    let ended = |case: &str, a: &End, b: &End| assert_refused(case, a, b, outside(WRITE));
+    let ended = |case: &str, a: &SimEnd, b: &SimEnd| assert_refused(case, a, b, outside(WRITE));
     used(read, &[Done::flushed(1, Opcode::Read)], ended);
 }
 
@@ -173,7 +191,7 @@ fn read_into_memory_that_is_gone_ends_the_stream() {
 fn atomic_whose_result_has_no_place_fails() {
     let add: Work = |b, _, region, number| {
         let sink = region.local(PAGE as u64, 8);
-        b.post(SendRequest::fetch_add(WrId(1), 1, number).into_sink(sink));
+        b.post(SendRequest::fetch_add(WrId(1), 1, number).result_into(sink));
     };
     let done = failed(1, Opcode::FetchAdd, CompletionStatus::BaseBounds);
     used(add, &[done], assert_at_fault);

@@ -1,10 +1,16 @@
 //! Invalidation by either side (verbs draft §7.8, §7.10.4; RFC 5040 §5.3).
 
 use super::*;
-use xwarp::RegionSpec;
+use xwarp::memory::RegionSpec;
+
+use crate::refused::{RemoteMemory, deregistered, wrong_key};
 
 /// B's window on bytes 0 to 99 of the region.
-fn bound(sim: &mut Sim, b: &mut End, region: &MemoryRegion) -> (xwarp::MemoryWindow, xwarp::Bind) {
+fn bound(
+    sim: &mut Sim,
+    b: &mut SimEnd,
+    region: &MemoryRegion,
+) -> (xwarp::MemoryWindow, xwarp::memory::Bind) {
     let mut window = b.host().pd().allocate_window().unwrap();
     let bind = window.bind(region.remote(0), 100, READ | WRITE);
     b.post(SendRequest::bind(WrId(1), bind));
@@ -68,7 +74,7 @@ fn invalidation_has_taken_effect_although_its_completion_is_lost() {
     let mut sim = sim().expecting(&["drop_cq_overflow"]);
     let config = xwarp::QpConfig::default();
     let mut a = sim.a().end(&config);
-    let mut b = End::with_cqs(&sim.b(), &config, 4, 1);
+    let mut b = SimEnd::with_cqs(&sim.b(), &config, 4, 1);
     sim.connect(&mut a, &mut b);
     let region = b.region(KIB, Access::all());
     b.post_recv(5, 10);
@@ -146,7 +152,11 @@ fn kept(region: MemoryRegion) -> Kept {
     (region.stag(), Box::new(region))
 }
 
-fn other_domains(b: &End, access: Access) -> Kept {
+fn named(memory: RemoteMemory) -> Kept {
+    (memory.address.stag, Box::new(memory.region))
+}
+
+fn other_domains(b: &SimEnd, access: Access) -> Kept {
     let other = b.host().rnic().allocate_pd().unwrap();
     let region = b.host().region_in(&other, KIB, access);
     (region.stag(), Box::new((region, other)))
@@ -158,47 +168,53 @@ fn other_pairs(sim: &mut Sim, access: Access) -> Kept {
     (region.stag(), Box::new((region, c, d)))
 }
 
-/// What a peer may not invalidate, and the code that says why: RFC 5040 §5.3 (associated with the stream), §7.2 (valid), and for
-/// the rights the verbs draft's §8.3.2.
+/// Makes what a peer wants to invalidate.
+type Make = fn(&mut Sim, &mut SimEnd) -> Kept;
+
+/// What a peer may not invalidate, and the code that refuses it.
+#[rustfmt::skip]
+const REFUSED_INVALIDATIONS: [(&str, u8, Make); 14] = [
+    ("zero", 0x00, |_, _| (Stag(0), Box::new(()))),
+    ("wrong key", 0x00, |_, b| named(wrong_key(b.host()))),
+    ("deregistered", 0x00, |_, b| named(deregistered(b.host()))),
+    ("Invalid region", 0x00, |_, b| {
+        let allocated = b.host().pd().allocate_stag(4, true).unwrap();
+        (allocated.stag(), Box::new(allocated))
+    }),
+    ("Invalid region of another domain", 0x09, |_, b| {
+        let other = b.host().rnic().allocate_pd().unwrap();
+        let allocated = other.allocate_stag(4, true).unwrap();
+        (allocated.stag(), Box::new((allocated, other)))
+    }),
+    ("region without the right", 0x02, |_, b| kept(b.region(KIB, LOCAL))),
+    ("own region without the right", 0x02, |_, b| kept(b.own_region(KIB, LOCAL))),
+    ("region of another domain", 0x09, |_, b| other_domains(b, Access::all())),
+    ("region of another domain, without the right", 0x09, |_, b| other_domains(b, LOCAL)),
+    ("region of another queue pair", 0x09, |sim, _| other_pairs(sim, Access::all())),
+    ("region of another queue pair, without the right", 0x09, |sim, _| other_pairs(sim, LOCAL)),
+    ("region that streams share", 0x09, |sim, b| {
+        let region = b.region(KIB, Access::all());
+        (region.stag(), Box::new((region, sim.connected_pair())))
+    }),
+    ("shared region without the right", 0x09, |_, b| {
+        let region = b.region(KIB, LOCAL);
+        let shared = region.share(b.host().pd(), &RegionSpec::new(LOCAL)).unwrap();
+        (region.stag(), Box::new((region, shared)))
+    }),
+    ("window that was bound and is not any more", 0x00, |sim, b| {
+        let region = b.va_region(4 * KIB, FOR_WINDOWS, VA);
+        let (window, bind) = bound(sim, b, &region);
+        b.post(SendRequest::invalidate(WrId(2), bind.window));
+        settle(sim, b, &[Done::invalidate(2)]);
+        (bind.window, Box::new((window, region)))
+    }),
+];
+
+/// Refused invalidations, each with its code. RFC 5040 §5.3 asks for the stream's association, §7.2 for validity, the verbs draft's §8.3.2
+/// for rights.
 #[test]
 fn refused_invalidation_says_which_rule_it_broke() {
-    type Choose = fn(&mut Sim, &mut End) -> Kept;
-    #[rustfmt::skip]
-    let cases: [(&str, u8, Choose); 12] = [
-        ("zero", 0x00, |_, _| (Stag(0), Box::new(()))),
-        ("Invalid region", 0x00, |_, b| {
-            let allocated = b.host().pd().allocate_stag(4, true).unwrap();
-            (allocated.stag(), Box::new(allocated))
-        }),
-        ("Invalid region of another domain", 0x09, |_, b| {
-            let other = b.host().rnic().allocate_pd().unwrap();
-            let allocated = other.allocate_stag(4, true).unwrap();
-            (allocated.stag(), Box::new((allocated, other)))
-        }),
-        ("region without the right", 0x02, |_, b| kept(b.region(KIB, LOCAL))),
-        ("own region without the right", 0x02, |_, b| kept(b.own_region(KIB, LOCAL))),
-        ("region of another domain", 0x09, |_, b| other_domains(b, Access::all())),
-        ("region of another domain, without the right", 0x09, |_, b| other_domains(b, LOCAL)),
-        ("region of another queue pair", 0x09, |sim, _| other_pairs(sim, Access::all())),
-        ("region of another queue pair, without the right", 0x09, |sim, _| other_pairs(sim, LOCAL)),
-        ("region that streams share", 0x09, |sim, b| {
-            let region = b.region(KIB, Access::all());
-            (region.stag(), Box::new((region, sim.connected_pair())))
-        }),
-        ("shared region without the right", 0x09, |_, b| {
-            let region = b.region(KIB, LOCAL);
-            let shared = region.share(b.host().pd(), &RegionSpec::new(LOCAL)).unwrap();
-            (region.stag(), Box::new((region, shared)))
-        }),
-        ("window that was bound and is not any more", 0x00, |sim, b| {
-            let region = b.va_region(4 * KIB, FOR_WINDOWS, VA);
-            let (window, bind) = bound(sim, b, &region);
-            b.post(SendRequest::invalidate(WrId(2), bind.window));
-            settle(sim, b, &[Done::invalidate(2)]);
-            (bind.window, Box::new((window, region)))
-        }),
-    ];
-    for (case, code, choose) in cases {
+    for (case, code, choose) in REFUSED_INVALIDATIONS {
         let mut sim = sim();
         let (mut a, mut b) = sim.connected_pair();
         let (stag, _kept) = choose(&mut sim, &mut b);
@@ -214,9 +230,29 @@ fn refused_invalidation_says_which_rule_it_broke() {
     }
 }
 
+/// An Invalidate of what `choose` names, which is refused with `status`.
+fn assert_local_invalidation_refused(
+    case: &str,
+    choose: fn(&mut Sim, &mut SimEnd, &MemoryRegion) -> Stag,
+    status: CompletionStatus,
+) {
+    let mut sim = sim();
+    let (a, mut b, region) = with_region(&mut sim);
+    let stag = choose(&mut sim, &mut b, &region);
+    b.post(SendRequest::invalidate(WrId(7), stag));
+    b.post_send(8, b"never sent");
+    let done = [
+        failed(7, Opcode::Invalidate, status),
+        Done::flushed(8, Opcode::Send),
+    ];
+    settle(&mut sim, &mut b, &done);
+    assert_at_fault(case, &a, &b);
+    assert!(region.query().unwrap().is_valid(), "{case}");
+}
+
 #[test]
 fn local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
-    type Choose = fn(&mut Sim, &mut End, &MemoryRegion) -> Stag;
+    type Choose = fn(&mut Sim, &mut SimEnd, &MemoryRegion) -> Stag;
     #[rustfmt::skip]
     let cases: [(&str, Choose, CompletionStatus); 6] = [
         ("unknown", |_, _, _| Stag(0x1234_5678), CompletionStatus::InvalidStag),
@@ -244,18 +280,7 @@ fn local_invalidation_that_is_refused_ends_the_stream_and_changes_nothing() {
         }, CompletionStatus::InvalidPd),
     ];
     for (case, choose, status) in cases {
-        let mut sim = sim();
-        let (a, mut b, region) = with_region(&mut sim);
-        let stag = choose(&mut sim, &mut b, &region);
-        b.post(SendRequest::invalidate(WrId(7), stag));
-        b.post_send(8, b"never sent");
-        let done = [
-            failed(7, Opcode::Invalidate, status),
-            Done::flushed(8, Opcode::Send),
-        ];
-        settle(&mut sim, &mut b, &done);
-        assert_at_fault(case, &a, &b);
-        assert!(region.query().unwrap().is_valid(), "{case}");
+        assert_local_invalidation_refused(case, choose, status);
     }
 }
 
@@ -278,7 +303,7 @@ fn read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
         };
         let read = SendRequest::read(WrId(2), sink, source.remote(0)).invalidating_sink();
         sim.run_until_idle();
-        let sent = |b: &End| b.host().rnic().counters().unwrap().rdma.fpdus_out;
+        let sent = |b: &SimEnd| b.host().rnic().counters().unwrap().rdma.fpdus_out;
         let before = sent(&b);
         b.post(read);
         b.post(SendRequest::write(WrId(3), Sgl::new(), source.remote(0)));

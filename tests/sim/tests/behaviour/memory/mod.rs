@@ -13,12 +13,14 @@ mod work;
 
 use std::time::Duration;
 
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::work::{Operation, Sgl};
 use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, MemoryRegion, Opcode, Operation, QpState,
-    RemoteAddress, SendRequest, Sgl, Stag, TermCode, WrId,
+    Access, CompletionStatus, MemoryRegion, Opcode, QpState, RemoteAddress, SendRequest, Stag, WrId,
 };
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, KIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
 
 use crate::refused::{assert_ended, assert_refused, invalidation};
 
@@ -37,21 +39,20 @@ fn sim() -> Sim {
 }
 
 /// A connected pair, and a region of B that windows can be bound to.
-fn with_region(sim: &mut Sim) -> (End, End, MemoryRegion) {
+fn with_region(sim: &mut Sim) -> (SimEnd, SimEnd, MemoryRegion) {
     let (a, b) = sim.connected_pair();
     let region = b.va_region(4 * KIB, FOR_WINDOWS, VA);
     (a, b, region)
 }
 
-/// A Send of nothing that asks the peer to invalidate.
 /// Does all that waits, and expects these completions of the send queue.
-fn settle(sim: &mut Sim, end: &mut End, done: &[Done]) {
+fn settle(sim: &mut Sim, end: &mut SimEnd, done: &[Done]) {
     sim.run_until_idle();
     assert_eq!(end.sends(), done);
 }
 
 /// B's own work was at fault: its completion says so, and A is told that something local went wrong.
-fn assert_at_fault(case: &str, a: &End, b: &End) {
+fn assert_at_fault(case: &str, a: &SimEnd, b: &SimEnd) {
     assert_eq!(b.events(), [], "{case}: the completion says it");
     let told = AsyncEventKind::TerminateReceived(TermCode::rdmap_local());
     assert_eq!(a.events(), [told], "{case}");
@@ -61,8 +62,8 @@ fn assert_at_fault(case: &str, a: &End, b: &End) {
 /// A writes 100 bytes there, or reads them: the code that the stream ends with, if it does. Nothing is placed where it does.
 fn attempt(
     sim: &mut Sim,
-    a: &mut End,
-    b: &End,
+    a: &mut SimEnd,
+    b: &SimEnd,
     right: Access,
     at: RemoteAddress,
 ) -> Option<TermCode> {

@@ -1,18 +1,16 @@
 //! Physical memory, for privileged queue pairs: Fast-Register and `STag` 0 (verbs draft §7.2.1, §7.3.2.5).
 
 use super::*;
-use xwarp::{FastRegister, PhysicalList, QpConfig, RecvRequest, Sge, SharedBytes};
+use xwarp::memory::{FastRegister, PhysicalList, SharedBytes};
+use xwarp::{QpConfig, RecvRequest, Sge};
 use xwarp_sim_tests::UNTAGGED_PAYLOAD;
 
 /// Bytes of the memory that B has.
 const LEN: usize = 16 * KIB;
 
 /// A connected pair whose B is privileged, and memory of B with its physical address.
-fn privileged(sim: &mut Sim) -> (End, End, SharedBytes, u64) {
-    let config = QpConfig {
-        privileged: true,
-        ..QpConfig::default()
-    };
+fn privileged(sim: &mut Sim) -> (SimEnd, SimEnd, SharedBytes, u64) {
+    let config = QpConfig::default().privileged(true);
     let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
     sim.connect(&mut a, &mut b);
     let memory = b.host().rnic().allocate_memory(LEN).unwrap();
@@ -38,7 +36,7 @@ fn memory_is_registered_used_and_taken_away_without_polling_in_between() {
     let mut stag = b.host().pd().allocate_stag(2, true).unwrap();
     assert!(!stag.query().unwrap().is_valid());
     sim.run_until_idle();
-    let sent = |b: &End| b.host().rnic().counters().unwrap().rdma.fpdus_out;
+    let sent = |b: &SimEnd| b.host().rnic().counters().unwrap().rdma.fpdus_out;
     let before = sent(&b);
     for round in 0..10 {
         a.post_recv(round, 2 * 4096);
@@ -128,8 +126,8 @@ fn fast_register_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
         ("first byte offset", |it| it.list.first_byte_offset = 4097, CompletionStatus::InvalidFirstByteOffset),
         ("too long", |it| it.list.len += 1, CompletionStatus::InvalidLength),
         ("rights", |it| it.access = READ, CompletionStatus::InvalidRights),
-        ("address", |it| it.addressing = xwarp::Addressing::VaBased(4095), CompletionStatus::InvalidVirtualAddress),
-        ("wrapping", |it| it.addressing = xwarp::Addressing::VaBased(u64::MAX - 4095), CompletionStatus::Wrap),
+        ("address", |it| it.addressing = xwarp::memory::Addressing::VaBased(4095), CompletionStatus::InvalidVirtualAddress),
+        ("wrapping", |it| it.addressing = xwarp::memory::Addressing::VaBased(u64::MAX - 4095), CompletionStatus::Wrap),
     ];
     for (case, spoil, status) in cases {
         let mut sim = sim();
@@ -250,10 +248,7 @@ fn peer_reaches_nothing_by_stag_zero_of_a_privileged_queue_pair() {
 
     use crate::hostile::Dut;
 
-    let config = QpConfig {
-        privileged: true,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().privileged(true);
     let read = read_request(Stag(1), 0, 8, Stag(0), 0);
     let invalidate = Untagged {
         rdmap: 0x44, // RV=1, Send with Invalidate

@@ -1,14 +1,12 @@
 //! Regions with Tagged Offsets of their own, registered anew, and shared (verbs draft §7.3).
 
 use super::*;
-use std::sync::Arc;
 
-use xwarp::{
-    EntrySizes, FixedHost, ListMode, PhysicalList, Progress, RegionPool, RegionSpec, RegisterError,
-    Rnic, RnicConfig,
-};
-use xwarp_driver::MemoryIo;
-use xwarp_tcp::StackConfig;
+use xwarp::config::Progress;
+use xwarp::error::RegisterError;
+use xwarp::memory::{EntrySizes, PblMode, PhysicalList, RegionSpec};
+use xwarp::{Rnic, RnicConfig};
+use xwarp_test_kit::{MemoryRnic, Side};
 
 #[test]
 fn va_based_region_has_its_bytes_at_their_addresses() {
@@ -62,6 +60,14 @@ fn local_work_names_a_va_based_region_by_its_addresses() {
 }
 
 /// Pages of the region area, in an order of their own, with a First Byte Offset and an odd length.
+/// What four pages hold.
+fn page_contents(bytes: &[u8]) -> [[u8; 4096]; 4] {
+    let (pages, []) = bytes.as_chunks() else {
+        panic!("{} bytes are no pages", bytes.len());
+    };
+    pages.try_into().unwrap()
+}
+
 #[test]
 fn list_of_pages_is_one_region_to_the_peer() {
     const LEN: usize = 9_999;
@@ -87,18 +93,10 @@ fn list_of_pages_is_one_region_to_the_peer() {
         a.post_read(2, sink.local(0, LEN), region.remote(0));
         settle(&mut sim, &mut a, &[Done::write(1, LEN), Done::read(2, LEN)]);
         assert_eq!(sink.to_vec(), pattern(LEN));
-        let bytes = memory.to_vec();
-        let pages = [
-            &bytes[3 * 4096 + 123..],
-            &bytes[..4096],
-            &bytes[2 * 4096..3 * 4096],
-        ];
-        assert_eq!(pages.concat()[..LEN], pattern(LEN));
-        assert_eq!(
-            bytes[4096..2 * 4096],
-            [0; 4096],
-            "the page that is not listed"
-        );
+        let [first, other, third, fourth] = page_contents(&memory.to_vec());
+        let listed = [&fourth[123..], &first, &third].concat();
+        assert_eq!(listed[..LEN], pattern(LEN));
+        assert_eq!(other, [0; 4096], "the page that is not listed");
         a.post_write(3, b"!", region.remote(LEN as u64));
         sim.run_until_idle();
         assert_refused("beyond", &a, &b, TermCode::ddp_tagged(1));
@@ -158,11 +156,11 @@ fn reregistration_that_fails_says_whether_the_region_is_left() {
     let failed = region
         .reregister(&foreign, memory.clone(), &fine)
         .unwrap_err();
-    assert!(matches!(failed.cause, RegisterError::OtherRnic));
+    assert!(matches!(failed.error, RegisterError::OtherRnic));
     let region = failed.region.unwrap();
     let pd = b.host().pd();
     let failed = region.reregister(pd, memory.clone(), &fine).unwrap_err();
-    assert!(matches!(failed.cause, RegisterError::WindowsBound));
+    assert!(matches!(failed.error, RegisterError::WindowsBound));
     let region = failed.region.unwrap();
     assert!(region.query().unwrap().is_valid());
     let through_window = attempt(&mut sim, &mut a, &b, WRITE, bind.remote(0));
@@ -174,7 +172,7 @@ fn reregistration_that_fails_says_whether_the_region_is_left() {
     let failed = region
         .reregister(b.host().pd(), memory.clone(), &bad)
         .unwrap_err();
-    assert!(failed.region.is_none() && matches!(failed.cause, RegisterError::Spec(_)));
+    assert!(failed.region.is_none() && matches!(failed.error, RegisterError::Spec(_)));
     let end = attempt(&mut sim, &mut a, &b, WRITE, place);
     assert_eq!(end, Some(invalid(WRITE)));
 }
@@ -272,10 +270,10 @@ fn regions_of_a_failed_queue_pair_are_invalidated_by_others() {
 /// Each mode takes what the other refuses, and says which it is (verbs draft §7.6.2).
 #[test]
 fn rnic_is_opened_for_lists_of_pages_or_of_blocks() {
-    for (mode, entry_size, odd) in [(ListMode::Page, 4096, false), (ListMode::Block, 999, true)] {
+    for (mode, entry_size, odd) in [(PblMode::Page, 4096, false), (PblMode::Block, 999, true)] {
         let rnic = rnic_with(mode, 64 * KIB);
-        assert_eq!(rnic.list_mode(), mode);
-        assert_eq!(rnic.query().unwrap().lists, mode);
+        assert_eq!(rnic.pbl_mode(), mode);
+        assert_eq!(rnic.query().unwrap().pbl_mode, mode);
         let memory = rnic.allocate_memory(8 * KIB).unwrap();
         let begin = rnic.physical_address(&memory).unwrap();
         let list = |entry_size, at| PhysicalList {
@@ -297,7 +295,7 @@ fn rnic_is_opened_for_lists_of_pages_or_of_blocks() {
 /// The sizes that Query RNIC names can be registered, and those beside them cannot.
 #[test]
 fn blocks_have_any_size_from_the_first_to_the_last_that_the_rnic_names() {
-    let rnic = rnic_with(ListMode::Block, (1 << 30) + 1);
+    let rnic = rnic_with(PblMode::Block, (1 << 30) + 1);
     let EntrySizes::Blocks(sizes) = rnic.query().unwrap().entry_sizes else {
         panic!("blocks have a range of sizes");
     };
@@ -321,26 +319,17 @@ fn blocks_have_any_size_from_the_first_to_the_last_that_the_rnic_names() {
 }
 
 /// An RNIC without a link.
-fn rnic_with(lists: ListMode, area: usize) -> Rnic {
-    let (io, _wire) = MemoryIo::new(64).unwrap();
-    let side = xwarp_sim_tests::Side::A;
-    let config = RnicConfig {
-        progress: Progress::Manual,
-        lists,
-        ..RnicConfig::default()
-    };
-    let stack = StackConfig {
-        mac: side.mac(),
-        ..StackConfig::default()
-    };
-    let host = Arc::new(FixedHost::new(side.address(), []));
-    let regions = RegionPool::anonymous(area).unwrap();
-    Rnic::with_io(Box::new(io), stack, host, regions, &config).unwrap()
+fn rnic_with(lists: PblMode, area: usize) -> Rnic {
+    let config = RnicConfig::default()
+        .progress(Progress::Manual)
+        .pbl_mode(lists);
+    let rnic = MemoryRnic::at(Side::A).config(config);
+    rnic.region_area(area).open().0
 }
 
 #[test]
 fn memory_is_kept_for_as_long_as_a_region_of_it_is_valid() {
-    let rnic = rnic_with(ListMode::Page, 64 * KIB);
+    let rnic = rnic_with(PblMode::Page, 64 * KIB);
     let pd = rnic.allocate_pd().unwrap();
     let spec = RegionSpec::new(LOCAL);
     let all = rnic.allocate_memory(64 * KIB).unwrap();

@@ -18,10 +18,7 @@ fn remote_matrix(right: Access, config: &QpConfig) -> [Option<TermCode>; 2] {
 #[test]
 fn peer_writes_only_where_queue_pair_and_stag_allow_it() {
     let open = QpConfig::default();
-    let closed = QpConfig {
-        inbound_write: false,
-        ..QpConfig::default()
-    };
+    let closed = QpConfig::default().inbound_write(false);
     let refused = Some(forbidden(WRITE));
     assert_eq!(remote_matrix(WRITE, &open), [refused, None]);
     assert_eq!(remote_matrix(WRITE, &closed), [refused, refused]);
@@ -38,10 +35,7 @@ fn peer_reads_only_where_the_stag_allows_it() {
 fn window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
     let mut sim = sim();
     let plain = QpConfig::default();
-    let closed = QpConfig {
-        inbound_write: false,
-        ..QpConfig::default()
-    };
+    let closed = QpConfig::default().inbound_write(false);
     let (mut a, mut b) = (sim.a().end(&plain), sim.b().end(&closed));
     sim.connect(&mut a, &mut b);
     let region = b.va_region(KIB, FOR_WINDOWS, VA);
@@ -64,10 +58,7 @@ fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
         (false, Access::LOCAL_WRITE | WRITE, false),
     ] {
         let mut sim = sim();
-        let config = QpConfig {
-            inbound_write,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().inbound_write(inbound_write);
         let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
         sim.connect(&mut a, &mut b);
         let (source, sink) = (a.target(100), b.region(100, access));
@@ -89,11 +80,7 @@ fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
 #[test]
 fn lists_need_the_local_right_of_their_kind_and_nothing_else() {
     for inbound_write in [true, false] {
-        let config = QpConfig {
-            inbound_write,
-            ird: 0,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().inbound_write(inbound_write).ird(0);
         for (access, reads, writes) in [
             (Access::LOCAL_READ, true, false),
             (Access::LOCAL_READ | READ, true, false),
@@ -149,11 +136,7 @@ fn peer_of_a_closed_queue_pair_invalidates_nothing() {
         (false, 0, false),
     ] {
         let mut sim = sim();
-        let config = QpConfig {
-            inbound_write,
-            ird,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().inbound_write(inbound_write).ird(ird);
         let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
         sim.connect(&mut a, &mut b);
         let region = b.region(8, Access::all());

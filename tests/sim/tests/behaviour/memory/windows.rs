@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use xwarp::{DeallocateError, DestroyError, QpConfig};
+use xwarp::QpConfig;
+use xwarp::error::{DeallocateError, DestroyError};
 
 #[test]
 fn peer_reaches_exactly_the_bytes_of_its_window() {
@@ -93,7 +94,7 @@ fn window_is_open_to_the_peer_of_its_queue_pair_alone() {
 
 #[test]
 fn window_that_is_not_bound_is_no_valid_stag() {
-    type Spoil = fn(&mut Sim, &mut End, Stag) -> Stag;
+    type Spoil = fn(&mut Sim, &mut SimEnd, Stag) -> Stag;
     let cases: BTreeMap<&str, Spoil> = BTreeMap::from([
         ("another key", (|_, _, Stag(stag)| Stag(stag ^ 1)) as Spoil),
         ("invalidated", |sim, b, stag| {
@@ -202,7 +203,7 @@ fn window_is_no_place_for_scatter_gather_lists() {
 }
 
 /// All of a window that is bound, as an element of a list.
-fn bound_sge(sim: &mut Sim, b: &mut End, region: &MemoryRegion) -> xwarp::Sge {
+fn bound_sge(sim: &mut Sim, b: &mut SimEnd, region: &MemoryRegion) -> xwarp::Sge {
     let mut window = b.host().pd().allocate_window().unwrap();
     let bind = window.bind(region.remote(0), 100, READ | WRITE);
     b.post(SendRequest::bind(WrId(1), bind));

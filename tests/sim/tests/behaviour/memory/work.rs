@@ -1,10 +1,12 @@
 //! Memory work requests as work requests: their order, fences, completions and errors (verbs draft §8.1.2.3, §8.2.2).
 
 use super::*;
-use xwarp::{Bind, PostError, QpConfig};
+use xwarp::QpConfig;
+use xwarp::error::PostError;
+use xwarp::memory::Bind;
 
 /// B's window, not bound, and a Bind of bytes 0 to 99 of the region.
-fn window(b: &End, region: &MemoryRegion) -> (xwarp::MemoryWindow, Bind) {
+fn window(b: &SimEnd, region: &MemoryRegion) -> (xwarp::MemoryWindow, Bind) {
     let mut window = b.host().pd().allocate_window().unwrap();
     let bind = window.bind(region.remote(0), 100, READ | WRITE);
     (window, bind)
@@ -15,7 +17,7 @@ fn nothing_of_a_bind_or_an_invalidation_is_on_the_wire() {
     let mut sim = sim();
     let (_a, mut b, region) = with_region(&mut sim);
     sim.run_until_idle();
-    let sent = |end: &End| end.host().rnic().counters().unwrap().rdma.fpdus_out;
+    let sent = |end: &SimEnd| end.host().rnic().counters().unwrap().rdma.fpdus_out;
     let before = sent(&b);
     let frames = sim.now();
     let (_window, bind) = window(&b, &region);
@@ -131,7 +133,7 @@ fn local_fence_opens_at_once_where_nothing_is_under_way() {
 
 #[test]
 fn bind_that_is_refused_fails_its_work_request_and_flushes_the_rest() {
-    type Spoil = fn(&End, &mut Bind);
+    type Spoil = fn(&SimEnd, &mut Bind);
     #[rustfmt::skip]
     let cases: [(&str, Spoil, CompletionStatus); 8] = [
         ("no window", |_, it| it.window = Stag(0x1234_5678), CompletionStatus::InvalidWindow),
@@ -183,10 +185,7 @@ fn second_bind_of_a_bound_window_fails_even_unsignaled() {
 #[test]
 fn queue_pair_that_may_bind_nothing_does_not() {
     let mut sim = sim();
-    let config = QpConfig {
-        bind_windows: false,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().bind_windows(false);
     let (a, mut b) = sim.connected_pair_with(&config);
     let region = b.va_region(KIB, FOR_WINDOWS, VA);
     let (_window, bind) = window(&b, &region);
@@ -199,15 +198,12 @@ fn queue_pair_that_may_bind_nothing_does_not() {
 #[test]
 fn memory_work_on_stag_zero_is_not_even_posted() {
     let mut sim = sim();
-    let config = QpConfig {
-        privileged: true,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().privileged(true);
     let (_a, mut b) = sim.connected_pair_with(&config);
     let region = b.va_region(KIB, FOR_WINDOWS, VA);
     let (window, bind) = window(&b, &region);
     let mut stag = b.host().pd().allocate_stag(1, false).unwrap();
-    let list = xwarp::PhysicalList {
+    let list = xwarp::memory::PhysicalList {
         entry_size: 4096,
         addresses: vec![0].into(),
         first_byte_offset: 0,
@@ -216,29 +212,15 @@ fn memory_work_on_stag_zero_is_not_even_posted() {
     let fast = stag.fast_register(list, LOCAL);
     for key in [0, 7] {
         let zero = Stag(0).with_key(key);
+        let (mut window_zero, mut region_zero, mut fast_zero) = (bind, bind, fast.clone());
+        window_zero.window = zero;
+        region_zero.region = zero;
+        fast_zero.stag = zero;
         let requests = [
-            SendRequest::bind(
-                WrId(1),
-                Bind {
-                    window: zero,
-                    ..bind
-                },
-            ),
-            SendRequest::bind(
-                WrId(2),
-                Bind {
-                    region: zero,
-                    ..bind
-                },
-            ),
+            SendRequest::bind(WrId(1), window_zero),
+            SendRequest::bind(WrId(2), region_zero),
             SendRequest::invalidate(WrId(3), zero),
-            SendRequest::fast_register(
-                WrId(4),
-                xwarp::FastRegister {
-                    stag: zero,
-                    ..fast.clone()
-                },
-            ),
+            SendRequest::fast_register(WrId(4), fast_zero),
         ];
         for request in requests {
             assert_eq!(b.qp.post_send(request), Err(PostError::StagZero));

@@ -5,20 +5,20 @@ use super::{
     with_depths,
 };
 use std::time::Duration;
-use xwarp::{
-    AsyncEventKind, CompletionStatus, Depth, MpaConfig, Opcode, QpConfig, QpState, RemoteAddress,
-    Stag, TermCode,
-};
+use xwarp::cm::{Depth, MpaConfig};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{CompletionStatus, Opcode, QpConfig, QpState, RemoteAddress, Stag};
 use xwarp_sim_tests::wire::{
     Tagged, Untagged, enhanced, read_request, reply, request, terminate, ulpdus,
 };
-use xwarp_sim_tests::{Done, End};
+use xwarp_sim_tests::{Done, SimEnd};
 
 fn default_pair() -> xwarp_sim_tests::Sim {
     pair(MpaConfig::default(), MpaConfig::default())
 }
 
-fn depths(end: &End) -> (u16, u16) {
+fn depths(end: &SimEnd) -> (u16, u16) {
     (end.qp.ird(), end.qp.ord())
 }
 
@@ -187,6 +187,15 @@ fn requests(stream: &[u8]) -> usize {
     segments.iter().filter(|ulpdu| ulpdu[1] == 0x41).count()
 }
 
+/// The peer's Read number `msn`.
+fn read_of_8_bytes(msn: u32, RemoteAddress { stag, to }: RemoteAddress) -> Vec<u8> {
+    let header = Untagged {
+        msn,
+        ..Untagged::read_request()
+    };
+    header.fpdu(&read_request(Stag(1), 0, 8, stag, to))
+}
+
 /// Both depths are there to the last Read (R5040-6.1-4): the peer has as many outstanding as IRD says, and this side as many as ORD.
 #[test]
 fn as_many_reads_as_were_settled_are_outstanding_in_either_direction() {
@@ -197,14 +206,7 @@ fn as_many_reads_as_were_settled_are_outstanding_in_either_direction() {
     let source = end.target(8);
     source.fill(b"one word");
     let asked: Vec<u8> = (1..=3)
-        .flat_map(|msn| {
-            let header = Untagged {
-                msn,
-                ..Untagged::read_request()
-            };
-            let RemoteAddress { stag, to } = source.remote(0);
-            header.fpdu(&read_request(Stag(1), 0, 8, stag, to))
-        })
+        .flat_map(|msn| read_of_8_bytes(msn, source.remote(0)))
         .collect();
     responding.peer.send_pieces(&asked, asked.len());
     responding.sim.run_until_idle();
@@ -218,10 +220,8 @@ fn as_many_reads_as_were_settled_are_outstanding_in_either_direction() {
     );
 
     let sink = end.target(8);
-    let nowhere = RemoteAddress {
-        stag: Stag(1),
-        to: 0,
-    };
+    let (stag, to) = (Stag(1), 0);
+    let nowhere = RemoteAddress { stag, to };
     (0..6).for_each(|id| end.post_read(id, sink.local(0, 8), nowhere));
     responding.sim.run_until_idle();
     let received = || responding.peer.received().split_off(answer.len());

@@ -2,15 +2,16 @@
 
 use super::{CRC, ENHANCED, Initiating, LIMIT, Responding, info, peer_to_peer, up_to};
 use std::time::Duration;
-use xwarp::{
-    AsyncEventKind, ConnectError, MpaConfig, QpConfig, QpState, Revision, RtrTypes, Stag, TermCode,
-};
+use xwarp::cm::{MpaConfig, Revision, RtrTypes};
+use xwarp::error::{ConnectError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::{QpConfig, QpState, Stag};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, Tagged, Untagged, enhanced, reply, request, ulpdus};
 use xwarp_sim_tests::{Done, PlainPeer};
 use xwarp_tcp::CloseReason;
 
 /// What a Request may take (wire.md §3.5).
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Row 4.
@@ -50,7 +51,7 @@ fn private_data_that_never_comes_is_waited_for_until_the_deadline() {
     responding.sim.run_for(Duration::from_millis(200));
     assert_eq!(responding.peer.ended(), Some(CloseReason::Reset));
     assert_eq!(responding.sim.a().drops()["drop_startup_timeout"], 1);
-    assert!(responding.sim.now() < connected + REQUEST_LIMIT + SECOND);
+    assert!(responding.sim.now() < connected + REQUEST_TIMEOUT + SECOND);
 }
 
 /// Row 6.
@@ -68,7 +69,7 @@ fn request_in_drips_does_not_extend_the_deadline() {
     }
     assert_eq!(responding.peer.ended(), Some(CloseReason::Reset));
     let now = responding.sim.now();
-    assert!(now <= connected + REQUEST_LIMIT + SECOND, "{now:?}");
+    assert!(now <= connected + REQUEST_TIMEOUT + SECOND, "{now:?}");
     assert!(responding.listener.try_accept().unwrap().is_none());
 }
 

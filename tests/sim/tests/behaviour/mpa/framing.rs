@@ -4,24 +4,21 @@ use super::{
     CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, up_to, without_nudge,
 };
 use std::time::Duration;
-use xwarp::{AsyncEventKind, MpaConfig, QpConfig, QpState, Revision, Stag, TermCode};
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{QpConfig, QpState, Stag};
 use xwarp_iwarp::mpa::{Deframer, Framer};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, Untagged, deframed, framed, reply, request, terminate};
-use xwarp_sim_tests::{Done, End, KIB, Sim, Target, for_each_seed, pattern, pattern_of};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, Target, for_each_seed, pattern, pattern_of};
 
 fn crc(on: bool, highest: Revision) -> MpaConfig {
-    MpaConfig {
-        crc: on,
-        ..up_to(highest)
-    }
+    up_to(highest).crc(on)
 }
 
 fn markers(on: bool) -> MpaConfig {
-    MpaConfig {
-        markers: on,
-        ..MpaConfig::default()
-    }
+    MpaConfig::default().markers(on)
 }
 
 #[test]
@@ -170,7 +167,7 @@ fn transfer_both_ways(sim: &mut Sim) {
 }
 
 /// Where which pattern must be afterwards.
-fn post_all(from: &mut End, to: &mut End, side: u64, len: usize) -> [(Target, u64); 3] {
+fn post_all(from: &mut SimEnd, to: &mut SimEnd, side: u64, len: usize) -> [(Target, u64); 3] {
     let (written, source, sink) = (to.target(len), to.target(len), from.target(len));
     from.post_write(side + 1, &pattern_of(side + 1, len), written.remote(0));
     source.fill(&pattern_of(side + 2, len));
@@ -215,7 +212,7 @@ fn reply_that_asks_for_markers_is_obeyed() {
 }
 
 /// An end at A that has asked its peer, the initiator, for markers and CRCs.
-fn wanting_markers() -> (Responding, End, usize) {
+fn wanting_markers() -> (Responding, SimEnd, usize) {
     let mut responding = Responding::new(markers(true));
     let (end, answer) = responding.accepted(&request(CRC, 1, b""), &QpConfig::default());
     assert_eq!(answer, reply(MARKERS | CRC, 1, b""));
@@ -304,11 +301,7 @@ fn markers_that_nobody_asked_for_end_the_stream() {
 
 #[test]
 fn markers_and_crcs_off_go_together() {
-    let both = MpaConfig {
-        crc: false,
-        markers: true,
-        ..MpaConfig::default()
-    };
+    let both = MpaConfig::default().crc(false).markers(true);
     let mut sim = Sim::with_mpa(Seed(5), both, both).one_way_delay(Duration::from_millis(1));
     transfer_both_ways(&mut sim);
 }

@@ -2,9 +2,10 @@
 
 use super::info;
 use std::time::Duration;
-use xwarp::{Access, MpaConfig, QpConfig};
+use xwarp::cm::MpaConfig;
+use xwarp::{Access, QpConfig};
 use xwarp_netsim::{Rng, Seed};
-use xwarp_sim_tests::{Done, End, KIB, Sim, for_each_seed, pattern_of};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, for_each_seed, pattern_of};
 
 /// Bytes of an IP packet. The last one is the longest that there is.
 const MTUS: [usize; 3] = [9000, 16_384, 65_535];
@@ -14,11 +15,7 @@ const HEADERS: usize = 52;
 const MESSAGES: u64 = 4;
 
 fn sim(seed: Seed, mtu: usize, crc: bool) -> Sim {
-    let mpa = MpaConfig {
-        crc,
-        markers: true,
-        ..MpaConfig::default()
-    };
+    let mpa = MpaConfig::default().crc(crc).markers(true);
     Sim::with_mtu_and_mpa(seed, mtu, mpa).one_way_delay(Duration::from_micros(100))
 }
 
@@ -34,7 +31,7 @@ fn length(rng: &mut Rng, mtu: usize) -> usize {
 }
 
 /// Writes, Reads and Sends from one side to the other: what is there afterwards is what was sent, to the byte.
-fn exchange(sim: &mut Sim, rng: &mut Rng, [from, to]: [&mut End; 2], mtu: usize) {
+fn exchange(sim: &mut Sim, rng: &mut Rng, [from, to]: [&mut SimEnd; 2], mtu: usize) {
     for id in 0..MESSAGES {
         let id = 10 * id;
         let [write, read, last] = [0; 3].map(|_| length(rng, mtu));
@@ -101,7 +98,7 @@ fn one_segment_is_one_fpdu_with_markers() {
         let mut sim = sim(Seed(1), mtu, true);
         let (mut a, b) = sim.connected_pair();
         let target = b.region(longest, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
-        let fpdus = |end: &End| end.host().rnic().counters().unwrap().rdma.fpdus_in;
+        let fpdus = |end: &SimEnd| end.host().rnic().counters().unwrap().rdma.fpdus_in;
         sim.run_until_idle();
         let before = fpdus(&b);
         a.post_write(1, &pattern_of(7, longest), target.remote(0));

@@ -15,13 +15,12 @@ mod windows;
 
 use std::time::Duration;
 
-use xwarp::{
-    ConnectError, ConnectionInfo, ConnectionRequest, MpaConfig, PeerToPeer, QpConfig, QpState,
-    Revision, RtrTypes,
-};
+use xwarp::cm::{ConnectionInfo, ConnectionRequest, MpaConfig, PeerToPeer, Revision, RtrTypes};
+use xwarp::error::ConnectError;
+use xwarp::{QpConfig, QpState};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::terminate;
-use xwarp_sim_tests::{Done, End, PlainPeer, Sim};
+use xwarp_sim_tests::{Done, PlainPeer, Sim, SimEnd};
 
 /// What a connection may take to be made.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -43,35 +42,22 @@ const LEFT_TO_ULP: u16 = 0x3fff;
 
 /// A silent peer is not woken, so that all that is sent is what a test posts.
 fn without_nudge() -> MpaConfig {
-    MpaConfig {
-        nudge: None,
-        ..MpaConfig::default()
-    }
+    MpaConfig::default().first_fpdu_retry(None)
 }
 
 fn up_to(highest: Revision) -> MpaConfig {
-    MpaConfig {
-        highest,
-        ..MpaConfig::default()
-    }
+    MpaConfig::default().max_revision(highest)
 }
 
 fn with_depths(ird: u16, ord: u16) -> QpConfig {
-    QpConfig {
-        ird,
-        ord,
-        ..QpConfig::default()
-    }
+    QpConfig::default().ird(ird).ord(ord)
 }
 
 fn peer_to_peer(rtr: RtrTypes) -> QpConfig {
-    QpConfig {
-        peer_to_peer: Some(PeerToPeer {
-            rtr,
-            ..PeerToPeer::default()
-        }),
-        ..QpConfig::default()
-    }
+    QpConfig::default().peer_to_peer(Some(PeerToPeer {
+        rtr,
+        ..PeerToPeer::default()
+    }))
 }
 
 fn pair(a: MpaConfig, b: MpaConfig) -> Sim {
@@ -79,18 +65,18 @@ fn pair(a: MpaConfig, b: MpaConfig) -> Sim {
 }
 
 /// An end at A of one configuration, connected to one at B of another. Nobody has sent an FPDU of the application's yet.
-fn connected(sim: &mut Sim, a: &QpConfig, b: &QpConfig) -> (End, End) {
+fn connected(sim: &mut Sim, a: &QpConfig, b: &QpConfig) -> (SimEnd, SimEnd) {
     let (mut a, mut b) = (sim.a().end(a), sim.b().end(b));
     sim.connect_silently(&mut a, &mut b);
     (a, b)
 }
 
-fn info(end: &End) -> ConnectionInfo {
+fn info(end: &SimEnd) -> ConnectionInfo {
     end.qp.connection().expect("the end is connected")
 }
 
 /// A message from A to B, then one back.
-fn exchange(sim: &mut Sim, a: &mut End, b: &mut End) {
+fn exchange(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd) {
     b.post_recv(1, 10);
     a.post_recv(2, 10);
     a.post_send(3, b"there");
@@ -143,7 +129,7 @@ impl Responding {
     }
 
     /// The end that accepts the peer's `request`, and the Reply.
-    fn accepted(&mut self, request: &[u8], config: &QpConfig) -> (End, Vec<u8>) {
+    fn accepted(&mut self, request: &[u8], config: &QpConfig) -> (SimEnd, Vec<u8>) {
         let request = self.asked(request);
         let mut end = self.sim.a().end(config);
         request.accept(&mut end.qp, b"").unwrap();
@@ -166,8 +152,8 @@ impl Responding {
 struct Initiating {
     sim: Sim,
     peer: PlainPeer,
-    end: End,
-    connecting: xwarp::Connecting,
+    end: SimEnd,
+    connecting: xwarp::cm::Connecting,
     /// The Request.
     request: Vec<u8>,
 }
@@ -225,7 +211,10 @@ impl Initiating {
         self.peer.close();
         self.sim.run_until_idle();
         let sent = self.sent();
-        assert_eq!(terminate(&sent), (xwarp::TermCode::mpa(code), vec![0, 0]));
+        assert_eq!(
+            terminate(&sent),
+            (xwarp::error::TermCode::mpa(code), vec![0, 0])
+        );
         assert_eq!(xwarp_sim_tests::wire::ulpdus(&sent).len(), 1);
         assert_eq!(self.end.state(), QpState::Idle);
         assert_eq!(self.peer.ended(), Some(xwarp_tcp::CloseReason::Graceful));

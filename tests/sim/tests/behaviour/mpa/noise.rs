@@ -5,7 +5,9 @@ use super::{
     up_to,
 };
 use std::time::Duration;
-use xwarp::{ConnectError, MpaConfig, QpConfig, QpState, Revision, Rtr, RtrTypes};
+use xwarp::cm::{MpaConfig, Revision, Rtr, RtrTypes};
+use xwarp::error::ConnectError;
+use xwarp::{QpConfig, QpState};
 use xwarp_netsim::Direction;
 use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{enhanced, reply, request};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use xwarp::{MpaConfig, QpConfig, QpState, Stag};
+use xwarp::cm::MpaConfig;
+use xwarp::{QpConfig, QpState, Stag};
 use xwarp_sim_tests::wire::{Tagged, Untagged, reply, ulpdus};
 use xwarp_sim_tests::{Done, KIB, pattern};
 
@@ -38,7 +39,7 @@ fn silent_peer_is_woken_four_times() {
         assert_eq!(sent, expected, "{before} FPDUs before");
     }
     let counters = initiating.sim.a().rnic().counters().unwrap().rdma;
-    assert_eq!((counters.nudges_out, counters.fpdus_out), (4, 5));
+    assert_eq!((counters.first_fpdu_retries, counters.fpdus_out), (4, 5));
     assert_eq!(initiating.end.sends(), [Done::send(1, 5)]);
     assert_eq!(initiating.end.state(), QpState::Rts);
 }
@@ -83,7 +84,10 @@ fn rnic_that_is_woken_for_nothing_goes_on_as_before() {
     b.post_recv(1, 64 * KIB);
     a.post_send(2, &pattern(64 * KIB));
     sim.run_for(SECOND);
-    assert_eq!(sim.a().rnic().counters().unwrap().rdma.nudges_out, 4);
+    assert_eq!(
+        sim.a().rnic().counters().unwrap().rdma.first_fpdu_retries,
+        4
+    );
     assert_eq!(b.receives(), [Done::receive(1, 64 * KIB)]);
     assert_eq!(a.sends(), [Done::send(2, 64 * KIB)]);
     exchange(&mut sim, &mut a, &mut b);

@@ -1,19 +1,16 @@
 //! Permissive mode: a peer of the RDMA Consortium, MPA revision 0, DDP and RDMAP version 0 (RFC 5044, appendix C).
 
 use super::{CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, up_to};
-use xwarp::{
-    AsyncEventKind, CompletionStatus, MpaConfig, QpConfig, QpState, RemoteAddress, Revision,
-    SendRequest, Stag, TermCode, WrId,
-};
+use xwarp::cm::{MpaConfig, Revision};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{CompletionStatus, QpConfig, QpState, RemoteAddress, SendRequest, Stag, WrId};
 use xwarp_iwarp::mpa::{Deframer, Framer};
 use xwarp_sim_tests::wire::{Untagged, deframed, framed, reply, request};
-use xwarp_sim_tests::{Done, End, PlainPeer, Sim};
+use xwarp_sim_tests::{Done, PlainPeer, Sim, SimEnd};
 
 fn permissive() -> MpaConfig {
-    MpaConfig {
-        rdmac: true,
-        ..MpaConfig::default()
-    }
+    MpaConfig::default().allow_revision_0(true)
 }
 
 /// A Send of version 0.
@@ -28,7 +25,7 @@ fn send(msn: u32) -> Untagged {
 
 /// A message to `end`, one back from it, and then an FPDU whose CRC is wrong: all in version 0 and with markers both ways. `sent`:
 /// bytes of start-up.
-fn converse(sim: &mut Sim, peer: &PlainPeer, end: &mut End, sent: usize) {
+fn converse(sim: &mut Sim, peer: &PlainPeer, end: &mut SimEnd, sent: usize) {
     let mut framer = Framer::new(true, true);
     end.post_recv(1, 1_000);
     end.post_recv(2, 1_000);
@@ -68,7 +65,7 @@ fn converse(sim: &mut Sim, peer: &PlainPeer, end: &mut End, sent: usize) {
     );
 }
 
-fn assert_rdmac(end: &End) {
+fn assert_rdmac(end: &SimEnd) {
     let info = info(end);
     assert_eq!((info.revision, info.peer), (0, None));
     assert!(info.crc && info.send_markers && info.receive_markers);
@@ -89,10 +86,7 @@ fn permissive_responder_answers_revision_0_with_markers_and_crcs() {
 #[test]
 fn permissive_initiator_takes_a_reply_of_revision_0() {
     for highest in [Revision::One, Revision::Two] {
-        let mpa = MpaConfig {
-            highest,
-            ..permissive()
-        };
+        let mpa = permissive().max_revision(highest);
         let initiating = Initiating::new(mpa, &QpConfig::default());
         let mut initiating = initiating.expecting(&["drop_bad_fpdu", "drop_after_failure"]);
         let answer = reply(MARKERS | CRC, 0, b"old");

@@ -6,10 +6,9 @@ use super::{
     CRC, ENHANCED, Initiating, LIMIT, REJECTED, Responding, connected, exchange, info, pair,
     peer_to_peer, up_to, with_depths,
 };
-use xwarp::{
-    AcceptError, ConnectError, CreateError, Depth, EnhancedData, MpaConfig, PeerToPeer, QpConfig,
-    QpState, Revision, RtrTypes, StartupError,
-};
+use xwarp::cm::{Depth, EnhancedData, MpaConfig, PeerToPeer, Revision, RtrTypes};
+use xwarp::error::{AcceptError, ConnectError, CreateError, StartupError};
+use xwarp::{QpConfig, QpState};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, enhanced, reply, request};
 use xwarp_sim_tests::{PlainPeer, pattern};
 
@@ -122,13 +121,10 @@ fn revision_1_is_not_tried_where_it_would_not_do_or_was_tried() {
 
 #[test]
 fn rtr_that_is_not_required_is_given_up_with_revision_2() {
-    let config = QpConfig {
-        peer_to_peer: Some(PeerToPeer {
-            required: false,
-            ..PeerToPeer::default()
-        }),
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().peer_to_peer(Some(PeerToPeer {
+        required: false,
+        ..PeerToPeer::default()
+    }));
     let mut sim = pair(up_to(Two), up_to(One)).expecting(&["drop_startup"]);
     let (mut a, mut b) = connected(&mut sim, &config, &QpConfig::default());
     assert_eq!((info(&a).revision, info(&a).rtr), (1, None));
@@ -216,7 +212,7 @@ fn request_tells_the_application_what_the_peer_brings() {
     let mut responding = Responding::new(up_to(Two));
     let data = [enhanced(super::A | super::B | 7, super::D | 9), pattern(3)].concat();
     let asked = responding.asked(&request(CRC | ENHANCED, 2, &data));
-    let rtr = RtrTypes::only(xwarp::Rtr::Send).with(xwarp::Rtr::Read);
+    let rtr = RtrTypes::only(xwarp::cm::Rtr::Send).with(xwarp::cm::Rtr::Read);
     let expected = EnhancedData {
         ird: Depth::Count(7),
         ord: Depth::Count(9),
@@ -342,10 +338,7 @@ fn reject_tells_the_initiator_which_ord_was_needed() {
 fn impossible_configuration_is_refused_when_the_queue_pair_is_created() {
     let sim = pair(up_to(One), up_to(Two));
     let create = |host: xwarp_sim_tests::Host, rtr, required| {
-        let config = QpConfig {
-            peer_to_peer: Some(PeerToPeer { rtr, required }),
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().peer_to_peer(Some(PeerToPeer { rtr, required }));
         let cq = host.rnic().create_cq(16).unwrap();
         host.pd().create_qp(&config, &cq, &cq).map(drop)
     };

@@ -5,7 +5,8 @@ use super::{
     peer_to_peer, without_nudge,
 };
 use std::time::Duration;
-use xwarp::{MpaConfig, PeerToPeer, QpConfig, QpState, Rtr, RtrTypes, Stag};
+use xwarp::cm::{MpaConfig, PeerToPeer, Rtr, RtrTypes};
+use xwarp::{QpConfig, QpState, Stag};
 use xwarp_sim_tests::wire::{Tagged, Untagged, enhanced, read_request, reply, request, ulpdus};
 use xwarp_sim_tests::{Done, Sim};
 
@@ -136,10 +137,7 @@ fn rtr_that_is_a_read_takes_a_credit_and_completes_no_work() {
 #[test]
 fn ord_of_nothing_is_enough_for_an_rtr_that_is_a_read() {
     for depth in [1, super::LEFT_TO_ULP] {
-        let config = QpConfig {
-            ord: 0,
-            ..peer_to_peer(RtrTypes::ALL)
-        };
+        let config = peer_to_peer(RtrTypes::ALL).ord(0);
         let mut initiating = Initiating::new(without_nudge(), &config);
         let answer = reply(CRC | ENHANCED, 2, &enhanced(A | depth, D));
         initiating.answered(&answer).unwrap();
@@ -153,10 +151,7 @@ fn ord_of_nothing_is_enough_for_an_rtr_that_is_a_read() {
 
 #[test]
 fn responder_without_reads_takes_one_as_rtr_if_it_can_be_nothing_else() {
-    let without_reads = QpConfig {
-        ird: 0,
-        ..QpConfig::default()
-    };
+    let without_reads = QpConfig::default().ird(0);
     let mut responding = Responding::new(MpaConfig::default());
     let (end, answer) = responding.accepted(&p2p_request(0, D), &without_reads);
     let expected = enhanced(A | B | 1, C | D | 32);
@@ -223,13 +218,10 @@ fn reply_of_the_client_server_model_is_terminated_where_an_rtr_is_required() {
     let initiating = Initiating::new(MpaConfig::default(), &peer_to_peer(RtrTypes::ALL));
     initiating.assert_unacceptable(&answer, 7);
 
-    let optional = QpConfig {
-        peer_to_peer: Some(PeerToPeer {
-            required: false,
-            ..PeerToPeer::default()
-        }),
-        ..QpConfig::default()
-    };
+    let optional = QpConfig::default().peer_to_peer(Some(PeerToPeer {
+        required: false,
+        ..PeerToPeer::default()
+    }));
     let mut initiating = Initiating::new(MpaConfig::default(), &optional);
     initiating.answered(&answer).unwrap();
     initiating.sim.run_for(Duration::from_secs(1));
@@ -266,7 +258,7 @@ fn two_rnics_without_an_rtr_in_common_part_by_a_terminate() {
     let text = cause.to_string();
     assert!(text.contains("no RTR type in common"), "{text}");
     sim.run_until_idle();
-    let told = xwarp::AsyncEventKind::TerminateReceived(xwarp::TermCode::mpa(7));
+    let told = xwarp::event::AsyncEventKind::TerminateReceived(xwarp::error::TermCode::mpa(7));
     assert_eq!(b.events(), [told]);
     assert_eq!((a.state(), b.state()), (QpState::Idle, QpState::Error));
     let mut other = sim.b().end(&QpConfig::default());

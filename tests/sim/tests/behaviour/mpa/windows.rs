@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, ConnectError, MpaConfig, QpConfig, QpState};
+use xwarp::cm::MpaConfig;
+use xwarp::error::ConnectError;
+use xwarp::event::AsyncEventKind;
+use xwarp::{QpConfig, QpState};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, reply};
-use xwarp_sim_tests::{End, PlainPeer, Side, Sim};
+use xwarp_sim_tests::{PlainPeer, Side, Sim, SimEnd};
 use xwarp_tcp::CloseReason;
 
 use super::{CRC, LIMIT, REJECTED, Responding};
@@ -16,7 +19,7 @@ const WINDOWS: [u16; 2] = [0, 1];
 const LONG: Duration = Duration::from_secs(11);
 
 /// An end that has accepted a peer whose window has been this small since before its Request.
-fn accepted(window: u16) -> (Responding, End) {
+fn accepted(window: u16) -> (Responding, SimEnd) {
     let mut responding = Responding::new(MpaConfig::default());
     responding.peer.announce(Some(window));
     let request = responding.asked(REQUEST);
@@ -113,7 +116,7 @@ fn rejection_waits_for_room_and_not_for_ever() {
 }
 
 /// A peer that listens with a window of this size from its SYN on, and an end that connects to it.
-fn requesting(window: u16) -> (Sim, PlainPeer, End, xwarp::Connecting) {
+fn requesting(window: u16) -> (Sim, PlainPeer, SimEnd, xwarp::cm::Connecting) {
     let (sim, peer) = Sim::with_plain_peer(Seed(43));
     let mut sim = sim.one_way_delay(Duration::from_millis(1));
     let port = sim.new_port();

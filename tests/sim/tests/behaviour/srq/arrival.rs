@@ -1,6 +1,7 @@
-//! Whose buffer a message takes (verbs draft §6.3.5).
+//! Messages of several queue pairs take buffers of a shared receive queue in their order of arrival (verbs draft §6.3.5).
 
-use xwarp::{QpState, RecvRequest, SendRequest, Sgl, WrId};
+use xwarp::work::Sgl;
+use xwarp::{QpState, RecvRequest, SendRequest, WrId};
 use xwarp_sim_tests::{Done, Sim, for_each_seed};
 
 use super::{LEN, full, pairs, post, queue, sim};

@@ -1,14 +1,15 @@
 //! The limit, and its event (verbs draft §6.3.8).
 
-use xwarp::{AsyncEvent, AsyncEventKind, EventResource, RecvRequest, SharedReceiveQueue, WrId};
+use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
+use xwarp::{RecvRequest, SharedReceiveQueue, WrId};
 
 use super::{pairs, post, queue, sim};
 
 fn limit_of(srq: &SharedReceiveQueue) -> AsyncEvent {
-    AsyncEvent {
-        resource: EventResource::Srq(srq.id()),
-        kind: AsyncEventKind::SrqLimitReached,
-    }
+    AsyncEvent::new(
+        EventResource::Srq(srq.id()),
+        AsyncEventKind::SrqLimitReached,
+    )
 }
 
 #[test]
@@ -25,19 +26,8 @@ fn limit_is_told_once_per_arming_when_fewer_are_left() {
         sim.run_until_idle();
         told.push(sim.b().other_events());
     }
-    let once = |at| {
-        (0..4).map(move |i| {
-            if i == at {
-                vec![reached.clone()]
-            } else {
-                vec![]
-            }
-        })
-    };
-    assert!(
-        told.into_iter().eq(once(2)),
-        "4 and 3 are left, then 2, then 1"
-    );
+    let once = [vec![], vec![], vec![reached], vec![]];
+    assert_eq!(told, once, "4 and 3 are left, then 2, then 1");
     assert!(!srq.query().unwrap().armed);
     // Armed again, twice, it is told by the next message, with so few left, once.
     srq.arm_limit(2).unwrap();

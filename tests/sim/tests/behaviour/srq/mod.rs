@@ -7,12 +7,11 @@ mod verbs;
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, MemoryRegion, PostError, QpConfig, RecvRequest, Sgl, SharedReceiveQueue, SrqConfig,
-    WrId,
-};
+use xwarp::error::PostError;
+use xwarp::work::Sgl;
+use xwarp::{Access, MemoryRegion, QpConfig, RecvRequest, SharedReceiveQueue, SrqConfig, WrId};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Host, Sim};
+use xwarp_sim_tests::{Host, Sim, SimEnd};
 
 /// Bytes of a receive buffer.
 const LEN: usize = 8;
@@ -22,11 +21,7 @@ fn sim() -> Sim {
 }
 
 fn config(depth: usize, limit: usize) -> SrqConfig {
-    SrqConfig {
-        depth,
-        limit,
-        ..SrqConfig::default()
-    }
+    SrqConfig::default().depth(depth).limit(limit)
 }
 
 fn queue(host: &Host, depth: usize, limit: usize) -> SharedReceiveQueue {
@@ -34,12 +29,9 @@ fn queue(host: &Host, depth: usize, limit: usize) -> SharedReceiveQueue {
 }
 
 /// Ends of the first host that send, each to one of the second that receives into buffers of `srq`.
-fn pairs(sim: &mut Sim, srq: &SharedReceiveQueue, n: usize) -> Vec<(End, End)> {
+fn pairs(sim: &mut Sim, srq: &SharedReceiveQueue, n: usize) -> Vec<(SimEnd, SimEnd)> {
     // Its depth is not looked at.
-    let takes = QpConfig {
-        recv_depth: 0,
-        ..QpConfig::default()
-    };
+    let takes = QpConfig::default().recv_depth(0);
     let mut pairs = Vec::new();
     for _ in 0..n {
         let (mut a, mut b) = (

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, Opcode, PostError, QpChange, QpConfig, QpState,
-    RecvRequest, SendRequest, Sgl, TermCode, WrId,
-};
+use xwarp::attr::QpChange;
+use xwarp::error::{PostError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::work::Sgl;
+use xwarp::{Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, SendRequest, WrId};
 use xwarp_sim_tests::Done;
 
 use super::{LEN, config, pairs, post, queue, sim};
@@ -160,10 +161,7 @@ fn stag_zero_is_judged_by_the_queue_pair_that_takes_it() {
         let mut srq = queue(&sim.b(), 4, 0);
         let mut a = sim.a().end(&QpConfig::default());
         let mut b = sim.b().end(&QpConfig::default());
-        let config = QpConfig {
-            privileged,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().privileged(privileged);
         let (send_cq, recv_cq) = b.cqs();
         let qp = b
             .host()

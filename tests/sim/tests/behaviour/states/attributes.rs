@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEventKind, Capability, Depths, InboundError, ModifyError, Opcode, QpChange, QpConfig,
-    QpState,
-};
-use xwarp_sim_tests::{Done, End};
+use xwarp::attr::QpChange;
+use xwarp::error::{CapabilityError, InboundError, ModifyError};
+use xwarp::event::AsyncEventKind;
+use xwarp::{Opcode, QpConfig, QpState};
+use xwarp_sim_tests::{Done, SimEnd};
 
 use super::{pair_in, sim};
 
 const READS: usize = 20;
 
-fn read_all(sim: &mut xwarp_sim_tests::Sim, a: &mut End, b: &End) -> Vec<Done> {
+fn read_all(sim: &mut xwarp_sim_tests::Sim, a: &mut SimEnd, b: &SimEnd) -> Vec<Done> {
     let (sink, source) = (a.target(1000 * READS), b.target(1000));
     for id in 0..READS {
         a.post_read(id as u64, sink.local(1000 * id, 1000), source.remote(0));
@@ -28,19 +28,17 @@ fn all_read() -> Vec<Done> {
 #[test]
 fn query_tells_what_a_queue_pair_was_created_with() {
     let mut sim = sim();
-    let config = QpConfig {
-        send_depth: 7,
-        recv_depth: 9,
-        ord: 3,
-        ird: 5,
-        inbound_write: false,
-        bind_windows: false,
-        send_sge: 1,
-        write_sge: 2,
-        recv_sge: 3,
-        privileged: true,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default()
+        .send_depth(7)
+        .recv_depth(9)
+        .ord(3)
+        .ird(5)
+        .inbound_write(false)
+        .bind_windows(false)
+        .send_sge(1)
+        .write_sge(2)
+        .recv_sge(3)
+        .privileged(true);
     let mut end = sim.a().end(&config);
     let info = end.qp.query().unwrap();
     assert_eq!((info.id, info.state), (end.qp.id(), QpState::Idle));
@@ -55,10 +53,7 @@ fn query_tells_what_a_queue_pair_was_created_with() {
     assert!(!info.inbound_write && !info.bind_windows);
     assert_eq!((info.terminate, info.stream), (None, None));
 
-    let closed = QpConfig {
-        ird: 0,
-        ..QpConfig::default()
-    };
+    let closed = QpConfig::default().ird(0);
     let info = sim.a().end(&closed).qp.query().unwrap();
     assert!(!info.privileged && !info.inbound_read);
     assert!(info.inbound_write && info.bind_windows);
@@ -79,14 +74,10 @@ fn connected_queue_pair_has_a_stream_that_no_other_has() {
 fn depths_are_changed_in_idle_and_brought_to_the_next_connection() {
     let mut sim = sim();
     let (mut a, mut b) = pair_in(&mut sim, QpState::Idle);
-    let depths = Depths {
-        send_depth: 128,
-        recv_depth: 128,
-        ord: 3,
-        ird: 40,
-    };
     let changed = a.qp.modify(QpChange::to(QpState::Idle).ord(3).ird(40));
-    assert_eq!(changed.unwrap(), depths);
+    let depths = changed.unwrap();
+    assert_eq!((depths.send_depth, depths.recv_depth), (128, 128));
+    assert_eq!((depths.ord, depths.ird), (3, 40));
     let info = a.qp.query().unwrap();
     assert_eq!((info.ord, info.ird), (3, 40));
     sim.connect(&mut a, &mut b);
@@ -117,17 +108,14 @@ fn smaller_ord_keeps_to_a_smaller_ird() {
 #[test]
 fn larger_ord_lets_as_many_reads_be_outstanding_at_once() {
     let mut sim = sim().one_way_delay(Duration::from_millis(1));
-    let few = QpConfig {
-        ord: 1,
-        ..QpConfig::default()
-    };
+    let few = QpConfig::default().ord(1);
     let (mut a, mut b) = (sim.a().end(&few), sim.b().end(&QpConfig::default()));
     sim.connect(&mut a, &mut b);
     a.qp.modify(QpChange::to(QpState::Rts).ord(9)).unwrap();
     b.qp.modify(QpChange::to(QpState::Rts).ird(9)).unwrap();
     let (sink, source) = (a.target(9), b.target(9));
     source.fill(b"nine read");
-    let requests = |b: &End| b.host().rnic().counters().unwrap().rdma.fpdus_in;
+    let requests = |b: &SimEnd| b.host().rnic().counters().unwrap().rdma.fpdus_in;
     let before = requests(&b);
     for i in 0..9 {
         let at = usize::try_from(i).unwrap();
@@ -178,29 +166,21 @@ fn ord_of_none_fails_a_read() {
     assert_eq!(done[0], Done::failed(0, Opcode::Read, status));
     let flushed = |id| Done::flushed(id as u64, Opcode::Read);
     assert_eq!(done[1..], (1..READS).map(flushed).collect::<Vec<Done>>());
-    assert_eq!(a.ended_with(), Some(xwarp::TermCode::rdmap_local()));
+    assert_eq!(a.ended_with(), Some(xwarp::error::TermCode::rdmap_local()));
 }
 
 #[test]
 fn one_attribute_that_cannot_be_changed_leaves_all_as_they_were() {
-    let closed = QpConfig {
-        ird: 0,
-        ..QpConfig::default()
-    };
+    let closed = QpConfig::default().ird(0);
     let mut sim = sim();
     let mut ends = [sim.a().end(&closed), pair_in(&mut sim, QpState::Rts).0];
     for end in &mut ends {
         let before = end.qp.query().unwrap();
         let change = QpChange::to(before.state).ord(1);
         let capability = |what| {
-            ModifyError::Capability(Capability {
-                what,
-                wanted: 1025,
-                min: 0,
-                max: 1024,
-            })
+            ModifyError::Capability(CapabilityError::check(what, 1025, 0, 1024).unwrap_err())
         };
-        let refused = |end: &mut End, change| end.qp.modify(change).unwrap_err();
+        let refused = |end: &mut SimEnd, change| end.qp.modify(change).unwrap_err();
         assert_eq!(refused(end, change.clone().ird(1025)), capability("IRD"));
         assert_eq!(
             refused(end, change.clone().ird(1).ord(1025)),

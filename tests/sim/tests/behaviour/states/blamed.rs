@@ -1,12 +1,13 @@
 //! A Terminate of the peer's that appears to be about one of our work requests (verbs draft §9.5.2, Remote Termination Error).
 
-use xwarp::{
-    Access, AsyncEventKind, Opcode, Operation, QpState, RemoteAddress, SendRequest, Stag, TermCode,
-    TerminateOrigin, WrId,
-};
+use xwarp::attr::TerminateOrigin;
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::work::Operation;
+use xwarp::{Access, Opcode, QpState, RemoteAddress, SendRequest, Stag, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, read_request};
-use xwarp_sim_tests::{Done, End, MIB, Sim};
+use xwarp_sim_tests::{Done, MIB, Sim, SimEnd};
 
 use super::sim;
 use crate::hostile::Dut;
@@ -16,7 +17,7 @@ const NOWHERE: RemoteAddress = RemoteAddress {
     to: 0,
 };
 
-fn assert_told(end: &End, code: TermCode) {
+fn assert_told(end: &SimEnd, code: TermCode) {
     assert_eq!(end.events(), [AsyncEventKind::TerminateReceived(code)]);
     let kept = end.qp.query().unwrap().terminate.unwrap();
     assert_eq!((kept.origin, kept.code), (TerminateOrigin::Peer, code));
@@ -50,7 +51,7 @@ fn read_that_the_peer_refuses_says_so_and_no_other_does() {
 }
 
 /// A message that takes a while to send.
-fn long(kind: usize, end: &mut End) -> (Operation, Opcode) {
+fn long(kind: usize, end: &mut SimEnd) -> (Operation, Opcode) {
     let source = end.source(&vec![7; MIB]);
     let send = |solicited, invalidate: Option<Stag>| Operation::Send {
         payload: source.into(),
@@ -146,13 +147,9 @@ fn terminate_that_names_no_work_request_blames_none() {
         dut.sim.run_until("the FIN", || dut.peer.saw_fin());
         dut.peer.close();
         dut.sim.run_until_idle();
-        let done = [0, 1].map(|wr_id| {
-            if guilty[usize::from(wr_id == 1)] {
-                Done::refused(wr_id, Opcode::Read)
-            } else {
-                Done::flushed(wr_id, Opcode::Read)
-            }
-        });
+        let how = |guilty| if guilty { Done::refused } else { Done::flushed };
+        let [first, second] = guilty.map(how);
+        let done = [first(0, Opcode::Read), second(1, Opcode::Read)];
         assert_eq!(dut.end.sends(), done, "{what}");
         assert_told(&dut.end, TermCode::rdmap_protection(0));
     }

@@ -1,66 +1,60 @@
 //! Streams of engines that run by themselves, by the calls that wait.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, ScopedJoinHandle};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
-use xwarp::{
-    Access, Arm, AsyncEventKind, EventResource, FixedHost, Framing, Progress, QpChange, QpConfig,
-    QpState, RecvRequest, RegionPool, Rnic, RnicConfig, RnicEnded, RnicUnavailable, SendRequest,
-    StreamError, StreamListener, WaitError, Waiting, WrId,
-};
-use xwarp_driver::{MemoryIo, Wire};
-use xwarp_tcp::StackConfig;
+use xwarp::attr::QpChange;
+use xwarp::completion::Arm;
+use xwarp::config::{Progress, WaitMode};
+use xwarp::error::{DisconnectError, RnicEnded, RnicUnavailable, StreamError, WaitError};
+use xwarp::event::{AsyncEventKind, EventResource};
+use xwarp::stream::{Framing, StreamListener};
+use xwarp::work::Sgl;
+use xwarp::{Access, QpConfig, QpState, RecvRequest, Rnic, RnicConfig, SendRequest, WrId};
+use xwarp_test_kit::{MemoryRnic, MemoryRnics, Side, eventually_within};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 7471;
 
-fn address(number: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+fn rnic_at(side: Side, progress: Progress) -> MemoryRnic {
+    let config = RnicConfig::default()
+        .progress(progress)
+        .wait_mode(WaitMode::Busy);
+    MemoryRnic::at(side).frames(256).config(config)
 }
 
-fn mac(number: u8) -> [u8; 6] {
-    [2, 0, 0, 0, 0, number]
+/// An RNIC that nobody answers.
+fn rnic(progress: Progress) -> Rnic {
+    rnic_at(Side::A, progress).open().0
 }
 
-fn rnic(number: u8, peer: u8, progress: Progress) -> (Rnic, Wire) {
-    let (io, wire) = MemoryIo::new(256).unwrap();
-    let host = FixedHost::new(address(number), [(address(peer), mac(peer))]);
-    let stack = StackConfig {
-        mac: mac(number),
-        ..StackConfig::default()
-    };
-    let config = RnicConfig {
-        progress,
-        waiting: Waiting::Busy,
-        ..RnicConfig::default()
-    };
-    let regions = RegionPool::anonymous(1 << 16).unwrap();
-    let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config);
-    (rnic.unwrap(), wire)
+fn rnics(progress: Progress) -> MemoryRnics {
+    MemoryRnics::open(|side| rnic_at(side, progress))
 }
 
-/// Carries frames between the two until `stop`.
-fn carry(a: &Wire, b: &Wire, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        for (from, to) in [(a, b), (b, a)] {
-            while let Some(frame) = from.take_sent() {
-                to.deliver(frame);
-            }
+/// Where the RNIC at B listens.
+fn at_b() -> SocketAddr {
+    SocketAddr::new(Side::B.address(), PORT)
+}
+
+/// Runs the two ends of a connection, each in a thread of its own.
+fn run_ends(near: impl FnOnce() + Send, far: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let ends = [scope.spawn(far), scope.spawn(near)];
+        for end in ends {
+            end.join().unwrap();
         }
-        thread::yield_now();
-    }
+    });
 }
 
 /// Connects in streaming mode, says hello, reads the answer, and goes on with a Send.
 fn passive(rnic: &Rnic) {
-    let at = SocketAddr::new(address(2), PORT);
-    let mut stream = rnic.connect_stream(at, TIMEOUT).unwrap();
+    let mut stream = rnic.connect_stream(at_b(), TIMEOUT).unwrap();
     stream.wait_established(TIMEOUT).unwrap();
     stream.write_all(b"hello", TIMEOUT).unwrap();
     let mut answer = [0; 4];
@@ -78,7 +72,7 @@ fn passive(rnic: &Rnic) {
     qp.post_send(SendRequest::send(WrId(1), region.local(0, 6)))
         .unwrap();
     assert!(cq.wait(TIMEOUT).unwrap().unwrap().is_success());
-    assert!(qp.disconnect(TIMEOUT).unwrap());
+    qp.disconnect(TIMEOUT).unwrap();
 }
 
 fn active(rnic: &Rnic, mut listener: StreamListener) {
@@ -97,29 +91,29 @@ fn active(rnic: &Rnic, mut listener: StreamListener) {
     let done = cq.wait(TIMEOUT).unwrap().unwrap();
     assert!(done.is_success() && done.byte_len == 6);
     assert_eq!(region.bytes().to_vec()[..6], *b"a Send");
-    assert!(qp.disconnect(TIMEOUT).unwrap());
+    qp.disconnect(TIMEOUT).unwrap();
 }
 
 #[test]
 fn stream_is_handed_over_by_engines_that_run_by_themselves() {
     for progress in [Progress::Thread, Progress::Inline] {
-        let (a, at_a) = rnic(1, 2, progress);
-        let (b, at_b) = rnic(2, 1, progress);
-        let at = SocketAddr::new(address(2), PORT);
-        let listener = b.listen_streams(at).unwrap();
-        let stop = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| carry(&at_a, &at_b, &stop));
-            let ends = [
-                scope.spawn(|| active(&b, listener)),
-                scope.spawn(|| passive(&a)),
-            ];
-            let outcomes = ends.map(ScopedJoinHandle::join);
-            stop.store(true, Ordering::Relaxed);
-            for outcome in outcomes {
-                outcome.unwrap();
-            }
-        });
+        let rnics = rnics(progress);
+        let listener = rnics.b.listen_streams(at_b()).unwrap();
+        run_ends(|| passive(&rnics.a), || active(&rnics.b, listener));
+    }
+}
+
+#[test]
+fn disconnect_of_an_rnic_that_was_closed_says_so() {
+    for progress in [Progress::Thread, Progress::Inline] {
+        let rnic = rnic(progress);
+        let cq = rnic.create_cq(4).unwrap();
+        let pd = rnic.allocate_pd().unwrap();
+        let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+        qp.disconnect(TIMEOUT).expect("nothing to close");
+        rnic.close().unwrap();
+        let closed = qp.disconnect(TIMEOUT);
+        assert!(matches!(closed, Err(DisconnectError::Unavailable(_))));
     }
 }
 
@@ -128,13 +122,12 @@ fn waiter(rnic: &Rnic) {
     let cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
-    let at = SocketAddr::new(address(2), PORT);
-    qp.connect(at, b"", TIMEOUT).unwrap();
+    qp.connect(at_b(), b"", TIMEOUT).unwrap();
     let began = Instant::now();
     assert_eq!(rnic.events().wait(Duration::from_millis(5)).unwrap(), None);
     assert!(began.elapsed() >= Duration::from_millis(5));
     // The peer has waited for this message before it does anything.
-    qp.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
+    qp.post_send(SendRequest::send(WrId(1), xwarp::work::Sgl::new()))
         .unwrap();
     let asleep = Instant::now();
     let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
@@ -148,7 +141,7 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
     let mut cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
-    qp.post_recv(RecvRequest::new(WrId(1), xwarp::Sgl::new()))
+    qp.post_recv(RecvRequest::new(WrId(1), xwarp::work::Sgl::new()))
         .unwrap();
     let request = listener.accept(TIMEOUT).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
@@ -161,23 +154,9 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
 #[test]
 fn waiter_for_an_event_is_woken_by_it() {
     for progress in [Progress::Thread, Progress::Inline] {
-        let (a, at_a) = rnic(1, 2, progress);
-        let (b, at_b) = rnic(2, 1, progress);
-        let at = SocketAddr::new(address(2), PORT);
-        let listener = b.listen(at).unwrap();
-        let stop = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| carry(&at_a, &at_b, &stop));
-            let ends = [
-                scope.spawn(|| resetter(&b, listener)),
-                scope.spawn(|| waiter(&a)),
-            ];
-            let outcomes = ends.map(ScopedJoinHandle::join);
-            stop.store(true, Ordering::Relaxed);
-            for outcome in outcomes {
-                outcome.unwrap();
-            }
-        });
+        let rnics = rnics(progress);
+        let listener = rnics.b.listen(at_b()).unwrap();
+        run_ends(|| waiter(&rnics.a), || resetter(&rnics.b, listener));
     }
 }
 
@@ -222,7 +201,7 @@ fn sleeps(thread: &Path) -> bool {
 
 #[test]
 fn waiter_for_an_event_is_woken_when_the_rnic_closes() {
-    let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+    let rnic = rnic(Progress::Thread);
     let long = Duration::from_hours(1);
     let (tell, waiting) = Waiters::new();
     thread::scope(|scope| {
@@ -242,7 +221,7 @@ fn waiter_for_an_event_is_woken_when_the_rnic_closes() {
 
 #[test]
 fn waiter_for_a_completion_is_woken_when_the_rnic_closes() {
-    let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+    let rnic = rnic(Progress::Thread);
     let mut queues = [(); 2].map(|()| rnic.create_cq(4).unwrap());
     queues[1].arm(Arm::Next).unwrap();
     let began = Instant::now();
@@ -274,22 +253,9 @@ fn waiter_for_a_completion_is_woken_when_the_rnic_closes() {
 #[test]
 fn panic_of_an_engine_that_runs_by_itself_is_an_event_and_the_peer_is_told() {
     for progress in [Progress::Thread, Progress::Inline] {
-        let (a, at_a) = rnic(1, 2, progress);
-        let (b, at_b) = rnic(2, 1, progress);
-        let listener = b.listen(SocketAddr::new(address(2), PORT)).unwrap();
-        let stop = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| carry(&at_a, &at_b, &stop));
-            let ends = [
-                scope.spawn(|| told(&b, listener)),
-                scope.spawn(|| panicking(&a)),
-            ];
-            let outcomes = ends.map(ScopedJoinHandle::join);
-            stop.store(true, Ordering::Relaxed);
-            for outcome in outcomes {
-                outcome.unwrap();
-            }
-        });
+        let rnics = rnics(progress);
+        let listener = rnics.b.listen(at_b()).unwrap();
+        run_ends(|| panicking(&rnics.a), || told(&rnics.b, listener));
     }
 }
 
@@ -298,8 +264,7 @@ fn panicking(rnic: &Rnic) {
     let mut cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
-    let at = SocketAddr::new(address(2), PORT);
-    qp.connect(at, b"", TIMEOUT).unwrap();
+    qp.connect(at_b(), b"", TIMEOUT).unwrap();
     assert_eq!(rnic.inject_panic(), Err(RnicUnavailable::Closed));
     let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
     assert_eq!(event.resource, EventResource::Rnic);
@@ -320,14 +285,14 @@ fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     let request = listener.accept(TIMEOUT).unwrap().expect("a request");
     request.accept(&mut qp, b"").unwrap();
     let event = rnic.events().wait(TIMEOUT).unwrap().expect("an event");
-    let code = xwarp::TermCode::rdmap_operation(8);
+    let code = xwarp::error::TermCode::rdmap_operation(8);
     assert_eq!(event.kind, AsyncEventKind::TerminateReceived(code));
 }
 
 /// Verbs draft §9.3.2.1: here the engine is in a handler, and cannot do anything for whoever polls and posts.
 #[test]
 fn polling_and_posting_wait_for_no_engine() {
-    let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+    let rnic = rnic(Progress::Thread);
     let pd = rnic.allocate_pd().unwrap();
     let (enter, entered) = channel();
     let (release, released) = channel();
@@ -340,7 +305,7 @@ fn polling_and_posting_wait_for_no_engine() {
     let mut cq = rnic.create_cq(4).unwrap();
     let create = |cq| pd.create_qp(&QpConfig::default(), cq, cq).unwrap();
     let [mut first, mut next, mut last] = [create(&cq), create(&cq), create(&busy)];
-    let buffer = || RecvRequest::new(WrId(1), xwarp::Sgl::new());
+    let buffer = || RecvRequest::new(WrId(1), xwarp::work::Sgl::new());
     first.post_recv(buffer()).unwrap();
     first.modify(QpChange::to(QpState::Error)).unwrap();
     last.post_recv(buffer()).unwrap();
@@ -352,7 +317,7 @@ fn polling_and_posting_wait_for_no_engine() {
         assert!(cq.poll().unwrap().is_none());
         cq.arm(Arm::Next).unwrap();
         next.post_recv(buffer()).unwrap();
-        next.post_send(SendRequest::send(WrId(1), xwarp::Sgl::new()))
+        next.post_send(SendRequest::send(WrId(1), xwarp::work::Sgl::new()))
             .unwrap();
         release.send(()).unwrap();
         assert_eq!(left.recv(), Ok(Ok(())), "all this while it was busy");
@@ -361,57 +326,64 @@ fn polling_and_posting_wait_for_no_engine() {
 }
 
 /// Objects that a handler owns, and drops.
-type Owned = Option<(
+type Owned = (
     xwarp::QueuePair,
     xwarp::MemoryRegion,
     xwarp::CompletionQueue,
-)>;
+);
 
 /// Flushes two receives into a completion queue of one: a completion that is armed for, and an overflow.
-fn overflow(rnic: &Rnic, pd: &xwarp::ProtectionDomain, handler: xwarp::HandlerId) {
+fn overflow(rnic: &Rnic, pd: &xwarp::ProtectionDomain, handler: xwarp::event::HandlerId) {
     let cq = rnic.create_cq_with(1, handler).unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     cq.arm(Arm::Next).unwrap();
     for number in 0..2 {
-        let request = RecvRequest::new(WrId(number), xwarp::Sgl::new());
+        let request = RecvRequest::new(WrId(number), xwarp::work::Sgl::new());
         qp.post_recv(request).unwrap();
     }
     qp.abort().unwrap();
 }
 
+fn objects_for_a_handler(rnic: &Rnic, pd: &xwarp::ProtectionDomain) -> Owned {
+    let cq = rnic.create_cq(1).unwrap();
+    let qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    (qp, pd.allocate(8, Access::LOCAL_READ).unwrap(), cq)
+}
+
+/// Calls verbs from a handler, drops what the handler owns, and tells why the verbs are refused. Does it once.
+fn act_in_a_handler(
+    rnic: &Weak<Rnic>,
+    owned: &mut Option<Owned>,
+    tell: &Sender<[RnicUnavailable; 4]>,
+) {
+    let Some((mut qp, region, mut cq)) = owned.take() else {
+        return;
+    };
+    let rnic = rnic.upgrade().unwrap();
+    assert!(cq.poll().unwrap().is_none(), "no verb that waits");
+    let Err(WaitError::Unavailable(waited)) = cq.wait(TIMEOUT) else {
+        panic!("it has waited");
+    };
+    let Err(RnicEnded::Unavailable(event)) = rnic.events().wait(TIMEOUT) else {
+        panic!("it has waited");
+    };
+    let refused = [rnic.close(), qp.abort()].map(Result::unwrap_err);
+    drop((qp, region, cq));
+    tell.send([waited, event, refused[0], refused[1]]).unwrap();
+}
+
 #[test]
 fn verb_in_a_handler_is_refused_and_what_the_handler_drops_ends_after_it() {
     for progress in [Progress::Thread, Progress::Inline, Progress::Manual] {
-        let (rnic, _wire) = rnic(1, 2, progress);
-        let rnic = Arc::new(rnic);
+        let rnic = Arc::new(rnic(progress));
         let pd = rnic.allocate_pd().unwrap();
-        let objects = || -> Owned {
-            let cq = rnic.create_cq(1).unwrap();
-            let qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
-            Some((qp, pd.allocate(8, Access::LOCAL_READ).unwrap(), cq))
-        };
         let (tell, told) = channel();
-        let act = |mut owned: Owned, tell: Sender<[RnicUnavailable; 4]>| {
+        let handler = |tell: Sender<[RnicUnavailable; 4]>| {
+            let mut owned = Some(objects_for_a_handler(&rnic, &pd));
             let rnic = Arc::downgrade(&rnic);
-            move || {
-                let Some((mut qp, region, mut cq)) = owned.take() else {
-                    return;
-                };
-                let rnic = rnic.upgrade().unwrap();
-                assert!(cq.poll().unwrap().is_none(), "no verb that waits");
-                let Err(WaitError::Unavailable(waited)) = cq.wait(TIMEOUT) else {
-                    panic!("it has waited");
-                };
-                let Err(RnicEnded::Unavailable(event)) = rnic.events().wait(TIMEOUT) else {
-                    panic!("it has waited");
-                };
-                let refused = [rnic.close(), qp.abort()].map(Result::unwrap_err);
-                drop((qp, region, cq));
-                tell.send([waited, event, refused[0], refused[1]]).unwrap();
-            }
+            move || act_in_a_handler(&rnic, &mut owned, &tell)
         };
-        let mut on_completion = act(objects(), tell.clone());
-        let mut on_event = act(objects(), tell);
+        let (mut on_completion, mut on_event) = (handler(tell.clone()), handler(tell));
         let handler = rnic.add_completion_handler(move |_| on_completion());
         rnic.set_event_handler(move |_, _| on_event()).unwrap();
         overflow(&rnic, &pd, handler.unwrap());
@@ -427,7 +399,7 @@ fn verb_in_a_handler_is_refused_and_what_the_handler_drops_ends_after_it() {
 #[test]
 fn handler_that_owns_objects_may_be_cleared() {
     for progress in [Progress::Thread, Progress::Inline, Progress::Manual] {
-        let (rnic, _wire) = rnic(1, 2, progress);
+        let rnic = rnic(progress);
         let pd = rnic.allocate_pd().unwrap();
         let cq = rnic.create_cq(1).unwrap();
         let owned = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
@@ -446,7 +418,7 @@ fn engine_thread_takes_its_faults_though_its_creator_blocks_all_signals() {
     const SIGSEGV: u64 = 1 << 10;
     let inspection = thread::spawn(|| {
         SigSet::all().thread_block().unwrap();
-        let (rnic, _wire) = rnic(1, 2, Progress::Thread);
+        let rnic = rnic(Progress::Thread);
         // Its answer says that the thread has begun.
         rnic.counters().unwrap();
         let engines = (threads().into_iter()).filter(|thread| name(thread) == "xwarp-engine");
@@ -474,4 +446,45 @@ fn blocked(thread: &Path) -> Option<u64> {
     let status = std::fs::read_to_string(thread.join("status")).ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     u64::from_str_radix(mask?.trim(), 16).ok()
+}
+
+/// The engine's thread drops the last handle itself, and then ends.
+#[test]
+fn last_handle_of_an_rnic_may_be_dropped_in_a_handler() {
+    let MemoryRnics {
+        a,
+        b,
+        cable: _cable,
+    } = rnics(Progress::Thread);
+    let (kept, all_handles) = (Arc::new(()), Arc::new(Mutex::new(None)));
+    let (tell, told) = channel();
+    let (owned, handles) = (Arc::clone(&kept), Arc::clone(&all_handles));
+    let on_completion = b.add_completion_handler(move |_| {
+        drop((Arc::clone(&owned), handles.lock().unwrap().take()));
+        tell.send(()).unwrap();
+    });
+    let cq = b.create_cq_with(4, on_completion.unwrap()).unwrap();
+    cq.arm(Arm::Next).unwrap();
+    let pd = b.allocate_pd().unwrap();
+    let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    qp.post_recv(RecvRequest::new(WrId(1), Sgl::new())).unwrap();
+    let mut listener = b.listen(at_b()).unwrap();
+    let accept = thread::spawn(move || {
+        let request = listener.accept(TIMEOUT).unwrap().expect("a request");
+        request.accept(&mut qp, b"").unwrap();
+        (qp, listener)
+    });
+    let near_cq = a.create_cq(4).unwrap();
+    let near_pd = a.allocate_pd().unwrap();
+    let near = near_pd.create_qp(&QpConfig::default(), &near_cq, &near_cq);
+    let mut near = near.unwrap();
+    near.connect(at_b(), b"", TIMEOUT).unwrap();
+    let (qp, listener) = accept.join().unwrap();
+    *all_handles.lock().unwrap() = Some((b, pd, cq, qp, listener));
+    near.post_send(SendRequest::send(WrId(1), Sgl::new()))
+        .unwrap();
+    let dropped = told.recv_timeout(TIMEOUT);
+    assert_eq!(dropped, Ok(()), "the handler waits for ever");
+    let ended = eventually_within(TIMEOUT, || Arc::strong_count(&kept) == 1);
+    assert!(ended, "the engine goes on");
 }

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, Opcode, QpChange, QpState, TermCode, TerminateOrigin};
+use xwarp::attr::{QpChange, TerminateOrigin};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{Opcode, QpState};
 use xwarp_sim_tests::wire::Untagged;
-use xwarp_sim_tests::{Done, End, KIB, MIB, Sim, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, for_each_seed, pattern};
 
 use super::{assert_usable, is_bad_close, pair_in, sim};
 use crate::hostile::Dut;
 
-fn close(end: &mut End) {
+fn close(end: &mut SimEnd) {
     end.qp.modify(QpChange::to(QpState::Closing)).unwrap();
 }
 
 /// The close of `end` was none: it is in Error, and the event came no earlier.
-fn assert_bad_close(end: &End) {
+fn assert_bad_close(end: &SimEnd) {
     let events = end.events();
     assert!(is_bad_close(&events), "{events:?}");
     let info = end.qp.query().unwrap();
@@ -214,7 +217,7 @@ fn reset_during_the_close_is_a_lost_connection() {
     assert_lost(&dut.end);
 }
 
-fn assert_lost(end: &End) {
+fn assert_lost(end: &SimEnd) {
     let events = end.events();
     assert!(
         matches!(events[..], [AsyncEventKind::ConnectionLost { .. }]),

@@ -1,10 +1,9 @@
-//! The events of the verbs draft for what a peer sends (§8.3.3, §9.5.3): each by its name, with its code, and the queue pair in
+//! Asynchronous events of the verbs draft for what a peer sends (§8.3.3, §9.5.3). Each has its name and its code. The queue pair is in
 //! Terminate, then in Error.
 
-use xwarp::{
-    Access, AsyncEventKind, InboundError, Opcode, ProtectionError, QpConfig, QpState,
-    RemoteAddress, Stag, TermCode,
-};
+use xwarp::error::{InboundError, ProtectionError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::{Access, Opcode, QpConfig, QpState, RemoteAddress, Stag};
 use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
 
@@ -117,14 +116,8 @@ fn remote_operation_errors() {
 
 #[test]
 fn read_and_write_that_are_not_enabled_are_reported() {
-    let no_reads = QpConfig {
-        ird: 0,
-        ..QpConfig::default()
-    };
-    let no_writes = QpConfig {
-        inbound_write: false,
-        ..QpConfig::default()
-    };
+    let no_reads = QpConfig::default().ird(0);
+    let no_writes = QpConfig::default().inbound_write(false);
     let reads = |dut: &mut Dut| read(Untagged::read_request(), place(dut, Access::all()));
     let code = TermCode::ddp_untagged(1);
     assert_reported("Read", &no_reads, reads, InboundError::ReadNotEnabled, code);
@@ -236,10 +229,7 @@ fn message_numbers_of_read_requests() {
 
 #[test]
 fn more_read_requests_than_there_may_be() {
-    let one = QpConfig {
-        ird: 1,
-        ..QpConfig::default()
-    };
+    let one = QpConfig::default().ird(1);
     let two = |dut: &mut Dut| {
         let at = place(dut, Access::all());
         let first = Untagged::read_request();

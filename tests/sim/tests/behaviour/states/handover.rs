@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEventKind, Framing, LlpStream, ModifyError, QpChange, QpConfig, QpState, Stag,
-    StreamError, StreamListener, StreamState,
-};
+use xwarp::attr::QpChange;
+use xwarp::error::{ModifyError, StreamError};
+use xwarp::event::AsyncEventKind;
+use xwarp::stream::{Framing, LlpStream, StreamListener, StreamState};
+use xwarp::{QpConfig, QpState, Stag};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, ulpdus};
-use xwarp_sim_tests::{Done, End, KIB, MIB, PlainPeer, Sim, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, PlainPeer, Sim, SimEnd, for_each_seed, pattern};
 use xwarp_tcp::CloseReason;
 
 use super::sim;
@@ -47,14 +48,14 @@ pub(super) fn read(sim: &mut Sim, stream: &mut LlpStream, len: usize) -> Vec<u8>
     bytes
 }
 
-fn ends(sim: &Sim) -> (End, End) {
+fn ends(sim: &Sim) -> (SimEnd, SimEnd) {
     let config = QpConfig::default();
     (sim.a().end(&config), sim.b().end(&config))
 }
 
-/// The draft's start-up: A, which is passive, says hello in streaming mode; B answers by its last streaming message and goes on to iWARP;
+/// The draft's start-up: A, which is passive, says hello in streaming mode. B answers by its last streaming message and goes on to iWARP.
 /// A, upon that message, follows with work that it has posted before.
-fn start(sim: &mut Sim, a: &mut End, b: &mut End, framings: [Framing; 2], last: &[u8]) {
+fn start(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd, framings: [Framing; 2], last: &[u8]) {
     let (mut at_a, mut at_b) = streams(sim);
     write(sim, &mut at_a, b"do you speak iWARP?");
     assert_eq!(read(sim, &mut at_b, 19), b"do you speak iWARP?");
@@ -78,7 +79,7 @@ fn start(sim: &mut Sim, a: &mut End, b: &mut End, framings: [Framing; 2], last: 
 }
 
 /// Both ends move data both ways, and close.
-fn use_and_close(sim: &mut Sim, a: &mut End, b: &mut End, len: usize) {
+fn use_and_close(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd, len: usize) {
     let (at_a, at_b) = (a.target(len), b.target(len));
     a.post_write(10, &pattern(len), at_b.remote(0));
     a.post_read(11, at_a.local(0, len), at_b.remote(0));
@@ -202,7 +203,7 @@ fn framings_that_differ_are_found_by_the_crc() {
     a.qp.modify(QpChange::start(&at_a, no_crc)).unwrap();
     a.post_send(1, b"hello");
     sim.run_until_idle();
-    let error = xwarp::InboundError::Crc;
+    let error = xwarp::error::InboundError::Crc;
     let events = b.events();
     assert!(
         matches!(events[..], [AsyncEventKind::Terminated { error: told, .. }] if told == error),
@@ -299,7 +300,8 @@ fn both_sides_may_speak_first() {
     use_and_close(&mut sim, &mut a, &mut b, KIB);
 }
 
-/// As a peer sees it that reads what it gets byte by byte: raw bytes up to the last streaming message, then whole FPDUs, then a FIN.
+/// As a peer sees it that reads what it gets byte by byte. It gets raw bytes up to the last streaming message, then whole FPDUs, then a
+/// FIN.
 #[test]
 fn behind_the_last_streaming_message_there_are_fpdus_and_nothing_else() {
     let (sim, peer) = Sim::with_plain_peer(Seed(5));
@@ -341,7 +343,7 @@ fn only_an_established_stream_of_the_same_rnic_can_be_handed_over() {
     let mut listener = listen(&mut sim);
     let at = listener.addresses()[0];
     let connecting = sim.a().rnic().connect_stream(at, LIMIT).unwrap();
-    let refused = |end: &mut End, stream: &LlpStream| {
+    let refused = |end: &mut SimEnd, stream: &LlpStream| {
         let change = QpChange::start(stream, Framing::default()).ord(1);
         assert_eq!(end.qp.modify(change), Err(ModifyError::InvalidStream));
     };

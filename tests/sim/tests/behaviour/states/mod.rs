@@ -13,9 +13,11 @@ mod terminate;
 
 use std::time::Duration;
 
-use xwarp::{AsyncEventKind, QpChange, QpConfig, QpState};
+use xwarp::attr::QpChange;
+use xwarp::event::AsyncEventKind;
+use xwarp::{QpConfig, QpState};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 const STATES: [QpState; 5] = [
     QpState::Idle,
@@ -30,7 +32,7 @@ fn sim() -> Sim {
 }
 
 /// A queue pair in `state`; in Closing and Terminate nothing of what it does has happened yet. And its peer.
-fn pair_in(sim: &mut Sim, state: QpState) -> (End, End) {
+fn pair_in(sim: &mut Sim, state: QpState) -> (SimEnd, SimEnd) {
     let config = QpConfig::default();
     if state == QpState::Idle {
         return (sim.a().end(&config), sim.b().end(&config));
@@ -46,7 +48,7 @@ fn pair_in(sim: &mut Sim, state: QpState) -> (End, End) {
 }
 
 /// Connects the ends, and shows that both can send.
-fn assert_usable(sim: &mut Sim, a: &mut End, b: &mut End) {
+fn assert_usable(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd) {
     a.post_recv(90, 10);
     b.post_recv(91, 10);
     sim.connect(a, b);

@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use xwarp::{ModifyError, Opcode, QpChange, QpState};
+use xwarp::attr::QpChange;
+use xwarp::error::ModifyError;
+use xwarp::{Opcode, QpState};
 use xwarp_netsim::Direction;
 use xwarp_sim_tests::{Done, MIB, pattern};
 
@@ -172,7 +174,7 @@ fn modify_to_error_resets_and_flushes_at_once() {
     let info = a.qp.query().unwrap();
     assert_eq!((info.stream, info.terminate), (None, None));
     sim.run_until_idle();
-    assert_eq!(b.events(), [xwarp::AsyncEventKind::ConnectionReset]);
+    assert_eq!(b.events(), [xwarp::event::AsyncEventKind::ConnectionReset]);
     assert_eq!(b.qp.query().unwrap().terminate, None, "none was sent");
     assert_eq!(a.events(), []);
 }
@@ -256,10 +258,10 @@ fn nothing_can_be_posted_in_closing_terminate_and_error() {
         let source = a.source(b"too late");
         let posted =
             a.qp.post_send(xwarp::SendRequest::send(xwarp::WrId(1), source));
-        assert_eq!(posted, Err(xwarp::PostError::InvalidState(state)));
+        assert_eq!(posted, Err(xwarp::error::PostError::InvalidState(state)));
         let posted =
             a.qp.post_recv(xwarp::RecvRequest::new(xwarp::WrId(1), source));
-        assert_eq!(posted, Err(xwarp::PostError::InvalidState(state)));
+        assert_eq!(posted, Err(xwarp::error::PostError::InvalidState(state)));
         sim.run_until_idle();
         assert_eq!((a.sends(), a.receives()), (vec![], vec![]));
     }

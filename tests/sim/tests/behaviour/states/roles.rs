@@ -1,9 +1,11 @@
 //! Roles of MPA, whichever side has opened TCP (RFC 5044 §7.1): a stream is handed over to either.
 
-use xwarp::{Framing, LlpStream, QpChange, QpConfig, QpState};
+use xwarp::attr::QpChange;
+use xwarp::stream::{Framing, LlpStream};
+use xwarp::{QpConfig, QpState};
 use xwarp_iwarp::mpa::{InitiatorStep, ResponderStep, encode_request};
 use xwarp_iwarp::{Initiator, Negotiated, Responder, StartupParams};
-use xwarp_sim_tests::{Done, End, Side, Sim};
+use xwarp_sim_tests::{Done, Side, Sim, SimEnd};
 
 use super::handover::{read, streams, write};
 use super::sim;
@@ -24,7 +26,7 @@ fn framing(negotiated: &Negotiated) -> Framing {
 }
 
 /// The MPA responder: its Reply is the last streaming message.
-fn respond(end: &mut End, stream: &LlpStream, request: &[u8]) -> Vec<u8> {
+fn respond(end: &mut SimEnd, stream: &LlpStream, request: &[u8]) -> Vec<u8> {
     let responder = Responder::new(RESPONDER);
     let Ok(ResponderStep::Request { request, .. }) = responder.on_bytes(request) else {
         panic!("a Request")
@@ -38,7 +40,7 @@ fn respond(end: &mut End, stream: &LlpStream, request: &[u8]) -> Vec<u8> {
 }
 
 /// The MPA initiator, which sends the first FPDU.
-fn initiate(end: &mut End, stream: &LlpStream, reply: &[u8]) {
+fn initiate(end: &mut SimEnd, stream: &LlpStream, reply: &[u8]) {
     let step = Initiator::new(INITIATOR).on_bytes(reply);
     let Ok(InitiatorStep::Accepted { negotiated, .. }) = step else {
         panic!("a Reply that accepts, not {step:?}")
@@ -49,7 +51,7 @@ fn initiate(end: &mut End, stream: &LlpStream, reply: &[u8]) {
 }
 
 /// A connects, B listens; one of them is the MPA initiator.
-fn start_up(sim: &mut Sim, initiator: Side) -> (End, End) {
+fn start_up(sim: &mut Sim, initiator: Side) -> (SimEnd, SimEnd) {
     let (at_a, at_b) = streams(sim);
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    Access, AsyncEventKind, CompletionStatus, InboundError, Opcode, ProtectionError, QpChange,
-    QpState, RemoteAddress, SendRequest, Stag, TermCode, TerminateInfo, TerminateOrigin, WrId,
-};
+use xwarp::attr::{QpChange, TerminateInfo, TerminateOrigin};
+use xwarp::error::{InboundError, ProtectionError, TermCode};
+use xwarp::event::AsyncEventKind;
+use xwarp::{Access, CompletionStatus, Opcode, QpState, RemoteAddress, SendRequest, Stag, WrId};
 use xwarp_sim_tests::wire::{Tagged, Untagged};
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 use super::{assert_usable, is_bad_close, pair_in, sim};
 use crate::hostile::Dut;
@@ -20,12 +20,12 @@ const NOWHERE: RemoteAddress = RemoteAddress {
     to: 0,
 };
 
-fn terminate(end: &End) -> TerminateInfo {
+fn terminate(end: &SimEnd) -> TerminateInfo {
     end.qp.query().unwrap().terminate.expect("a Terminate")
 }
 
 /// Both ends know of the same Terminate, which `teller` sent.
-fn assert_told(teller: &End, told: &End, code: TermCode) {
+fn assert_told(teller: &SimEnd, told: &SimEnd, code: TermCode) {
     let (sent, received) = (terminate(teller), terminate(told));
     assert_eq!((sent.code, received.code), (code, code));
     assert_eq!(sent.message, received.message);
@@ -89,8 +89,8 @@ fn after_a_terminate_both_ends_can_be_connected_again() {
 /// Cuts the link, lets `fail` fail, and waits for Error.
 fn events_without_link(
     sim: &mut Sim,
-    a: &mut End,
-    fail: impl FnOnce(&mut End),
+    a: &mut SimEnd,
+    fail: impl FnOnce(&mut SimEnd),
 ) -> Vec<AsyncEventKind> {
     sim.cut_link();
     let began = sim.now();
@@ -121,7 +121,7 @@ fn failed_work_request_is_no_event_unless_the_close_fails_too() {
         let mut sim = sim();
         let (mut a, b) = pair_in(&mut sim, QpState::Rts);
         let unreadable = a.region(8, Access::LOCAL_WRITE);
-        let fail = |a: &mut End| a.post(SendRequest::send(WrId(1), unreadable.local(0, 8)));
+        let fail = |a: &mut SimEnd| a.post(SendRequest::send(WrId(1), unreadable.local(0, 8)));
         let events = if cut {
             events_without_link(&mut sim, &mut a, fail)
         } else {
@@ -224,20 +224,31 @@ fn messages_of_the_peer_in_terminate_are_ignored() {
     assert_eq!(target.to_vec(), [0; 100]);
 }
 
+/// A queue pair in Terminate because of what the peer has sent, or at the application's wish.
+fn terminating(sent: Option<Vec<u8>>) -> Dut {
+    let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    dut.sim.run_until_idle();
+    if let Some(sent) = sent {
+        dut.peer.send(&sent);
+    } else {
+        let asked = QpChange::to(QpState::Terminate);
+        dut.end.qp.modify(asked).unwrap();
+    }
+    let end = &dut.end;
+    (dut.sim).run_until("Terminate", || end.state() == QpState::Terminate);
+    dut
+}
+
 #[test]
 fn of_several_reasons_the_first_one_is_kept() {
-    let told = Untagged {
-        rdmap: 0x47,
-        qn: 2,
+    let on_queue = |rdmap, qn| Untagged {
+        rdmap,
+        qn,
         ..Untagged::default()
     };
-    let told = told.fpdu(&[0x02, 0x07, 0, 0]);
+    let told = on_queue(0x47, 2).fpdu(&[0x02, 0x07, 0, 0]);
     let no_region = Tagged::write(NOWHERE.stag, 0).fpdu(b"8 bytes!");
-    let no_queue = Untagged {
-        qn: 9,
-        ..Untagged::default()
-    };
-    let no_queue = no_queue.fpdu(b"8 bytes!");
+    let no_queue = on_queue(0x43, 9).fpdu(b"8 bytes!");
     let (ours, peers) = (TerminateOrigin::Local, TerminateOrigin::Peer);
     let cases = [
         (None, ours, [&no_region, &told]),
@@ -246,18 +257,9 @@ fn of_several_reasons_the_first_one_is_kept() {
         (Some(&no_queue), ours, [&no_region, &told]),
     ];
     for (first, origin, later) in cases {
-        let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
-        dut.sim.run_until_idle();
-        match first {
-            None => {
-                let asked = QpChange::to(QpState::Terminate);
-                dut.end.qp.modify(asked).unwrap();
-            }
-            // One more comes in the same segment.
-            Some(first) => dut.peer.send(&[&first[..], &later[0][..]].concat()),
-        }
-        let end = &dut.end;
-        (dut.sim).run_until("Terminate", || end.state() == QpState::Terminate);
+        // One more comes in the same segment.
+        let sent = first.map(|first| [&first[..], &later[0][..]].concat());
+        let mut dut = terminating(sent);
         let kept = terminate(&dut.end);
         assert_eq!(kept.origin, origin);
         for fpdu in later {

@@ -1,20 +1,19 @@
 //! Work that is refused, and work that fails (verbs draft §9.3, §9.5).
 
+use xwarp::error::{PostError, TermCode};
+use xwarp::work::{Operation, Sgl};
 use xwarp::{
-    Access, CompletionStatus, Opcode, Operation, PostError, QpConfig, QpState, RecvRequest,
-    RemoteAddress, SendRequest, Sge, Sgl, Stag, TermCode, WrId,
+    Access, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, RecvRequest, RemoteAddress,
+    SendRequest, Sge, Stag, WrId,
 };
-use xwarp_sim_tests::Done;
+use xwarp_sim_tests::{Done, SimEnd};
 
 use super::{opcode_of, received, send_of, sim};
 
 #[test]
 fn post_that_is_refused_leaves_the_queue_pair_in_idle_and_usable() {
     let mut sim = sim();
-    let config = QpConfig {
-        extensions: false,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().rfc7306(false);
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
     let half = Sge {
         stag: Stag(0x100),
@@ -63,6 +62,25 @@ fn of_two_work_requests_at_fault_the_first_says_so_and_the_second_is_flushed() {
 }
 
 /// What is wrong is told by the completion; the peer is told no more than that it is local (§8.3.2).
+/// Regions, and a source among them that is refused with `status`.
+fn bad_source(a: &SimEnd, status: CompletionStatus) -> ([MemoryRegion; 3], Sge) {
+    let other = a.host().rnic().allocate_pd().unwrap();
+    let readable = a.region(100, Access::LOCAL_READ);
+    let unreadable = a.region(100, Access::LOCAL_WRITE);
+    let foreign = a.host().region_in(&other, 100, Access::all());
+    let bad = match status {
+        CompletionStatus::BaseBounds => readable.local(1, 100),
+        CompletionStatus::Wrap => readable.local(u64::MAX - 9, 100),
+        CompletionStatus::AccessViolation => unreadable.local(0, 100),
+        CompletionStatus::InvalidPd => foreign.local(0, 100),
+        _ => Sge {
+            stag: Stag(0x1234_5678),
+            ..readable.local(0, 100)
+        },
+    };
+    ([readable, unreadable, foreign], bad)
+}
+
 #[test]
 fn source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
     let kinds: [fn(Sge, RemoteAddress) -> Operation; 5] = [
@@ -86,20 +104,7 @@ fn source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
             let (mut a, mut b) = sim.connected_pair();
             let target = b.own_region(100, Access::all());
             b.post_recv(9, 100);
-            let other = a.host().rnic().allocate_pd().unwrap();
-            let readable = a.region(100, Access::LOCAL_READ);
-            let unreadable = a.region(100, Access::LOCAL_WRITE);
-            let foreign = a.host().region_in(&other, 100, Access::all());
-            let bad = match status {
-                CompletionStatus::BaseBounds => readable.local(1, 100),
-                CompletionStatus::Wrap => readable.local(u64::MAX - 9, 100),
-                CompletionStatus::AccessViolation => unreadable.local(0, 100),
-                CompletionStatus::InvalidPd => foreign.local(0, 100),
-                _ => Sge {
-                    stag: Stag(0x1234_5678),
-                    ..readable.local(0, 100)
-                },
-            };
+            let (_regions, bad) = bad_source(&a, status);
             let request = SendRequest::new(WrId(1), kind(bad, target.remote(0)));
             let opcode = opcode_of(&request.operation);
             a.post(request);

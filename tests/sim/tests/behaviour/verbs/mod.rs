@@ -3,29 +3,28 @@
 mod errors;
 mod objects;
 mod operations;
+mod refusals;
 
 use std::time::Duration;
 
-use xwarp::{Opcode, Operation, QpConfig, Sge, Stag, WorkCompletion};
+use xwarp::work::Operation;
+use xwarp::{Opcode, QpConfig, Sge, Stag, WorkCompletion};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Sim};
+use xwarp_sim_tests::{Sim, SimEnd};
 
 fn sim() -> Sim {
     Sim::new(Seed(91)).one_way_delay(Duration::from_micros(50))
 }
 
 fn privileged() -> QpConfig {
-    QpConfig {
-        privileged: true,
-        ..QpConfig::default()
-    }
+    QpConfig::default().privileged(true)
 }
 
-fn completions(end: &mut End) -> Vec<WorkCompletion> {
+fn completions(end: &mut SimEnd) -> Vec<WorkCompletion> {
     std::iter::from_fn(|| end.send_cq().poll().unwrap()).collect()
 }
 
-fn received(end: &mut End) -> Vec<WorkCompletion> {
+fn received(end: &mut SimEnd) -> Vec<WorkCompletion> {
     std::iter::from_fn(|| end.recv_cq().poll().unwrap()).collect()
 }
 

@@ -1,9 +1,11 @@
 //! Objects: the verbs that create them, and what a refusal leaves (verbs draft §9.2).
 
-use xwarp::{
-    Access, Capability, CreateError, DestroyError, PostError, QpConfig, RecvRequest, RegionSpec,
-    RegisterError, RnicUnavailable, SendRequest, Sgl, SrqConfig, WrId,
+use xwarp::error::{
+    CapabilityError, CreateError, DestroyError, PostError, RegisterError, RnicUnavailable,
 };
+use xwarp::memory::RegionSpec;
+use xwarp::work::Sgl;
+use xwarp::{Access, QpConfig, RecvRequest, SendRequest, SrqConfig, WrId};
 use xwarp_sim_tests::{KIB, Side};
 
 use super::sim;
@@ -53,12 +55,7 @@ fn create_qp_names_the_attribute_that_is_out_of_range_and_creates_nothing() {
     for (what, wanted, min, max, spoil) in cases {
         let mut config = QpConfig::default();
         spoil(&mut config);
-        let expected = Capability {
-            what,
-            wanted,
-            min,
-            max,
-        };
+        let expected = CapabilityError::check(what, wanted, min, max).unwrap_err();
         let refused = create(&config).err();
         assert!(
             matches!(refused, Some(CreateError::Capability(it)) if it == expected),
@@ -73,11 +70,9 @@ fn create_qp_names_the_attribute_that_is_out_of_range_and_creates_nothing() {
 fn each_queue_has_the_depth_that_was_asked_for_it() {
     let sim = sim();
     for (send_depth, recv_depth) in [(4, 64), (64, 4), (1, 1)] {
-        let config = QpConfig {
-            send_depth,
-            recv_depth,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default()
+            .send_depth(send_depth)
+            .recv_depth(recv_depth);
         let mut end = sim.a().end(&config);
         let info = end.qp.query().unwrap();
         assert_eq!((info.send_depth, info.recv_depth), (send_depth, recv_depth));
@@ -113,5 +108,5 @@ fn handles_of_a_closed_rnic_destroy_and_change_nothing() {
     let refused = region.share(pd, &spec).err();
     assert!(matches!(refused, Some(RegisterError::Unavailable(_))));
     let refused = region.reregister(pd, memory, &spec).unwrap_err();
-    assert!(matches!(refused.cause, RegisterError::Unavailable(_)));
+    assert!(matches!(refused.error, RegisterError::Unavailable(_)));
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use xwarp::attr::QpChange;
+use xwarp::memory::{AllocatedStag, PhysicalList, SharedBytes};
+use xwarp::work::{MAX_SGE, Operation, Sgl};
 use xwarp::{
-    Access, MAX_SGE, MemoryRegion, MemoryWindow, Opcode, Operation, PhysicalList, QpChange,
-    QpConfig, QpState, RecvRequest, RegionStag, SendRequest, Sge, Sgl, SharedBytes, WrId,
+    Access, MemoryRegion, MemoryWindow, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge,
+    WrId,
 };
-use xwarp_sim_tests::{Done, End, Target, pattern};
+use xwarp_sim_tests::{Done, SimEnd, Target, pattern};
 
 use super::{completions, opcode_of, privileged, received, send_of, sim};
 
@@ -19,7 +22,7 @@ struct Operands {
     window: MemoryWindow,
     /// For Fast-Register.
     memory: SharedBytes,
-    stag: RegionStag,
+    stag: AllocatedStag,
     source: Sge,
     /// B's: source of Reads and sink of the Write, and what Sends invalidate.
     far: Target,
@@ -27,7 +30,7 @@ struct Operands {
 }
 
 impl Operands {
-    fn new(a: &mut End, b: &End) -> Self {
+    fn new(a: &mut SimEnd, b: &SimEnd) -> Self {
         let far = b.target(8);
         far.fill(b"far away");
         Self {
@@ -44,7 +47,7 @@ impl Operands {
     }
 
     /// All ten operations of the draft, and the opcodes that they complete with.
-    fn requests(&mut self, a: &End) -> [(SendRequest, Opcode); 10] {
+    fn requests(&mut self, a: &SimEnd) -> [(SendRequest, Opcode); 10] {
         use Opcode::{
             Bind, FastRegister, Invalidate, Read, ReadInvalidate, Send, SendInvalidate,
             SendSolicited, SendSolicitedInvalidate, Write,
@@ -80,7 +83,7 @@ impl Operands {
         ]
     }
 
-    fn page(&self, a: &End) -> PhysicalList {
+    fn page(&self, a: &SimEnd) -> PhysicalList {
         let address = a.host().rnic().physical_address(&self.memory).unwrap();
         PhysicalList {
             entry_size: 4096,
@@ -172,6 +175,15 @@ fn lists_may_have_any_number_of_elements() {
     }
 }
 
+fn one_page() -> PhysicalList {
+    PhysicalList {
+        entry_size: 4096,
+        addresses: vec![0].into(),
+        first_byte_offset: 0,
+        len: 4096,
+    }
+}
+
 #[test]
 fn work_of_every_operation_type_is_flushed_by_its_name() {
     let sim = sim();
@@ -182,43 +194,25 @@ fn work_of_every_operation_type_is_flushed_by_its_name() {
     let mut window = a.host().pd().allocate_window().unwrap();
     let bind = window.bind(windowed.remote(0), 64, Access::REMOTE_READ);
     let mut stag = a.host().pd().allocate_stag(1, true).unwrap();
-    let list = PhysicalList {
-        entry_size: 4096,
-        addresses: vec![0].into(),
-        first_byte_offset: 0,
-        len: 4096,
-    };
-    let fast = stag.fast_register(list, Access::LOCAL_READ);
+    let fast = stag.fast_register(one_page(), Access::LOCAL_READ);
     let read = SendRequest::read(WrId(4), local, remote);
+    let send = |id, solicited, invalidate| {
+        SendRequest::new(WrId(id), send_of(source, solicited, invalidate))
+    };
+    let taken = Some(remote.stag);
+    let invalidate = SendRequest::invalidate(WrId(9), remote.stag);
+    let fast_register = SendRequest::fast_register(WrId(8), fast);
     let list = [
-        (
-            SendRequest::new(WrId(0), send_of(source, false, None)),
-            Opcode::Send,
-        ),
-        (
-            SendRequest::new(WrId(1), send_of(source, true, None)),
-            Opcode::SendSolicited,
-        ),
-        (
-            SendRequest::new(WrId(2), send_of(source, false, Some(remote.stag))),
-            Opcode::SendInvalidate,
-        ),
-        (
-            SendRequest::new(WrId(3), send_of(source, true, Some(remote.stag))),
-            Opcode::SendSolicitedInvalidate,
-        ),
+        (send(0, false, None), Opcode::Send),
+        (send(1, true, None), Opcode::SendSolicited),
+        (send(2, false, taken), Opcode::SendInvalidate),
+        (send(3, true, taken), Opcode::SendSolicitedInvalidate),
         (read.clone().invalidating_sink(), Opcode::ReadInvalidate),
         (read, Opcode::Read),
         (SendRequest::write(WrId(6), source, remote), Opcode::Write),
         (SendRequest::bind(WrId(7), bind), Opcode::Bind),
-        (
-            SendRequest::fast_register(WrId(8), fast),
-            Opcode::FastRegister,
-        ),
-        (
-            SendRequest::invalidate(WrId(9), place.remote(0).stag),
-            Opcode::Invalidate,
-        ),
+        (fast_register, Opcode::FastRegister),
+        (invalidate, Opcode::Invalidate),
     ];
     let flushed = list
         .each_ref()

@@ -1,30 +1,49 @@
 //! Scatter/gather elements: how many a list may have, as each queue was created (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1).
 
-use xwarp::{
-    Access, MAX_SGE, PostError, QpConfig, RecvRequest, SendRequest, Sge, Sgl, SrqConfig, WrId,
-};
-use xwarp_sim_tests::{Done, End, pattern};
+use xwarp::error::PostError;
+use xwarp::work::{MAX_SGE, Sgl};
+use xwarp::{Access, QpConfig, RecvRequest, RemoteAddress, SendRequest, Sge, SrqConfig, WrId};
+use xwarp_sim_tests::{Done, SimEnd, pattern};
 
 use super::{end_with_srq, sim};
 
 const LEN: usize = 10;
 
 fn config(send_sge: usize, write_sge: usize, recv_sge: usize) -> QpConfig {
-    QpConfig {
-        send_sge,
-        write_sge,
-        recv_sge,
-        ..QpConfig::default()
-    }
+    QpConfig::default()
+        .send_sge(send_sge)
+        .write_sge(write_sge)
+        .recv_sge(recv_sge)
 }
 
 /// Elements of a region of its host, one after the other.
-fn pieces(end: &mut End, n: usize) -> Sgl {
+fn pieces(end: &mut SimEnd, n: usize) -> Sgl {
     (pattern(LEN * n).chunks(LEN).map(|it| end.source(it))).collect()
 }
 
 fn too_many(elements: usize, max: usize) -> Result<(), PostError> {
     Err(PostError::TooManyElements { elements, max })
+}
+
+/// Posts Sends and Writes of every list that is longer than these two numbers of elements.
+fn assert_longer_lists_refused(a: &mut SimEnd, [send, write]: [usize; 2], to: RemoteAddress) {
+    let before = a.qp.query().unwrap();
+    for n in 1..=MAX_SGE {
+        let list = pieces(a, n);
+        let immediate = SendRequest::write_immediate(WrId(9), list.clone(), to, [0; 8]);
+        let requests = [
+            (send, SendRequest::send(WrId(9), list.clone())),
+            (send, SendRequest::send(WrId(9), list.clone()).solicited()),
+            (write, SendRequest::write(WrId(9), list, to)),
+            (write, immediate),
+        ];
+        for (max, request) in requests {
+            if n > max {
+                assert_eq!(a.qp.post_send(request), too_many(n, max));
+            }
+        }
+    }
+    assert_eq!(a.qp.query().unwrap(), before);
 }
 
 #[test]
@@ -37,29 +56,11 @@ fn list_may_have_as_many_elements_as_its_queue_was_created_for_and_no_more() {
         assert_eq!(told, [send, write, recv]);
         let target = b.target(LEN * MAX_SGE);
         let sinks = |n| -> Sgl { (0..n).map(|i| target.local(LEN * i, LEN)).collect() };
-        let before = a.qp.query().unwrap();
-        for n in 1..=MAX_SGE {
-            let (list, to) = (pieces(&mut a, n), target.remote(0));
-            let requests = [
-                (send, SendRequest::send(WrId(9), list.clone())),
-                (send, SendRequest::send(WrId(9), list.clone()).solicited()),
-                (write, SendRequest::write(WrId(9), list.clone(), to)),
-                (
-                    write,
-                    SendRequest::write_immediate(WrId(9), list, to, [0; 8]),
-                ),
-            ];
-            for (max, request) in requests {
-                if n > max {
-                    assert_eq!(a.qp.post_send(request), too_many(n, max));
-                }
-            }
-            if n > recv {
-                let refused = b.qp.post_recv(RecvRequest::new(WrId(9), sinks(n)));
-                assert_eq!(refused, too_many(n, recv));
-            }
+        assert_longer_lists_refused(&mut a, [send, write], target.remote(0));
+        for n in recv + 1..=MAX_SGE {
+            let refused = b.qp.post_recv(RecvRequest::new(WrId(9), sinks(n)));
+            assert_eq!(refused, too_many(n, recv));
         }
-        assert_eq!(a.qp.query().unwrap(), before);
         let text = pattern(LEN * send.min(recv));
         b.qp.post_recv(RecvRequest::new(WrId(1), sinks(recv)))
             .unwrap();
@@ -112,17 +113,11 @@ fn list_of_requests_ends_where_one_has_too_many_elements() {
 fn shared_receive_queue_has_a_maximum_of_its_own() {
     for sge in 0..=MAX_SGE {
         let mut sim = sim();
-        let config = SrqConfig {
-            sge,
-            ..SrqConfig::default()
-        };
+        let config = SrqConfig::default().sge(sge);
         let mut srq = sim.b().pd().create_srq(config).unwrap();
         assert_eq!(srq.query().unwrap().sge, sge);
         // That of the queue pair is not looked at.
-        let takes = QpConfig {
-            recv_sge: MAX_SGE + 1,
-            ..QpConfig::default()
-        };
+        let takes = QpConfig::default().recv_sge(MAX_SGE + 1);
         let mut a = sim.a().end(&QpConfig::default());
         let mut b = end_with_srq(&sim.b(), &takes, &srq);
         assert_eq!(b.qp.query().unwrap().recv_sge, 0);

@@ -1,6 +1,8 @@
 //! Inline data: bytes that a work request brings along, of no registered memory.
 
-use xwarp::{CreateError, MAX_INLINE, Opcode, Payload, PostError, QpConfig, SendRequest, WrId};
+use xwarp::error::{CreateError, PostError};
+use xwarp::work::{MAX_INLINE, Payload};
+use xwarp::{Opcode, QpConfig, SendRequest, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, pattern};
 
@@ -8,12 +10,10 @@ use super::sim;
 
 /// No list may have any element, and so many bytes may be inline.
 fn config(max_inline: usize) -> QpConfig {
-    QpConfig {
-        send_sge: 0,
-        write_sge: 0,
-        max_inline,
-        ..QpConfig::default()
-    }
+    QpConfig::default()
+        .send_sge(0)
+        .write_sge(0)
+        .max_inline(max_inline)
 }
 
 /// None, what the work request holds itself, one more, and all that there may be.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use xwarp::{
-    AsyncEventKind, CreateError, ModifyError, QpChange, QpConfig, QpState, RecvRequest, RqLimit,
-    SendRequest, SharedReceiveQueue, SrqConfig, WrId,
-};
-use xwarp_sim_tests::{Done, End, Sim, Target, pattern};
+use xwarp::attr::{QpChange, RqLimit};
+use xwarp::error::{CreateError, ModifyError};
+use xwarp::event::AsyncEventKind;
+use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, SharedReceiveQueue, SrqConfig, WrId};
+use xwarp_sim_tests::{Done, Sim, SimEnd, Target, pattern};
 
 use super::end_with_srq;
 
@@ -22,29 +22,21 @@ fn sim() -> Sim {
 }
 
 fn with_limit(rq_limit: usize) -> QpConfig {
-    QpConfig {
-        rq_limit,
-        ..QpConfig::default()
-    }
+    QpConfig::default().rq_limit(rq_limit)
 }
 
-fn limit(limit: usize, armed: bool) -> RqLimit {
-    RqLimit { limit, armed }
-}
-
-fn limit_of(end: &End) -> RqLimit {
-    end.qp.query().unwrap().rq_limit.unwrap()
+/// The limit of an end's queue pair, and whether it is armed.
+fn limit_of(end: &SimEnd) -> (usize, bool) {
+    let RqLimit { limit, armed, .. } = end.qp.query().unwrap().rq_limit.unwrap();
+    (limit, armed)
 }
 
 fn srq(sim: &Sim) -> SharedReceiveQueue {
-    let config = SrqConfig {
-        depth: DEPTH,
-        ..SrqConfig::default()
-    };
+    let config = SrqConfig::default().depth(DEPTH);
     sim.b().pd().create_srq(config).unwrap()
 }
 
-fn pair(sim: &mut Sim, srq: &SharedReceiveQueue, rq_limit: usize) -> (End, End) {
+fn pair(sim: &mut Sim, srq: &SharedReceiveQueue, rq_limit: usize) -> (SimEnd, SimEnd) {
     let mut a = sim.a().end(&QpConfig::default());
     let mut b = end_with_srq(&sim.b(), &with_limit(rq_limit), srq);
     sim.connect(&mut a, &mut b);
@@ -61,7 +53,7 @@ fn post(sim: &Sim, srq: &mut SharedReceiveQueue, ids: std::ops::Range<u64>) -> T
     target
 }
 
-fn arm(end: &mut End) {
+fn arm(end: &mut SimEnd) {
     let state = end.state();
     end.qp.modify(QpChange::to(state).arm_rq_limit()).unwrap();
 }
@@ -72,7 +64,7 @@ fn create_and_modify_set_it_and_a_query_tells_it() {
     let srq = srq(&sim);
     for (asked, armed) in [(0, false), (3, true), (DEPTH, true)] {
         let end = end_with_srq(&sim.b(), &with_limit(asked), &srq);
-        assert_eq!(limit_of(&end), limit(asked, armed));
+        assert_eq!(limit_of(&end), (asked, armed));
     }
     let (mut a, mut b) = (
         sim.a().end(&QpConfig::default()),
@@ -81,13 +73,13 @@ fn create_and_modify_set_it_and_a_query_tells_it() {
     for state in [QpState::Idle, QpState::Rts] {
         let to = || QpChange::to(state);
         b.qp.modify(to().rq_limit(2)).unwrap();
-        assert_eq!(limit_of(&b), limit(2, state == QpState::Rts), "{state:?}");
+        assert_eq!(limit_of(&b), (2, state == QpState::Rts), "{state:?}");
         b.qp.modify(to().arm_rq_limit()).unwrap();
-        assert_eq!(limit_of(&b), limit(2, true));
+        assert_eq!(limit_of(&b), (2, true));
         b.qp.modify(to().rq_limit(DEPTH).arm_rq_limit()).unwrap();
-        assert_eq!(limit_of(&b), limit(DEPTH, true), "armed already");
+        assert_eq!(limit_of(&b), (DEPTH, true), "armed already");
         b.qp.modify(to().ord(1)).unwrap();
-        assert_eq!(limit_of(&b), limit(DEPTH, true), "not asked for");
+        assert_eq!(limit_of(&b), (DEPTH, true), "not asked for");
         if state == QpState::Idle {
             sim.connect(&mut a, &mut b);
         }
@@ -102,7 +94,7 @@ fn more_messages_in_progress_than_the_armed_limit_are_told_once_per_arming() {
     let (mut a, mut b) = pair(&mut sim, &srq, 0);
     let buffer = post(&sim, &mut srq, 0..6);
     let text = pattern(LEN);
-    let mut message = |sim: &mut Sim, b: &mut End, id| {
+    let mut message = |sim: &mut Sim, b: &mut SimEnd, id| {
         a.post_send(id, &text);
         sim.run_for(SOME);
         let during = (b.receives(), b.events());
@@ -119,10 +111,10 @@ fn more_messages_in_progress_than_the_armed_limit_are_told_once_per_arming() {
     let reached = AsyncEventKind::RqLimitReached;
     assert_eq!(message(&mut sim, &mut b, 0), (vec![], vec![]), "not armed");
     arm(&mut b);
-    assert_eq!((b.events(), limit_of(&b)), (vec![], limit(0, true)));
+    assert_eq!((b.events(), limit_of(&b)), (vec![], (0, true)));
     let told = (vec![], vec![reached]);
     assert_eq!(message(&mut sim, &mut b, 1), told, "before its completion");
-    assert_eq!(limit_of(&b), limit(0, false));
+    assert_eq!(limit_of(&b), (0, false));
     assert_eq!(
         message(&mut sim, &mut b, 2),
         (vec![], vec![]),
@@ -149,7 +141,7 @@ fn messages_that_come_one_after_the_other_exceed_no_limit_of_one() {
         assert_eq!(b.events(), []);
         received.extend(b.receives());
     }
-    assert_eq!(limit_of(&b), limit(1, true));
+    assert_eq!(limit_of(&b), (1, true));
 }
 
 #[test]
@@ -167,18 +159,11 @@ fn message_that_is_in_progress_already_counts_when_the_limit_is_armed_or_lowered
     assert_eq!(b.events(), [AsyncEventKind::RqLimitReached]);
     arm(&mut b);
     let told = (b.events(), limit_of(&b));
-    assert_eq!(
-        told,
-        (vec![AsyncEventKind::RqLimitReached], limit(0, false))
-    );
+    assert_eq!(told, (vec![AsyncEventKind::RqLimitReached], (0, false)));
     sim.run_until_idle();
     assert_eq!(b.receives(), [Done::receive(0, LEN)]);
     arm(&mut b);
-    assert_eq!(
-        (b.events(), limit_of(&b)),
-        (vec![], limit(0, true)),
-        "none is"
-    );
+    assert_eq!((b.events(), limit_of(&b)), (vec![], (0, true)), "none is");
 }
 
 #[test]
@@ -220,7 +205,7 @@ fn flushed_messages_are_in_progress_no_more() {
     }
     arm(&mut b);
     sim.connect(&mut a, &mut b);
-    assert_eq!((b.events(), limit_of(&b)), (vec![], limit(0, true)));
+    assert_eq!((b.events(), limit_of(&b)), (vec![], (0, true)));
     a.post_send(1, b"8 bytes!");
     sim.run_until_idle();
     assert_eq!(b.events(), [AsyncEventKind::RqLimitReached]);
@@ -235,24 +220,14 @@ fn limits_that_are_not_possible_are_refused_and_change_nothing() {
         let (host, config) = (sim.b(), with_limit(rq_limit));
         host.pd().create_qp_with_srq(&config, &cq, &cq, &srq).err()
     };
-    let refused = create(DEPTH + 1);
-    assert!(
-        matches!(
-            refused,
-            Some(CreateError::LimitOutOfRange {
-                limit: 9,
-                depth: DEPTH
-            })
-        ),
-        "{refused:?}"
-    );
+    let Some(CreateError::LimitOutOfRange { limit, depth }) = create(DEPTH + 1) else {
+        panic!("a limit that the queue cannot reach");
+    };
+    assert_eq!((limit, depth), (DEPTH + 1, DEPTH));
     let own = sim.b().pd().create_qp(&with_limit(1), &cq, &cq).err();
-    assert!(
-        matches!(own, Some(CreateError::LimitWithoutSrq(1))),
-        "{own:?}"
-    );
+    assert!(matches!(own, Some(CreateError::LimitWithoutSrq(1))));
 
-    let (mut a, mut b) = pair(&mut sim, &srq, 3);
+    let (_a, mut b) = pair(&mut sim, &srq, 3);
     for state in [QpState::Rts, QpState::Idle] {
         if state == QpState::Idle {
             b = end_with_srq(&sim.b(), &with_limit(3), &srq);
@@ -267,7 +242,13 @@ fn limits_that_are_not_possible_are_refused_and_change_nothing() {
     srq.resize(DEPTH + 1).unwrap();
     b.qp.modify(QpChange::to(QpState::Idle).rq_limit(DEPTH + 1))
         .unwrap();
+}
 
+#[test]
+fn limit_of_a_queue_pair_with_a_receive_queue_of_its_own_is_refused_and_changes_nothing() {
+    let mut sim = sim();
+    let srq = srq(&sim);
+    let (mut a, _b) = pair(&mut sim, &srq, 3);
     let before = a.qp.query().unwrap();
     for change in [
         QpChange::to(QpState::Rts).rq_limit(0),

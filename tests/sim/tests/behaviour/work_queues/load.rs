@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use xwarp::{ModifyError, QpChange, QpConfig, QpState, RecvRequest, SendRequest, WrId};
+use xwarp::attr::QpChange;
+use xwarp::error::ModifyError;
+use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, WrId};
 use xwarp_netsim::{Rng, Seed};
-use xwarp_sim_tests::{Done, End, Sim, Target, for_each_seed, pattern};
+use xwarp_sim_tests::{Done, Sim, SimEnd, Target, for_each_seed, pattern};
 
 /// Messages either way.
 const MESSAGES: u64 = 100;
@@ -15,7 +17,7 @@ const DEEPEST: u64 = 40;
 
 /// One side, and what it has done.
 struct LoadedEnd {
-    end: End,
+    end: SimEnd,
     sends: Vec<Done>,
     receives: Vec<Done>,
     /// Lengths of the messages that were posted.
@@ -27,7 +29,7 @@ struct LoadedEnd {
 }
 
 impl LoadedEnd {
-    fn new(end: End) -> Self {
+    fn new(end: SimEnd) -> Self {
         let memory = end.target(usize::try_from(LONGEST).unwrap());
         Self {
             end,
@@ -101,13 +103,10 @@ impl LoadedEnd {
 }
 
 fn sides(sim: &mut Sim) -> [LoadedEnd; 2] {
-    let config = QpConfig {
-        send_depth: 8,
-        recv_depth: 8,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().send_depth(8).recv_depth(8);
     let entries = usize::try_from(DEEPEST).unwrap();
-    let mut ends = [sim.a(), sim.b()].map(|host| End::with_cqs(&host, &config, entries, entries));
+    let mut ends =
+        [sim.a(), sim.b()].map(|host| SimEnd::with_cqs(&host, &config, entries, entries));
     let [a, b] = &mut ends;
     sim.connect(a, b);
     ends.map(LoadedEnd::new)

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use xwarp::{QpConfig, SharedReceiveQueue};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{End, Host, Sim};
+use xwarp_sim_tests::{Host, Sim, SimEnd};
 
 fn sim() -> Sim {
     Sim::new(Seed(67)).one_way_delay(Duration::from_micros(50))
 }
 
 /// An end whose buffers are posted to `srq`.
-fn end_with_srq(host: &Host, config: &QpConfig, srq: &SharedReceiveQueue) -> End {
+fn end_with_srq(host: &Host, config: &QpConfig, srq: &SharedReceiveQueue) -> SimEnd {
     let mut end = host.end(&QpConfig::default());
     let (send_cq, recv_cq) = end.cqs();
     let pd = end.host().pd();

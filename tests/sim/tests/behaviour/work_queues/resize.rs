@@ -2,23 +2,26 @@
 
 use std::time::Duration;
 
+use xwarp::attr::QpChange;
+use xwarp::error::{CapabilityError, ModifyError, PostError};
+use xwarp::stream::{Framing, StreamState};
+use xwarp::work::Sgl;
 use xwarp::{
-    Capability, Depths, Framing, ModifyError, Opcode, PostError, QpChange, QpConfig, QpState,
-    RecvRequest, RemoteAddress, SendRequest, Sgl, SrqConfig, Stag, StreamState, WrId,
+    Opcode, QpConfig, QpState, RecvRequest, RemoteAddress, SendRequest, SrqConfig, Stag, WrId,
 };
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 use super::{end_with_srq, sim};
 
 /// Work requests that every queue of these tests can complete.
 const ENTRIES: usize = 300;
 
-fn end(sim: &Sim, in_a: bool) -> End {
+fn end(sim: &Sim, in_a: bool) -> SimEnd {
     let host = if in_a { sim.a() } else { sim.b() };
-    End::with_cqs(&host, &QpConfig::default(), ENTRIES, ENTRIES)
+    SimEnd::with_cqs(&host, &QpConfig::default(), ENTRIES, ENTRIES)
 }
 
-fn pair(sim: &mut Sim) -> (End, End) {
+fn pair(sim: &mut Sim) -> (SimEnd, SimEnd) {
     let (mut a, mut b) = (end(sim, true), end(sim, false));
     sim.connect(&mut a, &mut b);
     sim.run_until_idle();
@@ -34,7 +37,7 @@ fn buffer(id: usize) -> RecvRequest {
 }
 
 /// Posts to both queues until they are full; how many work requests that were.
-fn fill(end: &mut End) -> (usize, usize) {
+fn fill(end: &mut SimEnd) -> (usize, usize) {
     let sends = end.qp.post_send_list((0..).map(send)).unwrap_err();
     let recvs = end.qp.post_recv_list((0..).map(buffer)).unwrap_err();
     let info = end.qp.query().unwrap();
@@ -43,7 +46,7 @@ fn fill(end: &mut End) -> (usize, usize) {
     (sends.posted, recvs.posted)
 }
 
-fn depths_of(end: &End) -> (usize, usize) {
+fn depths_of(end: &SimEnd) -> (usize, usize) {
     let info = end.qp.query().unwrap();
     (info.send_depth, info.recv_depth)
 }
@@ -65,13 +68,12 @@ fn in_rts_both_queues_hold_what_was_asked_for_last() {
         let (ord, ird) = (a.qp.ord(), a.qp.ird());
         let change = QpChange::to(QpState::Rts);
         let change = change.send_depth(send_depth).recv_depth(recv_depth);
-        let expected = Depths {
-            send_depth,
-            recv_depth,
-            ord,
-            ird,
-        };
-        assert_eq!(a.qp.modify(change), Ok(expected));
+        let depths = a.qp.modify(change).unwrap();
+        assert_eq!(
+            (depths.send_depth, depths.recv_depth),
+            (send_depth, recv_depth)
+        );
+        assert_eq!((depths.ord, depths.ird), (ord, ird));
         assert_eq!(depths_of(&a), (send_depth, recv_depth));
         let change = QpChange::to(QpState::Rts).recv_depth(send_depth);
         b.qp.modify(change.send_depth(recv_depth)).unwrap();
@@ -151,21 +153,12 @@ fn fewer_than_are_outstanding_is_refused_and_changes_nothing() {
     }
     sim.run_until_idle();
     let before = a.qp.query().unwrap();
+    #[rustfmt::skip]
     let refusals: [Refusal; 4] = [
         (|it| it.send_depth(3), "the send queue", 4, 3),
         (|it| it.recv_depth(5), "the receive queue", 6, 5),
-        (
-            |it| it.ord(1).send_depth(100).recv_depth(5),
-            "the receive queue",
-            6,
-            5,
-        ),
-        (
-            |it| it.ird(1).send_depth(1).recv_depth(100),
-            "the send queue",
-            4,
-            1,
-        ),
+        (|it| it.ord(1).send_depth(100).recv_depth(5), "the receive queue", 6, 5),
+        (|it| it.ird(1).send_depth(1).recv_depth(100), "the send queue", 4, 1),
     ];
     for (change, what, present, wanted) in refusals {
         let refused = a.qp.modify(change(QpChange::to(QpState::Rts)));
@@ -210,12 +203,9 @@ fn depth_beyond_the_rnic_is_refused_and_changes_nothing() {
         for wanted in [0, max + 1, usize::MAX] {
             let capability = |what| {
                 let min = 1;
-                Err(ModifyError::Capability(Capability {
-                    what,
-                    wanted,
-                    min,
-                    max,
-                }))
+                Err(ModifyError::Capability(
+                    CapabilityError::check(what, wanted, min, max).unwrap_err(),
+                ))
             };
             let refused = end.qp.modify(change().send_depth(wanted));
             assert_eq!(refused, capability("a send queue of depth"));
@@ -233,10 +223,7 @@ fn depth_beyond_the_rnic_is_refused_and_changes_nothing() {
 fn queue_pair_with_a_shared_receive_queue_has_no_depth_of_it() {
     let mut sim = sim();
     let srq = sim.b().pd().create_srq(SrqConfig::default()).unwrap();
-    let config = QpConfig {
-        recv_depth: 0,
-        ..QpConfig::default()
-    };
+    let config = QpConfig::default().recv_depth(0);
     let (mut a, mut b) = (end(&sim, true), end_with_srq(&sim.b(), &config, &srq));
     sim.connect(&mut a, &mut b);
     let before = b.qp.query().unwrap();

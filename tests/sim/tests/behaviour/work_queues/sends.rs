@@ -3,11 +3,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use xwarp::{
-    Access, CompletionStatus, Operation, QpChange, QpConfig, QpState, SendRequest, Sge, Sgl,
-    SrqConfig, Stag, WrId,
-};
-use xwarp_sim_tests::{End, Sim};
+use xwarp::attr::QpChange;
+use xwarp::work::{Operation, Sgl};
+use xwarp::{Access, CompletionStatus, QpConfig, QpState, SendRequest, Sge, SrqConfig, Stag, WrId};
+use xwarp_sim_tests::{Sim, SimEnd};
 
 use super::sim;
 
@@ -16,8 +15,8 @@ const DEPTH: usize = 8;
 /// A connected pair, and everything that its first end has told.
 struct Run {
     sim: Sim,
-    a: End,
-    b: End,
+    a: SimEnd,
+    b: SimEnd,
     told: Vec<String>,
 }
 
@@ -25,12 +24,10 @@ impl Run {
     /// With a receive queue of its own, or a shared one.
     fn new(shared: bool) -> Self {
         let mut sim = sim();
-        let config = QpConfig {
-            send_depth: DEPTH,
-            ord: 2,
-            privileged: true,
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default()
+            .send_depth(DEPTH)
+            .ord(2)
+            .privileged(true);
         let (host, mut b) = (sim.a(), sim.b().end(&QpConfig::default()));
         let mut a = host.end(&config);
         let srq = host.pd().create_srq(SrqConfig::default()).unwrap();

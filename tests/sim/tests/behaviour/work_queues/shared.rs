@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use xwarp::work::Operation;
 use xwarp::{
-    Access, CompletionStatus, Opcode, Operation, ProtectionDomain, QpConfig, QpState, RecvRequest,
+    Access, CompletionStatus, Opcode, ProtectionDomain, QpConfig, QpState, RecvRequest,
     SendRequest, SharedReceiveQueue, SrqConfig, WrId,
 };
-use xwarp_sim_tests::{Done, End, Sim};
+use xwarp_sim_tests::{Done, Sim, SimEnd};
 
 use super::{end_with_srq, sim};
 
@@ -15,7 +16,7 @@ fn srq_of(pd: &ProtectionDomain) -> SharedReceiveQueue {
 }
 
 /// B takes its buffers from `srq`; both can be reached by all rights.
-fn pair(sim: &mut Sim, srq: &SharedReceiveQueue) -> (End, End) {
+fn pair(sim: &mut Sim, srq: &SharedReceiveQueue) -> (SimEnd, SimEnd) {
     let mut a = sim.a().end(&QpConfig::default());
     let mut b = end_with_srq(&sim.b(), &QpConfig::default(), srq);
     sim.connect(&mut a, &mut b);
@@ -24,7 +25,7 @@ fn pair(sim: &mut Sim, srq: &SharedReceiveQueue) -> (End, End) {
 
 /// Of a region in the domain of the queue pair and of one in that of its shared receive queue: how `attempt` ends.
 fn in_either_domain(
-    attempt: impl Fn(&mut Sim, &mut End, &mut End, &xwarp::MemoryRegion) -> bool,
+    attempt: impl Fn(&mut Sim, &mut SimEnd, &mut SimEnd, &xwarp::MemoryRegion) -> bool,
 ) -> [bool; 2] {
     [true, false].map(|of_pair| {
         let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
@@ -44,7 +45,7 @@ fn in_either_domain(
 }
 
 /// How the only work request of `end` has ended.
-fn done(sim: &mut Sim, end: &mut End, refused: CompletionStatus) -> bool {
+fn done(sim: &mut Sim, end: &mut SimEnd, refused: CompletionStatus) -> bool {
     sim.run_until_idle();
     let done = end.sends();
     assert_eq!(done.len(), 1, "{done:?}");

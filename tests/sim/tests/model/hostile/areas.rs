@@ -1,10 +1,9 @@
 //! The memory that a hostile peer may name, as it is and as it must be.
 
-use xwarp::{
-    Access, MemoryRegion, MemoryWindow, ProtectionDomain, RegionSpec, SendRequest, SharedBytes,
-    TermCode, WrId,
-};
-use xwarp_sim_tests::End;
+use xwarp::error::TermCode;
+use xwarp::memory::{RegionSpec, SharedBytes};
+use xwarp::{Access, MemoryRegion, MemoryWindow, ProtectionDomain, SendRequest, WrId};
+use xwarp_sim_tests::SimEnd;
 
 /// Bytes of a region: more than a segment has.
 pub(super) const LEN: usize = 3000;
@@ -73,7 +72,7 @@ pub(super) struct Areas {
 
 impl Areas {
     /// The window is bound when the connection is there.
-    pub(super) fn new(end: &mut End) -> Self {
+    pub(super) fn new(end: &mut SimEnd) -> Self {
         let host = end.host().clone();
         let other = host.rnic().allocate_pd().unwrap();
         let local = Access::LOCAL_READ | Access::LOCAL_WRITE;

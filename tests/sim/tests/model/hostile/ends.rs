@@ -1,6 +1,8 @@
 //! End of a connection with a hostile peer, and what is left of it.
 
-use xwarp::{AsyncEventKind, CompletionStatus, Opcode, QpState, Stag, TermCode};
+use xwarp::error::TermCode;
+use xwarp::event::AsyncEventKind;
+use xwarp::{CompletionStatus, Opcode, QpState, Stag};
 use xwarp_sim_tests::wire::{Tagged, Untagged, terminate};
 
 use super::Program;

@@ -1,5 +1,5 @@
-//! A peer that sends random segments, most of them right, against a reference of what RFC 5040, 5041 and 7306 make of each (wire.md
-//! §9): the Terminate, the state, all memory, the completions and the answers.
+//! A hostile peer: it sends random segments, most of them right. A reference says what RFC 5040, 5041 and 7306 make of each (wire.md §9):
+//! the Terminate, the state, all memory, the completions and the answers.
 
 mod areas;
 mod checks;
@@ -11,13 +11,12 @@ mod segments;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use xwarp::{
-    Listener, Opcode, QpChange, QpConfig, QpState, RemoteAddress, SendRequest, Sge, Stag, TermCode,
-    WrId,
-};
+use xwarp::attr::QpChange;
+use xwarp::error::TermCode;
+use xwarp::{Listener, Opcode, QpConfig, QpState, RemoteAddress, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, Untagged, fpdu};
-use xwarp_sim_tests::{End, PlainPeer, Sim, for_each_seed};
+use xwarp_sim_tests::{PlainPeer, Sim, SimEnd, for_each_seed};
 
 use areas::Areas;
 use checks::awaited;
@@ -49,7 +48,7 @@ struct Asked {
 
 struct Program {
     rng: Rng,
-    end: End,
+    end: SimEnd,
     peer: PlainPeer,
     listener: Listener,
     reference: Reference,
@@ -74,10 +73,7 @@ impl Program {
         let mut sim = sim
             .one_way_delay(Duration::from_micros(50))
             .expecting(&DROPS);
-        let config = QpConfig {
-            ird: u16::try_from(IRD).unwrap(),
-            ..QpConfig::default()
-        };
+        let config = QpConfig::default().ird(u16::try_from(IRD).unwrap());
         let mut end = sim.a().end(&config);
         let at = sim.a().at(sim.new_port());
         let areas = Areas::new(&mut end);

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use xwarp::{Access, TermCode};
+use xwarp::Access;
+use xwarp::error::TermCode;
 
 use super::areas::{Areas, Denied};
 use super::fields::{Atomic, Fields, ReadRequest};

@@ -1,48 +1,26 @@
-//! How an RNIC is opened: progress, waiting, TCP and MPA (verbs draft §9.2.1.1).
+//! Options of opening an RNIC: progress, wait mode, TCP and MPA (verbs draft §9.2.1.1).
 
 use std::time::Duration;
 
 use xwarp_driver::NicConfig;
-use xwarp_tcp::{Algorithm, StackConfig};
+use xwarp_rnic::model::{MAX_QPS, MpaConfig, PblMode};
+use xwarp_tcp::{CongestionControl, StackConfig};
 
-use super::limits::MAX_QPS;
-use super::memory::ListMode;
-use super::mpa::MpaConfig;
+use crate::config::{Progress, WaitMode};
 
 /// Connections that may wait to be accepted, per listener, by default: a burst of them, such as when all clients come back at once.
 const BACKLOG: usize = 1024;
 
-/// Who runs the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// A thread of its own. Best where the application does other things meanwhile and a core is free.
-    Thread,
-    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
-    Inline,
-    /// `Rnic::step_at` only, with the caller's clock: for simulation.
-    Manual,
-}
-
-/// What the engine does when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// Spins: lowest latency, one core always busy.
-    Busy,
-    /// Spins this long after the last work, then sleeps until something happens.
-    Adaptive(Duration),
-    /// Sleeps at once.
-    Blocking,
-}
-
 /// How an RNIC is opened.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RnicConfig {
     /// The interface's part.
     pub nic: NicConfig,
     /// Who runs the engine.
     pub progress: Progress,
     /// What it does without work.
-    pub waiting: Waiting,
+    pub wait_mode: WaitMode,
     /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
     /// that the death of a peer which owes nothing goes unnoticed.
     pub keepalive: Option<Duration>,
@@ -56,7 +34,7 @@ pub struct RnicConfig {
     /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
     /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
-    pub congestion: Algorithm,
+    pub congestion: CongestionControl,
     /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default; DCTCP always does, BBR never.
     pub ecn: bool,
     /// How connections are started.
@@ -65,18 +43,34 @@ pub struct RnicConfig {
     /// longest. As many more may be in TCP's handshake. 1024 by default.
     pub backlog: usize,
     /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
-    pub lists: ListMode,
+    pub pbl_mode: PblMode,
     /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some. Of further ones
-    /// [`EventsLost`](crate::model::AsyncEventKind::EventsLost) tells. By default one for each queue pair that there can be.
+    /// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) tells. By default one for each queue pair that there can be.
     pub max_events: usize,
 }
+
+xwarp_rnic::setters!(RnicConfig {
+    nic: NicConfig,
+    progress: Progress,
+    wait_mode: WaitMode,
+    keepalive: Option<Duration>,
+    min_rto: Duration,
+    ack_delay: Duration,
+    user_timeout: Duration,
+    congestion: CongestionControl,
+    ecn: bool,
+    mpa: MpaConfig,
+    backlog: usize,
+    pbl_mode: PblMode,
+    max_events: usize,
+});
 
 impl Default for RnicConfig {
     fn default() -> Self {
         Self {
             nic: NicConfig::default(),
             progress: Progress::Thread,
-            waiting: Waiting::Adaptive(Duration::from_micros(50)),
+            wait_mode: WaitMode::Adaptive(Duration::from_micros(50)),
             keepalive: None,
             min_rto: StackConfig::default().min_rto,
             ack_delay: StackConfig::default().ack_delay,
@@ -85,7 +79,7 @@ impl Default for RnicConfig {
             ecn: StackConfig::default().ecn,
             mpa: MpaConfig::default(),
             backlog: BACKLOG,
-            lists: ListMode::Page,
+            pbl_mode: PblMode::Page,
             max_events: MAX_QPS,
         }
     }

@@ -1,82 +1,74 @@
 //! Two RNICs on a wire, with as many connected queue pairs as are wanted.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use xwarp::work::Sgl;
 use xwarp::{
-    Access, CompletionQueue, FixedHost, Listener, MemoryRegion, Progress, ProtectionDomain,
-    QpConfig, QueuePair, RecvRequest, RegionPool, Rnic, RnicConfig, SendRequest, Sgl, WrId,
+    Access, CompletionQueue, Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair,
+    RecvRequest, Rnic, SendRequest, WrId,
 };
-use xwarp_driver::{MemoryIo, Wire};
-use xwarp_tcp::{Instant, StackConfig};
+use xwarp_driver::Wire;
+use xwarp_tcp::Instant;
+use xwarp_test_kit::{MemoryRnic, Side, carry};
 
 const FRAMES: usize = 512;
 const HALF_TRIP: Duration = Duration::from_micros(20);
 /// Longer than any timer of a message runs, so that its cost does not depend on when its queue pair sends the next one.
 const PAUSE: Duration = Duration::from_millis(20);
 const PORT: u16 = 4791;
-/// Bytes of each side's region.
+/// Bytes of each host's region, for messages that go one at a time.
 pub(crate) const REGION: usize = 4096;
-const ENTRIES: usize = 64;
+/// Messages that are posted at a time otherwise.
+pub(crate) const BURST: usize = 64;
+/// The longest of these, in bytes.
+const BURST_LEN: usize = 4096;
+const ENTRIES: usize = 2 * BURST;
 const QUEUE_PAIRS: usize = 10_000;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One RNIC and what an application has of it.
-pub(crate) struct Side {
+/// A host: one RNIC and what an application has of it.
+pub(crate) struct Host {
     pub(crate) rnic: Rnic,
     pub(crate) region: MemoryRegion,
     pub(crate) cq: CompletionQueue,
     pub(crate) qps: Vec<QueuePair>,
     pd: ProtectionDomain,
     wire: Wire,
+    /// Entries of a work queue, and Reads outstanding.
+    depth: u16,
 }
 
-fn address(place: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + place))
-}
-
-fn mac(place: u8) -> [u8; 6] {
-    [2, 0, 0, 0, 0, 1 + place]
-}
-
-impl Side {
-    fn new(place: u8) -> Self {
-        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
-        let stack = StackConfig {
-            mac: mac(place),
-            seed: Some(1),
-            ack_delay: Duration::ZERO,
-            max_connections: 2 * QUEUE_PAIRS,
-            ..StackConfig::default()
-        };
-        let peer = 1 - place;
-        let host = FixedHost::new(address(place), [(address(peer), mac(peer))]);
-        let regions = RegionPool::anonymous(REGION).expect("memory");
-        let config = RnicConfig {
-            progress: Progress::Manual,
-            ..RnicConfig::default()
-        };
-        let rnic = Rnic::with_io(Box::new(io), stack, Arc::new(host), regions, &config);
-        let rnic = rnic.expect("an RNIC without an interface");
+impl Host {
+    fn new(side: Side, depth: u16, region: usize) -> Self {
+        let (rnic, wire) = MemoryRnic::at(side)
+            .frames(FRAMES)
+            .region_area(region)
+            .stack(|tcp| {
+                tcp.seed = Some(1);
+                tcp.ack_delay = Duration::ZERO;
+                tcp.max_connections = 2 * QUEUE_PAIRS;
+            })
+            .open();
         let pd = rnic.allocate_pd().expect("a protection domain");
         Self {
-            region: pd.allocate(REGION, Access::all()).expect("a region"),
+            region: pd.allocate(region, Access::all()).expect("a region"),
             cq: rnic.create_cq(ENTRIES).expect("a completion queue"),
             qps: Vec::new(),
             rnic,
             pd,
             wire,
+            depth,
         }
     }
 
     fn create_qp(&mut self) {
-        // The smallest queues: what is measured is all else.
-        let config = QpConfig {
-            send_depth: 1,
-            recv_depth: 1,
-            ..QpConfig::default()
-        };
+        // For one message at a time, the smallest queues: what is measured is all else.
+        let config = QpConfig::default()
+            .send_depth(self.depth.into())
+            .recv_depth(self.depth.into())
+            .ord(self.depth)
+            .ird(self.depth);
         let qp = self.pd.create_qp(&config, &self.cq, &self.cq);
         self.qps.push(qp.expect("a queue pair"));
     }
@@ -87,21 +79,38 @@ impl Side {
     }
 }
 
+fn responder_at() -> SocketAddr {
+    SocketAddr::new(Side::B.address(), PORT)
+}
+
 /// Both, and the time.
-pub(crate) struct Pair {
-    pub(crate) requester: Side,
-    pub(crate) responder: Side,
+pub(crate) struct Hosts {
+    pub(crate) requester: Host,
+    pub(crate) responder: Host,
     pub(crate) now: Instant,
     listener: Listener,
 }
 
-impl Pair {
+impl Hosts {
+    /// For messages that go one at a time.
     pub(crate) fn new() -> Self {
-        let responder = Side::new(1);
-        let at = SocketAddr::new(address(1), PORT);
+        Self::with(1, REGION)
+    }
+
+    /// For [`BURST`] messages at a time.
+    pub(crate) fn for_bursts() -> Self {
+        let depth = u16::try_from(BURST).expect("a small number");
+        let hosts = Self::with(depth, BURST * BURST_LEN);
+        let [a, b] = [&hosts.requester, &hosts.responder];
+        a.wire.share_buffers(&b.wire);
+        hosts
+    }
+
+    fn with(depth: u16, region: usize) -> Self {
+        let [requester, responder] = Side::BOTH.map(|side| Host::new(side, depth, region));
         Self {
-            requester: Side::new(0),
-            listener: responder.rnic.listen(at).expect("a free port"),
+            requester,
+            listener: responder.rnic.listen(responder_at()).expect("a free port"),
             responder,
             now: Instant::ORIGIN,
         }
@@ -133,8 +142,7 @@ impl Pair {
     }
 
     fn start_up(&mut self, last: usize) {
-        let at = SocketAddr::new(address(1), PORT);
-        let connecting = self.requester.qps[last].begin_connect(at, b"", TIMEOUT);
+        let connecting = self.requester.qps[last].begin_connect(responder_at(), b"", TIMEOUT);
         let mut connecting = connecting.expect("a free port");
         let request = loop {
             self.turn();
@@ -165,21 +173,15 @@ impl Pair {
         self.now = self.now + PAUSE;
     }
 
-    /// Carries what the requester has sent.
-    pub(crate) fn forth(&mut self) {
-        carry(&self.requester, &self.responder);
+    /// Carries what the requester has sent; how many frames.
+    pub(crate) fn forth(&mut self) -> usize {
         self.now = self.now + HALF_TRIP;
+        carry(&self.requester.wire, &self.responder.wire)
     }
 
-    /// Carries what the responder has sent.
-    pub(crate) fn back(&mut self) {
-        carry(&self.responder, &self.requester);
+    /// Carries what the responder has sent; how many frames.
+    pub(crate) fn back(&mut self) -> usize {
         self.now = self.now + HALF_TRIP;
-    }
-}
-
-fn carry(from: &Side, to: &Side) {
-    while let Some(frame) = from.wire.take_sent() {
-        to.wire.deliver(frame);
+        carry(&self.responder.wire, &self.requester.wire)
     }
 }

@@ -11,7 +11,7 @@ use xwarp_tcp::Instant;
 use super::PAUSES;
 use super::application::Application;
 use super::frame::{Edit, Segment, ethernet, fix_checksums, numbers};
-use super::hostile::{PEER_PORT, Peer};
+use super::hostile::{HostilePeer, PEER_PORT};
 use super::memory::{Memory, PAGE};
 use super::program::{Bytes, Scene};
 use super::sides::{PEER, address};
@@ -29,9 +29,9 @@ const KEPT: usize = 16;
 const PING: &[u8] = b"ping";
 
 /// See the module.
-pub(super) struct World {
+pub(super) struct Exchange {
     application: Application,
-    peer: Peer,
+    peer: HostilePeer,
     /// The RNIC's end of the cable, and the peer's.
     wires: [Wire; 2],
     edits: VecDeque<(u8, Edit)>,
@@ -47,11 +47,11 @@ pub(super) struct World {
     scene: Scene,
 }
 
-impl World {
+impl Exchange {
     pub(super) fn new(scene: Scene) -> Self {
         let (application, rnic_wire) = Application::new(&scene);
-        let (peer, peer_wire) = Peer::new(&scene);
-        let mut world = Self {
+        let (peer, peer_wire) = HostilePeer::new(&scene);
+        let mut exchange = Self {
             application,
             peer,
             wires: [rnic_wire, peer_wire],
@@ -64,13 +64,13 @@ impl World {
             now: Duration::from_secs(1),
             scene,
         };
-        world.settle();
-        if world.scene.rnic_connects {
-            world.application.connect(world.peer_address());
+        exchange.settle();
+        if exchange.scene.rnic_connects {
+            exchange.application.connect(exchange.peer_address());
         } else {
-            world.peer.connect();
+            exchange.peer.connect();
         }
-        world
+        exchange
     }
 
     fn peer_address(&self) -> SocketAddr {
@@ -153,8 +153,8 @@ impl World {
         }
     }
 
-    /// What else the peer does: 0 sends a FIN, 1 a RST; 2 stops reading, 3 goes on; 4 loses all that the RNIC sends, 5 no longer; 6
-    /// connects once more; 7 speaks on its next connection, 8 on the first.
+    /// Deeds of the peer besides segments. 0 sends a FIN, 1 a RST. 2 stops reading, 3 goes on. 4 loses all that the RNIC sends, 5 no
+    /// longer. 6 connects once more. 7 speaks on its next connection, 8 on the first.
     fn peer_acts(&mut self, how: u8) {
         match how {
             0 => self.peer.close(self.talk),

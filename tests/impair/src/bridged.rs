@@ -6,8 +6,8 @@ use std::thread;
 
 use xwarp_test_kit::Side;
 
-use crate::host::{command, text_of};
-use crate::{DEV, DelayLine, Fates, HostThread, Impairment, Rule};
+use crate::host::text_of;
+use crate::{DEV, Fates, HostThread, ImpairedPorts, Rule, add_delay_line};
 
 /// The port of the bridge that a host is at.
 fn port(side: Side) -> &'static str {
@@ -18,14 +18,10 @@ fn port(side: Side) -> &'static str {
 }
 
 /// Something to be done where the impairment is.
-type Order = Box<dyn FnOnce(&Impairment) + Send>;
-
-fn index_of(device: &str) -> u32 {
-    nix::net::if_::if_nametoindex(device).expect("an interface")
-}
+type Order = Box<dyn FnOnce(&ImpairedPorts) + Send>;
 
 /// The hosts and the network between them.
-pub struct Lab {
+pub struct Bridged {
     /// [`Side::A`].
     pub a: HostThread,
     /// [`Side::B`].
@@ -35,7 +31,7 @@ pub struct Lab {
     cables: HostThread,
 }
 
-impl Lab {
+impl Bridged {
     /// Makes them, with packets of 1500 bytes.
     #[expect(clippy::new_without_default, reason = "it makes network namespaces")]
     pub fn new() -> Self {
@@ -45,28 +41,19 @@ impl Lab {
     /// Makes them, with packets of `mtu` bytes.
     pub fn with_mtu(mtu: usize) -> Self {
         let network = HostThread::new();
-        let lab = Self {
+        let hosts = Self {
             a: HostThread::new(),
             b: HostThread::new(),
             cables: network.beside(),
             network,
         };
-        lab.network.ip("link add bridge type bridge");
-        lab.network.ip("link set bridge up");
-        for (host, side) in [(&lab.a, Side::A), (&lab.b, Side::B)] {
-            lab.plug_in(host, side, mtu);
+        hosts.network.ip("link add bridge type bridge");
+        hosts.network.ip("link set bridge up");
+        for (host, side) in [(&hosts.a, Side::A), (&hosts.b, Side::B)] {
+            hosts.plug_in(host, side, mtu);
         }
-        lab.network.ip("link add delay0 type veth peer name delay1");
-        lab.network.ip("link set delay0 master bridge up");
-        lab.network.ip("link set delay1 up");
-        lab.network.call(|| {
-            // Only what the program sends there shall go to the delay line.
-            command(
-                "bridge",
-                "link set dev delay0 learning off flood off mcast_flood off bcast_flood off",
-            );
-        });
-        lab
+        hosts.network.call(|| add_delay_line("bridge"));
+        hosts
     }
 
     /// Joins a host to the bridge.
@@ -101,24 +88,21 @@ impl Lab {
 
     /// Impairs what a host sends. One at a time.
     pub fn impair(&self, side: Side, rule: Rule) -> Impaired<'_> {
-        let (made, parts) = mpsc::channel();
+        let (made, ready) = mpsc::channel();
         let (orders, inbox) = mpsc::channel::<Order>();
         let outcome = self.network.begin(move || {
-            let delay_line = DelayLine::start("delay1", &rule).expect("root");
-            let (port, begin) = (index_of(port(side)), index_of("delay0"));
-            let impairment = Impairment::attach(&rule, port, begin).expect("root");
+            let ports = ImpairedPorts::attach(&[(port(side), rule)]);
             made.send(()).expect("the test waits");
             for order in inbox {
-                order(&impairment);
+                order(&ports);
             }
-            drop(impairment);
-            delay_line.finish().expect("no error of the delay line");
+            ports.finish();
         });
-        parts.recv().expect("an impairment");
+        ready.recv().expect("an impairment");
         Impaired {
             orders: Some(orders),
             outcome,
-            _lab: self,
+            _hosts: self,
         }
     }
 }
@@ -127,25 +111,28 @@ impl Lab {
 pub struct Impaired<'a> {
     orders: Option<Sender<Order>>,
     outcome: Receiver<()>,
-    _lab: &'a Lab,
+    _hosts: &'a Bridged,
 }
 
 impl Impaired<'_> {
     /// What became of the segments so far.
     pub fn fates(&self) -> Fates {
-        self.call(|impairment| impairment.fates().expect("counters"))
+        self.call(|ports| ports.fates()[0])
     }
 
     /// Begins anew with another rule, which must divert as the first one did.
     pub fn set_rule(&self, rule: Rule) {
-        self.call(move |impairment| impairment.set_rule(&rule).expect("root"));
+        self.call(move |ports| ports.set_rule(&rule));
     }
 
-    fn call<T: Send + 'static>(&self, work: impl FnOnce(&Impairment) -> T + Send + 'static) -> T {
+    fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ImpairedPorts) -> T + Send + 'static,
+    ) -> T {
         let (result, receiver) = mpsc::channel();
-        let order: Order = Box::new(move |impairment| {
+        let order: Order = Box::new(move |ports| {
             // A test that has failed no longer waits.
-            let _ = result.send(work(impairment));
+            let _ = result.send(work(ports));
         });
         let orders = self.orders.as_ref().expect("at work");
         orders.send(order).expect("at work");

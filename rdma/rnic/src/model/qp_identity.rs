@@ -7,7 +7,7 @@ use super::ids::PdId;
 bitflags! {
     /// What a queue pair may do with memory, fixed when it is created (verbs draft §6.1.3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Ability: u8 {
+    pub struct QpAccess: u8 {
         /// Use `STag` 0 and Fast-Register: it is privileged.
         const PHYSICAL = 1;
         /// Bind windows.
@@ -21,35 +21,31 @@ bitflags! {
 
 /// A queue pair in the eyes of the `STag` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct QpIdentity {
     pd: PdId,
-    ability: Ability,
+    access: QpAccess,
     /// No other queue pair of the RNIC ever has it.
     serial: u64,
 }
 
-impl User {
+impl QpIdentity {
     /// The queue pair with this serial number, which no other of the RNIC ever has.
-    pub(crate) fn new(pd: PdId, ability: Ability, serial: u64) -> Self {
-        Self {
-            pd,
-            ability,
-            serial,
-        }
+    pub(crate) fn new(pd: PdId, access: QpAccess, serial: u64) -> Self {
+        Self { pd, access, serial }
     }
 
     pub(crate) fn pd(self) -> PdId {
         self.pd
     }
 
-    /// True if the queue pair has all of these abilities.
-    pub fn can(self, ability: Ability) -> bool {
-        self.ability.contains(ability)
+    /// True if the queue pair has all of these access flags.
+    pub fn has(self, access: QpAccess) -> bool {
+        self.access.contains(access)
     }
 
     /// May its peer use any memory?
     pub(crate) fn is_open(self) -> bool {
-        (self.ability).intersects(Ability::INBOUND_READ | Ability::INBOUND_WRITE)
+        (self.access).intersects(QpAccess::INBOUND_READ | QpAccess::INBOUND_WRITE)
     }
 
     /// The same queue pair, for a buffer that is judged by another protection domain.
@@ -64,15 +60,15 @@ impl User {
 
 /// Which queue pairs may use a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum StagScope {
     /// All of a protection domain.
     Domain(PdId),
     /// This one.
-    QueuePair(User),
+    QueuePair(QpIdentity),
 }
 
-impl Scope {
-    pub(crate) fn admits(self, user: User) -> bool {
+impl StagScope {
+    pub(crate) fn admits(self, user: QpIdentity) -> bool {
         match self {
             Self::Domain(pd) => pd == user.pd,
             Self::QueuePair(only) => only == user,

@@ -1,0 +1,66 @@
+//! The chunks that the kernel receives into: those that it has, and those that are spare.
+
+use super::depth::Depth;
+use crate::frame::Frame;
+
+/// Chunks that circulate between the fill ring and the receive ring, are spare, or are with whoever received them.
+pub(super) struct ReceiveChunks {
+    count: usize,
+    /// Those that the kernel has.
+    lent: usize,
+    /// How many it is to have.
+    depth: Depth,
+    /// Some that it has not.
+    spare: Vec<Frame>,
+}
+
+impl ReceiveChunks {
+    /// The kernel has none of them yet, and is to have `least` or more.
+    pub(super) fn new(chunks: Vec<Frame>, least: usize) -> Self {
+        Self {
+            count: chunks.len(),
+            lent: 0,
+            depth: Depth::new(least, chunks.len()),
+            spare: chunks,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A spare chunk, if the kernel is to have more.
+    pub(super) fn take_spare(&mut self) -> Option<Frame> {
+        if !self.too_few_lent() {
+            return None;
+        }
+        self.spare.pop()
+    }
+
+    /// The kernel has fewer than it is to have.
+    pub(super) fn too_few_lent(&self) -> bool {
+        self.lent < self.depth.chunks()
+    }
+
+    /// One goes to the kernel.
+    pub(super) fn note_lent(&mut self) {
+        self.lent += 1;
+    }
+
+    /// The kernel did not take so many of those that were to go to it.
+    pub(super) fn note_refused(&mut self, chunks: usize) {
+        self.lent -= chunks;
+    }
+
+    /// So many came back filled; `all` if no more were there.
+    pub(super) fn note_filled(&mut self, chunks: usize, all: bool) {
+        self.lent = self.lent.saturating_sub(chunks);
+        self.depth.taken(chunks, all);
+    }
+
+    /// Keeps those that the kernel is not to have now.
+    pub(super) fn keep(&mut self, chunks: impl IntoIterator<Item = Frame>) {
+        self.spare.extend(chunks);
+    }
+}

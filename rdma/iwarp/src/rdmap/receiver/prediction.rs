@@ -1,0 +1,80 @@
+//! Prediction: nearly all segments are those of Writes, and Sends of one segment. Such a one is told by comparing its control bytes.
+
+use super::{Receiver, bytes};
+use crate::Stag;
+use crate::ddp::{Control, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
+use crate::mpa::MAX_ULPDU;
+use crate::rdmap::Opcode;
+use zerocopy::FromBytes;
+
+/// An ordinary segment: one that [`Receiver::on_ulpdu`] says the same of, but for what it asks [`Resources`](crate::rdmap::Resources).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordinary<'a> {
+    /// A segment of an RDMA Write, with bytes. Whoever admits it to its place may copy it there.
+    Write {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first byte.
+        to: u64,
+        /// Bytes to place.
+        payload: &'a [u8],
+    },
+    /// A Send of one segment that invalidates nothing. Whoever has a buffer for it may copy it there, and completes the receive: see
+    /// [`Receiver::placed_send`].
+    Send {
+        /// An event is wanted.
+        solicited: bool,
+        /// All bytes of the message.
+        payload: &'a [u8],
+    },
+}
+
+impl Receiver {
+    /// The segment in a ULPDU that MPA has verified, if it is an ordinary one. Nothing changes: [`on_ulpdu`](Self::on_ulpdu) judges it
+    /// as it judges all others.
+    #[inline]
+    pub fn predict<'a>(&self, ulpdu: &'a [u8]) -> Option<Ordinary<'a>> {
+        if self.ended || self.await_rtr || ulpdu.len() > MAX_ULPDU {
+            return None;
+        }
+        let [control, rsvd_ulp, ..] = *ulpdu else {
+            return None;
+        };
+        let opcode = rsvd_ulp ^ Opcode::Write.control(self.version);
+        if control | Control::LAST == Control::new(true, true, self.version).0 {
+            return (opcode == 0).then(|| write(ulpdu))?;
+        }
+        let is_whole = control == Control::new(false, true, self.version).0;
+        let solicited = opcode == Opcode::SendSolicited as u8;
+        let is_send = is_whole && (solicited || opcode == Opcode::Send as u8);
+        (is_send && self.sends.is_next(ulpdu)).then(|| send(ulpdu, solicited))?
+    }
+
+    /// The ordinary Send that [`predict`](Self::predict) has just told was placed into the next receive buffer.
+    #[inline]
+    pub fn placed_send(&mut self) {
+        self.sends.pass_one();
+    }
+}
+
+#[inline]
+fn write(ulpdu: &[u8]) -> Option<Ordinary<'_>> {
+    let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
+    let (stag, to) = (Stag(header.stag.get()), header.to.get());
+    (bytes(payload) > 0).then_some(Ordinary::Write { stag, to, payload })
+}
+
+#[inline]
+fn send(ulpdu: &[u8], solicited: bool) -> Option<Ordinary<'_>> {
+    let payload = ulpdu.get(UNTAGGED_HEADER_BYTES..)?;
+    Some(Ordinary::Send { solicited, payload })
+}
+
+/// True if the header, of a message on QN 0, is that of its first segment and has this message number.
+#[inline]
+pub(super) fn begins_send(ulpdu: &[u8], msn: u32) -> bool {
+    let header = UntaggedHeader::ref_from_prefix(ulpdu);
+    header.is_ok_and(|(header, _)| {
+        header.qn.get() == Queue::Send.qn() && header.msn.get() == msn && header.mo.get() == 0
+    })
+}

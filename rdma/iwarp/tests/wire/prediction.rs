@@ -1,0 +1,174 @@
+//! Ordinary segments that are predicted are taken as [`Receiver::on_ulpdu`] takes them.
+
+use crate::support::{A, Region, Table};
+use proptest::prelude::*;
+use xwarp_iwarp::{
+    AccessKind, Inbound, Ordinary, Placement, Receiver, Resources, SendKind, StreamConfig,
+    Violation,
+};
+
+/// Segments of one stream.
+const SEGMENTS: std::ops::Range<usize> = 1..12;
+/// Bytes of the region, and more than any payload or buffer has.
+const REGION: u64 = 64;
+
+/// A segment of a random stream. Control bytes are without versions.
+#[derive(Clone, Debug)]
+struct Draft {
+    control: u8,
+    rsvd_ulp: u8,
+    stag: u32,
+    to: u64,
+    qn: u32,
+    /// Beyond the message number that is due.
+    skip: u32,
+    mo: u32,
+    payload: Vec<u8>,
+}
+
+impl Draft {
+    /// The ULPDU, on a stream of this version whose next Send is `msn`.
+    fn ulpdu(&self, version: u8, msn: u32) -> Vec<u8> {
+        let mut ulpdu = vec![self.control ^ version, self.rsvd_ulp ^ version << 6];
+        ulpdu.extend(self.stag.to_be_bytes());
+        if self.control & 0x80 != 0 {
+            ulpdu.extend(self.to.to_be_bytes());
+        } else {
+            for field in [self.qn, msn + self.skip, self.mo] {
+                ulpdu.extend(field.to_be_bytes());
+            }
+        }
+        ulpdu.extend(&self.payload);
+        ulpdu
+    }
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let control = prop_oneof![
+        4 => Just(0xc0), // T=1 L=1
+        2 => Just(0x80),
+        6 => Just(0x40), // T=0 L=1
+        1 => Just(0x00),
+        1 => any::<u8>(),
+    ];
+    let rsvd_ulp = prop_oneof![
+        6 => prop::sample::select(vec![0, 3, 5]), // Write, Send, Send with Solicited Event
+        1 => any::<u8>(),
+    ];
+    let (stag, to) = (prop_oneof![8 => Just(A.0), 1 => any::<u32>()], 0..REGION);
+    let number = || prop_oneof![12 => Just(0), 1 => 1..4_u32];
+    let payload = prop::collection::vec(any::<u8>(), 0..16);
+    (
+        control,
+        rsvd_ulp,
+        (stag, to),
+        [number(), number(), number()],
+        payload,
+    )
+        .prop_map(
+            |(control, rsvd_ulp, (stag, to), [qn, skip, mo], payload)| Draft {
+                control,
+                rsvd_ulp,
+                stag,
+                to,
+                qn,
+                skip,
+                mo,
+                payload,
+            },
+        )
+}
+
+/// What becomes of a segment that is predicted if it can be.
+fn taken<'a>(
+    receiver: &mut Receiver,
+    ulpdu: &'a [u8],
+    table: &mut Table,
+) -> Result<Inbound<'a>, Violation> {
+    match receiver.predict(ulpdu) {
+        Some(Ordinary::Write { stag, to, payload }) => {
+            let (len, kind) = (payload.len() as u64, AccessKind::RemoteWrite);
+            if table.admit(stag, to, len, kind).is_err() {
+                return receiver.on_ulpdu(ulpdu, table);
+            }
+            let placement = Placement {
+                place: Some(()),
+                stag,
+                to,
+                payload,
+            };
+            let last = ulpdu[0] & 0x40 != 0;
+            Ok(Inbound::Write { placement, last })
+        }
+        Some(Ordinary::Send { solicited, payload }) => {
+            let fits = |buffer: &u64| *buffer >= payload.len() as u64;
+            if !table.receives.front().is_some_and(fits) {
+                return receiver.on_ulpdu(ulpdu, table);
+            }
+            table.receives.pop_front();
+            receiver.placed_send();
+            let invalidate = None;
+            Ok(Inbound::Send {
+                kind: SendKind {
+                    solicited,
+                    invalidate,
+                },
+                offset: 0,
+                payload,
+                message_len: u32::try_from(payload.len()).ok(),
+            })
+        }
+        None => receiver.on_ulpdu(ulpdu, table),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4096 }))]
+
+    #[test]
+    fn predicted_segments_are_taken_as_all_others(
+        drafts in prop::collection::vec(draft(), SEGMENTS),
+        buffers in prop::collection::vec(0..REGION, 0..8),
+        version in 0..2_u8,
+        await_rtr: bool,
+    ) {
+        let config = StreamConfig { version, await_rtr, ..StreamConfig::new(1, 1) };
+        let mut receivers = [Receiver::new(config), Receiver::new(config)];
+        let (regions, receives) = (vec![Region::new(A, 0, REGION)], buffers.into());
+        let table = Table { regions, receives };
+        let mut tables = [table.clone(), table];
+        let mut msn = 1;
+        for draft in drafts {
+            let ulpdu = draft.ulpdu(version, msn);
+            let [judge, predictor] = &mut receivers;
+            let verdict = judge.on_ulpdu(&ulpdu, &mut tables[0]);
+            prop_assert_eq!(&taken(predictor, &ulpdu, &mut tables[1]), &verdict);
+            let whole = matches!(verdict, Ok(Inbound::Send { message_len: Some(_), .. }));
+            msn += u32::from(whole || verdict == Ok(Inbound::RtrSend));
+            prop_assert_eq!(judge.has_ended(), predictor.has_ended());
+            prop_assert_eq!(judge.mid_message(), predictor.mid_message());
+            prop_assert_eq!(&tables[0].receives, &tables[1].receives);
+        }
+    }
+}
+
+#[test]
+fn segments_of_writes_and_sends_of_one_segment_are_predicted() {
+    let receiver = Receiver::new(StreamConfig::new(1, 1));
+    let write = [
+        0x81, 0x40, // T=1 L=0 DV=1, RDMA Write
+        0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 0x40, // STag A, TO 0x40
+        7,
+    ];
+    let (stag, to, payload) = (A, 0x40, &[7][..]);
+    let told = Ordinary::Write { stag, to, payload };
+    assert_eq!(receiver.predict(&write), Some(told));
+    let send = [
+        0x41, 0x45, // T=0 L=1 DV=1, Send with Solicited Event
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, // QN 0, MSN 1, MO 0
+        7,
+    ];
+    let solicited = true;
+    let told = Ordinary::Send { solicited, payload };
+    assert_eq!(receiver.predict(&send), Some(told));
+}

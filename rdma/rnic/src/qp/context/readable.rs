@@ -1,0 +1,55 @@
+//! Received bytes: each state of the connection acts upon them in its own way (verbs draft §6.2).
+
+use super::{Device, Link, Phase, QpContext};
+use crate::model::{QpState, TerminateInfo};
+
+impl QpContext {
+    /// Bytes are here: acts upon all FPDUs, or upon the Reply.
+    pub(crate) fn handle_readable(&mut self, device: &mut Device) {
+        match &mut self.link {
+            Link::Starting(_) => self.on_reply_bytes(device),
+            Link::Connected(_, Phase::Sealed { .. }) => self.on_sealed_bytes(device),
+            Link::Connected(_, phase) if phase.state() != QpState::Terminate => {
+                self.receive_fpdus(device);
+            }
+            Link::Connected(connection, _) => {
+                let conn = connection.stream.conn();
+                let n = device.stack.readable_len(conn);
+                device.stack.consume(conn, n);
+                device.counters.drop_after_failure += n as u64;
+            }
+            Link::None | Link::Searching(_) | Link::Failed => {}
+        }
+    }
+
+    /// Receives until no whole FPDU is left.
+    pub(super) fn receive_fpdus(&mut self, device: &mut Device) {
+        let Some((deframer, mut full)) = self.full_operation(device.now) else {
+            return;
+        };
+        let (any, received) = full.receive(deframer, device);
+        if any {
+            self.note_progress(device.now);
+        }
+        // Responses may have to be sent, stalled work may go on, and the stream may have opened.
+        self.activate(device);
+        if let Err(fault) = received {
+            self.on_receive_fault(fault, device);
+        }
+    }
+
+    /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
+    fn on_sealed_bytes(&mut self, device: &mut Device) {
+        let Link::Connected(connection, _) = &mut self.link else {
+            return;
+        };
+        if device.stack.readable_len(connection.stream.conn()) == 0 {
+            return;
+        }
+        if let Some(terminate) = connection.read_terminate(&mut device.stack) {
+            device.counters.terminates_in += 1;
+            self.keep_terminate(|| TerminateInfo::received(&terminate));
+        }
+        self.fail_close("the peer sent during the close", device);
+    }
+}

@@ -1,0 +1,241 @@
+//! Short messages: Sends and RDMA Writes of one FPDU, written into a TCP segment straight from the send queue.
+//!
+//! Most work requests of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
+
+use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
+use xwarp_iwarp::mpa::Framer;
+use xwarp_iwarp::rdmap::SendKind;
+use xwarp_iwarp::{Sender, Stag};
+use xwarp_tcp::Stack;
+
+use super::device::Device;
+use super::fault::SendFault;
+use super::full_operation::FullOperation;
+use super::stream::Stream;
+use super::tx_message::TxSource;
+use super::tx_segment::TxSegment;
+use crate::model::{
+    Access, CompletionStatus, Operation, Payload, QpIdentity, RemoteAddress, SendRequest,
+};
+use crate::stags::{Bytes, StagTable, View};
+
+/// What ends a run of short messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunEnd {
+    /// The next work request, if there is one, is no short message.
+    Other,
+    /// The segment has no room for the next message.
+    NoRoom,
+    /// The next message's payload cannot be read any more.
+    Gone,
+}
+
+/// What goes in front of the payload.
+#[derive(Clone, Copy)]
+enum Head {
+    Send(SendKind),
+    Write(RemoteAddress),
+}
+
+impl Head {
+    fn len(self) -> usize {
+        match self {
+            Self::Send(_) => UNTAGGED_HEADER_BYTES,
+            Self::Write(_) => TAGGED_HEADER_BYTES,
+        }
+    }
+}
+
+/// Where a payload is.
+enum Source<'a> {
+    Region(Bytes<'a>),
+    Inline(&'a [u8]),
+}
+
+/// A message whose memory was checked.
+struct ShortMessage<'a> {
+    head: Head,
+    source: Source<'a>,
+    /// Bytes of the payload.
+    len: usize,
+}
+
+impl<'a> ShortMessage<'a> {
+    /// The message of a work request, if it is one that has nothing to wait for and fails in nothing but, perhaps, the copying.
+    #[inline]
+    fn of(request: &'a SendRequest, memory: &'a mut Memory<'_>) -> Option<Self> {
+        let (head, payload) = match &request.operation {
+            Operation::Send {
+                payload,
+                solicited,
+                invalidate,
+            } => {
+                let (solicited, invalidate) = (*solicited, *invalidate);
+                let kind = SendKind {
+                    solicited,
+                    invalidate,
+                };
+                (Head::Send(kind), payload)
+            }
+            Operation::Write { payload, remote } if remote.stag != Stag(0) => {
+                (Head::Write(*remote), payload)
+            }
+            _ => return None,
+        };
+        if request.read_fence {
+            return None;
+        }
+        let (source, len) = memory.source(payload)?;
+        Some(Self { head, source, len })
+    }
+
+    /// Writes header and payload; false if the memory has gone.
+    #[inline]
+    fn write(&self, ulpdu: &mut [u8], sender: &mut Sender) -> bool {
+        let payload = match self.head {
+            Head::Send(kind) => put_header(ulpdu, || sender.whole_send(kind)),
+            Head::Write(remote) => put_header(ulpdu, || sender.whole_write(remote.stag, remote.to)),
+        };
+        match (&self.source, payload) {
+            (Source::Region(bytes), Some(payload)) => bytes.read(payload).is_ok(),
+            (Source::Inline(bytes), Some(payload)) => {
+                payload.copy_from_slice(bytes);
+                true
+            }
+            (_, None) => false,
+        }
+    }
+}
+
+/// Writes a header; what is left for the payload.
+#[inline]
+fn put_header<const N: usize>(
+    ulpdu: &mut [u8],
+    header: impl FnOnce() -> [u8; N],
+) -> Option<&mut [u8]> {
+    let (place, payload) = ulpdu.split_first_chunk_mut()?;
+    *place = header();
+    Some(payload)
+}
+
+/// Memory that payloads lie in, as one queue pair may read it.
+struct Memory<'a> {
+    stags: &'a StagTable,
+    user: QpIdentity,
+    /// What was read last, which is often read next.
+    last: Option<(Stag, &'a View)>,
+}
+
+impl<'a> Memory<'a> {
+    /// A payload that lies in one piece and may be read, and its bytes.
+    #[inline]
+    fn source<'b>(&'b mut self, payload: &'b Payload) -> Option<(Source<'b>, usize)> {
+        match payload {
+            Payload::Gather(sgl) => match &**sgl {
+                [sge] if sge.len > 0 => {
+                    let bytes = self.view(sge.stag)?.bytes(sge.to, u64::from(sge.len));
+                    let len = usize::try_from(sge.len).ok()?;
+                    Some((Source::Region(bytes.ok()?), len))
+                }
+                [] => Some((Source::Inline(&[]), 0)),
+                _ => None,
+            },
+            Payload::Inline(data) => {
+                let bytes = data.as_slice();
+                Some((Source::Inline(bytes), bytes.len()))
+            }
+        }
+    }
+
+    #[inline]
+    fn view(&mut self, stag: Stag) -> Option<&'a View> {
+        if let Some((last, view)) = self.last
+            && last == stag
+        {
+            return Some(view);
+        }
+        let view = self
+            .stags
+            .view_for(self.user, stag, Access::LOCAL_READ)
+            .ok()?;
+        self.last = Some((stag, view));
+        Some(view)
+    }
+}
+
+/// Writes short messages into a segment.
+struct Run<'a> {
+    stream: &'a mut Stream,
+    segment: &'a mut TxSegment,
+    stack: &'a mut Stack,
+    memory: Memory<'a>,
+    end: RunEnd,
+}
+
+impl Run<'_> {
+    /// Writes the message of a work request. False, with nothing done, if that ends the run.
+    #[inline]
+    fn write(&mut self, request: &SendRequest) -> bool {
+        let Some(message) = ShortMessage::of(request, &mut self.memory) else {
+            return false;
+        };
+        let ulpdu_len = message.head.len() + message.len;
+        if ulpdu_len > self.segment.mulpdu() {
+            return false;
+        }
+        let len = self.stream.framer.fpdu_len(ulpdu_len);
+        let Some(fpdu) = self.segment.room(self.stack, len) else {
+            self.end = RunEnd::NoRoom;
+            return false;
+        };
+        if !message.write(
+            &mut fpdu[Framer::ulpdu_at(ulpdu_len)],
+            &mut self.stream.sender,
+        ) {
+            self.end = RunEnd::Gone;
+            return false;
+        }
+        self.stream.framer.seal(fpdu, ulpdu_len);
+        self.segment.add(len);
+        true
+    }
+}
+
+impl FullOperation<'_> {
+    /// Writes short messages into a segment, from the oldest work request on, at most so many; how many, and what has ended the run.
+    /// The stream [may begin](Stream::may_begin) one.
+    #[inline(never)]
+    pub(super) fn write_short(
+        &mut self,
+        most: usize,
+        segment: &mut TxSegment,
+        device: &mut Device,
+    ) -> Result<(usize, RunEnd), SendFault> {
+        #[cfg(feature = "fault-injection")]
+        if self.injected.is_pending() {
+            return Ok((0, RunEnd::Other));
+        }
+        let mut run = Run {
+            stream: self.stream,
+            segment,
+            stack: &mut device.stack,
+            memory: Memory {
+                stags: &device.stags,
+                user: self.user,
+                last: None,
+            },
+            end: RunEnd::Other,
+        };
+        let sent = (self.work).send_posted(most, &mut device.cqs, |request| run.write(request));
+        let end = run.end;
+        let sent = sent?;
+        if sent > 0 {
+            self.stream.turn = TxSource::Response;
+        }
+        if end == RunEnd::Gone {
+            self.work.begin();
+            return Err(SendFault::Request(CompletionStatus::BaseBounds));
+        }
+        Ok((sent, end))
+    }
+}

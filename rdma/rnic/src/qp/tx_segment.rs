@@ -1,0 +1,60 @@
+//! TX segment: a TCP segment that FPDUs are being written into.
+
+use xwarp_tcp::{ConnId, Stack};
+
+/// See the module.
+pub(super) struct TxSegment {
+    conn: ConnId,
+    mulpdu: usize,
+    len: usize,
+    fpdus: u64,
+}
+
+impl TxSegment {
+    /// A segment without FPDUs, whose ULPDUs may have `mulpdu` bytes.
+    pub(super) fn new(conn: ConnId, mulpdu: usize) -> Self {
+        Self {
+            conn,
+            mulpdu,
+            len: 0,
+            fpdus: 0,
+        }
+    }
+
+    /// Largest ULPDU that it could hold.
+    pub(super) fn mulpdu(&self) -> usize {
+        self.mulpdu
+    }
+
+    /// Bytes of sealed FPDUs.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Sealed FPDUs.
+    pub(super) fn fpdus(&self) -> u64 {
+        self.fpdus
+    }
+
+    /// True if nothing was sealed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Room for an FPDU of `len` bytes behind the others, if TCP can send it with them now.
+    #[inline]
+    pub(super) fn room<'a>(&self, stack: &'a mut Stack, len: usize) -> Option<&'a mut [u8]> {
+        if self.len == 0 {
+            stack.writable(self.conn, len)
+        } else {
+            stack.extend(self.conn, len)
+        }
+    }
+
+    /// An FPDU of `len` bytes was sealed in that room.
+    #[inline]
+    pub(super) fn add(&mut self, len: usize) {
+        self.len += len;
+        self.fpdus += 1;
+    }
+}

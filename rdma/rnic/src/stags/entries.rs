@@ -1,0 +1,167 @@
+//! Regions and windows by their index. The one that was found last is found again without a search: segments of a peer often name the same
+//! one after the other.
+
+use std::cell::Cell;
+
+use rustc_hash::FxHashMap;
+
+use super::entry::Entry;
+use crate::model::OutOfMemory;
+
+/// What was found last when nothing was: 0 is the index of no region or window.
+const NOTHING: (u32, usize) = (0, usize::MAX);
+
+/// See the module.
+pub(super) struct Entries {
+    /// Where the entry of an index is; `None` for one that rests. No peer chooses an index, and ours are random, so the cheapest hash is
+    /// as good as any.
+    places: FxHashMap<u32, Option<usize>>,
+    stored: Vec<Option<Entry>>,
+    /// Places that no entry has; room for all of them.
+    free: Vec<usize>,
+    /// The index that was found last, and where.
+    last: Cell<(u32, usize)>,
+}
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self {
+            places: FxHashMap::default(),
+            stored: Vec::new(),
+            free: Vec::new(),
+            last: Cell::new(NOTHING),
+        }
+    }
+}
+
+impl Entries {
+    /// Indices that are taken or rest.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Makes room for one more.
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        self.places.try_reserve(1)?;
+        self.stored.try_reserve(1)?;
+        let places = self.stored.len() + 1;
+        self.free.try_reserve(places - self.free.len())?;
+        Ok(())
+    }
+
+    /// True for an index that is taken or rests.
+    pub(super) fn contains(&self, index: u32) -> bool {
+        self.places.contains_key(&index)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<&Entry> {
+        let (last, place) = self.last.get();
+        let place = if last == index {
+            place
+        } else {
+            self.find(index)?
+        };
+        self.stored.get(place)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        let place = self.find(index)?;
+        self.stored.get_mut(place)?.as_mut()
+    }
+
+    #[inline(never)]
+    fn find(&self, index: u32) -> Option<usize> {
+        let place = (*self.places.get(&index)?)?;
+        self.last.set((index, place));
+        Some(place)
+    }
+
+    /// Enters what has this index from now on; what had it before.
+    pub(super) fn put(&mut self, index: u32, entry: Entry) -> Option<Entry> {
+        let former = self.take(index);
+        let place = self.free.pop().unwrap_or(self.stored.len());
+        match self.stored.get_mut(place) {
+            Some(vacant) => *vacant = Some(entry),
+            None => self.stored.push(Some(entry)),
+        }
+        self.places.insert(index, Some(place));
+        former
+    }
+
+    /// Lets an index rest; what had it before.
+    pub(super) fn rest(&mut self, index: u32) -> Option<Entry> {
+        let former = self.take(index);
+        self.places.insert(index, None);
+        former
+    }
+
+    /// Forgets an index that has rested.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.take(index);
+        self.places.remove(&index);
+    }
+
+    /// Takes an entry out of its place.
+    fn take(&mut self, index: u32) -> Option<Entry> {
+        let place = self.find(index)?;
+        self.last.set(NOTHING);
+        self.free.push(place);
+        self.stored.get_mut(place)?.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::{Kind, Window};
+    use super::*;
+    use crate::model::{Access, PdId, StagScope};
+
+    /// An entry that is known by its window's region.
+    fn entry(region: u32) -> Entry {
+        let home = StagScope::Domain(PdId(1));
+        Entry {
+            valid: None,
+            scope: home,
+            access: Access::empty(),
+            kind: Kind::Window(Window { home, region }),
+        }
+    }
+
+    fn put(entries: &mut Entries, index: u32, region: u32) -> Option<u32> {
+        entries.reserve().unwrap();
+        let former = entries.put(index, entry(region));
+        former.map(|former| named(&former))
+    }
+
+    fn named(entry: &Entry) -> u32 {
+        entry.window().unwrap().region
+    }
+
+    fn found(entries: &Entries, index: u32) -> Option<u32> {
+        entries.get(index).map(named)
+    }
+
+    #[test]
+    fn nothing_is_found_that_was_found_before_and_is_gone() {
+        let mut entries = Entries::default();
+        assert_eq!(found(&entries, 0), None, "there is no index 0");
+        put(&mut entries, 1, 10);
+        assert_eq!(
+            [1, 1, 2].map(|it| found(&entries, it)),
+            [Some(10), Some(10), None]
+        );
+        assert_eq!(put(&mut entries, 1, 11), Some(10));
+        assert_eq!(found(&entries, 1), Some(11));
+        assert_eq!(entries.rest(1).as_ref().map(named), Some(11));
+        assert_eq!((found(&entries, 1), entries.contains(1)), (None, true));
+        put(&mut entries, 2, 20); // in the place that is free
+        assert_eq!(
+            [1, 2, 1, 2].map(|it| found(&entries, it)),
+            [None, Some(20), None, Some(20)]
+        );
+        entries.forget(2);
+        assert_eq!((found(&entries, 2), entries.contains(2)), (None, false));
+        assert_eq!((entries.len(), entries.stored.len()), (1, 1));
+    }
+}

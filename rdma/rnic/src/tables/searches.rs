@@ -1,0 +1,73 @@
+//! Searches for next hops: what connections wait for before TCP begins.
+//!
+//! A search asks the host, which is a system call, so it is only kept here. Whoever turns the engine asks.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::NextHopSearch;
+
+/// A search, as whoever turns the engine names it. None comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SearchId(pub u64);
+
+/// Who waits for the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Searcher {
+    /// The queue pair with this key.
+    Qp(usize),
+    /// A stream.
+    Stream,
+}
+
+/// Searches that are under way.
+#[derive(Default)]
+pub(crate) struct Searches {
+    running: FxHashMap<SearchId, (Box<dyn NextHopSearch>, Searcher)>,
+    next: u64,
+    /// Those that nobody has been told of yet. Some may have ended.
+    begun: VecDeque<SearchId>,
+}
+
+impl Searches {
+    /// Keeps a search.
+    pub(crate) fn begin(&mut self, search: Box<dyn NextHopSearch>, searcher: Searcher) -> SearchId {
+        let id = SearchId(self.next);
+        self.next += 1;
+        self.running.insert(id, (search, searcher));
+        self.begun.push_back(id);
+        id
+    }
+
+    /// Gives a search up, or has its answer; who waited for it.
+    pub(crate) fn end(&mut self, id: SearchId) -> Option<Searcher> {
+        self.running.remove(&id).map(|(_, searcher)| searcher)
+    }
+
+    /// True if nobody searches.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// A search that is under way.
+    pub(crate) fn get_mut(&mut self, id: SearchId) -> Option<&mut dyn NextHopSearch> {
+        let (search, _) = self.running.get_mut(&id)?;
+        Some(&mut **search)
+    }
+
+    /// True if a search has begun since that was asked last.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
+    /// A search that has begun since this was asked last.
+    pub(crate) fn take_begun(&mut self) -> Option<SearchId> {
+        while let Some(id) = self.begun.pop_front() {
+            if self.running.contains_key(&id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,31 @@
+//! Configuration of an RNIC: the parts of [`RnicConfig`](crate::RnicConfig).
+
+use std::time::Duration;
+
+pub use xwarp_driver::attach::XdpMode;
+pub use xwarp_driver::{Capture, NicConfig};
+pub use xwarp_tcp::CongestionControl;
+
+/// Who runs the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// A thread of its own. Best where the application does other things meanwhile and a core is free.
+    Thread,
+    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
+    Inline,
+    /// `Rnic::step_at` only, with the caller's clock: for simulation.
+    Manual,
+}
+
+/// What the engine does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitMode {
+    /// Spins: lowest latency, one core always busy.
+    Busy,
+    /// Spins this long after the last work, then sleeps until something happens.
+    Adaptive(Duration),
+    /// Sleeps at once.
+    Blocking,
+}

@@ -1,0 +1,9 @@
+//! Simulation: seams for tests that run an RNIC without a kernel, with virtual time.
+
+pub use crate::host::FixedHost;
+pub use xwarp_driver::net::{LinkEnd, LinkMonitor, LinkNews, LinkReporter, LinkState, Network};
+pub use xwarp_driver::{
+    Doorbell, Icmp, IoError, MemoryIo, PacketIo, RegionPool, RxFrame, SentFrame, TxFrame, Wire,
+};
+pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch, PathTo};
+pub use xwarp_tcp::{Instant, StackConfig};

@@ -1,0 +1,60 @@
+//! Connections being made, as futures.
+
+use std::future::{Future, IntoFuture};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use xwarp_rnic::model::ConnectError;
+
+use super::waiter::Waiter;
+use crate::attempt::no_descriptor;
+use crate::connecting::Connecting;
+use crate::control::Control;
+use crate::error::WaitError;
+use crate::streaming::{ConnectingStream, LlpStream};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl IntoFuture for Connecting {
+    type Output = Result<Vec<u8>, ConnectError>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    /// Awaits the result: the private data of the peer's answer. Dropping the future gives the attempt up, as dropping this does.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(finished(self, Self::control, Self::try_finish))
+    }
+}
+
+impl IntoFuture for ConnectingStream {
+    type Output = Result<LlpStream, ConnectError>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    /// Awaits the path to the peer, and returns a stream that TCP is connecting. Dropping the future gives the search up, as dropping
+    /// this does.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(finished(self, Self::control, Self::try_finish))
+    }
+}
+
+/// The outcome of an attempt, once there is one.
+async fn finished<A: AsFd, T>(
+    mut attempt: A,
+    control: impl FnOnce(&A) -> &Arc<Control>,
+    mut try_finish: impl FnMut(&mut A) -> Option<Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    let waiter = Waiter::new(&attempt, control(&attempt)).map_err(no_descriptor)?;
+    loop {
+        if let Some(outcome) = try_finish(&mut attempt) {
+            return outcome;
+        }
+        waiter.news().await.map_err(connect_error)?;
+    }
+}
+
+fn connect_error(error: WaitError) -> ConnectError {
+    match error {
+        WaitError::Unavailable(why) => why.into(),
+        WaitError::System(error) => no_descriptor(error),
+    }
+}

@@ -1,0 +1,214 @@
+//! Futures of an RNIC for programs on tokio, over the descriptors that other event loops wait for: feature `tokio`.
+//!
+//! `into_async` makes an [`Async`], whose methods are futures. Completion channels, asynchronous events, listeners, streams and the state
+//! changes of a queue pair have it. [`Connecting`](crate::cm::Connecting) and [`ConnectingStream`](crate::stream::ConnectingStream) are
+//! awaited themselves.
+//!
+//! An inline engine is turned by whoever awaits one of these futures. While nobody does, nobody turns it: spawn
+//! [`Rnic::drive`](crate::Rnic::drive), which turns it as long as the runtime runs. Each turn wakes all tasks that wait for the RNIC, so
+//! a program with many such tasks is better off with [`Progress::Thread`](crate::config::Progress::Thread).
+//!
+//! All need a runtime whose I/O is enabled: outside one, and in one without, they panic, as all of tokio's descriptors do.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use xwarp::completion::Arm;
+//! use xwarp::config::Progress;
+//! use xwarp::work::Sgl;
+//! use xwarp::{QpConfig, Rnic, RnicConfig, SendRequest, WrId};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = RnicConfig::default().progress(Progress::Inline);
+//! let rnic = Rnic::open("eth1", &config)?;
+//! tokio::spawn(rnic.drive()?);
+//! let channel = rnic.create_completion_channel()?;
+//! let mut cq = rnic.create_cq_on(&channel, 64)?;
+//! let channel = channel.into_async()?;
+//! let pd = rnic.allocate_pd()?;
+//! let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
+//! qp.begin_connect("10.0.0.2:7471".parse()?, b"", Duration::from_secs(5))?.await?;
+//! qp.post_send(SendRequest::send(WrId(1), Sgl::new()))?;
+//! loop {
+//!     // Arms first and polls then: what completes in between is seen by the one or the other.
+//!     cq.arm(Arm::Next)?;
+//!     while let Some(completion) = cq.poll()? {
+//!         println!("{completion:?}");
+//!     }
+//!     channel.next().await?;
+//! }
+//! # }
+//! ```
+
+mod connect;
+mod streams;
+mod waiter;
+
+use std::future::Future;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use xwarp_rnic::model::{AsyncEvent, CqId, QpState};
+
+use crate::async_events::AsyncEvents;
+use crate::channel::CompletionChannel;
+use crate::control::Control;
+use crate::error::{RnicEnded, WaitError};
+use crate::listener::{ConnectionRequest, Listener};
+use crate::rnic::Rnic;
+use crate::state_changes::StateChanges;
+use waiter::{Waiter, drive};
+
+/// An object of an RNIC that tasks wait for. Dropping a future of it loses nothing: the next one has what came meanwhile.
+pub struct Async<T> {
+    waiter: Waiter,
+    object: T,
+}
+
+impl<T: AsFd> Async<T> {
+    fn new(object: T, control: impl FnOnce(&T) -> &Arc<Control>) -> io::Result<Self> {
+        let waiter = Waiter::new(&object, control(&object))?;
+        Ok(Self { waiter, object })
+    }
+}
+
+impl<T> Async<T> {
+    /// The object.
+    pub fn get_ref(&self) -> &T {
+        &self.object
+    }
+
+    /// The object, to be changed.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.object
+    }
+
+    /// The object, which tasks wait for no longer.
+    pub fn into_inner(self) -> T {
+        self.object
+    }
+}
+
+impl Rnic {
+    /// A future that turns an inline engine whenever it has something to do, to be spawned. It does not keep the RNIC open, and ends when
+    /// the RNIC is closed. An RNIC with an engine thread needs none: the future only waits for the end then.
+    ///
+    /// # Errors
+    ///
+    /// No file descriptor is left. The future ends in an error if the engine's descriptor fails.
+    pub fn drive(
+        &self,
+    ) -> io::Result<impl Future<Output = Result<(), WaitError>> + Send + 'static + use<>> {
+        drive(self.control())
+    }
+}
+
+impl CompletionChannel {
+    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn into_async(self) -> io::Result<Async<Self>> {
+        Async::new(self, Self::control)
+    }
+}
+
+impl Async<CompletionChannel> {
+    /// The completion queue that has been in the channel for longest, as [`CompletionChannel::next`] has it.
+    ///
+    /// Cancel-safe: a queue that was not returned stays in the channel.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub async fn next(&self) -> Result<CqId, RnicEnded> {
+        self.waiter.until(|| self.object.try_next()).await
+    }
+}
+
+impl AsyncEvents {
+    /// Has tasks wait for them. Takes a file descriptor, and one more with an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn into_async(self) -> io::Result<Async<Self>> {
+        Async::new(self, Self::control)
+    }
+}
+
+impl Async<AsyncEvents> {
+    /// The oldest event. Each event has one taker.
+    ///
+    /// Cancel-safe: an event that was not returned waits for the next taker.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub async fn next(&self) -> Result<AsyncEvent, RnicEnded> {
+        self.waiter.until(|| self.object.try_next()).await
+    }
+}
+
+impl Listener {
+    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn into_async(self) -> io::Result<Async<Self>> {
+        Async::new(self, Self::control)
+    }
+}
+
+impl Async<Listener> {
+    /// The oldest request.
+    ///
+    /// Cancel-safe: a request that was not returned waits for the next call.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub async fn accept(&mut self) -> Result<ConnectionRequest, RnicEnded> {
+        let listener = &mut self.object;
+        self.waiter.until(|| listener.try_accept()).await
+    }
+}
+
+impl StateChanges {
+    /// Has tasks wait for them. Takes a file descriptor, and one more with an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn into_async(self) -> io::Result<Async<Self>> {
+        Async::new(self, Self::control)
+    }
+}
+
+impl Async<StateChanges> {
+    /// The state of the queue pair as soon as it is one that is `wanted`. States that it only passes through may be missed.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if the state is not wanted and there will be no other.
+    pub async fn wait_for(
+        &self,
+        mut wanted: impl FnMut(QpState) -> bool,
+    ) -> Result<QpState, RnicEnded> {
+        let changes = &self.object;
+        let look = || {
+            let ended = changes.control().ended();
+            let state = changes.take();
+            match ended {
+                _ if wanted(state) => Ok(Some(state)),
+                Some(ended) => Err(ended),
+                None => Ok(None),
+            }
+        };
+        self.waiter.until(look).await
+    }
+}

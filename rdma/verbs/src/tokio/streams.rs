@@ -1,0 +1,110 @@
+//! Connections in streaming mode, and their listeners, for tasks.
+
+use std::io;
+
+use xwarp_rnic::model::{StreamError, StreamState};
+
+use super::Async;
+use crate::error::{RnicEnded, WaitError};
+use crate::streaming::{LlpStream, StreamListener};
+
+impl StreamListener {
+    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn into_async(self) -> io::Result<Async<Self>> {
+        Async::new(self, Self::control)
+    }
+}
+
+impl Async<StreamListener> {
+    /// The oldest connection that has come.
+    ///
+    /// Cancel-safe: a connection that was not returned waits for the next call.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] once none will come.
+    pub async fn accept(&mut self) -> Result<LlpStream, RnicEnded> {
+        let listener = &mut self.object;
+        self.waiter.until(|| listener.try_accept()).await
+    }
+}
+
+impl LlpStream {
+    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn into_async(self) -> io::Result<Async<Self>> {
+        Async::new(self, Self::control)
+    }
+}
+
+impl Async<LlpStream> {
+    /// Waits until it is established. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::System`]: the kernel refuses the sleep.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub async fn established(&self) -> Result<(), StreamError> {
+        loop {
+            match self.object.state()? {
+                StreamState::Connecting => self.news().await?,
+                StreamState::Established | StreamState::PeerClosed => return Ok(()),
+                StreamState::Gone => return Err(StreamError::Gone),
+            }
+        }
+    }
+
+    /// Takes received bytes, as far as they fit into `into`, and waits until there are some. Returns how many: 0 if `into` is empty.
+    ///
+    /// Cancel-safe: bytes that were not returned wait for the next call.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::PeerClosed`]: the peer has closed, and all that it sent has been read.
+    /// - [`StreamError::System`]: the kernel refuses the sleep.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub async fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
+        loop {
+            let len = self.object.read(into)?;
+            if len > 0 || into.is_empty() {
+                return Ok(len);
+            }
+            self.news().await?;
+        }
+    }
+
+    /// Sends as much of `bytes` as TCP takes, and waits until TCP takes something. Returns how many bytes that were: 0 if `bytes` is empty.
+    ///
+    /// Cancel-safe: bytes were sent only if it returns.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::System`]: the kernel refuses the sleep.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        loop {
+            let len = self.object.write(bytes)?;
+            if len > 0 || bytes.is_empty() {
+                return Ok(len);
+            }
+            self.news().await?;
+        }
+    }
+
+    async fn news(&self) -> Result<(), StreamError> {
+        self.waiter.news().await.map_err(|error| match error {
+            WaitError::Unavailable(why) => why.into(),
+            WaitError::System(error) => StreamError::System(error.kind()),
+        })
+    }
+}

@@ -1,0 +1,359 @@
+//! Header template: what all ordinary segments of a connection have in common, with the checksums of what does not change.
+
+use smoltcp::wire::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpProtocol, TcpControl};
+
+use super::checksum::Sum;
+use super::ethernet::LinkHeader;
+use super::flow::Flow;
+use super::outbound::{self, ECT_0, HOP_LIMIT, Header, TIMESTAMP_HEAD};
+use super::seq::raw;
+
+/// Words of 4 bytes, as they are on the wire.
+type Words<const N: usize> = [[u8; 4]; N];
+
+/// The data offset of an ordinary segment, in the upper half of its byte: 8 words, the last three of them timestamps.
+const DATA_OFFSET: u8 = 8 << 4;
+/// Flags of the TCP header (RFC 9293 §3.1).
+const CWR: u8 = 1 << 7;
+const ECE: u8 = 1 << 6;
+const ACK: u8 = 1 << 4;
+const PSH: u8 = 1 << 3;
+/// Version and header length in words of an IPv4 header without options (RFC 791 §3.1).
+const VERSION_4: u8 = 0x45;
+/// Version of an IPv6 header (RFC 8200 §3), in the upper half of its byte.
+const VERSION_6: u8 = 6 << 4;
+/// Do not fragment (RFC 791 §3.1).
+const DF: u8 = 1 << 6;
+
+/// The headers of a connection's segments. An ordinary one, which has an ACK, timestamps and no other option, is written in one piece; all
+/// others are left to smoltcp.
+#[derive(Debug)]
+pub(crate) struct HeaderTemplate {
+    link: LinkHeader,
+    flow: Flow,
+    ip: IpTemplate,
+    ports: [u8; 4],
+    /// The pseudo-header but its length, the ports and the kind of the option.
+    tcp_sum: Sum,
+}
+
+#[derive(Debug)]
+enum IpTemplate {
+    V4(Ipv4Template),
+    V6(Ipv6Template),
+}
+
+#[derive(Debug)]
+struct Ipv4Template {
+    source: [u8; 4],
+    destination: [u8; 4],
+    /// All but the length and the codepoint.
+    sum: Sum,
+}
+
+#[derive(Debug)]
+struct Ipv6Template {
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+/// The fields in which ordinary segments differ.
+#[derive(Clone, Copy)]
+struct Ordinary {
+    seq: [u8; 4],
+    ack: [u8; 4],
+    /// Data offset, flags, window.
+    control: [u8; 4],
+    tsval: [u8; 4],
+    tsecr: [u8; 4],
+}
+
+impl Ordinary {
+    /// The fields of an ordinary segment; `None` for any other.
+    #[inline]
+    fn of(header: &Header) -> Option<Self> {
+        let psh = match header.control {
+            TcpControl::None => 0,
+            TcpControl::Psh => PSH,
+            TcpControl::Syn | TcpControl::Fin | TcpControl::Rst => return None,
+        };
+        let (tsval, tsecr) = header.options.timestamp_alone()?;
+        let ecn = if header.ece { ECE } else { 0 } | if header.cwr { CWR } else { 0 };
+        let [high, low] = header.window.to_be_bytes();
+        Some(Self {
+            seq: raw(header.seq).to_be_bytes(),
+            ack: raw(header.ack?).to_be_bytes(),
+            control: [DATA_OFFSET, ACK | psh | ecn, high, low],
+            tsval: tsval.to_be_bytes(),
+            tsecr: tsecr.to_be_bytes(),
+        })
+    }
+}
+
+impl HeaderTemplate {
+    pub(crate) fn new(link: LinkHeader, flow: Flow) -> Self {
+        let [local, remote] = [flow.local, flow.remote].map(|end| end.port.to_be_bytes());
+        let ports = [local[0], local[1], remote[0], remote[1]];
+        let pseudo_header = Sum::pseudo_header(flow.local.addr, flow.remote.addr, 0);
+        Self {
+            link,
+            ip: IpTemplate::new(&flow),
+            flow,
+            ports,
+            tcp_sum: pseudo_header.and_words(&[ports, TIMESTAMP_HEAD]),
+        }
+    }
+
+    /// The connection's 4-tuple.
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// Frames come from this Ethernet address from now on.
+    pub(crate) fn set_source(&mut self, mac: [u8; 6]) {
+        self.link.set_source(mac);
+    }
+
+    /// Bytes of all headers with `options` bytes of TCP options.
+    pub(crate) fn header_len(&self, options: usize) -> usize {
+        self.link.len() + outbound::header_len(&self.flow, options)
+    }
+
+    /// Writes all headers of `frame`, which is as long as they say, and the checksums over all of it.
+    #[inline]
+    pub(crate) fn emit(&self, frame: &mut [u8], header: &Header) {
+        let (link, packet) = frame.split_at_mut(self.link.len());
+        link.copy_from_slice(&self.link);
+        let written = Ordinary::of(header)
+            .and_then(|ordinary| self.emit_ordinary(packet, &ordinary, header.ect));
+        if written.is_none() {
+            outbound::emit(packet, &self.flow, header);
+        }
+    }
+
+    /// Writes the IP and TCP headers of an ordinary segment; `None` if it does not fit a packet.
+    #[inline]
+    fn emit_ordinary(&self, packet: &mut [u8], ordinary: &Ordinary, ect: bool) -> Option<()> {
+        let ecn = if ect { ECT_0 } else { 0 };
+        let (ip, tcp) = packet.split_at_mut_checked(self.flow.ip_header_len())?;
+        match &self.ip {
+            IpTemplate::V4(template) => template.emit(ip, tcp.len(), ecn)?,
+            IpTemplate::V6(template) => template.emit(ip, tcp.len(), ecn)?,
+        }
+        self.emit_tcp(tcp, ordinary)
+    }
+
+    #[inline]
+    fn emit_tcp(&self, tcp: &mut [u8], ordinary: &Ordinary) -> Option<()> {
+        let [high, low] = u16::try_from(tcp.len()).ok()?.to_be_bytes();
+        let Ordinary {
+            seq,
+            ack,
+            control,
+            tsval,
+            tsecr,
+        } = *ordinary;
+        let (head, payload) = tcp.split_first_chunk_mut::<{ 4 * 8 }>()?;
+        let differs = [seq, ack, control, tsval, tsecr, [0, 0, high, low]];
+        let sum = self.tcp_sum.and_words(&differs);
+        let [first, second] = sum.and(payload).checksum();
+        let checksum = [first, second, 0, 0]; // nothing is urgent
+        let words: Words<8> = [
+            self.ports,
+            seq,
+            ack,
+            control,
+            checksum,
+            TIMESTAMP_HEAD,
+            tsval,
+            tsecr,
+        ];
+        head.copy_from_slice(words.as_flattened());
+        Some(())
+    }
+}
+
+impl IpTemplate {
+    fn new(flow: &Flow) -> Self {
+        let octets = |address: IpAddress| match address {
+            IpAddress::Ipv4(address) => address.to_ipv6_mapped().octets(),
+            IpAddress::Ipv6(address) => address.octets(),
+        };
+        match (flow.local.addr, flow.remote.addr) {
+            (IpAddress::Ipv4(source), IpAddress::Ipv4(destination)) => {
+                Self::V4(Ipv4Template::new(source.octets(), destination.octets()))
+            }
+            (source, destination) => Self::V6(Ipv6Template {
+                source: octets(source),
+                destination: octets(destination),
+            }),
+        }
+    }
+}
+
+impl Ipv4Template {
+    fn new(source: [u8; 4], destination: [u8; 4]) -> Self {
+        let protocol = [HOP_LIMIT, IpProtocol::Tcp.into(), 0, 0];
+        let first = [VERSION_4, 0, 0, 0];
+        let same = [first, [0, 0, DF, 0], protocol, source, destination];
+        Self {
+            source,
+            destination,
+            sum: Sum::default().and_words(&same),
+        }
+    }
+
+    /// Writes the header in front of `len` bytes; `None` if it has not the room, or there are too many of them.
+    #[inline]
+    fn emit(&self, ip: &mut [u8], len: usize, ecn: u8) -> Option<()> {
+        let [high, low] = u16::try_from(ip.len() + len).ok()?.to_be_bytes();
+        let sum = self.sum.and_words(&[[0, ecn, high, low]]);
+        let [first, second] = sum.checksum();
+        let words: Words<5> = [
+            [VERSION_4, ecn, high, low],
+            [0, 0, DF, 0],
+            [HOP_LIMIT, IpProtocol::Tcp.into(), first, second],
+            self.source,
+            self.destination,
+        ];
+        *ip.first_chunk_mut::<IPV4_HEADER_LEN>()? = *words.as_flattened().first_chunk()?;
+        Some(())
+    }
+}
+
+impl Ipv6Template {
+    /// Writes the header in front of `len` bytes; `None` if it has not the room, or there are too many of them.
+    #[inline]
+    fn emit(&self, ip: &mut [u8], len: usize, ecn: u8) -> Option<()> {
+        let [high, low] = u16::try_from(len).ok()?.to_be_bytes();
+        let (head, addresses) = ip
+            .first_chunk_mut::<IPV6_HEADER_LEN>()?
+            .split_first_chunk_mut::<8>()?;
+        // The traffic class lies across two bytes (RFC 8200 §3).
+        let words: Words<2> = [
+            [VERSION_6, ecn << 4, 0, 0],
+            [high, low, IpProtocol::Tcp.into(), HOP_LIMIT],
+        ];
+        *head = *words.as_flattened().first_chunk::<8>()?;
+        addresses.copy_from_slice([self.source, self.destination].as_flattened());
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::ethernet::{IPV4, IPV6};
+    use crate::wire::outbound::OutOptions;
+    use crate::wire::seq::from_raw;
+
+    fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
+        prop_oneof![
+            any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (a.into(), b.into())),
+            any::<([u8; 16], [u8; 16])>().prop_map(|(a, b)| (a.into(), b.into())),
+        ]
+    }
+
+    fn flow() -> impl Strategy<Value = Flow> {
+        (addresses(), any::<(u16, u16)>()).prop_map(|((local, remote), ports)| Flow {
+            local: SocketAddr::new(local, ports.0).into(),
+            remote: SocketAddr::new(remote, ports.1).into(),
+        })
+    }
+
+    fn options() -> impl Strategy<Value = OutOptions> {
+        let timestamp = prop::option::weighted(0.9, any::<(u32, u32)>());
+        let others = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>)>();
+        (timestamp, prop::option::weighted(0.3, others)).prop_map(|(timestamp, others)| {
+            let (mss, shift, sack_permitted, block) = others.unwrap_or_default();
+            OutOptions {
+                mss,
+                shift,
+                sack_permitted,
+                timestamp,
+                sack: [block, None, None],
+            }
+        })
+    }
+
+    fn header() -> impl Strategy<Value = Header> {
+        let control = prop::sample::select(vec![
+            TcpControl::None,
+            TcpControl::Psh,
+            TcpControl::Psh,
+            TcpControl::Syn,
+            TcpControl::Fin,
+            TcpControl::Rst,
+        ]);
+        let ack = prop::option::weighted(0.9, any::<u32>());
+        (
+            control,
+            any::<u32>(),
+            ack,
+            any::<u16>(),
+            options(),
+            any::<[bool; 3]>(),
+        )
+            .prop_map(
+                |(control, seq, ack, window, options, [ece, cwr, ect])| Header {
+                    control,
+                    seq: from_raw(seq),
+                    ack: ack.map(from_raw),
+                    window,
+                    options,
+                    ece,
+                    cwr,
+                    ect,
+                },
+            )
+    }
+
+    fn payload() -> impl Strategy<Value = Vec<u8>> {
+        let lens = prop_oneof![
+            Just(0_usize),
+            1..5_usize,
+            0..300_usize,
+            Just(1448),
+            Just(9001)
+        ];
+        lens.prop_flat_map(|len| prop::collection::vec(any::<u8>(), len))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1024 }))]
+
+        /// Whatever was in the frame before.
+        #[test]
+        fn template_writes_what_smoltcp_writes(
+            flow in flow(),
+            header in header(),
+            payload in payload(),
+            before: u8,
+        ) {
+            let ethertype = if flow.ip_header_len() == IPV4_HEADER_LEN { IPV4 } else { IPV6 };
+            let link = LinkHeader::new([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], ethertype);
+            let template = HeaderTemplate::new(link.clone(), flow);
+            let mut frame = vec![before; template.header_len(header.options.len())];
+            frame.extend(payload);
+            let mut expected = frame.clone();
+            template.emit(&mut frame, &header);
+            expected[..link.len()].copy_from_slice(&link);
+            outbound::emit(&mut expected[link.len()..], &flow, &header);
+            prop_assert_eq!(frame, expected);
+        }
+
+        /// So that the test above is of both ways to write.
+        #[test]
+        fn ordinary_is_what_has_an_ack_and_timestamps_alone(header in header()) {
+            let data = matches!(header.control, TcpControl::None | TcpControl::Psh);
+            let options = &header.options;
+            let alone = options.timestamp.is_some() && options.len() == outbound::TIMESTAMP_LEN;
+            let ordinary = data && header.ack.is_some() && alone && !options.sack_permitted;
+            prop_assert_eq!(Ordinary::of(&header).is_some(), ordinary);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Cables between interfaces in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use xwarp::Rnic;
+use xwarp_driver::Wire;
+
+use crate::{MemoryRnic, Side, carry};
+
+/// A thread that carries frames both ways until the cable is dropped.
+pub struct Cable {
+    cut: Arc<AtomicBool>,
+    carrier: Option<JoinHandle<()>>,
+}
+
+impl Cable {
+    /// Joins two interfaces.
+    pub fn new(a: Wire, b: Wire) -> Self {
+        let cut = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&cut);
+        let work = move || {
+            while !stop.load(Ordering::Relaxed) {
+                carry(&a, &b);
+                carry(&b, &a);
+                thread::yield_now();
+            }
+        };
+        let carrier = Some(thread::spawn(work));
+        Self { cut, carrier }
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        self.cut.store(true, Ordering::Relaxed);
+        let carried = self.carrier.take().map(JoinHandle::join);
+        assert!(carried.is_some_and(|carried| carried.is_ok()));
+    }
+}
+
+/// Two RNICs whose engines run by themselves, on a cable.
+pub struct MemoryRnics {
+    /// [`Side::A`].
+    pub a: Rnic,
+    /// [`Side::B`].
+    pub b: Rnic,
+    /// Between them.
+    pub cable: Cable,
+}
+
+impl MemoryRnics {
+    /// Opens what `of` says for either side.
+    pub fn open(of: impl Fn(Side) -> MemoryRnic) -> Self {
+        let [(a, at_a), (b, at_b)] = Side::BOTH.map(|side| of(side).open());
+        let cable = Cable::new(at_a, at_b);
+        Self { a, b, cable }
+    }
+}

@@ -1,0 +1,97 @@
+//! Endpoint of TCP connections: a stack on an interface in memory, without an RNIC.
+
+use xwarp_driver::{MemoryIo, PacketIo, Wire};
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack, StackConfig};
+
+/// Frames received in one step.
+const BUDGET: usize = 64;
+
+/// Carries all that was sent at `from` to `to`; how many frames that were.
+pub fn carry(from: &Wire, to: &Wire) -> usize {
+    let mut carried = 0;
+    while let Some(frame) = from.take_sent() {
+        to.deliver(frame);
+        carried += 1;
+    }
+    carried
+}
+
+/// A TCP stack, its interface in memory, and what it has told.
+pub struct Endpoint {
+    /// The stack.
+    pub stack: Stack,
+    /// The wire at its interface.
+    pub wire: Wire,
+    /// Events that have come and were not taken.
+    pub events: Vec<Event>,
+}
+
+impl Endpoint {
+    /// A stack on an interface of so many frames.
+    pub fn new(frames: usize, config: StackConfig) -> Self {
+        let (io, wire) = MemoryIo::new(frames).expect("memory");
+        Self::on(Box::new(io), wire, config)
+    }
+
+    /// The same on an interface of the test's own.
+    pub fn on(io: Box<dyn PacketIo>, wire: Wire, config: StackConfig) -> Self {
+        Self {
+            stack: Stack::new(io, config),
+            wire,
+            events: Vec::new(),
+        }
+    }
+
+    /// One turn, and the events of it; how much there was to do.
+    pub fn step(&mut self, now: Instant) -> usize {
+        let done = self.stack.step(now, BUDGET).expect("memory does not fail");
+        self.events
+            .extend(std::iter::from_fn(|| self.stack.poll_event()));
+        done
+    }
+
+    /// Takes the events that have come.
+    pub fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Takes the frames that were sent.
+    pub fn sent(&self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.wire.take_sent()).collect()
+    }
+
+    /// Writes `data` as one piece; false if there is no room.
+    pub fn write(&mut self, conn: ConnId, data: &[u8], now: Instant) -> bool {
+        let Some(room) = self.stack.writable(conn, data.len()) else {
+            return false;
+        };
+        room.copy_from_slice(data);
+        self.stack.commit(conn, data.len(), now);
+        true
+    }
+
+    /// Reads all that is there, in pieces of `piece` bytes that the stack must join.
+    pub fn read(&mut self, conn: ConnId, piece: usize) -> Vec<u8> {
+        let mut data = Vec::new();
+        loop {
+            let left = self.stack.readable_len(conn);
+            if left == 0 {
+                return data;
+            }
+            let want = piece.min(left);
+            let slice = self.stack.readable(conn, want);
+            assert!(slice.len() >= want, "{} of {want} bytes", slice.len());
+            data.extend_from_slice(&slice[..want]);
+            self.stack.consume(conn, want);
+        }
+    }
+
+    /// How the connection has ended, by the events that were not taken.
+    pub fn close_reasons(&self, conn: ConnId) -> Vec<CloseReason> {
+        let reason = |event: &Event| match event {
+            Event::Closed { conn: c, reason } if *c == conn => Some(*reason),
+            _ => None,
+        };
+        self.events.iter().filter_map(reason).collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! Descriptor of an inline engine: what wakes an event loop that waits for nothing else.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{Pid, gettid};
+use xwarp::config::{Progress, WaitMode};
+use xwarp::work::Sgl;
+use xwarp::{QpConfig, QueuePair, Rnic, RnicConfig, SendRequest, WrId};
+use xwarp_driver::{Signal, Wire};
+use xwarp_sim_tests::Side;
+use xwarp_test_kit::{MemoryRnic, TIMEOUT, eventually};
+
+/// An RNIC whose engine has nothing to do, and an Idle queue pair.
+fn idle() -> (QueuePair, Rnic, Wire) {
+    let config = RnicConfig::default()
+        .progress(Progress::Inline)
+        .wait_mode(WaitMode::Blocking);
+    let rnic = MemoryRnic::at(Side::A).announced().config(config);
+    let (rnic, wire) = rnic.open();
+    let (pd, cq) = (rnic.allocate_pd().unwrap(), rnic.create_cq(16).unwrap());
+    let qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
+    settle(&rnic);
+    (qp, rnic, wire)
+}
+
+fn is_readable_within(rnic: &Rnic, timeout: Duration) -> bool {
+    let mut watched = [PollFd::new(rnic.as_fd(), PollFlags::POLLIN)];
+    poll(&mut watched, PollTimeout::try_from(timeout).unwrap()).unwrap() == 1
+}
+
+fn is_readable(rnic: &Rnic) -> bool {
+    is_readable_within(rnic, Duration::ZERO)
+}
+
+/// What an event loop does until it sleeps.
+fn settle(rnic: &Rnic) {
+    while is_readable(rnic) {
+        rnic.progress().unwrap();
+    }
+}
+
+#[test]
+fn engine_is_readable_when_something_is_posted() {
+    let (mut qp, rnic, _wire) = idle();
+    for wr_id in 0..3 {
+        let request = SendRequest::send(WrId(wr_id), Sgl::new());
+        qp.post_send(request).unwrap();
+        assert!(is_readable(&rnic));
+        settle(&rnic);
+    }
+}
+
+#[test]
+fn query_leaves_the_engine_nothing_to_do() {
+    let (_qp, rnic, _wire) = idle();
+    rnic.counters().unwrap();
+    assert!(!is_readable(&rnic));
+}
+
+#[test]
+fn engine_is_readable_when_a_frame_has_come() {
+    let (_qp, rnic, wire) = idle();
+    for _ in 0..3 {
+        wire.deliver(vec![0; 60]);
+        assert!(is_readable(&rnic));
+        settle(&rnic);
+    }
+}
+
+/// Nobody answers: TCP repeats its SYN after a second.
+#[test]
+fn engine_is_readable_when_its_deadline_comes() {
+    let (mut qp, rnic, wire) = idle();
+    let peer = (Side::B.address(), 7471).into();
+    let _connecting = qp.begin_connect(peer, b"", TIMEOUT).unwrap();
+    settle(&rnic);
+    assert!(wire.take_sent().is_some(), "the SYN");
+    while wire.take_sent().is_none() {
+        assert!(is_readable_within(&rnic, TIMEOUT));
+        rnic.progress().unwrap();
+    }
+}
+
+/// Whether a thread of this process sleeps in the kernel.
+fn sleeps(thread: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    let behind_name = stat.rsplit(") ").next();
+    behind_name.is_some_and(|fields| fields.starts_with('S'))
+}
+
+/// A verb of another thread sets an earlier deadline than the caller has gone to sleep with. Nobody else turns the engine.
+#[test]
+fn caller_that_sleeps_is_woken_by_a_verb_that_sets_a_deadline() {
+    let (mut qp, rnic, wire) = idle();
+    let (stop, (tell, told)) = (Signal::new().unwrap(), channel());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            tell.send(gettid()).unwrap();
+            let stopped = rnic.wait_readable(&[stop.as_fd()], TIMEOUT);
+            assert!(stopped.unwrap());
+        });
+        let caller = told.recv().unwrap();
+        eventually("the caller sleeps", || sleeps(caller));
+        let peer = (Side::B.address(), 7471).into();
+        let _connecting = qp.begin_connect(peer, b"", TIMEOUT).unwrap();
+        let syns = || std::iter::from_fn(|| wire.take_sent()).count();
+        let mut seen = 0;
+        eventually("the second SYN", || {
+            seen += syns();
+            seen >= 2
+        });
+        stop.raise();
+    });
+}
