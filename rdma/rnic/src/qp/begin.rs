@@ -1,13 +1,13 @@
 //! Next message of a queue pair: a work request or a response, in turn where both wait.
 
+use xwarp_iwarp::ReadRequest;
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{AtomicOperation, AtomicRequest, ReadRequest, Stag};
 
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::stream::Stream;
-use super::tx_message::{Response, TxMessage, TxSource, execute};
+use super::tx_message::{Response, execute};
 use crate::model::{
     Access, CompletionStatus, Immediate, MemoryOperation, OPERAND, Operation, Payload, QpIdentity,
     RemoteAddress, SendRequest, Sge,
@@ -27,23 +27,19 @@ impl FullOperation<'_> {
     /// Makes sure that a message is being sent. It goes on with the current one, or begins a response or the next work request. These take
     /// turns where both wait.
     pub(super) fn begin_message(&mut self, stags: &mut StagTable) -> Result<Next, SendFault> {
-        if self.stream.outgoing.is_some() {
+        if self.stream.tx().has_message() {
             return Ok(Next::Message);
         }
         let request_waits = self.work.has_posted();
-        if (self.stream.turn == TxSource::Response || !request_waits)
-            && let Some(response) = self.stream.next_response()
-        {
-            self.stream.turn = TxSource::Request;
+        if let Some(response) = self.stream.tx_mut().poll_turn(request_waits) {
             self.begin_response(stags, &response)?;
             return Ok(Next::Message);
         }
-        self.stream.turn = TxSource::Response;
         match self.begin_request(stags)? {
             Next::Nothing => {}
             begun @ (Next::Message | Next::Done) => return Ok(begun),
         }
-        let Some(response) = self.stream.next_response() else {
+        let Some(response) = self.stream.tx_mut().poll_response() else {
             return Ok(Next::Nothing);
         };
         self.begin_response(stags, &response)?;
@@ -51,14 +47,14 @@ impl FullOperation<'_> {
     }
 
     fn begin_response(&mut self, stags: &StagTable, response: &Response) -> Result<(), SendFault> {
-        self.stream.outgoing = Some(match response {
-            Response::Read(read) => TxMessage::Read(self.stream.sender.respond(*read)),
+        let tx = self.stream.tx_mut();
+        match response {
+            Response::Read(read) => tx.begin_read_response(*read),
             Response::Atomic(atomic) => {
                 let original = execute(stags, self.user, atomic)?;
-                let sender = &mut self.stream.sender;
-                TxMessage::Atomic(sender.atomic_response(atomic.request.id, original))
+                tx.begin_atomic_response(atomic.request.id, original);
             }
-        });
+        }
         Ok(())
     }
 
@@ -74,7 +70,7 @@ impl FullOperation<'_> {
         self.injected.check()?;
         self.check_request(&request.operation)?;
         begin_operation(self.stream, stags, self.user, request)?;
-        if self.stream.outgoing.is_some() {
+        if self.stream.tx().has_message() {
             return Ok(Next::Message);
         }
         self.work.newest_sent();
@@ -87,7 +83,7 @@ impl FullOperation<'_> {
         let Some(next) = self.work.peek() else {
             return true;
         };
-        let outstanding = self.stream.receiver.outstanding_reads();
+        let outstanding = self.stream.outstanding_reads();
         let operation = &next.operation;
         let ord = usize::from(self.ord);
         let silent = self.stream.awaits_first_fpdu() && operation.sends();
@@ -125,7 +121,14 @@ fn begin_operation(
             payload,
             solicited,
             invalidate,
-        } => send(stream, payload, solicited, invalidate),
+        } => {
+            let kind = SendKind {
+                solicited,
+                invalidate,
+            };
+            let len = message_len(&payload);
+            stream.tx_mut().begin_send(kind, payload, len);
+        }
         Operation::Write { payload, remote } => write(stream, payload, remote, None),
         Operation::WriteImmediate {
             payload,
@@ -134,8 +137,7 @@ fn begin_operation(
             solicited,
         } => write(stream, payload, remote, Some((data, solicited))),
         Operation::Immediate { data, solicited } => {
-            let message = stream.sender.immediate(data, solicited);
-            stream.outgoing = Some(TxMessage::header_only(message));
+            stream.tx_mut().begin_immediate(data, solicited);
         }
         Operation::Read { sink, remote, .. } => read(stream, sink, remote),
         Operation::Atomic {
@@ -144,24 +146,11 @@ fn begin_operation(
             sink,
         } => {
             check_sink(stags, user, sink)?;
-            atomic(stream, operation, remote);
+            stream.begin_atomic(operation, remote);
         }
         Operation::Memory(work) => change_memory(stags, user, &work)?,
     }
     Ok(())
-}
-
-fn send(stream: &mut Stream, payload: Payload, solicited: bool, invalidate: Option<Stag>) {
-    let kind = SendKind {
-        solicited,
-        invalidate,
-    };
-    let message = stream.sender.send(kind, message_len(&payload));
-    stream.outgoing = Some(TxMessage::Request {
-        message,
-        payload,
-        then: None,
-    });
 }
 
 /// `then`: the Immediate Data that follows, and whether it asks for an event.
@@ -172,12 +161,7 @@ fn write(
     then: Option<(Immediate, bool)>,
 ) {
     let len = message_len(&payload);
-    let message = stream.sender.write(remote.stag, remote.to, len);
-    stream.outgoing = Some(TxMessage::Request {
-        message,
-        payload,
-        then,
-    });
+    stream.tx_mut().begin_write(remote, payload, len, then);
 }
 
 /// A post refuses what is longer than a message can be.
@@ -200,29 +184,13 @@ fn change_memory(
 }
 
 fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) {
-    let read = ReadRequest {
+    stream.begin_read(ReadRequest {
         sink: sink.stag,
         sink_to: sink.to,
         len: sink.len,
         source: remote.stag,
         source_to: remote.to,
-    };
-    stream.receiver.expect_read(read);
-    let message = stream.sender.read_request(&read);
-    stream.outgoing = Some(TxMessage::header_only(message));
-}
-
-fn atomic(stream: &mut Stream, operation: AtomicOperation, remote: RemoteAddress) {
-    let id = stream.next_atomic();
-    let request = AtomicRequest {
-        id,
-        operation,
-        stag: remote.stag,
-        to: remote.to,
-    };
-    stream.receiver.expect_atomic(id);
-    let message = stream.sender.atomic_request(&request);
-    stream.outgoing = Some(TxMessage::header_only(message));
+    });
 }
 
 /// An Atomic Operation whose result could not be placed is not even asked for.

@@ -3,14 +3,14 @@
 use xwarp_iwarp::mpa::{Deframer, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
-    AccessError, AccessKind, Inbound, InvalidateError, Ordinary, Placement, Receiver, Resources,
-    Stag,
+    AccessError, AccessKind, Inbound, InvalidateError, Ordinary, Placement, Resources, Stag,
 };
 
 use super::device::Device;
 use super::fault::{Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
 use super::receive_queue::ReceiveQueue;
+use super::stream::Stream;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
     Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate, QpAccess,
@@ -187,7 +187,7 @@ impl FullOperation<'_> {
         if self.injected.is_pending() {
             return self.take_ulpdu(ulpdu, tables);
         }
-        let Some(ordinary) = self.stream.receiver.predict(ulpdu) else {
+        let Some(ordinary) = self.stream.predict(ulpdu) else {
             return self.take_ulpdu(ulpdu, tables);
         };
         let (placed, payload) = match ordinary {
@@ -237,7 +237,7 @@ impl FullOperation<'_> {
         payload: &[u8],
         cqs: &mut CqTable,
     ) -> Result<(), ReceiveFault> {
-        self.stream.receiver.placed_send();
+        self.stream.handle_placed_send();
         self.work.complete_next_receive(cqs, |completion| {
             completion.byte_len = u32::try_from(payload.len()).unwrap_or(u32::MAX); // of one segment
             completion.solicited = solicited;
@@ -286,22 +286,22 @@ impl FullOperation<'_> {
         stags: &'s StagTable,
         srqs: &mut SrqTable,
     ) -> Result<Inbound<'u, Bytes<'s>>, ReceiveFault> {
-        let (receiver, mut resources) = self.checks(stags, srqs);
-        let inbound = receiver
-            .on_ulpdu(ulpdu, &mut resources)
+        let (stream, mut resources) = self.checks(stags, srqs);
+        let inbound = stream
+            .handle_ulpdu(ulpdu, &mut resources)
             .map_err(ReceiveFault::Violation)?;
         #[cfg(feature = "fault-injection")]
         self.injected.check()?;
         Ok(inbound)
     }
 
-    /// The protocol's checks, and what they need to know.
+    /// The stream, and what its checks need to know.
     #[inline]
     fn checks<'q, 's>(
         &'q mut self,
         stags: &'s StagTable,
         srqs: &'q mut SrqTable,
-    ) -> (&'q mut Receiver, QpResources<'s, 'q>) {
+    ) -> (&'q mut Stream, QpResources<'s, 'q>) {
         let resources = QpResources {
             id: self.id,
             user: self.user,
@@ -309,7 +309,7 @@ impl FullOperation<'_> {
             srqs,
             receive: self.work.receive_mut(),
         };
-        (&mut self.stream.receiver, resources)
+        (self.stream, resources)
     }
 
     /// Immediate Data completes the receive that was taken for it, whose buffer stays as it is.
@@ -328,10 +328,9 @@ impl FullOperation<'_> {
 
     /// A request of the peer's waits for its turn to be answered.
     fn queue_response(&mut self, response: Response) -> Result<(), ReceiveFault> {
-        if self.stream.is_closed() {
+        if !self.stream.handle_request(response) {
             return Err(ReceiveFault::RequestAfterClose);
         }
-        self.stream.queue_response(response);
         Ok(())
     }
 
@@ -348,7 +347,7 @@ impl FullOperation<'_> {
         };
         if place.write(placement.payload).is_err() {
             let cause = placement.refused(access, AccessError::Bounds);
-            let violation = self.stream.receiver.refuse(cause, ulpdu);
+            let violation = self.stream.refuse(cause, ulpdu);
             return Err(ReceiveFault::Violation(violation));
         }
         counters.placed_bytes += placement.payload.len() as u64;

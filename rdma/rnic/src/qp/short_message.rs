@@ -2,17 +2,16 @@
 //!
 //! Most work requests of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
 
+use xwarp_iwarp::Stag;
 use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
 use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{Sender, Stag};
 use xwarp_tcp::Stack;
 
 use super::device::Device;
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
-use super::stream::Stream;
-use super::tx_message::TxSource;
+use super::stream::TxStream;
 use super::tx_segment::TxSegment;
 use crate::model::{
     Access, CompletionStatus, Operation, Payload, QpIdentity, RemoteAddress, SendRequest,
@@ -91,10 +90,10 @@ impl<'a> ShortMessage<'a> {
 
     /// Writes header and payload; false if the memory has gone.
     #[inline]
-    fn write(&self, ulpdu: &mut [u8], sender: &mut Sender) -> bool {
+    fn write(&self, ulpdu: &mut [u8], tx: &mut TxStream) -> bool {
         let payload = match self.head {
-            Head::Send(kind) => put_header(ulpdu, || sender.whole_send(kind)),
-            Head::Write(remote) => put_header(ulpdu, || sender.whole_write(remote.stag, remote.to)),
+            Head::Send(kind) => put_header(ulpdu, || tx.whole_send(kind)),
+            Head::Write(remote) => put_header(ulpdu, || tx.whole_write(remote)),
         };
         match (&self.source, payload) {
             (Source::Region(bytes), Some(payload)) => bytes.read(payload).is_ok(),
@@ -165,7 +164,7 @@ impl<'a> Memory<'a> {
 
 /// Writes short messages into a segment.
 struct Run<'a> {
-    stream: &'a mut Stream,
+    tx: &'a mut TxStream,
     segment: &'a mut TxSegment,
     stack: &'a mut Stack,
     memory: Memory<'a>,
@@ -183,19 +182,16 @@ impl Run<'_> {
         if ulpdu_len > self.segment.mulpdu() {
             return false;
         }
-        let len = self.stream.framer.fpdu_len(ulpdu_len);
+        let len = self.tx.fpdu_len(ulpdu_len);
         let Some(fpdu) = self.segment.room(self.stack, len) else {
             self.end = RunEnd::NoRoom;
             return false;
         };
-        if !message.write(
-            &mut fpdu[Framer::ulpdu_at(ulpdu_len)],
-            &mut self.stream.sender,
-        ) {
+        if !message.write(&mut fpdu[Framer::ulpdu_at(ulpdu_len)], self.tx) {
             self.end = RunEnd::Gone;
             return false;
         }
-        self.stream.framer.seal(fpdu, ulpdu_len);
+        self.tx.seal(fpdu, ulpdu_len);
         self.segment.add(len);
         true
     }
@@ -216,7 +212,7 @@ impl FullOperation<'_> {
             return Ok((0, RunEnd::Other));
         }
         let mut run = Run {
-            stream: self.stream,
+            tx: self.stream.tx_mut(),
             segment,
             stack: &mut device.stack,
             memory: Memory {
@@ -230,7 +226,7 @@ impl FullOperation<'_> {
         let end = run.end;
         let sent = sent?;
         if sent > 0 {
-            self.stream.turn = TxSource::Response;
+            self.stream.tx_mut().handle_requests_sent();
         }
         if end == RunEnd::Gone {
             self.work.begin();

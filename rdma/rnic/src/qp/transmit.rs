@@ -3,15 +3,12 @@
 //! A segment begins with the next FPDU. If that is all of its message, the messages that wait already follow in the same segment,
 //! as long as each fits it whole. Nothing waits for company.
 
-use xwarp_iwarp::mpa::Framer;
-
 use super::begin::Next;
 use super::device::Device;
-use super::fault::{Inconsistency, SendFault};
+use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::short_message::RunEnd;
-use super::stream::{Ahead, Stream};
-use super::tx_message::{TxMessage, TxSource};
+use super::stream::{Ahead, FpduSize};
 use super::tx_segment::TxSegment;
 
 /// Segments that a queue pair may send in its turn.
@@ -64,14 +61,6 @@ pub(super) enum Sent {
     Nothing,
 }
 
-/// An FPDU to be written.
-#[derive(Clone, Copy)]
-struct FpduSize {
-    ulpdu_len: usize,
-    /// It is all of its message.
-    is_whole: bool,
-}
-
 impl FullOperation<'_> {
     /// Sends one segment, if there is something to send and TCP takes it.
     pub(super) fn send_one(
@@ -100,7 +89,7 @@ impl FullOperation<'_> {
         budget: &mut TxBudget,
     ) -> Result<Sent, SendFault> {
         let conn = self.stream.conn();
-        let mulpdu = self.stream.framer.mulpdu(device.stack.emss(conn));
+        let mulpdu = self.stream.tx().mulpdu(device.stack.emss(conn));
         let mut segment = TxSegment::new(conn, mulpdu);
         let filled = self.fill(&mut segment, device, budget);
         if segment.is_empty() {
@@ -132,7 +121,7 @@ impl FullOperation<'_> {
                 }
                 Next::Nothing => return Ok(Sent::Nothing),
             }
-            let first = self.next_fpdu(segment)?;
+            let first = self.stream.tx().next_fpdu(segment.mulpdu())?;
             if !self.write_fpdu(first, segment, device)? {
                 return Ok(Sent::Blocked);
             }
@@ -155,7 +144,7 @@ impl FullOperation<'_> {
         while self.has_more() && self.pack_short(segment, device, budget)? && budget.fpdus > 0 {
             match self.begin_message(&mut device.stags)? {
                 Next::Message => {
-                    let next = self.next_fpdu(segment)?;
+                    let next = self.stream.tx().next_fpdu(segment.mulpdu())?;
                     if !next.is_whole || !self.write_fpdu(next, segment, device)? {
                         return Ok(());
                     }
@@ -185,20 +174,6 @@ impl FullOperation<'_> {
         Ok(end != RunEnd::NoRoom)
     }
 
-    /// The next FPDU of the current message.
-    fn next_fpdu(&self, segment: &TxSegment) -> Result<FpduSize, Inconsistency> {
-        let Some(outgoing) = &self.stream.outgoing else {
-            return Err(Inconsistency("a message that was begun is gone"));
-        };
-        let Some(ulpdu_len) = outgoing.next_len(segment.mulpdu()) else {
-            return Err(Inconsistency("a message that was begun has no segment"));
-        };
-        Ok(FpduSize {
-            ulpdu_len,
-            is_whole: outgoing.is_whole_in(segment.mulpdu()),
-        })
-    }
-
     /// Writes the next FPDU of the current message behind those of a segment. False if there is no room for it.
     fn write_fpdu(
         &mut self,
@@ -206,28 +181,17 @@ impl FullOperation<'_> {
         segment: &mut TxSegment,
         device: &mut Device,
     ) -> Result<bool, SendFault> {
-        let (stack, stream) = (&mut device.stack, &mut *self.stream);
-        let len = stream.framer.fpdu_len(ulpdu_len);
-        let room = segment.room(stack, len);
-        let (Some(fpdu), Some(outgoing)) = (room, &mut stream.outgoing) else {
+        let len = self.stream.tx().fpdu_len(ulpdu_len);
+        let Some(fpdu) = segment.room(&mut device.stack, len) else {
             return Ok(false);
         };
-        let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-        outgoing.write_segment(ulpdu, segment.mulpdu(), &device.stags, self.user)?;
-        stream.framer.seal(fpdu, ulpdu_len);
+        let (mulpdu, memory) = (segment.mulpdu(), (&device.stags, self.user));
+        let ends_request = (self.stream).write_fpdu(fpdu, ulpdu_len, mulpdu, memory)?;
         segment.add(len);
-        if let Some(source) = after_fpdu(stream) {
-            self.finish_message(source);
+        if ends_request {
+            self.work.newest_sent();
         }
         Ok(true)
-    }
-
-    /// All of a message is in segments.
-    fn finish_message(&mut self, source: TxSource) {
-        match source {
-            TxSource::Response => self.stream.receiver.response_sent(),
-            TxSource::Request => self.work.newest_sent(),
-        }
     }
 
     /// True if something waits to be sent, or may.
@@ -245,18 +209,4 @@ impl FullOperation<'_> {
             Sent::LastSegment
         }
     }
-}
-
-/// Keeps what is left of a message after one of its FPDUs was written; whose it was if nothing is left.
-fn after_fpdu(stream: &mut Stream) -> Option<TxSource> {
-    let outgoing = stream.outgoing.as_ref().filter(|it| it.is_done())?;
-    let source = outgoing.source();
-    // No other message comes between a Write and its Immediate Data.
-    let immediate = match outgoing {
-        TxMessage::Request { then, .. } => *then,
-        TxMessage::Read(_) | TxMessage::Atomic(_) => None,
-    };
-    stream.outgoing = immediate
-        .map(|(data, solicited)| TxMessage::header_only(stream.sender.immediate(data, solicited)));
-    stream.outgoing.is_none().then_some(source)
 }

@@ -246,19 +246,14 @@ impl WorkQueues {
         let mut open = self.in_flight.iter_mut().rev();
         let culprit = match header {
             CapturedHeader::Untagged(it) if it.qn.get() == Queue::Request.qn() => {
-                let since = usize::try_from(stream.sender.requests_since(it.msn.get())).ok();
-                let (receiver, refused) = (&stream.receiver, terminate.read_request.as_ref());
+                let refused = terminate.read_request.as_ref();
                 let mut requests = open.filter(|it| it.awaits_response);
-                since
-                    .filter(|since| receiver.awaits(*since, refused))
-                    .and_then(|since| requests.nth(since))
+                let since = stream.requests_since(it.msn.get(), refused);
+                since.and_then(|since| requests.nth(since))
             }
             // Only what is being sent has not ended.
             CapturedHeader::Untagged(_) | CapturedHeader::Tagged(_) => {
-                let sending = stream.outgoing.as_ref();
-                sending
-                    .filter(|outgoing| outgoing.is_request_of(header))
-                    .and_then(|_| open.next())
+                stream.is_sending(header).then(|| open.next()).flatten()
             }
         };
         if let Some(culprit) = culprit {

@@ -38,7 +38,7 @@ impl QpContext {
             self.on_start_closed(device);
             return;
         };
-        let (phase, stream) = (*phase, &mut connection.stream);
+        let (phase, stream) = (*phase, connection.stream_mut());
         stream.set_peer_closed();
         if phase.state() == QpState::Terminate {
             return;
@@ -46,9 +46,9 @@ impl QpContext {
         if device.stack.readable_len(stream.conn()) > 0 {
             // MPA error 1: the connection ended inside an FPDU (wire.md §4.4).
             self.fail_close("the peer closed inside an FPDU", device);
-        } else if stream.receiver.mid_message() {
+        } else if stream.mid_message() {
             self.fail_close("the peer closed inside a message", device);
-        } else if stream.receiver.outstanding_reads() > 0 {
+        } else if stream.outstanding_reads() > 0 {
             self.fail_cut_off("the peer closed while Reads were outstanding", device);
         } else if phase.begins_work() {
             let disconnected = phase.state() == QpState::Closing;
@@ -111,7 +111,7 @@ impl QpContext {
         let Link::Connected(connection, Phase::Draining { .. }) = &mut self.link else {
             return;
         };
-        let stream = &mut connection.stream;
+        let stream = connection.stream_mut();
         if self.work.has_in_flight() || !stream.is_drained(self.work.has_posted()) {
             return;
         }
@@ -130,7 +130,7 @@ impl QpContext {
         let Link::Connected(connection, _) = &mut self.link else {
             return;
         };
-        let stream = &mut connection.stream;
+        let stream = connection.stream_mut();
         let has_work = self.work.has_posted() || self.work.has_in_flight();
         let has_bytes = device.stack.readable_len(stream.conn()) > 0;
         if has_work || stream.in_progress() || has_bytes {
@@ -149,7 +149,7 @@ impl QpContext {
             return;
         };
         let may_come =
-            !matches!(phase, Phase::Sealed { .. }) && !connection.stream.is_peer_closed();
+            !matches!(phase, Phase::Sealed { .. }) && !connection.stream().is_peer_closed();
         if phase.begins_work() || may_come {
             return;
         }
@@ -185,7 +185,7 @@ impl QpContext {
             Link::Connected(_, Phase::Terminate { .. }) => {
                 self.fail_terminating("the peer did not close its side", device);
             }
-            Link::Connected(connection, _) if connection.stream.awaits_room(&device.stack) => {
+            Link::Connected(connection, _) if connection.stream().awaits_room(&device.stack) => {
                 device.counters.drop_startup_timeout += 1;
                 self.fail_lost("the peer had no room for the MPA Reply", device);
             }
@@ -195,7 +195,7 @@ impl QpContext {
                 Phase::Draining { progress, .. }
                 | Phase::Closing { progress }
                 | Phase::Sealed { progress },
-            ) if device.stack.unacked(connection.stream.conn()) > 0 => *progress = device.now,
+            ) if device.stack.unacked(connection.stream().conn()) > 0 => *progress = device.now,
             Link::Connected(_, Phase::Draining { .. }) => {
                 self.fail_cut_off("the peer did not answer a Read before the close", device);
             }
@@ -423,7 +423,7 @@ impl QpContext {
         device.counters.terminates_in += 1;
         self.keep_terminate(|| TerminateInfo::received(terminate));
         if let Link::Connected(connection, _) = &self.link {
-            self.work.attribute(terminate, &connection.stream);
+            self.work.attribute(terminate, connection.stream());
         }
         self.enter_terminate(None, None, device);
         self.report(AsyncEventKind::TerminateReceived(terminate.code), device);

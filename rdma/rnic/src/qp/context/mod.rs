@@ -244,7 +244,7 @@ impl QpContext {
     /// The TCP connection of its stream.
     pub(crate) fn conn(&self) -> Option<ConnId> {
         match &self.link {
-            Link::Connected(connection, _) => Some(connection.stream.conn()),
+            Link::Connected(connection, _) => Some(connection.stream().conn()),
             Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
         }
     }
@@ -318,7 +318,7 @@ impl QpContext {
     /// When the peer is to be woken, should it still be silent.
     fn retry_due(&self) -> Option<Instant> {
         match &self.link {
-            Link::Connected(connection, _) => connection.stream.retry_due(),
+            Link::Connected(connection, _) => connection.stream().retry_due(),
             Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
         }
     }
@@ -363,7 +363,9 @@ impl QpContext {
         }
         if is_silent && let Link::Connected(connection, phase) = &mut self.link {
             let begins_work = phase.begins_work();
-            connection.stream.retry_first_fpdu(begins_work, device);
+            connection
+                .stream_mut()
+                .retry_first_fpdu(begins_work, device);
         }
         usize::from(is_late) + usize::from(is_silent)
     }
@@ -425,9 +427,7 @@ impl QpContext {
             return None;
         };
         let ord = connection.reads().ord;
-        let Connection {
-            deframer, stream, ..
-        } = &mut **connection;
+        let (deframer, stream) = connection.both();
         let full = FullOperation {
             id: self.id,
             user: self.user,
@@ -444,7 +444,7 @@ impl QpContext {
 
     fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.link {
-            Link::Connected(connection, _) => Some(&mut connection.stream),
+            Link::Connected(connection, _) => Some(connection.stream_mut()),
             Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
         }
     }

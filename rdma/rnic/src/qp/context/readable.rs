@@ -13,7 +13,7 @@ impl QpContext {
                 self.receive_fpdus(device);
             }
             Link::Connected(connection, _) => {
-                let conn = connection.stream.conn();
+                let conn = connection.stream().conn();
                 let n = device.stack.readable_len(conn);
                 device.stack.consume(conn, n);
                 device.counters.drop_after_failure += n as u64;
@@ -43,7 +43,7 @@ impl QpContext {
         let Link::Connected(connection, _) = &mut self.link else {
             return;
         };
-        if device.stack.readable_len(connection.stream.conn()) == 0 {
+        if device.stack.readable_len(connection.stream().conn()) == 0 {
             return;
         }
         if let Some(terminate) = connection.read_terminate(&mut device.stack) {

@@ -74,7 +74,7 @@ impl QpContext {
         let extensions = self.extensions;
         let mut connection = Connection::new(conn, &negotiated, false, info, extensions, port);
         if let Some(message) = message {
-            connection.stream.begin_with(VecDeque::from(message));
+            connection.stream_mut().begin_with(VecDeque::from(message));
         }
         self.enter_rts(connection, Phase::Open { reply_due: None });
         self.receive_fpdus(device);
@@ -187,7 +187,7 @@ impl QpContext {
         let info = ConnectionInfo::new(negotiated, self.start_up);
         let mut connection = Connection::new(conn, negotiated, false, info, self.extensions, port);
         let retry = FirstFpduRetry::new(device.first_fpdu_retry);
-        connection.stream.begin_as_initiator(retry, info.rtr);
+        connection.stream_mut().begin_as_initiator(retry, info.rtr);
         let phase = Phase::Open { reply_due: None };
         let former = self.enter_rts(connection, phase);
         if let Link::Starting(starting) = former {

@@ -1,19 +1,26 @@
 //! RDMAP stream of a queue pair over one TCP connection in full operation (RFC 5044 §7.1, RFC 5040).
 
+mod tx_stream;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xwarp_iwarp::mpa::{Deframer, Framer, MAX_ULPDU, Negotiated, Rtr, Step};
+use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr, Step};
+use xwarp_iwarp::rdmap::CapturedHeader;
 use xwarp_iwarp::{
-    AccessError, AccessKind, Inbound, InvalidateError, ReadRequest, ReceivedTerminate, Receiver,
-    Resources, Sender, Stag, StreamConfig, Terminate,
+    AccessError, AccessKind, AtomicOperation, Inbound, InvalidateError, Ordinary, ReadRequest,
+    ReceivedTerminate, Receiver, Resources, Sender, Stag, StreamConfig, Terminate, Violation,
+    ViolationCause,
 };
 use xwarp_tcp::{ConnId, Instant, Stack};
 
 use super::device::{ConnChange, Device};
+use super::fault::SendFault;
 use super::first_fpdu_retry::FirstFpduRetry;
-use super::tx_message::{Response, TxMessage, TxSource};
-use crate::model::{ConnectionInfo, LocalPort, ReadDepths};
+use super::tx_message::{Response, TxSource};
+use crate::model::{ConnectionInfo, LocalPort, QpIdentity, ReadDepths, RemoteAddress};
+use crate::stags::StagTable;
+pub(super) use tx_stream::{FpduSize, TxStream};
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +53,8 @@ pub(super) enum Ahead {
 
 /// A connection in full operation: MPA's receive side, and the stream above it.
 pub(super) struct Connection {
-    pub(super) deframer: Deframer,
-    pub(super) stream: Stream,
+    deframer: Deframer,
+    stream: Stream,
     info: ConnectionInfo,
 }
 
@@ -57,17 +64,9 @@ pub(super) struct Stream {
     /// DDP and RDMAP version.
     version: u8,
     tx_state: TxState,
-    pub(super) framer: Framer,
-    pub(super) receiver: Receiver,
-    pub(super) sender: Sender,
-    /// The message being sent.
-    pub(super) outgoing: Option<TxMessage>,
+    receiver: Receiver,
+    tx: TxStream,
     retry: FirstFpduRetry,
-    /// Requests of the peer that wait for their response.
-    responses: VecDeque<Response>,
-    /// Request Identifier of our next Atomic Request.
-    next_atomic: u32,
-    pub(super) turn: TxSource,
     /// What the peer is told before the stream ends.
     terminate: Option<Terminate>,
     /// What is left of the last streaming message.
@@ -94,6 +93,19 @@ impl Connection {
             stream: Stream::new(conn, negotiated, responder, config, port),
             info,
         }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub(super) fn stream_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
+    /// MPA's receive side, and the stream that takes what it finds.
+    pub(super) fn both(&mut self) -> (&mut Deframer, &mut Stream) {
+        (&mut self.deframer, &mut self.stream)
     }
 
     /// What was settled for it.
@@ -163,18 +175,14 @@ impl Stream {
         } else {
             TxState::Open
         };
+        let framer = Framer::new(negotiated.crc, negotiated.send_markers);
         Self {
             conn,
             version: negotiated.version,
             tx_state,
-            framer: Framer::new(negotiated.crc, negotiated.send_markers),
             receiver: Receiver::new(config),
-            sender: Sender::new(config),
-            outgoing: None,
+            tx: TxStream::new(framer, Sender::new(config)),
             retry: FirstFpduRetry::new(None),
-            responses: VecDeque::new(),
-            next_atomic: 0,
-            turn: TxSource::Request,
             terminate: None,
             streaming_message: VecDeque::new(),
             rtr_read: false,
@@ -198,7 +206,7 @@ impl Stream {
 
     /// A work request may be sent next: FPDUs may go out, and neither a message nor a response is in front of it.
     pub(super) fn may_begin(&self) -> bool {
-        self.is_open() && self.outgoing.is_none() && self.responses.is_empty()
+        self.is_open() && self.tx.is_idle()
     }
 
     /// TCP has been told to close.
@@ -227,22 +235,22 @@ impl Stream {
 
     /// True if it has something to send besides work requests that have not begun.
     pub(super) fn has_more(&self) -> bool {
-        self.outgoing.is_some() || !self.responses.is_empty() || self.terminate.is_some()
+        !self.tx.is_idle() || self.terminate.is_some()
     }
 
     /// Something is being sent, answered or received.
     pub(super) fn in_progress(&self) -> bool {
-        let incoming = self.receiver.mid_message() || self.receiver.outstanding_reads() > 0;
-        incoming || self.outgoing.is_some() || !self.responses.is_empty()
+        let incoming = self.mid_message() || self.outstanding_reads() > 0;
+        incoming || !self.tx.is_idle()
     }
 
     /// True if this side has nothing left to send, so that its FIN cuts nothing off; `has_posted`: work requests have not begun.
     pub(super) fn is_drained(&self, has_posted: bool) -> bool {
         // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
-        let is_drained = self.awaits_first_fpdu() || !has_posted && self.responses.is_empty();
+        let is_drained = self.awaits_first_fpdu() || !has_posted && !self.tx.has_responses();
         // An RTR that is a Read is no work, but waits for its response likewise.
-        let awaits_rtr = self.receiver.outstanding_reads() > 0;
-        is_drained && !awaits_rtr && self.outgoing.is_none()
+        let awaits_rtr = self.outstanding_reads() > 0;
+        is_drained && !awaits_rtr && !self.tx.has_message()
     }
 
     /// When the peer is to be woken, should it still be silent.
@@ -261,9 +269,7 @@ impl Stream {
             self.receiver.expect_read(ReadRequest::RTR);
             self.rtr_read = true;
         }
-        // Of no work request: none has begun.
-        let message = self.sender.ready_to_receive(rtr);
-        self.outgoing = Some(TxMessage::header_only(message));
+        self.tx.begin_rtr(rtr);
     }
 
     /// These bytes go out before anything else, as they are.
@@ -303,7 +309,7 @@ impl Stream {
             return Ahead::Nothing;
         };
         let ulpdu = terminate.ulpdu();
-        if !send_ulpdu(stack, self.conn, &mut self.framer, &ulpdu, now) {
+        if !self.tx.send_ulpdu(stack, self.conn, &ulpdu, now) {
             return Ahead::Blocked;
         }
         self.terminate = None;
@@ -320,8 +326,7 @@ impl Stream {
     /// Nothing more is begun or received. True if the Terminate goes out next; else, if there is none or it may not, TCP closes at
     /// once.
     pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut Device) -> bool {
-        self.outgoing = None;
-        self.responses.clear();
+        self.tx.clear();
         let rest = device.stack.readable_len(self.conn);
         device.counters.drop_after_failure += rest as u64;
         self.terminate = terminate
@@ -361,15 +366,10 @@ impl Stream {
     pub(super) fn retry_first_fpdu(&mut self, begins_work: bool, device: &mut Device) {
         let now = device.now;
         self.retry.passed(now);
-        if !begins_work || !self.is_open() || self.outgoing.is_some() {
+        if !begins_work || !self.is_open() || self.tx.has_message() {
             return;
         }
-        let mut message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
-        let Some(segment) = message.next_segment(MAX_ULPDU) else {
-            return;
-        };
-        let (conn, framer) = (self.conn, &mut self.framer);
-        if send_ulpdu(&mut device.stack, conn, framer, &segment.header, now) {
+        if (self.tx).send_empty_write(&mut device.stack, self.conn, now) {
             device.counters.fpdus_out += 1;
             device.counters.first_fpdu_retries += 1;
         }
@@ -379,22 +379,104 @@ impl Stream {
     pub(super) fn take_rtr_response(&mut self) -> bool {
         std::mem::take(&mut self.rtr_read)
     }
+}
 
-    /// The Request Identifier of our next Atomic Request.
-    pub(super) fn next_atomic(&mut self) -> u32 {
-        let id = self.next_atomic;
-        self.next_atomic = id.wrapping_add(1);
-        id
+/// What is sent.
+impl Stream {
+    #[inline]
+    pub(super) fn tx(&self) -> &TxStream {
+        &self.tx
     }
 
-    /// A request of the peer's waits for its turn to be answered.
-    pub(super) fn queue_response(&mut self, response: Response) {
-        self.responses.push_back(response);
+    #[inline]
+    pub(super) fn tx_mut(&mut self) -> &mut TxStream {
+        &mut self.tx
     }
 
-    /// The request of the peer's that is answered next.
-    pub(super) fn next_response(&mut self) -> Option<Response> {
-        self.responses.pop_front()
+    /// Begins a Read Request, whose response is expected from now on.
+    pub(super) fn begin_read(&mut self, read: ReadRequest) {
+        self.receiver.expect_read(read);
+        self.tx.begin_read(&read);
+    }
+
+    /// Begins an Atomic Request, whose response is expected from now on.
+    pub(super) fn begin_atomic(&mut self, operation: AtomicOperation, remote: RemoteAddress) {
+        let id = self.tx.begin_atomic(operation, remote);
+        self.receiver.expect_atomic(id);
+    }
+
+    /// Writes the next FPDU of the message being sent. True if the message of a work request ends with it.
+    pub(super) fn write_fpdu(
+        &mut self,
+        fpdu: &mut [u8],
+        ulpdu_len: usize,
+        mulpdu: usize,
+        memory: (&StagTable, QpIdentity),
+    ) -> Result<bool, SendFault> {
+        let ended = self.tx.write_fpdu(fpdu, ulpdu_len, mulpdu, memory)?;
+        if ended == Some(TxSource::Response) {
+            self.receiver.response_sent();
+        }
+        Ok(ended == Some(TxSource::Request))
+    }
+
+    /// The message being sent is a work request's, and this header is its.
+    pub(super) fn is_sending(&self, header: &CapturedHeader) -> bool {
+        self.tx.is_sending(header)
+    }
+
+    /// Read and Atomic Requests since the one with this MSN, if that awaits its response; `refused`: the peer has returned it.
+    pub(super) fn requests_since(&self, msn: u32, refused: Option<&ReadRequest>) -> Option<usize> {
+        let since = usize::try_from(self.tx.requests_since(msn)).ok()?;
+        self.receiver.awaits(since, refused).then_some(since)
+    }
+}
+
+/// What is received.
+impl Stream {
+    /// Part of a message is here.
+    pub(super) fn mid_message(&self) -> bool {
+        self.receiver.mid_message()
+    }
+
+    /// Reads and Atomic Operations of ours that await their response.
+    pub(super) fn outstanding_reads(&self) -> usize {
+        self.receiver.outstanding_reads()
+    }
+
+    /// The segment in a ULPDU, if it is an ordinary one that nothing seems wrong with.
+    #[inline]
+    pub(super) fn predict<'u>(&self, ulpdu: &'u [u8]) -> Option<Ordinary<'u>> {
+        self.receiver.predict(ulpdu)
+    }
+
+    /// The ordinary Send that was predicted was placed.
+    #[inline]
+    pub(super) fn handle_placed_send(&mut self) {
+        self.receiver.placed_send();
+    }
+
+    /// Has the protocol check a ULPDU.
+    pub(super) fn handle_ulpdu<'u, R: Resources>(
+        &mut self,
+        ulpdu: &'u [u8],
+        resources: &mut R,
+    ) -> Result<Inbound<'u, R::Place>, Violation> {
+        self.receiver.on_ulpdu(ulpdu, resources)
+    }
+
+    /// What the protocol found right cannot be done.
+    pub(super) fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> Violation {
+        self.receiver.refuse(cause, ulpdu)
+    }
+
+    /// A request of the peer's waits for its turn to be answered. False if this side has closed.
+    pub(super) fn handle_request(&mut self, response: Response) -> bool {
+        let is_open = !self.is_closed();
+        if is_open {
+            self.tx.handle_request(response);
+        }
+        is_open
     }
 }
 

@@ -1,0 +1,292 @@
+//! TX side of an RDMAP stream: the message being sent, the responses that wait for their turn, and the FPDUs of both.
+
+use std::collections::VecDeque;
+
+use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
+use xwarp_iwarp::mpa::{Framer, MAX_ULPDU, Rtr};
+use xwarp_iwarp::rdmap::{CapturedHeader, SendKind};
+use xwarp_iwarp::{
+    AtomicOperation, AtomicRequest, InboundRead, Message, ReadRequest, Sender, Stag,
+};
+use xwarp_tcp::{ConnId, Instant, Stack};
+
+use super::send_ulpdu;
+use crate::model::{Immediate, Payload, QpIdentity, RemoteAddress};
+use crate::qp::fault::{Inconsistency, SendFault};
+use crate::qp::tx_message::{Response, TxMessage, TxSource};
+use crate::stags::StagTable;
+
+/// An FPDU to be written.
+#[derive(Clone, Copy)]
+pub(in crate::qp) struct FpduSize {
+    pub(in crate::qp) ulpdu_len: usize,
+    /// It is all of its message.
+    pub(in crate::qp) is_whole: bool,
+}
+
+/// See the module.
+pub(in crate::qp) struct TxStream {
+    framer: Framer,
+    sender: Sender,
+    /// The message being sent.
+    message: Option<TxMessage>,
+    /// Requests of the peer that wait for their response.
+    responses: VecDeque<Response>,
+    /// Whose message is next.
+    turn: TxSource,
+    /// Request Identifier of our next Atomic Request.
+    next_atomic: u32,
+}
+
+impl TxStream {
+    /// A stream that has sent nothing.
+    pub(super) fn new(framer: Framer, sender: Sender) -> Self {
+        Self {
+            framer,
+            sender,
+            message: None,
+            responses: VecDeque::new(),
+            turn: TxSource::Request,
+            next_atomic: 0,
+        }
+    }
+
+    /// Neither is a message being sent, nor does a response wait.
+    #[inline]
+    pub(in crate::qp) fn is_idle(&self) -> bool {
+        self.message.is_none() && self.responses.is_empty()
+    }
+
+    /// A response waits for its turn.
+    pub(super) fn has_responses(&self) -> bool {
+        !self.responses.is_empty()
+    }
+
+    /// A message is being sent.
+    #[inline]
+    pub(in crate::qp) fn has_message(&self) -> bool {
+        self.message.is_some()
+    }
+
+    /// Gives up the message being sent, and the responses that wait.
+    pub(super) fn clear(&mut self) {
+        self.message = None;
+        self.responses.clear();
+    }
+}
+
+/// Turns.
+impl TxStream {
+    /// A request of the peer's waits for its turn to be answered.
+    pub(super) fn handle_request(&mut self, response: Response) {
+        self.responses.push_back(response);
+    }
+
+    /// The response whose turn it is, if one waits. Work requests and responses take turns where both wait.
+    pub(in crate::qp) fn poll_turn(&mut self, request_waits: bool) -> Option<Response> {
+        let has_turn = self.turn == TxSource::Response || !request_waits;
+        let response = has_turn.then(|| self.responses.pop_front()).flatten();
+        self.turn = if response.is_some() {
+            TxSource::Request
+        } else {
+            TxSource::Response
+        };
+        response
+    }
+
+    /// The next response, whoever has the turn.
+    pub(in crate::qp) fn poll_response(&mut self) -> Option<Response> {
+        self.responses.pop_front()
+    }
+
+    /// Work requests were sent: the turn is a response's.
+    pub(in crate::qp) fn handle_requests_sent(&mut self) {
+        self.turn = TxSource::Response;
+    }
+}
+
+/// Messages of work requests and responses.
+impl TxStream {
+    /// Begins a Send of `len` bytes.
+    pub(in crate::qp) fn begin_send(&mut self, kind: SendKind, payload: Payload, len: u32) {
+        let message = self.sender.send(kind, len);
+        self.message = Some(TxMessage::Request {
+            message,
+            payload,
+            then: None,
+        });
+    }
+
+    /// Begins a Write of `len` bytes. `then`: the Immediate Data that follows, and whether it asks for an event.
+    pub(in crate::qp) fn begin_write(
+        &mut self,
+        remote: RemoteAddress,
+        payload: Payload,
+        len: u32,
+        then: Option<(Immediate, bool)>,
+    ) {
+        let message = self.sender.write(remote.stag, remote.to, len);
+        self.message = Some(TxMessage::Request {
+            message,
+            payload,
+            then,
+        });
+    }
+
+    /// Begins Immediate Data.
+    pub(in crate::qp) fn begin_immediate(&mut self, data: Immediate, solicited: bool) {
+        let message = self.sender.immediate(data, solicited);
+        self.message = Some(TxMessage::header_only(message));
+    }
+
+    /// Begins a Read Request. The receive side has to expect its response.
+    pub(super) fn begin_read(&mut self, read: &ReadRequest) {
+        let message = self.sender.read_request(read);
+        self.message = Some(TxMessage::header_only(message));
+    }
+
+    /// Begins an Atomic Request, and returns its Request Identifier. The receive side has to expect its response.
+    pub(super) fn begin_atomic(&mut self, operation: AtomicOperation, to: RemoteAddress) -> u32 {
+        let id = self.next_atomic;
+        self.next_atomic = id.wrapping_add(1);
+        let request = AtomicRequest {
+            id,
+            operation,
+            stag: to.stag,
+            to: to.to,
+        };
+        let message = self.sender.atomic_request(&request);
+        self.message = Some(TxMessage::header_only(message));
+        id
+    }
+
+    /// Begins the RTR, which is of no work request: none has begun.
+    pub(super) fn begin_rtr(&mut self, rtr: Rtr) {
+        let message = self.sender.ready_to_receive(rtr);
+        self.message = Some(TxMessage::header_only(message));
+    }
+
+    /// Begins the response to a Read Request.
+    pub(in crate::qp) fn begin_read_response(&mut self, read: InboundRead) {
+        self.message = Some(TxMessage::Read(self.sender.respond(read)));
+    }
+
+    /// Begins the response to Atomic Request `id`, which found `original`.
+    pub(in crate::qp) fn begin_atomic_response(&mut self, id: u32, original: u64) {
+        let message = self.sender.atomic_response(id, original);
+        self.message = Some(TxMessage::Atomic(message));
+    }
+
+    /// This header is that of the message being sent, which is a work request's.
+    pub(super) fn is_sending(&self, header: &CapturedHeader) -> bool {
+        let message = self.message.as_ref();
+        message.is_some_and(|message| message.is_request_of(header))
+    }
+
+    /// Read and Atomic Requests since the one with this MSN.
+    pub(super) fn requests_since(&self, msn: u32) -> u32 {
+        self.sender.requests_since(msn)
+    }
+}
+
+/// FPDUs.
+impl TxStream {
+    /// Largest ULPDU in bytes whose FPDU fits a TCP segment of `emss` bytes (RFC 5044 §4.5).
+    pub(in crate::qp) fn mulpdu(&self, emss: usize) -> usize {
+        self.framer.mulpdu(emss)
+    }
+
+    /// Bytes that the next FPDU takes with a ULPDU of this length.
+    #[inline]
+    pub(in crate::qp) fn fpdu_len(&self, ulpdu_len: usize) -> usize {
+        self.framer.fpdu_len(ulpdu_len)
+    }
+
+    /// The next FPDU of the message being sent.
+    pub(in crate::qp) fn next_fpdu(&self, mulpdu: usize) -> Result<FpduSize, Inconsistency> {
+        let Some(message) = &self.message else {
+            return Err(Inconsistency("a message that was begun is gone"));
+        };
+        let Some(ulpdu_len) = message.next_len(mulpdu) else {
+            return Err(Inconsistency("a message that was begun has no segment"));
+        };
+        let is_whole = message.is_whole_in(mulpdu);
+        Ok(FpduSize {
+            ulpdu_len,
+            is_whole,
+        })
+    }
+
+    /// Writes the next FPDU of the message being sent; whose message it was if nothing is left of it.
+    pub(super) fn write_fpdu(
+        &mut self,
+        fpdu: &mut [u8],
+        ulpdu_len: usize,
+        mulpdu: usize,
+        (stags, user): (&StagTable, QpIdentity),
+    ) -> Result<Option<TxSource>, SendFault> {
+        let Some(message) = &mut self.message else {
+            return Err(Inconsistency("a message that was begun is gone").into());
+        };
+        let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
+        message.write_segment(ulpdu, mulpdu, stags, user)?;
+        self.framer.seal(fpdu, ulpdu_len);
+        Ok(self.end_fpdu())
+    }
+
+    /// Keeps what is left of the message; whose it was if nothing is left.
+    fn end_fpdu(&mut self) -> Option<TxSource> {
+        let message = self.message.as_ref().filter(|it| it.is_done())?;
+        let source = message.source();
+        // No other message comes between a Write and its Immediate Data.
+        let immediate = match message {
+            TxMessage::Request { then, .. } => *then,
+            TxMessage::Read(_) | TxMessage::Atomic(_) => None,
+        };
+        self.message = immediate.map(|(data, solicited)| {
+            TxMessage::header_only(self.sender.immediate(data, solicited))
+        });
+        self.message.is_none().then_some(source)
+    }
+
+    /// DDP header of a Send that one FPDU carries.
+    #[inline]
+    pub(in crate::qp) fn whole_send(&mut self, kind: SendKind) -> [u8; UNTAGGED_HEADER_BYTES] {
+        self.sender.whole_send(kind)
+    }
+
+    /// DDP header of a Write that one FPDU carries.
+    #[inline]
+    pub(in crate::qp) fn whole_write(&self, to: RemoteAddress) -> [u8; TAGGED_HEADER_BYTES] {
+        self.sender.whole_write(to.stag, to.to)
+    }
+
+    /// Completes an FPDU, whose ULPDU was written into it.
+    #[inline]
+    pub(in crate::qp) fn seal(&mut self, fpdu: &mut [u8], ulpdu_len: usize) {
+        self.framer.seal(fpdu, ulpdu_len);
+    }
+
+    /// Sends a ULPDU that is there whole; false if TCP takes nothing now.
+    pub(super) fn send_ulpdu(
+        &mut self,
+        stack: &mut Stack,
+        conn: ConnId,
+        ulpdu: &[u8],
+        now: Instant,
+    ) -> bool {
+        send_ulpdu(stack, conn, &mut self.framer, ulpdu, now)
+    }
+
+    /// Sends an RDMA Write of no bytes, which names no memory; false if TCP takes nothing now.
+    pub(super) fn send_empty_write(
+        &mut self,
+        stack: &mut Stack,
+        conn: ConnId,
+        now: Instant,
+    ) -> bool {
+        let mut message: Message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
+        let segment = message.next_segment(MAX_ULPDU);
+        segment.is_some_and(|segment| self.send_ulpdu(stack, conn, &segment.header, now))
+    }
+}
