@@ -6,12 +6,16 @@
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use xwarp::cm::ConnectionRequest;
+use xwarp::event::AsyncEventKind;
 use xwarp::{
     Access, CompletionQueue, CompletionStatus, MemoryRegion, ProtectionDomain, QpConfig, QpState,
     QueuePair, RemoteAddress, Rnic, RnicConfig, SendRequest, Stag, WrId,
@@ -19,8 +23,8 @@ use xwarp::{
 
 /// How long a Read or a connection may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the server renews `uptime`.
-const PERIOD: Duration = Duration::from_millis(1);
+/// The server renews `uptime` at least so often, in milliseconds.
+const PERIOD: u8 = 1;
 /// Slots of the table. Both sides must know the layout, so that it is no option.
 const SLOTS: u64 = 1024;
 /// Bytes of a slot, and of the checksum that it begins with.
@@ -152,16 +156,33 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     let mut listener = rnic.listen((Ipv4Addr::UNSPECIFIED, args.port).into())?;
     let (keys, at) = (args.put.len(), listener.addresses()[0]);
     println!("serving {keys} keys at {at}");
+    let events = rnic.events();
     loop {
-        if let Some(request) = listener.accept(PERIOD)? {
+        table.put("uptime", &format!("{} us", began.elapsed().as_micros()))?;
+        sleep(&[listener.as_fd(), events.as_fd()])?;
+        while let Some(request) = listener.try_accept()? {
             let remote = request.remote();
             match admit(&pd, &cq, request, &place) {
                 Ok(client) => clients.push(client),
                 Err(error) => eprintln!("key_value: {remote} is no client: {error:#}"),
             }
         }
-        clients.retain(|client| client.state() == QpState::Rts);
-        table.put("uptime", &format!("{} us", began.elapsed().as_micros()))?;
+        while let Some(event) = events.try_next()? {
+            if let AsyncEventKind::Failed { reason } = event.kind {
+                bail!("the RNIC has failed: {reason}");
+            }
+            clients.retain(|client| client.state() == QpState::Rts);
+        }
+    }
+}
+
+/// Sleeps until one of these descriptors is readable, or `uptime` is to be renewed.
+fn sleep(sources: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
+    let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
+    let mut watched: Vec<PollFd<'_>> = sources.iter().copied().map(watch).collect();
+    match poll(&mut watched, PERIOD) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno).context("no sleep is possible"),
     }
 }
 

@@ -70,12 +70,13 @@
 //! | `tokio`, with the feature of that name | futures of channels, events, listeners, streams and connections |
 //! | [`sim`] | seams for simulation: a host of fixed answers, the caller's clock |
 //!
-//! Four whole programs, each of which is its own server and client, are in `rdma/verbs/examples/`:
+//! Five whole programs, each of which is its own server and client, are in `rdma/verbs/examples/`:
 //!
 //! | `cargo run -p xwarp --example` | shows |
 //! |---|---|
 //! | `ping_pong` | Sends and Receives there and back, timed, out of exclusive buffers, with an engine that the waiting thread turns itself |
 //! | `key_value` | a table that is looked up by RDMA Read alone, and how a Read of an entry that is being renewed is noticed |
+//! | `journal` | the halves of a data path in two threads, completions taken in batches, inline data, lists of two elements, a constant that is registered where it lies |
 //! | `tokio_echo` (`--features tokio`) | a task for each client, and a task that turns the inline engine |
 //! | `event_server` | one thread for many clients: it sleeps on the descriptors of an inline engine, a listener, a completion channel and asynchronous events |
 #![forbid(unsafe_code)]

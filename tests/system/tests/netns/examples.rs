@@ -164,6 +164,36 @@ fn key_value_finds_what_is_there_and_what_is_being_renewed() {
 }
 
 #[test]
+fn journal_prints_short_and_long_lines_in_order() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = start(&hosts.b, "journal", "");
+    assert_eq!(
+        server.line("waiting for a client at "),
+        "waiting for a client at 10.77.0.2:7475"
+    );
+    // Inline, the longest such, the shortest list of two elements, and the longest line.
+    let lines: Vec<String> = [1, 62, 63, 1022].map(|len| "x".repeat(len)).into();
+    let options = format!("--server 10.77.0.2 --times 500 {}", lines.join(" "));
+    let client = run(&hosts.a, "journal", &options).succeeded();
+    assert_eq!(client.stdout, "2000 lines sent\n", "{client}");
+    let server = server.finish().succeeded();
+    let printed: Vec<&str> = server.stdout.lines().skip(1).collect();
+    let (last, printed) = printed.split_last().expect("lines");
+    assert_eq!(*last, "2000 lines received");
+    let sent: Vec<String> = lines.iter().map(|line| format!("> {line}")).collect();
+    assert_eq!(printed.len(), 2000);
+    assert!(printed.iter().zip(sent.iter().cycle()).all(|(a, b)| a == b));
+
+    let long = format!("--server 10.77.0.2 {}", "x".repeat(1023));
+    refused(
+        run(&hosts.a, "journal", &long),
+        "journal: a line has at most 1024 bytes with its mark",
+    );
+    check_nothing_attached(&hosts);
+}
+
+#[test]
 fn event_server_serves_clients_and_sees_how_they_go() {
     needs_root!();
     let hosts = Hosts::new();
@@ -261,6 +291,7 @@ fn example_says_in_one_sentence_why_it_cannot() {
         ("ping_pong", "10.77.0.2"),
         ("key_value", "--server 10.77.0.2 color"),
         ("event_server", "--server 10.77.0.2 word"),
+        ("journal", "--server 10.77.0.2 line"),
     ] {
         let finished = run(&hosts.a, name, arguments).exited(1);
         let beginning = format!("{name}: ");
