@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use clap::Parser;
 use xwarp::completion::Arm;
 use xwarp::error::PostError;
 use xwarp::memory::SharedBytes;
-use xwarp::work::{DataPath, Payload, SendQueue, Sgl};
+use xwarp::work::{DataPath, Payload, ReceiveQueue, SendQueue, Sgl};
 use xwarp::{
     Access, CompletionQueue, CompletionStatus, MemoryRegion, ProtectionDomain, QpConfig, QueuePair,
     RecvRequest, Rnic, RnicConfig, SendRequest, WorkCompletion, WrId,
@@ -131,6 +131,25 @@ fn post_lines(
     Ok(())
 }
 
+/// Takes a credit for as many lines as that, and expects the next one.
+fn take_credits(
+    cq: &mut CompletionQueue,
+    lines: usize,
+    mut receives: ReceiveQueue,
+    give: &Sender<u32>,
+) -> anyhow::Result<()> {
+    let mut expected = lines / CREDIT as usize;
+    take_all(cq, TIMEOUT, expected == 0, |completion| {
+        let (opcode, status) = (completion.opcode, completion.status);
+        ensure!(completion.is_success(), "a {opcode:?} failed: {status}");
+        receives.post(RecvRequest::new(WrId(0), Sgl::new()))?;
+        // Nobody takes it any more once all lines are posted.
+        let _ = give.send(CREDIT);
+        expected -= 1;
+        Ok(expected == 0)
+    })
+}
+
 fn send(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     let long = (args.lines.iter()).find(|line| MARK.len() + line.len() > LEN as usize);
     ensure!(
@@ -141,8 +160,9 @@ fn send(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     let mark = (end.pd).register(SharedBytes::from_static(&MARK), Access::LOCAL_READ)?;
     let (sends, receives) = end.qp.take_data_path()?.split();
     let mut receives = receives.context("no receive queue")?;
-    let mut expect_credit = move || receives.post(RecvRequest::new(WrId(0), Sgl::new()));
-    (0..DEPTH / CREDIT).try_for_each(|_| expect_credit())?;
+    for _ in 0..DEPTH / CREDIT {
+        receives.post(RecvRequest::new(WrId(0), Sgl::new()))?;
+    }
     end.qp.connect((server, args.port).into(), b"", TIMEOUT)?;
     let count = args.lines.len() * args.times;
     let lines = args.lines.iter().cycle().take(count).cloned();
@@ -150,16 +170,8 @@ fn send(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
     let (give, credits) = channel();
     thread::scope(|scope| {
         let poster = scope.spawn(move || post_lines(lines, memory, &credits, sends));
-        let mut expected = count / CREDIT as usize;
-        take_all(cq, TIMEOUT, expected == 0, move |completion| {
-            let (opcode, status) = (completion.opcode, completion.status);
-            ensure!(completion.is_success(), "a {opcode:?} failed: {status}");
-            expect_credit()?;
-            // Nobody takes it any more once all lines are posted.
-            let _ = give.send(CREDIT);
-            expected -= 1;
-            Ok(expected == 0)
-        })?;
+        take_credits(cq, count, receives, &give)?;
+        drop(give);
         poster.join().expect("no panic")
     })?;
     end.qp.disconnect(TIMEOUT)?;

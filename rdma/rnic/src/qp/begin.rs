@@ -1,8 +1,8 @@
 //! Next message of a queue pair: a work request or a response, in turn where both wait.
 
-use xwarp_iwarp::ReadRequest;
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
+use xwarp_iwarp::{ReadRequest, Stag};
 
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
@@ -121,14 +121,7 @@ fn begin_operation(
             payload,
             solicited,
             invalidate,
-        } => {
-            let kind = SendKind {
-                solicited,
-                invalidate,
-            };
-            let len = message_len(&payload);
-            stream.tx_mut().begin_send(kind, payload, len);
-        }
+        } => send(stream, payload, solicited, invalidate),
         Operation::Write { payload, remote } => write(stream, payload, remote, None),
         Operation::WriteImmediate {
             payload,
@@ -151,6 +144,15 @@ fn begin_operation(
         Operation::Memory(work) => change_memory(stags, user, &work)?,
     }
     Ok(())
+}
+
+fn send(stream: &mut Stream, payload: Payload, solicited: bool, invalidate: Option<Stag>) {
+    let kind = SendKind {
+        solicited,
+        invalidate,
+    };
+    let len = message_len(&payload);
+    stream.tx_mut().begin_send(kind, payload, len);
 }
 
 /// `then`: the Immediate Data that follows, and whether it asks for an event.
