@@ -9,6 +9,7 @@ mod checksum;
 mod descriptor_set;
 mod fault;
 mod frame;
+mod frame_pool;
 mod memory_io;
 pub mod net;
 mod nic;

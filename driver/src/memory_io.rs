@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::frame::{Arena, Foreign, Frame, Layout, Parking, Queue, RxFrame, SentFrame, TxFrame};
+use crate::frame::{Arena, Layout, Queue, RxFrame, SentFrame, TxFrame};
+use crate::frame_pool::FramePool;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::signal::Signal;
 
@@ -15,9 +16,8 @@ const ROOM: usize = 65_600;
 
 /// A [`PacketIo`] whose other end is a [`Wire`].
 pub struct MemoryIo {
-    free: Vec<Frame>,
-    /// Sent frames that are kept, or have not completed.
-    parking: Parking<Queue>,
+    /// Free frames, and sent ones that are kept or have not completed.
+    pool: FramePool<Queue>,
     /// Places of frames that have not completed.
     uncompleted: Vec<usize>,
     frames: usize,
@@ -154,8 +154,7 @@ impl MemoryIo {
         });
         let wire = Wire::default();
         let io = Self {
-            free,
-            parking: Parking::new(arena),
+            pool: FramePool::new(arena, free),
             uncompleted: Vec::new(),
             frames,
             room,
@@ -182,7 +181,7 @@ impl MemoryIo {
 
     fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let (len, bytes) = (frame.len(), self.wire.copy(&frame));
-        let parked = self.parking.park(frame.into_frame(), kept);
+        let parked = self.pool.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += len as u64;
@@ -190,19 +189,8 @@ impl MemoryIo {
             self.let_go();
             self.uncompleted.push(place);
             self.complete();
-        } else {
-            self.counters.drop_foreign += 1;
         }
-        self.parking.token(parked, len)
-    }
-
-    /// Takes a frame back that is this queue's.
-    fn take_back(&mut self, frame: Frame) {
-        if self.parking.owns(&frame) {
-            self.free.push(frame);
-        } else {
-            self.counters.drop_foreign += 1;
-        }
+        self.pool.token(parked, len)
     }
 
     /// Puts what was sent on the wire, unless the link is down.
@@ -217,9 +205,8 @@ impl MemoryIo {
             return;
         }
         for place in self.uncompleted.drain(..) {
-            if let Ok(Some(frame)) = self.parking.returned(place) {
-                self.free.push(frame);
-            }
+            let completed = self.pool.complete(place);
+            debug_assert!(completed.is_ok(), "a frame that was sent is gone");
         }
     }
 
@@ -228,7 +215,7 @@ impl MemoryIo {
             self.counters.drop_rx_other += 1;
             return None;
         }
-        let Some(frame) = self.free.pop() else {
+        let Some(frame) = self.pool.take() else {
             self.counters.drop_rx_no_frame += 1;
             return None;
         };
@@ -256,11 +243,11 @@ impl PacketIo for MemoryIo {
     }
 
     fn recycle(&mut self, frame: RxFrame) {
-        self.take_back(frame.into_frame());
+        self.pool.give_back(frame.into_frame());
     }
 
     fn tx_frame(&mut self) -> Option<TxFrame> {
-        let frame = self.free.pop();
+        let frame = self.pool.take();
         if frame.is_none() {
             self.counters.tx_exhausted += 1;
         }
@@ -277,18 +264,15 @@ impl PacketIo for MemoryIo {
 
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.complete();
-        self.parking.reclaim(sent)
+        self.pool.reclaim(sent)
     }
 
     fn release(&mut self, sent: SentFrame) {
-        match self.parking.release(&sent) {
-            Ok(free) => self.free.extend(free),
-            Err(Foreign) => self.counters.drop_foreign += 1,
-        }
+        self.pool.release(&sent);
     }
 
     fn tx_free(&self) -> usize {
-        self.free.len()
+        self.pool.free()
     }
 
     fn rx_frames(&self) -> usize {
@@ -296,7 +280,7 @@ impl PacketIo for MemoryIo {
     }
 
     fn discard(&mut self, frame: TxFrame) {
-        self.take_back(frame.into_frame());
+        self.pool.give_back(frame.into_frame());
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
@@ -322,7 +306,9 @@ impl PacketIo for MemoryIo {
     }
 
     fn counters(&self) -> IoCounters {
-        self.counters
+        let mut counters = self.counters;
+        counters.drop_foreign += self.pool.refused();
+        counters
     }
 }
 

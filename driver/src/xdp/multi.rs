@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::bind::{OpenQueueError, Target};
 use super::joined::Joiner;
 use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
-use crate::frame::{Arena, Foreign, Frame, Layout, Parking, Queue, RxFrame, SentFrame, TxFrame};
+use crate::frame::{Arena, Layout, Queue, RxFrame, SentFrame, TxFrame};
+use crate::frame_pool::FramePool;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
 
@@ -24,9 +25,8 @@ const LINE: usize = 64;
 pub(crate) struct MultiBufferIo {
     rings: Rings,
     joiner: Joiner,
-    free: Vec<Frame>,
-    /// Sent frames that are kept, or wait for chunks. Frames that were joined are of the same arena.
-    parked: Parking<Queue>,
+    /// Free frames, and sent ones that are kept or wait for chunks. Frames that were joined are of the same arena.
+    pool: FramePool<Queue>,
     /// Sent frames that wait for chunks, by place, with their lengths.
     waiting: VecDeque<(usize, usize)>,
     counters: IoCounters,
@@ -54,8 +54,7 @@ impl MultiBufferIo {
         Ok(Self {
             rings: Rings::open(target, memory, least)?,
             joiner: Joiner::new(joined),
-            parked: Parking::new(arena),
-            free,
+            pool: FramePool::new(arena, free),
             waiting: VecDeque::new(),
             counters: IoCounters::default(),
         })
@@ -63,16 +62,14 @@ impl MultiBufferIo {
 
     fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let len = frame.len();
-        let parked = self.parked.park(frame.into_frame(), kept);
+        let parked = self.pool.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += len as u64;
             self.waiting.push_back((place, len));
             self.scatter();
-        } else {
-            self.counters.drop_foreign += 1;
         }
-        self.parked.token(parked, len)
+        self.pool.token(parked, len)
     }
 
     /// Copies waiting frames into chunks, as far as there are any. A frame is its sender's again as soon as it has been copied.
@@ -86,14 +83,13 @@ impl MultiBufferIo {
             }
             self.waiting.pop_front();
             self.scatter_one(place, len);
-            if let Ok(released) = self.parked.returned(place) {
-                self.free.extend(released);
-            }
+            let completed = self.pool.complete(place);
+            debug_assert!(completed.is_ok(), "a frame that waited is gone");
         }
     }
 
     fn scatter_one(&mut self, place: usize, len: usize) {
-        let Some(bytes) = self.parked.bytes(place, len) else {
+        let Some(bytes) = self.pool.bytes(place, len) else {
             return;
         };
         let mut pieces = bytes.chunks(FRAME_CAPACITY).peekable();
@@ -151,7 +147,7 @@ impl PacketIo for MultiBufferIo {
 
     fn recycle(&mut self, frame: RxFrame) {
         let frame = frame.into_frame();
-        if self.parked.owns(&frame) {
+        if self.pool.owns(&frame) {
             self.joiner.give_back(frame);
         } else {
             self.rings.recycle(frame);
@@ -159,10 +155,10 @@ impl PacketIo for MultiBufferIo {
     }
 
     fn tx_frame(&mut self) -> Option<TxFrame> {
-        if self.free.is_empty() {
+        if self.pool.free() == 0 {
             self.scatter();
         }
-        let frame = self.free.pop();
+        let frame = self.pool.take();
         if frame.is_none() {
             self.counters.tx_exhausted += 1;
         }
@@ -179,18 +175,15 @@ impl PacketIo for MultiBufferIo {
 
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.scatter();
-        self.parked.reclaim(sent)
+        self.pool.reclaim(sent)
     }
 
     fn release(&mut self, sent: SentFrame) {
-        match self.parked.release(&sent) {
-            Ok(free) => self.free.extend(free),
-            Err(Foreign) => self.counters.drop_foreign += 1,
-        }
+        self.pool.release(&sent);
     }
 
     fn tx_free(&self) -> usize {
-        self.free.len()
+        self.pool.free()
     }
 
     fn rx_frames(&self) -> usize {
@@ -198,12 +191,7 @@ impl PacketIo for MultiBufferIo {
     }
 
     fn discard(&mut self, frame: TxFrame) {
-        let frame = frame.into_frame();
-        if self.parked.owns(&frame) {
-            self.free.push(frame);
-        } else {
-            self.counters.drop_foreign += 1;
-        }
+        self.pool.give_back(frame.into_frame());
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
@@ -228,6 +216,8 @@ impl PacketIo for MultiBufferIo {
     }
 
     fn counters(&self) -> IoCounters {
-        self.rings.counters(self.counters)
+        let mut counters = self.counters;
+        counters.drop_foreign += self.pool.refused();
+        self.rings.counters(counters)
     }
 }

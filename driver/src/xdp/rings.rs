@@ -8,7 +8,8 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
 
 use super::bind::{OpenQueueError, Target, bind};
 use super::receive_chunks::ReceiveChunks;
-use crate::frame::{Foreign, Frame, Kernel, Parking, SentFrame, TxFrame};
+use crate::frame::{Foreign, Frame, Kernel, SentFrame, TxFrame};
+use crate::frame_pool::FramePool;
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
@@ -36,9 +37,8 @@ pub(super) struct Piece {
 pub(super) struct Rings {
     interface: String,
     descriptors: Vec<FrameDesc>,
-    /// Chunks that the kernel has, by number.
-    parked: Parking<Kernel>,
-    free: Vec<Frame>,
+    /// Free chunks, and those that the kernel has.
+    pool: FramePool<Kernel>,
     /// Filled chunks that the transmit ring has not taken yet.
     queued: Vec<FrameDesc>,
     batch: Vec<FrameDesc>,
@@ -50,7 +50,6 @@ pub(super) struct Rings {
     receiving: ReceiveChunks,
     last_progress: Option<Instant>,
     drop_rx_unusable: u64,
-    drop_foreign: u64,
     rx: RxQueue,
     tx: TxQueue,
     fill: FillQueue,
@@ -73,8 +72,7 @@ impl Rings {
         let receiving = free.split_off(free.len() - free.len() / 2);
         let mut rings = Self {
             interface: target.interface.to_owned(),
-            parked: Parking::new(memory.arena),
-            free,
+            pool: FramePool::new(memory.arena, free),
             queued: Vec::with_capacity(memory.descriptors.len()),
             batch: Vec::with_capacity(BATCH),
             taken: Box::new([memory.descriptors[0]; BATCH]),
@@ -84,7 +82,6 @@ impl Rings {
             receiving: ReceiveChunks::new(receiving, least),
             last_progress: None,
             drop_rx_unusable: 0,
-            drop_foreign: 0,
             rx,
             tx,
             fill,
@@ -111,7 +108,7 @@ impl Rings {
         if taken == 0 {
             self.receiving.note_refused(self.batch.len());
             for descriptor in self.batch.drain(..) {
-                let unused = self.parked.returned(chunk_of(&descriptor));
+                let unused = self.pool.unpark(chunk_of(&descriptor));
                 self.receiving.keep(unused.ok().flatten());
             }
         }
@@ -120,21 +117,13 @@ impl Rings {
 
     /// Puts a frame out of our own reach and names it as the kernel does; its place and name. A frame of another queue is dropped.
     fn park(&mut self, frame: Frame, kept: bool) -> Result<(usize, FrameDesc), Foreign> {
-        let parked = self.parked.park(frame, kept);
-        self.drop_foreign += u64::from(parked.is_err());
+        let parked = self.pool.park(frame, kept);
         parked.map(|place| (place, self.descriptors[place]))
-    }
-
-    /// The frame, if it is of this queue.
-    fn own(&mut self, frame: Frame) -> Option<Frame> {
-        let ours = self.parked.owns(&frame);
-        self.drop_foreign += u64::from(!ours);
-        ours.then_some(frame)
     }
 
     /// Takes a frame back from the kernel; `None` for one that its sender keeps.
     fn unpark(&mut self, descriptor: &FrameDesc) -> Option<Frame> {
-        let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
+        let Ok(frame) = self.pool.unpark(chunk_of(descriptor)) else {
             log::error!(
                 "{}: the kernel returned a frame that it did not have",
                 self.interface
@@ -167,7 +156,7 @@ impl Rings {
 
     /// The token for a chunk that was queued for its sender.
     pub(super) fn token(&self, queued: Result<usize, Foreign>, len: usize) -> SentFrame {
-        self.parked.token(queued, len)
+        self.pool.token(queued, len)
     }
 
     /// Takes up to `want` descriptors, at most [`BATCH`], out of the receive ring; how many.
@@ -197,7 +186,7 @@ impl Rings {
 
     /// Gives a chunk back that was received.
     pub(super) fn recycle(&mut self, chunk: Frame) {
-        let Some(chunk) = self.own(chunk) else {
+        let Some(chunk) = self.pool.own(chunk) else {
             return;
         };
         if self.receiving.too_few_lent() {
@@ -221,19 +210,18 @@ impl Rings {
 
     /// A chunk to be filled.
     pub(super) fn take_chunk(&mut self) -> Option<Frame> {
-        if self.free.is_empty() {
+        if self.pool.free() == 0 {
             self.complete();
         }
-        self.free.pop()
+        self.pool.take()
     }
 
     pub(super) fn give_back(&mut self, chunk: Frame) {
-        let chunk = self.own(chunk);
-        self.free.extend(chunk);
+        self.pool.give_back(chunk);
     }
 
     pub(super) fn free_chunks(&self) -> usize {
-        self.free.len()
+        self.pool.free()
     }
 
     pub(super) fn receive_chunks(&self) -> usize {
@@ -242,14 +230,11 @@ impl Rings {
 
     pub(super) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.complete();
-        self.parked.reclaim(sent)
+        self.pool.reclaim(sent)
     }
 
     pub(super) fn release(&mut self, sent: &SentFrame) {
-        match self.parked.release(sent) {
-            Ok(free) => self.free.extend(free),
-            Err(Foreign) => self.drop_foreign += 1,
-        }
+        self.pool.release(sent);
     }
 
     /// Whether the kernel has chunks that it has not sent.
@@ -300,7 +285,7 @@ impl Rings {
     pub(super) fn counters(&self, ours: IoCounters) -> IoCounters {
         let mut counters = ours;
         counters.drop_rx_other += self.drop_rx_unusable;
-        counters.drop_foreign += self.drop_foreign;
+        counters.drop_foreign += self.pool.refused();
         if let Ok(kernel) = self.rx.fd().xdp_statistics() {
             counters.drop_rx_ring_full += kernel.rx_ring_full();
             counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs();
@@ -337,11 +322,10 @@ impl Rings {
             // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
             let n = unsafe { self.completion.consume(&mut self.taken[..]) };
             for descriptor in &self.taken[..n] {
-                let Ok(frame) = self.parked.returned(chunk_of(descriptor)) else {
+                if self.pool.complete(chunk_of(descriptor)).is_err() {
                     log::error!("{}: a completion without a frame", self.interface);
                     continue;
-                };
-                self.free.extend(frame);
+                }
                 self.in_flight -= 1;
             }
             if n > 0 {

@@ -1,0 +1,100 @@
+//! Frame pool of a queue: its free frames, and those that are out of their owner's reach until they have been sent or received.
+
+use std::sync::Arc;
+
+use crate::frame::{Arena, Foreign, Frame, Keeper, NotLent, Parking, Queue, SentFrame, TxFrame};
+
+/// See the module. It refuses frames and tokens of another queue, and counts them.
+pub(crate) struct FramePool<K: Keeper> {
+    free: Vec<Frame>,
+    parked: Parking<K>,
+    foreign: u64,
+}
+
+impl<K: Keeper> FramePool<K> {
+    /// A pool with these free frames of an arena. Others of the arena may be parked, too.
+    pub(crate) fn new(arena: Arc<Arena>, free: Vec<Frame>) -> Self {
+        Self {
+            free,
+            parked: Parking::new(arena),
+            foreign: 0,
+        }
+    }
+
+    /// Free frames.
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Frames and tokens of another queue that were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.foreign
+    }
+
+    /// Takes a free frame.
+    pub(crate) fn take(&mut self) -> Option<Frame> {
+        self.free.pop()
+    }
+
+    /// True for a frame of the same arena.
+    pub(crate) fn owns(&self, frame: &Frame) -> bool {
+        self.parked.owns(frame)
+    }
+
+    /// The frame, if it is of the same arena.
+    pub(crate) fn own(&mut self, frame: Frame) -> Option<Frame> {
+        let ours = self.parked.owns(&frame);
+        self.foreign += u64::from(!ours);
+        ours.then_some(frame)
+    }
+
+    /// The frame is free again.
+    pub(crate) fn give_back(&mut self, frame: Frame) {
+        let frame = self.own(frame);
+        self.free.extend(frame);
+    }
+
+    /// Puts a frame out of its owner's reach, `kept` for whoever sent it; its place.
+    pub(crate) fn park(&mut self, frame: Frame, kept: bool) -> Result<usize, Foreign> {
+        let parked = self.parked.park(frame, kept);
+        self.foreign += u64::from(parked.is_err());
+        parked
+    }
+
+    /// The token for a frame of `len` bytes that was parked for its sender.
+    pub(crate) fn token(&self, parked: Result<usize, Foreign>, len: usize) -> SentFrame {
+        self.parked.token(parked, len)
+    }
+
+    /// The keeper returns a frame; `None` for one that its sender keeps. `Err` if the keeper did not have it.
+    pub(crate) fn unpark(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {
+        self.parked.returned(place)
+    }
+
+    /// The frame was sent: it is free unless its sender keeps it. `Err` if the keeper did not have it.
+    pub(crate) fn complete(&mut self, place: usize) -> Result<(), NotLent> {
+        let frame = self.parked.returned(place)?;
+        self.free.extend(frame);
+        Ok(())
+    }
+
+    /// A kept frame, if it was sent.
+    pub(crate) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.parked.reclaim(sent)
+    }
+
+    /// A kept frame is not wanted any more: it is free once it was sent.
+    pub(crate) fn release(&mut self, sent: &SentFrame) {
+        match self.parked.release(sent) {
+            Ok(frame) => self.free.extend(frame),
+            Err(Foreign) => self.foreign += 1,
+        }
+    }
+}
+
+impl FramePool<Queue> {
+    /// The first `len` bytes of a frame that was parked and not returned.
+    pub(crate) fn bytes(&self, place: usize, len: usize) -> Option<&[u8]> {
+        self.parked.bytes(place, len)
+    }
+}
