@@ -1,6 +1,7 @@
 //! DCTCP (RFC 8257): reduces by how much was marked, not by whether something was.
 
-use super::window::{Linear, Window};
+use super::new_reno::NewReno;
+use super::window::Window;
 use super::window_based::Rule;
 use super::{Acked, Marks};
 
@@ -12,7 +13,7 @@ const G_SHIFT: u32 = 4;
 /// Reno, but for a reduction by α/2 once per window with marks.
 #[derive(Clone, Debug)]
 pub(super) struct Dctcp {
-    linear: Linear,
+    reno: NewReno,
     /// Part of the bytes that meets congestion, smoothed.
     alpha: usize,
     acked: u128,
@@ -26,7 +27,7 @@ pub(super) struct Dctcp {
 impl Default for Dctcp {
     fn default() -> Self {
         Self {
-            linear: Linear::default(),
+            reno: NewReno::default(),
             alpha: ONE, // §4.2: until something is known, react as strongly as Reno
             acked: 0,
             marked: 0,
@@ -57,8 +58,8 @@ impl Dctcp {
     fn reduce(&mut self, window: &mut Window, acked: &Acked) {
         let cwnd = window.cwnd;
         let less = (cwnd as u128) * (self.alpha as u128) / (2 * ONE as u128);
-        window.reduce(cwnd - usize::try_from(less).unwrap_or(cwnd));
-        self.linear.reset();
+        let target = cwnd - usize::try_from(less).unwrap_or(cwnd);
+        self.reno.reduce(window, target);
         self.reduced_until = Some(acked.delivered.saturating_add(acked.in_flight as u64));
     }
 }
@@ -72,26 +73,23 @@ impl Rule for Dctcp {
         {
             self.reduced_until = None;
         }
-        let may_grow = window.may_grow(acked);
         if self.reduced_until.is_some() {
             return;
         }
         if acked.ece_bytes > 0 && !window.repairing() {
             self.reduce(window, acked);
-        } else if may_grow {
-            self.linear.grow_as_reno(window, acked.bytes);
+        } else {
+            self.reno.on_ack(window, acked);
         }
     }
 
     /// A lost segment is no mark: Reno's reaction (§3.5).
     fn on_loss(&mut self, window: &mut Window, in_flight: usize) {
-        window.lose(in_flight / 2);
-        self.linear.reset();
+        self.reno.on_loss(window, in_flight);
     }
 
     fn on_timeout(&mut self, window: &mut Window, in_flight: usize) {
-        window.time_out(in_flight / 2);
-        self.linear.reset();
+        self.reno.on_timeout(window, in_flight);
         self.reduced_until = None;
     }
 

@@ -10,6 +10,14 @@ pub(super) struct NewReno {
     linear: Linear,
 }
 
+impl NewReno {
+    /// Reduces the window to `target` for a mark: nothing is lost.
+    pub(super) fn reduce(&mut self, window: &mut Window, target: usize) {
+        window.reduce(target);
+        self.linear.reset();
+    }
+}
+
 impl Rule for NewReno {
     fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
         if window.may_grow(acked) {
@@ -28,8 +36,7 @@ impl Rule for NewReno {
     }
 
     fn on_ecn(&mut self, window: &mut Window, in_flight: usize) {
-        window.reduce(in_flight / 2);
-        self.linear.reset();
+        self.reduce(window, in_flight / 2);
     }
 }
 

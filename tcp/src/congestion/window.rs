@@ -100,7 +100,7 @@ impl Window {
     /// Loss found by ACKs: window and threshold become `target`, at least two segments (RFC 5681 §3.1, equation 4).
     pub(super) fn lose(&mut self, target: usize) {
         self.before = Some((self.cwnd, self.ssthresh));
-        self.device(target);
+        self.lower(target);
         self.phase = Phase::Recovery;
     }
 
@@ -108,10 +108,10 @@ impl Window {
     /// this nor what was reduced before it can be undone.
     pub(super) fn reduce(&mut self, target: usize) {
         self.before = None;
-        self.device(target);
+        self.lower(target);
     }
 
-    fn device(&mut self, target: usize) {
+    fn lower(&mut self, target: usize) {
         self.ssthresh = target.clamp(2 * self.mss, MAX_WINDOW);
         self.cwnd = self.ssthresh;
     }
@@ -126,7 +126,7 @@ impl Window {
                 Phase::Open | Phase::Loss { .. } => None,
             };
             let now = (self.cwnd, self.ssthresh);
-            self.device(target);
+            self.lower(target);
             self.before = before.or(Some(now));
         }
         self.cwnd = self.mss;
