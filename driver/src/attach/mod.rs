@@ -189,11 +189,11 @@ impl Attachment {
         wanted: Option<XdpMode>,
         frames: Buffers,
     ) -> Result<Self, AttachError> {
-        let device = Device::new(ifindex, ifname);
-        let Some((running, maps)) = device.lasting_program()? else {
-            return Self::attach(&device, wanted, frames);
+        let interface = Interface::new(ifindex, ifname);
+        let Some((running, maps)) = interface.lasting_program()? else {
+            return Self::attach(&interface, wanted, frames);
         };
-        let (ifname, found) = (device.ifname, running.mode);
+        let (ifname, found) = (interface.ifname, running.mode);
         if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
             let mismatch = AttachError::OtherMode {
                 ifname,
@@ -212,16 +212,16 @@ impl Attachment {
     }
 
     fn attach(
-        device: &Device,
+        interface: &Interface,
         wanted: Option<XdpMode>,
         frames: Buffers,
     ) -> Result<Self, AttachError> {
-        let attached = modes::attach(wanted, frames, device.ifindex, |program, mode| {
-            let link = kernel::link(program, device.ifindex, mode);
-            link.map_err(|errno| device.refused(mode, errno))
+        let attached = modes::attach(wanted, frames, interface.ifindex, |program, mode| {
+            let link = kernel::link(program, interface.ifindex, mode);
+            link.map_err(|errno| interface.refused(mode, errno))
         })?;
-        let gone = || AttachError::Taken(device.ifname.clone());
-        let running = device.program()?.ok_or_else(gone)?;
+        let gone = || AttachError::Taken(interface.ifname.clone());
+        let running = interface.program()?.ok_or_else(gone)?;
         Ok(Self {
             maps: attached.steering.maps()?,
             mode: attached.mode,
@@ -266,20 +266,20 @@ pub(crate) fn attach_permanently(
     mode: Option<XdpMode>,
     frames: Buffers,
 ) -> Result<XdpMode, AttachError> {
-    let device = Device::new(ifindex, ifname);
-    if let Some((found, _)) = device.our_program()? {
-        return Err(AttachError::AlreadyAttached(device.ifname, found.mode));
+    let interface = Interface::new(ifindex, ifname);
+    if let Some((found, _)) = interface.our_program()? {
+        return Err(AttachError::AlreadyAttached(interface.ifname, found.mode));
     }
-    let attached = modes::attach(mode, frames, device.ifindex, |program, mode| {
-        let attached = kernel::attach(program, device.ifindex, mode);
-        attached.map_err(|errno| device.refused(mode, errno))
+    let attached = modes::attach(mode, frames, interface.ifindex, |program, mode| {
+        let attached = kernel::attach(program, interface.ifindex, mode);
+        attached.map_err(|errno| interface.refused(mode, errno))
     })?;
     Ok(attached.mode)
 }
 
 /// Our program on an interface, attached to stay.
 pub(crate) struct Lasting {
-    device: Device,
+    interface: Interface,
     program: OwnedFd,
     mode: XdpMode,
 }
@@ -287,15 +287,15 @@ pub(crate) struct Lasting {
 impl Lasting {
     /// The program that is there now.
     pub(crate) fn find(ifindex: u32, ifname: &str) -> Result<Self, AttachError> {
-        let device = Device::new(ifindex, ifname);
+        let interface = Interface::new(ifindex, ifname);
         let not_attached = || AttachError::NotAttached(ifname.to_owned());
-        let (found, _) = device.our_program()?.ok_or_else(not_attached)?;
+        let (found, _) = interface.our_program()?.ok_or_else(not_attached)?;
         if kernel::held_by_link(found.program_id) {
-            return Err(AttachError::HeldByProcess(device.ifname));
+            return Err(AttachError::HeldByProcess(interface.ifname));
         }
         let program = Program::fd_from_id(found.program_id).map_err(|_gone| not_attached())?;
         Ok(Self {
-            device,
+            interface,
             program,
             mode: found.mode,
         })
@@ -303,8 +303,8 @@ impl Lasting {
 
     /// Detaches it, and no other that has taken its place.
     pub(crate) fn detach(self) -> Result<(), AttachError> {
-        let detached = kernel::detach(self.program.as_fd(), self.device.ifindex, self.mode);
-        detached.map_err(|errno| self.device.refused(self.mode, errno))
+        let detached = kernel::detach(self.program.as_fd(), self.interface.ifindex, self.mode);
+        detached.map_err(|errno| self.interface.refused(self.mode, errno))
     }
 }
 
@@ -344,8 +344,8 @@ pub enum Status {
 /// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
 /// - [`AttachError::Program`], [`AttachError::Kernel`]: maps or counters could not be read, or the kernel refuses.
 pub fn status(ifindex: u32) -> Result<Status, AttachError> {
-    let device = Device::new(ifindex, &kernel::interface_name(ifindex));
-    let Some(Running { program_id, mode }) = device.program()? else {
+    let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
+    let Some(Running { program_id, mode }) = interface.program()? else {
         return Ok(Status::NotAttached);
     };
     let Some(maps) = Maps::of_program(program_id)? else {
@@ -366,7 +366,7 @@ pub fn status(ifindex: u32) -> Result<Status, AttachError> {
 }
 
 /// An interface, with its name for the error texts.
-struct Device {
+struct Interface {
     ifindex: u32,
     ifname: String,
 }
@@ -377,7 +377,7 @@ struct Running {
     mode: XdpMode,
 }
 
-impl Device {
+impl Interface {
     fn new(ifindex: u32, ifname: &str) -> Self {
         libbpf_to_log();
         Self {

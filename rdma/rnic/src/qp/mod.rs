@@ -8,7 +8,7 @@ mod first_fpdu_retry;
 mod full_operation;
 mod new_qp;
 mod receive;
-mod receive_queue;
+mod receive_buffers;
 mod short_message;
 mod starting;
 mod stream;

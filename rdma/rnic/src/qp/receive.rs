@@ -9,7 +9,7 @@ use xwarp_iwarp::{
 use super::device::Device;
 use super::fault::{Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
-use super::receive_queue::ReceiveQueue;
+use super::receive_buffers::ReceiveBuffers;
 use super::stream::Stream;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
@@ -41,7 +41,7 @@ struct QpResources<'a, 'q> {
     user: QpIdentity,
     stags: &'a StagTable,
     srqs: &'q mut SrqTable,
-    receive: &'q mut ReceiveQueue,
+    receive: &'q mut ReceiveBuffers,
 }
 
 /// Copies payload, from `offset` in its message on, into the pieces of a receive buffer.

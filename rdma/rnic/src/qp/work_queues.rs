@@ -11,7 +11,7 @@ use xwarp_iwarp::{ReceivedTerminate, Stag};
 
 use super::fault::CqOverflow;
 use super::new_qp::NewReceives;
-use super::receive_queue::{ReceiveQueue, Source};
+use super::receive_buffers::{ReceiveBuffers, Source};
 use super::stream::Stream;
 use crate::model::{
     CompletionStatus, CqId, Opcode, Operation, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion,
@@ -88,7 +88,7 @@ pub(super) struct WorkQueues {
     posted: PostedRequests<SendRequest>,
     /// In the order in which it was posted and completes.
     in_flight: VecDeque<InFlight>,
-    receive: ReceiveQueue,
+    receive: ReceiveBuffers,
     send_cq: CqId,
     recv_cq: CqId,
     /// Where slots of the send queue are freed.
@@ -111,9 +111,9 @@ impl WorkQueues {
             in_flight: VecDeque::new(),
             receive: match receives {
                 NewReceives::Own(ring) => {
-                    ReceiveQueue::new(Source::Own(PostedRequests::new(ring), recv_slots), 0)
+                    ReceiveBuffers::new(Source::Own(PostedRequests::new(ring), recv_slots), 0)
                 }
-                NewReceives::Shared(srq, limit) => ReceiveQueue::new(Source::Shared(srq), limit),
+                NewReceives::Shared(srq, limit) => ReceiveBuffers::new(Source::Shared(srq), limit),
             },
             send_cq,
             recv_cq,
@@ -126,11 +126,11 @@ impl WorkQueues {
         [self.send_cq, self.recv_cq]
     }
 
-    pub(super) fn receive(&self) -> &ReceiveQueue {
+    pub(super) fn receive(&self) -> &ReceiveBuffers {
         &self.receive
     }
 
-    pub(super) fn receive_mut(&mut self) -> &mut ReceiveQueue {
+    pub(super) fn receive_mut(&mut self) -> &mut ReceiveBuffers {
         &mut self.receive
     }
 

@@ -6,8 +6,8 @@ use rtrb::Producer;
 use xwarp_driver::Doorbell;
 
 use super::cq_shared::CqShared;
+use super::credits::SlotKey;
 use super::notices::CompletionNotices;
-use super::slots::SlotKey;
 use crate::model::{CqId, HandlerId, ResizeError, WorkCompletion};
 
 /// An entry of a completion queue.
@@ -155,7 +155,7 @@ mod tests {
     use super::super::cq_shared::Arm;
     use super::*;
     use crate::model::{CompletionStatus, Opcode, QpId, WrId};
-    use crate::queues::slots::SlotTable;
+    use crate::queues::credits::SlotTable;
     use rtrb::RingBuffer;
     use std::time::{Duration, Instant};
     use xwarp_driver::Sleeper;

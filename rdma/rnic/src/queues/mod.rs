@@ -2,6 +2,7 @@
 
 mod completion_ring;
 mod cq_shared;
+mod credits;
 mod ending;
 mod events;
 mod inbox;
@@ -11,10 +12,10 @@ mod qp_shared;
 mod ready_set;
 mod resize;
 mod ring;
-mod slots;
 
 pub use completion_ring::{CqSink, Cqe, EventTarget, Pushed};
 pub use cq_shared::{Arm, CqShared};
+pub use credits::{SlotKey, SlotTable, WorkQueue};
 pub use ending::Ending;
 pub use events::EventQueue;
 pub use inbox::Inbox;
@@ -24,4 +25,3 @@ pub use qp_shared::QpShared;
 pub use ready_set::ReadySet;
 pub use resize::{NewRing, NewRings};
 pub use ring::ring;
-pub use slots::{SlotKey, SlotTable, WorkQueue};

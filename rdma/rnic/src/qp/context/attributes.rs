@@ -1,6 +1,6 @@
 //! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): which changes there are, what each does, and what can be asked.
 
-use super::{Device, Link, QpContext};
+use super::{ConnStage, Device, QpContext};
 use crate::model::{
     AsyncEventKind, CapabilityError, Depths, MAX_READS, ModifyError, ModifyQp, OutOfMemory,
     QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
@@ -68,7 +68,7 @@ impl QpContext {
             return Err(ModifyError::CannotChange("whether the peer may read"));
         }
         if change.concerns_connection()
-            && matches!(self.link, Link::Searching(_) | Link::Starting(_))
+            && matches!(self.stage, ConnStage::Searching(_) | ConnStage::Starting(_))
         {
             return Err(ModifyError::Connecting);
         }
@@ -116,7 +116,7 @@ impl QpContext {
     }
 
     fn set_reads(&mut self, reads: ReadDepths) {
-        if let Link::Connected(connection, _) = &mut self.link {
+        if let ConnStage::Connected(connection, _) = &mut self.stage {
             connection.set_reads(reads);
             self.shared.set_connection(connection.info());
         } else {
@@ -130,9 +130,12 @@ impl QpContext {
 impl QpContext {
     /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
     fn reads(&self) -> ReadDepths {
-        match &self.link {
-            Link::Connected(connection, _) => connection.reads(),
-            Link::Searching(_) | Link::Starting(_) | Link::None | Link::Failed => {
+        match &self.stage {
+            ConnStage::Connected(connection, _) => connection.reads(),
+            ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::None
+            | ConnStage::Failed => {
                 let StartUpParameters { ord, ird, .. } = self.start_up;
                 ReadDepths { ord, ird }
             }

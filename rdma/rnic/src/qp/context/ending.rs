@@ -14,7 +14,7 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::CloseReason;
 
-use super::{Device, Link, Phase, QpContext};
+use super::{ConnStage, Device, Phase, QpContext};
 use crate::model::{
     AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpAccess, QpState,
     TerminateInfo,
@@ -34,7 +34,7 @@ const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
 impl QpContext {
     /// The peer has closed its side; everything that it sent before has been acted upon.
     pub(crate) fn handle_peer_closed(&mut self, device: &mut Device) {
-        let Link::Connected(connection, phase) = &mut self.link else {
+        let ConnStage::Connected(connection, phase) = &mut self.stage else {
             self.on_start_closed(device);
             return;
         };
@@ -60,7 +60,7 @@ impl QpContext {
 
     /// TCP is done with the connection.
     pub(crate) fn handle_closed(&mut self, reason: CloseReason, device: &mut Device) {
-        if let Link::Starting(_) = &self.link {
+        if let ConnStage::Starting(_) = &self.stage {
             self.on_start_failed(reason, device);
             return;
         }
@@ -108,7 +108,7 @@ impl QpContext {
 
     /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its response.
     pub(super) fn close_if_drained(&mut self, device: &mut Device) {
-        let Link::Connected(connection, Phase::Draining { .. }) = &mut self.link else {
+        let ConnStage::Connected(connection, Phase::Draining { .. }) = &mut self.stage else {
             return;
         };
         let stream = connection.stream_mut();
@@ -127,7 +127,7 @@ impl QpContext {
     pub(super) fn seal(&mut self, device: &mut Device) {
         let progress = device.now;
         self.enter_phase(Phase::Sealed { progress });
-        let Link::Connected(connection, _) = &mut self.link else {
+        let ConnStage::Connected(connection, _) = &mut self.stage else {
             return;
         };
         let stream = connection.stream_mut();
@@ -145,7 +145,7 @@ impl QpContext {
     /// Something was posted while the queue pair came into Closing: a receive is flushed, anything else is an error (verbs draft
     /// §6.2.5). While the peer of a disconnect may still send, its receives are needed, and what could not be sent before is no error.
     pub(super) fn check_closing(&mut self, device: &mut Device) {
-        let Link::Connected(connection, phase) = &self.link else {
+        let ConnStage::Connected(connection, phase) = &self.stage else {
             return;
         };
         let may_come =
@@ -172,37 +172,39 @@ impl QpContext {
             resource: EventResource::Qp(self.id),
             kind: AsyncEventKind::Closed,
         };
-        let mut former = Link::None;
+        let mut former = ConnStage::None;
         // The event, and then Idle (verbs draft §6.2.5, verbs.md A31).
-        (device.events).report_before(closed, || former = self.enter(Link::None));
+        (device.events).report_before(closed, || former = self.enter(ConnStage::None));
         former.release(device);
     }
 
     /// Waiting for the peer has ended.
     pub(super) fn on_deadline(&mut self, device: &mut Device) {
-        match &mut self.link {
-            Link::Starting(_) => self.on_start_timeout(device),
-            Link::Connected(_, Phase::Terminate { .. }) => {
+        match &mut self.stage {
+            ConnStage::Starting(_) => self.on_start_timeout(device),
+            ConnStage::Connected(_, Phase::Terminate { .. }) => {
                 self.fail_terminating("the peer did not close its side", device);
             }
-            Link::Connected(connection, _) if connection.stream().awaits_room(&device.stack) => {
+            ConnStage::Connected(connection, _)
+                if connection.stream().awaits_room(&device.stack) =>
+            {
                 device.counters.drop_startup_timeout += 1;
                 self.fail_lost("the peer had no room for the MPA Reply", device);
             }
-            Link::Connected(_, Phase::Open { reply_due }) => *reply_due = None, // the Reply is out
-            Link::Connected(
+            ConnStage::Connected(_, Phase::Open { reply_due }) => *reply_due = None, // the Reply is out
+            ConnStage::Connected(
                 connection,
                 Phase::Draining { progress, .. }
                 | Phase::Closing { progress }
                 | Phase::Sealed { progress },
             ) if device.stack.unacked(connection.stream().conn()) > 0 => *progress = device.now,
-            Link::Connected(_, Phase::Draining { .. }) => {
+            ConnStage::Connected(_, Phase::Draining { .. }) => {
                 self.fail_cut_off("the peer did not answer a Read before the close", device);
             }
-            Link::Connected(_, Phase::Closing { .. } | Phase::Sealed { .. }) => {
+            ConnStage::Connected(_, Phase::Closing { .. } | Phase::Sealed { .. }) => {
                 self.fail_lost("the peer did not close its side", device);
             }
-            Link::None | Link::Searching(_) | Link::Failed => {}
+            ConnStage::None | ConnStage::Searching(_) | ConnStage::Failed => {}
         }
     }
 }
@@ -256,7 +258,7 @@ impl QpContext {
 
     /// To Error without a connection: flushes what is left.
     fn fail(&mut self, device: &mut Device) {
-        self.enter(Link::Failed).release(device);
+        self.enter(ConnStage::Failed).release(device);
         self.work.flush(&mut device.cqs, None);
     }
 
@@ -309,7 +311,7 @@ impl QpContext {
     pub(super) fn revive(&mut self, device: &mut Device) {
         self.work.flush(&mut device.cqs, None);
         self.terminate = None;
-        self.enter(Link::None);
+        self.enter(ConnStage::None);
     }
 
     /// The RNIC fails as a whole, and tells the peer if it may.
@@ -332,12 +334,12 @@ impl QpContext {
             device.stack.abort(conn, device.now);
         }
         self.shared.set_destroyed();
-        self.enter(Link::Failed).release(device);
+        self.enter(ConnStage::Failed).release(device);
     }
 
     /// The engine is gone: whoever has the data path sees Error.
     pub(crate) fn show_engine_gone(&mut self) {
-        self.enter(Link::Failed);
+        self.enter(ConnStage::Failed);
     }
 
     fn may_send(&mut self) -> bool {
@@ -422,7 +424,7 @@ impl QpContext {
     fn on_terminate_received(&mut self, terminate: &ReceivedTerminate, device: &mut Device) {
         device.counters.terminates_in += 1;
         self.keep_terminate(|| TerminateInfo::received(terminate));
-        if let Link::Connected(connection, _) = &self.link {
+        if let ConnStage::Connected(connection, _) = &self.stage {
             self.work.attribute(terminate, connection.stream());
         }
         self.enter_terminate(None, None, device);
@@ -509,7 +511,7 @@ impl QpContext {
     }
 }
 
-impl Link {
+impl ConnStage {
     /// Hands the connection back that it was, if any.
     fn release(self, device: &mut Device) {
         match self {

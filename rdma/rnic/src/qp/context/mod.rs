@@ -39,7 +39,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What a queue pair is connected to. Its state follows from that.
-enum Link {
+enum ConnStage {
     /// Idle, without a connection.
     None,
     /// Idle, while an initiator waits for the next hop.
@@ -52,14 +52,14 @@ enum Link {
     Failed,
 }
 
-impl Link {
+impl ConnStage {
     /// Of a connection that TCP makes, if it does.
     fn of_start(starting: Option<Starting>) -> Self {
         starting.map_or(Self::None, |starting| Self::Starting(Box::new(starting)))
     }
 
     /// The state of the connection, for the log.
-    fn stage(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::None | Self::Failed => "unconnected",
             Self::Searching(_) => "searching",
@@ -165,7 +165,7 @@ pub(crate) struct QpContext {
     start_up: StartUpParameters,
     extensions: bool,
     sge: PayloadLimits,
-    link: Link,
+    stage: ConnStage,
     work: WorkQueues,
     /// It is in the list of those that have something to send.
     active: bool,
@@ -190,7 +190,7 @@ impl QpContext {
             start_up: new.start_up,
             extensions: new.extensions,
             sge: new.sge,
-            link: Link::None,
+            stage: ConnStage::None,
             work: WorkQueues::new(id, new.sq, new.receives, cqs, &new.slots),
             active: false,
             armed: None,
@@ -221,54 +221,60 @@ impl QpContext {
     }
 
     pub(crate) fn state(&self) -> QpState {
-        match &self.link {
-            Link::None | Link::Searching(_) | Link::Starting(_) => QpState::Idle,
-            Link::Connected(_, phase) => phase.state(),
-            Link::Failed => QpState::Error,
+        match &self.stage {
+            ConnStage::None | ConnStage::Searching(_) | ConnStage::Starting(_) => QpState::Idle,
+            ConnStage::Connected(_, phase) => phase.state(),
+            ConnStage::Failed => QpState::Error,
         }
     }
 
     /// Work that was posted is begun.
     fn begins_work(&self) -> bool {
-        match &self.link {
-            Link::Connected(_, phase) => phase.begins_work(),
-            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => false,
+        match &self.stage {
+            ConnStage::Connected(_, phase) => phase.begins_work(),
+            ConnStage::None
+            | ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::Failed => false,
         }
     }
 
     /// True in Idle without a connection, not even one that is being made.
     pub(crate) fn is_unconnected(&self) -> bool {
-        matches!(self.link, Link::None)
+        matches!(self.stage, ConnStage::None)
     }
 
     /// The TCP connection of its stream.
     pub(crate) fn conn(&self) -> Option<ConnId> {
-        match &self.link {
-            Link::Connected(connection, _) => Some(connection.stream().conn()),
-            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
+        match &self.stage {
+            ConnStage::Connected(connection, _) => Some(connection.stream().conn()),
+            ConnStage::None
+            | ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::Failed => None,
         }
     }
 
     /// Changes what it is connected to; what that was.
-    fn enter(&mut self, link: Link) -> Link {
+    fn enter(&mut self, stage: ConnStage) -> ConnStage {
         let from = self.shown();
-        let former = std::mem::replace(&mut self.link, link);
+        let former = std::mem::replace(&mut self.stage, stage);
         self.show(from);
         former
     }
 
     /// Changes what it is connected to into what `next` makes of it.
-    fn pass_on(&mut self, next: impl FnOnce(Link) -> Link) {
+    fn pass_on(&mut self, next: impl FnOnce(ConnStage) -> ConnStage) {
         let from = self.shown();
-        let former = std::mem::replace(&mut self.link, Link::None);
-        self.link = next(former);
+        let former = std::mem::replace(&mut self.stage, ConnStage::None);
+        self.stage = next(former);
         self.show(from);
     }
 
     /// Changes how far its connection is.
     fn enter_phase(&mut self, next: Phase) {
         let from = self.shown();
-        if let Link::Connected(_, phase) = &mut self.link {
+        if let ConnStage::Connected(_, phase) = &mut self.stage {
             *phase = next;
         }
         self.show(from);
@@ -277,7 +283,7 @@ impl QpContext {
     fn shown(&self) -> Shown {
         Shown {
             state: self.state(),
-            stage: self.link.stage(),
+            stage: self.stage.name(),
             begins_work: self.begins_work(),
         }
     }
@@ -299,8 +305,10 @@ impl QpContext {
 
     /// An FPDU was sent or received: a close that is under way goes on.
     fn note_progress(&mut self, now: Instant) {
-        if let Link::Connected(_, Phase::Draining { progress, .. } | Phase::Closing { progress }) =
-            &mut self.link
+        if let ConnStage::Connected(
+            _,
+            Phase::Draining { progress, .. } | Phase::Closing { progress },
+        ) = &mut self.stage
         {
             *progress = now;
         }
@@ -308,18 +316,21 @@ impl QpContext {
 
     /// When waiting for the peer ends.
     fn deadline(&self) -> Option<Instant> {
-        match &self.link {
-            Link::Starting(starting) => Some(starting.deadline()),
-            Link::Connected(_, phase) => phase.deadline(),
-            Link::None | Link::Searching(_) | Link::Failed => None,
+        match &self.stage {
+            ConnStage::Starting(starting) => Some(starting.deadline()),
+            ConnStage::Connected(_, phase) => phase.deadline(),
+            ConnStage::None | ConnStage::Searching(_) | ConnStage::Failed => None,
         }
     }
 
     /// When the peer is to be woken, should it still be silent.
     fn retry_due(&self) -> Option<Instant> {
-        match &self.link {
-            Link::Connected(connection, _) => connection.stream().retry_due(),
-            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
+        match &self.stage {
+            ConnStage::Connected(connection, _) => connection.stream().retry_due(),
+            ConnStage::None
+            | ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::Failed => None,
         }
     }
 
@@ -361,7 +372,7 @@ impl QpContext {
         if is_late {
             self.on_deadline(device);
         }
-        if is_silent && let Link::Connected(connection, phase) = &mut self.link {
+        if is_silent && let ConnStage::Connected(connection, phase) = &mut self.stage {
             let begins_work = phase.begins_work();
             connection
                 .stream_mut()
@@ -423,7 +434,7 @@ impl QpContext {
 
     /// What sending and receiving work on, while there is a stream.
     fn full_operation(&mut self, now: Instant) -> Option<(&mut Deframer, FullOperation<'_>)> {
-        let Link::Connected(connection, phase) = &mut self.link else {
+        let ConnStage::Connected(connection, phase) = &mut self.stage else {
             return None;
         };
         let ord = connection.reads().ord;
@@ -443,9 +454,12 @@ impl QpContext {
     }
 
     fn stream(&mut self) -> Option<&mut Stream> {
-        match &mut self.link {
-            Link::Connected(connection, _) => Some(connection.stream_mut()),
-            Link::None | Link::Searching(_) | Link::Starting(_) | Link::Failed => None,
+        match &mut self.stage {
+            ConnStage::Connected(connection, _) => Some(connection.stream_mut()),
+            ConnStage::None
+            | ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::Failed => None,
         }
     }
 

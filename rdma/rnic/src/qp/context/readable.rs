@@ -1,24 +1,24 @@
 //! Received bytes: each state of the connection acts upon them in its own way (verbs draft §6.2).
 
-use super::{Device, Link, Phase, QpContext};
+use super::{ConnStage, Device, Phase, QpContext};
 use crate::model::{QpState, TerminateInfo};
 
 impl QpContext {
     /// Bytes are here: acts upon all FPDUs, or upon the Reply.
     pub(crate) fn handle_readable(&mut self, device: &mut Device) {
-        match &mut self.link {
-            Link::Starting(_) => self.on_reply_bytes(device),
-            Link::Connected(_, Phase::Sealed { .. }) => self.on_sealed_bytes(device),
-            Link::Connected(_, phase) if phase.state() != QpState::Terminate => {
+        match &mut self.stage {
+            ConnStage::Starting(_) => self.on_reply_bytes(device),
+            ConnStage::Connected(_, Phase::Sealed { .. }) => self.on_sealed_bytes(device),
+            ConnStage::Connected(_, phase) if phase.state() != QpState::Terminate => {
                 self.receive_fpdus(device);
             }
-            Link::Connected(connection, _) => {
+            ConnStage::Connected(connection, _) => {
                 let conn = connection.stream().conn();
                 let n = device.stack.readable_len(conn);
                 device.stack.consume(conn, n);
                 device.counters.drop_after_failure += n as u64;
             }
-            Link::None | Link::Searching(_) | Link::Failed => {}
+            ConnStage::None | ConnStage::Searching(_) | ConnStage::Failed => {}
         }
     }
 
@@ -40,7 +40,7 @@ impl QpContext {
 
     /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
     fn on_sealed_bytes(&mut self, device: &mut Device) {
-        let Link::Connected(connection, _) = &mut self.link else {
+        let ConnStage::Connected(connection, _) = &mut self.stage else {
             return;
         };
         if device.stack.readable_len(connection.stream().conn()) == 0 {

@@ -10,7 +10,7 @@ use xwarp_iwarp::mpa::{Framer, InitiatorStep, Negotiated, PrivateData, StartupEr
 use xwarp_iwarp::rdmap::Terminate;
 use xwarp_tcp::{CloseReason, ConnId};
 
-use super::{Connection, Device, Link, Phase, QpContext};
+use super::{ConnStage, Connection, Device, Phase, QpContext};
 use crate::model::{ConnectError, ConnectionInfo, Framing, LocalPort, NextHop, StartUpParameters};
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
@@ -24,11 +24,11 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl QpContext {
     /// Full operation over a connection begins; what there was before it.
-    fn enter_rts(&mut self, connection: Connection, phase: Phase) -> Link {
+    fn enter_rts(&mut self, connection: Connection, phase: Phase) -> ConnStage {
         self.terminate = None;
         self.unreported = false;
         self.shared.set_connection(connection.info());
-        self.enter(Link::Connected(Box::new(connection), phase))
+        self.enter(ConnStage::Connected(Box::new(connection), phase))
     }
 
     /// What it asks for in start-up.
@@ -85,16 +85,16 @@ impl QpContext {
 impl QpContext {
     /// Begins to connect; waits for the next hop, if it is searched for.
     pub(crate) fn connect(&mut self, order: ConnectOrder, next_hop: NextHop, device: &mut Device) {
-        let link = match next_hop {
+        let stage = match next_hop {
             NextHop::Known(next_hop) => {
-                Link::of_start(Starting::begin(order, next_hop, device.now, device))
+                ConnStage::of_start(Starting::begin(order, next_hop, device.now, device))
             }
             NextHop::Searching(search) => {
                 let search = (device.searches).begin(search, Searcher::Qp(self.id.slot()));
-                Link::Searching(Box::new(Searching::new(search, order, device.now)))
+                ConnStage::Searching(Box::new(Searching::new(search, order, device.now)))
             }
         };
-        self.enter(link);
+        self.enter(stage);
     }
 
     /// What the search for the next hop has found.
@@ -104,9 +104,11 @@ impl QpContext {
         device: &mut Device,
     ) {
         match next_hop {
-            Ok(next_hop) => self.pass_on(|link| match link {
-                Link::Searching(searching) => Link::of_start(searching.connect(next_hop, device)),
-                link => link,
+            Ok(next_hop) => self.pass_on(|stage| match stage {
+                ConnStage::Searching(searching) => {
+                    ConnStage::of_start(searching.connect(next_hop, device))
+                }
+                stage => stage,
             }),
             Err(error) => self.fail_start(error, device),
         }
@@ -114,7 +116,7 @@ impl QpContext {
 
     /// TCP is established: sends the Request.
     pub(crate) fn handle_connected(&mut self, device: &mut Device) {
-        let Link::Starting(starting) = &mut self.link else {
+        let ConnStage::Starting(starting) = &mut self.stage else {
             return;
         };
         if let Err(error) = starting.send_request(device) {
@@ -124,7 +126,7 @@ impl QpContext {
 
     /// Bytes of the Reply, and perhaps of the first FPDUs after it.
     pub(super) fn on_reply_bytes(&mut self, device: &mut Device) {
-        let Link::Starting(starting) = &mut self.link else {
+        let ConnStage::Starting(starting) = &mut self.stage else {
             return;
         };
         let peer = starting.remote();
@@ -179,7 +181,7 @@ impl QpContext {
         consumed: usize,
         device: &mut Device,
     ) {
-        let Link::Starting(starting) = &self.link else {
+        let ConnStage::Starting(starting) = &self.stage else {
             return;
         };
         let (conn, port) = (starting.conn(), Arc::clone(starting.port()));
@@ -190,7 +192,7 @@ impl QpContext {
         connection.stream_mut().begin_as_initiator(retry, info.rtr);
         let phase = Phase::Open { reply_due: None };
         let former = self.enter_rts(connection, phase);
-        if let Link::Starting(starting) = former {
+        if let ConnStage::Starting(starting) = former {
             starting.tell(Ok(private_data.to_vec()));
         }
         // The first FPDUs may have come along with the Reply, and work may have been posted in Idle.
@@ -200,7 +202,7 @@ impl QpContext {
     /// The Reply said yes, on terms that cannot be met: full operation for no more than a Terminate (RFC 6581 §8). The queue pair
     /// stays Idle.
     fn decline(&mut self, negotiated: &Negotiated, source: StartupError, device: &mut Device) {
-        let Link::Starting(starting) = &self.link else {
+        let ConnStage::Starting(starting) = &self.stage else {
             return;
         };
         let (conn, peer) = (starting.conn(), starting.remote());
@@ -221,7 +223,7 @@ impl QpContext {
 
     /// TCP ended before the Reply was here.
     pub(super) fn on_start_failed(&mut self, reason: CloseReason, device: &mut Device) {
-        let Link::Starting(starting) = &self.link else {
+        let ConnStage::Starting(starting) = &self.stage else {
             return;
         };
         let (own, peer) = (starting.port().local().ip(), starting.remote());
@@ -238,7 +240,7 @@ impl QpContext {
 
     /// The peer closed before the Reply was here.
     pub(super) fn on_start_closed(&mut self, device: &mut Device) {
-        if let Link::Starting(starting) = &mut self.link
+        if let ConnStage::Starting(starting) = &mut self.stage
             && !starting.retry(device)
         {
             self.cancel_start(device);
@@ -247,7 +249,7 @@ impl QpContext {
 
     /// The deadline has passed.
     pub(super) fn on_start_timeout(&mut self, device: &mut Device) {
-        if let Link::Starting(starting) = &self.link {
+        if let ConnStage::Starting(starting) = &self.stage {
             let error = starting.timed_out(device.now);
             self.fail_start(error, device);
         }
@@ -255,20 +257,20 @@ impl QpContext {
 
     /// The application gives up a connection that is being made, or its peer has.
     pub(super) fn cancel_start(&mut self, device: &mut Device) {
-        let remote = match &self.link {
-            Link::Searching(searching) => searching.remote(),
-            Link::Starting(starting) => starting.remote(),
-            Link::None | Link::Connected(..) | Link::Failed => return,
+        let remote = match &self.stage {
+            ConnStage::Searching(searching) => searching.remote(),
+            ConnStage::Starting(starting) => starting.remote(),
+            ConnStage::None | ConnStage::Connected(..) | ConnStage::Failed => return,
         };
         self.fail_start(ConnectError::PeerClosed(remote), device);
     }
 
     /// The application gives up the attempt that has this outcome.
     pub(crate) fn give_up_start(&mut self, outcome: &Arc<Inbox<Outcome>>, device: &mut Device) {
-        let is_this = match &self.link {
-            Link::Searching(searching) => searching.has_outcome(outcome),
-            Link::Starting(starting) => starting.has_outcome(outcome),
-            Link::None | Link::Connected(..) | Link::Failed => false,
+        let is_this = match &self.stage {
+            ConnStage::Searching(searching) => searching.has_outcome(outcome),
+            ConnStage::Starting(starting) => starting.has_outcome(outcome),
+            ConnStage::None | ConnStage::Connected(..) | ConnStage::Failed => false,
         };
         if is_this {
             self.cancel_start(device);
@@ -277,17 +279,17 @@ impl QpContext {
 
     /// Ends a start-up, if there is one: gives the search up, or resets TCP.
     pub(crate) fn fail_start(&mut self, error: ConnectError, device: &mut Device) {
-        match &self.link {
-            Link::Searching(_) => {
-                if let Link::Searching(searching) = self.enter(Link::None) {
+        match &self.stage {
+            ConnStage::Searching(_) => {
+                if let ConnStage::Searching(searching) = self.enter(ConnStage::None) {
                     searching.refuse(error, device);
                 }
             }
-            Link::Starting(starting) => {
+            ConnStage::Starting(starting) => {
                 device.stack.abort(starting.conn(), device.now);
                 self.end_start(error, ConnChange::Released, device);
             }
-            Link::None | Link::Connected(..) | Link::Failed => {}
+            ConnStage::None | ConnStage::Connected(..) | ConnStage::Failed => {}
         }
     }
 
@@ -298,7 +300,7 @@ impl QpContext {
         release: fn(ConnId, Arc<LocalPort>) -> ConnChange,
         device: &mut Device,
     ) {
-        if let Link::Starting(starting) = self.enter(Link::None) {
+        if let ConnStage::Starting(starting) = self.enter(ConnStage::None) {
             let change = release(starting.conn(), Arc::clone(starting.port()));
             device.conn_changes.push(change);
             starting.tell(Err(error));

@@ -14,7 +14,7 @@ pub(super) enum Source {
 }
 
 /// See the module.
-pub(super) struct ReceiveQueue {
+pub(super) struct ReceiveBuffers {
     source: Source,
     current: Option<CurrentReceive>,
     unavailable: Option<Unavailable>,
@@ -22,7 +22,7 @@ pub(super) struct ReceiveQueue {
     limit: RqLimit,
 }
 
-impl ReceiveQueue {
+impl ReceiveBuffers {
     pub(super) fn new(source: Source, limit: usize) -> Self {
         Self {
             source,
