@@ -271,8 +271,8 @@ impl Engine {
             self.owners.remove(&incoming.conn());
             self.device.stack.abort(incoming.conn(), self.device.now);
         }
-        for (conn, streaming) in self.streams.drain() {
-            streaming.log_change("Gone");
+        for conn in self.streams.conns() {
+            self.streams.remove(conn, "Gone");
             self.owners.remove(&conn);
             self.device.stack.abort(conn, self.device.now);
         }

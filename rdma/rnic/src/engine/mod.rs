@@ -14,6 +14,7 @@ mod next_hops;
 mod queue_pairs;
 mod srq;
 mod streaming;
+mod streams;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::model::{
 use crate::qp::{Device, QpContext};
 use crate::queues::{EventQueue, ReadySet, SlotTable};
 use crate::stags::{Domains, StagTable};
-use crate::tables::{CqTable, Handlers, SearchId, SrqTable};
+use crate::tables::{CqTable, Handlers, SrqTable};
 
 pub use interface::WantedPort;
 pub use listeners::{Clients, IncomingRequest};
@@ -40,8 +41,8 @@ use interface::Interface;
 use lingering::Lingering;
 use listen::Incoming;
 use listeners::Listeners;
-pub use streaming::StreamOrder;
-use streaming::Streaming;
+pub use streams::StreamOrder;
+use streams::Streams;
 
 /// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +76,7 @@ pub struct Engine {
     listeners: Listeners,
     incoming: Slab<Incoming>,
     next_incoming: u64,
-    streams: FxHashMap<ConnId, Streaming>,
-    /// Streams that wait for their next hop.
-    stream_orders: FxHashMap<SearchId, StreamOrder>,
+    streams: Streams,
     deadlines: Deadlines,
     lingering: Lingering,
     ready: Arc<ReadySet>,
@@ -106,8 +105,7 @@ impl Engine {
             listeners: Listeners::default(),
             incoming: Slab::new(),
             next_incoming: 0,
-            streams: FxHashMap::default(),
-            stream_orders: FxHashMap::default(),
+            streams: Streams::default(),
             deadlines: Deadlines::default(),
             lingering: Lingering::default(),
             ready,

@@ -1,0 +1,167 @@
+//! Streams: the state of connections in streaming mode, and of orders that wait for their next hop.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use xwarp_driver::Signal;
+use xwarp_tcp::ConnId;
+
+use crate::model::{ConnectError, LocalPort, StreamId, StreamState};
+use crate::queues::Inbox;
+use crate::tables::SearchId;
+
+/// What becomes of an order: a stream that TCP is connecting, or an error.
+pub(super) type Outcome = Result<StreamId, ConnectError>;
+
+/// A verb: connect a stream.
+pub struct StreamOrder {
+    /// The local port.
+    pub port: LocalPort,
+    /// The listener.
+    pub remote: SocketAddr,
+    /// What to raise whenever something happens to the stream.
+    pub watcher: Arc<Signal>,
+    /// Where the stream goes.
+    pub outcome: Arc<Inbox<Outcome>>,
+}
+
+impl StreamOrder {
+    /// There is no stream.
+    pub(super) fn refuse(&self, error: ConnectError) {
+        // Whoever asked may no longer wait.
+        let _ = self.outcome.put(Err(error));
+    }
+}
+
+/// A connection in streaming mode.
+struct Streaming {
+    port: Arc<LocalPort>,
+    remote: SocketAddr,
+    state: StreamState,
+    watcher: Watcher,
+}
+
+impl Streaming {
+    /// It comes into another state, or ends.
+    fn log_change(&self, to: impl Display) {
+        let (local, state) = (self.port.local(), self.state);
+        log::debug!("stream from {local} to {}: {state:?} to {to}", self.remote);
+    }
+}
+
+/// Raised when there may be more to read, more room to write, or another state. Raised, too, when the stream has ended or a queue pair has
+/// it.
+#[derive(Default)]
+struct Watcher(Option<Arc<Signal>>);
+
+impl Watcher {
+    fn wake(&self) {
+        if let Some(signal) = &self.0 {
+            signal.raise();
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Streams {
+    open: FxHashMap<ConnId, Streaming>,
+    /// Orders whose next hop is searched for.
+    orders: FxHashMap<SearchId, StreamOrder>,
+}
+
+/// Connections.
+impl Streams {
+    /// A connection is in streaming mode from now on.
+    pub(super) fn add(
+        &mut self,
+        conn: ConnId,
+        port: Arc<LocalPort>,
+        remote: SocketAddr,
+        state: StreamState,
+    ) -> StreamId {
+        let local = port.local();
+        log::debug!("stream from {local} to {remote}: new, {state:?}");
+        let streaming = Streaming {
+            port,
+            remote,
+            state,
+            watcher: Watcher::default(),
+        };
+        self.open.insert(conn, streaming);
+        StreamId(conn)
+    }
+
+    pub(super) fn state(&self, StreamId(conn): StreamId) -> StreamState {
+        let streaming = self.open.get(&conn);
+        streaming.map_or(StreamState::Gone, |streaming| streaming.state)
+    }
+
+    /// A stream comes into another state.
+    pub(super) fn set_state(&mut self, conn: ConnId, state: StreamState) {
+        if let Some(streaming) = self.open.get_mut(&conn) {
+            streaming.log_change(format_args!("{state:?}"));
+            streaming.state = state;
+            streaming.watcher.wake();
+        }
+    }
+
+    /// Has whatever happens to a stream raise `signal`.
+    pub(super) fn watch(&mut self, StreamId(conn): StreamId, signal: Arc<Signal>) {
+        if let Some(streaming) = self.open.get_mut(&conn) {
+            streaming.watcher = Watcher(Some(signal));
+        }
+    }
+
+    /// There may be more to read, or more room to write.
+    pub(super) fn wake(&self, conn: ConnId) {
+        if let Some(streaming) = self.open.get(&conn) {
+            streaming.watcher.wake();
+        }
+    }
+
+    /// A connection is in streaming mode no more: `to` says what it is. Its port.
+    pub(super) fn remove(&mut self, conn: ConnId, to: impl Display) -> Option<Arc<LocalPort>> {
+        let streaming = self.open.remove(&conn)?;
+        streaming.log_change(to);
+        Some(Arc::clone(&streaming.port))
+    }
+
+    /// The connections in streaming mode.
+    pub(super) fn conns(&self) -> Vec<ConnId> {
+        self.open.keys().copied().collect()
+    }
+}
+
+/// Orders that wait for their next hop.
+impl Streams {
+    /// An order waits for what a search finds.
+    pub(super) fn await_next_hop(&mut self, search: SearchId, order: StreamOrder) {
+        self.orders.insert(search, order);
+    }
+
+    /// The order that waits for this search.
+    pub(super) fn take_order(&mut self, search: SearchId) -> Option<StreamOrder> {
+        self.orders.remove(&search)
+    }
+
+    /// Gives the order up that has this outcome, if it waits; its search.
+    pub(super) fn cancel(&mut self, outcome: &Arc<Inbox<Outcome>>) -> Option<SearchId> {
+        let is_this = |_: &SearchId, order: &mut StreamOrder| Arc::ptr_eq(&order.outcome, outcome);
+        let cancelled = self.orders.extract_if(is_this).next();
+        cancelled.map(|(search, _)| search)
+    }
+
+    /// Takes all orders, with their searches.
+    pub(super) fn take_orders(&mut self) -> impl Iterator<Item = (SearchId, StreamOrder)> + use<> {
+        std::mem::take(&mut self.orders).into_iter()
+    }
+}
