@@ -22,6 +22,7 @@ impl<K: Keeper> FramePool<K> {
     }
 
     /// Free frames.
+    #[inline]
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
@@ -32,16 +33,19 @@ impl<K: Keeper> FramePool<K> {
     }
 
     /// Takes a free frame.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<Frame> {
         self.free.pop()
     }
 
     /// True for a frame of the same arena.
+    #[inline]
     pub(crate) fn owns(&self, frame: &Frame) -> bool {
         self.parked.owns(frame)
     }
 
     /// The frame, if it is of the same arena.
+    #[inline]
     pub(crate) fn own(&mut self, frame: Frame) -> Option<Frame> {
         let ours = self.parked.owns(&frame);
         self.foreign += u64::from(!ours);
@@ -49,12 +53,15 @@ impl<K: Keeper> FramePool<K> {
     }
 
     /// The frame is free again.
+    #[inline]
     pub(crate) fn give_back(&mut self, frame: Frame) {
-        let frame = self.own(frame);
-        self.free.extend(frame);
+        if let Some(frame) = self.own(frame) {
+            self.free.push(frame);
+        }
     }
 
     /// Puts a frame out of its owner's reach, `kept` for whoever sent it; its place.
+    #[inline]
     pub(crate) fn park(&mut self, frame: Frame, kept: bool) -> Result<usize, Foreign> {
         let parked = self.parked.park(frame, kept);
         self.foreign += u64::from(parked.is_err());
@@ -62,31 +69,38 @@ impl<K: Keeper> FramePool<K> {
     }
 
     /// The token for a frame of `len` bytes that was parked for its sender.
+    #[inline]
     pub(crate) fn token(&self, parked: Result<usize, Foreign>, len: usize) -> SentFrame {
         self.parked.token(parked, len)
     }
 
     /// The keeper returns a frame; `None` for one that its sender keeps. `Err` if the keeper did not have it.
+    #[inline]
     pub(crate) fn unpark(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {
         self.parked.returned(place)
     }
 
     /// The frame was sent: it is free unless its sender keeps it. `Err` if the keeper did not have it.
+    #[inline]
     pub(crate) fn complete(&mut self, place: usize) -> Result<(), NotLent> {
-        let frame = self.parked.returned(place)?;
-        self.free.extend(frame);
+        if let Some(frame) = self.parked.returned(place)? {
+            self.free.push(frame);
+        }
         Ok(())
     }
 
     /// A kept frame, if it was sent.
+    #[inline]
     pub(crate) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.parked.reclaim(sent)
     }
 
     /// A kept frame is not wanted any more: it is free once it was sent.
+    #[inline]
     pub(crate) fn release(&mut self, sent: &SentFrame) {
         match self.parked.release(sent) {
-            Ok(frame) => self.free.extend(frame),
+            Ok(Some(frame)) => self.free.push(frame),
+            Ok(None) => {}
             Err(Foreign) => self.foreign += 1,
         }
     }
