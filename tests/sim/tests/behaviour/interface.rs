@@ -24,11 +24,15 @@ fn sim() -> Sim {
     sim.expecting(&["drop_no_flow"])
 }
 
-/// A Write of a MiB that has begun.
-fn begin_write(sim: &mut Sim, a: &mut SimEnd, target: &Target) {
+/// A pair in which A's Write of a MiB to B has begun.
+fn writing() -> (Sim, SimEnd, SimEnd, Target) {
+    let mut sim = sim();
+    let (mut a, b) = sim.connected_pair();
+    let target = b.target(MIB);
     a.post_write(1, &pattern(MIB), target.remote(0));
     sim.run_for(Duration::from_micros(300));
     assert_eq!(a.sends(), []);
+    (sim, a, b, target)
 }
 
 fn set_up(host: &Host, up: bool) {
@@ -39,10 +43,7 @@ fn set_up(host: &Host, up: bool) {
 fn link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
     for side in Side::BOTH {
         for outage in [1, 5, 12, 95].map(Duration::from_secs) {
-            let mut sim = sim();
-            let (mut a, b) = sim.connected_pair();
-            let target = b.target(MIB);
-            begin_write(&mut sim, &mut a, &target);
+            let (mut sim, mut a, b, target) = writing();
             set_up(&sim.host(side), false);
             sim.run_for(outage);
             assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
@@ -57,10 +58,7 @@ fn link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
 
 #[test]
 fn sender_goes_on_within_moments_after_its_own_link_is_up_again() {
-    let mut sim = sim();
-    let (mut a, b) = sim.connected_pair();
-    let target = b.target(MIB);
-    begin_write(&mut sim, &mut a, &target);
+    let (mut sim, mut a, _b, _target) = writing();
     set_up(&sim.a(), false);
     sim.run_for(Duration::from_mins(1));
     set_up(&sim.a(), true);
@@ -70,10 +68,7 @@ fn sender_goes_on_within_moments_after_its_own_link_is_up_again() {
 
 #[test]
 fn link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_lives() {
-    let mut sim = sim();
-    let (mut a, b) = sim.connected_pair();
-    let target = b.target(MIB);
-    begin_write(&mut sim, &mut a, &target);
+    let (mut sim, mut a, _b, _target) = writing();
     set_up(&sim.a(), false);
     sim.run_for(USER_TIMEOUT + Duration::from_secs(70));
     assert_eq!(a.state(), QpState::Error);
@@ -252,10 +247,7 @@ fn listener_on_every_address_listens_on_addresses_that_come_later() {
 
 #[test]
 fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
-    let mut sim = sim();
-    let (mut a, b) = sim.connected_pair();
-    let target = b.target(MIB);
-    begin_write(&mut sim, &mut a, &target);
+    let (mut sim, mut a, _b, target) = writing();
     sim.a().change_link(|link| link.mtu = 600);
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::write(1, MIB)]);

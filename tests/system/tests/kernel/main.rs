@@ -16,6 +16,7 @@ mod waited;
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Impaired, Rule, Side};
 use xwarp_netsim::Seed;
+use xwarp_system_tests::{Exclusive, LOCK};
 
 /// What is lost, of whose segments.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,19 @@ fn impair(hosts: &Bridged, loss: Option<Loss>) -> Option<Impaired<'_>> {
         ..Rule::new(Seed(11))
     };
     Some(hosts.impair(loss.of, rule))
+}
+
+/// Runs a test in each mode on each of the networks.
+fn in_each_mode(test: impl Fn(&Bridged, XdpMode, Option<Loss>)) {
+    for mode in MODES {
+        for loss in LOSSES {
+            let _alone = Exclusive::wait_for(LOCK);
+            let hosts = Bridged::new();
+            let impaired = impair(&hosts, loss);
+            test(&hosts, mode, loss);
+            check_impaired(impaired);
+        }
+    }
 }
 
 /// Something was lost, if it was meant to be.

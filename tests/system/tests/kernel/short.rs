@@ -8,12 +8,11 @@ use std::thread;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Side};
-use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CloseReason, ConnId, Event};
 use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
-use crate::{LOSSES, MODES, check_impaired, impair};
+use crate::in_each_mode;
 
 const PORT: u16 = 5002;
 const CONNECTIONS: u16 = 120;
@@ -183,27 +182,11 @@ fn engine_answers(hosts: &Bridged, mode: XdpMode) {
 #[test]
 fn kernel_answers_many_connections_of_ours() {
     needs_root!();
-    for mode in MODES {
-        for loss in LOSSES {
-            let _alone = Exclusive::wait_for(LOCK);
-            let hosts = Bridged::new();
-            let impaired = impair(&hosts, loss);
-            engine_asks(&hosts, mode);
-            check_impaired(impaired);
-        }
-    }
+    in_each_mode(|hosts, mode, _| engine_asks(hosts, mode));
 }
 
 #[test]
 fn many_connections_of_the_kernels_are_answered() {
     needs_root!();
-    for mode in MODES {
-        for loss in LOSSES {
-            let _alone = Exclusive::wait_for(LOCK);
-            let hosts = Bridged::new();
-            let impaired = impair(&hosts, loss);
-            engine_answers(&hosts, mode);
-            check_impaired(impaired);
-        }
-    }
+    in_each_mode(|hosts, mode, _| engine_answers(hosts, mode));
 }

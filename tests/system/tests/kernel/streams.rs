@@ -7,12 +7,11 @@ use std::sync::mpsc::Receiver;
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Side};
 use xwarp_netsim::{Rng, Seed};
-use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CloseReason, ConnId, Event, StackCounters};
 use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
-use crate::{LOSSES, Loss, MODES, check_impaired, impair};
+use crate::{Loss, in_each_mode};
 
 const PORT: u16 = 5001;
 
@@ -122,37 +121,25 @@ fn from_the_kernel(hosts: &Bridged, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, S
 #[test]
 fn stream_reaches_the_kernel() {
     needs_root!();
-    for mode in MODES {
-        for loss in LOSSES {
-            let _alone = Exclusive::wait_for(LOCK);
-            let hosts = Bridged::new();
-            let data = data(loss);
-            let impaired = impair(&hosts, loss);
-            let (received, counters) = to_the_kernel(&hosts, mode, data.clone());
-            assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
-            if loss.is_some_and(|loss| loss.of == Side::A) {
-                assert!(counters.retransmissions > 0, "{counters:?}");
-            }
-            check_impaired(impaired);
+    in_each_mode(|hosts, mode, loss| {
+        let data = data(loss);
+        let (received, counters) = to_the_kernel(hosts, mode, data.clone());
+        assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
+        if loss.is_some_and(|loss| loss.of == Side::A) {
+            assert!(counters.retransmissions > 0, "{counters:?}");
         }
-    }
+    });
 }
 
 #[test]
 fn stream_comes_from_the_kernel() {
     needs_root!();
-    for mode in MODES {
-        for loss in LOSSES {
-            let _alone = Exclusive::wait_for(LOCK);
-            let hosts = Bridged::new();
-            let data = data(loss);
-            let impaired = impair(&hosts, loss);
-            let (received, counters) = from_the_kernel(&hosts, mode, data.clone());
-            assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
-            if loss.is_some_and(|loss| loss.of == Side::B) {
-                assert!(counters.out_of_order > 0, "{counters:?}");
-            }
-            check_impaired(impaired);
+    in_each_mode(|hosts, mode, loss| {
+        let data = data(loss);
+        let (received, counters) = from_the_kernel(hosts, mode, data.clone());
+        assert!(received == data, "{mode:?}, {loss:?}: {counters:?}");
+        if loss.is_some_and(|loss| loss.of == Side::B) {
+            assert!(counters.out_of_order > 0, "{counters:?}");
         }
-    }
+    });
 }

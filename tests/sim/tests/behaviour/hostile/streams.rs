@@ -309,9 +309,7 @@ fn peer_that_never_closes_after_a_terminate_is_reset() {
     assert_eq!(dut.peer.ended(), Some(CloseReason::Reset));
 }
 
-#[test]
-fn peer_that_does_not_read_for_a_while_gets_everything_later() {
-    let mut dut = Dut::new();
+fn write_to_a_peer_that_does_not_read(dut: &mut Dut) {
     dut.sim.run_until_idle();
     dut.peer.set_reading(false);
     let far = xwarp::RemoteAddress {
@@ -319,6 +317,12 @@ fn peer_that_does_not_read_for_a_while_gets_everything_later() {
         to: 0,
     };
     dut.end.post_write(1, &pattern(MIB), far);
+}
+
+#[test]
+fn peer_that_does_not_read_for_a_while_gets_everything_later() {
+    let mut dut = Dut::new();
+    write_to_a_peer_that_does_not_read(&mut dut);
     dut.sim.run_for(Duration::from_mins(2));
     assert_eq!(dut.end.sends(), [], "the window is closed, and probed");
     dut.peer.set_reading(true);
@@ -334,13 +338,7 @@ fn peer_that_does_not_read_for_a_while_gets_everything_later() {
 #[test]
 fn terminate_that_finds_the_window_closed_is_not_waited_for_long() {
     let mut dut = Dut::new().expecting(&["drop_bad_fpdu", "drop_after_failure", "drop_no_flow"]);
-    dut.sim.run_until_idle();
-    dut.peer.set_reading(false);
-    let far = xwarp::RemoteAddress {
-        stag: xwarp::Stag(0x100),
-        to: 0,
-    };
-    dut.end.post_write(1, &pattern(MIB), far);
+    write_to_a_peer_that_does_not_read(&mut dut);
     dut.sim.run_for(Duration::from_secs(1));
     let before = dut.sim.now();
     dut.peer.send(&[0xff; 8]);
