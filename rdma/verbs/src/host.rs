@@ -1,6 +1,6 @@
 //! Host of an RNIC: its addresses, routes, neighbours and ports.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct FixedHost {
     address: IpAddr,
     neighbours: HashMap<IpAddr, [u8; 6]>,
-    ports: Arc<Mutex<HashSet<SocketAddr>>>,
+    ports: Arc<Mutex<BTreeSet<SocketAddr>>>,
     monitor: Option<LinkMonitor>,
 }
 
@@ -169,10 +169,9 @@ impl Host for FixedHost {
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         let mut ports = lock(&self.ports);
-        let is_free = |port: &u16| !ports.contains(&SocketAddr::new(address, *port));
         let chosen = match port {
-            0 => (FIRST_DYNAMIC_PORT..=u16::MAX).find(is_free),
-            _ => Some(port).filter(is_free),
+            0 => first_free(&ports, address),
+            _ => Some(port).filter(|port| !ports.contains(&SocketAddr::new(address, *port))),
         };
         let port = chosen.ok_or(PortError::InUse {
             addr: address,
@@ -192,13 +191,46 @@ impl Host for FixedHost {
     }
 }
 
+/// The first dynamic port that is free at an address: the first gap among those in use.
+fn first_free(ports: &BTreeSet<SocketAddr>, address: IpAddr) -> Option<u16> {
+    let dynamic = FIRST_DYNAMIC_PORT..=u16::MAX;
+    let [first, last] = [FIRST_DYNAMIC_PORT, u16::MAX].map(|port| SocketAddr::new(address, port));
+    let mut used = ports.range(first..=last).map(SocketAddr::port);
+    dynamic.into_iter().find(|port| used.next() != Some(*port))
+}
+
 struct FixedPort {
     local: SocketAddr,
-    ports: Arc<Mutex<HashSet<SocketAddr>>>,
+    ports: Arc<Mutex<BTreeSet<SocketAddr>>>,
 }
 
 impl Drop for FixedPort {
     fn drop(&mut self) {
         lock(&self.ports).remove(&self.local);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_port_that_is_free_is_given_at_each_address() {
+        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        let host = FixedHost::new(one, []);
+        let open = |address| host.open_port(address, 0).unwrap();
+        let port = |number| SocketAddr::new(one, FIRST_DYNAMIC_PORT + number);
+        let [first, second, third] = [open(one), open(one), open(one)];
+        assert_eq!(
+            [&first, &second, &third].map(LocalPort::local),
+            [0, 1, 2].map(port)
+        );
+        drop(second);
+        let again = open(one);
+        assert_eq!(again.local(), port(1));
+        assert_eq!(open(one).local(), port(3));
+        assert_eq!(open(other).local().port(), FIRST_DYNAMIC_PORT);
+        assert!(host.open_port(one, first.local().port()).is_err());
+        drop((third, again));
     }
 }
