@@ -185,8 +185,11 @@ impl MemoryIo {
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += len as u64;
-            self.held.push(bytes);
-            self.let_go();
+            if self.up {
+                self.wire.ends().sent.push_back(bytes);
+            } else {
+                self.held.push(bytes);
+            }
             self.uncompleted.push(place);
             self.complete();
         }
@@ -201,7 +204,7 @@ impl MemoryIo {
     }
 
     fn complete(&mut self) {
-        if !self.up || self.wire.ends().busy {
+        if self.uncompleted.is_empty() || !self.up || self.wire.ends().busy {
             return;
         }
         for place in self.uncompleted.drain(..) {
