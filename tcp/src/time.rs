@@ -30,6 +30,19 @@ impl Instant {
         Self(NonZeroU64::MIN.saturating_add(micros.saturating_mul(1000)))
     }
 
+    /// The instant `nanos` nanoseconds after the origin.
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(NonZeroU64::MIN.saturating_add(nanos))
+    }
+
+    /// The earliest of those that there are. One that never comes counts as none.
+    #[inline]
+    pub(crate) fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
+        let sooner = |one: Self, other: Option<Self>| one.min(other.unwrap_or(Self::FAR));
+        let first = instants.into_iter().fold(Self::FAR, sooner);
+        (first != Self::FAR).then_some(first)
+    }
+
     /// Nanoseconds since the origin.
     pub(crate) const fn nanos_since_origin(self) -> u64 {
         self.0.get() - 1

@@ -237,10 +237,8 @@ impl Conn {
         let last = last.and_then(|at| self.send.queue().get(at));
         let overdue = last.map(|piece| (piece.sent_at + self.rto()).max(now));
         let probe = self.probe_timeout().map(|pto| now + pto);
-        self.clock.tail = probe.and_then(|probe| {
-            let limits = [Some(probe), overdue, self.clock.retransmit];
-            limits.into_iter().flatten().min()
-        });
+        self.clock.tail = probe
+            .and_then(|probe| Instant::earliest([Some(probe), overdue, self.clock.retransmit]));
     }
 
     /// Time to a tail loss probe (RFC 8985 §7.2); `None` if there is to be none.
@@ -301,7 +299,7 @@ impl Conn {
         self.set_tail_timer();
         let waits = self.pending.wanted() > 0 || self.send.queue().has_lost();
         let pace = self.congestion.pacing_wake(now).filter(|_| waits);
-        [
+        Instant::earliest([
             self.clock.retransmit,
             self.clock.tail,
             self.clock.reorder,
@@ -310,10 +308,7 @@ impl Conn {
             self.clock.probing.next(),
             self.expiry(),
             pace,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 
     /// Acts upon the timers that are due. What there is to send is sent by the next egress.

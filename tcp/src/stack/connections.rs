@@ -267,7 +267,16 @@ impl Connections {
     }
 
     /// Runs the connections whose timers are due; how many there were.
+    #[inline]
     pub(super) fn run_timers(&mut self, device: &mut Device, now: Instant) -> usize {
+        if self.timers.is_quiet(now) {
+            return 0;
+        }
+        self.run_due(device, now)
+    }
+
+    #[inline(never)]
+    fn run_due(&mut self, device: &mut Device, now: Instant) -> usize {
         let mut ran = 0;
         while let Some(due) = self.timers.pop(|key| self.table.handle(key), now) {
             let handle = due.handle();
@@ -317,8 +326,7 @@ impl Connections {
 
     /// When a timer is due, or a connection that waits for a TX frame may get one.
     pub(super) fn deadline(&self, device: &Device) -> Option<Instant> {
-        let deadlines = [self.timers.next(), self.frame_waiters.deadline(device)];
-        deadlines.into_iter().flatten().min()
+        Instant::earliest([self.timers.next(), self.frame_waiters.deadline(device)])
     }
 
     /// Tells those who wait for a TX frame that there is one.

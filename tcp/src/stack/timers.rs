@@ -2,16 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::Duration;
 
 use super::wheel::Wheel;
 use crate::slots::Handle;
 use crate::time::Instant;
 
-/// What lies nearer than this is kept by its exact time: two of the wheel's ticks and somewhat more.
-const NEAR: Duration = Duration::from_micros(64);
-/// By so much the wheel may be late, whatever the deadline: its tick, and the one that its clock may lag by.
-const TICKS: Duration = Duration::from_micros(32);
+/// What lies nearer than this is kept by its exact time: two of the wheel's ticks and somewhat more, in nanoseconds.
+const NEAR: u64 = 64_000;
+/// By so much the wheel may be late, whatever the deadline: its tick, and the one that its clock may lag by. Nanoseconds.
+const TICKS: u64 = 32_000;
 
 /// A connection's own view of its timer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +69,7 @@ impl Timers {
         alarm.deadline = deadline;
         let Some(deadline) = deadline else {
             if alarm.armed.take().is_some() {
-                self.wheel.cancel(handle.key());
+                self.cancel(handle);
             }
             return;
         };
@@ -81,13 +80,13 @@ impl Timers {
     }
 
     fn enter(&mut self, handle: Handle, deadline: Instant, now: Instant) {
-        let ahead = deadline - now;
+        let nanos = deadline.nanos_since_origin();
+        let ahead = nanos.saturating_sub(now.nanos_since_origin());
         if ahead <= NEAR {
             self.wheel.cancel(handle.key());
             self.near.push(Reverse((deadline, handle)));
         } else {
-            let early = ahead.saturating_sub(TICKS) / 32;
-            let at = deadline - TICKS - early;
+            let at = Instant::from_nanos(nanos - TICKS - (ahead - TICKS) / 32);
             self.wheel.advance(now);
             self.wheel.set(handle.key(), at);
             self.idle_until = self.idle_until.min(at); // the wheel fires nothing early
@@ -96,7 +95,21 @@ impl Timers {
 
     /// A connection is gone.
     pub(super) fn remove(&mut self, handle: Handle) {
+        self.cancel(handle);
+    }
+
+    fn cancel(&mut self, handle: Handle) {
         self.wheel.cancel(handle.key());
+        if self.wheel.is_empty() {
+            self.idle_until = Instant::FAR;
+        }
+    }
+
+    /// True if no entry's time has come.
+    #[inline]
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        let near = self.near.peek();
+        now < self.idle_until && near.is_none_or(|Reverse((at, _))| now < *at)
     }
 
     /// Takes an entry whose time has come, to be judged by [`fired`](Self::fired). `handle` finds a connection by its key.
@@ -153,12 +166,14 @@ impl Timers {
     /// The earliest entry's time: no connection wants to run before it.
     pub(super) fn next(&self) -> Option<Instant> {
         let near = self.near.peek().map(|Reverse((at, _))| *at);
-        [near, self.wheel.next()].into_iter().flatten().min()
+        Instant::earliest([near, self.wheel.next()])
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;

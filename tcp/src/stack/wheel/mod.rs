@@ -1,12 +1,9 @@
 //! Timing wheel: timers of any number of connections, at a cost that does not grow with their number.
 
-use std::time::Duration;
-
 use crate::time::Instant;
 
 /// Nanoseconds of a tick: what two deadlines near by can differ in and still fire together.
-const TICK: u32 = 16_000;
-const TICKS_PER_SECOND: u64 = 62_500;
+const TICK: u64 = 16_000;
 /// Slots of a level.
 const SLOTS: usize = 256;
 /// Words of a level's bitmap.
@@ -18,7 +15,7 @@ const LEVELS: usize = 14;
 /// Nodes that begin the slots' rings.
 const RINGS: usize = LEVELS * SLOTS;
 /// The tick of the latest instant, 584 years: none is later.
-const MAX_TICK: u64 = u64::MAX / TICK as u64;
+const MAX_TICK: u64 = u64::MAX / TICK;
 
 /// A timer, or the beginning of a slot's ring.
 #[derive(Clone, Copy, Debug)]
@@ -53,24 +50,16 @@ pub(super) struct Wheel {
 
 /// The tick at or before `at`.
 fn floor(at: Instant) -> u64 {
-    let since = at.since_origin();
-    ticks(since.as_secs(), since.subsec_nanos() / TICK)
+    at.nanos_since_origin() / TICK
 }
 
 /// The tick at or after `at`.
 fn ceil(at: Instant) -> u64 {
-    let since = at.since_origin();
-    ticks(since.as_secs(), since.subsec_nanos().div_ceil(TICK))
-}
-
-fn ticks(seconds: u64, rest: u32) -> u64 {
-    let whole = seconds.saturating_mul(TICKS_PER_SECOND);
-    whole.saturating_add(rest.into()).min(MAX_TICK)
+    at.nanos_since_origin().div_ceil(TICK).min(MAX_TICK)
 }
 
 fn instant(tick: u64) -> Instant {
-    let rest = u32::try_from(tick % TICKS_PER_SECOND).unwrap_or(0) * TICK;
-    Instant::ORIGIN + Duration::new(tick / TICKS_PER_SECOND, rest)
+    Instant::from_nanos(tick.saturating_mul(TICK))
 }
 
 fn units(tick: u64, level: usize) -> u64 {
@@ -101,6 +90,11 @@ impl Wheel {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// True if no timer is set.
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels == 0
     }
 
     /// Sets when `key` is to fire, instead of any earlier setting. Tell the wheel the time first, by [`advance`](Self::advance) or
@@ -137,11 +131,11 @@ impl Wheel {
 
     /// Takes a timer that is due at `now`: one of those that share the earliest slot, the first that was set.
     pub(super) fn pop(&mut self, now: Instant) -> Option<u32> {
-        while let Some((tick, ring)) = self.earliest() {
-            if tick > floor(now) {
-                break;
-            }
-            self.clock = self.clock.max(tick);
+        let present = floor(now);
+        loop {
+            let earliest = self.earliest();
+            self.clock = self.clock.max(present.min(until(earliest)));
+            let (tick, ring) = earliest.filter(|(tick, _)| *tick <= present)?;
             let node = self.nodes[ring].next;
             self.take(node);
             if ceil(self.nodes[node].at) <= tick {
@@ -149,14 +143,11 @@ impl Wheel {
             }
             self.put(node); // it lies beyond the last level, and is now nearer
         }
-        self.advance(now);
-        None
     }
 
     /// Tells the time. Timers that are due stay, to be taken by [`pop`](Self::pop).
     pub(super) fn advance(&mut self, now: Instant) {
-        let pending = self.earliest().map_or(MAX_TICK, |(tick, _)| tick);
-        self.clock = self.clock.max(floor(now).min(pending));
+        self.clock = self.clock.max(floor(now).min(until(self.earliest())));
     }
 
     /// When to call [`pop`](Self::pop) next: at or after the earliest deadline, by as much as that may be late.
@@ -234,6 +225,11 @@ impl Wheel {
         self.len = self.len.saturating_add_signed(timers);
         self.touched += 1;
     }
+}
+
+/// How far the clock may go while this slot is the earliest.
+fn until(earliest: Option<(u64, usize)>) -> u64 {
+    earliest.map_or(MAX_TICK, |(tick, _)| tick)
 }
 
 fn slot_of(unit: u64) -> usize {

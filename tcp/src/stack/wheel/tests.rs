@@ -1,6 +1,7 @@
 //! The wheel against a sorted map, and how much it does when idle timers are many.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -65,7 +66,7 @@ fn deadline_beyond_the_last_level_does_not_fire_early() {
 fn end_of_time_is_no_deadline_that_breaks_anything() {
     let mut wheel = Wheel::new(at(0));
     wheel.set(0, Instant::ORIGIN + Duration::MAX);
-    let tick = Duration::from_nanos(TICK.into());
+    let tick = Duration::from_nanos(TICK);
     assert!(wheel.pop(Instant::ORIGIN + Duration::MAX - tick).is_none());
     assert_eq!(wheel.len(), 1);
     let mut wheel = Wheel::new(Instant::ORIGIN + Duration::MAX);
