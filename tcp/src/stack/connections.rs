@@ -98,7 +98,16 @@ impl Connections {
     }
 
     /// Takes the oldest event.
+    #[inline]
     pub(super) fn poll_event(&mut self, device: &mut Device) -> Option<Event> {
+        if self.events.is_empty() {
+            return None;
+        }
+        self.take_event(device)
+    }
+
+    #[inline(never)]
+    fn take_event(&mut self, device: &mut Device) -> Option<Event> {
         let event = self.events.pop_front()?;
         match event {
             Event::Incoming { conn, .. } => self.leave_backlog(conn.0),

@@ -183,6 +183,7 @@ impl Stack {
     }
 
     /// What has happened, the oldest first.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.connections.poll_event(&mut self.device)
     }
@@ -440,12 +441,22 @@ impl Stack {
 
     /// Receives up to `budget` frames; how many there were.
     fn receive(&mut self, budget: usize) -> usize {
+        self.device.receive(budget, &mut self.frames);
+        if self.frames.is_empty() {
+            return 0; // as in most turns of whoever polls
+        }
+        self.take_frames()
+    }
+
+    /// Takes the frames that were received; how many there were.
+    #[inline(never)]
+    fn take_frames(&mut self) -> usize {
         let mut frames = std::mem::take(&mut self.frames);
-        self.device.receive(budget, &mut frames);
         let received = frames.len();
         for frame in frames.drain(..) {
-            match self.addresses.predict(&frame) {
-                Some(segment) => self.dispatch(&segment, frame),
+            // By reference: what was parsed is large.
+            match &self.addresses.predict(&frame) {
+                Some(segment) => self.dispatch(segment, frame),
                 None => self.receive_any(frame),
             }
         }

@@ -45,6 +45,10 @@ impl Deadlines {
         self.abandoned.push_back((at, conn, last));
     }
 
+    fn is_empty(&self) -> bool {
+        self.qps.is_empty() && self.incoming.is_empty() && self.abandoned.is_empty()
+    }
+
     fn pop_abandoned(&mut self, now: Instant) -> Option<(ConnId, Last)> {
         let (at, ..) = self.abandoned.front()?;
         if *at > now {
@@ -74,7 +78,16 @@ impl Deadlines {
 
 impl Engine {
     /// Acts upon deadlines that have passed; how many.
+    #[inline]
     pub(super) fn expire(&mut self) -> usize {
+        if self.deadlines.is_empty() && self.lingering.is_empty() {
+            return 0;
+        }
+        self.expire_due()
+    }
+
+    #[inline(never)]
+    fn expire_due(&mut self) -> usize {
         let now = self.device.now;
         self.lingering.expire(now);
         let mut done = 0;
@@ -112,7 +125,15 @@ impl Engine {
     }
 
     /// Forgets the earliest entries for as long as they mean nothing, so that an idle engine has no deadline.
+    #[inline]
     pub(super) fn trim_deadlines(&mut self) {
+        if !self.deadlines.is_empty() {
+            self.trim_all_deadlines();
+        }
+    }
+
+    #[inline(never)]
+    fn trim_all_deadlines(&mut self) {
         while let Some(Reverse((at, key))) = self.deadlines.qps.peek() {
             let qp = self.qps.get_mut(*key).filter(|qp| qp.is_armed_at(*at));
             if qp.is_some_and(|qp| !qp.disarm()) {

@@ -40,6 +40,10 @@ impl Lingering {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.shared.is_empty()
+    }
+
     pub(super) fn expire(&mut self, now: Instant) {
         for queue in [&mut self.own, &mut self.shared] {
             while queue.front().is_some_and(|(until, _)| *until <= now) {

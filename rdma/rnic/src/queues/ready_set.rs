@@ -36,6 +36,7 @@ impl ReadySet {
     }
 
     /// True if nothing is in it.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.summary.load(Ordering::Relaxed) == 0
     }
@@ -44,9 +45,9 @@ impl ReadySet {
     pub(crate) fn drain(&self, mut each: impl FnMut(usize)) {
         drain_word(&self.summary, |group| {
             let first = group << self.group_shift;
-            let group = self.words.iter().enumerate().skip(first);
-            for (at, word) in group.take(1 << self.group_shift) {
-                drain_word(word, |bit| each(at * BITS + bit));
+            let words = self.words.get(first..).unwrap_or_default();
+            for (at, word) in words.iter().enumerate().take(1 << self.group_shift) {
+                drain_word(word, |bit| each((first + at) * BITS + bit));
             }
         });
     }
