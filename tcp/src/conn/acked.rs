@@ -110,26 +110,32 @@ impl Conn {
     }
 
     /// True for an ACK that reports nothing unusual, while all is steady: as nearly all ACKs are.
-    fn is_plain(&self, segment: &Segment) -> bool {
+    #[inline]
+    pub(super) fn is_plain(&self, segment: &Segment) -> bool {
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_syn();
         plain && self.negotiation.agreed().sack && self.is_steady()
     }
 
-    /// Acts upon such an ACK. Each piece that it acknowledges was sent once, so that nothing is ambiguous and nothing was lost.
+    /// Acts upon a plain ACK that acknowledges nothing new, as those of a peer that only sends.
+    #[inline]
+    pub(super) fn on_known_ack(&mut self, segment: &Segment, ack: Seq, now: Instant) {
+        self.take_window(segment, ack);
+        self.clock.disarm_reordering();
+        self.note_progress(segment, false, now);
+    }
+
+    /// Acts upon a plain ACK. Each piece that it acknowledges was sent once, so that nothing is ambiguous and nothing was lost.
     fn on_plain_ack(&mut self, segment: &Segment, ack: Seq, device: &mut Device, now: Instant) {
-        let advanced = self.send.is_news(ack);
-        let arrived = advanced
-            .then(|| self.take_in_order(ack, device, now))
-            .flatten();
+        if !self.send.is_news(ack) {
+            return self.on_known_ack(segment, ack, now);
+        }
+        let arrived = self.take_in_order(ack, device, now);
         self.take_window(segment, ack);
         if let Some(arrived) = &arrived {
             self.clock.rtt_mut().sample(now - arrived.sent, now);
         }
         self.clock.disarm_reordering();
-        self.note_progress(segment, advanced, now); // timers are set by it
-        if !advanced {
-            return;
-        }
+        self.note_progress(segment, true, now); // timers are set by it
         self.recovery.ends(self.send.una(), self.send.nxt()); // there is none, but one before may come to be beyond doubt
         self.forget_echo();
         if let Some(Arrived { bytes, sent }) = arrived {

@@ -264,6 +264,12 @@ impl Conn {
             device.recycle(frame);
             return;
         }
+        if self.receive.is_next(segment) {
+            self.notice_congestion(segment, device, now);
+            self.receive.take_next(segment, frame, device);
+            self.receive.acks_mut().owe_soon(now);
+            return;
+        }
         let duplicate = self.receive.duplicate(segment);
         self.notice_congestion(segment, device, now);
         let arrival = self.receive.accept(segment, frame, device);

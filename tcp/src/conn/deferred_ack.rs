@@ -27,7 +27,9 @@ impl Conn {
         device: &mut Device,
         now: Instant,
     ) {
-        if self.may_wait(segment, ack) {
+        if ack == self.send.una() && self.is_plain(segment) {
+            self.on_known_ack(segment, ack, now);
+        } else if self.may_wait(segment, ack) {
             self.deferred_ack = Some(DeferredAck {
                 segment: segment.clone(),
                 ack,
@@ -40,11 +42,15 @@ impl Conn {
 
     /// True for an ACK of what was sent, with bytes that may be answered, that tells of nothing unusual and that nobody waits for.
     fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
+        // What most segments fail comes first.
+        if segment.payload.is_empty() || !self.send.una().is_before(ack) {
+            return false;
+        }
+        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
         let steady = self.state.get() == State::Established
             && self.pending.wanted() == 0
             && self.is_steady();
-        let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_fin();
-        steady && plain && self.send.una().is_before(ack) && !segment.payload.is_empty()
+        plain && steady
     }
 
     /// True if a piece of `len` bytes would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.

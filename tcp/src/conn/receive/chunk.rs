@@ -50,6 +50,11 @@ impl Chunk {
         }
     }
 
+    /// True for a copy, which may be joined with others.
+    pub(crate) fn is_copied(&self) -> bool {
+        matches!(self, Self::Copied { .. })
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Frame { range, .. } => range.len(),

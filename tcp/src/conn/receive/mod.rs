@@ -220,6 +220,21 @@ impl ReceiveSide {
         Some((seq, seq + len.min(right.offset(seq))))
     }
 
+    /// True for a segment of which nothing is known, behind which nothing is known, and all of whose bytes have room: as nearly all are.
+    pub(crate) fn is_next(&self, segment: &Segment) -> bool {
+        segment.seq == self.next
+            && segment.payload.len() <= self.window()
+            && self.parts.is_empty()
+            && self.fin.is_none()
+            && !segment.has_fin()
+    }
+
+    /// Takes the payload of such a segment. The frame is kept or given back.
+    pub(crate) fn take_next(&mut self, segment: &Segment, frame: RxFrame, device: &mut Device) {
+        let chunk = self.in_order(frame, segment.payload.clone(), device);
+        self.append(chunk);
+    }
+
     /// Takes the payload and the FIN of an acceptable segment. The frame is kept or given back.
     pub(crate) fn accept(
         &mut self,
@@ -263,16 +278,21 @@ impl ReceiveSide {
             let chunk = Chunk::new(frame, range, device);
             return self.parts.insert(begin, chunk, device);
         }
-        let chunk = if self.queue.len() == 0 {
-            Chunk::keep(frame, range, device)
-        } else {
-            Chunk::new(frame, range, device)
-        };
+        let chunk = self.in_order(frame, range, device);
         self.append(chunk);
         while let Some(chunk) = self.parts.take(self.next, device) {
             self.append(chunk);
         }
         false
+    }
+
+    /// Bytes that come next.
+    fn in_order(&self, frame: RxFrame, range: Range<usize>, device: &mut Device) -> Chunk {
+        if self.queue.len() == 0 {
+            Chunk::keep(frame, range, device)
+        } else {
+            Chunk::new(frame, range, device)
+        }
     }
 
     fn append(&mut self, chunk: Chunk) {

@@ -27,6 +27,10 @@ impl ReceiveQueue {
 
     pub(crate) fn push(&mut self, chunk: Chunk) {
         self.len += chunk.len();
+        if !chunk.is_copied() {
+            self.chunks.push_back(chunk);
+            return;
+        }
         let rest = match self.chunks.back_mut() {
             Some(last) => last.absorb(chunk),
             None => Some(chunk),
@@ -61,12 +65,12 @@ impl ReceiveQueue {
             let Some(chunk) = self.chunks.front_mut() else {
                 return;
             };
-            let taken = left.min(chunk.len());
-            chunk.trim_front(taken);
-            left -= taken;
-            if chunk.len() == 0
-                && let Some(chunk) = self.chunks.pop_front()
-            {
+            if left < chunk.len() {
+                chunk.trim_front(left);
+                return;
+            }
+            left -= chunk.len();
+            if let Some(chunk) = self.chunks.pop_front() {
                 chunk.free(device);
             }
         }

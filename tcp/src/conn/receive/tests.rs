@@ -41,6 +41,19 @@ fn segment(place: i64, len: usize, control: TcpControl) -> Segment {
     }
 }
 
+/// Two frames of `len` bytes that were received, and where they go back to.
+fn received(len: usize) -> (Device, [RxFrame; 2]) {
+    let (io, wire) = MemoryIo::new(4).unwrap();
+    let mut device = Device::new(Box::new(io), 1500);
+    for _ in 0..2 {
+        wire.deliver(vec![7; len]);
+    }
+    let mut frames = Vec::new();
+    device.receive(2, &mut frames);
+    let frames = <[RxFrame; 2]>::try_from(frames);
+    (device, frames.map_err(|frames| frames.len()).unwrap())
+}
+
 fn wide(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
@@ -119,6 +132,26 @@ proptest! {
         let (begin, range) = side.clip(&segment);
         let got = (!range.is_empty()).then(|| (begin, range.start - HEADERS, range.len()));
         prop_assert_eq!(got, taken);
+    }
+
+    /// What comes next and is nothing unusual is taken by a path of its own, and comes to the same.
+    #[test]
+    fn next_segment_is_taken_as_any_other(case in case(), comes_next: bool) {
+        let place = if comes_next { case.next } else { case.place };
+        let case = Case { place, ..case };
+        let (segment, [mut one, mut other]) = (case.segment(), [case.side(), case.side()]);
+        let next = at(case.place) == at(case.next);
+        let ordinary = next && case.len <= case.window && case.control == TcpControl::Psh;
+        prop_assert_eq!(one.is_next(&segment), ordinary);
+        if ordinary && case.len > 0 {
+            let (mut device, frames) = received(HEADERS + case.len);
+            let [frame, same] = frames;
+            prop_assert_eq!(other.duplicate(&segment), None);
+            prop_assert_eq!(other.accept(&segment, same, &mut device), Arrival::InOrder { filled: false });
+            one.take_next(&segment, frame, &mut device);
+            prop_assert_eq!((one.next(), one.queue().len()), (other.next(), other.queue().len()));
+            prop_assert_eq!(other.next(), at(case.next + wide(case.len)));
+        }
     }
 
     #[test]
