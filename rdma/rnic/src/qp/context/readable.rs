@@ -31,11 +31,22 @@ impl QpContext {
         if any {
             self.note_progress(device.now);
         }
-        // Responses may have to be sent, stalled work may go on, and the stream may have opened.
-        self.activate(device);
+        if received.is_err() || self.may_have_to_send() {
+            self.activate(device);
+        }
         if let Err(fault) = received {
             self.on_receive_fault(fault, device);
         }
+    }
+
+    /// After bytes were received: responses may have to be sent, stalled work may go on, and the stream may have opened. False if a turn
+    /// would find nothing to do.
+    fn may_have_to_send(&self) -> bool {
+        let ConnStage::Connected(connection, Phase::Open { .. }) = &self.stage else {
+            return true;
+        };
+        let stream = connection.stream();
+        !stream.is_open() || stream.has_more() || self.work.has_posted()
     }
 
     /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
