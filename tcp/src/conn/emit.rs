@@ -15,6 +15,9 @@ impl Conn {
     pub(crate) fn egress(&mut self, device: &mut Device, now: Instant) -> usize {
         self.act_on_deferred_ack(device);
         self.pending.clear_lack_of_frame();
+        if !self.is_pressed() {
+            return 0;
+        }
         let before = device.counters().segments_out;
         if self.pending.reset() {
             self.send_reset(device, now);

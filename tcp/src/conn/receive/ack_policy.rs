@@ -121,7 +121,15 @@ impl AckPolicy {
     }
 
     /// The SACK option's blocks: a duplicate first, then the block of the newest segment, then others of late.
+    #[inline]
     pub(super) fn blocks(&mut self, parts: &Reassembly) -> [Option<(u32, u32)>; MAX_BLOCKS] {
+        if self.duplicate.is_none() && self.recent.is_empty() {
+            return [None; MAX_BLOCKS];
+        }
+        self.gather_blocks(parts)
+    }
+
+    fn gather_blocks(&mut self, parts: &Reassembly) -> [Option<(u32, u32)>; MAX_BLOCKS] {
         let mut blocks: ArrayVec<(Seq, Seq), MAX_BLOCKS> = ArrayVec::new();
         blocks.extend(self.duplicate);
         let mut listed: ArrayVec<(Seq, Seq), MAX_BLOCKS> = ArrayVec::new();
