@@ -148,16 +148,16 @@ impl Conn {
     fn take_in_order(&mut self, ack: Seq, device: &mut Device, now: Instant) -> Option<Arrived> {
         let mut arrived: Option<Arrived> = None;
         self.send.acknowledge(ack);
-        while let Some(mut piece) = self.send.pop_acked() {
+        while let Some(piece) = self.send.first_acked() {
             self.congestion
                 .on_delivered(piece.rate.as_ref(), piece.len, now);
             self.recovery
-                .on_delivered(&piece, now - piece.sent_at, false);
+                .on_delivered(piece, now - piece.sent_at, false);
             arrived = Some(Arrived {
                 bytes: arrived.map_or(0, |before| before.bytes) + piece.len,
                 sent: piece.sent_at,
             });
-            if let Some(frame) = piece.frame.take() {
+            if let Some(frame) = self.send.pop_first() {
                 frame.free(device);
             }
         }

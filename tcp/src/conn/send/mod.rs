@@ -16,7 +16,7 @@ use crate::delivery_rate::SentRate;
 use crate::time::Instant;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::{Seq, bytes};
-use send_queue::{Piece, SendQueue};
+use send_queue::{Held, Piece, SendQueue};
 
 /// The sending half of a connection.
 #[derive(Debug)]
@@ -136,6 +136,17 @@ impl SendSide {
     /// Takes an ACK of something that was not acknowledged; [`pop_acked`](Self::pop_acked) gives the segments.
     pub(crate) fn acknowledge(&mut self, ack: Seq) {
         self.una = ack;
+    }
+
+    /// The first segment, if all of it is acknowledged.
+    pub(crate) fn first_acked(&self) -> Option<&Piece> {
+        self.queue.first_acked(self.una)
+    }
+
+    /// Takes the first segment; where its payload is.
+    #[inline]
+    pub(crate) fn pop_first(&mut self) -> Option<Held> {
+        self.queue.pop()?.frame
     }
 
     /// Takes the first segment if all of it is acknowledged.

@@ -85,6 +85,11 @@ impl Piece {
         self.len + usize::from(self.control != TcpControl::Psh)
     }
 
+    /// True for one that was sent once, and of which nothing else is known: it counts by its length only.
+    fn is_plain(&self) -> bool {
+        self.transmits == 1 && !self.sacked && !self.lost
+    }
+
     fn in_flight(&self) -> bool {
         !self.sacked && !self.lost
     }
@@ -165,18 +170,38 @@ impl SendQueue {
 
     /// Appends a piece.
     pub(super) fn push(&mut self, piece: Piece) {
-        self.count(piece.sums());
+        if piece.is_plain() {
+            self.sums.pipe += piece.len;
+            self.sums.payload += piece.len;
+        } else {
+            self.count(piece.sums());
+        }
         self.pieces.push_back(piece);
+    }
+
+    /// The first piece, if all of it is before `ack`.
+    pub(super) fn first_acked(&self, ack: Seq) -> Option<&Piece> {
+        let first = self.pieces.front()?;
+        (!ack.is_before(first.end())).then_some(first)
+    }
+
+    /// Takes the first piece.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        if piece.is_plain() {
+            self.sums.pipe -= piece.len;
+            self.sums.payload -= piece.len;
+        } else {
+            self.uncount(piece.sums());
+        }
+        Some(piece)
     }
 
     /// Takes the first piece if all of it is before `ack`.
     pub(super) fn pop_acked(&mut self, ack: Seq) -> Option<Piece> {
-        if ack.is_before(self.pieces.front()?.end()) {
-            return None;
-        }
-        let piece = self.pieces.pop_front()?;
-        self.uncount(piece.sums());
-        Some(piece)
+        self.first_acked(ack)?;
+        self.pop()
     }
 
     fn uncount(&mut self, piece: Sums) {
