@@ -7,12 +7,14 @@ use super::cubic_epoch::Epoch;
 use super::hystart::HyStart;
 use super::window::{MAX_WINDOW, Window};
 use super::window_based::Rule;
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 /// β of the multiplicative decrease, 0.7 (§4.6), in tenths.
 const BETA: (usize, usize) = (7, 10);
 /// Fast convergence, (1 + β) / 2 (§4.7).
 const CONVERGE: (usize, usize) = (17, 20);
+/// No round trip is taken for longer, in nanoseconds.
+const MAX_ROUND_TRIP: u64 = 3_600_000_000_000;
 /// What a spurious reduction has overwritten (§4.9).
 type Before = (usize, Option<Epoch>, usize);
 
@@ -25,7 +27,8 @@ pub(super) struct Cubic {
     cwnd_prior: usize,
     epoch: Option<Epoch>,
     before: Option<Before>,
-    srtt: Duration,
+    /// The smoothed round trip, in nanoseconds; zero before the first.
+    srtt: u64,
     last_ack: Option<Instant>,
 }
 
@@ -36,13 +39,12 @@ fn scale(bytes: usize, part: (usize, usize)) -> usize {
 
 impl Cubic {
     fn smooth(&mut self, rtt: Option<Duration>) {
-        let Some(rtt) = rtt.map(|rtt| rtt.min(Duration::from_hours(1))) else {
+        let Some(rtt) = rtt.map(|rtt| nanos(rtt).min(MAX_ROUND_TRIP)) else {
             return;
         };
-        self.srtt = if self.srtt.is_zero() {
-            rtt
-        } else {
-            (self.srtt * 7 + rtt) / 8
+        self.srtt = match self.srtt {
+            0 => rtt,
+            srtt => (srtt * 7 + rtt) / 8,
         };
     }
 
@@ -59,7 +61,7 @@ impl Cubic {
         let grown = if epoch.curve(elapsed, window.mss) < friendly {
             friendly.saturating_sub(cwnd) // Reno-friendly region
         } else {
-            let ahead = elapsed.saturating_add(self.srtt);
+            let ahead = elapsed.saturating_add(Duration::from_nanos(self.srtt));
             let target = epoch.curve(ahead, window.mss);
             epoch.towards(target.clamp(cwnd, cwnd + cwnd / 2), bytes, cwnd)
         };
@@ -166,7 +168,7 @@ mod tests {
     /// Lost with 100 segments in flight and in the window, recovered at 0 ms, a round trip of 100 ms.
     fn after_loss() -> WindowBased<Cubic> {
         let mut cubic = WindowBased::<Cubic>::new(MSS);
-        cubic.rule.srtt = Duration::from_millis(100);
+        cubic.rule.srtt = 100_000_000;
         cubic.window.cwnd = 100 * MSS;
         cubic.on_loss(at(0), 100 * MSS);
         cubic.on_recovered(at(0));
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn with_short_round_trips_the_window_is_renos() {
         let mut cubic = after_loss();
-        cubic.rule.srtt = Duration::from_millis(1);
+        cubic.rule.srtt = 1_000_000;
         for millis in 0..50 {
             cubic.on_ack(&ack(millis, cubic.window()));
         }
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn past_the_window_before_the_loss_reno_adds_a_whole_segment() {
         let mut cubic = after_loss();
-        cubic.rule.srtt = Duration::from_millis(1);
+        cubic.rule.srtt = 1_000_000;
         let mut at_prior = None;
         for round in 0..80 {
             cubic.on_ack(&ack(round, cubic.window()));
