@@ -100,7 +100,7 @@ impl Rnic {
         let events = Arc::new(EventQueue::new(config.max_events)?);
         let ready = Arc::new(ReadySet::new(MAX_QPS));
         let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
-        let slots = SlotTable::new(MAX_QPS, MAX_SRQS);
+        let slots = SlotTable::new(MAX_QPS, MAX_SRQS)?;
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let told = Arc::clone(&events);
         let mut engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);

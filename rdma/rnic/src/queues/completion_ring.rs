@@ -189,7 +189,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn no_wake_up_is_lost_however_publishing_and_arming_meet() {
-        let [slots, _] = SlotTable::new(1, 0).open_pair(QpId::new(0, 0));
+        let table = SlotTable::new(1, 0).unwrap();
+        let [slots, _] = table.open_pair(QpId::new(0, 0));
         let (producer, mut ring) = RingBuffer::new(64);
         let (sleeper, bell) = Sleeper::new().unwrap();
         let shared = Arc::new(CqShared::new());

@@ -4,10 +4,12 @@
 //! completion, and frees its slot at once. Whoever polls holds another object than whoever posts, maybe in another thread. So they meet in
 //! a table of the RNIC, where a completion names its queue.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::{Consumer, Producer};
+use zerocopy::FromZeros;
 
 use super::resize::NewRing;
 use super::ring::ring;
@@ -48,11 +50,16 @@ fn places(qp: QpId) -> [u32; 2] {
 }
 
 impl SlotTable {
-    /// For so many queue pairs and shared receive queues.
-    pub fn new(qps: usize, srqs: usize) -> Arc<Self> {
-        let words = (0..2 * qps + srqs).map(|_| AtomicU64::new(0)).collect();
+    /// For so many queue pairs and shared receive queues. A place that was never used takes no memory: nobody has written to it.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for the table.
+    pub fn new(qps: usize, srqs: usize) -> io::Result<Arc<Self>> {
+        let words = AtomicU64::new_vec_zeroed(2 * qps + srqs)
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let first_srq = u32::try_from(2 * qps).unwrap_or(u32::MAX);
-        Arc::new(Self { words, first_srq })
+        Ok(Arc::new(Self { words, first_srq }))
     }
 
     /// Opens the credit counter of shared receive queue number `srq`.
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn slot_is_free_when_it_is_said_to_be_not_when_the_request_is_taken() {
-        let table = SlotTable::new(1, 0);
+        let table = SlotTable::new(1, 0).unwrap();
         let [sends, recvs] = table.open_pair(QpId::new(0, 0));
         let (mut queue, mut engine) = queue(&table, sends);
         for round in 0..3 {
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn count_goes_round_and_touches_nothing_else() {
-        let table = SlotTable::new(1, 0);
+        let table = SlotTable::new(1, 0).unwrap();
         let [key, _] = table.open_pair(QpId::new(0, 0));
         let (mut queue, mut engine) = queue(&table, key);
         table.words[0].store(word(key.generation, u32::MAX), Ordering::Relaxed);
@@ -238,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_queue_that_is_gone_frees_nothing_of_the_next() {
-        let table = SlotTable::new(2, 0);
+        let table = SlotTable::new(2, 0).unwrap();
         let [gone, _] = table.open_pair(QpId::new(1, 1));
         let [next, _] = table.open_pair(QpId::new(2, 1));
         assert_ne!(gone, next);
