@@ -28,6 +28,18 @@ struct Node {
     ring: Option<u16>,
 }
 
+impl Node {
+    /// In no ring.
+    fn alone(index: usize) -> Self {
+        Self {
+            next: index,
+            prev: index,
+            at: Instant::ORIGIN,
+            ring: None,
+        }
+    }
+}
+
 /// A wheel of fourteen levels. A timer is put once into the finest level that reaches its deadline, and stays there. Far deadlines are kept
 /// coarsely instead of being sorted again and again. So setting, cancelling and firing cost the same however many there are.
 ///
@@ -68,14 +80,13 @@ fn units(tick: u64, level: usize) -> u64 {
 
 impl Wheel {
     pub(super) fn new(now: Instant) -> Self {
-        let ring = |index| Node {
-            next: index,
-            prev: index,
-            at: Instant::ORIGIN,
-            ring: None,
-        };
+        let mut nodes = Vec::with_capacity(RINGS);
+        // A loop: for an iterator Miri needs longer, in each test of a stack.
+        while nodes.len() < RINGS {
+            nodes.push(Node::alone(nodes.len()));
+        }
         Self {
-            nodes: (0..RINGS).map(ring).collect(),
+            nodes,
             used: [[0; WORDS]; LEVELS],
             levels: 0,
             clock: floor(now),
@@ -103,12 +114,7 @@ impl Wheel {
         self.cancel(key);
         let node = key as usize + RINGS;
         for index in self.nodes.len()..=node {
-            self.nodes.push(Node {
-                next: index,
-                prev: index,
-                at: Instant::ORIGIN,
-                ring: None,
-            });
+            self.nodes.push(Node::alone(index));
         }
         self.nodes[node].at = at;
         self.put(node);
