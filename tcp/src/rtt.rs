@@ -252,6 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
         fn no_input_panics(floor: Duration, ceiling: Duration, steps: Vec<(Duration, Duration, u8)>) {
             let mut rtt = RttEstimator::new(floor, ceiling);
             for (sample, now, expiries) in steps {

@@ -65,16 +65,16 @@ in_miri() {
     return "$status"
 }
 
-# short MODEL: the driver without what asks the kernel, and of what is built on it the tests that touch frames or regions; the rest is arithmetic. The corpus is in files, so it
-# is run without isolation from the host.
+# short MODEL: the driver without what asks the kernel, and what is built on it. Of TCP and the simulations these are a few tests that touch
+# frames; the rest of TCP is arithmetic. The corpus is in files, so it is run without isolation from the host.
 short() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests receive_queue:: send_queue:: inbound:: outbound:: prediction:: template:: || return
-    in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- data::commit data::less data::room || return
-    in_miri "$1" "$seeds" --package xwarp-rnic --lib -- stags::view stags::scattered stags::tests::shared || return
-    in_miri "$1" "$seeds" --package xwarp --lib -- buffers:: || return
+    in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- data::commit data::less data::room interface::segment loss::corrupted || return
+    in_miri "$1" "$seeds" --package xwarp-rnic --lib || return
+    in_miri "$1" "$seeds" --package xwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- buffers::message_goes_from_buffer_to_buffer || return
     in_miri "$1" -Zmiri-disable-isolation --package xwarp-fuzz --test corpus
 }
@@ -84,10 +84,7 @@ short() {
 # peers of tcp/tests/stack mean nothing with few frames.
 long() {
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- --skip congestion:: || return
-    in_miri "$1" "$seeds" --package xwarp-rnic --lib || return
-    in_miri "$1" "$seeds" --package xwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test scripts || return
-    in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- interface::segment loss::corrupted || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer::read_fence transfer::send_with transfer::slow_link atomics:: buffers::
 }
 

@@ -314,6 +314,7 @@ mod tests {
 
     /// What one cookie shows in its low byte says nothing of the next flow's.
     #[test]
+    #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
     fn same_data_look_different_for_each_flow_and_epoch() {
         let low = |port, seconds| cookies().make(&peer(port), OPENED, at(seconds)) & 255;
         let mut seen = [false; 256];

@@ -1,5 +1,7 @@
 //! Connections end, in every order.
 
+use xwarp_test_kit::cases;
+
 use crate::{ESTABLISHED, TIMESTAMPS, run_after};
 
 #[test]
@@ -139,13 +141,13 @@ close
 /// Only the FIN that was received begins the time anew: any other can be a stranger's.
 #[test]
 fn another_fin_does_not_prolong_time_wait() {
-    for fin in [
+    for fin in cases([
         "F. 2:2(0) ack 2",
         "F. 1000:1000(0) ack 2",
         "F. 0:0(0) ack 2",
         "F. 1:1(0) ack 70000",
         "F. -2147483647:-2147483647(0) ack 2",
-    ] {
+    ]) {
         run_after(
             ESTABLISHED,
             &format!(

@@ -1,5 +1,7 @@
 //! RSTs, SYNs and ACKs that a stranger may have sent (RFC 5961).
 
+use xwarp_test_kit::cases;
+
 use crate::{ESTABLISHED, TIMESTAMPS, run_after};
 
 #[test]
@@ -198,7 +200,7 @@ fn is_answered_sixteen_times(beginning: &str, segment: &str, [answer, later]: [&
 
 #[test]
 fn what_was_never_sent_provokes_a_limited_number_of_acks() {
-    for segment in [
+    for segment in cases([
         "P. -1000000000:-999999999(1) ack 1",
         "P. -2147482648:-2147482647(1) ack 1",
         "F. -1000000000:-1000000000(0) ack 1",
@@ -210,20 +212,20 @@ fn what_was_never_sent_provokes_a_limited_number_of_acks() {
         ". -70000:-70000(0) ack 1",
         "P. 1:101(100) ack -70000",
         "P. 1:101(100) ack 2",
-    ] {
+    ]) {
         is_answered_sixteen_times(ESTABLISHED, segment, [". 1:1(0) ack 1"; 2]);
     }
 }
 
 #[test]
 fn old_timestamps_provoke_a_limited_number_of_acks() {
-    for segment in [
+    for segment in cases([
         "P. -1000000000:-999999999(1) ack 1",
         "F. -1000000000:-1000000000(0) ack 1",
         "F. 1:1(0) ack 1",
         "P. 1:101(100) ack 1",
         ". 1:1(0) ack 1",
-    ] {
+    ]) {
         let old = format!("{segment} win 65535 <nop,nop,TS val 109 ecr 10>");
         is_answered_sixteen_times(
             TIMESTAMPS,

@@ -21,7 +21,7 @@ use crate::frames;
 use crate::net::{MAC_A, MAC_B};
 use crate::segment::{Origin, PEER_ISS, SegmentText, payload, stamp_in};
 
-const FRAMES: usize = 512;
+const FRAMES: usize = 128;
 const BUDGET: usize = 64;
 
 struct Runner {

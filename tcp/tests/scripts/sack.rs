@@ -1,5 +1,7 @@
 //! Selective acknowledgments, both ways.
 
+use xwarp_test_kit::cases;
+
 use crate::{ESTABLISHED, PLAIN, TIMESTAMPS, run_after};
 
 /// Five segments of 1000 bytes in flight.
@@ -267,12 +269,12 @@ write 1000
 /// A block further back than any window, or half the sequence space away, is no duplicate of what was repeated.
 #[test]
 fn duplicate_of_what_was_never_sent_undoes_nothing() {
-    for block in [
+    for block in cases([
         "-70000:-69000",
         "-2147482647:-2147481647",
         "-2147478647:1001",
         "2147479648:2147480648",
-    ] {
+    ]) {
         with_five(&format!(
             "
 +10ms < . 1:1(0) ack 1 win 65535 <nop,nop,sack 1001:4001>

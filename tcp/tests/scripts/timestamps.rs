@@ -1,5 +1,7 @@
 //! Timestamps and protection against wrapped sequence numbers (RFC 7323).
 
+use xwarp_test_kit::cases;
+
 use crate::{TIMESTAMPS, run, run_after};
 
 #[test]
@@ -69,14 +71,14 @@ read 100
 /// 2^31 less 1000 behind what is expected: the distance at which two comparisons modulo 2^32 contradict each other.
 #[test]
 fn segment_half_the_space_behind_leaves_the_latest_timestamp_alone() {
-    for stranger in [
+    for stranger in cases([
         "F. -2147482647:-2147482647(0) ack 12345",
         "F. -2147482647:-2147482647(0) ack 1",
         "P. -2147482647:-2147482646(1) ack 12345",
         "P. -2147482647:-2147482646(1) ack 1",
         "F. -2147483647:-2147483647(0) ack 1",
         "P. -2147483547:-2147483447(100) ack 1",
-    ] {
+    ]) {
         run_after(
             TIMESTAMPS,
             &format!(
@@ -96,7 +98,7 @@ read 100
 
 #[test]
 fn segment_with_an_impossible_ack_leaves_the_latest_timestamp_alone() {
-    for ack in [2, -70_000, -2_147_483_647] {
+    for ack in cases([2, -70_000, -2_147_483_647]) {
         run_after(
             TIMESTAMPS,
             &format!(
@@ -143,7 +145,7 @@ event Incoming
 /// A timestamp that was never sent, or not within minutes of the last one that was echoed, is none that the peer would echo.
 #[test]
 fn segment_that_echoes_what_was_not_sent_is_dropped() {
-    for echo in [11, 1000, 4_032_823_285_u32, 2_147_483_647, 2_147_483_648] {
+    for echo in cases([11, 1000, 4_032_823_285_u32, 2_147_483_647, 2_147_483_648]) {
         run_after(
             TIMESTAMPS,
             &format!(

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use xwarp_test_kit::cases;
+
 use crate::{ESTABLISHED, PLAIN, run, run_after};
 
 #[test]
@@ -342,7 +344,7 @@ fn scale_above_fourteen_means_fourteen() {
         };
         range.map(line).collect::<String>()
     };
-    for scale in [14, 15, 255] {
+    for scale in cases([15, 14, 255]) {
         let (ten, eleven) = (written(0..10), written(10..21));
         run(&format!(
             "

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Side`] | A or B: one of the two hosts of a link, with its addresses |
 //! | [`pattern`], [`pattern_of`] | payload in which every piece is told from every other |
+//! | [`cases`] | what a test tries one after the other; in Miri only the first |
 //! | [`eventually`] | waits for a condition, never for a time |
 //! | [`drops_of`] | drop counters that are not zero |
 //! | [`hex`] | literal bytes, as a document prints them |
@@ -41,6 +42,7 @@
 
 #[cfg(feature = "rnic")]
 mod cable;
+mod cases;
 mod drops;
 #[cfg(feature = "rnic")]
 mod end;
@@ -58,6 +60,7 @@ mod work_dir;
 
 #[cfg(feature = "rnic")]
 pub use cable::{Cable, MemoryRnics};
+pub use cases::cases;
 pub use drops::{Drops, drops_of};
 #[cfg(feature = "rnic")]
 pub use end::{End, next_completion, next_request, next_success};

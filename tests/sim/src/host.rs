@@ -22,7 +22,7 @@ use crate::MIB;
 /// Bytes of an IP packet at most, if nothing else is said.
 pub(crate) const MTU: usize = 1500;
 /// Frames of an interface.
-const FRAMES: usize = 512;
+const FRAMES: usize = if cfg!(miri) { 128 } else { 512 };
 /// Bytes of a host's region area; they cost nothing until they are used.
 const REGION_AREA: usize = if cfg!(miri) { 4 } else { 256 } * MIB;
 /// Bytes before and after a [`Target`] that nobody may write.

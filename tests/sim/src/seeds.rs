@@ -5,7 +5,7 @@ use std::env;
 use xwarp_netsim::Seed;
 
 /// Seeds per scenario unless `XWARP_SEEDS` says otherwise.
-const DEFAULT_SEEDS: u64 = 20;
+const DEFAULT_SEEDS: u64 = if cfg!(miri) { 1 } else { 20 };
 
 /// Runs a scenario with many seeds. A failing one is named together with how to replay it.
 ///

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn bytes_are_found_across_the_entries() {
-        let area = SharedBytes::anonymous(1 << 16).unwrap();
+        let area = SharedBytes::anonymous(4096).unwrap();
         let list = PhysicalList {
             entry_size: 10,
             addresses: [500, 77, 3].into(),

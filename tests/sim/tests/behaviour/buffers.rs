@@ -404,9 +404,10 @@ fn buffer_keeps_the_region_of_those_that_were_dropped() {
 /// A Write that takes several windows, and a Send behind it. What is lost is sent again after both have completed.
 #[test]
 fn completed_work_reads_its_memory_no_more() {
-    const LEN: usize = 1_000_000;
+    const LEN: usize = if cfg!(miri) { 30_000 } else { 1_000_000 };
+    const LOSS: f64 = if cfg!(miri) { 0.2 } else { 0.05 };
     let (sim, mut a, mut b) = pair();
-    let mut sim = sim.loss(0.05);
+    let mut sim = sim.loss(LOSS);
     let (target, bytes) = (b.target(LEN), pattern(LEN));
     let (mut sent, mut expected) = (PostedBuffers::default(), PostedBuffers::default());
     expect_into(&mut expected, &mut b, &[0; 1000]);

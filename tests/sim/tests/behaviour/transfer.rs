@@ -343,14 +343,16 @@ fn send_with_invalidate_takes_the_region_away_and_says_which() {
 
 #[test]
 fn slow_link_with_a_short_queue_loses_frames_but_no_bytes() {
+    const QUEUE: usize = if cfg!(miri) { 8 } else { 50 };
+    const LEN: usize = if cfg!(miri) { 32 * KIB } else { MIB };
     let mut sim = sim().rate(100_000_000);
-    sim.link().change(|conditions| conditions.queue = 50);
+    sim.link().change(|conditions| conditions.queue = QUEUE);
     let (mut a, b) = sim.connected_pair();
-    let target = b.target(MIB);
-    a.post_write(1, &pattern(MIB), target.remote(0));
+    let target = b.target(LEN);
+    a.post_write(1, &pattern(LEN), target.remote(0));
     sim.run_until_idle();
-    assert_eq!(a.sends(), [Done::write(1, MIB)]);
-    assert!(target.to_vec() == pattern(MIB));
+    assert_eq!(a.sends(), [Done::write(1, LEN)]);
+    assert!(target.to_vec() == pattern(LEN));
     assert!(
         sim.link().counters(Direction::AToB).queue_full > 0,
         "the queue was long enough"

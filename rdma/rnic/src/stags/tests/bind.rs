@@ -62,8 +62,8 @@ fn window_is_bounded_to_the_byte_and_based_as_asked() {
         };
         bytes.fill(0..4096, 0).unwrap();
         assert_eq!((access(base, 1), access(base + 19, 1)), (Ok(()), Ok(())));
-        let written: Vec<usize> = (0..4096).filter(|&at| bytes.to_vec()[at] == 1).collect();
-        assert_eq!(written, [10, 29]);
+        let expected: Vec<u8> = (0..4096).map(|at| (at == 10 || at == 29).into()).collect();
+        assert_eq!(bytes.to_vec(), expected);
         assert_eq!(access(base, 20), Ok(()));
         let outside = Err(AccessError::Bounds);
         for (to, len) in [(base.wrapping_sub(1), 1), (base + 20, 1), (base, 21)] {
@@ -217,6 +217,7 @@ fn regions_and_queue_pairs_know_the_windows_that_are_bound_to_them() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs hours for 65,534 windows")]
 fn all_windows_that_there_can_be_are_bound_to_one_region_by_one_queue_pair() {
     let mut it = Fixture::new();
     let user = it.user(PD);
@@ -257,10 +258,11 @@ fn what_owns_windows_takes_them_away_when_it_goes() {
 
 #[test]
 fn window_can_be_bound_and_invalidated_for_ever() {
+    const ROUNDS: u32 = if cfg!(miri) { 20 } else { 1000 };
     let mut it = Fixture::new();
     let user = it.user(PD);
     let (window, region) = (it.window(), it.va_region(ALL));
-    for round in 0..1000_u32 {
+    for round in 0..ROUNDS {
         let stag = window.with_key(round.to_be_bytes()[3]);
         assert_eq!(it.table.bind(user, &bind(stag, region)), Ok(()));
         assert_eq!(it.access(user, stag, VA, WRITE), Ok(()));

@@ -22,7 +22,7 @@ const OTHER_PD: PdId = PdId(2);
 const LOCAL: Access = Access::LOCAL;
 const ALL: Access = Access::all();
 /// Bytes of the region area.
-const AREA: usize = 1 << 20;
+const AREA: usize = if cfg!(miri) { 1 << 15 } else { 1 << 20 };
 const PAGE: u64 = 4096;
 /// Tagged Offset of the first byte of VA-based regions.
 const VA: u64 = 0x7000_0123;

@@ -8,6 +8,7 @@ use xwarp::event::AsyncEventKind;
 use xwarp::{CompletionStatus, Opcode, QpConfig, QpState, SendRequest, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim};
+use xwarp_test_kit::cases;
 
 use super::{completions, holding, number, originals, post_add, sim};
 
@@ -18,7 +19,7 @@ fn depths(ord: u16, ird: u16) -> QpConfig {
 /// The peer would end the connection if there were one more than its IRD.
 #[test]
 fn reads_and_atomics_beyond_ord_wait_for_each_other() {
-    for depth in [1, 2, 3] {
+    for depth in cases([1, 2, 3]) {
         let mut sim = sim();
         let (mut a, b) = sim.connected_pair_with(&depths(depth, depth));
         let (target, sink) = (b.target(8), a.target(8));
@@ -40,11 +41,11 @@ fn reads_and_atomics_beyond_ord_wait_for_each_other() {
 
 #[test]
 fn more_than_the_peer_offers_end_the_stream() {
-    let cases = [
+    let all = [
         (2, TermCode::ddp_untagged(3)),
         (0, TermCode::ddp_untagged(1)),
     ];
-    for (ird, code) in cases {
+    for (ird, code) in cases(all) {
         // Revision 2 would have told the peer.
         let mpa = MpaConfig::default().max_revision(Revision::One);
         let mut sim = Sim::with_mpa(Seed(31), mpa, mpa)

@@ -7,9 +7,10 @@ use xwarp::event::AsyncEventKind;
 use xwarp::{
     Access, CompletionStatus, MemoryRegion, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId,
 };
-use xwarp_sim_tests::{Done, Host, KIB, MIB, Sim, SimEnd};
+use xwarp_sim_tests::{Done, Host, KIB, Sim, SimEnd};
+use xwarp_test_kit::cases;
 
-use super::{completions, holding, number, post_add};
+use super::{LONG, completions, holding, number, post_add};
 use crate::refused::{ACCESSES, Attempt, RefusedAccess, RemoteMemory, assert_refused_by_event, at};
 
 const ATOMIC: Attempt = Attempt {
@@ -54,7 +55,7 @@ fn atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
     type Case = (&'static str, fn(&Host, Attempt) -> RemoteMemory, TermCode);
     let misaligned = TermCode::rdmap_operation(7);
     #[rustfmt::skip]
-    let cases: [Case; 4] = [
+    let all: [Case; 4] = [
         ("misaligned by 1", |b, _| at(b.region(KIB, Access::all()), 1), misaligned),
         ("misaligned by 4", |b, _| at(b.region(KIB, Access::all()), 20), misaligned),
         ("misaligned by 7", |b, _| at(b.region(KIB, Access::all()), 1015), misaligned),
@@ -65,11 +66,11 @@ fn atomic_where_it_may_not_be_changes_nothing_and_ends_the_stream() {
         memory,
         request,
         ..
-    } in ACCESSES
+    } in cases(ACCESSES)
     {
         assert_atomics_refused(case, memory, request);
     }
-    for (case, memory, code) in cases {
+    for (case, memory, code) in cases(all) {
         assert_atomics_refused(case, memory, code);
     }
 }
@@ -99,17 +100,17 @@ fn right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
 fn atomic_whose_target_goes_while_it_waits_is_not_executed() {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
-    let (source, sink) = (b.target(MIB), a.target(MIB));
+    let (source, sink) = (b.target(LONG), a.target(LONG));
     let region = b.region(8, Access::all());
     let memory = region.bytes().clone();
-    a.post_read(1, sink.local(0, MIB), source.remote(0));
+    a.post_read(1, sink.local(0, LONG), source.remote(0));
     post_add(&mut a, 2, 1, region.remote(0));
     sim.run_for(Duration::from_micros(60));
     drop(region);
     sim.run_until_idle();
     assert_refused_by_event("deregistered", &a, &b, TermCode::rdmap_protection(0));
     assert_eq!(memory.to_vec(), [0; 8]);
-    let expected = [Done::read(1, MIB), Done::refused(2, Opcode::FetchAdd)];
+    let expected = [Done::read(1, LONG), Done::refused(2, Opcode::FetchAdd)];
     assert_eq!(a.sends(), expected);
 }
 
@@ -165,7 +166,7 @@ fn sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() {
         with(a.host().region_in(&other, 8, Access::all()), 0, 8)
     }
     #[rustfmt::skip]
-    let cases: [Case; 8] = [
+    let all: [Case; 8] = [
         ("unknown", |a| unknown(a, |stag| Stag(stag.0 ^ 1)), CompletionStatus::InvalidStag),
         ("STag 0", |a| unknown(a, |_| Stag(0)), CompletionStatus::InvalidStag),
         ("no right", |a| with(a.region(8, Access::LOCAL_READ), 0, 8), CompletionStatus::AccessViolation),
@@ -175,7 +176,7 @@ fn sink_that_cannot_be_used_fails_its_work_request_before_the_peer_is_asked() {
         ("too short", |a| with(a.region(16, Access::all()), 0, 7), CompletionStatus::BaseBounds),
         ("too long", |a| with(a.region(16, Access::all()), 0, 9), CompletionStatus::BaseBounds),
     ];
-    for (case, sink, status) in cases {
+    for (case, sink, status) in cases(all) {
         assert_sink_refused(case, sink, status);
     }
 }
