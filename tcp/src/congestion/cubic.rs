@@ -16,7 +16,7 @@ const CONVERGE: (usize, usize) = (17, 20);
 /// No round trip is taken for longer, in nanoseconds.
 const MAX_ROUND_TRIP: u64 = 3_600_000_000_000;
 /// What a spurious reduction has overwritten (§4.9).
-type Before = (usize, Option<Epoch>, usize);
+type Before = (usize, Option<Box<Epoch>>, usize);
 
 /// The window as a cubic function of the time since the last loss.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,9 @@ pub(super) struct Cubic {
     /// Window at the last reduction, lowered by fast convergence; zero if unknown, and after a timeout.
     w_max: usize,
     cwnd_prior: usize,
-    epoch: Option<Epoch>,
-    before: Option<Before>,
+    // Boxed, as most connections never lose anything.
+    epoch: Option<Box<Epoch>>,
+    before: Option<Box<Before>>,
     /// The smoothed round trip, in nanoseconds; zero before the first.
     srtt: u64,
     last_ack: Option<Instant>,
@@ -54,7 +55,10 @@ impl Cubic {
     }
 
     fn avoid(&mut self, window: &mut Window, bytes: usize, now: Instant) {
-        let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin(window, now));
+        let mut epoch = match self.epoch.take() {
+            Some(epoch) => epoch,
+            None => Box::new(self.begin(window, now)),
+        };
         let cwnd = window.cwnd;
         let elapsed = now - epoch.start;
         let friendly = epoch.friendly(bytes, window);
@@ -116,7 +120,7 @@ impl Rule for Cubic {
     }
 
     fn on_loss(&mut self, window: &mut Window, in_flight: usize) {
-        self.before = Some(self.state());
+        self.before = Some(Box::new(self.state()));
         window.lose(self.decrease(window, in_flight));
     }
 
@@ -124,7 +128,7 @@ impl Rule for Cubic {
         let before = self.state();
         let recovering = window.recovering();
         if window.time_out(scale(in_flight, BETA)) && !recovering {
-            self.before = Some(before);
+            self.before = Some(Box::new(before));
         }
         self.w_max = 0; // the next stage starts at its plateau (§4.8)
         self.cwnd_prior = 0;
@@ -138,7 +142,7 @@ impl Rule for Cubic {
 
     fn on_undone(&mut self) {
         if let Some(before) = self.before.take() {
-            (self.w_max, self.epoch, self.cwnd_prior) = before;
+            (self.w_max, self.epoch, self.cwnd_prior) = *before;
         }
     }
 

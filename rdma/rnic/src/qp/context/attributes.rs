@@ -176,7 +176,7 @@ impl QpContext {
             inbound_read: self.user.has(QpAccess::INBOUND_READ),
             inbound_write: self.user.has(QpAccess::INBOUND_WRITE),
             bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
-            terminate: self.terminate.clone(),
+            terminate: self.terminate.as_deref().cloned(),
             stream: self.conn().map(StreamId),
         }
     }

@@ -239,7 +239,7 @@ impl QpContext {
 
     /// Keeps a Terminate unless there was one before: the first failure is the one that counts (verbs.md A34).
     pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
-        self.terminate.get_or_insert_with(terminate);
+        self.terminate.get_or_insert_with(|| Box::new(terminate()));
     }
 
     /// To Error from any state, as the application asks: resets, flushes (verbs draft §6.2.2.4).

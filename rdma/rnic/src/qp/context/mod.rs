@@ -172,7 +172,7 @@ pub(crate) struct QpContext {
     /// Its earliest entry among the engine's deadlines.
     armed: Option<Instant>,
     /// The first Terminate that was sent or received, until Idle.
-    terminate: Option<TerminateInfo>,
+    terminate: Option<Box<TerminateInfo>>,
     /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
     unreported: bool,
     #[cfg(feature = "fault-injection")]

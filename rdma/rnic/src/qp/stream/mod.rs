@@ -68,7 +68,7 @@ pub(super) struct Stream {
     tx: TxStream,
     retry: FirstFpduRetry,
     /// What the peer is told before the stream ends.
-    terminate: Option<Terminate>,
+    terminate: Option<Box<Terminate>>,
     /// What is left of the last streaming message.
     streaming_message: VecDeque<u8>,
     /// Our RTR was a Read, whose response completes no work request.
@@ -331,7 +331,7 @@ impl Stream {
         device.counters.drop_after_failure += rest as u64;
         self.terminate = terminate
             .filter(|_| self.is_open())
-            .map(|terminate| terminate.on_version(self.version));
+            .map(|terminate| Box::new(terminate.on_version(self.version)));
         let tells = self.terminate.is_some();
         if tells {
             device.counters.terminates_out += 1;
