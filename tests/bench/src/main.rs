@@ -2,7 +2,7 @@
 //!
 //! Each case is a function of its own, so that callgrind names it. `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 bytes of payload
 //! without markers, `receive_1448` as many segments. `request_write_1` has the requester's part of as many Writes. All is prepared, and
-//! done once, before: what is counted is the steady state.
+//! done once, before: what is counted is the steady state. With `--bursts` only messages that are posted 64 at a time are handled.
 #![forbid(unsafe_code)]
 
 mod bursts;
@@ -21,6 +21,9 @@ use crc_fast::{CrcAlgorithm, get_calculator_target};
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("--idle") {
         return idle::measure();
+    }
+    if std::env::args().nth(1).as_deref() == Some("--bursts") {
+        return bursts::count();
     }
     count();
 }
