@@ -9,7 +9,8 @@ use rtrb::Producer;
 use crate::control::Control;
 use crate::error::PostListError;
 use xwarp_rnic::model::{
-    OutOfMemory, PayloadLimits, PostError, QpConfig, QpId, QpState, RecvRequest, SendRequest, total,
+    Operation, OutOfMemory, PayloadLimits, PostError, QpConfig, QpId, QpState, RecvRequest,
+    SendRequest, total,
 };
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
@@ -145,15 +146,25 @@ impl SendQueue {
     /// Posts without telling the engine.
     pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.end.check_postable()?;
-        self.end.limits.check_send(&request.operation)?;
-        request.operation.byte_len().ok_or(PostError::TooLong)?;
-        if request.operation.works_on_stag_zero() {
+        self.check(&request.operation)?;
+        self.ring.push(request)
+    }
+
+    /// Refuses what the queue does not take.
+    fn check(&self, operation: &Operation) -> Result<(), PostError> {
+        self.end.limits.check_send(operation)?;
+        operation.byte_len().ok_or(PostError::TooLong)?;
+        if let Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } = operation
+        {
+            return Ok(()); // most are such
+        }
+        if operation.works_on_stag_zero() {
             return Err(PostError::StagZero);
         }
-        if request.operation.is_extension() && !self.extensions {
+        if operation.is_extension() && !self.extensions {
             return Err(PostError::ExtensionsDisabled);
         }
-        self.ring.push(request)
+        Ok(())
     }
 
     /// Tells the engine that something was posted.

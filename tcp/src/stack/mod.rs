@@ -232,11 +232,11 @@ impl Stack {
         self.reservation.as_mut().map(TxReservation::bytes)
     }
 
-    /// Room for `len` more bytes behind those that [`writable`](Self::writable) gave, for the same segment. `None` unless all of
-    /// these can leave with it at once; nothing follows then, and the room that was given stays.
-    pub fn extend(&mut self, conn: ConnId, len: usize) -> Option<&mut [u8]> {
+    /// All the room that the segment has which [`writable`](Self::writable) gave room in, if all of it can leave at once. What was given comes
+    /// first, and keeps what was written there.
+    pub fn widen(&mut self, conn: ConnId) -> Option<&mut [u8]> {
         let room = (self.reservation.as_mut()).filter(|room| room.is_for(conn.0))?;
-        room.extend(len, || self.connections.live(conn))
+        Some(room.widen(|| self.connections.live(conn)))
     }
 
     /// TX frames for `len` bytes, if these can leave at once.
@@ -256,7 +256,7 @@ impl Stack {
         reservation
     }
 
-    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`extend`](Self::extend) gave, as a segment of their own with PSH. They are
+    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`widen`](Self::widen) gave, as a segment of their own with PSH. They are
     /// on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
     pub fn commit(&mut self, conn: ConnId, n: usize, now: Instant) {
         self.advance(now);

@@ -20,8 +20,8 @@ enum Room {
     Segment {
         frame: TxFrame,
         begin: usize,
-        /// Bytes that the piece may have in all, once somebody has asked for more than at first.
-        most: Option<usize>,
+        /// It is all that the segment may have, as somebody has asked for more than at first.
+        wide: bool,
     },
     /// For a piece that is more than a segment: it is copied into these frames, `part` bytes each.
     Pieces {
@@ -75,7 +75,7 @@ impl TxReservation {
             let room = Room::Segment {
                 frame,
                 begin,
-                most: None,
+                wide: false,
             };
             return Some(Self { conn: handle, room });
         }
@@ -95,26 +95,16 @@ impl TxReservation {
         }
     }
 
-    /// Room for `len` more bytes behind those that there are, if one segment carries them all now.
-    #[inline]
-    pub(super) fn extend<'a>(
-        &mut self,
-        len: usize,
-        conn: impl FnOnce() -> Option<&'a Conn>,
-    ) -> Option<&mut [u8]> {
-        let Room::Segment { frame, begin, most } = &mut self.room else {
-            return None;
-        };
-        let end = frame.len();
-        let most = match *most {
-            Some(most) => most,
-            None => *most.insert(conn()?.most_now().min(frame.capacity() - *begin)),
-        };
-        if end - *begin + len > most {
-            return None;
+    /// All the room that one segment has which leaves now; its first bytes are those that were given before.
+    pub(super) fn widen<'a>(&mut self, conn: impl FnOnce() -> Option<&'a Conn>) -> &mut [u8] {
+        if let Room::Segment { frame, begin, wide } = &mut self.room
+            && !*wide
+        {
+            *wide = true;
+            let most = conn().map_or(0, Conn::most_now);
+            frame.set_len(frame.len().max(begin.saturating_add(most)));
         }
-        frame.set_len(end + len);
-        frame.get_mut(end..)
+        self.bytes()
     }
 
     /// Gives the frames back.

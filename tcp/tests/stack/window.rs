@@ -265,57 +265,55 @@ fn segment_with_bytes_tells_of_the_room_that_was_made() {
     assert_eq!(from_b.count(), 1, "no bare ACK besides");
 }
 
-/// Asks for `len` bytes, then for pieces of `more` bytes in the same segment as long as there is room; writes and sends all of
-/// them. Bytes of the segment.
-fn write_extended(net: &mut Net, conn: ConnId, len: usize, more: usize) -> usize {
+/// Asks for `len` bytes, then for all that the same segment has; writes and sends them. Bytes of the segment.
+fn write_wide(net: &mut Net, conn: ConnId, len: usize) -> usize {
     let stack = &mut net.a.stack;
-    let mut sent = len;
     stack.writable(conn, len).unwrap().fill(1);
-    while let Some(room) = stack.extend(conn, more) {
-        assert_eq!(room.len(), more);
-        room.fill(2);
-        sent += more;
-    }
+    let room = stack.widen(conn).unwrap();
+    assert_eq!(room[..len], vec![1; len], "what was written stays");
+    room[len..].fill(2);
+    let sent = room.len();
+    assert_eq!(stack.widen(conn).unwrap().len(), sent, "there is no more");
     stack.commit(conn, sent, net.now);
     sent
 }
 
 #[test]
-fn room_is_extended_up_to_a_segment() {
+fn room_is_widened_to_a_segment() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
-    assert!(net.a.stack.extend(a, 1).is_none(), "there is no room yet");
-    assert_eq!(write_extended(&mut net, a, 100, 84), 100 + 16 * 84);
-    assert!(net.a.stack.extend(a, 1).is_none(), "it was committed");
-    assert_eq!(write_extended(&mut net, a, 1448, 1), 1448);
+    assert!(net.a.stack.widen(a).is_none(), "there is no room yet");
+    assert_eq!(write_wide(&mut net, a, 100), 1448);
+    assert!(net.a.stack.widen(a).is_none(), "it was committed");
+    assert_eq!(write_wide(&mut net, a, 1448), 1448);
     net.settle();
-    let data = [vec![1; 100], vec![2; 16 * 84], vec![1; 1448]].concat();
+    let data = [vec![1; 100], vec![2; 1348], vec![1; 1448]].concat();
     assert_eq!(net.b.read(b, 1), data);
     let lens = net
         .carried
         .iter()
         .map(|(_, it)| frames::read(it).payload.len());
     let lens: Vec<usize> = lens.filter(|len| *len > 0).collect();
-    assert_eq!(lens, [100 + 16 * 84, 1448]);
+    assert_eq!(lens, [1448, 1448]);
 }
 
 #[test]
-fn room_is_extended_up_to_the_peers_window_and_the_send_buffer() {
+fn room_is_widened_to_the_peers_window_and_the_send_buffer() {
     let mut net = Net::with(config(MAC_A), small(MAC_B, 2048));
     let (a, _) = net.connect(false);
     assert!(net.a.write(a, &pattern_of(1, 1448), net.now));
-    assert_eq!(write_extended(&mut net, a, 100, 100), 600);
+    assert_eq!(write_wide(&mut net, a, 100), 600);
     // The send buffer is four times the receive buffer: 8192 bytes.
     let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
     let (a, _) = net.connect(false);
     for _ in 0..5 {
         assert!(net.a.write(a, &pattern_of(1, 1448), net.now));
     }
-    assert_eq!(write_extended(&mut net, a, 100, 100), 900);
+    assert_eq!(write_wide(&mut net, a, 100), 952);
 }
 
 #[test]
-fn room_is_extended_up_to_the_congestion_window() {
+fn room_is_widened_to_the_congestion_window() {
     /// Segments of the initial window (RFC 6928 §2).
     const WINDOW: usize = 10;
     let mut net = Net::new();
@@ -325,17 +323,17 @@ fn room_is_extended_up_to_the_congestion_window() {
     while net.a.write(a, &pattern_of(1, 1448), net.now) {
         sent += 1448;
     }
-    sent += write_extended(&mut net, a, 1, 1);
+    sent += write_wide(&mut net, a, 1);
     assert_eq!(sent, WINDOW * 1448);
     assert!(net.a.stack.writable(a, 1).is_none());
 }
 
 #[test]
-fn room_of_another_connection_is_not_extended() {
+fn room_of_another_connection_is_not_widened() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     let (other, _) = net.connect_from(false, 40_001);
     assert!(net.a.stack.writable(a, 100).is_some());
-    assert!(net.a.stack.extend(other, 100).is_none());
-    assert!(net.a.stack.extend(a, 100).is_some());
+    assert!(net.a.stack.widen(other).is_none());
+    assert!(net.a.stack.widen(a).is_some());
 }

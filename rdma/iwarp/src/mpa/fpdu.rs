@@ -120,10 +120,10 @@ pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
     let (covered, field) = fpdu
         .split_last_chunk_mut::<CRC_BYTES>()
         .expect("fpdu_len counts the CRC");
-    let (head, pad) = covered.split_at_mut(LENGTH_BYTES + ulpdu_len);
-    head[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-    if !pad.is_empty() {
-        pad.fill(0);
+    covered[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    // At most 3 bytes: a call to fill them costs more than the loop.
+    for pad in &mut covered[LENGTH_BYTES + ulpdu_len..] {
+        *pad = 0;
     }
     *field = crc_field(covered, crc);
 }

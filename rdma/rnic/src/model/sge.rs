@@ -77,6 +77,9 @@ pub struct RemoteAddress {
 
 /// Bytes of all elements.
 pub fn total(sgl: &[Sge]) -> Option<u32> {
+    if let [only] = sgl {
+        return Some(only.len);
+    }
     sgl.iter()
         .try_fold(0_u32, |sum, sge| sum.checked_add(sge.len))
 }

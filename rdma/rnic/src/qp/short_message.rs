@@ -162,38 +162,60 @@ impl<'a> Memory<'a> {
     }
 }
 
+/// Room in a segment.
+enum Room<'a> {
+    /// TCP was not asked for any.
+    Unasked(&'a mut Stack),
+    /// What is left of it.
+    Left(&'a mut [u8]),
+}
+
+impl<'a> Room<'a> {
+    /// The bytes of it, where an FPDU of `len` bytes is next. TCP is asked once.
+    #[inline]
+    fn bytes(self, segment: &TxSegment, len: usize, more: bool) -> Option<&'a mut [u8]> {
+        match self {
+            Self::Left(rest) => Some(rest),
+            Self::Unasked(stack) => segment.open(stack, len, more),
+        }
+    }
+}
+
 /// Writes short messages into a segment.
 struct Run<'a> {
     tx: &'a mut TxStream,
     segment: &'a mut TxSegment,
-    stack: &'a mut Stack,
+    room: Option<Room<'a>>,
     memory: Memory<'a>,
     end: RunEnd,
 }
 
 impl Run<'_> {
-    /// Writes the message of a work request. False, with nothing done, if that ends the run.
+    /// Writes the message of a work request; bytes of its payload. `None`, with nothing done, if it ends the run. `more`: other requests are
+    /// behind it.
     #[inline]
-    fn write(&mut self, request: &SendRequest) -> bool {
-        let Some(message) = ShortMessage::of(request, &mut self.memory) else {
-            return false;
-        };
+    fn write(&mut self, request: &SendRequest, more: bool) -> Option<u32> {
+        let message = ShortMessage::of(request, &mut self.memory)?;
         let ulpdu_len = message.head.len() + message.len;
         if ulpdu_len > self.segment.mulpdu() {
-            return false;
+            return None;
         }
+        let byte_len = u32::try_from(message.len).ok()?;
         let len = self.tx.fpdu_len(ulpdu_len);
-        let Some(fpdu) = self.segment.room(self.stack, len) else {
+        let room = self.room.take();
+        let room = room.and_then(|room| room.bytes(self.segment, len, more));
+        let Some((fpdu, rest)) = room.and_then(|room| room.split_at_mut_checked(len)) else {
             self.end = RunEnd::NoRoom;
-            return false;
+            return None;
         };
         if !message.write(&mut fpdu[Framer::ulpdu_at(ulpdu_len)], self.tx) {
             self.end = RunEnd::Gone;
-            return false;
+            return None;
         }
         self.tx.seal(fpdu, ulpdu_len);
         self.segment.add(len);
-        true
+        self.room = Some(Room::Left(rest));
+        Some(byte_len)
     }
 }
 
@@ -214,7 +236,7 @@ impl FullOperation<'_> {
         let mut run = Run {
             tx: self.stream.tx_mut(),
             segment,
-            stack: &mut device.stack,
+            room: Some(Room::Unasked(&mut device.stack)),
             memory: Memory {
                 stags: &device.stags,
                 user: self.user,
@@ -222,7 +244,8 @@ impl FullOperation<'_> {
             },
             end: RunEnd::Other,
         };
-        let sent = (self.work).send_posted(most, &mut device.cqs, |request| run.write(request));
+        let write = |request: &SendRequest, more| run.write(request, more);
+        let sent = self.work.send_posted(most, &mut device.cqs, write);
         let end = run.end;
         let sent = sent?;
         if sent > 0 {

@@ -45,10 +45,32 @@ impl TxSegment {
     #[inline]
     pub(super) fn room<'a>(&self, stack: &'a mut Stack, len: usize) -> Option<&'a mut [u8]> {
         if self.len == 0 {
-            stack.writable(self.conn, len)
-        } else {
-            stack.extend(self.conn, len)
+            return stack.writable(self.conn, len);
         }
+        self.rest(stack)?.get_mut(..len)
+    }
+
+    /// Room for FPDUs behind the others, if TCP can send one of `len` bytes with them now. `more`: others follow that one.
+    #[inline]
+    pub(super) fn open<'a>(
+        &self,
+        stack: &'a mut Stack,
+        len: usize,
+        more: bool,
+    ) -> Option<&'a mut [u8]> {
+        if self.len > 0 {
+            return self.rest(stack);
+        }
+        if !more {
+            return stack.writable(self.conn, len);
+        }
+        stack.writable(self.conn, len)?;
+        self.rest(stack)
+    }
+
+    /// All the room behind the sealed FPDUs.
+    fn rest<'a>(&self, stack: &'a mut Stack) -> Option<&'a mut [u8]> {
+        stack.widen(self.conn)?.get_mut(self.len..)
     }
 
     /// An FPDU of `len` bytes was sealed in that room.

@@ -74,12 +74,28 @@ impl InFlight {
     }
 }
 
-/// The completion of a work request that was done.
-#[inline]
-fn completion_of(request: &SendRequest, qp: QpId) -> WorkCompletion {
-    let (opcode, len) = (request.operation.opcode(), request.operation.byte_len());
-    let (status, len) = (CompletionStatus::Success, len.unwrap_or(u32::MAX));
-    WorkCompletion::new(request.wr_id, qp, opcode, status, len)
+/// A work request that was done, as its completion will say.
+struct Done {
+    wr_id: WrId,
+    byte_len: u32,
+    opcode: Opcode,
+}
+
+impl Done {
+    #[inline]
+    fn of(request: &SendRequest, byte_len: u32) -> Self {
+        Self {
+            wr_id: request.wr_id,
+            byte_len,
+            opcode: request.operation.opcode(),
+        }
+    }
+
+    #[inline]
+    fn completion(&self, qp: QpId) -> WorkCompletion {
+        let status = CompletionStatus::Success;
+        WorkCompletion::new(self.wr_id, qp, self.opcode, status, self.byte_len)
+    }
 }
 
 /// The send queue, its work in flight, and the receive queue.
@@ -191,13 +207,13 @@ impl WorkQueues {
     }
 
     /// Sends work requests from the oldest posted one on, as long as `send` does: each is a message that is complete when it is sent. Those
-    /// that were sent are complete with that; how many they were. None is sent while others are in flight, as completions come in the order
-    /// of posting, nor more than the completion queue has room for.
+    /// that were sent are complete with that; how many they were. `send` learns whether others follow, and tells the bytes of the payload.
+    /// None is sent while others are in flight, as completions come in the order of posting, nor more than the completion queue has room for.
     pub(super) fn send_posted(
         &mut self,
         most: usize,
         cqs: &mut CqTable,
-        mut send: impl FnMut(&SendRequest) -> bool,
+        mut send: impl FnMut(&SendRequest, bool) -> Option<u32>,
     ) -> Result<usize, CqOverflow> {
         let most = most.min(DIRECT).min(cqs.room(self.send_cq));
         let oldest = self.posted.oldest(most);
@@ -205,19 +221,28 @@ impl WorkQueues {
             return Ok(0);
         };
         let (mut done, mut count) = (ArrayVec::<_, DIRECT>::new(), 0);
-        let (first, second) = oldest.as_slices();
-        for request in first.iter().chain(second).take_while(|it| send(it)) {
-            count += 1;
-            if request.signaled {
-                let (completion, slots) = (completion_of(request, self.qp), self.send_slots);
-                done.push(Cqe { completion, slots });
+        let ((first, second), there) = (oldest.as_slices(), oldest.len());
+        'run: for part in [first, second] {
+            for request in part {
+                let Some(byte_len) = send(request, count + 1 < there) else {
+                    break 'run;
+                };
+                count += 1;
+                if request.signaled {
+                    done.push(Done::of(request, byte_len));
+                }
             }
         }
         // Whoever polls a completion may post again at once: the request's place must be free before.
         oldest.commit(count);
         let unsignaled = u32::try_from(count - done.len()).unwrap_or(u32::MAX);
         cqs.free_many(self.send_slots, unsignaled);
-        let pushed = cqs.push_done(self.send_cq, done.drain(..));
+        let (qp, slots) = (self.qp, self.send_slots);
+        let entries = done.iter().map(|it| Cqe {
+            completion: it.completion(qp),
+            slots,
+        });
+        let pushed = cqs.push_done(self.send_cq, entries);
         pushed.map_err(|CqFull| CqOverflow::Send)?;
         Ok(count)
     }
