@@ -175,7 +175,7 @@ impl HeaderTemplate {
 
 impl IpTemplate {
     fn new(flow: &Flow) -> Self {
-        let octets = |address: IpAddress| match address {
+        let in_ipv6 = |address: IpAddress| match address {
             IpAddress::Ipv4(address) => address.to_ipv6_mapped().octets(),
             IpAddress::Ipv6(address) => address.octets(),
         };
@@ -184,8 +184,8 @@ impl IpTemplate {
                 Self::V4(Ipv4Template::new(source.octets(), destination.octets()))
             }
             (source, destination) => Self::V6(Ipv6Template {
-                source: octets(source),
-                destination: octets(destination),
+                source: in_ipv6(source),
+                destination: in_ipv6(destination),
             }),
         }
     }
