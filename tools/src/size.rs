@@ -1,5 +1,6 @@
-//! Sizes and durations as people write them.
+//! Sizes, counts and durations as people write them.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Reads `64`, `64K`, `1M` or `2G` (powers of 1024) as bytes.
@@ -8,6 +9,9 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is not a size; write for example 64, 64K or 1M"))?;
     let shift = match unit
         .to_ascii_uppercase()
         .trim_end_matches("IB")
@@ -19,17 +23,21 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "G" => 30,
         _ => return Err(format!("{unit:?} is no unit of size; use none, K, M or G")),
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("{text:?} is not a size; write for example 64, 64K or 1M"))?;
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("{text} is more than this machine can count"))
 }
 
+/// Reads how many there are to be of something.
+pub(crate) fn parse_count<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a possible count; write for example 1000"))
+}
+
 /// Reads `500ms`, `5s` or `5` (seconds) as a duration longer than zero.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; write for example 500ms or 5s");
+    let wrong =
+        || format!("{text:?} is not a duration longer than zero; write for example 500ms or 5s");
     let (digits, scale) = match text.strip_suffix("ms") {
         Some(digits) => (digits, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),

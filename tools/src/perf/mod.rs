@@ -26,7 +26,7 @@ use crate::host::Host;
 use crate::interface::ModeArg;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
-use crate::size::{parse_bytes, parse_duration};
+use crate::size::{parse_bytes, parse_count, parse_duration};
 use hello::{DEPTH_LIMIT, Hello, Kind, Places, Style, Verb};
 
 /// Where a server listens unless told otherwise, as perftest does.
@@ -69,19 +69,19 @@ pub(crate) struct PerfArgs {
     #[arg(long)]
     dev: Option<String>,
     /// TCP port of the server; 0 has the server take a free one, which it prints
-    #[arg(long, default_value_t = DEFAULT_PORT)]
+    #[arg(long, default_value_t = DEFAULT_PORT, allow_negative_numbers = true)]
     port: u16,
     /// Bytes of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     size: Option<u64>,
     /// Messages to send [default: 10000]
-    #[arg(long, conflicts_with = "duration")]
+    #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
     /// Time to send for, for example 5s, instead of a number of messages; what is under way then may take 5 s more
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
     /// Messages outstanding at once (bandwidth)
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     depth: u32,
     /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent
     #[arg(long)]
@@ -96,7 +96,7 @@ pub(crate) struct PerfArgs {
     #[arg(long, default_value = "inline")]
     engine: EngineArg,
     /// How long an acknowledgment may take beyond the round trip before this side sends again, for example 1s [default: 5ms]
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     min_rto: Option<Duration>,
     /// How this side adapts to the network
     #[arg(long, default_value = "cubic")]
@@ -348,6 +348,25 @@ mod tests {
     fn ecn_is_used_if_asked_for() {
         let ecn = |words| parse(words).unwrap().config(0).ecn;
         assert_eq!((ecn(&[]), ecn(&["--ecn"])), (false, true));
+    }
+
+    #[test]
+    fn numbers_below_zero_are_refused_for_what_they_are() {
+        for (option, value, words) in [
+            ("--duration", "-1s", "is not a duration longer than zero"),
+            ("--duration", "-5", "is not a duration longer than zero"),
+            ("--min-rto", "-1ms", "is not a duration longer than zero"),
+            ("--size", "-1", "is not a size"),
+            ("--size", "-1K", "is not a size"),
+            ("--iterations", "-1", "is not a possible count"),
+            ("--depth", "-1", "is not a possible count"),
+            ("--port", "-1", "is not in 0..=65535"),
+        ] {
+            let error = parse(&[option, value]).err().unwrap().to_string();
+            let value = format!("error: invalid value '{value}' for '{option} ");
+            assert!(error.starts_with(&value), "{error}");
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::host::Host;
 use crate::interface::ModeArg;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
-use crate::size::{parse_bytes, parse_duration};
+use crate::size::{parse_bytes, parse_count, parse_duration};
 
 /// Where a server listens unless told otherwise, as rping does.
 const DEFAULT_PORT: u16 = 7174;
@@ -44,16 +44,16 @@ pub(crate) struct PingArgs {
     #[arg(long)]
     dev: Option<String>,
     /// TCP port of the server; 0 has the server take a free one, which it prints
-    #[arg(long, default_value_t = DEFAULT_PORT)]
+    #[arg(long, default_value_t = DEFAULT_PORT, allow_negative_numbers = true)]
     port: u16,
     /// Bytes of a message (client)
-    #[arg(long, default_value = "64", value_parser = parse_bytes)]
+    #[arg(long, default_value = "64", value_parser = parse_bytes, allow_hyphen_values = true)]
     size: u64,
     /// Pings (client)
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = parse_count::<u64>, allow_hyphen_values = true)]
     count: u64,
     /// Time from one ping to the next, for example 1s [default: none] (client)
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     interval: Option<Duration>,
     /// Print only the last line
     #[arg(long)]
@@ -110,5 +110,34 @@ impl PingArgs {
             .keepalive(Some(KEEPALIVE))
             .user_timeout(USER_TIMEOUT)
             .wait_mode(WaitMode::Adaptive(Duration::from_micros(50)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        _args: PingArgs,
+    }
+
+    #[test]
+    fn numbers_below_zero_are_refused_for_what_they_are() {
+        for (option, value, words) in [
+            ("--interval", "-1s", "is not a duration longer than zero"),
+            ("--size", "-1", "is not a size"),
+            ("--count", "-1", "is not a possible count"),
+            ("--port", "-1", "is not in 0..=65535"),
+        ] {
+            let line = Line::try_parse_from(["ping", option, value]);
+            let error = line.err().unwrap().to_string();
+            let value = format!("error: invalid value '{value}' for '{option} ");
+            assert!(error.starts_with(&value), "{error}");
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

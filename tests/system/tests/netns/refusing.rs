@@ -189,7 +189,11 @@ fn wrong_arguments_are_refused() {
     };
     usage("perf write-bw --size garbage 10.77.0.2", "garbage");
     usage("perf write-bw --size 64X 10.77.0.2", "use none, K, M or G");
-    usage("perf write-bw --duration 0 10.77.0.2", "not a duration");
+    let no_duration = "not a duration longer than zero";
+    usage("perf write-bw --duration 0 10.77.0.2", no_duration);
+    usage("perf write-bw --duration -1s 10.77.0.2", no_duration);
+    usage("perf write-bw --depth -1 10.77.0.2", "not a count");
+    usage("ping --interval -1s 10.77.0.2", no_duration);
     usage(
         "perf write-bw --iterations 5 --duration 5s 10.77.0.2",
         "cannot be used with",
