@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CongestionControl, Instant, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{StackTransfer, run};
 
@@ -12,8 +12,8 @@ const BYTES: usize = 8_000_000;
 
 /// How long a transfer takes, and how many segments were sent again.
 fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
-    let (a, wire_a) = StackTransfer::new(0, pattern_of(1, BYTES), config);
-    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), config);
+    let (a, wire_a) = StackTransfer::new(Side::A, pattern_of(1, BYTES), config);
+    let (mut b, wire_b) = StackTransfer::new(Side::B, Vec::new(), config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

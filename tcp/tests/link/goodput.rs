@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CongestionControl, Instant, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::kept;
 use crate::pair::{StackTransfer, run};
@@ -43,8 +43,8 @@ fn time(algorithm: CongestionControl, bytes: usize, loss: f64, seed: u64) -> Dur
         congestion: algorithm,
         ..StackConfig::default()
     };
-    let (a, wire_a) = StackTransfer::new(0, pattern_of(1, bytes), &config);
-    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), &config);
+    let (a, wire_a) = StackTransfer::new(Side::A, pattern_of(1, bytes), &config);
+    let (mut b, wire_b) = StackTransfer::new(Side::B, Vec::new(), &config);
     let mut a = a.in_bulk();
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CongestionControl, Instant, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{StackTransfer, Transfer, run};
 
@@ -35,8 +35,8 @@ fn transfer(
         pattern_of(1, bytes),
         pattern_of(2, if back { bytes } else { 0 }),
     ];
-    let [(a, wire_a), (b, wire_b)] =
-        [0, 1].map(|place| StackTransfer::new(place, data[place].clone(), &config));
+    let (a, wire_a) = StackTransfer::new(Side::A, data[0].clone(), &config);
+    let (b, wire_b) = StackTransfer::new(Side::B, data[1].clone(), &config);
     let (mut a, mut b) = (a.in_bulk(), b.in_bulk());
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{StackTransfer, run};
 
@@ -17,8 +17,9 @@ fn transfer(
     bytes: usize,
     conditions: impl FnOnce(Link) -> Link,
 ) -> (f64, u64, Duration) {
-    let (mut a, wire_a) = StackTransfer::new(0, pattern_of(1, bytes), &StackConfig::default());
-    let (mut b, wire_b) = StackTransfer::new(1, Vec::new(), &StackConfig::default());
+    let (mut a, wire_a) =
+        StackTransfer::new(Side::A, pattern_of(1, bytes), &StackConfig::default());
+    let (mut b, wire_b) = StackTransfer::new(Side::B, Vec::new(), &StackConfig::default());
     b.listen();
     a.connect(Instant::ORIGIN + Duration::from_secs(1));
     let (time, stall) = run(&mut a, &mut b, [wire_a, wire_b], seed, conditions);

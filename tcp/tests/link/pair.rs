@@ -6,12 +6,11 @@ use std::time::Duration;
 use xwarp_driver::Wire;
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, StackConfig};
-use xwarp_test_kit::Endpoint;
+use xwarp_test_kit::{Endpoint, Side};
 
 /// Frames of an interface.
 pub(crate) const FRAMES: usize = 1024;
 const BUDGET: usize = 64;
-pub(crate) const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// One side's part in a transfer: it sends what it was given, then closes, and keeps what it receives.
 pub(crate) trait Transfer {
@@ -41,15 +40,28 @@ pub(crate) struct StackTransfer {
     pub(crate) ended: Option<CloseReason>,
 }
 
-pub(crate) fn address(place: usize) -> SocketAddr {
-    let byte = u8::try_from(place + 1).unwrap();
-    SocketAddr::from(([10, 0, 0, byte], [40_000, 4791][place]))
+/// Who connects, from which port; who listens, at which one.
+pub(crate) fn address(side: Side) -> SocketAddr {
+    let port = match side {
+        Side::A => 40_000,
+        Side::B => 4791,
+    };
+    SocketAddr::new(side.address(), port)
+}
+
+/// From A to B.
+pub(crate) fn path() -> Path {
+    Path {
+        local: address(Side::A),
+        remote: address(Side::B),
+        next_hop: Side::B.mac(),
+    }
 }
 
 impl StackTransfer {
-    pub(crate) fn new(place: usize, outbox: Vec<u8>, config: &StackConfig) -> (Self, Wire) {
+    pub(crate) fn new(side: Side, outbox: Vec<u8>, config: &StackConfig) -> (Self, Wire) {
         let config = StackConfig {
-            mac: MACS[place],
+            mac: side.mac(),
             seed: Some(3),
             connect_timeout: Duration::from_mins(1),
             ..config.clone()
@@ -79,16 +91,11 @@ impl StackTransfer {
     }
 
     pub(crate) fn listen(&mut self) {
-        self.tcp.stack.listen(address(1), 4).unwrap();
+        self.tcp.stack.listen(address(Side::B), 4).unwrap();
     }
 
     pub(crate) fn connect(&mut self, now: Instant) {
-        let path = Path {
-            local: address(0),
-            remote: address(1),
-            next_hop: MACS[1],
-        };
-        self.conn = Some(self.tcp.stack.connect(path, now).unwrap());
+        self.conn = Some(self.tcp.stack.connect(path(), now).unwrap());
     }
 
     fn on_event(&mut self, event: Event) {

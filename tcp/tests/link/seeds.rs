@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CloseReason, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{FRAMES, StackTransfer, run};
 
@@ -19,8 +19,8 @@ pub(crate) fn both_ways(
     conditions: impl FnOnce(Link) -> Link,
 ) {
     let data = [pattern_of(1, bytes[0]), pattern_of(2, bytes[1])];
-    let (mut a, wire_a) = StackTransfer::new(0, data[0].clone(), config);
-    let (mut b, wire_b) = StackTransfer::new(1, data[1].clone(), config);
+    let (mut a, wire_a) = StackTransfer::new(Side::A, data[0].clone(), config);
+    let (mut b, wire_b) = StackTransfer::new(Side::B, data[1].clone(), config);
     b.listen();
     a.connect(xwarp_tcp::Instant::ORIGIN + Duration::from_secs(1));
     run(&mut a, &mut b, [wire_a, wire_b], seed, conditions);

@@ -9,9 +9,9 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint};
 use xwarp_driver::{MemoryIo, PacketIo, RxFrame, TxFrame, Wire};
 use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
-use crate::pair::{FRAMES, MACS, StackTransfer, Transfer, address, run};
+use crate::pair::{FRAMES, StackTransfer, Transfer, address, run};
 
 /// Bytes of an untagged Ethernet header.
 const ETHERNET: usize = 14;
@@ -19,7 +19,7 @@ const ETHERNET: usize = 14;
 /// The packet interface as smoltcp sees it.
 struct Port {
     io: MemoryIo,
-    place: usize,
+    side: Side,
 }
 
 struct RxToken(Vec<u8>);
@@ -62,8 +62,8 @@ impl phy::TxToken for TxToken<'_> {
         let mut frame: TxFrame = self.0.io.tx_frame().expect("it keeps none");
         frame.set_len(ETHERNET + len);
         let (header, packet) = frame.split_at_mut(ETHERNET);
-        header[..6].copy_from_slice(&MACS[1 - self.0.place]);
-        header[6..12].copy_from_slice(&MACS[self.0.place]);
+        header[..6].copy_from_slice(&self.0.side.other().mac());
+        header[6..12].copy_from_slice(&self.0.side.mac());
         header[12..].copy_from_slice(&[0x08, 0x00]);
         let result = f(packet);
         self.0.io.send(frame);
@@ -89,12 +89,12 @@ fn to_smoltcp(now: Instant) -> smoltcp::time::Instant {
 }
 
 impl SmolTransfer {
-    fn new(place: usize, outbox: Vec<u8>, now: Instant) -> (Self, Wire) {
+    fn new(side: Side, outbox: Vec<u8>, now: Instant) -> (Self, Wire) {
         let (io, wire) = MemoryIo::new(FRAMES).unwrap();
-        let mut port = Port { io, place };
+        let mut port = Port { io, side };
         let config = iface::Config::new(HardwareAddress::Ip);
         let mut iface = Interface::new(config, &mut port, to_smoltcp(now));
-        let own = IpEndpoint::from(address(place)).addr;
+        let own = IpEndpoint::from(address(side)).addr;
         iface.update_ip_addrs(|addrs| addrs.extend([IpCidr::new(own, 8)]));
         let ring = || SocketBuffer::new(vec![0; 65_536]);
         let mut sockets = SocketSet::new(Vec::new());
@@ -117,12 +117,14 @@ impl SmolTransfer {
     }
 
     fn listen(&mut self) {
-        self.tcp().listen(IpEndpoint::from(address(1))).unwrap();
+        self.tcp()
+            .listen(IpEndpoint::from(address(Side::B)))
+            .unwrap();
     }
 
     fn connect(&mut self) {
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
-        let (remote, local) = (address(1), address(0));
+        let (remote, local) = (address(Side::B), address(Side::A));
         let context = self.iface.context();
         socket
             .connect(context, IpEndpoint::from(remote), IpEndpoint::from(local))
@@ -192,10 +194,10 @@ impl Transfer for SmolTransfer {
 fn both_ways(seed: Seed, smol_connects: bool, conditions: impl FnOnce(Link) -> Link) {
     let data = [pattern_of(1, 80_000), pattern_of(2, 60_000)];
     let now = Instant::ORIGIN + Duration::from_secs(1);
-    let place = usize::from(smol_connects);
+    let side = if smol_connects { Side::B } else { Side::A };
     let config = StackConfig::default();
-    let (mut ours, wire) = StackTransfer::new(place, data[0].clone(), &config);
-    let (mut smol, smol_wire) = SmolTransfer::new(1 - place, data[1].clone(), now);
+    let (mut ours, wire) = StackTransfer::new(side, data[0].clone(), &config);
+    let (mut smol, smol_wire) = SmolTransfer::new(side.other(), data[1].clone(), now);
     if smol_connects {
         ours.listen();
         smol.connect();

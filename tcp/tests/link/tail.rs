@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use xwarp_driver::MemoryIo;
 use xwarp_netsim::{Direction, Link, Seed};
-use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
+use xwarp_tcp::{ConnId, Event, Instant, StackConfig};
+use xwarp_test_kit::{Endpoint, Side};
 
-use crate::pair::{FRAMES, MACS, address};
+use crate::pair::{FRAMES, address, path};
 
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
 
 /// Two stacks with a connection, on a link that loses what it is told to.
 struct Talk {
-    stacks: [Stack; 2],
+    hosts: [Endpoint; 2],
     conns: [Option<ConnId>; 2],
     link: Link,
     now: Duration,
@@ -21,21 +21,17 @@ struct Talk {
 
 impl Talk {
     fn new(round_trip: Duration, config: &StackConfig) -> Self {
-        let ios = [0, 1].map(|_| MemoryIo::new(FRAMES).unwrap());
-        let [(io_a, wire_a), (io_b, wire_b)] = ios;
-        let stack = |io: MemoryIo, place: usize| {
-            let mac = MACS[place];
-            Stack::new(
-                Box::new(io),
-                StackConfig {
-                    mac,
-                    seed: Some(3),
-                    ..config.clone()
-                },
-            )
-        };
+        let hosts = Side::BOTH.map(|side| {
+            let config = StackConfig {
+                mac: side.mac(),
+                seed: Some(3),
+                ..config.clone()
+            };
+            Endpoint::new(FRAMES, config)
+        });
+        let [wire_a, wire_b] = hosts.each_ref().map(|host| host.wire.clone());
         let mut talk = Self {
-            stacks: [stack(io_a, 0), stack(io_b, 1)],
+            hosts,
             conns: [None, None],
             link: Link::new(Seed(1), wire_a, wire_b).one_way_delay(round_trip / 2),
             now: Duration::from_secs(1),
@@ -46,13 +42,9 @@ impl Talk {
 
     fn connect(&mut self) {
         let now = Instant::ORIGIN + self.now;
-        self.stacks[1].listen(address(1), 4).unwrap();
-        let path = Path {
-            local: address(0),
-            remote: address(1),
-            next_hop: MACS[1],
-        };
-        self.conns[0] = Some(self.stacks[0].connect(path, now).unwrap());
+        let [a, b] = &mut self.hosts;
+        b.stack.listen(address(Side::B), 4).unwrap();
+        self.conns[0] = Some(a.stack.connect(path(), now).unwrap());
         self.run(|talk| talk.conns[1].is_some());
     }
 
@@ -67,30 +59,32 @@ impl Talk {
                 self.wait();
             }
         }
-        panic!("no end: {:?}", self.stacks.each_ref().map(Stack::counters));
+        let counters = self.hosts.each_ref().map(|host| host.stack.counters());
+        panic!("no end: {counters:?}");
     }
 
     fn turn(&mut self) -> usize {
         let now = Instant::ORIGIN + self.now;
         let mut done = self.link.carry(self.now);
-        for (stack, conn) in self.stacks.iter_mut().zip(&mut self.conns) {
-            done += stack.step(now, 64).unwrap();
-            while let Some(event) = stack.poll_event() {
+        for (host, conn) in self.hosts.iter_mut().zip(&mut self.conns) {
+            done += host.step(now);
+            for event in host.events() {
                 if let Event::Incoming { conn: incoming, .. } = event {
                     *conn = Some(incoming);
                 }
             }
             if let Some(conn) = *conn {
-                let n = stack.readable_len(conn);
-                stack.consume(conn, n);
+                let n = host.stack.readable_len(conn);
+                host.stack.consume(conn, n);
             }
         }
         done
     }
 
     fn wait(&mut self) {
-        let deadlines = self.stacks.iter().filter_map(Stack::next_deadline);
+        let deadlines = self.hosts.iter();
         let next = deadlines
+            .filter_map(|host| host.stack.next_deadline())
             .map(Instant::since_origin)
             .chain(self.link.next_arrival())
             .min();
@@ -101,11 +95,10 @@ impl Talk {
     fn say(&mut self, segments: usize) -> Duration {
         let (conn, now) = (self.conns[0].unwrap(), Instant::ORIGIN + self.now);
         for _ in 0..segments {
-            self.stacks[0].writable(conn, 1448).expect("room").fill(1);
-            self.stacks[0].commit(conn, 1448, now);
+            assert!(self.hosts[0].write(conn, &[1; 1448], now), "room");
         }
-        self.stacks[0].transmit(now).unwrap();
-        self.run(|talk| talk.stacks[0].unacked(conn) == 0)
+        self.hosts[0].stack.transmit(now).unwrap();
+        self.run(|talk| talk.hosts[0].stack.unacked(conn) == 0)
     }
 
     /// The same, while the last of them is lost.
@@ -133,7 +126,7 @@ fn lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
             let time = talk.say_and_lose_the_tail(segments);
             let what = format!("{segments} segments, a round trip of {round_trip:?}: {time:?}");
             assert!(time <= 2 * round_trip + 5 * MS + 20 * US, "{what}");
-            let counters = talk.stacks[0].counters();
+            let counters = talk.hosts[0].stack.counters();
             assert_eq!(counters.retransmissions, 1, "{what}: {counters:?}");
         }
     }
@@ -144,7 +137,7 @@ fn repaired_tail_costs_one_segment_and_no_timeout() {
     let mut talk = Talk::new(100 * US, &StackConfig::default());
     talk.say(8);
     talk.say_and_lose_the_tail(8);
-    let counters = talk.stacks[0].counters();
+    let counters = talk.hosts[0].stack.counters();
     assert_eq!((counters.tail_probes, counters.retransmissions), (1, 1));
 }
 

@@ -10,7 +10,6 @@ mod ecn;
 #[path = "../stack/frames.rs"]
 mod frames;
 mod handshake;
-mod net;
 mod path;
 mod reset;
 mod retransmit;

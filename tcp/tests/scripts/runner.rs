@@ -1,4 +1,4 @@
-//! Runs a script line by line.
+//! Runs a script line by line. The host is the kit's [`Endpoint`]; it is the only one, as the script plays the peer.
 //!
 //! - `listen`, `connect`: the host opens; the first line.
 //! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp ecn=on mtu=9000`: before that.
@@ -14,19 +14,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use xwarp_driver::{Icmp, MemoryIo, Wire};
-use xwarp_tcp::{CongestionControl, ConnId, Event, Instant, Path, Stack, StackConfig};
+use xwarp_driver::Icmp;
+use xwarp_tcp::{CongestionControl, ConnId, Event, Instant, Path, StackConfig};
+use xwarp_test_kit::{Endpoint, Side};
 
 use crate::frames;
-use crate::net::{MAC_A, MAC_B};
 use crate::segment::{Origin, PEER_ISS, SegmentText, payload, stamp_in};
 
 const FRAMES: usize = 128;
-const BUDGET: usize = 64;
 
 struct Runner {
-    stack: Stack,
-    wire: Wire,
+    host: Endpoint,
     now: Instant,
     origin: Origin,
     conn: Option<ConnId>,
@@ -72,7 +70,7 @@ fn duration(text: &str) -> Duration {
 
 fn config(text: &str) -> StackConfig {
     let mut config = StackConfig {
-        mac: MAC_B,
+        mac: Side::B.mac(),
         seed: Some(11),
         ack_delay: Duration::ZERO,
         ..StackConfig::default()
@@ -116,10 +114,8 @@ fn expect(holds: bool, problem: impl FnOnce() -> String) -> Outcome {
 
 impl Runner {
     fn new(text: &str) -> Self {
-        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         Self {
-            stack: Stack::new(Box::new(io), config(text)),
-            wire,
+            host: Endpoint::new(FRAMES, config(text)),
             now: Instant::from_micros(1_000_000),
             origin: Origin {
                 peer: PEER_ISS,
@@ -152,20 +148,20 @@ impl Runner {
                 self.deliver(rest);
                 return Ok(());
             }
-            "listen" => drop(self.stack.listen(path().local, 4).unwrap()),
-            "connect" => self.conn = Some(self.stack.connect(path(), self.now).unwrap()),
-            "close" => self.stack.close(self.conn(), self.now),
-            "abort" => self.stack.abort(self.conn(), self.now),
+            "listen" => drop(self.host.stack.listen(path().local, 4).unwrap()),
+            "connect" => self.conn = Some(self.host.stack.connect(path(), self.now).unwrap()),
+            "close" => self.host.stack.close(self.conn(), self.now),
+            "abort" => self.host.stack.abort(self.conn(), self.now),
             "toobig" => self.too_big(rest),
-            "busy" => self.wire.set_busy(rest == "on"),
+            "busy" => self.host.wire.set_busy(rest == "on"),
             "write" => self.write(number())?,
             "refuse" => {
-                let room = self.stack.writable(self.conn(), number()).is_some();
+                let room = self.host.stack.writable(self.conn(), number()).is_some();
                 expect(!room, || "there is room".to_owned())?;
             }
             "read" => self.read(number())?,
             "unread" => {
-                let there = self.stack.readable_len(self.conn());
+                let there = self.host.stack.readable_len(self.conn());
                 expect(there == number(), || format!("{there} bytes are there"))?;
             }
             other => panic!("no such line: {other}"),
@@ -184,7 +180,7 @@ impl Runner {
         let repr = line.to_repr(self.origin, &payload);
         let mut frame = frames::write(&repr);
         line.mark(&mut frame);
-        self.wire.deliver(frame);
+        self.host.wire.deliver(frame);
     }
 
     /// ICMP of a router (RFC 1191 §4): what it has, and the beginning of what it dropped.
@@ -206,42 +202,42 @@ impl Runner {
             ]
             .concat(),
         );
-        self.wire.deliver_icmp(Icmp::V4(message));
+        self.host.wire.deliver_icmp(Icmp::V4(message));
     }
 
     fn write(&mut self, len: usize) -> Outcome {
         let conn = self.conn();
-        let Some(room) = self.stack.writable(conn, len) else {
+        let Some(room) = self.host.stack.writable(conn, len) else {
             return Err("there is no room".to_owned());
         };
         room.fill(0x5a);
-        self.stack.commit(conn, len, self.now);
+        self.host.stack.commit(conn, len, self.now);
         Ok(())
     }
 
     fn read(&mut self, len: usize) -> Outcome {
         let conn = self.conn();
-        let slice = self.stack.readable(conn, len);
+        let slice = self.host.stack.readable(conn, len);
         expect(slice.len() >= len, || {
             format!("{} bytes are there", slice.len())
         })?;
         let right = slice[..len] == payload(self.read, len)[..];
         expect(right, || "the bytes differ".to_owned())?;
         self.read += u32::try_from(len).unwrap();
-        self.stack.consume(conn, len);
+        self.host.stack.consume(conn, len);
         Ok(())
     }
 
     /// Lets the host run until it has nothing to do.
     fn step(&mut self) {
-        while self.stack.step(self.now, BUDGET).unwrap() > 0 {}
-        while let Some(event) = self.stack.poll_event() {
+        while self.host.step(self.now) > 0 {}
+        for event in self.host.events() {
             if let Event::Incoming { conn, .. } = event {
                 self.conn = Some(conn);
             }
             self.events.push_back(event);
         }
-        while let Some(frame) = self.wire.take_sent() {
+        for frame in self.host.sent() {
             let seen = frames::read(&frame);
             if seen.syn {
                 self.origin.ours.get_or_insert(seen.seq);
@@ -257,7 +253,7 @@ impl Runner {
     fn pass(&mut self, time: Duration) -> Outcome {
         let end = self.now + time;
         self.expect_silence()?;
-        while let Some(next) = self.stack.next_deadline().filter(|next| *next < end) {
+        while let Some(next) = self.host.stack.next_deadline().filter(|next| *next < end) {
             self.now = self.now.max(next);
             self.step();
             let early = format!("{:?} early", end - self.now);
@@ -300,8 +296,8 @@ impl Runner {
 /// From the host, which is 10.0.0.2, to the peer.
 fn path() -> Path {
     Path {
-        local: "10.0.0.2:4791".parse().unwrap(),
-        remote: "10.0.0.1:40000".parse().unwrap(),
-        next_hop: MAC_A,
+        local: (Side::B.address(), 4791).into(),
+        remote: (Side::A.address(), 40_000).into(),
+        next_hop: Side::A.mac(),
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use smoltcp::wire::{TcpControl, TcpOption, TcpRepr, TcpTimestampRepr};
-use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, Event, Instant, Path, StackConfig};
+use xwarp_test_kit::Side;
 
 use crate::frames::{self, Seen, segment};
-use crate::net::{Endpoint, MAC_A, MAC_B, config};
+use crate::net::{Endpoint, config};
 
 const FRAMES: usize = 32;
 /// The peer's SYN: half the space is near.
@@ -169,13 +169,12 @@ const BYTES: [u8; 1460] = [0x5a; 1460];
 
 impl Dut {
     fn new(scenario: Scenario, timestamps: bool) -> Self {
-        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
         let config = StackConfig {
             timestamps,
             ack_delay: Duration::ZERO,
-            ..config(MAC_B)
+            ..config(Side::B)
         };
-        let host = Endpoint::on(Box::new(io), wire, config);
+        let host = Endpoint::new(FRAMES, config);
         let mut dut = Self {
             host,
             now: Instant::from_micros(1_000_000),
@@ -203,7 +202,7 @@ impl Dut {
             let path = Path {
                 local,
                 remote: "10.0.0.1:40000".parse().unwrap(),
-                next_hop: MAC_A,
+                next_hop: Side::A.mac(),
             };
             self.conn = Some(self.host.stack.connect(path, self.now).unwrap());
             self.step();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use xwarp_tcp::{CloseReason, ConnId, ConnectError, Event, Stack, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames;
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
+use crate::net::{Fate, Net, config};
 
 fn closed(conn: ConnId, reason: CloseReason) -> Event {
     Event::Closed { conn, reason }
@@ -213,9 +213,9 @@ fn with_keepalive() -> Net {
     let keepalive = Some(Duration::from_secs(10));
     let a = StackConfig {
         keepalive,
-        ..config(MAC_A)
+        ..config(Side::A)
     };
-    Net::with(a, config(MAC_B))
+    Net::with(a, config(Side::B))
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn silent_peer_that_lives_is_kept() {
     net.carried.clear();
     net.pass(Duration::from_mins(10));
     assert_eq!((net.a.events(), net.b.events()), (vec![], vec![]));
-    let probes = net.carried.iter().filter(|(from, _)| *from == From::A);
+    let probes = net.carried.iter().filter(|(from, _)| *from == Side::A);
     assert!((50..=60).contains(&probes.count()), "one in 10 s");
     net.a.write(a, b"still there", net.now);
     net.settle();
@@ -250,7 +250,7 @@ fn silent_peer_whose_program_has_died_answers_a_probe_with_a_reset() {
     let (a, b) = net.connect(false);
     // B forgets the connection without a word, as a host does whose program was killed.
     net.judge(|from, _| {
-        if from == From::B {
+        if from == Side::B {
             Fate::Lose
         } else {
             Fate::Pass
@@ -308,9 +308,9 @@ fn time_wait_ends_by_a_newer_syn() {
 
 #[test]
 fn time_wait_ends_for_want_of_room() {
-    let mut one = config(MAC_A);
+    let mut one = config(Side::A);
     one.max_connections = 1;
-    let mut net = Net::with(one, config(MAC_B));
+    let mut net = Net::with(one, config(Side::B));
     let (a, b) = net.connect(false);
     net.a.stack.close(a, net.now);
     net.settle();
@@ -349,7 +349,7 @@ fn lost_last_ack_is_repeated_from_time_wait() {
     net.a.stack.close(a, net.now);
     net.settle();
     net.judge(|from, _| {
-        if from == From::A {
+        if from == Side::A {
             Fate::Lose
         } else {
             Fate::Pass

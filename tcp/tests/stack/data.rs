@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use xwarp_tcp::Event;
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames;
-use crate::net::{From, MAC_A, MAC_B, Net, config, small};
+use crate::net::{Net, config, small};
 
 #[test]
 fn odd_sizes_arrive_both_ways() {
@@ -32,9 +32,9 @@ fn odd_sizes_arrive_both_ways() {
 
 #[test]
 fn bytes_around_the_rings_end_are_joined() {
-    let mut ring = config(MAC_B);
+    let mut ring = config(Side::B);
     ring.buffer = Some(4096);
-    let mut net = Net::with(config(MAC_A), ring.clone());
+    let mut net = Net::with(config(Side::A), ring.clone());
     let pair = net.connect(false);
     let data = pattern_of(1, 200_000);
     let mut len = 0;
@@ -45,8 +45,8 @@ fn bytes_around_the_rings_end_are_joined() {
     assert_eq!(net.transfer(pair, &data, piece), data);
 
     // The same with the small ring at the sender.
-    ring.mac = MAC_A;
-    let mut net = Net::with(ring, config(MAC_B));
+    ring.mac = Side::A.mac();
+    let mut net = Net::with(ring, config(Side::B));
     let pair = net.connect(false);
     assert_eq!(net.transfer(pair, &data, || 1017), data);
 }
@@ -79,7 +79,7 @@ fn commit_is_a_segment_with_exactly_its_bytes() {
     let segments: Vec<_> = net
         .carried
         .iter()
-        .filter(|(from, _)| *from == From::A)
+        .filter(|(from, _)| *from == Side::A)
         .map(|(_, frame)| frames::read(frame))
         .collect();
     for (segment, len) in segments.iter().zip(lens) {
@@ -95,7 +95,7 @@ fn commit_is_a_segment_with_exactly_its_bytes() {
 #[test]
 fn no_segment_is_cut_where_the_send_buffer_ends() {
     // The send buffer, 16384 bytes, is no multiple of the segments, and is passed many times.
-    let mut net = Net::with(small(MAC_A, 4096), config(MAC_B));
+    let mut net = Net::with(small(Side::A, 4096), config(Side::B));
     let (a, b) = net.connect(false);
     net.carried.clear();
     let mut received = 0;
@@ -104,7 +104,7 @@ fn no_segment_is_cut_where_the_send_buffer_ends() {
         net.settle();
         received += net.b.read(b, 1).len();
     }
-    let segments = net.carried.iter().filter(|(from, _)| *from == From::A);
+    let segments = net.carried.iter().filter(|(from, _)| *from == Side::A);
     let lens: Vec<usize> = segments
         .map(|(_, frame)| frames::read(frame).payload.len())
         .filter(|len| *len > 0)

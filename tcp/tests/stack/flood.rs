@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_tcp::{CloseReason, ConnId, Event, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames::{self, Seen};
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
+use crate::net::{Fate, Net, config};
 
 const BACKLOG: usize = 4;
 
 /// A host b that listens, and has been sent so many SYNs whose senders say no more.
-fn flooded(syns: u16, config: impl Fn([u8; 6]) -> StackConfig) -> Net {
-    let mut net = Net::with(config(MAC_A), config(MAC_B));
+fn flooded(syns: u16, config: impl Fn(Side) -> StackConfig) -> Net {
+    let mut net = Net::with(config(Side::A), config(Side::B));
     let listened = Net::path(false, 1).remote;
     net.b.stack.listen(listened, BACKLOG).unwrap();
     for port in 0..syns {
@@ -68,9 +68,9 @@ fn flood_of_syns_keeps_nobody_out_and_takes_no_more_room_than_the_backlog() {
 
 #[test]
 fn cookie_keeps_window_scale_sack_and_timestamps() {
-    let mut net = flooded(5, |mac| StackConfig {
+    let mut net = flooded(5, |side| StackConfig {
         buffer: Some(1 << 20),
-        ..config(mac)
+        ..config(side)
     });
     let pair = connected(&mut net);
     let emss = [net.a.stack.emss(pair.0), net.b.stack.emss(pair.1)];
@@ -93,7 +93,7 @@ fn cookie_keeps_window_scale_sack_and_timestamps() {
     assert!(most > 65535, "{most} bytes, if the window is scaled");
     let mut sent = 0;
     net.judge(move |from, _| {
-        sent += usize::from(from == From::A);
+        sent += usize::from(from == Side::A);
         if sent == 40 { Fate::Lose } else { Fate::Pass }
     });
     assert!(net.transfer(pair, &data[..300_000], || 1448) == data[..300_000]);
@@ -102,9 +102,9 @@ fn cookie_keeps_window_scale_sack_and_timestamps() {
 
 #[test]
 fn without_timestamps_a_cookie_is_good_too() {
-    let plain = |mac| StackConfig {
+    let plain = |side| StackConfig {
         timestamps: false,
-        ..config(mac)
+        ..config(side)
     };
     let mut net = flooded(5, plain);
     let pair = connected(&mut net);
@@ -165,8 +165,8 @@ fn late_ack_of_a_cookie_does_not_lengthen_the_timeout() {
         .connect(Net::path(false, 40_000), net.now)
         .unwrap();
     net.judge(|from, frame| match from {
-        From::A if !frames::read(frame).syn => Fate::Lose,
-        From::A | From::B => Fate::Pass,
+        Side::A if !frames::read(frame).syn => Fate::Lose,
+        Side::A | Side::B => Fate::Pass,
     });
     net.settle();
     assert!(net.a.write(a, b"a Request", net.now));
@@ -255,7 +255,7 @@ fn wrong_an_old_or_an_unasked_cookie_is_reset() {
 fn once_the_flood_is_over_connections_are_kept_from_their_syn_on() {
     let mut net = flooded(100, config);
     net.judge(|from, _| {
-        if from == From::B {
+        if from == Side::B {
             Fate::Lose
         } else {
             Fate::Pass

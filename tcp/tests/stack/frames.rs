@@ -5,8 +5,7 @@ use smoltcp::wire::{
     IpAddress, IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr,
     TcpSeqNumber,
 };
-
-use crate::net::{MAC_A, MAC_B};
+use xwarp_test_kit::Side;
 
 /// A TCP header's fields and the payload's length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,5 +97,5 @@ pub(crate) fn write_between(source: IpAddress, target: IpAddress, tcp: &TcpRepr<
         IpAddress::Ipv4(_) => [0x08, 0x00],
         IpAddress::Ipv6(_) => [0x86, 0xdd],
     };
-    [&MAC_B[..], &MAC_A, &ethertype, &packet].concat()
+    [&Side::B.mac()[..], &Side::A.mac(), &ethertype, &packet].concat()
 }

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use smoltcp::wire::{IpAddress, TcpControl, TcpRepr};
 use xwarp_driver::net::Network;
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames::{self, segment};
-use crate::net::{Endpoint, MAC_A, MAC_B, Net, config};
+use crate::net::{Endpoint, Net, config};
 
 #[test]
 fn truncated_frames_are_dropped_at_every_length() {
@@ -172,7 +172,7 @@ fn frame_with_a_vlans_tag_is_not_answered_and_one_with_a_priority_is_answered_wi
     net.b.wire.deliver(tagged([0x81, 0, 0xe0, 0]));
     net.b.step(net.now);
     let answers = net.b.sent();
-    assert_eq!(answers[0][..12], [MAC_A, MAC_B].concat());
+    assert_eq!(answers[0][..12], [Side::A.mac(), Side::B.mac()].concat());
     assert_eq!(answers[0][12..18], [0x81, 0, 0xe0, 0, 0x08, 0]);
     assert_eq!((answers.len(), net.b.stack.counters().drop_vlan), (1, 3));
 }
@@ -269,7 +269,7 @@ proptest! {
                 let mut frame = frame.clone();
                 if let (Some(ethertype), true) = (ethertype, frame.len() > 14) {
                     frame[12..14].copy_from_slice(&ethertype);
-                    frame[..6].copy_from_slice(&MAC_B);
+                    frame[..6].copy_from_slice(&Side::B.mac());
                     frame[14] = if ethertype[0] == 8 { 0x45 } else { 0x60 };
                 }
                 net.b.wire.deliver(frame);
@@ -285,9 +285,9 @@ proptest! {
         buffer in prop_oneof![Just(1024_usize), Just(70_000), Just(100_000), Just(262_144)],
         actions in prop::collection::vec((action(), any::<bool>()), 0..60),
     ) {
-        let mut small = config(MAC_B);
+        let mut small = config(Side::B);
         small.buffer = Some(buffer);
-        let mut net = Net::with(config(MAC_A), small);
+        let mut net = Net::with(config(Side::A), small);
         net.listen(false);
         let syn = TcpRepr { window_scale: scale, ..segment(TcpControl::Syn, 0, None) };
         net.b.wire.deliver(frames::write(&syn));

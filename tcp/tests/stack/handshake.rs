@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use xwarp_driver::MemoryIo;
 use xwarp_tcp::{CloseReason, ConnectError, Event, Instant, ListenError, Path, Stack};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames;
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
+use crate::net::{Fate, Net, config};
 
 #[test]
 fn both_families_connect_and_know_their_addresses() {
@@ -46,9 +46,9 @@ fn options_of_a_syn_are_these() {
 
 #[test]
 fn mss_follows_from_the_mtu_and_the_smaller_one_counts() {
-    let mut small = config(MAC_B);
+    let mut small = config(Side::B);
     small.mtu = 1000;
-    let mut large = config(MAC_A);
+    let mut large = config(Side::A);
     large.mtu = 3800;
     let mut net = Net::with(large, small);
     let (a, b) = net.connect(true);
@@ -65,7 +65,7 @@ fn mss_follows_from_the_mtu_and_the_smaller_one_counts() {
 
 #[test]
 fn mtu_that_no_frame_holds_is_lowered() {
-    let mut jumbo = config(MAC_A);
+    let mut jumbo = config(Side::A);
     jumbo.mtu = 9000;
     let (io, wire) = MemoryIo::with_room(8, 3840).unwrap();
     let (mut stack, now) = (Stack::new(Box::new(io), jumbo), Instant::from_micros(0));
@@ -79,10 +79,10 @@ fn mtu_that_no_frame_holds_is_lowered() {
 #[test]
 fn mtu_beyond_ethernets_is_used() {
     for mtu in [9000, 65_535] {
-        let mut jumbo = config(MAC_A);
+        let mut jumbo = config(Side::A);
         jumbo.mtu = mtu;
         let other = xwarp_tcp::StackConfig {
-            mac: MAC_B,
+            mac: Side::B.mac(),
             ..jumbo.clone()
         };
         let mut net = Net::with(jumbo, other);
@@ -149,14 +149,14 @@ fn half_open_connection_dies_silently() {
     let mut net = Net::new();
     net.b.stack.listen(Net::path(false, 1).remote, 1).unwrap();
     net.judge(|from, _| {
-        if from == From::B {
+        if from == Side::B {
             Fate::Lose
         } else {
             Fate::Pass
         }
     });
     net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
-    let sent = |net: &Net| net.carried.iter().filter(|it| it.0 == From::B).count();
+    let sent = |net: &Net| net.carried.iter().filter(|it| it.0 == Side::B).count();
     net.pass(Duration::from_secs(6));
     let answers = sent(&net);
     net.pass(Duration::from_secs(56));
@@ -184,7 +184,7 @@ fn connection_whose_first_acks_are_lost_is_not_forgotten() {
         let mut net = Net::new();
         net.listen(false);
         net.judge(|from, frame| {
-            if from == From::A && !frames::read(frame).syn {
+            if from == Side::A && !frames::read(frame).syn {
                 Fate::Lose
             } else {
                 Fate::Pass
@@ -280,9 +280,9 @@ fn unlisten_resets_what_was_not_accepted() {
 
 #[test]
 fn connection_that_cannot_be_opened_is_refused_with_its_reason() {
-    let mut few = config(MAC_A);
+    let mut few = config(Side::A);
     few.max_connections = 1;
-    let mut net = Net::with(few, config(MAC_B));
+    let mut net = Net::with(few, config(Side::B));
     let path = Net::path(false, 1);
     let local = path.local;
     let refused = |net: &mut Net, path| net.a.stack.connect(path, net.now).unwrap_err();
@@ -315,9 +315,9 @@ fn listener_that_cannot_be_opened_is_refused_with_its_reason() {
 
 #[test]
 fn full_table_drops_syns() {
-    let mut few = config(MAC_B);
+    let mut few = config(Side::B);
     few.max_connections = 1;
-    let mut net = Net::with(config(MAC_A), few);
+    let mut net = Net::with(config(Side::A), few);
     net.connect(false);
     net.a.stack.connect(Net::path(false, 2), net.now).unwrap();
     net.settle();
@@ -331,7 +331,7 @@ fn both_sides_may_open_at_once() {
     let back = Path {
         local: path.remote,
         remote: path.local,
-        next_hop: MAC_A,
+        next_hop: Side::A.mac(),
     };
     let a = net.a.stack.connect(path, net.now).unwrap();
     let b = net.b.stack.connect(back, net.now).unwrap();
@@ -345,9 +345,9 @@ fn both_sides_may_open_at_once() {
 #[test]
 fn initial_sequence_numbers_follow_the_seed_and_differ() {
     let first = |seed| {
-        let mut host = config(MAC_A);
+        let mut host = config(Side::A);
         host.seed = Some(seed);
-        let mut net = Net::with(host, config(MAC_B));
+        let mut net = Net::with(host, config(Side::B));
         net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
         net.a.stack.connect(Net::path(false, 2), net.now).unwrap();
         net.a
@@ -369,11 +369,11 @@ fn connection_with_priorities_answers_with_the_same() {
     let mut net = Net::new();
     net.judge(|from, frame| {
         // The way to b goes through a port that tags, the way back through one that untags.
-        if from == From::A {
+        if from == Side::A {
             frame.splice(12..12, TAGS);
         } else {
-            assert_eq!(frame[..6], MAC_A);
-            assert_eq!(frame[6..12], MAC_B);
+            assert_eq!(frame[..6], Side::A.mac());
+            assert_eq!(frame[6..12], Side::B.mac());
             assert_eq!(frame[12..20], TAGS);
             frame.drain(12..20);
         }

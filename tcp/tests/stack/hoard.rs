@@ -2,10 +2,10 @@
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_tcp::{ConnId, Event, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames::{read, segment, write};
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config};
+use crate::net::{Fate, Net, config};
 
 const ISS: u32 = 1000;
 const FIRST_PORT: u16 = 20_000;
@@ -19,11 +19,11 @@ struct Hoard(Net);
 
 impl Hoard {
     fn new() -> Self {
-        let of = |mac| StackConfig {
+        let of = |side| StackConfig {
             max_connections: 2000,
-            ..config(mac)
+            ..config(side)
         };
-        let mut net = Net::with(of(MAC_A), of(MAC_B));
+        let mut net = Net::with(of(Side::A), of(Side::B));
         net.listen(false);
         Self(net)
     }
@@ -82,7 +82,7 @@ fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
     let honest = net.connect_from(false, FIRST_PORT - 1);
     let mut carried = 0;
     net.judge(move |from, _| {
-        carried += u32::from(from == From::A);
+        carried += u32::from(from == Side::A);
         match carried % 50 {
             0 => Fate::Lose,
             _ => Fate::Pass,

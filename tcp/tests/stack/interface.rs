@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use xwarp_tcp::{CloseReason, Event};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
-use crate::net::{From, MAC_A, Net, config};
+use crate::net::{Net, config};
 
 const NEW_MAC: [u8; 6] = [2, 0x11, 0x22, 0x33, 0x44, 0x55];
 /// Bytes of the headers of a segment with data: Ethernet, IP, TCP with timestamps.
@@ -31,7 +31,7 @@ fn after_an_outage_of_the_link_what_was_lost_is_sent_again_at_once() {
 
 /// Bytes of the IP packets that a sent.
 fn packets(net: &Net) -> Vec<usize> {
-    let sent = net.carried.iter().filter(|(from, _)| *from == From::A);
+    let sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
     sent.map(|(_, frame)| frame.len() - HEADERS[0]).collect()
 }
 
@@ -84,8 +84,8 @@ fn segment_that_was_lost_is_cut_when_the_mtu_was_lowered_meanwhile() {
 fn higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
     let (io, wire) = xwarp_driver::MemoryIo::with_room(64, 3000).unwrap();
     let mut net = Net::new();
-    net.a = crate::net::Endpoint::on(Box::new(io), wire, config(MAC_A));
-    let mut jumbo = config(crate::net::MAC_B);
+    net.a = crate::net::Endpoint::on(Box::new(io), wire, config(Side::A));
+    let mut jumbo = config(Side::B);
     jumbo.mtu = 9000;
     net.b = crate::net::Endpoint::new(crate::net::FRAMES, jumbo);
     let (old, _) = net.connect(false);
@@ -114,12 +114,16 @@ fn frames_come_from_the_present_ethernet_address() {
     assert_eq!(net.b.read(b, 20), b"old connection");
     net.b.events();
     // The peer goes on with the former address until it asks anew.
-    let to_former = |net: &Net| net.carried.iter().any(|(_, frame)| frame[..6] == MAC_A);
+    let to_former = |net: &Net| {
+        net.carried
+            .iter()
+            .any(|(_, frame)| frame[..6] == Side::A.mac())
+    };
     assert!(to_former(&net), "its ACKs");
     assert_eq!(net.a.stack.unacked(a), 0);
     net.connect_from(false, 40_001);
     let sources: Vec<&[u8]> = (net.carried.iter())
-        .filter(|(from, _)| *from == From::A)
+        .filter(|(from, _)| *from == Side::A)
         .map(|(_, frame)| &frame[6..12])
         .collect();
     assert!(sources.len() >= 3, "data, SYN, ACK");
@@ -149,7 +153,7 @@ fn connections_of_an_address_that_the_host_has_lost_end_in_silence() {
     net.be_kind();
     net.pass(Duration::from_mins(5));
     let from_it = |frame: &[u8]| frame[12..14] == [8, 0];
-    let sent = net.carried.iter().filter(|(from, _)| *from == From::A);
+    let sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
     assert_eq!(sent.filter(|(_, frame)| from_it(frame)).count(), 0);
     assert!(net.a.write(other, b"still there", net.now));
 }
@@ -159,8 +163,8 @@ fn nobody_is_told_of_a_half_open_connection_whose_address_is_lost_and_its_backlo
     let mut net = Net::new();
     net.listen(false);
     net.judge(|from, _| match from {
-        From::A => crate::net::Fate::Pass,
-        From::B => crate::net::Fate::Lose,
+        Side::A => crate::net::Fate::Pass,
+        Side::B => crate::net::Fate::Lose,
     });
     net.a
         .stack

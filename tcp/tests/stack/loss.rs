@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
-use crate::net::{BUDGET, Fate, From, MAC_A, Net};
+use crate::net::{BUDGET, Fate, Net};
 
 /// Bytes that are carried: enough for each fate to befall several segments.
 const BYTES: usize = if cfg!(miri) { 20_000 } else { 300_000 };
 
-fn survives(judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) -> Net {
+fn survives(judge: impl FnMut(Side, &mut Vec<u8>) -> Fate + 'static) -> Net {
     let mut net = Net::new();
     let pair = net.connect(false);
     net.judge(judge);
@@ -46,7 +46,7 @@ fn acknowledgments_may_be_lost() {
     let mut count = 0;
     survives(move |from, _| {
         count += 1;
-        let lost = from == From::B && count % 3 != 0;
+        let lost = from == Side::B && count % 3 != 0;
         if lost { Fate::Lose } else { Fate::Pass }
     });
 }
@@ -91,7 +91,7 @@ fn corrupted_frames_are_dropped_counted_and_sent_again() {
     let mut count = 0;
     let net = survives(move |from, frame| {
         count += 1;
-        if from == From::A && count % 9 == 0 {
+        if from == Side::A && count % 9 == 0 {
             let at = 14 + count % (frame.len() - 14);
             frame[at] ^= 0x10;
         }
@@ -117,7 +117,7 @@ fn what_has_arrived_is_heard_before_timers_are() {
     net.b.step(net.now);
     let answers = net.b.sent();
     let late = net.now + Duration::from_secs(2);
-    let no_ip_packet = [&MAC_A[..], &[0; 8]].concat();
+    let no_ip_packet = [&Side::A.mac()[..], &[0; 8]].concat();
     (0..5 * BUDGET).for_each(|_| net.a.wire.deliver(no_ip_packet.clone()));
     for answer in answers {
         net.a.wire.deliver(answer);

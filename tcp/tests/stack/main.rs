@@ -1,4 +1,4 @@
-//! Stacks on a cable in memory, in virtual time.
+//! Stacks on a link in memory, in virtual time.
 
 mod blind;
 mod close;

@@ -1,19 +1,20 @@
-//! Two hosts, a cable that may lose, repeat or reorder what it carries, and a clock that jumps.
+//! Two endpoints, a link on which the test itself decides the fate of each frame, and a clock that jumps. Where chance decides, tests use
+//! `xwarp-netsim`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use xwarp_tcp::{ConnId, Event, Instant, ListenerId, Path, StackConfig};
+use xwarp_test_kit::Side;
+
 pub(crate) use xwarp_test_kit::Endpoint;
 
-pub(crate) const MAC_A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
-pub(crate) const MAC_B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
-/// Frames of a host's interface.
+/// Frames of an interface.
 pub(crate) const FRAMES: usize = 1024;
 /// Frames received in one step.
 pub(crate) const BUDGET: usize = 64;
 
-/// What the cable does to a frame.
+/// What the link does to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
@@ -23,45 +24,38 @@ pub(crate) enum Fate {
     Delay,
 }
 
-/// Who sent a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    A,
-    B,
-}
-
-type Judge = Box<dyn FnMut(From, &mut Vec<u8>) -> Fate>;
+type Judge = Box<dyn FnMut(Side, &mut Vec<u8>) -> Fate>;
 
 pub(crate) struct Net {
     pub(crate) a: Endpoint,
     pub(crate) b: Endpoint,
     pub(crate) now: Instant,
-    /// Everything that was put on the cable, lost frames included.
-    pub(crate) carried: Vec<(From, Vec<u8>)>,
+    /// Everything that was put on the link, lost frames included.
+    pub(crate) carried: Vec<(Side, Vec<u8>)>,
     judge: Judge,
     /// Frames that are late, of a and of b.
     delayed: [Option<Vec<u8>>; 2],
 }
 
-pub(crate) fn config(mac: [u8; 6]) -> StackConfig {
+pub(crate) fn config(side: Side) -> StackConfig {
     StackConfig {
-        mac,
+        mac: side.mac(),
         seed: Some(7),
         ..StackConfig::default()
     }
 }
 
-/// A host with a receive buffer of so many bytes.
-pub(crate) fn small(mac: [u8; 6], buffer: usize) -> StackConfig {
+/// An endpoint with a receive buffer of so many bytes.
+pub(crate) fn small(side: Side, buffer: usize) -> StackConfig {
     StackConfig {
         buffer: Some(buffer),
-        ..config(mac)
+        ..config(side)
     }
 }
 
 impl Net {
     pub(crate) fn new() -> Self {
-        Self::with(config(MAC_A), config(MAC_B))
+        Self::with(config(Side::A), config(Side::B))
     }
 
     pub(crate) fn with(a: StackConfig, b: StackConfig) -> Self {
@@ -75,7 +69,7 @@ impl Net {
         }
     }
 
-    pub(crate) fn judge(&mut self, judge: impl FnMut(From, &mut Vec<u8>) -> Fate + 'static) {
+    pub(crate) fn judge(&mut self, judge: impl FnMut(Side, &mut Vec<u8>) -> Fate + 'static) {
         self.judge = Box::new(judge);
     }
 
@@ -83,7 +77,7 @@ impl Net {
         self.judge(|_, _| Fate::Pass);
     }
 
-    /// Lets both hosts run until neither has anything to do, 10 us a turn.
+    /// Lets both endpoints run until neither has anything to do, 10 us a turn.
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             self.now = self.now + Duration::from_micros(10);
@@ -92,7 +86,7 @@ impl Net {
                 return;
             }
         }
-        panic!("the hosts do not come to rest");
+        panic!("the endpoints do not come to rest");
     }
 
     fn carry(&mut self) -> usize {
@@ -105,8 +99,8 @@ impl Net {
             ..
         } = self;
         let before = carried.len();
-        carry(From::A, [a, b], of_a, carried, judge);
-        carry(From::B, [b, a], of_b, carried, judge);
+        carry(Side::A, [a, b], of_a, carried, judge);
+        carry(Side::B, [b, a], of_b, carried, judge);
         carried.len() - before
     }
 
@@ -147,7 +141,7 @@ impl Net {
         Path {
             local: SocketAddr::new(local, port),
             remote: SocketAddr::new(remote, 4791),
-            next_hop: MAC_B,
+            next_hop: Side::B.mac(),
         }
     }
 
@@ -177,7 +171,7 @@ impl Net {
         }
     }
 
-    /// Carries `data` from a to b in pieces whose lengths `piece` says, whatever the cable does.
+    /// Carries `data` from a to b in pieces whose lengths `piece` says, whatever the link does.
     pub(crate) fn transfer(
         &mut self,
         (a, b): (ConnId, ConnId),
@@ -220,10 +214,10 @@ impl Net {
 }
 
 fn carry(
-    from: From,
+    from: Side,
     [source, target]: [&Endpoint; 2],
     delayed: &mut Option<Vec<u8>>,
-    carried: &mut Vec<(From, Vec<u8>)>,
+    carried: &mut Vec<(Side, Vec<u8>)>,
     judge: &mut Judge,
 ) {
     while let Some(mut frame) = source.wire.take_sent() {

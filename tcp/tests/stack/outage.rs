@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, StackConfig};
+use xwarp_test_kit::Side;
 
-use crate::net::{Fate, From, MAC_A, MAC_B, Net, config, small};
+use crate::net::{Fate, Net, config, small};
 
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What an answer has time for at the end: an outage may be as long as the timeout, but for this.
@@ -14,10 +15,10 @@ const ANSWER: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_millis(9749);
 const MS: Duration = Duration::from_millis(1);
 
-fn patient(mac: [u8; 6]) -> StackConfig {
+fn patient(side: Side) -> StackConfig {
     StackConfig {
         user_timeout: USER_TIMEOUT,
-        ..config(mac)
+        ..config(side)
     }
 }
 
@@ -46,11 +47,11 @@ fn limit(length: Duration) -> Duration {
 
 /// How long after an outage bytes that were sent in it are acknowledged.
 fn bytes_survive(length: Duration, timestamps: bool) -> Duration {
-    let with = |mac| StackConfig {
+    let with = |side| StackConfig {
         timestamps,
-        ..patient(mac)
+        ..patient(side)
     };
-    let mut net = Net::with(with(MAC_A), with(MAC_B));
+    let mut net = Net::with(with(Side::A), with(Side::B));
     let (a, b) = net.connect(false);
     net.judge(|_, _| Fate::Lose);
     for _ in 0..5 {
@@ -79,7 +80,7 @@ fn bytes_survive_an_outage_of_any_length_below_the_user_timeout() {
 /// As often as without the last try, and once more: 5 ms and a round trip doubled are 5.1 s after eleven times.
 #[test]
 fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
-    let mut net = Net::with(patient(MAC_A), patient(MAC_B));
+    let mut net = Net::with(patient(Side::A), patient(Side::B));
     let (a, _) = net.connect(false);
     net.carried.clear();
     assert!(net.a.write(a, &[7; 1000], net.now));
@@ -97,11 +98,11 @@ fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
 #[test]
 fn short_timeout_is_kept_too() {
     for timeout in [40, 100, 500, 1500].map(|n| n * MS) {
-        let hasty = |mac| StackConfig {
+        let hasty = |side| StackConfig {
             user_timeout: timeout,
-            ..config(mac)
+            ..config(side)
         };
-        let mut net = Net::with(hasty(MAC_A), hasty(MAC_B));
+        let mut net = Net::with(hasty(Side::A), hasty(Side::B));
         let (a, b) = net.connect(false);
         assert!(net.a.write(a, &[7; 1000], net.now));
         outage(&mut net, (timeout * 3 / 4).saturating_sub(2 * MS));
@@ -119,11 +120,11 @@ fn short_timeout_is_kept_too() {
 #[test]
 fn second_outage_is_survived_as_the_first() {
     for timestamps in [true, false] {
-        let with = |mac| StackConfig {
+        let with = |side| StackConfig {
             timestamps,
-            ..patient(mac)
+            ..patient(side)
         };
-        let mut net = Net::with(with(MAC_A), with(MAC_B));
+        let mut net = Net::with(with(Side::A), with(Side::B));
         let (a, b) = net.connect(false);
         for _ in 0..5 {
             assert!(net.a.write(a, &[7; 1000], net.now));
@@ -133,7 +134,7 @@ fn second_outage_is_survived_as_the_first() {
         let mut answered = false;
         net.judge(move |from, _| {
             let passes = !answered;
-            answered |= from == From::B;
+            answered |= from == Side::B;
             if passes { Fate::Pass } else { Fate::Lose }
         });
         until(&mut net, USER_TIMEOUT, |net| net.a.stack.unacked(a) < 5000);
@@ -147,7 +148,7 @@ fn second_outage_is_survived_as_the_first() {
 #[test]
 fn fin_survives_an_outage_of_any_length_below_the_user_timeout() {
     for length in (1..98).map(|n| n * 100 * MS) {
-        let mut net = Net::with(patient(MAC_A), patient(MAC_B));
+        let mut net = Net::with(patient(Side::A), patient(Side::B));
         let (a, b) = net.connect(false);
         net.judge(|_, _| Fate::Lose);
         net.a.stack.close(a, net.now);
@@ -161,7 +162,7 @@ fn fin_survives_an_outage_of_any_length_below_the_user_timeout() {
 
 #[test]
 fn syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
-    let timeout = config(MAC_A).connect_timeout;
+    let timeout = config(Side::A).connect_timeout;
     // Until the SYN is answered, nothing says that an answer takes less than a second.
     for length in (1..40).map(|n| n * 100 * MS) {
         let mut net = Net::new();
@@ -177,11 +178,11 @@ fn syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
 
 #[test]
 fn connect_timeout_below_a_second_has_its_second_try() {
-    let hasty = |mac| StackConfig {
+    let hasty = |side| StackConfig {
         connect_timeout: 800 * MS,
-        ..config(mac)
+        ..config(side)
     };
-    let mut net = Net::with(hasty(MAC_A), config(MAC_B));
+    let mut net = Net::with(hasty(Side::A), config(Side::B));
     net.listen(false);
     net.judge(|_, _| Fate::Lose);
     let a = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
@@ -194,10 +195,10 @@ fn connect_timeout_below_a_second_has_its_second_try() {
 /// A's writer waits for room in b's window, which opens in the outage.
 fn room_is_learned_of(length: Duration, begins: Duration) {
     let mut net = Net::with(
-        patient(MAC_A),
+        patient(Side::A),
         StackConfig {
             user_timeout: USER_TIMEOUT,
-            ..small(MAC_B, 4096)
+            ..small(Side::B, 4096)
         },
     );
     let (a, b) = net.connect(false);
@@ -220,9 +221,9 @@ fn room_is_learned_of(length: Duration, begins: Duration) {
 fn silence_is_survived(length: Duration, begins: Duration, keepalive: Duration) {
     let asking = StackConfig {
         keepalive: Some(keepalive),
-        ..patient(MAC_A)
+        ..patient(Side::A)
     };
-    let mut net = Net::with(asking, patient(MAC_B));
+    let mut net = Net::with(asking, patient(Side::B));
     let (a, _) = net.connect(false);
     net.pass(begins);
     outage(&mut net, length);
@@ -265,7 +266,7 @@ fn tries(net: &mut Net, conn: ConnId) -> Vec<Instant> {
     while net.a.close_reasons(conn).is_empty() {
         net.carried.clear();
         assert!(net.jump());
-        if net.carried.iter().any(|(from, _)| *from == From::A) {
+        if net.carried.iter().any(|(from, _)| *from == Side::A) {
             tries.push(net.now);
         }
     }
@@ -274,7 +275,7 @@ fn tries(net: &mut Net, conn: ConnId) -> Vec<Instant> {
 
 #[test]
 fn dead_peer_with_a_closed_window_is_asked_before_the_end() {
-    let mut net = Net::with(patient(MAC_A), small(MAC_B, 1024));
+    let mut net = Net::with(patient(Side::A), small(Side::B, 1024));
     let (a, _) = net.connect(false);
     net.a.write(a, &[7; 1024], net.now);
     net.settle();

@@ -2,9 +2,10 @@
 
 use smoltcp::wire::{Ipv4Packet, TcpControl, TcpPacket, TcpRepr};
 use xwarp_tcp::{CloseReason, ConnId, Event};
+use xwarp_test_kit::Side;
 
 use crate::frames::{self, Seen, segment};
-use crate::net::{Endpoint, MAC_A, MAC_B, Net, config};
+use crate::net::{Endpoint, Net, config};
 
 /// The peer's initial sequence number.
 const ISS: u32 = 1000;
@@ -20,7 +21,7 @@ fn send(host: &mut Endpoint, net_now: xwarp_tcp::Instant, tcp: &TcpRepr<'_>) -> 
 
 /// A host that has answered our SYN; its initial sequence number.
 fn half_open(window_scale: Option<u8>) -> (Net, u32) {
-    let mut net = Net::with(config(MAC_A), config(MAC_B));
+    let mut net = Net::with(config(Side::A), config(Side::B));
     net.listen(false);
     let syn = TcpRepr {
         window_scale,
@@ -137,7 +138,7 @@ fn bytes_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
     let path = xwarp_tcp::Path {
         local: path.remote,
         remote: "10.0.0.1:40000".parse().unwrap(),
-        next_hop: MAC_A,
+        next_hop: Side::A.mac(),
     };
     net.b.stack.connect(path, net.now).unwrap();
     let iss = frames::read(&net.b.sent()[0]).seq;
@@ -158,9 +159,9 @@ fn bytes_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
 
 #[test]
 fn fin_beyond_the_window_does_not_swallow_bytes() {
-    let mut ring = config(MAC_B);
+    let mut ring = config(Side::B);
     ring.buffer = Some(1024);
-    let mut net = Net::with(config(MAC_A), ring);
+    let mut net = Net::with(config(Side::A), ring);
     net.listen(false);
     let iss = send(&mut net.b, net.now, &segment(TcpControl::Syn, ISS, None))[0].seq;
     let fin = |payload| TcpRepr {

@@ -3,27 +3,27 @@
 use std::time::Duration;
 
 use xwarp_tcp::{ConnId, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
-use crate::net::{MAC_A, MAC_B, Net, config};
+use crate::net::{Net, config};
 
 /// Bytes of a message of the busy connection, and how many there are.
 const MESSAGE: usize = 1448;
 const MESSAGES: usize = 2000;
 
 /// A host for so many connections, whose peers are asked whether they live.
-fn crowded(mac: [u8; 6], connections: usize) -> StackConfig {
+fn crowded(side: Side, connections: usize) -> StackConfig {
     StackConfig {
         max_connections: connections,
         keepalive: Some(Duration::from_hours(2)),
-        ..config(mac)
+        ..config(side)
     }
 }
 
 /// Two hosts with so many established connections, and the last of them.
 fn established(connections: u16) -> (Net, (ConnId, ConnId)) {
-    let of = |mac| crowded(mac, connections.into());
-    let mut net = Net::with(of(MAC_A), of(MAC_B));
+    let of = |side| crowded(side, connections.into());
+    let mut net = Net::with(of(Side::A), of(Side::B));
     net.listen(false);
     let mut last = None;
     for n in 0..connections {

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use smoltcp::wire::{Ipv4Address, TcpPacket, TcpSeqNumber};
-use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, StackConfig};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
-use crate::net::{Endpoint, Fate, From, MAC_A, MAC_B, Net, config};
+use crate::net::{Endpoint, Fate, Net, config};
 
 /// Bytes of a message, which is a segment.
 const MESSAGE: usize = 1448;
@@ -31,11 +30,11 @@ struct Crowd {
 
 impl Crowd {
     fn new(peers: u16, opening: usize) -> Self {
-        let of = |mac| StackConfig {
+        let of = |side| StackConfig {
             max_connections: usize::from(peers) + 1,
-            ..config(mac)
+            ..config(side)
         };
-        let mut net = Net::with(of(MAC_A), of(MAC_B));
+        let mut net = Net::with(of(Side::A), of(Side::B));
         net.listen(false);
         let silent: Vec<_> = (0..peers)
             .map(|n| {
@@ -77,7 +76,7 @@ impl Crowd {
     fn latest_acks(&self) -> Vec<Vec<u8>> {
         let port = |frame: &[u8]| usize::from(u16::from_be_bytes([frame[36], frame[37]]));
         let mut latest = vec![Vec::new(); self.silent.len()];
-        for (_, frame) in self.net.carried.iter().filter(|it| it.0 == From::B) {
+        for (_, frame) in self.net.carried.iter().filter(|it| it.0 == Side::B) {
             if let Some(ack) = latest.get_mut(port(frame) - usize::from(FIRST_PORT)) {
                 ack.clone_from(frame);
             }
@@ -203,9 +202,8 @@ fn peers_that_have_more_in_flight_than_may_be_parked_leave_a_share() {
 
 #[test]
 fn nobody_looks_for_frames_that_no_peer_can_give() {
-    let (io, wire) = MemoryIo::new(64).unwrap();
     let mut net = Net::new();
-    net.a = Endpoint::on(Box::new(io), wire, config(MAC_A));
+    net.a = Endpoint::new(64, config(Side::A));
     let (conn, _) = net.connect(false);
     net.judge(|_, _| Fate::Lose);
     let (mut turns, end) = (0, net.now + Duration::from_secs(5));

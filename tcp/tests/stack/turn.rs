@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use xwarp_tcp::{ConnId, Event};
+use xwarp_test_kit::Side;
 
-use crate::net::{BUDGET, MAC_A, MAC_B, Net, config, small};
+use crate::net::{BUDGET, Net, config, small};
 
 /// Sends a message from A to B, which polls it; what B's answer of the turn puts on the cable.
 fn answered(net: &mut Net, a: ConnId) -> usize {
@@ -63,7 +64,7 @@ fn answer(net: &mut Net, a: ConnId, b: ConnId, sizes: &[usize]) -> Vec<Vec<u8>> 
 
 #[test]
 fn ack_that_came_with_bytes_counts_for_the_answer_to_them() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 2000));
+    let mut net = Net::with(config(Side::A), small(Side::B, 2000));
     let (a, b) = net.connect(false);
     for frame in answer(&mut net, a, b, &[1000, 1000]) {
         net.a.wire.deliver(frame);

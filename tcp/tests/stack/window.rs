@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use xwarp_driver::{IoCounters, IoError, MemoryIo, PacketIo, RxFrame, SentFrame, TxFrame};
 use xwarp_tcp::{CloseReason, ConnId, Event, MAX_SEGMENTS_IN_FLIGHT};
-use xwarp_test_kit::pattern_of;
+use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames;
-use crate::net::{Endpoint, Fate, From, MAC_A, MAC_B, Net, config, small};
+use crate::net::{Endpoint, Fate, Net, config, small};
 
 #[test]
 fn full_window_refuses_and_an_ack_invites() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let mut net = Net::with(config(Side::A), small(Side::B, 4096));
     let (a, b) = net.connect(false);
     let piece = pattern_of(1, 1000);
     for _ in 0..4 {
@@ -34,7 +34,7 @@ fn full_window_refuses_and_an_ack_invites() {
 
 #[test]
 fn window_is_filled_to_the_last_byte_without_splitting() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let mut net = Net::with(config(Side::A), small(Side::B, 4096));
     let (a, b) = net.connect(false);
     for len in [1448, 1448, 1200] {
         assert!(net.a.write(a, &pattern_of(1, len), net.now));
@@ -42,14 +42,14 @@ fn window_is_filled_to_the_last_byte_without_splitting() {
     assert!(net.a.stack.writable(a, 1).is_none());
     net.settle();
     assert_eq!(net.b.stack.readable_len(b), 4096);
-    let sent = net.carried.iter().filter(|(from, _)| *from == From::A);
+    let sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
     assert_eq!(sent.count(), 2 + 3);
 }
 
 #[test]
 fn send_buffer_limits_too() {
     // The send buffer is four times the receive buffer: 8192 bytes.
-    let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
+    let mut net = Net::with(small(Side::A, 2048), config(Side::B));
     let (a, _) = net.connect(false);
     for _ in 0..5 {
         assert!(net.a.write(a, &pattern_of(1, 1400), net.now));
@@ -77,7 +77,7 @@ fn so_many_segments_are_in_flight_at_most() {
 
 #[test]
 fn lost_window_update_is_asked_for() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let mut net = Net::with(config(Side::A), small(Side::B, 4096));
     let (a, b) = net.connect(false);
     for _ in 0..4 {
         net.a.write(a, &pattern_of(1, 1024), net.now);
@@ -85,7 +85,7 @@ fn lost_window_update_is_asked_for() {
     net.settle();
     assert!(net.a.stack.writable(a, 1024).is_none());
     net.judge(|from, _| {
-        if from == From::B {
+        if from == Side::B {
             Fate::Lose
         } else {
             Fate::Pass
@@ -106,7 +106,7 @@ fn lost_window_update_is_asked_for() {
 
 #[test]
 fn closed_window_of_a_living_peer_is_waited_upon() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let mut net = Net::with(config(Side::A), small(Side::B, 4096));
     let (a, b) = net.connect(false);
     net.a.write(a, &pattern_of(1, 4096), net.now);
     assert!(!net.a.write(a, &[1], net.now));
@@ -119,7 +119,7 @@ fn closed_window_of_a_living_peer_is_waited_upon() {
 
 #[test]
 fn closed_window_of_a_dead_peer_times_out() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let mut net = Net::with(config(Side::A), small(Side::B, 4096));
     let (a, _) = net.connect(false);
     net.a.write(a, &pattern_of(1, 4096), net.now);
     net.settle();
@@ -131,7 +131,7 @@ fn closed_window_of_a_dead_peer_times_out() {
 
 #[test]
 fn piece_larger_than_any_window_is_split() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 1024));
+    let mut net = Net::with(config(Side::A), small(Side::B, 1024));
     let pair = net.connect(false);
     let data = pattern_of(1, 14_000);
     assert_eq!(net.transfer(pair, &data, || 1400), data);
@@ -139,7 +139,7 @@ fn piece_larger_than_any_window_is_split() {
 
 #[test]
 fn consuming_reopens_the_window_on_the_wire() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 4096));
+    let mut net = Net::with(config(Side::A), small(Side::B, 4096));
     let (a, b) = net.connect(false);
     net.a.write(a, &pattern_of(1, 4096), net.now);
     net.settle();
@@ -216,7 +216,7 @@ fn without_a_tx_frame_nothing_is_written_or_lost() {
         fed: Arc::clone(&fed),
     };
     let mut net = Net::new();
-    net.a = Endpoint::on(Box::new(io), wire, config(MAC_A));
+    net.a = Endpoint::on(Box::new(io), wire, config(Side::A));
     let (a, b) = net.connect(false);
 
     fed.store(false, Ordering::Relaxed);
@@ -239,9 +239,8 @@ fn without_a_tx_frame_nothing_is_written_or_lost() {
 
 #[test]
 fn answer_without_a_frame_is_counted() {
-    let (io, wire) = MemoryIo::new(1).unwrap();
     let mut net = Net::new();
-    net.b = Endpoint::on(Box::new(io), wire, config(MAC_B));
+    net.b = Endpoint::new(1, config(Side::B));
     net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
     net.settle();
     let counters = net.b.stack.counters();
@@ -251,7 +250,7 @@ fn answer_without_a_frame_is_counted() {
 
 #[test]
 fn segment_with_bytes_tells_of_the_room_that_was_made() {
-    let mut net = Net::with(small(MAC_A, 4096), small(MAC_B, 4096));
+    let mut net = Net::with(small(Side::A, 4096), small(Side::B, 4096));
     let (a, b) = net.connect(false);
     for _ in 0..2 {
         assert!(net.a.write(a, &[1; 1400], net.now));
@@ -261,7 +260,7 @@ fn segment_with_bytes_tells_of_the_room_that_was_made() {
     net.b.read(b, 100);
     assert!(net.b.write(b, b"answer", net.now));
     net.settle();
-    let from_b = net.carried.iter().filter(|(from, _)| *from == From::B);
+    let from_b = net.carried.iter().filter(|(from, _)| *from == Side::B);
     assert_eq!(from_b.count(), 1, "no bare ACK besides");
 }
 
@@ -299,12 +298,12 @@ fn room_is_widened_to_a_segment() {
 
 #[test]
 fn room_is_widened_to_the_peers_window_and_the_send_buffer() {
-    let mut net = Net::with(config(MAC_A), small(MAC_B, 2048));
+    let mut net = Net::with(config(Side::A), small(Side::B, 2048));
     let (a, _) = net.connect(false);
     assert!(net.a.write(a, &pattern_of(1, 1448), net.now));
     assert_eq!(write_wide(&mut net, a, 100), 600);
     // The send buffer is four times the receive buffer: 8192 bytes.
-    let mut net = Net::with(small(MAC_A, 2048), config(MAC_B));
+    let mut net = Net::with(small(Side::A, 2048), config(Side::B));
     let (a, _) = net.connect(false);
     for _ in 0..5 {
         assert!(net.a.write(a, &pattern_of(1, 1448), net.now));
