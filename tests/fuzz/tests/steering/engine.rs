@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use xwarp_driver::net::Network;
-use xwarp_driver::{MemoryIo, Wire};
-use xwarp_tcp::{Instant, Stack, StackConfig, StackCounters};
+use xwarp_tcp::{Instant, StackConfig, StackCounters};
+use xwarp_test_kit::Endpoint;
 
 use crate::frames::{MAC, OURS_V4, OURS_V6, PORT};
 
@@ -43,34 +43,27 @@ const CAUSES: [Cause; 13] = [
 ];
 
 pub(crate) struct Engine {
-    stack: Stack,
-    wire: Wire,
+    tcp: Endpoint,
     judged: usize,
 }
 
 impl Engine {
     pub(crate) fn new() -> Self {
-        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
         let config = StackConfig {
             mac: MAC,
             ..StackConfig::default()
         };
-        let mut stack = Stack::new(Box::new(io), config);
+        let mut tcp = Endpoint::new(FRAMES, config);
         let ours = [(IpAddr::from(OURS_V4), 24), (IpAddr::from(OURS_V6), 64)];
-        stack.set_networks(
+        tcp.stack.set_networks(
             ours.map(|(address, prefix)| Network { address, prefix })
                 .to_vec(),
         );
         for (address, _) in ours {
-            stack
-                .listen((address, PORT).into(), 16)
-                .expect("the only ones");
+            let listening = tcp.stack.listen((address, PORT).into(), 16);
+            listening.expect("the only ones");
         }
-        Self {
-            stack,
-            wire,
-            judged: 0,
-        }
+        Self { tcp, judged: 0 }
     }
 
     pub(crate) fn judge(&mut self, frame: &[u8]) -> Outcome {
@@ -78,12 +71,11 @@ impl Engine {
             *self = Self::new();
         }
         self.judged += 1;
-        let before = self.stack.counters();
-        self.wire.deliver(frame.to_vec());
-        self.stack.step(Instant::ORIGIN, 1).expect("an interface");
-        while self.wire.take_sent().is_some() {}
-        while self.stack.poll_event().is_some() {}
-        let after = self.stack.counters();
+        let before = self.tcp.stack.counters();
+        self.tcp.wire.deliver(frame.to_vec());
+        self.tcp.step(Instant::ORIGIN);
+        drop((self.tcp.sent(), self.tcp.events()));
+        let after = self.tcp.stack.counters();
         let moved = |(name, count): &Cause| {
             let times = count(&after) - count(&before);
             assert!(times <= 1, "{name} moves by {times}: {frame:02x?}");
