@@ -21,11 +21,13 @@ mod behaviour;
 mod hex;
 mod memory;
 mod mutate;
+mod predicted;
 mod rnic;
 
 pub use behaviour::Behaviour;
 pub use hex::{from_hex, to_hex};
 pub use mutate::Mutator;
+pub use predicted::Predicted;
 pub use rnic::rnic;
 
 use memory::Memory;
@@ -51,7 +53,7 @@ pub const TARGETS: [(&str, Target); 5] = [
     ("rnic", rnic),
 ];
 
-fn unknown(target: fn(&[u8]), input: &[u8]) -> Behaviour {
+fn unknown<T>(target: fn(&[u8]) -> T, input: &[u8]) -> Behaviour {
     target(input);
     Behaviour::default()
 }
@@ -112,10 +114,10 @@ pub fn framing(input: &[u8]) {
 }
 
 /// As [`framing`], and a receiver judges the ULPDUs.
-pub fn connection(input: &[u8]) {
-    let mut memory = Memory::default();
-    let mut receiver = receiver(input.first().copied().unwrap_or(0) >> 2);
-    on_fpdus(input, |ulpdu| judge(&mut receiver, &mut memory, ulpdu));
+pub fn connection(input: &[u8]) -> Predicted {
+    let mut judge = Judge::new(input.first().copied().unwrap_or(0) >> 2);
+    on_fpdus(input, |ulpdu| judge.goes_on(ulpdu));
+    judge.predicted
 }
 
 /// A receiver that expects some responses.
@@ -139,30 +141,55 @@ fn receiver(flags: u8) -> Receiver {
 }
 
 /// Single ULPDUs, framing aside.
-pub fn segments(input: &[u8]) {
+pub fn segments(input: &[u8]) -> Predicted {
     let Some((&flags, mut rest)) = input.split_first() else {
-        return;
+        return Predicted::default();
     };
-    let (mut receiver, mut memory) = (receiver(flags), Memory::default());
+    let mut judge = Judge::new(flags);
     while let Some((&len, behind)) = rest.split_first() {
         let (ulpdu, next) = behind.split_at(usize::from(len).min(behind.len()));
-        judge(&mut receiver, &mut memory, ulpdu);
+        judge.goes_on(ulpdu);
         rest = next;
     }
+    judge.predicted
 }
 
-/// One ULPDU; places nothing outside its region or buffer. True if the stream goes on.
-fn judge(receiver: &mut Receiver, memory: &mut Memory, ulpdu: &[u8]) -> bool {
-    match receiver.on_ulpdu(ulpdu, memory) {
-        Ok(inbound) => memory.take(&inbound),
-        Err(violation) => {
-            let told = violation.terminate().ulpdu();
-            assert!(told.len() <= MAX_TERMINATE && violation.terminate().code().is_known());
-            assert!(receiver.has_ended() && !violation.to_string().is_empty());
-            assert_eq!(receiver.on_ulpdu(ulpdu, memory), Ok(Inbound::Dropped));
+/// A receiver, its resources, and what it predicted.
+struct Judge {
+    receiver: Receiver,
+    memory: Memory,
+    predicted: Predicted,
+}
+
+impl Judge {
+    fn new(flags: u8) -> Self {
+        Self {
+            receiver: receiver(flags),
+            memory: Memory::default(),
+            predicted: Predicted::default(),
         }
     }
-    !receiver.has_ended()
+
+    /// One ULPDU; places nothing outside its region or buffer. True if the stream goes on.
+    fn goes_on(&mut self, ulpdu: &[u8]) -> bool {
+        let ordinary = self.receiver.predict(ulpdu);
+        match self.receiver.on_ulpdu(ulpdu, &mut self.memory) {
+            Ok(inbound) => {
+                if let Some(ordinary) = ordinary {
+                    self.predicted.check(&ordinary, &inbound);
+                }
+                self.memory.take(&inbound);
+            }
+            Err(violation) => {
+                let told = violation.terminate().ulpdu();
+                assert!(told.len() <= MAX_TERMINATE && violation.terminate().code().is_known());
+                assert!(self.receiver.has_ended() && !violation.to_string().is_empty());
+                let again = self.receiver.on_ulpdu(ulpdu, &mut self.memory);
+                assert_eq!(again, Ok(Inbound::Dropped));
+            }
+        }
+        !self.receiver.has_ended()
+    }
 }
 
 /// Calls `each` for the ULPDUs of a stream behind its flag byte, until it says no.

@@ -11,7 +11,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use xwarp_fuzz::{Behaviour, Mutator, TARGETS, Target, from_hex, to_hex};
+use xwarp_fuzz::{
+    Behaviour, Mutator, Predicted, TARGETS, Target, connection, from_hex, segments, to_hex,
+};
 
 /// Mutated inputs of a target, unless `XWARP_FUZZ_SECONDS` says how long: so many for each that it takes a second or two.
 const INPUTS: [(&str, u64); TARGETS.len()] = [
@@ -53,6 +55,21 @@ fn corpus_is_survived() {
             println!("{file}");
             target(&input);
         }
+    }
+}
+
+/// Else mutations would hardly reach what an RNIC does with nearly all of its segments.
+#[test]
+#[cfg_attr(miri, ignore = "runs one input of each target only")]
+fn corpus_has_segments_that_are_predicted() {
+    let both: [fn(&[u8]) -> Predicted; 2] = [segments, connection];
+    for (name, target) in ["segments", "connection"].into_iter().zip(both) {
+        let inputs = corpus(name);
+        let predicted = || inputs.iter().map(|(_, input)| target(input));
+        let writes: usize = predicted().map(|it| it.writes).sum();
+        let sends: usize = predicted().map(|it| it.sends).sum();
+        let told = format!("{name}: {writes} Writes, {sends} Sends");
+        assert!(writes > 0 && sends > 0, "{told}");
     }
 }
 

@@ -29,6 +29,9 @@ const MAX_QPS: usize = 4;
 const CQ_ENTRIES: (usize, usize) = (3, 1024);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Seen if anything was placed in the target.
+pub(super) const TARGET_WRITTEN: &str = "target written";
+
 /// How a work request ended, with the queue pair that it was posted to.
 struct Posted {
     qp: QpId,
@@ -338,6 +341,9 @@ impl Application {
             );
         }
         self.memory.check();
+        if self.memory.target_was_written() {
+            self.note(TARGET_WRITTEN.to_owned());
+        }
         if !self.small_cq {
             self.check_completions();
         }

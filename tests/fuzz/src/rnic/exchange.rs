@@ -333,6 +333,12 @@ impl Exchange {
         self.application.check_served(PING);
     }
 
+    /// Whether the application saw this.
+    #[cfg(test)]
+    pub(super) fn saw(&self, what: &str) -> bool {
+        self.application.seen.contains(what)
+    }
+
     /// What distinguishes this run from others.
     pub(super) fn behaviour(&self) -> Behaviour {
         let counters = format!("{:?}", self.application);

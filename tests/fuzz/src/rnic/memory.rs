@@ -126,6 +126,11 @@ impl Memory {
         })
     }
 
+    /// Bytes were placed where everybody may write.
+    pub(super) fn target_was_written(&self) -> bool {
+        self.bytes[Place::Target as usize].to_vec() != contents(Place::Target as usize)
+    }
+
     /// What nobody may write is as it was.
     pub(super) fn check(&self) {
         for (n, bytes) in self.bytes.iter().enumerate() {
