@@ -1,4 +1,5 @@
-//! Two RNICs on a wire, with as many connected queue pairs as are wanted.
+//! Two RNICs of the kit, with as many connected queue pairs as are wanted. All queue pairs of a host share its region and its completion
+//! queue. An end of the kit has regions of its own, which `--idle` would count as memory of its queue pair.
 
 use std::net::SocketAddr;
 use std::time::Duration;

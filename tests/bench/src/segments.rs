@@ -4,9 +4,8 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use xwarp_driver::{MemoryIo, Wire};
-use xwarp_tcp::{ConnId, Event, Instant, Path, Stack, StackConfig};
-use xwarp_test_kit::{Side, carry};
+use xwarp_tcp::{ConnId, Event, Instant, Path, StackConfig};
+use xwarp_test_kit::{Endpoint, Side, carry};
 
 use crate::cases::FPDUS;
 
@@ -30,49 +29,33 @@ const BUDGET: usize = 64;
 const HALF_TRIP: Duration = Duration::from_micros(20);
 const SERVER: SocketAddr = SocketAddr::new(Side::B.address(), 4791);
 
-/// A stack on an interface in memory.
-struct Endpoint {
-    stack: Stack,
-    wire: Wire,
+fn endpoint(side: Side) -> Endpoint {
+    let config = StackConfig {
+        mac: side.mac(),
+        seed: Some(1),
+        max_connections: usize::from(CROWD) + 1,
+        ..StackConfig::default()
+    };
+    Endpoint::new(FRAMES, config)
 }
 
-impl Endpoint {
-    fn new(side: Side) -> Self {
-        let (io, wire) = MemoryIo::new(FRAMES).expect("memory");
-        let config = StackConfig {
-            mac: side.mac(),
-            seed: Some(1),
-            max_connections: usize::from(CROWD) + 1,
-            ..StackConfig::default()
-        };
-        Self {
-            stack: Stack::new(Box::new(io), config),
-            wire,
-        }
-    }
+/// A turn whose events stay where they are: [`Endpoint::step`] would take them within what is counted.
+fn turn(endpoint: &mut Endpoint, now: Instant) {
+    let done = endpoint.stack.step(now, BUDGET);
+    black_box(done.expect("an interface in memory"));
+}
 
-    fn step(&mut self, now: Instant) {
-        black_box(
-            self.stack
-                .step(now, BUDGET)
-                .expect("an interface in memory"),
-        );
-    }
-
-    fn conn(&mut self) -> ConnId {
-        while let Some(event) = self.stack.poll_event() {
-            if matches!(event, Event::Connected(_) | Event::Incoming { .. }) {
-                return event.conn();
-            }
-        }
-        panic!("no connection");
-    }
+/// The connection that has just been established.
+fn connected(endpoint: &mut Endpoint) -> ConnId {
+    let established = |event: &Event| matches!(event, Event::Connected(_) | Event::Incoming { .. });
+    let event = endpoint.events().into_iter().find(established);
+    event.expect("a connection").conn()
 }
 
 /// Takes the ACK of the burst before, and sends one: what the payload is written by is not counted.
 #[inline]
 fn transmit(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
-    endpoint.step(now);
+    turn(endpoint, now);
     for _ in 0..BURST {
         let room = endpoint
             .stack
@@ -90,7 +73,7 @@ fn transmit(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
 /// Takes a burst and acknowledges it: what the payload is read by is not counted.
 #[inline]
 fn receive(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
-    endpoint.step(now);
+    turn(endpoint, now);
     while let Some(event) = endpoint.stack.poll_event() {
         black_box(event);
     }
@@ -167,12 +150,12 @@ fn connect(endpoints: &mut [Endpoint; 2], now: &mut Instant, port: u16) -> [Conn
         carry(&b.wire, &a.wire);
         *now = *now + HALF_TRIP;
     }
-    [a.conn(), b.conn()]
+    [connected(a), connected(b)]
 }
 
 /// Counts [`FPDUS`] segments of a connection beside `crowd` idle ones.
 fn count_beside(crowd: u16, counted: [Work; 2]) {
-    let mut endpoints = Side::BOTH.map(Endpoint::new);
+    let mut endpoints = Side::BOTH.map(endpoint);
     endpoints[0].wire.share_buffers(&endpoints[1].wire);
     let mut now = Instant::from_micros(1_000_000);
     endpoints[1].stack.listen(SERVER, 1).expect("a free port");
@@ -203,14 +186,14 @@ fn warm_up(endpoints: &mut [Endpoint; 2], [conn, peer]: [ConnId; 2], now: &mut I
         }
         a.stack.commit(conn, PAYLOAD, *now);
     }
-    a.step(*now);
+    turn(a, *now);
     carry(&a.wire, &b.wire);
     *now = *now + HALF_TRIP;
-    b.step(*now);
+    turn(b, *now);
     let n = b.stack.readable_len(peer);
     b.stack.consume(peer, n);
-    b.step(*now);
+    turn(b, *now);
     carry(&b.wire, &a.wire);
     *now = *now + HALF_TRIP;
-    a.step(*now);
+    turn(a, *now);
 }
