@@ -11,7 +11,9 @@ use nix::sys::eventfd::EventFd;
 use xwarp_bpf::Buffers;
 
 use crate::attach::{self, AttachError, Attachment, Lasting, XdpMode};
-use crate::net::{self, Link, LinkError, LinkWatch, MacAddr, NetlinkError, Notifications, Watched};
+use crate::net::{
+    self, Interface, InterfaceError, InterfaceWatch, MacAddr, NetlinkError, Notifications, Watched,
+};
 use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::tap::{Capture, Tap, TapError};
@@ -44,7 +46,7 @@ pub struct NicConfig {
     pub capture: Option<PathBuf>,
 }
 
-impl Link {
+impl Interface {
     /// Buffers that the driver may need for one frame of the interface.
     pub fn frames(&self) -> Buffers {
         if self.ip_mtu() <= MTU_OF_ONE_CHUNK {
@@ -161,7 +163,7 @@ pub enum NicError {
     Descriptors(io::Error),
     /// The interface could not be looked up.
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Interface(#[from] InterfaceError),
     /// It is down.
     #[error("{0} is down; set it up with `ip link set {0} up`")]
     Down(String),
@@ -222,7 +224,7 @@ pub struct Nic {
     /// The file that its frames are written to, if that was asked for.
     pub capture: Option<Capture>,
     /// What becomes of it.
-    pub watch: LinkWatch,
+    pub watch: InterfaceWatch,
 }
 
 impl Nic {
@@ -230,7 +232,7 @@ impl Nic {
     ///
     /// # Errors
     ///
-    /// - [`NicError::Link`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::Queues`]: the interface is unknown or does not suit.
+    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::Queues`]: the interface is unknown or does not suit.
     /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
     /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
     /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
@@ -239,20 +241,21 @@ impl Nic {
         check_descriptors()?;
         // From now on no change is missed.
         let notifications = Notifications::begin()?;
-        let link = net::link_by_name(name)?;
-        check_link(&link)?;
+        let interface = net::interface_by_name(name)?;
+        check_interface(&interface)?;
         let (memory, regions) = umem::create(config.frames, config.ring, config.region_bytes)?;
         // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
-        let target = target(name, config.ring, link.frames());
-        let io = xdp::open(&target, link.ip_mtu() + LINK_HEADER_MAX, memory)?;
-        let attachment = Attachment::open(link.index, &link.name, config.mode, target.frames)?;
+        let target = target(name, config.ring, interface.frames());
+        let io = xdp::open(&target, interface.ip_mtu() + LINK_HEADER_MAX, memory)?;
+        let attachment =
+            Attachment::open(interface.index, &interface.name, config.mode, target.frames)?;
         let watched = Watched {
-            index: link.index,
-            name: link.name.clone(),
+            index: interface.index,
+            name: interface.name.clone(),
             program: attachment.program_id(),
             by_link: !attachment.found(),
         };
-        let info = describe(link, &attachment);
+        let info = describe(interface, &attachment);
         let steering = Steering::begin(attachment, io.as_fd())?;
         let (io, capture) = tapped(io, config.capture.as_deref(), name)?;
         Ok(Self {
@@ -261,7 +264,7 @@ impl Nic {
             regions,
             steering,
             capture,
-            watch: LinkWatch::new(notifications, watched),
+            watch: InterfaceWatch::new(notifications, watched),
         })
     }
 }
@@ -304,9 +307,13 @@ fn check_descriptors() -> Result<(), NicError> {
 ///
 /// - [`NicError::Loopback`]: it is the loopback interface.
 /// - [`NicError::Attach`]: a program is there already, or the kernel refuses this one.
-pub fn attach_permanently(link: &Link, mode: Option<XdpMode>) -> Result<XdpMode, NicError> {
-    link.check_frames()?;
-    let mode = attach::attach_permanently(link.index, &link.name, mode, link.frames())?;
+pub fn attach_permanently(
+    interface: &Interface,
+    mode: Option<XdpMode>,
+) -> Result<XdpMode, NicError> {
+    interface.check_frames()?;
+    let mode =
+        attach::attach_permanently(interface.index, &interface.name, mode, interface.frames())?;
     Ok(mode)
 }
 
@@ -317,49 +324,52 @@ pub fn attach_permanently(link: &Link, mode: Option<XdpMode>) -> Result<XdpMode,
 /// - [`NicError::InUse`]: a process uses the program, and `force` is not set.
 /// - [`NicError::Attach`]: there is no program of ours, it is not attached to stay, or the kernel refuses.
 /// - [`NicError::Umem`], [`NicError::Queue`]: whether a process uses it could not be found out.
-pub fn detach(link: &Link, force: bool) -> Result<(), NicError> {
-    let program = Lasting::find(link.index, &link.name)?;
+pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
+    let program = Lasting::find(interface.index, &interface.name)?;
     // Until the end, so that nobody begins to use it meanwhile.
-    let _claim = if force { None } else { claim(link)? };
+    let _claim = if force { None } else { claim(interface)? };
     Ok(program.detach()?)
 }
 
 /// The queue that every user of the program has, if nobody has it.
-fn claim(link: &Link) -> Result<Option<Box<dyn XdpQueue>>, NicError> {
+fn claim(interface: &Interface) -> Result<Option<Box<dyn XdpQueue>>, NicError> {
     const RING: u32 = 64;
     let (memory, _) = umem::create(RING, RING, 0)?;
-    let target = target(&link.name, RING, Buffers::One);
+    let target = target(&interface.name, RING, Buffers::One);
     match xdp::open(&target, FRAME_CAPACITY, memory) {
         Ok(queue) => Ok(Some(queue)),
-        Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(link.name.clone())),
+        Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(interface.name.clone())),
         Err(error) => {
-            log::debug!("whether {} is in use cannot be told: {error}", link.name);
+            log::debug!(
+                "whether {} is in use cannot be told: {error}",
+                interface.name
+            );
             Ok(None)
         }
     }
 }
 
-fn check_link(link: &Link) -> Result<(), NicError> {
-    let name = link.name.clone();
-    link.check_frames()?;
-    if !link.up {
+fn check_interface(interface: &Interface) -> Result<(), NicError> {
+    let name = interface.name.clone();
+    interface.check_frames()?;
+    if !interface.up {
         return Err(NicError::Down(name));
     }
-    if link.rx_queues > 1 {
+    if interface.rx_queues > 1 {
         return Err(NicError::Queues {
             name,
-            queues: link.rx_queues,
+            queues: interface.rx_queues,
         });
     }
     Ok(())
 }
 
-fn describe(link: Link, attachment: &Attachment) -> NicInfo {
+fn describe(interface: Interface, attachment: &Attachment) -> NicInfo {
     NicInfo {
-        mtu: link.ip_mtu(),
-        name: link.name,
-        index: link.index,
-        mac: link.mac,
+        mtu: interface.ip_mtu(),
+        name: interface.name,
+        index: interface.index,
+        mac: interface.mac,
         mode: attachment.mode(),
         program_found: attachment.found(),
     }

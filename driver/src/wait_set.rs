@@ -1,7 +1,7 @@
 //! Wait set: one descriptor that is readable when an engine without a thread has something to do.
 //!
 //! It is an epoll instance over the socket that frames arrive on, the doorbell and a timer. What becomes of the interface is
-//! heard by the thread of [`LinkWatch`](crate::net::LinkWatch), which rings the doorbell.
+//! heard by the thread of [`InterfaceWatch`](crate::net::InterfaceWatch), which rings the doorbell.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -141,7 +141,7 @@ fn set_of(fd: BorrowedFd<'_>) -> io::Result<DescriptorSet> {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::net::{LinkEnd, LinkNews, LinkReporter};
+    use crate::net::{InterfaceEnd, InterfaceNews, InterfaceReporter};
     use crate::wake::Doorbell;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::os::unix::net::UnixDatagram;
@@ -251,10 +251,12 @@ mod tests {
     #[test]
     fn set_is_readable_when_the_interface_has_changed() {
         let (mut set, _sleeper, bell) = new();
-        let (reporter, monitor) = LinkReporter::new(Some(bell));
+        let (reporter, monitor) = InterfaceReporter::new(Some(bell));
         set.arm(None, LONG, || !monitor.has_news()).unwrap();
         assert!(!is_readable(&set));
-        reporter.report(LinkNews::Ended(LinkEnd::Deleted("eth1".to_owned())));
+        reporter.report(InterfaceNews::Ended(InterfaceEnd::Deleted(
+            "eth1".to_owned(),
+        )));
         assert!(is_readable(&set));
     }
 

@@ -10,10 +10,10 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
     if let Some(dev) = dev {
         return Ok(dev.to_owned());
     }
-    let mut names: Vec<String> = net::links()?
+    let mut names: Vec<String> = net::interfaces()?
         .into_iter()
-        .filter(|link| link.up && !link.loopback && !link.addresses.is_empty())
-        .map(|link| link.name)
+        .filter(|interface| interface.up && !interface.loopback && !interface.addresses.is_empty())
+        .map(|interface| interface.name)
         .collect();
     match (names.pop(), names.is_empty()) {
         (Some(name), true) => Ok(name),
@@ -32,7 +32,7 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
 
 /// The unspecified addresses of the families that the interface has addresses of.
 pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
-    let addresses = net::link_by_name(device)?.addresses;
+    let addresses = net::interface_by_name(device)?.addresses;
     let v4 = addresses.iter().any(IpAddr::is_ipv4);
     let v6 = addresses.iter().any(IpAddr::is_ipv6);
     let any: Vec<IpAddr> = [

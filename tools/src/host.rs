@@ -60,17 +60,21 @@ impl Host {
         let Ok(number) = zone.parse::<u32>() else {
             return Ok(Some(zone.clone()));
         };
-        let link = net::links()?.into_iter().find(|link| link.index == number);
-        let link =
-            link.with_context(|| format!("there is no interface number {number}; see `ip link`"))?;
-        Ok(Some(link.name))
+        let interface = net::interfaces()?
+            .into_iter()
+            .find(|interface| interface.index == number);
+        let interface = interface
+            .with_context(|| format!("there is no interface number {number}; see `ip link`"))?;
+        Ok(Some(interface.name))
     }
 
     fn interface_by_route(&self) -> anyhow::Result<String> {
-        let links = net::links()?;
+        let interfaces = net::interfaces()?;
         if is_link_local(self.address) {
-            let able = links.iter().filter(|link| link.up && !link.loopback);
-            let able: Vec<&str> = able.map(|link| link.name.as_str()).collect();
+            let able = interfaces
+                .iter()
+                .filter(|interface| interface.up && !interface.loopback);
+            let able: Vec<&str> = able.map(|interface| interface.name.as_str()).collect();
             ensure!(
                 able.len() < 2,
                 "{self} may be on any of several interfaces ({}); write for example {self}%{}",
@@ -79,11 +83,12 @@ impl Host {
             );
         }
         let route = net::route_to(self.address, None)?;
-        let link = links
+        let interface = interfaces
             .into_iter()
-            .find(|link| link.index == route.link_index);
-        let link = link.with_context(|| format!("the interface that leads to {self} has gone"))?;
-        Ok(link.name)
+            .find(|interface| interface.index == route.interface_index);
+        let interface =
+            interface.with_context(|| format!("the interface that leads to {self} has gone"))?;
+        Ok(interface.name)
     }
 
     /// A port of the host, as seen from `interface`.
@@ -96,7 +101,7 @@ impl Host {
             return Ok(SocketAddr::new(self.address, port));
         };
         let zone = if is_link_local(self.address) {
-            net::link_by_name(interface)?.index
+            net::interface_by_name(interface)?.index
         } else {
             0
         };

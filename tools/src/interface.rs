@@ -63,16 +63,16 @@ pub(crate) struct ObjectArgs {
 }
 
 pub(crate) fn attach(args: &AttachArgs) -> anyhow::Result<()> {
-    let link = net::link_by_name(&args.dev)?;
-    let mode = xwarp_driver::attach_permanently(&link, args.mode.map(Into::into))?;
-    print_line!("{}: attached, XDP {mode}", link.name)?;
+    let interface = net::interface_by_name(&args.dev)?;
+    let mode = xwarp_driver::attach_permanently(&interface, args.mode.map(Into::into))?;
+    print_line!("{}: attached, XDP {mode}", interface.name)?;
     Ok(())
 }
 
 pub(crate) fn detach(args: &DetachArgs) -> anyhow::Result<()> {
-    let link = net::link_by_name(&args.dev)?;
-    xwarp_driver::detach(&link, args.force)?;
-    print_line!("{}: detached", link.name)?;
+    let interface = net::interface_by_name(&args.dev)?;
+    xwarp_driver::detach(&interface, args.force)?;
+    print_line!("{}: detached", interface.name)?;
     Ok(())
 }
 
@@ -88,21 +88,21 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
 }
 
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
-    let link = net::link_by_name(&args.dev)?;
-    let status = attach::status(link.index)?;
+    let interface = net::interface_by_name(&args.dev)?;
+    let status = attach::status(interface.index)?;
     // A driver that cannot tell strips nothing.
-    let stripped = net::strips_vlan_tags(&link.name).unwrap_or(false);
+    let stripped = net::strips_vlan_tags(&interface.name).unwrap_or(false);
     if args.json {
-        let mut json = as_json(&link.name, &status);
+        let mut json = as_json(&interface.name, &status);
         json["vlan_tags_stripped"] = stripped.into();
         print_line!("{json}")?;
         return Ok(());
     }
-    print_status(&link.name, &status)?;
+    print_status(&interface.name, &status)?;
     if let Status::Ours { asks_for_tags, .. } = status
         && stripped
     {
-        print_line!("{}", stripped_note(&link.name, asks_for_tags))?;
+        print_line!("{}", stripped_note(&interface.name, asks_for_tags))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 mod ethtool;
 pub(crate) mod icmp;
-mod link;
+mod interface;
 mod neighbour;
 mod netlink;
 mod network;
@@ -23,14 +23,17 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use netlink_packet_route::AddressFamily;
 
 pub use ethtool::strips_vlan_tags;
-pub use link::{Link, LinkError, MacAddr, addresses_of, link_by_name, link_with_address, links};
+pub use interface::{
+    Interface, InterfaceError, MacAddr, addresses_of, interface_by_name, interface_with_address,
+    interfaces,
+};
 pub use neighbour::{NeighbourError, NeighbourSearch, Resolution, resolve_neighbour};
 pub use netlink::NetlinkError;
 pub use network::Network;
 pub use port::{PortError, PortReservation};
-pub use route::{Route, RouteError, route_from_link, route_to};
-pub use state::{LinkEnd, LinkMonitor, LinkNews, LinkReporter, LinkState};
-pub use watch::{LinkWatch, LinkWatching};
+pub use route::{Route, RouteError, route_from_interface, route_to};
+pub use state::{InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState};
+pub use watch::{InterfaceWatch, InterfaceWatching};
 pub(crate) use watch::{Notifications, Watched};
 
 /// The netlink family of `addr`.
@@ -46,12 +49,16 @@ fn is_link_local(addr: IpAddr) -> bool {
     matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// A socket address; `link_index` is used for the addresses that need it.
-fn socket_addr(addr: IpAddr, port: u16, link_index: u32) -> SocketAddr {
+/// A socket address; `interface_index` is used for the addresses that need it.
+fn socket_addr(addr: IpAddr, port: u16, interface_index: u32) -> SocketAddr {
     match addr {
         IpAddr::V4(v4) => SocketAddrV4::new(v4, port).into(),
         IpAddr::V6(v6) => {
-            let scope = if is_link_local(addr) { link_index } else { 0 };
+            let scope = if is_link_local(addr) {
+                interface_index
+            } else {
+                0
+            };
             SocketAddrV6::new(v6, port, 0, scope).into()
         }
     }

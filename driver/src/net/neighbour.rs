@@ -20,7 +20,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use super::link::{MacAddr, link_name};
+use super::interface::{MacAddr, interface_name};
 use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
 use super::{family_of, socket_addr};
 use crate::descriptor_set::DescriptorSet;
@@ -38,28 +38,28 @@ const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 pub enum NeighbourError {
     /// Nobody answered.
     #[error(
-        "no host answers at {next_hop} on {link} ({}) within {} s; check the address and that the host is up",
+        "no host answers at {next_hop} on {interface} ({}) within {} s; check the address and that the host is up",
         protocol(*next_hop), seconds(*waited)
     )]
     NoAnswer {
         /// Whom we asked for.
         next_hop: IpAddr,
         /// On which interface.
-        link: String,
+        interface: String,
         /// How long we, or the kernel, waited.
         waited: Duration,
     },
     /// The link has other addresses, or none.
-    #[error("{next_hop} on {link} has no Ethernet address; use an Ethernet interface")]
+    #[error("{next_hop} on {interface} has no Ethernet address; use an Ethernet interface")]
     NotEthernet {
         /// Whom we asked for.
         next_hop: IpAddr,
         /// On which interface.
-        link: String,
+        interface: String,
     },
     /// Nothing can be sent there.
     #[error(
-        "cannot send from {local} to {next_hop} on {link}; check that {link} is up and has {local}"
+        "cannot send from {local} to {next_hop} on {interface}; check that {interface} is up and has {local}"
     )]
     CannotAsk {
         /// Our address.
@@ -67,16 +67,16 @@ pub enum NeighbourError {
         /// Whom we asked for.
         next_hop: IpAddr,
         /// On which interface.
-        link: String,
+        interface: String,
         /// What the kernel said.
         #[source]
         reason: io::Error,
     },
     /// The interface is gone.
-    #[error("there is no interface number {link_index} any more; see `ip link`")]
-    NoLink {
+    #[error("there is no interface number {interface_index} any more; see `ip link`")]
+    NoInterface {
         /// Its number.
-        link_index: u32,
+        interface_index: u32,
     },
     /// The kernel could not be asked.
     #[error("cannot ask the kernel for a neighbour")]
@@ -102,24 +102,24 @@ pub enum Resolution {
     Searching(NeighbourSearch),
 }
 
-/// The Ethernet address of `next_hop` on interface `link_index`. Does not wait for the neighbour.
+/// The Ethernet address of `next_hop` on interface `interface_index`. Does not wait for the neighbour.
 ///
 /// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`. The search takes at most
 /// `timeout`, or as long as the kernel keeps asking (3 s unless set otherwise).
 ///
 /// # Errors
 ///
-/// - [`NeighbourError::NoLink`], [`NeighbourError::NotEthernet`]: there is no such interface, or it has no Ethernet addresses.
+/// - [`NeighbourError::NoInterface`], [`NeighbourError::NotEthernet`]: there is no such interface, or it has no Ethernet addresses.
 /// - [`NeighbourError::CannotAsk`]: nothing can be sent from `source`.
 /// - [`NeighbourError::NoAnswer`]: the kernel has asked in vain already.
 /// - [`NeighbourError::Netlink`]: the kernel's table could not be read.
 pub fn resolve_neighbour(
-    link_index: u32,
+    interface_index: u32,
     source: IpAddr,
     next_hop: IpAddr,
     timeout: Duration,
 ) -> Result<Resolution, NeighbourError> {
-    let mut neighbour = Neighbour::new(link_index, next_hop)?;
+    let mut neighbour = Neighbour::new(interface_index, next_hop)?;
     match neighbour.look_up()? {
         Entry::Fresh(address) => Ok(Resolution::Known(neighbour.mac(&address)?)),
         Entry::Stale(address) => {
@@ -127,7 +127,7 @@ pub fn resolve_neighbour(
             if let Err(error) = neighbour.socket(source).and_then(|it| neighbour.poke(&it)) {
                 log::debug!(
                     "{next_hop} on {} stays unconfirmed: {error}",
-                    neighbour.link
+                    neighbour.interface
                 );
             }
             Ok(Resolution::Known(neighbour.mac(&address)?))
@@ -292,19 +292,19 @@ enum Entry {
 
 /// The neighbour that is looked for.
 struct Neighbour {
-    link_index: u32,
-    link: String,
+    interface_index: u32,
+    interface: String,
     next_hop: IpAddr,
     /// Where the kernel's table is asked for.
     table: Netlink,
 }
 
 impl Neighbour {
-    fn new(link_index: u32, next_hop: IpAddr) -> Result<Self, NeighbourError> {
-        let name = link_name(link_index)?;
+    fn new(interface_index: u32, next_hop: IpAddr) -> Result<Self, NeighbourError> {
+        let name = interface_name(interface_index)?;
         Ok(Self {
-            link_index,
-            link: name.ok_or(NeighbourError::NoLink { link_index })?,
+            interface_index,
+            interface: name.ok_or(NeighbourError::NoInterface { interface_index })?,
             next_hop,
             table: Netlink::open()?,
         })
@@ -315,7 +315,7 @@ impl Neighbour {
             .try_into()
             .map_err(|_| NeighbourError::NotEthernet {
                 next_hop: self.next_hop,
-                link: self.link.clone(),
+                interface: self.interface.clone(),
             })?;
         Ok(MacAddr(bytes))
     }
@@ -324,7 +324,7 @@ impl Neighbour {
         NeighbourError::CannotAsk {
             local,
             next_hop: self.next_hop,
-            link: self.link.clone(),
+            interface: self.interface.clone(),
             reason,
         }
     }
@@ -332,7 +332,7 @@ impl Neighbour {
     fn no_answer(&self, waited: Duration) -> NeighbourError {
         NeighbourError::NoAnswer {
             next_hop: self.next_hop,
-            link: self.link.clone(),
+            interface: self.interface.clone(),
             waited,
         }
     }
@@ -341,7 +341,7 @@ impl Neighbour {
     fn look_up(&mut self) -> Result<Entry, NetlinkError> {
         let mut question = NeighbourMessage::default();
         question.header.family = family_of(self.next_hop);
-        question.header.ifindex = self.link_index;
+        question.header.ifindex = self.interface_index;
         let destination = NeighbourAttribute::Destination(self.next_hop.into());
         question.attributes = vec![destination];
         match self.table.get(RouteNetlinkMessage::GetNeighbour(question)) {
@@ -377,7 +377,7 @@ impl Neighbour {
                 _ => {}
             }
         }
-        (ours && header.ifindex == self.link_index).then(|| entry(header.state, address))
+        (ours && header.ifindex == self.interface_index).then(|| entry(header.state, address))
     }
 
     /// A socket that sends to the neighbour itself, over this link.
@@ -388,12 +388,16 @@ impl Neighbour {
         };
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(family, SockType::Datagram, flags, None)?;
-        setsockopt(&socket, sockopt::BindToDevice, &OsString::from(&self.link))?;
+        setsockopt(
+            &socket,
+            sockopt::BindToDevice,
+            &OsString::from(&self.interface),
+        )?;
         // Not by a gateway: the neighbour may be one that no subnet of the link covers (an `onlink` route).
         setsockopt(&socket, sockopt::DontRoute, &true)?;
         // An IPv4 route may have an IPv6 gateway: then the kernel chooses the source.
         if source.is_ipv4() == self.next_hop.is_ipv4() {
-            let local = socket_addr(source, 0, self.link_index);
+            let local = socket_addr(source, 0, self.interface_index);
             bind(socket.as_raw_fd(), &SockaddrStorage::from(local))?;
         }
         Ok(UdpSocket::from(socket))
@@ -401,7 +405,7 @@ impl Neighbour {
 
     /// Sends an empty datagram to the neighbour, so that the kernel needs its address.
     fn poke(&self, socket: &UdpSocket) -> io::Result<()> {
-        let neighbour = socket_addr(self.next_hop, DISCARD_PORT, self.link_index);
+        let neighbour = socket_addr(self.next_hop, DISCARD_PORT, self.interface_index);
         socket.send_to(&[], neighbour)?;
         Ok(())
     }
@@ -430,7 +434,7 @@ mod tests {
         let error = |next_hop: &str, millis| {
             let error = NeighbourError::NoAnswer {
                 next_hop: next_hop.parse().unwrap(),
-                link: "eth1".to_owned(),
+                interface: "eth1".to_owned(),
                 waited: Duration::from_millis(millis),
             };
             error.to_string()

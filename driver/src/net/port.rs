@@ -10,7 +10,7 @@ use nix::sys::socket::{
     sockopt,
 };
 
-use super::link::{LinkError, link_with_address};
+use super::interface::{InterfaceError, interface_with_address};
 use super::{is_link_local, socket_addr};
 
 /// Why a port could not be had.
@@ -54,7 +54,7 @@ pub enum PortError {
     NoDescriptors,
     /// The interface of a link-local address could not be found.
     #[error("cannot find the interface of the address")]
-    Link(#[from] LinkError),
+    Interface(#[from] InterfaceError),
     /// Anything else that the kernel said.
     #[error("the kernel would not reserve TCP port {port} of {addr}")]
     Refused {
@@ -105,15 +105,15 @@ impl PortReservation {
     /// - [`PortError::AddressNotLocal`]: this host does not have the address.
     /// - [`PortError::NotPermitted`]: a port below 1024 without the capability.
     /// - [`PortError::NoDescriptors`]: no file descriptor is left.
-    /// - [`PortError::Link`], [`PortError::Refused`]: the interface of a link-local address is not found, or the kernel refuses.
+    /// - [`PortError::Interface`], [`PortError::Refused`]: the interface of a link-local address is not found, or the kernel refuses.
     pub fn reserve(addr: IpAddr, port: u16) -> Result<Self, PortError> {
-        let link_index = if is_link_local(addr) {
-            let owner = link_with_address(addr)?;
+        let interface_index = if is_link_local(addr) {
+            let owner = interface_with_address(addr)?;
             owner.ok_or(PortError::AddressNotLocal { addr })?.index
         } else {
             0 // of no use for other addresses
         };
-        Self::hold(socket_addr(addr, port, link_index))
+        Self::hold(socket_addr(addr, port, interface_index))
             .map_err(|errno| PortError::of_bind(errno, addr, port))
     }
 

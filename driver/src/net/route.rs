@@ -10,7 +10,7 @@ use netlink_packet_route::route::{
 };
 use nix::errno::Errno;
 
-use super::link::{LinkError, link_with_address};
+use super::interface::{InterfaceError, interface_with_address};
 use super::netlink::{Netlink, NetlinkError, readable_attributes};
 use super::{family_of, is_link_local};
 
@@ -18,7 +18,7 @@ use super::{family_of, is_link_local};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The interface that leads there.
-    pub link_index: u32,
+    pub interface_index: u32,
     /// Our address on the way.
     pub source: IpAddr,
     /// Whom to hand the packet to: a gateway, or the host itself.
@@ -103,7 +103,7 @@ pub enum RouteError {
     },
     /// The kernel's interfaces could not be read.
     #[error("cannot find the interface of the source address")]
-    Link(#[from] LinkError),
+    Interface(#[from] InterfaceError),
     /// The kernel could not be asked.
     #[error("cannot ask the kernel for a route")]
     Netlink(#[from] NetlinkError),
@@ -119,7 +119,7 @@ pub enum RouteError {
 /// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
-/// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Link`]: `from` does not go with this host or with `remote`.
+/// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Interface`]: `from` does not go with this host or with `remote`.
 pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
     check_remote(remote)?;
     if let Some(from) = from {
@@ -128,7 +128,7 @@ pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteErro
     find(remote, from, required_link(remote, from)?)
 }
 
-/// How the kernel would reach `remote` for somebody who uses interface `link_index`: a link-local address is one of that link
+/// How the kernel would reach `remote` for somebody who uses interface `interface_index`: a link-local address is one of that link
 /// (RFC 4007 §5). The way to any other is the kernel's choice, and may lead over another interface.
 ///
 /// # Errors
@@ -137,14 +137,18 @@ pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteErro
 /// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
-pub fn route_from_link(remote: IpAddr, link_index: u32) -> Result<Route, RouteError> {
+pub fn route_from_interface(remote: IpAddr, interface_index: u32) -> Result<Route, RouteError> {
     check_remote(remote)?;
-    find(remote, None, is_link_local(remote).then_some(link_index))
+    find(
+        remote,
+        None,
+        is_link_local(remote).then_some(interface_index),
+    )
 }
 
 /// Asks for the route and judges it.
-fn find(remote: IpAddr, from: Option<IpAddr>, link: Option<u32>) -> Result<Route, RouteError> {
-    let found = ask(remote, from, link)?;
+fn find(remote: IpAddr, from: Option<IpAddr>, interface: Option<u32>) -> Result<Route, RouteError> {
+    let found = ask(remote, from, interface)?;
     if found.encapsulated {
         return Err(RouteError::Encapsulated { remote });
     }
@@ -183,7 +187,9 @@ fn check_source(remote: IpAddr, from: IpAddr) -> Result<(), RouteError> {
 /// A link-local destination is on the link of the source.
 fn required_link(remote: IpAddr, from: Option<IpAddr>) -> Result<Option<u32>, RouteError> {
     match from {
-        Some(from) if is_link_local(remote) => Ok(link_with_address(from)?.map(|link| link.index)),
+        Some(from) if is_link_local(remote) => {
+            Ok(interface_with_address(from)?.map(|interface| interface.index))
+        }
         _ => Ok(None),
     }
 }
@@ -191,7 +197,7 @@ fn required_link(remote: IpAddr, from: Option<IpAddr>) -> Result<Option<u32>, Ro
 /// What the kernel found.
 struct Found {
     kind: RouteType,
-    link_index: Option<u32>,
+    interface_index: Option<u32>,
     source: Option<IpAddr>,
     gateway: Option<IpAddr>,
     mtu: Option<u32>,
@@ -201,7 +207,7 @@ struct Found {
 impl Found {
     fn into_route(self, remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
         Ok(Route {
-            link_index: self.link_index.ok_or(NetlinkError::Malformed)?,
+            interface_index: self.interface_index.ok_or(NetlinkError::Malformed)?,
             source: from
                 .or(self.source)
                 .ok_or(RouteError::NoSource { remote })?,
@@ -212,7 +218,7 @@ impl Found {
 
     fn take(&mut self, attribute: RouteAttribute) {
         match attribute {
-            RouteAttribute::Oif(index) => self.link_index = Some(index),
+            RouteAttribute::Oif(index) => self.interface_index = Some(index),
             RouteAttribute::PrefSource(addr) => self.source = ip_of(&addr),
             RouteAttribute::Gateway(addr) => self.gateway = ip_of(&addr),
             // An IPv4 route by an IPv6 gateway (RFC 8950).
@@ -226,8 +232,8 @@ impl Found {
 }
 
 /// Asks the kernel for its route to `remote`.
-fn ask(remote: IpAddr, from: Option<IpAddr>, link: Option<u32>) -> Result<Found, RouteError> {
-    let question = RouteNetlinkMessage::GetRoute(question(remote, from, link));
+fn ask(remote: IpAddr, from: Option<IpAddr>, interface: Option<u32>) -> Result<Found, RouteError> {
+    let question = RouteNetlinkMessage::GetRoute(question(remote, from, interface));
     match Netlink::open()?.get(question) {
         Ok(answer) => Ok(parse(&answer.payload).ok_or(NetlinkError::Malformed)?),
         Err(error) => Err(match error.refusal() {
@@ -244,7 +250,7 @@ fn ask(remote: IpAddr, from: Option<IpAddr>, link: Option<u32>) -> Result<Found,
     }
 }
 
-fn question(remote: IpAddr, from: Option<IpAddr>, link: Option<u32>) -> RouteMessage {
+fn question(remote: IpAddr, from: Option<IpAddr>, interface: Option<u32>) -> RouteMessage {
     let whole = if remote.is_ipv4() { 32 } else { 128 }; // prefix length of one address, in bits
     let mut question = RouteMessage::default();
     question.header.address_family = family_of(remote);
@@ -258,7 +264,9 @@ fn question(remote: IpAddr, from: Option<IpAddr>, link: Option<u32>) -> RouteMes
             .attributes
             .push(RouteAttribute::Source(from.into()));
     }
-    question.attributes.extend(link.map(RouteAttribute::Oif));
+    question
+        .attributes
+        .extend(interface.map(RouteAttribute::Oif));
     question
 }
 
@@ -267,7 +275,7 @@ fn parse(payload: &[u8]) -> Option<Found> {
     let header = RouteHeader::parse(&buffer).ok()?;
     let mut found = Found {
         kind: header.kind,
-        link_index: None,
+        interface_index: None,
         source: None,
         gateway: None,
         mtu: None,

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::link::MacAddr;
+use super::interface::MacAddr;
 use super::network::Network;
 use crate::wake::Doorbell;
 
 /// An open interface as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkState {
+pub struct InterfaceState {
     /// Whether frames can leave and arrive: it is set up, and has a carrier.
     pub up: bool,
     /// Its Ethernet address.
@@ -21,7 +21,7 @@ pub struct LinkState {
     pub networks: Vec<Network>,
 }
 
-impl LinkState {
+impl InterfaceState {
     /// The host's usable addresses on it.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.networks.iter().map(|network| network.address)
@@ -30,7 +30,7 @@ impl LinkState {
 
 /// What has taken an open interface away for good. The texts name it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkEnd {
+pub enum InterfaceEnd {
     /// The interface does not exist any more.
     #[error("{0} was deleted")]
     Deleted(String),
@@ -54,37 +54,37 @@ pub enum LinkEnd {
 
 /// What is told of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkNews {
+pub enum InterfaceNews {
     /// It is like this now.
-    State(LinkState),
+    State(InterfaceState),
     /// It is gone. Nothing follows.
-    Ended(LinkEnd),
+    Ended(InterfaceEnd),
 }
 
 #[derive(Default)]
 struct Shared {
     changed: AtomicBool,
-    news: Mutex<Option<LinkNews>>,
+    news: Mutex<Option<InterfaceNews>>,
 }
 
 /// The side that asks whether anything has changed.
 #[derive(Clone)]
-pub struct LinkMonitor(Arc<Shared>);
+pub struct InterfaceMonitor(Arc<Shared>);
 
 /// The side that tells. Only the latest news is kept.
-pub struct LinkReporter {
+pub struct InterfaceReporter {
     shared: Arc<Shared>,
     bell: Option<Doorbell>,
 }
 
-impl LinkMonitor {
+impl InterfaceMonitor {
     /// Whether there is news: one load.
     pub fn has_news(&self) -> bool {
         self.0.changed.load(Ordering::Relaxed)
     }
 
     /// The latest news, once.
-    pub fn take(&self) -> Option<LinkNews> {
+    pub fn take(&self) -> Option<InterfaceNews> {
         if !self.has_news() {
             return None;
         }
@@ -94,20 +94,20 @@ impl LinkMonitor {
     }
 }
 
-impl LinkReporter {
+impl InterfaceReporter {
     /// Both sides. `bell` is rung after each report.
-    pub fn new(bell: Option<Doorbell>) -> (Self, LinkMonitor) {
+    pub fn new(bell: Option<Doorbell>) -> (Self, InterfaceMonitor) {
         let shared = Arc::new(Shared::default());
-        let monitor = LinkMonitor(Arc::clone(&shared));
+        let monitor = InterfaceMonitor(Arc::clone(&shared));
         (Self { shared, bell }, monitor)
     }
 
     /// Tells news in the place of older ones. Nothing takes the place of an end.
-    pub fn report(&self, latest: LinkNews) {
+    pub fn report(&self, latest: InterfaceNews) {
         {
             let shared = &self.shared;
             let mut news = shared.news.lock().unwrap_or_else(PoisonError::into_inner);
-            if matches!(*news, Some(LinkNews::Ended(_))) {
+            if matches!(*news, Some(InterfaceNews::Ended(_))) {
                 return;
             }
             *news = Some(latest);
@@ -123,8 +123,8 @@ impl LinkReporter {
 mod tests {
     use super::*;
 
-    fn state(mtu: usize) -> LinkNews {
-        LinkNews::State(LinkState {
+    fn state(mtu: usize) -> InterfaceNews {
+        InterfaceNews::State(InterfaceState {
             up: true,
             mac: MacAddr::default(),
             mtu,
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn latest_news_is_told_once() {
-        let (reporter, monitor) = LinkReporter::new(None);
+        let (reporter, monitor) = InterfaceReporter::new(None);
         assert_eq!(monitor.take(), None);
         reporter.report(state(1500));
         reporter.report(state(9000));
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn nothing_hides_an_end() {
-        let (reporter, monitor) = LinkReporter::new(None);
-        let end = LinkNews::Ended(LinkEnd::Deleted("eth1".to_owned()));
+        let (reporter, monitor) = InterfaceReporter::new(None);
+        let end = InterfaceNews::Ended(InterfaceEnd::Deleted("eth1".to_owned()));
         reporter.report(end.clone());
         reporter.report(state(1500));
         assert_eq!(monitor.take(), Some(end));

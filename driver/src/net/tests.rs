@@ -21,12 +21,12 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Resolves a neighbour and waits for the end, by the search's descriptor alone.
 fn resolved(
-    link_index: u32,
+    interface_index: u32,
     source: IpAddr,
     next_hop: IpAddr,
     timeout: Duration,
 ) -> Result<MacAddr, NeighbourError> {
-    let mut search = match resolve_neighbour(link_index, source, next_hop, timeout)? {
+    let mut search = match resolve_neighbour(interface_index, source, next_hop, timeout)? {
         Resolution::Known(address) => return Ok(address),
         Resolution::Searching(search) => search,
     };
@@ -40,18 +40,18 @@ fn resolved(
 
 #[test]
 fn loopback_is_described() {
-    let lo = link_by_name("lo").unwrap();
+    let lo = interface_by_name("lo").unwrap();
     assert!(lo.loopback && lo.up && lo.mtu >= 1500 && lo.rx_queues == 1);
     assert_eq!(lo.mac, MacAddr([0; 6]));
     assert!(lo.addresses.contains(&ip("127.0.0.1")));
-    assert!(links().unwrap().contains(&lo));
-    assert_eq!(link_with_address(ip("127.0.0.1")).unwrap(), Some(lo));
-    assert_eq!(link_with_address(ip("192.0.2.1")).unwrap(), None);
+    assert!(interfaces().unwrap().contains(&lo));
+    assert_eq!(interface_with_address(ip("127.0.0.1")).unwrap(), Some(lo));
+    assert_eq!(interface_with_address(ip("192.0.2.1")).unwrap(), None);
 }
 
 #[test]
 fn unknown_interface_is_answered_with_those_that_exist() {
-    let error = link_by_name("nosuch0").unwrap_err().to_string();
+    let error = interface_by_name("nosuch0").unwrap_err().to_string();
     assert!(
         error.starts_with("no interface is named \"nosuch0\" here; choose one of: "),
         "{error}"
@@ -173,23 +173,32 @@ fn port_of_somebody_else_is_not_reserved() {
 fn interface_is_described_with_addresses_mtu_and_queues() {
     needs_root!();
     let bed = Testbed::new();
-    let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
-    assert!(link.up && !link.loopback);
-    assert_eq!((link.mtu, link.rx_queues), (3000, 4));
-    assert!(link.addresses.contains(&ip("10.77.0.1")) && link.addresses.contains(&ip("fd77::1")));
+    let interface = bed.near.run(|| interface_by_name(NEAR)).unwrap();
+    assert!(interface.up && !interface.loopback);
+    assert_eq!((interface.mtu, interface.rx_queues), (3000, 4));
+    assert!(
+        interface.addresses.contains(&ip("10.77.0.1"))
+            && interface.addresses.contains(&ip("fd77::1"))
+    );
     assert!(
         bed.near
             .sh(&format!("ip link show {NEAR}"))
-            .contains(&link.mac.to_string())
+            .contains(&interface.mac.to_string())
     );
-    let owner = bed.near.run(|| link_with_address(ip("fd77::1"))).unwrap();
-    assert_eq!(owner.map(|link| link.name).as_deref(), Some(NEAR));
+    let owner = bed
+        .near
+        .run(|| interface_with_address(ip("fd77::1")))
+        .unwrap();
+    assert_eq!(owner.map(|interface| interface.name).as_deref(), Some(NEAR));
 
     bed.near.sh(&format!(
         "ethtool -L {NEAR} rx 2; ip link set {NEAR} down mtu 1500"
     ));
-    let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
-    assert_eq!((link.up, link.mtu, link.rx_queues), (false, 1500, 2));
+    let interface = bed.near.run(|| interface_by_name(NEAR)).unwrap();
+    assert_eq!(
+        (interface.up, interface.mtu, interface.rx_queues),
+        (false, 1500, 2)
+    );
 }
 
 #[test]
@@ -209,7 +218,7 @@ fn queues_are_counted_where_the_driver_cannot_tell() {
     needs_root!();
     let space = Namespace::new();
     space.sh("ip link add xwn2 type ifb; ip link add xwn3 numrxqueues 3 type ifb");
-    let queues = |name| space.run(|| link_by_name(name)).unwrap().rx_queues;
+    let queues = |name| space.run(|| interface_by_name(name)).unwrap().rx_queues;
     assert_eq!((queues("xwn2"), queues("xwn3")), (1, 3));
 }
 
@@ -220,7 +229,7 @@ fn address_counts_once_it_is_known_to_be_unique() {
     bed.near.sh(&format!("ip addr add fd77::5/64 dev {NEAR}"));
     let usable = || {
         bed.near
-            .run(|| link_with_address(ip("fd77::5")))
+            .run(|| interface_with_address(ip("fd77::5")))
             .unwrap()
             .is_some()
     };
@@ -236,7 +245,7 @@ fn address_counts_once_it_is_known_to_be_unique() {
     eventually("fd77::2 is denied", denied);
     assert!(
         bed.near
-            .run(|| link_with_address(ip("fd77::2")))
+            .run(|| interface_with_address(ip("fd77::2")))
             .unwrap()
             .is_none()
     );
@@ -250,12 +259,12 @@ fn table_of_many_pieces_is_read_whole() {
              echo link add xwm$i type ifb
              echo addr add 10.78.$((i / 200)).$((i % 200))/32 dev xwm$i
          done | ip -b -");
-    let links = space.run(links).unwrap();
-    assert_eq!(links.len(), 401);
+    let interfaces = space.run(interfaces).unwrap();
+    assert_eq!(interfaces.len(), 401);
     assert!(
-        links
+        interfaces
             .iter()
-            .all(|link| link.loopback || link.addresses.len() == 1)
+            .all(|interface| interface.loopback || interface.addresses.len() == 1)
     );
 }
 
@@ -263,10 +272,10 @@ fn table_of_many_pieces_is_read_whole() {
 fn neighbour_in_the_subnet_is_its_own_next_hop() {
     needs_root!();
     let bed = Testbed::new();
-    let link = bed.near.run(|| link_by_name(NEAR)).unwrap();
+    let interface = bed.near.run(|| interface_by_name(NEAR)).unwrap();
     for (remote, source) in [("10.77.0.2", "10.77.0.1"), ("fd77::2", "fd77::1")] {
         let expected = Route {
-            link_index: link.index,
+            interface_index: interface.index,
             source: ip(source),
             next_hop: ip(remote),
             mtu: None,
@@ -349,21 +358,24 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
     let bed = Testbed::new();
     let own = |space: &Namespace, name: &'static str| {
         let first = || {
-            let link = space.run(|| link_by_name(name)).unwrap();
-            link.addresses.into_iter().find(|addr| is_link_local(*addr))
+            let interface = space.run(|| interface_by_name(name)).unwrap();
+            interface
+                .addresses
+                .into_iter()
+                .find(|addr| is_link_local(*addr))
         };
         eventually("a link-local address", || first().is_some());
         first().unwrap()
     };
     let (near, far) = (own(&bed.near, NEAR), own(&bed.far, FAR));
-    let far_mac = bed.far.run(|| link_by_name(FAR)).unwrap().mac;
+    let far_mac = bed.far.run(|| interface_by_name(FAR)).unwrap().mac;
     bed.near.run(|| {
         let route = route_to(far, Some(near)).unwrap();
         assert_eq!((route.source, route.next_hop), (near, far));
-        let mac = resolved(route.link_index, near, far, TIMEOUT).unwrap();
+        let mac = resolved(route.interface_index, near, far, TIMEOUT).unwrap();
         assert_eq!(mac, far_mac);
         let held = PortReservation::reserve(near, 7471).unwrap();
-        assert_eq!(held.local(), socket_addr(near, 7471, route.link_index));
+        assert_eq!(held.local(), socket_addr(near, 7471, route.interface_index));
     });
 }
 
@@ -371,8 +383,8 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
 fn host_that_answers_is_resolved() {
     needs_root!();
     let bed = Testbed::new();
-    let far = bed.far.run(|| link_by_name(FAR)).unwrap();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let far = bed.far.run(|| interface_by_name(FAR)).unwrap();
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     for (source, remote) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
         let mac = bed
             .near
@@ -394,8 +406,8 @@ fn host_that_answers_is_resolved() {
 fn host_that_is_slow_to_appear_is_waited_for() {
     needs_root!();
     let bed = Testbed::new();
-    let far = bed.far.run(|| link_by_name(FAR)).unwrap();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let far = bed.far.run(|| interface_by_name(FAR)).unwrap();
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             eventually("the kernel has asked in vain", || {
@@ -416,8 +428,8 @@ fn host_that_is_slow_to_appear_is_waited_for() {
 fn host_is_asked_for_anew_when_the_carrier_was_lost() {
     needs_root!();
     let bed = Testbed::new();
-    let far = bed.far.run(|| link_by_name(FAR)).unwrap();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let far = bed.far.run(|| interface_by_name(FAR)).unwrap();
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     let entry = |address| bed.near.sh(&format!("ip neigh show {address}"));
     let long = Duration::from_secs(30);
     for (source, remote, prefix, options) in [
@@ -445,7 +457,7 @@ fn host_is_asked_for_anew_when_the_carrier_was_lost() {
 
 /// What is said of a host that does not answer near, and after how long.
 fn missing(bed: &Testbed, source: &str, remote: &str, timeout: Duration) -> (String, Duration) {
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     let started = Instant::now();
     let error = bed
         .near
@@ -496,7 +508,7 @@ fn host_that_is_not_there_is_an_error_in_time() {
 fn search_for_a_silent_host_does_not_wait_and_is_readable_in_time() {
     needs_root!();
     let bed = Testbed::new();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     // Otherwise the kernel gives up first.
     bed.near.sh(&format!(
         "ip ntable change name arp_cache dev {NEAR} retrans 20000"
@@ -532,29 +544,39 @@ fn link_local_host_is_sought_on_the_link_that_is_named() {
          ip link set xwn8 up; ip link set xwn9 up
          ip -6 addr add fe80::8/64 dev xwn8 nodad
          ip -6 addr add fe80::7/64 dev xwn0 nodad");
-    for (link, source) in [("xwn8", "fe80::8"), (NEAR, "fe80::7")] {
-        let index = bed.near.run(|| link_by_name(link)).unwrap().index;
+    for (interface, source) in [("xwn8", "fe80::8"), (NEAR, "fe80::7")] {
+        let index = bed.near.run(|| interface_by_name(interface)).unwrap().index;
         let route = bed
             .near
-            .run(|| route_from_link(ip("fe80::99"), index))
+            .run(|| route_from_interface(ip("fe80::99"), index))
             .unwrap();
-        assert_eq!((route.link_index, route.next_hop), (index, ip("fe80::99")));
-        let own = bed.near.run(|| link_with_address(route.source)).unwrap();
-        assert_eq!(own.map(|link| link.name).as_deref(), Some(link), "{source}");
+        assert_eq!(
+            (route.interface_index, route.next_hop),
+            (index, ip("fe80::99"))
+        );
+        let own = bed
+            .near
+            .run(|| interface_with_address(route.source))
+            .unwrap();
+        assert_eq!(
+            own.map(|interface| interface.name).as_deref(),
+            Some(interface),
+            "{source}"
+        );
     }
-    let index = bed.near.run(|| link_by_name("xwn8")).unwrap().index;
+    let index = bed.near.run(|| interface_by_name("xwn8")).unwrap().index;
     let other = bed
         .near
-        .run(|| route_from_link(ip("10.77.0.2"), index))
+        .run(|| route_from_interface(ip("10.77.0.2"), index))
         .unwrap();
-    assert_ne!(other.link_index, index, "the kernel's choice");
+    assert_ne!(other.interface_index, index, "the kernel's choice");
 }
 
 #[test]
 fn known_address_is_used_at_once_and_a_stale_one_confirmed() {
     needs_root!();
     let bed = Testbed::new();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     bed.near.sh(&format!(
         "ip neigh add 10.77.0.20 lladdr 02:00:00:00:00:20 nud permanent dev {NEAR}
          ip neigh add 10.77.0.21 lladdr 02:00:00:00:00:21 nud stale dev {NEAR}"
@@ -578,7 +600,7 @@ fn known_address_is_used_at_once_and_a_stale_one_confirmed() {
 fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
     needs_root!();
     let bed = Testbed::new();
-    let index = bed.near.run(|| link_by_name(NEAR)).unwrap().index;
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     let resolve = |index, source| {
         bed.near
             .run(|| resolved(index, ip(source), ip("10.77.0.2"), TIMEOUT))
@@ -590,7 +612,9 @@ fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
     ));
     assert!(matches!(
         resolve(9999, "10.77.0.1"),
-        NeighbourError::NoLink { link_index: 9999 }
+        NeighbourError::NoInterface {
+            interface_index: 9999
+        }
     ));
     bed.near.sh(&format!("ip link set {NEAR} down"));
     let down = resolve(index, "10.77.0.1");
@@ -598,37 +622,43 @@ fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
 }
 
 /// The near interface with our program on it, watched. To be called in its namespace.
-fn watched(mode: XdpMode) -> (Attachment, LinkWatching) {
+fn watched(mode: XdpMode) -> (Attachment, InterfaceWatching) {
     let notifications = Notifications::begin().unwrap();
-    let link = link_by_name(NEAR).unwrap();
-    let attachment = Attachment::open(link.index, NEAR, Some(mode), Buffers::One).unwrap();
+    let interface = interface_by_name(NEAR).unwrap();
+    let attachment = Attachment::open(interface.index, NEAR, Some(mode), Buffers::One).unwrap();
     let watched = Watched {
-        index: link.index,
-        name: link.name,
+        index: interface.index,
+        name: interface.name,
         program: attachment.program_id(),
         by_link: true,
     };
     let (_, bell) = Sleeper::new().unwrap();
-    let watching = LinkWatch::new(notifications, watched).start(bell).unwrap();
+    let watching = InterfaceWatch::new(notifications, watched)
+        .start(bell)
+        .unwrap();
     (attachment, watching)
 }
 
 /// Waits until the interface is told to be like this.
-fn wait_for_state(what: &str, monitor: &LinkMonitor, wanted: impl Fn(&LinkState) -> bool) {
+fn wait_for_state(
+    what: &str,
+    monitor: &InterfaceMonitor,
+    wanted: impl Fn(&InterfaceState) -> bool,
+) {
     eventually(what, || match monitor.take() {
-        Some(LinkNews::State(state)) => wanted(&state),
-        Some(LinkNews::Ended(end)) => panic!("{end}"),
+        Some(InterfaceNews::State(state)) => wanted(&state),
+        Some(InterfaceNews::Ended(end)) => panic!("{end}"),
         None => false,
     });
 }
 
-fn wait_for_end(monitor: &LinkMonitor, wanted: &LinkEnd) {
+fn wait_for_end(monitor: &InterfaceMonitor, wanted: &InterfaceEnd) {
     eventually("the interface's end is told", || match monitor.take() {
-        Some(LinkNews::Ended(end)) => {
+        Some(InterfaceNews::Ended(end)) => {
             assert_eq!(end, *wanted);
             true
         }
-        Some(LinkNews::State(_)) | None => false,
+        Some(InterfaceNews::State(_)) | None => false,
     });
 }
 
@@ -639,8 +669,8 @@ fn every_change_of_an_interface_is_told() {
     bed.near.run(|| {
         let (attachment, watching) = watched(XdpMode::Generic);
         let monitor = watching.monitor();
-        let has = |it: &LinkState| it.addresses().any(|address| address == ip("10.77.0.1"));
-        let both = |it: &LinkState| has(it) && it.up;
+        let has = |it: &InterfaceState| it.addresses().any(|address| address == ip("10.77.0.1"));
+        let both = |it: &InterfaceState| has(it) && it.up;
         wait_for_state("what it is like at first", &monitor, both);
         let set = |what: &str| bed.near.sh(&format!("ip link set {NEAR} {what}"));
         set("down");
@@ -662,7 +692,7 @@ fn every_change_of_an_interface_is_told() {
         address("add 10.77.0.1");
         wait_for_state("it is back", &monitor, has);
         drop(attachment);
-        wait_for_end(&monitor, &LinkEnd::Detached(NEAR.to_owned()));
+        wait_for_end(&monitor, &InterfaceEnd::Detached(NEAR.to_owned()));
     });
 }
 
@@ -691,7 +721,10 @@ fn detached_program_is_noticed_within_a_second_though_the_kernel_says_nothing() 
         wait_for_silence();
         drop(attachment);
         let since = Instant::now();
-        wait_for_end(&watching.monitor(), &LinkEnd::Detached(NEAR.to_owned()));
+        wait_for_end(
+            &watching.monitor(),
+            &InterfaceEnd::Detached(NEAR.to_owned()),
+        );
         let took = since.elapsed();
         assert!(took < Duration::from_secs(1), "{took:?}");
     });
@@ -706,13 +739,13 @@ fn interface_that_is_deleted_or_moved_is_told_to_be() {
         bed.near.sh(&format!("ip link set {NEAR} name other0"));
         bed.near
             .sh(&format!("ip link set other0 netns {}", bed.far.path()));
-        wait_for_end(&watching.monitor(), &LinkEnd::Moved(NEAR.to_owned()));
+        wait_for_end(&watching.monitor(), &InterfaceEnd::Moved(NEAR.to_owned()));
     });
     let bed = Testbed::new();
     bed.near.run(|| {
         let (_attachment, watching) = watched(XdpMode::Generic);
         bed.near.sh(&format!("ip link delete {NEAR}"));
-        wait_for_end(&watching.monitor(), &LinkEnd::Deleted(NEAR.to_owned()));
+        wait_for_end(&watching.monitor(), &InterfaceEnd::Deleted(NEAR.to_owned()));
     });
 }
 
@@ -721,10 +754,10 @@ fn addresses_are_those_of_the_interface_whatever_its_name() {
     needs_root!();
     let bed = Testbed::new();
     bed.near.run(|| {
-        let index = link_by_name(NEAR).unwrap().index;
+        let index = interface_by_name(NEAR).unwrap().index;
         bed.near.sh(&format!("ip link set {NEAR} name other0"));
         assert!(addresses_of(index).unwrap().contains(&ip("10.77.0.1")));
         bed.near.sh("ip link delete other0");
-        assert!(matches!(addresses_of(index), Err(LinkError::Gone(gone)) if gone == index));
+        assert!(matches!(addresses_of(index), Err(InterfaceError::Gone(gone)) if gone == index));
     });
 }

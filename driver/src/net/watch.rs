@@ -18,9 +18,11 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::link::{Link, link_now};
+use super::interface::{Interface, interface_now};
 use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
-use super::state::{LinkEnd, LinkMonitor, LinkNews, LinkReporter, LinkState};
+use super::state::{
+    InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState,
+};
 use crate::wake::Doorbell;
 
 /// What is listened to: interfaces, and the addresses of both families.
@@ -65,22 +67,22 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// What the interface is like, or why it is of no use any more.
-    fn judge(&self, link: Option<Link>) -> LinkNews {
+    fn judge(&self, interface: Option<Interface>) -> InterfaceNews {
         let name = || self.name.clone();
-        let Some(link) = link else {
-            return LinkNews::Ended(LinkEnd::Deleted(name()));
+        let Some(interface) = interface else {
+            return InterfaceNews::Ended(InterfaceEnd::Deleted(name()));
         };
-        if link.programs.contains(&self.program) {
-            return LinkNews::State(LinkState {
-                up: link.up && link.carrier,
-                mac: link.mac,
-                mtu: link.ip_mtu(),
-                networks: link.networks,
+        if interface.programs.contains(&self.program) {
+            return InterfaceNews::State(InterfaceState {
+                up: interface.up && interface.carrier,
+                mac: interface.mac,
+                mtu: interface.ip_mtu(),
+                networks: interface.networks,
             });
         }
-        LinkNews::Ended(match link.programs.first() {
-            None => LinkEnd::Detached(name()),
-            Some(&id) => LinkEnd::Replaced {
+        InterfaceNews::Ended(match interface.programs.first() {
+            None => InterfaceEnd::Detached(name()),
+            Some(&id) => InterfaceEnd::Replaced {
                 interface: name(),
                 program: (xwarp_bpf::program_name(id).ok().flatten())
                     .unwrap_or_else(|| "another program".to_owned()),
@@ -91,12 +93,12 @@ impl Watched {
 }
 
 /// An interface about to be watched.
-pub struct LinkWatch {
+pub struct InterfaceWatch {
     notifications: Notifications,
     watched: Watched,
 }
 
-impl LinkWatch {
+impl InterfaceWatch {
     pub(crate) fn new(notifications: Notifications, watched: Watched) -> Self {
         Self {
             notifications,
@@ -109,9 +111,9 @@ impl LinkWatch {
     /// # Errors
     ///
     /// [`io::Error`]: no file descriptor or no thread is left.
-    pub fn start(self, bell: Doorbell) -> io::Result<LinkWatching> {
+    pub fn start(self, bell: Doorbell) -> io::Result<InterfaceWatching> {
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
-        let (reporter, monitor) = LinkReporter::new(Some(bell));
+        let (reporter, monitor) = InterfaceReporter::new(Some(bell));
         let watcher = Watcher {
             watch: self,
             stop: Arc::clone(&stop),
@@ -123,7 +125,7 @@ impl LinkWatch {
         let thread = std::thread::Builder::new()
             .name("xwarp-watch".to_owned())
             .spawn(move || watcher.run())?;
-        Ok(LinkWatching {
+        Ok(InterfaceWatching {
             monitor,
             stop,
             thread: Some(thread),
@@ -132,20 +134,20 @@ impl LinkWatch {
 }
 
 /// An interface that is watched until this is dropped.
-pub struct LinkWatching {
-    monitor: LinkMonitor,
+pub struct InterfaceWatching {
+    monitor: InterfaceMonitor,
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl LinkWatching {
+impl InterfaceWatching {
     /// Where its news arrive.
-    pub fn monitor(&self) -> LinkMonitor {
+    pub fn monitor(&self) -> InterfaceMonitor {
         self.monitor.clone()
     }
 }
 
-impl Drop for LinkWatching {
+impl Drop for InterfaceWatching {
     fn drop(&mut self) {
         let stopped = self.stop.write(1).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| stopped)
@@ -158,11 +160,11 @@ impl Drop for LinkWatching {
 
 /// The thread.
 struct Watcher {
-    watch: LinkWatch,
+    watch: InterfaceWatch,
     stop: Arc<EventFd>,
-    reporter: LinkReporter,
+    reporter: InterfaceReporter,
     /// The state that was told last.
-    told: Option<LinkState>,
+    told: Option<InterfaceState>,
     /// After how long to look again without a notification.
     recheck: Option<Duration>,
     /// The last look has found nothing. The notification that says why may be on its way.
@@ -183,8 +185,8 @@ impl Watcher {
             let goes_on = match heard {
                 Heard::Nothing => true,
                 Heard::Change => self.look(),
-                Heard::Deletion => self.end(LinkEnd::Deleted),
-                Heard::Move => self.end(LinkEnd::Moved),
+                Heard::Deletion => self.end(InterfaceEnd::Deleted),
+                Heard::Move => self.end(InterfaceEnd::Moved),
             };
             heard = match self.wait() {
                 _ if !goes_on => return,
@@ -209,8 +211,8 @@ impl Watcher {
     /// Reports what there is if it is news; false if nothing can follow.
     fn look(&mut self) -> bool {
         let watched = &self.watch.watched;
-        let link = match link_now(watched.index) {
-            Ok(link) => link,
+        let interface = match interface_now(watched.index) {
+            Ok(interface) => interface,
             Err(error) => {
                 let name = &watched.name;
                 log::warn!("{name} cannot be watched at the moment: {error}");
@@ -218,27 +220,27 @@ impl Watcher {
                 return true;
             }
         };
-        let missing = std::mem::replace(&mut self.missing, link.is_none());
-        if link.is_none() && !missing {
+        let missing = std::mem::replace(&mut self.missing, interface.is_none());
+        if interface.is_none() && !missing {
             self.recheck = Some(RECHECK);
             return true;
         }
         self.recheck = watched.by_link.then_some(RECHECK);
-        match watched.judge(link) {
-            LinkNews::Ended(end) => self.end(|_| end),
-            LinkNews::State(state) => {
+        match watched.judge(interface) {
+            InterfaceNews::Ended(end) => self.end(|_| end),
+            InterfaceNews::State(state) => {
                 if self.told.as_ref() != Some(&state) {
                     self.told = Some(state.clone());
-                    self.reporter.report(LinkNews::State(state));
+                    self.reporter.report(InterfaceNews::State(state));
                 }
                 true
             }
         }
     }
 
-    fn end(&self, end: impl FnOnce(String) -> LinkEnd) -> bool {
+    fn end(&self, end: impl FnOnce(String) -> InterfaceEnd) -> bool {
         let end = end(self.watch.watched.name.clone());
-        self.reporter.report(LinkNews::Ended(end));
+        self.reporter.report(InterfaceNews::Ended(end));
         false
     }
 
@@ -404,13 +406,13 @@ mod tests {
     }
 
     /// An answer with an MTU of 1400, an address, and the programs of `xdp`.
-    fn link(flags: u8, xdp: &[u8]) -> Option<Link> {
+    fn interface(flags: u8, xdp: &[u8]) -> Option<Interface> {
         let mut message = LINK.to_vec();
         message[8] = flags;
         message.extend([8, 0, 4, 0, 0x78, 5, 0, 0]); // IFLA_MTU
         message.extend([10, 0, 1, 0, 2, 0, 0, 0, 0, 7, 0, 0]); // IFLA_ADDRESS
         message.extend(xdp);
-        crate::net::link::parse_link(&message)
+        crate::net::interface::parse_interface(&message)
     }
 
     #[rustfmt::skip]
@@ -425,18 +427,18 @@ mod tests {
     fn interface_is_up_when_it_is_set_up_and_has_a_carrier() {
         // Byte 8 of the flags has IFF_UP, byte 10 IFF_LOWER_UP.
         for (flags, up) in [(0x43, true), (0x42, false)] {
-            let state = LinkState {
+            let state = InterfaceState {
                 up,
                 mac: crate::net::MacAddr([2, 0, 0, 0, 0, 7]),
                 mtu: 1400,
                 networks: Vec::new(),
             };
-            let judged = watched().judge(link(flags, &OURS));
-            assert_eq!(judged, LinkNews::State(state));
+            let judged = watched().judge(interface(flags, &OURS));
+            assert_eq!(judged, InterfaceNews::State(state));
         }
-        let mut no_carrier = link(0x43, &OURS).unwrap();
+        let mut no_carrier = interface(0x43, &OURS).unwrap();
         no_carrier.carrier = false;
-        let LinkNews::State(state) = watched().judge(Some(no_carrier)) else {
+        let InterfaceNews::State(state) = watched().judge(Some(no_carrier)) else {
             panic!("it is there");
         };
         assert!(!state.up);
@@ -445,17 +447,20 @@ mod tests {
     #[test]
     fn interface_without_our_program_is_of_no_use() {
         let gone = watched().judge(None);
-        assert_eq!(gone, LinkNews::Ended(LinkEnd::Deleted("eth1".to_owned())));
+        assert_eq!(
+            gone,
+            InterfaceNews::Ended(InterfaceEnd::Deleted("eth1".to_owned()))
+        );
         let none = [12, 0, 43, 0, 5, 0, 2, 0, 0, 0, 0, 0]; // XDP_ATTACHED_NONE
         for xdp in [&none[..], &[]] {
-            let detached = LinkNews::Ended(LinkEnd::Detached("eth1".to_owned()));
-            assert_eq!(watched().judge(link(0x43, xdp)), detached);
+            let detached = InterfaceNews::Ended(InterfaceEnd::Detached("eth1".to_owned()));
+            assert_eq!(watched().judge(interface(0x43, xdp)), detached);
         }
         let mut foreign = OURS;
         for at in [16, 24] {
             foreign[at..at + 4].copy_from_slice(&i32::MAX.to_ne_bytes()); // no program has that
         }
-        let LinkNews::Ended(end) = watched().judge(link(0x43, &foreign)) else {
+        let InterfaceNews::Ended(end) = watched().judge(interface(0x43, &foreign)) else {
             panic!("it is another program");
         };
         let text = "the XDP program on eth1 was replaced by another program (id 2147483647)";

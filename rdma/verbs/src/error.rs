@@ -3,7 +3,7 @@
 //! Defined here are those that only handles return: of opening, ending, waiting and posting lists.
 
 pub use xwarp_driver::attach::{AttachError, ProgramError};
-pub use xwarp_driver::net::{LinkError, NeighbourError, NetlinkError, PortError, RouteError};
+pub use xwarp_driver::net::{InterfaceError, NeighbourError, NetlinkError, PortError, RouteError};
 pub use xwarp_driver::{
     AtomicAccessError, CaptureError, CopyError, NicError, OpenQueueError, OutOfBounds,
     RawPartsError, RegionAreaFull, SteeringError, TapError, UmemError,

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use xwarp_driver::net::{
-    self, LinkMonitor, LinkWatching, NeighbourSearch, PortError, PortReservation, Resolution,
+    self, InterfaceMonitor, InterfaceWatching, NeighbourSearch, PortError, PortReservation,
+    Resolution,
 };
 use xwarp_driver::{NicInfo, Steering};
 use xwarp_rnic::model::Host;
@@ -19,11 +20,11 @@ use xwarp_rnic::model::{NextHop, NextHopSearch, PathTo};
 pub(crate) struct KernelHost {
     info: NicInfo,
     steering: Arc<Mutex<Steering>>,
-    watching: LinkWatching,
+    watching: InterfaceWatching,
 }
 
 impl KernelHost {
-    pub(crate) fn new(info: NicInfo, steering: Steering, watching: LinkWatching) -> Self {
+    pub(crate) fn new(info: NicInfo, steering: Steering, watching: InterfaceWatching) -> Self {
         Self {
             info,
             steering: Arc::new(Mutex::new(steering)),
@@ -44,8 +45,8 @@ impl Host for KernelHost {
     fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
         let (index, address) = (self.info.index, remote.ip());
         let zone = zone_of(remote).unwrap_or(index);
-        let route = net::route_from_link(address, zone)?;
-        if route.link_index != index {
+        let route = net::route_from_interface(address, zone)?;
+        if route.interface_index != index {
             return Err(HostError::OtherInterface {
                 remote: address,
                 interface: self.info.name.clone(),
@@ -72,7 +73,7 @@ impl Host for KernelHost {
         Ok(LocalPort::new(local, Box::new(hold)))
     }
 
-    fn monitor(&self) -> Option<LinkMonitor> {
+    fn monitor(&self) -> Option<InterfaceMonitor> {
         Some(self.watching.monitor())
     }
 }
@@ -122,7 +123,7 @@ pub struct FixedHost {
     address: IpAddr,
     neighbours: HashMap<IpAddr, [u8; 6]>,
     ports: Arc<Mutex<BTreeSet<SocketAddr>>>,
-    monitor: Option<LinkMonitor>,
+    monitor: Option<InterfaceMonitor>,
 }
 
 /// First port given to those who do not care (RFC 6335 §6).
@@ -141,7 +142,7 @@ impl FixedHost {
 
     /// Lets the interface change as `monitor` tells.
     #[must_use]
-    pub fn watched(mut self, monitor: LinkMonitor) -> Self {
+    pub fn watched(mut self, monitor: InterfaceMonitor) -> Self {
         self.monitor = Some(monitor);
         self
     }
@@ -186,7 +187,7 @@ impl Host for FixedHost {
         Ok(LocalPort::new(local, Box::new(hold)))
     }
 
-    fn monitor(&self) -> Option<LinkMonitor> {
+    fn monitor(&self) -> Option<InterfaceMonitor> {
         self.monitor.clone()
     }
 }

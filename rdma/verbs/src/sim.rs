@@ -1,7 +1,9 @@
 //! Simulation: seams for tests that run an RNIC without a kernel, with virtual time.
 
 pub use crate::host::FixedHost;
-pub use xwarp_driver::net::{LinkEnd, LinkMonitor, LinkNews, LinkReporter, LinkState, Network};
+pub use xwarp_driver::net::{
+    InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState, Network,
+};
 pub use xwarp_driver::{
     Doorbell, Icmp, IoError, MemoryIo, PacketIo, RegionPool, RxFrame, SentFrame, TxFrame, Wire,
 };

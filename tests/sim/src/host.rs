@@ -12,7 +12,9 @@ use xwarp::memory::SharedBytes;
 use xwarp::sim::FixedHost;
 use xwarp::{Access, MemoryRegion, ProtectionDomain, QueuePair, RemoteAddress, Rnic, RnicConfig};
 use xwarp_driver::Wire;
-use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter, LinkState, MacAddr, Network};
+use xwarp_driver::net::{
+    InterfaceEnd, InterfaceNews, InterfaceReporter, InterfaceState, MacAddr, Network,
+};
 use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::StackConfig;
 use xwarp_test_kit::{Drops, MemoryRnic, Side, drops_of};
@@ -62,8 +64,8 @@ struct Inner {
     memory: RefCell<Vec<SharedBytes>>,
     events: RefCell<Vec<AsyncEvent>>,
     /// The interface as it is now, and who tells the RNIC.
-    link: RefCell<LinkState>,
-    reporter: LinkReporter,
+    interface: RefCell<InterfaceState>,
+    reporter: InterfaceReporter,
     rnic: Rnic,
 }
 
@@ -102,14 +104,14 @@ impl Host {
             backlog,
         } = kind;
         let peer = side.other();
-        let (reporter, monitor) = LinkReporter::new(None);
-        let link = LinkState {
+        let (reporter, monitor) = InterfaceReporter::new(None);
+        let interface = InterfaceState {
             up: true,
             mac: MacAddr(side.mac()),
             mtu,
             networks: vec![network(address_of(side))],
         };
-        reporter.report(LinkNews::State(link.clone()));
+        reporter.report(InterfaceNews::State(interface.clone()));
         let neighbours = [address_of(peer), later_address(peer)].map(|at| (at, peer.mac()));
         let host = FixedHost::new(address_of(side), neighbours).watched(monitor);
         let config = RnicConfig::default()
@@ -129,7 +131,7 @@ impl Host {
             pd: rnic.allocate_pd().unwrap(),
             memory: RefCell::default(),
             events: RefCell::default(),
-            link: RefCell::new(link),
+            interface: RefCell::new(interface),
             reporter,
             rnic,
         };
@@ -137,15 +139,17 @@ impl Host {
     }
 
     /// Its interface changes.
-    pub fn change_link(&self, change: impl FnOnce(&mut LinkState)) {
-        let mut link = self.0.link.borrow_mut();
-        change(&mut link);
-        self.0.reporter.report(LinkNews::State(link.clone()));
+    pub fn change_interface(&self, change: impl FnOnce(&mut InterfaceState)) {
+        let mut interface = self.0.interface.borrow_mut();
+        change(&mut interface);
+        self.0
+            .reporter
+            .report(InterfaceNews::State(interface.clone()));
     }
 
     /// Its interface is taken away.
-    pub fn end_link(&self, end: LinkEnd) {
-        self.0.reporter.report(LinkNews::Ended(end));
+    pub fn end_interface(&self, end: InterfaceEnd) {
+        self.0.reporter.report(InterfaceNews::Ended(end));
     }
 
     /// Its RNIC.

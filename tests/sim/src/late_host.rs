@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xwarp::error::HostError;
 use xwarp::sim::{FixedHost, Host, LocalPort, NextHop, NextHopSearch, PathTo};
-use xwarp_driver::net::LinkMonitor;
+use xwarp_driver::net::InterfaceMonitor;
 use xwarp_driver::{DescriptorSet, Signal};
 use xwarp_test_kit::Side;
 
@@ -35,7 +35,7 @@ struct State {
 
 impl LateHost {
     /// A host whose interface changes as `monitor` tells, if it does.
-    pub fn new(monitor: Option<LinkMonitor>) -> Self {
+    pub fn new(monitor: Option<InterfaceMonitor>) -> Self {
         let host = FixedHost::new(Side::A.address(), []);
         let answer = Answer {
             state: Mutex::default(),
@@ -133,7 +133,7 @@ impl Host for LateHost {
         self.host.open_port(address, port)
     }
 
-    fn monitor(&self) -> Option<LinkMonitor> {
+    fn monitor(&self) -> Option<InterfaceMonitor> {
         self.host.monitor()
     }
 }

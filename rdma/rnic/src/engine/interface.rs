@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_driver::IoError;
-use xwarp_driver::net::{LinkMonitor, LinkNews, LinkState};
+use xwarp_driver::net::{InterfaceMonitor, InterfaceNews, InterfaceState};
 use xwarp_tcp::Instant;
 
 use super::{Engine, EngineState};
@@ -42,9 +42,9 @@ impl WantedPort {
 #[derive(Default)]
 pub(super) struct Interface {
     host: Option<Arc<dyn Host>>,
-    monitor: Option<LinkMonitor>,
+    monitor: Option<InterfaceMonitor>,
     /// As it was told last.
-    state: Option<LinkState>,
+    state: Option<InterfaceState>,
     /// The host's addresses, those that are awaited included.
     addresses: Vec<IpAddr>,
     /// Addresses that went while the link was down, and may come back with it.
@@ -66,7 +66,9 @@ impl Interface {
 
     /// Whether there is something to look at.
     pub(super) fn has_news(&self) -> bool {
-        self.monitor.as_ref().is_some_and(LinkMonitor::has_news)
+        self.monitor
+            .as_ref()
+            .is_some_and(InterfaceMonitor::has_news)
     }
 
     /// True if it is time to look.
@@ -92,7 +94,7 @@ impl Interface {
     }
 
     /// Takes the present addresses; those that are gone for good, and those that are new.
-    fn renew(&mut self, state: &LinkState, was_up: bool, now: Instant) -> [Vec<IpAddr>; 2] {
+    fn renew(&mut self, state: &InterfaceState, was_up: bool, now: Instant) -> [Vec<IpAddr>; 2] {
         let has: Vec<IpAddr> = state.addresses().collect();
         let known = std::mem::take(&mut self.addresses);
         let new = has.iter().filter(|it| !known.contains(it));
@@ -137,9 +139,14 @@ impl Engine {
     #[cold]
     fn look_at_interface(&mut self) {
         let now = self.device.now;
-        match self.interface.monitor.as_ref().and_then(LinkMonitor::take) {
-            Some(LinkNews::Ended(end)) => return self.fail(&end.to_string()),
-            Some(LinkNews::State(state)) => self.on_link(&state),
+        match self
+            .interface
+            .monitor
+            .as_ref()
+            .and_then(InterfaceMonitor::take)
+        {
+            Some(InterfaceNews::Ended(end)) => return self.fail(&end.to_string()),
+            Some(InterfaceNews::State(state)) => self.on_interface(&state),
             None => {}
         }
         if self.interface.timeout.is_some_and(|until| until <= now) {
@@ -153,7 +160,7 @@ impl Engine {
         }
     }
 
-    fn on_link(&mut self, state: &LinkState) {
+    fn on_interface(&mut self, state: &InterfaceState) {
         let was = self.interface.state.replace(state.clone());
         self.device.stack.set_mtu(state.mtu);
         self.device.stack.set_mac(state.mac.0);
@@ -173,7 +180,7 @@ impl Engine {
     }
 
     /// One sentence for each change that somebody may wonder about later.
-    fn say_changes(&self, was: &LinkState, is: &LinkState) {
+    fn say_changes(&self, was: &InterfaceState, is: &InterfaceState) {
         let name = self.interface.name();
         match (was.up, is.up) {
             (true, false) => log::warn!(

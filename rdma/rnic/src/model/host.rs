@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use xwarp_driver::SteeringError;
-use xwarp_driver::net::{LinkError, LinkMonitor, NeighbourError, PortError, RouteError};
+use xwarp_driver::net::{InterfaceError, InterfaceMonitor, NeighbourError, PortError, RouteError};
 
 /// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
 pub trait Host: Send + Sync {
@@ -16,7 +16,7 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`HostError::Link`]: the interface is gone, or the kernel could not be asked.
+    /// [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
     /// Which local address and which Ethernet address lead to `remote`. Does not wait for the network: what is not known is searched for
@@ -26,7 +26,7 @@ pub trait Host: Send + Sync {
     ///
     /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
     /// - [`HostError::Neighbour`]: the next hop cannot be asked for, or was in vain already.
-    /// - [`HostError::Link`]: the interface is gone, or the kernel could not be asked.
+    /// - [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     /// - [`HostError::Unknown`]: a host of fixed answers has none.
     fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError>;
 
@@ -39,7 +39,7 @@ pub trait Host: Send + Sync {
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
 
     /// Tells what becomes of the interface, the state that it is in first. `None`, the default: nothing ever does.
-    fn monitor(&self) -> Option<LinkMonitor> {
+    fn monitor(&self) -> Option<InterfaceMonitor> {
         None
     }
 }
@@ -108,7 +108,7 @@ pub enum HostError {
     },
     /// The interface.
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Interface(#[from] InterfaceError),
     /// Nobody answers.
     #[error(transparent)]
     Neighbour(#[from] NeighbourError),

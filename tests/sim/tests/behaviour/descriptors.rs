@@ -10,7 +10,7 @@ use xwarp::event::AsyncEventKind;
 use xwarp::stream::StreamState;
 use xwarp::work::Sgl;
 use xwarp::{CompletionQueue, QpConfig, QpState, SendRequest, WrId};
-use xwarp_driver::net::LinkEnd;
+use xwarp_driver::net::InterfaceEnd;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd};
 
@@ -305,7 +305,7 @@ fn descriptors_of_a_failed_rnic_are_readable_and_say_why() {
     let mut sim = sim();
     let host = sim.a();
     let channel = host.rnic().create_completion_channel().unwrap();
-    host.end_link(LinkEnd::Deleted("eth1".to_owned()));
+    host.end_interface(InterfaceEnd::Deleted("eth1".to_owned()));
     sim.run_until_idle();
     assert!(is_readable(&channel));
     let ended = channel.next(LIMIT);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xwarp::error::{ConnectError, ListenError, RnicEnded};
 use xwarp::event::{AsyncEventKind, EventResource};
 use xwarp::{Opcode, QpConfig, QpState};
-use xwarp_driver::net::LinkEnd;
+use xwarp_driver::net::InterfaceEnd;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{
     Done, Host, KIB, MIB, Side, Sim, SimEnd, Target, later_address, network, pattern,
@@ -36,7 +36,7 @@ fn writing() -> (Sim, SimEnd, SimEnd, Target) {
 }
 
 fn set_up(host: &Host, up: bool) {
-    host.change_link(|link| link.up = up);
+    host.change_interface(|link| link.up = up);
 }
 
 #[test]
@@ -86,19 +86,19 @@ fn link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_live
 }
 
 /// The interface at A ends while a listener, a stream listener, a receive and a connection wait. Each is told `text`.
-fn assert_all_who_wait_are_told(end: LinkEnd, text: &str) {
+fn assert_all_who_wait_are_told(end: InterfaceEnd, text: &str) {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let mut listener = sim.a().rnic().listen(sim.a().at(9000)).unwrap();
     let mut streams = sim.a().rnic().listen_streams(sim.a().at(9001)).unwrap();
     let mut other = sim.a().end(&QpConfig::default());
     let nobody = sim.b().at(9999);
-    sim.b().change_link(|link| link.up = false);
+    sim.b().change_interface(|link| link.up = false);
     let connecting = other.qp.begin_connect(nobody, b"", CONNECT_TIMEOUT);
     let mut connecting = connecting.unwrap();
     a.post_recv(7, KIB);
     sim.run_for(MOMENT);
-    sim.a().end_link(end);
+    sim.a().end_interface(end);
     sim.run_for(Duration::ZERO);
     assert_eq!((a.state(), other.state()), (QpState::Error, QpState::Error));
     assert_eq!(a.receives(), [Done::flushed(7, Opcode::Receive)]);
@@ -123,9 +123,9 @@ fn assert_all_who_wait_are_told(end: LinkEnd, text: &str) {
 #[test]
 fn interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
     for (end, text) in [
-        (LinkEnd::Deleted("eth1".to_owned()), "eth1 was deleted"),
+        (InterfaceEnd::Deleted("eth1".to_owned()), "eth1 was deleted"),
         (
-            LinkEnd::Detached("eth1".to_owned()),
+            InterfaceEnd::Detached("eth1".to_owned()),
             "the XDP program was detached from eth1",
         ),
     ] {
@@ -137,7 +137,8 @@ fn interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
 fn peer_of_an_rnic_whose_program_was_detached_is_told_by_a_reset() {
     let mut sim = sim();
     let (_a, b) = sim.connected_pair();
-    sim.a().end_link(LinkEnd::Detached("eth1".to_owned()));
+    sim.a()
+        .end_interface(InterfaceEnd::Detached("eth1".to_owned()));
     sim.run_for(MOMENT);
     assert_eq!(b.events(), [AsyncEventKind::ConnectionReset]);
 }
@@ -154,7 +155,7 @@ fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_
     let mut listener = sim.b().rnic().listen(at).unwrap();
     let (_a, mut b) = sim.connected_pair();
     b.post_recv(7, KIB);
-    sim.b().change_link(|link| link.networks.clear());
+    sim.b().change_interface(|link| link.networks.clear());
     sim.run_for(MOMENT);
     assert_eq!(b.events(), [LOST]);
     assert_eq!(b.receives(), [Done::flushed(7, Opcode::Receive)]);
@@ -170,7 +171,7 @@ fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_
     let silent = (answers.segments_out, answers.resets_out);
     assert_eq!(silent, (before, 0), "not even a RST (RFC 1122 §3.2.1.3)");
     sim.b()
-        .change_link(|link| link.networks.push(network(address)));
+        .change_interface(|link| link.networks.push(network(address)));
     sim.run_for(MOMENT);
     let (mut a, mut b) = (
         sim.a().end(&QpConfig::default()),
@@ -188,7 +189,7 @@ fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
     let mut sim = Sim::over_ipv6(Seed(1302));
     let address = Side::A.address_v6();
     let (mut a, b) = sim.connected_pair();
-    sim.a().change_link(|link| {
+    sim.a().change_interface(|link| {
         link.up = false;
         link.networks.clear();
     });
@@ -197,7 +198,7 @@ fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
     sim.run_for(Duration::from_secs(4));
     assert_eq!(a.state(), QpState::Rts);
     sim.a()
-        .change_link(|link| link.networks.push(network(address)));
+        .change_interface(|link| link.networks.push(network(address)));
     sim.run_for(Duration::from_secs(30));
     let target = b.target(MIB);
     a.post_write(1, &pattern(MIB), target.remote(0));
@@ -209,7 +210,7 @@ fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
 fn address_that_goes_with_the_link_and_stays_away_ends_its_connections_seconds_after_it() {
     let mut sim = Sim::over_ipv6(Seed(1303));
     let (a, _b) = sim.connected_pair();
-    sim.a().change_link(|link| {
+    sim.a().change_interface(|link| {
         link.up = false;
         link.networks.clear();
     });
@@ -229,7 +230,7 @@ fn listener_on_every_address_listens_on_addresses_that_come_later() {
     let mut everywhere = sim.b().rnic().listen(anywhere).unwrap();
     let _at_one = sim.b().rnic().listen(sim.b().at(9001)).unwrap();
     for there in [true, false, true] {
-        sim.b().change_link(|link| {
+        sim.b().change_interface(|link| {
             link.networks.retain(|network| network.address != later);
             link.networks.extend(there.then_some(network(later)));
         });
@@ -248,7 +249,7 @@ fn listener_on_every_address_listens_on_addresses_that_come_later() {
 #[test]
 fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
     let (mut sim, mut a, _b, target) = writing();
-    sim.a().change_link(|link| link.mtu = 600);
+    sim.a().change_interface(|link| link.mtu = 600);
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::write(1, MIB)]);
     assert_eq!(target.to_vec(), pattern(MIB));

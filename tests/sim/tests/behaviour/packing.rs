@@ -415,8 +415,8 @@ fn packed_messages_arrive_once_whatever_link_and_mtu_do() {
             sim.run_for(Duration::from_micros(rng.below(2_000)));
             if rng.chance(0.3) {
                 let narrow = 576 + rng.index(mtu - 576);
-                sim.a().change_link(|link| link.mtu = narrow);
-                sim.b().change_link(|link| link.mtu = narrow);
+                sim.a().change_interface(|link| link.mtu = narrow);
+                sim.b().change_interface(|link| link.mtu = narrow);
             }
         }
         sim.run_until_idle();

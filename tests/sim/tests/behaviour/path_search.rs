@@ -12,7 +12,7 @@ use xwarp::config::{Progress, WaitMode};
 use xwarp::error::{ConnectError, HostError, ModifyError, RnicUnavailable};
 use xwarp::{ProtectionDomain, QpConfig, QpState, QueuePair, Rnic, RnicConfig};
 use xwarp_driver::Wire;
-use xwarp_driver::net::{LinkEnd, LinkNews, LinkReporter};
+use xwarp_driver::net::{InterfaceEnd, InterfaceNews, InterfaceReporter};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{LateHost, Side, Sim};
 use xwarp_test_kit::{MemoryRnic, eventually};
@@ -27,12 +27,12 @@ struct Late {
     rnic: Rnic,
     wire: Wire,
     host: Arc<LateHost>,
-    reporter: LinkReporter,
+    reporter: InterfaceReporter,
 }
 
 impl Late {
     fn new(progress: Progress) -> Self {
-        let (reporter, monitor) = LinkReporter::new(None);
+        let (reporter, monitor) = InterfaceReporter::new(None);
         let host = Arc::new(LateHost::new(Some(monitor)));
         let config = RnicConfig::default()
             .progress(progress)
@@ -214,8 +214,8 @@ fn search_ends_with_its_interface() {
     let mut late = Late::new(Progress::Manual);
     let mut connecting = late.qp.begin_connect(peer(), b"", LIMIT).unwrap();
     let mut stream = late.rnic.begin_connect_stream(peer(), LIMIT).unwrap();
-    let end = LinkEnd::Deleted("memory".to_owned());
-    late.reporter.report(LinkNews::Ended(end.clone()));
+    let end = InterfaceEnd::Deleted("memory".to_owned());
+    late.reporter.report(InterfaceNews::Ended(end.clone()));
     late.frames_at(Duration::ZERO);
     assert!(is_readable(&connecting) && is_readable(&stream));
     assert_eq!(late.host.searches(), 0);

@@ -119,7 +119,7 @@ impl Program {
             95 => self.end(n, who),
             96 => self.replace(n, who),
             97 => self.region(who),
-            98 => self.change_link(),
+            98 => self.change_interface(),
             99 => self.query(n, who),
             100..103 => self.modify_depths(n, who),
             103 => self.reregister(n, who),

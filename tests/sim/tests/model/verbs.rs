@@ -126,7 +126,7 @@ impl Program {
         }
     }
 
-    pub(crate) fn change_link(&mut self) {
+    pub(crate) fn change_interface(&mut self) {
         self.cut = !self.cut;
         self.set_loss(if self.cut { 1.0 } else { self.loss });
         if self.cut {

@@ -266,7 +266,7 @@ fn attempt_ends_with_its_own_address() {
     sim.remove(Side::B);
     let mut connecting = a.qp.begin_connect(nobody, b"", LIMIT).unwrap();
     sim.run_for(Duration::from_millis(1));
-    sim.a().change_link(|link| link.networks.clear());
+    sim.a().change_interface(|link| link.networks.clear());
     let outcome = sim.wait_for("an end", || connecting.try_finish());
     let own = Side::A.address();
     assert!(

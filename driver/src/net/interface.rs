@@ -34,7 +34,7 @@ impl fmt::Display for MacAddr {
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct Interface {
     /// Its number in this network namespace.
     pub index: u32,
     /// Its name.
@@ -59,7 +59,7 @@ pub struct Link {
     pub rx_queues: u32,
 }
 
-impl Link {
+impl Interface {
     fn add(&mut self, network: Network) {
         self.addresses.push(network.address);
         self.networks.push(network);
@@ -74,7 +74,7 @@ impl Link {
 /// Why an interface could not be described.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LinkError {
+pub enum InterfaceError {
     /// There is none of this name.
     #[error("no interface is named {name:?} here; choose one of: {}", known.join(", "))]
     Unknown {
@@ -95,15 +95,15 @@ pub enum LinkError {
 ///
 /// # Errors
 ///
-/// - [`LinkError::Unknown`]: no interface has this name; the error tells those that there are.
-/// - [`LinkError::Netlink`]: the kernel's interfaces could not be read.
-pub fn link_by_name(name: &str) -> Result<Link, LinkError> {
+/// - [`InterfaceError::Unknown`]: no interface has this name; the error tells those that there are.
+/// - [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
+pub fn interface_by_name(name: &str) -> Result<Interface, InterfaceError> {
     let mut list = list()?;
-    match list.iter().position(|link| link.name == name) {
+    match list.iter().position(|interface| interface.name == name) {
         Some(position) => Ok(with_queues_in_use(list.swap_remove(position))),
-        None => Err(LinkError::Unknown {
+        None => Err(InterfaceError::Unknown {
             name: name.to_owned(),
-            known: list.into_iter().map(|link| link.name).collect(),
+            known: list.into_iter().map(|interface| interface.name).collect(),
         }),
     }
 }
@@ -112,38 +112,38 @@ pub fn link_by_name(name: &str) -> Result<Link, LinkError> {
 ///
 /// # Errors
 ///
-/// - [`LinkError::Gone`]: there is no such interface any more.
-/// - [`LinkError::Netlink`]: the kernel's interfaces could not be read.
-pub fn addresses_of(index: u32) -> Result<Vec<IpAddr>, LinkError> {
-    let link = link_now(index)?.ok_or(LinkError::Gone(index))?;
-    Ok(link.addresses)
+/// - [`InterfaceError::Gone`]: there is no such interface any more.
+/// - [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
+pub fn addresses_of(index: u32) -> Result<Vec<IpAddr>, InterfaceError> {
+    let interface = interface_now(index)?.ok_or(InterfaceError::Gone(index))?;
+    Ok(interface.addresses)
 }
 
 /// Interface `index`, with the receive queues that it allocated; `None` if there is none of this number.
-pub(super) fn link_now(index: u32) -> Result<Option<Link>, NetlinkError> {
+pub(super) fn interface_now(index: u32) -> Result<Option<Interface>, NetlinkError> {
     let mut netlink = Netlink::open()?;
-    let mut question = link_question();
+    let mut question = interface_question();
     question.header.index = index;
     let answer = match netlink.get(RouteNetlinkMessage::GetLink(question)) {
         Ok(answer) => answer,
         Err(error) if error.refusal() == Some(Errno::ENODEV) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut link = parse_link(&answer.payload).ok_or(NetlinkError::Malformed)?;
+    let mut interface = parse_interface(&answer.payload).ok_or(NetlinkError::Malformed)?;
     for (owner, network) in networks(&mut netlink)? {
         if owner == index {
-            link.add(network);
+            interface.add(network);
         }
     }
-    Ok(Some(link))
+    Ok(Some(interface))
 }
 
 /// All interfaces.
 ///
 /// # Errors
 ///
-/// [`LinkError::Netlink`]: the kernel's interfaces could not be read.
-pub fn links() -> Result<Vec<Link>, LinkError> {
+/// [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
+pub fn interfaces() -> Result<Vec<Interface>, InterfaceError> {
     Ok(list()?.into_iter().map(with_queues_in_use).collect())
 }
 
@@ -151,40 +151,43 @@ pub fn links() -> Result<Vec<Link>, LinkError> {
 ///
 /// # Errors
 ///
-/// [`LinkError::Netlink`]: the kernel's interfaces could not be read.
-pub fn link_with_address(addr: IpAddr) -> Result<Option<Link>, LinkError> {
+/// [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
+pub fn interface_with_address(addr: IpAddr) -> Result<Option<Interface>, InterfaceError> {
     let owner = list()?
         .into_iter()
-        .find(|link| link.addresses.contains(&addr));
+        .find(|interface| interface.addresses.contains(&addr));
     Ok(owner.map(with_queues_in_use))
 }
 
 /// The name of interface `index`, if there is one.
-pub(super) fn link_name(index: u32) -> Result<Option<String>, NetlinkError> {
-    Ok(link_now(index)?.map(|link| link.name))
+pub(super) fn interface_name(index: u32) -> Result<Option<String>, NetlinkError> {
+    Ok(interface_now(index)?.map(|interface| interface.name))
 }
 
 /// Statistics are left out: they are of no use here, and the larger part of an answer.
-fn link_question() -> LinkMessage {
+fn interface_question() -> LinkMessage {
     let mut question = LinkMessage::default();
     question.attributes = vec![LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])];
     question
 }
 
 /// All interfaces, with the receive queues that they allocated.
-fn list() -> Result<Vec<Link>, NetlinkError> {
+fn list() -> Result<Vec<Interface>, NetlinkError> {
     let mut netlink = Netlink::open()?;
-    let mut links: Vec<Link> = netlink
-        .dump(&RouteNetlinkMessage::GetLink(link_question()))?
+    let mut interfaces: Vec<Interface> = netlink
+        .dump(&RouteNetlinkMessage::GetLink(interface_question()))?
         .iter()
-        .filter_map(|message| parse_link(&message.payload))
+        .filter_map(|message| parse_interface(&message.payload))
         .collect();
     for (index, network) in networks(&mut netlink)? {
-        if let Some(link) = links.iter_mut().find(|link| link.index == index) {
-            link.add(network);
+        if let Some(interface) = interfaces
+            .iter_mut()
+            .find(|interface| interface.index == index)
+        {
+            interface.add(network);
         }
     }
-    Ok(links)
+    Ok(interfaces)
 }
 
 /// All usable addresses, each with its network and the number of its interface.
@@ -201,18 +204,18 @@ fn networks(netlink: &mut Netlink) -> Result<impl Iterator<Item = (u32, Network)
 /// A driver that cannot tell them (loopback, ifb) has no way to change them either. So it uses all that it allocated, unless it chose fewer
 /// itself. Then opening an unused queue fails and says so; a number that is too small would leave queues to the kernel without a word. A
 /// tap that nobody has open uses 0: at least 1 is said.
-fn with_queues_in_use(mut link: Link) -> Link {
-    if let Ok(in_use) = ethtool::rx_queues(&link.name) {
-        link.rx_queues = in_use;
+fn with_queues_in_use(mut interface: Interface) -> Interface {
+    if let Ok(in_use) = ethtool::rx_queues(&interface.name) {
+        interface.rx_queues = in_use;
     }
-    link.rx_queues = link.rx_queues.max(1);
-    link
+    interface.rx_queues = interface.rx_queues.max(1);
+    interface
 }
 
-pub(super) fn parse_link(payload: &[u8]) -> Option<Link> {
+pub(super) fn parse_interface(payload: &[u8]) -> Option<Interface> {
     let buffer = LinkMessageBuffer::new_checked(payload).ok()?;
     let header = LinkHeader::parse(&buffer).ok()?;
-    let mut link = Link {
+    let mut interface = Interface {
         index: header.index,
         name: String::new(),
         mac: MacAddr::default(),
@@ -228,11 +231,11 @@ pub(super) fn parse_link(payload: &[u8]) -> Option<Link> {
     let attributes = readable_attributes(buffer.attributes(), |attribute| {
         LinkAttribute::parse_with_param(attribute, AddressFamily::Unspec)
     });
-    attributes.for_each(|attribute| link.set(attribute));
-    (!link.name.is_empty()).then_some(link)
+    attributes.for_each(|attribute| interface.set(attribute));
+    (!interface.name.is_empty()).then_some(interface)
 }
 
-impl Link {
+impl Interface {
     /// Takes over what an attribute says.
     fn set(&mut self, attribute: LinkAttribute) {
         match attribute {
