@@ -391,11 +391,13 @@ impl Conn {
         self.arm_retry(now);
     }
 
-    /// The link is up again: the next timeout is as short as the first.
+    /// The link is up again: the next timeout is as short as the first. None comes later than it would have, as a link that flaps more often
+    /// than that would put it off for ever.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.clock.rtt.reset_backoff();
-        if self.clock.retransmit.is_some() {
-            self.arm_retransmission(now);
+        if let Some(due) = self.clock.retransmit {
+            self.clock.retransmit = Some(due.min(self.retry_at(now)));
+            self.arm_tail(now);
         }
     }
 

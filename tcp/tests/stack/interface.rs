@@ -29,6 +29,51 @@ fn after_an_outage_of_the_link_what_was_lost_is_sent_again_at_once() {
     }
 }
 
+/// Has a segment of a lost, and its link down for a moment every second from then on, while the network carries nothing for `outage`. In how
+/// many seconds, rounded up, the segment was there. The retransmission timeout is 3 s.
+fn segment_on_a_link_that_flaps(outage: Duration) -> u64 {
+    let mut slow = config(Side::A);
+    slow.min_rto = Duration::from_secs(3);
+    slow.user_timeout = Duration::from_secs(10);
+    let mut net = Net::with(slow, config(Side::B));
+    let (a, b) = net.connect(false);
+    net.judge(|_, _| crate::net::Fate::Lose);
+    assert!(net.a.write(a, b"lost on the way", net.now));
+    net.settle();
+    let began = net.now;
+    for second in 1..11 {
+        let until = began + Duration::from_secs(second);
+        for at in [began + outage, until] {
+            net.pass(at.min(until) - net.now);
+            if began + outage <= net.now {
+                net.be_kind();
+            }
+            if net.b.read(b, 20) == b"lost on the way" {
+                return second;
+            }
+        }
+        net.a.stack.set_up(false, net.now);
+        net.pass(Duration::from_millis(20));
+        net.a.stack.set_up(true, net.now);
+    }
+    panic!("it was never sent again");
+}
+
+#[test]
+fn link_that_flaps_more_often_than_the_timeout_does_not_put_it_off() {
+    // The tail probe after 3 s is lost, too. The timeout that it begins is over after 6 s.
+    let outage = Duration::from_millis(3500);
+    assert!(segment_on_a_link_that_flaps(outage) <= 7);
+}
+
+#[test]
+fn last_try_is_made_though_the_link_flaps() {
+    // An answer to it has a quarter of the user timeout.
+    let last_try = Duration::from_millis(7500);
+    let outage = last_try - Duration::from_millis(50);
+    assert_eq!(segment_on_a_link_that_flaps(outage), 8);
+}
+
 /// Bytes of the IP packets that a sent.
 fn packets(net: &Net) -> Vec<usize> {
     let sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
