@@ -29,7 +29,7 @@ pub enum Event {
     Connected(ConnId),
     /// There are bytes that were not there before.
     Readable(ConnId),
-    /// What [`Stack::writable`](crate::Stack::writable) refused has become possible.
+    /// What [`ConnMut::writable`](crate::ConnMut::writable) refused has become possible.
     Writable(ConnId),
     /// The peer has sent its FIN; everything before it can still be read.
     PeerClosed(ConnId),

@@ -36,9 +36,9 @@ mod wire;
 
 pub use config::{Path, StackConfig};
 pub use congestion::CongestionControl;
-pub use conn::{ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
+pub use conn::{Conn, ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
 pub use counters::StackCounters;
 pub use error::{ConnectError, ListenError};
 pub use event::{CloseReason, ConnId, Event, ListenerId};
-pub use stack::Stack;
+pub use stack::{ConnMut, Stack};
 pub use time::Instant;

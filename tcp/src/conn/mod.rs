@@ -26,6 +26,8 @@ mod timestamps;
 #[cfg(test)]
 mod wrap_tests;
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use smoltcp::wire::TcpControl;
@@ -84,8 +86,8 @@ pub(crate) struct Secrets {
     pub(crate) stamp_offset: u32,
 }
 
-/// A connection.
-pub(crate) struct Conn {
+/// A connection, as its user may ask it.
+pub struct Conn {
     route: Route,
     state: StateMachine,
     negotiation: Negotiation,
@@ -134,6 +136,16 @@ impl Conn {
         self.route.flow()
     }
 
+    /// The peer's address and port.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.flow().remote.into()
+    }
+
+    /// Our address and port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.flow().local.into()
+    }
+
     pub(crate) fn state(&self) -> State {
         self.state.get()
     }
@@ -143,7 +155,8 @@ impl Conn {
         self.state.enter(next, self.route.flow());
     }
 
-    pub(crate) fn load(&self) -> ConnLoad {
+    /// What the peer has the connection do.
+    pub fn load(&self) -> ConnLoad {
         self.receive.load()
     }
 
@@ -167,8 +180,8 @@ impl Conn {
         }
     }
 
-    /// Bytes per segment: what the path's MTU and the peer's MSS allow beside the options.
-    pub(crate) fn emss(&self) -> usize {
+    /// Bytes of payload that one segment takes: what the path's MTU and the peer's MSS allow beside the options.
+    pub fn emss(&self) -> usize {
         self.route.emss()
     }
 
@@ -213,12 +226,13 @@ impl Conn {
         self.send.unacked()
     }
 
-    /// True if something that was committed has never been sent.
-    pub(crate) fn has_unsent(&self) -> bool {
+    /// True while bytes that were committed wait for room in the peer's window.
+    pub fn has_unsent(&self) -> bool {
         self.send.has_unsent()
     }
 
-    pub(crate) fn readable_len(&self) -> usize {
+    /// In-order bytes received and not consumed, in all.
+    pub fn readable_len(&self) -> usize {
         self.receive.queue().len()
     }
 
@@ -377,4 +391,13 @@ impl Conn {
 
     /// The control bit of pieces with data.
     const DATA: TcpControl = TcpControl::Psh;
+}
+
+impl fmt::Debug for Conn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conn")
+            .field("flow", self.flow())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
 }

@@ -33,6 +33,43 @@ pub(super) struct Connections {
     frame_waiters: FrameWaiters,
 }
 
+/// A connection on loan, with the lists that it may be put into.
+pub(super) struct LentEntry<'a> {
+    handle: Handle,
+    entry: &'a mut Entry,
+    ready: &'a mut HandleList,
+    frame_waiters: &'a mut FrameWaiters,
+}
+
+impl LentEntry<'_> {
+    #[inline]
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    #[inline]
+    pub(super) fn conn(&self) -> &Conn {
+        &self.entry.conn
+    }
+
+    #[inline]
+    pub(super) fn conn_mut(&mut self) -> &mut Conn {
+        &mut self.entry.conn
+    }
+
+    /// Notes that the connection may have something to send.
+    #[inline]
+    pub(super) fn touch(&mut self) {
+        self.ready.add(self.handle, &mut self.entry.ready);
+    }
+
+    /// The connection was refused a TX frame.
+    pub(super) fn wait_for_frame(&mut self) {
+        self.frame_waiters
+            .add(self.handle, &mut self.entry.frame_waiter);
+    }
+}
+
 impl Connections {
     pub(super) fn new() -> Self {
         Self {
@@ -85,6 +122,19 @@ impl Connections {
     pub(super) fn live_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         let entry = self.table.get_mut(id.0)?;
         (!entry.lifecycle.is_orphaned()).then_some(&mut entry.conn)
+    }
+
+    /// The connection that [`live`](Self::live) finds, with the lists that it may be put into.
+    #[inline]
+    pub(super) fn lend(&mut self, id: ConnId) -> Option<LentEntry<'_>> {
+        let entry = self.table.get_mut(id.0)?;
+        let live = !entry.lifecycle.is_orphaned();
+        live.then_some(LentEntry {
+            handle: id.0,
+            entry,
+            ready: &mut self.ready,
+            frame_waiters: &mut self.frame_waiters,
+        })
     }
 
     /// True until the connection has ended.
@@ -178,13 +228,6 @@ impl Connections {
 
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
-    }
-
-    /// A connection was refused a TX frame.
-    pub(super) fn wait_for_frame(&mut self, handle: Handle) {
-        if let Some(entry) = self.table.get_mut(handle) {
-            self.frame_waiters.add(handle, &mut entry.frame_waiter);
-        }
     }
 
     /// Hands a segment to its connection.

@@ -1,6 +1,7 @@
 //! Stack: TCP connections over one packet interface, and the turns in which they receive, time out and send.
 
 mod addresses;
+mod conn_mut;
 mod connections;
 mod frame_waiters;
 mod handle_list;
@@ -26,7 +27,7 @@ use xwarp_driver::net::Network;
 use xwarp_driver::{IoError, PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
-use crate::conn::{Conn, ConnLoad};
+use crate::conn::Conn;
 use crate::counters::StackCounters;
 use crate::device::Device;
 use crate::error::{ConnectError, ListenError};
@@ -36,6 +37,8 @@ use crate::wire::ethernet::{self, LinkHeader};
 use crate::wire::flow::{Flow, endpoint};
 use crate::wire::icmp::PacketTooBig;
 use crate::wire::inbound::Segment;
+pub use conn_mut::ConnMut;
+
 use addresses::Addresses;
 use connections::Connections;
 use opener::Opener;
@@ -188,88 +191,6 @@ impl Stack {
         self.connections.poll_event(&mut self.device)
     }
 
-    /// In-order bytes received and not consumed: at least `want` of them in one slice if that many are there, else those that
-    /// lie together. They are read in the frame that brought them, and are joined in a buffer only if what is wanted lies in several.
-    pub fn readable(&mut self, conn: ConnId, want: usize) -> &[u8] {
-        match self.connections.live(conn) {
-            Some(conn) => conn.readable(want, &mut self.joined),
-            None => &[],
-        }
-    }
-
-    /// In-order bytes received and not consumed, in all.
-    pub fn readable_len(&self, conn: ConnId) -> usize {
-        self.connections.live(conn).map_or(0, Conn::readable_len)
-    }
-
-    /// Takes the first `n` bytes away; how many can still be read. The peer learns of the room by the next [`step`](Self::step) or
-    /// [`transmit`](Self::transmit).
-    pub fn consume(&mut self, conn: ConnId, n: usize) -> usize {
-        let Some(found) = self.connections.live_mut(conn) else {
-            return 0;
-        };
-        found.consume(n, &mut self.device);
-        let left = found.readable_len();
-        if found.owes_ack() {
-            self.connections.touch(conn.0);
-        }
-        left
-    }
-
-    /// Room for a piece of `len` bytes that will leave at once, in the frame that will carry it. It leaves as one TCP segment if `len` is
-    /// at most [`emss`](Self::emss). The bytes given hold what was there before. The room is there until it is committed, or `writable` is
-    /// called again for any connection.
-    ///
-    /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it. `None`, too, while something
-    /// waits to be sent again, no TX frame is free, or [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are
-    /// unacknowledged. [`Event::Writable`] follows when that has changed. A piece larger than any window that the peer ever announced is
-    /// let through, to be split, when nothing is unacknowledged.
-    pub fn writable(&mut self, conn: ConnId, len: usize) -> Option<&mut [u8]> {
-        if let Some(unused) = self.reservation.take() {
-            unused.discard(&mut self.device);
-        }
-        self.reservation = self.reserve(conn, len);
-        self.reservation.as_mut().map(TxReservation::bytes)
-    }
-
-    /// All the room that the segment has which [`writable`](Self::writable) gave room in, if all of it can leave at once. What was given comes
-    /// first, and keeps what was written there.
-    pub fn widen(&mut self, conn: ConnId) -> Option<&mut [u8]> {
-        let room = (self.reservation.as_mut()).filter(|room| room.is_for(conn.0))?;
-        Some(room.widen(|| self.connections.live(conn)))
-    }
-
-    /// TX frames for `len` bytes, if these can leave at once.
-    fn reserve(&mut self, id: ConnId, len: usize) -> Option<TxReservation> {
-        let now = self.now;
-        let conn = self.connections.live_mut(id)?;
-        if !conn.finds_room(len, &mut self.device, now) {
-            conn.refuse(len);
-            self.connections.touch(id.0); // the window may have to be probed
-            return None;
-        }
-        let reservation = TxReservation::new(id.0, conn, len, &mut self.device);
-        if reservation.is_none() {
-            conn.refuse(len);
-            self.connections.wait_for_frame(id.0);
-        }
-        reservation
-    }
-
-    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`widen`](Self::widen) gave, as a segment of their own with PSH. They are
-    /// on their way after the next [`transmit`](Self::transmit) or [`step`](Self::step).
-    pub fn commit(&mut self, conn: ConnId, n: usize, now: Instant) {
-        self.advance(now);
-        let Some(room) = self.reservation.take_if(|room| room.is_for(conn.0)) else {
-            return;
-        };
-        match self.connections.live_mut(conn) {
-            Some(found) => room.commit(n, found, &mut self.device, self.now),
-            None => room.discard(&mut self.device),
-        }
-        self.connections.touch(conn.0);
-    }
-
     /// Sends all of `bytes`, whether there is room or not. Bytes outside of the peer's window wait until it opens, and whatever is sent
     /// later waits behind them. Meant for a few bytes that must go out whole. False if nothing may be sent.
     pub fn send_all(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> bool {
@@ -283,43 +204,26 @@ impl Stack {
         true
     }
 
+    /// A connection, to be asked; `None` for a stale id.
+    pub fn conn(&self, id: ConnId) -> Option<&Conn> {
+        self.connections.live(id)
+    }
+
+    /// A connection, to be read and written; `None` for a stale id.
+    #[inline]
+    pub fn conn_mut(&mut self, id: ConnId) -> Option<ConnMut<'_>> {
+        Some(ConnMut {
+            entry: self.connections.lend(id)?,
+            device: &mut self.device,
+            reservation: &mut self.reservation,
+            joined: &mut self.joined,
+            now: &mut self.now,
+        })
+    }
+
     /// True until the connection has ended.
     pub fn is_open(&self, conn: ConnId) -> bool {
         self.connections.is_open(conn)
-    }
-
-    /// True while bytes wait for room in the peer's window.
-    pub fn has_unsent(&self, conn: ConnId) -> bool {
-        self.connections.live(conn).is_some_and(Conn::has_unsent)
-    }
-
-    /// Bytes of payload that one segment takes: what the MTU and the peer's MSS allow. 0 for a stale id.
-    pub fn emss(&self, conn: ConnId) -> usize {
-        self.connections.live(conn).map_or(0, Conn::emss)
-    }
-
-    /// Bytes committed that the peer has not acknowledged.
-    pub fn unacked(&mut self, conn: ConnId) -> usize {
-        let Some(conn) = self.connections.live_mut(conn) else {
-            return 0;
-        };
-        conn.act_on_deferred_ack(&mut self.device);
-        conn.unacked()
-    }
-
-    /// What the peer has the connection do; `None` for a stale id.
-    pub fn load(&self, conn: ConnId) -> Option<ConnLoad> {
-        self.connections.live(conn).map(Conn::load)
-    }
-
-    /// The peer's address and port.
-    pub fn peer_addr(&self, conn: ConnId) -> Option<SocketAddr> {
-        Some(self.connections.live(conn)?.flow().remote.into())
-    }
-
-    /// Our address and port.
-    pub fn local_addr(&self, conn: ConnId) -> Option<SocketAddr> {
-        Some(self.connections.live(conn)?.flow().local.into())
     }
 
     /// Sends a FIN after all that was committed; the peer's bytes can still be read. A connection that is not established is

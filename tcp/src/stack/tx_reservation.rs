@@ -96,13 +96,12 @@ impl TxReservation {
     }
 
     /// All the room that one segment has which leaves now; its first bytes are those that were given before.
-    pub(super) fn widen<'a>(&mut self, conn: impl FnOnce() -> Option<&'a Conn>) -> &mut [u8] {
+    pub(super) fn widen(&mut self, conn: &Conn) -> &mut [u8] {
         if let Room::Segment { frame, begin, wide } = &mut self.room
             && !*wide
         {
             *wide = true;
-            let most = conn().map_or(0, Conn::most_now);
-            frame.set_len(frame.len().max(begin.saturating_add(most)));
+            frame.set_len(frame.len().max(begin.saturating_add(conn.most_now())));
         }
         self.bytes()
     }

@@ -114,11 +114,14 @@ impl StackTransfer {
 
     fn read(&mut self) {
         let Some(conn) = self.conn else { return };
-        while self.tcp.stack.readable_len(conn) > 0 {
-            let slice = self.tcp.stack.readable(conn, 1);
+        let Some(mut conn) = self.tcp.stack.conn_mut(conn) else {
+            return;
+        };
+        while conn.readable_len() > 0 {
+            let slice = conn.readable(1);
             let len = slice.len();
             self.received.extend_from_slice(slice);
-            self.tcp.stack.consume(conn, len);
+            conn.consume(len);
         }
     }
 
@@ -128,7 +131,7 @@ impl StackTransfer {
         };
         let before = self.sent;
         if self.full {
-            self.piece = self.tcp.stack.emss(conn);
+            self.piece = self.tcp.conn(conn).emss();
         }
         while let Some(rest) = self.outbox.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let piece = &rest[..self.piece.min(rest.len())];
@@ -136,7 +139,7 @@ impl StackTransfer {
                 return self.sent - before;
             }
             self.sent += piece.len();
-            self.most_unacked = self.most_unacked.max(self.tcp.stack.unacked(conn));
+            self.most_unacked = self.most_unacked.max(self.tcp.conn(conn).unacked());
             if !self.full {
                 self.piece = self.piece * 31 % 1448 + 1;
             }

@@ -74,8 +74,8 @@ impl Talk {
                 }
             }
             if let Some(conn) = *conn {
-                let n = host.stack.readable_len(conn);
-                host.stack.consume(conn, n);
+                let mut conn = host.conn(conn);
+                conn.consume(conn.readable_len());
             }
         }
         done
@@ -98,7 +98,7 @@ impl Talk {
             assert!(self.hosts[0].write(conn, &[1; 1448], now), "room");
         }
         self.hosts[0].stack.transmit(now).unwrap();
-        self.run(|talk| talk.hosts[0].stack.unacked(conn) == 0)
+        self.run(|talk| talk.hosts[0].conn(conn).unacked() == 0)
     }
 
     /// The same, while the last of them is lost.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use xwarp_driver::Icmp;
-use xwarp_tcp::{CongestionControl, ConnId, Event, Instant, Path, StackConfig};
+use xwarp_tcp::{CongestionControl, ConnId, ConnMut, Event, Instant, Path, StackConfig};
 use xwarp_test_kit::{Endpoint, Side};
 
 use crate::frames;
@@ -150,18 +150,18 @@ impl Runner {
             }
             "listen" => drop(self.host.stack.listen(path().local, 4).unwrap()),
             "connect" => self.conn = Some(self.host.stack.connect(path(), self.now).unwrap()),
-            "close" => self.host.stack.close(self.conn(), self.now),
-            "abort" => self.host.stack.abort(self.conn(), self.now),
+            "close" => self.host.stack.close(self.id(), self.now),
+            "abort" => self.host.stack.abort(self.id(), self.now),
             "toobig" => self.too_big(rest),
             "busy" => self.host.wire.set_busy(rest == "on"),
             "write" => self.write(number())?,
             "refuse" => {
-                let room = self.host.stack.writable(self.conn(), number()).is_some();
+                let room = self.conn().writable(number()).is_some();
                 expect(!room, || "there is room".to_owned())?;
             }
             "read" => self.read(number())?,
             "unread" => {
-                let there = self.host.stack.readable_len(self.conn());
+                let there = self.conn().readable_len();
                 expect(there == number(), || format!("{there} bytes are there"))?;
             }
             other => panic!("no such line: {other}"),
@@ -170,8 +170,12 @@ impl Runner {
         Ok(())
     }
 
-    fn conn(&self) -> ConnId {
+    fn id(&self) -> ConnId {
         self.conn.expect("a connection")
+    }
+
+    fn conn(&mut self) -> ConnMut<'_> {
+        self.host.conn(self.id())
     }
 
     fn deliver(&mut self, text: &str) {
@@ -206,25 +210,27 @@ impl Runner {
     }
 
     fn write(&mut self, len: usize) -> Outcome {
-        let conn = self.conn();
-        let Some(room) = self.host.stack.writable(conn, len) else {
+        let now = self.now;
+        let mut conn = self.conn();
+        let Some(room) = conn.writable(len) else {
             return Err("there is no room".to_owned());
         };
         room.fill(0x5a);
-        self.host.stack.commit(conn, len, self.now);
+        conn.commit(len, now);
         Ok(())
     }
 
     fn read(&mut self, len: usize) -> Outcome {
-        let conn = self.conn();
-        let slice = self.host.stack.readable(conn, len);
+        let from = self.read;
+        let mut conn = self.conn();
+        let slice = conn.readable(len);
         expect(slice.len() >= len, || {
             format!("{} bytes are there", slice.len())
         })?;
-        let right = slice[..len] == payload(self.read, len)[..];
+        let right = slice[..len] == payload(from, len)[..];
         expect(right, || "the bytes differ".to_owned())?;
+        conn.consume(len);
         self.read += u32::try_from(len).unwrap();
-        self.host.stack.consume(conn, len);
         Ok(())
     }
 

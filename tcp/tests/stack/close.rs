@@ -13,16 +13,8 @@ fn closed(conn: ConnId, reason: CloseReason) -> Event {
 }
 
 fn assert_dead(stack: &mut Stack, conn: ConnId, net_now: xwarp_tcp::Instant) {
-    assert_eq!(stack.readable(conn, 1), b"");
-    assert_eq!(stack.readable_len(conn), 0);
-    stack.consume(conn, 1);
-    assert!(stack.writable(conn, 1).is_none());
-    stack.commit(conn, 1, net_now);
-    assert_eq!((stack.emss(conn), stack.unacked(conn)), (0, 0));
-    assert_eq!(
-        (stack.peer_addr(conn), stack.local_addr(conn)),
-        (None, None)
-    );
+    assert!(stack.conn(conn).is_none());
+    assert!(stack.conn_mut(conn).is_none());
     stack.close(conn, net_now);
     stack.abort(conn, net_now);
     assert_eq!(stack.poll_event(), None);
@@ -39,7 +31,7 @@ fn either_side_may_close_first_and_the_other_may_go_on() {
         }
         assert!(net.a.write(first, b"the end", net.now));
         net.a.stack.close(first, net.now);
-        assert!(net.a.stack.writable(first, 1).is_none());
+        assert!(net.a.conn(first).writable(1).is_none());
         net.settle();
         assert_eq!(net.a.events(), []);
         let told = [Event::Readable(last), Event::PeerClosed(last)];
@@ -137,7 +129,7 @@ fn bytes_stay_readable_until_closed_is_polled() {
     carry(&mut net.a, &mut net.b, net.now);
     assert_eq!(net.b.stack.poll_event(), Some(Event::Readable(b)));
     assert_eq!(net.b.stack.poll_event(), Some(Event::PeerClosed(b)));
-    assert_eq!(net.b.stack.readable(b, 10), b"last words");
+    assert_eq!(net.b.conn(b).readable(10), b"last words");
     assert_eq!(
         net.b.stack.poll_event(),
         Some(closed(b, CloseReason::Graceful))
@@ -155,7 +147,7 @@ fn abort_is_a_reset_for_the_peer() {
     net.a.stack.abort(a, net.now);
     net.a.stack.abort(a, net.now);
     // The bytes can be read until the event is polled, which `settle` does.
-    assert_eq!(net.b.stack.readable(b, 6), b"unread");
+    assert_eq!(net.b.conn(b).readable(6), b"unread");
     net.settle();
     assert_eq!(net.a.events(), [closed(a, CloseReason::Aborted)]);
     assert_eq!(net.b.events(), [closed(b, CloseReason::Reset)]);

@@ -25,7 +25,7 @@ fn odd_sizes_arrive_both_ways() {
             assert_eq!(net.a.events(), [Event::Readable(a)]);
             assert_eq!(net.b.read(b, usize::MAX), there);
             assert_eq!(net.a.read(a, usize::MAX), back);
-            assert_eq!((net.a.stack.unacked(a), net.b.stack.unacked(b)), (0, 0));
+            assert_eq!((net.a.conn(a).unacked(), net.b.conn(b).unacked()), (0, 0));
         }
     }
 }
@@ -57,13 +57,13 @@ fn less_than_wanted_is_given_as_it_lies() {
     let (a, b) = net.connect(false);
     net.a.write(a, b"abc", net.now);
     net.settle();
-    assert_eq!(net.b.stack.readable(b, 100), b"abc");
-    assert_eq!(net.b.stack.readable(b, 2), b"abc");
-    net.b.stack.consume(b, 1);
-    assert_eq!(net.b.stack.readable(b, 2), b"bc");
-    net.b.stack.consume(b, 99);
-    assert_eq!(net.b.stack.readable(b, 0), b"");
-    assert_eq!(net.b.stack.readable_len(b), 0);
+    assert_eq!(net.b.conn(b).readable(100), b"abc");
+    assert_eq!(net.b.conn(b).readable(2), b"abc");
+    net.b.conn(b).consume(1);
+    assert_eq!(net.b.conn(b).readable(2), b"bc");
+    net.b.conn(b).consume(99);
+    assert_eq!(net.b.conn(b).readable(0), b"");
+    assert_eq!(net.b.conn(b).readable_len(), 0);
 }
 
 #[test]
@@ -118,13 +118,13 @@ fn no_segment_is_cut_where_the_send_buffer_ends() {
 fn committing_less_than_was_given_sends_that_much() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
-    let room = net.a.stack.writable(a, 1000).unwrap();
-    room[..5].copy_from_slice(b"hello");
-    net.a.stack.commit(a, 5, net.now);
-    net.a.stack.commit(a, 5, net.now); // there is no slice any more
-    assert!(net.a.stack.writable(a, 10).is_some());
-    net.a.stack.commit(a, 0, net.now);
-    assert_eq!(net.a.stack.unacked(a), 5);
+    let mut conn = net.a.conn(a);
+    conn.writable(1000).unwrap()[..5].copy_from_slice(b"hello");
+    conn.commit(5, net.now);
+    conn.commit(5, net.now); // there is no slice any more
+    assert!(conn.writable(10).is_some());
+    conn.commit(0, net.now);
+    assert_eq!(conn.unacked(), 5);
     net.settle();
     assert_eq!(net.b.read(b, 5), b"hello");
 }
@@ -135,13 +135,13 @@ fn room_survives_an_acknowledgment_before_the_commit() {
     let (a, b) = net.connect(false);
     net.a.write(a, b"first ", net.now);
     net.a
-        .stack
-        .writable(a, 6)
+        .conn(a)
+        .writable(6)
         .unwrap()
         .copy_from_slice(b"second");
     net.settle(); // everything is acknowledged, and smoltcp's ring begins anew
-    assert_eq!(net.a.stack.unacked(a), 0);
-    net.a.stack.commit(a, 6, net.now);
+    assert_eq!(net.a.conn(a).unacked(), 0);
+    net.a.conn(a).commit(6, net.now);
     net.settle();
     assert_eq!(net.b.read(b, 1), b"first second");
 }

@@ -73,7 +73,7 @@ fn cookie_keeps_window_scale_sack_and_timestamps() {
         ..config(side)
     });
     let pair = connected(&mut net);
-    let emss = [net.a.stack.emss(pair.0), net.b.stack.emss(pair.1)];
+    let emss = [net.a.conn(pair.0).emss(), net.b.conn(pair.1).emss()];
     assert_eq!(emss, [1448, 1448], "with room for timestamps");
     let data = pattern_of(5, 2_000_000);
     let (mut most, mut left) = (0, &data[..]);
@@ -85,7 +85,7 @@ fn cookie_keeps_window_scale_sack_and_timestamps() {
             left = rest;
             continue;
         }
-        most = most.max(net.b.stack.unacked(pair.1));
+        most = most.max(net.b.conn(pair.1).unacked());
         net.settle();
         net.a.read(pair.0, 1000);
         net.settle();
@@ -109,7 +109,7 @@ fn without_timestamps_a_cookie_is_good_too() {
     let mut net = flooded(5, plain);
     let pair = connected(&mut net);
     assert_eq!(net.b.stack.counters().cookies_in, 1);
-    assert_eq!(net.b.stack.emss(pair.1), 1460);
+    assert_eq!(net.b.conn(pair.1).emss(), 1460);
     carries(&mut net, pair);
 }
 

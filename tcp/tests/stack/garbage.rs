@@ -18,7 +18,7 @@ fn truncated_frames_are_dropped_at_every_length() {
             net.b.wire.deliver(frame[..len].to_vec());
             net.b.step(net.now);
         }
-        assert_eq!(net.b.stack.readable_len(b), 0);
+        assert_eq!(net.b.conn(b).readable_len(), 0);
         net.b.wire.deliver(frame);
     }
     net.settle();

@@ -15,12 +15,12 @@ fn both_families_connect_and_know_their_addresses() {
         let mut net = Net::new();
         let (a, b) = net.connect(ipv6);
         let path = Net::path(ipv6, 40_000);
-        assert_eq!(net.a.stack.local_addr(a), Some(path.local));
-        assert_eq!(net.a.stack.peer_addr(a), Some(path.remote));
-        assert_eq!(net.b.stack.local_addr(b), Some(path.remote));
-        assert_eq!(net.b.stack.peer_addr(b), Some(path.local));
+        assert_eq!(net.a.conn(a).local_addr(), path.local);
+        assert_eq!(net.a.conn(a).peer_addr(), path.remote);
+        assert_eq!(net.b.conn(b).local_addr(), path.remote);
+        assert_eq!(net.b.conn(b).peer_addr(), path.local);
         let emss = if ipv6 { 1428 } else { 1448 }; // 12 bytes are the timestamp's
-        assert_eq!((net.a.stack.emss(a), net.b.stack.emss(b)), (emss, emss));
+        assert_eq!((net.a.conn(a).emss(), net.b.conn(b).emss()), (emss, emss));
     }
 }
 
@@ -60,7 +60,7 @@ fn mss_follows_from_the_mtu_and_the_smaller_one_counts() {
         frames::read(&net.carried[1].1).options[..4],
         [2, 4, 0x03, 0xac]
     );
-    assert_eq!((net.a.stack.emss(a), net.b.stack.emss(b)), (928, 928));
+    assert_eq!((net.a.conn(a).emss(), net.b.conn(b).emss()), (928, 928));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn mtu_beyond_ethernets_is_used() {
         };
         let mut net = Net::with(jumbo, other);
         let pair = net.connect(false);
-        assert_eq!(net.a.stack.emss(pair.0), mtu - 40 - 12);
+        assert_eq!(net.a.conn(pair.0).emss(), mtu - 40 - 12);
         let data = pattern_of(1, 1_000_000);
         assert_eq!(net.transfer(pair, &data, || mtu - 74), data);
     }
@@ -270,7 +270,7 @@ fn unlisten_resets_what_was_not_accepted() {
         }]
     );
     assert_eq!(net.b.events(), []);
-    assert!(net.a.stack.peer_addr(kept).is_some());
+    assert!(net.a.stack.conn(kept).is_some());
     // The port is free, and answered by RST until somebody listens.
     let refused = net.a.stack.connect(Net::path(false, 3), net.now).unwrap();
     net.settle();

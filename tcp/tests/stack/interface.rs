@@ -98,7 +98,7 @@ fn after_the_mtu_was_lowered_no_packet_is_larger_also_when_it_is_sent_again() {
         1500,
         "what had been given to the interface before"
     );
-    assert_eq!(net.a.stack.emss(a), 600 - HEADERS[1] - HEADERS[2]);
+    assert_eq!(net.a.conn(a).emss(), 600 - HEADERS[1] - HEADERS[2]);
     net.carried.clear();
     assert!(net.a.write(a, &pattern_of(2, 548), net.now));
     net.settle();
@@ -137,12 +137,12 @@ fn higher_mtu_is_for_connections_to_come_as_far_as_frames_have_room() {
     net.a.stack.set_mtu(9000);
     let (new, _) = net.connect_from(false, 40_001);
     let headers = HEADERS[1] + HEADERS[2];
-    assert_eq!(net.a.stack.emss(old), 1500 - headers);
+    assert_eq!(net.a.conn(old).emss(), 1500 - headers);
     let link_header_max = 22;
-    assert_eq!(net.a.stack.emss(new), 3000 - link_header_max - headers);
+    assert_eq!(net.a.conn(new).emss(), 3000 - link_header_max - headers);
     net.a.stack.set_mtu(100);
     assert_eq!(
-        net.a.stack.emss(new),
+        net.a.conn(new).emss(),
         576 - headers,
         "as little as TCP goes"
     );
@@ -165,7 +165,7 @@ fn frames_come_from_the_present_ethernet_address() {
             .any(|(_, frame)| frame[..6] == Side::A.mac())
     };
     assert!(to_former(&net), "its ACKs");
-    assert_eq!(net.a.stack.unacked(a), 0);
+    assert_eq!(net.a.conn(a).unacked(), 0);
     net.connect_from(false, 40_001);
     let sources: Vec<&[u8]> = (net.carried.iter())
         .filter(|(from, _)| *from == Side::A)

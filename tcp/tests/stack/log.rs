@@ -31,7 +31,7 @@ fn each_change_of_state_is_logged_with_the_addresses() {
     ::log::set_max_level(LevelFilter::Debug);
     let mut net = Net::new();
     let (a, b) = net.connect(false);
-    let ends = [net.a.stack.local_addr(a), net.b.stack.local_addr(b)].map(Option::unwrap);
+    let ends = [net.a.conn(a).local_addr(), net.b.conn(b).local_addr()];
     net.a.stack.close(a, net.now);
     net.settle();
     net.b.stack.close(b, net.now);

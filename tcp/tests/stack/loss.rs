@@ -20,7 +20,7 @@ fn survives(judge: impl FnMut(Side, &mut Vec<u8>) -> Fate + 'static) -> Net {
         len
     });
     assert!(received == data, "the bytes differ");
-    assert_eq!(net.b.stack.readable_len(pair.1), 0);
+    assert_eq!(net.b.conn(pair.1).readable_len(), 0);
     net
 }
 
@@ -125,7 +125,7 @@ fn what_has_arrived_is_heard_before_timers_are() {
     while net.a.step(late) > 0 {}
     let counters = net.a.stack.counters();
     assert_eq!(counters.drop_not_ip, 5 * BUDGET as u64);
-    assert_eq!((net.a.stack.unacked(a), counters.retransmissions), (0, 0));
+    assert_eq!((net.a.conn(a).unacked(), counters.retransmissions), (0, 0));
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Net {
             }
             let invited = self.a.events.contains(&Event::Writable(a));
             self.a.events.retain(|event| *event != Event::Writable(a));
-            let arrived = self.b.stack.readable_len(b) > 0;
+            let arrived = self.b.conn(b).readable_len() > 0;
             let alive = before < received.len() || arrived || invited || self.jump();
             assert!(
                 alive,

@@ -58,7 +58,7 @@ fn bytes_survive(length: Duration, timestamps: bool) -> Duration {
         assert!(net.a.write(a, &[7; 1000], net.now));
     }
     outage(&mut net, length);
-    let taken = until(&mut net, limit(length), |net| net.a.stack.unacked(a) == 0);
+    let taken = until(&mut net, limit(length), |net| net.a.conn(a).unacked() == 0);
     assert_eq!(net.b.read(b, 1000), [7; 5000]);
     assert_eq!((net.a.events(), net.b.close_reasons(b)), (vec![], vec![]));
     taken
@@ -107,7 +107,7 @@ fn short_timeout_is_kept_too() {
         assert!(net.a.write(a, &[7; 1000], net.now));
         outage(&mut net, (timeout * 3 / 4).saturating_sub(2 * MS));
         until(&mut net, timeout / 4 + 2 * MS, |net| {
-            net.a.stack.unacked(a) == 0
+            net.a.conn(a).unacked() == 0
         });
         assert_eq!(net.b.read(b, 1000), [7; 1000]);
         assert!(net.a.write(a, &[7; 1000], net.now));
@@ -137,10 +137,10 @@ fn second_outage_is_survived_as_the_first() {
             answered |= from == Side::B;
             if passes { Fate::Pass } else { Fate::Lose }
         });
-        until(&mut net, USER_TIMEOUT, |net| net.a.stack.unacked(a) < 5000);
+        until(&mut net, USER_TIMEOUT, |net| net.a.conn(a).unacked() < 5000);
         net.pass(Duration::from_millis(9600));
         net.be_kind();
-        until(&mut net, USER_TIMEOUT, |net| net.a.stack.unacked(a) == 0);
+        until(&mut net, USER_TIMEOUT, |net| net.a.conn(a).unacked() == 0);
         assert_eq!(net.b.read(b, 1000), [7; 5000]);
     }
 }

@@ -83,7 +83,7 @@ fn peer_without_options_gets_a_window_unscaled_and_small_segments() {
     let Event::Incoming { conn, .. } = net.b.events[0] else {
         panic!("{:?}", net.b.events);
     };
-    assert_eq!(net.b.stack.emss(conn), 536);
+    assert_eq!(net.b.conn(conn).emss(), 536);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn bytes_with_the_handshakes_last_ack_are_announced_after_it() {
         panic!();
     };
     assert_eq!(conn, same);
-    assert_eq!(net.b.stack.readable(conn, 5), b"early");
+    assert_eq!(net.b.conn(conn).readable(5), b"early");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn fin_beyond_the_window_does_not_swallow_bytes() {
         net.b.events(),
         [Event::Readable(conn), Event::PeerClosed(conn)]
     );
-    assert_eq!(net.b.stack.readable_len(conn), 1);
+    assert_eq!(net.b.conn(conn).readable_len(), 1);
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn syn_on_an_established_connection_is_challenged_and_changes_nothing() {
     };
     send(&mut net.b, net.now, &syn);
     assert_eq!(net.b.events(), []);
-    assert_eq!(net.b.stack.emss(conn), 1460);
+    assert_eq!(net.b.conn(conn).emss(), 1460);
     // The window of the last ACK, scaled by what the first SYN said.
-    assert!(net.b.stack.writable(conn, 250_000).is_some());
+    assert!(net.b.conn(conn).writable(250_000).is_some());
 }
 
 #[test]
@@ -224,19 +224,19 @@ fn ack_of_bytes_never_sent_changes_nothing() {
         net.now,
         &segment(TcpControl::None, ISS + 1, Some(iss + 1_000_000)),
     );
-    assert_eq!(net.b.stack.unacked(conn), 5);
+    assert_eq!(net.b.conn(conn).unacked(), 5);
     send(
         &mut net.b,
         net.now,
         &segment(TcpControl::None, ISS + 1, Some(iss + 3)),
     );
-    assert_eq!(net.b.stack.unacked(conn), 3);
+    assert_eq!(net.b.conn(conn).unacked(), 3);
     send(
         &mut net.b,
         net.now,
         &segment(TcpControl::None, ISS + 1, Some(iss + 6)),
     );
-    assert_eq!(net.b.stack.unacked(conn), 0);
+    assert_eq!(net.b.conn(conn).unacked(), 0);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn shrinking_window_is_survived() {
         ..segment(TcpControl::None, ISS + 1, Some(iss + 101))
     };
     send(&mut net.b, net.now, &shrunk);
-    assert!(net.b.stack.writable(conn, 1).is_none());
+    assert!(net.b.conn(conn).writable(1).is_none());
     send(
         &mut net.b,
         net.now,
@@ -331,7 +331,7 @@ fn malformed_options_are_ignored_in_a_syn_and_after_it() {
             panic!("{options:?}: no connection");
         };
         assert_eq!(net.b.read(conn, 4), b"data", "{options:?}");
-        assert_eq!(net.b.stack.emss(conn), mss, "{options:?}");
+        assert_eq!(net.b.conn(conn).emss(), mss, "{options:?}");
         assert_eq!(net.b.stack.counters().drop_bad_tcp, 0, "{options:?}");
     }
 }

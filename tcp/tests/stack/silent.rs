@@ -171,7 +171,7 @@ fn peer_that_is_heard_again_gets_all_of_it() {
         assert!(received == message.repeat(*messages));
     }
     for (a, _) in crowd.silent {
-        assert_eq!(crowd.net.a.stack.unacked(a), 0);
+        assert_eq!(crowd.net.a.conn(a).unacked(), 0);
     }
 }
 
@@ -213,7 +213,7 @@ fn nobody_looks_for_frames_that_no_peer_can_give() {
         assert!(net.jump(), "something is in flight");
         turns += 1;
     }
-    let unacked = net.a.stack.unacked(conn);
+    let unacked = net.a.conn(conn).unacked();
     assert!(unacked > 40, "most frames are its own: {unacked}");
     // Retransmissions and probes, but not a thousand visits a second.
     assert!((5..200).contains(&turns), "{turns} turns");

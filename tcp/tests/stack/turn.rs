@@ -73,7 +73,7 @@ fn ack_that_came_with_bytes_counts_for_the_answer_to_them() {
     assert!(net.a.write(a, &[2; 1000], net.now), "there is room again");
     assert!(net.a.write(a, &[2; 1000], net.now));
     assert!(!net.a.write(a, &[2; 1000], net.now), "but not for more");
-    assert_eq!(net.a.stack.unacked(a), 2000);
+    assert_eq!(net.a.conn(a).unacked(), 2000);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn no_timer_runs_out_over_an_ack_that_came_with_bytes() {
     let done = net.a.stack.poll(net.now, BUDGET);
     assert_eq!(done, 2, "a frame and a timer");
     net.a.stack.transmit(net.now).unwrap();
-    assert_eq!(net.a.stack.unacked(a), 0);
+    assert_eq!(net.a.conn(a).unacked(), 0);
     let counters = net.a.stack.counters();
     assert_eq!((counters.retransmissions, counters.tail_probes), (0, 0));
 }
@@ -103,7 +103,7 @@ fn ack_that_came_with_bytes_is_acted_upon_in_the_next_turn_at_the_latest() {
         net.a.wire.deliver(frame);
     }
     net.a.stack.poll(net.now, BUDGET);
-    assert_eq!(net.a.stack.unacked(a), 0, "whoever asks is told");
+    assert_eq!(net.a.conn(a).unacked(), 0, "whoever asks is told");
     net.a.read(a, usize::MAX);
     for frame in answer(&mut net, a, b, &[100]) {
         net.a.wire.deliver(frame);

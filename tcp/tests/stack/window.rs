@@ -20,11 +20,11 @@ fn full_window_refuses_and_an_ack_invites() {
     for _ in 0..4 {
         assert!(net.a.write(a, &piece, net.now));
     }
-    assert!(net.a.stack.writable(a, 97).is_none());
-    assert!(net.a.stack.writable(a, 1000).is_none());
+    assert!(net.a.conn(a).writable(97).is_none());
+    assert!(net.a.conn(a).writable(1000).is_none());
     net.settle();
     assert_eq!(net.a.events(), []);
-    assert_eq!(net.a.stack.unacked(a), 0);
+    assert_eq!(net.a.conn(a).unacked(), 0);
     net.b.read(b, 4000);
     net.settle();
     assert_eq!(net.a.events(), [Event::Writable(a)]);
@@ -39,9 +39,9 @@ fn window_is_filled_to_the_last_byte_without_splitting() {
     for len in [1448, 1448, 1200] {
         assert!(net.a.write(a, &pattern_of(1, len), net.now));
     }
-    assert!(net.a.stack.writable(a, 1).is_none());
+    assert!(net.a.conn(a).writable(1).is_none());
     net.settle();
-    assert_eq!(net.b.stack.readable_len(b), 4096);
+    assert_eq!(net.b.conn(b).readable_len(), 4096);
     let sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
     assert_eq!(sent.count(), 2 + 3);
 }
@@ -54,10 +54,10 @@ fn send_buffer_limits_too() {
     for _ in 0..5 {
         assert!(net.a.write(a, &pattern_of(1, 1400), net.now));
     }
-    assert!(net.a.stack.writable(a, 1400).is_none());
+    assert!(net.a.conn(a).writable(1400).is_none());
     net.settle();
     assert_eq!(net.a.events(), [Event::Writable(a)]);
-    assert!(net.a.stack.writable(a, 9000).is_none(), "it will never fit");
+    assert!(net.a.conn(a).writable(9000).is_none(), "it will never fit");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn lost_window_update_is_asked_for() {
         net.a.write(a, &pattern_of(1, 1024), net.now);
     }
     net.settle();
-    assert!(net.a.stack.writable(a, 1024).is_none());
+    assert!(net.a.conn(a).writable(1024).is_none());
     net.judge(|from, _| {
         if from == Side::B {
             Fate::Lose
@@ -145,7 +145,7 @@ fn consuming_reopens_the_window_on_the_wire() {
     net.settle();
     let last = |net: &Net| frames::read(&net.carried.last().unwrap().1).window;
     assert_eq!(last(&net), 0);
-    net.b.stack.consume(b, 4096);
+    net.b.conn(b).consume(4096);
     assert!(net.b.stack.next_deadline().is_some());
     net.b.stack.transmit(net.now).unwrap();
     net.settle();
@@ -220,17 +220,17 @@ fn without_a_tx_frame_nothing_is_written_or_lost() {
     let (a, b) = net.connect(false);
 
     fed.store(false, Ordering::Relaxed);
-    assert!(net.a.stack.writable(a, 100).is_none());
+    assert!(net.a.conn(a).writable(100).is_none());
     net.b.write(b, &[7; 100], net.now);
     net.settle();
     assert_eq!(net.a.events(), [Event::Readable(a)]);
-    assert_eq!(net.b.stack.unacked(b), 100, "the ACK waits for a frame");
+    assert_eq!(net.b.conn(b).unacked(), 100, "the ACK waits for a frame");
     assert_eq!(net.a.stack.next_deadline(), Some(net.now));
 
     fed.store(true, Ordering::Relaxed);
     net.settle();
     assert_eq!(net.a.events(), [Event::Writable(a)]);
-    assert_eq!(net.b.stack.unacked(b), 0);
+    assert_eq!(net.b.conn(b).unacked(), 0);
     assert!(net.a.write(a, &[9; 100], net.now));
     net.settle();
     assert_eq!(net.b.read(b, 100), [9; 100]);
@@ -266,14 +266,14 @@ fn segment_with_bytes_tells_of_the_room_that_was_made() {
 
 /// Asks for `len` bytes, then for all that the same segment has; writes and sends them. Bytes of the segment.
 fn write_wide(net: &mut Net, conn: ConnId, len: usize) -> usize {
-    let stack = &mut net.a.stack;
-    stack.writable(conn, len).unwrap().fill(1);
-    let room = stack.widen(conn).unwrap();
+    let mut conn = net.a.conn(conn);
+    conn.writable(len).unwrap().fill(1);
+    let room = conn.widen().unwrap();
     assert_eq!(room[..len], vec![1; len], "what was written stays");
     room[len..].fill(2);
     let sent = room.len();
-    assert_eq!(stack.widen(conn).unwrap().len(), sent, "there is no more");
-    stack.commit(conn, sent, net.now);
+    assert_eq!(conn.widen().unwrap().len(), sent, "there is no more");
+    conn.commit(sent, net.now);
     sent
 }
 
@@ -281,9 +281,9 @@ fn write_wide(net: &mut Net, conn: ConnId, len: usize) -> usize {
 fn room_is_widened_to_a_segment() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
-    assert!(net.a.stack.widen(a).is_none(), "there is no room yet");
+    assert!(net.a.conn(a).widen().is_none(), "there is no room yet");
     assert_eq!(write_wide(&mut net, a, 100), 1448);
-    assert!(net.a.stack.widen(a).is_none(), "it was committed");
+    assert!(net.a.conn(a).widen().is_none(), "it was committed");
     assert_eq!(write_wide(&mut net, a, 1448), 1448);
     net.settle();
     let data = [vec![1; 100], vec![2; 1348], vec![1; 1448]].concat();
@@ -324,7 +324,7 @@ fn room_is_widened_to_the_congestion_window() {
     }
     sent += write_wide(&mut net, a, 1);
     assert_eq!(sent, WINDOW * 1448);
-    assert!(net.a.stack.writable(a, 1).is_none());
+    assert!(net.a.conn(a).writable(1).is_none());
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn room_of_another_connection_is_not_widened() {
     let mut net = Net::new();
     let (a, _) = net.connect(false);
     let (other, _) = net.connect_from(false, 40_001);
-    assert!(net.a.stack.writable(a, 100).is_some());
-    assert!(net.a.stack.widen(other).is_none());
-    assert!(net.a.stack.widen(a).is_some());
+    assert!(net.a.conn(a).writable(100).is_some());
+    assert!(net.a.conn(other).widen().is_none());
+    assert!(net.a.conn(a).widen().is_some());
 }

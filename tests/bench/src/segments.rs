@@ -56,13 +56,10 @@ fn connected(endpoint: &mut Endpoint) -> ConnId {
 #[inline]
 fn transmit(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
     turn(endpoint, now);
+    let mut tcp = endpoint.conn(conn);
     for _ in 0..BURST {
-        let room = endpoint
-            .stack
-            .writable(conn, PAYLOAD)
-            .expect("an open window");
-        black_box(room);
-        endpoint.stack.commit(conn, PAYLOAD, now);
+        black_box(tcp.writable(PAYLOAD).expect("an open window"));
+        tcp.commit(PAYLOAD, now);
     }
     endpoint
         .stack
@@ -77,10 +74,10 @@ fn receive(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
     while let Some(event) = endpoint.stack.poll_event() {
         black_box(event);
     }
+    let mut tcp = endpoint.conn(conn);
     for _ in 0..BURST {
-        let room = endpoint.stack.readable(conn, PAYLOAD);
-        assert_eq!(black_box(room).len(), PAYLOAD);
-        endpoint.stack.consume(conn, PAYLOAD);
+        assert_eq!(black_box(tcp.readable(PAYLOAD)).len(), PAYLOAD);
+        tcp.consume(PAYLOAD);
     }
     endpoint
         .stack
@@ -180,18 +177,19 @@ pub(crate) fn count() {
 /// As many segments there as the window has room for, up to two bursts, and their ACK back.
 fn warm_up(endpoints: &mut [Endpoint; 2], [conn, peer]: [ConnId; 2], now: &mut Instant) {
     let [a, b] = endpoints;
+    let mut tcp = a.conn(conn);
     for _ in 0..2 * BURST {
-        if a.stack.writable(conn, PAYLOAD).is_none() {
+        if tcp.writable(PAYLOAD).is_none() {
             break;
         }
-        a.stack.commit(conn, PAYLOAD, *now);
+        tcp.commit(PAYLOAD, *now);
     }
     turn(a, *now);
     carry(&a.wire, &b.wire);
     *now = *now + HALF_TRIP;
     turn(b, *now);
-    let n = b.stack.readable_len(peer);
-    b.stack.consume(peer, n);
+    let mut tcp = b.conn(peer);
+    tcp.consume(tcp.readable_len());
     turn(b, *now);
     carry(&b.wire, &a.wire);
     *now = *now + HALF_TRIP;

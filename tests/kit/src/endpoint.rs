@@ -1,7 +1,7 @@
 //! Endpoint of TCP connections: a stack on an interface in memory, without an RNIC.
 
 use xwarp_driver::{MemoryIo, PacketIo, Wire};
-use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Stack, StackConfig};
+use xwarp_tcp::{CloseReason, ConnId, ConnMut, Event, Instant, Stack, StackConfig};
 
 /// Frames received in one step.
 const BUDGET: usize = 64;
@@ -60,30 +60,38 @@ impl Endpoint {
         std::iter::from_fn(|| self.wire.take_sent()).collect()
     }
 
+    /// A connection that is there.
+    pub fn conn(&mut self, id: ConnId) -> ConnMut<'_> {
+        self.stack.conn_mut(id).expect("a connection")
+    }
+
     /// Writes `data` as one piece; false if there is no room.
     pub fn write(&mut self, conn: ConnId, data: &[u8], now: Instant) -> bool {
-        let Some(room) = self.stack.writable(conn, data.len()) else {
+        let Some(mut conn) = self.stack.conn_mut(conn) else {
+            return false;
+        };
+        let Some(room) = conn.writable(data.len()) else {
             return false;
         };
         room.copy_from_slice(data);
-        self.stack.commit(conn, data.len(), now);
+        conn.commit(data.len(), now);
         true
     }
 
     /// Reads all that is there, in pieces of `piece` bytes that the stack must join.
     pub fn read(&mut self, conn: ConnId, piece: usize) -> Vec<u8> {
         let mut data = Vec::new();
-        loop {
-            let left = self.stack.readable_len(conn);
-            if left == 0 {
-                return data;
-            }
-            let want = piece.min(left);
-            let slice = self.stack.readable(conn, want);
+        let Some(mut conn) = self.stack.conn_mut(conn) else {
+            return data;
+        };
+        while conn.readable_len() > 0 {
+            let want = piece.min(conn.readable_len());
+            let slice = conn.readable(want);
             assert!(slice.len() >= want, "{} of {want} bytes", slice.len());
             data.extend_from_slice(&slice[..want]);
-            self.stack.consume(conn, want);
+            conn.consume(want);
         }
+        data
     }
 
     /// How the connection has ended, by the events that were not taken.

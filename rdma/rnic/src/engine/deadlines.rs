@@ -102,11 +102,11 @@ impl Engine {
             }
         }
         while let Some((conn, last)) = self.deadlines.pop_abandoned(now) {
-            if last == Last::Bytes && self.device.stack.unacked(conn) > 0 {
+            if last == Last::Bytes && self.device.unacked(conn) > 0 {
                 self.expect_end(conn, last);
             } else if self.device.stack.is_open(conn) {
-                self.device.counters.drop_startup_timeout +=
-                    u64::from(self.device.stack.has_unsent(conn));
+                let waits = self.device.has_unsent(conn);
+                self.device.counters.drop_startup_timeout += u64::from(waits);
                 self.device.stack.abort(conn, now);
                 done += 1;
             }

@@ -165,7 +165,10 @@ impl Engine {
             return;
         };
         let conn = incoming.conn;
-        let available = self.device.stack.readable_len(conn);
+        let Some(mut tcp) = self.device.stack.conn_mut(conn) else {
+            return;
+        };
+        let available = tcp.readable_len();
         if available == 0 {
             return;
         }
@@ -176,10 +179,10 @@ impl Engine {
             return;
         }
         let responder = Responder::new(self.mpa.params(None));
-        match responder.on_bytes(self.device.stack.readable(conn, available)) {
+        match responder.on_bytes(tcp.readable(available)) {
             Ok(ResponderStep::NeedBytes(_)) => {}
             Ok(ResponderStep::Request { request, consumed }) => {
-                self.device.stack.consume(conn, consumed);
+                tcp.consume(consumed);
                 self.offer(key, request);
             }
             Err(error) => self.refuse(key, &error),

@@ -176,18 +176,15 @@ impl Engine {
                 conn,
                 remote,
             } => self.on_incoming(listener, conn, remote),
-            Event::Readable(conn) => self.discard(conn),
+            Event::Readable(conn) => {
+                self.device.discard_unread(conn);
+            }
             Event::PeerClosed(conn) => {
-                self.discard(conn);
+                self.device.discard_unread(conn);
                 self.device.stack.close(conn, self.device.now);
             }
             Event::Connected(_) | Event::Writable(_) | Event::Closed { .. } => {}
         }
-    }
-
-    fn discard(&mut self, conn: ConnId) {
-        let n = self.device.stack.readable_len(conn);
-        self.device.stack.consume(conn, n);
     }
 
     /// Gives every queue pair that has something to send one turn.

@@ -212,6 +212,6 @@ impl Engine {
 
     /// What the peer of a queue pair has its connection do; `None` while there is none.
     pub fn load_of(&self, id: QpId) -> Option<ConnLoad> {
-        self.device.stack.load(self.qp(id)?.conn()?)
+        Some(self.device.stack.conn(self.qp(id)?.conn()?)?.load())
     }
 }

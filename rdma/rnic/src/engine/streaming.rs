@@ -135,24 +135,25 @@ impl Engine {
         match self.stream_state(id) {
             StreamState::PeerClosed | StreamState::Gone => true,
             StreamState::Connecting => false,
-            StreamState::Established => self.device.stack.readable_len(conn) > 0,
+            StreamState::Established => self.device.unread(conn) > 0,
         }
     }
 
     /// Up to `len` bytes that have come.
     pub fn read_stream(&mut self, id: StreamId, len: usize) -> Result<Vec<u8>, StreamError> {
         let StreamId(conn) = id;
-        let len = len.min(self.device.stack.readable_len(conn));
+        let unread = self.device.unread(conn);
         match self.stream_state(id) {
             StreamState::Gone => return Err(StreamError::Gone),
-            StreamState::PeerClosed if self.device.stack.readable_len(conn) == 0 => {
-                return Err(StreamError::PeerClosed);
-            }
+            StreamState::PeerClosed if unread == 0 => return Err(StreamError::PeerClosed),
             StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {}
         }
-        let arrived = self.device.stack.readable(conn, len);
-        let bytes = arrived.get(..len).unwrap_or_default().to_vec();
-        self.device.stack.consume(conn, bytes.len());
+        let Some(mut tcp) = self.device.stack.conn_mut(conn) else {
+            return Ok(Vec::new());
+        };
+        let len = len.min(unread);
+        let bytes = tcp.readable(len).get(..len).unwrap_or_default().to_vec();
+        tcp.consume(bytes.len());
         Ok(bytes)
     }
 
@@ -163,12 +164,8 @@ impl Engine {
             StreamState::Connecting => Ok(0),
             StreamState::Established | StreamState::PeerClosed => {
                 let StreamId(conn) = id;
-                Ok(send_raw(
-                    &mut self.device.stack,
-                    conn,
-                    bytes,
-                    self.device.now,
-                ))
+                let tcp = self.device.stack.conn_mut(conn);
+                Ok(tcp.map_or(0, |mut tcp| send_raw(&mut tcp, bytes, self.device.now)))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xwarp_tcp::{ConnId, Instant, Stack};
+use xwarp_tcp::{Conn, ConnId, ConnMut, Instant, Stack};
 
 use crate::model::{AsyncEvent, AsyncEventKind, EngineCounters, EventResource, LocalPort};
 use crate::queues::{EventQueue, SlotTable};
@@ -29,6 +29,20 @@ pub(crate) struct Device {
     pub(crate) conn_changes: Vec<ConnChange>,
     /// Next hops that connections wait for.
     pub(crate) searches: Searches,
+}
+
+/// The device, lent for an event or a turn of one connection, which is looked up once.
+pub(crate) struct LentDevice<'a> {
+    pub(crate) tcp: ConnMut<'a>,
+    pub(crate) tables: Tables<'a>,
+}
+
+/// The tables of the device, apart from TCP.
+pub(crate) struct Tables<'a> {
+    pub(crate) stags: &'a mut StagTable,
+    pub(crate) cqs: &'a mut CqTable,
+    pub(crate) srqs: &'a mut SrqTable,
+    pub(crate) counters: &'a mut EngineCounters,
 }
 
 /// What a queue pair did with one of its TCP connections.
@@ -63,6 +77,43 @@ impl Device {
             conn_changes: Vec::new(),
             searches: Searches::default(),
         }
+    }
+
+    /// Lends what the bytes of one connection are sent from and received into; `None` if it is gone.
+    pub(crate) fn lend(&mut self, conn: ConnId) -> Option<LentDevice<'_>> {
+        let tables = Tables {
+            stags: &mut self.stags,
+            cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            counters: &mut self.counters,
+        };
+        let tcp = self.stack.conn_mut(conn)?;
+        Some(LentDevice { tcp, tables })
+    }
+
+    /// Bytes of a connection that are here and were not acted upon.
+    pub(crate) fn unread(&self, conn: ConnId) -> usize {
+        self.stack.conn(conn).map_or(0, Conn::readable_len)
+    }
+
+    /// Throws them away; how many there were.
+    pub(crate) fn discard_unread(&mut self, conn: ConnId) -> usize {
+        let Some(mut tcp) = self.stack.conn_mut(conn) else {
+            return 0;
+        };
+        let unread = tcp.readable_len();
+        tcp.consume(unread);
+        unread
+    }
+
+    /// True while bytes that were sent on a connection wait for room in the peer's window.
+    pub(crate) fn has_unsent(&self, conn: ConnId) -> bool {
+        self.stack.conn(conn).is_some_and(Conn::has_unsent)
+    }
+
+    /// Bytes sent on a connection that the peer has not acknowledged.
+    pub(crate) fn unacked(&mut self, conn: ConnId) -> usize {
+        self.stack.conn_mut(conn).map_or(0, |mut tcp| tcp.unacked())
     }
 
     pub(crate) fn report(&self, resource: EventResource, kind: AsyncEventKind) {

@@ -6,7 +6,7 @@ use xwarp_iwarp::{
     AccessError, AccessKind, Inbound, InvalidateError, Ordinary, Placement, Resources, Stag,
 };
 
-use super::device::Device;
+use super::device::{LentDevice, Tables};
 use super::fault::{Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
 use super::receive_buffers::ReceiveBuffers;
@@ -18,14 +18,6 @@ use crate::model::{
 };
 use crate::stags::{Bytes, StagTable};
 use crate::tables::{CqTable, SrqTable};
-
-/// The tables of the device, apart from TCP, whose bytes are being received.
-struct Tables<'a> {
-    stags: &'a mut StagTable,
-    cqs: &'a mut CqTable,
-    srqs: &'a mut SrqTable,
-    counters: &'a mut EngineCounters,
-}
 
 /// What became of bytes that lie together.
 struct Slice {
@@ -119,25 +111,22 @@ impl FullOperation<'_> {
     pub(super) fn receive(
         &mut self,
         deframer: &mut Deframer,
-        device: &mut Device,
+        device: LentDevice<'_>,
     ) -> (bool, Result<(), ReceiveFault>) {
-        let stack = &mut device.stack;
-        let mut tables = Tables {
-            stags: &mut device.stags,
-            cqs: &mut device.cqs,
-            srqs: &mut device.srqs,
-            counters: &mut device.counters,
-        };
-        let (conn, mut any, mut want) = (self.stream.conn(), false, 1);
+        let LentDevice {
+            mut tcp,
+            mut tables,
+        } = device;
+        let (mut any, mut want) = (false, 1);
         loop {
-            let bytes = stack.readable(conn, want);
+            let bytes = tcp.readable(want);
             if bytes.len() < want {
                 return (any, Ok(()));
             }
             let slice = self.receive_slice(deframer, bytes, &mut tables);
             any |= slice.taken > 0;
             let rest = bytes.len() - slice.taken;
-            let readable = stack.consume(conn, slice.taken);
+            let readable = tcp.consume(slice.taken);
             match slice.end {
                 Ok(needed) => want = needed.max(rest + 1),
                 Err(fault) => return (any, Err(fault)),

@@ -6,9 +6,9 @@ use xwarp_iwarp::Stag;
 use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
 use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_tcp::Stack;
+use xwarp_tcp::ConnMut;
 
-use super::device::Device;
+use super::device::LentDevice;
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::stream::TxStream;
@@ -163,34 +163,34 @@ impl<'a> Memory<'a> {
 }
 
 /// Room in a segment.
-enum Room<'a> {
+enum Room<'a, 's> {
     /// TCP was not asked for any.
-    Unasked(&'a mut Stack),
+    Unasked(&'a mut ConnMut<'s>),
     /// What is left of it.
     Left(&'a mut [u8]),
 }
 
-impl<'a> Room<'a> {
+impl<'a> Room<'a, '_> {
     /// The bytes of it, where an FPDU of `len` bytes is next. TCP is asked once.
     #[inline]
     fn bytes(self, segment: &TxSegment, len: usize, more: bool) -> Option<&'a mut [u8]> {
         match self {
             Self::Left(rest) => Some(rest),
-            Self::Unasked(stack) => segment.open(stack, len, more),
+            Self::Unasked(tcp) => segment.open(tcp, len, more),
         }
     }
 }
 
 /// Writes short messages into a segment.
-struct Run<'a> {
+struct Run<'a, 's> {
     tx: &'a mut TxStream,
     segment: &'a mut TxSegment,
-    room: Option<Room<'a>>,
+    room: Option<Room<'a, 's>>,
     memory: Memory<'a>,
     end: RunEnd,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// Writes the message of a work request; bytes of its payload. `None`, with nothing done, if it ends the run. `more`: other requests are
     /// behind it.
     #[inline]
@@ -227,7 +227,7 @@ impl FullOperation<'_> {
         &mut self,
         most: usize,
         segment: &mut TxSegment,
-        device: &mut Device,
+        device: &mut LentDevice<'_>,
     ) -> Result<(usize, RunEnd), SendFault> {
         #[cfg(feature = "fault-injection")]
         if self.injected.is_pending() {
@@ -236,16 +236,16 @@ impl FullOperation<'_> {
         let mut run = Run {
             tx: self.stream.tx_mut(),
             segment,
-            room: Some(Room::Unasked(&mut device.stack)),
+            room: Some(Room::Unasked(&mut device.tcp)),
             memory: Memory {
-                stags: &device.stags,
+                stags: device.tables.stags,
                 user: self.user,
                 last: None,
             },
             end: RunEnd::Other,
         };
         let write = |request: &SendRequest, more| run.write(request, more);
-        let sent = self.work.send_posted(most, &mut device.cqs, write);
+        let sent = self.work.send_posted(most, device.tables.cqs, write);
         let end = run.end;
         let sent = sent?;
         if sent > 0 {

@@ -199,13 +199,14 @@ impl Starting {
         stack: &mut Stack,
     ) -> Option<Result<InitiatorStep, StartupError>> {
         let initiator = Initiator::new(self.params);
+        let mut tcp = stack.conn_mut(self.conn)?;
         let mut want = 1;
         loop {
-            if stack.readable_len(self.conn) < want {
+            if tcp.readable_len() < want {
                 return None;
             }
             self.answered = true;
-            match initiator.on_bytes(stack.readable(self.conn, want)) {
+            match initiator.on_bytes(tcp.readable(want)) {
                 Ok(InitiatorStep::NeedBytes(n)) => want = n.max(want + 1),
                 step => return Some(step),
             }

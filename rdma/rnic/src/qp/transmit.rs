@@ -4,12 +4,13 @@
 //! as long as each fits it whole. Nothing waits for company.
 
 use super::begin::Next;
-use super::device::Device;
+use super::device::{Device, LentDevice};
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::short_message::RunEnd;
 use super::stream::{Ahead, FpduSize};
 use super::tx_segment::TxSegment;
+use crate::model::EngineCounters;
 
 /// Segments that a queue pair may send in its turn.
 const TURN_SEGMENTS: usize = 32;
@@ -17,14 +18,14 @@ const TURN_SEGMENTS: usize = 32;
 const TURN_FPDUS: usize = 512;
 
 /// What a queue pair may still send in its turn.
-pub(super) struct TxBudget {
+struct TxBudget {
     segments: usize,
     fpdus: usize,
 }
 
 impl TxBudget {
     /// That of a whole turn.
-    pub(super) fn of_turn() -> Self {
+    fn of_turn() -> Self {
         Self {
             segments: TURN_SEGMENTS,
             fpdus: TURN_FPDUS,
@@ -32,7 +33,7 @@ impl TxBudget {
     }
 
     /// True if nothing is left.
-    pub(super) fn is_spent(&self) -> bool {
+    fn is_spent(&self) -> bool {
         self.segments == 0 || self.fpdus == 0
     }
 
@@ -47,7 +48,41 @@ impl TxBudget {
     }
 }
 
+/// A turn of a queue pair.
+pub(super) struct Turn {
+    budget: TxBudget,
+    /// Attempts to send that came to something.
+    pub(super) done: usize,
+    /// A segment was handed to TCP.
+    pub(super) has_sent: bool,
+    /// What the last attempt came to.
+    pub(super) end: Result<Sent, SendFault>,
+}
+
+impl Turn {
+    fn new() -> Self {
+        Self {
+            budget: TxBudget::of_turn(),
+            done: 0,
+            has_sent: false,
+            end: Ok(Sent::Nothing),
+        }
+    }
+
+    /// Counts an attempt; true if no other follows it in this turn.
+    fn ends_with(&mut self, sent: &Result<Sent, SendFault>) -> bool {
+        self.done += usize::from(!matches!(sent, Ok(Sent::Blocked | Sent::Nothing)));
+        self.has_sent |= matches!(sent, Ok(Sent::Segment | Sent::LastSegment));
+        !matches!(sent, Ok(Sent::Segment | Sent::Work)) || self.budget.is_spent()
+    }
+
+    fn ended(self, end: Result<Sent, SendFault>) -> Self {
+        Self { end, ..self }
+    }
+}
+
 /// What one attempt to send came to.
+#[derive(Clone, Copy)]
 pub(super) enum Sent {
     /// A segment was handed to TCP, after which there is more to send.
     Segment,
@@ -62,61 +97,71 @@ pub(super) enum Sent {
 }
 
 impl FullOperation<'_> {
-    /// Sends one segment, if there is something to send and TCP takes it.
-    pub(super) fn send_one(
-        &mut self,
-        device: &mut Device,
-        budget: &mut TxBudget,
-    ) -> Result<Sent, SendFault> {
-        budget.take_segment();
-        match self.stream.send_ahead(&mut device.stack, self.now) {
-            Ahead::Nothing => {}
-            Ahead::Message => return Ok(Sent::Work),
-            Ahead::Terminate => return Ok(self.after_segment(1, device)),
-            Ahead::Blocked => return Ok(Sent::Blocked),
-            Ahead::Closed => return Ok(Sent::Nothing),
+    /// Sends until the budget of a turn is spent, or there is nothing more that TCP takes.
+    pub(super) fn take_turn(&mut self, device: &mut Device) -> Turn {
+        let mut turn = Turn::new();
+        loop {
+            let sent = match self.stream.send_ahead(&mut device.stack, self.now) {
+                Ahead::Nothing => break,
+                Ahead::Message => Sent::Work,
+                Ahead::Terminate => self.after_segment(1, &mut device.counters),
+                Ahead::Blocked => Sent::Blocked,
+                Ahead::Closed => Sent::Nothing,
+            };
+            turn.budget.take_segment();
+            if turn.ends_with(&Ok(sent)) {
+                return turn.ended(Ok(sent));
+            }
         }
         if !self.begins_work {
-            return Ok(Sent::Nothing);
+            return turn.ended(Ok(Sent::Nothing));
         }
-        self.send_segment(device, budget)
+        let Some(mut lent) = device.lend(self.stream.conn()) else {
+            return turn.ended(Ok(Sent::Blocked));
+        };
+        loop {
+            let sent = self.send_segment(&mut lent, &mut turn.budget);
+            if turn.ends_with(&sent) {
+                return turn.ended(sent);
+            }
+        }
     }
 
     /// Sends a segment of the FPDUs that are next and fit it.
     fn send_segment(
         &mut self,
-        device: &mut Device,
+        device: &mut LentDevice<'_>,
         budget: &mut TxBudget,
     ) -> Result<Sent, SendFault> {
-        let conn = self.stream.conn();
-        let mulpdu = self.stream.tx().mulpdu(device.stack.emss(conn));
-        let mut segment = TxSegment::new(conn, mulpdu);
+        budget.take_segment();
+        let mulpdu = self.stream.tx().mulpdu(device.tcp.emss());
+        let mut segment = TxSegment::new(mulpdu);
         let filled = self.fill(&mut segment, device, budget);
         if segment.is_empty() {
             return filled;
         }
         // What is sealed leaves even if the next message is at fault: MSNs and the phase of markers count it.
-        device.stack.commit(conn, segment.len(), self.now);
-        self.work.complete_sends(&mut device.cqs)?;
+        device.tcp.commit(segment.len(), self.now);
+        self.work.complete_sends(device.tables.cqs)?;
         filled?;
-        Ok(self.after_segment(segment.fpdus(), device))
+        Ok(self.after_segment(segment.fpdus(), device.tables.counters))
     }
 
     /// Writes the FPDUs that are next into a segment. What this came to if there was none; else the segment is to be sent.
     fn fill(
         &mut self,
         segment: &mut TxSegment,
-        device: &mut Device,
+        device: &mut LentDevice<'_>,
         budget: &mut TxBudget,
     ) -> Result<Sent, SendFault> {
         if !self.pack_short(segment, device, budget)? {
             return Ok(Sent::Blocked);
         }
         if segment.is_empty() {
-            match self.begin_message(&mut device.stags)? {
+            match self.begin_message(device.tables.stags)? {
                 Next::Message => {}
                 Next::Done => {
-                    self.work.complete_sends(&mut device.cqs)?;
+                    self.work.complete_sends(device.tables.cqs)?;
                     return Ok(Sent::Work);
                 }
                 Next::Nothing => return Ok(Sent::Nothing),
@@ -138,11 +183,11 @@ impl FullOperation<'_> {
     fn pack(
         &mut self,
         segment: &mut TxSegment,
-        device: &mut Device,
+        device: &mut LentDevice<'_>,
         budget: &mut TxBudget,
     ) -> Result<(), SendFault> {
         while self.has_more() && self.pack_short(segment, device, budget)? && budget.fpdus > 0 {
-            match self.begin_message(&mut device.stags)? {
+            match self.begin_message(device.tables.stags)? {
                 Next::Message => {
                     let next = self.stream.tx().next_fpdu(segment.mulpdu())?;
                     if !next.is_whole || !self.write_fpdu(next, segment, device)? {
@@ -162,7 +207,7 @@ impl FullOperation<'_> {
     fn pack_short(
         &mut self,
         segment: &mut TxSegment,
-        device: &mut Device,
+        device: &mut LentDevice<'_>,
         budget: &mut TxBudget,
     ) -> Result<bool, SendFault> {
         // Where there is none, as in front of a Read or behind it, this must cost next to nothing.
@@ -179,14 +224,14 @@ impl FullOperation<'_> {
         &mut self,
         FpduSize { ulpdu_len, .. }: FpduSize,
         segment: &mut TxSegment,
-        device: &mut Device,
+        device: &mut LentDevice<'_>,
     ) -> Result<bool, SendFault> {
         let len = self.stream.tx().fpdu_len(ulpdu_len);
-        let Some(fpdu) = segment.room(&mut device.stack, len) else {
+        let Some(fpdu) = segment.room(&mut device.tcp, len) else {
             return Ok(false);
         };
-        let (mulpdu, memory) = (segment.mulpdu(), (&device.stags, self.user));
-        let ends_request = (self.stream).write_fpdu(fpdu, ulpdu_len, mulpdu, memory)?;
+        let memory = (&*device.tables.stags, self.user);
+        let ends_request = (self.stream).write_fpdu(fpdu, ulpdu_len, segment.mulpdu(), memory)?;
         segment.add(len);
         if ends_request {
             self.work.newest_sent();
@@ -200,8 +245,8 @@ impl FullOperation<'_> {
     }
 
     /// A segment was handed to TCP: is another to follow?
-    fn after_segment(&mut self, fpdus: u64, device: &mut Device) -> Sent {
-        device.counters.fpdus_out += fpdus;
+    fn after_segment(&mut self, fpdus: u64, counters: &mut EngineCounters) -> Sent {
+        counters.fpdus_out += fpdus;
         self.stream.note_sent(self.now);
         if self.has_more() {
             Sent::Segment

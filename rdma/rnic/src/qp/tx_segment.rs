@@ -1,10 +1,9 @@
 //! TX segment: a TCP segment that FPDUs are being written into.
 
-use xwarp_tcp::{ConnId, Stack};
+use xwarp_tcp::ConnMut;
 
 /// See the module.
 pub(super) struct TxSegment {
-    conn: ConnId,
     mulpdu: usize,
     len: usize,
     fpdus: u64,
@@ -12,9 +11,8 @@ pub(super) struct TxSegment {
 
 impl TxSegment {
     /// A segment without FPDUs, whose ULPDUs may have `mulpdu` bytes.
-    pub(super) fn new(conn: ConnId, mulpdu: usize) -> Self {
+    pub(super) fn new(mulpdu: usize) -> Self {
         Self {
-            conn,
             mulpdu,
             len: 0,
             fpdus: 0,
@@ -43,34 +41,34 @@ impl TxSegment {
 
     /// Room for an FPDU of `len` bytes behind the others, if TCP can send it with them now.
     #[inline]
-    pub(super) fn room<'a>(&self, stack: &'a mut Stack, len: usize) -> Option<&'a mut [u8]> {
+    pub(super) fn room<'a>(&self, tcp: &'a mut ConnMut<'_>, len: usize) -> Option<&'a mut [u8]> {
         if self.len == 0 {
-            return stack.writable(self.conn, len);
+            return tcp.writable(len);
         }
-        self.rest(stack)?.get_mut(..len)
+        self.rest(tcp)?.get_mut(..len)
     }
 
     /// Room for FPDUs behind the others, if TCP can send one of `len` bytes with them now. `more`: others follow that one.
     #[inline]
     pub(super) fn open<'a>(
         &self,
-        stack: &'a mut Stack,
+        tcp: &'a mut ConnMut<'_>,
         len: usize,
         more: bool,
     ) -> Option<&'a mut [u8]> {
         if self.len > 0 {
-            return self.rest(stack);
+            return self.rest(tcp);
         }
         if !more {
-            return stack.writable(self.conn, len);
+            return tcp.writable(len);
         }
-        stack.writable(self.conn, len)?;
-        self.rest(stack)
+        tcp.writable(len)?;
+        self.rest(tcp)
     }
 
     /// All the room behind the sealed FPDUs.
-    fn rest<'a>(&self, stack: &'a mut Stack) -> Option<&'a mut [u8]> {
-        stack.widen(self.conn)?.get_mut(self.len..)
+    fn rest<'a>(&self, tcp: &'a mut ConnMut<'_>) -> Option<&'a mut [u8]> {
+        tcp.widen()?.get_mut(self.len..)
     }
 
     /// An FPDU of `len` bytes was sealed in that room.

@@ -99,11 +99,8 @@ impl HostilePeer {
 
     /// The addresses of a connection: the peer's, the RNIC's.
     pub(super) fn addresses(&self, talk: usize) -> Option<(SocketAddr, SocketAddr)> {
-        let conn = self.talks.get(talk)?.conn;
-        Some((
-            self.tcp.stack.local_addr(conn)?,
-            self.tcp.stack.peer_addr(conn)?,
-        ))
+        let conn = self.tcp.stack.conn(self.talks.get(talk)?.conn)?;
+        Some((conn.local_addr(), conn.peer_addr()))
     }
 
     pub(super) fn step(&mut self, now: Instant) -> usize {

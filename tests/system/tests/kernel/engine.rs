@@ -8,7 +8,7 @@ use nix::sys::time::TimeSpec;
 use xwarp_driver::attach::XdpMode;
 use xwarp_driver::{Nic, NicConfig, Steering};
 use xwarp_impair::{DEV, Side};
-use xwarp_tcp::{ConnId, Event, Path, Stack, StackConfig};
+use xwarp_tcp::{ConnId, ConnMut, Event, Path, Stack, StackConfig};
 
 /// Frames received in a turn.
 const BUDGET: usize = 64;
@@ -127,17 +127,23 @@ impl Engine {
         ppoll(&mut watched, Some(TimeSpec::from(limit)), None).expect("a sane kernel");
     }
 
+    /// A connection that is there.
+    pub(crate) fn conn(&mut self, id: ConnId) -> ConnMut<'_> {
+        self.stack.conn_mut(id).expect("a connection")
+    }
+
     /// Writes as much of `data` as finds room, in segments; how much.
     pub(crate) fn write(&mut self, conn: ConnId, data: &[u8]) -> usize {
         let mut written = 0;
         while written < data.len() {
-            let len = self.stack.emss(conn).min(data.len() - written);
-            let Some(room) = self.stack.writable(conn, len) else {
+            let now = self.now();
+            let mut conn = self.conn(conn);
+            let len = conn.emss().min(data.len() - written);
+            let Some(room) = conn.writable(len) else {
                 break;
             };
             room.copy_from_slice(&data[written..written + len]);
-            let now = self.now();
-            self.stack.commit(conn, len, now);
+            conn.commit(len, now);
             written += len;
         }
         written
@@ -145,14 +151,15 @@ impl Engine {
 
     /// Takes all that is there.
     pub(crate) fn read(&mut self, conn: ConnId, data: &mut Vec<u8>) {
+        let mut conn = self.conn(conn);
         loop {
-            let slice = self.stack.readable(conn, 1);
+            let slice = conn.readable(1);
             let n = slice.len();
             if n == 0 {
                 return;
             }
             data.extend_from_slice(slice);
-            self.stack.consume(conn, n);
+            conn.consume(n);
         }
     }
 

@@ -64,8 +64,8 @@ fn fill(engine: &mut Engine, conn: ConnId, data: &[u8], sent: &Sender<usize>) ->
     let (mut left, mut segments, mut answers) = (data, 0, Vec::new());
     for _ in 0..ROUNDS {
         let written = engine.write(conn, left);
-        assert_eq!(engine.stack.unacked(conn), written);
-        segments = written / engine.stack.emss(conn);
+        assert_eq!(engine.conn(conn).unacked(), written);
+        segments = written / engine.conn(conn).emss();
         left = &left[written..];
         sent.send(written).expect("a receiver");
         engine.run(|engine, _| {
@@ -73,7 +73,7 @@ fn fill(engine: &mut Engine, conn: ConnId, data: &[u8], sent: &Sender<usize>) ->
             !answers.is_empty()
         });
         answers.clear();
-        assert_eq!(engine.stack.unacked(conn), 0);
+        assert_eq!(engine.conn(conn).unacked(), 0);
     }
     assert_eq!(engine.stack.counters().retransmissions, 0);
     segments
@@ -98,7 +98,7 @@ fn in_flight(hosts: &Bridged, mtu: usize) -> usize {
         let mut engine = open(Side::A);
         let conn = engine.connect(46_000, PORT);
         engine.until_connected();
-        assert_eq!(engine.stack.emss(conn), mtu - HEADERS);
+        assert_eq!(engine.conn(conn).emss(), mtu - HEADERS);
         let segments = fill(&mut engine, conn, &stream, &sent);
         engine.check();
         segments

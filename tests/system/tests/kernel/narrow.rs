@@ -45,13 +45,13 @@ fn router_says_how_small_packets_must_be() {
                 next_hop: Routed::router_mac(),
             });
             engine.until_connected();
-            assert_eq!(engine.stack.emss(conn), 1500 - headers);
+            assert_eq!(engine.conn(conn).emss(), 1500 - headers);
             let mut left = &stream[..];
             engine.run(|engine, _| {
                 left = &left[engine.write(conn, left)..];
                 engine.stack.counters().narrowed > 0
             });
-            assert_eq!(engine.stack.emss(conn), MTU - headers);
+            assert_eq!(engine.conn(conn).emss(), MTU - headers);
             send_all(&mut engine, conn, left);
             engine.check();
             engine.stack.counters()

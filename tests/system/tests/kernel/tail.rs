@@ -64,12 +64,13 @@ impl Sayer {
     /// Sends a message of full segments.
     fn say(&mut self, conn: ConnId, segments: u16) -> Message {
         let counted = self.engine.stack.counters().retransmissions;
-        let data = vec![7; usize::from(segments) * self.engine.stack.emss(conn)];
+        let data = vec![7; usize::from(segments) * self.engine.conn(conn).emss()];
         assert_eq!(self.engine.write(conn, &data), data.len());
         let began = Instant::now();
         let now = self.engine.now();
         self.engine.stack.transmit(now).expect("a sane kernel");
-        self.engine.run(|engine, _| engine.stack.unacked(conn) == 0);
+        self.engine
+            .run(|engine, _| engine.conn(conn).unacked() == 0);
         Message {
             time: began.elapsed(),
             retransmissions: self.engine.stack.counters().retransmissions - counted,

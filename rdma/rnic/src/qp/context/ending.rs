@@ -43,7 +43,7 @@ impl QpContext {
         if phase.state() == QpState::Terminate {
             return;
         }
-        if device.stack.readable_len(stream.conn()) > 0 {
+        if device.unread(stream.conn()) > 0 {
             // MPA error 1: the connection ended inside an FPDU (wire.md §4.4).
             self.fail_close("the peer closed inside an FPDU", device);
         } else if stream.mid_message() {
@@ -132,7 +132,7 @@ impl QpContext {
         };
         let stream = connection.stream_mut();
         let has_work = self.work.has_posted() || self.work.has_in_flight();
-        let has_bytes = device.stack.readable_len(stream.conn()) > 0;
+        let has_bytes = device.unread(stream.conn()) > 0;
         if has_work || stream.in_progress() || has_bytes {
             let reason = "work was outstanding when the close was asked for";
             self.fail_close(reason, device);
@@ -185,9 +185,7 @@ impl QpContext {
             ConnStage::Connected(_, Phase::Terminate { .. }) => {
                 self.fail_terminating("the peer did not close its side", device);
             }
-            ConnStage::Connected(connection, _)
-                if connection.stream().awaits_room(&device.stack) =>
-            {
+            ConnStage::Connected(connection, _) if connection.stream().awaits_room(device) => {
                 device.counters.drop_startup_timeout += 1;
                 self.fail_lost("the peer had no room for the MPA Reply", device);
             }
@@ -197,7 +195,7 @@ impl QpContext {
                 Phase::Draining { progress, .. }
                 | Phase::Closing { progress }
                 | Phase::Sealed { progress },
-            ) if device.stack.unacked(connection.stream().conn()) > 0 => *progress = device.now,
+            ) if device.unacked(connection.stream().conn()) > 0 => *progress = device.now,
             ConnStage::Connected(_, Phase::Draining { .. }) => {
                 self.fail_cut_off("the peer did not answer a Read before the close", device);
             }

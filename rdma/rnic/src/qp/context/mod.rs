@@ -24,7 +24,7 @@ use super::full_operation::FullOperation;
 use super::new_qp::NewQp;
 use super::starting::{Searching, Starting};
 use super::stream::{Connection, Stream};
-use super::transmit::{Sent, TxBudget};
+use super::transmit::Sent;
 use super::work_queues::WorkQueues;
 use crate::model::{
     AsyncEventKind, CqId, EventResource, PayloadLimits, QpId, QpIdentity, QpState, SrqId,
@@ -393,34 +393,20 @@ impl QpContext {
     pub(crate) fn transmit(&mut self, device: &mut Device) -> usize {
         self.active = false;
         self.check_posted(device);
-        let mut budget = TxBudget::of_turn();
-        let mut done = 0;
-        while !budget.is_spent() {
-            let Some((_, mut full)) = self.full_operation(device.now) else {
-                return done;
-            };
-            done += 1;
-            match full.send_one(device, &mut budget) {
-                Ok(Sent::Segment) => self.note_progress(device.now),
-                Ok(Sent::LastSegment) => {
-                    self.note_progress(device.now);
-                    self.close_if_drained(device);
-                    return done;
-                }
-                Ok(Sent::Work) => {}
-                Ok(Sent::Blocked) => return done - 1,
-                Ok(Sent::Nothing) => {
-                    self.close_if_drained(device);
-                    return done - 1;
-                }
-                Err(fault) => {
-                    self.on_send_fault(fault, device);
-                    return done;
-                }
-            }
+        let Some((_, mut full)) = self.full_operation(device.now) else {
+            return 0;
+        };
+        let turn = full.take_turn(device);
+        if turn.has_sent {
+            self.note_progress(device.now);
         }
-        self.activate(device);
-        done
+        match turn.end {
+            Ok(Sent::Segment | Sent::Work) => self.activate(device), // its budget is spent
+            Ok(Sent::LastSegment | Sent::Nothing) => self.close_if_drained(device),
+            Ok(Sent::Blocked) => {}
+            Err(fault) => self.on_send_fault(fault, device),
+        }
+        turn.done
     }
 
     /// What was posted just before the queue pair came into Closing or Error is not sent.

@@ -13,10 +13,8 @@ impl QpContext {
                 self.receive_fpdus(device);
             }
             ConnStage::Connected(connection, _) => {
-                let conn = connection.stream().conn();
-                let n = device.stack.readable_len(conn);
-                device.stack.consume(conn, n);
-                device.counters.drop_after_failure += n as u64;
+                let discarded = device.discard_unread(connection.stream().conn());
+                device.counters.drop_after_failure += discarded as u64;
             }
             ConnStage::None | ConnStage::Searching(_) | ConnStage::Failed => {}
         }
@@ -27,7 +25,10 @@ impl QpContext {
         let Some((deframer, mut full)) = self.full_operation(device.now) else {
             return;
         };
-        let (any, received) = full.receive(deframer, device);
+        let Some(lent) = device.lend(full.stream.conn()) else {
+            return;
+        };
+        let (any, received) = full.receive(deframer, lent);
         if any {
             self.note_progress(device.now);
         }
@@ -54,7 +55,7 @@ impl QpContext {
         let ConnStage::Connected(connection, _) = &mut self.stage else {
             return;
         };
-        if device.stack.readable_len(connection.stream().conn()) == 0 {
+        if device.unread(connection.stream().conn()) == 0 {
             return;
         }
         if let Some(terminate) = connection.read_terminate(&mut device.stack) {

@@ -46,7 +46,7 @@ impl QpContext {
     ) {
         let info = ConnectionInfo::new(negotiated, self.start_up);
         let connection = Connection::new(conn, negotiated, true, info, self.extensions, port);
-        let waits = device.stack.has_unsent(conn);
+        let waits = device.has_unsent(conn);
         let reply_due = waits.then(|| device.now + REPLY_TIMEOUT);
         self.enter_rts(connection, Phase::Open { reply_due });
         // Memory work that was posted in Idle takes effect before the peer's first FPDU.
@@ -185,7 +185,9 @@ impl QpContext {
             return;
         };
         let (conn, port) = (starting.conn(), Arc::clone(starting.port()));
-        device.stack.consume(conn, consumed);
+        if let Some(mut tcp) = device.stack.conn_mut(conn) {
+            tcp.consume(consumed);
+        }
         let info = ConnectionInfo::new(negotiated, self.start_up);
         let mut connection = Connection::new(conn, negotiated, false, info, self.extensions, port);
         let retry = FirstFpduRetry::new(device.first_fpdu_retry);
@@ -211,7 +213,8 @@ impl QpContext {
             let ulpdu = Terminate::with_code(code)
                 .on_version(negotiated.version)
                 .ulpdu();
-            if send_ulpdu(&mut device.stack, conn, &mut framer, &ulpdu, device.now) {
+            let tcp = device.stack.conn_mut(conn);
+            if tcp.is_some_and(|mut tcp| send_ulpdu(&mut tcp, &mut framer, &ulpdu, device.now)) {
                 device.counters.fpdus_out += 1;
                 device.counters.terminates_out += 1;
             }

@@ -12,7 +12,7 @@ use xwarp_iwarp::{
     ReceivedTerminate, Receiver, Resources, Sender, Stag, StreamConfig, Terminate, Violation,
     ViolationCause,
 };
-use xwarp_tcp::{ConnId, Instant, Stack};
+use xwarp_tcp::{ConnId, ConnMut, Instant, Stack};
 
 use super::device::{ConnChange, Device};
 use super::fault::SendFault;
@@ -131,9 +131,9 @@ impl Connection {
         let Self {
             deframer, stream, ..
         } = self;
-        let arrived = stack.readable_len(stream.conn);
-        let bytes = stack.readable(stream.conn, arrived);
-        let Ok(Step::Fpdu { ulpdu, .. }) = deframer.next(bytes) else {
+        let mut tcp = stack.conn_mut(stream.conn)?;
+        let arrived = tcp.readable_len();
+        let Ok(Step::Fpdu { ulpdu, .. }) = deframer.next(tcp.readable(arrived)) else {
             return None;
         };
         match stream.receiver.on_ulpdu(ulpdu, &mut NoResources) {
@@ -220,8 +220,8 @@ impl Stream {
     }
 
     /// True while the Reply waits for room in the peer's window: nothing else is sent before the peer's first FPDU.
-    pub(super) fn awaits_room(&self, stack: &Stack) -> bool {
-        (self.awaits_first_fpdu() || self.is_closed()) && stack.has_unsent(self.conn)
+    pub(super) fn awaits_room(&self, device: &Device) -> bool {
+        (self.awaits_first_fpdu() || self.is_closed()) && device.has_unsent(self.conn)
     }
 
     /// The peer has closed its side.
@@ -288,7 +288,8 @@ impl Stream {
             TxState::Closed => Ahead::Closed,
             TxState::StreamingMessage { has_first_fpdu } => {
                 let message = self.streaming_message.make_contiguous();
-                let sent = send_raw(stack, self.conn, message, now);
+                let tcp = stack.conn_mut(self.conn);
+                let sent = tcp.map_or(0, |mut tcp| send_raw(&mut tcp, message, now));
                 self.streaming_message.drain(..sent);
                 if !self.streaming_message.is_empty() {
                     return Ahead::Blocked;
@@ -309,7 +310,8 @@ impl Stream {
             return Ahead::Nothing;
         };
         let ulpdu = terminate.ulpdu();
-        if !self.tx.send_ulpdu(stack, self.conn, &ulpdu, now) {
+        let tcp = stack.conn_mut(self.conn);
+        if !tcp.is_some_and(|mut tcp| self.tx.send_ulpdu(&mut tcp, &ulpdu, now)) {
             return Ahead::Blocked;
         }
         self.terminate = None;
@@ -327,8 +329,7 @@ impl Stream {
     /// once.
     pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut Device) -> bool {
         self.tx.clear();
-        let rest = device.stack.readable_len(self.conn);
-        device.counters.drop_after_failure += rest as u64;
+        device.counters.drop_after_failure += device.unread(self.conn) as u64;
         self.terminate = terminate
             .filter(|_| self.is_open())
             .map(|terminate| Box::new(terminate.on_version(self.version)));
@@ -338,7 +339,7 @@ impl Stream {
         } else {
             self.close(&mut device.stack, device.now);
         }
-        device.stack.consume(self.conn, rest);
+        device.discard_unread(self.conn);
         tells
     }
 
@@ -369,7 +370,8 @@ impl Stream {
         if !begins_work || !self.is_open() || self.tx.has_message() {
             return;
         }
-        if (self.tx).send_empty_write(&mut device.stack, self.conn, now) {
+        let tcp = device.stack.conn_mut(self.conn);
+        if tcp.is_some_and(|mut tcp| self.tx.send_empty_write(&mut tcp, now)) {
             device.counters.fpdus_out += 1;
             device.counters.first_fpdu_retries += 1;
         }
@@ -481,14 +483,14 @@ impl Stream {
 }
 
 /// Sends bytes that are no FPDU, as many as TCP takes now; how many.
-pub(crate) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Instant) -> usize {
+pub(crate) fn send_raw(tcp: &mut ConnMut<'_>, bytes: &[u8], now: Instant) -> usize {
     let mut sent = 0;
-    for piece in bytes.chunks(stack.emss(conn).max(1)) {
-        let Some(place) = stack.writable(conn, piece.len()) else {
+    for piece in bytes.chunks(tcp.emss().max(1)) {
+        let Some(place) = tcp.writable(piece.len()) else {
             break;
         };
         place.copy_from_slice(piece);
-        stack.commit(conn, piece.len(), now);
+        tcp.commit(piece.len(), now);
         sent += piece.len();
     }
     sent
@@ -496,14 +498,13 @@ pub(crate) fn send_raw(stack: &mut Stack, conn: ConnId, bytes: &[u8], now: Insta
 
 /// Sends a ULPDU that is there whole; false if TCP takes nothing now.
 pub(super) fn send_ulpdu(
-    stack: &mut Stack,
-    conn: ConnId,
+    tcp: &mut ConnMut<'_>,
     framer: &mut Framer,
     ulpdu: &[u8],
     now: Instant,
 ) -> bool {
     let len = framer.fpdu_len(ulpdu.len());
-    let Some(fpdu) = stack.writable(conn, len) else {
+    let Some(fpdu) = tcp.writable(len) else {
         return false;
     };
     let Some(place) = fpdu.get_mut(Framer::ulpdu_at(ulpdu.len())) else {
@@ -511,7 +512,7 @@ pub(super) fn send_ulpdu(
     };
     place.copy_from_slice(ulpdu);
     framer.seal(fpdu, ulpdu.len());
-    stack.commit(conn, len, now);
+    tcp.commit(len, now);
     true
 }
 

@@ -8,7 +8,7 @@ use xwarp_iwarp::rdmap::{CapturedHeader, SendKind};
 use xwarp_iwarp::{
     AtomicOperation, AtomicRequest, InboundRead, Message, ReadRequest, Sender, Stag,
 };
-use xwarp_tcp::{ConnId, Instant, Stack};
+use xwarp_tcp::{ConnMut, Instant};
 
 use super::send_ulpdu;
 use crate::model::{Immediate, Payload, QpIdentity, RemoteAddress};
@@ -268,25 +268,14 @@ impl TxStream {
     }
 
     /// Sends a ULPDU that is there whole; false if TCP takes nothing now.
-    pub(super) fn send_ulpdu(
-        &mut self,
-        stack: &mut Stack,
-        conn: ConnId,
-        ulpdu: &[u8],
-        now: Instant,
-    ) -> bool {
-        send_ulpdu(stack, conn, &mut self.framer, ulpdu, now)
+    pub(super) fn send_ulpdu(&mut self, tcp: &mut ConnMut<'_>, ulpdu: &[u8], now: Instant) -> bool {
+        send_ulpdu(tcp, &mut self.framer, ulpdu, now)
     }
 
     /// Sends an RDMA Write of no bytes, which names no memory; false if TCP takes nothing now.
-    pub(super) fn send_empty_write(
-        &mut self,
-        stack: &mut Stack,
-        conn: ConnId,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn send_empty_write(&mut self, tcp: &mut ConnMut<'_>, now: Instant) -> bool {
         let mut message: Message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
         let segment = message.next_segment(MAX_ULPDU);
-        segment.is_some_and(|segment| self.send_ulpdu(stack, conn, &segment.header, now))
+        segment.is_some_and(|segment| self.send_ulpdu(tcp, &segment.header, now))
     }
 }
