@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::slots::Handle;
+use crate::handle_map::Handle;
 
 /// A connection of one stack. An id whose connection is gone is harmless: it has no bytes, no room and no address, and never
 /// names another connection.

@@ -16,7 +16,7 @@ use crate::conn::{Conn, State};
 use crate::device::Device;
 use crate::error::ListenError;
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
-use crate::slots::Handle;
+use crate::handle_map::Handle;
 use crate::time::Instant;
 use crate::wire::flow::Flow;
 use crate::wire::icmp::PacketTooBig;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::handle_list::{HandleList, Membership};
 use super::table::Table;
 use crate::device::Device;
-use crate::slots::Handle;
+use crate::handle_map::Handle;
 use crate::time::Instant;
 
 /// How often frames are taken from silent peers while somebody waits for one, and how many at once at least. Copying a thousand takes some

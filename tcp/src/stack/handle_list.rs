@@ -1,6 +1,6 @@
 //! Handle lists: connections that are waiting for their turn, each listed at most once.
 
-use crate::slots::Handle;
+use crate::handle_map::Handle;
 
 /// Whether a connection is in one list: kept beside the connection, so that nobody has to search the list.
 #[derive(Debug, Default)]

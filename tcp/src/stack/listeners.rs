@@ -8,7 +8,7 @@ use smoltcp::wire::IpEndpoint;
 
 use crate::error::ListenError;
 use crate::event::ListenerId;
-use crate::slots::{Handle, Slots};
+use crate::handle_map::{Handle, HandleMap};
 use crate::wire::flow::endpoint;
 
 /// Connections of a listener that was asked for `backlog` of them.
@@ -37,20 +37,20 @@ impl Listener {
 /// The listeners of one stack.
 #[derive(Debug)]
 pub(super) struct Listeners {
-    slots: Slots<Listener>,
+    entries: HandleMap<Listener>,
     ports: HashMap<IpEndpoint, Handle, RandomState>,
 }
 
 impl Listeners {
     pub(super) fn new() -> Self {
         Self {
-            slots: Slots::new(),
+            entries: HandleMap::new(),
             ports: HashMap::default(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 
     pub(super) fn add(
@@ -62,7 +62,7 @@ impl Listeners {
         if self.at(address).is_some() {
             return Err(ListenError::AddressInUse(local));
         }
-        let handle = self.slots.insert(Listener {
+        let handle = self.entries.insert(Listener {
             local: address,
             backlog,
             half_open: 0,
@@ -74,7 +74,7 @@ impl Listeners {
 
     /// False if it was not there.
     pub(super) fn remove(&mut self, id: ListenerId) -> bool {
-        let listener = self.slots.remove(id.0);
+        let listener = self.entries.remove(id.0);
         if let Some(listener) = &listener {
             self.ports.remove(&listener.local);
         }
@@ -87,19 +87,19 @@ impl Listeners {
     }
 
     pub(super) fn get(&self, id: ListenerId) -> Option<&Listener> {
-        self.slots.get(id.0)
+        self.entries.get(id.0)
     }
 
     /// A connection is half open.
     pub(super) fn opened(&mut self, id: ListenerId) {
-        if let Some(listener) = self.slots.get_mut(id.0) {
+        if let Some(listener) = self.entries.get_mut(id.0) {
             listener.half_open += 1;
         }
     }
 
     /// A connection that was half open is established.
     pub(super) fn established(&mut self, id: ListenerId) {
-        if let Some(listener) = self.slots.get_mut(id.0) {
+        if let Some(listener) = self.entries.get_mut(id.0) {
             listener.half_open = listener.half_open.saturating_sub(1);
             listener.unpolled += 1;
         }
@@ -107,7 +107,7 @@ impl Listeners {
 
     /// A connection waits no more: it is polled, or has ended. `established`: it was not half open.
     pub(super) fn left(&mut self, id: ListenerId, established: bool) {
-        let Some(listener) = self.slots.get_mut(id.0) else {
+        let Some(listener) = self.entries.get_mut(id.0) else {
             return;
         };
         let count = if established {

@@ -8,7 +8,7 @@ use super::handle_list::Membership;
 use super::lifecycle::Lifecycle;
 use super::timers::Alarm;
 use crate::conn::{Conn, State};
-use crate::slots::{Handle, Slots};
+use crate::handle_map::{Handle, HandleMap};
 use crate::wire::flow::Flow;
 
 /// A connection, and what the parts of the stack note beside it.
@@ -40,7 +40,7 @@ impl Entry {
 
 /// All connections.
 pub(super) struct Table {
-    entries: Slots<Entry>,
+    entries: HandleMap<Entry>,
     /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
     flows: HashMap<Flow, Handle, RandomState>,
     /// The connection that was found last: the next segment is likely to be its as well.
@@ -52,7 +52,7 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new() -> Self {
         Self {
-            entries: Slots::new(),
+            entries: HandleMap::new(),
             flows: HashMap::default(),
             last: None,
             time_wait: VecDeque::new(),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::wheel::Wheel;
-use crate::slots::Handle;
+use crate::handle_map::Handle;
 use crate::time::Instant;
 
 /// What lies nearer than this is kept by its exact time: two of the wheel's ticks and somewhat more, in nanoseconds.
@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::slots::Slots;
+    use crate::handle_map::HandleMap;
 
     fn at(micros: u64) -> Instant {
         Instant::from_micros(micros)
@@ -186,7 +186,7 @@ mod tests {
     /// Connections that are nothing but alarms, and what fired when.
     struct Model {
         timers: Timers,
-        slots: Slots<Alarm>,
+        alarms: HandleMap<Alarm>,
         now: Instant,
         fired: Vec<(Handle, Instant)>,
     }
@@ -195,14 +195,14 @@ mod tests {
         fn new() -> Self {
             Self {
                 timers: Timers::new(),
-                slots: Slots::new(),
+                alarms: HandleMap::new(),
                 now: at(0),
                 fired: Vec::new(),
             }
         }
 
         fn set(&mut self, handle: Handle, deadline: Option<Instant>) {
-            let alarm = self.slots.get_mut(handle).unwrap();
+            let alarm = self.alarms.get_mut(handle).unwrap();
             self.timers.set(handle, alarm, deadline, self.now);
         }
 
@@ -210,16 +210,16 @@ mod tests {
         fn turn(&mut self, now: Instant) -> usize {
             self.now = now;
             let mut looked = 0;
-            while let Some(due) = self.timers.pop(|key| self.slots.handle(key), now) {
+            while let Some(due) = self.timers.pop(|key| self.alarms.handle(key), now) {
                 looked += 1;
-                let alarm = self.slots.get_mut(due.handle).unwrap();
+                let alarm = self.alarms.get_mut(due.handle).unwrap();
                 if self.timers.fired(due, alarm, now) {
                     self.fired.push((due.handle, now));
                     self.timers.set(due.handle, alarm, None, now);
                 }
             }
-            let slots = &self.slots;
-            self.timers.trim(|handle| slots.get(handle).copied());
+            let alarms = &self.alarms;
+            self.timers.trim(|handle| alarms.get(handle).copied());
             looked
         }
 
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn deadline_moved_back_fires_once_at_its_new_time() {
         let mut model = Model::new();
-        let handle = model.slots.insert(Alarm::default());
+        let handle = model.alarms.insert(Alarm::default());
         for micros in [1000, 3000, 5000] {
             model.set(handle, Some(at(micros)));
         }
@@ -250,7 +250,7 @@ mod tests {
     fn deadline_moved_forward_fires_at_its_new_time_only() {
         for (far, near) in [(30, 10), (5000, 10), (5000, 3000)] {
             let mut model = Model::new();
-            let handle = model.slots.insert(Alarm::default());
+            let handle = model.alarms.insert(Alarm::default());
             model.set(handle, Some(at(far)));
             model.set(handle, Some(at(near)));
             model.run(at(9999));
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn hour_ahead_it_wakes_a_few_times_and_fires_exactly() {
         let mut model = Model::new();
-        let handle = model.slots.insert(Alarm::default());
+        let handle = model.alarms.insert(Alarm::default());
         let hour = at(3_600_000_001);
         model.set(handle, Some(hour));
         let turns = model.run(hour);
@@ -273,12 +273,12 @@ mod tests {
     fn nothing_is_left_of_what_was_called_off_or_is_gone() {
         let mut model = Model::new();
         for micros in [40, 4000] {
-            let [off, gone] = [0, 1].map(|_| model.slots.insert(Alarm::default()));
+            let [off, gone] = [0, 1].map(|_| model.alarms.insert(Alarm::default()));
             model.set(off, Some(at(micros)));
             model.set(gone, Some(at(micros)));
             model.set(off, None);
             model.timers.remove(gone);
-            model.slots.remove(gone);
+            model.alarms.remove(gone);
         }
         model.turn(at(0));
         assert_eq!(model.timers.next(), None);
@@ -289,10 +289,10 @@ mod tests {
         const IDLE: u64 = if cfg!(miri) { 100 } else { 10_000 };
         let mut model = Model::new();
         for n in 0..IDLE {
-            let handle = model.slots.insert(Alarm::default());
+            let handle = model.alarms.insert(Alarm::default());
             model.set(handle, Some(at(7_200_000_000 + n)));
         }
-        let busy = model.slots.insert(Alarm::default());
+        let busy = model.alarms.insert(Alarm::default());
         let mut looked = 0;
         for round in 1..=1000 {
             model.set(busy, Some(at(round * 50 + 5000)));
@@ -308,7 +308,7 @@ mod tests {
             steps in prop::collection::vec((0_usize..5, prop::option::of(0_u32..34), 0_u32..24), 1..60),
         ) {
             let mut model = Model::new();
-            let handles: Vec<_> = (0..5).map(|_| model.slots.insert(Alarm::default())).collect();
+            let handles: Vec<_> = (0..5).map(|_| model.alarms.insert(Alarm::default())).collect();
             let mut wanted = vec![None; 5];
             for (which, ahead, pass) in steps {
                 let deadline = ahead.map(|bits| model.now + Duration::from_micros((1 << bits) - 1));

@@ -4,7 +4,7 @@ use xwarp_driver::TxFrame;
 
 use crate::conn::Conn;
 use crate::device::Device;
-use crate::slots::Handle;
+use crate::handle_map::Handle;
 use crate::time::Instant;
 
 /// Room for one connection's next piece; there is at most one reservation at a time.

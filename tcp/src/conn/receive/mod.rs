@@ -2,8 +2,8 @@
 
 mod ack_policy;
 mod chunk;
+mod in_order_queue;
 mod reassembly;
-mod receive_queue;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +18,8 @@ use crate::wire::inbound::Segment;
 use crate::wire::seq::{Seq, bytes, distance};
 use ack_policy::AckPolicy;
 use chunk::Chunk;
+use in_order_queue::InOrderQueue;
 use reassembly::Reassembly;
-use receive_queue::ReceiveQueue;
 
 /// The receiving half of a connection.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct ReceiveSide {
     acked: Seq,
     /// Bytes that may be held.
     capacity: usize,
-    queue: ReceiveQueue,
+    queue: InOrderQueue,
     parts: Reassembly,
     /// The sequence number of the peer's FIN, once seen.
     fin: Option<Seq>,
@@ -62,7 +62,7 @@ impl ReceiveSide {
             edge: Seq::default(),
             acked: Seq::default(),
             capacity,
-            queue: ReceiveQueue::new(),
+            queue: InOrderQueue::new(),
             parts: Reassembly::default(),
             fin: None,
             met_congestion: false,
@@ -86,7 +86,7 @@ impl ReceiveSide {
         self.acked
     }
 
-    pub(crate) fn queue(&self) -> &ReceiveQueue {
+    pub(crate) fn queue(&self) -> &InOrderQueue {
         &self.queue
     }
 

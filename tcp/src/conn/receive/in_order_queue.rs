@@ -1,4 +1,4 @@
-//! Receive queue: in-order bytes that were not consumed yet.
+//! In-order queue: received bytes that were not consumed yet.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use crate::device::Device;
 
 /// A queue of chunks that are read as one stream.
 #[derive(Debug)]
-pub(crate) struct ReceiveQueue {
+pub(crate) struct InOrderQueue {
     chunks: VecDeque<Chunk>,
     len: usize,
 }
 
-impl ReceiveQueue {
+impl InOrderQueue {
     /// An empty queue, with room for one chunk: most connections are idle, and have never had more to read.
     pub(crate) fn new() -> Self {
         Self {
@@ -98,7 +98,7 @@ mod tests {
     fn slice_is_joined_only_across_chunks() {
         let (io, _) = MemoryIo::new(1).unwrap();
         let mut device = Device::new(Box::new(io), 1500);
-        let mut queue = ReceiveQueue::new();
+        let mut queue = InOrderQueue::new();
         queue.push(copied(&[1; 4000]));
         queue.push(copied(&[2; 200]));
         let mut joined = Vec::new();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn small_chunks_are_gathered() {
-        let mut queue = ReceiveQueue::new();
+        let mut queue = InOrderQueue::new();
         for _ in 0..4096 {
             queue.push(copied(&[7]));
         }

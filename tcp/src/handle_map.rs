@@ -1,8 +1,8 @@
-//! Slot table: values under handles that are never used twice.
+//! Handle map: values under handles that are never used twice.
 
 use slab::Slab;
 
-/// Names one thing that was ever put into a [`Slots`]: its place, and a number that no other thing has or will have.
+/// Names one thing that was ever put into a [`HandleMap`]: its place, and a number that no other thing has or will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Handle {
     place: usize,
@@ -16,14 +16,14 @@ impl Handle {
     }
 }
 
-/// A table whose handles, when stale, find nothing.
+/// A map whose handles, when stale, find nothing.
 #[derive(Debug)]
-pub(crate) struct Slots<T> {
+pub(crate) struct HandleMap<T> {
     places: Slab<(u64, T)>,
     next_serial: u64,
 }
 
-impl<T> Slots<T> {
+impl<T> HandleMap<T> {
     pub(crate) fn new() -> Self {
         Self {
             places: Slab::new(),
@@ -89,15 +89,15 @@ mod tests {
 
     #[test]
     fn reused_place_does_not_answer_to_the_old_handle() {
-        let mut slots = Slots::new();
-        let old = slots.insert('a');
-        assert_eq!(slots.remove(old), Some('a'));
-        let new = slots.insert('b');
+        let mut map = HandleMap::new();
+        let old = map.insert('a');
+        assert_eq!(map.remove(old), Some('a'));
+        let new = map.insert('b');
         assert_eq!(new.place, old.place);
-        assert_eq!(slots.get(old), None);
-        assert_eq!(slots.get_mut(old), None);
-        assert_eq!(slots.remove(old), None);
-        assert_eq!(slots.get(new), Some(&'b'));
-        assert_eq!(slots.iter().collect::<Vec<_>>(), [(new, &'b')]);
+        assert_eq!(map.get(old), None);
+        assert_eq!(map.get_mut(old), None);
+        assert_eq!(map.remove(old), None);
+        assert_eq!(map.get(new), Some(&'b'));
+        assert_eq!(map.iter().collect::<Vec<_>>(), [(new, &'b')]);
     }
 }
