@@ -27,7 +27,7 @@ pub use mpa::{
 };
 pub use rdmap::{
     AccessError, AccessKind, AtomicOperation, AtomicRequest, Inbound, InboundAtomic, InboundRead,
-    InvalidateError, Message, Opcode, Ordinary, Placement, ReadRequest, ReadResponse,
+    InvalidateError, Message, Opcode, Ordinary, OrdinaryRead, Placement, ReadRequest, ReadResponse,
     ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig, TermCode,
     Terminate, Violation, ViolationCause,
 };

@@ -14,10 +14,21 @@ use crate::ddp::{
 use crate::mpa::{MAX_ULPDU, MIN_MULPDU, Rtr};
 use arrayvec::ArrayVec;
 use core::ops::Range;
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Longest header of a [`Segment`] in bytes: untagged with an Atomic Request.
 pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES;
+
+/// Bytes of the ULPDU of a Read Request.
+pub const READ_REQUEST_ULPDU: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES;
+
+/// A Read Request as it is on the wire.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct ReadRequestUlpdu {
+    ddp: UntaggedHeader,
+    rdmap: ReadRequestHeader,
+}
 
 /// Numbers the outbound messages of one stream, in the order in which they are asked for (R5040-5.5-8).
 ///
@@ -81,12 +92,38 @@ impl Sender {
     /// DDP header of an RDMA Write that one segment carries.
     #[inline]
     pub fn whole_write(&self, stag: Stag, to: u64) -> [u8; TAGGED_HEADER_BYTES] {
+        self.whole_tagged(Opcode::Write, stag, to)
+    }
+
+    /// DDP header of the answer to the peer's `request`, if one segment carries it.
+    #[inline]
+    pub fn whole_read_response(&self, request: &ReadRequest) -> [u8; TAGGED_HEADER_BYTES] {
+        self.whole_tagged(Opcode::ReadResponse, request.sink, request.sink_to)
+    }
+
+    #[inline]
+    fn whole_tagged(&self, opcode: Opcode, stag: Stag, to: u64) -> [u8; TAGGED_HEADER_BYTES] {
         zerocopy::transmute!(TaggedHeader {
             control: Control::new(true, true, self.version).0,
-            rsvd_ulp: Opcode::Write.control(self.version),
+            rsvd_ulp: opcode.control(self.version),
             stag: stag.0.into(),
             to: to.into(),
         })
+    }
+
+    /// ULPDU of a Read Request; takes the next MSN on QN 1, as [`read_request`](Self::read_request) does.
+    #[inline]
+    pub fn whole_read_request(&mut self, request: &ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
+        let ddp = UntaggedHeader {
+            control: Control::new(false, true, self.version).0,
+            rsvd_ulp: Opcode::ReadRequest.control(self.version),
+            rsvd_ulp_stag: 0.into(),
+            qn: Queue::Request.qn().into(),
+            msn: take(&mut self.request_msn).into(),
+            mo: 0.into(),
+        };
+        let rdmap = request.into();
+        zerocopy::transmute!(ReadRequestUlpdu { ddp, rdmap })
     }
 
     /// An RDMA Read Request; takes the next MSN on QN 1.
@@ -425,6 +462,27 @@ mod tests {
             let write = sender.write(Stag(stag), to, 7).next_segment(1454);
             let header = same.whole_write(Stag(stag), to);
             prop_assert_eq!(&header[..], &write.expect("one segment").header[..]);
+        }
+
+        #[test]
+        fn ulpdu_of_a_whole_read_is_that_of_its_only_segment(
+            version in 0_u8..2,
+            msn: u32,
+            [sink, source]: [u32; 2],
+            [sink_to, source_to]: [u64; 2],
+            len in 0..1000_u32,
+        ) {
+            let config = StreamConfig { version, ..StreamConfig::new(0, 0) };
+            let mut sender = Sender { request_msn: msn, ..Sender::new(config) };
+            let (sink, source) = (Stag(sink), Stag(source));
+            let read = ReadRequest { sink, sink_to, len, source, source_to };
+            let mut same = sender.clone();
+            for _ in 0..2 {
+                let request = sender.read_request(&read).next_segment(1454).expect("one segment");
+                prop_assert_eq!(&same.whole_read_request(&read)[..], &request.header[..]);
+            }
+            let response = sender.read_response(&read).next_segment(1454).expect("one segment");
+            prop_assert_eq!(&same.whole_read_response(&read)[..], &response.header[..]);
         }
     }
 

@@ -24,10 +24,10 @@ pub use header::{
     IMMEDIATE_BYTES, READ_REQUEST_BYTES, ReadRequest, ReadRequestHeader, TERMINATE_CONTROL_BYTES,
     TerminateControl,
 };
-pub use message::{MAX_SEGMENT_HEADER, Message, Segment, Sender};
+pub use message::{MAX_SEGMENT_HEADER, Message, READ_REQUEST_ULPDU, Segment, Sender};
 pub use opcode::{Opcode, SendKind};
 pub use received::{CapturedHeader, ReceivedTerminate, TerminateFault};
-pub use receiver::{Inbound, InboundRead, Ordinary, Placement, Receiver};
+pub use receiver::{Inbound, InboundRead, Ordinary, OrdinaryRead, Placement, Receiver};
 pub use resources::{AccessError, AccessKind, InvalidateError, Resources};
 pub use response::{ReadResponse, SourceRange};
 pub use term_code::TermCode;

@@ -2,9 +2,10 @@
 
 use crate::support::{A, Region, Table};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use xwarp_iwarp::{
-    AccessKind, Inbound, Ordinary, Placement, Receiver, Resources, SendKind, StreamConfig,
-    Violation,
+    AccessKind, Inbound, Ordinary, OrdinaryRead, Placement, ReadRequest, Receiver, Resources,
+    SendKind, Sender, Stag, StreamConfig, Violation,
 };
 
 /// Segments of one stream.
@@ -122,6 +123,115 @@ fn taken<'a>(
     }
 }
 
+/// A segment of a Read on a random stream: what is due, but for some fields.
+#[derive(Clone, Debug)]
+struct ReadDraft {
+    control: u8,
+    opcode: u8,
+    /// Beyond Queue Number, message number and offset that are due; the offset counts in a response's Tagged Offset.
+    beyond: [u32; 3],
+    stag: u32,
+    to: u64,
+    len: u32,
+    /// A response ends with it as it should.
+    is_rest: bool,
+    /// Bytes that a request has.
+    size: usize,
+    /// Responses of this side that end behind it.
+    answered: usize,
+}
+
+impl ReadDraft {
+    /// The ULPDU, where the next request is `msn` and the next response goes on at a Tagged Offset with so many bytes left.
+    fn ulpdu(&self, version: u8, msn: u32, (due, left): (u64, u32)) -> Vec<u8> {
+        let mut ulpdu = vec![self.control ^ version, self.opcode ^ version << 6];
+        let [qn, skip, mo] = self.beyond;
+        if self.control & 0x80 != 0 {
+            ulpdu.extend(self.stag.to_be_bytes());
+            ulpdu.extend((due + u64::from(mo)).to_be_bytes());
+            let len = if self.is_rest { left } else { self.len };
+            ulpdu.extend(vec![7; len as usize]);
+            return ulpdu;
+        }
+        for field in [0, 1 + qn, msn + skip, mo, 9, 0, 9, self.len, self.stag] {
+            ulpdu.extend(field.to_be_bytes());
+        }
+        ulpdu.extend(self.to.to_be_bytes());
+        ulpdu.resize(self.size, 0);
+        ulpdu
+    }
+}
+
+fn read_draft() -> impl Strategy<Value = ReadDraft> {
+    let request = (prop_oneof![9 => Just(0x40), 1 => Just(0_u8)], Just(1));
+    let response = (prop_oneof![Just(0xc0), Just(0x80)], Just(2));
+    let kind = prop_oneof![4 => request, 6 => response, 1 => any::<(u8, u8)>()];
+    let number = || prop_oneof![20 => Just(0), 1 => 1..4_u32];
+    let stag = prop_oneof![12 => Just(A.0), 1 => any::<u32>()];
+    let size = prop_oneof![16 => Just(18 + 28), 1 => 0..64_usize];
+    let place = (stag, 0..REGION, 0..24_u32, any::<bool>());
+    let beyond = [number(), number(), number()];
+    (kind, beyond, place, size, 0..2_usize).prop_map(
+        |((control, opcode), beyond, (stag, to, len, is_rest), size, answered)| ReadDraft {
+            control,
+            opcode,
+            beyond,
+            stag,
+            to,
+            len,
+            is_rest,
+            size,
+            answered,
+        },
+    )
+}
+
+/// What becomes of a segment of a Read that is predicted if it can be.
+fn taken_read<'a>(
+    receiver: &mut Receiver,
+    ulpdu: &'a [u8],
+    table: &mut Table,
+) -> Result<Inbound<'a>, Violation> {
+    match receiver.predict_read(ulpdu) {
+        Some(OrdinaryRead::Request(read)) => {
+            let (source, to, len) = (
+                read.request.source,
+                read.request.source_to,
+                read.request.len,
+            );
+            let admitted = table.admit(source, to, len.into(), AccessKind::RemoteRead);
+            if admitted.is_err() {
+                return receiver.on_ulpdu(ulpdu, table);
+            }
+            receiver.queued_read();
+            Ok(Inbound::ReadRequest(read))
+        }
+        Some(OrdinaryRead::Response {
+            stag,
+            to,
+            payload,
+            last,
+        }) => {
+            let (len, kind) = (payload.len(), AccessKind::ReadSink);
+            if table.admit(stag, to, len as u64, kind).is_err() {
+                return receiver.on_ulpdu(ulpdu, table);
+            }
+            receiver.placed_response(len, last);
+            let placement = Placement {
+                place: Some(()),
+                stag,
+                to,
+                payload,
+            };
+            Ok(Inbound::ReadResponse {
+                placement,
+                done: last,
+            })
+        }
+        None => receiver.on_ulpdu(ulpdu, table),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4096 }))]
 
@@ -150,6 +260,80 @@ proptest! {
             prop_assert_eq!(&tables[0].receives, &tables[1].receives);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4096 }))]
+
+    #[test]
+    fn predicted_segments_of_reads_are_taken_as_all_others(
+        drafts in prop::collection::vec(read_draft(), SEGMENTS),
+        reads in prop::collection::vec((0..REGION, 0..24_u32), 0..8),
+        version in 0..2_u8,
+        ird in 0..4_u16,
+    ) {
+        let config = StreamConfig { version, ..StreamConfig::new(ird, 8) };
+        let mut receivers = [Receiver::new(config), Receiver::new(config)];
+        for (sink_to, len) in reads.iter().copied() {
+            let (sink, source) = (A, Stag(9));
+            let read = ReadRequest { sink, sink_to, len, source, source_to: 0 };
+            for receiver in &mut receivers {
+                receiver.expect_read(read);
+            }
+        }
+        let (regions, receives) = (vec![Region::new(A, 0, REGION)], VecDeque::new());
+        let mut table = Table { regions, receives };
+        let (mut msn, mut due) = (1, VecDeque::from(reads));
+        for draft in drafts {
+            let ulpdu = draft.ulpdu(version, msn, due.front().copied().unwrap_or_default());
+            let [judge, predictor] = &mut receivers;
+            let verdict = judge.on_ulpdu(&ulpdu, &mut table);
+            prop_assert_eq!(&taken_read(predictor, &ulpdu, &mut table), &verdict);
+            match verdict {
+                Ok(Inbound::ReadRequest(_)) => msn += 1,
+                Ok(Inbound::ReadResponse { done: true, .. }) => drop(due.pop_front()),
+                Ok(Inbound::ReadResponse { placement, .. }) => {
+                    let len = u32::try_from(placement.payload.len()).unwrap();
+                    due[0] = (due[0].0 + u64::from(len), due[0].1 - len);
+                }
+                _ => {}
+            }
+            for _ in 0..draft.answered {
+                receivers.iter_mut().for_each(Receiver::response_sent);
+            }
+            let state = |it: &Receiver| (it.has_ended(), it.mid_message(), it.outstanding_reads());
+            prop_assert_eq!(state(&receivers[0]), state(&receivers[1]));
+        }
+    }
+}
+
+#[test]
+fn requests_and_responses_of_reads_are_predicted() {
+    let mut receiver = Receiver::new(StreamConfig::new(1, 1));
+    let request = ReadRequest {
+        sink: A,
+        sink_to: 0x40,
+        len: 2,
+        source: A,
+        source_to: 0,
+    };
+    let mut sender = Sender::new(StreamConfig::new(1, 1));
+    let asked = sender.whole_read_request(&request);
+    let told = receiver.predict_read(&asked);
+    assert!(matches!(told, Some(OrdinaryRead::Request(read)) if read.request == request));
+    receiver.expect_read(request);
+    let header = sender.whole_read_response(&request);
+    let answer = [&header[..], &[7, 7]].concat();
+    let (stag, to, payload, last) = (A, 0x40, &[7, 7][..], true);
+    let told = OrdinaryRead::Response {
+        stag,
+        to,
+        payload,
+        last,
+    };
+    assert_eq!(receiver.predict_read(&answer), Some(told));
+    receiver.placed_response(payload.len(), last);
+    assert_eq!(receiver.predict_read(&answer), None);
 }
 
 #[test]

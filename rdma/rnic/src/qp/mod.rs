@@ -10,6 +10,7 @@ mod new_qp;
 mod receive;
 mod receive_buffers;
 mod short_message;
+mod short_read;
 mod starting;
 mod stream;
 mod transmit;

@@ -3,7 +3,8 @@
 use xwarp_iwarp::mpa::{Deframer, Step};
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
-    AccessError, AccessKind, Inbound, InvalidateError, Ordinary, Placement, Resources, Stag,
+    AccessError, AccessKind, Inbound, InvalidateError, Ordinary, OrdinaryRead, Placement,
+    ReadRequest, Resources, Stag,
 };
 
 use super::device::{LentDevice, Tables};
@@ -177,7 +178,7 @@ impl FullOperation<'_> {
             return self.take_ulpdu(ulpdu, tables);
         }
         let Some(ordinary) = self.stream.predict(ulpdu) else {
-            return self.take_ulpdu(ulpdu, tables);
+            return self.take_read(ulpdu, tables);
         };
         let (placed, payload) = match ordinary {
             Ordinary::Write { stag, to, payload } => {
@@ -197,6 +198,47 @@ impl FullOperation<'_> {
         }
         tables.counters.placed_bytes += payload.len() as u64;
         Ok(())
+    }
+
+    /// Acts upon an ordinary segment of a Read at once. All others go on to be checked.
+    #[inline(never)]
+    fn take_read(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
+        match self.stream.predict_read(ulpdu) {
+            Some(OrdinaryRead::Request(read)) if self.may_read(&read.request, tables.stags) => {
+                self.stream.handle_queued_read();
+                self.queue_response(Response::Read(read))
+            }
+            Some(OrdinaryRead::Response {
+                stag,
+                to,
+                payload,
+                last,
+            }) if self.place_response(stag, to, payload, tables.stags) => {
+                self.stream.handle_placed_response(payload.len(), last);
+                tables.counters.placed_bytes += payload.len() as u64;
+                if last {
+                    self.finish_read(tables)
+                } else {
+                    Ok(())
+                }
+            }
+            _ => self.take_ulpdu(ulpdu, tables),
+        }
+    }
+
+    /// The peer may read what it asks for.
+    #[inline]
+    fn may_read(&self, read: &ReadRequest, stags: &StagTable) -> bool {
+        let range = (read.source, read.source_to, u64::from(read.len));
+        admit(stags, self.user, range, AccessKind::RemoteRead).is_ok()
+    }
+
+    /// Places a segment of a Read Response, if the peer may write there.
+    #[inline]
+    fn place_response(&self, stag: Stag, to: u64, payload: &[u8], stags: &StagTable) -> bool {
+        let range = (stag, to, payload.len() as u64);
+        let place = admit(stags, self.user, range, AccessKind::ReadSink);
+        place.is_ok_and(|place| place.write(payload).is_ok())
     }
 
     /// Places a segment of a Write, if the peer may write there.

@@ -108,7 +108,7 @@ impl<'a> ShortMessage<'a> {
 
 /// Writes a header; what is left for the payload.
 #[inline]
-fn put_header<const N: usize>(
+pub(super) fn put_header<const N: usize>(
     ulpdu: &mut [u8],
     header: impl FnOnce() -> [u8; N],
 ) -> Option<&mut [u8]> {
@@ -181,13 +181,54 @@ impl<'a> Room<'a, '_> {
     }
 }
 
+/// A segment that a run of FPDUs is written into.
+pub(super) struct Filling<'a, 's> {
+    segment: &'a mut TxSegment,
+    room: Option<Room<'a, 's>>,
+    pub(super) end: RunEnd,
+}
+
+impl<'a, 's> Filling<'a, 's> {
+    /// Behind what the segment has.
+    pub(super) fn new(segment: &'a mut TxSegment, tcp: &'a mut ConnMut<'s>) -> Self {
+        Self {
+            segment,
+            room: Some(Room::Unasked(tcp)),
+            end: RunEnd::Other,
+        }
+    }
+
+    /// Largest ULPDU that the segment could hold.
+    #[inline]
+    pub(super) fn mulpdu(&self) -> usize {
+        self.segment.mulpdu()
+    }
+
+    /// Room for the next FPDU, of `len` bytes; `None` ends the run. `more`: others are behind it.
+    #[inline]
+    pub(super) fn room(&mut self, len: usize, more: bool) -> Option<&'a mut [u8]> {
+        let room = self.room.take();
+        let room = room.and_then(|room| room.bytes(self.segment, len, more));
+        let Some((fpdu, rest)) = room.and_then(|room| room.split_at_mut_checked(len)) else {
+            self.end = RunEnd::NoRoom;
+            return None;
+        };
+        self.room = Some(Room::Left(rest));
+        Some(fpdu)
+    }
+
+    /// That FPDU was sealed.
+    #[inline]
+    pub(super) fn add(&mut self, len: usize) {
+        self.segment.add(len);
+    }
+}
+
 /// Writes short messages into a segment.
 struct Run<'a, 's> {
     tx: &'a mut TxStream,
-    segment: &'a mut TxSegment,
-    room: Option<Room<'a, 's>>,
+    filling: Filling<'a, 's>,
     memory: Memory<'a>,
-    end: RunEnd,
 }
 
 impl Run<'_, '_> {
@@ -197,31 +238,24 @@ impl Run<'_, '_> {
     fn write(&mut self, request: &SendRequest, more: bool) -> Option<u32> {
         let message = ShortMessage::of(request, &mut self.memory)?;
         let ulpdu_len = message.head.len() + message.len;
-        if ulpdu_len > self.segment.mulpdu() {
+        if ulpdu_len > self.filling.mulpdu() {
             return None;
         }
         let byte_len = u32::try_from(message.len).ok()?;
         let len = self.tx.fpdu_len(ulpdu_len);
-        let room = self.room.take();
-        let room = room.and_then(|room| room.bytes(self.segment, len, more));
-        let Some((fpdu, rest)) = room.and_then(|room| room.split_at_mut_checked(len)) else {
-            self.end = RunEnd::NoRoom;
-            return None;
-        };
+        let fpdu = self.filling.room(len, more)?;
         if !message.write(&mut fpdu[Framer::ulpdu_at(ulpdu_len)], self.tx) {
-            self.end = RunEnd::Gone;
+            self.filling.end = RunEnd::Gone;
             return None;
         }
         self.tx.seal(fpdu, ulpdu_len);
-        self.segment.add(len);
-        self.room = Some(Room::Left(rest));
+        self.filling.add(len);
         Some(byte_len)
     }
 }
 
 impl FullOperation<'_> {
     /// Writes short messages into a segment, from the oldest work request on, at most so many; how many, and what has ended the run.
-    /// The stream [may begin](Stream::may_begin) one.
     #[inline(never)]
     pub(super) fn write_short(
         &mut self,
@@ -229,24 +263,18 @@ impl FullOperation<'_> {
         segment: &mut TxSegment,
         device: &mut LentDevice<'_>,
     ) -> Result<(usize, RunEnd), SendFault> {
-        #[cfg(feature = "fault-injection")]
-        if self.injected.is_pending() {
-            return Ok((0, RunEnd::Other));
-        }
         let mut run = Run {
             tx: self.stream.tx_mut(),
-            segment,
-            room: Some(Room::Unasked(&mut device.tcp)),
+            filling: Filling::new(segment, &mut device.tcp),
             memory: Memory {
                 stags: device.tables.stags,
                 user: self.user,
                 last: None,
             },
-            end: RunEnd::Other,
         };
         let write = |request: &SendRequest, more| run.write(request, more);
         let sent = self.work.send_posted(most, device.tables.cqs, write);
-        let end = run.end;
+        let end = run.filling.end;
         let sent = sent?;
         if sent > 0 {
             self.stream.tx_mut().handle_requests_sent();

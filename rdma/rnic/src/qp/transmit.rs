@@ -10,7 +10,7 @@ use super::full_operation::FullOperation;
 use super::short_message::RunEnd;
 use super::stream::{Ahead, FpduSize};
 use super::tx_segment::TxSegment;
-use crate::model::EngineCounters;
+use crate::model::{EngineCounters, Operation};
 
 /// Segments that a queue pair may send in its turn.
 const TURN_SEGMENTS: usize = 32;
@@ -94,6 +94,16 @@ pub(super) enum Sent {
     Blocked,
     /// There is nothing to send.
     Nothing,
+}
+
+/// Short messages that follow each other.
+enum ShortRun {
+    /// Sends and Writes.
+    Messages,
+    /// Read Requests.
+    Requests,
+    /// Read Responses.
+    Responses,
 }
 
 impl FullOperation<'_> {
@@ -202,6 +212,25 @@ impl FullOperation<'_> {
         Ok(())
     }
 
+    /// What short messages are next. None in front of a message that was begun, nor where a request and a response wait both.
+    #[inline]
+    fn short_run(&self) -> Option<ShortRun> {
+        let tx = self.stream.tx();
+        let has_responses = tx.has_responses();
+        if !self.stream.is_open() || tx.has_message() {
+            return None;
+        }
+        match self.work.peek().map(|request| &request.operation) {
+            None if has_responses => tx.next_read().map(|_| ShortRun::Responses),
+            _ if has_responses => None,
+            Some(Operation::Send { .. } | Operation::Write { .. }) => {
+                (!self.work.has_in_flight()).then_some(ShortRun::Messages)
+            }
+            Some(Operation::Read { .. }) => Some(ShortRun::Requests),
+            _ => None,
+        }
+    }
+
     /// Writes the short messages that are next. False if the segment has no room for the next one.
     #[inline]
     fn pack_short(
@@ -210,11 +239,17 @@ impl FullOperation<'_> {
         device: &mut LentDevice<'_>,
         budget: &mut TxBudget,
     ) -> Result<bool, SendFault> {
-        // Where there is none, as in front of a Read or behind it, this must cost next to nothing.
-        if !self.work.may_send_short() || !self.stream.may_begin() {
+        #[cfg(feature = "fault-injection")]
+        if self.injected.is_pending() {
             return Ok(true);
         }
-        let (sent, end) = self.write_short(budget.fpdus, segment, device)?;
+        let most = budget.fpdus;
+        let (sent, end) = match self.short_run() {
+            None => return Ok(true),
+            Some(ShortRun::Messages) => self.write_short(most, segment, device)?,
+            Some(ShortRun::Requests) => self.write_short_requests(most, segment, device),
+            Some(ShortRun::Responses) => self.write_short_responses(most, segment, device),
+        };
         budget.take_fpdus(sent);
         Ok(end != RunEnd::NoRoom)
     }

@@ -14,8 +14,7 @@ use super::new_qp::NewReceives;
 use super::receive_buffers::{ReceiveBuffers, Source};
 use super::stream::Stream;
 use crate::model::{
-    CompletionStatus, CqId, Opcode, Operation, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion,
-    WrId,
+    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion, WrId,
 };
 use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
 use crate::tables::{CqFull, CqTable};
@@ -191,19 +190,34 @@ impl WorkQueues {
         self.posted.peek()
     }
 
-    /// The next work request may be a short message: a Send or a Write, with nothing in flight in front of it.
-    #[inline]
-    pub(super) fn may_send_short(&self) -> bool {
-        let next = self.peek().map(|request| &request.operation);
-        let has_payload = matches!(next, Some(Operation::Send { .. } | Operation::Write { .. }));
-        has_payload && self.in_flight.is_empty()
-    }
-
     /// Begins the next work request of the send queue.
     pub(super) fn begin(&mut self) -> Option<SendRequest> {
         let request = self.posted.pop()?;
         self.in_flight.push_back(InFlight::new(&request));
         Some(request)
+    }
+
+    /// Begins work requests from the oldest posted one on, at most so many, as long as `send` sends them; how many. Each waits for its
+    /// response. `send` learns whether others follow.
+    pub(super) fn begin_posted(
+        &mut self,
+        most: usize,
+        mut send: impl FnMut(&SendRequest, bool) -> bool,
+    ) -> usize {
+        let Some(oldest) = self.posted.oldest(most) else {
+            return 0;
+        };
+        let ((first, second), there) = (oldest.as_slices(), oldest.len());
+        let mut count = 0;
+        for request in first.iter().chain(second) {
+            if !send(request, count + 1 < there) {
+                break;
+            }
+            self.in_flight.push_back(InFlight::new(request));
+            count += 1;
+        }
+        oldest.commit(count);
+        count
     }
 
     /// Sends work requests from the oldest posted one on, as long as `send` does: each is a message that is complete when it is sent. Those

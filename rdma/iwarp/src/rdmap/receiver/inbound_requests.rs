@@ -2,7 +2,7 @@
 
 use super::{Inbound, check_last, check_number, check_offset};
 use crate::Stag;
-use crate::ddp::{FIRST_MSN, UntaggedHeader};
+use crate::ddp::{FIRST_MSN, Queue, UntaggedHeader};
 use crate::rdmap::{
     ATOMIC_OPERAND_BYTES, AccessKind, AtomicRequest, AtomicRequestHeader, InboundAtomic, Opcode,
     ReadRequest, ReadRequestHeader, Resources, ViolationCause,
@@ -72,9 +72,27 @@ impl InboundRequests {
                 header: *header,
             })
         };
+        self.take_one();
+        Ok(inbound)
+    }
+
+    /// The request in a ULPDU whose control bytes are a Read Request's, if nothing is wrong with it but, perhaps, its source. One for no bytes
+    /// has none.
+    pub(super) fn predict(&self, ulpdu: &[u8]) -> Option<InboundRead> {
+        let (header, payload) = UntaggedHeader::ref_from_prefix(ulpdu).ok()?;
+        if header.qn.get() != Queue::Request.qn() {
+            return None;
+        }
+        self.check_place(Opcode::ReadRequest, header).ok()?;
+        let request = ReadRequest::from(ReadRequestHeader::ref_from_bytes(payload).ok()?);
+        let header = *header;
+        (request.len > 0).then_some(InboundRead { request, header })
+    }
+
+    /// A request waits for its answer.
+    pub(super) fn take_one(&mut self) {
         self.msn = self.msn.wrapping_add(1);
         self.waiting = self.waiting.saturating_add(1);
-        Ok(inbound)
     }
 
     fn check_place(&self, opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCause> {
@@ -160,7 +178,6 @@ fn admit<R: Resources>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ddp::Queue;
     use crate::rdmap::{AccessError, InvalidateError};
     use proptest::prelude::*;
 

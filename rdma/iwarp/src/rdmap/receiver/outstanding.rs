@@ -116,6 +116,24 @@ impl Outstanding {
         })
     }
 
+    /// Is this segment, which has bytes, the next one of the response that is due?
+    pub(super) fn is_next(&self, header: &TaggedHeader, payload: &[u8], last: bool) -> bool {
+        let due = self.requests.front();
+        matches!(due, Some(Awaited::Read(read)) if read.after(header, payload, last).is_ok())
+    }
+
+    /// That segment, with so many bytes, was placed.
+    pub(super) fn pass(&mut self, len: usize, last: bool) {
+        if last {
+            self.requests.pop_front();
+        } else if let Some(Awaited::Read(read)) = self.requests.front_mut() {
+            let len = u32::try_from(len).unwrap_or(u32::MAX); // of one segment
+            read.to = read.to.wrapping_add(u64::from(len));
+            read.left = read.left.saturating_sub(len);
+            read.started = true;
+        }
+    }
+
     /// The response must match, and its region must admit it still (R5040-5.2.2-6, D20).
     pub(super) fn accept_read<'a, R: Resources>(
         &mut self,

@@ -1,6 +1,6 @@
-//! Prediction: nearly all segments are those of Writes, and Sends of one segment. Such a one is told by comparing its control bytes.
+//! Prediction: nearly all segments are those of Writes, Sends of one segment, and Reads. Such a one is told by comparing its control bytes.
 
-use super::{Receiver, bytes};
+use super::{InboundRead, Receiver, bytes};
 use crate::Stag;
 use crate::ddp::{Control, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
 use crate::mpa::MAX_ULPDU;
@@ -29,6 +29,25 @@ pub enum Ordinary<'a> {
     },
 }
 
+/// An ordinary segment of a Read, likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrdinaryRead<'a> {
+    /// A request for some bytes. Whoever admits the peer to its source has it answered: see [`Receiver::queued_read`].
+    Request(InboundRead),
+    /// A segment, with bytes, of the response that is due. Whoever admits it to its place may copy it there: see
+    /// [`Receiver::placed_response`].
+    Response {
+        /// Region.
+        stag: Stag,
+        /// Tagged Offset of the first byte.
+        to: u64,
+        /// Bytes to place.
+        payload: &'a [u8],
+        /// The response ends with it.
+        last: bool,
+    },
+}
+
 impl Receiver {
     /// The segment in a ULPDU that MPA has verified, if it is an ordinary one. Nothing changes: [`on_ulpdu`](Self::on_ulpdu) judges it
     /// as it judges all others.
@@ -48,6 +67,46 @@ impl Receiver {
         let solicited = opcode == Opcode::SendSolicited as u8;
         let is_send = is_whole && (solicited || opcode == Opcode::Send as u8);
         (is_send && self.sends.is_next(ulpdu)).then(|| send(ulpdu, solicited))?
+    }
+
+    /// The segment of a Read in a ULPDU that MPA has verified, if it is an ordinary one. Nothing changes, either.
+    pub fn predict_read<'a>(&self, ulpdu: &'a [u8]) -> Option<OrdinaryRead<'a>> {
+        if self.ended || self.await_rtr || ulpdu.len() > MAX_ULPDU {
+            return None;
+        }
+        let [control, rsvd_ulp, ..] = *ulpdu else {
+            return None;
+        };
+        let is = |opcode: Opcode| rsvd_ulp == opcode.control(self.version);
+        if control | Control::LAST == Control::new(true, true, self.version).0 {
+            return is(Opcode::ReadResponse).then(|| self.response(ulpdu))?;
+        }
+        let is_whole = control == Control::new(false, true, self.version).0;
+        let is_request = is_whole && is(Opcode::ReadRequest);
+        let read = is_request.then(|| self.inbound_requests.predict(ulpdu))?;
+        read.map(OrdinaryRead::Request)
+    }
+
+    fn response<'a>(&self, ulpdu: &'a [u8]) -> Option<OrdinaryRead<'a>> {
+        let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
+        let last = Control(header.control).is_last();
+        let is_due = bytes(payload) > 0 && self.outstanding.is_next(header, payload, last);
+        is_due.then_some(OrdinaryRead::Response {
+            stag: Stag(header.stag.get()),
+            to: header.to.get(),
+            payload,
+            last,
+        })
+    }
+
+    /// The Read Request that [`predict_read`](Self::predict_read) has just told will be answered.
+    pub fn queued_read(&mut self) {
+        self.inbound_requests.take_one();
+    }
+
+    /// The segment of a Read Response that [`predict_read`](Self::predict_read) has just told, with so many bytes, was placed.
+    pub fn placed_response(&mut self, len: usize, last: bool) {
+        self.outstanding.pass(len, last);
     }
 
     /// The ordinary Send that [`predict`](Self::predict) has just told was placed into the next receive buffer.

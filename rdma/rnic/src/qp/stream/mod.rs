@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr, Step};
-use xwarp_iwarp::rdmap::CapturedHeader;
+use xwarp_iwarp::rdmap::{CapturedHeader, READ_REQUEST_ULPDU};
 use xwarp_iwarp::{
-    AccessError, AccessKind, AtomicOperation, Inbound, InvalidateError, Ordinary, ReadRequest,
-    ReceivedTerminate, Receiver, Resources, Sender, Stag, StreamConfig, Terminate, Violation,
-    ViolationCause,
+    AccessError, AccessKind, AtomicOperation, Inbound, InvalidateError, Ordinary, OrdinaryRead,
+    ReadRequest, ReceivedTerminate, Receiver, Resources, Sender, Stag, StreamConfig, Terminate,
+    Violation, ViolationCause,
 };
 use xwarp_tcp::{ConnId, ConnMut, Instant, Stack};
 
@@ -202,11 +202,6 @@ impl Stream {
     /// FPDUs may be sent.
     pub(super) fn is_open(&self) -> bool {
         self.tx_state == TxState::Open
-    }
-
-    /// A work request may be sent next: FPDUs may go out, and neither a message nor a response is in front of it.
-    pub(super) fn may_begin(&self) -> bool {
-        self.is_open() && self.tx.is_idle()
     }
 
     /// TCP has been told to close.
@@ -401,6 +396,20 @@ impl Stream {
         self.tx.begin_read(&read);
     }
 
+    /// ULPDU of a Read Request that is sent at once, and whose response is expected from now on.
+    #[inline]
+    pub(super) fn begin_whole_read(&mut self, read: ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
+        self.receiver.expect_read(read);
+        self.tx.whole_read_request(&read)
+    }
+
+    /// The next response was sent, by one FPDU.
+    #[inline]
+    pub(super) fn end_whole_response(&mut self) {
+        self.tx.end_response();
+        self.receiver.response_sent();
+    }
+
     /// Begins an Atomic Request, whose response is expected from now on.
     pub(super) fn begin_atomic(&mut self, operation: AtomicOperation, remote: RemoteAddress) {
         let id = self.tx.begin_atomic(operation, remote);
@@ -456,6 +465,21 @@ impl Stream {
     #[inline]
     pub(super) fn handle_placed_send(&mut self) {
         self.receiver.placed_send();
+    }
+
+    /// The segment of a Read in a ULPDU, if it is an ordinary one that nothing seems wrong with.
+    pub(super) fn predict_read<'u>(&self, ulpdu: &'u [u8]) -> Option<OrdinaryRead<'u>> {
+        self.receiver.predict_read(ulpdu)
+    }
+
+    /// The ordinary Read Request that was predicted will be answered.
+    pub(super) fn handle_queued_read(&mut self) {
+        self.receiver.queued_read();
+    }
+
+    /// The ordinary segment of a Read Response that was predicted, with so many bytes, was placed.
+    pub(super) fn handle_placed_response(&mut self, len: usize, last: bool) {
+        self.receiver.placed_response(len, last);
     }
 
     /// Has the protocol check a ULPDU.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
 use xwarp_iwarp::mpa::{Framer, MAX_ULPDU, Rtr};
-use xwarp_iwarp::rdmap::{CapturedHeader, SendKind};
+use xwarp_iwarp::rdmap::{CapturedHeader, READ_REQUEST_ULPDU, SendKind};
 use xwarp_iwarp::{
     AtomicOperation, AtomicRequest, InboundRead, Message, ReadRequest, Sender, Stag,
 };
@@ -58,7 +58,7 @@ impl TxStream {
     }
 
     /// A response waits for its turn.
-    pub(super) fn has_responses(&self) -> bool {
+    pub(in crate::qp) fn has_responses(&self) -> bool {
         !self.responses.is_empty()
     }
 
@@ -97,6 +97,22 @@ impl TxStream {
     /// The next response, whoever has the turn.
     pub(in crate::qp) fn poll_response(&mut self) -> Option<Response> {
         self.responses.pop_front()
+    }
+
+    /// The next response, if it is a Read's: what that asks for, and whether others follow.
+    #[inline]
+    pub(in crate::qp) fn next_read(&self) -> Option<(ReadRequest, bool)> {
+        match self.responses.front()? {
+            Response::Read(read) => Some((read.request, self.responses.len() > 1)),
+            Response::Atomic(_) => None,
+        }
+    }
+
+    /// The next response was sent: the turn is a request's.
+    #[inline]
+    pub(super) fn end_response(&mut self) {
+        self.responses.pop_front();
+        self.turn = TxSource::Request;
     }
 
     /// Work requests were sent: the turn is a response's.
@@ -259,6 +275,21 @@ impl TxStream {
     #[inline]
     pub(in crate::qp) fn whole_write(&self, to: RemoteAddress) -> [u8; TAGGED_HEADER_BYTES] {
         self.sender.whole_write(to.stag, to.to)
+    }
+
+    /// DDP header of the answer to a Read Request that one FPDU carries.
+    #[inline]
+    pub(in crate::qp) fn whole_read_response(
+        &self,
+        read: &ReadRequest,
+    ) -> [u8; TAGGED_HEADER_BYTES] {
+        self.sender.whole_read_response(read)
+    }
+
+    /// ULPDU of a Read Request. The receive side has to expect its response.
+    #[inline]
+    pub(super) fn whole_read_request(&mut self, read: &ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
+        self.sender.whole_read_request(read)
     }
 
     /// Completes an FPDU, whose ULPDU was written into it.

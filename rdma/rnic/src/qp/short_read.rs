@@ -1,0 +1,130 @@
+//! Short Reads: Read Requests, and Read Responses of one FPDU, written into a TCP segment straight from where they wait.
+//!
+//! Most Reads of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
+
+use xwarp_iwarp::ReadRequest;
+use xwarp_iwarp::ddp::TAGGED_HEADER_BYTES;
+use xwarp_iwarp::mpa::Framer;
+use xwarp_iwarp::rdmap::READ_REQUEST_ULPDU;
+
+use super::device::LentDevice;
+use super::full_operation::FullOperation;
+use super::short_message::{Filling, RunEnd, put_header};
+use super::stream::{Stream, TxStream};
+use super::tx_segment::TxSegment;
+use crate::model::{Access, Operation, QpIdentity, SendRequest};
+use crate::stags::StagTable;
+
+/// The Read Request of a work request, if it is one that fails in nothing.
+#[inline]
+fn read_request(request: &SendRequest) -> Option<ReadRequest> {
+    let Operation::Read { sink, remote, .. } = &request.operation else {
+        return None;
+    };
+    let fails = request.operation.names_stag_zero() || request.operation.has_wrapping_sink();
+    (!fails).then_some(ReadRequest {
+        sink: sink.stag,
+        sink_to: sink.to,
+        len: sink.len,
+        source: remote.stag,
+        source_to: remote.to,
+    })
+}
+
+/// Writes a Read Request into a segment. False, with nothing done, if that ends the run. `more`: others are behind it.
+#[inline]
+fn write_request(
+    filling: &mut Filling<'_, '_>,
+    stream: &mut Stream,
+    request: &SendRequest,
+    more: bool,
+) -> bool {
+    let Some(read) = read_request(request) else {
+        return false;
+    };
+    let len = stream.tx().fpdu_len(READ_REQUEST_ULPDU);
+    let Some(fpdu) = filling.room(len, more) else {
+        return false;
+    };
+    let ulpdu = stream.begin_whole_read(read);
+    fpdu[Framer::ulpdu_at(READ_REQUEST_ULPDU)].copy_from_slice(&ulpdu);
+    stream.tx_mut().seal(fpdu, READ_REQUEST_ULPDU);
+    filling.add(len);
+    true
+}
+
+/// Writes the Read Response that is next into a segment, likewise.
+#[inline]
+fn write_response(
+    filling: &mut Filling<'_, '_>,
+    tx: &mut TxStream,
+    (stags, user): (&StagTable, QpIdentity),
+) -> bool {
+    let Some((read, more)) = tx.next_read() else {
+        return false;
+    };
+    // A Read of no bytes looks at no source (RFC 5040 §5.2).
+    let payload_len = usize::try_from(read.len).unwrap_or(usize::MAX);
+    let ulpdu_len = payload_len.saturating_add(TAGGED_HEADER_BYTES);
+    if payload_len == 0 || ulpdu_len > filling.mulpdu() {
+        return false;
+    }
+    let (stag, to, read_len) = (read.source, read.source_to, u64::from(read.len));
+    let Ok(source) = stags.access(user, stag, to, read_len, Access::REMOTE_READ) else {
+        return false;
+    };
+    let len = tx.fpdu_len(ulpdu_len);
+    let Some(fpdu) = filling.room(len, more) else {
+        return false;
+    };
+    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
+    let payload = put_header(ulpdu, || tx.whole_read_response(&read));
+    if payload.is_none_or(|payload| source.read(payload).is_err()) {
+        return false;
+    }
+    tx.seal(fpdu, ulpdu_len);
+    filling.add(len);
+    true
+}
+
+impl FullOperation<'_> {
+    /// Writes Read Requests into a segment, from the oldest work request on, at most so many; how many, and what has ended the run.
+    #[inline(never)]
+    pub(super) fn write_short_requests(
+        &mut self,
+        most: usize,
+        segment: &mut TxSegment,
+        device: &mut LentDevice<'_>,
+    ) -> (usize, RunEnd) {
+        let outstanding = self.stream.outstanding_reads();
+        let most = most.min(usize::from(self.ord).saturating_sub(outstanding));
+        let (mut filling, stream) = (Filling::new(segment, &mut device.tcp), &mut *self.stream);
+        let write = |request: &SendRequest, more| {
+            write_request(&mut filling, stream, request, more) // its response is expected from now on
+        };
+        let sent = self.work.begin_posted(most, write);
+        let end = filling.end;
+        if sent > 0 {
+            self.stream.tx_mut().handle_requests_sent();
+        }
+        (sent, end)
+    }
+
+    /// Writes Read Responses into a segment, from the one that is next on, likewise. No work request waits.
+    #[inline(never)]
+    pub(super) fn write_short_responses(
+        &mut self,
+        most: usize,
+        segment: &mut TxSegment,
+        device: &mut LentDevice<'_>,
+    ) -> (usize, RunEnd) {
+        let mut filling = Filling::new(segment, &mut device.tcp);
+        let memory = (&*device.tables.stags, self.user);
+        let mut sent = 0;
+        while sent < most && write_response(&mut filling, self.stream.tx_mut(), memory) {
+            self.stream.end_whole_response();
+            sent += 1;
+        }
+        (sent, filling.end)
+    }
+}
