@@ -15,7 +15,7 @@ use super::stream::Stream;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
     Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate, QpAccess,
-    QpId, QpIdentity, Sgl, total,
+    QpId, QpIdentity, Sge, Sgl, total,
 };
 use crate::stags::{Bytes, StagTable};
 use crate::tables::{CqTable, SrqTable};
@@ -53,6 +53,14 @@ fn scatter(
             .write(payload.get(span).unwrap_or_default())
             .map_err(|_| CompletionStatus::BaseBounds)
     })
+}
+
+/// Copies all of a payload to the begin of a piece of a receive buffer; false if that may not be.
+#[inline]
+fn write_piece(stags: &StagTable, user: QpIdentity, piece: &Sge, payload: &[u8]) -> bool {
+    let (right, len) = (Access::LOCAL_WRITE, payload.len() as u64);
+    let bytes = stags.access(user, piece.stag, piece.to, len, right);
+    bytes.is_ok_and(|bytes| bytes.write(payload).is_ok())
 }
 
 /// Admits a queue pair's peer to `len` bytes at Tagged Offset `to`.
@@ -252,12 +260,24 @@ impl FullOperation<'_> {
     /// Places a whole Send into the next buffer of the queue pair's own queue, where that lies, if there is one that takes it.
     #[inline]
     fn place_send(&self, payload: &[u8], stags: &StagTable) -> bool {
-        let buffer = self.work.receive().peek_own();
-        buffer.is_some_and(|buffer| {
-            let fits = |len| payload.len() as u64 <= u64::from(len);
-            total(&buffer.sgl).is_some_and(fits)
-                && scatter(&buffer.sgl, 0, payload, stags, self.user).is_ok()
-        })
+        let Some(buffer) = self.work.receive().peek_own() else {
+            return false;
+        };
+        let fits = |len| payload.len() as u64 <= u64::from(len);
+        match &*buffer.sgl {
+            // Most buffers are one piece.
+            [piece] if !payload.is_empty() => {
+                fits(piece.len) && write_piece(stags, self.user, piece, payload)
+            }
+            sgl => {
+                total(sgl).is_some_and(fits) && self.place_in_pieces(&buffer.sgl, payload, stags)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn place_in_pieces(&self, sgl: &Sgl, payload: &[u8], stags: &StagTable) -> bool {
+        scatter(sgl, 0, payload, stags, self.user).is_ok()
     }
 
     /// The Send was placed there: completes the receive.
