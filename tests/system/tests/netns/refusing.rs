@@ -192,7 +192,7 @@ fn wrong_arguments_are_refused() {
     let no_duration = "not a duration longer than zero";
     usage("perf write-bw --duration 0 10.77.0.2", no_duration);
     usage("perf write-bw --duration -1s 10.77.0.2", no_duration);
-    usage("perf write-bw --depth -1 10.77.0.2", "not a count");
+    usage("perf write-bw --depth -1 10.77.0.2", "not a possible count");
     usage("ping --interval -1s 10.77.0.2", no_duration);
     usage(
         "perf write-bw --iterations 5 --duration 5s 10.77.0.2",
