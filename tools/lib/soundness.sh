@@ -71,7 +71,7 @@ short() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
-    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests receive_queue:: send_queue:: inbound:: outbound:: prediction:: template:: || return
+    in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests in_order_queue:: send_queue:: inbound:: outbound:: prediction:: template:: || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- data::commit data::less data::room interface::segment loss::corrupted || return
     in_miri "$1" "$seeds" --package xwarp-rnic --lib || return
     in_miri "$1" "$seeds" --package xwarp --lib || return
