@@ -28,7 +28,7 @@ use xwarp_tcp::{ConnId, Event, Instant, Stack};
 use crate::model::{
     CqId, DestroyError, EngineCounters, EventHandler, LocalPort, MpaConfig, RnicCounters,
 };
-use crate::qp::{Device, QpContext};
+use crate::qp::{QpContext, RdmaDevice};
 use crate::queues::{EventQueue, ReadySet, SlotTable};
 use crate::stags::{Domains, StagTable};
 use crate::tables::{CqTable, Handlers, SrqTable};
@@ -70,7 +70,7 @@ enum Owner {
 
 /// See the module.
 pub struct Engine {
-    device: Device,
+    device: RdmaDevice,
     qps: Slab<QpContext>,
     owners: FxHashMap<ConnId, Owner>,
     listeners: Listeners,
@@ -99,7 +99,7 @@ impl Engine {
         max_qps: usize,
     ) -> Self {
         Self {
-            device: Device::new(stack, stags, slots, events, mpa.first_fpdu_retry),
+            device: RdmaDevice::new(stack, stags, slots, events, mpa.first_fpdu_retry),
             qps: Slab::new(),
             owners: FxHashMap::default(),
             listeners: Listeners::default(),

@@ -10,7 +10,7 @@ use crate::model::{
     CapabilityError, ConnectError, CreateError, Depths, DestroyError, ModifyError, ModifyQp,
     NextHop, QpId, QpIdentity, QpInfo, QpState,
 };
-use crate::qp::{ConnChange, ConnectOrder, Device, NewQp, NewReceives, Outcome, QpContext};
+use crate::qp::{ConnChange, ConnectOrder, NewQp, NewReceives, Outcome, QpContext, RdmaDevice};
 use crate::queues::{Inbox, NewRings};
 
 /// The door.
@@ -19,7 +19,7 @@ impl Engine {
     pub(super) fn with_qp<R>(
         &mut self,
         key: usize,
-        act: impl FnOnce(&mut QpContext, &mut Device) -> R,
+        act: impl FnOnce(&mut QpContext, &mut RdmaDevice) -> R,
     ) -> Option<R> {
         let qp = self.qps.get_mut(key)?;
         let result = act(qp, &mut self.device);

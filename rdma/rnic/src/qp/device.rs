@@ -1,4 +1,4 @@
-//! The device under all queue pairs: TCP, memory, completion queues, events, counters and the time.
+//! RDMA device: what lies under all queue pairs, TCP, memory, completion queues, events, counters and the time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::stags::StagTable;
 use crate::tables::{CqTable, Searches, SrqTable};
 
 /// What all queue pairs of an RNIC share. The engine owns it and lends it to the queue pair whose turn it is.
-pub(crate) struct Device {
+pub(crate) struct RdmaDevice {
     pub(crate) stack: Stack,
     pub(crate) stags: StagTable,
     pub(crate) cqs: CqTable,
@@ -31,7 +31,7 @@ pub(crate) struct Device {
     pub(crate) searches: Searches,
 }
 
-/// The device, lent for an event or a turn of one connection, which is looked up once.
+/// The RDMA device, lent for an event or a turn of one connection, which is looked up once.
 pub(crate) struct LentDevice<'a> {
     pub(crate) tcp: ConnMut<'a>,
     pub(crate) tables: Tables<'a>,
@@ -55,7 +55,7 @@ pub(crate) enum ConnChange {
     Abandoned(ConnId, Arc<LocalPort>),
 }
 
-impl Device {
+impl RdmaDevice {
     /// A device that nothing has been done with.
     pub(crate) fn new(
         stack: Stack,

@@ -23,5 +23,5 @@ pub use starting::ConnectOrder;
 pub(crate) use starting::Outcome;
 
 pub(crate) use context::QpContext;
-pub(crate) use device::{ConnChange, Device};
+pub(crate) use device::{ConnChange, RdmaDevice};
 pub(crate) use stream::send_raw;

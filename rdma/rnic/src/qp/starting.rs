@@ -7,7 +7,7 @@ use std::time::Duration;
 use xwarp_iwarp::mpa::{Initiator, InitiatorStep, StartupError, StartupParams, encode_request};
 use xwarp_tcp::{ConnId, Instant, Path, Stack};
 
-use super::device::{ConnChange, Device};
+use super::device::{ConnChange, RdmaDevice};
 use crate::model::{ConnectError, LocalPort, QpId};
 use crate::queues::Inbox;
 use crate::tables::SearchId;
@@ -70,12 +70,12 @@ impl Searching {
     }
 
     /// The search is over: TCP connects, in what is left of the time.
-    pub(super) fn connect(self, next_hop: [u8; 6], device: &mut Device) -> Option<Starting> {
+    pub(super) fn connect(self, next_hop: [u8; 6], device: &mut RdmaDevice) -> Option<Starting> {
         Starting::begin(self.order, next_hop, self.began, device)
     }
 
     /// Ends it without a connection.
-    pub(super) fn refuse(&self, error: ConnectError, device: &mut Device) {
+    pub(super) fn refuse(&self, error: ConnectError, device: &mut RdmaDevice) {
         device.searches.end(self.search);
         self.order.refuse(error);
     }
@@ -107,7 +107,7 @@ impl Starting {
         order: ConnectOrder,
         next_hop: [u8; 6],
         began: Instant,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) -> Option<Self> {
         let path = Path {
             local: order.port.local(),
@@ -180,7 +180,7 @@ impl Starting {
 
     /// TCP is established: sends the Request. Where the peer's window has no room for it, TCP's flow control waits; the deadline is
     /// not moved by that.
-    pub(super) fn send_request(&mut self, device: &mut Device) -> Result<(), ConnectError> {
+    pub(super) fn send_request(&mut self, device: &mut RdmaDevice) -> Result<(), ConnectError> {
         self.requested = true;
         let frame = encode_request(self.params, &self.private_data).map_err(|too_long| {
             let (len, limit) = (too_long.len, too_long.limit);
@@ -215,7 +215,7 @@ impl Starting {
 
     /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once, and if what revision 2 has besides is
     /// not required, revision 1 is tried on a new TCP connection (R6581-10-5). The deadline stays.
-    pub(super) fn retry(&mut self, device: &mut Device) -> bool {
+    pub(super) fn retry(&mut self, device: &mut RdmaDevice) -> bool {
         if self.answered {
             return false;
         }

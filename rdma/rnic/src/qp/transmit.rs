@@ -4,7 +4,7 @@
 //! as long as each fits it whole. Nothing waits for company.
 
 use super::begin::Next;
-use super::device::{Device, LentDevice};
+use super::device::{LentDevice, RdmaDevice};
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::short_message::RunEnd;
@@ -108,7 +108,7 @@ enum ShortRun {
 
 impl FullOperation<'_> {
     /// Sends until the budget of a turn is spent, or there is nothing more that TCP takes.
-    pub(super) fn take_turn(&mut self, device: &mut Device) -> Turn {
+    pub(super) fn take_turn(&mut self, device: &mut RdmaDevice) -> Turn {
         let mut turn = Turn::new();
         loop {
             let sent = match self.stream.send_ahead(&mut device.stack, self.now) {

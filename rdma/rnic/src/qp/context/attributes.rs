@@ -1,6 +1,6 @@
 //! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): which changes there are, what each does, and what can be asked.
 
-use super::{ConnStage, Device, QpContext};
+use super::{ConnStage, QpContext, RdmaDevice};
 use crate::model::{
     AsyncEventKind, CapabilityError, Depths, MAX_READS, ModifyError, ModifyQp, OutOfMemory,
     QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
@@ -39,7 +39,7 @@ impl QpContext {
         &mut self,
         change: &Change,
         rings: NewRings,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) -> Result<Depths, OutOfMemory> {
         self.work.reserve(&rings)?;
         self.set_reads(change.reads);
@@ -104,7 +104,7 @@ impl QpContext {
     }
 
     /// Sets it. What is in progress already counts.
-    fn set_limit(&mut self, limit: Option<RqLimit>, device: &Device) {
+    fn set_limit(&mut self, limit: Option<RqLimit>, device: &RdmaDevice) {
         let Some(limit) = limit else {
             return;
         };

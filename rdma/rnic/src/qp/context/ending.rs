@@ -14,7 +14,7 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::CloseReason;
 
-use super::{ConnStage, Device, Phase, QpContext};
+use super::{ConnStage, Phase, QpContext, RdmaDevice};
 use crate::model::{
     AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpAccess, QpState,
     TerminateInfo,
@@ -33,7 +33,7 @@ const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
 /// What TCP reports.
 impl QpContext {
     /// The peer has closed its side; everything that it sent before has been acted upon.
-    pub(crate) fn handle_peer_closed(&mut self, device: &mut Device) {
+    pub(crate) fn handle_peer_closed(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, phase) = &mut self.stage else {
             self.on_start_closed(device);
             return;
@@ -59,7 +59,7 @@ impl QpContext {
     }
 
     /// TCP is done with the connection.
-    pub(crate) fn handle_closed(&mut self, reason: CloseReason, device: &mut Device) {
+    pub(crate) fn handle_closed(&mut self, reason: CloseReason, device: &mut RdmaDevice) {
         if let ConnStage::Starting(_) = &self.stage {
             self.on_start_failed(reason, device);
             return;
@@ -88,7 +88,7 @@ impl QpContext {
 impl QpContext {
     /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
     /// (RFC 5041 §6.2.1); nothing can be posted any more.
-    pub(crate) fn disconnect(&mut self, device: &mut Device) {
+    pub(crate) fn disconnect(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         if self.state() != QpState::Rts {
             return;
@@ -97,7 +97,7 @@ impl QpContext {
     }
 
     /// What was posted is sent, and then the FIN.
-    fn drain(&mut self, disconnected: bool, device: &mut Device) {
+    fn drain(&mut self, disconnected: bool, device: &mut RdmaDevice) {
         let draining = Phase::Draining {
             progress: device.now,
             disconnected,
@@ -107,7 +107,7 @@ impl QpContext {
     }
 
     /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its response.
-    pub(super) fn close_if_drained(&mut self, device: &mut Device) {
+    pub(super) fn close_if_drained(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, Phase::Draining { .. }) = &mut self.stage else {
             return;
         };
@@ -124,7 +124,7 @@ impl QpContext {
     }
 
     /// RTS to Closing: TCP closes. Work that is not done makes it a bad close; else the receive queue is flushed.
-    pub(super) fn seal(&mut self, device: &mut Device) {
+    pub(super) fn seal(&mut self, device: &mut RdmaDevice) {
         let progress = device.now;
         self.enter_phase(Phase::Sealed { progress });
         let ConnStage::Connected(connection, _) = &mut self.stage else {
@@ -144,7 +144,7 @@ impl QpContext {
 
     /// Something was posted while the queue pair came into Closing: a receive is flushed, anything else is an error (verbs draft
     /// §6.2.5). While the peer of a disconnect may still send, its receives are needed, and what could not be sent before is no error.
-    pub(super) fn check_closing(&mut self, device: &mut Device) {
+    pub(super) fn check_closing(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, phase) = &self.stage else {
             return;
         };
@@ -162,7 +162,7 @@ impl QpContext {
 
     /// Both sides have closed. What was posted to the send queue just before it could not be any more makes it a bad close
     /// (verbs draft §6.2.5).
-    fn finish_close(&mut self, device: &mut Device) {
+    fn finish_close(&mut self, device: &mut RdmaDevice) {
         if self.work.has_posted() {
             self.fail_close(POSTED_IN_CLOSING, device);
             return;
@@ -179,7 +179,7 @@ impl QpContext {
     }
 
     /// Waiting for the peer has ended.
-    pub(super) fn on_deadline(&mut self, device: &mut Device) {
+    pub(super) fn on_deadline(&mut self, device: &mut RdmaDevice) {
         match &mut self.stage {
             ConnStage::Starting(_) => self.on_start_timeout(device),
             ConnStage::Connected(_, Phase::Terminate { .. }) => {
@@ -215,7 +215,7 @@ impl QpContext {
         &mut self,
         terminate: Option<Terminate>,
         culprit: Option<CompletionStatus>,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         if let Some(terminate) = &terminate {
             self.keep_terminate(|| TerminateInfo::sent(terminate));
@@ -241,13 +241,13 @@ impl QpContext {
     }
 
     /// To Error from any state, as the application asks: resets, flushes (verbs draft §6.2.2.4).
-    pub(crate) fn abort(&mut self, device: &mut Device) {
+    pub(crate) fn abort(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         self.reset(device);
     }
 
     /// Resets the connection and fails.
-    fn reset(&mut self, device: &mut Device) {
+    fn reset(&mut self, device: &mut RdmaDevice) {
         if let Some(conn) = self.conn() {
             device.stack.abort(conn, device.now);
         }
@@ -255,26 +255,26 @@ impl QpContext {
     }
 
     /// To Error without a connection: flushes what is left.
-    fn fail(&mut self, device: &mut Device) {
+    fn fail(&mut self, device: &mut RdmaDevice) {
         self.enter(ConnStage::Failed).release(device);
         self.work.flush(&mut device.cqs, None);
     }
 
     /// Resets the connection and fails, as no graceful close is possible; then says so (verbs draft §6.2.5).
-    pub(crate) fn fail_close(&mut self, reason: &'static str, device: &mut Device) {
+    pub(crate) fn fail_close(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         self.reset(device);
         self.report(AsyncEventKind::BadClose { reason }, device);
     }
 
     /// Resets the connection, which the peer has left alone, and fails; then says so.
-    fn fail_lost(&mut self, reason: &'static str, device: &mut Device) {
+    fn fail_lost(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         self.reset(device);
         self.report(AsyncEventKind::ConnectionLost { reason }, device);
     }
 
     /// The connection fails while it is closed after a Terminate. Where no event has said why the queue pair fails, this one says
     /// that its end was no orderly one (verbs draft §6.2.3).
-    fn fail_terminating(&mut self, reason: &'static str, device: &mut Device) {
+    fn fail_terminating(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         if self.unreported {
             self.fail_close(reason, device);
         } else {
@@ -283,7 +283,7 @@ impl QpContext {
     }
 
     /// Work is left that the peer, which has closed its side, can no longer complete (wire.md D21).
-    fn fail_cut_off(&mut self, reason: &'static str, device: &mut Device) {
+    fn fail_cut_off(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         self.enter_terminate(Some(catastrophic()), None, device);
         self.report(AsyncEventKind::BadPeerClose { reason }, device);
     }
@@ -294,26 +294,26 @@ impl QpContext {
         &mut self,
         terminate: Terminate,
         culprit: Option<CompletionStatus>,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         self.unreported = true;
         self.enter_terminate(Some(terminate), culprit, device);
     }
 
     /// RTS to Terminate as the application asks: the peer is told no more than that (verbs draft §6.2.2.3, figure 12).
-    pub(super) fn terminate_for_ulp(&mut self, device: &mut Device) {
+    pub(super) fn terminate_for_ulp(&mut self, device: &mut RdmaDevice) {
         self.fail_unreported(Terminate::local(), None, device);
     }
 
     /// Error to Idle. Everything was flushed when the queue pair came into Error, but what was posted at the same time.
-    pub(super) fn revive(&mut self, device: &mut Device) {
+    pub(super) fn revive(&mut self, device: &mut RdmaDevice) {
         self.work.flush(&mut device.cqs, None);
         self.terminate = None;
         self.enter(ConnStage::None);
     }
 
     /// The RNIC fails as a whole, and tells the peer if it may.
-    pub(crate) fn end_with_rnic(&mut self, device: &mut Device) {
+    pub(crate) fn end_with_rnic(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         match self.state() {
             QpState::Rts | QpState::Closing if self.may_send() => {
@@ -326,7 +326,7 @@ impl QpContext {
     }
 
     /// Destroy QP, whatever is bound to it. Its connection ends by a reset.
-    pub(crate) fn destroy(&mut self, device: &mut Device) {
+    pub(crate) fn destroy(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         if let Some(conn) = self.conn() {
             device.stack.abort(conn, device.now);
@@ -347,7 +347,7 @@ impl QpContext {
 
 /// Faults that sending finds.
 impl QpContext {
-    pub(super) fn on_send_fault(&mut self, fault: SendFault, device: &mut Device) {
+    pub(super) fn on_send_fault(&mut self, fault: SendFault, device: &mut RdmaDevice) {
         match fault {
             SendFault::Request(status) => {
                 self.fail_unreported(Terminate::local(), Some(status), device);
@@ -364,7 +364,7 @@ impl QpContext {
     }
 
     /// Local QP Catastrophic Error while the newest work request in flight was processed, whose completion tells.
-    fn fail_broken_send(&mut self, Inconsistency(reason): Inconsistency, device: &mut Device) {
+    fn fail_broken_send(&mut self, Inconsistency(reason): Inconsistency, device: &mut RdmaDevice) {
         log::error!("queue pair {} is broken: {reason}", self.id);
         if self.work.has_in_flight() {
             let culprit = Some(CompletionStatus::LocalCatastrophic);
@@ -375,7 +375,7 @@ impl QpContext {
     }
 
     /// A completion queue of ours is full (verbs draft §8.2.4, verbs.md A3).
-    fn fail_overflow(&mut self, overflow: CqOverflow, device: &mut Device) {
+    fn fail_overflow(&mut self, overflow: CqOverflow, device: &mut RdmaDevice) {
         device.counters.drop_cq_overflow += 1;
         self.enter_terminate(Some(catastrophic()), None, device);
         let kind = match overflow {
@@ -385,7 +385,7 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    fn fail_catastrophic(&mut self, reason: &'static str, device: &mut Device) {
+    fn fail_catastrophic(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         self.enter_terminate(Some(catastrophic()), None, device);
         self.report(AsyncEventKind::QpCatastrophic { reason }, device);
     }
@@ -393,7 +393,7 @@ impl QpContext {
 
 /// Faults that receiving finds.
 impl QpContext {
-    pub(super) fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut Device) {
+    pub(super) fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut RdmaDevice) {
         match fault {
             ReceiveFault::Mpa(error) => {
                 device.counters.drop_bad_fpdu += 1;
@@ -419,7 +419,7 @@ impl QpContext {
         }
     }
 
-    fn on_terminate_received(&mut self, terminate: &ReceivedTerminate, device: &mut Device) {
+    fn on_terminate_received(&mut self, terminate: &ReceivedTerminate, device: &mut RdmaDevice) {
         device.counters.terminates_in += 1;
         self.keep_terminate(|| TerminateInfo::received(terminate));
         if let ConnStage::Connected(connection, _) = &self.stage {
@@ -429,7 +429,7 @@ impl QpContext {
         self.report(AsyncEventKind::TerminateReceived(terminate.code), device);
     }
 
-    fn on_violation(&mut self, violation: &Violation, device: &mut Device) {
+    fn on_violation(&mut self, violation: &Violation, device: &mut RdmaDevice) {
         if let ViolationCause::NoReceive { .. } = violation.cause()
             && let Some(why) = self.work.receive_mut().take_unavailable()
         {
@@ -460,7 +460,7 @@ impl QpContext {
         terminate: Terminate,
         error: InboundError,
         reason: String,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         let code = terminate.code();
         if self.may_send() {
@@ -478,7 +478,7 @@ impl QpContext {
     }
 
     /// A message has found no buffer, which is no fault of the peer's.
-    fn fail_source(&mut self, why: Unavailable, device: &mut Device) {
+    fn fail_source(&mut self, why: Unavailable, device: &mut RdmaDevice) {
         match why {
             Unavailable::Malformed(broken) => self.fail_broken_receive(broken, device),
             Unavailable::SrqFailed => {
@@ -489,7 +489,11 @@ impl QpContext {
     }
 
     /// Local QP Catastrophic Error while something was received: the completion of the receive tells, if there is one.
-    fn fail_broken_receive(&mut self, Inconsistency(reason): Inconsistency, device: &mut Device) {
+    fn fail_broken_receive(
+        &mut self,
+        Inconsistency(reason): Inconsistency,
+        device: &mut RdmaDevice,
+    ) {
         log::error!("queue pair {} is broken: {reason}", self.id);
         if self.work.receive().current().is_some() {
             self.complete_receive(CompletionStatus::LocalCatastrophic, device);
@@ -499,7 +503,7 @@ impl QpContext {
         }
     }
 
-    fn complete_receive(&mut self, status: CompletionStatus, device: &mut Device) {
+    fn complete_receive(&mut self, status: CompletionStatus, device: &mut RdmaDevice) {
         let completed = (self.work).complete_receive(&mut device.cqs, |completion| {
             completion.status = status;
         });
@@ -511,7 +515,7 @@ impl QpContext {
 
 impl ConnStage {
     /// Hands the connection back that it was, if any.
-    fn release(self, device: &mut Device) {
+    fn release(self, device: &mut RdmaDevice) {
         match self {
             Self::Connected(connection, _) => connection.release(device),
             Self::Searching(_) | Self::Starting(_) | Self::None | Self::Failed => {}

@@ -19,7 +19,7 @@ use std::time::Duration;
 use xwarp_iwarp::mpa::Deframer;
 use xwarp_tcp::{ConnId, Instant};
 
-use super::device::Device;
+use super::device::RdmaDevice;
 use super::full_operation::FullOperation;
 use super::new_qp::NewQp;
 use super::starting::{Searching, Starting};
@@ -156,7 +156,7 @@ impl Shown {
     }
 }
 
-/// A queue pair. Events, verbs and deadlines go in by its methods; what it wants of the engine is left in the [`Device`].
+/// A queue pair. Events, verbs and deadlines go in by its methods. What it wants of the engine, it leaves in the [`RdmaDevice`].
 pub(crate) struct QpContext {
     id: QpId,
     /// What its accesses to regions are judged by.
@@ -365,7 +365,7 @@ impl QpContext {
     }
 
     /// The time has come that [`poll_deadline`](Self::poll_deadline) has given, perhaps too early; how much was done.
-    pub(crate) fn handle_timeout(&mut self, device: &mut Device) -> usize {
+    pub(crate) fn handle_timeout(&mut self, device: &mut RdmaDevice) -> usize {
         self.armed = None;
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= device.now);
         let (is_late, is_silent) = (due(self.deadline()), due(self.retry_due()));
@@ -382,7 +382,7 @@ impl QpContext {
     }
 
     /// Lets it have its turn in sending.
-    pub(crate) fn activate(&mut self, device: &mut Device) {
+    pub(crate) fn activate(&mut self, device: &mut RdmaDevice) {
         if !self.active {
             self.active = true;
             device.turns.push_back(self.id.slot());
@@ -390,7 +390,7 @@ impl QpContext {
     }
 
     /// Its turn: sends until its budget is spent, or there is nothing more; in how many attempts.
-    pub(crate) fn transmit(&mut self, device: &mut Device) -> usize {
+    pub(crate) fn transmit(&mut self, device: &mut RdmaDevice) -> usize {
         self.active = false;
         self.check_posted(device);
         let Some((_, mut full)) = self.full_operation(device.now) else {
@@ -410,7 +410,7 @@ impl QpContext {
     }
 
     /// What was posted just before the queue pair came into Closing or Error is not sent.
-    fn check_posted(&mut self, device: &mut Device) {
+    fn check_posted(&mut self, device: &mut RdmaDevice) {
         match self.state() {
             QpState::Idle | QpState::Rts | QpState::Terminate => {}
             QpState::Closing => self.check_closing(device),
@@ -449,7 +449,7 @@ impl QpContext {
         }
     }
 
-    fn report(&self, kind: AsyncEventKind, device: &Device) {
+    fn report(&self, kind: AsyncEventKind, device: &RdmaDevice) {
         device.report(EventResource::Qp(self.id), kind);
     }
 

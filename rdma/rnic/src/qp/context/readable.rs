@@ -1,11 +1,11 @@
 //! Received bytes: each state of the connection acts upon them in its own way (verbs draft §6.2).
 
-use super::{ConnStage, Device, Phase, QpContext};
+use super::{ConnStage, Phase, QpContext, RdmaDevice};
 use crate::model::{QpState, TerminateInfo};
 
 impl QpContext {
     /// Bytes are here: acts upon all FPDUs, or upon the Reply.
-    pub(crate) fn handle_readable(&mut self, device: &mut Device) {
+    pub(crate) fn handle_readable(&mut self, device: &mut RdmaDevice) {
         match &mut self.stage {
             ConnStage::Starting(_) => self.on_reply_bytes(device),
             ConnStage::Connected(_, Phase::Sealed { .. }) => self.on_sealed_bytes(device),
@@ -21,7 +21,7 @@ impl QpContext {
     }
 
     /// Receives until no whole FPDU is left.
-    pub(super) fn receive_fpdus(&mut self, device: &mut Device) {
+    pub(super) fn receive_fpdus(&mut self, device: &mut RdmaDevice) {
         let Some((deframer, mut full)) = self.full_operation(device.now) else {
             return;
         };
@@ -51,7 +51,7 @@ impl QpContext {
     }
 
     /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
-    fn on_sealed_bytes(&mut self, device: &mut Device) {
+    fn on_sealed_bytes(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, _) = &mut self.stage else {
             return;
         };

@@ -10,7 +10,7 @@ use xwarp_iwarp::mpa::{Framer, InitiatorStep, Negotiated, PrivateData, StartupEr
 use xwarp_iwarp::rdmap::Terminate;
 use xwarp_tcp::{CloseReason, ConnId};
 
-use super::{ConnStage, Connection, Device, Phase, QpContext};
+use super::{ConnStage, Connection, Phase, QpContext, RdmaDevice};
 use crate::model::{ConnectError, ConnectionInfo, Framing, LocalPort, NextHop, StartUpParameters};
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
@@ -42,7 +42,7 @@ impl QpContext {
         conn: ConnId,
         port: Arc<LocalPort>,
         negotiated: &Negotiated,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         let info = ConnectionInfo::new(negotiated, self.start_up);
         let connection = Connection::new(conn, negotiated, true, info, self.extensions, port);
@@ -60,7 +60,7 @@ impl QpContext {
         port: Arc<LocalPort>,
         framing: Framing,
         message: Option<Vec<u8>>,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         let negotiated = Negotiated {
             crc: framing.crc,
@@ -84,7 +84,12 @@ impl QpContext {
 /// The initiator.
 impl QpContext {
     /// Begins to connect; waits for the next hop, if it is searched for.
-    pub(crate) fn connect(&mut self, order: ConnectOrder, next_hop: NextHop, device: &mut Device) {
+    pub(crate) fn connect(
+        &mut self,
+        order: ConnectOrder,
+        next_hop: NextHop,
+        device: &mut RdmaDevice,
+    ) {
         let stage = match next_hop {
             NextHop::Known(next_hop) => {
                 ConnStage::of_start(Starting::begin(order, next_hop, device.now, device))
@@ -101,7 +106,7 @@ impl QpContext {
     pub(crate) fn handle_next_hop(
         &mut self,
         next_hop: Result<[u8; 6], ConnectError>,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         match next_hop {
             Ok(next_hop) => self.pass_on(|stage| match stage {
@@ -115,7 +120,7 @@ impl QpContext {
     }
 
     /// TCP is established: sends the Request.
-    pub(crate) fn handle_connected(&mut self, device: &mut Device) {
+    pub(crate) fn handle_connected(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &mut self.stage else {
             return;
         };
@@ -125,7 +130,7 @@ impl QpContext {
     }
 
     /// Bytes of the Reply, and perhaps of the first FPDUs after it.
-    pub(super) fn on_reply_bytes(&mut self, device: &mut Device) {
+    pub(super) fn on_reply_bytes(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &mut self.stage else {
             return;
         };
@@ -139,7 +144,7 @@ impl QpContext {
         &mut self,
         peer: SocketAddr,
         step: Result<InitiatorStep, StartupError>,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         match step {
             Ok(InitiatorStep::NeedBytes(_)) => {}
@@ -179,7 +184,7 @@ impl QpContext {
         negotiated: &Negotiated,
         private_data: &PrivateData,
         consumed: usize,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         let ConnStage::Starting(starting) = &self.stage else {
             return;
@@ -203,7 +208,7 @@ impl QpContext {
 
     /// The Reply said yes, on terms that cannot be met: full operation for no more than a Terminate (RFC 6581 §8). The queue pair
     /// stays Idle.
-    fn decline(&mut self, negotiated: &Negotiated, source: StartupError, device: &mut Device) {
+    fn decline(&mut self, negotiated: &Negotiated, source: StartupError, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &self.stage else {
             return;
         };
@@ -225,7 +230,7 @@ impl QpContext {
     }
 
     /// TCP ended before the Reply was here.
-    pub(super) fn on_start_failed(&mut self, reason: CloseReason, device: &mut Device) {
+    pub(super) fn on_start_failed(&mut self, reason: CloseReason, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &self.stage else {
             return;
         };
@@ -242,7 +247,7 @@ impl QpContext {
     }
 
     /// The peer closed before the Reply was here.
-    pub(super) fn on_start_closed(&mut self, device: &mut Device) {
+    pub(super) fn on_start_closed(&mut self, device: &mut RdmaDevice) {
         if let ConnStage::Starting(starting) = &mut self.stage
             && !starting.retry(device)
         {
@@ -251,7 +256,7 @@ impl QpContext {
     }
 
     /// The deadline has passed.
-    pub(super) fn on_start_timeout(&mut self, device: &mut Device) {
+    pub(super) fn on_start_timeout(&mut self, device: &mut RdmaDevice) {
         if let ConnStage::Starting(starting) = &self.stage {
             let error = starting.timed_out(device.now);
             self.fail_start(error, device);
@@ -259,7 +264,7 @@ impl QpContext {
     }
 
     /// The application gives up a connection that is being made, or its peer has.
-    pub(super) fn cancel_start(&mut self, device: &mut Device) {
+    pub(super) fn cancel_start(&mut self, device: &mut RdmaDevice) {
         let remote = match &self.stage {
             ConnStage::Searching(searching) => searching.remote(),
             ConnStage::Starting(starting) => starting.remote(),
@@ -269,7 +274,7 @@ impl QpContext {
     }
 
     /// The application gives up the attempt that has this outcome.
-    pub(crate) fn give_up_start(&mut self, outcome: &Arc<Inbox<Outcome>>, device: &mut Device) {
+    pub(crate) fn give_up_start(&mut self, outcome: &Arc<Inbox<Outcome>>, device: &mut RdmaDevice) {
         let is_this = match &self.stage {
             ConnStage::Searching(searching) => searching.has_outcome(outcome),
             ConnStage::Starting(starting) => starting.has_outcome(outcome),
@@ -281,7 +286,7 @@ impl QpContext {
     }
 
     /// Ends a start-up, if there is one: gives the search up, or resets TCP.
-    pub(crate) fn fail_start(&mut self, error: ConnectError, device: &mut Device) {
+    pub(crate) fn fail_start(&mut self, error: ConnectError, device: &mut RdmaDevice) {
         match &self.stage {
             ConnStage::Searching(_) => {
                 if let ConnStage::Searching(searching) = self.enter(ConnStage::None) {
@@ -301,7 +306,7 @@ impl QpContext {
         &mut self,
         error: ConnectError,
         release: fn(ConnId, Arc<LocalPort>) -> ConnChange,
-        device: &mut Device,
+        device: &mut RdmaDevice,
     ) {
         if let ConnStage::Starting(starting) = self.enter(ConnStage::None) {
             let change = release(starting.conn(), Arc::clone(starting.port()));

@@ -14,7 +14,7 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::{ConnId, ConnMut, Instant, Stack};
 
-use super::device::{ConnChange, Device};
+use super::device::{ConnChange, RdmaDevice};
 use super::fault::SendFault;
 use super::first_fpdu_retry::FirstFpduRetry;
 use super::tx_message::{Response, TxSource};
@@ -143,7 +143,7 @@ impl Connection {
     }
 
     /// Hands the TCP connection back.
-    pub(super) fn release(self, device: &mut Device) {
+    pub(super) fn release(self, device: &mut RdmaDevice) {
         let Stream { conn, port, .. } = self.stream;
         let released = ConnChange::Released(conn, port);
         device.conn_changes.push(released);
@@ -215,7 +215,7 @@ impl Stream {
     }
 
     /// True while the Reply waits for room in the peer's window: nothing else is sent before the peer's first FPDU.
-    pub(super) fn awaits_room(&self, device: &Device) -> bool {
+    pub(super) fn awaits_room(&self, device: &RdmaDevice) -> bool {
         (self.awaits_first_fpdu() || self.is_closed()) && device.has_unsent(self.conn)
     }
 
@@ -322,7 +322,7 @@ impl Stream {
 
     /// Nothing more is begun or received. True if the Terminate goes out next; else, if there is none or it may not, TCP closes at
     /// once.
-    pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut Device) -> bool {
+    pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut RdmaDevice) -> bool {
         self.tx.clear();
         device.counters.drop_after_failure += device.unread(self.conn) as u64;
         self.terminate = terminate
@@ -359,7 +359,7 @@ impl Stream {
 
     /// Wakes a peer that has sent nothing since our first FPDU, by an RDMA Write of no bytes. Between the segments of a message there
     /// is no place for that, and no need: more comes. `begins_work`: the queue pair still sends.
-    pub(super) fn retry_first_fpdu(&mut self, begins_work: bool, device: &mut Device) {
+    pub(super) fn retry_first_fpdu(&mut self, begins_work: bool, device: &mut RdmaDevice) {
         let now = device.now;
         self.retry.passed(now);
         if !begins_work || !self.is_open() || self.tx.has_message() {
