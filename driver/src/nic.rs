@@ -83,35 +83,35 @@ impl Default for NicConfig {
 
 /// Setters, one for each field, which tells what it means.
 impl NicConfig {
-    /// Sets `mode`.
+    /// Sets the XDP mode that is demanded. `None` takes what is attached, or native before generic.
     #[must_use]
     pub fn mode(mut self, mode: Option<XdpMode>) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Sets `ring`.
+    /// Sets how many descriptors each ring has.
     #[must_use]
     pub fn ring(mut self, ring: u32) -> Self {
         self.ring = ring;
         self
     }
 
-    /// Sets `frames`.
+    /// Sets how many frames there are.
     #[must_use]
     pub fn frames(mut self, frames: u32) -> Self {
         self.frames = frames;
         self
     }
 
-    /// Sets `region_bytes`.
+    /// Sets the size of the region area, in bytes.
     #[must_use]
     pub fn region_bytes(mut self, region_bytes: usize) -> Self {
         self.region_bytes = region_bytes;
         self
     }
 
-    /// Sets `capture`.
+    /// Sets the file that every frame is written to.
     #[must_use]
     pub fn capture(mut self, capture: Option<PathBuf>) -> Self {
         self.capture = capture;
@@ -164,10 +164,10 @@ pub enum NicError {
     /// The interface could not be looked up.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// It is down.
+    /// The interface is down.
     #[error("{0} is down; set it up with `ip link set {0} up`")]
     Down(String),
-    /// It is no Ethernet interface.
+    /// The interface has no Ethernet frames.
     #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
     Loopback(String),
     /// Its traffic is spread over several queues.
@@ -183,7 +183,7 @@ pub enum NicError {
     /// What becomes of it could not be watched.
     #[error("cannot watch the interface")]
     Watch(#[from] NetlinkError),
-    /// The program.
+    /// The XDP program could not be attached or found.
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// The program is not to be detached from under its user.
@@ -191,16 +191,16 @@ pub enum NicError {
         "a process uses the XDP program on {0}: end that process first, or add --force, which ends its connections"
     )]
     InUse(String),
-    /// The memory.
+    /// The memory for frames could not be had.
     #[error(transparent)]
     Umem(#[from] UmemError),
-    /// The queue.
+    /// The AF_XDP socket of the queue could not be opened.
     #[error(transparent)]
     Queue(#[from] OpenQueueError),
-    /// The steering maps.
+    /// The XDP program could not be told what to steer.
     #[error(transparent)]
     Steering(#[from] SteeringError),
-    /// The capture.
+    /// The capture file could not be written.
     #[error(transparent)]
     Capture(#[from] TapError),
 }

@@ -26,6 +26,6 @@ pub enum WaitMode {
     Busy,
     /// Spins this long after the last work, then sleeps until something happens.
     Adaptive(Duration),
-    /// Sleeps at once.
+    /// Sleeps in the kernel at once.
     Blocking,
 }

@@ -15,8 +15,8 @@ use crate::control::Control;
 /// How it ended: the private data of the peer's answer, or an error.
 type Outcome = Result<Vec<u8>, ConnectError>;
 
-/// A connection that is being made. The engine makes it, whether or not anybody looks at this. Dropping it before it has ended gives the attempt
-/// up: the queue pair stays Idle.
+/// A connection that is being made. The engine makes it, whether or not anybody looks at this. Dropping it before it
+/// has ended gives the attempt up: the queue pair stays Idle.
 pub struct Connecting {
     qp: QpId,
     attempt: Attempt<Vec<u8>>,
@@ -32,7 +32,8 @@ pub(crate) struct Wanted {
 }
 
 impl Connecting {
-    /// Asks the host for the path and has the engine connect. Everything that depends on the calling thread's network namespace is done here.
+    /// Asks the host for the path and has the engine connect. Everything that depends on the calling thread's network
+    /// namespace is done here.
     pub(crate) fn begin(
         qp: QpId,
         wanted: Wanted,
@@ -65,11 +66,27 @@ impl Connecting {
     }
 
     /// The result, once there is one: the private data of the peer's answer. It does not turn an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
     pub fn try_finish(&mut self) -> Option<Outcome> {
         self.attempt.try_finish()
     }
 
     /// The result, waiting for it up to `timeout`; `None` when there is none by then.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
     pub fn wait_for(&mut self, timeout: Duration) -> Option<Outcome> {
         (self.attempt).wait_until(Instant::now().checked_add(timeout))
     }
@@ -93,8 +110,8 @@ impl Connecting {
 }
 
 impl AsFd for Connecting {
-    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline engine that holds as far
-    /// as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline
+    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attempt.fd()
     }

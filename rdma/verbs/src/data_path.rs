@@ -110,7 +110,7 @@ impl SendQueue {
         self.end.shared.state()
     }
 
-    /// Posts a work request. In Idle it waits for the connection.
+    /// `PostSQ` (verbs draft §9.3.1.1): posts a work request. In Idle it waits for the connection.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl ReceiveQueue {
         self.end.shared.state()
     }
 
-    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message of the peer. In Idle it waits for the connection.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ pub use xwarp_rnic::model::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The interface.
+    /// The interface cannot be used.
     #[error(transparent)]
     Nic(#[from] NicError),
     /// A resource of the host, such as a thread or a file descriptor.
@@ -56,7 +56,7 @@ impl From<RnicEnded> for ConnectError {
 pub struct RefusedError<T, E> {
     /// The object. In a box, as a verb that succeeds shall not pay for its size.
     pub object: Box<T>,
-    /// Why.
+    /// Why it was refused.
     pub error: E,
 }
 
@@ -80,7 +80,7 @@ impl<T, E> RefusedError<T, E> {
 pub struct ReregisterError<R> {
     /// The region, if it is as it was.
     pub region: Option<R>,
-    /// What is wrong.
+    /// Why it was not registered.
     pub error: RegisterError,
 }
 
@@ -105,7 +105,7 @@ pub enum ModifySrqError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// Its depth.
+    /// The depth is not possible.
     #[error(transparent)]
     Resize(#[from] ResizeError),
     /// The limit exceeds the depth.

@@ -28,7 +28,7 @@ impl Listener {
         self.0.control()
     }
 
-    /// What it listened on at first. It follows the interface's addresses, which this does not.
+    /// Addresses and ports that it listened on at first. The listener follows the interface's addresses; this list does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.0.addresses()
     }
@@ -59,8 +59,8 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Readable while [`try_accept`](Self::try_accept) has something to return. It is not to be read. With an inline engine that holds as far
-    /// as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable while [`try_accept`](Self::try_accept) has something to return. It is not to be read. With an inline
+    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }
@@ -95,12 +95,12 @@ impl ConnectionRequest {
         }
     }
 
-    /// Who.
+    /// Address and port of the peer.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
-    /// What came along with it, at most 512 bytes, 508 from a peer of MPA revision 2.
+    /// Private data of the MPA Request: at most 512 bytes (RFC 5044 §7.1.1), 508 from a peer of MPA revision 2 (RFC 6581 §6).
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -146,7 +146,7 @@ impl ConnectionRequest {
         self.settle(id, answered)
     }
 
-    /// Says no.
+    /// Rejects the peer by an MPA Reply with bit R, which carries `private_data` (RFC 5044 §7.1.1).
     ///
     /// # Errors
     ///
@@ -157,9 +157,9 @@ impl ConnectionRequest {
         self.answer_no(None, private_data)
     }
 
-    /// Says no because the peer's IRD is below the `ord` that is needed here, and tells a peer of revision 2 which that is (RFC 6581 §9.1).
-    /// To others it is a plain rejection. Whether an IRD suffices is the application's to judge: [`accept`](Self::accept) makes do with
-    /// any.
+    /// Rejects the peer because its IRD is below the `ord` that is needed here, and tells a peer of revision 2 which
+    /// that is (RFC 6581 §9.1). To others it is a plain rejection. Whether an IRD suffices is the application's to
+    /// judge: [`accept`](Self::accept) makes do with any.
     ///
     /// # Errors
     ///

@@ -42,16 +42,17 @@ pub struct QueuePair {
 }
 
 impl ProtectionDomain {
-    /// Creates a queue pair in state Idle whose sends and receives complete on the given queues, which may be the same.
+    /// Create QP (verbs draft §9.2.5.1): a queue pair in state Idle whose sends and receives complete on the given queues, which may be the
+    /// same.
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or there are as many queue
-    ///   pairs as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or
+    ///   there are as many queue pairs as the RNIC can have (verbs draft §9.5.1).
     /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
     /// - [`CreateError::LimitWithoutSrq`]: `config` has a limit of messages in progress (verbs draft §6.3.8).
-    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required where MPA revision 1 is the
-    ///   highest (RFC 6581 §9.2).
+    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required
+    ///   where MPA revision 1 is the highest (RFC 6581 §9.2).
     /// - [`CreateError::Memory`]: the host has no memory for its queues.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_qp(
@@ -72,18 +73,18 @@ impl ProtectionDomain {
         Ok(cqs.map(CompletionQueue::id))
     }
 
-    /// Creates a queue pair that takes its receive buffers from a shared queue for all its life. Its receive depth is not looked at (verbs
-    /// draft §6.3.4).
+    /// Create QP with a shared receive queue (verbs draft §9.2.5.1): the queue pair takes its receive buffers from
+    /// there for all its life. Its receive depth is not looked at (§6.3.4).
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or there are as many queue
-    ///   pairs as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or
+    ///   there are as many queue pairs as the RNIC can have (verbs draft §9.5.1).
     /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
     /// - [`CreateError::InvalidSrq`]: the shared receive queue is one of another RNIC.
     /// - [`CreateError::LimitOutOfRange`]: the limit of messages in progress exceeds its depth (verbs draft §6.3.8).
-    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required where MPA revision 1 is the
-    ///   highest (RFC 6581 §9.2).
+    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required
+    ///   where MPA revision 1 is the highest (RFC 6581 §9.2).
     /// - [`CreateError::Memory`]: the host has no memory for its queues.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_qp_with_srq(
@@ -150,17 +151,17 @@ impl QueuePair {
         })
     }
 
-    /// Its identity in completions and events.
+    /// The queue pair's identity in completions and events.
     pub fn id(&self) -> QpId {
         self.id
     }
 
-    /// Its state a moment ago.
+    /// The queue pair's state a moment ago (verbs draft §6.2).
     pub fn state(&self) -> QpState {
         self.shared.state()
     }
 
-    /// What start-up has settled for its connection, the present or the last one. `None` before there was one.
+    /// What MPA start-up has settled (RFC 5044 §7.1, RFC 6581 §9) for the present or the last connection. `None` before there was one.
     pub fn connection(&self) -> Option<ConnectionInfo> {
         self.shared.connection()
     }
@@ -170,20 +171,20 @@ impl QueuePair {
         self.connection().is_some_and(|connection| connection.crc)
     }
 
-    /// Reads that the peer may have outstanding, as start-up has settled it for the present or the last connection. Before any connection
-    /// it is what was asked for.
+    /// IRD: Reads and Atomic Operations that the peer may have outstanding, as start-up has settled it for the present
+    /// or the last connection (RFC 6581 §9.1). Before any connection it is what was asked for.
     pub fn ird(&self) -> u16 {
         self.connection()
             .map_or_else(|| self.shared.start_up().ird, |connection| connection.ird)
     }
 
-    /// Reads that we may have outstanding, likewise.
+    /// ORD: Reads and Atomic Operations that this side may have outstanding, likewise.
     pub fn ord(&self) -> u16 {
         self.connection()
             .map_or_else(|| self.shared.start_up().ord, |connection| connection.ord)
     }
 
-    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for this queue pair alone.
+    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for this queue pair alone (RFC 5041 §8.2).
     ///
     /// # Errors
     ///
@@ -217,7 +218,7 @@ impl QueuePair {
         self.register_with(bytes, &RegionSpec::new(access))
     }
 
-    /// Registers memory for this queue pair alone, with all that the verbs let choose, as
+    /// Registers memory for this queue pair alone (RFC 5041 §8.2), with all that the verbs let choose, as
     /// [`ProtectionDomain::register_with`](crate::ProtectionDomain::register_with) has it.
     ///
     /// # Errors
@@ -241,7 +242,7 @@ impl QueuePair {
         &self.control
     }
 
-    /// Posts to the send queue. In Idle the work waits for the connection.
+    /// `PostSQ` (verbs draft §9.3.1.1): posts to the send queue. In Idle the work waits for the connection.
     ///
     /// # Errors
     ///
@@ -250,7 +251,7 @@ impl QueuePair {
         self.data_path()?.post_send(request)
     }
 
-    /// Posts a list to the send queue, as [`DataPath::post_send_list`] does.
+    /// `PostSQ` of a list (verbs draft §8.2.1), as [`DataPath::post_send_list`] does.
     ///
     /// # Errors
     ///
@@ -262,7 +263,7 @@ impl QueuePair {
         self.data_path()?.post_send_list(requests)
     }
 
-    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message of the peer. In Idle it waits for the connection.
     ///
     /// # Errors
     ///
@@ -271,7 +272,7 @@ impl QueuePair {
         self.data_path()?.post_recv(request)
     }
 
-    /// Posts a list of buffers, as [`DataPath::post_recv_list`] does.
+    /// `PostRQ` of a list (verbs draft §8.2.1), as [`DataPath::post_recv_list`] does.
     ///
     /// # Errors
     ///
@@ -286,8 +287,8 @@ impl QueuePair {
     /// Gives away what posts, to a Non-Privileged Consumer (verbs draft §9.1). Until it comes back nothing can be posted here, and the work
     /// queues cannot be resized.
     ///
-    /// Refused on a queue pair that is [privileged](QpConfig::privileged): whoever posts there reaches all physical memory of the RNIC (verbs
-    /// draft §6.1.1, §8.1.3.2.1).
+    /// Refused on a queue pair that is [privileged](QpConfig::privileged): whoever posts there reaches all physical
+    /// memory of the RNIC (verbs draft §6.1.1, §8.1.3.2.1).
     ///
     /// # Errors
     ///
@@ -317,10 +318,10 @@ impl QueuePair {
         self.data_path.as_mut().ok_or(PostError::DataPathTaken)
     }
 
-    /// Connects to a listener, as MPA initiator, within `timeout`, which a second try with MPA revision 1 does not extend. Returns the
-    /// private data of its answer; [`connection`](Self::connection) tells what was settled besides.
+    /// Connects to a listener, as MPA initiator (RFC 5044 §7.1), within `timeout`, which a second try with MPA revision 1 does not extend.
+    /// Returns the private data of its answer; [`connection`](Self::connection) tells what was settled besides.
     ///
-    /// `private_data` has 508 bytes at most, 512 if the RNIC's highest revision is 1.
+    /// `private_data` has 508 bytes at most (RFC 6581 §6), 512 if the RNIC's highest revision is 1 (RFC 5044 §7.1.1).
     ///
     /// # Errors
     ///
@@ -340,7 +341,7 @@ impl QueuePair {
     /// # Errors
     ///
     /// - [`ConnectError::InvalidState`]: the queue pair is not in Idle. It is in Error once the RNIC was closed.
-    /// - [`ConnectError::PrivateDataTooLong`]: see there (RFC 5044 §7.1.1, RFC 6581 §6).
+    /// - [`ConnectError::PrivateDataTooLong`]: `private_data` does not fit into the Request (RFC 5044 §7.1.1, RFC 6581 §6).
     /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed meanwhile, or a handler of it calls.
@@ -402,7 +403,7 @@ impl QueuePair {
         Ok(StateChanges::new(&self.control, &self.shared)?)
     }
 
-    /// Begins a graceful close and returns at once.
+    /// Begins a graceful close (RFC 5041 §6.2.1) and returns at once.
     ///
     /// # Errors
     ///

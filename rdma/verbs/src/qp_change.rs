@@ -16,7 +16,7 @@ pub struct QpChange {
 }
 
 impl QpChange {
-    /// To this state.
+    /// A change to the state `next`, and of no attribute.
     pub fn to(next: QpState) -> Self {
         Self {
             modify: ModifyQp::to(next),
@@ -40,8 +40,9 @@ impl QpChange {
         change
     }
 
-    /// From Idle to RTS, for the side that sends the last streaming message (the draft's active side). `message` goes out as it is, ahead
-    /// of all FPDUs. Work that was posted waits until the peer's first FPDU is here. Before, the peer may still be in streaming mode.
+    /// From Idle to RTS, for the side that sends the last streaming message (the draft's active side, §6.6.1.1).
+    /// `message` goes out as it is, ahead of all FPDUs. Work that was posted waits until the peer's first FPDU is here.
+    /// Before, the peer may still be in streaming mode.
     pub fn start_with(stream: &LlpStream, framing: Framing, message: &[u8]) -> Self {
         let mut change = Self::start(stream, framing);
         if let Some(handover) = &mut change.modify.handover {
@@ -50,15 +51,15 @@ impl QpChange {
         change
     }
 
-    /// Reads and Atomic Operations that this side may have outstanding: more or less than before. Those that are outstanding already
-    /// are not called back; further ones wait until there are fewer.
+    /// ORD (verbs draft §6.5): Reads and Atomic Operations that this side may have outstanding, more or less than before. Those that are
+    /// outstanding already are not called back; further ones wait until there are fewer.
     #[must_use]
     pub fn ord(mut self, ord: u16) -> Self {
         self.modify.ord = Some(ord);
         self
     }
 
-    /// Reads and Atomic Operations that the peer may have outstanding. A queue pair that was created with an
+    /// IRD (verbs draft §6.5): Reads and Atomic Operations that the peer may have outstanding. A queue pair that was created with an
     /// [`ird`](crate::QpConfig::ird) of 0 never lets its peer read.
     ///
     /// The peer is not told. One that has more of them outstanding than this ends the connection.
@@ -84,7 +85,7 @@ impl QpChange {
         self
     }
 
-    /// Where the receive queue is shared: how many messages may be in progress until
+    /// RQ Limit (verbs draft §6.3.8), where the receive queue is shared: how many messages may be in progress until
     /// [`RqLimitReached`](crate::event::AsyncEventKind::RqLimitReached) is told. It stays as armed as it was.
     #[must_use]
     pub fn rq_limit(mut self, limit: usize) -> Self {
@@ -92,7 +93,8 @@ impl QpChange {
         self
     }
 
-    /// Arms that limit, also if it is armed already. A limit of 0 tells of the next message; what is in progress counts.
+    /// Arms the RQ Limit (verbs draft §6.3.8), also if it is armed already. A limit of 0 tells of the next message;
+    /// what is in progress counts.
     #[must_use]
     pub fn arm_rq_limit(mut self) -> Self {
         self.modify.arm_rq_limit = true;

@@ -44,7 +44,7 @@ pub struct Rnic {
 }
 
 impl Rnic {
-    /// Opens a network interface in the network namespace of the calling thread. Needs root.
+    /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the calling thread. Needs root.
     ///
     /// # Errors
     ///
@@ -134,13 +134,13 @@ impl Rnic {
         &self.control
     }
 
-    /// What was opened, as it really is; `None` without a network interface.
+    /// The interface and the XDP mode in effect; `None` without a network interface.
     pub fn info(&self) -> Option<&NicInfo> {
         self.info.as_ref()
     }
 
-    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it has every frame, [`close`](Self::close) the RNIC, then call
-    /// [`Capture::finish`].
+    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it has every frame,
+    /// [`close`](Self::close) the RNIC, then call [`Capture::finish`].
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
     }
@@ -156,8 +156,8 @@ impl Rnic {
         Ok(RnicAttributes::new(self.pbl_mode, max_events))
     }
 
-    /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles of it. Every verb of
-    /// those is refused from then on.
+    /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles
+    /// of it. Every verb of those is refused from then on.
     ///
     /// # Errors
     ///
@@ -176,7 +176,8 @@ impl Rnic {
         ProtectionDomain::new(&self.control)
     }
 
-    /// A completion queue with room for `entries` completions. It should have room for all work that can be outstanding.
+    /// Create CQ (verbs draft §9.2.3.1): a completion queue with room for `entries` completions. It should have room
+    /// for all work that can be outstanding.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Rnic {
         CompletionQueue::create(&self.control, entries, EventTarget::Nobody)
     }
 
-    /// A completion queue whose events are told a handler, besides whoever waits for the queue itself.
+    /// Create CQ with a handler (verbs draft §9.2.3.1): its events are told the handler, besides whoever waits for the queue itself.
     ///
     /// # Errors
     ///
@@ -255,7 +256,7 @@ impl Rnic {
         (self.control).call(|engine| engine.handlers().add(handler))?
     }
 
-    /// Puts another handler in the place of one, for all completion queues that have it.
+    /// Set Completion Event Handler (verbs draft §9.4.1): puts another handler in the place of one, for all completion queues that have it.
     ///
     /// # Errors
     ///
@@ -275,7 +276,8 @@ impl Rnic {
         Box::new(move |cq| guarded.run(|handler| handler(cq)))
     }
 
-    /// Clears a handler. Completion queues that have it stay, and their events are told nobody.
+    /// Set Completion Event Handler (verbs draft §9.4.1): clears a handler. Completion queues that have it stay, and their events are told
+    /// nobody.
     ///
     /// # Errors
     ///
@@ -295,20 +297,22 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`RegionAreaFull`]: the region area has no free piece of that length.
+    /// [`RegionAreaFull`]: the region area has no free piece of that length. [`NicConfig::region_bytes`](crate::config::NicConfig::region_bytes)
+    /// is its size.
+    /// [`NicConfig::region_bytes`](crate::config::NicConfig::region_bytes) is its size.
     pub fn allocate_memory(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
         self.control.regions().allocate(len)
     }
 
-    /// The physical address of memory of the region area: what physical buffer lists and, with `STag` 0, Tagged Offsets of this RNIC
-    /// name it by. `None` for memory that is elsewhere.
+    /// The physical address of memory of the region area (verbs draft §7.6): what physical buffer lists and, with
+    /// `STag` 0, Tagged Offsets of this RNIC name it by. `None` for memory that is elsewhere.
     pub fn physical_address(&self, memory: &SharedBytes) -> Option<u64> {
         self.control.regions().address_of(memory)
     }
 
-    /// Listens for connections. An unspecified address (`0.0.0.0`, `::`) stands for every address of that family that the interface has or
-    /// gets later. Port 0 stands for one that is free: [`Listener::addresses`] tells which. An address that is removed is listened on again
-    /// when it is back.
+    /// Listens for connections as MPA responder (RFC 5044 §7.1). An unspecified address (`0.0.0.0`, `::`) stands for
+    /// every address of that family that the interface has or gets later. Port 0 stands for one that is free:
+    /// [`Listener::addresses`] tells which. An address that is removed is listened on again when it is back.
     ///
     /// # Errors
     ///
@@ -344,8 +348,8 @@ impl Rnic {
         ))
     }
 
-    /// Begins to make a connection in streaming mode; [`LlpStream::wait_established`] waits for it. Waits up to `timeout` for the host
-    /// to find the path.
+    /// Begins to make a connection in streaming mode (verbs draft §6.6.1); [`LlpStream::wait_established`] waits for
+    /// it. Waits up to `timeout` for the host to find the path.
     ///
     /// # Errors
     ///
@@ -361,8 +365,8 @@ impl Rnic {
         self.begin_connect_stream(remote, timeout)?.wait()
     }
 
-    /// Begins to make a connection in streaming mode, and returns at once. The host searches for the path up to `timeout`, and the stream
-    /// is asked for later.
+    /// Begins to make a connection in streaming mode (verbs draft §6.6.1), and returns at once. The host searches for
+    /// the path up to `timeout`, and the stream is asked for later.
     ///
     /// # Errors
     ///
@@ -418,8 +422,8 @@ impl Rnic {
         Ok(chosen)
     }
 
-    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
-    /// the handler before it.
+    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens
+    /// from now on, in the place of the handler before it.
     ///
     /// Each event is told once. What happens while there is a handler is told the handler alone. What happens while there is none, also
     /// before this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
@@ -443,7 +447,7 @@ impl Rnic {
         (self.control).call(|engine| engine.set_event_handler(Some(Box::new(handler))))
     }
 
-    /// Clears the handler: from now on events wait for [`events`](Self::events).
+    /// Set Asynchronous Event Handler (verbs draft §9.4.2): clears the handler. From now on events wait for [`events`](Self::events).
     ///
     /// # Errors
     ///
@@ -452,12 +456,12 @@ impl Rnic {
         self.control.call(|engine| engine.set_event_handler(None))
     }
 
-    /// The asynchronous events that happen while there is no handler.
+    /// The asynchronous events (verbs draft §8.3.3) that happen while there is no handler.
     pub fn events(&self) -> AsyncEvents {
         AsyncEvents::new(&self.control)
     }
 
-    /// All counters.
+    /// Counters of the interface, of TCP and of the RDMA layers, since the RNIC was opened.
     ///
     /// # Errors
     ///
@@ -502,8 +506,9 @@ impl Rnic {
         self.control.progress()
     }
 
-    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may be those of this RNIC's objects, and others
-    /// that shall end the wait, such as one that tells of Ctrl-C. Turns an inline engine meanwhile. A manual engine is not waited for.
+    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may be those of this
+    /// RNIC's objects, and others that shall end the wait, such as one that tells of Ctrl-C. Turns an inline engine
+    /// meanwhile. A manual engine is not waited for.
     ///
     /// # Errors
     ///
@@ -517,7 +522,8 @@ impl Rnic {
         self.control.wait_readable(fds, timeout)
     }
 
-    /// Turns a manual engine once, at the time given; how much was done.
+    /// Turns a manual engine once, at the time `now`. Returns how much it has done: 0 if there was nothing to do, or
+    /// the engine is not manual.
     pub fn step_at(&self, now: Instant) -> usize {
         self.control.step_at(now)
     }

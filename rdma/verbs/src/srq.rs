@@ -18,8 +18,8 @@ use xwarp_rnic::queues::WorkQueue;
 pub struct SrqConfig {
     /// Work requests that it holds.
     pub depth: usize,
-    /// Below how many unused buffers [`SrqLimitReached`](crate::event::AsyncEventKind::SrqLimitReached) is told, once; 0 for never. It cannot exceed
-    /// the depth.
+    /// Below how many unused buffers [`SrqLimitReached`](crate::event::AsyncEventKind::SrqLimitReached) is told, once;
+    /// 0 for never. It cannot exceed the depth.
     pub limit: usize,
     /// Elements that the list of a receive buffer may have, [`MAX_SGE`] at most.
     pub sge: usize,
@@ -60,8 +60,9 @@ pub struct SrqInfo {
 /// Receive buffers for several queue pairs. A message takes the oldest one, whichever of them it is for. It completes on the completion
 /// queue of that queue pair. Every queue pair may take all of them.
 ///
-/// The buffers' pieces are regions of this queue's protection domain, which need not be that of the queue pairs. A buffer that a message has taken
-/// belongs to its queue pair: it is flushed if that ends. All others stay. A message that finds none ends its connection.
+/// The buffers' pieces are regions of this queue's protection domain, which need not be that of the queue pairs. A
+/// buffer that a message has taken belongs to its queue pair: it is flushed if that ends. All others stay. A message
+/// that finds none ends its connection.
 ///
 /// Dropping it is sound at any time: queue pairs that take from it find what is posted, and nothing more.
 pub struct SharedReceiveQueue {
@@ -118,7 +119,7 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Its identity in events.
+    /// The shared receive queue's identity in events.
     pub fn id(&self) -> SrqId {
         self.id
     }
@@ -142,7 +143,8 @@ impl SharedReceiveQueue {
         self.posts.push(request)
     }
 
-    /// Posts a list of buffers, in its order, and tells how many that were. The first one that is refused ends it: those before it stay posted.
+    /// `PostRQ` of a list (verbs draft §8.2.1): posts buffers in its order, and tells how many that were. The first one
+    /// that is refused ends it: those before it stay posted.
     ///
     /// # Errors
     ///
@@ -171,8 +173,8 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted stays, in order; a depth that what is outstanding
-    /// does not fit into, or below a limit that is armed, is refused.
+    /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted stays, in order; a depth
+    /// that what is outstanding does not fit into, or below a limit that is armed, is refused.
     ///
     /// # Errors
     ///
@@ -200,7 +202,7 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Modify S-RQ: sets the limit and arms it, also if it is armed already; 0 disarms.
+    /// Modify S-RQ (verbs draft §9.2.4.3): sets the limit and arms it, also if it is armed already; 0 disarms.
     ///
     /// # Errors
     ///

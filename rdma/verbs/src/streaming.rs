@@ -81,7 +81,7 @@ impl LlpStream {
         &self.control
     }
 
-    /// What [`QpInfo::stream`](crate::attr::QpInfo::stream) says once a queue pair has it.
+    /// The stream's identity, which [`QpInfo::stream`](crate::attr::QpInfo::stream) tells once a queue pair has it.
     pub fn id(&self) -> StreamId {
         self.id
     }
@@ -90,7 +90,7 @@ impl LlpStream {
         self.control.id()
     }
 
-    /// How it is.
+    /// The TCP connection's state, as far as the stream can be used.
     ///
     /// # Errors
     ///
@@ -284,6 +284,10 @@ impl ConnectingStream {
 
     /// The stream, once the path to the peer is known: TCP has begun to connect then, and [`LlpStream::wait_established`] waits for it.
     /// `None` while the host searches.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
     pub fn try_finish(&mut self) -> Option<Result<LlpStream, ConnectError>> {
         let outcome = self.attempt.try_finish()?;
         Some(outcome.map(|id| self.stream(id)))
@@ -304,8 +308,8 @@ impl ConnectingStream {
 }
 
 impl AsFd for ConnectingStream {
-    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline engine that holds as far
-    /// as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline
+    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attempt.fd()
     }
@@ -333,7 +337,7 @@ impl StreamListener {
         self.0.control()
     }
 
-    /// What it listened on at first. It follows the interface's addresses, which this does not.
+    /// Addresses and ports that it listened on at first. The listener follows the interface's addresses; this list does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.0.addresses()
     }
@@ -384,8 +388,8 @@ impl StreamListener {
 }
 
 impl AsFd for StreamListener {
-    /// Readable while [`try_accept`](Self::try_accept) may have something to return. It is not to be read. With an inline engine that holds as
-    /// far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable while [`try_accept`](Self::try_accept) may have something to return. It is not to be read. With an
+    /// inline engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }

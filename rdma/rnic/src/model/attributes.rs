@@ -27,7 +27,7 @@ pub enum DequeuingModel {
 pub struct RnicAttributes {
     /// Who made it, and its version.
     pub vendor: String,
-    /// Queue pairs.
+    /// Queue pairs that the RNIC can have.
     pub max_qps: usize,
     /// Work requests that a send queue or receive queue holds.
     pub max_work_requests: usize,
@@ -39,11 +39,11 @@ pub struct RnicAttributes {
     pub max_write_sge: usize,
     /// Bytes of inline data in a work request.
     pub max_inline: usize,
-    /// Completion queues.
+    /// Completion queues that the RNIC can have.
     pub max_cqs: usize,
     /// Completions that a completion queue has room for.
     pub max_cq_entries: usize,
-    /// Completion event handlers.
+    /// Completion event handlers that can be set.
     pub max_completion_handlers: usize,
     /// Asynchronous events that may wait to be polled, as it was opened.
     pub max_events: usize,
@@ -51,11 +51,11 @@ pub struct RnicAttributes {
     pub max_regions: usize,
     /// Entries in a physical buffer list.
     pub max_list_entries: usize,
-    /// Protection domains.
+    /// Protection domains that the RNIC can have.
     pub max_pds: usize,
     /// Memory windows, together with regions.
     pub max_windows: usize,
-    /// Shared receive queues.
+    /// Shared receive queues that the RNIC can have.
     pub max_srqs: usize,
     /// Inbound Reads of all queue pairs together; 0, as each has its own.
     pub max_inbound_reads_shared: usize,

@@ -57,7 +57,7 @@ impl Opcode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompletionStatus {
-    /// Done.
+    /// The work request is done.
     Success,
     /// Not done, because the queue pair left RTS before.
     Flushed,
@@ -174,17 +174,17 @@ impl fmt::Display for CompletionStatus {
     }
 }
 
-/// The end of one work request. Of an unsuccessful one only `wr_id`, `qp`, `opcode` and `status` mean something.
+/// The end of one work request (verbs draft §9.3.2.1). Of an unsuccessful one only `wr_id`, `qp`, `opcode` and `status` mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkCompletion {
     /// The work request's name.
     pub wr_id: WrId,
-    /// Its queue pair.
+    /// The queue pair that the work was posted to, or that took the buffer.
     pub qp: QpId,
-    /// Its kind.
+    /// The kind of the work request.
     pub opcode: Opcode,
-    /// How it ended.
+    /// Whether it succeeded, and if not, why (verbs draft §9.5.2).
     pub status: CompletionStatus,
     /// Bytes of the message: what was sent, read, or placed into the receive buffer. Immediate Data does not count.
     pub byte_len: u32,

@@ -7,11 +7,11 @@ use xwarp_tcp::StackCounters;
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct RnicCounters {
-    /// The NIC queue.
+    /// Counters of the interface's queue: frames and bytes.
     pub io: IoCounters,
-    /// TCP.
+    /// Counters of TCP: segments, and what was dropped.
     pub tcp: StackCounters,
-    /// MPA, DDP and RDMAP.
+    /// Counters of MPA, DDP and RDMAP: FPDUs, messages, and what was refused.
     pub rdma: EngineCounters,
 }
 

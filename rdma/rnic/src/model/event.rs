@@ -12,7 +12,7 @@ use super::qp_info::QpInfo;
 pub struct AsyncEvent {
     /// What it has happened to.
     pub resource: EventResource,
-    /// What.
+    /// What has happened.
     pub kind: AsyncEventKind,
 }
 

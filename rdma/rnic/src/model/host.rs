@@ -46,7 +46,7 @@ pub trait Host: Send + Sync {
 
 /// What a host knows of the path to a peer when it is asked.
 pub struct PathTo {
-    /// Our address.
+    /// The local address that packets to the peer have as their source.
     pub source: IpAddr,
     /// The Ethernet address of the next hop.
     pub next_hop: NextHop,
@@ -54,7 +54,7 @@ pub struct PathTo {
 
 /// What a host knows of a next hop's Ethernet address.
 pub enum NextHop {
-    /// The address.
+    /// The host knows the address.
     Known([u8; 6]),
     /// The host has begun to search.
     Searching(Box<dyn NextHopSearch>),
@@ -83,7 +83,7 @@ impl LocalPort {
         Self { local, _hold: hold }
     }
 
-    /// Address and port.
+    /// The address and port that are held.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
@@ -93,7 +93,7 @@ impl LocalPort {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// No way there.
+    /// No route leads there.
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The way leads over another interface.
@@ -101,21 +101,21 @@ pub enum HostError {
         "{remote} is not reached over {interface}; open the RNIC on the interface that leads there"
     )]
     OtherInterface {
-        /// Whom.
+        /// The peer's address.
         remote: IpAddr,
         /// The RNIC's interface.
         interface: String,
     },
-    /// The interface.
+    /// The interface could not be looked up.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// Nobody answers.
+    /// Nobody answers for the next hop.
     #[error(transparent)]
     Neighbour(#[from] NeighbourError),
-    /// The port.
+    /// The port could not be had.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The XDP program.
+    /// The XDP program could not be told what to steer.
     #[error(transparent)]
     Steering(#[from] SteeringError),
     /// A `FixedHost` that was not told.

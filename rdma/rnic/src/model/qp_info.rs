@@ -14,7 +14,7 @@ use super::qp_state::QpState;
 )]
 #[non_exhaustive]
 pub struct QpInfo {
-    /// Which.
+    /// The queue pair's identity.
     pub id: QpId,
     /// Its state. A queue pair that `QueuePair::disconnect` closes is in Closing from the call on.
     pub state: QpState,
@@ -58,7 +58,8 @@ pub struct QpInfo {
     pub stream: Option<StreamId>,
 }
 
-/// How many messages may be in progress until [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told (verbs draft §6.3.8).
+/// How many messages may be in progress until [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told
+/// (verbs draft §6.3.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RqLimit {
@@ -71,9 +72,9 @@ pub struct RqLimit {
 /// Who found the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminateOrigin {
-    /// This side.
+    /// This side found it.
     Local,
-    /// The queue pair at the other end.
+    /// The queue pair at the other end found it.
     Peer,
 }
 

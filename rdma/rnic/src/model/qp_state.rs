@@ -6,7 +6,7 @@
 pub enum QpState {
     /// No connection. Work can be posted and waits.
     Idle,
-    /// Connected.
+    /// Ready To Send: connected, and FPDUs go both ways.
     Rts,
     /// The connection is being closed gracefully.
     Closing,

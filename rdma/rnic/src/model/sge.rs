@@ -13,7 +13,7 @@ const FEW: usize = 4;
 /// One piece of local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sge {
-    /// The region.
+    /// The region or window, by its `STag`.
     pub stag: Stag,
     /// Tagged Offset of the first byte.
     pub to: u64,
@@ -69,7 +69,7 @@ impl<const N: usize> From<[Sge; N]> for Sgl {
 /// Memory of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddress {
-    /// The peer's region.
+    /// The peer's region or window, by its `STag`.
     pub stag: Stag,
     /// Tagged Offset of the first byte.
     pub to: u64,

@@ -12,8 +12,8 @@ use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{Access, RegisterError, Sge};
 
 /// Memory that is either the application's or a work request's, never both: posting it takes it away, and
-/// [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) gives it back for the completion. What to post, where, and what becomes of it, is told
-/// at [`PostedBuffers`](crate::buffers::PostedBuffers).
+/// [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) gives it back for the completion. What to post, where,
+/// and what becomes of it, is told at [`PostedBuffers`](crate::buffers::PostedBuffers).
 ///
 /// It is a piece of a region without remote rights, whose `STag` nobody is told. No peer reaches it by a Write, a Read or an Atomic
 /// Operation, nor does any other work request. So it does for Sends, Writes and Receives, and not for the sink of a Read, which the peer
@@ -56,7 +56,7 @@ impl ProtectionDomain {
 }
 
 impl Buffer {
-    /// Bytes.
+    /// Bytes that the buffer has.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

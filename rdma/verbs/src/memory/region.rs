@@ -17,8 +17,9 @@ use xwarp_rnic::model::{
 };
 use xwarp_rnic::stags::NotReregistered;
 
-/// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::memory::PhysicalList). Dropping it deregisters it, and takes away
-/// the windows that are bound to it: from then on nobody can reach the memory through its `STag`.
+/// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::memory::PhysicalList). Dropping it
+/// deregisters it, and takes away the windows that are bound to it: from then on nobody can reach the memory through
+/// its `STag`.
 pub struct MemoryRegion<M = SharedBytes> {
     stag: AllocatedStag,
     /// Tagged Offset of its first byte.
@@ -28,7 +29,8 @@ pub struct MemoryRegion<M = SharedBytes> {
 }
 
 impl ProtectionDomain {
-    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs.
+    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs (verbs draft
+    /// §9.2.6.2).
     ///
     /// # Errors
     ///
@@ -42,8 +44,8 @@ impl ProtectionDomain {
         self.register(bytes, access)
     }
 
-    /// Registers memory that the application has already for the domain's queue pairs; several registrations of the same memory are
-    /// independent.
+    /// RI-Register (verbs draft §9.2.6.2): registers memory that the application has already, for the domain's queue pairs. Several
+    /// registrations of the same memory are independent.
     ///
     /// # Errors
     ///
@@ -241,7 +243,7 @@ impl<M> MemoryRegion<M> {
         self.stag.control()
     }
 
-    /// The region's `STag`, to be told to the peer. An invalidation takes effect on it, but does not change it.
+    /// The region's `STag` (verbs draft §7.1), to be told to the peer. An invalidation takes effect on it, but does not change it.
     pub fn stag(&self) -> Stag {
         self.stag.stag()
     }
@@ -266,7 +268,7 @@ impl<M> MemoryRegion<M> {
         Sge { stag, to, len }
     }
 
-    /// The place of byte `offset`, for the peer to name.
+    /// `STag` and Tagged Offset of byte `offset` (RFC 5041 §4.2), for the peer to name.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             stag: self.stag(),
@@ -281,7 +283,7 @@ impl<M> MemoryRegion<M> {
 }
 
 impl MemoryRegion {
-    /// Bytes.
+    /// Bytes that the region has.
     pub fn len(&self) -> usize {
         self.memory.len()
     }

@@ -68,7 +68,7 @@ impl MemoryWindow {
         self.stag
     }
 
-    /// A request that binds it to `len` bytes from `first` on, which is a place in a region (see
+    /// Bind request (verbs draft §7.10.2): binds it to `len` bytes from `first` on, which is a place in a region (see
     /// [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key. So an `STag` of an earlier Bind stays unused for another
     /// 255.
     pub fn bind(&mut self, first: RemoteAddress, len: u64, access: Access) -> Bind {

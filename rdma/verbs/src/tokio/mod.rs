@@ -73,12 +73,12 @@ impl<T: AsFd> Async<T> {
 }
 
 impl<T> Async<T> {
-    /// The object.
+    /// The object that tasks wait for.
     pub fn get_ref(&self) -> &T {
         &self.object
     }
 
-    /// The object, to be changed.
+    /// The object that tasks wait for, to be changed.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.object
     }

@@ -30,13 +30,13 @@ pub enum ConnectError {
         /// Bytes that fit.
         limit: usize,
     },
-    /// No listener.
+    /// Nobody listens there: the peer's TCP has answered by a reset.
     #[error("connection refused: no program listens at {0}")]
     Refused(SocketAddr),
-    /// No answer.
+    /// The peer did not answer in time.
     #[error("{peer} did not complete the connection within {seconds:.1} s ({stage})", seconds = timeout.as_secs_f64())]
     TimedOut {
-        /// Whom.
+        /// The peer that did not answer.
         peer: SocketAddr,
         /// The time that is over.
         timeout: Duration,
@@ -51,7 +51,7 @@ pub enum ConnectError {
     /// The peer's answer is not a valid MPA Reply.
     #[error("{peer} does not speak iWARP")]
     NotIwarp {
-        /// Whom.
+        /// The peer that answered.
         peer: SocketAddr,
         /// What is wrong with its answer.
         source: StartupError,
@@ -129,7 +129,7 @@ pub enum ListenError {
     /// The RNIC has failed.
     #[error("the RNIC has failed: {0}")]
     Failed(String),
-    /// Listened on already.
+    /// This RNIC listens there already.
     #[error("this RNIC listens on {0} already")]
     Taken(SocketAddr),
     /// A resource of the host.

@@ -41,13 +41,13 @@ impl From<TryReserveError> for OutOfMemory {
 #[error("{what} {wanted} is not possible: this RNIC supports {min} to {max}")]
 #[non_exhaustive]
 pub struct CapabilityError {
-    /// The attribute.
+    /// The attribute, in words that go before `wanted`.
     pub what: &'static str,
     /// What was asked for.
     pub wanted: usize,
-    /// The smallest value.
+    /// The smallest value that is possible.
     pub min: usize,
-    /// The largest value.
+    /// The largest value that is possible.
     pub max: usize,
 }
 

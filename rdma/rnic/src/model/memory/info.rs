@@ -11,7 +11,7 @@ pub struct RegionInfo {
     pub key: Option<u8>,
     /// The Remote Access Flag.
     pub remote_access: bool,
-    /// Its protection domain.
+    /// The protection domain that it belongs to.
     pub pd: PdId,
     /// Whether its memory is, or once was, another region's, too.
     pub shared: bool,
@@ -27,7 +27,7 @@ pub struct RegionInfo {
 pub struct WindowInfo {
     /// The low byte of its `STag`; `None` while it is Invalid.
     pub key: Option<u8>,
-    /// Its protection domain.
+    /// The protection domain that it belongs to.
     pub pd: PdId,
     /// Its rights; none while it is Invalid.
     pub access: Access,

@@ -30,7 +30,7 @@ impl From<PhysicalList> for RegionMemory {
 }
 
 impl RegionMemory {
-    /// Bytes.
+    /// Bytes of the memory, in all its pieces.
     #[doc(hidden)]
     pub fn byte_len(&self) -> u64 {
         match self {

@@ -17,7 +17,7 @@ pub struct Bind {
     pub region: Stag,
     /// Tagged Offset, in the region, of the window's first byte.
     pub to: u64,
-    /// Bytes.
+    /// Bytes of the region that the window covers.
     pub len: u64,
     /// Whether the window's first byte has Tagged Offset 0 rather than the one that it has in the region.
     pub zero_based: bool,
@@ -53,7 +53,7 @@ impl Bind {
 pub struct FastRegister {
     /// The region's index, and the key that it will have.
     pub stag: Stag,
-    /// The memory.
+    /// The memory, as a list of physical buffers.
     pub list: PhysicalList,
     /// What may be done with it; remote rights need the `STag`'s Remote Access Flag.
     pub access: Access,

@@ -25,7 +25,7 @@ pub enum Payload {
 pub struct InlineData(SmallVec<[u8; FEW]>);
 
 impl InlineData {
-    /// The bytes.
+    /// The bytes that go into the message.
     pub fn as_slice(&self) -> &[u8] {
         let Self(bytes) = self;
         bytes

@@ -14,17 +14,17 @@ use crate::model::sge::{RemoteAddress, Sge, Sgl};
 pub struct SendRequest {
     /// The application's name for it.
     pub wr_id: WrId,
-    /// What to do.
+    /// Operation, with its payload and the peer's place.
     pub operation: Operation,
     /// Whether success is reported by a completion; failure always is.
     pub signaled: bool,
-    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.2). Means nothing to Reads, nor
-    /// to work on memory of this side.
+    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.2).
+    /// Means nothing to Reads, nor to work on memory of this side.
     pub read_fence: bool,
 }
 
 impl SendRequest {
-    /// Any operation.
+    /// A request for any operation (verbs draft §8.1.2), signaled and without a fence.
     pub fn new(wr_id: WrId, operation: Operation) -> Self {
         Self {
             wr_id,
@@ -34,7 +34,7 @@ impl SendRequest {
         }
     }
 
-    /// A Send.
+    /// A Send (RFC 5040 §5.3): the message goes into the buffer that the peer has posted first.
     pub fn send(wr_id: WrId, payload: impl Into<Payload>) -> Self {
         let operation = Operation::Send {
             payload: payload.into(),
@@ -44,7 +44,7 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An RDMA Write.
+    /// An RDMA Write (RFC 5040 §5.1): `payload` goes to `remote`.
     pub fn write(wr_id: WrId, payload: impl Into<Payload>, remote: RemoteAddress) -> Self {
         let operation = Operation::Write {
             payload: payload.into(),
@@ -53,7 +53,7 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An RDMA Read.
+    /// An RDMA Read (RFC 5040 §5.2): as many bytes as `sink` has come from `remote`.
     pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
         let operation = Operation::Read {
             sink,
@@ -63,31 +63,31 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// The binding of a memory window.
+    /// The binding of a memory window (verbs draft §8.1.2.3.1).
     pub fn bind(wr_id: WrId, bind: Bind) -> Self {
         Self::new(wr_id, Operation::Memory(MemoryOperation::Bind(bind)))
     }
 
-    /// A registration of memory with an `STag` that is there already.
+    /// Fast-Register: a registration of memory with an `STag` that is there already (verbs draft §8.1.2.3.2).
     pub fn fast_register(wr_id: WrId, request: FastRegister) -> Self {
         let work = MemoryOperation::FastRegister(Box::new(request));
         Self::new(wr_id, Operation::Memory(work))
     }
 
-    /// The invalidation of an `STag` of this side, without a Local Fence.
+    /// Invalidate Local: the invalidation of an `STag` of this side, without a Local Fence (verbs draft §8.1.2.3.3).
     pub fn invalidate(wr_id: WrId, stag: Stag) -> Self {
         let local_fence = false;
         let work = MemoryOperation::Invalidate { stag, local_fence };
         Self::new(wr_id, Operation::Memory(work))
     }
 
-    /// Immediate Data.
+    /// Immediate Data (RFC 7306 §6): 8 bytes that come in the peer's completion.
     pub fn immediate(wr_id: WrId, data: Immediate) -> Self {
         let solicited = false;
         Self::new(wr_id, Operation::Immediate { data, solicited })
     }
 
-    /// An RDMA Write followed by Immediate Data.
+    /// An RDMA Write followed by Immediate Data (RFC 7306 §6).
     pub fn write_immediate(
         wr_id: WrId,
         payload: impl Into<Payload>,
@@ -103,7 +103,8 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An atomic addition, without overflow from one masked field into the next, or a masked comparison and exchange.
+    /// An Atomic Operation (RFC 7306 §5): an addition without overflow from one masked field into the next, or a masked comparison and
+    /// exchange.
     pub fn atomic(wr_id: WrId, operation: AtomicOperation, remote: RemoteAddress) -> Self {
         let operation = Operation::Atomic {
             operation,
@@ -113,12 +114,12 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An atomic addition of 64 bits, modulo 2^64.
+    /// `FetchAdd`: an atomic addition of 64 bits, modulo 2^64 (RFC 7306 §5.1.1).
     pub fn fetch_add(wr_id: WrId, add: u64, remote: RemoteAddress) -> Self {
         Self::atomic(wr_id, AtomicOperation::FetchAdd { add, mask: 0 }, remote)
     }
 
-    /// Puts `swap` where `compare` is, atomically.
+    /// `CmpSwap`: puts the 64 bits of `swap` where `compare` is, atomically (RFC 7306 §5.1.2).
     pub fn compare_swap(wr_id: WrId, compare: u64, swap: u64, remote: RemoteAddress) -> Self {
         let operation = AtomicOperation::CompareSwap {
             compare,
@@ -149,8 +150,8 @@ impl SendRequest {
         self
     }
 
-    /// Asks for an event at the peer when it has received the message. Means nothing to operations that the peer's application does not
-    /// learn of.
+    /// Solicited Event (RFC 5040 §5.3): asks for an event at the peer when it has received the message. Means nothing
+    /// to operations that the peer's application does not learn of.
     #[must_use]
     pub fn solicited(mut self) -> Self {
         match &mut self.operation {
@@ -165,21 +166,23 @@ impl SendRequest {
         self
     }
 
-    /// Has only failure reported.
+    /// Has only failure reported by a completion (verbs draft §8.1.3.1).
     #[must_use]
     pub fn unsignaled(mut self) -> Self {
         self.signaled = false;
         self
     }
 
-    /// Lets it wait for earlier Reads and Atomic Operations. Means nothing to Reads, nor to work on memory of this side.
+    /// Read Fence (verbs draft §8.2.2.2): lets it wait for earlier Reads and Atomic Operations. Means nothing to Reads,
+    /// nor to work on memory of this side.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;
         self
     }
 
-    /// Lets it wait for all earlier work. Means nothing to operations other than the invalidation of an `STag` of this side.
+    /// Local Fence (verbs draft §8.2.2.2): lets it wait for all earlier work. Means nothing to operations other than the invalidation of an
+    /// `STag` of this side.
     #[must_use]
     pub fn locally_fenced(mut self) -> Self {
         if let Operation::Memory(MemoryOperation::Invalidate { local_fence, .. }) =
@@ -203,7 +206,8 @@ impl SendRequest {
     }
 }
 
-/// A work request for the receive queue: a buffer for one message. What is placed is checked, byte by byte; where a message does not reach, nobody looks.
+/// A work request for the receive queue: a buffer for one message. What is placed is checked, byte by byte; where a
+/// message does not reach, nobody looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecvRequest {
@@ -214,7 +218,7 @@ pub struct RecvRequest {
 }
 
 impl RecvRequest {
-    /// A buffer.
+    /// A request that offers the places of `sgl`, in order, for one message (verbs draft §8.1.3.2).
     pub fn new(wr_id: WrId, sgl: impl Into<Sgl>) -> Self {
         Self {
             wr_id,
