@@ -190,7 +190,7 @@ impl Engine {
     /// Gives every queue pair that has something to send one turn.
     #[inline]
     fn send_all(&mut self) -> usize {
-        if self.ready.is_empty() && self.device.turns.is_empty() {
+        if self.ready.is_empty() && self.device.turns() == 0 {
             return 0;
         }
         self.send_in_turn()
@@ -205,8 +205,8 @@ impl Engine {
             }
         });
         let mut done = 0;
-        for _ in 0..self.device.turns.len() {
-            let Some(key) = self.device.turns.pop_front() else {
+        for _ in 0..self.device.turns() {
+            let Some(key) = self.device.next_turn() else {
                 break;
             };
             let sent = self.with_qp(key, QpContext::transmit);
@@ -228,7 +228,7 @@ impl Engine {
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub fn is_idle(&self) -> bool {
         self.state == EngineState::Failed
-            || self.ready.is_empty() && self.device.turns.is_empty() && !self.interface.has_news()
+            || self.ready.is_empty() && self.device.turns() == 0 && !self.interface.has_news()
     }
 
     /// What becomes readable when a frame arrives.

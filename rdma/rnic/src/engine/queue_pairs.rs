@@ -27,7 +27,7 @@ impl Engine {
         if let Some(at) = qp.poll_deadline() {
             self.deadlines.arm(at, key);
         }
-        if !self.device.conn_changes.is_empty() {
+        if self.device.has_conn_changes() {
             self.settle_connections(key);
         }
         Some(result)
@@ -35,7 +35,7 @@ impl Engine {
 
     /// Notes what a queue pair has done with its connections.
     fn settle_connections(&mut self, key: usize) {
-        for change in std::mem::take(&mut self.device.conn_changes) {
+        for change in self.device.take_conn_changes() {
             match change {
                 ConnChange::Made(conn) => self.own(conn, key),
                 ConnChange::Released(conn, port) => {

@@ -24,9 +24,9 @@ pub(crate) struct RdmaDevice {
     /// The time of the present turn or verb.
     pub(crate) now: Instant,
     /// Slots of queue pairs that may have something to send, in turn.
-    pub(crate) turns: VecDeque<usize>,
+    turns: VecDeque<usize>,
     /// What a queue pair has just done with its connections, for the engine, which keeps their owners.
-    pub(crate) conn_changes: Vec<ConnChange>,
+    conn_changes: Vec<ConnChange>,
     /// Next hops that connections wait for.
     pub(crate) searches: Searches,
 }
@@ -77,6 +77,40 @@ impl RdmaDevice {
             conn_changes: Vec::new(),
             searches: Searches::default(),
         }
+    }
+
+    /// Gives a queue pair a turn in sending, behind those that wait for theirs.
+    #[inline]
+    pub(super) fn add_turn(&mut self, slot: usize) {
+        self.turns.push_back(slot);
+    }
+
+    /// Queue pairs that wait for their turn.
+    #[inline]
+    pub(crate) fn turns(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// The queue pair whose turn it is.
+    #[inline]
+    pub(crate) fn next_turn(&mut self) -> Option<usize> {
+        self.turns.pop_front()
+    }
+
+    /// Notes what a queue pair does with one of its connections.
+    pub(super) fn note(&mut self, change: ConnChange) {
+        self.conn_changes.push(change);
+    }
+
+    /// True if a queue pair has done something with its connections that the engine has not taken note of.
+    #[inline]
+    pub(crate) fn has_conn_changes(&self) -> bool {
+        !self.conn_changes.is_empty()
+    }
+
+    /// What a queue pair has done with its connections, in its order.
+    pub(crate) fn take_conn_changes(&mut self) -> Vec<ConnChange> {
+        std::mem::take(&mut self.conn_changes)
     }
 
     /// Lends what the bytes of one connection are sent from and received into; `None` if it is gone.

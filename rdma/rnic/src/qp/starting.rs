@@ -122,7 +122,7 @@ impl Starting {
                 None
             }
             Ok(conn) => {
-                device.conn_changes.push(ConnChange::Made(conn));
+                device.note(ConnChange::Made(conn));
                 Some(Self::new(conn, order, next_hop, [began, until]))
             }
         }
@@ -240,7 +240,9 @@ impl Starting {
         };
         log::info!("{remote} closed upon MPA revision 2; trying revision 1");
         self.params = params;
-        device.conn_changes.extend(self.move_to(conn, port));
+        for change in self.move_to(conn, port) {
+            device.note(change);
+        }
         true
     }
 

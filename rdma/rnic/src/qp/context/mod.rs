@@ -385,7 +385,7 @@ impl QpContext {
     pub(crate) fn activate(&mut self, device: &mut RdmaDevice) {
         if !self.active {
             self.active = true;
-            device.turns.push_back(self.id.slot());
+            device.add_turn(self.id.slot());
         }
     }
 

@@ -310,7 +310,7 @@ impl QpContext {
     ) {
         if let ConnStage::Starting(starting) = self.enter(ConnStage::None) {
             let change = release(starting.conn(), Arc::clone(starting.port()));
-            device.conn_changes.push(change);
+            device.note(change);
             starting.tell(Err(error));
         }
     }

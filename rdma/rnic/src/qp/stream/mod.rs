@@ -145,8 +145,7 @@ impl Connection {
     /// Hands the TCP connection back.
     pub(super) fn release(self, device: &mut RdmaDevice) {
         let Stream { conn, port, .. } = self.stream;
-        let released = ConnChange::Released(conn, port);
-        device.conn_changes.push(released);
+        device.note(ConnChange::Released(conn, port));
     }
 }
 
