@@ -1,3 +1,5 @@
+//! Steering Tag: the name of a region or window on the wire (RFC 5040 §2.1).
+
 use core::fmt;
 
 /// Steering Tag: names a region to a peer (RFC 5040 §2.1). Opaque on the wire; for us index (24 bits) and key (8 bits).

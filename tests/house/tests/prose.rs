@@ -41,6 +41,15 @@ fn long_in_document(text: &str) -> Vec<(usize, String)> {
     long_sentences(sentences(lines)).collect()
 }
 
+/// A source without a header: nobody is told what the module is.
+fn missing_header(source: &str) -> Vec<(usize, String)> {
+    let has_header = doc_comments(source)
+        .first()
+        .is_some_and(|first| first.is_inner);
+    let finding = (1, "the module has no header".to_owned());
+    (!has_header).then_some(finding).into_iter().collect()
+}
+
 /// A module's header, if it begins with a question.
 fn questioning_header(source: &str) -> Vec<(usize, String)> {
     let comments = doc_comments(source);
@@ -107,6 +116,12 @@ fn sentences_have_at_most_25_words() {
 }
 
 #[test]
+fn modules_have_headers() {
+    let found = findings(source_files().expect("sources"), missing_header);
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
 fn headers_begin_with_what_one_would_search_for() {
     let found = findings(source_files().expect("sources"), questioning_header);
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -149,6 +164,15 @@ fn long_sentence_is_found_in_documentation_alone() {
         [0; 0]
     );
     assert_eq!(long_in_document(&format!("# {long}\n\n{long}\n")).len(), 1);
+}
+
+#[test]
+fn module_without_header_is_found() {
+    assert_eq!(
+        missing_header("use core::fmt;\n\n/// A tag.\nstruct Tag;\n").len(),
+        1
+    );
+    assert_eq!(missing_header("//! Tags.\n\nuse core::fmt;\n"), []);
 }
 
 #[test]

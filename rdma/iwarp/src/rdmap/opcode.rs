@@ -1,3 +1,5 @@
+//! Opcodes of RDMAP messages, and the queue that each goes to (RFC 5040 §4.1, RFC 7306 §3).
+
 use crate::Stag;
 use crate::ddp::Queue;
 

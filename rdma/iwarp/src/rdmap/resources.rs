@@ -1,3 +1,5 @@
+//! Resources of the receive side: what a receiver asks about regions and buffers, and the reasons for a no (RFC 5041 §7.1).
+
 use super::ATOMIC_OPERAND_BYTES;
 use crate::Stag;
 use core::fmt;

@@ -1,3 +1,5 @@
+//! Terminate codes: layer, Error Type and Error Code (RFC 5040 §4.8, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §8).
+
 use core::fmt;
 
 /// Layer, Error Type and Error Code of a Terminate (RFC 5040 §4.8, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §8).

@@ -1,3 +1,5 @@
+//! BBR on a path whose rate and round trip are known.
+
 use super::super::testing::at;
 use super::*;
 use crate::delivery_rate::RateSample;
