@@ -113,32 +113,31 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Kind, Window};
+    use super::super::entry::Region;
     use super::*;
-    use crate::model::{Access, PdId, StagScope};
+    use crate::model::{PdId, StagScope};
 
-    /// An entry that is known by its window's region.
-    fn entry(region: u32) -> Entry {
-        let home = StagScope::Domain(PdId(1));
-        Entry {
-            valid: None,
-            scope: home,
-            access: Access::empty(),
-            kind: Kind::Window(Window { home, region }),
-        }
+    /// A region that is known by how many entries its list may have.
+    fn entry(name: usize) -> Entry {
+        let region = Region {
+            remote_access: false,
+            shared: false,
+            entries: name,
+        };
+        Entry::invalid_region(StagScope::Domain(PdId(1)), region)
     }
 
-    fn put(entries: &mut Entries, index: u32, region: u32) -> Option<u32> {
+    fn put(entries: &mut Entries, index: u32, name: usize) -> Option<usize> {
         entries.reserve().unwrap();
-        let former = entries.put(index, entry(region));
+        let former = entries.put(index, entry(name));
         former.map(|former| named(&former))
     }
 
-    fn named(entry: &Entry) -> u32 {
-        entry.window().unwrap().region
+    fn named(entry: &Entry) -> usize {
+        entry.region().unwrap().entries
     }
 
-    fn found(entries: &Entries, index: u32) -> Option<u32> {
+    fn found(entries: &Entries, index: u32) -> Option<usize> {
         entries.get(index).map(named)
     }
 

@@ -1,23 +1,23 @@
-//! Entry of the `STag` table: a region or window.
+//! Entry of the `STag` table: a region or window, Invalid or Valid (verbs draft §7.2.2, §7.10.5). Only this file changes one.
 
 use xwarp_iwarp::{AccessError, Stag};
 
 use super::view::View;
-use crate::model::{Access, PdId, QpIdentity, StagScope};
+use crate::model::{Access, Bind, PdId, QpIdentity, StagScope};
 
 /// A region or window.
 pub(super) struct Entry {
     /// `STag` and memory while it is Valid; an Invalid one has neither (verbs draft §7.2.2).
-    pub(super) valid: Option<(Stag, View)>,
+    valid: Option<(Stag, View)>,
     /// Who may use it: for a bound window the queue pair that bound it, otherwise as it was made.
-    pub(super) scope: StagScope,
-    pub(super) access: Access,
-    pub(super) kind: Kind,
+    scope: StagScope,
+    access: Access,
+    kind: Kind,
 }
 
 /// What else there is to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     Region(Region),
     Window(Window),
 }
@@ -33,14 +33,92 @@ pub(super) struct Region {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+struct Window {
     /// Who may bind it.
-    pub(super) home: StagScope,
+    home: StagScope,
     /// Index of the region that it is bound to; means nothing while it is Invalid.
-    pub(super) region: u32,
+    region: u32,
 }
 
 impl Entry {
+    /// A region without memory, in state Invalid.
+    pub(super) fn invalid_region(scope: StagScope, region: Region) -> Self {
+        Self {
+            valid: None,
+            scope,
+            access: Access::empty(),
+            kind: Kind::Region(region),
+        }
+    }
+
+    /// A region in state Valid.
+    pub(super) fn valid_region(
+        (stag, view): (Stag, View),
+        scope: StagScope,
+        access: Access,
+        region: Region,
+    ) -> Self {
+        Self {
+            valid: Some((stag, view)),
+            scope,
+            access,
+            kind: Kind::Region(region),
+        }
+    }
+
+    /// A window that is bound to nothing, for those of `home` to bind.
+    pub(super) fn unbound_window(home: StagScope) -> Self {
+        Self {
+            valid: None,
+            scope: home,
+            access: Access::empty(),
+            kind: Kind::Window(Window { home, region: 0 }),
+        }
+    }
+
+    /// Makes a region Valid (Fast-Register, verbs draft §7.3.2.5).
+    pub(super) fn register(&mut self, stag: Stag, view: View, access: Access) {
+        self.valid = Some((stag, view));
+        self.access = access;
+    }
+
+    /// Its memory is that of another region, too, from now on for ever (verbs draft §7.3.2.4).
+    pub(super) fn share(&mut self) {
+        if let Kind::Region(region) = &mut self.kind {
+            region.shared = true;
+        }
+    }
+
+    /// Binds a window to the part `view` of a region, for `user` (verbs draft §7.10.2). From now on the domain no longer matters.
+    pub(super) fn bind(&mut self, user: QpIdentity, bind: &Bind, view: View) {
+        if let Kind::Window(window) = &mut self.kind {
+            window.region = bind.region.index();
+            self.valid = Some((bind.window, view));
+            self.access = bind.access;
+            self.scope = StagScope::QueuePair(user);
+        }
+    }
+
+    /// Valid to Invalid. All else about it is kept (verbs draft §7.8).
+    pub(super) fn invalidate(&mut self) {
+        self.valid = None;
+    }
+
+    /// A window becomes what it was when it was allocated (verbs draft §7.10.4). Returns the index of the region that it was bound
+    /// to, and the queue pair that had bound it; `None` if it was not bound.
+    pub(super) fn unbind(&mut self) -> Option<(u32, QpIdentity)> {
+        let Kind::Window(window) = self.kind else {
+            return None;
+        };
+        let bound_by = std::mem::replace(&mut self.scope, window.home);
+        self.valid.take()?;
+        self.access = Access::empty();
+        match bound_by {
+            StagScope::QueuePair(user) => Some((window.region, user)),
+            StagScope::Domain(_) => None,
+        }
+    }
+
     pub(super) fn region(&self) -> Option<&Region> {
         match &self.kind {
             Kind::Region(region) => Some(region),
@@ -48,18 +126,28 @@ impl Entry {
         }
     }
 
-    pub(super) fn region_mut(&mut self) -> Option<&mut Region> {
-        match &mut self.kind {
-            Kind::Region(region) => Some(region),
-            Kind::Window(_) => None,
+    /// Who may bind it, if it is a window.
+    pub(super) fn window_home(&self) -> Option<StagScope> {
+        match &self.kind {
+            Kind::Window(window) => Some(window.home),
+            Kind::Region(_) => None,
         }
     }
 
-    pub(super) fn window(&self) -> Option<&Window> {
-        match &self.kind {
-            Kind::Window(window) => Some(window),
-            Kind::Region(_) => None,
-        }
+    /// The `STag` that it is Valid with.
+    pub(super) fn stag(&self) -> Option<Stag> {
+        self.valid.as_ref().map(|(stag, _)| *stag)
+    }
+
+    /// Who may use it.
+    #[inline]
+    pub(super) fn scope(&self) -> StagScope {
+        self.scope
+    }
+
+    #[inline]
+    pub(super) fn access(&self) -> Access {
+        self.access
     }
 
     /// Its protection domain. A window is never bound by a queue pair of another one.
@@ -82,7 +170,7 @@ impl Entry {
     /// Why `user` may not have these rights. A scatter/gather list cannot name a window at all (verbs draft §8.1.3.2).
     #[cold]
     pub(super) fn refusal(&self, user: QpIdentity, rights: Access) -> AccessError {
-        if self.window().is_some() && rights.intersects(Access::LOCAL) {
+        if self.window_home().is_some() && rights.intersects(Access::LOCAL) {
             AccessError::InvalidStag
         } else if self.scope.admits(user) {
             AccessError::Rights

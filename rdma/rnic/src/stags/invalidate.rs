@@ -2,9 +2,9 @@
 
 use xwarp_iwarp::{InvalidateError, Stag};
 
-use super::entry::{Entry, Kind};
+use super::entry::Entry;
 use super::table::StagTable;
-use crate::model::{Access, CompletionStatus, QpIdentity, StagScope};
+use crate::model::{Access, CompletionStatus, QpIdentity};
 
 /// Why an `STag` is not invalidated, whoever asks for it.
 enum Refusal {
@@ -43,13 +43,13 @@ impl StagTable {
             Refusal::NotAssociated => InvalidateError::NotAssociated,
             Refusal::Needed => InvalidateError::Forbidden,
         })?;
-        if entry.valid.is_none() {
+        if entry.stag().is_none() {
             return Err(InvalidateError::InvalidStag);
         }
-        if !user.is_open() || !entry.access.intersects(Access::REMOTE) {
+        if !user.is_open() || !entry.access().intersects(Access::REMOTE) {
             return Err(InvalidateError::Rights);
         }
-        if self.is_shared(entry.scope) {
+        if self.is_shared(entry.scope()) {
             return Err(InvalidateError::Forbidden);
         }
         Ok(())
@@ -61,7 +61,7 @@ impl StagTable {
         if entry.has_other_key(stag) {
             return Err(Refusal::Unknown);
         }
-        if !entry.scope.admits(user) {
+        if !entry.scope().admits(user) {
             return Err(Refusal::NotAssociated);
         }
         let shared = entry.region().is_some_and(|region| region.shared);
@@ -75,25 +75,15 @@ impl StagTable {
     pub(crate) fn invalidate(&mut self, stag: Stag) {
         self.unbind(stag.index());
         if let Some(entry) = self.get_mut(stag.index()) {
-            entry.valid = None;
+            entry.invalidate();
         }
     }
 
     /// Takes away what a window is bound to, if it is one and bound: it is as it was allocated (verbs draft §7.10.4).
     pub(super) fn unbind(&mut self, index: u32) {
-        let Some(entry) = self.get_mut(index) else {
-            return;
-        };
-        let Kind::Window(window) = entry.kind else {
-            return;
-        };
-        let bound_by = std::mem::replace(&mut entry.scope, window.home);
-        if entry.valid.take().is_none() {
-            return;
-        }
-        entry.access = Access::empty();
-        if let StagScope::QueuePair(user) = bound_by {
-            self.note_unbound(index, window.region, user);
+        let bound = self.get_mut(index).and_then(Entry::unbind);
+        if let Some((region, user)) = bound {
+            self.note_unbound(index, region, user);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use xwarp_iwarp::Stag;
 
-use super::entry::{Entry, Kind, Region};
+use super::entry::{Entry, Region};
 use super::table::StagTable;
 use super::view::View;
 use crate::model::{
-    Access, CompletionStatus, FastRegister, MAX_LIST_ENTRIES, QpAccess, QpIdentity, QueryError,
-    RegionInfo, RegionMemory, RegionSpec, RegisterError, SpecError, StagScope,
+    CompletionStatus, FastRegister, MAX_LIST_ENTRIES, QpAccess, QpIdentity, QueryError, RegionInfo,
+    RegionMemory, RegionSpec, RegisterError, SpecError, StagScope,
 };
 
 /// A Reregister that failed.
@@ -73,13 +73,13 @@ impl StagTable {
     /// Another `STag` of the same index: with this key, or with a random one that it does not have now.
     fn next_stag(&self, index: u32, key: Option<u8>) -> Result<Stag, RegisterError> {
         let plain = Stag(index << 8);
-        let now = self.get(index).and_then(|entry| entry.valid.as_ref());
+        let now = self.get(index).and_then(Entry::stag);
         if let Some(key) = key {
             return Ok(plain.with_key(key));
         }
         loop {
             let stag = plain.with_key(Stag(self.random()?).key());
-            if now.is_none_or(|(now, _)| *now != stag) {
+            if now != Some(stag) {
                 return Ok(stag);
             }
         }
@@ -105,9 +105,10 @@ impl StagTable {
             shared: true,
             ..region
         };
-        self.put(stag.index(), valid(stag, view, scope, spec.access, shared));
-        if let Some(region) = self.get_mut(existing.index()).and_then(Entry::region_mut) {
-            region.shared = true;
+        let shared = Entry::valid_region((stag, view), scope, spec.access, shared);
+        self.put(stag.index(), shared);
+        if let Some(entry) = self.get_mut(existing.index()) {
+            entry.share();
         }
         Ok(stag)
     }
@@ -128,13 +129,7 @@ impl StagTable {
             shared: false,
             entries,
         };
-        let entry = Entry {
-            valid: None,
-            scope,
-            access: Access::empty(),
-            kind: Kind::Region(region),
-        };
-        self.put(stag.index(), entry);
+        self.put(stag.index(), Entry::invalid_region(scope, region));
         Ok(stag)
     }
 
@@ -156,8 +151,7 @@ impl StagTable {
         let view = self.list_view(&request.list, spec.addressing);
         let view = view.map_err(CompletionStatus::of_spec)?;
         if let Some(entry) = self.get_mut(request.stag.index()) {
-            entry.valid = Some((request.stag, view));
-            entry.access = request.access;
+            entry.register(request.stag, view, request.access);
         }
         Ok(())
     }
@@ -170,10 +164,10 @@ impl StagTable {
         if region.shared {
             return Err(CompletionStatus::InvalidStag);
         }
-        if !entry.scope.admits(user) {
+        if !entry.scope().admits(user) {
             return Err(CompletionStatus::InvalidPd);
         }
-        if entry.valid.is_some() {
+        if entry.stag().is_some() {
             return Err(CompletionStatus::StagNotInvalid);
         }
         Ok(region)
@@ -184,12 +178,12 @@ impl StagTable {
         let entry = self.get(index).ok_or(QueryError::InvalidStag)?;
         let region = entry.region().ok_or(QueryError::InvalidStag)?;
         Ok(RegionInfo {
-            key: entry.valid.as_ref().map(|(stag, _)| stag.key()),
+            key: entry.stag().map(Stag::key),
             remote_access: region.remote_access,
             pd: entry.pd(),
             shared: region.shared,
             entries: region.entries,
-            access: entry.access,
+            access: entry.access(),
         })
     }
 
@@ -225,14 +219,5 @@ fn non_shared(
         shared: false,
         entries: memory.entries(),
     };
-    valid(stag, view, scope, spec.access, region)
-}
-
-fn valid(stag: Stag, view: View, scope: StagScope, access: Access, region: Region) -> Entry {
-    Entry {
-        valid: Some((stag, view)),
-        scope,
-        access,
-        kind: Kind::Region(region),
-    }
+    Entry::valid_region((stag, view), scope, spec.access, region)
 }

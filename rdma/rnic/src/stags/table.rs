@@ -213,7 +213,7 @@ impl StagTable {
         let Some((entry, view)) = self.valid(stag) else {
             return self.physical(user, stag, rights);
         };
-        if !entry.scope.admits(user) || !entry.access.contains(rights) {
+        if !entry.scope().admits(user) || !entry.access().contains(rights) {
             return Err(entry.refusal(user, rights));
         }
         Ok(view)

@@ -2,7 +2,7 @@
 
 use xwarp_iwarp::Stag;
 
-use super::entry::{Entry, Kind, Window};
+use super::entry::Entry;
 use super::table::StagTable;
 use super::view::View;
 use crate::model::{
@@ -14,24 +14,18 @@ impl StagTable {
     /// Allocate Memory Window. The `STag`'s key means nothing before the window is bound.
     pub fn allocate_window(&mut self, home: StagScope) -> Result<Stag, RegisterError> {
         let stag = self.vacant(None)?;
-        let entry = Entry {
-            valid: None,
-            scope: home,
-            access: Access::empty(),
-            kind: Kind::Window(Window { home, region: 0 }),
-        };
-        self.put(stag.index(), entry);
+        self.put(stag.index(), Entry::unbound_window(home));
         Ok(stag)
     }
 
     /// Query Memory Window.
     pub fn query_window(&self, index: u32) -> Result<WindowInfo, QueryError> {
         let entry = self.get(index).ok_or(QueryError::InvalidStag)?;
-        entry.window().ok_or(QueryError::InvalidStag)?;
+        entry.window_home().ok_or(QueryError::InvalidStag)?;
         Ok(WindowInfo {
-            key: entry.valid.as_ref().map(|(stag, _)| stag.key()),
+            key: entry.stag().map(Stag::key),
             pd: entry.pd(),
-            access: entry.access,
+            access: entry.access(),
         })
     }
 
@@ -45,14 +39,7 @@ impl StagTable {
         let Some(entry) = self.get_mut(bind.window.index()) else {
             return Err(CompletionStatus::InvalidWindow);
         };
-        let Kind::Window(window) = &mut entry.kind else {
-            return Err(CompletionStatus::InvalidWindow);
-        };
-        window.region = bind.region.index();
-        entry.valid = Some((bind.window, view));
-        entry.access = bind.access;
-        // From now on the domain no longer matters.
-        entry.scope = StagScope::QueuePair(user);
+        entry.bind(user, bind, view);
         let (window, region) = (bind.window.index(), bind.region.index());
         self.note_bound(window, region, user);
         Ok(())
@@ -62,11 +49,12 @@ impl StagTable {
     fn check_window(&self, user: QpIdentity, stag: Stag) -> Result<(), CompletionStatus> {
         let entry = self.get(stag.index());
         let entry = entry.ok_or(CompletionStatus::InvalidWindow)?;
-        let window = entry.window().ok_or(CompletionStatus::InvalidWindow)?;
-        if !window.home.admits(user) {
+        let home = entry.window_home();
+        let home = home.ok_or(CompletionStatus::InvalidWindow)?;
+        if !home.admits(user) {
             return Err(CompletionStatus::InvalidPd);
         }
-        if entry.valid.is_some() {
+        if entry.stag().is_some() {
             return Err(CompletionStatus::StagNotInvalid);
         }
         Ok(())
@@ -81,14 +69,14 @@ impl StagTable {
         }
         let view = entry.view(bind.region);
         let view = view.ok_or(CompletionStatus::InvalidRegion)?;
-        if !entry.scope.admits(user) {
+        if !entry.scope().admits(user) {
             return Err(CompletionStatus::InvalidPd);
         }
         if view.is_zero_based() {
             return Err(CompletionStatus::InvalidRegion);
         }
-        if !entry.access.contains(Access::BIND_WINDOWS)
-            || !bind.access.suits_window_on(entry.access)
+        if !entry.access().contains(Access::BIND_WINDOWS)
+            || !bind.access.suits_window_on(entry.access())
         {
             return Err(CompletionStatus::AccessViolation);
         }
