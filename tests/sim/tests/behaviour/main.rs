@@ -1,15 +1,14 @@
 //! Behaviour of two connected RNICs towards their applications, whatever the link between them does.
 
-mod arming;
 mod atomics;
 mod buffers;
 mod clock;
 mod close;
+mod completion_queues;
 mod data_path;
 mod descriptors;
 mod domains;
 mod emitted;
-mod engine_descriptor;
 mod events;
 mod foreign;
 mod hostile;
@@ -23,20 +22,16 @@ mod memory;
 mod midway;
 mod mpa;
 mod order;
-mod other_descriptors;
 mod packing;
 mod path_search;
 mod program;
 mod protection;
-mod queues;
 mod read_responses;
 mod refused;
-mod resize;
 mod rnic;
 mod scope;
 mod security;
 mod segments;
-mod slots;
 mod srq;
 mod startup;
 mod states;

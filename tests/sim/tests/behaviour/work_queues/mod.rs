@@ -1,4 +1,4 @@
-//! Attributes of work queues: depths that change under load, elements of lists, and the limit of messages in progress.
+//! Work queues: slots, depths that change under load, elements of lists, and the limit of messages in progress.
 
 mod elements;
 mod inline;
@@ -7,6 +7,7 @@ mod load;
 mod resize;
 mod sends;
 mod shared;
+mod slots;
 
 use std::time::Duration;
 
