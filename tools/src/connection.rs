@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure};
 use xwarp::cm::ConnectionRequest;
+use xwarp::cm::PrivateData;
 use xwarp::error::{PostError, RnicEnded, RnicUnavailable};
 use xwarp::event::{AsyncEventKind, StateChanges};
 use xwarp::{
@@ -71,7 +72,7 @@ impl<'a> Connection<'a> {
         &mut self,
         server: SocketAddr,
         private_data: &[u8],
-    ) -> anyhow::Result<Vec<u8>> {
+    ) -> anyhow::Result<PrivateData> {
         let mut connecting = (self.qp).begin_connect(server, private_data, CONNECT_TIMEOUT)?;
         loop {
             if let Some(outcome) = connecting.try_finish() {

@@ -4,5 +4,6 @@
 
 pub use crate::connecting::Connecting;
 pub use crate::listener::ConnectionRequest;
+pub use crate::private_data::PrivateData;
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes};
 pub use xwarp_rnic::model::{ConnectionInfo, Depths, MpaConfig, PeerToPeer};

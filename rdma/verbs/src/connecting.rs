@@ -11,9 +11,10 @@ use xwarp_rnic::qp::ConnectOrder;
 
 use crate::attempt::{Attempt, no_descriptor};
 use crate::control::Control;
+use crate::private_data::PrivateData;
 
 /// How it ended: the private data of the peer's answer, or an error.
-type Outcome = Result<Vec<u8>, ConnectError>;
+type Outcome = Result<PrivateData, ConnectError>;
 
 /// A connection that is being made. The engine makes it, whether or not anybody looks at this. Dropping it before it
 /// has ended gives the attempt up: the queue pair stays Idle.
@@ -70,12 +71,8 @@ impl Connecting {
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    ///
-    /// # Errors
-    ///
-    /// As [`wait`](Self::wait).
     pub fn try_finish(&mut self) -> Option<Outcome> {
-        self.attempt.try_finish()
+        self.attempt.try_finish().map(with_private_data)
     }
 
     /// The result, waiting for it up to `timeout`; `None` when there is none by then.
@@ -83,12 +80,9 @@ impl Connecting {
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    ///
-    /// # Errors
-    ///
-    /// As [`wait`](Self::wait).
     pub fn wait_for(&mut self, timeout: Duration) -> Option<Outcome> {
-        (self.attempt).wait_until(Instant::now().checked_add(timeout))
+        let outcome = (self.attempt).wait_until(Instant::now().checked_add(timeout));
+        outcome.map(with_private_data)
     }
 
     /// Waits for the result; the timeout given to `begin_connect` bounds it.
@@ -105,8 +99,12 @@ impl Connecting {
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn wait(mut self) -> Outcome {
-        self.attempt.wait()
+        with_private_data(self.attempt.wait())
     }
+}
+
+fn with_private_data(outcome: Result<Vec<u8>, ConnectError>) -> Outcome {
+    outcome.map(PrivateData::from)
 }
 
 impl AsFd for Connecting {

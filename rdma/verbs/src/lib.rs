@@ -108,6 +108,7 @@ mod listener;
 mod listening;
 pub mod memory;
 mod pd;
+mod private_data;
 mod qp;
 mod qp_change;
 mod rnic;

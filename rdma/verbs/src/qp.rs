@@ -16,6 +16,7 @@ use crate::data_path::{DataPath, NewPosts, PostingEnd};
 use crate::error::{DataPathError, DisconnectError, PostListError, RefusedError, WaitError};
 use crate::memory::region::MemoryRegion;
 use crate::pd::ProtectionDomain;
+use crate::private_data::PrivateData;
 use crate::qp_change::QpChange;
 use crate::srq::SharedReceiveQueue;
 use crate::state_changes::StateChanges;
@@ -331,7 +332,7 @@ impl QueuePair {
         remote: SocketAddr,
         private_data: &[u8],
         timeout: Duration,
-    ) -> Result<Vec<u8>, ConnectError> {
+    ) -> Result<PrivateData, ConnectError> {
         self.begin_connect(remote, private_data, timeout)?.wait()
     }
 

@@ -12,12 +12,13 @@ use crate::attempt::no_descriptor;
 use crate::connecting::Connecting;
 use crate::control::Control;
 use crate::error::WaitError;
+use crate::private_data::PrivateData;
 use crate::streaming::{ConnectingStream, LlpStream};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl IntoFuture for Connecting {
-    type Output = Result<Vec<u8>, ConnectError>;
+    type Output = Result<PrivateData, ConnectError>;
     type IntoFuture = BoxFuture<Self::Output>;
 
     /// Awaits the result: the private data of the peer's answer. Dropping the future gives the attempt up, as dropping this does.

@@ -96,7 +96,7 @@ impl<'a> Pair<'a> {
             });
             let at = SocketAddr::new(address, PORT);
             let told = xwarp.connect(at, ours).expect("a connection");
-            (told, accepting.join().expect("siw accepts"))
+            (told.into(), accepting.join().expect("siw accepts"))
         });
     }
 

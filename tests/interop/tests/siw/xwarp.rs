@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ::xwarp::cm::{Connecting, ConnectionInfo, MpaConfig};
+use ::xwarp::cm::{Connecting, ConnectionInfo, MpaConfig, PrivateData};
 use ::xwarp::config::{NicConfig, XdpMode};
 use ::xwarp::error::ConnectError;
 use ::xwarp::event::AsyncEventKind;
@@ -136,7 +136,7 @@ impl<'a> Xwarp<'a> {
         &mut self,
         to: SocketAddr,
         private_data: &[u8],
-    ) -> Result<Vec<u8>, ConnectError> {
+    ) -> Result<PrivateData, ConnectError> {
         let qp = &mut self.end.qp;
         let connect = || qp.connect(to, private_data, TIMEOUT);
         self.lab.xwarp.run(connect)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xwarp::cm::Connecting;
+use xwarp::cm::{Connecting, PrivateData};
 use xwarp::error::{AcceptError, ConnectError};
 use xwarp::{Listener, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
@@ -35,7 +35,7 @@ fn outcome_with(
     sim: &mut Sim,
     peer: &PlainPeer,
     act: impl Fn(&PlainPeer),
-) -> (SimEnd, Result<Vec<u8>, ConnectError>) {
+) -> (SimEnd, Result<PrivateData, ConnectError>) {
     let (a, mut connecting) = requesting(sim, peer);
     act(peer);
     let outcome = sim.wait_for("the outcome", || connecting.try_finish());

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use xwarp::cm::ConnectionRequest;
+use xwarp::cm::{ConnectionRequest, PrivateData};
 use xwarp::completion::{Arm, CompletionChannel};
 use xwarp::config::{Progress, WaitMode};
 use xwarp::error::{ConnectError, RnicEnded, RnicUnavailable, StreamError};
@@ -84,11 +84,11 @@ impl AsyncEnd {
         }
     }
 
-    async fn connect(&mut self) -> Result<Vec<u8>, ConnectError> {
+    async fn connect(&mut self) -> Result<PrivateData, ConnectError> {
         self.connect_to(PORT).await
     }
 
-    async fn connect_to(&mut self, port: u16) -> Result<Vec<u8>, ConnectError> {
+    async fn connect_to(&mut self, port: u16) -> Result<PrivateData, ConnectError> {
         let at = (Side::B.address(), port);
         self.qp.begin_connect(at.into(), b"", TIMEOUT)?.await
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
 use xwarp::attr::QpId;
-use xwarp::cm::{Connecting, ConnectionRequest};
+use xwarp::cm::{Connecting, ConnectionRequest, PrivateData};
 use xwarp::completion::Arm;
 use xwarp::config::Progress;
 use xwarp::error::{ConnectError, HostError};
@@ -53,7 +53,7 @@ fn sleep(epoll: &Epoll) {
 }
 
 /// What becomes of an attempt to connect, for a loop that sleeps on two descriptors and turns an inline engine.
-fn outcome_of(rnic: &Rnic, connecting: &mut Connecting) -> Result<Vec<u8>, ConnectError> {
+fn outcome_of(rnic: &Rnic, connecting: &mut Connecting) -> Result<PrivateData, ConnectError> {
     let epoll = watch(&[rnic.as_fd(), connecting.as_fd()]);
     loop {
         sleep(&epoll);

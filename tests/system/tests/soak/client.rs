@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use xwarp::cm::PrivateData;
 use xwarp::error::{ConnectError, HostError};
 use xwarp::{
     Access, CompletionQueue, MemoryRegion, ProtectionDomain, QpConfig, QueuePair, RemoteAddress,
@@ -102,7 +103,7 @@ impl Connection {
 }
 
 /// Connects. While the interface is switched off or its cable is out, the kernel may have neither route nor neighbour, and says so.
-fn connect(rnic: &Rnic, qp: &mut QueuePair, name: &[u8]) -> Vec<u8> {
+fn connect(rnic: &Rnic, qp: &mut QueuePair, name: &[u8]) -> PrivateData {
     let server = SocketAddr::from((Side::B.address(), PORT));
     let (mut answer, began) = (None, Instant::now());
     eventually("a connection", || match qp.connect(server, name, TIMEOUT) {

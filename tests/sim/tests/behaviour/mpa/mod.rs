@@ -15,7 +15,9 @@ mod windows;
 
 use std::time::Duration;
 
-use xwarp::cm::{ConnectionInfo, ConnectionRequest, MpaConfig, PeerToPeer, Revision, RtrTypes};
+use xwarp::cm::{
+    ConnectionInfo, ConnectionRequest, MpaConfig, PeerToPeer, PrivateData, Revision, RtrTypes,
+};
 use xwarp::error::ConnectError;
 use xwarp::{QpConfig, QpState};
 use xwarp_netsim::Seed;
@@ -183,13 +185,13 @@ impl Initiating {
         self
     }
 
-    fn outcome(&mut self) -> Result<Vec<u8>, ConnectError> {
+    fn outcome(&mut self) -> Result<PrivateData, ConnectError> {
         self.sim
             .wait_for("the outcome", || self.connecting.try_finish())
     }
 
     /// What comes of the peer's `reply`.
-    fn answered(&mut self, reply: &[u8]) -> Result<Vec<u8>, ConnectError> {
+    fn answered(&mut self, reply: &[u8]) -> Result<PrivateData, ConnectError> {
         self.peer.send(reply);
         self.outcome()
     }
