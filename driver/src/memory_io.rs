@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{Arena, Layout, Queue, RxFrame, SentFrame, TxFrame};
@@ -32,15 +33,19 @@ pub struct MemoryIo {
     counters: IoCounters,
 }
 
-/// The least room of a buffer that is used again.
-const BUFFER: usize = 2048;
+/// Buffers that a wire keeps at most.
+const BUFFERS: usize = 512;
 
 /// The cable of a [`MemoryIo`]: what it sent can be taken off, what it shall receive can be put on.
 #[derive(Clone, Default)]
-pub struct Wire(Arc<Mutex<Ends>>);
+pub struct Wire(Arc<Cable>);
 
-/// Buffers of frames that have been received, for frames to come.
-type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
+#[derive(Default)]
+struct Cable {
+    /// There may be something in `arriving`: an interface that is asked in vain takes no lock.
+    arrives: AtomicBool,
+    ends: Mutex<Ends>,
+}
 
 #[derive(Default)]
 struct Ends {
@@ -51,8 +56,27 @@ struct Ends {
     icmp: VecDeque<Icmp>,
     /// Transmissions do not complete.
     busy: bool,
-    /// If none, each frame is allocated, and freed once it was received.
-    buffers: Option<Buffers>,
+    /// Buffers of frames that have been received, for frames to come.
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Ends {
+    /// A copy of a frame.
+    fn copy(&mut self, frame: &[u8]) -> Vec<u8> {
+        let Some(mut bytes) = self.buffers.pop() else {
+            return frame.to_vec();
+        };
+        bytes.clear();
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    /// Takes the buffer of a frame that was received.
+    fn keep(&mut self, bytes: Vec<u8>) {
+        if self.buffers.len() < BUFFERS {
+            self.buffers.push(bytes);
+        }
+    }
 }
 
 impl Wire {
@@ -65,21 +89,10 @@ impl Wire {
     pub fn deliver(&self, frame: Vec<u8>) {
         let mut ends = self.ends();
         ends.arriving.push_back(frame);
+        self.0.arrives.store(true, Ordering::Release);
         if let Some(arrival) = &ends.arrival {
             arrival.raise();
         }
-    }
-
-    /// The oldest frame that waits to be received.
-    fn take_arriving(&self) -> Option<Vec<u8>> {
-        let mut ends = self.ends();
-        let frame = ends.arriving.pop_front();
-        if let Some(arrival) = &ends.arrival
-            && ends.arriving.is_empty()
-        {
-            arrival.clear();
-        }
-        frame
     }
 
     /// Lets an ICMP message arrive that is to be asked for.
@@ -93,41 +106,30 @@ impl Wire {
         self.ends().busy = busy;
     }
 
-    /// Has both wires keep the buffers of received frames for what is sent next, so that frames cost no allocation. What else they cost can
-    /// be measured then.
+    /// Gives another wire some of the buffers that received frames have left here, so that both have as many. So frames that go one way only
+    /// cost no allocation either.
     pub fn share_buffers(&self, other: &Self) {
-        let buffers = Buffers::default();
-        for wire in [self, other] {
-            wire.ends().buffers = Some(Arc::clone(&buffers));
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return;
         }
-    }
-
-    /// A copy of a frame.
-    fn copy(&self, frame: &[u8]) -> Vec<u8> {
-        let Some(buffers) = &self.ends().buffers else {
-            return frame.to_vec();
+        let wanted = other.ends().buffers.len();
+        let mut given = {
+            let buffers = &mut self.ends().buffers;
+            let surplus = buffers.len().saturating_sub(wanted);
+            buffers.split_off(buffers.len() - surplus.div_ceil(2))
         };
-        let spare = lock(buffers).pop();
-        let mut bytes = spare.unwrap_or_else(|| Vec::with_capacity(frame.len().max(BUFFER)));
-        bytes.clear();
-        bytes.extend_from_slice(frame);
-        bytes
-    }
-
-    /// Takes the buffer of a frame that was received.
-    fn keep(&self, bytes: Vec<u8>) {
-        if let Some(buffers) = &self.ends().buffers {
-            lock(buffers).push(bytes);
-        }
+        other.ends().buffers.append(&mut given);
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
-        lock(&self.0)
+        self.0.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The ends, if a frame may wait to be received.
+    fn arrivals(&self) -> Option<MutexGuard<'_, Ends>> {
+        let arrives = self.0.arrives.load(Ordering::Acquire);
+        arrives.then(|| self.ends())
+    }
 }
 
 impl MemoryIo {
@@ -180,18 +182,23 @@ impl MemoryIo {
     }
 
     fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
-        let (len, bytes) = (frame.len(), self.wire.copy(&frame));
+        let len = frame.len();
+        let mut ends = self.wire.ends();
+        let bytes = ends.copy(&frame);
         let parked = self.pool.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += len as u64;
             if self.up {
-                self.wire.ends().sent.push_back(bytes);
+                ends.sent.push_back(bytes);
             } else {
                 self.held.push(bytes);
             }
-            self.uncompleted.push(place);
-            self.complete();
+            if self.up && !ends.busy {
+                complete(&mut self.pool, place);
+            } else {
+                self.uncompleted.push(place);
+            }
         }
         self.pool.token(parked, len)
     }
@@ -203,45 +210,77 @@ impl MemoryIo {
         }
     }
 
+    #[inline]
     fn complete(&mut self) {
-        if self.uncompleted.is_empty() || !self.up || self.wire.ends().busy {
-            return;
-        }
-        for place in self.uncompleted.drain(..) {
-            let completed = self.pool.complete(place);
-            debug_assert!(completed.is_ok(), "a frame that was sent is gone");
+        if !self.uncompleted.is_empty() {
+            self.complete_all();
         }
     }
 
-    fn accept(&mut self, bytes: &[u8]) -> Option<RxFrame> {
-        if bytes.len() > self.room {
-            self.counters.drop_rx_other += 1;
-            return None;
+    #[inline(never)]
+    fn complete_all(&mut self) {
+        if !self.up || self.wire.ends().busy {
+            return;
         }
-        let Some(frame) = self.pool.take() else {
-            self.counters.drop_rx_no_frame += 1;
-            return None;
-        };
-        let mut filled = TxFrame::new(frame);
-        filled.set_len(bytes.len());
-        filled.copy_from_slice(bytes);
-        self.counters.rx_frames += 1;
-        self.counters.rx_bytes += bytes.len() as u64;
-        Some(RxFrame::new(filled.into_frame(), bytes.len()))
+        for place in self.uncompleted.drain(..) {
+            complete(&mut self.pool, place);
+        }
     }
+}
+
+fn complete(pool: &mut FramePool<Queue>, place: usize) {
+    let completed = pool.complete(place);
+    debug_assert!(completed.is_ok(), "a frame that was sent is gone");
+}
+
+/// A frame of the pool with a copy of `bytes`, at most `room` of them.
+fn accept(
+    bytes: &[u8],
+    room: usize,
+    pool: &mut FramePool<Queue>,
+    counters: &mut IoCounters,
+) -> Option<RxFrame> {
+    if bytes.len() > room {
+        counters.drop_rx_other += 1;
+        return None;
+    }
+    let Some(frame) = pool.take() else {
+        counters.drop_rx_no_frame += 1;
+        return None;
+    };
+    let mut filled = TxFrame::new(frame);
+    filled.set_len(bytes.len());
+    filled.copy_from_slice(bytes);
+    counters.rx_frames += 1;
+    counters.rx_bytes += bytes.len() as u64;
+    Some(RxFrame::new(filled.into_frame(), bytes.len()))
 }
 
 impl PacketIo for MemoryIo {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        let Some(mut ends) = self.wire.arrivals() else {
+            return;
+        };
         if !self.up {
-            while self.wire.take_arriving().is_some() {}
+            ends.arriving.clear();
         }
-        for _ in 0..budget {
-            let Some(bytes) = self.wire.take_arriving() else {
-                return;
+        for _ in 0..budget.min(ends.arriving.len()) {
+            let Some(bytes) = ends.arriving.pop_front() else {
+                break;
             };
-            out.extend(self.accept(&bytes));
-            self.wire.keep(bytes);
+            out.extend(accept(
+                &bytes,
+                self.room,
+                &mut self.pool,
+                &mut self.counters,
+            ));
+            ends.keep(bytes);
+        }
+        if ends.arriving.is_empty() {
+            self.wire.0.arrives.store(false, Ordering::Release);
+            if let Some(arrival) = &ends.arrival {
+                arrival.clear();
+            }
         }
     }
 
@@ -337,7 +376,6 @@ mod tests {
     #[test]
     fn shared_buffers_are_those_of_received_frames() {
         let [(mut a, at_a), (mut b, at_b)] = [1, 1].map(|frames| MemoryIo::new(frames).unwrap());
-        at_a.share_buffers(&at_b);
         let mut places = Vec::new();
         for round in 0..3_u8 {
             let mut frame = a.tx_frame().unwrap();
@@ -352,6 +390,7 @@ mod tests {
             b.receive(8, &mut frames);
             assert_eq!(frames[0][..], [round; 60]);
             b.recycle(frames.remove(0));
+            at_b.share_buffers(&at_a);
         }
         assert_eq!(places, [places[0]; 3]);
     }

@@ -101,10 +101,7 @@ impl Hosts {
     /// For [`BURST`] messages at a time.
     pub(crate) fn for_bursts() -> Self {
         let depth = u16::try_from(BURST).expect("a small number");
-        let hosts = Self::with(depth, BURST * BURST_LEN);
-        let [a, b] = [&hosts.requester, &hosts.responder];
-        a.wire.share_buffers(&b.wire);
-        hosts
+        Self::with(depth, BURST * BURST_LEN)
     }
 
     fn with(depth: u16, region: usize) -> Self {

@@ -153,7 +153,6 @@ fn connect(endpoints: &mut [Endpoint; 2], now: &mut Instant, port: u16) -> [Conn
 /// Counts [`FPDUS`] segments of a connection beside `crowd` idle ones.
 fn count_beside(crowd: u16, counted: [Work; 2]) {
     let mut endpoints = Side::BOTH.map(endpoint);
-    endpoints[0].wire.share_buffers(&endpoints[1].wire);
     let mut now = Instant::from_micros(1_000_000);
     endpoints[1].stack.listen(SERVER, 1).expect("a free port");
     for number in 0..crowd {

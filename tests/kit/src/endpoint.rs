@@ -13,6 +13,7 @@ pub fn carry(from: &Wire, to: &Wire) -> usize {
         to.deliver(frame);
         carried += 1;
     }
+    to.share_buffers(from);
     carried
 }
 
