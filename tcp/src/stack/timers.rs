@@ -25,7 +25,7 @@ pub(super) struct Alarm {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     handle: Handle,
-    /// The exact time, of a near entry.
+    /// The exact time, unless it comes from the wheel.
     at: Option<Instant>,
 }
 
@@ -37,7 +37,8 @@ impl Due {
 
 /// Deadlines far ahead wait in a [`Wheel`], which is told to wake a little early for as much as it may be late. At last they lie in a heap
 /// of those that are only microseconds away. So a connection runs exactly at its deadline, and how many others have one does not matter to
-/// it.
+/// it. The deadline that was entered last is kept beside the wheel until another one is: a timer that is set for a message and called off
+/// by its ACK seldom comes into the wheel.
 ///
 /// An alarm that is moved back, as every ACK does to the retransmission timer, keeps its entry. That finds at its time that it came too
 /// early. So a wake-up may be spurious and is never late.
@@ -47,6 +48,8 @@ pub(super) struct Timers {
     /// Nothing in the wheel is due before: so that a turn without work need not look.
     idle_until: Instant,
     near: BinaryHeap<Reverse<(Instant, Handle)>>,
+    /// The far deadline that was entered last, unless it was called off. Its connection has no other entry in the wheel.
+    last: Option<(Instant, Handle)>,
 }
 
 impl Timers {
@@ -55,6 +58,7 @@ impl Timers {
             wheel: Wheel::new(Instant::ORIGIN),
             idle_until: Instant::ORIGIN,
             near: BinaryHeap::new(),
+            last: None,
         }
     }
 
@@ -74,8 +78,12 @@ impl Timers {
             return;
         };
         if alarm.armed.is_none_or(|armed| deadline < armed) {
-            alarm.armed = Some(deadline);
-            self.enter(handle, deadline, now);
+            if alarm.armed.replace(deadline).is_some() {
+                self.cancel(handle);
+            }
+            if let Some((at, other)) = self.last.replace((deadline, handle)) {
+                self.enter(other, at, now);
+            }
         }
     }
 
@@ -83,7 +91,6 @@ impl Timers {
         let nanos = deadline.nanos_since_origin();
         let ahead = nanos.saturating_sub(now.nanos_since_origin());
         if ahead <= NEAR {
-            self.wheel.cancel(handle.key());
             self.near.push(Reverse((deadline, handle)));
         } else {
             let at = Instant::from_nanos(nanos - TICKS - (ahead - TICKS) / 32);
@@ -99,6 +106,10 @@ impl Timers {
     }
 
     fn cancel(&mut self, handle: Handle) {
+        if self.last.is_some_and(|(_, last)| last == handle) {
+            self.last = None;
+            return;
+        }
         self.wheel.cancel(handle.key());
         if self.wheel.is_empty() {
             self.idle_until = Instant::FAR;
@@ -109,7 +120,9 @@ impl Timers {
     #[inline]
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         let near = self.near.peek();
-        now < self.idle_until && near.is_none_or(|Reverse((at, _))| now < *at)
+        now < self.idle_until
+            && self.last.is_none_or(|(at, _)| now < at)
+            && near.is_none_or(|Reverse((at, _))| now < *at)
     }
 
     /// Takes an entry whose time has come, to be judged by [`fired`](Self::fired). `handle` finds a connection by its key.
@@ -122,6 +135,12 @@ impl Timers {
             && *at <= now
         {
             let Reverse((at, handle)) = self.near.pop()?;
+            return Some(Due {
+                handle,
+                at: Some(at),
+            });
+        }
+        if let Some((at, handle)) = self.last.take_if(|(at, _)| *at <= now) {
             return Some(Due {
                 handle,
                 at: Some(at),
@@ -154,7 +173,15 @@ impl Timers {
 
     /// Removes near entries that mean nothing, so that an idle stack has no deadline. `alarm` is that of a connection, if there
     /// is still one.
-    pub(super) fn trim(&mut self, mut alarm: impl FnMut(Handle) -> Option<Alarm>) {
+    #[inline]
+    pub(super) fn trim(&mut self, alarm: impl FnMut(Handle) -> Option<Alarm>) {
+        if !self.near.is_empty() {
+            self.trim_near(alarm);
+        }
+    }
+
+    #[inline(never)]
+    fn trim_near(&mut self, mut alarm: impl FnMut(Handle) -> Option<Alarm>) {
         while let Some(Reverse((at, handle))) = self.near.peek() {
             if alarm(*handle).is_some_and(|alarm| alarm.armed == Some(*at)) {
                 return;
@@ -166,7 +193,8 @@ impl Timers {
     /// The earliest entry's time: no connection wants to run before it.
     pub(super) fn next(&self) -> Option<Instant> {
         let near = self.near.peek().map(|Reverse((at, _))| *at);
-        Instant::earliest([near, self.wheel.next()])
+        let last = self.last.map(|(at, _)| at);
+        Instant::earliest([near, last, self.wheel.next()])
     }
 }
 
