@@ -47,6 +47,16 @@ impl Conn {
         self.pending.is_pressed() || self.receive.acks().is_due() || self.send.queue().has_lost()
     }
 
+    /// True while nothing is to be sent, acknowledged or written, and nothing awaits an acknowledgment.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.send.queue().is_empty()
+            && self.is_uneventful()
+            && self.deferred_ack.is_none()
+            && !self.receive.acks().is_owed()
+            && !self.is_pressed()
+    }
+
     /// False if there were too few TX frames for all that had to be sent.
     pub(crate) fn is_drained(&self) -> bool {
         !self.pending.lacks_frame()

@@ -335,6 +335,12 @@ impl Conn {
         self.pending.refuse(len);
     }
 
+    /// True while its state and what was written give no cause for an event but that there is something to read.
+    #[inline]
+    pub(crate) fn is_uneventful(&self) -> bool {
+        self.state.get() == State::Established && self.pending.wanted() == 0
+    }
+
     /// True, once, if what was refused has become possible.
     pub(crate) fn became_writable(&mut self, now: Instant) -> bool {
         let possible = self.pending.wanted() > 0 && self.can_write(self.pending.wanted(), now);

@@ -6,7 +6,8 @@ use crate::time::Instant;
 use crate::wire::seq::Seq;
 
 /// The clock's tick.
-pub(crate) const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK: Duration = Duration::from_nanos(TICK_NANOS);
+const TICK_NANOS: u64 = 1_000_000;
 /// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap in the time.
 const OUTDATED: Duration = Duration::from_hours(24 * 24);
 /// How much older than the latest echo another one may be, in ticks. A segment, like a SYN cookie, is on its way for two minutes at most
@@ -40,8 +41,7 @@ impl Timestamps {
 
     /// `TSval` of a segment sent now.
     pub(crate) fn value(&self, now: Instant) -> u32 {
-        let time = now.since_origin();
-        let millis = (time.as_secs().wrapping_mul(1000)).wrapping_add(time.subsec_millis().into());
+        let millis = now.nanos_since_origin() / TICK_NANOS;
         u32::try_from(millis & u64::from(u32::MAX))
             .unwrap_or_default()
             .wrapping_add(self.offset)

@@ -62,7 +62,10 @@ impl ConnMut<'_> {
     /// unacknowledged. [`Event::Writable`](crate::Event::Writable) follows when that has changed. A piece larger than any window that the
     /// peer ever announced is let through, to be split, when nothing is unacknowledged.
     pub fn writable(&mut self, len: usize) -> Option<&mut [u8]> {
-        if let Some(unused) = self.reservation.take() {
+        // Most often there is none, and nothing is to be moved.
+        if self.reservation.is_some()
+            && let Some(unused) = self.reservation.take()
+        {
             unused.discard(self.device);
         }
         *self.reservation = self.reserve(len);

@@ -255,6 +255,10 @@ impl Connections {
             let reason = close_reason(segment, &entry.lifecycle);
             self.end(handle, reason, device);
             self.touch(handle);
+        } else if entry.conn.is_at_rest() && !entry.ready.is_listed() {
+            // It has nothing to say, and its turn would only set its timer.
+            let deadline = entry.conn.deadline(now);
+            self.timers.set(handle, &mut entry.alarm, deadline, now);
         } else {
             self.ready.add(handle, &mut entry.ready);
         }
@@ -267,12 +271,12 @@ impl Connections {
         device: &mut Device,
         now: Instant,
     ) -> usize {
-        if self.ready.is_empty() {
-            return 0;
-        }
         let mut sent = 0;
-        let mut running = self.ready.take();
-        for handle in running.drain(..) {
+        // Those that become ready again have their turn later.
+        for _ in 0..self.ready.len() {
+            let Some(handle) = self.ready.pop() else {
+                break;
+            };
             let Some(entry) = self.table.get_mut(handle) else {
                 continue;
             };
@@ -283,7 +287,6 @@ impl Connections {
                 self.ready.keep(handle);
             }
         }
-        self.ready.give_back(running);
         sent
     }
 
@@ -301,19 +304,18 @@ impl Connections {
         if !drained {
             self.ready.add(handle, &mut entry.ready);
         }
-        if report(
+        let over = report(
             handle,
             entry,
             false,
             &mut self.listeners,
             &mut self.events,
             now,
-        ) {
+        );
+        let deadline = entry.conn.deadline(now).filter(|_| drained);
+        self.timers.set(handle, &mut entry.alarm, deadline, now);
+        if over {
             self.end(handle, CloseReason::Graceful, device);
-        }
-        if let Some(entry) = self.table.get_mut(handle) {
-            let deadline = entry.conn.deadline(now).filter(|_| drained);
-            self.timers.set(handle, &mut entry.alarm, deadline, now);
         }
         sent
     }
@@ -370,6 +372,7 @@ impl Connections {
     }
 
     /// Forgets timers that were cancelled, so that an idle stack has no deadline.
+    #[inline]
     pub(super) fn trim_timers(&mut self) {
         let table = &self.table;
         self.timers
@@ -382,7 +385,15 @@ impl Connections {
     }
 
     /// Tells those who wait for a TX frame that there is one.
+    #[inline]
     pub(super) fn wake_frame_waiters(&mut self, device: &mut Device, now: Instant) {
+        if !self.frame_waiters.is_empty() {
+            self.wake_if_frames(device, now);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_if_frames(&mut self, device: &mut Device, now: Instant) {
         let events = &mut self.events;
         let wake = |handle| events.push_back(Event::Writable(ConnId(handle)));
         self.frame_waiters.wake(&mut self.table, device, now, wake);
@@ -535,7 +546,21 @@ impl Connections {
 
 /// Queues the events that a segment or a timer gave rise to. `readable`: there is more to read. True if the connection is over, or in
 /// TIME-WAIT.
+#[inline]
 fn report(
+    handle: Handle,
+    entry: &mut Entry,
+    readable: bool,
+    listeners: &mut Listeners,
+    events: &mut VecDeque<Event>,
+    now: Instant,
+) -> bool {
+    let quiet = !readable && entry.lifecycle.is_announced() && entry.conn.is_uneventful();
+    !quiet && report_news(handle, entry, readable, listeners, events, now)
+}
+
+#[inline(never)]
+fn report_news(
     handle: Handle,
     entry: &mut Entry,
     readable: bool,

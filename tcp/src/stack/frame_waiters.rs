@@ -36,6 +36,10 @@ impl FrameWaiters {
         self.waiting.add(handle, membership);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// When frames may be taken from silent peers, if somebody waits for one and there may be any.
     pub(super) fn deadline(&self, device: &Device) -> Option<Instant> {
         let hopeful = !self.waiting.is_empty() && !self.has_nothing_to_park(device);
@@ -55,9 +59,6 @@ impl FrameWaiters {
         now: Instant,
         mut wake: impl FnMut(Handle),
     ) {
-        if self.waiting.is_empty() {
-            return;
-        }
         self.park_silent(table, device, now);
         let Some(frame) = device.data_frame(0) else {
             return;
@@ -74,8 +75,10 @@ impl FrameWaiters {
         now: Instant,
         wake: &mut impl FnMut(Handle),
     ) {
-        let mut waiting = self.waiting.take();
-        for handle in waiting.drain(..) {
+        for _ in 0..self.waiting.len() {
+            let Some(handle) = self.waiting.pop() else {
+                break;
+            };
             let Some(entry) = table.get_mut(handle) else {
                 continue;
             };
@@ -88,7 +91,6 @@ impl FrameWaiters {
                 wake(handle);
             }
         }
-        self.waiting.give_back(waiting);
     }
 
     /// Takes frames from connections whose peers are silent; what they hold is kept elsewhere. That costs copies, so it is done

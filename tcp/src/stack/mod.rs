@@ -315,17 +315,29 @@ impl Stack {
     }
 
     /// Transmits what has come up since the last turn, and flushes. How many segments were sent but those committed.
+    #[inline]
     pub fn transmit(&mut self, now: Instant) -> Result<usize, IoError> {
         self.advance(now);
-        let mut sent = self.send_ready(|_| true);
-        if self.poll_icmp() > 0 {
-            sent += self.send_ready(|_| true);
-        }
+        let sent = if self.connections.has_ready() || self.may_have_icmp() {
+            self.send_all_ready()
+        } else {
+            0 // as in most turns of whoever polls
+        };
         self.connections.trim_timers();
         self.device.flush()?;
         self.connections
             .wake_frame_waiters(&mut self.device, self.now);
         Ok(sent)
+    }
+
+    /// Lets all ready connections send, and those whose path an ICMP message has narrowed.
+    #[inline(never)]
+    fn send_all_ready(&mut self) -> usize {
+        let sent = self.send_ready(|_| true);
+        if self.poll_icmp() == 0 {
+            return sent;
+        }
+        sent + self.send_ready(|_| true)
     }
 
     /// Sets off what was committed, before anything else is seen to.
@@ -355,17 +367,28 @@ impl Stack {
     /// Takes the frames that were received; how many there were.
     #[inline(never)]
     fn take_frames(&mut self) -> usize {
+        let received = self.frames.len();
+        if received == 1
+            && let Some(frame) = self.frames.pop()
+        {
+            self.take_frame(frame);
+            return 1;
+        }
         let mut frames = std::mem::take(&mut self.frames);
-        let received = frames.len();
         for frame in frames.drain(..) {
-            // By reference: what was parsed is large.
-            match &self.addresses.predict(&frame) {
-                Some(segment) => self.dispatch(segment, frame),
-                None => self.receive_any(frame),
-            }
+            self.take_frame(frame);
         }
         self.frames = frames;
         received
+    }
+
+    #[inline]
+    fn take_frame(&mut self, frame: RxFrame) {
+        // By reference: what was parsed is large.
+        match &self.addresses.predict(&frame) {
+            Some(segment) => self.dispatch(segment, frame),
+            None => self.receive_any(frame),
+        }
     }
 
     /// Takes a frame whose segment is not an ordinary one, if it has any.
@@ -484,15 +507,19 @@ impl Stack {
         self.connections.make_room(max, &mut self.device)
     }
 
+    /// Something was sent again since ICMP messages were polled last.
+    fn may_have_icmp(&self) -> bool {
+        self.device.counters().retransmissions != self.last_icmp_poll.1
+    }
+
     /// After a retransmission: reads whether a router has dropped what was too large for it, and has that sent in smaller segments.
     /// For how many connections.
     fn poll_icmp(&mut self) -> usize {
-        let (last, before) = self.last_icmp_poll;
-        let retransmissions = self.device.counters().retransmissions;
-        if retransmissions == before || self.now - last < ICMP_INTERVAL {
+        let (last, _) = self.last_icmp_poll;
+        if !self.may_have_icmp() || self.now - last < ICMP_INTERVAL {
             return 0;
         }
-        self.last_icmp_poll = (self.now, retransmissions);
+        self.last_icmp_poll = (self.now, self.device.counters().retransmissions);
         let mut narrowed = 0;
         for _ in 0..ICMP_BUDGET {
             let Some(message) = self.device.packet_too_big() else {
