@@ -313,8 +313,16 @@ impl Control {
     }
 
     /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
+    #[inline]
     fn do_released(&self) {
-        if self.has_released.load(Ordering::Acquire) && !is_in_handler(self.id) {
+        if self.has_released.load(Ordering::Acquire) {
+            self.do_all_released();
+        }
+    }
+
+    #[inline(never)]
+    fn do_all_released(&self) {
+        if !is_in_handler(self.id) {
             self.has_released.store(false, Ordering::Release);
             for release in std::mem::take(&mut *lock(&self.released)) {
                 // As above.

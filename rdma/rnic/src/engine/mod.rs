@@ -145,16 +145,23 @@ impl Engine {
             self.device.stack.flush()?;
         }
         done += self.device.stack.transmit(now)?;
-        done += self.device.stack.poll(now, RX_BUDGET);
+        let came = self.device.stack.poll(now, RX_BUDGET) + self.act_on_events() + self.expire();
+        if came > 0 || self.device.turns() > 0 {
+            done += came + self.send_all();
+            done += self.device.stack.answer(now)?;
+        }
+        self.trim_deadlines();
+        Ok(done)
+    }
+
+    /// Acts upon what TCP reports; how much there was.
+    fn act_on_events(&mut self) -> usize {
+        let mut events = 0;
         while let Some(event) = self.device.stack.poll_event() {
-            done += 1;
+            events += 1;
             self.on_tcp_event(event);
         }
-        done += self.expire();
-        done += self.send_all();
-        self.trim_deadlines();
-        done += self.device.stack.answer(now)?;
-        Ok(done)
+        events
     }
 
     /// Finds the owner of a connection, once, and hands the event on.

@@ -148,8 +148,9 @@ impl CqTable {
     }
 
     fn announce_all(&mut self) {
-        let mut unannounced = std::mem::take(&mut self.unannounced);
-        for id in unannounced.drain(..) {
+        let mut at = 0;
+        while let Some(id) = self.unannounced.get(at).copied() {
+            at += 1;
             let Some(sink) = self.sink(id) else {
                 continue;
             };
@@ -165,7 +166,7 @@ impl CqTable {
                 EventTarget::Channel(channel) => sink.notify(id, channel),
             }
         }
-        self.unannounced = unannounced;
+        self.unannounced.clear();
     }
 
     /// Tells a handler. One that panics is a failure of the queue.
