@@ -268,12 +268,10 @@ impl PacketIo for MemoryIo {
             let Some(bytes) = ends.arriving.pop_front() else {
                 break;
             };
-            out.extend(accept(
-                &bytes,
-                self.room,
-                &mut self.pool,
-                &mut self.counters,
-            ));
+            let (pool, counters) = (&mut self.pool, &mut self.counters);
+            if let Some(frame) = accept(&bytes, self.room, pool, counters) {
+                out.push(frame);
+            }
             ends.keep(bytes);
         }
         if ends.arriving.is_empty() {
