@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -350,11 +350,17 @@ impl Control {
     }
 
     /// One turn of an inline engine, for a caller that polls.
+    #[inline]
     pub(crate) fn turn(&self) {
         if let Mode::Inline(inline) = &self.mode {
-            inline.turn();
-            self.do_released();
+            self.turn_inline(inline);
         }
+    }
+
+    #[inline(never)]
+    fn turn_inline(&self, inline: &Inline) {
+        inline.turn();
+        self.do_released();
     }
 
     /// One turn of an inline engine, for an event loop that waits for [`fd`](Self::fd) then.
@@ -388,14 +394,25 @@ impl Control {
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
         match &self.mode {
             Mode::Manual(engine) => {
-                if is_in_handler(self.id) {
+                let Some(mut locked) = self.lock_out_of_handler(engine) else {
                     return 0;
-                }
-                let turned = lock(engine).as_mut().map(|engine| engine.step(now));
+                };
+                let turned = locked.as_mut().map(|engine| engine.step(now));
+                drop(locked);
                 self.do_released();
                 turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
             }
             Mode::Thread { .. } | Mode::Inline(_) => 0,
+        }
+    }
+
+    /// The engine. `None` in a handler of it, during which it is locked.
+    #[inline]
+    fn lock_out_of_handler<'a, T>(&self, engine: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
+        match engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => (!is_in_handler(self.id)).then(|| lock(engine)),
         }
     }
 

@@ -77,17 +77,15 @@ impl Deadlines {
 }
 
 impl Engine {
-    /// Acts upon deadlines that have passed; how many.
+    /// True if there may be deadlines to act upon or to forget.
     #[inline]
-    pub(super) fn expire(&mut self) -> usize {
-        if self.deadlines.is_empty() && self.lingering.is_empty() {
-            return 0;
-        }
-        self.expire_due()
+    pub(super) fn has_deadlines(&self) -> bool {
+        !self.deadlines.is_empty() || !self.lingering.is_empty()
     }
 
+    /// Acts upon deadlines that have passed; how many.
     #[inline(never)]
-    fn expire_due(&mut self) -> usize {
+    pub(super) fn expire(&mut self) -> usize {
         let now = self.device.now;
         self.lingering.expire(now);
         let mut done = 0;

@@ -145,12 +145,19 @@ impl Engine {
             self.device.stack.flush()?;
         }
         done += self.device.stack.transmit(now)?;
-        let came = self.device.stack.poll(now, RX_BUDGET) + self.act_on_events() + self.expire();
-        if came > 0 || self.device.turns() > 0 {
+        let mut came = self.device.stack.poll(now, RX_BUDGET) + self.act_on_events();
+        let expires = self.has_deadlines();
+        if expires {
+            came += self.expire();
+        }
+        let goes_on = came > 0 || self.device.turns() > 0;
+        if goes_on {
             done += came + self.send_all();
             done += self.device.stack.answer(now)?;
         }
-        self.trim_deadlines();
+        if expires || goes_on {
+            self.trim_deadlines();
+        }
         Ok(done)
     }
 
