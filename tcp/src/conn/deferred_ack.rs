@@ -2,20 +2,58 @@
 //!
 //! It changes what may be sent and when. The answer seldom depends on that, and need not wait for it.
 
+use smoltcp::wire::TcpControl;
+
 use super::{Conn, State};
 use crate::device::Device;
 use crate::time::Instant;
-use crate::wire::inbound::Segment;
+use crate::wire::flow::Flow;
+use crate::wire::inbound::{Ecn, Options, Segment};
 use crate::wire::seq::Seq;
 
 /// See the module. There is at most one. It is acted upon by the next segment to arrive, by the next look at what to send, and by a writer
-/// without room.
+/// without room. Of its segment it keeps what ACK processing asks for: each connection has the room for it.
 #[derive(Debug)]
 pub(super) struct DeferredAck {
-    segment: Segment,
+    seq: Seq,
     ack: Seq,
+    window: u16,
+    timestamp: Option<(u32, u32)>,
+    /// Bytes of payload, at least one.
+    len: usize,
     /// When it arrived.
     at: Instant,
+}
+
+impl DeferredAck {
+    /// That of a segment which [may wait](Conn::may_wait).
+    fn of(segment: &Segment, ack: Seq, now: Instant) -> Self {
+        Self {
+            seq: segment.seq,
+            ack,
+            window: segment.window,
+            timestamp: segment.options.timestamp,
+            len: segment.payload.len(),
+            at: now,
+        }
+    }
+
+    /// Its segment, as far as it matters to ACK processing.
+    fn segment(&self, flow: Flow) -> Segment {
+        Segment {
+            flow,
+            control: TcpControl::None,
+            seq: self.seq,
+            ack: Some(self.ack),
+            window: self.window,
+            options: Options {
+                timestamp: self.timestamp,
+                ..Options::default()
+            },
+            payload: 0..self.len,
+            ecn: Ecn::default(),
+        }
+    }
 }
 
 impl Conn {
@@ -30,11 +68,7 @@ impl Conn {
         if ack == self.send.una() && self.is_plain(segment) {
             self.on_known_ack(segment, ack, now);
         } else if self.may_wait(segment, ack) {
-            self.deferred_ack = Some(DeferredAck {
-                segment: segment.clone(),
-                ack,
-                at: now,
-            });
+            self.deferred_ack = Some(DeferredAck::of(segment, ack, now));
         } else {
             self.on_ack(segment, ack, device, now);
         }
@@ -74,8 +108,8 @@ impl Conn {
         if self.deferred_ack.is_some()
             && let Some(deferred_ack) = self.deferred_ack.take()
         {
-            let DeferredAck { segment, ack, at } = deferred_ack;
-            self.on_ack(&segment, ack, device, at);
+            let segment = deferred_ack.segment(*self.flow());
+            self.on_ack(&segment, deferred_ack.ack, device, deferred_ack.at);
         }
     }
 }
