@@ -298,6 +298,24 @@ mod tests {
     }
 
     #[test]
+    fn last_deadline_comes_into_the_wheel_when_another_connection_has_one() {
+        let mut model = Model::new();
+        let [one, other] = [0, 1].map(|_| model.alarms.insert(Alarm::default()));
+        for _ in 0..3 {
+            model.set(one, Some(at(5000)));
+            assert_eq!(model.timers.next(), Some(at(5000)), "by its exact time");
+            model.set(one, None);
+            assert_eq!(model.timers.next(), None);
+        }
+        model.set(one, Some(at(5000)));
+        assert!(model.timers.wheel.is_empty());
+        model.set(other, Some(at(3000)));
+        assert!(!model.timers.wheel.is_empty());
+        model.run(at(9999));
+        assert_eq!(model.fired, [(other, at(3000)), (one, at(5000))]);
+    }
+
+    #[test]
     fn nothing_is_left_of_what_was_called_off_or_is_gone() {
         let mut model = Model::new();
         for micros in [40, 4000] {

@@ -61,6 +61,26 @@ fn ten_thousand_idle_connections_are_not_looked_at() {
 }
 
 #[test]
+fn ack_of_all_that_was_sent_costs_no_turn_and_calls_the_timer_off() {
+    let silent = |side| StackConfig {
+        keepalive: None,
+        ..config(side)
+    };
+    let mut net = Net::with(silent(Side::A), silent(Side::B));
+    let (a, b) = net.connect(false);
+    let data = pattern_of(1, MESSAGE);
+    let before = net.a.stack.counters().conn_visits;
+    assert!(net.a.write(a, &data, net.now));
+    net.settle();
+    assert!(net.b.read(b, MESSAGE) == data);
+    net.settle();
+    assert_eq!(net.a.conn(a).unacked(), 0);
+    let visits = net.a.stack.counters().conn_visits - before;
+    assert_eq!(visits, 1, "to look after what was sent");
+    assert_eq!(net.a.stack.next_deadline(), None);
+}
+
+#[test]
 fn idle_connections_are_asked_whether_they_live_however_many_there_are() {
     let (mut net, _) = established(1000);
     net.pass(Duration::from_hours(2) + Duration::from_mins(1));
