@@ -38,9 +38,10 @@ impl Instant {
     /// The earliest of those that there are. One that never comes counts as none.
     #[inline]
     pub(crate) fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
-        let sooner = |one: Self, other: Option<Self>| one.min(other.unwrap_or(Self::FAR));
-        let first = instants.into_iter().fold(Self::FAR, sooner);
-        (first != Self::FAR).then_some(first)
+        // As words less one, of which none is the greatest, and the latest instant the next.
+        let word = |instant: Option<Self>| instant.map_or(0, |it| it.0.get()).wrapping_sub(1);
+        let first = instants.into_iter().map(word).fold(u64::MAX, u64::min);
+        (first < u64::MAX - 1).then(|| Self::from_nanos(first))
     }
 
     /// Nanoseconds since the origin.

@@ -296,19 +296,32 @@ impl Conn {
     /// When to run next.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         self.update_probing(now);
-        self.set_tail_timer();
-        let waits = self.pending.wanted() > 0 || self.send.queue().has_lost();
-        let pace = self.congestion.pacing_wake(now).filter(|_| waits);
+        let idle = self.send.queue().is_empty() && self.pending.wanted() == 0;
+        let sending = if idle {
+            None
+        } else {
+            self.sending_deadline(now)
+        };
         Instant::earliest([
-            self.clock.retransmit,
-            self.clock.tail,
-            self.clock.reorder,
+            sending,
             self.clock.time_wait,
             self.receive.acks().latest(),
             self.clock.probing.next(),
             self.expiry(),
-            pace,
         ])
+    }
+
+    /// When to run next for what is sent, or waits to be.
+    fn sending_deadline(&mut self, now: Instant) -> Option<Instant> {
+        self.set_tail_timer();
+        let waits = self.pending.wanted() > 0 || self.send.queue().has_lost();
+        let pace = if waits {
+            self.congestion.pacing_wake(now)
+        } else {
+            None
+        };
+        let clock = &self.clock;
+        Instant::earliest([clock.retransmit, clock.tail, clock.reorder, pace])
     }
 
     /// Acts upon the timers that are due. What there is to send is sent by the next egress.

@@ -155,6 +155,7 @@ impl Conn {
     }
 
     /// Notes a segment that was sent for the first time.
+    #[inline]
     pub(super) fn track(
         &mut self,
         begin: Seq,

@@ -263,11 +263,13 @@ impl Conn {
         fits.clamp(1, self.emss())
     }
 
-    /// Segments that a piece of `len` bytes is sent in.
-    fn parts(&self, len: usize) -> usize {
-        let part = self.part_len(len);
+    /// Segments that a piece of `len` bytes is sent in, where the peer's window has `room`.
+    fn parts(&self, len: usize, room: usize) -> usize {
         // The common case without a division.
-        if len <= part { 1 } else { len.div_ceil(part) }
+        if len <= room && len <= self.emss() {
+            return 1;
+        }
+        len.div_ceil(self.part_len(len)).max(1)
     }
 
     /// True if the peer's window has room for `len` bytes now.
@@ -289,7 +291,7 @@ impl Conn {
         let allowed = self.state.get().may_send()
             && !self.pending.lacks_frame()
             && !queue.has_lost()
-            && queue.len() + self.parts(len) <= MAX_SEGMENTS_IN_FLIGHT
+            && queue.len() + self.parts(len, room) <= MAX_SEGMENTS_IN_FLIGHT
             && self.send.may_hold(len)
             && (room >= len || must_split);
         let pipe = self.pipe();

@@ -68,7 +68,18 @@ impl ConnMut<'_> {
         {
             unused.discard(self.device);
         }
-        *self.reservation = self.reserve(len);
+        let handle = self.entry.handle();
+        let conn = self.entry.conn_mut();
+        if !conn.finds_room(len, self.device, *self.now) {
+            conn.refuse(len);
+            self.entry.touch(); // the window may have to be probed
+            return None;
+        }
+        *self.reservation = TxReservation::new(handle, conn, len, self.device);
+        if self.reservation.is_none() {
+            conn.refuse(len);
+            self.entry.wait_for_frame();
+        }
         self.reservation.as_mut().map(TxReservation::bytes)
     }
 
@@ -78,23 +89,6 @@ impl ConnMut<'_> {
         let handle = self.entry.handle();
         let room = (self.reservation.as_mut()).filter(|room| room.is_for(handle))?;
         Some(room.widen(self.entry.conn()))
-    }
-
-    /// TX frames for `len` bytes, if these can leave at once.
-    fn reserve(&mut self, len: usize) -> Option<TxReservation> {
-        let handle = self.entry.handle();
-        let conn = self.entry.conn_mut();
-        if !conn.finds_room(len, self.device, *self.now) {
-            conn.refuse(len);
-            self.entry.touch(); // the window may have to be probed
-            return None;
-        }
-        let reservation = TxReservation::new(handle, conn, len, self.device);
-        if reservation.is_none() {
-            conn.refuse(len);
-            self.entry.wait_for_frame();
-        }
-        reservation
     }
 
     /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`widen`](Self::widen) gave, as a segment of their own with PSH. They are

@@ -111,12 +111,14 @@ impl SendSide {
     }
 
     /// Queues a segment that has to wait for room in the peer's window.
+    #[inline]
     pub(crate) fn enqueue(&mut self, piece: Piece) {
         self.end = piece.end();
         self.queue.push(piece);
     }
 
     /// Queues a segment that was sent for the first time, which nothing waits in front of.
+    #[inline]
     pub(crate) fn track(&mut self, piece: Piece) {
         if piece.control == TcpControl::Fin {
             self.fin = Some(piece.begin);

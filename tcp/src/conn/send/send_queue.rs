@@ -169,6 +169,7 @@ impl SendQueue {
     }
 
     /// Appends a piece.
+    #[inline]
     pub(super) fn push(&mut self, piece: Piece) {
         if piece.is_plain() {
             self.sums.pipe += piece.len;
