@@ -6,6 +6,7 @@
 mod atomic;
 pub mod attach;
 mod checksum;
+mod crc;
 mod descriptor_set;
 mod fault;
 mod frame;
@@ -30,6 +31,7 @@ mod xdp;
 
 pub use atomic::AtomicAccessError;
 pub use checksum::checksum_sum;
+pub use crc::crc32c_function;
 pub use descriptor_set::DescriptorSet;
 pub use fault::unblock_faults;
 pub use frame::{RxFrame, SentFrame, TxFrame};

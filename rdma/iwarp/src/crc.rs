@@ -1,5 +1,8 @@
 //! CRC-32C as MPA uses it (RFC 5044 §4.4, R5044-4.4-8).
 
+/// What computes CRC-32C, as [`crc32c`] does.
+pub type Crc32c = fn(&[u8]) -> u32;
+
 /// CRC-32C of `bytes`. On the wire its least significant byte goes first: `to_le_bytes`.
 ///
 /// `crc-fast` is about three times as fast as the `crc32c` crate on blocks of one MTU; the latter is the tests' oracle.

@@ -1,7 +1,8 @@
 //! The receive direction of one connection in Full Operation (RFC 5044 §4, §6).
 
-use super::fpdu::{CRC_BYTES, LENGTH_BYTES, MAX_ULPDU, MpaError, Step, crc_matches, next_fpdu};
+use super::fpdu::{CRC_BYTES, LENGTH_BYTES, MAX_ULPDU, MpaError, Step, crc_matches, find_fpdu};
 use super::marker::{Layout, MARKER_BYTES, MARKER_INTERVAL, Marker, Phase};
+use crate::crc::{Crc32c, crc32c};
 use zerocopy::FromBytes;
 use zerocopy::network_endian::U16;
 
@@ -13,9 +14,28 @@ use zerocopy::network_endian::U16;
 /// The default checks no CRC and knows no markers: it stands in while the real one is taken out of its place.
 #[derive(Debug, Default)]
 pub struct Deframer {
-    crc: bool,
+    crc: Option<Crc32c>,
     markers: Option<Markers>,
     failed: Option<MpaError>,
+}
+
+/// An FPDU whose CRC was not looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Unverified<'a> {
+    fpdu: &'a [u8],
+    ulpdu: &'a [u8],
+}
+
+impl<'a> Unverified<'a> {
+    /// What is the ULPDU if the CRC is right.
+    pub const fn ulpdu(&self) -> &'a [u8] {
+        self.ulpdu
+    }
+
+    /// Bytes of the stream that the FPDU takes.
+    pub const fn wire_len(&self) -> usize {
+        self.fpdu.len()
+    }
 }
 
 #[derive(Debug)]
@@ -36,10 +56,39 @@ impl Deframer {
             joined: Vec::with_capacity(JOINED_BYTES),
         });
         Self {
-            crc,
+            crc: crc.then_some(crc32c),
             markers,
             failed: None,
         }
+    }
+
+    /// Has CRCs, where they are checked, computed by another function.
+    #[must_use]
+    pub fn with_crc32c(self, crc32c: Crc32c) -> Self {
+        Self {
+            crc: self.crc.map(|_| crc32c),
+            ..self
+        }
+    }
+
+    /// The FPDU at the head of `stream`, if it is there whole and the peer sends no markers. Nothing changes, and nothing is found
+    /// where [`next`](Self::next) would find an error, but for one of the CRC: see [`verifies`](Self::verifies).
+    #[inline]
+    pub fn predict<'a>(&self, stream: &'a [u8]) -> Option<Unverified<'a>> {
+        if self.failed.is_some() || self.markers.is_some() {
+            return None;
+        }
+        let Ok(Step::Fpdu { ulpdu, consumed }) = find_fpdu(stream, None) else {
+            return None;
+        };
+        let fpdu = stream.get(..consumed)?;
+        Some(Unverified { fpdu, ulpdu })
+    }
+
+    /// Is the CRC of an FPDU that was [predicted](Self::predict) right? Before, nothing of it may be used.
+    #[inline]
+    pub fn verifies(&self, predicted: &Unverified<'_>) -> bool {
+        crc_matches(predicted.fpdu, self.crc)
     }
 
     /// The next FPDU at the head of the in-order `stream`. One that is returned counts as consumed: the next call's stream begins
@@ -52,7 +101,7 @@ impl Deframer {
             return Err(error);
         }
         let step = match &mut self.markers {
-            None => next_fpdu(stream, self.crc),
+            None => find_fpdu(stream, self.crc),
             Some(markers) => markers.next(stream, self.crc),
         };
         if let Err(error) = step {
@@ -64,7 +113,7 @@ impl Deframer {
 
 impl Markers {
     #[inline(never)]
-    fn next<'a>(&'a mut self, stream: &'a [u8], crc: bool) -> Result<Step<'a>, MpaError> {
+    fn next<'a>(&'a mut self, stream: &'a [u8], crc: Option<Crc32c>) -> Result<Step<'a>, MpaError> {
         let lead = self.phase.lead();
         let field = stream
             .get(lead..)
@@ -82,7 +131,7 @@ impl Markers {
             return Ok(Step::NeedBytes(total));
         };
         // Markers are among the covered bytes, also one in front and one right before the CRC (R5044-4.3-6, -8).
-        if crc && !crc_matches(fpdu) {
+        if !crc_matches(fpdu, crc) {
             return Err(MpaError::Crc);
         }
         let ulpdu = self.ulpdu(fpdu, layout, ulpdu_len)?;

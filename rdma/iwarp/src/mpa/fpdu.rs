@@ -1,10 +1,10 @@
 //! One FPDU without markers, and what all FPDUs have in common (RFC 5044 §4).
 
-use crate::crc::crc32c;
+use crate::crc::{Crc32c, crc32c};
 use zerocopy::FromBytes;
 use zerocopy::network_endian::U16;
 
-pub(super) const LENGTH_BYTES: usize = size_of::<U16>();
+pub(crate) const LENGTH_BYTES: usize = size_of::<U16>();
 pub(super) const CRC_BYTES: usize = 4;
 
 /// Longest ULPDU in bytes (RFC 5044 §3, R5044-3-4).
@@ -48,6 +48,7 @@ pub enum Step<'a> {
 }
 
 /// Bytes of an FPDU on the wire: length field, ULPDU, pad to a multiple of 4, CRC (RFC 5044 §4.1, R5044-4.1-3).
+#[inline]
 pub const fn fpdu_len(ulpdu_len: usize) -> usize {
     (LENGTH_BYTES + ulpdu_len).next_multiple_of(4) + CRC_BYTES
 }
@@ -73,8 +74,13 @@ pub(super) const fn clamp_mulpdu(fits: usize) -> usize {
 /// Finds the next FPDU at the head of the in-order `stream` (RFC 5044 §4.1, §6). Copies nothing.
 ///
 /// With `crc` false the CRC field is not looked at (R5044-4.1-5).
-#[inline]
 pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
+    find_fpdu(stream, crc.then_some(crc32c))
+}
+
+/// [`next_fpdu`], with what computes the CRC if it is looked at.
+#[inline]
+pub(super) fn find_fpdu(stream: &[u8], crc: Option<Crc32c>) -> Result<Step<'_>, MpaError> {
     let Ok((length, rest)) = U16::ref_from_prefix(stream) else {
         return Ok(Step::NeedBytes(LENGTH_BYTES));
     };
@@ -86,7 +92,7 @@ pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
     let (Some(fpdu), Some(ulpdu)) = (stream.get(..total), rest.get(..ulpdu_len)) else {
         return Ok(Step::NeedBytes(total));
     };
-    if crc && !crc_matches(fpdu) {
+    if !crc_matches(fpdu, crc) {
         return Err(MpaError::Crc);
     }
     Ok(Step::Fpdu {
@@ -95,11 +101,13 @@ pub fn next_fpdu(stream: &[u8], crc: bool) -> Result<Step<'_>, MpaError> {
     })
 }
 
-/// Does the FPDU's last field fit what is before it: length, ULPDU, pad and markers (R5044-4.4-9)?
+/// Does the FPDU's last field fit what is before it: length, ULPDU, pad and markers (R5044-4.4-9)? Without CRC whatever it is.
 #[inline]
-pub(super) fn crc_matches(fpdu: &[u8]) -> bool {
-    fpdu.split_last_chunk()
-        .is_some_and(|(covered, field)| crc32c(covered).to_le_bytes() == *field)
+pub(super) fn crc_matches(fpdu: &[u8], crc: Option<Crc32c>) -> bool {
+    crc.is_none_or(|crc32c| {
+        fpdu.split_last_chunk()
+            .is_some_and(|(covered, field)| crc32c(covered) == u32::from_le_bytes(*field))
+    })
 }
 
 /// Completes an FPDU in place: writes the length field, the zero pad and the CRC; without `crc` the CRC field is zero.
@@ -108,32 +116,41 @@ pub(super) fn crc_matches(fpdu: &[u8]) -> bool {
 ///
 /// # Panics
 /// If `ulpdu_len` is above [`MAX_ULPDU`] or `fpdu` has another length: both are the caller's own numbers.
-#[inline]
 pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
-    assert!(ulpdu_len <= MAX_ULPDU, "a ULPDU of {ulpdu_len} bytes");
-    assert_eq!(
-        fpdu.len(),
-        fpdu_len(ulpdu_len),
-        "FPDU buffer for a ULPDU of {ulpdu_len} bytes"
-    );
-    let length = u16::try_from(ulpdu_len).expect("MAX_ULPDU fits the field");
-    let (covered, field) = fpdu
-        .split_last_chunk_mut::<CRC_BYTES>()
-        .expect("fpdu_len counts the CRC");
-    covered[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-    // At most 3 bytes: a call to fill them costs more than the loop.
-    for pad in &mut covered[LENGTH_BYTES + ulpdu_len..] {
-        *pad = 0;
-    }
+    complete_fpdu(fpdu, ulpdu_len, crc.then_some(crc32c));
+}
+
+/// [`seal_fpdu`], with what computes the CRC if there is one.
+#[inline]
+pub(super) fn complete_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: Option<Crc32c>) {
+    let buffer_len = fpdu.len();
+    // As `fpdu_len` has it.
+    let pad = buffer_len.wrapping_sub(LENGTH_BYTES + ulpdu_len + CRC_BYTES);
+    let fits = ulpdu_len <= MAX_ULPDU && buffer_len.is_multiple_of(4) && pad < 4;
+    let length = u16::try_from(ulpdu_len).ok().filter(|_| fits);
+    let (Some(length), Some((covered, field))) = (length, fpdu.split_last_chunk_mut()) else {
+        wrong_buffer(buffer_len, ulpdu_len);
+    };
+    let Some(begin) = covered.first_chunk_mut() else {
+        wrong_buffer(buffer_len, ulpdu_len);
+    };
+    *begin = length.to_be_bytes();
+    // The pad is what the last of its bytes have of a word that was written: 0 to 3 bytes.
+    let Some(word) = covered.last_chunk_mut() else {
+        wrong_buffer(buffer_len, ulpdu_len);
+    };
+    *word = (u32::from_le_bytes(*word) & u32::MAX >> (8 * pad)).to_le_bytes();
     *field = crc_field(covered, crc);
+}
+
+#[cold]
+#[inline(never)]
+fn wrong_buffer(buffer_len: usize, ulpdu_len: usize) -> ! {
+    panic!("FPDU buffer of {buffer_len} bytes for a ULPDU of {ulpdu_len} bytes");
 }
 
 /// The CRC field behind these bytes; zero without CRC.
 #[inline]
-pub(super) fn crc_field(covered: &[u8], crc: bool) -> [u8; CRC_BYTES] {
-    if crc {
-        crc32c(covered).to_le_bytes()
-    } else {
-        [0; CRC_BYTES]
-    }
+pub(super) fn crc_field(covered: &[u8], crc: Option<Crc32c>) -> [u8; CRC_BYTES] {
+    crc.map_or([0; CRC_BYTES], |crc32c| crc32c(covered).to_le_bytes())
 }

@@ -1,7 +1,10 @@
 //! The transmit direction of one connection in Full Operation (RFC 5044 §4).
 
-use super::fpdu::{CRC_BYTES, LENGTH_BYTES, clamp_mulpdu, crc_field, fpdu_len, mulpdu, seal_fpdu};
+use super::fpdu::{
+    CRC_BYTES, LENGTH_BYTES, clamp_mulpdu, complete_fpdu, crc_field, fpdu_len, mulpdu,
+};
 use super::marker::{Layout, MARKER_BYTES, Marker, Phase, unclamped_mulpdu};
+use crate::crc::{Crc32c, crc32c};
 use core::ops::Range;
 use zerocopy::IntoBytes;
 
@@ -11,7 +14,7 @@ use zerocopy::IntoBytes;
 /// [`seal`](Self::seal). A sealed FPDU must be sent, and before the next one: markers count stream bytes.
 #[derive(Debug)]
 pub struct Framer {
-    crc: bool,
+    crc: Option<Crc32c>,
     /// Where the next FPDU begins, if the peer asked for markers.
     markers: Option<Phase>,
 }
@@ -20,12 +23,22 @@ impl Framer {
     /// `crc`: CRCs are generated; otherwise the field is zero. `markers`: the peer's M bit (R5044-4.3-1, -11).
     pub fn new(crc: bool, markers: bool) -> Self {
         Self {
-            crc,
+            crc: crc.then_some(crc32c),
             markers: markers.then(Phase::default),
         }
     }
 
+    /// Has CRCs, where they are generated, computed by another function.
+    #[must_use]
+    pub fn with_crc32c(self, crc32c: Crc32c) -> Self {
+        Self {
+            crc: self.crc.map(|_| crc32c),
+            ..self
+        }
+    }
+
     /// Bytes that the next FPDU takes with a ULPDU of this length, all its markers included.
+    #[inline]
     pub const fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         match self.markers {
             None => fpdu_len(ulpdu_len),
@@ -55,8 +68,13 @@ impl Framer {
     #[inline]
     pub fn seal(&mut self, fpdu: &mut [u8], ulpdu_len: usize) {
         let Some(phase) = self.markers else {
-            return seal_fpdu(fpdu, ulpdu_len, self.crc);
+            return complete_fpdu(fpdu, ulpdu_len, self.crc);
         };
+        self.seal_with_markers(fpdu, ulpdu_len, phase);
+    }
+
+    #[inline(never)]
+    fn seal_with_markers(&mut self, fpdu: &mut [u8], ulpdu_len: usize, phase: Phase) {
         let layout = Layout::new(phase, ulpdu_len);
         assert_eq!(
             fpdu.len(),
@@ -64,7 +82,7 @@ impl Framer {
             "FPDU buffer for a ULPDU of {ulpdu_len} bytes"
         );
         let plain = fpdu_len(ulpdu_len);
-        seal_fpdu(&mut fpdu[..plain], ulpdu_len, false);
+        complete_fpdu(&mut fpdu[..plain], ulpdu_len, None);
         insert_markers(fpdu, layout);
         let (covered, field) = fpdu
             .split_last_chunk_mut::<CRC_BYTES>()

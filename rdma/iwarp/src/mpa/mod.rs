@@ -13,9 +13,10 @@ mod marker;
 mod startup;
 mod startup_error;
 
-pub use deframer::Deframer;
+pub use deframer::{Deframer, Unverified};
 pub use depths::{Enhanced, NegotiatedEnhanced};
 pub use enhanced::{Depth, EnhancedData, EnhancedHeader, Rtr, RtrTypes};
+pub(crate) use fpdu::LENGTH_BYTES;
 pub use fpdu::{MAX_ULPDU, MIN_MULPDU, MpaError, Step, fpdu_len, mulpdu, next_fpdu, seal_fpdu};
 pub use frame::{
     MAX_PRIVATE_DATA, MAX_STARTUP_FRAME, PrivateData, PrivateDataTooLong, REVISION_1, REVISION_2,

@@ -5,6 +5,7 @@ mod tx_stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use xwarp_driver::crc32c_function;
 use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr, Step};
 use xwarp_iwarp::rdmap::{CapturedHeader, READ_REQUEST_ULPDU};
 use xwarp_iwarp::{
@@ -89,7 +90,8 @@ impl Connection {
     ) -> Self {
         let config = stream_config(negotiated, &info, extensions);
         Self {
-            deframer: Deframer::new(negotiated.crc, negotiated.receive_markers),
+            deframer: Deframer::new(negotiated.crc, negotiated.receive_markers)
+                .with_crc32c(crc32c_function()),
             stream: Stream::new(conn, negotiated, responder, config, port),
             info,
         }
@@ -174,7 +176,8 @@ impl Stream {
         } else {
             TxState::Open
         };
-        let framer = Framer::new(negotiated.crc, negotiated.send_markers);
+        let framer =
+            Framer::new(negotiated.crc, negotiated.send_markers).with_crc32c(crc32c_function());
         Self {
             conn,
             version: negotiated.version,
