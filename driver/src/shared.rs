@@ -160,6 +160,7 @@ impl SharedBytes {
     ///
     /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
     /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
+    #[inline]
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
         let len = dst.len();
         let src = self.checked_ptr(offset, len)?;
