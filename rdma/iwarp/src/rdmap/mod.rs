@@ -27,7 +27,9 @@ pub use header::{
 pub use message::{MAX_SEGMENT_HEADER, Message, READ_REQUEST_ULPDU, Segment, Sender};
 pub use opcode::{Opcode, SendKind};
 pub use received::{CapturedHeader, ReceivedTerminate, TerminateFault};
-pub use receiver::{Inbound, InboundRead, Ordinary, OrdinaryRead, Placement, Receiver};
+pub use receiver::{
+    Inbound, InboundRead, Likely, Ordinary, OrdinaryRead, Placement, Receiver, likely,
+};
 pub use resources::{AccessError, AccessKind, InvalidateError, Resources};
 pub use response::{ReadResponse, SourceRange};
 pub use term_code::TermCode;

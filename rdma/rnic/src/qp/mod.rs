@@ -9,6 +9,7 @@ mod full_operation;
 mod new_qp;
 mod receive;
 mod receive_buffers;
+mod receive_run;
 mod short_message;
 mod short_read;
 mod starting;

@@ -1,24 +1,24 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
 
 use xwarp_iwarp::mpa::{Deframer, Step};
-use xwarp_iwarp::rdmap::SendKind;
+use xwarp_iwarp::rdmap::{Likely, SendKind, likely};
 use xwarp_iwarp::{
-    AccessError, AccessKind, Inbound, InvalidateError, Ordinary, OrdinaryRead, Placement,
-    ReadRequest, Resources, Stag,
+    AccessError, AccessKind, Inbound, InvalidateError, OrdinaryRead, Placement, ReadRequest,
+    Resources, Stag,
 };
 
 use super::device::{LentDevice, Tables};
-use super::fault::{Inconsistency, ReceiveFault};
+use super::fault::{CqOverflow, Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
 use super::receive_buffers::ReceiveBuffers;
 use super::stream::Stream;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
     Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate, QpAccess,
-    QpId, QpIdentity, Sge, Sgl, total,
+    QpId, QpIdentity, Sgl,
 };
 use crate::stags::{Bytes, StagTable};
-use crate::tables::{CqTable, SrqTable};
+use crate::tables::SrqTable;
 
 /// What became of bytes that lie together.
 struct Slice {
@@ -38,8 +38,7 @@ struct QpResources<'a, 'q> {
 }
 
 /// Copies payload, from `offset` in its message on, into the pieces of a receive buffer.
-#[inline]
-fn scatter(
+pub(super) fn scatter(
     sgl: &Sgl,
     offset: u32,
     payload: &[u8],
@@ -53,14 +52,6 @@ fn scatter(
             .write(payload.get(span).unwrap_or_default())
             .map_err(|_| CompletionStatus::BaseBounds)
     })
-}
-
-/// Copies all of a payload to the begin of a piece of a receive buffer; false if that may not be.
-#[inline]
-fn write_piece(stags: &StagTable, user: QpIdentity, piece: &Sge, payload: &[u8]) -> bool {
-    let (right, len) = (Access::LOCAL_WRITE, payload.len() as u64);
-    let bytes = stags.access(user, piece.stag, piece.to, len, right);
-    bytes.is_ok_and(|bytes| bytes.write(payload).is_ok())
 }
 
 /// Admits a queue pair's peer to `len` bytes at Tagged Offset `to`.
@@ -156,6 +147,15 @@ impl FullOperation<'_> {
         let mut taken = 0;
         let end = loop {
             let rest = bytes.get(taken..).unwrap_or_default();
+            let (run, completed) = self.receive_run(deframer, rest, tables);
+            if taken == 0 && run > 0 {
+                self.stream.note_received();
+            }
+            taken += run;
+            if let Err(overflow) = completed {
+                break Err(overflow.into());
+            }
+            let rest = bytes.get(taken..).unwrap_or_default();
             if rest.is_empty() {
                 break Ok(1);
             }
@@ -178,34 +178,33 @@ impl FullOperation<'_> {
         Slice { taken, end }
     }
 
-    /// Acts upon a ULPDU whose FPDU was right: at once if its segment is an ordinary one that nothing is wrong with.
+    /// Receives the ordinary segments at the head of `bytes`; how many bytes these take.
+    #[inline]
+    fn receive_run(
+        &mut self,
+        deframer: &Deframer,
+        bytes: &[u8],
+        tables: &mut Tables<'_>,
+    ) -> (usize, Result<(), CqOverflow>) {
+        #[cfg(feature = "fault-injection")]
+        if self.injected.is_pending() {
+            return (0, Ok(()));
+        }
+        match likely(bytes) {
+            Likely::Write => (self.place_writes(deframer, bytes, tables), Ok(())),
+            Likely::WholeSend => self.place_sends(deframer, bytes, tables),
+            Likely::Other => (0, Ok(())),
+        }
+    }
+
+    /// Acts upon a ULPDU whose FPDU was right.
     #[inline]
     fn take_fpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         #[cfg(feature = "fault-injection")]
         if self.injected.is_pending() {
             return self.take_ulpdu(ulpdu, tables);
         }
-        let Some(ordinary) = self.stream.predict(ulpdu) else {
-            return self.take_read(ulpdu, tables);
-        };
-        let (placed, payload) = match ordinary {
-            Ordinary::Write { stag, to, payload } => {
-                let placed = self.place_write(stag, to, payload, tables.stags);
-                (placed, payload)
-            }
-            Ordinary::Send { solicited, payload } => {
-                let placed = self.place_send(payload, tables.stags);
-                if placed {
-                    self.end_send(solicited, payload, tables.cqs)?;
-                }
-                (placed, payload)
-            }
-        };
-        if !placed {
-            return self.take_ulpdu(ulpdu, tables);
-        }
-        tables.counters.placed_bytes += payload.len() as u64;
-        Ok(())
+        self.take_read(ulpdu, tables)
     }
 
     /// Acts upon an ordinary segment of a Read at once. All others go on to be checked.
@@ -247,53 +246,6 @@ impl FullOperation<'_> {
         let range = (stag, to, payload.len() as u64);
         let place = admit(stags, self.user, range, AccessKind::ReadSink);
         place.is_ok_and(|place| place.write(payload).is_ok())
-    }
-
-    /// Places a segment of a Write, if the peer may write there.
-    #[inline]
-    fn place_write(&self, stag: Stag, to: u64, payload: &[u8], stags: &StagTable) -> bool {
-        let range = (stag, to, payload.len() as u64);
-        let place = admit(stags, self.user, range, AccessKind::RemoteWrite);
-        place.is_ok_and(|place| place.write(payload).is_ok())
-    }
-
-    /// Places a whole Send into the next buffer of the queue pair's own queue, where that lies, if there is one that takes it.
-    #[inline]
-    fn place_send(&self, payload: &[u8], stags: &StagTable) -> bool {
-        let Some(buffer) = self.work.receive().peek_own() else {
-            return false;
-        };
-        let fits = |len| payload.len() as u64 <= u64::from(len);
-        match &*buffer.sgl {
-            // Most buffers are one piece.
-            [piece] if !payload.is_empty() => {
-                fits(piece.len) && write_piece(stags, self.user, piece, payload)
-            }
-            sgl => {
-                total(sgl).is_some_and(fits) && self.place_in_pieces(&buffer.sgl, payload, stags)
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn place_in_pieces(&self, sgl: &Sgl, payload: &[u8], stags: &StagTable) -> bool {
-        scatter(sgl, 0, payload, stags, self.user).is_ok()
-    }
-
-    /// The Send was placed there: completes the receive.
-    #[inline]
-    fn end_send(
-        &mut self,
-        solicited: bool,
-        payload: &[u8],
-        cqs: &mut CqTable,
-    ) -> Result<(), ReceiveFault> {
-        self.stream.handle_placed_send();
-        self.work.complete_next_receive(cqs, |completion| {
-            completion.byte_len = u32::try_from(payload.len()).unwrap_or(u32::MAX); // of one segment
-            completion.solicited = solicited;
-        })?;
-        Ok(())
     }
 
     /// Checks a ULPDU whose FPDU was right, and acts upon it.

@@ -3,7 +3,7 @@
 use rtrb::Consumer;
 
 use super::fault::{Inconsistency, Unavailable};
-use crate::model::{OutOfMemory, RecvRequest, RqLimit, SrqId, WrId, total};
+use crate::model::{OutOfMemory, RecvRequest, RqLimit, SrqId, total};
 use crate::queues::{PostedRequests, SlotKey};
 use crate::tables::{CurrentReceive, SrqTable};
 
@@ -131,23 +131,13 @@ impl ReceiveBuffers {
         self.end().or_else(|| self.next_own())
     }
 
-    /// The next buffer of its own queue, which stays.
+    /// Its own queue, and where slots of that are freed.
     #[inline]
-    pub(super) fn peek_own(&self) -> Option<&RecvRequest> {
-        match &self.source {
-            Source::Own(posted, _) => posted.peek(),
+    pub(super) fn own(&mut self) -> Option<(&mut PostedRequests<RecvRequest>, SlotKey)> {
+        match &mut self.source {
+            Source::Own(posted, slots) => Some((posted, *slots)),
             Source::Shared(_) => None,
         }
-    }
-
-    /// The next buffer of its own queue has taken a message where it lay, and ends: its name, and where its slot is freed.
-    #[inline]
-    pub(super) fn end_own(&mut self) -> Option<(WrId, SlotKey)> {
-        let Source::Own(posted, slots) = &mut self.source else {
-            return None;
-        };
-        let request = posted.pop()?;
-        Some((request.wr_id, *slots))
     }
 
     fn next_own(&mut self) -> Option<CurrentReceive> {

@@ -3,7 +3,6 @@
 //! Most work requests of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
 
 use xwarp_iwarp::Stag;
-use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
 use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_tcp::ConnMut;
@@ -13,10 +12,9 @@ use super::fault::SendFault;
 use super::full_operation::FullOperation;
 use super::stream::TxStream;
 use super::tx_segment::TxSegment;
-use crate::model::{
-    Access, CompletionStatus, Operation, Payload, QpIdentity, RemoteAddress, SendRequest,
-};
-use crate::stags::{Bytes, StagTable, View};
+use super::work_queues::Done;
+use crate::model::{Access, CompletionStatus, Operation, Payload, SendRequest};
+use crate::stags::{Bytes, Views};
 
 /// What ends a run of short messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,79 +27,22 @@ pub(super) enum RunEnd {
     Gone,
 }
 
-/// What goes in front of the payload.
-#[derive(Clone, Copy)]
-enum Head {
-    Send(SendKind),
-    Write(RemoteAddress),
-}
-
-impl Head {
-    fn len(self) -> usize {
-        match self {
-            Self::Send(_) => UNTAGGED_HEADER_BYTES,
-            Self::Write(_) => TAGGED_HEADER_BYTES,
-        }
-    }
-}
-
 /// Where a payload is.
 enum Source<'a> {
     Region(Bytes<'a>),
     Inline(&'a [u8]),
 }
 
-/// A message whose memory was checked.
-struct ShortMessage<'a> {
-    head: Head,
-    source: Source<'a>,
-    /// Bytes of the payload.
-    len: usize,
-}
-
-impl<'a> ShortMessage<'a> {
-    /// The message of a work request, if it is one that has nothing to wait for and fails in nothing but, perhaps, the copying.
+impl Source<'_> {
+    /// Copies it; false if the memory has gone.
     #[inline]
-    fn of(request: &'a SendRequest, memory: &'a mut Memory<'_>) -> Option<Self> {
-        let (head, payload) = match &request.operation {
-            Operation::Send {
-                payload,
-                solicited,
-                invalidate,
-            } => {
-                let (solicited, invalidate) = (*solicited, *invalidate);
-                let kind = SendKind {
-                    solicited,
-                    invalidate,
-                };
-                (Head::Send(kind), payload)
-            }
-            Operation::Write { payload, remote } if remote.stag != Stag(0) => {
-                (Head::Write(*remote), payload)
-            }
-            _ => return None,
-        };
-        if request.read_fence {
-            return None;
-        }
-        let (source, len) = memory.source(payload)?;
-        Some(Self { head, source, len })
-    }
-
-    /// Writes header and payload; false if the memory has gone.
-    #[inline]
-    fn write(&self, ulpdu: &mut [u8], tx: &mut TxStream) -> bool {
-        let payload = match self.head {
-            Head::Send(kind) => put_header(ulpdu, || tx.whole_send(kind)),
-            Head::Write(remote) => put_header(ulpdu, || tx.whole_write(remote)),
-        };
-        match (&self.source, payload) {
-            (Source::Region(bytes), Some(payload)) => bytes.read(payload).is_ok(),
-            (Source::Inline(bytes), Some(payload)) => {
-                payload.copy_from_slice(bytes);
+    fn read(&self, into: &mut [u8]) -> bool {
+        match self {
+            Self::Region(bytes) => bytes.read(into).is_ok(),
+            Self::Inline(bytes) => {
+                into.copy_from_slice(bytes);
                 true
             }
-            (_, None) => false,
         }
     }
 }
@@ -117,66 +58,21 @@ pub(super) fn put_header<const N: usize>(
     Some(payload)
 }
 
-/// Memory that payloads lie in, as one queue pair may read it.
-struct Memory<'a> {
-    stags: &'a StagTable,
-    user: QpIdentity,
-    /// What was read last, which is often read next.
-    last: Option<(Stag, &'a View)>,
-}
-
-impl<'a> Memory<'a> {
-    /// A payload that lies in one piece and may be read, and its bytes.
-    #[inline]
-    fn source<'b>(&'b mut self, payload: &'b Payload) -> Option<(Source<'b>, usize)> {
-        match payload {
-            Payload::Gather(sgl) => match &**sgl {
-                [sge] if sge.len > 0 => {
-                    let bytes = self.view(sge.stag)?.bytes(sge.to, u64::from(sge.len));
-                    let len = usize::try_from(sge.len).ok()?;
-                    Some((Source::Region(bytes.ok()?), len))
-                }
-                [] => Some((Source::Inline(&[]), 0)),
-                _ => None,
-            },
-            Payload::Inline(data) => {
-                let bytes = data.as_slice();
-                Some((Source::Inline(bytes), bytes.len()))
+/// A payload that lies in one piece and may be read, and its bytes.
+#[inline]
+fn source<'a, 'm: 'a>(payload: &'a Payload, memory: &mut Views<'m>) -> Option<(Source<'a>, u32)> {
+    match payload {
+        Payload::Gather(sgl) => match &**sgl {
+            [sge] if sge.len > 0 => {
+                let bytes = memory.bytes(sge.stag, sge.to, u64::from(sge.len))?;
+                Some((Source::Region(bytes), sge.len))
             }
-        }
-    }
-
-    #[inline]
-    fn view(&mut self, stag: Stag) -> Option<&'a View> {
-        if let Some((last, view)) = self.last
-            && last == stag
-        {
-            return Some(view);
-        }
-        let view = self
-            .stags
-            .view_for(self.user, stag, Access::LOCAL_READ)
-            .ok()?;
-        self.last = Some((stag, view));
-        Some(view)
-    }
-}
-
-/// Room in a segment.
-enum Room<'a, 's> {
-    /// TCP was not asked for any.
-    Unasked(&'a mut ConnMut<'s>),
-    /// What is left of it.
-    Left(&'a mut [u8]),
-}
-
-impl<'a> Room<'a, '_> {
-    /// The bytes of it, where an FPDU of `len` bytes is next. TCP is asked once.
-    #[inline]
-    fn bytes(self, segment: &TxSegment, len: usize, more: bool) -> Option<&'a mut [u8]> {
-        match self {
-            Self::Left(rest) => Some(rest),
-            Self::Unasked(tcp) => segment.open(tcp, len, more),
+            [] => Some((Source::Inline(&[]), 0)),
+            _ => None,
+        },
+        Payload::Inline(data) => {
+            let bytes = data.as_slice();
+            Some((Source::Inline(bytes), u32::try_from(bytes.len()).ok()?))
         }
     }
 }
@@ -184,7 +80,10 @@ impl<'a> Room<'a, '_> {
 /// A segment that a run of FPDUs is written into.
 pub(super) struct Filling<'a, 's> {
     segment: &'a mut TxSegment,
-    room: Option<Room<'a, 's>>,
+    /// Until it was asked for room.
+    tcp: Option<&'a mut ConnMut<'s>>,
+    /// What is left of the room.
+    rest: &'a mut [u8],
     pub(super) end: RunEnd,
 }
 
@@ -193,7 +92,8 @@ impl<'a, 's> Filling<'a, 's> {
     pub(super) fn new(segment: &'a mut TxSegment, tcp: &'a mut ConnMut<'s>) -> Self {
         Self {
             segment,
-            room: Some(Room::Unasked(tcp)),
+            tcp: Some(tcp),
+            rest: &mut [],
             end: RunEnd::Other,
         }
     }
@@ -207,14 +107,22 @@ impl<'a, 's> Filling<'a, 's> {
     /// Room for the next FPDU, of `len` bytes; `None` ends the run. `more`: others are behind it.
     #[inline]
     pub(super) fn room(&mut self, len: usize, more: bool) -> Option<&'a mut [u8]> {
-        let room = self.room.take();
-        let room = room.and_then(|room| room.bytes(self.segment, len, more));
-        let Some((fpdu, rest)) = room.and_then(|room| room.split_at_mut_checked(len)) else {
+        if self.tcp.is_some() {
+            self.open(len, more);
+        }
+        let Some((fpdu, rest)) = std::mem::take(&mut self.rest).split_at_mut_checked(len) else {
             self.end = RunEnd::NoRoom;
             return None;
         };
-        self.room = Some(Room::Left(rest));
+        self.rest = rest;
         Some(fpdu)
+    }
+
+    #[inline(never)]
+    fn open(&mut self, len: usize, more: bool) {
+        let tcp = self.tcp.take();
+        let room = tcp.and_then(|tcp| self.segment.open(tcp, len, more));
+        self.rest = room.unwrap_or_default();
     }
 
     /// That FPDU was sealed.
@@ -228,23 +136,60 @@ impl<'a, 's> Filling<'a, 's> {
 struct Run<'a, 's> {
     tx: &'a mut TxStream,
     filling: Filling<'a, 's>,
-    memory: Memory<'a>,
+    memory: Views<'a>,
 }
 
 impl Run<'_, '_> {
-    /// Writes the message of a work request; bytes of its payload. `None`, with nothing done, if it ends the run. `more`: other requests are
-    /// behind it.
+    /// Writes the message of a work request, if it is one that has nothing to wait for and fails in nothing but, perhaps, the copying.
+    /// `None`, with nothing done, if it ends the run. `more`: other requests are behind it.
     #[inline]
-    fn write(&mut self, request: &SendRequest, more: bool) -> Option<u32> {
-        let message = ShortMessage::of(request, &mut self.memory)?;
-        let ulpdu_len = message.head.len() + message.len;
+    fn write(&mut self, request: &SendRequest, more: bool) -> Option<Done> {
+        if request.read_fence {
+            return None;
+        }
+        let byte_len = match &request.operation {
+            Operation::Send {
+                payload,
+                solicited,
+                invalidate,
+            } => {
+                let (solicited, invalidate) = (*solicited, *invalidate);
+                let kind = SendKind {
+                    solicited,
+                    invalidate,
+                };
+                let header = |tx: &mut TxStream| tx.whole_send(kind);
+                self.write_fpdu(payload, more, header)?
+            }
+            Operation::Write { payload, remote } if remote.stag != Stag(0) => {
+                let header = |tx: &mut TxStream| tx.whole_write(*remote);
+                self.write_fpdu(payload, more, header)?
+            }
+            _ => return None,
+        };
+        let opcode = request.operation.opcode();
+        Some(Done { opcode, byte_len })
+    }
+
+    /// Writes header and payload of a message; bytes of the payload. Inlined, it would share its registers with the rings that it writes from
+    /// and to.
+    #[inline(never)]
+    fn write_fpdu<const N: usize>(
+        &mut self,
+        payload: &Payload,
+        more: bool,
+        header: impl FnOnce(&mut TxStream) -> [u8; N],
+    ) -> Option<u32> {
+        let (source, byte_len) = source(payload, &mut self.memory)?;
+        let ulpdu_len = usize::try_from(byte_len).ok()?.checked_add(N)?;
         if ulpdu_len > self.filling.mulpdu() {
             return None;
         }
-        let byte_len = u32::try_from(message.len).ok()?;
         let len = self.tx.fpdu_len(ulpdu_len);
         let fpdu = self.filling.room(len, more)?;
-        if !message.write(&mut fpdu[Framer::ulpdu_at(ulpdu_len)], self.tx) {
+        let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
+        let payload = put_header(ulpdu, || header(self.tx))?;
+        if !source.read(payload) {
             self.filling.end = RunEnd::Gone;
             return None;
         }
@@ -266,11 +211,7 @@ impl FullOperation<'_> {
         let mut run = Run {
             tx: self.stream.tx_mut(),
             filling: Filling::new(segment, &mut device.tcp),
-            memory: Memory {
-                stags: device.tables.stags,
-                user: self.user,
-                last: None,
-            },
+            memory: Views::new(device.tables.stags, self.user, Access::LOCAL_READ),
         };
         let write = |request: &SendRequest, more| run.write(request, more);
         let sent = self.work.send_posted(most, device.tables.cqs, write);

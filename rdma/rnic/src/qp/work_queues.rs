@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use rtrb::Consumer;
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::rdmap::CapturedHeader;
@@ -14,7 +13,8 @@ use super::new_qp::NewReceives;
 use super::receive_buffers::{ReceiveBuffers, Source};
 use super::stream::Stream;
 use crate::model::{
-    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, SendRequest, Sge, WorkCompletion, WrId,
+    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, Sge,
+    WorkCompletion, WrId,
 };
 use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
 use crate::tables::{CqFull, CqTable};
@@ -73,28 +73,17 @@ impl InFlight {
     }
 }
 
-/// A work request that was done, as its completion will say.
-struct Done {
-    wr_id: WrId,
-    byte_len: u32,
-    opcode: Opcode,
+/// What the completion of a work request that was done will say of it.
+pub(super) struct Done {
+    pub(super) opcode: Opcode,
+    pub(super) byte_len: u32,
 }
 
-impl Done {
-    #[inline]
-    fn of(request: &SendRequest, byte_len: u32) -> Self {
-        Self {
-            wr_id: request.wr_id,
-            byte_len,
-            opcode: request.operation.opcode(),
-        }
-    }
-
-    #[inline]
-    fn completion(&self, qp: QpId) -> WorkCompletion {
-        let status = CompletionStatus::Success;
-        WorkCompletion::new(self.wr_id, qp, self.opcode, status, self.byte_len)
-    }
+/// What the completion of a receive will say of the message.
+pub(super) struct Received {
+    pub(super) byte_len: u32,
+    /// An event is wanted.
+    pub(super) solicited: bool,
 }
 
 /// The send queue, its work in flight, and the receive queue.
@@ -227,38 +216,33 @@ impl WorkQueues {
         &mut self,
         most: usize,
         cqs: &mut CqTable,
-        mut send: impl FnMut(&SendRequest, bool) -> Option<u32>,
+        mut send: impl FnMut(&SendRequest, bool) -> Option<Done>,
     ) -> Result<usize, CqOverflow> {
+        if self.has_in_flight() {
+            return Ok(0);
+        }
         let most = most.min(DIRECT).min(cqs.room(self.send_cq));
-        let oldest = self.posted.oldest(most);
-        let Some(oldest) = oldest.filter(|_| self.in_flight.is_empty()) else {
+        let (qp, slots) = (self.qp, self.send_slots);
+        let mut unsignaled = 0;
+        let slots_free = &mut unsignaled;
+        let take = move |request: &SendRequest, more| {
+            let Done { opcode, byte_len } = send(request, more)?;
+            if !request.signaled {
+                *slots_free += 1;
+                return Some(None);
+            }
+            let status = CompletionStatus::Success;
+            let completion = WorkCompletion::new(request.wr_id, qp, opcode, status, byte_len);
+            Some(Some(Cqe { completion, slots }))
+        };
+        let Some(mut run) = self.posted.take_run(most, take) else {
             return Ok(0);
         };
-        let (mut done, mut count) = (ArrayVec::<_, DIRECT>::new(), 0);
-        let ((first, second), there) = (oldest.as_slices(), oldest.len());
-        'run: for part in [first, second] {
-            for request in part {
-                let Some(byte_len) = send(request, count + 1 < there) else {
-                    break 'run;
-                };
-                count += 1;
-                if request.signaled {
-                    done.push(Done::of(request, byte_len));
-                }
-            }
-        }
-        // Whoever polls a completion may post again at once: the request's place must be free before.
-        oldest.commit(count);
-        let unsignaled = u32::try_from(count - done.len()).unwrap_or(u32::MAX);
-        cqs.free_many(self.send_slots, unsignaled);
-        let (qp, slots) = (self.qp, self.send_slots);
-        let entries = done.iter().map(|it| Cqe {
-            completion: it.completion(qp),
-            slots,
-        });
-        let pushed = cqs.push_done(self.send_cq, entries);
+        let pushed = cqs.push_run(self.send_cq, run.most(), &mut run);
+        let taken = run.taken();
+        cqs.free_many(slots, unsignaled);
         pushed.map_err(|CqFull| CqOverflow::Send)?;
-        Ok(count)
+        Ok(taken)
     }
 
     /// The newest message is with TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, verbs.md A22); a
@@ -352,39 +336,46 @@ impl WorkQueues {
         cqs: &mut CqTable,
         describe: impl FnOnce(&mut WorkCompletion),
     ) -> Result<(), CqOverflow> {
-        let ended = self.receive.end();
-        self.complete_buffer(ended.map(|it| (it.wr_id(), it.slots)), cqs, describe)
-    }
-
-    /// Completes the next receive of the own queue, which a message was placed into where it lies, likewise.
-    #[inline]
-    pub(super) fn complete_next_receive(
-        &mut self,
-        cqs: &mut CqTable,
-        describe: impl FnOnce(&mut WorkCompletion),
-    ) -> Result<(), CqOverflow> {
-        // Whoever polls the completion may post again at once: the buffer's place must be free before.
-        let ended = self.receive.end_own();
-        self.complete_buffer(ended, cqs, describe)
-    }
-
-    #[inline]
-    fn complete_buffer(
-        &self,
-        ended: Option<(WrId, SlotKey)>,
-        cqs: &mut CqTable,
-        describe: impl FnOnce(&mut WorkCompletion),
-    ) -> Result<(), CqOverflow> {
-        let Some(ended) = ended else {
+        let Some(ended) = self.receive.end() else {
             return Ok(());
         };
+        let ended = (ended.wr_id(), ended.slots);
         let mut entry = self.receive_entry(ended, CompletionStatus::Success);
         describe(&mut entry.completion);
         let pushed = cqs.push(self.recv_cq, entry);
         pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
-    #[inline]
+    /// Places messages into the oldest buffers of the own queue, where these lie, as long as `place` does, and completes these. None is
+    /// placed for whose completion there is no room.
+    pub(super) fn receive_run(
+        &mut self,
+        cqs: &mut CqTable,
+        mut place: impl FnMut(&RecvRequest) -> Option<Received>,
+    ) -> Result<(), CqOverflow> {
+        let (qp, most) = (self.qp, DIRECT.min(cqs.room(self.recv_cq)));
+        let Some((posted, slots)) = self.receive.own() else {
+            return Ok(());
+        };
+        let take = move |buffer: &RecvRequest, _| {
+            let Received {
+                byte_len,
+                solicited,
+            } = place(buffer)?;
+            let status = CompletionStatus::Success;
+            let completion = WorkCompletion {
+                solicited,
+                ..WorkCompletion::new(buffer.wr_id, qp, Opcode::Receive, status, byte_len)
+            };
+            Some(Some(Cqe { completion, slots }))
+        };
+        let Some(run) = posted.take_run(most, take) else {
+            return Ok(());
+        };
+        let pushed = cqs.push_run(self.recv_cq, run.most(), run);
+        pushed.map_err(|CqFull| CqOverflow::Receive)
+    }
+
     fn receive_entry(&self, (wr_id, slots): (WrId, SlotKey), status: CompletionStatus) -> Cqe {
         Cqe {
             completion: WorkCompletion::new(wr_id, self.qp, Opcode::Receive, status, 0),

@@ -18,6 +18,14 @@ pub struct Cqe {
     pub slots: SlotKey,
 }
 
+impl Cqe {
+    /// It wakes also those who wait for solicited completions only (verbs draft §8.2.5).
+    #[inline]
+    fn wakes_solicited(&self) -> bool {
+        self.completion.solicited || !self.completion.is_success()
+    }
+}
+
 /// Whom the event of an armed completion queue is told, besides whoever waits for the queue itself.
 pub enum EventTarget {
     /// Nobody.
@@ -84,18 +92,12 @@ impl CqSink {
     /// Appends a completion, which can be polled at once. An unread entry is never overwritten.
     #[inline]
     pub(crate) fn push(&mut self, entry: Cqe) -> Pushed {
-        let wakes_solicited = entry.completion.solicited || !entry.completion.is_success();
+        let wakes_solicited = entry.wakes_solicited();
         if self.ring.push(entry).is_err() {
             let first = self.shared.overflow();
             return Pushed::Full { first };
         }
-        let before = self.unannounced;
-        self.unannounced = Some(wakes_solicited || before == Some(true));
-        if before.is_some() {
-            Pushed::Joined
-        } else {
-            Pushed::Began
-        }
+        self.note(wakes_solicited)
     }
 
     /// Completions that the queue has room for.
@@ -104,16 +106,28 @@ impl CqSink {
         self.ring.slots()
     }
 
-    /// Appends completions of work that was done, all by one store; there must be [`room`](Self::room).
+    /// Appends completions, at most so many, all by one store; there must be [`room`](Self::room).
     #[inline]
-    pub(crate) fn push_done(&mut self, entries: impl ExactSizeIterator<Item = Cqe>) -> Pushed {
-        let Ok(places) = self.ring.write_chunk_uninit(entries.len()) else {
+    pub(crate) fn push_run(&mut self, most: usize, entries: impl Iterator<Item = Cqe>) -> Pushed {
+        let Ok(places) = self.ring.write_chunk_uninit(most) else {
             let first = self.shared.overflow();
             return Pushed::Full { first };
         };
-        places.fill_from_iter(entries);
+        let mut wakes_solicited = false;
+        let pushed = places.fill_from_iter(entries.inspect(|entry| {
+            wakes_solicited |= entry.wakes_solicited();
+        }));
+        if pushed == 0 {
+            return Pushed::Joined;
+        }
+        self.note(wakes_solicited)
+    }
+
+    /// Completions were appended, some of which may wake those who wait for solicited ones.
+    #[inline]
+    fn note(&mut self, wakes_solicited: bool) -> Pushed {
         let before = self.unannounced;
-        self.unannounced = Some(before == Some(true));
+        self.unannounced = Some(wakes_solicited || before == Some(true));
         if before.is_some() {
             Pushed::Joined
         } else {

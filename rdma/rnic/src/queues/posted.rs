@@ -51,6 +51,20 @@ impl<T> PostedRequests<T> {
         self.ring.read_chunk(there).ok()
     }
 
+    /// Takes the oldest as far as `take` does, at most so many: see [`TakenRun`]. `None` if some are in former rings.
+    #[inline]
+    pub(crate) fn take_run<R, F>(&mut self, most: usize, take: F) -> Option<TakenRun<'_, T, F>>
+    where
+        F: FnMut(&T, bool) -> Option<Option<R>>,
+    {
+        let chunk = Some(self.oldest(most)?);
+        Some(TakenRun {
+            chunk,
+            taken: 0,
+            take,
+        })
+    }
+
     /// Puts one in front of all.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn put_back(&mut self, first: T) {
@@ -80,6 +94,63 @@ impl<T> PostedRequests<T> {
     pub(crate) fn resize(&mut self, ring: Consumer<T>) {
         let mut former = std::mem::replace(&mut self.ring, ring);
         (self.backlog).extend(std::iter::from_fn(|| former.pop().ok()));
+    }
+}
+
+/// What is made of the oldest work requests, one after the other, while they lie in the ring. They are looked at until one is not taken, which is
+/// `None`; what is taken may come to nothing, `Some(None)`. Whoever takes one learns whether others follow.
+///
+/// All that were taken leave the ring by one store, before this ends: with the last one that it may take, or with the `None` after
+/// the last. So whoever makes public what has come of them after that does it when their places are free.
+pub(crate) struct TakenRun<'a, T, F> {
+    /// Until they have left.
+    chunk: Option<ReadChunk<'a, T>>,
+    taken: usize,
+    take: F,
+}
+
+impl<T, F> TakenRun<'_, T, F> {
+    /// Work requests that it may take.
+    #[inline]
+    pub(crate) fn most(&self) -> usize {
+        self.chunk.as_ref().map_or(0, ReadChunk::len)
+    }
+
+    /// Work requests that it has taken.
+    #[inline]
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Once a run, so that it takes none of the registers of what is done for each.
+    #[inline(never)]
+    fn leave(&mut self) {
+        if let Some(chunk) = self.chunk.take() {
+            chunk.commit(self.taken);
+        }
+    }
+}
+
+impl<T, R, F: FnMut(&T, bool) -> Option<Option<R>>> Iterator for TakenRun<'_, T, F> {
+    type Item = R;
+
+    #[inline]
+    fn next(&mut self) -> Option<R> {
+        loop {
+            let chunk = self.chunk.as_ref()?;
+            let (first, second) = chunk.as_slices();
+            let there = first.len() + second.len();
+            let next = first.get(self.taken);
+            let next = next.or_else(|| second.get(self.taken - first.len()));
+            let told = next.and_then(|next| (self.take)(next, self.taken + 1 < there));
+            self.taken += usize::from(told.is_some());
+            if told.is_none() || self.taken == there {
+                self.leave();
+            }
+            if let Some(item) = told? {
+                return Some(item);
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod table;
 mod tests;
 mod users;
 mod view;
+mod views;
 mod windows;
 
 pub use domains::Domains;
@@ -19,4 +20,5 @@ pub use register::NotReregistered;
 pub use table::{RandomSource, StagTable};
 pub use users::Users;
 
-pub(crate) use view::{Bytes, View};
+pub(crate) use view::Bytes;
+pub(crate) use views::Views;

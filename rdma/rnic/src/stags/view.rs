@@ -159,6 +159,7 @@ pub(crate) struct Bytes<'a> {
 
 impl Bytes<'_> {
     /// Copies them to `into`, which is no longer than what was asked for.
+    #[inline]
     pub(crate) fn read(self, into: &mut [u8]) -> Result<(), CopyError> {
         match self.memory {
             Memory::Whole(bytes) => bytes.read(self.at, into),

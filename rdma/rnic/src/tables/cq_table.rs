@@ -120,16 +120,15 @@ impl CqTable {
         self.sink(id).map_or(0, |sink| sink.room())
     }
 
-    /// Appends completions of work that was done, which the queue has [`room`](Self::room) for, by one store.
-    pub(crate) fn push_done(
+    /// Appends completions, at most so many, by one store; the queue has [`room`](Self::room) for them.
+    #[inline]
+    pub(crate) fn push_run(
         &mut self,
         id: CqId,
-        entries: impl ExactSizeIterator<Item = Cqe>,
+        most: usize,
+        entries: impl Iterator<Item = Cqe>,
     ) -> Result<(), CqFull> {
-        if entries.len() == 0 {
-            return Ok(());
-        }
-        match self.sink(id).map(|sink| sink.push_done(entries)) {
+        match self.sink(id).map(|sink| sink.push_run(most, entries)) {
             None | Some(Pushed::Joined) => Ok(()),
             Some(Pushed::Began) => {
                 self.unannounced.push(id);

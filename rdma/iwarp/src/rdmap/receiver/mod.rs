@@ -8,7 +8,7 @@ mod sends;
 
 pub use inbound_requests::InboundRead;
 pub use placement::Placement;
-pub use prediction::{Ordinary, OrdinaryRead};
+pub use prediction::{Likely, Ordinary, OrdinaryRead, likely};
 
 use super::{
     AccessKind, IMMEDIATE_BYTES, InboundAtomic, Opcode, ReadRequest, ReceivedTerminate, Resources,

@@ -3,7 +3,7 @@
 use super::{InboundRead, Receiver, bytes};
 use crate::Stag;
 use crate::ddp::{Control, Queue, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader};
-use crate::mpa::MAX_ULPDU;
+use crate::mpa::{LENGTH_BYTES, MAX_ULPDU};
 use crate::rdmap::Opcode;
 use zerocopy::FromBytes;
 
@@ -46,6 +46,36 @@ pub enum OrdinaryRead<'a> {
         /// The response ends with it.
         last: bool,
     },
+}
+
+/// What the FPDU at the head of a stream seems to carry, by bytes that no CRC has verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likely {
+    /// A segment of an RDMA Write.
+    Write,
+    /// A Send of one segment.
+    WholeSend,
+    /// Anything else.
+    Other,
+}
+
+/// Looks at the FPDU at the head of `stream`, as it is without markers.
+#[inline]
+pub fn likely(stream: &[u8]) -> Likely {
+    let [_, _, control, rsvd_ulp, ..] = *stream else {
+        return Likely::Other;
+    };
+    let (control, opcode) = (Control(control), rsvd_ulp & 0x0f);
+    if control.is_tagged() {
+        let writes = opcode == Opcode::Write as u8;
+        return if writes { Likely::Write } else { Likely::Other };
+    }
+    let sends = opcode == Opcode::Send as u8 || opcode == Opcode::SendSolicited as u8;
+    let header = UntaggedHeader::ref_from_prefix(stream.get(LENGTH_BYTES..).unwrap_or_default());
+    if sends && control.is_last() && header.is_ok_and(|(header, _)| header.mo.get() == 0) {
+        return Likely::WholeSend;
+    }
+    Likely::Other
 }
 
 impl Receiver {

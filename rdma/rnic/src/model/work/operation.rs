@@ -93,6 +93,7 @@ impl Operation {
     }
 
     /// Which completion it has.
+    #[inline]
     pub(crate) fn opcode(&self) -> Opcode {
         match self {
             Self::Send {
