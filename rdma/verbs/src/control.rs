@@ -341,7 +341,9 @@ impl Control {
 
     /// Tells the engine that a queue pair has been posted to.
     pub(crate) fn notify(&self, qp: QpId) {
-        self.ready.add(qp.slot());
+        if !self.ready.add(qp.slot()) {
+            return; // whoever has added it rings
+        }
         match &self.mode {
             Mode::Thread { bell, .. } => bell.ring(),
             Mode::Inline(inline) => inline.ring(),

@@ -4,14 +4,19 @@
 #[path = "../../../driver/src/sleep_flag.rs"]
 mod sleep_flag;
 
+#[path = "../../../rdma/rnic/src/queues/ready_set.rs"]
+#[allow(unreachable_pub, reason = "it is public where it belongs")]
+mod ready_set;
+
 /// The model checker's atomics in place of the standard library's.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 }
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
+use ready_set::ReadySet;
 use sleep_flag::SleepFlag;
 
 /// Work that is published, the flag, and the event that a sleeper sleeps on (an eventfd: a count that stays until it is read).
@@ -91,5 +96,77 @@ fn sleeper_that_is_awake_again_is_not_rung_for() {
         };
         waker.join().unwrap();
         assert_eq!(shared.event.load(Ordering::Acquire), 0);
+    });
+}
+
+/// A queue pair that is posted to: the tail of its ring, the set, and what the engine has seen of the tail.
+struct Posted {
+    tail: AtomicUsize,
+    ready: ReadySet,
+    seen: AtomicUsize,
+}
+
+impl Posted {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            tail: AtomicUsize::new(0),
+            ready: ReadySet::new(2),
+            seen: AtomicUsize::new(0),
+        })
+    }
+
+    fn post(&self, tail: usize) -> bool {
+        self.tail.store(tail, Ordering::Release);
+        self.ready.add(1)
+    }
+
+    /// A turn of the engine.
+    fn turn(&self) {
+        self.ready.drain(|number| {
+            assert_eq!(number, 1);
+            let seen = self.tail.load(Ordering::Acquire);
+            self.seen.store(seen, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn post_to_a_ready_queue_pair_is_seen_by_whoever_takes_it_out() {
+    loom::model(|| {
+        let pair = Posted::new();
+        let poster = {
+            let pair = Arc::clone(&pair);
+            thread::spawn(move || (pair.post(1), pair.post(2)))
+        };
+        pair.turn();
+        pair.turn();
+        let (first, _) = poster.join().unwrap();
+        assert!(first, "the first one adds it");
+        pair.turn();
+        assert_eq!(pair.seen.load(Ordering::Relaxed), 2);
+        assert!(pair.ready.is_empty());
+    });
+}
+
+#[test]
+fn whoever_finds_a_queue_pair_ready_need_not_wake_the_engine() {
+    loom::model(|| {
+        let (shared, ready) = (Shared::new(), Arc::new(ReadySet::new(1)));
+        let posters: Vec<_> = (0..2)
+            .map(|_| {
+                let (shared, ready) = (Arc::clone(&shared), Arc::clone(&ready));
+                thread::spawn(move || {
+                    if ready.add(0) && shared.flag.must_wake() {
+                        shared.event.fetch_add(1, Ordering::Release);
+                    }
+                })
+            })
+            .collect();
+        shared.flag.announce();
+        let asleep = ready.is_empty();
+        for poster in posters {
+            poster.join().unwrap();
+        }
+        assert!(!asleep || shared.event.load(Ordering::Acquire) >= 1);
     });
 }

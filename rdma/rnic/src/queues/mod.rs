@@ -10,6 +10,8 @@ mod notices;
 mod posted;
 mod qp_shared;
 mod ready_set;
+#[cfg(test)]
+mod ready_set_tests;
 mod resize;
 mod ring;
 
@@ -25,3 +27,8 @@ pub use qp_shared::QpShared;
 pub use ready_set::ReadySet;
 pub use resize::{NewRing, NewRings};
 pub use ring::ring;
+
+/// The atomics of [`ready_set`]; the model checker's stand in their place in its model.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+}

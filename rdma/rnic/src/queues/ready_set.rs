@@ -1,6 +1,8 @@
 //! Ready set: the queue pairs that have been posted to. Posting tells the engine nothing else.
+//!
+//! The includer provides `sync` (atomics of the standard library, or of the model checker).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering, fence};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -24,15 +26,28 @@ impl ReadySet {
         }
     }
 
-    /// Adds `number`. What the caller did before is visible to whoever takes it out.
-    pub fn add(&self, number: usize) {
-        let at = number / BITS;
-        if let Some(word) = self.words.get(at) {
-            word.fetch_or(1 << (number % BITS), Ordering::Release);
-            // After the word: whoever finds this bit finds that one.
-            self.summary
-                .fetch_or(1 << (at >> self.group_shift), Ordering::Release);
+    /// Adds `number`. What the caller did before is visible to whoever takes it out. False if it was in the set, so that nobody need be told.
+    ///
+    /// Then it costs a barrier, but no locked instruction. The caller writes, then reads the bit; whoever takes it out clears the bit,
+    /// then reads what was written. Each has a full barrier between. So either the caller finds the bit cleared, or the other finds
+    /// what was written.
+    pub fn add(&self, number: usize) -> bool {
+        let (at, bit) = (number / BITS, 1 << (number % BITS));
+        let Some(word) = self.words.get(at) else {
+            return false;
+        };
+        let is_set = || word.load(Ordering::Relaxed) & bit != 0;
+        if is_set() {
+            fence(Ordering::SeqCst);
+            if is_set() {
+                return false;
+            }
         }
+        word.fetch_or(bit, Ordering::Release);
+        // After the word: whoever finds this bit finds that one.
+        self.summary
+            .fetch_or(1 << (at >> self.group_shift), Ordering::Release);
+        true
     }
 
     /// True if nothing is in it.
@@ -43,67 +58,36 @@ impl ReadySet {
 
     /// Empties the set, calling `each` with every number.
     pub(crate) fn drain(&self, mut each: impl FnMut(usize)) {
-        drain_word(&self.summary, |group| {
+        for group in bits(take(&self.summary)) {
             let first = group << self.group_shift;
             let words = self.words.get(first..).unwrap_or_default();
             for (at, word) in words.iter().enumerate().take(1 << self.group_shift) {
-                drain_word(word, |bit| each((first + at) * BITS + bit));
+                let taken = take(word);
+                if taken == 0 {
+                    continue;
+                }
+                fence(Ordering::SeqCst); // see `add`
+                for bit in bits(taken) {
+                    each((first + at) * BITS + bit);
+                }
             }
-        });
+        }
     }
 }
 
-/// Empties a word, calling `each` with the number of every bit.
-fn drain_word(word: &AtomicU64, mut each: impl FnMut(usize)) {
+/// Empties a word; what was in it.
+fn take(word: &AtomicU64) -> u64 {
     if word.load(Ordering::Relaxed) == 0 {
-        return;
+        return 0;
     }
-    let mut bits = word.swap(0, Ordering::Acquire);
-    while bits != 0 {
-        each(bits.trailing_zeros() as usize);
-        bits &= bits - 1;
-    }
+    word.swap(0, Ordering::Acquire)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_have_a_bit_each_whatever_the_capacity() {
-        for capacity in [1, 64, 65, 4096, 4097, 8193, 16_384, 1 << 20] {
-            let set = ReadySet::new(capacity);
-            let numbers = [0, capacity / 2, capacity - 1];
-            for number in numbers {
-                set.add(number);
-            }
-            set.add(capacity.next_multiple_of(BITS));
-            let mut taken = Vec::new();
-            set.drain(|number| taken.push(number));
-            let mut expected = numbers.to_vec();
-            expected.dedup();
-            assert_eq!(taken, expected, "{capacity}");
-            assert!(set.is_empty());
-        }
-    }
-
-    #[test]
-    fn each_number_comes_out_once_in_order() {
-        let set = ReadySet::new(5000);
-        assert!(set.is_empty());
-        for _ in 0..2 {
-            for number in [129, 0, 64, 4999, 4096, 0, 63, 6000] {
-                set.add(number);
-            }
-            assert!(!set.is_empty());
-            let mut taken = Vec::new();
-            set.drain(|number| taken.push(number));
-            assert_eq!(
-                taken,
-                [0, 63, 64, 129, 4096, 4999],
-                "a number beyond the capacity is no member"
-            );
-            assert!(set.is_empty());
-        }
-    }
+/// The numbers of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.wrapping_sub(1);
+        (bit < BITS).then_some(bit)
+    })
 }
