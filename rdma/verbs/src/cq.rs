@@ -20,6 +20,7 @@ use xwarp_rnic::queues::Arm;
 use xwarp_rnic::queues::CqShared;
 use xwarp_rnic::queues::CqSink;
 use xwarp_rnic::queues::EventTarget;
+use xwarp_rnic::queues::FreedSlots;
 use xwarp_rnic::queues::{Cqe, ring};
 
 /// What Query CQ tells (verbs draft §9.2.3.2).
@@ -171,7 +172,7 @@ impl CompletionQueue {
     }
 
     /// Takes the oldest completions, as many as there are and `completions` has room for, and returns their number, as `ibv_poll_cq` does.
-    /// The slots of a queue whose completions follow one another are freed together. Places beyond that number are left as they were.
+    /// The slots of a queue are freed together. Places beyond that number are left as they were.
     ///
     /// # Errors
     ///
@@ -217,28 +218,28 @@ impl CompletionQueue {
         })
     }
 
-    /// Takes the oldest completions as far as they are of one queue, whose slots are freed together.
+    /// Takes the oldest completions as far as they are of a few queues, whose slots are freed together.
     fn take_run(&mut self, places: &mut [WorkCompletion]) -> usize {
         let there = self.ring.slots().min(places.len());
         let Ok(entries) = self.ring.read_chunk(there) else {
             return 0;
         };
         let (first, second) = entries.as_slices();
-        let Some(slots) = first.first().map(|entry| entry.slots) else {
+        let Some(oldest) = first.first() else {
             return 0;
         };
-        let run = first.iter().chain(second);
-        let (mut taken, mut freed) = (0, 0);
-        for (place, entry) in places
-            .iter_mut()
-            .zip(run.take_while(|it| it.slots == slots))
-        {
+        let (mut taken, mut freed) = (0, FreedSlots::beginning_with(oldest.slots));
+        for (place, entry) in places.iter_mut().zip(first.iter().chain(second)) {
+            if !freed.note(entry.slots) {
+                break;
+            }
             *place = entry.completion;
-            (taken, freed) = (taken + 1, freed + 1);
+            taken += 1;
         }
         // The engine must find the places free before anybody posts again.
         entries.commit(taken);
-        self.control.slots().free_many(slots, freed);
+        let slots = u32::try_from(taken).unwrap_or(u32::MAX); // no more than a queue has
+        freed.free(slots, self.control.slots());
         taken
     }
 

@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::error::PostListError;
 use xwarp_rnic::model::{
     Operation, OutOfMemory, PayloadLimits, PostError, QpConfig, QpId, QpState, RecvRequest,
-    SendRequest, total,
+    SendRequest,
 };
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
@@ -99,6 +99,32 @@ impl PostingEnd {
     }
 }
 
+/// Refuses what a send queue does not take.
+#[inline]
+fn check_operation(
+    limits: &PayloadLimits,
+    extensions: bool,
+    operation: &Operation,
+) -> Result<(), PostError> {
+    limits.check_send(operation)?;
+    match operation {
+        // Most are such.
+        Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => Ok(()),
+        _ => check_kind(extensions, operation),
+    }
+}
+
+#[inline(never)]
+fn check_kind(extensions: bool, operation: &Operation) -> Result<(), PostError> {
+    if operation.works_on_stag_zero() {
+        return Err(PostError::StagZero);
+    }
+    if operation.is_extension() && !extensions {
+        return Err(PostError::ExtensionsDisabled);
+    }
+    Ok(())
+}
+
 impl SendQueue {
     /// The queue pair's identity in completions.
     pub fn qp(&self) -> QpId {
@@ -138,7 +164,13 @@ impl SendQueue {
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<usize, PostListError> {
-        let posted = PostListError::post(requests, |request| self.push(request));
+        let postable = self.end.check_postable();
+        let (limits, extensions) = (&self.end.limits, self.extensions);
+        let check = |request: &SendRequest| {
+            postable?;
+            check_operation(limits, extensions, &request.operation)
+        };
+        let posted = PostListError::post_runs(requests, &mut self.ring, check);
         self.ring_doorbell();
         posted
     }
@@ -146,25 +178,8 @@ impl SendQueue {
     /// Posts without telling the engine.
     pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.end.check_postable()?;
-        self.check(&request.operation)?;
+        check_operation(&self.end.limits, self.extensions, &request.operation)?;
         self.ring.push(request)
-    }
-
-    /// Refuses what the queue does not take.
-    fn check(&self, operation: &Operation) -> Result<(), PostError> {
-        self.end.limits.check_send(operation)?;
-        operation.byte_len().ok_or(PostError::TooLong)?;
-        if let Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } = operation
-        {
-            return Ok(()); // most are such
-        }
-        if operation.works_on_stag_zero() {
-            return Err(PostError::StagZero);
-        }
-        if operation.is_extension() && !self.extensions {
-            return Err(PostError::ExtensionsDisabled);
-        }
-        Ok(())
     }
 
     /// Tells the engine that something was posted.
@@ -212,7 +227,13 @@ impl ReceiveQueue {
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
     ) -> Result<usize, PostListError> {
-        let posted = PostListError::post(requests, |request| self.push(request));
+        let postable = self.end.check_postable();
+        let limits = &self.end.limits;
+        let check = |request: &RecvRequest| {
+            postable?;
+            limits.check_recv(&request.sgl)
+        };
+        let posted = PostListError::post_runs(requests, &mut self.ring, check);
         self.recheck_state();
         posted
     }
@@ -221,7 +242,6 @@ impl ReceiveQueue {
     pub(crate) fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.end.check_postable()?;
         self.end.limits.check_recv(&request.sgl)?;
-        total(&request.sgl).ok_or(PostError::TooLong)?;
         self.ring.push(request)
     }
 

@@ -2,6 +2,10 @@
 //!
 //! Defined here are those that only handles return: of opening, ending, waiting and posting lists.
 
+use std::iter;
+
+use xwarp_rnic::queues::WorkQueue;
+
 pub use xwarp_driver::attach::{AttachError, ProgramError};
 pub use xwarp_driver::net::{InterfaceError, NeighbourError, NetlinkError, PortError, RouteError};
 pub use xwarp_driver::{
@@ -149,6 +153,40 @@ impl PostListError {
             posted += 1;
         }
         Ok(posted)
+    }
+
+    /// Posts a list to a queue, as many of it by one store as there is room for, up to the first one that `check` refuses or that finds no
+    /// room; how many were posted.
+    #[inline]
+    pub(crate) fn post_runs<T>(
+        requests: impl IntoIterator<Item = T>,
+        queue: &mut WorkQueue<T>,
+        check: impl Fn(&T) -> Result<(), PostError>,
+    ) -> Result<usize, Self> {
+        let (mut requests, mut posted) = (requests.into_iter(), 0);
+        loop {
+            let room = queue.room();
+            if room == 0 {
+                let refused = requests.next().map(|next| check(&next).err());
+                let full = PostError::TooManyWorkRequests(queue.depth());
+                let error = refused.map(|error| error.unwrap_or(full));
+                return error.map_or(Ok(posted), |error| Err(Self { posted, error }));
+            }
+            let mut refused = None;
+            let taken = iter::from_fn(|| {
+                let request = requests.next()?;
+                refused = check(&request).err();
+                refused.is_none().then_some(request)
+            });
+            let run = queue.push_run(room, taken);
+            posted += run;
+            if let Some(error) = refused {
+                return Err(Self { posted, error });
+            }
+            if run < room {
+                return Ok(posted);
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
 use zerocopy::FromZeros;
 
@@ -124,6 +125,49 @@ impl SlotTable {
     }
 }
 
+/// Queues whose slots are freed together with those of another one.
+const OTHERS: usize = 3;
+
+/// Slots that completions free, counted by their queues until each queue's are freed by one locked instruction.
+pub struct FreedSlots {
+    /// The queue of most of them. How many it has is the rest of all.
+    first: SlotKey,
+    others: ArrayVec<(SlotKey, u32), OTHERS>,
+}
+
+impl FreedSlots {
+    /// None as yet; the first one is of this queue.
+    #[inline]
+    pub fn beginning_with(first: SlotKey) -> Self {
+        let others = ArrayVec::new();
+        Self { first, others }
+    }
+
+    /// Notes a slot. False if it is of one queue too many.
+    #[inline]
+    pub fn note(&mut self, key: SlotKey) -> bool {
+        key == self.first || self.note_other(key)
+    }
+
+    #[inline(never)]
+    fn note_other(&mut self, key: SlotKey) -> bool {
+        if let Some((_, slots)) = self.others.iter_mut().find(|(other, _)| *other == key) {
+            *slots += 1;
+            return true;
+        }
+        self.others.try_push((key, 1)).is_ok()
+    }
+
+    /// Frees those that were noted, `slots` in all.
+    pub fn free(self, mut slots: u32, table: &SlotTable) {
+        for (key, of_other) in self.others {
+            table.free_many(key, of_other);
+            slots -= of_other;
+        }
+        table.free_many(self.first, slots);
+    }
+}
+
 /// The poster's end of a work queue.
 pub struct WorkQueue<T> {
     ring: Producer<T>,
@@ -182,6 +226,29 @@ impl<T> WorkQueue<T> {
     pub fn resize(&mut self, ring: Producer<T>) {
         self.depth = u32::try_from(ring.buffer().capacity()).unwrap_or(u32::MAX);
         self.ring = ring;
+    }
+
+    /// Work requests that there is room for. The other thread's counter is only looked at when there seems to be none.
+    #[inline]
+    pub fn room(&mut self) -> usize {
+        let free = self.depth.saturating_sub(self.in_use());
+        let free = if free > 0 {
+            free
+        } else {
+            self.depth.saturating_sub(self.outstanding())
+        };
+        // A slot is freed after the engine has taken the request, so that the ring has room, too.
+        usize::try_from(free).map_or(0, |free| free.min(self.ring.slots()))
+    }
+
+    /// Puts work requests into the queue by one store, at most so many, for which there is [`room`](Self::room); how many.
+    #[inline]
+    pub fn push_run(&mut self, most: usize, requests: impl Iterator<Item = T>) -> usize {
+        let places = self.ring.write_chunk_uninit(most);
+        let posted = places.map_or(0, |places| places.fill_from_iter(requests));
+        let taken = u32::try_from(posted).unwrap_or(u32::MAX); // no more than the depth
+        self.taken = self.taken.wrapping_add(taken);
+        posted
     }
 
     /// Puts a work request into the queue, if a slot is free. The other thread's counter is only looked at when none seems to be.

@@ -17,7 +17,7 @@ mod ring;
 
 pub use completion_ring::{CqSink, Cqe, EventTarget, Pushed};
 pub use cq_shared::{Arm, CqShared};
-pub use credits::{SlotKey, SlotTable, WorkQueue};
+pub use credits::{FreedSlots, SlotKey, SlotTable, WorkQueue};
 pub use ending::Ending;
 pub use events::EventQueue;
 pub use inbox::Inbox;

@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use super::payload::{MAX_INLINE, Payload};
 use crate::model::error::{CapabilityError, PostError};
-use crate::model::sge::{MAX_SGE, Sgl};
+use crate::model::sge::{MAX_SGE, Sgl, total};
 
 /// Maxima of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +24,20 @@ pub fn check_capability(what: &'static str, wanted: usize) -> Result<(), Capabil
 }
 
 /// Has a list no more elements than its queue allows?
+#[inline]
 pub fn check_list(sgl: &Sgl, max: usize) -> Result<(), PostError> {
     let elements = sgl.len();
     if elements > max {
         return Err(PostError::TooManyElements { elements, max });
     }
+    Ok(())
+}
+
+/// Have its elements no more bytes than a message may, either?
+#[inline]
+fn check_buffers(sgl: &Sgl, max: usize) -> Result<(), PostError> {
+    check_list(sgl, max)?;
+    total(sgl).ok_or(PostError::TooLong)?;
     Ok(())
 }
 
@@ -42,8 +51,21 @@ impl PayloadLimits {
         CapabilityError::check("a number of inline bytes of", self.inline, 0, MAX_INLINE)
     }
 
-    /// Checks a work request for the send queue. What has no list needs no elements.
+    /// Checks a work request for the send queue, also for its length (RFC 5041 §5.2). What has no list needs no elements.
+    #[inline]
     pub fn check_send(&self, operation: &Operation) -> Result<(), PostError> {
+        match operation {
+            // Most messages are of one element.
+            Operation::Send { payload, .. } if self.send > 0 && payload.is_one_element() => Ok(()),
+            Operation::Write { payload, .. } if self.write > 0 && payload.is_one_element() => {
+                Ok(())
+            }
+            _ => self.check_any(operation),
+        }
+    }
+
+    #[inline(never)]
+    fn check_any(&self, operation: &Operation) -> Result<(), PostError> {
         match operation {
             Operation::Send { payload, .. } => self.check_payload(payload, self.send),
             Operation::Write { payload, .. } | Operation::WriteImmediate { payload, .. } => {
@@ -58,7 +80,7 @@ impl PayloadLimits {
 
     fn check_payload(&self, payload: &Payload, max_elements: usize) -> Result<(), PostError> {
         let data = match payload {
-            Payload::Gather(sgl) => return check_list(sgl, max_elements),
+            Payload::Gather(sgl) => return check_buffers(sgl, max_elements),
             Payload::Inline(data) => data.as_slice(),
         };
         let (len, max) = (data.len(), self.inline);
@@ -68,8 +90,9 @@ impl PayloadLimits {
         Ok(())
     }
 
-    /// Checks one for the receive queue.
+    /// Checks one for the receive queue, likewise.
+    #[inline]
     pub fn check_recv(&self, sgl: &Sgl) -> Result<(), PostError> {
-        check_list(sgl, self.recv)
+        check_buffers(sgl, self.recv)
     }
 }

@@ -38,6 +38,12 @@ impl Payload {
         Self::Inline(InlineData(SmallVec::from_slice(bytes)))
     }
 
+    /// It is a list of one element.
+    #[inline]
+    pub(crate) fn is_one_element(&self) -> bool {
+        matches!(self, Self::Gather(sgl) if sgl.len() == 1)
+    }
+
     /// Its bytes; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
     pub(crate) fn byte_len(&self) -> Option<u32> {
         match self {
