@@ -155,8 +155,8 @@ impl PostListError {
         Ok(posted)
     }
 
-    /// Posts a list to a queue, as many of it by one store as there is room for, up to the first one that `check` refuses or that finds no
-    /// room; how many were posted.
+    /// Posts a list to a queue up to the first request that `check` refuses or that finds no room; how many were posted. As many as there is
+    /// room for enter the queue by one store.
     #[inline]
     pub(crate) fn post_runs<T>(
         requests: impl IntoIterator<Item = T>,
@@ -167,10 +167,12 @@ impl PostListError {
         loop {
             let room = queue.room();
             if room == 0 {
-                let refused = requests.next().map(|next| check(&next).err());
+                let Some(next) = requests.next() else {
+                    return Ok(posted);
+                };
                 let full = PostError::TooManyWorkRequests(queue.depth());
-                let error = refused.map(|error| error.unwrap_or(full));
-                return error.map_or(Ok(posted), |error| Err(Self { posted, error }));
+                let error = check(&next).err().unwrap_or(full);
+                return Err(Self { posted, error });
             }
             let mut refused = None;
             let taken = iter::from_fn(|| {

@@ -1,8 +1,9 @@
 //! Ordinary segments that are predicted are taken as [`Receiver::on_ulpdu`] takes them.
 
-use crate::support::{A, Region, Table};
+use crate::support::{A, Region, Table, hex, sealed};
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use xwarp_iwarp::rdmap::{Likely, likely};
 use xwarp_iwarp::{
     AccessKind, Inbound, Ordinary, OrdinaryRead, Placement, ReadRequest, Receiver, Resources,
     SendKind, Sender, Stag, StreamConfig, Violation,
@@ -355,4 +356,31 @@ fn segments_of_writes_and_sends_of_one_segment_are_predicted() {
     let solicited = true;
     let told = Ordinary::Send { solicited, payload };
     assert_eq!(receiver.predict(&send), Some(told));
+}
+
+/// What a stream seems to carry, of an FPDU that holds this ULPDU.
+fn likely_of(ulpdu: &str) -> Likely {
+    likely(&sealed(&hex(ulpdu)))
+}
+
+#[test]
+fn two_bytes_tell_what_an_fpdu_seems_to_carry() {
+    // Invalidate STag, QN, MSN; or STag, TO.
+    let behind = "00000000 00000000 00000001";
+    for (control, opcode, mo, expected) in [
+        ("41", "43", "00000000", Likely::WholeSend),
+        ("41", "45", "00000000", Likely::WholeSend), // solicited
+        ("01", "43", "00000000", Likely::Other),     // more segments follow
+        ("41", "43", "000005a0", Likely::Other),     // the last of several
+        ("41", "44", "00000000", Likely::Other),     // invalidates
+        ("41", "41", "00000000", Likely::Other),     // Read Request
+        ("c1", "40", "00000000", Likely::Write(Stag(0))),
+        ("81", "40", "00000000", Likely::Write(Stag(0))), // not its last segment
+        ("c1", "42", "00000000", Likely::Other),          // Read Response
+    ] {
+        let ulpdu = format!("{control}{opcode}{behind}{mo}").replace(' ', "");
+        assert_eq!(likely_of(&ulpdu), expected, "{control} {opcode} {mo}");
+    }
+    assert_eq!(likely_of("41"), Likely::Other);
+    assert_eq!(likely(&[]), Likely::Other);
 }

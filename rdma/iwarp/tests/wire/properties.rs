@@ -3,7 +3,7 @@
 use crate::support::{Region, Stream, Table, hex, sealed, ulpdu_from};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use xwarp_iwarp::mpa::{Enhanced, Step, fpdu_len, next_fpdu};
+use xwarp_iwarp::mpa::{Deframer, Enhanced, MpaError, Step, fpdu_len, next_fpdu};
 use xwarp_iwarp::{
     Inbound, Initiator, Message, Placement, ReadRequest, Receiver, Responder, SendKind, Sender,
     Stag, StartupParams, StreamConfig,
@@ -299,6 +299,37 @@ proptest! {
             }
             Err(_) => {}
         }
+    }
+
+    #[test]
+    fn predicted_fpdus_are_those_that_are_found(
+        stream in prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..200),
+            (proptest::collection::vec(any::<u8>(), 0..200), proptest::collection::vec(any::<u8>(), 0..9))
+                .prop_map(|(ulpdu, behind)| [sealed(&ulpdu), behind].concat()),
+        ],
+        damage in proptest::option::of(any::<usize>()),
+        crc: bool,
+        markers: bool,
+    ) {
+        let mut stream = stream;
+        if let Some(at) = damage.filter(|_| !stream.is_empty()) {
+            let at = at % stream.len();
+            stream[at] ^= 1;
+        }
+        let mut deframer = Deframer::new(crc, markers).with_crc32c(crc32c::crc32c);
+        let predicted = deframer.predict(&stream);
+        let right = predicted.is_some_and(|it| deframer.verifies(&it));
+        let predicted = predicted.map(|it| (it.ulpdu(), it.wire_len()));
+        prop_assert!(!markers || predicted.is_none());
+        match deframer.next(&stream) {
+            Ok(Step::Fpdu { ulpdu, consumed }) if !markers => {
+                prop_assert_eq!((predicted, right), (Some((ulpdu, consumed)), true));
+            }
+            Err(MpaError::Crc) if !markers => prop_assert!(predicted.is_some() && !right),
+            _ => prop_assert_eq!((predicted, right), (None, false)),
+        }
+        prop_assert!(deframer.next(&stream).is_ok() || deframer.predict(&stream).is_none());
     }
 
     #[test]

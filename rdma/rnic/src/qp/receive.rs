@@ -148,9 +148,6 @@ impl FullOperation<'_> {
         let end = loop {
             let rest = bytes.get(taken..).unwrap_or_default();
             let (run, completed) = self.receive_run(deframer, rest, tables);
-            if taken == 0 && run > 0 {
-                self.stream.note_received();
-            }
             taken += run;
             if let Err(overflow) = completed {
                 break Err(overflow.into());
@@ -163,10 +160,6 @@ impl FullOperation<'_> {
                 Err(error) => break Err(ReceiveFault::Mpa(error)),
                 Ok(Step::NeedBytes(needed)) => break Ok(needed),
                 Ok(Step::Fpdu { ulpdu, consumed }) => {
-                    if taken == 0 {
-                        // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses (wire.md §3.2).
-                        self.stream.note_received();
-                    }
                     taken += consumed;
                     tables.counters.fpdus_in += 1;
                     if let Err(fault) = self.take_fpdu(ulpdu, tables) {
@@ -175,6 +168,10 @@ impl FullOperation<'_> {
                 }
             }
         };
+        if taken > 0 {
+            // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses (wire.md §3.2).
+            self.stream.note_received();
+        }
         Slice { taken, end }
     }
 
@@ -191,7 +188,7 @@ impl FullOperation<'_> {
             return (0, Ok(()));
         }
         match likely(bytes) {
-            Likely::Write => (self.place_writes(deframer, bytes, tables), Ok(())),
+            Likely::Write(stag) => (self.place_writes(deframer, bytes, stag, tables), Ok(())),
             Likely::WholeSend => self.place_sends(deframer, bytes, tables),
             Likely::Other => (0, Ok(())),
         }

@@ -3,8 +3,8 @@
 //! Nearly all segments are such. Everything else is left to `receive.rs`, and so is what is wrong. A segment is judged before its CRC is
 //! computed, and nothing is done before that is found right.
 
-use xwarp_iwarp::Ordinary;
 use xwarp_iwarp::mpa::{Deframer, Unverified};
+use xwarp_iwarp::{Ordinary, Stag};
 
 use super::device::Tables;
 use super::fault::CqOverflow;
@@ -80,19 +80,21 @@ impl Buffers<'_> {
 }
 
 impl FullOperation<'_> {
-    /// Places the ordinary Writes at the head of `bytes`; how many bytes these take.
+    /// Places the ordinary Writes at the head of `bytes`, the first of them into `stag`; how many bytes these take.
     #[inline(never)]
     pub(super) fn place_writes(
         &self,
         deframer: &Deframer,
         bytes: &[u8],
+        stag: Stag,
         tables: &mut Tables<'_>,
     ) -> usize {
         if !self.user.has(QpAccess::INBOUND_WRITE) {
             return 0;
         }
         let mut run = Run::default();
-        let mut regions = Views::new(tables.stags, self.user, Access::REMOTE_WRITE);
+        let mut regions =
+            Views::new(tables.stags, self.user, Access::REMOTE_WRITE).beginning_with(stag);
         while let Some(fpdu) = deframer.predict(run.rest(bytes)) {
             let Some(Ordinary::Write { stag, to, payload }) = self.stream.predict(fpdu.ulpdu())
             else {

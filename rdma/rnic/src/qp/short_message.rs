@@ -33,16 +33,19 @@ enum Source<'a> {
     Inline(&'a [u8]),
 }
 
+#[inline(never)]
+fn copy_inline(bytes: &[u8], into: &mut [u8]) -> bool {
+    into.copy_from_slice(bytes);
+    true
+}
+
 impl Source<'_> {
     /// Copies it; false if the memory has gone.
     #[inline]
     fn read(&self, into: &mut [u8]) -> bool {
         match self {
             Self::Region(bytes) => bytes.read(into).is_ok(),
-            Self::Inline(bytes) => {
-                into.copy_from_slice(bytes);
-                true
-            }
+            Self::Inline(bytes) => copy_inline(bytes, into),
         }
     }
 }

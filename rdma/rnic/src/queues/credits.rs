@@ -321,4 +321,47 @@ mod tests {
         table.free(gone);
         assert_eq!(queue.push(3), FULL);
     }
+
+    #[test]
+    fn run_takes_as_many_slots_as_there_are() {
+        let table = SlotTable::new(1, 0).unwrap();
+        let [key, _] = table.open_pair(QpId::new(0, 0));
+        let (mut queue, mut engine) = queue(&table, key);
+        let mut requests = 0..9;
+        let room = queue.room();
+        assert_eq!((room, queue.push_run(room, &mut requests)), (2, 2));
+        assert_eq!((queue.room(), queue.push(7)), (0, FULL));
+        assert_eq!((engine.pop(), engine.pop()), (Ok(0), Ok(1)));
+        assert_eq!(queue.room(), 0, "taken, but not free");
+        table.free(key);
+        let room = queue.room();
+        assert_eq!((room, queue.push_run(room, &mut requests)), (1, 1));
+        assert_eq!((engine.pop(), requests.next()), (Ok(2), Some(3)));
+        table.free_many(key, 2);
+        assert_eq!((queue.push_run(2, 5..6), queue.room()), (1, 1));
+    }
+
+    #[test]
+    fn slots_of_a_few_queues_are_freed_together() {
+        let table = SlotTable::new(3, 0).unwrap();
+        let keys: Vec<_> = (0..3)
+            .flat_map(|slot| table.open_pair(QpId::new(0, slot)))
+            .collect();
+        let mut freed = FreedSlots::beginning_with(keys[0]);
+        for (i, noted) in [
+            (0, true),
+            (1, true),
+            (0, true),
+            (2, true),
+            (1, true),
+            (3, true),
+        ] {
+            assert_eq!(freed.note(keys[i]), noted, "{i}");
+        }
+        assert!(!freed.note(keys[4]), "one queue too many");
+        assert!(freed.note(keys[3]));
+        freed.free(7, &table);
+        let counts = keys.iter().map(|key| table.freed(*key));
+        assert_eq!(counts.collect::<Vec<_>>(), [2, 2, 1, 2, 0, 0]);
+    }
 }

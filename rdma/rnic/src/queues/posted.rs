@@ -100,8 +100,8 @@ impl<T> PostedRequests<T> {
 /// What is made of the oldest work requests, one after the other, while they lie in the ring. They are looked at until one is not taken, which is
 /// `None`; what is taken may come to nothing, `Some(None)`. Whoever takes one learns whether others follow.
 ///
-/// All that were taken leave the ring by one store, before this ends: with the last one that it may take, or with the `None` after
-/// the last. So whoever makes public what has come of them after that does it when their places are free.
+/// All that were taken leave the ring by one store, before this ends. It ends with the last one that it may take, or with the `None` behind
+/// the last. Whoever then makes public what has come of them does it when their places are free.
 pub(crate) struct TakenRun<'a, T, F> {
     /// Until they have left.
     chunk: Option<ReadChunk<'a, T>>,
@@ -181,5 +181,26 @@ mod tests {
         assert_eq!(posted.peek(), None);
         assert_eq!(posted.pop(), None);
         assert!(posted.is_empty() && posted.backlog.capacity() == 0);
+    }
+
+    #[test]
+    fn run_leaves_the_ring_before_it_ends_and_may_wrap() {
+        let (mut post, ring) = RingBuffer::new(4);
+        let mut posted = PostedRequests::new(ring);
+        (0..3).for_each(|i| post.push(i).unwrap());
+        assert_eq!((posted.pop(), posted.pop()), (Some(0), Some(1)));
+        (3..6).for_each(|i| post.push(i).unwrap()); // 4 and 5 lie at the begin again
+        let take = |&next: &i32, more| (next < 5).then_some((next != 3).then_some((next, more)));
+        let mut run = posted.take_run(9, take).unwrap();
+        assert_eq!((run.most(), run.next()), (4, Some((2, true))));
+        assert_eq!(post.slots(), 0, "it has not ended");
+        assert_eq!((run.next(), run.taken()), (Some((4, true)), 3));
+        assert_eq!((run.next(), run.next(), run.taken()), (None, None, 3));
+        assert_eq!(post.slots(), 3, "what was not taken stays");
+        let take = |&next: &i32, more| Some(Some((next, more)));
+        let mut run = posted.take_run(1, take).unwrap();
+        assert_eq!(run.next(), Some((5, false)));
+        assert_eq!(post.slots(), 4, "with the last that it may take");
+        assert!(run.next().is_none() && posted.is_empty());
     }
 }

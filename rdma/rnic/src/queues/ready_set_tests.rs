@@ -27,9 +27,10 @@ fn each_number_comes_out_once_in_order() {
     let set = ReadySet::new(5000);
     assert!(set.is_empty());
     for _ in 0..2 {
-        for number in [129, 0, 64, 4999, 4096, 0, 63, 6000] {
-            set.add(number);
-        }
+        let numbers = [129, 0, 64, 4999, 4096, 0, 63, 6000];
+        let added = numbers.map(|number| set.add(number));
+        let expected = [true, true, true, true, true, false, true, false];
+        assert_eq!(added, expected, "0 was in it, and 6000 is beyond");
         assert!(!set.is_empty());
         let mut taken = Vec::new();
         set.drain(|number| taken.push(number));

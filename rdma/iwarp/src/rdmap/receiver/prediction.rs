@@ -51,8 +51,8 @@ pub enum OrdinaryRead<'a> {
 /// What the FPDU at the head of a stream seems to carry, by bytes that no CRC has verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likely {
-    /// A segment of an RDMA Write.
-    Write,
+    /// A segment of an RDMA Write into this region.
+    Write(Stag),
     /// A Send of one segment.
     WholeSend,
     /// Anything else.
@@ -66,12 +66,16 @@ pub fn likely(stream: &[u8]) -> Likely {
         return Likely::Other;
     };
     let (control, opcode) = (Control(control), rsvd_ulp & 0x0f);
+    let ulpdu = stream.get(LENGTH_BYTES..).unwrap_or_default();
     if control.is_tagged() {
-        let writes = opcode == Opcode::Write as u8;
-        return if writes { Likely::Write } else { Likely::Other };
+        let header = TaggedHeader::ref_from_prefix(ulpdu);
+        let header = header.ok().filter(|_| opcode == Opcode::Write as u8);
+        return header.map_or(Likely::Other, |(header, _)| {
+            Likely::Write(Stag(header.stag.get()))
+        });
     }
     let sends = opcode == Opcode::Send as u8 || opcode == Opcode::SendSolicited as u8;
-    let header = UntaggedHeader::ref_from_prefix(stream.get(LENGTH_BYTES..).unwrap_or_default());
+    let header = UntaggedHeader::ref_from_prefix(ulpdu);
     if sends && control.is_last() && header.is_ok_and(|(header, _)| header.mo.get() == 0) {
         return Likely::WholeSend;
     }
