@@ -37,8 +37,8 @@ impl Due {
 
 /// Deadlines far ahead wait in a [`Wheel`], which is told to wake a little early for as much as it may be late. At last they lie in a heap
 /// of those that are only microseconds away. So a connection runs exactly at its deadline, and how many others have one does not matter to
-/// it. The deadline that was entered last is kept beside the wheel until another one is: a timer that is set for a message and called off
-/// by its ACK seldom comes into the wheel.
+/// it. The deadline that was entered last is kept beside the wheel, until another one is entered. So a timer that is set for a message and
+/// called off by its ACK seldom comes into the wheel.
 ///
 /// An alarm that is moved back, as every ACK does to the retransmission timer, keeps its entry. That finds at its time that it came too
 /// early. So a wake-up may be spurious and is never late.
