@@ -106,6 +106,9 @@ pub(crate) unsafe fn compare_exchange(
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) use assembler::fallible;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod assembler {
     use core::arch::asm;
 
@@ -125,11 +128,13 @@ mod assembler {
                 ".long 9b - .",
                 ".long {gone} - .",
                 ".popsection",
-                gone = label { return Err(Fault) },
+                gone = label { return Err($crate::racy::Fault) },
                 $($operand)*
             )
         };
     }
+
+    pub(crate) use fallible;
 
     /// Copies the first `$bytes` bytes and the last, through registers whose part of that size is named by `$part`.
     macro_rules! copy_ends {

@@ -3,10 +3,12 @@
 
 use crate::shared::{CopyError, SharedBytes};
 use crate::vanishing::{PAGE, Right, Vanishing};
-use crate::{AtomicAccessError, unblock_faults};
+use crate::{AtomicAccessError, Digest, unblock_faults};
 
 /// Lengths that are copied in different ways.
-const LENS: [usize; 12] = [1, 2, 3, 4, 7, 8, 15, 16, 17, 100, 4000, 4096];
+const LENS: [usize; 15] = [
+    1, 2, 3, 4, 7, 8, 15, 16, 17, 100, 256, 300, 1448, 4000, 4096,
+];
 
 /// All accesses that touch page 1 of `memory` end in the error that says so, and those that do not go on.
 fn page_one_is_gone(memory: &SharedBytes, to_read: bool) {
@@ -14,11 +16,17 @@ fn page_one_is_gone(memory: &SharedBytes, to_read: bool) {
         for offset in [PAGE - len + 1, PAGE, 2 * PAGE - 1] {
             let gone = Err(CopyError::Gone { offset, len });
             assert_eq!(memory.write(offset, &vec![7; len]), gone, "{len} bytes");
+            let expected = if to_read { gone } else { Ok(()) };
             let read = memory.read(offset, &mut vec![0; len]);
-            assert_eq!(read, if to_read { gone } else { Ok(()) }, "{len} bytes");
+            assert_eq!(read, expected, "{len} bytes");
+            let read = memory.read_digested(offset, &mut vec![0; len], &mut Digest::default());
+            assert_eq!(read, expected, "{len} bytes");
         }
         assert_eq!(memory.write(PAGE - len, &vec![9; len]), Ok(()));
         assert_eq!(memory.read(PAGE - len, &mut vec![0; len]), Ok(()));
+        let mut digest = Digest::default();
+        let read = memory.read_digested(PAGE - len, &mut vec![0; len], &mut digest);
+        assert_eq!(read, Ok(()));
     }
     let gone = Err(AtomicAccessError::Gone { offset: PAGE });
     assert_eq!(memory.update_u64(PAGE, |number| number + 1), gone);
