@@ -1,7 +1,7 @@
 //! Segment output: data, what is sent again, ACKs, SYN, FIN and RST (RFC 9293 §3.10.2).
 
 use smoltcp::wire::TcpControl;
-use xwarp_driver::TxFrame;
+use xwarp_driver::{PartialSum, TxFrame};
 
 use super::send::send_queue::{Held, Piece};
 use super::{Conn, State};
@@ -91,6 +91,7 @@ impl Conn {
             ece: self.negotiation.agreed().ecn && self.receive.met_congestion(),
             cwr: false,
             ect: false,
+            payload_sum: None,
         }
     }
 
@@ -257,11 +258,13 @@ impl Conn {
         }
     }
 
-    /// Sends the first `n` bytes of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2).
+    /// Sends the first `n` bytes of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2). `sum` is theirs, if it is known: it is
+    /// of no use when the segment is sent again, which may be cut by then.
     pub(crate) fn commit(
         &mut self,
         mut frame: TxFrame,
         n: usize,
+        sum: Option<PartialSum>,
         device: &mut Device,
         now: Instant,
     ) {
@@ -280,6 +283,7 @@ impl Conn {
         let begin = self.send.end();
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);
+        header.payload_sum = sum;
         let sent = device.send_data(frame, self.route.headers(), &header);
         self.receive.acks_mut().answered(now);
         self.congestion.pace(n, now);

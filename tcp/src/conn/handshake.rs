@@ -89,6 +89,7 @@ impl Conn {
             ece: self.negotiation.offered().ecn,
             cwr: self.negotiation.offered().ecn,
             ect: false,
+            payload_sum: None,
         };
         if self.state.get() != State::SynSent {
             header.ack = Some(self.receive.next());

@@ -81,7 +81,7 @@ impl Long {
         } = &mut self.host;
         let mut frame = device.data_frame(conn.frames_taken()).unwrap();
         conn.room_in(&mut frame, SMALL).unwrap().fill(7);
-        conn.commit(frame, SMALL, device, *now);
+        conn.commit(frame, SMALL, None, device, *now);
         self.host.turn();
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
+use xwarp_driver::PartialSum;
+
 use super::connections::LentEntry;
 use super::tx_reservation::TxReservation;
 use crate::conn::Conn;
@@ -94,12 +96,17 @@ impl ConnMut<'_> {
     /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`widen`](Self::widen) gave, as a segment of their own with PSH. They are
     /// on their way after the next [`Stack::transmit`](crate::Stack::transmit) or [`Stack::step`](crate::Stack::step).
     pub fn commit(&mut self, n: usize, now: Instant) {
+        self.commit_summed(n, None, now);
+    }
+
+    /// Sends them likewise. `sum` is that of these bytes, if it is known: they need not be summed for the checksum then.
+    pub fn commit_summed(&mut self, n: usize, sum: Option<PartialSum>, now: Instant) {
         *self.now = now.max(*self.now);
         let handle = self.entry.handle();
         let Some(room) = self.reservation.take_if(|room| room.is_for(handle)) else {
             return;
         };
-        room.commit(n, self.entry.conn_mut(), self.device, *self.now);
+        room.commit(n, sum, self.entry.conn_mut(), self.device, *self.now);
         self.entry.touch();
     }
 

@@ -1,6 +1,6 @@
 //! TX reservation: frames that were given out to be written, and not committed.
 
-use xwarp_driver::TxFrame;
+use xwarp_driver::{PartialSum, TxFrame};
 
 use crate::conn::Conn;
 use crate::device::Device;
@@ -118,11 +118,19 @@ impl TxReservation {
         }
     }
 
-    /// Has `conn` send the first `n` bytes.
-    pub(super) fn commit(mut self, n: usize, conn: &mut Conn, device: &mut Device, now: Instant) {
-        let n = n.min(self.bytes().len());
+    /// Has `conn` send the first `n` bytes, whose sum may be known.
+    pub(super) fn commit(
+        mut self,
+        n: usize,
+        sum: Option<PartialSum>,
+        conn: &mut Conn,
+        device: &mut Device,
+        now: Instant,
+    ) {
+        let len = self.bytes().len();
+        let (n, sum) = (n.min(len), sum.filter(|_| n <= len));
         match self.room {
-            Room::Segment { frame, .. } => conn.commit(frame, n, device, now),
+            Room::Segment { frame, .. } => conn.commit(frame, n, sum, device, now),
             Room::Pieces {
                 part,
                 frames,
@@ -151,7 +159,7 @@ fn commit_part(
         _ => return device.discard(frame),
     }
     if conn.has_window(part.len()) {
-        conn.commit(frame, part.len(), device, now);
+        conn.commit(frame, part.len(), None, device, now);
     } else {
         conn.enqueue(frame, part.len(), now);
     }

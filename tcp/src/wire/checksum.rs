@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071) of IP and TCP headers.
 
 use smoltcp::wire::{IpAddress, IpProtocol};
-use xwarp_driver::checksum_sum;
+use xwarp_driver::{PartialSum, checksum_sum};
 
 /// Words added so far, in this host's order (RFC 1071 §2).
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +24,13 @@ impl Sum {
             return self; // as behind the headers of an ACK
         }
         Self(self.0 + u64::from(checksum_sum(bytes)))
+    }
+
+    /// Adds bytes that follow and whose sum is known; everything before them was of even length.
+    #[must_use]
+    #[inline]
+    pub(super) fn and_sum(self, sum: PartialSum) -> Self {
+        Self(self.0 + sum.words())
     }
 
     /// Adds words that follow, as they are on the wire.

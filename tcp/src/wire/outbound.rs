@@ -5,6 +5,7 @@ use smoltcp::wire::{
     IpAddress, IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, TCP_HEADER_LEN, TcpControl, TcpOption,
     TcpPacket,
 };
+use xwarp_driver::PartialSum;
 
 use crate::wire::checksum::Sum;
 use crate::wire::flow::Flow;
@@ -32,6 +33,8 @@ pub(crate) struct Header {
     pub(crate) cwr: bool,
     /// The packet may be marked where it meets congestion.
     pub(crate) ect: bool,
+    /// The sum of the payload, if it is known.
+    pub(crate) payload_sum: Option<PartialSum>,
 }
 
 impl Header {
@@ -50,6 +53,7 @@ impl Header {
             ece: false,
             cwr: false,
             ect: false,
+            payload_sum: None,
         }
     }
 }
@@ -272,6 +276,7 @@ mod tests {
                 ece: false,
                 cwr: false,
                 ect: true,
+                payload_sum: None,
             };
             let head = header_len(&flow, header.options.len());
             let link = LinkHeader::new([2; 6], [4; 6], ethertype);

@@ -203,6 +203,7 @@ mod tests {
             ece: false,
             cwr: false,
             ect: false,
+            payload_sum: None,
         }
     }
 
@@ -239,6 +240,7 @@ mod tests {
                         ece,
                         cwr,
                         ect,
+                        payload_sum: None,
                     }
                 },
             )

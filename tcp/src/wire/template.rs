@@ -2,6 +2,8 @@
 
 use smoltcp::wire::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpProtocol, TcpControl};
 
+use xwarp_driver::PartialSum;
+
 use super::checksum::Sum;
 use super::ethernet::LinkHeader;
 use super::flow::Flow;
@@ -66,6 +68,7 @@ struct Ordinary {
     control: [u8; 4],
     tsval: [u8; 4],
     tsecr: [u8; 4],
+    payload_sum: Option<PartialSum>,
 }
 
 impl Ordinary {
@@ -86,6 +89,7 @@ impl Ordinary {
             control: [DATA_OFFSET, ACK | psh | ecn, high, low],
             tsval: tsval.to_be_bytes(),
             tsecr: tsecr.to_be_bytes(),
+            payload_sum: header.payload_sum,
         })
     }
 }
@@ -152,11 +156,16 @@ impl HeaderTemplate {
             control,
             tsval,
             tsecr,
+            payload_sum,
         } = *ordinary;
         let (head, payload) = tcp.split_first_chunk_mut::<{ 4 * 8 }>()?;
         let differs = [seq, ack, control, tsval, tsecr, [0, 0, high, low]];
         let sum = self.tcp_sum.and_words(&differs);
-        let [first, second] = sum.and(payload).checksum();
+        let [first, second] = match payload_sum {
+            Some(known) => sum.and_sum(known).checksum(),
+            None => sum.and(payload).checksum(),
+        };
+        debug_assert_eq!([first, second], sum.and(payload).checksum());
         let checksum = [first, second, 0, 0]; // nothing is urgent
         let words: Words<8> = [
             self.ports,
@@ -245,6 +254,7 @@ mod tests {
     use std::net::{IpAddr, SocketAddr};
 
     use proptest::prelude::*;
+    use xwarp_driver::Digest;
 
     use super::*;
     use crate::wire::ethernet::{IPV4, IPV6};
@@ -308,6 +318,7 @@ mod tests {
                     ece,
                     cwr,
                     ect,
+                    payload_sum: None,
                 },
             )
     }
@@ -333,7 +344,12 @@ mod tests {
             header in header(),
             payload in payload(),
             before: u8,
+            is_summed: bool,
         ) {
+            let mut digest = Digest::default();
+            digest.add(&payload);
+            let payload_sum = is_summed.then(|| digest.checksum());
+            let header = Header { payload_sum, ..header };
             let ethertype = if flow.ip_header_len() == IPV4_HEADER_LEN { IPV4 } else { IPV6 };
             let link = LinkHeader::new([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], ethertype);
             let template = HeaderTemplate::new(link.clone(), flow);
