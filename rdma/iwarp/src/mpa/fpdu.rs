@@ -1,6 +1,7 @@
 //! One FPDU without markers, and what all FPDUs have in common (RFC 5044 §4).
 
 use crate::crc::{Crc32c, crc32c};
+use core::ops::Range;
 use zerocopy::FromBytes;
 use zerocopy::network_endian::U16;
 
@@ -123,6 +124,16 @@ pub fn seal_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: bool) {
 /// [`seal_fpdu`], with what computes the CRC if there is one.
 #[inline]
 pub(super) fn complete_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: Option<Crc32c>) {
+    let (covered, field) = enclose(fpdu, ulpdu_len);
+    *field = crc_field(covered, crc);
+}
+
+/// Writes the length field and the zero pad around a ULPDU of `ulpdu_len` bytes. What the CRC covers, and its field.
+///
+/// # Panics
+/// As [`seal_fpdu`].
+#[inline]
+pub(super) fn enclose(fpdu: &mut [u8], ulpdu_len: usize) -> (&mut [u8], &mut [u8; CRC_BYTES]) {
     let buffer_len = fpdu.len();
     // As `fpdu_len` has it.
     let pad = buffer_len.wrapping_sub(LENGTH_BYTES + ulpdu_len + CRC_BYTES);
@@ -140,7 +151,12 @@ pub(super) fn complete_fpdu(fpdu: &mut [u8], ulpdu_len: usize, crc: Option<Crc32
         wrong_buffer(buffer_len, ulpdu_len);
     };
     *word = (u32::from_le_bytes(*word) & u32::MAX >> (8 * pad)).to_le_bytes();
-    *field = crc_field(covered, crc);
+    (covered, field)
+}
+
+/// Where the pad lies.
+pub(super) const fn pad_at(ulpdu_len: usize) -> Range<usize> {
+    LENGTH_BYTES + ulpdu_len..fpdu_len(ulpdu_len) - CRC_BYTES
 }
 
 #[cold]

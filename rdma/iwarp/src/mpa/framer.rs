@@ -1,7 +1,8 @@
 //! The transmit direction of one connection in Full Operation (RFC 5044 §4).
 
 use super::fpdu::{
-    CRC_BYTES, LENGTH_BYTES, clamp_mulpdu, complete_fpdu, crc_field, fpdu_len, mulpdu,
+    CRC_BYTES, LENGTH_BYTES, clamp_mulpdu, complete_fpdu, crc_field, enclose, fpdu_len, mulpdu,
+    pad_at,
 };
 use super::marker::{Layout, MARKER_BYTES, Marker, Phase, unclamped_mulpdu};
 use crate::crc::{Crc32c, crc32c};
@@ -89,6 +90,43 @@ impl Framer {
             .expect("wire_len counts the CRC");
         *field = crc_field(covered, self.crc);
         self.markers = Some(phase.after(layout.wire_len()));
+    }
+
+    /// True if the CRC is that of length field, ULPDU and pad as the caller has them: it is generated, and there are no markers. Then who
+    /// computes it while writing the ULPDU may do with [`enclose`](Self::enclose) and [`close`](Self::close) instead of [`seal`](Self::seal).
+    #[inline]
+    pub const fn covers_in_order(&self) -> bool {
+        self.crc.is_some() && self.markers.is_none()
+    }
+
+    /// Writes what is around a ULPDU without markers, but the CRC; the length field.
+    ///
+    /// # Panics
+    /// As [`seal`](Self::seal).
+    #[inline]
+    pub fn enclose(fpdu: &mut [u8], ulpdu_len: usize) -> &[u8] {
+        enclose(fpdu, ulpdu_len);
+        &fpdu[..LENGTH_BYTES]
+    }
+
+    /// The pad behind a ULPDU without markers.
+    #[inline]
+    pub fn pad(fpdu: &[u8], ulpdu_len: usize) -> &[u8] {
+        &fpdu[pad_at(ulpdu_len)]
+    }
+
+    /// Writes the CRC of all that is ahead of it; its field.
+    ///
+    /// # Panics
+    /// If the buffer has no room for it, which [`enclose`](Self::enclose) has seen.
+    #[inline]
+    pub fn close(fpdu: &mut [u8], crc: u32) -> [u8; CRC_BYTES] {
+        let (covered, field) = fpdu
+            .split_last_chunk_mut::<CRC_BYTES>()
+            .expect("fpdu_len counts the CRC");
+        *field = crc.to_le_bytes();
+        debug_assert_eq!(*field, crc_field(covered, Some(crc32c)));
+        *field
     }
 }
 

@@ -345,6 +345,14 @@ impl Message {
 
     /// Takes the next segment: as large as `mulpdu` allows (R5044-4.5-4). A later one may use another `mulpdu`.
     pub fn next_segment(&mut self, mulpdu: usize) -> Option<Segment> {
+        let segment = self.peek_segment(mulpdu)?;
+        self.advance(&segment);
+        Some(segment)
+    }
+
+    /// The next segment, which is not taken.
+    #[inline]
+    pub(super) fn peek_segment(&self, mulpdu: usize) -> Option<Segment> {
         if self.done {
             return None;
         }
@@ -353,13 +361,18 @@ impl Message {
         let end = start.saturating_add(taken).min(self.len);
         let last = end == self.len;
         let header = self.header(last);
-        self.offset = end;
-        self.done = last;
         Some(Segment {
             header,
             payload: start..end,
             last,
         })
+    }
+
+    /// Takes that segment.
+    #[inline]
+    pub(super) const fn advance(&mut self, segment: &Segment) {
+        self.offset = segment.payload.end;
+        self.done = segment.last;
     }
 
     fn header_len(&self) -> usize {

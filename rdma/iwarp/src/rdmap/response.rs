@@ -12,8 +12,8 @@ use zerocopy::IntoBytes;
 
 /// The answer to one Read Request, cut into segments as there is room.
 ///
-/// For each segment: look at [`next_source`](Self::next_source) and check it anew, then take
-/// [`next_segment`](Self::next_segment). If the check fails, [`aborted`](Self::aborted) is the stream's last message.
+/// For each segment: write what [`peek_segment`](Self::peek_segment) says, look at [`next_source`](Self::next_source) and check it anew,
+/// copy it, then [`advance`](Self::advance). If the check fails, [`aborted`](Self::aborted) is the stream's last message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadResponse {
     read: InboundRead,
@@ -109,9 +109,14 @@ impl ReadResponse {
         })
     }
 
-    /// Takes the next segment, as [`Message::next_segment`] does.
-    pub fn next_segment(&mut self, mulpdu: usize) -> Option<Segment> {
-        self.message.next_segment(mulpdu)
+    /// The next segment, as [`Message::next_segment`] has it. It is not taken: its source may fail.
+    pub fn peek_segment(&self, mulpdu: usize) -> Option<Segment> {
+        self.message.peek_segment(mulpdu)
+    }
+
+    /// The segment that was looked at last was written, and is taken.
+    pub const fn advance(&mut self, segment: &Segment) {
+        self.message.advance(segment);
     }
 
     /// The source can no longer be read: what the peer is told, with the request as far as it is not answered (R5040-4.8-13).

@@ -3,7 +3,9 @@
 use crate::support::{A, B, Stream, counting, fpdus, hex, sealed};
 use xwarp_iwarp::mpa::Rtr;
 use xwarp_iwarp::rdmap::SourceRange;
-use xwarp_iwarp::{AccessError, Inbound, ReadRequest, Sender, Stag, StreamConfig};
+use xwarp_iwarp::{
+    AccessError, Inbound, ReadRequest, ReadResponse, Segment, Sender, Stag, StreamConfig,
+};
 
 const SEND: &str = "41 43 00000000 00000000 00000001 00000000";
 
@@ -12,6 +14,13 @@ fn awaiting() -> Stream {
         await_rtr: true,
         ..StreamConfig::new(4, 4)
     })
+}
+
+/// Takes the next segment of a response.
+fn next_of(response: &mut ReadResponse, mulpdu: usize) -> Option<Segment> {
+    let segment = response.peek_segment(mulpdu)?;
+    response.advance(&segment);
+    Some(segment)
 }
 
 #[test]
@@ -88,7 +97,7 @@ fn rtr_read_is_answered_and_completes_at_the_initiator() {
     };
     let mut response = Sender::new(StreamConfig::new(1, 1)).respond(read);
     assert_eq!(response.next_source(1454), None); // no source is looked at
-    let segment = response.next_segment(1454).expect("one segment");
+    let segment = next_of(&mut response, 1454).expect("one segment");
     assert!(response.is_done());
     let mut initiator = Stream::new();
     initiator.receiver.expect_read(ReadRequest::RTR);
@@ -118,7 +127,7 @@ fn response_stops_at_a_segment_border_and_tells_what_is_left() {
             len: 1024,
         };
         assert_eq!(response.next_source(mulpdu), Some(source));
-        let segment = response.next_segment(mulpdu).expect("not done");
+        let segment = next_of(&mut response, mulpdu).expect("not done");
         assert_eq!(segment.header[..6], hex("81 42 55667788"));
         assert_eq!(u64::from(segment.payload.start), to - 0x1000);
     }
@@ -154,7 +163,7 @@ fn segments_of_a_response_cover_its_source_exactly() {
     while let Some(source) = response.next_source(1454) {
         assert_eq!(source.stag, A);
         assert_eq!(source.to, 0x1000 + copied.len() as u64);
-        let segment = response.next_segment(1454).expect("not done");
+        let segment = next_of(&mut response, 1454).expect("not done");
         assert_eq!(
             u64::from(segment.payload.end - segment.payload.start),
             source.len
@@ -164,6 +173,6 @@ fn segments_of_a_response_cover_its_source_exactly() {
     }
     assert!(response.is_done());
     assert_eq!(copied, counting(5000));
-    assert_eq!(response.next_segment(1454), None);
+    assert_eq!(next_of(&mut response, 1454), None);
     assert_eq!(Stag::PLACEHOLDER, Stag(1));
 }

@@ -7,6 +7,7 @@ mod fault;
 mod first_fpdu_retry;
 mod full_operation;
 mod new_qp;
+mod payload_pass;
 mod receive;
 mod receive_buffers;
 mod receive_run;

@@ -2,6 +2,7 @@
 //!
 //! Most work requests of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
 
+use xwarp_driver::PartialSum;
 use xwarp_iwarp::Stag;
 use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::SendKind;
@@ -10,6 +11,7 @@ use xwarp_tcp::ConnMut;
 use super::device::LentDevice;
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
+use super::payload_pass::{OnePass, PayloadPass, ThreePasses};
 use super::stream::TxStream;
 use super::tx_segment::TxSegment;
 use super::work_queues::Done;
@@ -27,6 +29,9 @@ pub(super) enum RunEnd {
     Gone,
 }
 
+/// The payload's memory has gone.
+pub(super) struct Gone;
+
 /// Where a payload is.
 enum Source<'a> {
     Region(Bytes<'a>),
@@ -42,23 +47,60 @@ fn copy_inline(bytes: &[u8], into: &mut [u8]) -> bool {
 impl Source<'_> {
     /// Copies it; false if the memory has gone.
     #[inline]
-    fn read(&self, into: &mut [u8]) -> bool {
+    fn read(&self, into: &mut [u8], pass: &mut impl PayloadPass) -> bool {
         match self {
-            Self::Region(bytes) => bytes.read(into).is_ok(),
-            Self::Inline(bytes) => copy_inline(bytes, into),
+            Self::Region(bytes) => pass.read(*bytes, into).is_ok(),
+            Self::Inline(bytes) => {
+                let copied = copy_inline(bytes, into);
+                pass.add(bytes);
+                copied
+            }
         }
     }
 }
 
 /// Writes a header; what is left for the payload.
 #[inline]
-pub(super) fn put_header<const N: usize>(
-    ulpdu: &mut [u8],
+pub(super) fn put_header<'a, const N: usize>(
+    ulpdu: &'a mut [u8],
     header: impl FnOnce() -> [u8; N],
-) -> Option<&mut [u8]> {
+    pass: &mut impl PayloadPass,
+) -> Option<&'a mut [u8]> {
     let (place, payload) = ulpdu.split_first_chunk_mut()?;
     *place = header();
+    pass.add(place);
     Some(payload)
+}
+
+/// Writes an FPDU of a whole message; its sum, if it is known.
+#[inline]
+fn write_by<const N: usize>(
+    mut pass: impl PayloadPass,
+    fpdu: &mut [u8],
+    ulpdu_len: usize,
+    header: [u8; N],
+    source: &Source<'_>,
+    tx: &mut TxStream,
+) -> Result<Option<PartialSum>, Gone> {
+    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
+    let payload = put_header(ulpdu, || header, &mut pass).ok_or(Gone)?;
+    if !source.read(payload, &mut pass) {
+        return Err(Gone);
+    }
+    Ok(tx.seal_by(pass, fpdu, ulpdu_len))
+}
+
+/// Likewise, in one pass. It is apart, so that shorter messages have the registers for themselves.
+#[inline(never)]
+fn write_in_one_pass<const N: usize>(
+    fpdu: &mut [u8],
+    ulpdu_len: usize,
+    header: [u8; N],
+    source: &Source<'_>,
+    tx: &mut TxStream,
+) -> Result<Option<PartialSum>, Gone> {
+    let pass = OnePass::begin(fpdu, ulpdu_len);
+    write_by(pass, fpdu, ulpdu_len, header, source, tx)
 }
 
 /// A payload that lies in one piece and may be read, and its bytes.
@@ -128,10 +170,10 @@ impl<'a, 's> Filling<'a, 's> {
         self.rest = room.unwrap_or_default();
     }
 
-    /// That FPDU was sealed.
+    /// That FPDU was sealed. Its sum may be known.
     #[inline]
-    pub(super) fn add(&mut self, len: usize) {
-        self.segment.add(len);
+    pub(super) fn add(&mut self, len: usize, sum: Option<PartialSum>) {
+        self.segment.add(len, sum);
     }
 }
 
@@ -190,14 +232,17 @@ impl Run<'_, '_> {
         }
         let len = self.tx.fpdu_len(ulpdu_len);
         let fpdu = self.filling.room(len, more)?;
-        let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-        let payload = put_header(ulpdu, || header(self.tx))?;
-        if !source.read(payload) {
+        let header = header(self.tx);
+        let written = if self.tx.one_pass_pays(ulpdu_len) {
+            write_in_one_pass(fpdu, ulpdu_len, header, &source, self.tx)
+        } else {
+            write_by(ThreePasses, fpdu, ulpdu_len, header, &source, self.tx)
+        };
+        let Ok(sum) = written else {
             self.filling.end = RunEnd::Gone;
             return None;
-        }
-        self.tx.seal(fpdu, ulpdu_len);
-        self.filling.add(len);
+        };
+        self.filling.add(len, sum);
         Some(byte_len)
     }
 }

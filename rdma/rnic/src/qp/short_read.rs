@@ -2,6 +2,7 @@
 //!
 //! Most Reads of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
 
+use xwarp_driver::PartialSum;
 use xwarp_iwarp::ReadRequest;
 use xwarp_iwarp::ddp::TAGGED_HEADER_BYTES;
 use xwarp_iwarp::mpa::Framer;
@@ -9,11 +10,12 @@ use xwarp_iwarp::rdmap::READ_REQUEST_ULPDU;
 
 use super::device::LentDevice;
 use super::full_operation::FullOperation;
-use super::short_message::{Filling, RunEnd, put_header};
+use super::payload_pass::{OnePass, PayloadPass, ThreePasses};
+use super::short_message::{Filling, Gone, RunEnd, put_header};
 use super::stream::{Stream, TxStream};
 use super::tx_segment::TxSegment;
 use crate::model::{Access, Operation, QpIdentity, SendRequest};
-use crate::stags::StagTable;
+use crate::stags::{Bytes, StagTable};
 
 /// The Read Request of a work request, if it is one that fails in nothing.
 #[inline]
@@ -49,7 +51,7 @@ fn write_request(
     let ulpdu = stream.begin_whole_read(read);
     fpdu[Framer::ulpdu_at(READ_REQUEST_ULPDU)].copy_from_slice(&ulpdu);
     stream.tx_mut().seal(fpdu, READ_REQUEST_ULPDU);
-    filling.add(len);
+    filling.add(len, None);
     true
 }
 
@@ -77,14 +79,46 @@ fn write_response(
     let Some(fpdu) = filling.room(len, more) else {
         return false;
     };
-    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-    let payload = put_header(ulpdu, || tx.whole_read_response(&read));
-    if payload.is_none_or(|payload| source.read(payload).is_err()) {
+    let written = if tx.one_pass_pays(ulpdu_len) {
+        write_in_one_pass(fpdu, ulpdu_len, tx, &read, source)
+    } else {
+        write_by(ThreePasses, fpdu, ulpdu_len, tx, &read, source)
+    };
+    let Ok(sum) = written else {
         return false;
-    }
-    tx.seal(fpdu, ulpdu_len);
-    filling.add(len);
+    };
+    filling.add(len, sum);
     true
+}
+
+/// Writes the FPDU; its sum, if it is known.
+#[inline]
+fn write_by(
+    mut pass: impl PayloadPass,
+    fpdu: &mut [u8],
+    ulpdu_len: usize,
+    tx: &mut TxStream,
+    read: &ReadRequest,
+    source: Bytes<'_>,
+) -> Result<Option<PartialSum>, Gone> {
+    let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
+    let payload = put_header(ulpdu, || tx.whole_read_response(read), &mut pass);
+    let payload = payload.ok_or(Gone)?;
+    pass.read(source, payload).map_err(|_| Gone)?;
+    Ok(tx.seal_by(pass, fpdu, ulpdu_len))
+}
+
+/// Likewise, in one pass. It is apart, so that shorter messages have the registers for themselves.
+#[inline(never)]
+fn write_in_one_pass(
+    fpdu: &mut [u8],
+    ulpdu_len: usize,
+    tx: &mut TxStream,
+    read: &ReadRequest,
+    source: Bytes<'_>,
+) -> Result<Option<PartialSum>, Gone> {
+    let pass = OnePass::begin(fpdu, ulpdu_len);
+    write_by(pass, fpdu, ulpdu_len, tx, read, source)
 }
 
 impl FullOperation<'_> {

@@ -151,7 +151,9 @@ impl FullOperation<'_> {
             return filled;
         }
         // What is sealed leaves even if the next message is at fault: MSNs and the phase of markers count it.
-        device.tcp.commit(segment.len(), self.now);
+        device
+            .tcp
+            .commit_summed(segment.len(), segment.sum(), self.now);
         self.work.complete_sends(device.tables.cqs)?;
         filled?;
         Ok(self.after_segment(segment.fpdus(), device.tables.counters))
@@ -266,8 +268,9 @@ impl FullOperation<'_> {
             return Ok(false);
         };
         let memory = (&*device.tables.stags, self.user);
-        let ends_request = (self.stream).write_fpdu(fpdu, ulpdu_len, segment.mulpdu(), memory)?;
-        segment.add(len);
+        let (ends_request, sum) =
+            (self.stream).write_fpdu(fpdu, ulpdu_len, segment.mulpdu(), memory)?;
+        segment.add(len, sum);
         if ends_request {
             self.work.newest_sent();
         }

@@ -8,6 +8,7 @@ use xwarp_iwarp::{
 };
 
 use super::fault::{Inconsistency, SendFault};
+use super::payload_pass::PayloadPass;
 use crate::model::{Access, CompletionStatus, Immediate, Payload, QpIdentity, Sgl};
 use crate::stags::StagTable;
 
@@ -83,14 +84,14 @@ impl TxMessage {
         self.source() == TxSource::Request && self.message().is_named_by(header)
     }
 
-    /// Writes the next segment, which is as long as `ulpdu`. All memory is checked anew, as a region may have been deregistered
+    /// Writes the next segment, which is as long as `ulpdu`, by a pass. All memory is checked anew, as a region may have been deregistered
     /// since the last segment.
     pub(super) fn write_segment(
         &mut self,
         ulpdu: &mut [u8],
         mulpdu: usize,
-        stags: &StagTable,
-        user: QpIdentity,
+        memory: (&StagTable, QpIdentity),
+        pass: &mut impl PayloadPass,
     ) -> Result<(), SendFault> {
         match self {
             Self::Request {
@@ -99,15 +100,15 @@ impl TxMessage {
                 let Some(segment) = message.next_segment(mulpdu) else {
                     return Err(Inconsistency("a message has fewer segments than it had").into());
                 };
-                let into = write_header(ulpdu, &segment);
-                fill(stags, user, payload, segment.payload, into)
+                let into = write_header(ulpdu, &segment, pass);
+                fill(memory, payload, segment.payload, into, pass)
                     .map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))
             }
-            Self::Read(response) => write_response(response, ulpdu, mulpdu, stags, user)
+            Self::Read(response) => write_response(response, ulpdu, mulpdu, memory, pass)
                 .map_err(|error| SendFault::Response(response.aborted(error))),
             Self::Atomic(message) => {
                 if let Some(segment) = message.next_segment(mulpdu) {
-                    write_header(ulpdu, &segment);
+                    write_header(ulpdu, &segment, pass);
                 }
                 Ok(())
             }
@@ -120,30 +121,33 @@ fn write_response(
     response: &mut ReadResponse,
     ulpdu: &mut [u8],
     mulpdu: usize,
-    stags: &StagTable,
-    user: QpIdentity,
+    (stags, user): (&StagTable, QpIdentity),
+    pass: &mut impl PayloadPass,
 ) -> Result<(), AccessError> {
+    let Some(segment) = response.peek_segment(mulpdu) else {
+        return Ok(());
+    };
+    let payload = write_header(ulpdu, &segment, pass);
     // A Read of no bytes looks at no source (RFC 5040 §5.2).
     if let Some(range) = response.next_source(mulpdu) {
         let right = Access::REMOTE_READ;
         let bytes = stags.access(user, range.stag, range.to, range.len, right)?;
-        let payload = usize::try_from(range.len)
-            .ok()
-            .and_then(|len| ulpdu.len().checked_sub(len))
-            .and_then(|begin| ulpdu.get_mut(begin..))
-            .ok_or(AccessError::Bounds)?;
-        bytes.read(payload).map_err(|_| AccessError::Bounds)?;
+        let read = pass.read(bytes, payload);
+        read.map_err(|_| AccessError::Bounds)?;
     }
-    if let Some(segment) = response.next_segment(mulpdu) {
-        write_header(ulpdu, &segment);
-    }
+    response.advance(&segment);
     Ok(())
 }
 
 /// Writes a segment's header; what is left for its payload.
-fn write_header<'a>(ulpdu: &'a mut [u8], segment: &Segment) -> &'a mut [u8] {
+fn write_header<'a>(
+    ulpdu: &'a mut [u8],
+    segment: &Segment,
+    pass: &mut impl PayloadPass,
+) -> &'a mut [u8] {
     let (header, payload) = ulpdu.split_at_mut(segment.header.len());
     header.copy_from_slice(&segment.header);
+    pass.add(header);
     payload
 }
 
@@ -161,18 +165,19 @@ pub(super) fn execute(
 
 /// Copies bytes `range` of a payload to `into`, which is as long.
 fn fill(
-    stags: &StagTable,
-    user: QpIdentity,
+    memory: (&StagTable, QpIdentity),
     payload: &Payload,
     range: Range<u32>,
     into: &mut [u8],
+    pass: &mut impl PayloadPass,
 ) -> Result<(), AccessError> {
     match payload {
-        Payload::Gather(sgl) => gather(stags, user, sgl, range, into),
+        Payload::Gather(sgl) => gather(memory, sgl, range, into, pass),
         Payload::Inline(data) => {
             let range = range.start as usize..range.end as usize;
             let bytes = data.as_slice().get(range).ok_or(AccessError::Bounds)?;
             into.copy_from_slice(bytes);
+            pass.add(into);
             Ok(())
         }
     }
@@ -180,18 +185,19 @@ fn fill(
 
 /// Copies bytes `range` of the message that a list makes to `into`, which is as long.
 fn gather(
-    stags: &StagTable,
-    user: QpIdentity,
+    (stags, user): (&StagTable, QpIdentity),
     sgl: &Sgl,
     range: Range<u32>,
     into: &mut [u8],
+    pass: &mut impl PayloadPass,
 ) -> Result<(), AccessError> {
     let len = range.end.saturating_sub(range.start) as usize;
     for_each_piece(sgl, range.start, len, |sge_to, stag, span| {
         let len = span.len() as u64;
         let bytes = stags.access(user, stag, sge_to, len, Access::LOCAL_READ)?;
         let piece = into.get_mut(span).ok_or(AccessError::Bounds)?;
-        bytes.read(piece).map_err(|_| AccessError::Bounds)
+        let read = pass.read(bytes, piece);
+        read.map_err(|_| AccessError::Bounds)
     })
 }
 

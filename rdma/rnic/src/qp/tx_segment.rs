@@ -1,5 +1,6 @@
 //! TX segment: a TCP segment that FPDUs are being written into.
 
+use xwarp_driver::PartialSum;
 use xwarp_tcp::ConnMut;
 
 /// See the module.
@@ -7,6 +8,8 @@ pub(super) struct TxSegment {
     mulpdu: usize,
     len: usize,
     fpdus: u64,
+    /// Bytes of those FPDUs whose sum is known, and their sum.
+    summed: (usize, PartialSum),
 }
 
 impl TxSegment {
@@ -16,6 +19,7 @@ impl TxSegment {
             mulpdu,
             len: 0,
             fpdus: 0,
+            summed: (0, PartialSum::default()),
         }
     }
 
@@ -27,6 +31,12 @@ impl TxSegment {
     /// Bytes of sealed FPDUs.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The sum of the sealed FPDUs, if that of each is known.
+    pub(super) fn sum(&self) -> Option<PartialSum> {
+        let (len, sum) = self.summed;
+        (len == self.len).then_some(sum)
     }
 
     /// Sealed FPDUs.
@@ -71,9 +81,12 @@ impl TxSegment {
         tcp.widen()?.get_mut(self.len..)
     }
 
-    /// An FPDU of `len` bytes was sealed in that room.
+    /// An FPDU of `len` bytes was sealed in that room. Its sum may be known: the length is even (RFC 5044 §4.1).
     #[inline]
-    pub(super) fn add(&mut self, len: usize) {
+    pub(super) fn add(&mut self, len: usize, sum: Option<PartialSum>) {
+        if let Some(sum) = sum {
+            self.summed = (self.summed.0 + len, self.summed.1 + sum);
+        }
         self.len += len;
         self.fpdus += 1;
     }

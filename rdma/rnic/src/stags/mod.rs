@@ -21,4 +21,6 @@ pub use table::{RandomSource, StagTable};
 pub use users::Users;
 
 pub(crate) use view::Bytes;
+#[cfg(test)]
+pub(crate) use view::View;
 pub(crate) use views::Views;

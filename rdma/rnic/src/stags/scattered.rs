@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::PhysicalList;
-use xwarp_driver::{CopyError, SharedBytes};
+use xwarp_driver::{CopyError, Digest, SharedBytes};
 
 /// A list that was checked: the memory of a registered region.
 #[derive(Debug)]
@@ -29,6 +29,20 @@ impl Scattered {
             let (piece, others) = std::mem::take(&mut rest).split_at_mut(len);
             rest = others;
             self.area.read(address, piece)
+        })
+    }
+
+    pub(super) fn read_digested(
+        &self,
+        at: usize,
+        into: &mut [u8],
+        digest: &mut Digest,
+    ) -> Result<(), CopyError> {
+        let mut rest = into;
+        self.pieces(at, rest.len(), |address, len| {
+            let (piece, others) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = others;
+            self.area.read_digested(address, piece, digest)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xwarp_driver::{CopyError, SharedBytes};
+use xwarp_driver::{CopyError, Digest, SharedBytes};
 use xwarp_iwarp::AccessError;
 use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
 
@@ -164,6 +164,18 @@ impl Bytes<'_> {
         match self.memory {
             Memory::Whole(bytes) => bytes.read(self.at, into),
             Memory::List(list) => list.read(self.at, into),
+        }
+    }
+
+    /// Copies them likewise, and adds them to a digest.
+    pub(crate) fn read_digested(
+        self,
+        into: &mut [u8],
+        digest: &mut Digest,
+    ) -> Result<(), CopyError> {
+        match self.memory {
+            Memory::Whole(bytes) => bytes.read_digested(self.at, into, digest),
+            Memory::List(list) => list.read_digested(self.at, into, digest),
         }
     }
 

@@ -5,7 +5,7 @@ mod tx_stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use xwarp_driver::crc32c_function;
+use xwarp_driver::{PartialSum, crc32c_function};
 use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr, Step};
 use xwarp_iwarp::rdmap::{CapturedHeader, READ_REQUEST_ULPDU};
 use xwarp_iwarp::{
@@ -418,19 +418,19 @@ impl Stream {
         self.receiver.expect_atomic(id);
     }
 
-    /// Writes the next FPDU of the message being sent. True if the message of a work request ends with it.
+    /// Writes the next FPDU of the message being sent. Whether the message of a work request ends with it, and its sum if it is known.
     pub(super) fn write_fpdu(
         &mut self,
         fpdu: &mut [u8],
         ulpdu_len: usize,
         mulpdu: usize,
         memory: (&StagTable, QpIdentity),
-    ) -> Result<bool, SendFault> {
-        let ended = self.tx.write_fpdu(fpdu, ulpdu_len, mulpdu, memory)?;
+    ) -> Result<(bool, Option<PartialSum>), SendFault> {
+        let (ended, sum) = self.tx.write_fpdu(fpdu, ulpdu_len, mulpdu, memory)?;
         if ended == Some(TxSource::Response) {
             self.receiver.response_sent();
         }
-        Ok(ended == Some(TxSource::Request))
+        Ok((ended == Some(TxSource::Request), sum))
     }
 
     /// The message being sent is a work request's, and this header is its.

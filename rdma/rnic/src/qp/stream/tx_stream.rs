@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use xwarp_driver::PartialSum;
 use xwarp_iwarp::ddp::{TAGGED_HEADER_BYTES, UNTAGGED_HEADER_BYTES};
 use xwarp_iwarp::mpa::{Framer, MAX_ULPDU, Rtr};
 use xwarp_iwarp::rdmap::{CapturedHeader, READ_REQUEST_ULPDU, SendKind};
@@ -13,6 +14,7 @@ use xwarp_tcp::{ConnMut, Instant};
 use super::send_ulpdu;
 use crate::model::{Immediate, Payload, QpIdentity, RemoteAddress};
 use crate::qp::fault::{Inconsistency, SendFault};
+use crate::qp::payload_pass::{self, OnePass, PayloadPass, ThreePasses};
 use crate::qp::tx_message::{Response, TxMessage, TxSource};
 use crate::stags::StagTable;
 
@@ -233,21 +235,50 @@ impl TxStream {
         })
     }
 
-    /// Writes the next FPDU of the message being sent; whose message it was if nothing is left of it.
+    /// Writes the next FPDU of the message being sent. Whose message it was if nothing is left of it; the FPDU's sum, if it is known.
     pub(super) fn write_fpdu(
         &mut self,
         fpdu: &mut [u8],
         ulpdu_len: usize,
         mulpdu: usize,
-        (stags, user): (&StagTable, QpIdentity),
-    ) -> Result<Option<TxSource>, SendFault> {
+        memory: (&StagTable, QpIdentity),
+    ) -> Result<(Option<TxSource>, Option<PartialSum>), SendFault> {
+        if self.one_pass_pays(ulpdu_len) {
+            self.write_fpdu_in_one_pass(fpdu, ulpdu_len, mulpdu, memory)
+        } else {
+            self.write_fpdu_by(ThreePasses, fpdu, ulpdu_len, mulpdu, memory)
+        }
+    }
+
+    /// It is apart, so that short FPDUs have the registers for themselves.
+    #[inline(never)]
+    fn write_fpdu_in_one_pass(
+        &mut self,
+        fpdu: &mut [u8],
+        ulpdu_len: usize,
+        mulpdu: usize,
+        memory: (&StagTable, QpIdentity),
+    ) -> Result<(Option<TxSource>, Option<PartialSum>), SendFault> {
+        let pass = OnePass::begin(fpdu, ulpdu_len);
+        self.write_fpdu_by(pass, fpdu, ulpdu_len, mulpdu, memory)
+    }
+
+    #[inline]
+    fn write_fpdu_by(
+        &mut self,
+        mut pass: impl PayloadPass,
+        fpdu: &mut [u8],
+        ulpdu_len: usize,
+        mulpdu: usize,
+        memory: (&StagTable, QpIdentity),
+    ) -> Result<(Option<TxSource>, Option<PartialSum>), SendFault> {
         let Some(message) = &mut self.message else {
             return Err(Inconsistency("a message that was begun is gone").into());
         };
         let ulpdu = &mut fpdu[Framer::ulpdu_at(ulpdu_len)];
-        message.write_segment(ulpdu, mulpdu, stags, user)?;
-        self.framer.seal(fpdu, ulpdu_len);
-        Ok(self.end_fpdu())
+        message.write_segment(ulpdu, mulpdu, memory, &mut pass)?;
+        let sum = pass.seal(&mut self.framer, fpdu, ulpdu_len);
+        Ok((self.end_fpdu(), sum))
     }
 
     /// Keeps what is left of the message; whose it was if nothing is left.
@@ -290,6 +321,23 @@ impl TxStream {
     #[inline]
     pub(super) fn whole_read_request(&mut self, read: &ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
         self.sender.whole_read_request(read)
+    }
+
+    /// True if an FPDU with a ULPDU of this length is best written in one pass.
+    #[inline]
+    pub(in crate::qp) fn one_pass_pays(&self, ulpdu_len: usize) -> bool {
+        payload_pass::one_pays(&self.framer, ulpdu_len)
+    }
+
+    /// Completes an FPDU, whose ULPDU was written into it by a pass; its sum, if it is known.
+    #[inline]
+    pub(in crate::qp) fn seal_by(
+        &mut self,
+        pass: impl PayloadPass,
+        fpdu: &mut [u8],
+        ulpdu_len: usize,
+    ) -> Option<PartialSum> {
+        pass.seal(&mut self.framer, fpdu, ulpdu_len)
     }
 
     /// Completes an FPDU, whose ULPDU was written into it.

@@ -1,0 +1,150 @@
+//! Pass over payload on its way into an FPDU: one for the copy, the CRC and TCP's checksum, or one for each.
+
+use xwarp_driver::{CopyError, Digest, PartialSum};
+use xwarp_iwarp::mpa::Framer;
+
+use crate::stags::Bytes;
+
+/// Bytes of a ULPDU from which on one pass is faster than three.
+const WORTH_IT: usize = 384;
+
+/// True if one pass pays: the processor can, the CRC is that of the bytes as they are written, and these are not few.
+#[inline]
+pub(super) fn one_pays(framer: &Framer, ulpdu_len: usize) -> bool {
+    ulpdu_len >= WORTH_IT && framer.covers_in_order() && Digest::has_vectors()
+}
+
+/// What an FPDU is written by. It is told all bytes of the ULPDU, in their order.
+pub(super) trait PayloadPass {
+    /// These bytes were written.
+    fn add(&mut self, bytes: &[u8]);
+
+    /// Copies bytes of a region into the ULPDU.
+    fn read(&mut self, source: Bytes<'_>, into: &mut [u8]) -> Result<(), CopyError>;
+
+    /// Completes the FPDU; its sum, if it is known.
+    fn seal(self, framer: &mut Framer, fpdu: &mut [u8], ulpdu_len: usize) -> Option<PartialSum>;
+}
+
+/// The CRC is computed at the end, and the checksum by TCP.
+pub(super) struct ThreePasses;
+
+impl PayloadPass for ThreePasses {
+    #[inline]
+    fn add(&mut self, _: &[u8]) {}
+
+    #[inline]
+    fn read(&mut self, source: Bytes<'_>, into: &mut [u8]) -> Result<(), CopyError> {
+        source.read(into)
+    }
+
+    #[inline]
+    fn seal(self, framer: &mut Framer, fpdu: &mut [u8], ulpdu_len: usize) -> Option<PartialSum> {
+        framer.seal(fpdu, ulpdu_len);
+        None
+    }
+}
+
+/// Both are computed by the pass that copies.
+pub(super) struct OnePass(Digest);
+
+impl OnePass {
+    /// For an FPDU that [`one_pays`] for, and whose ULPDU is to be written.
+    #[inline]
+    pub(super) fn begin(fpdu: &mut [u8], ulpdu_len: usize) -> Self {
+        let mut digest = Digest::default();
+        digest.add(Framer::enclose(fpdu, ulpdu_len));
+        Self(digest)
+    }
+}
+
+impl PayloadPass for OnePass {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.add(bytes);
+    }
+
+    fn read(&mut self, source: Bytes<'_>, into: &mut [u8]) -> Result<(), CopyError> {
+        source.read_digested(into, &mut self.0)
+    }
+
+    fn seal(mut self, _: &mut Framer, fpdu: &mut [u8], ulpdu_len: usize) -> Option<PartialSum> {
+        self.0.add(Framer::pad(fpdu, ulpdu_len));
+        let field = Framer::close(fpdu, self.0.crc32c());
+        Some(self.0.checksum() + PartialSum::of_word(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xwarp_driver::{SharedBytes, checksum_sum};
+    use xwarp_iwarp::mpa::fpdu_len;
+
+    use super::*;
+    use crate::model::Addressing;
+    use crate::stags::View;
+
+    /// Writes an FPDU of a header, and of payload in pieces of these lengths; its sum, if it is known.
+    fn write(
+        mut pass: impl PayloadPass,
+        fpdu: &mut [u8],
+        view: &View,
+        pieces: &[usize],
+    ) -> Option<PartialSum> {
+        let ulpdu_len = 14 + pieces.iter().sum::<usize>();
+        let (header, mut rest) = fpdu[Framer::ulpdu_at(ulpdu_len)].split_at_mut(14);
+        header.fill(0x41);
+        pass.add(header);
+        let mut to = 0;
+        for &len in pieces {
+            let (piece, others) = rest.split_at_mut(len);
+            let source = view.bytes(to, len as u64).unwrap();
+            pass.read(source, piece).unwrap();
+            (to, rest) = (to + len as u64, others);
+        }
+        pass.seal(&mut Framer::new(true, false), fpdu, ulpdu_len)
+    }
+
+    fn folded(mut sum: u64) -> u64 {
+        while sum > 0xffff {
+            sum = (sum >> 16) + (sum & 0xffff);
+        }
+        sum
+    }
+
+    #[test]
+    fn one_pass_writes_what_three_do_and_knows_the_sum() {
+        let memory = SharedBytes::anonymous(9000).unwrap();
+        let bytes: Vec<u8> = (0..9000_u32).map(|i| (i * i).to_le_bytes()[1]).collect();
+        memory.write(0, &bytes).unwrap();
+        let view = View::whole(memory, Addressing::ZeroBased).unwrap();
+        let lists: [&[usize]; 6] = [
+            &[],
+            &[1442],
+            &[1, 1440, 1],
+            &[301, 0, 300, 7],
+            &[8942],
+            &[3, 2999, 1],
+        ];
+        for pieces in lists {
+            let ulpdu_len = 14 + pieces.iter().sum::<usize>();
+            let mut expected = vec![0xee; fpdu_len(ulpdu_len)];
+            assert!(write(ThreePasses, &mut expected, &view, pieces).is_none());
+            let mut fpdu = vec![0xdd; fpdu_len(ulpdu_len)];
+            let pass = OnePass::begin(&mut fpdu, ulpdu_len);
+            let sum = write(pass, &mut fpdu, &view, pieces).unwrap();
+            assert_eq!(fpdu, expected, "{pieces:?}");
+            let expected = folded(checksum_sum(&fpdu).into());
+            assert_eq!(folded(sum.words()), expected, "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn one_pass_is_for_long_fpdus_with_a_crc_and_without_markers() {
+        for (crc, markers) in [(true, false), (false, false), (true, true)] {
+            let framer = Framer::new(crc, markers);
+            let expected = crc && !markers && Digest::has_vectors();
+            assert_eq!(one_pays(&framer, WORTH_IT), expected);
+            assert!(!one_pays(&framer, WORTH_IT - 1));
+        }
+    }
+}
