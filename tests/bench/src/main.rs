@@ -10,6 +10,7 @@ mod cases;
 mod hosts;
 mod idle;
 mod messages;
+mod payload;
 mod region;
 mod segments;
 
@@ -24,6 +25,9 @@ fn main() {
     }
     if std::env::args().nth(1).as_deref() == Some("--bursts") {
         return bursts::count();
+    }
+    if std::env::args().nth(1).as_deref() == Some("--payload") {
+        return payload::measure();
     }
     count();
 }
