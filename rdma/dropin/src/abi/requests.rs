@@ -1,0 +1,159 @@
+//! Work requests of C: lists of them, and what they point to.
+
+use std::marker::PhantomData;
+use std::slice;
+
+use super::numbers::IBV_SEND_INLINE;
+use super::verbs::{Atomic, Rdma, ibv_recv_wr, ibv_send_wr, ibv_sge};
+
+/// A list of work requests for a send queue.
+#[derive(Clone, Copy, Debug)]
+pub struct SendList<'a>(*const ibv_send_wr, PhantomData<&'a ibv_send_wr>);
+
+/// A list of work requests for a receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvList<'a>(*const ibv_recv_wr, PhantomData<&'a ibv_recv_wr>);
+
+/// A work request for a send queue, with what it points to.
+#[derive(Clone, Copy)]
+pub struct SendWr<'a>(&'a ibv_send_wr);
+
+/// A work request for a receive queue, with what it points to.
+#[derive(Clone, Copy)]
+pub struct RecvWr<'a>(&'a ibv_recv_wr);
+
+impl SendList<'_> {
+    /// The list that begins with `first`.
+    ///
+    /// # Safety
+    ///
+    /// Each request is null or lies in memory that is readable, and so does what it points to, for as long as the list is used.
+    pub const unsafe fn new(first: *const ibv_send_wr) -> Self {
+        Self(first, PhantomData)
+    }
+}
+
+impl RecvList<'_> {
+    /// The list that begins with `first`.
+    ///
+    /// # Safety
+    ///
+    /// As [`SendList::new`].
+    pub const unsafe fn new(first: *const ibv_recv_wr) -> Self {
+        Self(first, PhantomData)
+    }
+}
+
+impl<'a> Iterator for SendList<'a> {
+    type Item = SendWr<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<SendWr<'a>> {
+        // SAFETY: whoever made the list vouches that its requests are null or readable.
+        let request = unsafe { self.0.as_ref() }?;
+        self.0 = request.next;
+        Some(SendWr(request))
+    }
+}
+
+impl<'a> Iterator for RecvList<'a> {
+    type Item = RecvWr<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RecvWr<'a>> {
+        // SAFETY: whoever made the list vouches that its requests are null or readable.
+        let request = unsafe { self.0.as_ref() }?;
+        self.0 = request.next;
+        Some(RecvWr(request))
+    }
+}
+
+/// The elements of a scatter/gather list; none if their number is negative or there is no list.
+///
+/// # Safety
+///
+/// The list is null, or has that many elements that are readable.
+#[inline]
+unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [ibv_sge]> {
+    let number = usize::try_from(number).ok()?;
+    if number == 0 {
+        return Some(&[]);
+    }
+    if list.is_null() {
+        return None;
+    }
+    // SAFETY: the caller vouches for the list.
+    Some(unsafe { slice::from_raw_parts(list, number) })
+}
+
+impl<'a> SendWr<'a> {
+    /// Its own fields.
+    #[inline]
+    pub fn fields(self) -> &'a ibv_send_wr {
+        self.0
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub fn has(self, flag: u32) -> bool {
+        self.0.send_flags & flag != 0
+    }
+
+    /// Its scatter/gather list, unless there is none or its number is wrong.
+    #[inline]
+    pub fn sges(self) -> Option<&'a [ibv_sge]> {
+        // SAFETY: whoever made the list of requests vouches for what they point to.
+        unsafe { elements(self.0.sg_list, self.0.num_sge) }
+    }
+
+    /// Copies the inline data to the beginning of `into`, and returns how much it is; nothing if there is no room.
+    #[inline]
+    pub fn copy_inline(self, into: &mut [u8]) -> Option<usize> {
+        debug_assert!(self.has(IBV_SEND_INLINE));
+        let mut len = 0_usize;
+        for sge in self.sges()? {
+            let piece = usize::try_from(sge.length).ok()?;
+            let place = into.get_mut(len..len.checked_add(piece)?)?;
+            let from = sge.addr as *const u8;
+            // SAFETY: whoever made the list of requests vouches for what they point to; `place` is as long, and ours.
+            unsafe { from.copy_to_nonoverlapping(place.as_mut_ptr(), piece) };
+            len += piece;
+        }
+        Some(len)
+    }
+
+    /// The key of the region that a window is bound to, unless there is none.
+    pub fn bound_region(self) -> Option<u32> {
+        // SAFETY: whoever made the list of requests vouches for what they point to.
+        unsafe { self.0.bind_info.mr.as_ref() }.map(|region| region.lkey)
+    }
+
+    /// Where a Write or Read goes.
+    #[inline]
+    pub fn rdma(self) -> Rdma {
+        // SAFETY: all fields of the union are integers.
+        unsafe { self.0.wr.rdma }
+    }
+
+    /// Where an atomic operation goes.
+    #[inline]
+    pub fn atomic(self) -> Atomic {
+        // SAFETY: all fields of the union are integers.
+        unsafe { self.0.wr.atomic }
+    }
+}
+
+impl<'a> RecvWr<'a> {
+    /// The program's name for it.
+    #[inline]
+    pub fn wr_id(self) -> u64 {
+        self.0.wr_id
+    }
+
+    /// Its scatter/gather list, unless there is none or its number is wrong.
+    #[inline]
+    pub fn sges(self) -> Option<&'a [ibv_sge]> {
+        // SAFETY: whoever made the list of requests vouches for what they point to.
+        unsafe { elements(self.0.sg_list, self.0.num_sge) }
+    }
+}

@@ -1,0 +1,112 @@
+//! Memory of the program: regions and windows.
+
+use nix::errno::Errno;
+use xwarp::memory::{RegionSpec, SharedBytes};
+use xwarp::{Access, MemoryRegion, ProtectionDomain};
+
+use super::errors::Numbered;
+use crate::abi::numbers::{
+    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
+};
+use crate::backend::{Memory, Rights};
+use crate::entry::Result;
+
+/// Rights as xwarp has them.
+fn access_of(rights: Rights) -> Access {
+    let mut access = Access::LOCAL_READ;
+    access.set(Access::LOCAL_WRITE, rights.local_write);
+    access.set(Access::REMOTE_READ, rights.remote_read);
+    access.set(Access::REMOTE_WRITE, rights.remote_write);
+    access.set(Access::REMOTE_ATOMIC, rights.remote_atomic);
+    access.set(Access::BIND_WINDOWS, rights.bind_windows);
+    access
+}
+
+/// Rights of a window, which has remote ones only, and none for Atomic Operations.
+pub(super) fn window_access(flags: u32) -> Result<Access> {
+    if flags & IBV_ACCESS_REMOTE_ATOMIC != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut access = Access::empty();
+    access.set(Access::REMOTE_READ, flags & IBV_ACCESS_REMOTE_READ != 0);
+    access.set(Access::REMOTE_WRITE, flags & IBV_ACCESS_REMOTE_WRITE != 0);
+    Ok(access)
+}
+
+/// The program's memory, faulted in and checked.
+fn bytes(memory: Memory) -> Result<SharedBytes> {
+    let Memory { start, len, .. } = memory;
+    if len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let start = std::ptr::with_exposed_provenance_mut(start);
+    let bytes = if memory.read_only {
+        // SAFETY: by `ibv_reg_mr`, the program keeps the memory in place until the region is deregistered. C has no references.
+        unsafe { SharedBytes::from_raw_parts_read_only(start, len, ()) }
+    } else {
+        // SAFETY: as above.
+        unsafe { SharedBytes::from_raw_parts(start, len, ()) }
+    };
+    bytes.map_err(|error| error.errno())
+}
+
+fn spec(memory: Memory, rights: Rights) -> RegionSpec {
+    RegionSpec::new(access_of(rights)).at(memory.offset)
+}
+
+/// A region with the place that it was registered for.
+pub(super) struct Region {
+    region: MemoryRegion,
+    memory: Memory,
+}
+
+impl Region {
+    pub(super) fn register(pd: &ProtectionDomain, memory: Memory, rights: Rights) -> Result<Self> {
+        let region = pd
+            .register_with(bytes(memory)?, &spec(memory, rights))
+            .map_err(|error| error.errno())?;
+        Ok(Self { region, memory })
+    }
+
+    pub(super) fn stag(&self) -> u32 {
+        self.region.stag().0
+    }
+
+    /// Registers it anew. If that fails, it comes back as it was, or is gone.
+    pub(super) fn reregister(
+        self,
+        pd: &ProtectionDomain,
+        other: Option<Memory>,
+        rights: Rights,
+    ) -> (Option<Self>, Result<u32>) {
+        let mut memory = other.unwrap_or(self.memory);
+        memory.read_only = !rights.local_write;
+        let bytes = match bytes(memory) {
+            Ok(bytes) => bytes,
+            Err(errno) => return (Some(self), Err(errno)),
+        };
+        let former = self.memory;
+        match self.region.reregister(pd, bytes, &spec(memory, rights)) {
+            Ok(region) => {
+                let stag = region.stag().0;
+                (Some(Self { region, memory }), Ok(stag))
+            }
+            Err(refused) => {
+                let errno = refused.error.errno();
+                let region = refused.region.map(|region| Self {
+                    region,
+                    memory: former,
+                });
+                (region, Err(errno))
+            }
+        }
+    }
+
+    pub(super) fn deregister(self) -> std::result::Result<(), (Errno, Option<Self>)> {
+        let memory = self.memory;
+        self.region.deallocate().map_err(|refused| {
+            let region = *refused.object;
+            (refused.error.errno(), Some(Self { region, memory }))
+        })
+    }
+}

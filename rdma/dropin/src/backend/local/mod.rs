@@ -1,0 +1,348 @@
+//! The RNIC in this process. No other module names a type of xwarp.
+
+mod errors;
+mod memory;
+mod notices;
+mod poll;
+mod post;
+mod queue_pairs;
+mod table;
+
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+use xwarp::attr::{QpChange, RnicAttributes};
+use xwarp::config::Progress;
+use xwarp::event::HandlerId;
+use xwarp::memory::PblMode;
+use xwarp::{
+    CompletionQueue, MemoryWindow, ProtectionDomain, QpState, QueuePair, Rnic, RnicConfig,
+    SharedReceiveQueue, SrqConfig,
+};
+
+use errors::Numbered;
+use memory::Region;
+use notices::{Events, Notices};
+use poll::Cq;
+use post::SrqPosts;
+use queue_pairs::QueuePairs;
+use table::Table;
+
+use super::{
+    Backend, CqHandle, CqPort, EventSink, Limits, Memory, MrHandle, MwHandle, NewQp, Notice,
+    PdHandle, QpHandle, QpRequest, QpView, Rights, SrqHandle, SrqPort, SrqSizes,
+};
+use crate::entry::{Result, lock};
+
+/// An RNIC with all of its objects.
+struct Local {
+    rnic: Rnic,
+    /// What tells completion events.
+    handler: HandlerId,
+    notices: Arc<Notices>,
+    pds: Table<ProtectionDomain>,
+    regions: Table<Region>,
+    windows: Table<MemoryWindow>,
+    cqs: Table<Arc<Cq>>,
+    srqs: Table<Arc<SrqPosts>>,
+    qps: Arc<QueuePairs>,
+}
+
+/// What every device can do, open or not.
+pub(crate) fn limits() -> Limits {
+    let rnic = RnicAttributes::new(PblMode::Page, RnicConfig::default().max_events);
+    Limits {
+        qps: rnic.max_qps,
+        depth: rnic.max_work_requests,
+        sge: rnic.max_send_sge.min(rnic.max_write_sge),
+        inline: rnic.max_inline,
+        cqs: rnic.max_cqs,
+        cq_entries: rnic.max_cq_entries,
+        stags: rnic.max_regions,
+        pds: rnic.max_pds,
+        srqs: rnic.max_srqs,
+        reads: rnic.max_ird.min(rnic.max_ord),
+    }
+}
+
+/// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.
+pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn Backend>> {
+    let config = RnicConfig::default().progress(Progress::Thread);
+    let rnic = Rnic::open(interface, &config).map_err(|error| {
+        eprintln!("xwarp: cannot open an RNIC on {interface}: {error}");
+        error.errno()
+    })?;
+    Ok(Arc::new(Local::new(rnic, sink)?))
+}
+
+impl Local {
+    fn new(rnic: Rnic, sink: Arc<dyn EventSink>) -> Result<Self> {
+        let notices = Arc::new(Notices::default());
+        let qps = Arc::new(QueuePairs::new());
+        let of_handler = Arc::clone(&notices);
+        let handler = rnic
+            .add_completion_handler(move |id| of_handler.completion(id))
+            .map_err(|_none_left| Errno::ENOMEM)?;
+        let events = Events {
+            notices: Arc::clone(&notices),
+            qps: Arc::clone(&qps),
+            sink,
+        };
+        rnic.set_event_handler(move |_, event| events.tell(event))
+            .map_err(|error| error.errno())?;
+        Ok(Self {
+            rnic,
+            handler,
+            notices,
+            pds: Table::new(),
+            regions: Table::new(),
+            windows: Table::new(),
+            cqs: Table::new(),
+            srqs: Table::new(),
+            qps,
+        })
+    }
+
+    fn cq(&self, cq: CqHandle) -> Result<Arc<Cq>> {
+        self.cqs.with(cq.0, |cq| Ok(Arc::clone(cq)))
+    }
+
+    fn srq(&self, srq: SrqHandle) -> Result<Arc<SrqPosts>> {
+        self.srqs.with(srq.0, |srq| Ok(Arc::clone(srq)))
+    }
+
+    fn with_srq<R>(
+        &self,
+        srq: SrqHandle,
+        verb: impl FnOnce(&mut SharedReceiveQueue) -> Result<R>,
+    ) -> Result<R> {
+        let srq = self.srq(srq)?;
+        verb(lock(&srq.0).as_mut().ok_or(Errno::EINVAL)?)
+    }
+
+    /// Lends the completion queues of a queue pair to be. Two are locked in the order of their numbers.
+    fn with_cqs<R>(
+        &self,
+        request: &QpRequest,
+        verb: impl FnOnce(&CompletionQueue, &CompletionQueue) -> Result<R>,
+    ) -> Result<R> {
+        let (send, recv) = (request.send_cq, request.recv_cq);
+        let low = self.cq(send.min(recv))?;
+        let low = lock(&low.queue);
+        let low = low.as_ref().ok_or(Errno::EINVAL)?;
+        if send == recv {
+            return verb(low, low);
+        }
+        let high = self.cq(send.max(recv))?;
+        let high = lock(&high.queue);
+        let high = high.as_ref().ok_or(Errno::EINVAL)?;
+        if send < recv {
+            verb(low, high)
+        } else {
+            verb(high, low)
+        }
+    }
+
+    fn new_qp(&self, request: &QpRequest) -> Result<QueuePair> {
+        let config = queue_pairs::config(request);
+        self.pds.with(request.pd.0, |pd| {
+            self.with_cqs(request, |send, recv| {
+                let Some(srq) = request.srq else {
+                    let made = pd.create_qp(&config, send, recv);
+                    return made.map_err(|error| error.errno());
+                };
+                self.with_srq(srq, |srq| {
+                    let made = pd.create_qp_with_srq(&config, send, recv, srq);
+                    made.map_err(|error| error.errno())
+                })
+            })
+        })
+    }
+}
+
+/// The end of an object by a verb that takes it.
+macro_rules! ended {
+    ($result:expr) => {
+        $result.map_err(|refused| {
+            let kept = *refused.object;
+            (refused.error.errno(), Some(kept))
+        })
+    };
+}
+
+impl Backend for Local {
+    fn close(&self) {
+        if let Err(error) = self.rnic.close() {
+            log::debug!("the RNIC was closed already: {error}");
+        }
+    }
+
+    fn alloc_pd(&self) -> Result<PdHandle> {
+        let pd = self.rnic.allocate_pd().map_err(|error| error.errno())?;
+        self.pds.insert(pd).map(PdHandle)
+    }
+
+    fn dealloc_pd(&self, pd: PdHandle) -> Result<()> {
+        self.pds.destroy(pd.0, |pd| ended!(pd.deallocate()))
+    }
+
+    fn reg_mr(&self, pd: PdHandle, memory: Memory, rights: Rights) -> Result<(MrHandle, u32)> {
+        let region = self
+            .pds
+            .with(pd.0, |pd| Region::register(pd, memory, rights))?;
+        let stag = region.stag();
+        Ok((MrHandle(self.regions.insert(region)?), stag))
+    }
+
+    fn rereg_mr(
+        &self,
+        mr: MrHandle,
+        pd: PdHandle,
+        memory: Option<Memory>,
+        rights: Rights,
+    ) -> Result<u32> {
+        self.pds.with(pd.0, |pd| {
+            self.regions
+                .replace(mr.0, |region| region.reregister(pd, memory, rights))
+        })
+    }
+
+    fn dereg_mr(&self, mr: MrHandle) -> Result<()> {
+        self.regions.destroy(mr.0, Region::deregister)
+    }
+
+    fn alloc_mw(&self, pd: PdHandle) -> Result<(MwHandle, u32)> {
+        let window = self.pds.with(pd.0, |pd| {
+            pd.allocate_window().map_err(|error| error.errno())
+        })?;
+        let stag = window.stag().0;
+        Ok((MwHandle(self.windows.insert(window)?), stag))
+    }
+
+    fn dealloc_mw(&self, mw: MwHandle) -> Result<()> {
+        self.windows.destroy(mw.0, |window| {
+            window.deallocate().map_err(|error| (error.errno(), None))
+        })
+    }
+
+    fn create_cq(
+        &self,
+        entries: usize,
+        notice: Option<Notice>,
+    ) -> Result<(CqHandle, Arc<dyn CqPort>)> {
+        let made = self.rnic.create_cq_with(entries, self.handler);
+        let queue = made.map_err(|error| error.errno())?;
+        let id = queue.id();
+        let port = Arc::new(Cq::new(queue, &self.qps));
+        let cq = CqHandle(self.cqs.insert(Arc::clone(&port))?);
+        self.notices.add_cq(id, cq, notice);
+        Ok((cq, port))
+    }
+
+    fn resize_cq(&self, cq: CqHandle, entries: usize) -> Result<()> {
+        let cq = self.cq(cq)?;
+        let mut queue = lock(&cq.queue);
+        let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
+        queue.resize(entries).map_err(|error| error.errno())
+    }
+
+    fn destroy_cq(&self, cq: CqHandle) -> Result<()> {
+        self.cqs.destroy(cq.0, |port| {
+            let mut place = lock(&port.queue);
+            let queue = place.take().ok_or((Errno::EINVAL, None))?;
+            let id = queue.id();
+            if let Err(refused) = queue.destroy() {
+                *place = Some(*refused.object);
+                drop(place);
+                return Err((refused.error.errno(), Some(port)));
+            }
+            self.notices.remove_cq(id);
+            Ok(())
+        })
+    }
+
+    fn create_srq(&self, pd: PdHandle, sizes: SrqSizes) -> Result<(SrqHandle, Arc<dyn SrqPort>)> {
+        let config = SrqConfig::default()
+            .depth(sizes.depth)
+            .sge(sizes.sge)
+            .limit(sizes.limit);
+        let queue = self.pds.with(pd.0, |pd| {
+            pd.create_srq(config).map_err(|error| error.errno())
+        })?;
+        let id = queue.id();
+        let port = Arc::new(SrqPosts(Mutex::new(Some(queue))));
+        let srq = SrqHandle(self.srqs.insert(Arc::clone(&port))?);
+        self.notices.add_srq(id, srq);
+        Ok((srq, port))
+    }
+
+    fn resize_srq(&self, srq: SrqHandle, depth: usize) -> Result<()> {
+        self.with_srq(srq, |srq| srq.resize(depth).map_err(|error| error.errno()))
+    }
+
+    fn arm_srq(&self, srq: SrqHandle, limit: usize) -> Result<()> {
+        self.with_srq(srq, |srq| {
+            srq.arm_limit(limit).map_err(|error| error.errno())
+        })
+    }
+
+    fn query_srq(&self, srq: SrqHandle) -> Result<SrqSizes> {
+        let info = self.with_srq(srq, |srq| srq.query().map_err(|error| error.errno()))?;
+        Ok(SrqSizes {
+            depth: info.depth,
+            sge: info.sge,
+            // The limit reads 0 once it was reached, until it is armed anew.
+            limit: if info.armed { info.limit } else { 0 },
+        })
+    }
+
+    fn destroy_srq(&self, srq: SrqHandle) -> Result<()> {
+        self.srqs.destroy(srq.0, |port| {
+            let mut place = lock(&port.0);
+            let queue = place.take().ok_or((Errno::EINVAL, None))?;
+            let id = queue.id();
+            if let Err(refused) = queue.destroy() {
+                *place = Some(*refused.object);
+                drop(place);
+                return Err((refused.error.errno(), Some(port)));
+            }
+            self.notices.remove_srq(id);
+            Ok(())
+        })
+    }
+
+    fn create_qp(&self, request: &QpRequest) -> Result<NewQp> {
+        self.qps.insert(self.new_qp(request)?, request.all_signaled)
+    }
+
+    fn set_reads(&self, qp: QpHandle, ird: Option<u16>, ord: Option<u16>) -> Result<()> {
+        self.qps.with(qp, |qp| {
+            let mut change = QpChange::to(qp.state());
+            if let Some(ird) = ird {
+                change = change.ird(ird);
+            }
+            if let Some(ord) = ord {
+                change = change.ord(ord);
+            }
+            let changed = qp.modify(change);
+            changed.map(|_depths| ()).map_err(|error| error.errno())
+        })
+    }
+
+    fn query_qp(&self, qp: QpHandle) -> Result<QpView> {
+        self.qps.query(qp)
+    }
+
+    fn abort_qp(&self, qp: QpHandle) -> Result<()> {
+        self.qps
+            .with(qp, |qp| qp.abort().map_err(|error| error.errno()))
+    }
+
+    fn reset_qp(&self, qp: QpHandle) -> Result<()> {
+        self.qps.modify(qp, QpChange::to(QpState::Idle))
+    }
+
+    fn destroy_qp(&self, qp: QpHandle) -> Result<()> {
+        self.qps.destroy(qp)
+    }
+}

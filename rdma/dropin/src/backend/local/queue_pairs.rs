@@ -1,0 +1,121 @@
+//! Queue pairs, by number and by identity.
+
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+use rustc_hash::FxHashMap;
+use xwarp::attr::{QpChange, QpId};
+use xwarp::cm::{PeerToPeer, RtrTypes};
+use xwarp::error::TermCode;
+use xwarp::{QpConfig, QpState, QueuePair};
+
+use super::errors::Numbered;
+use super::post::Posts;
+use super::table::Table;
+use crate::backend::{NewQp, QpHandle, QpRequest, QpStatus, QpView};
+use crate::entry::{Result, lock};
+
+/// All queue pairs of an RNIC.
+pub(super) struct QueuePairs {
+    table: Table<QueuePair>,
+    handles: Mutex<FxHashMap<QpId, QpHandle>>,
+}
+
+/// How a queue pair is created. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may send first (RFC 6581).
+pub(super) fn config(request: &QpRequest) -> QpConfig {
+    let sizes = &request.sizes;
+    QpConfig::default()
+        .send_depth(sizes.send_depth)
+        .recv_depth(sizes.recv_depth)
+        .send_sge(sizes.send_sge)
+        .write_sge(sizes.send_sge)
+        .recv_sge(sizes.recv_sge)
+        .max_inline(sizes.inline)
+        .peer_to_peer(Some(PeerToPeer {
+            required: false,
+            rtr: RtrTypes::ALL,
+        }))
+}
+
+impl QueuePairs {
+    pub(super) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            handles: Mutex::default(),
+        }
+    }
+
+    /// Takes a queue pair in. What posts is taken out of it, to be called without the verbs' lock.
+    pub(super) fn insert(&self, mut qp: QueuePair, all_signaled: bool) -> Result<NewQp> {
+        let id = qp.id();
+        let path = qp.take_data_path().map_err(|_never| Errno::EINVAL)?;
+        let (sends, recvs) = path.split();
+        let handle = QpHandle(self.table.insert(qp)?);
+        lock(&self.handles).insert(id, handle);
+        Ok(NewQp {
+            handle,
+            number: id.number(),
+            port: Arc::new(Posts::new(sends, recvs, all_signaled)),
+        })
+    }
+
+    /// Calls a verb of a queue pair.
+    pub(super) fn with<R>(
+        &self,
+        qp: QpHandle,
+        verb: impl FnOnce(&mut QueuePair) -> Result<R>,
+    ) -> Result<R> {
+        self.table.with(qp.0, verb)
+    }
+
+    pub(super) fn handle_of(&self, id: QpId) -> Option<QpHandle> {
+        lock(&self.handles).get(&id).copied()
+    }
+
+    /// The Terminate that has ended the connection of a queue pair.
+    pub(super) fn terminate_of(&self, id: QpId) -> Option<TermCode> {
+        let qp = self.handle_of(id)?;
+        let info = self.with(qp, |qp| qp.query().map_err(|error| error.errno()));
+        Some(info.ok()?.terminate?.code)
+    }
+
+    pub(super) fn query(&self, qp: QpHandle) -> Result<QpView> {
+        self.with(qp, |qp| {
+            let info = qp.query().map_err(|error| error.errno())?;
+            let status = match info.state {
+                QpState::Idle => QpStatus::Idle,
+                QpState::Rts | QpState::Closing => QpStatus::Connected,
+                QpState::Terminate | QpState::Error => QpStatus::Error,
+            };
+            Ok(QpView {
+                status,
+                ird: info.ird,
+                ord: info.ord,
+            })
+        })
+    }
+
+    pub(super) fn modify(&self, qp: QpHandle, change: QpChange) -> Result<()> {
+        self.with(qp, |qp| {
+            let changed = qp.modify(change);
+            changed.map(|_depths| ()).map_err(|error| error.errno())
+        })
+    }
+
+    pub(super) fn destroy(&self, qp: QpHandle) -> Result<()> {
+        let mut identity = None;
+        self.table.destroy(qp.0, |qp| {
+            let id = qp.id();
+            let ended = qp.destroy().map_err(|refused| {
+                let kept = *refused.object;
+                (refused.error.errno(), Some(kept))
+            });
+            identity = ended.is_ok().then_some(id);
+            ended
+        })?;
+        if let Some(id) = identity {
+            lock(&self.handles).remove(&id);
+        }
+        Ok(())
+    }
+}

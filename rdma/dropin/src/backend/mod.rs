@@ -1,0 +1,248 @@
+//! What the C interface stands on: an RNIC, said in plain data. Handles are numbers, attributes are small structs, errors are error numbers.
+//!
+//! `local` has the RNIC in this process. A service process can stand behind the same trait later, so nothing here names a type of xwarp.
+//! Posting and polling do not go through [`Backend`] but through the ports of a queue, by one call for a list.
+
+mod local;
+
+use std::sync::Arc;
+
+use crate::abi::requests::{RecvList, SendList};
+use crate::abi::verbs::ibv_wc;
+use crate::entry::Result;
+
+pub(crate) use local::{limits, open};
+
+/// Numbers that name the objects of a backend.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident,)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub(crate) struct $name(pub(crate) u32);
+    )* };
+}
+
+handles! {
+    /// A protection domain.
+    PdHandle,
+    /// A memory region.
+    MrHandle,
+    /// A memory window.
+    MwHandle,
+    /// A completion queue.
+    CqHandle,
+    /// A shared receive queue.
+    SrqHandle,
+    /// A queue pair.
+    QpHandle,
+}
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) qps: usize,
+    pub(crate) depth: usize,
+    pub(crate) sge: usize,
+    pub(crate) inline: usize,
+    pub(crate) cqs: usize,
+    pub(crate) cq_entries: usize,
+    /// Regions and windows together.
+    pub(crate) stags: usize,
+    pub(crate) pds: usize,
+    pub(crate) srqs: usize,
+    /// Reads that a queue pair may have outstanding, or answers at once.
+    pub(crate) reads: usize,
+}
+
+/// Memory of this process that is to be registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    /// Tagged Offset of the first byte.
+    pub(crate) offset: u64,
+    /// It need not be writable.
+    pub(crate) read_only: bool,
+}
+
+/// Rights of a region or window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a right of its own")]
+pub(crate) struct Rights {
+    pub(crate) local_write: bool,
+    pub(crate) remote_read: bool,
+    pub(crate) remote_write: bool,
+    pub(crate) remote_atomic: bool,
+    pub(crate) bind_windows: bool,
+}
+
+/// How a shared receive queue is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SrqSizes {
+    pub(crate) depth: usize,
+    pub(crate) sge: usize,
+    pub(crate) limit: usize,
+}
+
+/// How a queue pair is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpRequest {
+    pub(crate) pd: PdHandle,
+    pub(crate) send_cq: CqHandle,
+    pub(crate) recv_cq: CqHandle,
+    pub(crate) srq: Option<SrqHandle>,
+    pub(crate) sizes: QpSizes,
+    /// Each send completes, whether it asks for it or not.
+    pub(crate) all_signaled: bool,
+}
+
+/// Sizes of a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpSizes {
+    pub(crate) send_depth: usize,
+    pub(crate) recv_depth: usize,
+    pub(crate) send_sge: usize,
+    pub(crate) recv_sge: usize,
+    pub(crate) inline: usize,
+}
+
+/// A queue pair that was made.
+pub(crate) struct NewQp {
+    pub(crate) handle: QpHandle,
+    /// Its number of 24 bits.
+    pub(crate) number: u32,
+    pub(crate) port: Arc<dyn QpPort>,
+}
+
+/// What a queue pair is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QpStatus {
+    /// Without a connection.
+    Idle,
+    /// With one, which may be closing.
+    Connected,
+    /// Work is flushed.
+    Error,
+}
+
+/// A queue pair as Query QP sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpView {
+    pub(crate) status: QpStatus,
+    /// Reads of the peer that are answered at once.
+    pub(crate) ird: u16,
+    /// Reads that may be outstanding.
+    pub(crate) ord: u16,
+}
+
+/// Whom an asynchronous event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Device,
+    Cq(CqHandle),
+    Srq(SrqHandle),
+    Qp(QpHandle),
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    /// The connection of a queue pair was closed by both sides.
+    Closed,
+    /// A queue pair has failed.
+    QpFatal,
+    /// The peer has violated its rights.
+    QpAccess,
+    /// The peer has sent what is not allowed.
+    QpRequest,
+    CqError,
+    SrqError,
+    /// A shared receive queue has fewer buffers than its limit.
+    SrqLimit,
+    /// The RNIC has failed.
+    DeviceFatal,
+}
+
+/// Who is told of asynchronous events: in the middle of a turn of the engine, so it may only note them.
+pub(crate) trait EventSink: Send + Sync {
+    fn event(&self, source: Source, happening: Happening);
+}
+
+/// Who is told that a completion queue has the completion that it was armed for; likewise.
+pub(crate) type Notice = Arc<dyn Fn() + Send + Sync>;
+
+/// How far a list was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PostFailure {
+    /// Requests before the one that was refused.
+    pub(crate) posted: usize,
+    pub(crate) errno: nix::errno::Errno,
+}
+
+/// Posts to a queue pair, from any thread.
+pub(crate) trait QpPort: Send + Sync {
+    fn post_send(&self, list: SendList<'_>) -> std::result::Result<(), PostFailure>;
+    fn post_recv(&self, list: RecvList<'_>) -> std::result::Result<(), PostFailure>;
+}
+
+/// Posts to a shared receive queue, from any thread.
+pub(crate) trait SrqPort: Send + Sync {
+    fn post_recv(&self, list: RecvList<'_>) -> std::result::Result<(), PostFailure>;
+}
+
+/// Polls a completion queue, from any thread.
+pub(crate) trait CqPort: Send + Sync {
+    /// Takes completions, up to as many as there are places, and returns their number.
+    fn poll(&self, places: &mut [ibv_wc]) -> Result<usize>;
+    /// Asks for a notice of the next completion, or of the next solicited one.
+    fn arm(&self, solicited_only: bool) -> Result<()>;
+}
+
+/// An RNIC.
+pub(crate) trait Backend: Send + Sync {
+    /// Ends it, whatever its objects are doing.
+    fn close(&self);
+
+    fn alloc_pd(&self) -> Result<PdHandle>;
+    fn dealloc_pd(&self, pd: PdHandle) -> Result<()>;
+
+    /// Registers memory, and returns the `STag`, too.
+    fn reg_mr(&self, pd: PdHandle, memory: Memory, rights: Rights) -> Result<(MrHandle, u32)>;
+    /// Registers a region anew: in other domains, with other memory or rights. Returns the new `STag`.
+    fn rereg_mr(
+        &self,
+        mr: MrHandle,
+        pd: PdHandle,
+        memory: Option<Memory>,
+        rights: Rights,
+    ) -> Result<u32>;
+    fn dereg_mr(&self, mr: MrHandle) -> Result<()>;
+
+    /// Makes a window, and returns the `STag`, too.
+    fn alloc_mw(&self, pd: PdHandle) -> Result<(MwHandle, u32)>;
+    fn dealloc_mw(&self, mw: MwHandle) -> Result<()>;
+
+    fn create_cq(
+        &self,
+        entries: usize,
+        notice: Option<Notice>,
+    ) -> Result<(CqHandle, Arc<dyn CqPort>)>;
+    fn resize_cq(&self, cq: CqHandle, entries: usize) -> Result<()>;
+    fn destroy_cq(&self, cq: CqHandle) -> Result<()>;
+
+    fn create_srq(&self, pd: PdHandle, sizes: SrqSizes) -> Result<(SrqHandle, Arc<dyn SrqPort>)>;
+    fn resize_srq(&self, srq: SrqHandle, depth: usize) -> Result<()>;
+    fn arm_srq(&self, srq: SrqHandle, limit: usize) -> Result<()>;
+    fn query_srq(&self, srq: SrqHandle) -> Result<SrqSizes>;
+    fn destroy_srq(&self, srq: SrqHandle) -> Result<()>;
+
+    fn create_qp(&self, request: &QpRequest) -> Result<NewQp>;
+    /// Sets how many Reads may be outstanding, each way.
+    fn set_reads(&self, qp: QpHandle, ird: Option<u16>, ord: Option<u16>) -> Result<()>;
+    fn query_qp(&self, qp: QpHandle) -> Result<QpView>;
+    /// Ends the connection at once, and flushes all work.
+    fn abort_qp(&self, qp: QpHandle) -> Result<()>;
+    /// Makes a queue pair in Error fit for another connection.
+    fn reset_qp(&self, qp: QpHandle) -> Result<()>;
+    fn destroy_qp(&self, qp: QpHandle) -> Result<()>;
+}

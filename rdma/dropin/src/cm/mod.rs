@@ -1,0 +1,3 @@
+//! The connection manager: what `rdma/rdma_cma.h` has.
+
+pub mod pending;

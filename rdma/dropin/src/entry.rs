@@ -1,0 +1,98 @@
+//! How each function of the C interface begins and ends: no panic leaves it, and failures end in errno as its manual page has it.
+
+use std::ffi::{c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+
+use crate::fork;
+
+/// What a verb fails with.
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
+
+/// What a function returns that has set errno.
+pub(crate) trait Failed {
+    /// The value that says so.
+    const FAILED: Self;
+}
+
+impl<T> Failed for *mut T {
+    const FAILED: Self = ptr::null_mut();
+}
+
+impl Failed for *const c_char {
+    const FAILED: Self = ptr::null();
+}
+
+impl Failed for c_int {
+    const FAILED: Self = -1;
+}
+
+/// A function that returns 0 or an error number.
+#[inline]
+pub(crate) fn returns(verb: impl FnOnce() -> Result<()>) -> c_int {
+    match guarded(verb) {
+        Ok(()) => 0,
+        Err(errno) => errno as c_int,
+    }
+}
+
+/// A function that sets errno, and returns null or -1 then.
+#[inline]
+pub(crate) fn sets<T: Failed>(verb: impl FnOnce() -> Result<T>) -> T {
+    guarded(verb).unwrap_or_else(|errno| {
+        errno.set();
+        T::FAILED
+    })
+}
+
+/// A function that sets errno and returns -1, else 0.
+pub(crate) fn sets_status(verb: impl FnOnce() -> Result<()>) -> c_int {
+    sets(|| verb().map(|()| 0))
+}
+
+/// A function that cannot tell of a failure, and returns `otherwise` then.
+#[inline]
+pub(crate) fn always<T>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
+    guarded(verb).unwrap_or(otherwise)
+}
+
+/// Runs a verb. A panic, which is a defect of ours, ends in an error number that nothing else has.
+#[inline]
+fn guarded<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
+    if fork::in_child() {
+        return Err(Errno::ENODEV);
+    }
+    catch_unwind(AssertUnwindSafe(verb)).unwrap_or(Err(Errno::ENOTRECOVERABLE))
+}
+
+/// Locks, also after a panic of another thread: whoever panicked has told its caller.
+#[inline]
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_ends_in_an_error_number() {
+        assert_eq!(
+            returns(|| panic!("a defect")),
+            Errno::ENOTRECOVERABLE as c_int
+        );
+        let failed: c_int = sets(|| panic!("a defect"));
+        assert_eq!((failed, Errno::last()), (-1, Errno::ENOTRECOVERABLE));
+    }
+
+    #[test]
+    fn failure_is_returned_or_set() {
+        assert_eq!(returns(|| Err(Errno::EBUSY)), Errno::EBUSY as c_int);
+        assert_eq!(sets_status(|| Err(Errno::EBUSY)), -1);
+        assert_eq!(Errno::last(), Errno::EBUSY);
+        assert!(sets::<*mut u8>(|| Err(Errno::EBUSY)).is_null());
+    }
+}

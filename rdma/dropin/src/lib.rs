@@ -1,0 +1,13 @@
+//! libibverbs and librdmacm over xwarp, for programs that know nothing of it.
+//!
+//! `tools/dropin` links this crate into one shared object with four names. Programs of C reach it by the functions that `exports.map` lists;
+//! no Rust program links to it but tests.
+
+pub mod abi;
+mod backend;
+pub mod cm;
+mod entry;
+mod fork;
+mod object;
+pub mod refused;
+pub mod verbs;

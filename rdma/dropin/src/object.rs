@@ -1,0 +1,185 @@
+//! Objects as C holds them: a struct that programs look into, and behind it what is ours.
+//!
+//! A handle of C is the address of that struct. All objects that live are in one table by their address and kind, so null pointers, wrong
+//! handles and handles of destroyed objects are found out. The data path does not look there: it reads the object's tag. So that a destroyed
+//! object's tag can be read, the memory of the last [`KEPT`] destroyed objects is kept.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+
+use nix::errno::Errno;
+use rustc_hash::FxHashMap;
+
+use crate::entry::{Result, lock};
+
+/// Destroyed objects whose memory is kept.
+const KEPT: usize = 256;
+/// Tag of a destroyed object.
+const DESTROYED: u32 = 0xdead;
+
+/// A kind of object: our part of it.
+pub(crate) trait Kind: Any + Send + Sync {
+    /// The struct of C.
+    type Abi;
+    /// The struct that programs have the address of: [`Abi`](Self::Abi), or a part of it.
+    type C;
+    /// Where that part begins.
+    const OFFSET: usize = 0;
+    /// What the data path knows it by.
+    const TAG: u32;
+}
+
+/// An object. The struct of C comes first.
+#[repr(C)]
+pub(crate) struct Object<K: Kind> {
+    abi: UnsafeCell<K::Abi>,
+    tag: AtomicU32,
+    body: K,
+}
+
+// SAFETY: the struct of C is shared with the program, which may touch it from any thread as its manual allows. We write its fields one at a
+// time through raw pointers, and never hold a reference to it once it is shared.
+unsafe impl<K: Kind> Send for Object<K> {}
+// SAFETY: as above.
+unsafe impl<K: Kind> Sync for Object<K> {}
+
+type Table = FxHashMap<usize, Arc<dyn Any + Send + Sync>>;
+
+static LIVING: LazyLock<RwLock<Table>> = LazyLock::new(RwLock::default);
+static BURIED: Mutex<VecDeque<Arc<dyn Any + Send + Sync>>> = Mutex::new(VecDeque::new());
+
+impl<K: Kind> Object<K> {
+    /// Makes an object that nobody knows yet.
+    pub(crate) fn new(abi: K::Abi, body: K) -> Arc<Self> {
+        Arc::new(Self {
+            abi: UnsafeCell::new(abi),
+            tag: AtomicU32::new(K::TAG),
+            body,
+        })
+    }
+
+    /// Puts it into the table: from now on its handle is good.
+    pub(crate) fn publish(self: Arc<Self>) -> *mut K::C {
+        let handle = Self::handle(&self);
+        let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
+        living.insert(handle.addr(), self);
+        handle
+    }
+
+    /// What programs know it by.
+    pub(crate) fn handle(this: &Arc<Self>) -> *mut K::C {
+        let start = Arc::as_ptr(this).cast_mut();
+        start.wrapping_byte_add(K::OFFSET).cast()
+    }
+
+    /// The struct of C, to be read and written one field at a time.
+    pub(crate) fn abi(&self) -> *mut K::Abi {
+        self.abi.get()
+    }
+
+    /// Our part.
+    #[inline]
+    pub(crate) fn body(&self) -> &K {
+        &self.body
+    }
+
+    /// The object with that handle.
+    pub(crate) fn find(handle: *mut K::C) -> Result<Arc<Self>> {
+        let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);
+        let found = living.get(&handle.addr()).ok_or(Errno::EINVAL)?;
+        Arc::clone(found)
+            .downcast()
+            .map_err(|_another_kind| Errno::EINVAL)
+    }
+
+    /// The object with that handle, for the data path: by its tag alone.
+    ///
+    /// # Safety
+    ///
+    /// The handle is null, or was given out by [`publish`](Self::publish) and its object destroyed not longer ago than [`KEPT`] others.
+    #[inline]
+    pub(crate) unsafe fn living<'a>(handle: *mut K::C) -> Result<&'a Self> {
+        if handle.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let start = handle.wrapping_byte_sub(K::OFFSET).cast_const();
+        // SAFETY: the caller vouches that the memory is an object's still, of which this is the beginning.
+        let object: &Self = unsafe { &*start.cast() };
+        if object.tag.load(Ordering::Relaxed) == K::TAG {
+            Ok(object)
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+
+    /// Takes it out of the table: its handle is not good any more. Of two threads that destroy it, one succeeds.
+    pub(crate) fn destroy(&self) -> Result<()> {
+        let handle = self.abi.get().addr() + K::OFFSET;
+        let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
+        let object = living.remove(&handle).ok_or(Errno::EINVAL)?;
+        drop(living);
+        self.tag.store(DESTROYED, Ordering::Relaxed);
+        let mut buried = lock(&BURIED);
+        buried.push_back(object);
+        let oldest = (buried.len() > KEPT).then(|| buried.pop_front());
+        drop(buried);
+        drop(oldest);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    struct Cat(u32);
+    struct Dog;
+
+    impl Kind for Cat {
+        type Abi = [u64; 2];
+        type C = u64;
+        const OFFSET: usize = 8;
+        const TAG: u32 = 1;
+    }
+    impl Kind for Dog {
+        type Abi = u64;
+        type C = u64;
+        const TAG: u32 = 2;
+    }
+
+    #[test]
+    fn handle_finds_its_object_and_no_other_kind() {
+        let handle = Object::new([5, 6], Cat(7)).publish();
+        // SAFETY: the handle is that of an object that lives.
+        assert_eq!(unsafe { *handle }, 6);
+        let cat = Object::<Cat>::find(handle).expect("it lives");
+        assert_eq!(cat.body().0, 7);
+        assert_eq!(Object::<Dog>::find(handle).err(), Some(Errno::EINVAL));
+        assert_eq!(
+            Object::<Cat>::find(ptr::null_mut()).err(),
+            Some(Errno::EINVAL)
+        );
+        cat.destroy().expect("once");
+    }
+
+    #[test]
+    fn destroyed_object_is_found_out() {
+        let handle = Object::new(5, Dog).publish();
+        let dog = Object::<Dog>::find(handle).expect("it lives");
+        // SAFETY: it lives.
+        assert!(unsafe { Object::<Dog>::living(handle) }.is_ok());
+        dog.destroy().expect("once");
+        assert_eq!(dog.destroy(), Err(Errno::EINVAL));
+        drop(dog);
+        assert_eq!(Object::<Dog>::find(handle).err(), Some(Errno::EINVAL));
+        // SAFETY: it was the last one that was destroyed in this kind, or one of the last few.
+        let stale = unsafe { Object::<Dog>::living(handle) };
+        assert_eq!(stale.err(), Some(Errno::EINVAL));
+        // SAFETY: null is allowed.
+        assert!(unsafe { Object::<Dog>::living(ptr::null_mut()) }.is_err());
+    }
+}

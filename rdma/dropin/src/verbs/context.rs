@@ -1,0 +1,93 @@
+//! Contexts: devices that a program has opened. The RNIC itself is opened when the first object is made, so that asking what a device can do needs
+//! no privilege and leaves nothing behind.
+
+use std::ffi::c_int;
+use std::sync::{Arc, OnceLock};
+
+use super::device::Device;
+use super::event_queue::EventQueue;
+use super::operations;
+use crate::abi::Zeroed;
+use crate::abi::verbs::{ibv_context, ibv_device, verbs_context};
+use crate::backend::Backend;
+use crate::entry::{Result, sets, sets_status};
+use crate::object::{Kind, Object};
+
+/// A context.
+pub(crate) struct Context {
+    device: Arc<Object<Device>>,
+    backend: OnceLock<Arc<dyn Backend>>,
+    /// Asynchronous events of its objects.
+    events: Arc<EventQueue>,
+}
+
+impl Kind for Context {
+    type Abi = verbs_context;
+    type C = ibv_context;
+    const OFFSET: usize = std::mem::offset_of!(verbs_context, context);
+    const TAG: u32 = 0x6374_7831;
+}
+
+impl Context {
+    pub(crate) fn device(&self) -> &Device {
+        self.device.body()
+    }
+
+    pub(crate) fn events(&self) -> &Arc<EventQueue> {
+        &self.events
+    }
+
+    /// Its RNIC, which is opened if it is not open yet.
+    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
+        if let Some(backend) = self.backend.get() {
+            return Ok(Arc::clone(backend));
+        }
+        let backend = self.device().backend()?;
+        Ok(Arc::clone(self.backend.get_or_init(|| backend)))
+    }
+
+    /// Its RNIC, if it is open.
+    pub(crate) fn open_backend(&self) -> Option<&Arc<dyn Backend>> {
+        self.backend.get()
+    }
+}
+
+/// Opens a device for whoever in this library needs a context.
+pub(crate) fn open(device: &Arc<Object<Device>>) -> Result<*mut ibv_context> {
+    let events = Arc::new(EventQueue::new()?);
+    let mut abi = verbs_context::zeroed();
+    abi.context.device = Object::handle(device);
+    abi.context.cmd_fd = -1;
+    abi.context.async_fd = events.descriptor();
+    abi.context.num_comp_vectors = 1;
+    abi.context.abi_compat = usize::MAX;
+    abi.sz = size_of::<verbs_context>();
+    operations::fill(&mut abi);
+    device.body().enter();
+    let body = Context {
+        device: Arc::clone(device),
+        backend: OnceLock::new(),
+        events,
+    };
+    Ok(Object::new(abi, body).publish())
+}
+
+/// Closes a context.
+pub(crate) fn close(context: *mut ibv_context) -> Result<()> {
+    let context = Object::<Context>::find(context)?;
+    context.destroy()?;
+    context.body().device().leave();
+    Ok(())
+}
+
+/// ibv_open_device(3): sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    sets(|| open(&Object::<Device>::find(device)?))
+}
+
+/// ibv_close_device(3): sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    sets_status(|| close(context))
+}

@@ -1,0 +1,254 @@
+//! Devices: interfaces that an RNIC can be opened on. Listing them opens nothing.
+
+use std::env;
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::{Arc, Mutex, Weak};
+
+use nix::errno::Errno;
+use rustc_hash::FxHashMap;
+
+use super::interface::{self, Interface};
+use crate::abi::Zeroed;
+use crate::abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
+use crate::abi::verbs::ibv_device;
+use crate::backend::{self, Backend, EventSink, Happening, Source};
+use crate::entry::{Result, always, lock, sets};
+use crate::fork;
+use crate::object::{Kind, Object};
+
+/// Has programs take the device for one of InfiniBand transport: `ib`.
+const TRANSPORT: &str = "XWARP_TRANSPORT";
+
+/// A device, for as long as the process runs: programs may look at it while a context is open.
+pub(crate) struct Device {
+    name: String,
+    index: c_int,
+    guid: [u8; 8],
+    opened: Mutex<Opened>,
+    targets: Arc<Targets>,
+}
+
+/// The RNIC of a device, which its contexts share.
+#[derive(Default)]
+struct Opened {
+    contexts: usize,
+    backend: Option<Arc<dyn Backend>>,
+}
+
+/// Who is told what happens to an object.
+pub(crate) trait Target: Send + Sync {
+    /// It has happened. Called in the middle of the engine, so it may only note it.
+    fn told(&self, happening: Happening);
+}
+
+/// Whom the events of an RNIC go to.
+#[derive(Default)]
+pub(crate) struct Targets(Mutex<FxHashMap<Source, Vec<Weak<dyn Target>>>>);
+
+impl Targets {
+    /// Adds who is told of the events of an object.
+    pub(crate) fn add(&self, source: Source, target: Weak<dyn Target>) {
+        lock(&self.0).entry(source).or_default().push(target);
+    }
+
+    /// An object is no more.
+    pub(crate) fn remove(&self, source: Source) {
+        lock(&self.0).remove(&source);
+    }
+}
+
+impl EventSink for Targets {
+    fn event(&self, source: Source, happening: Happening) {
+        let told: Vec<_> = {
+            let mut targets = lock(&self.0);
+            let of_source = targets.entry(source).or_default();
+            of_source.retain(|target| target.strong_count() > 0);
+            of_source.iter().filter_map(Weak::upgrade).collect()
+        };
+        for target in told {
+            target.told(happening);
+        }
+    }
+}
+
+impl Kind for Device {
+    type Abi = ibv_device;
+    type C = ibv_device;
+    const TAG: u32 = 0x6465_7631;
+}
+
+/// The devices that programs have seen, by name.
+static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
+
+/// Copies a text into an array of C, which has room for it and a zero.
+fn text(into: &mut [u8], from: &str) {
+    let room = into.len().saturating_sub(1);
+    let pairs = into.iter_mut().take(room).zip(from.as_bytes());
+    pairs.for_each(|(into, from)| *into = *from);
+}
+
+fn abi_of(interface: &Interface) -> ibv_device {
+    let as_infiniband = env::var(TRANSPORT).is_ok_and(|transport| transport == "ib");
+    let mut device = ibv_device::zeroed();
+    (device.node_type, device.transport_type) = if as_infiniband {
+        (IBV_NODE_CA, IBV_TRANSPORT_IB)
+    } else {
+        (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP)
+    };
+    let path = format!("/sys/class/net/{}", interface.name);
+    text(&mut device.name, &interface.name);
+    text(&mut device.dev_name, &interface.name);
+    text(&mut device.dev_path, &path);
+    text(&mut device.ibdev_path, &path);
+    device
+}
+
+/// The devices, which are the same objects each time.
+pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
+    let mut known = lock(&DEVICES);
+    let mut listed = Vec::new();
+    for interface in interface::devices()? {
+        let found = known.iter().find(|it| it.body().name == interface.name);
+        let device = found.cloned().unwrap_or_else(|| {
+            let body = Device {
+                name: interface.name.clone(),
+                index: c_int::try_from(interface.index).unwrap_or(-1),
+                guid: interface.guid(),
+                opened: Mutex::default(),
+                targets: Arc::default(),
+            };
+            let device = Object::new(abi_of(&interface), body);
+            Arc::clone(&device).publish();
+            known.push(Arc::clone(&device));
+            device
+        });
+        listed.push(device);
+    }
+    Ok(listed)
+}
+
+impl Device {
+    /// The interface as it is now.
+    pub(crate) fn interface(&self) -> Result<Interface> {
+        interface::interface(&self.name)
+    }
+
+    pub(crate) fn guid(&self) -> [u8; 8] {
+        self.guid
+    }
+
+    pub(crate) fn targets(&self) -> &Arc<Targets> {
+        &self.targets
+    }
+
+    /// One more context.
+    pub(crate) fn enter(&self) {
+        lock(&self.opened).contexts += 1;
+    }
+
+    /// One context less. The RNIC is closed with the last one.
+    pub(crate) fn leave(&self) {
+        let mut opened = lock(&self.opened);
+        opened.contexts = opened.contexts.saturating_sub(1);
+        let last = (opened.contexts == 0).then(|| opened.backend.take());
+        if let Some(Some(backend)) = last {
+            backend.close();
+        }
+    }
+
+    /// The RNIC, which is opened when the first object is made on it.
+    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
+        let mut opened = lock(&self.opened);
+        if let Some(backend) = &opened.backend {
+            return Ok(Arc::clone(backend));
+        }
+        fork::children_are_dead();
+        let sink: Arc<dyn EventSink> = Arc::<Targets>::clone(&self.targets);
+        let backend = backend::open(&self.name, sink)?;
+        opened.backend = Some(Arc::clone(&backend));
+        Ok(backend)
+    }
+}
+
+/// The name of a device as C has it.
+fn name_of(device: &Object<Device>) -> *const c_char {
+    // SAFETY: the object lives, and so does the struct in it.
+    let name = unsafe { &raw const (*device.abi()).name };
+    name.cast()
+}
+
+/// ibv_get_device_list(3): sets errno. The list is an array that ends in a null pointer, with its length in front.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut ibv_device {
+    let mut found = 0;
+    let list = sets(|| {
+        let devices = list()?;
+        found = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
+        let handles = devices.iter().map(Object::handle);
+        let array: Box<[*mut ibv_device]> = handles.chain([ptr::null_mut()]).collect();
+        Ok(Box::into_raw(array).cast())
+    });
+    if let Some(number) = number {
+        *number = found;
+    }
+    list
+}
+
+/// ibv_free_device_list(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    always((), || {
+        if list.is_null() {
+            return Ok(());
+        }
+        let mut devices = 0;
+        // SAFETY: by its manual page, the list is one of `ibv_get_device_list`, which ends in null.
+        while !unsafe { *list.add(devices) }.is_null() {
+            devices += 1;
+        }
+        let array = ptr::slice_from_raw_parts_mut(list, devices + 1);
+        // SAFETY: that is the box which it was made as.
+        drop(unsafe { Box::from_raw(array) });
+        Ok(())
+    });
+}
+
+/// ibv_get_device_name(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    sets(|| Ok(name_of(&*Object::<Device>::find(device)?)))
+}
+
+/// ibv_get_device_guid(3): in network byte order; 0 for what is no device.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    always(0, || {
+        let device = Object::<Device>::find(device)?;
+        Ok(u64::from_ne_bytes(device.body().guid()))
+    })
+}
+
+/// ibv_get_device_index(3): that of the interface; -1 for what is no device.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    always(-1, || Ok(Object::<Device>::find(device)?.body().index))
+}
+
+/// Where sysfs is. Programs that look there for the device find no InfiniBand device, and cope.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    const PATH: &CStr = c"/sys";
+    PATH.as_ptr()
+}
+
+/// No device has such files: sets errno to ENOENT.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_read_sysfs_file(
+    _directory: *const c_char,
+    _file: *const c_char,
+    _buffer: *mut c_char,
+    _size: usize,
+) -> c_int {
+    sets(|| Err(Errno::ENOENT))
+}

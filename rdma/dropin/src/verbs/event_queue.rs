@@ -1,0 +1,117 @@
+//! Events that wait to be taken, and the descriptor that counts them. A program sleeps in `poll` on it, or in the call that takes one.
+//!
+//! The descriptor is the program's to set to non-blocking mode, so it is read exactly once for each event.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Mutex;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::unistd::read;
+
+use crate::entry::{Result, lock};
+
+/// A queue of events of any kind: addresses of objects with what has happened to them.
+pub(crate) struct EventQueue<T = Event> {
+    waiting: Mutex<VecDeque<T>>,
+    descriptor: EventFd,
+}
+
+/// An asynchronous event: the object's address in C, which is null for the device, and the event's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) element: usize,
+    pub(crate) kind: u32,
+}
+
+impl<T> EventQueue<T> {
+    pub(crate) fn new() -> Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
+        Ok(Self {
+            waiting: Mutex::new(VecDeque::new()),
+            descriptor: EventFd::from_value_and_flags(0, flags)?,
+        })
+    }
+
+    /// What programs poll.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.descriptor.as_fd().as_raw_fd()
+    }
+
+    /// Adds an event and wakes who waits for one.
+    pub(crate) fn push(&self, event: T) {
+        lock(&self.waiting).push_back(event);
+        // A count of 2^64 - 2 is never reached, so this does not block.
+        if let Err(errno) = self.descriptor.write(1) {
+            log::error!("an event was not told: {errno}");
+        }
+    }
+
+    /// Takes the oldest event. Waits for one, unless the program has set the descriptor to non-blocking mode: then EAGAIN.
+    pub(crate) fn take(&self) -> Result<T> {
+        loop {
+            let mut count = [0; 8];
+            read(self.descriptor.as_fd(), &mut count)?;
+            // None if it was taken back in between.
+            if let Some(event) = lock(&self.waiting).pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Takes back events that wait, such as of an object that is no more.
+    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+        let mut waiting = lock(&self.waiting);
+        let before = waiting.len();
+        waiting.retain(keep);
+        for _ in waiting.len()..before {
+            self.uncount();
+        }
+    }
+
+    /// Counts one event less. Whoever has just counted it down to take it finds no event, and goes on waiting.
+    fn uncount(&self) {
+        let mut descriptors = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut descriptors, PollTimeout::ZERO) == Ok(1) {
+            let taken = read(self.descriptor.as_fd(), &mut [0; 8]);
+            log::trace!("an event was taken back: {taken:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::errno::Errno;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+    fn non_blocking() -> EventQueue<u32> {
+        let queue = EventQueue::new().expect("a descriptor");
+        fcntl(
+            queue.descriptor.as_fd(),
+            FcntlArg::F_SETFL(OFlag::O_NONBLOCK),
+        )
+        .expect("a flag");
+        queue
+    }
+
+    #[test]
+    fn events_come_in_order_and_then_none() {
+        let queue = non_blocking();
+        queue.push(1);
+        queue.push(2);
+        assert_eq!([queue.take(), queue.take()], [Ok(1), Ok(2)]);
+        assert_eq!(queue.take(), Err(Errno::EAGAIN));
+    }
+
+    #[test]
+    fn event_that_was_taken_back_does_not_come() {
+        let queue = non_blocking();
+        queue.push(1);
+        queue.push(2);
+        queue.retain(|event| *event != 1);
+        assert_eq!(queue.take(), Ok(2));
+        assert_eq!(queue.take(), Err(Errno::EAGAIN));
+    }
+}

@@ -1,0 +1,159 @@
+//! Network interfaces that an RNIC could be opened on, as the kernel tells them. Nothing is opened or attached.
+
+use std::env;
+use std::fs;
+use std::net::IpAddr;
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+
+use crate::entry::Result;
+
+/// Names the interfaces, separated by commas.
+const DEVICES: &str = "XWARP_DEV";
+/// Names the file that names them, one in each line.
+const CONFIGURATION: &str = "XWARP_CONFIG";
+/// That file, where nothing else is said.
+const DEFAULT_CONFIGURATION: &str = "/etc/xwarp/devices";
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mac: [u8; 6],
+    pub(crate) is_up: bool,
+    is_loopback: bool,
+    /// IPv4 first, link-local IPv6 last.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// The interfaces that are devices: those that are named, or all that are up and have an address.
+pub(crate) fn devices() -> Result<Vec<Interface>> {
+    let all = interfaces()?;
+    let Some(names) = named() else {
+        let usable = |it: &Interface| it.is_up && !it.is_loopback && !it.addresses.is_empty();
+        return Ok(all.into_iter().filter(usable).collect());
+    };
+    let find = |name: &String| all.iter().find(|it| it.name == *name).cloned();
+    Ok(names.iter().filter_map(find).collect())
+}
+
+/// The interface with that name, as it is now.
+pub(crate) fn interface(name: &str) -> Result<Interface> {
+    let found = interfaces()?.into_iter().find(|it| it.name == name);
+    found.ok_or(Errno::ENODEV)
+}
+
+/// Names from the environment or the configuration file.
+fn named() -> Option<Vec<String>> {
+    if let Ok(names) = env::var(DEVICES) {
+        return Some(words(&names, ','));
+    }
+    let path = env::var(CONFIGURATION);
+    let text = fs::read_to_string(path.as_deref().unwrap_or(DEFAULT_CONFIGURATION));
+    text.ok().map(|text| words(&text, '\n'))
+}
+
+/// What stands between separators, without comments.
+fn words(text: &str, separator: char) -> Vec<String> {
+    let parts = text.split(separator);
+    let parts = parts.map(|part| part.split('#').next().unwrap_or_default().trim());
+    let words = parts.filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
+fn interfaces() -> Result<Vec<Interface>> {
+    let mut found: Vec<Interface> = Vec::new();
+    for address in getifaddrs()? {
+        let known = found
+            .iter()
+            .position(|it| it.name == address.interface_name);
+        let at = known.unwrap_or_else(|| {
+            found.push(Interface {
+                name: address.interface_name.clone(),
+                is_up: address.flags.contains(InterfaceFlags::IFF_UP),
+                is_loopback: address.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+                ..Interface::default()
+            });
+            found.len() - 1
+        });
+        let (Some(interface), Some(address)) = (found.get_mut(at), address.address) else {
+            continue;
+        };
+        if let Some(link) = address.as_link_addr() {
+            interface.index = u32::try_from(link.ifindex()).unwrap_or(0);
+            interface.mac = link.addr().unwrap_or_default();
+        } else if let Some(v4) = address.as_sockaddr_in() {
+            interface.addresses.push(IpAddr::V4(v4.ip()));
+        } else if let Some(v6) = address.as_sockaddr_in6() {
+            interface.addresses.push(IpAddr::V6(v6.ip()));
+        }
+    }
+    for interface in &mut found {
+        interface.addresses.sort_by_key(|address| match address {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => 2,
+            IpAddr::V6(_) => 1,
+        });
+    }
+    Ok(found)
+}
+
+impl Interface {
+    /// Bytes of an IP packet at most. 1500 if the kernel does not tell.
+    pub(crate) fn mtu(&self) -> usize {
+        self.attribute("mtu").unwrap_or(1500)
+    }
+
+    /// Mb/s; `None` for an interface without a speed.
+    pub(crate) fn speed(&self) -> Option<u32> {
+        self.attribute("speed")
+    }
+
+    fn attribute<T: std::str::FromStr>(&self, what: &str) -> Option<T> {
+        let path = format!("/sys/class/net/{}/{what}", self.name);
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+
+    /// EUI-64 of the Ethernet address, which identifies the device.
+    pub(crate) fn guid(&self) -> [u8; 8] {
+        let [a, b, c, d, e, f] = self.mac;
+        [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_between_separators_without_comments() {
+        assert_eq!(words("eth1, eth2,,", ','), ["eth1", "eth2"]);
+        assert_eq!(
+            words("# RNICs\neth1 # fast\n\neth2", '\n'),
+            ["eth1", "eth2"]
+        );
+    }
+
+    #[test]
+    fn loopback_is_found_and_is_no_device() {
+        let all = interfaces().expect("the kernel tells");
+        assert!(all.iter().any(|it| it.is_loopback));
+        if env::var(DEVICES).is_err() {
+            let devices = devices().expect("the kernel tells");
+            assert!(devices.iter().all(|it| !it.is_loopback && it.is_up));
+        }
+    }
+
+    #[test]
+    fn guid_is_the_eui_64_of_the_ethernet_address() {
+        let interface = Interface {
+            mac: [0x02, 0x11, 0x22, 0x33, 0x44, 0x55],
+            ..Interface::default()
+        };
+        let guid = [0x00, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55];
+        assert_eq!(interface.guid(), guid);
+    }
+}
