@@ -40,8 +40,8 @@ pub(crate) struct Object<K: Kind> {
     body: K,
 }
 
-// SAFETY: the struct of C is shared with the program, which may touch it from any thread as its manual allows. We write its fields one at a
-// time through raw pointers, and never hold a reference to it once it is shared.
+// SAFETY: the struct of C is shared with the program, which may touch it from any thread as its manual allows. We look at it for a few
+// instructions at a time, and keep no reference to it.
 unsafe impl<K: Kind> Send for Object<K> {}
 // SAFETY: as above.
 unsafe impl<K: Kind> Sync for Object<K> {}
@@ -75,9 +75,16 @@ impl<K: Kind> Object<K> {
         start.wrapping_byte_add(K::OFFSET).cast()
     }
 
-    /// The struct of C, to be read and written one field at a time.
+    /// The struct of C.
     pub(crate) fn abi(&self) -> *mut K::Abi {
         self.abi.get()
+    }
+
+    /// Reads or changes the struct of C, as its manual pages say that we do.
+    #[inline]
+    pub(crate) fn with_abi<R>(&self, change: impl FnOnce(&mut K::Abi) -> R) -> R {
+        // SAFETY: the struct is ours, and `change` cannot keep the reference. By the manual pages, the program leaves alone what we change.
+        change(unsafe { &mut *self.abi.get() })
     }
 
     /// Our part.

@@ -55,6 +55,7 @@ refused! { EOPNOTSUPP, c_int, Errno::EOPNOTSUPP as c_int;
     ibv_attach_mcast,
     ibv_detach_mcast,
     ibv_init_ah_from_wc,
+    ibv_resolve_eth_l2_from_gid,
 }
 refused! { EOPNOTSUPP, *mut c_void, ptr::null_mut();
     ibv_create_ah_from_wc,

@@ -6,12 +6,12 @@ use std::slice;
 use super::numbers::IBV_SEND_INLINE;
 use super::verbs::{Atomic, Rdma, ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// A list of work requests for a send queue.
-#[derive(Clone, Copy, Debug)]
+/// A list of work requests for a send queue, as an iterator of the rest of it.
+#[derive(Clone, Debug)]
 pub struct SendList<'a>(*const ibv_send_wr, PhantomData<&'a ibv_send_wr>);
 
-/// A list of work requests for a receive queue.
-#[derive(Clone, Copy, Debug)]
+/// A list of work requests for a receive queue, likewise.
+#[derive(Clone, Debug)]
 pub struct RecvList<'a>(*const ibv_recv_wr, PhantomData<&'a ibv_recv_wr>);
 
 /// A work request for a send queue, with what it points to.
@@ -144,10 +144,10 @@ impl<'a> SendWr<'a> {
 }
 
 impl<'a> RecvWr<'a> {
-    /// The program's name for it.
+    /// Its own fields.
     #[inline]
-    pub fn wr_id(self) -> u64 {
-        self.0.wr_id
+    pub fn fields(self) -> &'a ibv_recv_wr {
+        self.0
     }
 
     /// Its scatter/gather list, unless there is none or its number is wrong.

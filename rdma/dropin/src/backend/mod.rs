@@ -65,7 +65,15 @@ pub(crate) struct Memory {
     pub(crate) read_only: bool,
 }
 
-/// Rights of a region or window.
+/// How a reregistration has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReregisterFailure {
+    pub(crate) errno: nix::errno::Errno,
+    /// There is no region any more.
+    pub(crate) is_lost: bool,
+}
+
+/// Rights of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a right of its own")]
 pub(crate) struct Rights {
@@ -215,7 +223,7 @@ pub(crate) trait Backend: Send + Sync {
         pd: PdHandle,
         memory: Option<Memory>,
         rights: Rights,
-    ) -> Result<u32>;
+    ) -> std::result::Result<u32, ReregisterFailure>;
     fn dereg_mr(&self, mr: MrHandle) -> Result<()>;
 
     /// Makes a window, and returns the `STag`, too.

@@ -5,11 +5,11 @@ use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
 use super::device::Device;
-use super::event_queue::EventQueue;
 use super::operations;
+use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, ibv_device, verbs_context};
-use crate::backend::Backend;
+use crate::backend::{Backend, Source};
 use crate::entry::{Result, sets, sets_status};
 use crate::object::{Kind, Object};
 
@@ -18,7 +18,9 @@ pub(crate) struct Context {
     device: Arc<Object<Device>>,
     backend: OnceLock<Arc<dyn Backend>>,
     /// Asynchronous events of its objects.
-    events: Arc<EventQueue>,
+    events: Arc<Events>,
+    /// What happens to the device.
+    watched: Arc<Watched>,
 }
 
 impl Kind for Context {
@@ -33,7 +35,7 @@ impl Context {
         self.device.body()
     }
 
-    pub(crate) fn events(&self) -> &Arc<EventQueue> {
+    pub(crate) fn events(&self) -> &Arc<Events> {
         &self.events
     }
 
@@ -45,16 +47,11 @@ impl Context {
         let backend = self.device().backend()?;
         Ok(Arc::clone(self.backend.get_or_init(|| backend)))
     }
-
-    /// Its RNIC, if it is open.
-    pub(crate) fn open_backend(&self) -> Option<&Arc<dyn Backend>> {
-        self.backend.get()
-    }
 }
 
 /// Opens a device for whoever in this library needs a context.
 pub(crate) fn open(device: &Arc<Object<Device>>) -> Result<*mut ibv_context> {
-    let events = Arc::new(EventQueue::new()?);
+    let events = Arc::new(Events::new()?);
     let mut abi = verbs_context::zeroed();
     abi.context.device = Object::handle(device);
     abi.context.cmd_fd = -1;
@@ -67,8 +64,11 @@ pub(crate) fn open(device: &Arc<Object<Device>>) -> Result<*mut ibv_context> {
     let body = Context {
         device: Arc::clone(device),
         backend: OnceLock::new(),
+        watched: Watched::new(&events, false),
         events,
     };
+    let targets = device.body().targets();
+    targets.add(Source::Device, body.watched.target());
     Ok(Object::new(abi, body).publish())
 }
 
@@ -76,17 +76,18 @@ pub(crate) fn open(device: &Arc<Object<Device>>) -> Result<*mut ibv_context> {
 pub(crate) fn close(context: *mut ibv_context) -> Result<()> {
     let context = Object::<Context>::find(context)?;
     context.destroy()?;
+    context.body().watched.end();
     context.body().device().leave();
     Ok(())
 }
 
-/// ibv_open_device(3): sets errno.
+/// `ibv_open_device(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     sets(|| open(&Object::<Device>::find(device)?))
 }
 
-/// ibv_close_device(3): sets errno.
+/// `ibv_close_device(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     sets_status(|| close(context))

@@ -1,8 +1,10 @@
 //! Devices: interfaces that an RNIC can be opened on. Listing them opens nothing.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
+use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
@@ -178,7 +180,13 @@ fn name_of(device: &Object<Device>) -> *const c_char {
     name.cast()
 }
 
-/// ibv_get_device_list(3): sets errno. The list is an array that ends in a null pointer, with its length in front.
+/// A list as C has it: addresses of devices, and a null pointer at the end.
+type List = Box<[AtomicPtr<ibv_device>]>;
+
+/// The lists that programs have, by their addresses.
+static LISTS: Mutex<BTreeMap<usize, List>> = Mutex::new(BTreeMap::new());
+
+/// `ibv_get_device_list(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut ibv_device {
     let mut found = 0;
@@ -186,8 +194,11 @@ pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut i
         let devices = list()?;
         found = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
         let handles = devices.iter().map(Object::handle);
-        let array: Box<[*mut ibv_device]> = handles.chain([ptr::null_mut()]).collect();
-        Ok(Box::into_raw(array).cast())
+        let handles = handles.chain([ptr::null_mut()]).map(AtomicPtr::new);
+        let mut list: List = handles.collect();
+        let start = list.as_mut_ptr().cast::<*mut ibv_device>();
+        lock(&LISTS).insert(start.addr(), list);
+        Ok(start)
     });
     if let Some(number) = number {
         *number = found;
@@ -195,32 +206,22 @@ pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut i
     list
 }
 
-/// ibv_free_device_list(3).
+/// `ibv_free_device_list(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     always((), || {
-        if list.is_null() {
-            return Ok(());
-        }
-        let mut devices = 0;
-        // SAFETY: by its manual page, the list is one of `ibv_get_device_list`, which ends in null.
-        while !unsafe { *list.add(devices) }.is_null() {
-            devices += 1;
-        }
-        let array = ptr::slice_from_raw_parts_mut(list, devices + 1);
-        // SAFETY: that is the box which it was made as.
-        drop(unsafe { Box::from_raw(array) });
+        lock(&LISTS).remove(&list.addr());
         Ok(())
     });
 }
 
-/// ibv_get_device_name(3).
+/// `ibv_get_device_name(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     sets(|| Ok(name_of(&*Object::<Device>::find(device)?)))
 }
 
-/// ibv_get_device_guid(3): in network byte order; 0 for what is no device.
+/// `ibv_get_device_guid(3)`: in network byte order; 0 for what is no device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     always(0, || {
@@ -229,7 +230,7 @@ pub extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     })
 }
 
-/// ibv_get_device_index(3): that of the interface; -1 for what is no device.
+/// `ibv_get_device_index(3)`: that of the interface; -1 for what is no device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     always(-1, || Ok(Object::<Device>::find(device)?.body().index))

@@ -12,17 +12,10 @@ use nix::unistd::read;
 
 use crate::entry::{Result, lock};
 
-/// A queue of events of any kind: addresses of objects with what has happened to them.
-pub(crate) struct EventQueue<T = Event> {
+/// A queue of events of any kind.
+pub(crate) struct EventQueue<T> {
     waiting: Mutex<VecDeque<T>>,
     descriptor: EventFd,
-}
-
-/// An asynchronous event: the object's address in C, which is null for the device, and the event's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) element: usize,
-    pub(crate) kind: u32,
 }
 
 impl<T> EventQueue<T> {
@@ -48,14 +41,16 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Takes the oldest event. Waits for one, unless the program has set the descriptor to non-blocking mode: then EAGAIN.
-    pub(crate) fn take(&self) -> Result<T> {
+    /// Takes the oldest event, and notes that by `taken` before anybody can take it back. Waits for one, unless the program has set the
+    /// descriptor to non-blocking mode: then EAGAIN.
+    pub(crate) fn take<R>(&self, taken: impl Fn(T) -> R) -> Result<R> {
         loop {
             let mut count = [0; 8];
             read(self.descriptor.as_fd(), &mut count)?;
+            let mut waiting = lock(&self.waiting);
             // None if it was taken back in between.
-            if let Some(event) = lock(&self.waiting).pop_front() {
-                return Ok(event);
+            if let Some(event) = waiting.pop_front() {
+                return Ok(taken(event));
             }
         }
     }
@@ -68,6 +63,11 @@ impl<T> EventQueue<T> {
         for _ in waiting.len()..before {
             self.uncount();
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.waiting).is_empty()
     }
 
     /// Counts one event less. Whoever has just counted it down to take it finds no event, and goes on waiting.
@@ -86,6 +86,10 @@ mod tests {
     use nix::errno::Errno;
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
+    fn same(event: u32) -> u32 {
+        event
+    }
+
     fn non_blocking() -> EventQueue<u32> {
         let queue = EventQueue::new().expect("a descriptor");
         fcntl(
@@ -101,8 +105,8 @@ mod tests {
         let queue = non_blocking();
         queue.push(1);
         queue.push(2);
-        assert_eq!([queue.take(), queue.take()], [Ok(1), Ok(2)]);
-        assert_eq!(queue.take(), Err(Errno::EAGAIN));
+        assert_eq!([queue.take(same), queue.take(same)], [Ok(1), Ok(2)]);
+        assert_eq!(queue.take(same), Err(Errno::EAGAIN));
     }
 
     #[test]
@@ -111,7 +115,7 @@ mod tests {
         queue.push(1);
         queue.push(2);
         queue.retain(|event| *event != 1);
-        assert_eq!(queue.take(), Ok(2));
-        assert_eq!(queue.take(), Err(Errno::EAGAIN));
+        assert_eq!(queue.take(same), Ok(2));
+        assert_eq!(queue.take(same), Err(Errno::EAGAIN));
     }
 }

@@ -119,8 +119,18 @@ impl Interface {
 
     /// EUI-64 of the Ethernet address, which identifies the device.
     pub(crate) fn guid(&self) -> [u8; 8] {
-        let [a, b, c, d, e, f] = self.mac;
-        [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+        let [first, .., before_last, last] = self.mac;
+        let [_, second, third, fourth, ..] = self.mac;
+        [
+            first ^ 2,
+            second,
+            third,
+            0xff,
+            0xfe,
+            fourth,
+            before_last,
+            last,
+        ]
     }
 }
 

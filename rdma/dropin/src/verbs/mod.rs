@@ -1,9 +1,25 @@
 //! What `infiniband/verbs.h` has, by objects.
 
+pub mod ah;
+pub mod async_events;
+mod batch;
+pub mod channel;
 pub mod context;
+pub mod cq;
+mod cq_ex;
 pub mod device;
+mod domains;
 mod event_queue;
 mod interface;
+pub mod mr;
+mod mw;
 mod operations;
 pub mod pd;
-pub mod pending;
+mod posting;
+pub mod qp;
+pub mod qp_ex;
+mod qp_state;
+pub mod query;
+pub mod srq;
+mod watched;
+pub mod words;

@@ -2,6 +2,9 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::errno::Errno;
 
 use super::context::Context;
 use crate::abi::verbs::{ibv_context, ibv_pd};
@@ -14,6 +17,10 @@ pub(crate) struct Pd {
     context: Arc<Object<Context>>,
     backend: Arc<dyn Backend>,
     handle: PdHandle,
+    /// The domain that this is another name of.
+    original: Option<Arc<Object<Pd>>>,
+    /// Other names that there are.
+    names: AtomicUsize,
 }
 
 impl Kind for Pd {
@@ -49,24 +56,48 @@ pub(crate) fn allocate(context: *mut ibv_context) -> Result<*mut ibv_pd> {
         context,
         backend,
         handle,
+        original: None,
+        names: AtomicUsize::new(0),
     };
     Ok(Object::new(abi, body).publish())
 }
 
-/// Ends a protection domain.
-pub(crate) fn deallocate(pd: *mut ibv_pd) -> Result<()> {
-    let pd = Object::<Pd>::find(pd)?;
-    pd.body().backend.dealloc_pd(pd.body().handle)?;
-    pd.destroy()
+/// Gives a protection domain another name.
+pub(super) fn name_again(pd: &Arc<Object<Pd>>) -> *mut ibv_pd {
+    let (abi, body) = (pd.with_abi(|abi| *abi), pd.body());
+    body.names.fetch_add(1, Ordering::Relaxed);
+    let body = Pd {
+        context: Arc::clone(&body.context),
+        backend: Arc::clone(&body.backend),
+        handle: body.handle,
+        original: Some(Arc::clone(pd)),
+        names: AtomicUsize::new(0),
+    };
+    Object::new(abi, body).publish()
 }
 
-/// ibv_alloc_pd(3): sets errno.
+/// Ends a protection domain, or another name of one. EBUSY while it has objects or other names.
+pub(crate) fn deallocate(pd: *mut ibv_pd) -> Result<()> {
+    let pd = Object::<Pd>::find(pd)?;
+    if pd.body().names.load(Ordering::Relaxed) > 0 {
+        return Err(Errno::EBUSY);
+    }
+    let Some(original) = &pd.body().original else {
+        pd.body().backend.dealloc_pd(pd.body().handle)?;
+        return pd.destroy();
+    };
+    pd.destroy()?;
+    original.body().names.fetch_sub(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `ibv_alloc_pd(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     sets(|| allocate(context))
 }
 
-/// ibv_dealloc_pd(3): returns the error number.
+/// `ibv_dealloc_pd(3)`: returns the error number.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     returns(|| deallocate(pd))

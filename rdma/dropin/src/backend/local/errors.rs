@@ -130,10 +130,11 @@ impl Numbered for NicError {
         match self {
             Self::Interface(_) | Self::Loopback(_) => Errno::ENODEV,
             Self::Down(_) => Errno::ENETDOWN,
-            Self::InUse(_) | Self::Queue(OpenQueueError::Busy { .. }) => Errno::EBUSY,
+            Self::InUse(_)
+            | Self::Queue(OpenQueueError::Busy { .. })
+            | Self::Attach(AttachError::Foreign { .. } | AttachError::Taken(_)) => Errno::EBUSY,
             Self::Attach(AttachError::NotPrivileged)
             | Self::Queue(OpenQueueError::NotPermitted { .. }) => Errno::EPERM,
-            Self::Attach(AttachError::Foreign { .. } | AttachError::Taken(_)) => Errno::EBUSY,
             Self::Queues { .. } => Errno::EOPNOTSUPP,
             Self::Descriptors(error) => system(error),
             _ => Errno::EIO,

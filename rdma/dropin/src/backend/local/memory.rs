@@ -102,11 +102,14 @@ impl Region {
         }
     }
 
-    pub(super) fn deregister(self) -> std::result::Result<(), (Errno, Option<Self>)> {
+    pub(super) fn deregister(self) -> std::result::Result<(), (Errno, Option<Box<Self>>)> {
         let memory = self.memory;
         self.region.deallocate().map_err(|refused| {
             let region = *refused.object;
-            (refused.error.errno(), Some(Self { region, memory }))
+            (
+                refused.error.errno(),
+                Some(Box::new(Self { region, memory })),
+            )
         })
     }
 }

@@ -30,7 +30,7 @@ use table::Table;
 
 use super::{
     Backend, CqHandle, CqPort, EventSink, Limits, Memory, MrHandle, MwHandle, NewQp, Notice,
-    PdHandle, QpHandle, QpRequest, QpView, Rights, SrqHandle, SrqPort, SrqSizes,
+    PdHandle, QpHandle, QpRequest, QpView, ReregisterFailure, Rights, SrqHandle, SrqPort, SrqSizes,
 };
 use crate::entry::{Result, lock};
 
@@ -163,10 +163,7 @@ impl Local {
 /// The end of an object by a verb that takes it.
 macro_rules! ended {
     ($result:expr) => {
-        $result.map_err(|refused| {
-            let kept = *refused.object;
-            (refused.error.errno(), Some(kept))
-        })
+        $result.map_err(|refused| (refused.error.errno(), Some(refused.object)))
     };
 }
 
@@ -200,11 +197,16 @@ impl Backend for Local {
         pd: PdHandle,
         memory: Option<Memory>,
         rights: Rights,
-    ) -> Result<u32> {
-        self.pds.with(pd.0, |pd| {
-            self.regions
-                .replace(mr.0, |region| region.reregister(pd, memory, rights))
-        })
+    ) -> std::result::Result<u32, ReregisterFailure> {
+        let mut is_lost = false;
+        let made = self.pds.with(pd.0, |pd| {
+            self.regions.replace(mr.0, |region| {
+                let (region, made) = region.reregister(pd, memory, rights);
+                is_lost = region.is_none();
+                (region, made)
+            })
+        });
+        made.map_err(|errno| ReregisterFailure { errno, is_lost })
     }
 
     fn dereg_mr(&self, mr: MrHandle) -> Result<()> {
@@ -254,7 +256,7 @@ impl Backend for Local {
             if let Err(refused) = queue.destroy() {
                 *place = Some(*refused.object);
                 drop(place);
-                return Err((refused.error.errno(), Some(port)));
+                return Err((refused.error.errno(), Some(Box::new(port))));
             }
             self.notices.remove_cq(id);
             Ok(())
@@ -304,7 +306,7 @@ impl Backend for Local {
             if let Err(refused) = queue.destroy() {
                 *place = Some(*refused.object);
                 drop(place);
-                return Err((refused.error.errno(), Some(port)));
+                return Err((refused.error.errno(), Some(Box::new(port))));
             }
             self.notices.remove_srq(id);
             Ok(())

@@ -126,7 +126,7 @@ fn elements(sges: Option<&[ibv_sge]>) -> Result<Sgl> {
 
 #[inline]
 fn recv(request: RecvWr<'_>) -> Result<RecvRequest> {
-    let wr_id = WrId(request.wr_id());
+    let wr_id = WrId(request.fields().wr_id);
     Ok(RecvRequest::new(wr_id, elements(request.sges())?))
 }
 

@@ -106,8 +106,8 @@ impl QueuePairs {
         let mut identity = None;
         self.table.destroy(qp.0, |qp| {
             let id = qp.id();
-            let ended = qp.destroy().map_err(|refused| {
-                let kept = *refused.object;
+            let ended = (qp.destroy()).map_err(|refused| {
+                let kept = refused.object;
                 (refused.error.errno(), Some(kept))
             });
             identity = ended.is_ok().then_some(id);

@@ -42,20 +42,20 @@ impl<T> Table<T> {
     pub(super) fn destroy(
         &self,
         number: u32,
-        verb: impl FnOnce(T) -> std::result::Result<(), (Errno, Option<T>)>,
+        verb: impl FnOnce(T) -> std::result::Result<(), (Errno, Option<Box<T>>)>,
     ) -> Result<()> {
         let slot = self.slot(number)?;
         let mut place = lock(&slot);
         let ended = verb(place.take().ok_or(Errno::EINVAL)?);
         if let Err((errno, Some(kept))) = ended {
-            *place = Some(kept);
+            *place = Some(*kept);
             return Err(errno);
         }
         lock(&self.0).try_remove(number as usize);
         ended.map_err(|(errno, _gone)| errno)
     }
 
-    /// Puts what `verb` makes of an object in its place; nothing if that fails without giving it back.
+    /// Puts what `verb` makes of an object in its place. If that is nothing, its number ends.
     pub(super) fn replace<R>(
         &self,
         number: u32,
@@ -65,6 +65,9 @@ impl<T> Table<T> {
         let mut place = lock(&slot);
         let (object, result) = verb(place.take().ok_or(Errno::EINVAL)?);
         *place = object;
+        if place.is_none() {
+            lock(&self.0).try_remove(number as usize);
+        }
         result
     }
 }

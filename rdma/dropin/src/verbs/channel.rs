@@ -1,0 +1,114 @@
+//! Completion channels: a descriptor for the completion events of several completion queues.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::errno::Errno;
+
+use super::context::Context;
+use super::event_queue::EventQueue;
+use super::watched::Watched;
+use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::entry::{Result, returns, sets, sets_status};
+use crate::object::{Kind, Object};
+
+/// A completion channel.
+pub(crate) struct Channel {
+    context: Arc<Object<Context>>,
+    /// Completion queues that have an event.
+    events: EventQueue<Arc<Watched>>,
+    /// Completion queues that are on it.
+    cqs: AtomicUsize,
+}
+
+impl Kind for Channel {
+    type Abi = ibv_comp_channel;
+    type C = ibv_comp_channel;
+    const TAG: u32 = 0x6368_6e31;
+}
+
+impl Channel {
+    pub(crate) fn is_of(&self, context: &Arc<Object<Context>>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+
+    /// A completion queue is on it from now on.
+    pub(crate) fn enter(&self) {
+        self.cqs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A completion queue is no more, and neither are its events.
+    pub(crate) fn leave(&self, cq: &Arc<Watched>) {
+        self.events.retain(|event| !Arc::ptr_eq(event, cq));
+        self.cqs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A completion queue has the completion that it was armed for.
+    pub(crate) fn notice(&self, cq: Arc<Watched>) {
+        self.events.push(cq);
+    }
+
+    /// Takes the address of the next completion queue with an event.
+    fn take(&self) -> Result<*mut ibv_cq> {
+        let address = self.events.take(|cq| {
+            cq.unacknowledged().add();
+            cq.element()
+        })?;
+        Ok(std::ptr::with_exposed_provenance_mut(address))
+    }
+}
+
+/// Makes a completion channel.
+pub(crate) fn create(context: *mut ibv_context) -> Result<*mut ibv_comp_channel> {
+    let context = Object::<Context>::find(context)?;
+    let events = EventQueue::new()?;
+    let abi = ibv_comp_channel {
+        context: Object::handle(&context),
+        fd: events.descriptor(),
+        refcnt: 0,
+    };
+    let body = Channel {
+        context,
+        events,
+        cqs: AtomicUsize::new(0),
+    };
+    Ok(Object::new(abi, body).publish())
+}
+
+/// Ends a completion channel; EBUSY while completion queues are on it.
+pub(crate) fn destroy(channel: *mut ibv_comp_channel) -> Result<()> {
+    let channel = Object::<Channel>::find(channel)?;
+    if channel.body().cqs.load(Ordering::Relaxed) > 0 {
+        return Err(Errno::EBUSY);
+    }
+    channel.destroy()
+}
+
+/// `ibv_create_comp_channel(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    sets(|| create(context))
+}
+
+/// `ibv_destroy_comp_channel(3)`: returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    returns(|| destroy(channel))
+}
+
+/// `ibv_get_cq_event(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: Option<&mut *mut ibv_cq>,
+    cq_context: Option<&mut *mut c_void>,
+) -> c_int {
+    sets_status(|| {
+        let channel = Object::<Channel>::find(channel)?;
+        let (cq, cq_context) = (cq.ok_or(Errno::EINVAL)?, cq_context.ok_or(Errno::EINVAL)?);
+        *cq = channel.body().take()?;
+        *cq_context = super::cq::context_of(*cq)?;
+        Ok(())
+    })
+}

@@ -1,0 +1,203 @@
+//! Completion queues.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+
+use super::channel::Channel;
+use super::context::Context;
+use super::watched::Watched;
+use crate::abi::Zeroed;
+use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
+use crate::backend::{Backend, CqHandle, CqPort, Notice, Source};
+use crate::entry::{Result, always, returns, sets};
+use crate::object::{Kind, Object};
+
+/// A completion queue.
+pub(crate) struct Cq {
+    context: Arc<Object<Context>>,
+    backend: Arc<dyn Backend>,
+    handle: CqHandle,
+    port: Arc<dyn CqPort>,
+    channel: Option<Arc<Object<Channel>>>,
+    watched: Arc<Watched>,
+    /// The completion that `ibv_start_poll` or `ibv_next_poll` has taken.
+    pub(super) current: Mutex<ibv_wc>,
+}
+
+impl Kind for Cq {
+    type Abi = ibv_cq_ex;
+    type C = ibv_cq;
+    const TAG: u32 = 0x6371_2031;
+}
+
+impl Cq {
+    pub(crate) fn is_of(&self, context: &Arc<Object<Context>>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+
+    pub(crate) fn handle(&self) -> CqHandle {
+        self.handle
+    }
+
+    pub(crate) fn watched(&self) -> &Arc<Watched> {
+        &self.watched
+    }
+
+    #[inline]
+    pub(super) fn port(&self) -> &dyn CqPort {
+        &*self.port
+    }
+}
+
+/// Makes a completion queue. Its struct is the longer one of the two, whose functions are filled in by `fill`.
+pub(crate) fn create(
+    context: *mut ibv_context,
+    entries: u32,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    fill: impl FnOnce(&mut ibv_cq_ex),
+) -> Result<*mut ibv_cq> {
+    let context = Object::<Context>::find(context)?;
+    let found = (!channel.is_null()).then(|| Object::<Channel>::find(channel));
+    let on = found.transpose()?;
+    if on.as_ref().is_some_and(|on| !on.body().is_of(&context)) {
+        return Err(Errno::EINVAL);
+    }
+    let backend = context.body().backend()?;
+    let watched = Watched::new(context.body().events(), false);
+    let notice = on.as_ref().map(|on| notice(on, &watched));
+    let (handle, port) = backend.create_cq(entries as usize, notice)?;
+    let mut abi = ibv_cq_ex::zeroed();
+    abi.cq.context = Object::handle(&context);
+    abi.cq.channel = channel;
+    abi.cq.cq_context = cq_context;
+    abi.cq.handle = handle.0;
+    abi.cq.cqe = c_int::try_from(entries).map_err(|_too_many| Errno::EINVAL)?;
+    fill(&mut abi);
+    if let Some(on) = &on {
+        on.body().enter();
+    }
+    let targets = context.body().device().targets();
+    targets.add(Source::Cq(handle), watched.target());
+    let body = Cq {
+        context,
+        backend,
+        handle,
+        port,
+        channel: on,
+        watched: Arc::clone(&watched),
+        current: Mutex::new(ibv_wc::zeroed()),
+    };
+    let object = Object::new(abi, body);
+    watched.is_at(Object::handle(&object));
+    Ok(object.publish())
+}
+
+/// What tells the channel of a completion event.
+fn notice(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Notice {
+    let (channel, watched) = (Arc::downgrade(channel), Arc::downgrade(watched));
+    Arc::new(move || {
+        if let (Some(channel), Some(watched)) = (channel.upgrade(), watched.upgrade()) {
+            channel.body().notice(watched);
+        }
+    })
+}
+
+/// Ends a completion queue; EBUSY while queue pairs complete on it. Waits until the program has acknowledged its events.
+pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
+    let cq = Object::<Cq>::find(cq)?;
+    let body = cq.body();
+    body.backend.destroy_cq(body.handle)?;
+    let targets = body.context.body().device().targets();
+    targets.remove(Source::Cq(body.handle));
+    if let Some(channel) = &body.channel {
+        channel.body().leave(&body.watched);
+    }
+    body.watched.end();
+    cq.destroy()
+}
+
+/// What the program has given it for itself.
+pub(super) fn context_of(cq: *mut ibv_cq) -> Result<*mut c_void> {
+    let cq = Object::<Cq>::find(cq)?;
+    Ok(cq.with_abi(|abi| abi.cq.cq_context))
+}
+
+fn resize(cq: *mut ibv_cq, entries: c_int) -> Result<()> {
+    let cq = Object::<Cq>::find(cq)?;
+    let wanted = usize::try_from(entries).map_err(|_negative| Errno::EINVAL)?;
+    cq.body().backend.resize_cq(cq.body().handle, wanted)?;
+    cq.with_abi(|abi| abi.cq.cqe = entries);
+    Ok(())
+}
+
+/// `ibv_create_cq(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    entries: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
+    sets(|| {
+        let entries = u32::try_from(entries).map_err(|_negative| Errno::EINVAL)?;
+        if vector != 0 {
+            return Err(Errno::EINVAL);
+        }
+        create(context, entries, cq_context, channel, |_abi| {})
+    })
+}
+
+/// `ibv_destroy_cq(3)`: returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    returns(|| destroy(cq))
+}
+
+/// `ibv_resize_cq(3)`: returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
+    returns(|| resize(cq, entries))
+}
+
+/// `ibv_ack_cq_events(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
+    always((), || {
+        let cq = Object::<Cq>::find(cq)?;
+        cq.body().watched.unacknowledged().remove(events.into());
+        Ok(())
+    });
+}
+
+/// `ibv_poll_cq(3)`: -1 if it has failed.
+pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) -> c_int {
+    always(-1, || {
+        // SAFETY: inline functions of the header have found this function by the handle.
+        let cq = unsafe { Object::<Cq>::living(cq) }?;
+        let entries = usize::try_from(entries).map_err(|_negative| Errno::EINVAL)?;
+        if entries == 0 || places.is_null() {
+            return if entries == 0 {
+                Ok(0)
+            } else {
+                Err(Errno::EINVAL)
+            };
+        }
+        // SAFETY: by its manual page, the array has that many places, which are integers and the program's to give.
+        let places = unsafe { std::slice::from_raw_parts_mut(places, entries) };
+        let taken = cq.body().port.poll(places)?;
+        c_int::try_from(taken).map_err(|_never| Errno::EOVERFLOW)
+    })
+}
+
+/// `ibv_req_notify_cq(3)`: returns the error number.
+pub extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    returns(|| {
+        // SAFETY: inline functions of the header have found this function by the handle.
+        let cq = unsafe { Object::<Cq>::living(cq) }?;
+        cq.body().port.arm(solicited_only != 0)
+    })
+}

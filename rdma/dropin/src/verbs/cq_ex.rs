@@ -1,0 +1,144 @@
+//! Completion queues that are polled one completion at a time, by one function for each thing that it tells.
+
+use std::ffi::c_int;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+
+use super::cq::{self, Cq};
+use crate::abi::Zeroed;
+use crate::abi::numbers::{
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_WC_EX_SUPPORTED,
+};
+use crate::abi::verbs::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc};
+use crate::entry::{Result, always, lock, returns, sets};
+use crate::object::Object;
+
+/// One thread at a time polls: allowed, and no use made of it.
+const SINGLE_THREADED: u32 = 1;
+
+/// The object of a handle that inline functions of the header call us by.
+fn living<'a>(cq: *mut ibv_cq_ex) -> Result<&'a Object<Cq>> {
+    // SAFETY: the function was found by the handle.
+    unsafe { Object::<Cq>::living(cq.cast()) }
+}
+
+/// What the completion that was taken last tells.
+fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&ibv_wc) -> T) -> T {
+    always(T::default(), || {
+        Ok(what(&lock(&living(cq)?.body().current)))
+    })
+}
+
+/// Takes the next completion; ENOENT if there is none.
+fn next(cq: *mut ibv_cq_ex) -> Result<()> {
+    let cq = living(cq)?;
+    let mut place = [ibv_wc::zeroed()];
+    if cq.body().port().poll(&mut place)? == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let [completion] = place;
+    *lock(&cq.body().current) = completion;
+    cq.with_abi(|abi| (abi.wr_id, abi.status) = (completion.wr_id, completion.status));
+    Ok(())
+}
+
+extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: Option<&ibv_poll_cq_attr>) -> c_int {
+    returns(|| match attr {
+        Some(ibv_poll_cq_attr { comp_mask: 0 }) => next(cq),
+        _ => Err(Errno::EINVAL),
+    })
+}
+
+extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    returns(|| next(cq))
+}
+
+extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
+
+extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.opcode)
+}
+
+extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.vendor_err)
+}
+
+extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.byte_len)
+}
+
+extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.imm_data)
+}
+
+extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.qp_num)
+}
+
+extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.src_qp)
+}
+
+extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.wc_flags)
+}
+
+extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |completion| completion.slid.into())
+}
+
+extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    read(cq, |completion| completion.sl)
+}
+
+extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
+    read(cq, |completion| completion.dlid_path_bits)
+}
+
+/// When it is read, not when it completed: no device has stamped it.
+extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn fill(abi: &mut ibv_cq_ex) {
+    abi.start_poll = Some(start_poll);
+    abi.next_poll = Some(next_poll);
+    abi.end_poll = Some(end_poll);
+    abi.read_opcode = Some(read_opcode);
+    abi.read_vendor_err = Some(read_vendor_err);
+    abi.read_byte_len = Some(read_byte_len);
+    abi.read_imm_data = Some(read_imm_data);
+    abi.read_qp_num = Some(read_qp_num);
+    abi.read_src_qp = Some(read_src_qp);
+    abi.read_wc_flags = Some(read_wc_flags);
+    abi.read_slid = Some(read_slid);
+    abi.read_sl = Some(read_sl);
+    abi.read_dlid_path_bits = Some(read_dlid_path_bits);
+    abi.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+/// `ibv_create_cq_ex(3)`: sets errno.
+pub(super) extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: Option<&mut ibv_cq_init_attr_ex>,
+) -> *mut ibv_cq_ex {
+    sets(|| {
+        let attr = attr.ok_or(Errno::EINVAL)?;
+        let known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+        let has_flags = attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
+        let flags = if has_flags { attr.flags } else { 0 };
+        if attr.comp_mask & !known != 0
+            || attr.wc_flags & !IBV_WC_EX_SUPPORTED != 0
+            || flags & !SINGLE_THREADED != 0
+        {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if attr.comp_vector != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let made = cq::create(context, attr.cqe, attr.cq_context, attr.channel, fill)?;
+        Ok(made.cast())
+    })
+}

@@ -1,0 +1,59 @@
+//! Thread domains, which mean nothing here, and parent domains, which are protection domains under another name.
+
+use std::ffi::c_int;
+
+use nix::errno::Errno;
+
+use super::context::Context;
+use super::pd::{self, Pd};
+use crate::abi::verbs::{
+    ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
+};
+use crate::entry::{returns, sets};
+use crate::object::{Kind, Object};
+
+/// A thread domain: by it a program promises that one thread at a time uses what belongs to it. Locks are cheap enough.
+struct Td;
+
+impl Kind for Td {
+    type Abi = u64;
+    type C = ibv_td;
+    const TAG: u32 = 0x7464_2031;
+}
+
+/// `ibv_alloc_td(3)`: sets errno.
+pub(super) extern "C" fn alloc_td(
+    context: *mut ibv_context,
+    attr: Option<&ibv_td_init_attr>,
+) -> *mut ibv_td {
+    sets(|| {
+        Object::<Context>::find(context)?;
+        match attr.ok_or(Errno::EINVAL)? {
+            ibv_td_init_attr { comp_mask: 0 } => Ok(Object::new(0, Td).publish()),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    })
+}
+
+/// `ibv_dealloc_td(3)`: returns the error number.
+pub(super) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    returns(|| Object::<Td>::find(td)?.destroy())
+}
+
+/// `ibv_alloc_parent_domain(3)`: sets errno. Allocators of the program's are not used.
+pub(super) extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: Option<&ibv_parent_domain_init_attr>,
+) -> *mut ibv_pd {
+    sets(|| {
+        let attr = attr.ok_or(Errno::EINVAL)?;
+        let parent = Object::<Pd>::find(attr.pd)?;
+        if !attr.td.is_null() {
+            Object::<Td>::find(attr.td)?;
+        }
+        if Object::handle(parent.body().context()) != context {
+            return Err(Errno::EINVAL);
+        }
+        Ok(pd::name_again(&parent))
+    })
+}

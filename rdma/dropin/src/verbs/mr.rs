@@ -1,0 +1,268 @@
+//! Memory regions: any memory of the program.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+
+use super::pd::Pd;
+use crate::abi::numbers::{
+    IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
+    IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_REREG_MR_CHANGE_ACCESS,
+    IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION,
+};
+use crate::abi::verbs::{ibv_mr, ibv_pd, ibv_sge};
+use crate::backend::{Memory, MrHandle, Rights};
+use crate::entry::{Result, lock, returns, sets};
+use crate::object::{Kind, Object};
+
+/// What `ibv_rereg_mr` returns if the region is as it was.
+const REREG_REFUSED: c_int = -1;
+/// And if it is not to be used any more.
+const REREG_LOST: c_int = -4;
+
+/// A memory region.
+pub(crate) struct Mr {
+    handle: MrHandle,
+    state: Mutex<State>,
+}
+
+/// What `ibv_rereg_mr` may change.
+#[derive(Clone)]
+struct State {
+    pd: Arc<Object<Pd>>,
+    rights: Rights,
+    /// A reregistration has failed and left nothing.
+    is_lost: bool,
+}
+
+impl Kind for Mr {
+    type Abi = ibv_mr;
+    type C = ibv_mr;
+    const TAG: u32 = 0x6d72_2031;
+}
+
+/// Rights by access flags. Those that only make hardware faster mean nothing here.
+fn rights_of(flags: u32) -> Result<Rights> {
+    const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_ATOMIC
+        | IBV_ACCESS_MW_BIND
+        | IBV_ACCESS_ZERO_BASED
+        | IBV_ACCESS_HUGETLB
+        | IBV_ACCESS_OPTIONAL_RANGE;
+    if flags & IBV_ACCESS_ON_DEMAND != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let has = |flag| flags & flag != 0;
+    let rights = Rights {
+        local_write: has(IBV_ACCESS_LOCAL_WRITE),
+        remote_read: has(IBV_ACCESS_REMOTE_READ),
+        remote_write: has(IBV_ACCESS_REMOTE_WRITE),
+        remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+        bind_windows: has(IBV_ACCESS_MW_BIND),
+    };
+    let needs_local = rights.remote_write || rights.remote_atomic;
+    if flags & !KNOWN != 0 || needs_local && !rights.local_write {
+        return Err(Errno::EINVAL);
+    }
+    Ok(rights)
+}
+
+/// Registers memory whose Tagged Offsets begin at `iova`.
+pub(crate) fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: u32,
+) -> Result<*mut ibv_mr> {
+    let pd = Object::<Pd>::find(pd)?;
+    let rights = rights_of(flags)?;
+    let memory = Memory {
+        start: addr.expose_provenance(),
+        len: length,
+        offset: if flags & IBV_ACCESS_ZERO_BASED == 0 {
+            iova
+        } else {
+            0
+        },
+        read_only: !rights.local_write,
+    };
+    let (handle, stag) = pd
+        .body()
+        .backend()
+        .reg_mr(pd.body().handle(), memory, rights)?;
+    let abi = ibv_mr {
+        context: Object::handle(pd.body().context()),
+        pd: Object::handle(&pd),
+        addr,
+        length,
+        handle: handle.0,
+        lkey: stag,
+        rkey: stag,
+    };
+    let state = Mutex::new(State {
+        pd,
+        rights,
+        is_lost: false,
+    });
+    Ok(Object::new(abi, Mr { handle, state }).publish())
+}
+
+/// Deregisters memory: when this returns, nobody reaches it through the region.
+pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
+    let mr = Object::<Mr>::find(mr)?;
+    let state = lock(&mr.body().state).clone();
+    if !state.is_lost {
+        state.pd.body().backend().dereg_mr(mr.body().handle)?;
+    }
+    mr.destroy()
+}
+
+/// What `ibv_rereg_mr` is asked for.
+struct Change {
+    flags: u32,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: u32,
+}
+
+impl Change {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// What the region is going to be, and its other memory if it gets some.
+    fn apply(&self, old: &State) -> Result<(State, Option<Memory>)> {
+        const KNOWN: u32 =
+            IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+        if self.flags == 0 || self.flags & !KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut new = old.clone();
+        if self.has(IBV_REREG_MR_CHANGE_PD) {
+            new.pd = Object::<Pd>::find(self.pd)?;
+        }
+        if self.has(IBV_REREG_MR_CHANGE_ACCESS) {
+            new.rights = rights_of(self.access)?;
+        }
+        let memory = self.has(IBV_REREG_MR_CHANGE_TRANSLATION).then(|| Memory {
+            start: self.addr.expose_provenance(),
+            len: self.length,
+            offset: self.addr.addr() as u64,
+            read_only: !new.rights.local_write,
+        });
+        Ok((new, memory))
+    }
+}
+
+/// Registers a region anew. The number that tells what became of it comes with the error.
+fn reregister(mr: *mut ibv_mr, change: &Change) -> std::result::Result<(), (c_int, Errno)> {
+    let refused = |errno| (REREG_REFUSED, errno);
+    let mr = Object::<Mr>::find(mr).map_err(refused)?;
+    let mut state = lock(&mr.body().state);
+    let (new, memory) = change.apply(&state).map_err(refused)?;
+    let (backend, pd) = (new.pd.body().backend(), new.pd.body().handle());
+    let made = backend.rereg_mr(mr.body().handle, pd, memory, new.rights);
+    let stag = made.map_err(|failure| {
+        state.is_lost |= failure.is_lost;
+        let number = if failure.is_lost {
+            REREG_LOST
+        } else {
+            REREG_REFUSED
+        };
+        (number, failure.errno)
+    })?;
+    mr.with_abi(|abi| {
+        (abi.lkey, abi.rkey, abi.pd) = (stag, stag, Object::handle(&new.pd));
+        if memory.is_some() {
+            (abi.addr, abi.length) = (change.addr, change.length);
+        }
+    });
+    *state = new;
+    Ok(())
+}
+
+/// `ibv_reg_mr(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    sets(|| register(pd, addr, length, addr.addr() as u64, access.cast_unsigned()))
+}
+
+/// `ibv_reg_mr_iova(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    sets(|| register(pd, addr, length, iova, access.cast_unsigned()))
+}
+
+/// What inline functions of the header call for `ibv_reg_mr(3)` and `ibv_reg_mr_iova(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> *mut ibv_mr {
+    sets(|| register(pd, addr, length, iova, access))
+}
+
+/// `ibv_rereg_mr(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let change = Change {
+        flags: flags.cast_unsigned(),
+        pd,
+        addr,
+        length,
+        access: access.cast_unsigned(),
+    };
+    let mut failed = REREG_REFUSED;
+    let done: c_int = sets(|| {
+        reregister(mr, &change).map_err(|(number, errno)| {
+            failed = number;
+            errno
+        })?;
+        Ok(0)
+    });
+    if done == 0 { 0 } else { failed }
+}
+
+/// `ibv_dereg_mr(3)`: returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    returns(|| deregister(mr))
+}
+
+/// `ibv_advise_mr(3)`: all memory is there already.
+pub(super) extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    _advice: u32,
+    _flags: u32,
+    _list: *mut ibv_sge,
+    _number: u32,
+) -> c_int {
+    returns(|| Object::<Pd>::find(pd).map(drop))
+}

@@ -1,0 +1,307 @@
+//! Queue pairs.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+
+use super::batch::Batch;
+use super::cq::Cq;
+use super::pd::Pd;
+use super::qp_state::QpAttributes;
+use super::srq::Srq;
+use super::watched::Watched;
+use crate::abi::Zeroed;
+use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPT_RC};
+use crate::abi::verbs::{
+    ibv_cq, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_srq,
+};
+use crate::backend::{Backend, QpHandle, QpPort, QpRequest, QpSizes, Source, limits};
+use crate::entry::{Result, lock, returns, sets};
+use crate::object::{Kind, Object};
+
+/// A queue pair.
+pub(crate) struct Qp {
+    pd: Arc<Object<Pd>>,
+    send_cq: Arc<Object<Cq>>,
+    recv_cq: Arc<Object<Cq>>,
+    srq: Option<Arc<Object<Srq>>>,
+    handle: QpHandle,
+    port: Arc<dyn QpPort>,
+    watched: Arc<Watched>,
+    attributes: Mutex<QpAttributes>,
+    /// What `ibv_wr_start` has begun.
+    pub(super) batch: Batch,
+}
+
+impl Kind for Qp {
+    type Abi = ibv_qp_ex;
+    type C = ibv_qp;
+    const TAG: u32 = 0x7170_2031;
+}
+
+impl Qp {
+    pub(crate) fn pd(&self) -> &Pd {
+        self.pd.body()
+    }
+
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        self.pd().backend()
+    }
+
+    pub(crate) fn handle(&self) -> QpHandle {
+        self.handle
+    }
+
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    #[inline]
+    pub(super) fn port(&self) -> &dyn QpPort {
+        &*self.port
+    }
+}
+
+/// How a queue pair is created, by whichever function.
+pub(crate) struct Wanted<'a> {
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) qp_context: *mut c_void,
+    pub(crate) send_cq: *mut ibv_cq,
+    pub(crate) recv_cq: *mut ibv_cq,
+    pub(crate) srq: *mut ibv_srq,
+    pub(crate) qp_type: u32,
+    pub(crate) sq_sig_all: c_int,
+    /// Becomes what the queue pair has.
+    pub(crate) cap: &'a mut ibv_qp_cap,
+}
+
+impl Wanted<'_> {
+    /// Sizes, at least as wanted. A depth or number of elements of 0 becomes 1.
+    fn sizes(&mut self, has_srq: bool) -> Result<QpSizes> {
+        let (cap, limits) = (&mut *self.cap, limits());
+        for wanted in [&mut cap.max_send_wr, &mut cap.max_send_sge] {
+            *wanted = (*wanted).max(1);
+        }
+        if has_srq {
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        } else {
+            (cap.max_recv_wr, cap.max_recv_sge) = (cap.max_recv_wr.max(1), cap.max_recv_sge.max(1));
+        }
+        let sizes = QpSizes {
+            send_depth: cap.max_send_wr as usize,
+            recv_depth: cap.max_recv_wr.max(1) as usize,
+            send_sge: cap.max_send_sge as usize,
+            recv_sge: cap.max_recv_sge.max(1) as usize,
+            inline: cap.max_inline_data as usize,
+        };
+        let is_possible = sizes.send_depth <= limits.depth
+            && sizes.recv_depth <= limits.depth
+            && sizes.send_sge <= limits.sge
+            && sizes.recv_sge <= limits.sge
+            && sizes.inline <= limits.inline;
+        is_possible.then_some(sizes).ok_or(Errno::EINVAL)
+    }
+}
+
+/// The parts of a queue pair, which are all of one context.
+struct Parts {
+    pd: Arc<Object<Pd>>,
+    send_cq: Arc<Object<Cq>>,
+    recv_cq: Arc<Object<Cq>>,
+    srq: Option<Arc<Object<Srq>>>,
+}
+
+fn parts(wanted: &Wanted<'_>) -> Result<Parts> {
+    let parts = Parts {
+        pd: Object::<Pd>::find(wanted.pd)?,
+        send_cq: Object::<Cq>::find(wanted.send_cq)?,
+        recv_cq: Object::<Cq>::find(wanted.recv_cq)?,
+        srq: (!wanted.srq.is_null())
+            .then(|| Object::<Srq>::find(wanted.srq))
+            .transpose()?,
+    };
+    let context = parts.pd.body().context();
+    let is_of_one = parts.send_cq.body().is_of(context)
+        && parts.recv_cq.body().is_of(context)
+        && parts.srq.iter().all(|srq| srq.body().is_of(context));
+    is_of_one.then_some(parts).ok_or(Errno::EINVAL)
+}
+
+/// Makes a queue pair. Its struct is the longer one of the two, whose functions are filled in by `fill`.
+pub(crate) fn create(
+    mut wanted: Wanted<'_>,
+    fill: impl FnOnce(&mut ibv_qp_ex),
+) -> Result<*mut ibv_qp> {
+    if wanted.qp_type != IBV_QPT_RC {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let parts = parts(&wanted)?;
+    let request = QpRequest {
+        pd: parts.pd.body().handle(),
+        send_cq: parts.send_cq.body().handle(),
+        recv_cq: parts.recv_cq.body().handle(),
+        srq: parts.srq.as_ref().map(|srq| srq.body().handle()),
+        sizes: wanted.sizes(parts.srq.is_some())?,
+        all_signaled: wanted.sq_sig_all != 0,
+    };
+    let made = parts.pd.body().backend().create_qp(&request)?;
+    let mut abi = abi_of(&wanted, &parts);
+    (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0, made.number);
+    fill(&mut abi);
+    let context = parts.pd.body().context();
+    let watched = Watched::new(context.body().events(), parts.srq.is_some());
+    let targets = context.body().device().targets();
+    targets.add(Source::Qp(made.handle), watched.target());
+    let body = Qp {
+        pd: parts.pd,
+        send_cq: parts.send_cq,
+        recv_cq: parts.recv_cq,
+        srq: parts.srq,
+        handle: made.handle,
+        port: made.port,
+        watched: Arc::clone(&watched),
+        attributes: Mutex::new(QpAttributes::new(*wanted.cap, request.all_signaled)),
+        batch: Batch::default(),
+    };
+    let object = Object::new(abi, body);
+    watched.is_at(Object::handle(&object));
+    Ok(object.publish())
+}
+
+fn abi_of(wanted: &Wanted<'_>, parts: &Parts) -> ibv_qp_ex {
+    let mut abi = ibv_qp_ex::zeroed();
+    let qp = &mut abi.qp_base;
+    qp.context = Object::handle(parts.pd.body().context());
+    qp.qp_context = wanted.qp_context;
+    qp.pd = wanted.pd;
+    qp.send_cq = wanted.send_cq;
+    qp.recv_cq = wanted.recv_cq;
+    qp.srq = wanted.srq;
+    qp.qp_type = wanted.qp_type;
+    abi
+}
+
+/// Ends a queue pair. Waits until the program has acknowledged its events.
+pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
+    let qp = Object::<Qp>::find(qp)?;
+    let body = qp.body();
+    body.backend().destroy_qp(body.handle)?;
+    let targets = body.pd().context().body().device().targets();
+    targets.remove(Source::Qp(body.handle()));
+    body.watched.end();
+    qp.destroy()
+}
+
+/// Modify QP, as a program or the connection manager asks for it.
+pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
+    let qp = Object::<Qp>::find(qp)?;
+    let body = qp.body();
+    let mut attributes = lock(&body.attributes);
+    let state = attributes.modify(&**body.backend(), body.handle, attr, mask)?;
+    drop(attributes);
+    qp.with_abi(|abi| abi.qp_base.state = state);
+    if state == IBV_QPS_ERR {
+        body.watched.tell_last_receive();
+    }
+    Ok(())
+}
+
+fn query(qp: *mut ibv_qp) -> Result<(ibv_qp_attr, ibv_qp_init_attr)> {
+    let qp = Object::<Qp>::find(qp)?;
+    let body = qp.body();
+    let attributes = lock(&body.attributes);
+    let attr = attributes.query(&**body.backend(), body.handle)?;
+    let mut init = ibv_qp_init_attr::zeroed();
+    qp.with_abi(|abi| {
+        abi.qp_base.state = attr.qp_state;
+        init.qp_context = abi.qp_base.qp_context;
+        init.qp_type = abi.qp_base.qp_type;
+    });
+    init.send_cq = Object::handle(&body.send_cq);
+    init.recv_cq = Object::handle(&body.recv_cq);
+    init.srq = body
+        .srq
+        .as_ref()
+        .map_or(std::ptr::null_mut(), Object::handle);
+    init.cap = attr.cap;
+    init.sq_sig_all = attributes.sq_sig_all();
+    Ok((attr, init))
+}
+
+/// `ibv_create_qp(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_create_qp(
+    pd: *mut ibv_pd,
+    attr: Option<&mut ibv_qp_init_attr>,
+) -> *mut ibv_qp {
+    sets(|| {
+        let attr = attr.ok_or(Errno::EINVAL)?;
+        let wanted = Wanted {
+            pd,
+            qp_context: attr.qp_context,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            qp_type: attr.qp_type,
+            sq_sig_all: attr.sq_sig_all,
+            cap: &mut attr.cap,
+        };
+        create(wanted, |_abi| {})
+    })
+}
+
+/// `ibv_modify_qp(3)`: returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: Option<&ibv_qp_attr>, mask: c_int) -> c_int {
+    returns(|| modify(qp, attr.ok_or(Errno::EINVAL)?, mask.cast_unsigned()))
+}
+
+/// `ibv_query_qp(3)`: returns the error number. All attributes are told, whatever the mask asks for.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: Option<&mut ibv_qp_attr>,
+    _mask: c_int,
+    init: Option<&mut ibv_qp_init_attr>,
+) -> c_int {
+    returns(|| {
+        let (attr, init) = (attr.ok_or(Errno::EINVAL)?, init.ok_or(Errno::EINVAL)?);
+        (*attr, *init) = query(qp)?;
+        Ok(())
+    })
+}
+
+/// `ibv_destroy_qp(3)`: returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    returns(|| destroy(qp))
+}
+
+/// `ibv_query_qp_data_in_order(3)`: 0, as only Writes are placed in order for sure.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _opcode: u32, _flags: u32) -> c_int {
+    0
+}
+
+/// `ibv_query_ece(3)`: there are no such options. Returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Option<&mut ibv_ece>) -> c_int {
+    returns(|| {
+        Object::<Qp>::find(qp)?;
+        *ece.ok_or(Errno::EINVAL)? = ibv_ece::zeroed();
+        Ok(())
+    })
+}
+
+/// `ibv_set_ece(3)`: takes none. Returns the error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: Option<&ibv_ece>) -> c_int {
+    returns(|| {
+        Object::<Qp>::find(qp)?;
+        match ece.ok_or(Errno::EINVAL)? {
+            ibv_ece { options: 0, .. } => Ok(()),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    })
+}

@@ -1,0 +1,166 @@
+//! Objects that events happen to: who is told, and which events the program has not acknowledged yet.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+
+use super::device::Target;
+use super::event_queue::EventQueue;
+use crate::abi::numbers::{
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
+    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR,
+    IBV_EVENT_SRQ_LIMIT_REACHED,
+};
+use crate::backend::Happening;
+use crate::entry::lock;
+
+/// An asynchronous event that waits: its object and its number.
+pub(crate) struct Event {
+    pub(crate) object: Arc<Watched>,
+    pub(crate) kind: u32,
+}
+
+/// Events of a context.
+pub(crate) type Events = EventQueue<Event>;
+
+/// An object's part in events.
+pub(crate) struct Watched {
+    this: Weak<Watched>,
+    /// The object's address in C; 0 before it is known, and for a device.
+    element: AtomicUsize,
+    events: Arc<Events>,
+    /// It is a queue pair with a shared receive queue, which takes no buffer any more after it was flushed.
+    tells_last_receive: bool,
+    unacknowledged: Unacknowledged,
+}
+
+impl Watched {
+    pub(crate) fn new(events: &Arc<Events>, tells_last_receive: bool) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            element: AtomicUsize::new(0),
+            events: Arc::clone(events),
+            tells_last_receive,
+            unacknowledged: Unacknowledged::default(),
+        })
+    }
+
+    /// The object has this address.
+    pub(crate) fn is_at<T>(&self, handle: *mut T) {
+        self.element
+            .store(handle.expose_provenance(), Ordering::Release);
+    }
+
+    pub(crate) fn element(&self) -> usize {
+        self.element.load(Ordering::Acquire)
+    }
+
+    /// Who is told of events, to be held by [`Targets`](super::device::Targets).
+    pub(crate) fn target(&self) -> Weak<dyn Target> {
+        Weak::<Self>::clone(&self.this)
+    }
+
+    pub(crate) fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
+    }
+
+    /// The object is going to be no more: its events are taken back, and those that the program has are waited for.
+    pub(crate) fn end(&self) {
+        self.events
+            .retain(|event| !std::ptr::eq(Arc::as_ptr(&event.object), self));
+        self.unacknowledged.wait();
+    }
+
+    fn tell(&self, kind: u32) {
+        if let Some(object) = self.this.upgrade() {
+            self.events.push(Event { object, kind });
+        }
+    }
+
+    /// A queue pair was flushed.
+    pub(crate) fn tell_last_receive(&self) {
+        if self.tells_last_receive {
+            self.tell(IBV_EVENT_QP_LAST_WQE_REACHED);
+        }
+    }
+}
+
+impl Target for Watched {
+    fn told(&self, happening: Happening) {
+        let kind = match happening {
+            Happening::Closed => return self.tell_last_receive(),
+            Happening::QpFatal => IBV_EVENT_QP_FATAL,
+            Happening::QpAccess => IBV_EVENT_QP_ACCESS_ERR,
+            Happening::QpRequest => IBV_EVENT_QP_REQ_ERR,
+            Happening::CqError => IBV_EVENT_CQ_ERR,
+            Happening::SrqError => IBV_EVENT_SRQ_ERR,
+            Happening::SrqLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
+            Happening::DeviceFatal => IBV_EVENT_DEVICE_FATAL,
+        };
+        self.tell(kind);
+        self.tell_last_receive();
+    }
+}
+
+/// Events that a program has taken and not acknowledged. Their object lives until it has.
+#[derive(Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Unacknowledged {
+    /// The program has taken an event.
+    pub(crate) fn add(&self) {
+        *lock(&self.count) += 1;
+    }
+
+    /// The program has acknowledged events.
+    pub(crate) fn remove(&self, events: u64) {
+        let mut count = lock(&self.count);
+        *count = count.saturating_sub(events);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all are acknowledged.
+    fn wait(&self) {
+        let count = lock(&self.count);
+        let waited = self.changed.wait_while(count, |count| *count > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn end_takes_back_what_waits_and_waits_for_what_was_taken() {
+        let events = Arc::new(Events::new().expect("a descriptor"));
+        let watched = Watched::new(&events, false);
+        watched.told(Happening::QpFatal);
+        watched.told(Happening::QpAccess);
+        let kind = events.take(|event| {
+            event.object.unacknowledged().add();
+            event.kind
+        });
+        assert_eq!(kind, Ok(IBV_EVENT_QP_FATAL));
+        thread::scope(|scope| {
+            let end = scope.spawn(|| watched.end());
+            while !events.is_empty() {
+                thread::yield_now();
+            }
+            assert!(!end.is_finished());
+            watched.unacknowledged().remove(1);
+        });
+    }
+
+    #[test]
+    fn queue_pair_with_a_shared_receive_queue_tells_its_last_receive() {
+        let events = Arc::new(Events::new().expect("a descriptor"));
+        let watched = Watched::new(&events, true);
+        watched.told(Happening::Closed);
+        let kind = events.take(|event| event.kind);
+        assert_eq!(kind, Ok(IBV_EVENT_QP_LAST_WQE_REACHED));
+    }
+}
