@@ -1,4 +1,4 @@
-//! How each function of the C interface begins and ends: no panic leaves it, and failures end in errno as its manual page has it.
+//! Entry of each function of the C interface: no panic leaves it, and failures end in errno as its manual page has it.
 
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};

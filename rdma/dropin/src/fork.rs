@@ -1,5 +1,5 @@
-//! Whether this process is the child of one that had an RNIC open. Its engine's thread stayed with the parent, so all of the library is dead in
-//! the child: each call ends in ENODEV. A process that opens its first device after `fork` is not concerned.
+//! Children of a process that has an RNIC open: its engine's thread stays with the parent. So all of the library is dead in the child, and each call
+//! ends in ENODEV. A process that opens its first device after `fork` is not concerned.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};

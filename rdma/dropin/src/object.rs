@@ -1,7 +1,7 @@
 //! Objects as C holds them: a struct that programs look into, and behind it what is ours.
 //!
-//! A handle of C is the address of that struct. All objects that live are in one table by their address and kind, so null pointers, wrong
-//! handles and handles of destroyed objects are found out. The data path does not look there: it reads the object's tag. So that a destroyed
+//! A handle of C is the address of that struct. All objects that live are in one table by their address and kind. So null pointers,
+//! wrong handles and handles of destroyed objects are found out. The data path does not look there: it reads the object's tag. So that a destroyed
 //! object's tag can be read, the memory of the last [`KEPT`] destroyed objects is kept.
 
 use std::any::Any;

@@ -27,7 +27,7 @@ impl SendList<'_> {
     ///
     /// # Safety
     ///
-    /// Each request is null or lies in memory that is readable, and so does what it points to, for as long as the list is used.
+    /// Each request is null or readable, and so is what it points to, for as long as the list is used.
     pub const unsafe fn new(first: *const ibv_send_wr) -> Self {
         Self(first, PhantomData)
     }

@@ -1,4 +1,4 @@
-//! What the C interface stands on: an RNIC, said in plain data. Handles are numbers, attributes are small structs, errors are error numbers.
+//! RNIC behind the C interface, in plain data: handles are numbers, attributes are small structs, errors are error numbers.
 //!
 //! `local` has the RNIC in this process. A service process can stand behind the same trait later, so nothing here names a type of xwarp.
 //! Posting and polling do not go through [`Backend`] but through the ports of a queue, by one call for a list.

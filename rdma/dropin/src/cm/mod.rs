@@ -1,3 +1,3 @@
-//! The connection manager: what `rdma/rdma_cma.h` has.
+//! Functions of `rdma/rdma_cma.h`: the connection manager.
 
 pub mod pending;

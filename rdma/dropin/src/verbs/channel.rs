@@ -1,6 +1,6 @@
 //! Completion channels: a descriptor for the completion events of several completion queues.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use super::context::Context;
 use super::event_queue::EventQueue;
 use super::watched::Watched;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
-use crate::entry::{Result, returns, sets, sets_status};
+use crate::entry::{Result, returns, sets};
 use crate::object::{Kind, Object};
 
 /// A completion channel.
@@ -50,7 +50,7 @@ impl Channel {
     }
 
     /// Takes the address of the next completion queue with an event.
-    fn take(&self) -> Result<*mut ibv_cq> {
+    pub(super) fn take(&self) -> Result<*mut ibv_cq> {
         let address = self.events.take(|cq| {
             cq.unacknowledged().add();
             cq.element()
@@ -95,20 +95,4 @@ pub extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     returns(|| destroy(channel))
-}
-
-/// `ibv_get_cq_event(3)`: sets errno.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_get_cq_event(
-    channel: *mut ibv_comp_channel,
-    cq: Option<&mut *mut ibv_cq>,
-    cq_context: Option<&mut *mut c_void>,
-) -> c_int {
-    sets_status(|| {
-        let channel = Object::<Channel>::find(channel)?;
-        let (cq, cq_context) = (cq.ok_or(Errno::EINVAL)?, cq_context.ok_or(Errno::EINVAL)?);
-        *cq = channel.body().take()?;
-        *cq_context = super::cq::context_of(*cq)?;
-        Ok(())
-    })
 }

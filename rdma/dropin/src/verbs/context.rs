@@ -1,16 +1,15 @@
-//! Contexts: devices that a program has opened. The RNIC itself is opened when the first object is made, so that asking what a device can do needs
-//! no privilege and leaves nothing behind.
+//! Contexts: devices that a program has opened. The RNIC itself is opened when the first object is made. So asking what a device
+//! can do needs no privilege, and leaves nothing behind.
 
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
 use super::device::Device;
-use super::operations;
 use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
-use crate::abi::verbs::{ibv_context, ibv_device, verbs_context};
+use crate::abi::verbs::{ibv_context, verbs_context};
 use crate::backend::{Backend, Source};
-use crate::entry::{Result, sets, sets_status};
+use crate::entry::{Result, sets_status};
 use crate::object::{Kind, Object};
 
 /// A context.
@@ -49,8 +48,11 @@ impl Context {
     }
 }
 
-/// Opens a device for whoever in this library needs a context.
-pub(crate) fn open(device: &Arc<Object<Device>>) -> Result<*mut ibv_context> {
+/// Opens a device. The functions of the context are filled in by `fill`.
+pub(super) fn open(
+    device: &Arc<Object<Device>>,
+    fill: fn(&mut verbs_context),
+) -> Result<*mut ibv_context> {
     let events = Arc::new(Events::new()?);
     let mut abi = verbs_context::zeroed();
     abi.context.device = Object::handle(device);
@@ -59,7 +61,7 @@ pub(crate) fn open(device: &Arc<Object<Device>>) -> Result<*mut ibv_context> {
     abi.context.num_comp_vectors = 1;
     abi.context.abi_compat = usize::MAX;
     abi.sz = size_of::<verbs_context>();
-    operations::fill(&mut abi);
+    fill(&mut abi);
     device.body().enter();
     let body = Context {
         device: Arc::clone(device),
@@ -79,12 +81,6 @@ pub(crate) fn close(context: *mut ibv_context) -> Result<()> {
     context.body().watched.end();
     context.body().device().leave();
     Ok(())
-}
-
-/// `ibv_open_device(3)`: sets errno.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    sets(|| open(&Object::<Device>::find(device)?))
 }
 
 /// `ibv_close_device(3)`: sets errno.

@@ -60,39 +60,55 @@ pub(crate) fn create(
     fill: impl FnOnce(&mut ibv_cq_ex),
 ) -> Result<*mut ibv_cq> {
     let context = Object::<Context>::find(context)?;
-    let found = (!channel.is_null()).then(|| Object::<Channel>::find(channel));
-    let on = found.transpose()?;
-    if on.as_ref().is_some_and(|on| !on.body().is_of(&context)) {
-        return Err(Errno::EINVAL);
-    }
+    let on = channel_of(&context, channel)?;
+    let mut abi = ibv_cq_ex::zeroed();
+    abi.cq.context = Object::handle(&context);
+    (abi.cq.channel, abi.cq.cq_context) = (channel, cq_context);
+    abi.cq.cqe = c_int::try_from(entries).map_err(|_too_many| Errno::EINVAL)?;
+    fill(&mut abi);
     let backend = context.body().backend()?;
     let watched = Watched::new(context.body().events(), false);
     let notice = on.as_ref().map(|on| notice(on, &watched));
     let (handle, port) = backend.create_cq(entries as usize, notice)?;
-    let mut abi = ibv_cq_ex::zeroed();
-    abi.cq.context = Object::handle(&context);
-    abi.cq.channel = channel;
-    abi.cq.cq_context = cq_context;
     abi.cq.handle = handle.0;
-    abi.cq.cqe = c_int::try_from(entries).map_err(|_too_many| Errno::EINVAL)?;
-    fill(&mut abi);
-    if let Some(on) = &on {
-        on.body().enter();
-    }
-    let targets = context.body().device().targets();
-    targets.add(Source::Cq(handle), watched.target());
     let body = Cq {
         context,
         backend,
         handle,
         port,
         channel: on,
-        watched: Arc::clone(&watched),
+        watched,
         current: Mutex::new(ibv_wc::zeroed()),
     };
-    let object = Object::new(abi, body);
-    watched.is_at(Object::handle(&object));
-    Ok(object.publish())
+    Ok(body.publish(&abi))
+}
+
+/// The channel of a completion queue to be, if it gets one.
+fn channel_of(
+    context: &Arc<Object<Context>>,
+    channel: *mut ibv_comp_channel,
+) -> Result<Option<Arc<Object<Channel>>>> {
+    if channel.is_null() {
+        return Ok(None);
+    }
+    let channel = Object::<Channel>::find(channel)?;
+    let is_ours = channel.body().is_of(context);
+    is_ours.then_some(Some(channel)).ok_or(Errno::EINVAL)
+}
+
+impl Cq {
+    /// Becomes an object that programs and events know.
+    fn publish(self, abi: &ibv_cq_ex) -> *mut ibv_cq {
+        if let Some(channel) = &self.channel {
+            channel.body().enter();
+        }
+        let targets = Arc::clone(self.context.body().device().targets());
+        targets.add(Source::Cq(self.handle), self.watched.target());
+        let watched = Arc::clone(&self.watched);
+        let object = Object::new(*abi, self);
+        watched.is_at(Object::handle(&object));
+        object.publish()
+    }
 }
 
 /// What tells the channel of a completion event.
@@ -117,12 +133,6 @@ pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     }
     body.watched.end();
     cq.destroy()
-}
-
-/// What the program has given it for itself.
-pub(super) fn context_of(cq: *mut ibv_cq) -> Result<*mut c_void> {
-    let cq = Object::<Cq>::find(cq)?;
-    Ok(cq.with_abi(|abi| abi.cq.cq_context))
 }
 
 fn resize(cq: *mut ibv_cq, entries: c_int) -> Result<()> {
@@ -161,16 +171,6 @@ pub extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     returns(|| resize(cq, entries))
-}
-
-/// `ibv_ack_cq_events(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, events: u32) {
-    always((), || {
-        let cq = Object::<Cq>::find(cq)?;
-        cq.body().watched.unacknowledged().remove(events.into());
-        Ok(())
-    });
 }
 
 /// `ibv_poll_cq(3)`: -1 if it has failed.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
 
 use crate::entry::Result;
 
@@ -67,41 +68,49 @@ fn words(text: &str, separator: char) -> Vec<String> {
 fn interfaces() -> Result<Vec<Interface>> {
     let mut found: Vec<Interface> = Vec::new();
     for address in getifaddrs()? {
-        let known = found
-            .iter()
-            .position(|it| it.name == address.interface_name);
+        let name = &address.interface_name;
+        let known = found.iter().position(|it| it.name == *name);
         let at = known.unwrap_or_else(|| {
             found.push(Interface {
-                name: address.interface_name.clone(),
+                name: name.clone(),
                 is_up: address.flags.contains(InterfaceFlags::IFF_UP),
                 is_loopback: address.flags.contains(InterfaceFlags::IFF_LOOPBACK),
                 ..Interface::default()
             });
             found.len() - 1
         });
-        let (Some(interface), Some(address)) = (found.get_mut(at), address.address) else {
-            continue;
-        };
-        if let Some(link) = address.as_link_addr() {
-            interface.index = u32::try_from(link.ifindex()).unwrap_or(0);
-            interface.mac = link.addr().unwrap_or_default();
-        } else if let Some(v4) = address.as_sockaddr_in() {
-            interface.addresses.push(IpAddr::V4(v4.ip()));
-        } else if let Some(v6) = address.as_sockaddr_in6() {
-            interface.addresses.push(IpAddr::V6(v6.ip()));
+        if let (Some(interface), Some(address)) = (found.get_mut(at), address.address) {
+            interface.add(&address);
         }
     }
     for interface in &mut found {
-        interface.addresses.sort_by_key(|address| match address {
-            IpAddr::V4(_) => 0,
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => 2,
-            IpAddr::V6(_) => 1,
-        });
+        interface.addresses.sort_by_key(place_in_table);
     }
     Ok(found)
 }
 
+/// IPv4 first, link-local IPv6 last.
+fn place_in_table(address: &IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => 2,
+        IpAddr::V6(_) => 1,
+    }
+}
+
 impl Interface {
+    /// Adds an address of any kind.
+    fn add(&mut self, address: &SockaddrStorage) {
+        if let Some(link) = address.as_link_addr() {
+            self.index = u32::try_from(link.ifindex()).unwrap_or(0);
+            self.mac = link.addr().unwrap_or_default();
+        } else if let Some(v4) = address.as_sockaddr_in() {
+            self.addresses.push(IpAddr::V4(v4.ip()));
+        } else if let Some(v6) = address.as_sockaddr_in6() {
+            self.addresses.push(IpAddr::V6(v6.ip()));
+        }
+    }
+
     /// Bytes of an IP packet at most. 1500 if the kernel does not tell.
     pub(crate) fn mtu(&self) -> usize {
         self.attribute("mtu").unwrap_or(1500)

@@ -1,4 +1,4 @@
-//! What `infiniband/verbs.h` has, by objects.
+//! Functions of `infiniband/verbs.h`, by objects.
 
 pub mod ah;
 pub mod async_events;
@@ -6,6 +6,7 @@ mod batch;
 pub mod channel;
 pub mod context;
 pub mod cq;
+pub mod cq_events;
 mod cq_ex;
 pub mod device;
 mod domains;
@@ -13,7 +14,7 @@ mod event_queue;
 mod interface;
 pub mod mr;
 mod mw;
-mod operations;
+pub mod operations;
 pub mod pd;
 mod posting;
 pub mod qp;

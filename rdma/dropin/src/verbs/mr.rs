@@ -37,6 +37,16 @@ struct State {
     is_lost: bool,
 }
 
+impl State {
+    fn new(pd: Arc<Object<Pd>>, rights: Rights) -> Self {
+        Self {
+            pd,
+            rights,
+            is_lost: false,
+        }
+    }
+}
+
 impl Kind for Mr {
     type Abi = ibv_mr;
     type C = ibv_mr;
@@ -81,20 +91,15 @@ pub(crate) fn register(
 ) -> Result<*mut ibv_mr> {
     let pd = Object::<Pd>::find(pd)?;
     let rights = rights_of(flags)?;
+    let is_zero_based = flags & IBV_ACCESS_ZERO_BASED != 0;
     let memory = Memory {
         start: addr.expose_provenance(),
         len: length,
-        offset: if flags & IBV_ACCESS_ZERO_BASED == 0 {
-            iova
-        } else {
-            0
-        },
+        offset: if is_zero_based { 0 } else { iova },
         read_only: !rights.local_write,
     };
-    let (handle, stag) = pd
-        .body()
-        .backend()
-        .reg_mr(pd.body().handle(), memory, rights)?;
+    let (backend, domain) = (pd.body().backend(), pd.body().handle());
+    let (handle, stag) = backend.reg_mr(domain, memory, rights)?;
     let abi = ibv_mr {
         context: Object::handle(pd.body().context()),
         pd: Object::handle(&pd),
@@ -104,11 +109,7 @@ pub(crate) fn register(
         lkey: stag,
         rkey: stag,
     };
-    let state = Mutex::new(State {
-        pd,
-        rights,
-        is_lost: false,
-    });
+    let state = Mutex::new(State::new(pd, rights));
     Ok(Object::new(abi, Mr { handle, state }).publish())
 }
 

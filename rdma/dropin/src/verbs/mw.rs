@@ -65,19 +65,12 @@ fn bind(qp: &Object<Qp>, mw: &Object<Mw>, wanted: &ibv_mw_bind) -> Result<()> {
     if kind != IBV_MW_TYPE_1 || unbinds && !*is_bound {
         return Err(Errno::EINVAL);
     }
-    let mut bind = ibv_send_wr::zeroed();
-    bind.wr_id = wanted.wr_id;
-    bind.send_flags = wanted.send_flags;
-    (bind.opcode, bind.bind_info) = (IBV_WR_BIND_MW, wanted.bind_info);
-    bind.bind_rkey = next_key(rkey);
-    let mut invalidate = ibv_send_wr::zeroed();
-    (invalidate.opcode, invalidate.imm_data) = (IBV_WR_LOCAL_INV, rkey);
-    if unbinds {
+    let [mut invalidate, mut bind] = requests(rkey, wanted);
+    let first = if unbinds {
         (invalidate.wr_id, invalidate.send_flags) = (wanted.wr_id, wanted.send_flags);
-    } else {
+        &raw const invalidate
+    } else if *is_bound {
         invalidate.next = &raw mut bind;
-    }
-    let first = if *is_bound {
         &raw const invalidate
     } else {
         &raw const bind
@@ -91,6 +84,17 @@ fn bind(qp: &Object<Qp>, mw: &Object<Mw>, wanted: &ibv_mw_bind) -> Result<()> {
         mw.with_abi(|abi| abi.rkey = next_key(rkey));
     }
     Ok(())
+}
+
+/// What takes away the binding that a window has, without a completion, and what makes another.
+fn requests(rkey: u32, wanted: &ibv_mw_bind) -> [ibv_send_wr; 2] {
+    let mut invalidate = ibv_send_wr::zeroed();
+    (invalidate.opcode, invalidate.imm_data) = (IBV_WR_LOCAL_INV, rkey);
+    let mut bind = ibv_send_wr::zeroed();
+    (bind.wr_id, bind.send_flags) = (wanted.wr_id, wanted.send_flags);
+    (bind.opcode, bind.bind_info) = (IBV_WR_BIND_MW, wanted.bind_info);
+    bind.bind_rkey = next_key(rkey);
+    [invalidate, bind]
 }
 
 /// `ibv_alloc_mw(3)`: sets errno.

@@ -16,7 +16,7 @@ use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPT_RC};
 use crate::abi::verbs::{
     ibv_cq, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_srq,
 };
-use crate::backend::{Backend, QpHandle, QpPort, QpRequest, QpSizes, Source, limits};
+use crate::backend::{Backend, NewQp, QpHandle, QpPort, QpRequest, QpSizes, Source, limits};
 use crate::entry::{Result, lock, returns, sets};
 use crate::object::{Kind, Object};
 
@@ -145,28 +145,36 @@ pub(crate) fn create(
         sizes: wanted.sizes(parts.srq.is_some())?,
         all_signaled: wanted.sq_sig_all != 0,
     };
-    let made = parts.pd.body().backend().create_qp(&request)?;
     let mut abi = abi_of(&wanted, &parts);
-    (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0, made.number);
     fill(&mut abi);
-    let context = parts.pd.body().context();
-    let watched = Watched::new(context.body().events(), parts.srq.is_some());
-    let targets = context.body().device().targets();
-    targets.add(Source::Qp(made.handle), watched.target());
-    let body = Qp {
-        pd: parts.pd,
-        send_cq: parts.send_cq,
-        recv_cq: parts.recv_cq,
-        srq: parts.srq,
-        handle: made.handle,
-        port: made.port,
-        watched: Arc::clone(&watched),
-        attributes: Mutex::new(QpAttributes::new(*wanted.cap, request.all_signaled)),
-        batch: Batch::default(),
-    };
-    let object = Object::new(abi, body);
-    watched.is_at(Object::handle(&object));
-    Ok(object.publish())
+    let made = parts.pd.body().backend().create_qp(&request)?;
+    (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0, made.number);
+    let attributes = QpAttributes::new(*wanted.cap, request.all_signaled);
+    Ok(parts.publish(&abi, made, attributes))
+}
+
+impl Parts {
+    /// They become an object that programs and events know.
+    fn publish(self, abi: &ibv_qp_ex, made: NewQp, attributes: QpAttributes) -> *mut ibv_qp {
+        let context = self.pd.body().context().body();
+        let watched = Watched::new(context.events(), self.srq.is_some());
+        let targets = context.device().targets();
+        targets.add(Source::Qp(made.handle), watched.target());
+        let body = Qp {
+            pd: self.pd,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            handle: made.handle,
+            port: made.port,
+            watched: Arc::clone(&watched),
+            attributes: Mutex::new(attributes),
+            batch: Batch::default(),
+        };
+        let object = Object::new(*abi, body);
+        watched.is_at(Object::handle(&object));
+        object.publish()
+    }
 }
 
 fn abi_of(wanted: &Wanted<'_>, parts: &Parts) -> ibv_qp_ex {

@@ -31,7 +31,7 @@ enum Effect {
     None,
     /// Its connection ends, and work is flushed.
     Abort,
-    /// The same, and it is as new.
+    /// Its connection ends, work is flushed, and another connection can be made.
     Reset,
 }
 

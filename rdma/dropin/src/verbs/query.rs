@@ -1,4 +1,4 @@
-//! What a device and its port are like: asked without opening an RNIC.
+//! Attributes of a device and its port, which are asked without opening an RNIC.
 
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
@@ -215,7 +215,7 @@ pub(super) extern "C" fn query_port(
     returns(|| write_part(&port_attributes(context, port)?, attr, size))
 }
 
-/// The same, as a slot of old has it.
+/// `ibv_query_port(3)` by the slot of old programs: returns the error number.
 pub(super) extern "C" fn compat_query_port(
     context: *mut ibv_context,
     port: u8,
