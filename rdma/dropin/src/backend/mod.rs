@@ -11,6 +11,8 @@ use crate::abi::requests::{RecvList, SendList};
 use crate::abi::verbs::ibv_wc;
 use crate::entry::Result;
 
+#[cfg(test)]
+pub(crate) use local::testbed;
 pub(crate) use local::{limits, open};
 
 /// Numbers that name the objects of a backend.

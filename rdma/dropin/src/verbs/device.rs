@@ -173,6 +173,30 @@ impl Device {
     }
 }
 
+#[cfg(test)]
+impl Device {
+    /// A device of a test's own, whose RNIC is open.
+    pub(crate) fn for_test(
+        targets: &Arc<Targets>,
+        backend: &Arc<dyn Backend>,
+    ) -> Arc<Object<Self>> {
+        let opened = Opened {
+            contexts: 0,
+            backend: Some(Arc::clone(backend)),
+        };
+        let device = Self {
+            name: "lo".to_owned(),
+            index: 1,
+            guid: [0; 8],
+            opened: Mutex::new(opened),
+            targets: Arc::clone(targets),
+        };
+        let device = Object::new(ibv_device::zeroed(), device);
+        Arc::clone(&device).publish();
+        device
+    }
+}
+
 /// The name of a device as C has it.
 fn name_of(device: &Object<Device>) -> *const c_char {
     // SAFETY: the object lives, and so does the struct in it.

@@ -22,5 +22,7 @@ pub mod qp_ex;
 mod qp_state;
 pub mod query;
 pub mod srq;
+#[cfg(test)]
+mod tests;
 mod watched;
 pub mod words;

@@ -7,6 +7,8 @@ mod poll;
 mod post;
 mod queue_pairs;
 mod table;
+#[cfg(test)]
+pub(crate) mod testbed;
 
 use std::sync::{Arc, Mutex};
 

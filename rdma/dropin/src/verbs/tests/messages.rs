@@ -1,0 +1,179 @@
+//! Messages of all kinds between two queue pairs.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use nix::errno::Errno;
+
+use super::testbed::{Bed, request};
+use crate::abi::Zeroed;
+use crate::abi::numbers::{
+    IBV_EVENT_QP_FATAL, IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_FENCE, IBV_SEND_INLINE,
+    IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_SEND, IBV_WC_WITH_IMM,
+    IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+};
+use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr};
+use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
+use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
+use crate::verbs::qp::ibv_modify_qp;
+
+#[test]
+fn send_of_several_pieces_arrives_in_one_buffer() {
+    let bed = Bed::new();
+    bed.a.write(0, b"one");
+    bed.a.write(1000, b"two");
+    bed.b.post_recv(7, bed.b.sge(64, 100));
+    let mut pieces = [bed.a.sge(0, 3), bed.a.sge(1000, 3)];
+    assert_eq!(
+        bed.a.post_send(&mut request(1, IBV_WR_SEND, &mut pieces)),
+        0
+    );
+    let sent = bed.a.success();
+    assert_eq!((sent.wr_id, sent.opcode), (1, IBV_WC_SEND));
+    let received = bed.b.success();
+    assert_eq!((received.wr_id, received.opcode), (7, IBV_WC_RECV));
+    assert_eq!((received.byte_len, &bed.b.read(64)), (6, b"onetwo"));
+    bed.end();
+}
+
+#[test]
+fn inline_data_need_no_registration() {
+    let bed = Bed::new();
+    bed.b.post_recv(7, bed.b.sge(0, 100));
+    let text = *b"inline";
+    let mut piece = [bed.a.sge(0, 6)];
+    (piece[0].addr, piece[0].lkey) = (text.as_ptr().addr() as u64, 0);
+    let mut wr = request(1, IBV_WR_SEND, &mut piece);
+    wr.send_flags |= IBV_SEND_INLINE;
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    bed.b.success();
+    assert_eq!(bed.b.read(0), text);
+    piece[0].length = 65;
+    let mut wr = request(2, IBV_WR_SEND, &mut piece);
+    wr.send_flags |= IBV_SEND_INLINE;
+    assert_eq!(bed.a.post_send(&mut wr), Errno::EINVAL as i32);
+    bed.end();
+}
+
+#[test]
+fn write_and_read_reach_the_memory_of_the_peer() {
+    let bed = Bed::new();
+    bed.a.write(0, b"there and back");
+    let mut piece = [bed.a.sge(0, 14)];
+    let mut wr = request(1, IBV_WR_RDMA_WRITE, &mut piece);
+    wr.wr = bed.b.remote(512);
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    assert_eq!(bed.a.success().opcode, IBV_WC_RDMA_WRITE);
+    let mut sink = [bed.a.sge(2048, 14)];
+    let mut wr = request(2, IBV_WR_RDMA_READ, &mut sink);
+    (wr.wr, wr.send_flags) = (bed.b.remote(512), wr.send_flags | IBV_SEND_FENCE);
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    let read = bed.a.success();
+    assert_eq!((read.opcode, read.wr_id), (IBV_WC_RDMA_READ, 2));
+    assert_eq!(&bed.a.read(2048), b"there and back");
+    bed.end();
+}
+
+#[test]
+fn write_with_immediate_data_completes_a_receive() {
+    let bed = Bed::new();
+    bed.b.post_recv(7, bed.b.sge(0, 100));
+    let mut piece = [bed.a.sge(0, 14)];
+    let mut wr = request(1, IBV_WR_RDMA_WRITE_WITH_IMM, &mut piece);
+    (wr.wr, wr.imm_data) = (bed.b.remote(512), 0x0102_0304);
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    let received = bed.b.success();
+    assert_eq!(received.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+    let told = (received.imm_data, received.wc_flags);
+    assert_eq!(told, (0x0102_0304, IBV_WC_WITH_IMM));
+    wr.opcode = IBV_WR_SEND_WITH_IMM;
+    assert_eq!(bed.a.post_send(&mut wr), Errno::EOPNOTSUPP as i32);
+    bed.a.success();
+    bed.end();
+}
+
+#[test]
+fn atomic_operations_return_what_was_there() {
+    let bed = Bed::new();
+    bed.b.write(512, &5_u64.to_ne_bytes());
+    let Rdma { remote_addr, rkey } = Rdma {
+        remote_addr: bed.b.sge(512, 8).addr,
+        rkey: bed.b.key(),
+    };
+    let steps = [
+        (IBV_WR_ATOMIC_FETCH_AND_ADD, 3, 0, 5, IBV_WC_FETCH_ADD),
+        (IBV_WR_ATOMIC_CMP_AND_SWP, 8, 100, 8, IBV_WC_COMP_SWAP),
+    ];
+    for (opcode, compare_add, swap, before, completed) in steps {
+        let mut sink = [bed.a.sge(0, 8)];
+        let mut wr = request(1, opcode, &mut sink);
+        wr.wr = Target {
+            atomic: Atomic {
+                remote_addr,
+                compare_add,
+                swap,
+                rkey,
+            },
+        };
+        assert_eq!(bed.a.post_send(&mut wr), 0);
+        assert_eq!(bed.a.success().opcode, completed);
+        assert_eq!(u64::from_ne_bytes(bed.a.read(0)), before);
+    }
+    assert_eq!(u64::from_ne_bytes(bed.b.read(512)), 100);
+    bed.end();
+}
+
+#[test]
+fn completion_event_wakes_who_reads_the_channel() {
+    let bed = Bed::new();
+    bed.b.post_recv(7, bed.b.sge(0, 100));
+    let notify = bed.b.ops().req_notify_cq.expect("a slot");
+    assert_eq!(notify(bed.b.cq, 0), 0);
+    let mut piece = [bed.a.sge(0, 4)];
+    assert_eq!(bed.a.post_send(&mut request(1, IBV_WR_SEND, &mut piece)), 0);
+    let (mut cq, mut cq_context) = (ptr::null_mut(), ptr::dangling_mut::<c_void>());
+    let taken = ibv_get_cq_event(bed.b.channel, Some(&mut cq), Some(&mut cq_context));
+    assert_eq!((taken, cq, cq_context), (0, bed.b.cq, ptr::null_mut()));
+    ibv_ack_cq_events(cq, 1);
+    bed.b.success();
+    bed.end();
+}
+
+#[test]
+fn write_without_a_right_fails_at_both_ends() {
+    let bed = Bed::new();
+    bed.b.post_recv(7, bed.b.sge(0, 100));
+    let mut piece = [bed.a.sge(0, 14)];
+    let mut wr = request(1, IBV_WR_RDMA_WRITE, &mut piece);
+    wr.wr = bed.b.remote(super::testbed::LEN);
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    // A Write completes when TCP has it, so the next request may be what the Terminate finds.
+    let first = bed.a.completion();
+    assert!(
+        first.status == 0 || first.status == IBV_WC_REM_ACCESS_ERR,
+        "{}",
+        first.status
+    );
+    assert_eq!(bed.b.completion().status, IBV_WC_WR_FLUSH_ERR);
+    let mut event = ibv_async_event::zeroed();
+    assert_eq!(ibv_get_async_event(bed.a.context, Some(&mut event)), 0);
+    assert_eq!(event.element, bed.a.qp.cast());
+    assert_eq!(event.event_type, IBV_EVENT_QP_FATAL);
+    ibv_ack_async_event(Some(&event));
+    bed.end();
+}
+
+#[test]
+fn modify_to_error_flushes_receives() {
+    let bed = Bed::new();
+    bed.a.post_recv(7, bed.a.sge(0, 100));
+    let mut attr = ibv_qp_attr::zeroed();
+    attr.qp_state = IBV_QPS_ERR;
+    let mask = IBV_QP_STATE.cast_signed();
+    assert_eq!(ibv_modify_qp(bed.a.qp, Some(&attr), mask), 0);
+    let flushed = bed.a.completion();
+    assert_eq!((flushed.wr_id, flushed.status), (7, IBV_WC_WR_FLUSH_ERR));
+    bed.end();
+}

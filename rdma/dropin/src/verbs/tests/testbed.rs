@@ -1,0 +1,229 @@
+//! Two hosts with a context, a domain, a completion queue and a queue pair each, as a program of C makes them.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::abi::Zeroed;
+use crate::abi::numbers::{
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS,
+};
+use crate::abi::verbs::{
+    Rdma, Target, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp,
+    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+};
+use crate::backend::testbed::Pair;
+use crate::backend::{EventSink, QpHandle};
+use crate::object::Object;
+use crate::verbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
+use crate::verbs::context::ibv_close_device;
+use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
+use crate::verbs::device::{Device, Targets};
+use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr};
+use crate::verbs::operations::open;
+use crate::verbs::pd::{ibv_alloc_pd, ibv_dealloc_pd};
+use crate::verbs::qp::{Qp, ibv_create_qp, ibv_destroy_qp};
+
+/// Bytes of a host's memory.
+pub(super) const LEN: usize = 8192;
+const ALL_RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND;
+
+/// One host.
+pub(super) struct Host {
+    pub(super) context: *mut ibv_context,
+    pub(super) channel: *mut ibv_comp_channel,
+    pub(super) pd: *mut ibv_pd,
+    pub(super) cq: *mut ibv_cq,
+    pub(super) mr: *mut ibv_mr,
+    pub(super) qp: *mut ibv_qp,
+    /// [`LEN`] bytes, which stay allocated.
+    pub(super) memory: *mut u8,
+}
+
+/// Two hosts, whose queue pairs are connected.
+pub(super) struct Bed {
+    pub(super) a: Host,
+    pub(super) b: Host,
+    pub(super) pair: Pair,
+}
+
+/// Memory of zeros that is never freed.
+pub(super) fn memory(len: usize) -> *mut u8 {
+    Box::leak(vec![0_u64; len / 8].into_boxed_slice())
+        .as_mut_ptr()
+        .cast()
+}
+
+/// A queue pair whose receive queue is its own.
+pub(super) fn qp_attr(cq: *mut ibv_cq) -> ibv_qp_init_attr {
+    let mut attr = ibv_qp_init_attr::zeroed();
+    (attr.send_cq, attr.recv_cq, attr.qp_type) = (cq, cq, IBV_QPT_RC);
+    (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (16, 16);
+    (attr.cap.max_send_sge, attr.cap.max_recv_sge) = (4, 4);
+    attr.cap.max_inline_data = 64;
+    attr
+}
+
+impl Host {
+    fn new(device: &Arc<Object<Device>>) -> Self {
+        let context = open(device).expect("descriptors");
+        let channel = ibv_create_comp_channel(context);
+        let pd = ibv_alloc_pd(context);
+        let cq = ibv_create_cq(context, 64, ptr::null_mut(), channel, 0);
+        let memory = memory(LEN);
+        let mr = ibv_reg_mr(pd, memory.cast(), LEN, ALL_RIGHTS.cast_signed());
+        let qp = ibv_create_qp(pd, Some(&mut qp_attr(cq)));
+        let host = Self {
+            context,
+            channel,
+            pd,
+            cq,
+            mr,
+            qp,
+            memory,
+        };
+        assert!(!mr.is_null() && !qp.is_null());
+        host
+    }
+
+    /// Ends all that it was made of.
+    pub(super) fn end(&self) {
+        let ends = [
+            ibv_destroy_qp(self.qp),
+            ibv_dereg_mr(self.mr),
+            ibv_destroy_cq(self.cq),
+            ibv_dealloc_pd(self.pd),
+            ibv_destroy_comp_channel(self.channel),
+            ibv_close_device(self.context),
+        ];
+        assert_eq!(ends, [0; 6]);
+    }
+
+    /// What inline functions of the header call.
+    pub(super) fn ops(&self) -> ibv_context_ops {
+        // SAFETY: the context lives.
+        unsafe { (*self.context).ops }
+    }
+
+    /// The key of its memory.
+    pub(super) fn key(&self) -> u32 {
+        // SAFETY: the region lives.
+        unsafe { (*self.mr).lkey }
+    }
+
+    /// A piece of its memory.
+    pub(super) fn sge(&self, offset: usize, length: u32) -> ibv_sge {
+        ibv_sge {
+            addr: self.memory.addr() as u64 + offset as u64,
+            length,
+            lkey: self.key(),
+        }
+    }
+
+    /// Its memory as a peer names it.
+    pub(super) fn remote(&self, offset: usize) -> Target {
+        let rdma = Rdma {
+            remote_addr: self.memory.addr() as u64 + offset as u64,
+            rkey: self.key(),
+        };
+        Target { rdma }
+    }
+
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= LEN);
+        let place = self.memory.wrapping_add(offset);
+        // SAFETY: the place is in the host's memory, to which there are no references.
+        unsafe { place.copy_from(bytes.as_ptr(), bytes.len()) };
+    }
+
+    pub(super) fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
+        assert!(offset + N <= LEN);
+        let place = self.memory.wrapping_add(offset).cast::<[u8; N]>();
+        // SAFETY: the place is in the host's memory, to which there are no references.
+        unsafe { place.read_volatile() }
+    }
+
+    pub(super) fn post_send(&self, wr: &mut ibv_send_wr) -> c_int {
+        let mut bad = ptr::null_mut();
+        let post = self.ops().post_send.expect("a slot");
+        let failed = post(self.qp, wr, Some(&mut bad));
+        assert_eq!(failed != 0, ptr::eq(bad, wr));
+        failed
+    }
+
+    /// Posts a receive into a piece of its memory.
+    pub(super) fn post_recv(&self, wr_id: u64, mut sge: ibv_sge) {
+        let mut wr = ibv_recv_wr::zeroed();
+        (wr.wr_id, wr.sg_list, wr.num_sge) = (wr_id, &raw mut sge, 1);
+        let post = self.ops().post_recv.expect("a slot");
+        assert_eq!(post(self.qp, &raw mut wr, None), 0);
+    }
+
+    /// The next completion, which must come in time.
+    pub(super) fn completion(&self) -> ibv_wc {
+        let mut wc = ibv_wc::zeroed();
+        let poll = self.ops().poll_cq.expect("a slot");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while poll(self.cq, 1, &raw mut wc) == 0 {
+            assert!(Instant::now() < deadline, "nothing has completed");
+            thread::yield_now();
+        }
+        wc
+    }
+
+    /// The next completion, of work that has succeeded.
+    pub(super) fn success(&self) -> ibv_wc {
+        let wc = self.completion();
+        assert_eq!((wc.status, wc.vendor_err), (IBV_WC_SUCCESS, 0));
+        wc
+    }
+}
+
+/// The backend's name of a queue pair.
+pub(super) fn handle(qp: *mut ibv_qp) -> QpHandle {
+    Object::<Qp>::find(qp).expect("it lives").body().handle()
+}
+
+/// A signaled request with these pieces.
+pub(super) fn request(wr_id: u64, opcode: u32, sges: &mut [ibv_sge]) -> ibv_send_wr {
+    let mut wr = ibv_send_wr::zeroed();
+    (wr.wr_id, wr.opcode, wr.send_flags) = (wr_id, opcode, IBV_SEND_SIGNALED);
+    wr.sg_list = sges.as_mut_ptr();
+    wr.num_sge = i32::try_from(sges.len()).expect("a few");
+    wr
+}
+
+impl Bed {
+    pub(super) fn new() -> Self {
+        let bed = Self::unconnected();
+        bed.pair.connect(handle(bed.a.qp), handle(bed.b.qp));
+        bed
+    }
+
+    pub(super) fn unconnected() -> Self {
+        let targets: [Arc<Targets>; 2] = Default::default();
+        let sinks = targets
+            .each_ref()
+            .map(|it| -> Arc<dyn EventSink> { Arc::<Targets>::clone(it) });
+        let pair = Pair::open(sinks);
+        let [backend_a, backend_b] = pair.backends();
+        let [targets_a, targets_b] = &targets;
+        Self {
+            a: Host::new(&Device::for_test(targets_a, &backend_a)),
+            b: Host::new(&Device::for_test(targets_b, &backend_b)),
+            pair,
+        }
+    }
+
+    pub(super) fn end(self) {
+        self.a.end();
+        self.b.end();
+    }
+}
