@@ -1,6 +1,6 @@
 //! Frames, rings and shared memory of one NIC queue, and what the kernel knows of the network.
 //!
-//! This is the only crate of xwarp with `unsafe` code, each block one operation under one proof.
+//! `unsafe` code has one operation and one proof in each block. Apart from this crate, only the boundary to C has any (`rdma/dropin`).
 #![warn(clippy::missing_errors_doc)]
 
 mod atomic;

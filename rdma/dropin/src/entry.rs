@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::errno::Errno;
 
@@ -59,13 +59,31 @@ pub(crate) fn always<T>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
     guarded(verb).unwrap_or(otherwise)
 }
 
-/// Runs a verb. A panic, which is a defect of ours, ends in an error number that nothing else has.
+/// Who is told of a panic.
+static ON_PANIC: OnceLock<fn()> = OnceLock::new();
+
+/// Has `told` called when a verb has panicked. The first call counts.
+pub(crate) fn on_panic(told: fn()) {
+    ON_PANIC.get_or_init(|| told);
+}
+
+/// A verb has panicked: whoever waits for events is told, and the caller by an error number that nothing else has.
+#[cold]
+fn panicked<T>(told: Option<&fn()>) -> Result<T> {
+    if let Some(told) = told {
+        // A panic there is told the caller, like the first one.
+        let _ = catch_unwind(told);
+    }
+    Err(Errno::ENOTRECOVERABLE)
+}
+
+/// Runs a verb, and lets no panic out, which is a defect of ours.
 #[inline]
 fn guarded<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
     if fork::in_child() {
         return Err(Errno::ENODEV);
     }
-    catch_unwind(AssertUnwindSafe(verb)).unwrap_or(Err(Errno::ENOTRECOVERABLE))
+    catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_panic| panicked(ON_PANIC.get()))
 }
 
 /// Locks, also after a panic of another thread: whoever panicked has told its caller.
@@ -77,6 +95,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn panic_ends_in_an_error_number() {
@@ -86,6 +105,17 @@ mod tests {
         );
         let failed: c_int = sets(|| panic!("a defect"));
         assert_eq!((failed, Errno::last()), (-1, Errno::ENOTRECOVERABLE));
+    }
+
+    #[test]
+    fn panic_is_told_and_a_second_one_stays_inside() {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let tell: fn() = || {
+            TOLD.store(true, Ordering::Relaxed);
+            panic!("a second defect");
+        };
+        assert_eq!(panicked::<()>(Some(&tell)), Err(Errno::ENOTRECOVERABLE));
+        assert!(TOLD.load(Ordering::Relaxed));
     }
 
     #[test]

@@ -96,15 +96,15 @@ fn structs_are_laid_out_as_in_the_headers() {
     let layouts: Vec<_> = verbs::LAYOUTS.iter().chain(cm::LAYOUTS).collect();
     assert!(layouts.len() >= 50, "{} structs", layouts.len());
     let directory = WorkDir::new("dropin-abi");
-    let (source, printer) = (directory.file("abi.c"), directory.file("abi"));
+    let (source, program_path) = (directory.file("abi.c"), directory.file("abi"));
     fs::write(&source, program(&layouts)).expect("a directory");
-    let mut compiler = Command::new("cc");
-    let compiled = compiler.arg("-o").args([&printer, &source]);
-    assert!(compiled.status().expect("cc").success());
-    let printed = Command::new(&printer).output().expect("a program");
-    let printed = String::from_utf8(printed.stdout).expect("text");
-    for (printed, expected) in printed.lines().zip(expected(&layouts).lines()) {
-        assert_eq!(printed, expected);
+    let mut cc = Command::new("cc");
+    let build = cc.arg("-o").args([&program_path, &source]);
+    assert!(build.status().expect("cc").success());
+    let output = Command::new(&program_path).output().expect("a program");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    for (line, expected) in printed.lines().zip(expected(&layouts).lines()) {
+        assert_eq!(line, expected);
     }
     assert_eq!(printed, expected(&layouts));
 }

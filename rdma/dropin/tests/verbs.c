@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(what)                                                                  \
     do {                                                                             \
@@ -67,6 +69,19 @@ static int flush(struct ibv_context *context)
     return 0;
 }
 
+// A child has no engine: each call ends in ENODEV.
+static int child(struct ibv_context *context)
+{
+    int status;
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0)
+        _exit(ibv_alloc_pd(context) != NULL || errno != ENODEV);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return 0;
+}
+
 int main(void)
 {
     int number;
@@ -77,7 +92,7 @@ int main(void)
     context = ibv_open_device(list[0]);
     ibv_free_device_list(list);
     CHECK(context && strcmp(ibv_get_device_name(context->device), getenv("XWARP_DEV")) == 0);
-    if (ask(context) || flush(context))
+    if (ask(context) || flush(context) || child(context))
         return 1;
     CHECK(ibv_close_device(context) == 0);
     return 0;

@@ -22,7 +22,7 @@ pub struct SendWr<'a>(&'a ibv_send_wr);
 #[derive(Clone, Copy)]
 pub struct RecvWr<'a>(&'a ibv_recv_wr);
 
-impl SendList<'_> {
+impl<'a> SendList<'a> {
     /// The list that begins with `first`.
     ///
     /// # Safety
@@ -31,9 +31,17 @@ impl SendList<'_> {
     pub const unsafe fn new(first: *const ibv_send_wr) -> Self {
         Self(first, PhantomData)
     }
+
+    /// The request of a list of one.
+    #[inline]
+    pub fn only(&self) -> Option<SendWr<'a>> {
+        let mut rest = self.clone();
+        let request = rest.next()?;
+        rest.0.is_null().then_some(request)
+    }
 }
 
-impl RecvList<'_> {
+impl<'a> RecvList<'a> {
     /// The list that begins with `first`.
     ///
     /// # Safety
@@ -41,6 +49,14 @@ impl RecvList<'_> {
     /// As [`SendList::new`].
     pub const unsafe fn new(first: *const ibv_recv_wr) -> Self {
         Self(first, PhantomData)
+    }
+
+    /// The request of a list of one.
+    #[inline]
+    pub fn only(&self) -> Option<RecvWr<'a>> {
+        let mut rest = self.clone();
+        let request = rest.next()?;
+        rest.0.is_null().then_some(request)
     }
 }
 

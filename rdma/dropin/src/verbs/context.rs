@@ -4,12 +4,12 @@
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
-use super::device::Device;
+use super::device::{Device, tell_failure};
 use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, verbs_context};
 use crate::backend::{Backend, Source};
-use crate::entry::{Result, sets_status};
+use crate::entry::{Result, on_panic, sets_status};
 use crate::object::{Kind, Object};
 
 /// A context.
@@ -53,6 +53,7 @@ pub(super) fn open(
     device: &Arc<Object<Device>>,
     fill: fn(&mut verbs_context),
 ) -> Result<*mut ibv_context> {
+    on_panic(tell_failure);
     let events = Arc::new(Events::new()?);
     let mut abi = verbs_context::zeroed();
     abi.context.device = Object::handle(device);

@@ -83,6 +83,14 @@ impl Kind for Device {
 /// The devices that programs have seen, by name.
 static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
 
+/// Tells the contexts of all devices that these have failed.
+pub(super) fn tell_failure() {
+    for device in lock(&DEVICES).iter() {
+        let targets = device.body().targets();
+        targets.event(Source::Device, Happening::DeviceFatal);
+    }
+}
+
 /// Copies a text into an array of C, which has room for it and a zero.
 fn text(into: &mut [u8], from: &str) {
     let room = into.len().saturating_sub(1);

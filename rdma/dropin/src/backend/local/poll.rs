@@ -66,6 +66,7 @@ impl CqPort for Cq {
 }
 
 impl Cq {
+    /// Takes as many completions as there are places, [`BATCH`] at most. Most polls have one place.
     #[inline]
     fn poll_batch(&self, queue: &mut CompletionQueue, places: &mut [ibv_wc]) -> Result<usize> {
         if let [place] = places {
@@ -117,12 +118,12 @@ impl Cq {
 
     #[cold]
     fn tell_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        let qps = self.qps.upgrade();
+        // Only this one asks the engine: a queue that is flushed has many others.
+        let is_remote = completion.status == CompletionStatus::RemoteTermination;
+        let qps = is_remote.then(|| self.qps.upgrade()).flatten();
         let terminate = qps.and_then(|qps| qps.terminate_of(completion.qp));
         place.status = status(completion, terminate);
-        if completion.status == CompletionStatus::RemoteTermination {
-            place.vendor_err = terminate.map_or(0, vendor_error);
-        }
+        place.vendor_err = terminate.map_or(0, vendor_error);
     }
 }
 

@@ -73,24 +73,72 @@ fn meant<W, R>(
 
 impl QpPort for Posts {
     fn post_send(&self, list: SendList<'_>) -> Posted {
+        let mut sends = lock(&self.sends);
+        if let Some(request) = list.only() {
+            return posted_one(post_one(&mut sends, request, self.all_signaled));
+        }
         let mut refused = None;
-        let requests = meant(list, &mut refused, |request| {
-            send(request, self.all_signaled)
-        });
-        let result = lock(&self.sends).post_list(requests);
+        let meaning = |request| send(request, self.all_signaled);
+        let result = sends.post_list(meant(list, &mut refused, meaning));
         posted(result, refused)
     }
 
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
-        let nothing = PostFailure {
-            posted: 0,
-            errno: Errno::EINVAL,
+        let Some(recvs) = &self.recvs else {
+            return posted_one(Err(Errno::EINVAL));
         };
-        let recvs = self.recvs.as_ref().ok_or(nothing)?;
+        let mut recvs = lock(recvs);
+        if let Some(request) = list.only() {
+            return posted_one(receive_one(&mut recvs, request));
+        }
         let mut refused = None;
-        let result = lock(recvs).post_list(meant(list, &mut refused, recv));
+        let result = recvs.post_list(meant(list, &mut refused, recv));
         posted(result, refused)
     }
+}
+
+/// What a list of one request came to.
+#[inline]
+fn posted_one(result: Result<()>) -> Posted {
+    result.map_err(|errno| PostFailure { posted: 0, errno })
+}
+
+/// Posts a request by itself, as most are. What is posted most often is made where it is posted.
+#[inline]
+fn post_one(sends: &mut SendQueue, request: SendWr<'_>, all_signaled: bool) -> Result<()> {
+    let (fields, is_inline) = (request.fields(), request.has(IBV_SEND_INLINE));
+    let (wr_id, opcode) = (WrId(fields.wr_id), fields.opcode);
+    let mut made = match (request.sges(), opcode) {
+        (Some([one]), IBV_WR_RDMA_WRITE) if !is_inline => {
+            SendRequest::write(wr_id, element(one), remote(request.rdma()))
+        }
+        (Some([one]), IBV_WR_RDMA_READ) if !is_inline => {
+            SendRequest::read(wr_id, element(one), remote(request.rdma()))
+        }
+        (Some([one]), IBV_WR_SEND) if !is_inline && !request.has(IBV_SEND_SOLICITED) => {
+            SendRequest::send(wr_id, element(one))
+        }
+        _ => return post_any(sends, request, all_signaled),
+    };
+    made.signaled = all_signaled || request.has(IBV_SEND_SIGNALED);
+    made.read_fence = request.has(IBV_SEND_FENCE);
+    sends.post(made).map_err(|error| error.errno())
+}
+
+#[inline(never)]
+fn post_any(sends: &mut SendQueue, request: SendWr<'_>, all_signaled: bool) -> Result<()> {
+    let made = send(request, all_signaled)?;
+    sends.post(made).map_err(|error| error.errno())
+}
+
+#[inline]
+fn receive_one(recvs: &mut ReceiveQueue, request: RecvWr<'_>) -> Result<()> {
+    let wr_id = WrId(request.fields().wr_id);
+    let made = match request.sges().ok_or(Errno::EINVAL)? {
+        [one] => RecvRequest::new(wr_id, element(one)),
+        some => RecvRequest::new(wr_id, some.iter().map(element).collect::<Sgl>()),
+    };
+    recvs.post(made).map_err(|error| error.errno())
 }
 
 impl SrqPort for SrqPosts {

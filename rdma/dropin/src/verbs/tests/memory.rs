@@ -51,6 +51,9 @@ fn memory_that_is_not_there_or_not_writable_is_refused() {
     unsafe { munmap(map, LEN) }.expect("a mapping");
     assert!(ibv_reg_mr(bed.a.pd, map.as_ptr(), LEN, write).is_null());
     assert_eq!(Errno::last(), Errno::EFAULT);
+    assert!(ibv_reg_mr(bed.a.pd, ptr::null_mut(), LEN, write).is_null());
+    assert_eq!(Errno::last(), Errno::EFAULT);
+    assert!(ibv_reg_mr(bed.a.pd, bed.a.memory.cast(), usize::MAX, write).is_null());
     assert!(ibv_reg_mr(bed.a.pd, bed.a.memory.cast(), 0, write).is_null());
     assert_eq!(Errno::last(), Errno::EINVAL);
     let remote = IBV_ACCESS_REMOTE_WRITE.cast_signed();

@@ -1,7 +1,8 @@
 //! Messages of all kinds between two queue pairs.
 
 use std::ffi::c_void;
-use std::ptr;
+use std::ptr::{self, with_exposed_provenance_mut};
+use std::thread;
 
 use nix::errno::Errno;
 
@@ -14,7 +15,7 @@ use crate::abi::numbers::{
     IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
     IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
-use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr};
+use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr, ibv_wc};
 use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
 use crate::verbs::qp::ibv_modify_qp;
@@ -162,6 +163,43 @@ fn write_without_a_right_fails_at_both_ends() {
     assert_eq!(event.element, bed.a.qp.cast());
     assert_eq!(event.event_type, IBV_EVENT_QP_FATAL);
     ibv_ack_async_event(Some(&event));
+    bed.end();
+}
+
+#[test]
+fn threads_share_a_queue_pair_and_a_completion_queue() {
+    const EACH: u64 = 200;
+    let bed = Bed::new();
+    // Handles of C are shared by threads as addresses.
+    let (qp, cq) = (bed.a.qp.expose_provenance(), bed.a.cq.expose_provenance());
+    let (ops, piece) = (bed.a.ops(), bed.a.sge(0, 8));
+    let target = bed.b.remote(0);
+    let (post, poll) = (ops.post_send.expect("a slot"), ops.poll_cq.expect("a slot"));
+    let completed: u64 = thread::scope(|scope| {
+        let threads = [0, 1, 2].map(|_| {
+            scope.spawn(move || {
+                let (qp, cq) = (
+                    with_exposed_provenance_mut(qp),
+                    with_exposed_provenance_mut(cq),
+                );
+                let (mut posted, mut completed) = (0, 0);
+                let mut places = [ibv_wc::zeroed(); 4];
+                while posted < EACH {
+                    let mut pieces = [piece];
+                    let mut wr = request(posted, IBV_WR_RDMA_WRITE, &mut pieces);
+                    wr.wr = target;
+                    posted += u64::from(post(qp, &raw mut wr, None) == 0);
+                    let taken = poll(cq, 4, places.as_mut_ptr());
+                    completed += u64::try_from(taken).expect("no failure");
+                }
+                completed
+            })
+        });
+        threads.map(|it| it.join().expect("no panic")).iter().sum()
+    });
+    for _ in completed..3 * EACH {
+        assert_eq!(bed.a.success().opcode, IBV_WC_RDMA_WRITE);
+    }
     bed.end();
 }
 

@@ -57,8 +57,8 @@ fn send_is_put_together_and_its_completion_is_read_in_parts() {
     let start = ibv_poll_cq_attr::zeroed();
     while slots.start_poll.expect("a slot")(cq, Some(&start)) == Errno::ENOENT as i32 {}
     // SAFETY: the completion queue lives.
-    let told = unsafe { ((*cq).wr_id, (*cq).status) };
-    assert_eq!(told, (5, IBV_WC_SUCCESS));
+    let now = unsafe { *cq };
+    assert_eq!((now.wr_id, now.status), (5, IBV_WC_SUCCESS));
     assert_eq!(slots.read_opcode.expect("a slot")(cq), IBV_WC_SEND);
     assert_eq!(slots.next_poll.expect("a slot")(cq), Errno::ENOENT as i32);
     slots.end_poll.expect("a slot")(cq);
@@ -71,10 +71,10 @@ fn post_inline(qp: *mut ibv_qp_ex, bytes: &[u8]) {
     // SAFETY: the queue pair lives.
     let slots = unsafe { *qp };
     slots.wr_start.expect("a slot")(qp);
-    // SAFETY: it lives, and these two fields are the program's to set.
-    unsafe { (&raw mut (*qp).wr_id).write(5) };
+    // SAFETY: it lives, and this field is the program's to set.
+    unsafe { (*qp).wr_id = 5 };
     // SAFETY: as above.
-    unsafe { (&raw mut (*qp).wr_flags).write(IBV_SEND_SIGNALED) };
+    unsafe { (*qp).wr_flags = IBV_SEND_SIGNALED };
     slots.wr_send.expect("a slot")(qp);
     let data = bytes.as_ptr().cast();
     slots.wr_set_inline_data.expect("a slot")(qp, data, bytes.len());
