@@ -15,7 +15,8 @@ use crate::abi::numbers::{
     IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
     IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
-use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr, ibv_wc};
+use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr, ibv_sge, ibv_wc};
+use crate::backend::limits;
 use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
 use crate::verbs::qp::ibv_modify_qp;
@@ -44,15 +45,21 @@ fn inline_data_need_no_registration() {
     let bed = Bed::new();
     bed.b.post_recv(7, bed.b.sge(0, 100));
     let text = *b"inline";
-    let mut piece = [bed.a.sge(0, 6)];
-    (piece[0].addr, piece[0].lkey) = (text.as_ptr().addr() as u64, 0);
-    let mut wr = request(1, IBV_WR_SEND, &mut piece);
+    let start = text.as_ptr().expose_provenance() as u64;
+    let place = |addr, length| ibv_sge {
+        addr,
+        length,
+        lkey: 0,
+    };
+    let mut pieces = [place(start, 2), place(start + 2, 4)];
+    let mut wr = request(1, IBV_WR_SEND, &mut pieces);
     wr.send_flags |= IBV_SEND_INLINE;
     assert_eq!(bed.a.post_send(&mut wr), 0);
     bed.b.success();
     assert_eq!(bed.b.read(0), text);
-    piece[0].length = 65;
-    let mut wr = request(2, IBV_WR_SEND, &mut piece);
+    let more_than_any = u32::try_from(limits().inline + 1).expect("a few");
+    let mut too_much = [bed.a.sge(0, more_than_any)];
+    let mut wr = request(2, IBV_WR_SEND, &mut too_much);
     wr.send_flags |= IBV_SEND_INLINE;
     assert_eq!(bed.a.post_send(&mut wr), Errno::EINVAL as i32);
     bed.end();
