@@ -42,6 +42,9 @@ impl CqPort for Cq {
     fn poll(&self, places: &mut [ibv_wc]) -> Result<usize> {
         let mut queue = lock(&self.queue);
         let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
+        if let [place] = places {
+            return self.poll_one(queue, place);
+        }
         let mut taken = 0;
         for places in places.chunks_mut(BATCH) {
             let found = self.poll_batch(queue, places)?;
@@ -66,16 +69,21 @@ impl CqPort for Cq {
 }
 
 impl Cq {
-    /// Takes as many completions as there are places, [`BATCH`] at most. Most polls have one place.
+    /// Takes a completion, as most polls do.
     #[inline]
-    fn poll_batch(&self, queue: &mut CompletionQueue, places: &mut [ibv_wc]) -> Result<usize> {
-        if let [place] = places {
-            let one = queue.poll().map_err(|error| error.errno())?;
-            return Ok(one.map_or(0, |completion| {
+    fn poll_one(&self, queue: &mut CompletionQueue, place: &mut ibv_wc) -> Result<usize> {
+        match queue.poll() {
+            Ok(Some(completion)) => {
                 self.tell(&completion, place);
-                1
-            }));
+                Ok(1)
+            }
+            Ok(None) => Ok(0),
+            Err(error) => Err(error.errno()),
         }
+    }
+
+    /// Takes as many completions as there are places, [`BATCH`] at most.
+    fn poll_batch(&self, queue: &mut CompletionQueue, places: &mut [ibv_wc]) -> Result<usize> {
         let mut batch = [WorkCompletion::empty(); BATCH];
         let batch = batch.get_mut(..places.len()).unwrap_or_default();
         let found = queue.poll_into(batch).map_err(|error| error.errno())?;

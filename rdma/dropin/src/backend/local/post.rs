@@ -108,18 +108,34 @@ fn posted_one(result: Result<()>) -> Posted {
 fn post_one(sends: &mut SendQueue, request: SendWr<'_>, all_signaled: bool) -> Result<()> {
     let (fields, is_inline) = (request.fields(), request.has(IBV_SEND_INLINE));
     let (wr_id, opcode) = (WrId(fields.wr_id), fields.opcode);
-    let mut made = match (request.sges(), opcode) {
+    let mut post = |made| post_made(sends, made, request, all_signaled);
+    match (request.sges(), opcode) {
         (Some([one]), IBV_WR_RDMA_WRITE) if !is_inline => {
-            SendRequest::write(wr_id, element(one), remote(request.rdma()))
+            let to = remote(request.rdma());
+            post(SendRequest::write(wr_id, element(one), to))
         }
         (Some([one]), IBV_WR_RDMA_READ) if !is_inline => {
-            SendRequest::read(wr_id, element(one), remote(request.rdma()))
+            let from = remote(request.rdma());
+            post(SendRequest::read(wr_id, element(one), from))
         }
         (Some([one]), IBV_WR_SEND) if !is_inline && !request.has(IBV_SEND_SOLICITED) => {
-            SendRequest::send(wr_id, element(one))
+            post(SendRequest::send(wr_id, element(one)))
         }
-        _ => return post_any(sends, request, all_signaled),
-    };
+        _ => post_any(sends, request, all_signaled),
+    }
+}
+
+#[inline(always)]
+#[allow(
+    clippy::inline_always,
+    reason = "a work request is long, and would be copied"
+)]
+fn post_made(
+    sends: &mut SendQueue,
+    mut made: SendRequest,
+    request: SendWr<'_>,
+    all_signaled: bool,
+) -> Result<()> {
     made.signaled = all_signaled || request.has(IBV_SEND_SIGNALED);
     made.read_fence = request.has(IBV_SEND_FENCE);
     sends.post(made).map_err(|error| error.errno())
@@ -186,10 +202,22 @@ fn payload(request: SendWr<'_>) -> Result<Payload> {
     Ok(Payload::from(elements(request.sges())?))
 }
 
+/// Bytes of inline data that most programs have at most.
+const FEW: usize = 64;
+
 fn inline(request: SendWr<'_>) -> Result<Payload> {
-    let mut bytes = [0; MAX_INLINE];
-    let len = request.copy_inline(&mut bytes).ok_or(Errno::EINVAL)?;
-    Ok(Payload::inline(bytes.get(..len).ok_or(Errno::EINVAL)?))
+    // Less is to be zeroed for few bytes.
+    copied::<FEW>(request)
+        .or_else(|| copied::<MAX_INLINE>(request))
+        .ok_or(Errno::EINVAL)
+}
+
+/// The inline data, if they are not more than so many bytes.
+#[inline]
+fn copied<const N: usize>(request: SendWr<'_>) -> Option<Payload> {
+    let mut bytes = [0; N];
+    let len = request.copy_inline(&mut bytes)?;
+    Some(Payload::inline(bytes.get(..len)?))
 }
 
 /// The one piece of memory that a Read or an Atomic Operation places its result into.
