@@ -52,6 +52,8 @@ pub(crate) struct PostingEnd {
     pub(crate) limits: PayloadLimits,
     /// Buffers are posted to a shared receive queue.
     pub(crate) shares_receives: bool,
+    /// What is posted too late is flushed, not refused.
+    flushes_late: bool,
     pub(crate) control: Arc<Control>,
 }
 
@@ -76,6 +78,7 @@ impl PostingEnd {
             shared: Arc::clone(shared),
             limits: config.payload_limits(),
             shares_receives,
+            flushes_late: config.flush_late_posts,
             control: Arc::clone(control),
         }
     }
@@ -89,9 +92,17 @@ impl PostingEnd {
                 if self.shared.is_destroyed() {
                     return Err(PostError::Destroyed);
                 }
+                if self.flushes_late && state != QpState::Closing {
+                    return Ok(());
+                }
                 Err(PostError::InvalidState(state))
             }
         }
+    }
+
+    /// The engine does not take what is posted but flushes it.
+    fn is_late(&self) -> bool {
+        !matches!(self.shared.state(), QpState::Idle | QpState::Rts)
     }
 
     fn is_of(&self, shared: &Arc<QpShared>) -> bool {
@@ -140,7 +151,8 @@ impl SendQueue {
     ///
     /// # Errors
     ///
-    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2).
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2), and
+    ///   [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not accept it.
     /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
     /// - [`PostError::TooManyWorkRequests`]: the queue is full.
     /// - [`PostError::TooManyElements`], [`PostError::TooManyInlineBytes`]: list or inline data are longer than the queue pair was created for
@@ -248,7 +260,7 @@ impl ReceiveQueue {
     /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
     pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
-        if self.end.check_postable().is_err() {
+        if self.end.is_late() {
             self.end.control.notify(self.end.id);
         }
     }

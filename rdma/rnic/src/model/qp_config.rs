@@ -54,6 +54,10 @@ pub struct QpConfig {
     /// (`Rnic::physical_address`), and whether it may Fast-Register (verbs draft §7.2.1, §7.5). It keeps its
     /// `DataPath`, as a Non-Privileged Consumer may do neither.
     pub privileged: bool,
+    /// Whether work that is posted in Terminate or Error is accepted, and completes as flushed, behind what was flushed before. False by
+    /// default: the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept it, and their programs post a last request to learn
+    /// that all before it have completed.
+    pub flush_late_posts: bool,
 }
 
 crate::setters!(QpConfig {
@@ -71,6 +75,7 @@ crate::setters!(QpConfig {
     inbound_write: bool,
     bind_windows: bool,
     privileged: bool,
+    flush_late_posts: bool,
 });
 
 impl Default for QpConfig {
@@ -90,6 +95,7 @@ impl Default for QpConfig {
             inbound_write: true,
             bind_windows: true,
             privileged: false,
+            flush_late_posts: false,
         }
     }
 }

@@ -323,6 +323,33 @@ fn full_queue_refuses_work_and_forgets_nothing() {
     assert_eq!(b.receives(), [0, 1, 2, 3].map(|i| Done::receive(i, 1)));
 }
 
+/// As programs of InfiniBand's verbs have it, which post a last request to learn that all before it have completed.
+#[test]
+fn failed_queue_pair_flushes_late_work_in_order_if_it_is_made_to() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let config = QpConfig::default().flush_late_posts(true).send_depth(4);
+    let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+    sim.connect(&mut a, &mut b);
+    b.post_recv(1, 1);
+    sim.run_until_idle();
+    b.qp.abort().unwrap();
+    for i in 2..4 {
+        b.post_send(i, b"x");
+        b.post_recv(i, 1);
+    }
+    sim.run_until_idle();
+    assert_eq!(b.sends(), [2, 3].map(|i| Done::flushed(i, Opcode::Send)));
+    let flushed = |i| Done::flushed(i, Opcode::Receive);
+    assert_eq!(b.receives(), [1, 2, 3].map(flushed));
+    // Slots come back with the completions.
+    for round in 0..3 {
+        (0..4).for_each(|i| b.post_send(i, b"x"));
+        sim.run_until_idle();
+        assert_eq!(b.sends().len(), 4, "round {round}");
+    }
+    drop(b.qp);
+}
+
 #[test]
 fn failed_queue_pair_takes_no_work() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
