@@ -36,7 +36,7 @@ pub use checksum::checksum_sum;
 pub use crc::crc32c_function;
 pub use descriptor_set::DescriptorSet;
 pub use digest::{Digest, PartialSum};
-pub use fault::unblock_faults;
+pub use fault::take_only_faults;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{

@@ -37,16 +37,17 @@ pub(crate) fn survive() {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn survive() {}
 
-/// Has the calling thread receive the signals of its own faults. The kernel ends a process whose thread faults while it blocks them.
+/// Has the calling thread receive the signals of its own faults, and no others: those are for the application's threads, whose system calls they
+/// interrupt. The kernel ends a process whose thread faults while it blocks the signal.
 ///
 /// # Errors
 ///
 /// [`io::Error`]: the kernel refuses, which it has no reason for.
-pub fn unblock_faults() -> io::Result<()> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGSEGV);
-    signals.add(Signal::SIGBUS);
-    pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&signals), None)?;
+pub fn take_only_faults() -> io::Result<()> {
+    let mut others = SigSet::all();
+    others.remove(Signal::SIGSEGV);
+    others.remove(Signal::SIGBUS);
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&others), None)?;
     Ok(())
 }
 

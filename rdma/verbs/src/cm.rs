@@ -2,6 +2,7 @@
 //!
 //! [`QueuePair::connect`](crate::QueuePair::connect) makes a connection, [`Rnic::listen`](crate::Rnic::listen) waits for some.
 
+pub use crate::bound::BoundPort;
 pub use crate::connecting::Connecting;
 pub use crate::listener::ConnectionRequest;
 pub use crate::private_data::PrivateData;

@@ -20,6 +20,7 @@ type Outcome = Result<PrivateData, ConnectError>;
 /// has ended gives the attempt up: the queue pair stays Idle.
 pub struct Connecting {
     qp: QpId,
+    local: SocketAddr,
     attempt: Attempt<Vec<u8>>,
 }
 
@@ -43,6 +44,7 @@ impl Connecting {
         let path = control.host().path_to(wanted.remote, wanted.timeout)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
         let port = control.open_port(path.source, 0)?;
+        let local = port.local();
         // The engine, which may have to try a second time, asks nothing of the host.
         let may_retry = Initiator::new(wanted.params).retry().is_some();
         let spare = may_retry.then(|| control.open_port(path.source, 0));
@@ -58,12 +60,17 @@ impl Connecting {
         };
         control.call(move |engine| engine.connect(order, path.next_hop))?;
         let attempt = Attempt::new(outcome, control);
-        Ok(Self { qp, attempt })
+        Ok(Self { qp, local, attempt })
     }
 
     #[cfg(feature = "tokio")]
     pub(crate) fn control(&self) -> &Arc<Control> {
         self.attempt.control()
+    }
+
+    /// The address and port that the connection begins from. A second try, by MPA revision 1, has another port.
+    pub fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// The result, once there is one: the private data of the peer's answer. It does not turn an inline engine.

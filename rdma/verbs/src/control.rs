@@ -13,11 +13,14 @@ use std::time::{Duration, Instant};
 use xwarp_driver::net::PortError;
 use xwarp_driver::{Doorbell, RegionPool, Signal, Sleeper, is_any_readable, sleep_on};
 
+use crate::assisted::Assisted;
 use crate::config::WaitMode;
 use crate::error::{RnicEnded, WaitError};
 use crate::hosted::HostedEngine;
 use crate::in_handler::is_in_handler;
 use crate::inline::{Bell, Inline, Paused};
+use crate::ports::{Claim, Ports};
+use crate::released::Released;
 use crate::runner::{Command, Runner, run};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicId;
@@ -27,9 +30,6 @@ use xwarp_rnic::queues::{CompletionNotices, Ending, EventQueue, Inbox, ReadySet,
 /// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it spins or there is much to do.
 const TURNS_WITHOUT_LOOK: u32 = 256;
 
-/// Lets go of what a handler has dropped.
-type Release = Box<dyn FnOnce(&mut Engine) + Send>;
-
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
     id: RnicId,
@@ -38,11 +38,9 @@ pub(crate) struct Control {
     ready: Arc<ReadySet>,
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
-    host: Arc<dyn Host>,
+    host: Arc<Ports>,
     ending: Arc<Ending>,
-    released: Mutex<Vec<Release>>,
-    /// There may be something in `released`.
-    has_released: AtomicBool,
+    released: Arc<Released>,
     /// What an event loop waits for where there is nothing to wait for: it is never raised.
     quiet: Signal,
     regions: RegionPool,
@@ -58,6 +56,8 @@ enum Mode {
     },
     /// Whoever polls runs the engine.
     Inline(Inline),
+    /// Whoever polls runs the engine, and a thread while nobody does.
+    Assisted(Assisted),
     /// A test runs the engine, with its own clock.
     Manual(Mutex<Option<HostedEngine>>),
 }
@@ -74,8 +74,7 @@ impl Control {
             events: parts.events,
             host: parts.host,
             ending: parts.ending,
-            released: Mutex::default(),
-            has_released: AtomicBool::new(false),
+            released: parts.released,
             quiet: Signal::new()?,
             regions: parts.regions,
             mpa: parts.mpa,
@@ -110,6 +109,17 @@ impl Control {
         let runner = Runner::new(HostedEngine::new(engine)?, waiting);
         let inline = Inline::new(runner, waking)?;
         Self::with_mode(Mode::Inline(inline), parts)
+    }
+
+    pub(crate) fn assisted(
+        engine: Engine,
+        parts: Parts,
+        waiting: WaitMode,
+        waking: &(Sleeper, Doorbell),
+    ) -> io::Result<Arc<Self>> {
+        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
+        let assisted = Assisted::new(runner, waking, &parts.released)?;
+        Self::with_mode(Mode::Assisted(assisted), parts)
     }
 
     pub(crate) fn manual(engine: Engine, parts: Parts) -> io::Result<Arc<Self>> {
@@ -148,6 +158,7 @@ impl Control {
         }
         match &self.mode {
             Mode::Inline(inline) => inline.close(),
+            Mode::Assisted(assisted) => assisted.close(is_in_handler(self.id)),
             Mode::Manual(engine) => {
                 let ended = lock(engine).take();
                 drop(ended);
@@ -244,11 +255,24 @@ impl Control {
 
     /// A port of the host. If no file descriptor is left for it, those of connections that have ended are given up for it.
     pub(crate) fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
-        match self.host.open_port(address, port) {
+        self.with_descriptors(|| self.host.open_port(address, port))
+    }
+
+    /// A port of the host that nobody else listens on, likewise.
+    pub(crate) fn claim_port(
+        &self,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(LocalPort, Claim), HostError> {
+        self.with_descriptors(|| self.host.claim(address, port))
+    }
+
+    fn with_descriptors<T>(&self, open: impl Fn() -> Result<T, HostError>) -> Result<T, HostError> {
+        match open() {
             Err(HostError::Port(PortError::NoDescriptors)) => {
                 // A closed RNIC has none to give up.
                 let _ = self.call(Engine::release_ports);
-                self.host.open_port(address, port)
+                open()
             }
             opened => opened,
         }
@@ -270,6 +294,7 @@ impl Control {
         self.check_no_handler()?;
         let done = match &self.mode {
             Mode::Inline(inline) => inline.call(work),
+            Mode::Assisted(assisted) => assisted.call(work),
             Mode::Manual(engine) => {
                 let done = lock(engine).as_mut().map(|engine| engine.call(work));
                 Ok(done
@@ -305,9 +330,8 @@ impl Control {
                 // As above; and nobody is there to be told.
                 let _ = send(commands, bell, command);
             }
-            Mode::Inline(_) | Mode::Manual(_) => {
-                lock(&self.released).push(Box::new(work));
-                self.has_released.store(true, Ordering::Release);
+            Mode::Inline(_) | Mode::Assisted(_) | Mode::Manual(_) => {
+                self.released.add(Box::new(work));
             }
         }
     }
@@ -315,19 +339,19 @@ impl Control {
     /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
     #[inline]
     fn do_released(&self) {
-        if self.has_released.load(Ordering::Acquire) {
+        if self.released.has_any() {
             self.do_all_released();
         }
     }
 
     #[inline(never)]
     fn do_all_released(&self) {
-        if !is_in_handler(self.id) {
-            self.has_released.store(false, Ordering::Release);
-            for release in std::mem::take(&mut *lock(&self.released)) {
-                // As above.
-                let _ = self.call(release);
-            }
+        if is_in_handler(self.id) {
+            return;
+        }
+        for release in self.released.take() {
+            // As above.
+            let _ = self.call(release);
         }
     }
 
@@ -347,6 +371,7 @@ impl Control {
         match &self.mode {
             Mode::Thread { bell, .. } => bell.ring(),
             Mode::Inline(inline) => inline.ring(),
+            Mode::Assisted(assisted) => assisted.ring(),
             Mode::Manual(_) => {}
         }
     }
@@ -354,8 +379,23 @@ impl Control {
     /// One turn of an inline engine, for a caller that polls.
     #[inline]
     pub(crate) fn turn(&self) {
-        if let Mode::Inline(inline) = &self.mode {
-            self.turn_inline(inline);
+        match &self.mode {
+            Mode::Inline(inline) => self.turn_inline(inline),
+            Mode::Assisted(assisted) => self.turn_assisted(assisted),
+            Mode::Thread { .. } | Mode::Manual(_) => {}
+        }
+    }
+
+    #[inline(never)]
+    fn turn_assisted(&self, assisted: &Assisted) {
+        assisted.turn();
+        self.do_released();
+    }
+
+    /// The caller is going to sleep on a descriptor of its own: whoever is to turn the engine meanwhile does.
+    pub(crate) fn ask_for_progress(&self) {
+        if let Mode::Assisted(assisted) = &self.mode {
+            assisted.ask();
         }
     }
 
@@ -379,7 +419,7 @@ impl Control {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.mode {
             Mode::Inline(inline) => inline.as_fd(),
-            Mode::Thread { .. } | Mode::Manual(_) => self.quiet.as_fd(),
+            Mode::Thread { .. } | Mode::Assisted(_) | Mode::Manual(_) => self.quiet.as_fd(),
         }
     }
 
@@ -388,7 +428,7 @@ impl Control {
     pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.mode {
             Mode::Inline(inline) => Some(inline.as_fd()),
-            Mode::Thread { .. } | Mode::Manual(_) => None,
+            Mode::Thread { .. } | Mode::Assisted(_) | Mode::Manual(_) => None,
         }
     }
 
@@ -404,7 +444,7 @@ impl Control {
                 self.do_released();
                 turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
             }
-            Mode::Thread { .. } | Mode::Inline(_) => 0,
+            Mode::Thread { .. } | Mode::Inline(_) | Mode::Assisted(_) => 0,
         }
     }
 
@@ -471,7 +511,8 @@ impl Control {
     ) -> io::Result<Option<Paused>> {
         match &self.mode {
             Mode::Manual(_) => Ok(None),
-            Mode::Thread { .. } => {
+            Mode::Thread { .. } | Mode::Assisted(_) => {
+                self.ask_for_progress();
                 let slept = sleep_for(bell, others, timeout)?;
                 Ok(Some(Paused::after_sleep(slept)))
             }
@@ -506,7 +547,7 @@ impl Control {
     fn leave(&self) -> io::Result<()> {
         match &self.mode {
             Mode::Inline(inline) => inline.leave(),
-            Mode::Thread { .. } | Mode::Manual(_) => Ok(()),
+            Mode::Thread { .. } | Mode::Assisted(_) | Mode::Manual(_) => Ok(()),
         }
     }
 
@@ -533,10 +574,11 @@ pub(crate) struct Parts {
     pub(crate) ready: Arc<ReadySet>,
     pub(crate) slots: Arc<SlotTable>,
     pub(crate) events: Arc<EventQueue>,
-    pub(crate) host: Arc<dyn Host>,
+    pub(crate) host: Arc<Ports>,
     pub(crate) ending: Arc<Ending>,
     pub(crate) regions: RegionPool,
     pub(crate) mpa: MpaConfig,
+    pub(crate) released: Arc<Released>,
 }
 
 impl Drop for Control {

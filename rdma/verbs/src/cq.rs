@@ -271,6 +271,7 @@ impl CompletionQueue {
     pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
         self.control.check_open()?;
         self.shared.arm(kind);
+        self.control.ask_for_progress();
         Ok(())
     }
 

@@ -120,6 +120,26 @@ impl Inline {
         slept.map(Paused::after_sleep)
     }
 
+    /// One turn for the engine's own thread. If there was nothing to do, spins or sleeps as the policy says, until there is something.
+    pub(crate) fn turn_or_sleep_long(&self) -> io::Result<Turned> {
+        if self.lock().runner.is_none() {
+            return Ok(Turned::Ended);
+        }
+        let Some(longest) = self.prepare_sleep()? else {
+            return Ok(Turned::On);
+        };
+        let slept = sleep_on([self.fd.as_fd()], &[], Some(longest));
+        self.lock().end_sleep()?;
+        slept.map(|_| Turned::On)
+    }
+
+    /// How long ago the last turn began; none at all once the RNIC was closed.
+    pub(crate) fn idle_time(&self) -> Duration {
+        let state = self.lock();
+        let runner = state.runner.as_ref();
+        runner.map_or(Duration::MAX, Runner::idle_time)
+    }
+
     /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
     fn prepare_sleep(&self) -> io::Result<Option<Duration>> {
         let mut state = self.lock();
@@ -219,6 +239,15 @@ impl State {
         self.armed = true;
         Ok(())
     }
+}
+
+/// What the engine's own thread has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// It has turned the engine, or slept.
+    On,
+    /// There is no engine any more.
+    Ended,
 }
 
 /// What a caller that waits has done between two looks at its condition.

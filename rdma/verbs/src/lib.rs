@@ -82,10 +82,13 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+mod assisted;
 mod async_events;
 mod attempt;
 pub mod attr;
+mod bound;
 pub mod buffers;
+mod burst;
 mod channel;
 pub mod cm;
 pub mod completion;
@@ -100,6 +103,7 @@ pub mod error;
 pub mod event;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
+mod hand_over;
 mod host;
 mod hosted;
 mod in_handler;
@@ -108,9 +112,11 @@ mod listener;
 mod listening;
 pub mod memory;
 mod pd;
+mod ports;
 mod private_data;
 mod qp;
 mod qp_change;
+mod released;
 mod rnic;
 mod rnic_config;
 mod runner;
@@ -122,6 +128,11 @@ mod streaming;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod work;
+
+/// The atomics that the protocols of this crate use; a model checker provides its own.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+}
 
 pub use cq::CompletionQueue;
 pub use listener::Listener;

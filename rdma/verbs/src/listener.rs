@@ -75,6 +75,7 @@ impl Drop for Listener {
 /// A peer that wants to connect. Dropping the request rejects it.
 pub struct ConnectionRequest {
     id: Option<IncomingId>,
+    local: SocketAddr,
     remote: SocketAddr,
     private_data: Vec<u8>,
     revision: u8,
@@ -87,12 +88,18 @@ impl ConnectionRequest {
         drop(request.place);
         Self {
             id: Some(request.id),
+            local: request.local,
             remote: request.remote,
             private_data: request.private_data,
             revision: request.revision,
             enhanced: request.enhanced,
             control: Arc::clone(control),
         }
+    }
+
+    /// Where: one of the listener's addresses.
+    pub fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Address and port of the peer.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::control::Control;
 use crate::error::RnicEnded;
+use crate::ports::Claim;
 use xwarp_rnic::model::ListenKey;
 use xwarp_rnic::queues::Inbox;
 
@@ -14,6 +15,8 @@ use xwarp_rnic::queues::Inbox;
 pub(crate) struct Listening<T> {
     key: ListenKey,
     addresses: Vec<SocketAddr>,
+    /// They go after the engine has ended the listening.
+    _claims: Vec<Claim>,
     inbox: Arc<Inbox<T>>,
     control: Arc<Control>,
 }
@@ -22,12 +25,14 @@ impl<T> Listening<T> {
     pub(crate) fn new(
         key: ListenKey,
         addresses: Vec<SocketAddr>,
+        claims: Vec<Claim>,
         inbox: Arc<Inbox<T>>,
         control: &Arc<Control>,
     ) -> Self {
         Self {
             key,
             addresses,
+            _claims: claims,
             inbox,
             control: Arc::clone(control),
         }

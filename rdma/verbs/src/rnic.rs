@@ -1,7 +1,7 @@
 //! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use xwarp_driver::{
 use xwarp_tcp::{Instant, Stack, StackConfig};
 
 use crate::async_events::AsyncEvents;
+use crate::bound::BoundPort;
 use crate::channel::CompletionChannel;
 use crate::config::Progress;
 use crate::control::{Control, Parts};
@@ -20,17 +21,16 @@ use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
 use crate::in_handler::Guarded;
 use crate::listener::Listener;
-use crate::listening::Listening;
 use crate::pd::ProtectionDomain;
+use crate::ports::Ports;
 use crate::rnic_config::RnicConfig;
 use crate::streaming::{ConnectingStream, LlpStream, StreamListener};
-use xwarp_rnic::engine::{Clients, Engine};
-use xwarp_rnic::model::LocalPort;
+use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
     ListenError, MAX_QPS, MAX_SRQS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
 };
-use xwarp_rnic::queues::{EventQueue, EventTarget, Inbox, ReadySet, SlotTable};
+use xwarp_rnic::queues::{EventQueue, EventTarget, ReadySet, SlotTable};
 use xwarp_rnic::stags::StagTable;
 use xwarp_rnic::tables::Handler;
 
@@ -104,8 +104,8 @@ impl Rnic {
         let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
         let told = Arc::clone(&events);
         let mut engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);
-        let ending = Arc::default();
-        engine.attend(Arc::clone(&host), Arc::clone(&ending));
+        let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
+        engine.attend(Arc::clone(&host) as Arc<dyn Host>, Arc::clone(&ending));
         let parts = Parts {
             ready,
             slots,
@@ -114,10 +114,12 @@ impl Rnic {
             ending,
             regions,
             mpa: config.mpa,
+            released: Arc::default(),
         };
         let control = match config.progress {
             Progress::Thread => Control::threaded(engine, parts, config.wait_mode, waking)?,
             Progress::Inline => Control::inline(engine, parts, config.wait_mode, &waking)?,
+            Progress::Assisted => Control::assisted(engine, parts, config.wait_mode, &waking)?,
             Progress::Manual => Control::manual(engine, parts)?,
         };
         Ok(Self {
@@ -310,6 +312,18 @@ impl Rnic {
         self.control.regions().address_of(memory)
     }
 
+    /// Binds a port, to be listened on by [`BoundPort::listen`]. An unspecified address (`0.0.0.0`, `::`) stands for every address of that family
+    /// that the interface has, and port 0 for one that is free. Connections that came by a former listener do not keep a port from being bound.
+    ///
+    /// # Errors
+    ///
+    /// - [`ListenError::NotOurs`]: the address is none of the interface's.
+    /// - [`ListenError::Host`]: the port is in use, also by a listener of this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn bind(&self, local: SocketAddr) -> Result<BoundPort, ListenError> {
+        BoundPort::bind(&self.control, local, self.backlog)
+    }
+
     /// Listens for connections as MPA responder (RFC 5044 §7.1). An unspecified address (`0.0.0.0`, `::`) stands for
     /// every address of that family that the interface has or gets later. Port 0 stands for one that is free:
     /// [`Listener::addresses`] tells which. An address that is removed is listened on again when it is back.
@@ -323,9 +337,7 @@ impl Rnic {
     /// - [`ListenError::Failed`]: the RNIC has failed.
     /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
-        let requests = self.control.inbox()?;
-        let clients = Clients::Requests(Arc::clone(&requests));
-        Ok(Listener::new(self.listening(local, clients, requests)?))
+        self.bind(local)?.listen()
     }
 
     /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw bytes until it is handed over to a
@@ -341,11 +353,7 @@ impl Rnic {
     /// - [`ListenError::Failed`]: the RNIC has failed.
     /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
-        let streams = self.control.inbox()?;
-        let clients = Clients::Streams(Arc::clone(&streams));
-        Ok(StreamListener::new(
-            self.listening(local, clients, streams)?,
-        ))
+        self.bind(local)?.listen_for_streams()
     }
 
     /// Begins to make a connection in streaming mode (verbs draft §6.6.1); [`LlpStream::wait_established`] waits for
@@ -381,49 +389,8 @@ impl Rnic {
         ConnectingStream::begin(&self.control, remote, timeout)
     }
 
-    fn listening<T>(
-        &self,
-        local: SocketAddr,
-        clients: Clients,
-        inbox: Arc<Inbox<T>>,
-    ) -> Result<Listening<T>, ListenError> {
-        self.control.check_no_handler()?;
-        let (mut ports, mut number) = (Vec::new(), local.port());
-        for address in self.listen_addresses(local.ip())? {
-            let port = self.control.open_port(address, number)?;
-            // Port 0 stands for a free one, the same of all addresses.
-            number = port.local().port();
-            ports.push(port);
-        }
-        let addresses = ports.iter().map(LocalPort::local).collect();
-        let backlog = self.backlog;
-        let key = self
-            .control
-            .call(move |engine| engine.listen(local.ip(), ports, clients, backlog))??;
-        Ok(Listening::new(key, addresses, inbox, &self.control))
-    }
-
-    fn listen_addresses(&self, wanted: IpAddr) -> Result<Vec<IpAddr>, ListenError> {
-        let has = self.control.host().addresses()?;
-        let chosen: Vec<IpAddr> = has
-            .iter()
-            .copied()
-            .filter(|has| {
-                *has == wanted || wanted.is_unspecified() && has.is_ipv4() == wanted.is_ipv4()
-            })
-            .collect();
-        if chosen.is_empty() {
-            return Err(ListenError::NotOurs {
-                address: wanted,
-                interface: self.control.host().name().to_owned(),
-                has,
-            });
-        }
-        Ok(chosen)
-    }
-
-    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens
-    /// from now on, in the place of the handler before it.
+    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
+    /// the handler before it.
     ///
     /// Each event is told once. What happens while there is a handler is told the handler alone. What happens while there is none, also
     /// before this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
@@ -471,7 +438,7 @@ impl Rnic {
     }
 
     /// Turns an inline engine once, and has the RNIC's descriptor become readable when there is something to do: at once, if there is more.
-    /// With an engine thread it does nothing.
+    /// With an engine that has a thread it does nothing.
     ///
     /// An event loop waits for this descriptor besides those of channels, events, listeners and connections. These become readable by turns
     /// of the engine:
@@ -540,7 +507,7 @@ impl Rnic {
 
 impl AsFd for Rnic {
     /// What an event loop that drives an inline engine waits for, before it calls [`progress`](Self::progress). It is not to be read. With
-    /// [`Progress::Thread`] and [`Progress::Manual`] it is never readable.
+    /// any other [`Progress`] it is never readable.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.fd()
     }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use xwarp_driver::{Sleeper, unblock_faults};
+use xwarp_driver::{Sleeper, take_only_faults};
 
 use crate::config::WaitMode;
 use crate::hosted::HostedEngine;
@@ -19,6 +19,7 @@ pub(crate) struct Runner {
     origin: Instant,
     waiting: WaitMode,
     last_work: Instant,
+    last_turn: Instant,
 }
 
 impl Runner {
@@ -29,6 +30,7 @@ impl Runner {
             origin: now,
             waiting,
             last_work: now,
+            last_turn: now,
         }
     }
 
@@ -37,10 +39,16 @@ impl Runner {
         let began = Instant::now();
         let now = self.at(began);
         let done = self.engine.step(now).unwrap_or(1);
+        self.last_turn = began;
         if done > 0 {
             self.last_work = began;
         }
         done
+    }
+
+    /// How long ago the last turn began.
+    pub(crate) fn idle_time(&self) -> Duration {
+        self.last_turn.elapsed()
     }
 
     /// The engine, for a verb. It may have slept since its last turn, and what begins now has all of its time.
@@ -115,12 +123,17 @@ fn spins_after(waiting: WaitMode, idle: Duration) -> bool {
     }
 }
 
-/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
-pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Command>) {
-    // The thread has inherited the signal mask of whoever has opened the RNIC.
-    if let Err(error) = unblock_faults() {
+/// The engine's thread has inherited the signal mask of whoever has opened the RNIC. The application's signals are for its own threads, whose
+/// system calls they interrupt.
+pub(crate) fn take_signals() {
+    if let Err(error) = take_only_faults() {
         log::warn!("memory that is unmapped while registered ends the process: {error}");
     }
+}
+
+/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
+pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Command>) {
+    take_signals();
     let mut next: Option<Command> = None;
     loop {
         if let Some(command) = next.take() {

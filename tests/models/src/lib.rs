@@ -1,6 +1,8 @@
 //! The lock-free protocols of xwarp, explored by a model checker: every interleaving that the memory model allows.
 #![cfg(test)]
 
+#[path = "../../../rdma/verbs/src/hand_over.rs"]
+mod hand_over;
 #[path = "../../../driver/src/sleep_flag.rs"]
 mod sleep_flag;
 
@@ -10,9 +12,10 @@ mod ready_set;
 
 /// The model checker's atomics in place of the standard library's.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 }
 
+use hand_over::HandOver;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -168,5 +171,77 @@ fn whoever_finds_a_queue_pair_ready_need_not_wake_the_engine() {
             poster.join().unwrap();
         }
         assert!(!asleep || shared.event.load(Ordering::Acquire) >= 1);
+/// The engine's thread, as far as it rests: whether it does, and the token that wakes it.
+struct Engine {
+    hand_over: HandOver,
+    token: AtomicUsize,
+}
+
+impl Engine {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            hand_over: HandOver::new(),
+            token: AtomicUsize::new(0),
+        })
+    }
+
+    fn wake_if(&self, rests: bool) {
+        if rests {
+            self.token.store(1, Ordering::Release);
+        }
+    }
+
+    /// True if it rests, was not woken, and would go on resting if its time were over.
+    fn rests_on(&self, may_rest: bool) -> bool {
+        may_rest && self.token.load(Ordering::Acquire) == 0
+    }
+}
+
+#[test]
+fn engine_thread_that_is_asked_for_does_not_rest_on() {
+    loom::model(|| {
+        let engine = Engine::new();
+        let asker = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || engine.wake_if(engine.hand_over.ask()))
+        };
+        let may_rest = engine.hand_over.may_rest();
+        asker.join().unwrap();
+        assert!(!engine.rests_on(may_rest), "asked for, and it rests");
+        assert!(engine.hand_over.is_asked());
+    });
+}
+
+#[test]
+fn engine_thread_whose_rnic_was_closed_does_not_rest_on() {
+    loom::model(|| {
+        let engine = Engine::new();
+        let closer = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || engine.wake_if(engine.hand_over.end()))
+        };
+        let may_rest = engine.hand_over.may_rest();
+        closer.join().unwrap();
+        assert!(!engine.rests_on(may_rest), "closed, and its thread rests");
+        assert!(engine.hand_over.has_ended());
+    });
+}
+
+#[test]
+fn engine_thread_rests_again_by_polls_that_came_after_it_was_asked_for() {
+    loom::model(|| {
+        let engine = Engine::new();
+        assert!(!engine.hand_over.ask(), "it does not rest");
+        assert!(!engine.hand_over.may_rest());
+        engine.hand_over.begin_burst();
+        let poller = {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || engine.hand_over.note_poll())
+        };
+        assert!(engine.hand_over.may_rest());
+        poller.join().unwrap();
+        assert_eq!(engine.hand_over.polls(), 1);
+        engine.hand_over.end_rest();
+        assert!(!engine.hand_over.ask(), "it turns the engine again");
     });
 }

@@ -19,9 +19,14 @@ use xwarp::{
     SharedReceiveQueue, SrqConfig, WrId,
 };
 use xwarp_sim_tests::{KIB, LateHost, Side};
-use xwarp_test_kit::MemoryRnic;
+use xwarp_test_kit::{MemoryRnic, eventually};
 
-const ALL_PROGRESS: [Progress; 3] = [Progress::Thread, Progress::Inline, Progress::Manual];
+const ALL_PROGRESS: [Progress; 4] = [
+    Progress::Thread,
+    Progress::Inline,
+    Progress::Assisted,
+    Progress::Manual,
+];
 /// Bytes that regions can have.
 const AREA: usize = 64 * KIB;
 /// File descriptors that the process may have while there are to be none left.
@@ -91,7 +96,7 @@ fn without_resources_nothing_is_opened_or_created_and_what_there_is_stays_usable
     let rnics = ALL_PROGRESS.map(|progress| open(&host(), progress).unwrap());
     setrlimit(Resource::RLIMIT_NOFILE, FEW, limits.1).unwrap();
     let taken = take_all();
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let refused = open(&host(), progress).err();
         assert!(matches!(refused, Some(OpenError::System(_))), "{refused:?}");
     }
@@ -240,7 +245,9 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
         let peer = (Side::B.address(), PORT).into();
         let stream = (rnic.connect_stream(peer, Duration::from_secs(1))).unwrap();
         assert_eq!(Arc::strong_count(&held), 3);
-        assert_eq!(engines(), usize::from(progress == Progress::Thread));
+        let has_thread = matches!(progress, Progress::Thread | Progress::Assisted);
+        let wanted = usize::from(has_thread);
+        eventually("its thread has a name", || engines() == wanted);
         assert!(rnic.allocate_memory(1).is_err());
         assert!(host.open_port(at.0, at.1).is_err());
 

@@ -164,6 +164,8 @@ enum EngineArg {
     Inline,
     /// A thread of its own
     Thread,
+    /// The thread that polls, and one of its own while none does
+    Assisted,
 }
 
 /// How long to go on.
@@ -284,6 +286,7 @@ impl PerfArgs {
             .progress(match self.engine {
                 EngineArg::Inline => Progress::Inline,
                 EngineArg::Thread => Progress::Thread,
+                EngineArg::Assisted => Progress::Assisted,
             })
             .keepalive(Some(KEEPALIVE))
             .min_rto(min_rto)
@@ -311,6 +314,9 @@ impl PerfArgs {
             (EngineArg::Thread, WaitArg::Busy) => "thread, busy",
             (EngineArg::Thread, WaitArg::Adaptive) => "thread, adaptive",
             (EngineArg::Thread, WaitArg::Blocking) => "thread, blocking",
+            (EngineArg::Assisted, WaitArg::Busy) => "assisted, busy",
+            (EngineArg::Assisted, WaitArg::Adaptive) => "assisted, adaptive",
+            (EngineArg::Assisted, WaitArg::Blocking) => "assisted, blocking",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::shared::{CopyError, SharedBytes};
 use crate::vanishing::{PAGE, Right, Vanishing};
-use crate::{AtomicAccessError, Digest, unblock_faults};
+use crate::{AtomicAccessError, Digest, take_only_faults};
 
 /// Lengths that are copied in different ways.
 const LENS: [usize; 15] = [
@@ -114,7 +114,7 @@ fn thread_that_has_blocked_all_signals_survives_once_it_takes_its_faults() {
     let bytes = memory.share().unwrap();
     memory.unmap(1);
     nix::sys::signal::SigSet::all().thread_block().unwrap();
-    unblock_faults().unwrap();
+    take_only_faults().unwrap();
     page_one_is_gone(&bytes, true);
 }
 

@@ -208,6 +208,7 @@ impl Engine {
         };
         let offered = IncomingRequest {
             id: incoming.id,
+            local: incoming.port.local(),
             remote: incoming.remote,
             private_data: request.private_data.to_vec(),
             revision: request.revision,

@@ -14,6 +14,8 @@ use crate::queues::Inbox;
 pub struct IncomingRequest {
     /// Which.
     pub id: IncomingId,
+    /// Where it has come.
+    pub local: SocketAddr,
     /// The initiator.
     pub remote: SocketAddr,
     /// Private data of the Request.

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_millis(300);
 
 #[test]
 fn connect_after_a_pause_has_all_of_its_time() {
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let config = RnicConfig::default()
             .progress(progress)
             .wait_mode(WaitMode::Blocking);

@@ -24,6 +24,7 @@ mod mpa;
 mod order;
 mod packing;
 mod path_search;
+mod ports;
 mod program;
 mod protection;
 mod read_responses;

@@ -345,7 +345,7 @@ fn event_loop_of_the_engine_is_woken_by_the_answer() {
 /// Nobody but the answer wakes the caller, who would sleep for [`LIMIT`] otherwise.
 #[test]
 fn caller_that_waits_is_woken_by_the_answer() {
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let mut late = Late::new(progress);
         let host = Arc::clone(&late.host);
         let began = Instant::now();

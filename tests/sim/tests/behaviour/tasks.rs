@@ -21,7 +21,7 @@ use xwarp_test_kit::{MemoryRnic, MemoryRnics, Side};
 
 /// A wake-up that is lost fails a test after so long.
 const TIMEOUT: Duration = Duration::from_secs(20);
-const BOTH: [Progress; 2] = [Progress::Thread, Progress::Inline];
+const ALL: [Progress; 3] = [Progress::Thread, Progress::Inline, Progress::Assisted];
 const PORT: u16 = 7471;
 /// Where nobody answers a Request.
 const SILENT_PORT: u16 = 7472;
@@ -140,7 +140,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
 
 #[tokio::test(flavor = "current_thread")]
 async fn tasks_connect_send_and_close() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let (mut a, mut b) = tasks.connect(&mut tasks.listen()).await;
         a.send();
@@ -156,7 +156,7 @@ async fn tasks_connect_send_and_close() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn events_are_awaited() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let (a, mut b) = tasks.connect(&mut tasks.listen()).await;
         let events = tasks.0.a.events().into_async().unwrap();
@@ -176,7 +176,7 @@ async fn events_are_awaited() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn futures_that_are_dropped_lose_nothing() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let mut listener = tasks.listen();
         {
@@ -200,7 +200,7 @@ async fn futures_that_are_dropped_lose_nothing() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn two_tasks_await_the_same_events() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let mut listener = tasks.listen();
         let mut ends = [
@@ -221,7 +221,7 @@ async fn two_tasks_await_the_same_events() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn connection_whose_future_is_dropped_is_given_up() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let _silent = tasks.listen_at(SILENT_PORT);
         let mut a = AsyncEnd::new(&tasks.0.a);
@@ -239,7 +239,7 @@ async fn connection_whose_future_is_dropped_is_given_up() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn streams_are_accepted_read_and_written() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let at = (Side::B.address(), PORT);
         let listener = tasks.0.b.listen_streams(at.into()).unwrap();
@@ -273,7 +273,7 @@ async fn streams_are_accepted_read_and_written() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn tasks_end_with_their_rnic() {
-    for progress in BOTH {
+    for progress in ALL {
         let tasks = Tasks::new(progress);
         let (end, events) = (
             AsyncEnd::new(&tasks.0.a),

@@ -237,7 +237,7 @@ fn connection_to_a_silent_neighbour_is_waited_for_by_its_descriptor_alone() {
         "ntable change name arp_cache dev {DEV} retrans 20000"
     ));
     let nobody = SocketAddr::new(Ipv4Addr::new(10, 77, 0, 9).into(), 7474);
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let rnic = open(&hosts.a, progress);
         let cq = rnic.create_cq(8).expect("a queue");
         let mut end = end(&rnic.allocate_pd().expect("a domain"), &cq);
@@ -290,7 +290,7 @@ fn connection_goes_on_when_the_neighbour_appears() {
 #[test]
 fn connection_is_made_by_the_engine_alone_when_the_neighbour_appears() {
     needs_root!();
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let hosts = Hosts::new();
         let late = IpAddr::from(Ipv4Addr::new(10, 77, 0, 9));
         let a = open(&hosts.a, progress);

@@ -22,7 +22,7 @@ fn rnics() -> impl Iterator<Item = (String, Rnic)> {
         WaitMode::Adaptive(Duration::from_micros(50)),
         WaitMode::Blocking,
     ];
-    [Progress::Thread, Progress::Inline]
+    [Progress::Thread, Progress::Inline, Progress::Assisted]
         .into_iter()
         .flat_map(move |progress| modes.map(|mode| (progress, mode)))
         .map(|(progress, mode)| {

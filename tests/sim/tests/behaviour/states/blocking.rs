@@ -96,7 +96,7 @@ fn active(rnic: &Rnic, mut listener: StreamListener) {
 
 #[test]
 fn stream_is_handed_over_by_engines_that_run_by_themselves() {
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let rnics = rnics(progress);
         let listener = rnics.b.listen_streams(at_b()).unwrap();
         run_ends(|| passive(&rnics.a), || active(&rnics.b, listener));
@@ -105,7 +105,7 @@ fn stream_is_handed_over_by_engines_that_run_by_themselves() {
 
 #[test]
 fn disconnect_of_an_rnic_that_was_closed_says_so() {
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let rnic = rnic(progress);
         let cq = rnic.create_cq(4).unwrap();
         let pd = rnic.allocate_pd().unwrap();
@@ -153,7 +153,7 @@ fn resetter(rnic: &Rnic, mut listener: xwarp::Listener) {
 
 #[test]
 fn waiter_for_an_event_is_woken_by_it() {
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let rnics = rnics(progress);
         let listener = rnics.b.listen(at_b()).unwrap();
         run_ends(|| waiter(&rnics.a), || resetter(&rnics.b, listener));
@@ -252,7 +252,7 @@ fn waiter_for_a_completion_is_woken_when_the_rnic_closes() {
 
 #[test]
 fn panic_of_an_engine_that_runs_by_itself_is_an_event_and_the_peer_is_told() {
-    for progress in [Progress::Thread, Progress::Inline] {
+    for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {
         let rnics = rnics(progress);
         let listener = rnics.b.listen(at_b()).unwrap();
         run_ends(|| panicking(&rnics.a), || told(&rnics.b, listener));
@@ -374,7 +374,12 @@ fn act_in_a_handler(
 
 #[test]
 fn verb_in_a_handler_is_refused_and_what_the_handler_drops_ends_after_it() {
-    for progress in [Progress::Thread, Progress::Inline, Progress::Manual] {
+    for progress in [
+        Progress::Thread,
+        Progress::Inline,
+        Progress::Assisted,
+        Progress::Manual,
+    ] {
         let rnic = Arc::new(rnic(progress));
         let pd = rnic.allocate_pd().unwrap();
         let (tell, told) = channel();
@@ -398,7 +403,12 @@ fn verb_in_a_handler_is_refused_and_what_the_handler_drops_ends_after_it() {
 
 #[test]
 fn handler_that_owns_objects_may_be_cleared() {
-    for progress in [Progress::Thread, Progress::Inline, Progress::Manual] {
+    for progress in [
+        Progress::Thread,
+        Progress::Inline,
+        Progress::Assisted,
+        Progress::Manual,
+    ] {
         let rnic = rnic(progress);
         let pd = rnic.allocate_pd().unwrap();
         let cq = rnic.create_cq(1).unwrap();

@@ -1,0 +1,96 @@
+//! Burst of polls: how the engine's thread tells an application that spins on a completion queue from one that polls now and then.
+
+use std::time::{Duration, Instant};
+
+/// Polls of a burst follow each other within this time on average. An application that spins on its memory between two polls takes longer: a message
+/// does not come there and back as fast.
+const GAP: Duration = Duration::from_micros(5);
+/// After this long a burst is one that goes on.
+const LONG: Duration = Duration::from_micros(100);
+
+/// The polls of late.
+pub(crate) struct Burst {
+    since: Instant,
+    /// The polls at the last look that has found new ones, and when that was.
+    last: (u32, Instant),
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// There were no polls, or too few: what follows may be a burst.
+    Begins,
+    /// Polls follow one another.
+    Goes,
+    /// They have done so for long.
+    IsLong,
+}
+
+impl Burst {
+    /// None yet, after so many polls.
+    pub(crate) fn new(polls: u32, now: Instant) -> Self {
+        let (since, last) = (now, (polls, now));
+        Self { since, last }
+    }
+
+    /// Looks at the number of polls so far.
+    pub(crate) fn see(&mut self, polls: u32, now: Instant) -> Seen {
+        let (before, then) = self.last;
+        let new = polls.wrapping_sub(before);
+        let time = now.saturating_duration_since(then);
+        if time > GAP * new.max(1) {
+            *self = Self::new(polls, now);
+            return Seen::Begins;
+        }
+        if new > 0 {
+            self.last = (polls, now);
+        }
+        if now.saturating_duration_since(self.since) < LONG {
+            return Seen::Goes;
+        }
+        Seen::IsLong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micros(count: u64) -> Duration {
+        Duration::from_micros(count)
+    }
+
+    /// Looks every microsecond, while polls come as `polls` says.
+    fn first_long(polls: impl Fn(u64) -> u64) -> Option<u64> {
+        let start = Instant::now();
+        let mut burst = Burst::new(0, start);
+        (1..1000).find(|at| {
+            let count = u32::try_from(polls(*at)).unwrap();
+            burst.see(count, start + micros(*at)) == Seen::IsLong
+        })
+    }
+
+    #[test]
+    fn polls_are_a_burst_once_they_have_followed_each_other_for_long() {
+        assert_eq!(first_long(|at| at), Some(100), "one a microsecond");
+        assert_eq!(first_long(|at| at / 4), Some(100), "one in four");
+        assert_eq!(first_long(|at| at / 8), None, "one in eight");
+        assert_eq!(first_long(|_| 0), None, "none");
+    }
+
+    #[test]
+    fn polls_with_a_pause_between_are_none_however_many() {
+        // 100 at once, then memory is looked at for 9 µs.
+        assert_eq!(first_long(|at| at / 10 * 100), None);
+    }
+
+    #[test]
+    fn look_after_a_sleep_goes_by_the_average() {
+        let start = Instant::now();
+        for (polls, expected) in [(40, Seen::IsLong), (39, Seen::Begins)] {
+            let mut burst = Burst::new(u32::MAX, start);
+            let polls = u32::MAX.wrapping_add(polls);
+            assert_eq!(burst.see(polls, start + micros(200)), expected);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Ports of an RNIC: each is open once at the host, shared by connections, and claimed by one listener at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use xwarp_driver::net::{InterfaceMonitor, PortError};
+use xwarp_rnic::model::{Host, HostError, LocalPort, PathTo};
+
+/// Address and port.
+type Place = (IpAddr, u16);
+
+/// A host whose ports are shared: one that the RNIC has already is not opened a second time.
+pub(crate) struct Ports {
+    host: Arc<dyn Host>,
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Ports that are open at the host, and how many have a share of each.
+    held: HashMap<Place, (LocalPort, usize)>,
+    /// Ports that somebody is bound to or listens on.
+    claimed: HashSet<Place>,
+}
+
+/// The right to listen on a port. Nobody else has it until this is dropped.
+pub(crate) struct Claim {
+    place: Place,
+    table: Arc<Mutex<Table>>,
+}
+
+/// A part in a port. The host has the port back with the last one.
+struct Share {
+    place: Place,
+    table: Arc<Mutex<Table>>,
+}
+
+impl Ports {
+    pub(crate) fn new(host: Arc<dyn Host>) -> Self {
+        let table = Arc::default();
+        Self { host, table }
+    }
+
+    /// Claims a port. Connections that came by a former listener may have a share of it, but nobody may be bound to it.
+    pub(crate) fn claim(
+        &self,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(LocalPort, Claim), HostError> {
+        let mut table = lock(&self.table);
+        if table.claimed.contains(&(address, port)) {
+            let addr = address;
+            return Err(PortError::InUse { addr, port }.into());
+        }
+        let opened = self.share(&mut table, address, port)?;
+        let place = (address, opened.local().port());
+        table.claimed.insert(place);
+        let table = Arc::clone(&self.table);
+        Ok((opened, Claim { place, table }))
+    }
+
+    fn share(&self, table: &mut Table, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
+        let local = if let Some((held, shares)) = table.held.get_mut(&(address, port)) {
+            *shares += 1;
+            held.local()
+        } else {
+            let opened = self.host.open_port(address, port)?;
+            let local = opened.local();
+            table.held.insert((address, local.port()), (opened, 1));
+            local
+        };
+        let place = (address, local.port());
+        let table = Arc::clone(&self.table);
+        Ok(LocalPort::new(local, Box::new(Share { place, table })))
+    }
+}
+
+impl Host for Ports {
+    fn name(&self) -> &str {
+        self.host.name()
+    }
+
+    fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
+        self.host.addresses()
+    }
+
+    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
+        self.host.path_to(remote, timeout)
+    }
+
+    fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
+        self.share(&mut lock(&self.table), address, port)
+    }
+
+    fn monitor(&self) -> Option<InterfaceMonitor> {
+        self.host.monitor()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.table).claimed.remove(&self.place);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut table = lock(&self.table);
+        if let Some((_, shares)) = table.held.get_mut(&self.place) {
+            *shares -= 1;
+            if *shares == 0 {
+                // Within the lock: nobody asks the host for the port before it has it back.
+                table.held.remove(&self.place);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::FixedHost;
+
+    const AT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+    #[test]
+    fn host_has_a_port_back_with_its_last_share() {
+        let host = Arc::new(FixedHost::new(AT, []));
+        let ports = Ports::new(Arc::clone(&host) as Arc<dyn Host>);
+        let (first, claim) = ports.claim(AT, 7471).unwrap();
+        let second = ports.open_port(AT, 7471).unwrap();
+        assert!(ports.claim(AT, 7471).is_err());
+        drop((claim, first));
+        assert!(host.open_port(AT, 7471).is_err(), "one share is left");
+        let (third, claim) = ports.claim(AT, 7471).unwrap();
+        drop((second, third));
+        drop(host.open_port(AT, 7471).unwrap());
+        assert!(
+            ports.claim(AT, 7471).is_err(),
+            "claimed, with a port or not"
+        );
+        drop(claim);
+        assert!(ports.claim(AT, 7471).is_ok());
+    }
+
+    #[test]
+    fn port_that_the_host_chooses_is_shared_by_its_number() {
+        let host = Arc::new(FixedHost::new(AT, []));
+        let ports = Ports::new(Arc::clone(&host) as Arc<dyn Host>);
+        let (chosen, _claim) = ports.claim(AT, 0).unwrap();
+        let number = chosen.local().port();
+        assert!(number != 0 && ports.claim(AT, number).is_err());
+        assert_eq!(ports.open_port(AT, number).unwrap().local().port(), number);
+        assert_ne!(ports.open_port(AT, 0).unwrap().local().port(), number);
+    }
+}

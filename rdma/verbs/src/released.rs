@@ -1,0 +1,43 @@
+//! What handlers of an engine have dropped: let go of after the turn that they ran in.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use xwarp_rnic::engine::Engine;
+
+/// Lets go of what a handler has dropped.
+pub(crate) type Release = Box<dyn FnOnce(&mut Engine) + Send>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Released {
+    list: Mutex<Vec<Release>>,
+    /// There may be something in the list.
+    any: AtomicBool,
+}
+
+impl Released {
+    pub(crate) fn add(&self, release: Release) {
+        self.lock().push(release);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether there may be something.
+    #[inline]
+    pub(crate) fn has_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// All of it. Costs one load if there is nothing.
+    pub(crate) fn take(&self) -> Vec<Release> {
+        if !self.has_any() {
+            return Vec::new();
+        }
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Release>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
