@@ -8,6 +8,7 @@ mod backend;
 pub mod cm;
 mod entry;
 mod fork;
+mod logging;
 mod object;
 pub mod refused;
 pub mod verbs;

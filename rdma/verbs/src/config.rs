@@ -14,9 +14,9 @@ pub enum Progress {
     Thread,
     /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
     Inline,
-    /// The thread that polls, and one of the engine's own while nobody polls. Best where programs poll, sleep and spin on memory in turn. When a
-    /// thread has spun on a completion queue, the engine's own rests until 50 to 450 µs after the last poll, or until a queue is armed
-    /// or a verb waits. It takes none of the application's signals.
+    /// The thread that polls, and one of the engine's own while nobody polls. Best where programs poll, sleep and spin on memory in turn. While the
+    /// application spins on a completion queue, the engine's own thread rests. It is back 50 to 450 µs after the last poll, and at once when a
+    /// queue is armed or a verb waits. It takes none of the application's signals.
     Assisted,
     /// `Rnic::step_at` only, with the caller's clock: for simulation.
     Manual,

@@ -1,4 +1,4 @@
-//! What handlers of an engine have dropped: let go of after the turn that they ran in.
+//! Releases: what handlers of an engine have dropped, to be let go of after the turn that they ran in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

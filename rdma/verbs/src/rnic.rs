@@ -116,12 +116,7 @@ impl Rnic {
             mpa: config.mpa,
             released: Arc::default(),
         };
-        let control = match config.progress {
-            Progress::Thread => Control::threaded(engine, parts, config.wait_mode, waking)?,
-            Progress::Inline => Control::inline(engine, parts, config.wait_mode, &waking)?,
-            Progress::Assisted => Control::assisted(engine, parts, config.wait_mode, &waking)?,
-            Progress::Manual => Control::manual(engine, parts)?,
-        };
+        let control = run_by(config, engine, parts, waking)?;
         Ok(Self {
             control,
             info: None,
@@ -502,6 +497,21 @@ impl Rnic {
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn next_deadline(&self) -> Result<Option<Instant>, RnicUnavailable> {
         self.control.call(|engine| engine.next_deadline())
+    }
+}
+
+/// Has the engine be run as the configuration says.
+fn run_by(
+    config: &RnicConfig,
+    engine: Engine,
+    parts: Parts,
+    waking: (Sleeper, Doorbell),
+) -> std::io::Result<Arc<Control>> {
+    match config.progress {
+        Progress::Thread => Control::threaded(engine, parts, config.wait_mode, waking),
+        Progress::Inline => Control::inline(engine, parts, config.wait_mode, &waking),
+        Progress::Assisted => Control::assisted(engine, parts, config.wait_mode, &waking),
+        Progress::Manual => Control::manual(engine, parts),
     }
 }
 

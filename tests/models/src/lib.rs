@@ -171,6 +171,9 @@ fn whoever_finds_a_queue_pair_ready_need_not_wake_the_engine() {
             poster.join().unwrap();
         }
         assert!(!asleep || shared.event.load(Ordering::Acquire) >= 1);
+    });
+}
+
 /// The engine's thread, as far as it rests: whether it does, and the token that wakes it.
 struct Engine {
     hand_over: HandOver,

@@ -74,6 +74,11 @@ fn engines() -> usize {
         .count()
 }
 
+/// Engines' threads that an RNIC has.
+fn threads_of(progress: Progress) -> usize {
+    usize::from(matches!(progress, Progress::Thread | Progress::Assisted))
+}
+
 /// Takes all file descriptors that there can be, until they are dropped.
 fn take_all() -> Vec<File> {
     std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
@@ -245,9 +250,8 @@ fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
         let peer = (Side::B.address(), PORT).into();
         let stream = (rnic.connect_stream(peer, Duration::from_secs(1))).unwrap();
         assert_eq!(Arc::strong_count(&held), 3);
-        let has_thread = matches!(progress, Progress::Thread | Progress::Assisted);
-        let wanted = usize::from(has_thread);
-        eventually("its thread has a name", || engines() == wanted);
+        let threads = threads_of(progress);
+        eventually("its thread has a name", || engines() == threads);
         assert!(rnic.allocate_memory(1).is_err());
         assert!(host.open_port(at.0, at.1).is_err());
 

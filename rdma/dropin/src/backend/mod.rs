@@ -3,6 +3,7 @@
 //! `local` has the RNIC in this process. A service process can stand behind the same trait later, so nothing here names a type of xwarp.
 //! Posting and polling do not go through [`Backend`] but through the ports of a queue, by one call for a list.
 
+pub(crate) mod connections;
 mod local;
 
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use crate::entry::Result;
 pub(crate) use local::testbed;
 pub(crate) use local::{limits, open};
 
+use connections::Connections;
+
 /// Numbers that name the objects of a backend.
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident,)*) => { $(
@@ -23,6 +26,8 @@ macro_rules! handles {
         pub(crate) struct $name(pub(crate) u32);
     )* };
 }
+
+pub(crate) use handles;
 
 handles! {
     /// A protection domain.
@@ -209,7 +214,7 @@ pub(crate) trait CqPort: Send + Sync {
 }
 
 /// An RNIC.
-pub(crate) trait Backend: Send + Sync {
+pub(crate) trait Backend: Connections + Send + Sync {
     /// Ends it, whatever its objects are doing.
     fn close(&self);
 

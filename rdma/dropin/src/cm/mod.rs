@@ -1,3 +1,26 @@
-//! Functions of `rdma/rdma_cma.h`: the connection manager.
+//! The connection manager: what `rdma/rdma_cma.h` has.
+//!
+//! | subject | module |
+//! |---|---|
+//! | identifiers, and the channels of their events | `id` |
+//! | events that programs take | `events` |
+//! | making, moving, destroying; synchronous calls | `life` |
+//! | binding and resolving | `resolving`, with `address` |
+//! | listening, connecting, accepting, rejecting, disconnecting | `connecting`, with `offered` |
+//! | queue pairs and shared receive queues of identifiers | `qp` |
+//! | endpoints, addresses of names, options | `endpoint`, `addrinfo`, `options` |
+//! | contexts that identifiers share | `devices` |
 
-pub mod pending;
+mod address;
+pub mod addrinfo;
+pub mod connecting;
+pub mod devices;
+pub mod endpoint;
+pub mod events;
+mod id;
+pub mod life;
+mod numbers;
+mod offered;
+pub mod options;
+pub mod qp;
+pub mod resolving;

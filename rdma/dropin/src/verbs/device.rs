@@ -17,6 +17,7 @@ use crate::abi::verbs::ibv_device;
 use crate::backend::{self, Backend, EventSink, Happening, Source};
 use crate::entry::{Result, always, lock, sets};
 use crate::fork;
+use crate::logging;
 use crate::object::{Kind, Object};
 
 /// Has programs take the device for one of InfiniBand transport: `ib`.
@@ -114,6 +115,11 @@ fn abi_of(interface: &Interface) -> ibv_device {
     device
 }
 
+/// Whether the user has named the devices.
+pub(crate) fn are_named() -> bool {
+    interface::named().is_some()
+}
+
 /// The devices, which are the same objects each time.
 pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
     let mut known = lock(&DEVICES);
@@ -174,6 +180,7 @@ impl Device {
             return Ok(Arc::clone(backend));
         }
         fork::children_are_dead();
+        logging::begin();
         let sink: Arc<dyn EventSink> = Arc::<Targets>::clone(&self.targets);
         let backend = backend::open(&self.name, sink)?;
         opened.backend = Some(Arc::clone(&backend));

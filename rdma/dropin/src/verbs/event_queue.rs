@@ -56,13 +56,24 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes back events that wait, such as of an object that is no more.
-    pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
+        drop(self.take_back(|event| !keep(event)));
+    }
+
+    /// Takes back events that wait, in their order, to be told elsewhere.
+    pub(crate) fn take_back(&self, mut which: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut waiting = lock(&self.waiting);
-        let before = waiting.len();
-        waiting.retain(keep);
-        for _ in waiting.len()..before {
-            self.uncount();
+        let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
+        for event in waiting.drain(..) {
+            if which(&event) {
+                taken.push(event);
+                self.uncount();
+            } else {
+                kept.push_back(event);
+            }
         }
+        *waiting = kept;
+        taken
     }
 
     #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) fn interface(name: &str) -> Result<Interface> {
 }
 
 /// Names from the environment or the configuration file.
-fn named() -> Option<Vec<String>> {
+pub(crate) fn named() -> Option<Vec<String>> {
     if let Ok(names) = env::var(DEVICES) {
         return Some(words(&names, ','));
     }

@@ -10,7 +10,7 @@ pub mod cq_events;
 mod cq_ex;
 pub mod device;
 mod domains;
-mod event_queue;
+pub(crate) mod event_queue;
 mod interface;
 pub mod mr;
 mod mw;

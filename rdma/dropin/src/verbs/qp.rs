@@ -20,6 +20,9 @@ use crate::backend::{Backend, NewQp, QpHandle, QpPort, QpRequest, QpSizes, Sourc
 use crate::entry::{Result, lock, returns, sets};
 use crate::object::{Kind, Object};
 
+/// Bytes of inline data that every queue pair takes. Other devices have some for programs that ask for none, which count on that.
+const LEAST_INLINE: u32 = 64;
+
 /// A queue pair.
 pub(crate) struct Qp {
     pd: Arc<Object<Pd>>,
@@ -88,6 +91,7 @@ impl Wanted<'_> {
         } else {
             (cap.max_recv_wr, cap.max_recv_sge) = (cap.max_recv_wr.max(1), cap.max_recv_sge.max(1));
         }
+        cap.max_inline_data = cap.max_inline_data.max(LEAST_INLINE);
         let sizes = QpSizes {
             send_depth: cap.max_send_wr as usize,
             recv_depth: cap.max_recv_wr.max(1) as usize,

@@ -1,14 +1,17 @@
 //! The RNIC in this process. No other module names a type of xwarp.
 
+mod connections;
 mod errors;
 mod memory;
 mod notices;
 mod poll;
 mod post;
 mod queue_pairs;
+mod requests;
 mod table;
 #[cfg(test)]
 pub(crate) mod testbed;
+mod watcher;
 
 use std::sync::{Arc, Mutex};
 
@@ -22,13 +25,16 @@ use xwarp::{
     SharedReceiveQueue, SrqConfig,
 };
 
+use connections::Port;
 use errors::Numbered;
 use memory::Region;
 use notices::{Events, Notices};
 use poll::Cq;
 use post::SrqPosts;
 use queue_pairs::QueuePairs;
+use requests::Requests;
 use table::Table;
+use watcher::Watcher;
 
 use super::{
     Backend, CqHandle, CqPort, EventSink, Limits, Memory, MrHandle, MwHandle, NewQp, Notice,
@@ -48,6 +54,10 @@ struct Local {
     cqs: Table<Arc<Cq>>,
     srqs: Table<Arc<SrqPosts>>,
     qps: Arc<QueuePairs>,
+    ports: Table<Port>,
+    /// Peers that wait for an answer.
+    requests: Arc<Requests>,
+    watcher: Watcher,
 }
 
 /// What every device can do, open or not.
@@ -69,7 +79,7 @@ pub(crate) fn limits() -> Limits {
 
 /// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.
 pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn Backend>> {
-    let config = RnicConfig::default().progress(Progress::Thread);
+    let config = RnicConfig::default().progress(Progress::Assisted);
     let rnic = Rnic::open(interface, &config).map_err(|error| {
         eprintln!("xwarp: cannot open an RNIC on {interface}: {error}");
         error.errno()
@@ -81,6 +91,8 @@ impl Local {
     fn new(rnic: Rnic, sink: Arc<dyn EventSink>) -> Result<Self> {
         let notices = Arc::new(Notices::default());
         let qps = Arc::new(QueuePairs::new());
+        let requests = Arc::new(Requests::new());
+        let watcher = Watcher::new(&qps, &requests)?;
         let of_handler = Arc::clone(&notices);
         let handler = rnic
             .add_completion_handler(move |id| of_handler.completion(id))
@@ -88,6 +100,7 @@ impl Local {
         let events = Events {
             notices: Arc::clone(&notices),
             qps: Arc::clone(&qps),
+            ends: watcher.ends(),
             sink,
         };
         rnic.set_event_handler(move |_, event| events.tell(event))
@@ -102,6 +115,9 @@ impl Local {
             cqs: Table::new(),
             srqs: Table::new(),
             qps,
+            ports: Table::new(),
+            requests,
+            watcher,
         })
     }
 
@@ -171,6 +187,7 @@ macro_rules! ended {
 
 impl Backend for Local {
     fn close(&self) {
+        self.watcher.end();
         if let Err(error) = self.rnic.close() {
             log::debug!("the RNIC was closed already: {error}");
         }
@@ -347,6 +364,6 @@ impl Backend for Local {
     }
 
     fn destroy_qp(&self, qp: QpHandle) -> Result<()> {
-        self.qps.destroy(qp)
+        self.destroy_connected(qp)
     }
 }

@@ -7,6 +7,7 @@ use xwarp::attr::{CqId, SrqId};
 use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
 
 use super::queue_pairs::QueuePairs;
+use super::watcher::Ends;
 use crate::backend::{CqHandle, EventSink, Happening, Notice, Source, SrqHandle};
 use crate::entry::lock;
 
@@ -47,6 +48,7 @@ impl Notices {
 pub(super) struct Events {
     pub(super) notices: Arc<Notices>,
     pub(super) qps: Arc<QueuePairs>,
+    pub(super) ends: Ends,
     pub(super) sink: Arc<dyn EventSink>,
 }
 
@@ -57,6 +59,10 @@ impl Events {
             return;
         };
         self.sink.event(source, happening);
+        if let Source::Qp(qp) = source {
+            log::debug!("queue pair {}: {:?}", qp.0, event.kind);
+            self.ends.note(qp, happening == Happening::Closed);
+        }
     }
 
     /// Whom it has happened to; `None` if that was destroyed since.

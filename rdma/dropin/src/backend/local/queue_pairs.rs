@@ -12,6 +12,7 @@ use xwarp::{QpConfig, QpState, QueuePair};
 use super::errors::Numbered;
 use super::post::Posts;
 use super::table::Table;
+use crate::backend::connections::Depths;
 use crate::backend::{NewQp, QpHandle, QpRequest, QpStatus, QpView};
 use crate::entry::{Result, lock};
 
@@ -31,6 +32,7 @@ pub(super) fn config(request: &QpRequest) -> QpConfig {
         .write_sge(sizes.send_sge)
         .recv_sge(sizes.recv_sge)
         .max_inline(sizes.inline)
+        .flush_late_posts(true)
         .peer_to_peer(Some(PeerToPeer {
             required: false,
             rtr: RtrTypes::ALL,
@@ -77,6 +79,28 @@ impl QueuePairs {
         let qp = self.handle_of(id)?;
         let info = self.with(qp, |qp| qp.query().map_err(|error| error.errno()));
         Some(info.ok()?.terminate?.code)
+    }
+
+    /// The queue pair with that number of 24 bits.
+    pub(super) fn with_number(&self, number: u32) -> Option<QpHandle> {
+        let handles = lock(&self.handles);
+        let found = handles.iter().find(|(id, _)| id.number() == number);
+        found.map(|(_, handle)| *handle)
+    }
+
+    /// What the connection of a queue pair has settled.
+    pub(super) fn depths(&self, qp: QpHandle) -> Option<Depths> {
+        let info = self.with(qp, |qp| Ok(qp.connection())).ok()??;
+        let (ird, ord) = (info.ird, info.ord);
+        Some(Depths { ird, ord })
+    }
+
+    /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.
+    pub(super) fn flush(&self, qp: QpHandle) {
+        let flushed = self.with(qp, |qp| qp.abort().map_err(|error| error.errno()));
+        if let Err(errno) = flushed {
+            log::debug!("a queue pair is gone already: {errno}");
+        }
     }
 
     pub(super) fn query(&self, qp: QpHandle) -> Result<QpView> {

@@ -1,0 +1,100 @@
+//! Connections, as the connection manager has them of a backend: ports, requests of peers, attempts to connect, and their ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::{QpHandle, handles};
+use crate::entry::Result;
+
+handles! {
+    /// A port that is bound, and may be listened on.
+    PortHandle,
+    /// A peer that wants to connect and waits for an answer.
+    RequestHandle,
+}
+
+/// How many Reads may be outstanding: the peer's, which are answered at once (IRD), and ours (ORD).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Depths {
+    pub(crate) ird: u16,
+    pub(crate) ord: u16,
+}
+
+/// A peer that wants to connect.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) handle: RequestHandle,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) private_data: Vec<u8>,
+    /// As this side would have them: the peer's ORD is our IRD. `None` if the peer does not tell.
+    pub(crate) depths: Option<Depths>,
+}
+
+/// Why a connection was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The peer, or its host, has said no.
+    Rejected { errno: Errno, private_data: Vec<u8> },
+    /// Nobody has answered.
+    Unreachable(Errno),
+    /// It has failed at this side, or the peer does not speak iWARP.
+    Failed(Errno),
+}
+
+/// What is told of a port or of a queue pair's connection. Whoever is told may call verbs.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// A peer wants to connect to the port.
+    Request(Request),
+    /// The connection is made.
+    Connected {
+        private_data: Vec<u8>,
+        depths: Depths,
+    },
+    /// It was not made.
+    NotConnected(Failure),
+    /// It has ended, and work is flushed.
+    Disconnected,
+}
+
+/// Who is told.
+pub(crate) type Told = Arc<dyn Fn(News) + Send + Sync>;
+
+/// What an attempt to connect is made with.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectOrder {
+    pub(crate) remote: SocketAddr,
+    pub(crate) depths: Depths,
+    pub(crate) private_data: Vec<u8>,
+}
+
+/// Connections of an RNIC.
+pub(crate) trait Connections {
+    /// Takes a port of one address, or of all addresses of a family; with what it is bound to.
+    fn bind(&self, local: SocketAddr) -> Result<(PortHandle, Vec<SocketAddr>)>;
+    /// Listens on a port. Requests are told until it is unbound.
+    fn listen(&self, port: PortHandle, told: Told) -> Result<()>;
+    /// Ends listening and gives the port back, before it returns.
+    fn unbind(&self, port: PortHandle) -> Result<()>;
+
+    /// Begins to connect; with the address and port that it begins from. How it ends is told.
+    fn connect(&self, qp: QpHandle, order: ConnectOrder, told: Told) -> Result<SocketAddr>;
+    /// Accepts. Only the connection's end is told.
+    fn accept(
+        &self,
+        request: RequestHandle,
+        qp: QpHandle,
+        depths: Depths,
+        private_data: &[u8],
+        told: Told,
+    ) -> Result<()>;
+    /// Says no.
+    fn reject(&self, request: RequestHandle, private_data: &[u8]) -> Result<()>;
+    /// Begins a graceful close.
+    fn disconnect(&self, qp: QpHandle) -> Result<()>;
+    /// The queue pair with that number.
+    fn qp_with_number(&self, number: u32) -> Result<QpHandle>;
+}

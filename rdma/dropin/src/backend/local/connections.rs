@@ -1,0 +1,136 @@
+//! Connections of the RNIC in this process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use xwarp::QpState;
+use xwarp::attr::QpChange;
+use xwarp::cm::BoundPort;
+
+use super::Local;
+use super::errors::Numbered;
+use crate::backend::QpHandle;
+use crate::backend::connections::{
+    ConnectOrder, Connections, Depths, PortHandle, RequestHandle, Told,
+};
+use crate::entry::Result;
+
+/// How long an attempt to connect may take, with the peer's program that has to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long destroying a queue pair waits for a close that has begun.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// A port of the RNIC.
+pub(super) enum Port {
+    Bound(BoundPort),
+    /// The watcher has its listener.
+    Listening(usize),
+}
+
+impl Local {
+    /// Destroys a queue pair, which resets its connection. A close that has begun may end before that: programs destroy a queue pair as soon as
+    /// they have asked for it. The connection's end is told, if it was not.
+    pub(super) fn destroy_connected(&self, qp: QpHandle) -> Result<()> {
+        self.watcher.give_up(qp);
+        self.qps.with(qp, |qp| {
+            if qp.state() == QpState::Closing
+                && let Err(error) = qp.disconnect(CLOSE_WAIT)
+            {
+                log::info!("a connection is reset: {error}");
+            }
+            Ok(())
+        })?;
+        self.qps.destroy(qp)?;
+        self.watcher.tell_end(qp);
+        Ok(())
+    }
+}
+
+impl Connections for Local {
+    fn bind(&self, local: SocketAddr) -> Result<(PortHandle, Vec<SocketAddr>)> {
+        let bound = self.rnic.bind(local).map_err(|error| error.errno())?;
+        let addresses = bound.addresses();
+        let port = self.ports.insert(Port::Bound(bound))?;
+        Ok((PortHandle(port), addresses))
+    }
+
+    fn listen(&self, port: PortHandle, told: Told) -> Result<()> {
+        self.ports.replace(port.0, |port| match port {
+            Port::Listening(_) => (Some(port), Err(Errno::EINVAL)),
+            Port::Bound(bound) => {
+                let listener = bound.listen().map_err(|error| error.errno());
+                match listener.and_then(|it| self.watcher.add_listener(it, told)) {
+                    Ok(key) => (Some(Port::Listening(key)), Ok(())),
+                    Err(errno) => (None, Err(errno)),
+                }
+            }
+        })
+    }
+
+    fn unbind(&self, port: PortHandle) -> Result<()> {
+        self.ports.destroy(port.0, |port| {
+            if let Port::Listening(key) = port {
+                self.watcher.remove_listener(key);
+            }
+            Ok(())
+        })
+    }
+
+    fn connect(&self, qp: QpHandle, order: ConnectOrder, told: Told) -> Result<SocketAddr> {
+        let attempt = self.qps.with(qp, |qp| {
+            let change = QpChange::to(QpState::Idle)
+                .ird(order.depths.ird)
+                .ord(order.depths.ord);
+            qp.modify(change).map_err(|error| error.errno())?;
+            let begun = qp.begin_connect(order.remote, &order.private_data, CONNECT_TIMEOUT);
+            begun.map_err(|error| error.errno())
+        })?;
+        let local = attempt.local();
+        self.watcher.add_attempt(qp, attempt, told)?;
+        Ok(local)
+    }
+
+    fn accept(
+        &self,
+        request: RequestHandle,
+        qp: QpHandle,
+        depths: Depths,
+        private_data: &[u8],
+        told: Told,
+    ) -> Result<()> {
+        self.qps.with(qp, |qp| {
+            let change = QpChange::to(QpState::Idle).ird(depths.ird).ord(depths.ord);
+            let changed = qp.modify(change);
+            changed.map(|_depths| ()).map_err(|error| error.errno())
+        })?;
+        // It may end as soon as it is made.
+        self.watcher.add_connection(qp, told);
+        let accepted = self.qps.with(qp, |qp| {
+            self.requests
+                .answer(request, |request| request.accept(qp, private_data))
+        });
+        if accepted.is_err() {
+            self.watcher.forget(qp);
+        }
+        accepted
+    }
+
+    fn reject(&self, request: RequestHandle, private_data: &[u8]) -> Result<()> {
+        self.requests
+            .answer(request, |request| request.reject(private_data))
+    }
+
+    fn disconnect(&self, qp: QpHandle) -> Result<()> {
+        self.qps.with(qp, |qp| match qp.state() {
+            QpState::Rts => qp.begin_disconnect().map_err(|error| error.errno()),
+            QpState::Closing => Ok(()),
+            QpState::Idle | QpState::Terminate | QpState::Error => Err(Errno::EINVAL),
+        })
+    }
+
+    fn qp_with_number(&self, number: u32) -> Result<QpHandle> {
+        self.qps.with_number(number).ok_or(Errno::EINVAL)
+    }
+}

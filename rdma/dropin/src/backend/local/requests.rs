@@ -1,0 +1,149 @@
+//! Requests of peers that wait for an answer, and what became of attempts to connect.
+
+use nix::errno::Errno;
+use xwarp::cm::{ConnectionRequest, Depth, PrivateData};
+use xwarp::error::{AcceptError, ConnectError, HostError, ListenError, PortError};
+
+use super::errors::Numbered;
+use super::queue_pairs::QueuePairs;
+use super::table::Table;
+use crate::backend::QpHandle;
+use crate::backend::connections::{Depths, Failure, News, Request, RequestHandle};
+use crate::entry::Result;
+
+/// Those that wait for an answer.
+pub(super) struct Requests(Table<ConnectionRequest>);
+
+impl Requests {
+    pub(super) const fn new() -> Self {
+        Self(Table::new())
+    }
+
+    /// Takes one in, to be told. `None`, and the peer is rejected, if there are too many.
+    pub(super) fn keep(&self, request: ConnectionRequest) -> Option<Request> {
+        let (local, remote) = (request.local(), request.remote());
+        let private_data = request.private_data().to_vec();
+        let depths = request.enhanced().map(|peer| Depths {
+            ird: number(peer.ord),
+            ord: number(peer.ird),
+        });
+        let handle = self.0.insert(request).ok()?;
+        Some(Request {
+            handle: RequestHandle(handle),
+            local,
+            remote,
+            private_data,
+            depths,
+        })
+    }
+
+    /// Takes one out, to be answered.
+    pub(super) fn answer(
+        &self,
+        request: RequestHandle,
+        answer: impl FnOnce(ConnectionRequest) -> std::result::Result<(), AcceptError>,
+    ) -> Result<()> {
+        self.0.destroy(request.0, |request| {
+            answer(request).map_err(|error| (error.errno(), None))
+        })
+    }
+}
+
+/// A depth as a number: the peer may leave it open.
+fn number(depth: Depth) -> u16 {
+    match depth {
+        Depth::Count(reads) => reads,
+        Depth::LeftToUlp => u16::MAX,
+    }
+}
+
+/// What is told of an attempt that has ended.
+pub(super) fn outcome(
+    ended: std::result::Result<PrivateData, ConnectError>,
+    qp: QpHandle,
+    qps: &QueuePairs,
+) -> News {
+    match ended {
+        Ok(private_data) => News::Connected {
+            private_data: private_data.to_vec(),
+            depths: qps.depths(qp).unwrap_or_default(),
+        },
+        Err(error) => News::NotConnected(failure(error)),
+    }
+}
+
+fn failure(error: ConnectError) -> Failure {
+    let refused = |private_data| Failure::Rejected {
+        errno: Errno::ECONNREFUSED,
+        private_data,
+    };
+    match error {
+        ConnectError::Rejected { private_data, .. } => refused(private_data),
+        ConnectError::Refused(_) => refused(Vec::new()),
+        ConnectError::PeerClosed(_) => Failure::Rejected {
+            errno: Errno::ECONNRESET,
+            private_data: Vec::new(),
+        },
+        ConnectError::TimedOut { .. } => Failure::Unreachable(Errno::ETIMEDOUT),
+        ConnectError::Host(_) => Failure::Unreachable(Errno::EHOSTUNREACH),
+        other => {
+            log::info!("not connected: {other}");
+            Failure::Failed(other.errno())
+        }
+    }
+}
+
+impl Numbered for ConnectError {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Unavailable(error) => error.errno(),
+            Self::Host(error) => error.errno(),
+            Self::Rejected { .. } | Self::Refused(_) => Errno::ECONNREFUSED,
+            Self::TimedOut { .. } => Errno::ETIMEDOUT,
+            Self::PeerClosed(_) => Errno::ECONNRESET,
+            Self::NotIwarp { .. } | Self::Unacceptable { .. } => Errno::EPROTO,
+            Self::AddressLost(_) => Errno::EADDRNOTAVAIL,
+            Self::Resources(_) => Errno::ENOMEM,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl Numbered for AcceptError {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Unavailable(error) => error.errno(),
+            Self::PeerGone => Errno::ECONNRESET,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl Numbered for ListenError {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Unavailable(error) => error.errno(),
+            Self::Host(error) => error.errno(),
+            Self::NotOurs { .. } => Errno::EADDRNOTAVAIL,
+            Self::Taken(_) => Errno::EADDRINUSE,
+            Self::System(error) => error.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
+            _ => Errno::EIO,
+        }
+    }
+}
+
+impl Numbered for HostError {
+    fn errno(&self) -> Errno {
+        match self {
+            Self::Port(PortError::InUse { .. } | PortError::NoneFree { .. }) => Errno::EADDRINUSE,
+            Self::Port(PortError::AddressNotLocal { .. }) => Errno::EADDRNOTAVAIL,
+            Self::Port(PortError::NotPermitted { .. }) => Errno::EACCES,
+            Self::Port(PortError::NoDescriptors) => Errno::EMFILE,
+            Self::Steering(_) => Errno::ENOSPC,
+            Self::Route(_) | Self::OtherInterface { .. } => Errno::ENETUNREACH,
+            Self::Neighbour(_) | Self::Unknown(_) => Errno::EHOSTUNREACH,
+            Self::Interface(_) => Errno::ENODEV,
+            _ => Errno::EIO,
+        }
+    }
+}

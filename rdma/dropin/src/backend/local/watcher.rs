@@ -1,0 +1,273 @@
+//! Watcher: a thread that takes requests of peers, outcomes of attempts and ends of connections, and tells the connection manager.
+//!
+//! It sleeps on the descriptors of listeners and attempts. The engine's event handler may call no verb, so it notes ends of
+//! connections here. This thread brings such a queue pair into Error, which flushes its receives, and tells then.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::{self, JoinHandle};
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use xwarp::Listener;
+use xwarp::cm::Connecting;
+
+use super::queue_pairs::QueuePairs;
+use super::requests::{Requests, outcome};
+use crate::backend::QpHandle;
+use crate::backend::connections::{News, Told};
+use crate::entry::{Result, lock};
+
+/// The name of the descriptor that wakes the thread.
+const WAKE: u64 = u64::MAX;
+/// Descriptors that are looked at in one round.
+const ROUND: usize = 32;
+
+/// See the module.
+pub(super) struct Watcher {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    epoll: Epoll,
+    wake: EventFd,
+    sources: Mutex<Slab<Source>>,
+    /// Whom the end of a connection is told.
+    connections: Mutex<FxHashMap<QpHandle, Told>>,
+    /// Queue pairs whose connection has ended, and whether that was an orderly end.
+    ended: Mutex<Vec<(QpHandle, bool)>>,
+    over: Mutex<bool>,
+    qps: Arc<QueuePairs>,
+    requests: Arc<Requests>,
+}
+
+/// What a descriptor is of.
+enum Source {
+    Listener(Listener, Told),
+    Attempt(QpHandle, Connecting, Told),
+}
+
+/// Notes ends of connections, for a handler of the engine.
+#[derive(Clone)]
+pub(super) struct Ends(Weak<Shared>);
+
+impl Ends {
+    /// The connection of a queue pair has ended.
+    pub(super) fn note(&self, qp: QpHandle, orderly: bool) {
+        if let Some(shared) = self.0.upgrade() {
+            lock(&shared.ended).push((qp, orderly));
+            shared.wake();
+        }
+    }
+}
+
+impl Watcher {
+    pub(super) fn new(qps: &Arc<QueuePairs>, requests: &Arc<Requests>) -> Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let wake = EventFd::from_flags(flags)?;
+        epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        let shared = Arc::new(Shared {
+            epoll,
+            wake,
+            sources: Mutex::default(),
+            connections: Mutex::default(),
+            ended: Mutex::default(),
+            over: Mutex::new(false),
+            qps: Arc::clone(qps),
+            requests: Arc::clone(requests),
+        });
+        let its = Arc::clone(&shared);
+        let named = thread::Builder::new().name("xwarp-cm".to_owned());
+        let thread = named
+            .spawn(move || its.run())
+            .map_err(|_none| Errno::EAGAIN)?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { shared, thread })
+    }
+
+    pub(super) fn ends(&self) -> Ends {
+        Ends(Arc::downgrade(&self.shared))
+    }
+
+    /// Takes requests of a listener, until it is taken back.
+    pub(super) fn add_listener(&self, listener: Listener, told: Told) -> Result<usize> {
+        self.shared.add(Source::Listener(listener, told))
+    }
+
+    /// Takes the outcome of an attempt. The end of the connection is told the same.
+    pub(super) fn add_attempt(&self, qp: QpHandle, attempt: Connecting, told: Told) -> Result<()> {
+        self.add_connection(qp, Arc::clone(&told));
+        self.shared.add(Source::Attempt(qp, attempt, told))?;
+        Ok(())
+    }
+
+    /// Tells the end of a queue pair's connection.
+    pub(super) fn add_connection(&self, qp: QpHandle, told: Told) {
+        lock(&self.shared.connections).insert(qp, told);
+    }
+
+    /// Takes no more requests of a listener, and ends it.
+    pub(super) fn remove_listener(&self, key: usize) {
+        // Dropped without the lock, as that waits for the engine.
+        drop(self.shared.remove(key));
+    }
+
+    /// Tells nothing more of a queue pair.
+    pub(super) fn forget(&self, qp: QpHandle) {
+        lock(&self.shared.connections).remove(&qp);
+    }
+
+    /// An attempt to connect a queue pair is given up, and nothing told of it.
+    pub(super) fn give_up(&self, qp: QpHandle) {
+        if let Some(key) = self.shared.attempt_of(qp) {
+            self.forget(qp);
+            drop(self.shared.remove(key));
+        }
+    }
+
+    /// Tells that the connection of a queue pair that is no more has ended, if nobody has.
+    pub(super) fn tell_end(&self, qp: QpHandle) {
+        let told = lock(&self.shared.connections).remove(&qp);
+        if let Some(told) = told {
+            told(News::Disconnected);
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        *lock(&self.shared.over) = true;
+        self.shared.wake();
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
+            && thread.join().is_err()
+        {
+            log::error!("the connection manager's thread has panicked");
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        // A counter that is full is readable, too.
+        if let Err(errno) = self.wake.write(1) {
+            log::debug!("the connection manager's thread was woken already: {errno}");
+        }
+    }
+
+    fn add(&self, source: Source) -> Result<usize> {
+        let mut sources = lock(&self.sources);
+        let key = sources.vacant_key();
+        let descriptor = match &source {
+            Source::Listener(listener, _) => listener.as_fd(),
+            Source::Attempt(_, attempt, _) => attempt.as_fd(),
+        };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, key as u64);
+        self.epoll.add(descriptor, event)?;
+        sources.insert(source);
+        Ok(key)
+    }
+
+    fn remove(&self, key: usize) -> Option<Source> {
+        lock(&self.sources).try_remove(key)
+    }
+
+    fn attempt_of(&self, qp: QpHandle) -> Option<usize> {
+        let sources = lock(&self.sources);
+        let mut all = sources.iter();
+        all.find_map(|(key, source)| match source {
+            Source::Attempt(of, ..) if *of == qp => Some(key),
+            Source::Attempt(..) | Source::Listener(..) => None,
+        })
+    }
+
+    /// Until it is over.
+    fn run(&self) {
+        let mut events = [EpollEvent::empty(); ROUND];
+        while !*lock(&self.over) {
+            let ready = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(ready) => ready,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => {
+                    log::error!("connections are not told any more: {errno}");
+                    return;
+                }
+            };
+            for event in events.iter().take(ready) {
+                self.take_from(event.data());
+            }
+            self.tell_ends();
+        }
+    }
+
+    fn take_from(&self, name: u64) {
+        if name == WAKE {
+            // It was not raised if that fails.
+            let _ = self.wake.read();
+        } else if let Ok(key) = usize::try_from(name) {
+            self.take(key);
+        }
+    }
+
+    /// Takes what a listener or an attempt has, and tells it without any lock.
+    fn take(&self, key: usize) {
+        let mut sources = lock(&self.sources);
+        let Some(source) = sources.get_mut(key) else {
+            return;
+        };
+        let (told, news, over) = match source {
+            Source::Listener(listener, told) => match listener.try_accept() {
+                Ok(None) => return,
+                Ok(Some(request)) => {
+                    let news = self.requests.keep(request).map(News::Request);
+                    (Arc::clone(told), news, false)
+                }
+                Err(_ended) => (Arc::clone(told), None, true),
+            },
+            Source::Attempt(qp, attempt, told) => match attempt.try_finish() {
+                None => return,
+                Some(ended) => {
+                    let news = outcome(ended, *qp, &self.qps);
+                    if matches!(news, News::NotConnected(_)) {
+                        lock(&self.connections).remove(qp);
+                    }
+                    (Arc::clone(told), Some(news), true)
+                }
+            },
+        };
+        let gone = over.then(|| sources.try_remove(key));
+        drop(sources);
+        if let Some(news) = news {
+            told(news);
+        }
+        drop(gone);
+    }
+
+    /// Tells of connections that have ended. One that has only just been made is told to be first.
+    fn tell_ends(&self) {
+        let ended = std::mem::take(&mut *lock(&self.ended));
+        for (qp, orderly) in ended {
+            if let Some(attempt) = self.attempt_of(qp) {
+                self.take(attempt);
+            }
+            let told = lock(&self.connections).remove(&qp);
+            let Some(told) = told else {
+                continue;
+            };
+            if orderly {
+                self.qps.flush(qp);
+            }
+            told(News::Disconnected);
+        }
+    }
+}

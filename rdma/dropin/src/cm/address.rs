@@ -1,0 +1,190 @@
+//! Addresses of C, and which device an address belongs to. The kernel is asked for routes; no RNIC is opened for that.
+
+use std::ffi::c_void;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::ptr;
+use std::sync::Arc;
+
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
+use nix::errno::Errno;
+
+use crate::entry::Result;
+use crate::object::Object;
+use crate::verbs::device::{self, Device};
+
+const AF_INET: libc::sa_family_t = 2;
+const AF_INET6: libc::sa_family_t = 10;
+
+/// Reads an address, which is not null.
+pub(super) fn read(from: *const sockaddr) -> Result<SocketAddr> {
+    if from.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: by its manual page, the caller gives an address, which begins with its family.
+    let family = unsafe { ptr::read_unaligned(from.cast::<libc::sa_family_t>()) };
+    match family {
+        AF_INET => {
+            // SAFETY: an address of that family has that layout.
+            let v4 = unsafe { ptr::read_unaligned(from.cast::<sockaddr_in>()) };
+            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Ok(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+        }
+        AF_INET6 => {
+            // SAFETY: an address of that family has that layout.
+            let v6 = unsafe { ptr::read_unaligned(from.cast::<sockaddr_in6>()) };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let (port, zone) = (u16::from_be(v6.sin6_port), v6.sin6_scope_id);
+            Ok(SocketAddrV6::new(ip, port, 0, zone).into())
+        }
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
+/// An address as C has it.
+pub(super) fn storage(address: SocketAddr) -> sockaddr_storage {
+    // SAFETY: an address of zeros is one without a family.
+    let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
+    let place = (&raw mut storage).cast::<c_void>();
+    match address {
+        // SAFETY: the storage has room and alignment for every family's address.
+        SocketAddr::V4(v4) => unsafe { place.cast::<sockaddr_in>().write(of_v4(v4)) },
+        // SAFETY: as above.
+        SocketAddr::V6(v6) => unsafe { place.cast::<sockaddr_in6>().write(of_v6(v6)) },
+    }
+    storage
+}
+
+fn of_v4(address: SocketAddrV4) -> sockaddr_in {
+    sockaddr_in {
+        sin_family: AF_INET,
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes(address.ip().octets()),
+        },
+        sin_zero: [0; 8],
+    }
+}
+
+fn of_v6(address: SocketAddrV6) -> sockaddr_in6 {
+    sockaddr_in6 {
+        sin6_family: AF_INET6,
+        sin6_port: address.port().to_be(),
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr {
+            s6_addr: address.ip().octets(),
+        },
+        sin6_scope_id: address.scope_id(),
+    }
+}
+
+/// The same address with another port.
+pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// A device, and which of the host's addresses is meant.
+pub(super) struct Located {
+    pub(super) device: Arc<Object<Device>>,
+    pub(super) address: IpAddr,
+}
+
+/// Devices that a program means which names no address: all that are named, or the only one that there is. Of several that nobody has
+/// named, none is chosen.
+pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
+    let devices = device::list()?;
+    if devices.len() > 1 && !device::are_named() {
+        eprintln!("xwarp: several interfaces are up; name one by XWARP_DEV or `xwarp run --dev`");
+        return Err(Errno::ENODEV);
+    }
+    if devices.is_empty() {
+        eprintln!(
+            "xwarp: no interface is up and has an address, or none is named as XWARP_DEV has it"
+        );
+        return Err(Errno::ENODEV);
+    }
+    Ok(devices)
+}
+
+/// The device that has an address of this host. Loopback addresses are those of the only device.
+pub(super) fn device_with(address: IpAddr) -> Result<Located> {
+    if address.is_loopback() {
+        let devices = default_devices()?;
+        let device = Arc::clone(devices.first().ok_or(Errno::ENODEV)?);
+        let addresses = device.body().interface()?.addresses;
+        let family = |it: &&IpAddr| it.is_ipv4() == address.is_ipv4();
+        let own = addresses.iter().find(family).copied();
+        let address = own.ok_or(Errno::EADDRNOTAVAIL)?;
+        return Ok(Located { device, address });
+    }
+    for device in device::list()? {
+        if device.body().interface()?.addresses.contains(&address) {
+            return Ok(Located { device, address });
+        }
+    }
+    Err(Errno::EADDRNOTAVAIL)
+}
+
+/// The device that leads to an address, by the kernel's routes, and the address that connections would come from.
+pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
+    let source = source_towards(with_port(remote, 9))?;
+    if source == remote.ip() || remote.ip().is_loopback() {
+        eprintln!(
+            "xwarp: {} is this host's own; connections within a host are not possible yet",
+            remote.ip()
+        );
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let located = device_with(source);
+    if located.is_err() {
+        eprintln!(
+            "xwarp: the way to {} leads over an interface that is no RNIC",
+            remote.ip()
+        );
+        return Err(Errno::ENETUNREACH);
+    }
+    located
+}
+
+/// The address that packets to `remote` would come from. Nothing is sent.
+fn source_towards(remote: SocketAddr) -> Result<IpAddr> {
+    let any: SocketAddr = match remote {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let source = UdpSocket::bind(any)
+        .and_then(|socket| {
+            socket.connect(remote)?;
+            socket.local_addr()
+        })
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    Ok(source.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_both_families_come_back_as_they_were() {
+        for text in [
+            "10.77.0.2:7471",
+            "[fd77::2]:7471",
+            "[fe80::1%3]:1",
+            "0.0.0.0:0",
+        ] {
+            let address: SocketAddr = text.parse().expect("an address");
+            let storage = storage(address);
+            assert_eq!(read((&raw const storage).cast()), Ok(address));
+        }
+    }
+
+    #[test]
+    fn null_and_other_families_are_refused() {
+        assert_eq!(read(ptr::null()), Err(Errno::EINVAL));
+        let mut storage = storage(([10, 0, 0, 1], 1).into());
+        storage.ss_family = 27; // AF_IB
+        let read = read((&raw const storage).cast());
+        assert_eq!(read, Err(Errno::EAFNOSUPPORT));
+    }
+}

@@ -1,0 +1,338 @@
+//! Connections of identifiers: listening, connecting, accepting, and their end.
+
+use std::ffi::{c_int, c_void};
+use std::slice;
+use std::sync::{Arc, Weak};
+
+use nix::errno::Errno;
+
+use super::events;
+use super::id::{CmId, Id, Note, Phase, get, put};
+use super::life::{self, complete, release_event};
+use super::numbers::{EventKind, RDMA_MAX_DEPTH};
+use super::offered::Offered;
+use super::qp;
+use super::resolving::bind_if_new;
+use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param};
+use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
+use crate::backend::connections::{ConnectOrder, Depths, Failure, News, Told};
+use crate::backend::{self, Backend, QpHandle};
+use crate::entry::{Result, sets_status};
+use crate::object::Object;
+use crate::verbs::device::Device;
+
+/// What tells an identifier of its connection, for as long as it lives.
+fn told(id: &Arc<Id>) -> Told {
+    let id = Arc::downgrade(id);
+    Arc::new(move |news| {
+        if let Some(id) = Weak::upgrade(&id) {
+            hear(&id, news);
+        }
+    })
+}
+
+/// What tells a listening identifier of peers.
+fn told_of_peers(id: &Arc<Id>, device: &Arc<Object<Device>>, backend: &Arc<dyn Backend>) -> Told {
+    let (id, device, backend) = (
+        Arc::downgrade(id),
+        Arc::clone(device),
+        Arc::downgrade(backend),
+    );
+    Arc::new(move |news| {
+        let (News::Request(request), Some(backend)) = (news, backend.upgrade()) else {
+            return;
+        };
+        // Who is not heard is rejected.
+        let offered = Offered::new(request, &device, &backend);
+        if let Some(id) = Weak::upgrade(&id) {
+            let request = offered.request();
+            let note = Note {
+                depths: request.depths.unwrap_or_default(),
+                private_data: request.private_data.clone(),
+                ..Note::new(&id, EventKind::ConnectRequest)
+            };
+            let offered = Some(offered);
+            id.body().state().push(Note { offered, ..note });
+        }
+    })
+}
+
+/// Something has become of the connection of an identifier.
+fn hear(id: &Arc<Id>, news: News) {
+    let mut state = id.body().state();
+    let note = match news {
+        News::Connected {
+            private_data,
+            depths,
+        } => {
+            state.phase = Phase::Connected;
+            qp::show_state(id, IBV_QPS_RTS);
+            Note {
+                depths,
+                private_data,
+                ..Note::new(id, EventKind::Established)
+            }
+        }
+        News::NotConnected(failure) => {
+            state.phase = Phase::Ended;
+            state.connection = None;
+            failed(id, failure)
+        }
+        News::Disconnected => {
+            state.phase = Phase::Ended;
+            qp::show_state(id, IBV_QPS_ERR);
+            Note::new(id, EventKind::Disconnected)
+        }
+        News::Request(_) => return,
+    };
+    state.push(note);
+}
+
+fn failed(id: &Arc<Id>, failure: Failure) -> Note {
+    match failure {
+        Failure::Rejected {
+            errno,
+            private_data,
+        } => Note {
+            private_data,
+            ..Note::failed(id, EventKind::Rejected, errno)
+        },
+        Failure::Unreachable(errno) => Note::failed(id, EventKind::Unreachable, errno),
+        Failure::Failed(errno) => Note::failed(id, EventKind::ConnectError, errno),
+    }
+}
+
+/// Bytes that C gives by address and length.
+fn bytes(start: *const c_void, len: u8) -> Vec<u8> {
+    if start.is_null() || len == 0 {
+        return Vec::new();
+    }
+    // SAFETY: by the manual pages, so many bytes are there.
+    let bytes = unsafe { slice::from_raw_parts(start.cast::<u8>(), usize::from(len)) };
+    bytes.to_vec()
+}
+
+/// A depth that a program asks for, as far as the device can.
+fn depth(wanted: u8) -> u16 {
+    let most = u16::try_from(backend::limits().reads).unwrap_or(u16::MAX);
+    match wanted {
+        RDMA_MAX_DEPTH => most.min(u16::from(u8::MAX)),
+        wanted => u16::from(wanted).min(most),
+    }
+}
+
+fn depths(param: &rdma_conn_param) -> Depths {
+    Depths {
+        ird: depth(param.responder_resources),
+        ord: depth(param.initiator_depth),
+    }
+}
+
+/// All that the device can.
+const MOST: Depths = Depths {
+    ird: RDMA_MAX_DEPTH as u16,
+    ord: RDMA_MAX_DEPTH as u16,
+};
+
+fn at_most(wanted: Depths) -> Depths {
+    let byte = |depth: u16| u8::try_from(depth).unwrap_or(RDMA_MAX_DEPTH);
+    Depths {
+        ird: depth(byte(wanted.ird)),
+        ord: depth(byte(wanted.ord)),
+    }
+}
+
+/// The queue pair of an identifier, or the one that the program names by its number.
+fn queue_pair(
+    id: &Arc<Id>,
+    backend: &Arc<dyn Backend>,
+    param: Option<&rdma_conn_param>,
+) -> Result<QpHandle> {
+    let qp = get!(id, qp);
+    if !qp.is_null() {
+        return qp::handle(qp);
+    }
+    let number = param.map(|param| param.qp_num).ok_or(Errno::EINVAL)?;
+    backend.qp_with_number(number)
+}
+
+fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
+    let mut state = id.body().state();
+    if state.phase != Phase::Routed {
+        return Err(Errno::EINVAL);
+    }
+    let remote = state.destination.ok_or(Errno::EINVAL)?;
+    let backend = state.backend()?;
+    let qp = queue_pair(id, &backend, param)?;
+    let order = ConnectOrder {
+        remote,
+        depths: param.map_or(at_most(MOST), depths),
+        private_data: param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len)),
+    };
+    state.phase = Phase::Connecting;
+    let begun = backend.connect(qp, order, told(id));
+    match begun {
+        Ok(local) => {
+            state.set_source(id, local);
+            state.connection = Some((backend, qp));
+            Ok(())
+        }
+        Err(errno) => {
+            state.phase = Phase::Routed;
+            Err(errno)
+        }
+    }
+}
+
+fn listen(id: &Arc<Id>) -> Result<()> {
+    bind_if_new(id)?;
+    let mut state = id.body().state();
+    if state.phase != Phase::Bound {
+        return Err(Errno::EINVAL);
+    }
+    for port in &state.ports {
+        let told = told_of_peers(id, &port.device, &port.backend);
+        port.backend.listen(port.handle, told)?;
+    }
+    state.phase = Phase::Listening;
+    Ok(())
+}
+
+fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
+    let mut state = id.body().state();
+    if state.phase != Phase::Requested {
+        return Err(Errno::EINVAL);
+    }
+    let backend = state.backend()?;
+    let qp = queue_pair(id, &backend, param)?;
+    let asked = at_most(state.offered_depths.unwrap_or(MOST));
+    let wanted = param.map_or(asked, depths);
+    let private_data =
+        param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len));
+    let offered = state.offered.take().ok_or(Errno::EINVAL)?;
+    let (backend, request) = offered.answer();
+    backend.accept(request, qp, wanted, &private_data, told(id))?;
+    state.phase = Phase::Connected;
+    state.connection = Some((backend, qp));
+    qp::show_state(id, IBV_QPS_RTS);
+    let note = Note {
+        depths: wanted,
+        ..Note::new(id, EventKind::Established)
+    };
+    state.push(note);
+    Ok(())
+}
+
+fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
+    let mut state = id.body().state();
+    let offered = state.offered.take().ok_or(Errno::EINVAL)?;
+    state.phase = Phase::Ended;
+    let (backend, request) = offered.answer();
+    backend.reject(request, private_data)
+}
+
+fn disconnect(id: &Arc<Id>) -> Result<()> {
+    let connection = id.body().state().connection.clone();
+    let (backend, qp) = connection.ok_or(Errno::EINVAL)?;
+    backend.disconnect(qp)
+}
+
+/// Takes the next peer of a synchronous listener, with a queue pair if the listener was given attributes for one.
+fn get_request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id> {
+    if !listener.body().state().synchronous {
+        return Err(Errno::EINVAL);
+    }
+    release_event(listener);
+    let event = events::take(get!(listener, channel))?;
+    // SAFETY: it was made just now, and nobody else knows it.
+    let (kind, peer) = unsafe { read(event) };
+    if kind != EventKind::ConnectRequest as u32 {
+        events::acknowledge(event)?;
+        return Err(Errno::EINVAL);
+    }
+    let id = Object::<CmId>::find(peer)?;
+    put!(id, event, event);
+    if let Err(errno) = qp::create_wanted(listener, &id) {
+        life::destroy(peer)?;
+        return Err(errno);
+    }
+    Ok(peer)
+}
+
+/// Which event it is, and of whom.
+///
+/// # Safety
+///
+/// The event is one that is not acknowledged.
+unsafe fn read(event: *mut rdma_cm_event) -> (u32, *mut rdma_cm_id) {
+    // SAFETY: as the caller vouches.
+    let event = unsafe { &*event };
+    (event.event, event.id)
+}
+
+/// `rdma_listen(3)`: sets errno. As many peers as the RNIC keeps may wait, whatever `backlog` says.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_listen(id: *mut rdma_cm_id, _backlog: c_int) -> c_int {
+    sets_status(|| listen(&Object::<CmId>::find(id)?))
+}
+
+/// `rdma_get_request(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_get_request(
+    listener: *mut rdma_cm_id,
+    id: Option<&mut *mut rdma_cm_id>,
+) -> c_int {
+    sets_status(|| {
+        let place = id.ok_or(Errno::EINVAL)?;
+        *place = get_request(&Object::<CmId>::find(listener)?)?;
+        Ok(())
+    })
+}
+
+/// `rdma_connect(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: Option<&rdma_conn_param>) -> c_int {
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        connect(&id, param)?;
+        complete(&id)
+    })
+}
+
+/// `rdma_accept(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: Option<&rdma_conn_param>) -> c_int {
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        accept(&id, param)?;
+        complete(&id)
+    })
+}
+
+/// `rdma_reject(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
+    sets_status(|| reject(&Object::<CmId>::find(id)?, &bytes(data, len)))
+}
+
+/// `rdma_disconnect(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        disconnect(&id)?;
+        complete(&id)
+    })
+}
+
+/// `rdma_establish(3)`: sets errno. A connection of iWARP is established by the peer's answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    sets_status(|| Object::<CmId>::find(id).map(|_id| ()))
+}
+
+/// `rdma_notify(3)`: sets errno. There is nothing to be told of: connections begin without the help of asynchronous events.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: u32) -> c_int {
+    rdma_establish(id)
+}

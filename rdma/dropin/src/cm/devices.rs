@@ -1,0 +1,98 @@
+//! Contexts that the connection manager has opened. One for each device serves all identifiers, and is open as long as the process runs: programs
+//! keep its address.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::{Arc, Mutex};
+
+use super::address::default_devices;
+use crate::abi::verbs::{ibv_context, ibv_pd};
+use crate::entry::{Result, always, lock, sets};
+use crate::object::Object;
+use crate::verbs::context::Context;
+use crate::verbs::device::Device;
+use crate::verbs::operations;
+use crate::verbs::pd;
+
+/// A device that is open, and the domain of queue pairs that are given none.
+struct Opened {
+    device: Arc<Object<Device>>,
+    context: Arc<Object<Context>>,
+    /// As an address; 0 until it is needed.
+    pd: usize,
+}
+
+static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+
+fn place_of(opened: &mut Vec<Opened>, device: &Arc<Object<Device>>) -> Result<usize> {
+    let known = opened.iter().position(|it| Arc::ptr_eq(&it.device, device));
+    if let Some(at) = known {
+        return Ok(at);
+    }
+    let context = Object::<Context>::find(operations::open(device)?)?;
+    opened.push(Opened {
+        device: Arc::clone(device),
+        context,
+        pd: 0,
+    });
+    Ok(opened.len() - 1)
+}
+
+/// The context of a device, which is opened if it is not open yet.
+pub(super) fn context_of(device: &Arc<Object<Device>>) -> Result<Arc<Object<Context>>> {
+    let mut opened = lock(&OPENED);
+    let at = place_of(&mut opened, device)?;
+    Ok(Arc::clone(&opened[at].context))
+}
+
+/// The protection domain of queue pairs that are given none.
+pub(super) fn default_pd(context: &Arc<Object<Context>>) -> Result<*mut ibv_pd> {
+    let mut opened = lock(&OPENED);
+    let of_context = opened
+        .iter_mut()
+        .find(|it| Arc::ptr_eq(&it.context, context));
+    let of_context = of_context.ok_or(nix::errno::Errno::EINVAL)?;
+    if of_context.pd == 0 {
+        let made = pd::allocate(Object::handle(context))?;
+        of_context.pd = made.expose_provenance();
+    }
+    Ok(ptr::with_exposed_provenance_mut(of_context.pd))
+}
+
+/// Handles of contexts, with a null pointer at the end.
+type List = Box<[AtomicPtr<ibv_context>]>;
+
+/// The lists that programs have, by their addresses.
+static LISTS: Mutex<BTreeMap<usize, List>> = Mutex::new(BTreeMap::new());
+
+/// `rdma_get_devices(3)`: sets errno. The array ends in a null pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_get_devices(number: Option<&mut c_int>) -> *mut *mut ibv_context {
+    let mut found = 0;
+    let array = sets(|| {
+        let contexts = default_devices()?.into_iter().map(|it| context_of(&it));
+        let contexts: Vec<_> = contexts.collect::<Result<_>>()?;
+        found = c_int::try_from(contexts.len()).unwrap_or(c_int::MAX);
+        let handles = contexts.iter().map(Object::handle);
+        let handles = handles.chain([ptr::null_mut()]).map(AtomicPtr::new);
+        let mut list: List = handles.collect();
+        let start = list.as_mut_ptr().cast::<*mut ibv_context>();
+        lock(&LISTS).insert(start.addr(), list);
+        Ok(start)
+    });
+    if let Some(number) = number {
+        *number = found;
+    }
+    array
+}
+
+/// `rdma_free_devices(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    always((), || {
+        lock(&LISTS).remove(&list.addr());
+        Ok(())
+    });
+}

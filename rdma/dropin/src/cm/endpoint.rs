@@ -1,0 +1,84 @@
+//! Endpoints: identifiers that are made of resolved addresses, and work synchronously.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::address;
+use super::id::{CmId, Id, Wanted, get};
+use super::life::{self, complete};
+use super::numbers::RAI_PASSIVE;
+use super::qp;
+use super::resolving;
+use crate::abi::cm::{rdma_addrinfo, rdma_cm_id};
+use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
+use crate::entry::{Result, always, sets_status};
+use crate::object::Object;
+
+/// Makes it ready to be listened on, or to be connected.
+fn prepare(
+    id: &Arc<Id>,
+    info: &rdma_addrinfo,
+    pd: *mut ibv_pd,
+    mut attr: Option<&mut ibv_qp_init_attr>,
+) -> Result<()> {
+    if let Some(attr) = &mut attr {
+        attr.qp_type = info.ai_qp_type.cast_unsigned();
+    }
+    if info.ai_flags & RAI_PASSIVE != 0 {
+        resolving::bind(id, address::read(info.ai_src_addr)?)?;
+        let attr = attr.map(|attr| *attr);
+        id.body().state().wanted = Some(Wanted { pd, attr });
+        return Ok(());
+    }
+    let source = (!info.ai_src_addr.is_null())
+        .then(|| address::read(info.ai_src_addr))
+        .transpose()?;
+    resolving::resolve(id, source, address::read(info.ai_dst_addr)?)?;
+    complete(id)?;
+    resolving::resolve_route(id)?;
+    complete(id)?;
+    if let Some(attr) = attr {
+        qp::create(id, pd, attr)?;
+    }
+    Ok(())
+}
+
+/// `rdma_create_ep(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_create_ep(
+    id: Option<&mut *mut rdma_cm_id>,
+    info: Option<&rdma_addrinfo>,
+    pd: *mut ibv_pd,
+    attr: Option<&mut ibv_qp_init_attr>,
+) -> c_int {
+    sets_status(|| {
+        let (place, info) = (id.ok_or(Errno::EINVAL)?, info.ok_or(Errno::EINVAL)?);
+        let space = info.ai_port_space.cast_unsigned();
+        let handle = CmId::create(ptr::null_mut(), ptr::null_mut(), space)?;
+        let made = prepare(&Object::<CmId>::find(handle)?, info, pd, attr);
+        if let Err(errno) = made {
+            life::destroy(handle)?;
+            return Err(errno);
+        }
+        *place = handle;
+        Ok(())
+    })
+}
+
+/// `rdma_destroy_ep(3)`: ends its queue pair and its shared receive queue, too.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    always((), || {
+        let found = Object::<CmId>::find(id)?;
+        if !get!(found, qp).is_null() {
+            qp::destroy(&found)?;
+        }
+        if !get!(found, srq).is_null() {
+            qp::destroy_srq(&found)?;
+        }
+        life::destroy(id)
+    });
+}

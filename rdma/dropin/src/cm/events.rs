@@ -1,0 +1,146 @@
+//! Events that programs take from channels, and acknowledge.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::id::{Channel, CmId, Id, Note};
+use crate::abi::Zeroed;
+use crate::abi::cm::{RdmaCmEventParam, rdma_cm_event, rdma_conn_param, rdma_event_channel};
+use crate::backend::connections::Depths;
+use crate::entry::{Result, always, sets, sets_status};
+use crate::object::{Kind, Object};
+
+/// An event that a program has taken and not acknowledged.
+pub(super) struct Taken {
+    id: Arc<Id>,
+    /// The event points here.
+    _private_data: Vec<u8>,
+}
+
+impl Kind for Taken {
+    type Abi = rdma_cm_event;
+    type C = rdma_cm_event;
+    const TAG: u32 = 0x6576_7431;
+}
+
+/// Takes the oldest event of a channel, waiting for one unless the program has made the descriptor non-blocking.
+pub(super) fn take(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    let note = Object::<Channel>::find(channel)?.body().take()?;
+    deliver(note)
+}
+
+/// Makes an event of a note.
+fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
+    let Note {
+        id,
+        kind,
+        status,
+        depths,
+        private_data,
+        offered,
+    } = note;
+    let mut event = rdma_cm_event::zeroed();
+    event.id = Object::handle(&id);
+    if let Some(offered) = offered {
+        event.listen_id = event.id;
+        match CmId::of_request(&id, offered) {
+            Ok(new) => event.id = new,
+            Err(errno) => {
+                id.body().end_event();
+                return Err(errno);
+            }
+        }
+    }
+    (event.event, event.status) = (kind as u32, status);
+    event.param = param(&private_data, depths);
+    let taken = Taken {
+        id,
+        _private_data: private_data,
+    };
+    Ok(Object::new(event, taken).publish())
+}
+
+fn param(private_data: &[u8], depths: Depths) -> RdmaCmEventParam {
+    let byte = |reads: u16| u8::try_from(reads).unwrap_or(u8::MAX);
+    let mut conn = rdma_conn_param::zeroed();
+    if !private_data.is_empty() {
+        conn.private_data = private_data.as_ptr().cast();
+        conn.private_data_len = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
+    }
+    conn.responder_resources = byte(depths.ird);
+    conn.initiator_depth = byte(depths.ord);
+    conn.flow_control = 1;
+    (conn.retry_count, conn.rnr_retry_count) = (7, 7);
+    RdmaCmEventParam { conn }
+}
+
+/// Acknowledges an event, and frees it.
+pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<()> {
+    let taken = Object::<Taken>::find(event)?;
+    taken.destroy()?;
+    taken.body().id.body().end_event();
+    Ok(())
+}
+
+/// `rdma_create_event_channel(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    sets(Channel::create)
+}
+
+/// `rdma_destroy_event_channel(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    always((), || {
+        let channel = Object::<Channel>::find(channel)?;
+        channel.body().await_taker();
+        channel.destroy()
+    });
+}
+
+/// `rdma_get_cm_event(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: Option<&mut *mut rdma_cm_event>,
+) -> c_int {
+    sets_status(|| {
+        let place = event.ok_or(Errno::EINVAL)?;
+        *place = take(channel)?;
+        Ok(())
+    })
+}
+
+/// `rdma_ack_cm_event(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    sets_status(|| acknowledge(event))
+}
+
+/// `rdma_event_str(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_event_str(event: u32) -> *const c_char {
+    const NAMES: [&CStr; 16] = [
+        c"RDMA_CM_EVENT_ADDR_RESOLVED",
+        c"RDMA_CM_EVENT_ADDR_ERROR",
+        c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+        c"RDMA_CM_EVENT_ROUTE_ERROR",
+        c"RDMA_CM_EVENT_CONNECT_REQUEST",
+        c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+        c"RDMA_CM_EVENT_CONNECT_ERROR",
+        c"RDMA_CM_EVENT_UNREACHABLE",
+        c"RDMA_CM_EVENT_REJECTED",
+        c"RDMA_CM_EVENT_ESTABLISHED",
+        c"RDMA_CM_EVENT_DISCONNECTED",
+        c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+        c"RDMA_CM_EVENT_MULTICAST_JOIN",
+        c"RDMA_CM_EVENT_MULTICAST_ERROR",
+        c"RDMA_CM_EVENT_ADDR_CHANGE",
+        c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    ];
+    let name = usize::try_from(event).ok().and_then(|at| NAMES.get(at));
+    name.map_or(ptr::null(), |name| name.as_ptr())
+}

@@ -1,0 +1,382 @@
+//! Identifiers, what a program connects or listens by, and the channels of their events.
+
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::ptr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use super::address;
+use super::devices;
+use super::numbers::EventKind;
+use super::offered::Offered;
+use crate::abi::Zeroed;
+use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
+use crate::abi::numbers::IBV_QPT_RC;
+use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
+use crate::backend::connections::{Depths, PortHandle};
+use crate::backend::{Backend, QpHandle};
+use crate::entry::{Result, lock};
+use crate::object::{Kind, Object};
+use crate::verbs::context::Context;
+use crate::verbs::device::Device;
+use crate::verbs::event_queue::EventQueue;
+
+/// What has happened, until a program takes it.
+pub(super) struct Note {
+    /// To whom; the listening one where a peer wants to connect.
+    pub(super) id: Arc<Id>,
+    pub(super) kind: EventKind,
+    /// 0, or a negative error number.
+    pub(super) status: c_int,
+    pub(super) depths: Depths,
+    pub(super) private_data: Vec<u8>,
+    /// The peer that wants to connect; rejected if nobody takes the event.
+    pub(super) offered: Option<Offered>,
+}
+
+impl Note {
+    pub(super) fn new(id: &Arc<Id>, kind: EventKind) -> Self {
+        Self {
+            id: Arc::clone(id),
+            kind,
+            status: 0,
+            depths: Depths::default(),
+            private_data: Vec::new(),
+            offered: None,
+        }
+    }
+
+    pub(super) fn failed(id: &Arc<Id>, kind: EventKind, errno: Errno) -> Self {
+        let status = -(errno as c_int);
+        Self {
+            status,
+            ..Self::new(id, kind)
+        }
+    }
+}
+
+/// An event channel.
+pub(super) struct Channel {
+    queue: EventQueue<Note>,
+    takers: Mutex<Takers>,
+    entered: Condvar,
+}
+
+/// Threads that take events of a channel.
+#[derive(Default)]
+struct Takers {
+    inside: usize,
+    /// Who has taken the last one.
+    last: Option<ThreadId>,
+}
+
+/// How long destroying a channel waits for another thread to come back for the next event. It then sleeps until the process ends, as one does
+/// that reads from a descriptor which was closed. Programs such as rping end the process with an error if they are told of one.
+const COMES_BACK: Duration = Duration::from_millis(200);
+
+impl Kind for Channel {
+    type Abi = rdma_event_channel;
+    type C = rdma_event_channel;
+    const TAG: u32 = 0x6368_6e31;
+}
+
+impl Channel {
+    /// One that programs know by its handle.
+    pub(super) fn create() -> Result<*mut rdma_event_channel> {
+        let queue = EventQueue::new()?;
+        let fd = queue.descriptor();
+        Ok(Object::new(rdma_event_channel { fd }, Self::new(queue)).publish())
+    }
+
+    fn new(queue: EventQueue<Note>) -> Self {
+        Self {
+            queue,
+            takers: Mutex::default(),
+            entered: Condvar::new(),
+        }
+    }
+
+    /// Waits for a thread that takes events and is between two of them.
+    pub(super) fn await_taker(&self) {
+        let takers = lock(&self.takers);
+        let own = thread::current().id();
+        let is_between =
+            |it: &mut Takers| it.inside == 0 && it.last.is_some_and(|last| last != own);
+        drop(
+            self.entered
+                .wait_timeout_while(takers, COMES_BACK, is_between),
+        );
+    }
+
+    /// Takes the oldest event whose identifier lives, waiting for one unless the program has made the descriptor non-blocking.
+    pub(super) fn take(&self) -> Result<Note> {
+        // Whoever destroys the identifier waits for the event from now on.
+        let begun = |note: Note| note.id.body().begin_event().then_some(note);
+        lock(&self.takers).inside += 1;
+        self.entered.notify_all();
+        let taken = loop {
+            match self.queue.take(begun) {
+                Ok(None) => {}
+                Ok(Some(note)) => break Ok(note),
+                Err(errno) => break Err(errno),
+            }
+        };
+        let mut takers = lock(&self.takers);
+        takers.inside -= 1;
+        takers.last = Some(thread::current().id());
+        taken
+    }
+
+    pub(super) fn push(&self, note: Note) {
+        self.queue.push(note);
+    }
+
+    /// Takes back the events of an identifier.
+    pub(super) fn take_back(&self, id: &Arc<Id>) -> Vec<Note> {
+        self.queue.take_back(|note| Arc::ptr_eq(&note.id, id))
+    }
+}
+
+/// What queue pairs of a listening identifier's requests are made with, as the endpoint was made.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) pd: *mut ibv_pd,
+    pub(super) attr: Option<ibv_qp_init_attr>,
+}
+
+// SAFETY: the pointers are handles of C, which any thread may use; none is followed without being looked up.
+unsafe impl Send for Wanted {}
+
+/// An identifier as an object.
+pub(super) type Id = Object<CmId>;
+
+/// Our part of it.
+pub(super) struct CmId {
+    state: Mutex<State>,
+    outstanding: Mutex<Outstanding>,
+    acknowledged: Condvar,
+}
+
+/// Events that a program has taken and not acknowledged.
+#[derive(Default)]
+struct Outstanding {
+    events: usize,
+    destroyed: bool,
+}
+
+/// How far an identifier is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    New,
+    Bound,
+    Resolved,
+    Routed,
+    Listening,
+    /// A peer waits for an answer.
+    Requested,
+    Connecting,
+    Connected,
+    /// The connection has ended.
+    Ended,
+}
+
+/// A port that an identifier is bound to.
+pub(super) struct Port {
+    pub(super) device: Arc<Object<Device>>,
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) handle: PortHandle,
+}
+
+/// What an identifier has.
+pub(super) struct State {
+    channel: Arc<Object<Channel>>,
+    /// Calls wait for their events; the channel is its own.
+    pub(super) synchronous: bool,
+    pub(super) phase: Phase,
+    pub(super) context: Option<Arc<Object<Context>>>,
+    pub(super) source: Option<SocketAddr>,
+    pub(super) destination: Option<SocketAddr>,
+    /// Ports that it is bound to, each at its RNIC.
+    pub(super) ports: Vec<Port>,
+    /// It listens on IPv6 alone.
+    pub(super) one_family: bool,
+    /// The peer that waits for an answer.
+    pub(super) offered: Option<Offered>,
+    /// Depths that the peer has asked for, as this side has them.
+    pub(super) offered_depths: Option<Depths>,
+    /// Whose connection it is.
+    pub(super) connection: Option<(Arc<dyn Backend>, QpHandle)>,
+    /// What queue pairs of its requests are made with.
+    pub(super) wanted: Option<Wanted>,
+    /// Which of the send queue's and the receive queue's completion queues were made for it.
+    pub(super) own_queues: [bool; 2],
+}
+
+impl Kind for CmId {
+    type Abi = rdma_cm_id;
+    type C = rdma_cm_id;
+    const TAG: u32 = 0x636d_6931;
+}
+
+/// Writes a field of the struct that programs look into.
+macro_rules! put {
+    ($id:expr, $($field:ident).+, $value:expr) => {{
+        let value = $value;
+        // SAFETY: the struct lives as long as the object, and is only touched by one field at a time.
+        unsafe { (*$id.abi()).$($field).+ = value }
+    }};
+}
+
+/// Reads one.
+macro_rules! get {
+    ($id:expr, $($field:ident).+) => {{
+        // SAFETY: as for `put`.
+        unsafe { (*$id.abi()).$($field).+ }
+    }};
+}
+
+pub(super) use {get, put};
+
+impl CmId {
+    /// Makes an identifier. Without a channel it is synchronous.
+    pub(super) fn create(
+        channel: *mut rdma_event_channel,
+        context: *mut c_void,
+        port_space: u32,
+    ) -> Result<*mut rdma_cm_id> {
+        let synchronous = channel.is_null();
+        let channel = if synchronous {
+            Channel::create()?
+        } else {
+            channel
+        };
+        let mut abi = rdma_cm_id::zeroed();
+        (abi.channel, abi.context) = (channel, context);
+        (abi.ps, abi.qp_type) = (port_space, IBV_QPT_RC);
+        let body = Self {
+            state: Mutex::new(State::new(Object::find(channel)?, synchronous)),
+            outstanding: Mutex::default(),
+            acknowledged: Condvar::new(),
+        };
+        Ok(Object::new(abi, body).publish())
+    }
+
+    /// Makes the identifier of a peer that wants to connect to a listening one.
+    pub(super) fn of_request(listener: &Arc<Id>, offered: Offered) -> Result<*mut rdma_cm_id> {
+        let synchronous = listener.body().state().synchronous;
+        let channel = if synchronous {
+            ptr::null_mut()
+        } else {
+            get!(listener, channel)
+        };
+        let (context, space) = (get!(listener, context), get!(listener, ps));
+        let handle = Self::create(channel, context, space)?;
+        let id = Object::<Self>::find(handle)?;
+        let request = offered.request().clone();
+        let mut state = id.body().state();
+        state.bind(&id, offered.device())?;
+        state.set_source(&id, request.local);
+        state.set_destination(&id, request.remote);
+        state.phase = Phase::Requested;
+        state.offered_depths = request.depths;
+        state.offered = Some(offered);
+        drop(state);
+        Ok(handle)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// A program takes an event. False if the identifier is destroyed, and the event with it.
+    pub(super) fn begin_event(&self) -> bool {
+        let mut outstanding = lock(&self.outstanding);
+        if !outstanding.destroyed {
+            outstanding.events += 1;
+        }
+        !outstanding.destroyed
+    }
+
+    /// It has acknowledged one.
+    pub(super) fn end_event(&self) {
+        let mut outstanding = lock(&self.outstanding);
+        outstanding.events = outstanding.events.saturating_sub(1);
+        drop(outstanding);
+        self.acknowledged.notify_all();
+    }
+
+    /// Waits until all events are acknowledged, and has no more delivered.
+    pub(super) fn end_events(&self) {
+        let mut outstanding = lock(&self.outstanding);
+        outstanding.destroyed = true;
+        while outstanding.events > 0 {
+            let waited = self.acknowledged.wait(outstanding);
+            outstanding = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl State {
+    fn new(channel: Arc<Object<Channel>>, synchronous: bool) -> Self {
+        Self {
+            channel,
+            synchronous,
+            phase: Phase::New,
+            context: None,
+            source: None,
+            destination: None,
+            ports: Vec::new(),
+            one_family: false,
+            offered: None,
+            offered_depths: None,
+            connection: None,
+            wanted: None,
+            own_queues: [false; 2],
+        }
+    }
+
+    /// Binds an identifier to a device.
+    pub(super) fn bind(&mut self, id: &Arc<Id>, device: &Arc<Object<Device>>) -> Result<()> {
+        if self.context.is_some() {
+            return Ok(());
+        }
+        let context = devices::context_of(device)?;
+        put!(id, verbs, Object::handle(&context));
+        put!(id, port_num, 1);
+        self.context = Some(context);
+        Ok(())
+    }
+
+    /// The RNIC of the device that it is bound to.
+    pub(super) fn backend(&self) -> Result<Arc<dyn Backend>> {
+        let context = self.context.as_ref().ok_or(Errno::EINVAL)?;
+        context.body().backend()
+    }
+
+    pub(super) fn set_source(&mut self, id: &Arc<Id>, source: SocketAddr) {
+        self.source = Some(source);
+        put!(id, route.addr.src, address::storage(source));
+    }
+
+    pub(super) fn set_destination(&mut self, id: &Arc<Id>, destination: SocketAddr) {
+        self.destination = Some(destination);
+        put!(id, route.addr.dst, address::storage(destination));
+    }
+
+    pub(super) fn push(&self, note: Note) {
+        self.channel.body().push(note);
+    }
+
+    pub(super) fn channel(&self) -> &Arc<Object<Channel>> {
+        &self.channel
+    }
+
+    /// Has events go to another channel from now on; which they went to.
+    pub(super) fn move_to(&mut self, channel: Arc<Object<Channel>>) -> Arc<Object<Channel>> {
+        std::mem::replace(&mut self.channel, channel)
+    }
+}

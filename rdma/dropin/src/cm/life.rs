@@ -1,0 +1,125 @@
+//! Life of identifiers: making, moving and destroying them, and the events that synchronous ones wait for.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::events;
+use super::id::{Channel, CmId, Id, get, put};
+use super::numbers::{RDMA_PS_IB, RDMA_PS_TCP};
+use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use crate::entry::{Result, sets_status};
+use crate::object::Object;
+
+/// The event that a call of a synchronous identifier waits for becomes the identifier's; what it says is what the call returns.
+pub(super) fn complete(id: &Arc<Id>) -> Result<()> {
+    if !id.body().state().synchronous {
+        return Ok(());
+    }
+    release_event(id);
+    let event = events::take(get!(id, channel))?;
+    put!(id, event, event);
+    // SAFETY: it was made just now, and is acknowledged by this identifier's next call.
+    let status = unsafe { (*event).status };
+    if status == 0 {
+        return Ok(());
+    }
+    Err(Errno::from_raw(status.saturating_abs()))
+}
+
+/// Acknowledges the event that an identifier keeps.
+pub(super) fn release_event(id: &Arc<Id>) {
+    let event: *mut rdma_cm_event = get!(id, event);
+    put!(id, event, ptr::null_mut());
+    if !event.is_null()
+        && let Err(errno) = events::acknowledge(event)
+    {
+        log::debug!("an event was acknowledged already: {errno}");
+    }
+}
+
+/// Destroys an identifier: what it listens on is free when this returns.
+pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
+    let id = Object::<CmId>::find(handle)?;
+    let mut state = id.body().state();
+    let ports = std::mem::take(&mut state.ports);
+    let (offered, connection) = (state.offered.take(), state.connection.take());
+    let (channel, synchronous) = (Arc::clone(state.channel()), state.synchronous);
+    drop(state);
+    // Without the lock: all of these wait for others who may want it.
+    for port in ports {
+        if let Err(errno) = port.backend.unbind(port.handle) {
+            log::debug!("a port is gone already: {errno}");
+        }
+    }
+    drop(offered);
+    if let Some((backend, qp)) = connection {
+        // There is nothing to close if the peer has closed, or if the queue pair is destroyed.
+        let _ = backend.disconnect(qp);
+    }
+    drop(channel.body().take_back(&id));
+    release_event(&id);
+    id.body().end_events();
+    id.destroy()?;
+    if synchronous {
+        channel.destroy()?;
+    }
+    Ok(())
+}
+
+/// Moves an identifier, and its events that wait, to another channel. Without one it becomes synchronous.
+fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
+    let id = Object::<CmId>::find(handle)?;
+    let synchronous = channel.is_null();
+    let to = if synchronous {
+        Channel::create()?
+    } else {
+        channel
+    };
+    let to = Object::<Channel>::find(to)?;
+    let mut state = id.body().state();
+    let from = state.move_to(Arc::clone(&to));
+    let was_synchronous = std::mem::replace(&mut state.synchronous, synchronous);
+    put!(id, channel, Object::handle(&to));
+    for note in from.body().take_back(&id) {
+        to.body().push(note);
+    }
+    drop(state);
+    if was_synchronous {
+        release_event(&id);
+        from.destroy()?;
+    }
+    Ok(())
+}
+
+/// `rdma_create_id(3)`: sets errno. Datagram services are not supported.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: Option<&mut *mut rdma_cm_id>,
+    context: *mut c_void,
+    port_space: u32,
+) -> c_int {
+    sets_status(|| {
+        let place = id.ok_or(Errno::EINVAL)?;
+        if !matches!(port_space, RDMA_PS_TCP | RDMA_PS_IB) {
+            return Err(Errno::EPROTONOSUPPORT);
+        }
+        *place = CmId::create(channel, context, port_space)?;
+        Ok(())
+    })
+}
+
+/// `rdma_destroy_id(3)`: sets errno. Waits until its events are acknowledged.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    sets_status(|| destroy(id))
+}
+
+/// `rdma_migrate_id(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
+    sets_status(|| migrate(id, channel))
+}

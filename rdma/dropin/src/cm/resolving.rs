@@ -1,0 +1,176 @@
+//! Addresses of identifiers: binding, and resolving where a connection leads.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use libc::sockaddr;
+use nix::errno::Errno;
+
+use super::address::{self, Located};
+use super::devices::context_of;
+use super::id::{CmId, Id, Note, Phase, Port, State};
+use super::life::complete;
+use super::numbers::EventKind;
+use crate::abi::cm::rdma_cm_id;
+use crate::entry::{Result, always, sets_status};
+use crate::object::Object;
+
+/// Binds an identifier. A wildcard address stands for those of all devices that the program means.
+pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
+    let mut state = id.body().state();
+    if state.phase != Phase::New {
+        return Err(Errno::EINVAL);
+    }
+    if local.ip().is_unspecified() {
+        bind_to_any(id, &mut state, local)?;
+    } else {
+        let Located { device, address } = address::device_with(local.ip())?;
+        let mut wanted = local;
+        wanted.set_ip(address);
+        state.bind(id, &device)?;
+        let backend = state.backend()?;
+        let (handle, bound) = backend.bind(wanted)?;
+        state.ports.push(Port {
+            device,
+            backend,
+            handle,
+        });
+        let port = bound.first().map_or(0, SocketAddr::port);
+        state.set_source(id, address::with_port(wanted, port));
+    }
+    state.phase = Phase::Bound;
+    Ok(())
+}
+
+/// Takes the same port at every device. The IPv6 wildcard stands for IPv4, too, as far as nobody else has the port there.
+fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()> {
+    let second =
+        (local.is_ipv6() && !state.one_family).then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let (mut number, mut refused) = (local.port(), Errno::EADDRNOTAVAIL);
+    for device in address::default_devices()? {
+        let backend = context_of(&device)?.body().backend()?;
+        for ip in [Some(local.ip()), second].into_iter().flatten() {
+            match backend.bind(SocketAddr::new(ip, number)) {
+                Ok((handle, bound)) => {
+                    number = bound.first().map_or(number, SocketAddr::port);
+                    state.ports.push(Port {
+                        device: Arc::clone(&device),
+                        backend: Arc::clone(&backend),
+                        handle,
+                    });
+                }
+                Err(errno) => refused = errno,
+            }
+        }
+    }
+    if state.ports.is_empty() {
+        return Err(refused);
+    }
+    state.set_source(id, address::with_port(local, number));
+    Ok(())
+}
+
+/// Finds the device that leads to `remote`, and the address that connections would come from.
+pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAddr) -> Result<()> {
+    let mut state = id.body().state();
+    if !matches!(state.phase, Phase::New | Phase::Bound) {
+        return Err(Errno::EINVAL);
+    }
+    let Located { device, address } = address::device_towards(remote)?;
+    let named = source.filter(|source| !source.ip().is_unspecified());
+    if let Some(named) = named {
+        let of_source = address::device_with(named.ip())?;
+        if !Arc::ptr_eq(&of_source.device, &device) {
+            return Err(Errno::ENETUNREACH);
+        }
+    }
+    state.bind(id, &device)?;
+    let bound = named
+        .or(state.source)
+        .filter(|it| !it.ip().is_unspecified());
+    let source = bound.unwrap_or(SocketAddr::new(address, 0));
+    state.set_source(id, source);
+    state.set_destination(id, remote);
+    state.phase = Phase::Resolved;
+    state.push(Note::new(id, EventKind::AddressResolved));
+    Ok(())
+}
+
+/// The route was found together with the address.
+pub(super) fn resolve_route(id: &Arc<Id>) -> Result<()> {
+    let mut state = id.body().state();
+    if state.phase != Phase::Resolved {
+        return Err(Errno::EINVAL);
+    }
+    state.phase = Phase::Routed;
+    state.push(Note::new(id, EventKind::RouteResolved));
+    Ok(())
+}
+
+/// An address of C that need not be given.
+fn optional(address: *const sockaddr) -> Result<Option<SocketAddr>> {
+    (!address.is_null())
+        .then(|| address::read(address))
+        .transpose()
+}
+
+/// `rdma_bind_addr(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *const sockaddr) -> c_int {
+    sets_status(|| bind(&Object::<CmId>::find(id)?, address::read(address)?))
+}
+
+/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are asked, which takes no time.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    source: *const sockaddr,
+    destination: *const sockaddr,
+    _timeout_ms: c_int,
+) -> c_int {
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        resolve(&id, optional(source)?, address::read(destination)?)?;
+        complete(&id)
+    })
+}
+
+/// `rdma_resolve_route(3)`: sets errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        resolve_route(&id)?;
+        complete(&id)
+    })
+}
+
+/// `rdma_get_src_port(3)`: in network byte order; 0 for an identifier without one.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    always(0, || {
+        let id = Object::<CmId>::find(id)?;
+        let source = id.body().state().source;
+        Ok(source.map_or(0, |source| source.port().to_be()))
+    })
+}
+
+/// `rdma_get_dst_port(3)`: likewise.
+#[unsafe(no_mangle)]
+pub extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    always(0, || {
+        let id = Object::<CmId>::find(id)?;
+        let destination = id.body().state().destination;
+        Ok(destination.map_or(0, |destination| destination.port().to_be()))
+    })
+}
+
+/// Binds an identifier that was not bound, to be listened on.
+pub(super) fn bind_if_new(id: &Arc<Id>) -> Result<()> {
+    let phase = id.body().state().phase;
+    if phase != Phase::New {
+        return Ok(());
+    }
+    bind(id, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
+}
