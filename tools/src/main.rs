@@ -1,4 +1,4 @@
-//! `xwarp`: measures RDMA between two hosts, and puts the XDP program on an interface and takes it off.
+//! `xwarp`: measures RDMA between two hosts, runs other people's RDMA programs, and attaches the XDP program to an interface.
 #![forbid(unsafe_code)]
 // `println!` panics on a closed pipe and on a full disk: `output` prints.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -7,6 +7,7 @@ mod connection;
 mod device;
 mod host;
 mod interface;
+mod launch;
 mod output;
 mod peer_text;
 mod perf;
@@ -34,6 +35,8 @@ enum Command {
     Perf(perf::Test),
     /// Read and write back messages between two hosts, as rdma-core's rping does, and verify them
     Ping(ping::PingArgs),
+    /// Run a program that uses libibverbs and librdmacm, unmodified, with an interface as its RDMA device
+    Run(launch::RunArgs),
     /// Put the XDP program on an interface, where it stays until it is detached
     Attach(interface::AttachArgs),
     /// Take our XDP program off an interface
@@ -60,6 +63,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Perf(test) => perf::run(test),
         Command::Ping(args) => ping::run(args),
+        Command::Run(args) => launch::run(args),
         Command::Attach(args) => interface::attach(args),
         Command::Detach(args) => interface::detach(args),
         Command::Status(args) => interface::status(args),

@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
@@ -180,6 +180,7 @@ impl Device {
             return Ok(Arc::clone(backend));
         }
         fork::children_are_dead();
+        close_at_exit();
         logging::begin();
         let sink: Arc<dyn EventSink> = Arc::<Targets>::clone(&self.targets);
         let backend = backend::open(&self.name, sink)?;
@@ -210,6 +211,30 @@ impl Device {
         Arc::clone(&device).publish();
         device
     }
+}
+
+/// Closes RNICs that are open when the process exits, so that peers are told.
+fn close_at_exit() {
+    static ONCE: Once = Once::new();
+    extern "C" fn close_all() {
+        always((), || {
+            let devices = lock(&DEVICES).clone();
+            for device in devices {
+                let backend = lock(&device.body().opened).backend.take();
+                if let Some(backend) = backend {
+                    backend.close();
+                }
+            }
+            Ok(())
+        });
+    }
+    ONCE.call_once(|| {
+        // SAFETY: the function may be called at any time, by any thread.
+        let failed = unsafe { libc::atexit(close_all) };
+        if failed != 0 {
+            log::warn!("peers will not be told when this process exits: atexit has failed");
+        }
+    });
 }
 
 /// The name of a device as C has it.

@@ -8,6 +8,7 @@ mod poll;
 mod post;
 mod queue_pairs;
 mod requests;
+mod stats;
 mod table;
 #[cfg(test)]
 pub(crate) mod testbed;
@@ -188,6 +189,7 @@ macro_rules! ended {
 impl Backend for Local {
     fn close(&self) {
         self.watcher.end();
+        stats::print(&self.rnic);
         if let Err(error) = self.rnic.close() {
             log::debug!("the RNIC was closed already: {error}");
         }

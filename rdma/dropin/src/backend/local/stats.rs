@@ -1,0 +1,44 @@
+//! Counters of an RNIC on standard error when it is closed, for whom `XWARP_STATS` is set.
+
+use std::env;
+
+use xwarp::Rnic;
+
+/// Asks for them.
+const STATS: &str = "XWARP_STATS";
+
+/// Prints those that are not 0, one a line.
+pub(super) fn print(rnic: &Rnic) {
+    if env::var_os(STATS).is_none() {
+        return;
+    }
+    let Ok(counters) = rnic.counters() else {
+        return;
+    };
+    eprintln!("xwarp: {rnic}");
+    // By the names that the counters have: a new one is printed, too.
+    let text = format!("{counters:#?}");
+    for (name, count) in text.lines().filter_map(counter) {
+        eprintln!("xwarp: {name:>28} {count:>14}");
+    }
+}
+
+/// A line that has a counter which is not 0.
+fn counter(line: &str) -> Option<(&str, u64)> {
+    let (name, value) = line.trim().split_once(": ")?;
+    let count = value.trim_end_matches(',').parse().ok()?;
+    (count > 0).then_some((name, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_with_a_counter_is_told_from_others() {
+        assert_eq!(counter("        fpdus_in: 12,"), Some(("fpdus_in", 12)));
+        for line in ["    fpdus_in: 0,", "    rdma: EngineCounters {", "}"] {
+            assert_eq!(counter(line), None, "{line}");
+        }
+    }
+}
