@@ -194,6 +194,7 @@ fn listen(id: &Arc<Id>) -> Result<()> {
         let told = told_of_peers(id, &port.device, &port.backend);
         port.backend.listen(port.handle, told)?;
     }
+    log::info!("listening on {:?}", state.source);
     state.phase = Phase::Listening;
     Ok(())
 }

@@ -1,0 +1,79 @@
+//! Debian's RDMA programs between two hosts, each started by `xwarp run`: what both ends say, and what they leave behind.
+//!
+//! Needs root, the programs, the command beside the test program (`cargo build -p xwarp-tools` in the same profile) and the library
+//! (`tools/dropin`, with `--dev` in a development profile).
+#![forbid(unsafe_code)]
+#![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
+
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, eventually};
+
+/// Where the server listens.
+pub const SERVER: &str = "10.77.0.2";
+/// The same by IPv6.
+pub const SERVER_V6: &str = "fd77::2";
+
+/// A program with its arguments at either end.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// At host B.
+    pub server: &'static str,
+    /// At host A.
+    pub client: &'static str,
+}
+
+/// A program of perftest: the client has the server's arguments and the server's address.
+#[derive(Clone, Copy, Debug)]
+pub struct Perftest(pub &'static str);
+
+/// Starts a program on a host.
+pub fn start(host: &Host, program: &str) -> Running {
+    let mut command = host.command(Hosts::command_file());
+    command.args(["run", "--dev", DEV, "--"]);
+    command.args(program.split_whitespace());
+    // The library says when it listens.
+    command.env("XWARP_LOG", "info");
+    Running::start(command)
+}
+
+/// Starts a server, and waits until it listens.
+pub fn serve(host: &Host, program: &str) -> Running {
+    let server = start(host, program);
+    eventually("the server listens", || {
+        server.complained().contains("listening on")
+    });
+    server
+}
+
+/// Fails if the host still has a program attached.
+pub fn left_nothing(host: &Host, program: &str) {
+    assert_eq!(host.program(), None, "{program} has left its XDP program");
+}
+
+/// Runs a client against a server that waits for it.
+pub fn run_client(hosts: &Hosts, client: &str) -> Finished {
+    let finished = start(&hosts.a, client).finish().succeeded();
+    left_nothing(&hosts.a, client);
+    finished
+}
+
+impl Row {
+    /// Runs both ends, which have to end well and leave nothing.
+    pub fn run(self, hosts: &Hosts) {
+        Self::run_ends(hosts, self.server, self.client);
+    }
+
+    fn run_ends(hosts: &Hosts, server: &str, client: &str) {
+        let running = serve(&hosts.b, server);
+        run_client(hosts, client);
+        running.finish().succeeded();
+        left_nothing(&hosts.b, server);
+    }
+}
+
+impl Perftest {
+    /// Likewise.
+    pub fn run(self, hosts: &Hosts) {
+        let client = format!("{} {SERVER}", self.0);
+        Row::run_ends(hosts, self.0, &client);
+    }
+}

@@ -1,0 +1,156 @@
+//! Programs of rdma-core and perftest, each by a row: both ends' exit codes and what they say of the data, and nothing is left behind.
+
+use nix::sys::signal::Signal;
+use xwarp_dropin_tests::{Perftest, Row, SERVER, left_nothing, run_client, serve, start};
+use xwarp_system_tests::{DEV, Hosts};
+use xwarp_test_kit::needs_root;
+
+/// Runs rows of one kind on one pair of hosts.
+fn run_all(rows: &[Row]) {
+    let hosts = Hosts::new();
+    for row in rows {
+        row.run(&hosts);
+    }
+}
+
+/// Likewise, of perftest.
+fn measure_all(rows: &[&'static str]) {
+    let hosts = Hosts::new();
+    for row in rows {
+        Perftest(row).run(&hosts);
+    }
+}
+
+#[test]
+fn device_is_listed_and_described_without_being_opened() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let listed = start(&hosts.a, "ibv_devices").finish().succeeded();
+    assert!(listed.stdout.contains(DEV), "{listed}");
+    let described = start(&hosts.a, "ibv_devinfo -v").finish().succeeded();
+    for words in ["iWARP", "PORT_ACTIVE", "Ethernet", "::ffff:10.77.0.1"] {
+        assert!(described.stdout.contains(words), "{words}: {described}");
+    }
+    left_nothing(&hosts.a, "ibv_devinfo");
+}
+
+/// With -V rping compares what it reads back.
+#[test]
+fn rping_reads_and_writes_what_it_sent() {
+    needs_root!();
+    run_all(&[
+        Row {
+            server: "rping -s -C 10 -V",
+            client: "rping -c -a 10.77.0.2 -C 10 -V",
+        },
+        Row {
+            server: "rping -s -C 20 -V -S 65535",
+            client: "rping -c -a 10.77.0.2 -C 20 -V -S 65535",
+        },
+        Row {
+            server: "rping -s -a fd77::2 -C 10 -V",
+            client: "rping -c -a fd77::2 -C 10 -V",
+        },
+        Row {
+            server: "rping -s -q -C 10 -V",
+            client: "rping -c -q -a 10.77.0.2 -C 10 -V",
+        },
+    ]);
+}
+
+#[test]
+fn persistent_rping_server_takes_one_client_after_the_other() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = serve(&hosts.b, "rping -s -P -V");
+    for _ in 0..3 {
+        run_client(&hosts, "rping -c -a 10.77.0.2 -C 10 -V");
+    }
+    server.signal(Signal::SIGTERM);
+    server.finish().killed_by(Signal::SIGTERM);
+    left_nothing(&hosts.b, "rping -P");
+}
+
+#[test]
+fn programs_of_the_connection_manager_end_well() {
+    needs_root!();
+    run_all(&[
+        Row {
+            server: "ucmatose -C 10 -S 1000",
+            client: "ucmatose -s 10.77.0.2 -C 10 -S 1000",
+        },
+        Row {
+            server: "rdma_server",
+            client: "rdma_client -s 10.77.0.2",
+        },
+        Row {
+            server: "rdma_xserver",
+            client: "rdma_xclient -s 10.77.0.2",
+        },
+    ]);
+}
+
+/// Its server serves until it is ended.
+#[test]
+fn cmtime_makes_and_ends_a_hundred_connections() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = serve(&hosts.b, "cmtime");
+    let client = format!("cmtime -s {SERVER} -c 100");
+    let told = run_client(&hosts, &client);
+    assert!(told.stdout.contains("disconnect   :"), "{told}");
+    server.signal(Signal::SIGTERM);
+    server.finish().killed_by(Signal::SIGTERM);
+    left_nothing(&hosts.b, "cmtime");
+}
+
+#[test]
+fn perftest_measures_bandwidth_of_every_operation() {
+    needs_root!();
+    measure_all(&[
+        "ib_write_bw -R -n 1000",
+        "ib_read_bw -R -n 1000",
+        "ib_send_bw -R -n 1000",
+        "ib_atomic_bw -R -n 1000",
+        "ib_write_bw -R -n 500 -b",
+        "ib_send_bw -R -n 500 -b",
+        "ib_write_bw -R -D 1",
+        "ib_write_bw -R -n 500 --use_old_post_send",
+    ]);
+}
+
+#[test]
+#[ignore = "takes minutes without optimisation; tools/test --long runs it"]
+fn perftest_measures_every_size_up_to_8_mib() {
+    needs_root!();
+    measure_all(&[
+        "ib_write_bw -R -n 5 -a",
+        "ib_read_bw -R -n 5 -a",
+        "ib_send_bw -R -n 5 -a",
+    ]);
+}
+
+#[test]
+fn perftest_uses_events_many_queue_pairs_and_shared_receive_queues() {
+    needs_root!();
+    measure_all(&[
+        "ib_send_bw -R -n 500 -e",
+        "ib_send_lat -R -n 100 -e",
+        "ib_write_bw -R -n 200 -q 8",
+        "ib_send_bw -R -n 200 -q 8",
+        "ib_send_bw -R -n 200 -q 2 --use-srq",
+    ]);
+}
+
+#[test]
+fn perftest_measures_latency_of_every_operation() {
+    needs_root!();
+    measure_all(&[
+        "ib_write_lat -R -n 200",
+        "ib_read_lat -R -n 200",
+        "ib_send_lat -R -n 200",
+        "ib_atomic_lat -R -n 200",
+        "ib_write_lat -R -n 100 -s 64 -I 64",
+        "ib_send_lat -R -n 100 -s 64 -I 0",
+    ]);
+}
