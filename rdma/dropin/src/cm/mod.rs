@@ -24,3 +24,5 @@ mod offered;
 pub mod options;
 pub mod qp;
 pub mod resolving;
+#[cfg(test)]
+mod tests;
