@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
-use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, eventually};
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, eventually, output_of};
 
 /// Where the server listens.
 pub const SERVER: &str = "10.77.0.2";
@@ -40,6 +40,17 @@ pub fn serve(host: &Host, program: &str) -> Running {
     let server = start(host, program);
     eventually("the server listens", || {
         server.complained().contains("listening on")
+    });
+    server
+}
+
+/// Starts a server that a client first reaches by the kernel's TCP, and waits until it listens there.
+pub fn serve_by_tcp(host: &Host, program: &str, port: u16) -> Running {
+    let server = start(host, program);
+    eventually("the server listens by the kernel's TCP", || {
+        let mut command = host.command("ss");
+        command.args(["-ltnH", &format!("sport = :{port}")]);
+        !output_of(command).trim().is_empty()
     });
     server
 }

@@ -1,0 +1,67 @@
+//! Programs of others than rdma-core: fio, qperf, libfabric's pingpong.
+
+use nix::sys::signal::Signal;
+use xwarp_dropin_tests::{Row, SERVER, left_nothing, run_client, serve_by_tcp};
+use xwarp_system_tests::Hosts;
+use xwarp_test_kit::needs_root;
+
+/// Where the servers of qperf and `fi_pingpong` are reached by TCP.
+const QPERF: u16 = 19765;
+const PINGPONG: u16 = 47592;
+
+/// Hosts whose kernels compute checksums: these programs use the kernel's TCP, too.
+fn hosts() -> Hosts {
+    let hosts = Hosts::new();
+    hosts.a.compute_checksums();
+    hosts.b.compute_checksums();
+    hosts
+}
+
+#[test]
+fn fio_writes_reads_and_sends() {
+    needs_root!();
+    let hosts = hosts();
+    let server =
+        "fio --name=r --ioengine=rdma --port=8899 --bs=64k --size=4m --rw=read --iodepth=16";
+    for client in [
+        "fio --name=s --ioengine=rdma --hostname=10.77.0.2 --port=8899 --verb=write --bs=64k --size=4m --rw=write",
+        "fio --name=s --ioengine=rdma --hostname=10.77.0.2 --port=8899 --verb=read --bs=64k --size=4m --rw=write",
+        "fio --name=s --ioengine=rdma --hostname=10.77.0.2 --port=8899 --verb=send --bs=64k --size=4m --rw=write",
+    ] {
+        Row { server, client }.run(&hosts);
+    }
+}
+
+#[test]
+fn qperf_measures_every_operation_of_a_reliable_connection() {
+    needs_root!();
+    let hosts = hosts();
+    let mut server = serve_by_tcp(&hosts.b, "qperf", QPERF);
+    for test in [
+        "rc_bw",
+        "rc_lat",
+        "rc_rdma_write_bw",
+        "rc_rdma_write_lat",
+        "rc_rdma_read_bw",
+        "rc_rdma_read_lat",
+    ] {
+        run_client(&hosts, &format!("qperf -t 1 -cm 1 {SERVER} {test}"));
+    }
+    server.signal(Signal::SIGKILL);
+    server.finish().killed_by(Signal::SIGKILL);
+    left_nothing(&hosts.b, "qperf");
+}
+
+/// With -c it compares what has come.
+#[test]
+fn fi_pingpong_compares_messages_of_both_kinds_of_endpoints() {
+    needs_root!();
+    let hosts = hosts();
+    for endpoint in ["-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"] {
+        let program = format!("fi_pingpong {endpoint} -c -I 100 -S 65536");
+        let server = serve_by_tcp(&hosts.b, &program, PINGPONG);
+        run_client(&hosts, &format!("{program} {SERVER}"));
+        server.finish().succeeded();
+        left_nothing(&hosts.b, &program);
+    }
+}
