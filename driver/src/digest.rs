@@ -3,17 +3,17 @@
 
 use std::num::NonZeroU64;
 use std::ops::Add;
-use std::ptr::NonNull;
 
 use crate::checksum::checksum_sum;
 use crate::one_pass::{Sums, Vectors};
 use crate::racy::Fault;
+use crate::shared::{CopyError, SharedBytes};
 
 /// Words of 16 bits that count as 0: all bits are set (RFC 1071 §1).
 const MINUS_ZERO: NonZeroU64 = NonZeroU64::new(0xffff).unwrap();
 
 /// CRC-32C and Internet checksum of bytes that are told in the order in which they are in a frame. What is copied out of region memory is
-/// told by [`SharedBytes::read_digested`](crate::SharedBytes::read_digested), which needs one pass for all three.
+/// told by [`read`](Self::read), which needs one pass for all three.
 #[derive(Clone, Copy, Debug)]
 pub struct Digest {
     /// Not inverted.
@@ -118,21 +118,34 @@ impl Digest {
         self.odd ^= len % 2 == 1;
     }
 
-    /// Copies shared memory from `src` on into `dst`, which follows. `None`, with nothing done, if that cannot be had in one pass.
+    /// Copies `dst.len()` bytes of shared memory from `offset` on into `dst`, which follow: in one pass where the processor has vectors for
+    /// it. The sums are of what is in `dst` then, whoever changes the memory meanwhile.
     ///
-    /// # Safety
+    /// # Errors
     ///
-    /// As for [`Vectors::copy`].
+    /// As for [`SharedBytes::read`]. A digest that failed is of no use.
     #[inline]
-    pub(crate) unsafe fn copy(
+    pub fn read(
         &mut self,
+        source: &SharedBytes,
+        offset: usize,
         dst: &mut [u8],
-        src: NonNull<u8>,
-    ) -> Option<Result<(), Fault>> {
-        let vectors = Vectors::best()?;
-        // SAFETY: the caller vouches for the source.
-        let sums = unsafe { vectors.copy(dst, src, self.crc) }?;
-        Some(sums.map(|sums| self.note(sums, dst.len())))
+    ) -> Result<(), CopyError> {
+        let len = dst.len();
+        let src = source.checked_ptr(offset, len)?;
+        let in_one_pass = Vectors::best().and_then(|vectors| {
+            // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or gone as `SharedBytes` was promised when it
+            // was made, and into which nothing hands out an exclusive reference.
+            unsafe { vectors.copy(dst, src, self.crc) }
+        });
+        let Some(copied) = in_one_pass else {
+            source.read(offset, dst)?;
+            self.add(dst);
+            return Ok(());
+        };
+        let sums = copied.map_err(|Fault| CopyError::Gone { offset, len })?;
+        self.note(sums, len);
+        Ok(())
     }
 }
 
@@ -152,7 +165,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::SharedBytes;
 
     /// Bytes of a piece at most.
     const LONGEST: usize = if cfg!(miri) { 20 } else { 10_000 };
@@ -199,7 +211,7 @@ mod tests {
                     let memory = SharedBytes::anonymous(offset + bytes.len()).unwrap();
                     memory.write(offset, &bytes).unwrap();
                     frame[begin..].fill(0);
-                    memory.read_digested(offset, &mut frame[begin..], &mut digest).unwrap();
+                    digest.read(&memory, offset, &mut frame[begin..]).unwrap();
                     prop_assert_eq!(&frame[begin..], &bytes);
                 } else {
                     digest.add(&bytes);

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::digest::Digest;
 use crate::racy::{Fault, racy_read, racy_read_constant, racy_write};
 
 /// Shared memory of fixed length. It is never borrowed as a slice. Bytes are copied in and out, and whoever races with a copy sees old or
@@ -174,30 +173,6 @@ impl SharedBytes {
             unsafe { racy_read_constant(dst, src) }
         };
         copied.map_err(|Fault| CopyError::Gone { offset, len })
-    }
-
-    /// Copies `dst.len()` bytes from `offset` on into `dst`, and adds them to a digest: in one pass where the processor has vectors for it. Both
-    /// sums are of what is in `dst` then, whoever changes the memory meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// As for [`read`](Self::read). A digest is of no use then.
-    pub fn read_digested(
-        &self,
-        offset: usize,
-        dst: &mut [u8],
-        digest: &mut Digest,
-    ) -> Result<(), CopyError> {
-        let len = dst.len();
-        let src = self.checked_ptr(offset, len)?;
-        // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or gone as `new` and `new_read_only` were
-        // promised, and into which nothing hands out an exclusive reference.
-        if let Some(copied) = unsafe { digest.copy(dst, src) } {
-            return copied.map_err(|Fault| CopyError::Gone { offset, len });
-        }
-        self.read(offset, dst)?;
-        digest.add(dst);
-        Ok(())
     }
 
     /// Copies `src` to `offset`.

@@ -32,7 +32,7 @@ fn three(memory: &SharedBytes, at: usize, frame: &mut [u8]) -> (u32, u64) {
 #[inline(never)]
 fn one(memory: &SharedBytes, at: usize, frame: &mut [u8]) -> (u32, u64) {
     let mut digest = Digest::default();
-    let read = memory.read_digested(at, frame, &mut digest);
+    let read = digest.read(memory, at, frame);
     read.expect("memory that is there");
     (digest.crc32c(), digest.checksum().words())
 }

@@ -19,13 +19,13 @@ fn page_one_is_gone(memory: &SharedBytes, to_read: bool) {
             let expected = if to_read { gone } else { Ok(()) };
             let read = memory.read(offset, &mut vec![0; len]);
             assert_eq!(read, expected, "{len} bytes");
-            let read = memory.read_digested(offset, &mut vec![0; len], &mut Digest::default());
+            let read = Digest::default().read(memory, offset, &mut vec![0; len]);
             assert_eq!(read, expected, "{len} bytes");
         }
         assert_eq!(memory.write(PAGE - len, &vec![9; len]), Ok(()));
         assert_eq!(memory.read(PAGE - len, &mut vec![0; len]), Ok(()));
         let mut digest = Digest::default();
-        let read = memory.read_digested(PAGE - len, &mut vec![0; len], &mut digest);
+        let read = digest.read(memory, PAGE - len, &mut vec![0; len]);
         assert_eq!(read, Ok(()));
     }
     let gone = Err(AtomicAccessError::Gone { offset: PAGE });

@@ -42,7 +42,7 @@ impl Scattered {
         self.pieces(at, rest.len(), |address, len| {
             let (piece, others) = std::mem::take(&mut rest).split_at_mut(len);
             rest = others;
-            self.area.read_digested(address, piece, digest)
+            digest.read(&self.area, address, piece)
         })
     }
 

@@ -174,7 +174,7 @@ impl Bytes<'_> {
         digest: &mut Digest,
     ) -> Result<(), CopyError> {
         match self.memory {
-            Memory::Whole(bytes) => bytes.read_digested(self.at, into, digest),
+            Memory::Whole(bytes) => digest.read(bytes, self.at, into),
             Memory::List(list) => list.read_digested(self.at, into, digest),
         }
     }
