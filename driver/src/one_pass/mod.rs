@@ -76,6 +76,10 @@ impl Vectors {
     ///
     /// `src` may be used to read that many initialised bytes, which no exclusive reference covers, or they are gone.
     #[inline]
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(miri))),
+        expect(unused_variables, reason = "there are no vectors to use them")
+    )]
     pub(crate) unsafe fn copy(
         self,
         dst: &mut [u8],
@@ -99,6 +103,10 @@ impl Vectors {
 
     /// The sums of bytes that are there already, and are best few, if what is ahead of them has this CRC-32C, not inverted.
     #[inline]
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(miri))),
+        expect(unused_variables, reason = "there are no vectors to use them")
+    )]
     pub(crate) fn sums(self, bytes: &[u8], crc: u32) -> Sums {
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         match self {}
