@@ -35,7 +35,7 @@ struct Request {
     sges: usize,
 }
 
-// SAFETY: the pointers in a request are null until it is posted, or those of the program's region in a Bind, which is not looked at before.
+// SAFETY: nobody follows the pointers in a request before it is posted. They are null until then, or a Bind's, which are the program's.
 unsafe impl Send for State {}
 
 impl Batch {
