@@ -91,7 +91,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let interface = net::interface_by_name(&args.dev)?;
     let status = attach::status(interface.index)?;
     // A driver that cannot tell strips nothing.
-    let stripped = net::strips_vlan_tags(&interface.name).unwrap_or(false);
+    let stripped = net::strips_vlan_tags(interface.index).unwrap_or(false);
     if args.json {
         let mut json = as_json(&interface.name, &status);
         json["vlan_tags_stripped"] = stripped.into();

@@ -5,6 +5,7 @@
 
 mod connection;
 mod device;
+mod doctor;
 mod host;
 mod interface;
 mod launch;
@@ -43,6 +44,8 @@ enum Command {
     Detach(interface::DetachArgs),
     /// Show what is attached to an interface and what it has counted
     Status(interface::StatusArgs),
+    /// Check whether an interface can carry an RNIC, and say what would mend or better it; changes nothing
+    Doctor(doctor::DoctorArgs),
     /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`
     Object(interface::ObjectArgs),
 }
@@ -58,9 +61,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> anyhow::Result<()> {
+/// What the process ends with, if all went well.
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
     signals::survive_file_limit()?;
     match command {
+        Command::Doctor(args) => return doctor::run(args),
         Command::Perf(test) => perf::run(test),
         Command::Ping(args) => ping::run(args),
         Command::Run(args) => launch::run(args),
@@ -68,5 +73,6 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Detach(args) => interface::detach(args),
         Command::Status(args) => interface::status(args),
         Command::Object(args) => interface::object(args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -55,14 +55,16 @@ pub(crate) fn print_usage(said: &clap::Error) -> ExitCode {
     if said.use_stderr() {
         return u8::try_from(said.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
     }
-    exit_code(printed.map_err(|error| OutputError::from(error).into()))
+    let printed = printed.map_err(|error| OutputError::from(error).into());
+    exit_code(printed.map(|()| ExitCode::SUCCESS))
 }
 
 /// What the process ends with, once nothing is left to be undone. It says why it failed, unless nobody listens. With standard output closed
 /// it dies of SIGPIPE, as other programs do that do not ignore the signal.
-pub(crate) fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = outcome else {
-        return ExitCode::SUCCESS;
+pub(crate) fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    let error = match outcome {
+        Ok(code) => return code,
+        Err(error) => error,
     };
     if matches!(error.downcast_ref(), Some(OutputError::Closed)) {
         // It returns only if the signal is blocked.

@@ -1,86 +1,179 @@
-//! Receive queues in use, by the ethtool ioctl. Netlink tells how many were allocated, and only the driver knows how many are used.
-#![allow(unsafe_code)]
+//! Queues, rings, offloads and RSS of an interface, by the kernel's ethtool family (`linux/ethtool_netlink.h`).
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
-
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 use nix::errno::Errno;
-use nix::libc;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-/// Commands that ask (linux/ethtool.h).
+use super::generic::{Attributes, Family, number};
+use super::netlink::NetlinkError;
+
+/// What is asked. All questions begin with a header that names the interface.
 #[derive(Clone, Copy)]
-#[repr(u32)]
+#[repr(u8)]
 enum Question {
-    /// `ETHTOOL_GFLAGS`, answered by a `struct ethtool_value`.
-    Flags = 0x25,
-    /// `ETHTOOL_GCHANNELS`, answered by a `struct ethtool_channels`.
-    Channels = 0x3c,
+    Features = 11,
+    Rings = 15,
+    Channels = 17,
+    /// Since Linux 6.2.
+    Rss = 38,
 }
 
-/// The words of the largest answer, `struct ethtool_channels`. All answers begin with the command.
-type Answer = [u32; 9];
-/// `data` of `struct ethtool_value`.
-const DATA: usize = 1;
-/// `rx_count` and `combined_count` of `struct ethtool_channels`.
-const RX_COUNT: usize = 5;
-const COMBINED_COUNT: usize = 8;
-/// `ETH_FLAG_RXVLAN`, rx-vlan-offload: tags are taken off received frames.
-const RXVLAN: u32 = 1 << 8;
+const HEADER: u16 = 1;
+const HEADER_INDEX: u16 = 1;
 
-/// The number of receive queues of `interface` in use now.
+/// `ETH_RSS_HASH_TOP`, Toeplitz's hash function, which most NICs have.
+const TOEPLITZ: u64 = 1;
+/// The kernel's name of rx-vlan-offload.
+const VLAN_STRIPPING: &str = "rx-vlan-hw-parse";
+
+/// A number as it is now, and the most that the driver allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// As it is now.
+    pub now: u32,
+    /// The most that the driver allows.
+    pub max: u32,
+}
+
+/// Queues of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channels {
+    /// Queues that only receive.
+    pub rx: Setting,
+    /// Queues that only send.
+    pub tx: Setting,
+    /// Queues that do both.
+    pub combined: Setting,
+}
+
+/// Descriptors of each of the driver's rings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverRings {
+    /// Of a receive ring.
+    pub rx: Setting,
+    /// Of a transmit ring.
+    pub tx: Setting,
+}
+
+/// How received packets are spread over the queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rss {
+    /// Whether the hash function is Toeplitz's.
+    pub toeplitz: bool,
+    /// The indirection table: a queue for each remainder of the hash.
+    pub table: Vec<u32>,
+    /// The secret key, if the driver tells it.
+    pub key: Vec<u8>,
+}
+
+/// The ethtool family, asked for one interface.
+pub(super) struct Ethtool {
+    family: Family,
+    index: u32,
+}
+
+impl Ethtool {
+    /// `None` on a kernel without it.
+    pub(super) fn of(index: u32) -> Result<Option<Self>, NetlinkError> {
+        let family = Family::open("ethtool")?;
+        Ok(family.map(|family| Self { family, index }))
+    }
+
+    /// `None` if the driver cannot tell.
+    fn ask(&mut self, question: Question) -> Result<Option<Attributes>, NetlinkError> {
+        let index = [number(HEADER_INDEX, self.index)];
+        let mut header = vec![0; index.as_slice().buffer_len()];
+        index.as_slice().emit(&mut header);
+        let header = DefaultNla::new(HEADER | NLA_F_NESTED, header);
+        match self.family.get(question as u8, vec![header]) {
+            Err(error) if error.refusal() == Some(Errno::EOPNOTSUPP) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    pub(super) fn channels(&mut self) -> Result<Option<Channels>, NetlinkError> {
+        let answer = self.ask(Question::Channels)?;
+        Ok(answer.map(|told| Channels {
+            rx: setting(&told, 6, 2),
+            tx: setting(&told, 7, 3),
+            combined: setting(&told, 9, 5),
+        }))
+    }
+
+    pub(super) fn rings(&mut self) -> Result<Option<DriverRings>, NetlinkError> {
+        let answer = self.ask(Question::Rings)?;
+        Ok(answer.map(|told| DriverRings {
+            rx: setting(&told, 6, 2),
+            tx: setting(&told, 9, 5),
+        }))
+    }
+
+    /// The names of the offloads that are on, as `ethtool -k` has them.
+    pub(super) fn features(&mut self) -> Result<Vec<String>, NetlinkError> {
+        let (active, bits, bit, name) = (4, 3, 1, 2);
+        let answer = self.ask(Question::Features)?;
+        let bits = (answer.and_then(|told| told.nested(active))).and_then(|set| set.nested(bits));
+        let names = bits.into_iter().flat_map(|bits| {
+            let each = bits.every_nested(bit).collect::<Vec<_>>();
+            each.into_iter().filter_map(|bit| bit.text(name))
+        });
+        Ok(names.collect())
+    }
+
+    pub(super) fn rss(&mut self) -> Result<Option<Rss>, NetlinkError> {
+        let (function, table, key) = (3, 4, 5);
+        let answer = self.ask(Question::Rss)?;
+        Ok(answer.map(|told| Rss {
+            toeplitz: told.number(function) == Some(TOEPLITZ),
+            table: words(told.bytes(table).unwrap_or_default()),
+            key: told.bytes(key).unwrap_or_default().to_vec(),
+        }))
+    }
+}
+
+/// The setting whose value and largest value these attributes have. What is left out is 0.
+fn setting(told: &Attributes, now: u16, max: u16) -> Setting {
+    let word = |kind| {
+        told.number(kind)
+            .and_then(|value| u32::try_from(value).ok())
+    };
+    Setting {
+        now: word(now).unwrap_or_default(),
+        max: word(max).unwrap_or_default(),
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let (words, _odd) = bytes.as_chunks();
+    words.iter().map(|word| u32::from_ne_bytes(*word)).collect()
+}
+
+/// The number of receive queues of interface `index` in use now, or `None` if its driver cannot tell, as with loopback and ifb.
 ///
-/// `EOPNOTSUPP` if its driver cannot tell, as with loopback and ifb. Veth tells them as `rx_count`, tun and most
-/// NICs as `combined_count`.
-pub(super) fn rx_queues(interface: &str) -> Result<u32, Errno> {
-    let channels = ask(interface, Question::Channels)?;
-    Ok(channels[RX_COUNT].saturating_add(channels[COMBINED_COUNT]))
+/// Veth tells them as those that only receive, tun and most NICs as combined ones.
+pub(super) fn rx_queues(index: u32) -> Result<Option<u32>, NetlinkError> {
+    let Some(mut ethtool) = Ethtool::of(index)? else {
+        return Ok(None);
+    };
+    let channels = ethtool.channels()?;
+    Ok(channels.map(|channels| channels.receiving()))
 }
 
-/// True if `interface` takes the tags of VLANs off the frames that it receives, before an XDP program sees them (rx-vlan-offload).
+impl Channels {
+    /// Queues that receive.
+    pub fn receiving(&self) -> u32 {
+        self.rx.now.saturating_add(self.combined.now)
+    }
+}
+
+/// True if interface `index` takes the tags of VLANs off the frames that it receives, before an XDP program sees them (rx-vlan-offload).
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` if the driver cannot tell, `ENODEV` if there is no such interface, or what else the kernel says.
-pub fn strips_vlan_tags(interface: &str) -> Result<bool, Errno> {
-    Ok(ask(interface, Question::Flags)?[DATA] & RXVLAN != 0)
-}
-
-fn ask(interface: &str, question: Question) -> Result<Answer, Errno> {
-    let mut answer = Answer::default();
-    answer[0] = question as u32;
-    let mut request = libc::ifreq {
-        ifr_name: ifr_name(interface)?,
-        ifr_ifru: libc::__c_anonymous_ifr_ifru {
-            ifru_data: ptr::from_mut(&mut answer).cast(),
-        },
+/// The kernel refuses to tell, for instance as there is no such interface.
+pub fn strips_vlan_tags(index: u32) -> Result<bool, NetlinkError> {
+    let Some(mut ethtool) = Ethtool::of(index)? else {
+        return Ok(false);
     };
-    // The kernel asks the network namespace in which the socket was made.
-    let socket = any_socket()?;
-    // SAFETY: SIOCETHTOOL reads an `ifreq` whose `ifru_data` points to a command, here one of `Question`. The kernel fills that
-    // command's structure, whose fields are all `u32` and at most as many as an `Answer` has. Both live until the call has returned.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-    Errno::result(result)?;
-    Ok(answer)
-}
-
-fn any_socket() -> Result<OwnedFd, Errno> {
-    socket(
-        AddressFamily::Inet,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )
-}
-
-/// The name as `ifreq` has it: padded with at least one zero.
-fn ifr_name(interface: &str) -> Result<[libc::c_char; libc::IFNAMSIZ], Errno> {
-    let mut name = [0; libc::IFNAMSIZ];
-    if interface.len() >= name.len() {
-        return Err(Errno::ENODEV);
-    }
-    for (to, from) in name.iter_mut().zip(interface.bytes()) {
-        *to = libc::c_char::from_ne_bytes([from]);
-    }
-    Ok(name)
+    let on = ethtool.features()?;
+    Ok(on.iter().any(|name| name == VLAN_STRIPPING))
 }

@@ -8,7 +8,8 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
 };
 use netlink_packet_route::link::{
-    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkMessage, LinkMessageBuffer, LinkXdp,
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkInfo, LinkMessage, LinkMessageBuffer,
+    LinkXdp,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
@@ -39,6 +40,8 @@ pub struct Interface {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// What kind of virtual interface it is, `veth` for instance; none if it is a device.
+    pub kind: Option<String>,
     /// Its Ethernet address; zeros if it has none, as loopback and tunnels.
     pub mac: MacAddr,
     /// The largest IP packet, in bytes.
@@ -205,7 +208,7 @@ fn networks(netlink: &mut Netlink) -> Result<impl Iterator<Item = (u32, Network)
 /// itself. Then opening an unused queue fails and says so; a number that is too small would leave queues to the kernel without a word. A
 /// tap that nobody has open uses 0: at least 1 is said.
 fn with_queues_in_use(mut interface: Interface) -> Interface {
-    if let Ok(in_use) = ethtool::rx_queues(&interface.name) {
+    if let Ok(Some(in_use)) = ethtool::rx_queues(interface.index) {
         interface.rx_queues = in_use;
     }
     interface.rx_queues = interface.rx_queues.max(1);
@@ -218,6 +221,7 @@ pub(super) fn parse_interface(payload: &[u8]) -> Option<Interface> {
     let mut interface = Interface {
         index: header.index,
         name: String::new(),
+        kind: None,
         mac: MacAddr::default(),
         mtu: 0,
         up: header.flags.contains(LinkFlags::Up),
@@ -242,11 +246,19 @@ impl Interface {
             LinkAttribute::IfName(name) => self.name = name,
             LinkAttribute::Mtu(mtu) => self.mtu = mtu,
             LinkAttribute::NumRxQueues(allocated) => self.rx_queues = allocated,
+            LinkAttribute::LinkInfo(infos) => self.kind = kind(&infos),
             LinkAttribute::Xdp(xdp) => self.programs = programs(&xdp),
             LinkAttribute::Address(mac) => self.mac = MacAddr(mac.try_into().unwrap_or_default()),
             _ => {}
         }
     }
+}
+
+fn kind(infos: &[LinkInfo]) -> Option<String> {
+    infos.iter().find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind.to_string()),
+        _ => None,
+    })
 }
 
 /// The ids of the programs that an interface runs: one is told once or twice, several once each.

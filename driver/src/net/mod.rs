@@ -3,6 +3,8 @@
 //! Every function asks the kernel anew, in the network namespace of the calling thread.
 
 mod ethtool;
+mod generic;
+mod hardware;
 pub(crate) mod icmp;
 mod interface;
 mod neighbour;
@@ -22,7 +24,8 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use netlink_packet_route::AddressFamily;
 
-pub use ethtool::strips_vlan_tags;
+pub use ethtool::{Channels, DriverRings, Rss, Setting, strips_vlan_tags};
+pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
 pub use interface::{
     Interface, InterfaceError, MacAddr, addresses_of, interface_by_name, interface_with_address,
     interfaces,

@@ -1,4 +1,4 @@
-//! A netlink socket of the routing family: questions, dumps and notifications.
+//! A netlink socket: questions, dumps and notifications.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
     DecodeError, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
-    NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NlaBuffer,
+    NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlaBuffer,
 };
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{
+    Socket, SocketAddr,
+    protocols::{NETLINK_GENERIC, NETLINK_ROUTE},
+};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,10 +34,10 @@ const ALIGNMENT: usize = 4;
 #[non_exhaustive]
 pub enum NetlinkError {
     /// No socket.
-    #[error("cannot open a netlink socket, so the kernel's routing tables cannot be read")]
+    #[error("cannot open a netlink socket, so what the kernel knows of the network cannot be read")]
     Open(#[source] io::Error),
     /// The socket failed.
-    #[error("reading the kernel's routing tables by netlink failed")]
+    #[error("reading what the kernel knows of the network by netlink failed")]
     Io(#[source] io::Error),
     /// The kernel refused the question.
     #[error("the kernel refused a netlink question")]
@@ -107,9 +109,18 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// A socket to ask with.
+    /// A socket to ask for interfaces, addresses, routes and neighbours with.
     pub(super) fn open() -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::Open)?;
+        Self::of_protocol(NETLINK_ROUTE)
+    }
+
+    /// A socket to ask generic netlink families with.
+    pub(super) fn generic() -> Result<Self, NetlinkError> {
+        Self::of_protocol(NETLINK_GENERIC)
+    }
+
+    fn of_protocol(protocol: isize) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(protocol).map_err(NetlinkError::Open)?;
         socket.bind_auto().map_err(NetlinkError::Open)?;
         Ok(Self {
             socket,
@@ -128,7 +139,10 @@ impl Netlink {
     }
 
     /// Asks a question that has one answer.
-    pub(super) fn get(&mut self, question: RouteNetlinkMessage) -> Result<Message, NetlinkError> {
+    pub(super) fn get(
+        &mut self,
+        question: impl NetlinkSerializable,
+    ) -> Result<Message, NetlinkError> {
         self.send(question, NLM_F_REQUEST)?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
@@ -145,7 +159,7 @@ impl Netlink {
     /// Asks for a whole table.
     pub(super) fn dump(
         &mut self,
-        question: &RouteNetlinkMessage,
+        question: &(impl NetlinkSerializable + Clone),
     ) -> Result<Vec<Message>, NetlinkError> {
         for _ in 0..DUMP_TRIES {
             if let Some(table) = self.dump_once(question.clone())? {
@@ -158,7 +172,7 @@ impl Netlink {
     /// `None` if the table changed meanwhile.
     fn dump_once(
         &mut self,
-        question: RouteNetlinkMessage,
+        question: impl NetlinkSerializable,
     ) -> Result<Option<Vec<Message>>, NetlinkError> {
         self.send(question, NLM_F_REQUEST | NLM_F_DUMP)?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -180,12 +194,12 @@ impl Netlink {
         }
     }
 
-    fn send(&mut self, question: RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
+    fn send(&mut self, question: impl NetlinkSerializable, flags: u16) -> Result<(), NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = flags;
         header.sequence_number = self.sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(question));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);

@@ -1,0 +1,73 @@
+//! Driver, queues, rings, offloads, interrupts and memory node of an interface.
+
+mod netdev;
+mod sysfs;
+
+use super::Interface;
+use super::ethtool::{Channels, DriverRings, Ethtool, Rss};
+use super::netlink::NetlinkError;
+
+pub use netdev::{XdpFeature, XdpFeatures};
+use sysfs::Directory;
+pub use sysfs::Interrupt;
+
+/// What is beneath an interface. The kernel and its driver tell it; `None` is what they do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hardware {
+    /// The driver of a device; virtual interfaces have none.
+    pub driver: Option<String>,
+    /// Queues.
+    pub channels: Option<Channels>,
+    /// Descriptors of the driver's rings.
+    pub rings: Option<DriverRings>,
+    /// The offloads that are on, by the kernel's names.
+    pub offloads: Vec<String>,
+    /// How received packets are spread over the queues.
+    pub rss: Option<Rss>,
+    /// What the driver does with XDP.
+    pub xdp: Option<XdpFeatures>,
+    /// Its interrupts.
+    pub interrupts: Vec<Interrupt>,
+    /// The memory node that the device is at, where there are several.
+    pub node: Option<u32>,
+}
+
+impl Hardware {
+    /// Asks the kernel what is beneath `interface`. It changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not answer, or refuses to.
+    pub fn of(interface: &Interface) -> Result<Self, NetlinkError> {
+        let directory = Directory::of(interface);
+        let mut hardware = Self {
+            driver: directory.as_ref().and_then(Directory::driver),
+            xdp: netdev::xdp_features(interface.index)?,
+            interrupts: sysfs::served(&interrupts(interface.index, directory.as_ref())?),
+            node: directory.as_ref().and_then(Directory::node),
+            ..Self::default()
+        };
+        if let Some(mut ethtool) = Ethtool::of(interface.index)? {
+            hardware.channels = ethtool.channels()?;
+            hardware.rings = ethtool.rings()?;
+            hardware.offloads = ethtool.features()?;
+            hardware.rss = ethtool.rss()?;
+        }
+        Ok(hardware)
+    }
+
+    /// Whether an offload is on, by the kernel's name.
+    pub fn offloads(&self, name: &str) -> bool {
+        self.offloads.iter().any(|on| on == name)
+    }
+}
+
+/// Those of the queues, if the kernel tells them; else all of the device.
+fn interrupts(index: u32, directory: Option<&Directory>) -> Result<Vec<u32>, NetlinkError> {
+    let of_queues = netdev::interrupts(index)?;
+    if of_queues.is_empty() {
+        return Ok(directory.map(Directory::interrupts).unwrap_or_default());
+    }
+    Ok(of_queues)
+}

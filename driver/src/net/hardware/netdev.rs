@@ -1,0 +1,114 @@
+//! XDP features and interrupts of an interface, by the kernel's netdev family (`linux/netdev.h`, Linux 6.3).
+
+use nix::errno::Errno;
+
+use crate::net::generic::{Attributes, Family, number};
+use crate::net::netlink::NetlinkError;
+
+/// Commands.
+const DEVICE_GET: u8 = 1;
+/// Since Linux 6.8.
+const NAPI_GET: u8 = 11;
+
+/// Attributes of a device.
+const DEVICE_INDEX: u16 = 1;
+const XDP_FEATURES: u16 = 3;
+const ZERO_COPY_SEGMENTS: u16 = 4;
+const RX_METADATA: u16 = 5;
+const TX_METADATA: u16 = 6;
+/// Attributes of a NAPI instance.
+const NAPI_DEVICE: u16 = 1;
+const NAPI_IRQ: u16 = 3;
+
+/// Something that a driver does with XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum XdpFeature {
+    /// It runs programs itself (native mode).
+    Native,
+    /// Native programs can redirect, to `AF_XDP` among others.
+    Redirect,
+    /// `AF_XDP` without copies.
+    ZeroCopy,
+    /// Native programs see frames of several buffers.
+    SeveralBuffers,
+    /// The program can read the time of arrival.
+    RxTimestamp,
+    /// The program can read the hash that chose the queue.
+    RxHash,
+    /// The program can read the VLAN tag that was taken off.
+    RxVlanTag,
+    /// The NIC can tell when a frame of `AF_XDP` left.
+    TxTimestamp,
+    /// The NIC can compute checksums of frames that `AF_XDP` sends.
+    TxChecksum,
+}
+
+/// Where the kernel tells each: the attribute and its bit.
+const BITS: [(XdpFeature, u16, u32); 9] = [
+    (XdpFeature::Native, XDP_FEATURES, 0),
+    (XdpFeature::Redirect, XDP_FEATURES, 1),
+    (XdpFeature::ZeroCopy, XDP_FEATURES, 3),
+    (XdpFeature::SeveralBuffers, XDP_FEATURES, 5),
+    (XdpFeature::RxTimestamp, RX_METADATA, 0),
+    (XdpFeature::RxHash, RX_METADATA, 1),
+    (XdpFeature::RxVlanTag, RX_METADATA, 2),
+    (XdpFeature::TxTimestamp, TX_METADATA, 0),
+    (XdpFeature::TxChecksum, TX_METADATA, 1),
+];
+
+/// What a driver does with XDP, as it says. It may refuse with its present settings all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct XdpFeatures {
+    /// All that it names.
+    pub named: Vec<XdpFeature>,
+    /// Buffers that a frame may have without copies; more than 1 are several.
+    pub zero_copy_segments: u32,
+}
+
+impl XdpFeatures {
+    fn of(told: &Attributes) -> Self {
+        let is_told = |kind, bit: u32| told.number(kind).unwrap_or_default() >> bit & 1 == 1;
+        let segments = told.number(ZERO_COPY_SEGMENTS).unwrap_or_default();
+        Self {
+            named: (BITS.into_iter())
+                .filter_map(|(feature, kind, bit)| is_told(kind, bit).then_some(feature))
+                .collect(),
+            zero_copy_segments: segments.try_into().unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether the driver names it.
+    pub fn has(&self, feature: XdpFeature) -> bool {
+        self.named.contains(&feature)
+    }
+}
+
+/// What interface `index` does with XDP, or `None` if this kernel cannot tell.
+pub(super) fn xdp_features(index: u32) -> Result<Option<XdpFeatures>, NetlinkError> {
+    let Some(mut family) = Family::open("netdev")? else {
+        return Ok(None);
+    };
+    let told = family.get(DEVICE_GET, vec![number(DEVICE_INDEX, index)])?;
+    Ok(Some(XdpFeatures::of(&told)))
+}
+
+/// Numbers of the interrupts of interface `index`. None if its driver has none, or this kernel cannot tell.
+pub(super) fn interrupts(index: u32) -> Result<Vec<u32>, NetlinkError> {
+    let Some(mut family) = Family::open("netdev")? else {
+        return Ok(Vec::new());
+    };
+    let question = vec![number(NAPI_DEVICE, index)];
+    let instances = match family.dump(NAPI_GET, question) {
+        Err(error) if matches!(error.refusal(), Some(Errno::EOPNOTSUPP | Errno::EINVAL)) => {
+            return Ok(Vec::new());
+        }
+        answer => answer?,
+    };
+    let mut interrupts: Vec<u32> = (instances.iter())
+        .filter_map(|napi| napi.number(NAPI_IRQ)?.try_into().ok())
+        .collect();
+    interrupts.sort_unstable();
+    interrupts.dedup();
+    Ok(interrupts)
+}

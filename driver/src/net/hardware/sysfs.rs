@@ -1,0 +1,67 @@
+//! A device's driver, interrupts and memory node, by files of the kernel.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::net::Interface;
+
+/// An interrupt of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Its number, as in `/proc/interrupts`.
+    pub number: u32,
+    /// The processors that serve it, as the kernel lists them: `0-3`.
+    pub processors: String,
+}
+
+/// The directory of an interface in sysfs.
+pub(super) struct Directory(PathBuf);
+
+impl Directory {
+    /// `None` if there is none. The one of this name may be an interface of another network namespace, whose sysfs is mounted.
+    pub(super) fn of(interface: &Interface) -> Option<Self> {
+        let directory = Self(Path::new("/sys/class/net").join(&interface.name));
+        let ours = directory.read("ifindex")? == interface.index.to_string()
+            && directory.read("address")? == interface.mac.to_string();
+        ours.then_some(directory)
+    }
+
+    fn read(&self, file: &str) -> Option<String> {
+        let said = fs::read_to_string(self.0.join(file)).ok()?;
+        Some(said.trim().to_owned())
+    }
+
+    /// The driver of the device.
+    pub(super) fn driver(&self) -> Option<String> {
+        let link = fs::read_link(self.0.join("device/driver")).ok()?;
+        Some(link.file_name()?.to_string_lossy().into_owned())
+    }
+
+    /// Numbers of the interrupts of the device, or of the one that it is part of, as those of virtio are.
+    pub(super) fn interrupts(&self) -> Vec<u32> {
+        let listed =
+            ["device/msi_irqs", "device/../msi_irqs"].map(|list| fs::read_dir(self.0.join(list)));
+        let entries = listed.into_iter().flatten().flatten().flatten();
+        let mut numbers: Vec<u32> = entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// The memory node of the device. A machine with one has no opinion, and says -1.
+    pub(super) fn node(&self) -> Option<u32> {
+        self.read("device/numa_node")?.parse().ok()
+    }
+}
+
+/// These interrupts, with who serves them. Those that have gone are left out.
+pub(super) fn served(numbers: &[u32]) -> Vec<Interrupt> {
+    (numbers.iter())
+        .filter_map(|&number| {
+            let file = format!("/proc/irq/{number}/effective_affinity_list");
+            let processors = fs::read_to_string(file).ok()?.trim().to_owned();
+            Some(Interrupt { number, processors })
+        })
+        .collect()
+}

@@ -1,0 +1,305 @@
+//! The checks: each looks at facts, and says what it found.
+
+use xwarp_bpf::Buffers;
+use xwarp_driver::attach::Status;
+use xwarp_driver::net::{XdpFeature, XdpFeatures};
+
+use super::Facts;
+use super::finding::Finding;
+
+/// The oldest kernel whose XDP programs go with the process that attached them.
+const OLDEST: (u32, u32) = (5, 9);
+/// The first kernel whose AF_XDP has frames of several buffers.
+const SEVERAL_BUFFERS: (u32, u32) = (6, 6);
+/// Descriptors of a receive ring that take a burst of one connection's window.
+const BURST: u32 = 512;
+/// Bytes of memory that an RNIC locks unless told otherwise: frames and regions.
+const LOCKED: u64 = (16 + 64) << 20;
+
+/// All of them, in the order in which they are told.
+pub(super) fn all(facts: &Facts) -> Vec<Finding> {
+    let each: [fn(&Facts) -> Finding; 16] = [
+        kernel,
+        privileges,
+        interface,
+        driver,
+        xdp,
+        program,
+        queues,
+        rss,
+        rings,
+        mtu,
+        vlan_tags,
+        checksums,
+        locked_memory,
+        huge_pages,
+        interrupts,
+        memory_node,
+    ];
+    each.into_iter().map(|check| check(facts)).collect()
+}
+
+fn kernel(facts: &Facts) -> Finding {
+    let says = format!("Linux {}", facts.host.release);
+    if facts.host.kernel < OLDEST {
+        let (major, minor) = OLDEST;
+        return Finding::fail(
+            "kernel",
+            format!("{says} is older than {major}.{minor}: update it"),
+        );
+    }
+    Finding::pass("kernel", says)
+}
+
+fn privileges(facts: &Facts) -> Finding {
+    let missing = facts.host.missing_capabilities();
+    if missing.is_empty() {
+        return Finding::pass("privileges", "those of an RNIC");
+    }
+    let says = format!("this process lacks {}", missing.join(", "));
+    Finding::fail("privileges", says)
+        .mended_by(format!("sudo xwarp doctor {}", facts.interface.name))
+}
+
+fn interface(facts: &Facts) -> Finding {
+    let (interface, about) = (&facts.interface, "interface");
+    let name = &interface.name;
+    if interface.loopback {
+        return Finding::fail(
+            about,
+            format!("{name} is the loopback interface, which has no frames: choose another"),
+        );
+    }
+    if !interface.up {
+        return Finding::fail(about, format!("{name} is down"))
+            .mended_by(format!("ip link set {name} up"));
+    }
+    if !interface.carrier {
+        return Finding::fail(
+            about,
+            format!("{name} has no carrier: connect its cable, or set its peer up"),
+        );
+    }
+    let Some(address) = interface.addresses.first() else {
+        return Finding::fail(about, format!("{name} has no address"))
+            .mended_by(format!("ip address add ADDRESS/LENGTH dev {name}"));
+    };
+    Finding::pass(about, format!("{name}, {}, {address}", interface.mac))
+}
+
+fn driver(facts: &Facts) -> Finding {
+    let name = (facts.hardware.driver.as_deref()).or(facts.interface.kind.as_deref());
+    Finding::pass("driver", name.unwrap_or("unknown"))
+}
+
+fn xdp(facts: &Facts) -> Finding {
+    let Some(features) = &facts.hardware.xdp else {
+        return Finding::warn(
+            "XDP",
+            "Linux before 6.3 does not tell what the driver does with XDP",
+        );
+    };
+    if !(features.has(XdpFeature::Native) && features.has(XdpFeature::Redirect)) {
+        return Finding::warn(
+            "XDP",
+            "the driver runs no XDP programs: generic mode, which costs a copy more, is left",
+        );
+    }
+    if facts.interface.frames() == Buffers::Many && !features.has(XdpFeature::SeveralBuffers) {
+        let says = "the driver has no frames of several buffers: generic mode is left at this MTU";
+        return Finding::warn("XDP", says)
+            .mended_by(format!("ip link set {} mtu 1500", facts.interface.name));
+    }
+    Finding::pass("XDP", format!("native mode{}", metadata(features)))
+}
+
+/// What else the driver tells and does.
+fn metadata(features: &XdpFeatures) -> String {
+    let known = [
+        (XdpFeature::ZeroCopy, "zero copy"),
+        (XdpFeature::RxHash, "hash"),
+        (XdpFeature::RxVlanTag, "VLAN tag"),
+        (XdpFeature::RxTimestamp, "timestamp"),
+        (XdpFeature::TxChecksum, "checksum on transmit"),
+    ];
+    let names: Vec<&str> = known
+        .into_iter()
+        .filter_map(|(feature, name)| features.has(feature).then_some(name))
+        .collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("; the driver names {}", names.join(", "))
+    }
+}
+
+fn program(facts: &Facts) -> Finding {
+    let (name, about) = (&facts.interface.name, "program");
+    match &facts.program {
+        Err(why) => Finding::fail(about, why),
+        Ok(Status::NotAttached) => Finding::pass(about, "none: an RNIC attaches its own"),
+        Ok(Status::Ours {
+            mode,
+            held_by_link: true,
+            ..
+        }) => Finding::pass(
+            about,
+            format!("xwarp's, {mode}, of a process that has the interface now"),
+        ),
+        Ok(Status::Ours { mode, .. }) => {
+            Finding::pass(about, format!("xwarp's, {mode}, attached to stay"))
+        }
+        Ok(Status::Foreign {
+            name: other,
+            program_id,
+            ..
+        }) => {
+            let says = format!(
+                "program {program_id} ({other}) runs on {name}, and an interface has room for one"
+            );
+            Finding::fail(about, says).mended_by(format!("ip link set dev {name} xdp off"))
+        }
+    }
+}
+
+fn queues(facts: &Facts) -> Finding {
+    let (name, count) = (&facts.interface.name, facts.interface.rx_queues);
+    if count == 1 {
+        return Finding::pass("queues", "one receives");
+    }
+    let says = format!("{count} receive, and xwarp serves one");
+    let combined = (facts.hardware.channels).is_none_or(|channels| channels.combined.now > 0);
+    let kind = if combined { "combined" } else { "rx" };
+    Finding::fail("queues", says).mended_by(format!("ethtool -L {name} {kind} 1"))
+}
+
+fn rss(facts: &Facts) -> Finding {
+    let about = "RSS";
+    match &facts.hardware.rss {
+        None => Finding::pass(about, "the driver does not tell"),
+        Some(_) if facts.interface.rx_queues == 1 => {
+            Finding::pass(about, "not in use, as one queue receives")
+        }
+        Some(rss) => {
+            let function = if rss.toeplitz {
+                "Toeplitz"
+            } else {
+                "another function than Toeplitz"
+            };
+            let key = rss.key.len();
+            Finding::pass(
+                about,
+                format!(
+                    "{function}, table of {}, key of {key} bytes",
+                    rss.table.len()
+                ),
+            )
+        }
+    }
+}
+
+fn rings(facts: &Facts) -> Finding {
+    let Some(rings) = facts.hardware.rings else {
+        return Finding::pass("rings", "the driver has none to set");
+    };
+    let says = format!(
+        "{} descriptors receive, {} send",
+        rings.rx.now, rings.tx.now
+    );
+    let least = BURST.min(rings.rx.max);
+    if rings.rx.now < least {
+        return Finding::warn("rings", format!("{says}: a burst overflows the first")).mended_by(
+            format!("ethtool -G {} rx {}", facts.interface.name, rings.rx.max),
+        );
+    }
+    Finding::pass("rings", says)
+}
+
+fn mtu(facts: &Facts) -> Finding {
+    let mtu = facts.interface.mtu;
+    if facts.interface.frames() == Buffers::One {
+        return Finding::pass("MTU", format!("{mtu}: a frame is one chunk"));
+    }
+    if facts.host.kernel < SEVERAL_BUFFERS {
+        let says = format!("{mtu}: a frame is several chunks, which Linux has since 6.6");
+        return Finding::fail("MTU", says)
+            .mended_by(format!("ip link set {} mtu 1500", facts.interface.name));
+    }
+    Finding::pass("MTU", format!("{mtu}: a frame is several chunks"))
+}
+
+fn vlan_tags(facts: &Facts) -> Finding {
+    let (about, stripped) = ("VLAN tags", facts.hardware.offloads("rx-vlan-hw-parse"));
+    let told =
+        (facts.hardware.xdp.as_ref()).is_some_and(|features| features.has(XdpFeature::RxVlanTag));
+    match (stripped, told) {
+        (false, _) => Finding::pass(about, "left in received frames"),
+        (true, true) => Finding::pass(about, "taken off, and the driver tells them to XDP"),
+        (true, false) => {
+            Finding::warn(about, "taken off before XDP: a VLAN's frames look untagged")
+                .mended_by(format!("ethtool -K {} rxvlan off", facts.interface.name))
+        }
+    }
+}
+
+/// A virtual link carries what its sender has left undone, and nobody computes it.
+fn checksums(facts: &Facts) -> Finding {
+    let name = &facts.interface.name;
+    let virtual_link = facts.interface.kind.as_deref() == Some("veth");
+    if virtual_link && facts.hardware.offloads("tx-checksum-ip-generic") {
+        let says = "this kernel's TCP leaves checksums empty here, and an xwarp at the other end refuses its packets";
+        return Finding::warn("checksums", says).mended_by(format!("ethtool -K {name} tx off"));
+    }
+    Finding::pass("checksums", "computed by the sender")
+}
+
+fn locked_memory(facts: &Facts) -> Finding {
+    let about = "memory";
+    let (limit, needed) = (facts.host.lockable >> 20, LOCKED >> 20);
+    if facts.host.locks_any_memory() {
+        return Finding::pass(about, "may be locked without limit");
+    }
+    if facts.host.lockable < LOCKED {
+        return Finding::fail(
+            about,
+            format!("{limit} MiB may be locked, and an RNIC takes {needed}"),
+        )
+        .mended_by("ulimit -l unlimited");
+    }
+    Finding::pass(about, format!("{limit} MiB may be locked"))
+}
+
+fn huge_pages(facts: &Facts) -> Finding {
+    let (free, bytes) = facts.host.huge_pages;
+    Finding::pass(
+        "huge pages",
+        format!("{free} of {} KiB are free; xwarp uses none", bytes >> 10),
+    )
+}
+
+fn interrupts(facts: &Facts) -> Finding {
+    let list = &facts.hardware.interrupts;
+    if list.is_empty() {
+        return Finding::pass("interrupts", "the driver names none");
+    }
+    let each: Vec<String> = list
+        .iter()
+        .map(|interrupt| format!("{} on {}", interrupt.number, interrupt.processors))
+        .collect();
+    Finding::pass(
+        "interrupts",
+        format!("{} (number on processors)", each.join(", ")),
+    )
+}
+
+fn memory_node(facts: &Facts) -> Finding {
+    match facts.hardware.node {
+        None => Finding::pass("NUMA", "one node, as far as the device tells"),
+        Some(node) => Finding::pass(
+            "NUMA",
+            format!(
+                "the device is at node {node}: run programs there (numactl --cpunodebind={node} --membind={node})"
+            ),
+        ),
+    }
+}

@@ -1,0 +1,126 @@
+//! Kernel, capabilities and memory limits, as `xwarp doctor` looks at them.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, getrlimit};
+
+/// Capabilities that opening an RNIC takes, with their numbers (linux/capability.h).
+const NEEDED: [(u32, &str); 4] = [
+    (12, "CAP_NET_ADMIN"),
+    (13, "CAP_NET_RAW"),
+    (21, "CAP_SYS_ADMIN"),
+    (39, "CAP_BPF"),
+];
+/// With it, no limit of locked memory counts.
+const IPC_LOCK: u32 = 14;
+
+/// The machine and this process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Host {
+    /// Major and minor number of the kernel's version.
+    pub(super) kernel: (u32, u32),
+    /// Its whole name.
+    pub(super) release: String,
+    /// Effective capabilities of this process.
+    capabilities: u64,
+    /// Bytes of memory that this process may lock.
+    pub(super) lockable: u64,
+    /// Free huge pages, and the bytes of each.
+    pub(super) huge_pages: (u64, u64),
+}
+
+impl Host {
+    pub(super) fn read() -> anyhow::Result<Self> {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        let status = fs::read_to_string("/proc/self/status")?;
+        let memory = fs::read_to_string("/proc/meminfo")?;
+        let capabilities = (field(&status, "CapEff:"))
+            .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+            .unwrap_or_default();
+        Ok(Self {
+            kernel: version(&release),
+            release: release.trim().to_owned(),
+            capabilities,
+            lockable: getrlimit(Resource::RLIMIT_MEMLOCK)?.0,
+            huge_pages: (
+                number(&memory, "HugePages_Free:"),
+                number(&memory, "Hugepagesize:") << 10,
+            ),
+        })
+    }
+
+    /// The capabilities that an RNIC needs and this process lacks.
+    pub(super) fn missing_capabilities(&self) -> Vec<&'static str> {
+        (NEEDED.into_iter())
+            .filter(|(bit, _)| !self.has(*bit))
+            .map(|(_, name)| name)
+            .collect()
+    }
+
+    pub(super) fn locks_any_memory(&self) -> bool {
+        self.has(IPC_LOCK)
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.capabilities >> bit & 1 == 1
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_root(release: &str) -> Self {
+        Self {
+            kernel: version(release),
+            release: release.to_owned(),
+            capabilities: u64::MAX,
+            lockable: 8 << 20,
+            huge_pages: (0, 2 << 20),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_nobody(release: &str) -> Self {
+        Self {
+            capabilities: 0,
+            ..Self::of_root(release)
+        }
+    }
+}
+
+/// The first word behind `name` in a file of /proc.
+fn field<'a>(file: &'a str, name: &str) -> Option<&'a str> {
+    let line = file.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()
+}
+
+fn number(file: &str, name: &str) -> u64 {
+    field(file, name)
+        .and_then(|word| word.parse().ok())
+        .unwrap_or_default()
+}
+
+/// `6.18.3-arch1` is (6, 18). Zeros stand for what is not a number.
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release
+        .split(|letter: char| !letter.is_ascii_digit())
+        .map(|digits| digits.parse().unwrap_or_default());
+    let mut next = || numbers.next().unwrap_or_default();
+    (next(), next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_that_of_the_release() {
+        assert_eq!(version("6.18.44-fc-v657"), (6, 18));
+        assert_eq!(version("7.3+deb13-amd64"), (7, 3));
+        assert_eq!(version("odd"), (0, 0));
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let host = Host::read().unwrap();
+        assert!(host.kernel >= (5, 0), "{host:?}");
+        assert!(host.huge_pages.1 >= 1 << 20, "{host:?}");
+    }
+}

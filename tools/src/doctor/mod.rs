@@ -1,0 +1,91 @@
+//! `doctor`: whether an interface can carry an RNIC, and what would let it carry it better.
+
+mod checks;
+mod finding;
+mod host;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use xwarp_driver::attach::{self, Status};
+use xwarp_driver::net::{self, Hardware, Interface};
+
+use self::finding::{Finding, Verdict};
+use self::host::Host;
+use crate::output::{OutputError, print_line};
+
+/// Exit code if something failed. Wrong arguments give 2.
+const FAILED: u8 = 1;
+/// Exit code if nothing failed, but something should be better.
+const WARNED: u8 = 3;
+
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// The network interface
+    dev: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that the checks look at.
+struct Facts {
+    host: Host,
+    interface: Interface,
+    hardware: Hardware,
+    /// What runs on the interface, or why that cannot be known.
+    program: Result<Status, String>,
+}
+
+impl Facts {
+    fn of(dev: &str) -> anyhow::Result<Self> {
+        let interface = net::interface_by_name(dev)?;
+        let program = attach::status(interface.index);
+        Ok(Self {
+            host: Host::read()?,
+            hardware: Hardware::of(&interface)?,
+            program: program.map_err(|error| error.to_string()),
+            interface,
+        })
+    }
+}
+
+/// Looks, changes nothing, and says what was found. The exit code is that of the worst.
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let findings = checks::all(&Facts::of(&args.dev)?);
+    let worst = (findings.iter().map(|finding| finding.verdict))
+        .max()
+        .unwrap_or(Verdict::Pass);
+    if args.json {
+        let list: Vec<_> = findings.iter().map(Finding::as_json).collect();
+        print_line!(
+            "{}",
+            json!({ "dev": args.dev, "verdict": worst.name(), "findings": list })
+        )?;
+    } else {
+        findings.iter().try_for_each(print)?;
+    }
+    Ok(match worst {
+        Verdict::Pass => ExitCode::SUCCESS,
+        Verdict::Warn => ExitCode::from(WARNED),
+        Verdict::Fail => ExitCode::from(FAILED),
+    })
+}
+
+fn print(finding: &Finding) -> Result<(), OutputError> {
+    let Finding {
+        about,
+        verdict,
+        says,
+        remedy,
+    } = finding;
+    print_line!("{}  {about:<11}{says}", verdict.name())?;
+    match remedy {
+        Some(command) => print_line!("{:17}-> {command}", ""),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Findings about interfaces that this machine has not.
+
+use xwarp_driver::attach::XdpMode;
+use xwarp_driver::net::{Channels, DriverRings, Interrupt, Rss, Setting, XdpFeature, XdpFeatures};
+
+use super::*;
+
+/// An interface as it should be: one queue of a device with zero copy.
+fn facts() -> Facts {
+    let mut hardware = Hardware::default();
+    hardware.driver = Some("igb".to_owned());
+    hardware.channels = Some(Channels {
+        combined: Setting { now: 1, max: 8 },
+        ..Channels::default()
+    });
+    hardware.xdp = Some(XdpFeatures {
+        named: vec![
+            XdpFeature::Native,
+            XdpFeature::Redirect,
+            XdpFeature::ZeroCopy,
+        ],
+        zero_copy_segments: 1,
+    });
+    hardware.rings = Some(DriverRings {
+        rx: Setting {
+            now: 512,
+            max: 4096,
+        },
+        tx: Setting {
+            now: 512,
+            max: 4096,
+        },
+    });
+    Facts {
+        host: Host::of_root("7.3.4"),
+        interface: Interface {
+            index: 2,
+            name: "eth0".to_owned(),
+            kind: None,
+            mac: net::MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            up: true,
+            carrier: true,
+            loopback: false,
+            programs: Vec::new(),
+            addresses: vec![[10, 9, 0, 1].into()],
+            networks: Vec::new(),
+            rx_queues: 1,
+        },
+        hardware,
+        program: Ok(Status::NotAttached),
+    }
+}
+
+/// The findings that are not as they should be.
+fn complaints(facts: &Facts) -> Vec<Finding> {
+    let mut found = checks::all(facts);
+    found.retain(|finding| finding.verdict != Verdict::Pass);
+    found
+}
+
+/// The only complaint, with its remedy.
+fn complaint(facts: &Facts) -> (Verdict, &'static str, String) {
+    let mut found = complaints(facts);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let Finding {
+        about,
+        verdict,
+        remedy,
+        ..
+    } = found.remove(0);
+    (verdict, about, remedy.unwrap_or_default())
+}
+
+#[test]
+fn good_interface_is_not_complained_of() {
+    assert_eq!(complaints(&facts()), []);
+}
+
+#[test]
+fn several_queues_are_named_as_their_driver_names_them() {
+    let mut found = facts();
+    found.interface.rx_queues = 4;
+    found.hardware.rss = Some(Rss::default());
+    let remedy = "ethtool -L eth0 combined 1".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Fail, "queues", remedy));
+    found.hardware.channels = Some(Channels {
+        rx: Setting { now: 4, max: 4 },
+        ..Channels::default()
+    });
+    let remedy = "ethtool -L eth0 rx 1".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Fail, "queues", remedy));
+}
+
+#[test]
+fn short_ring_is_to_be_as_long_as_the_driver_allows() {
+    let mut found = facts();
+    let rings = |now, max| {
+        Some(DriverRings {
+            rx: Setting { now, max },
+            tx: Setting { now, max },
+        })
+    };
+    found.hardware.rings = rings(256, 4096);
+    let remedy = "ethtool -G eth0 rx 4096".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Warn, "rings", remedy));
+    found.hardware.rings = rings(256, 256);
+    assert_eq!(complaints(&found), [], "there is no longer one");
+}
+
+#[test]
+fn large_frames_need_a_kernel_and_a_driver() {
+    let mut found = facts();
+    found.interface.mtu = 9000;
+    let remedy = "ip link set eth0 mtu 1500".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Warn, "XDP", remedy.clone()));
+    if let Some(features) = &mut found.hardware.xdp {
+        features.named.push(XdpFeature::SeveralBuffers);
+    }
+    assert_eq!(complaints(&found), []);
+    found.host = Host::of_root("6.1.0-50-amd64");
+    assert_eq!(complaint(&found), (Verdict::Fail, "MTU", remedy));
+}
+
+#[test]
+fn driver_without_programs_leaves_generic_mode() {
+    let mut found = facts();
+    found.hardware.xdp = Some(XdpFeatures::default());
+    let (verdict, about, _) = complaint(&found);
+    assert_eq!((verdict, about), (Verdict::Warn, "XDP"));
+    found.hardware.xdp = None;
+    let (verdict, about, _) = complaint(&found);
+    assert_eq!((verdict, about), (Verdict::Warn, "XDP"), "an old kernel");
+}
+
+#[test]
+fn program_of_somebody_else_is_to_be_detached() {
+    let mut found = facts();
+    found.program = Ok(Status::Foreign {
+        mode: XdpMode::Native,
+        program_id: 7,
+        name: "firewall".to_owned(),
+    });
+    let remedy = "ip link set dev eth0 xdp off".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Fail, "program", remedy));
+}
+
+#[test]
+fn process_without_capabilities_can_lock_little_memory() {
+    let mut found = facts();
+    found.host = Host::of_nobody("7.3.4");
+    let abouts: Vec<_> = complaints(&found)
+        .iter()
+        .map(|finding| finding.about)
+        .collect();
+    assert_eq!(abouts, ["privileges", "memory"]);
+}
+
+#[test]
+fn interface_is_complained_of_for_what_it_lacks() {
+    let broken: [fn(&mut Interface); 4] = [
+        |interface| interface.up = false,
+        |interface| interface.carrier = false,
+        |interface| interface.addresses.clear(),
+        |interface| interface.loopback = true,
+    ];
+    for breaks in broken {
+        let mut found = facts();
+        breaks(&mut found.interface);
+        let (verdict, about, _) = complaint(&found);
+        assert_eq!((verdict, about), (Verdict::Fail, "interface"));
+    }
+}
+
+#[test]
+fn stripped_tags_matter_where_the_driver_does_not_tell_them() {
+    let mut found = facts();
+    found.hardware.offloads.push("rx-vlan-hw-parse".to_owned());
+    let remedy = "ethtool -K eth0 rxvlan off".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Warn, "VLAN tags", remedy));
+    if let Some(features) = &mut found.hardware.xdp {
+        features.named.push(XdpFeature::RxVlanTag);
+    }
+    assert_eq!(complaints(&found), []);
+}
+
+#[test]
+fn interrupts_and_node_are_told() {
+    let mut found = facts();
+    found.hardware.interrupts = vec![Interrupt {
+        number: 40,
+        processors: "0-3".to_owned(),
+    }];
+    found.hardware.node = Some(1);
+    let says: Vec<String> = checks::all(&found)
+        .into_iter()
+        .map(|finding| finding.says)
+        .collect();
+    assert!(
+        says.iter().any(|text| text.contains("40 on 0-3")),
+        "{says:?}"
+    );
+    assert!(
+        says.iter().any(|text| text.contains("--cpunodebind=1")),
+        "{says:?}"
+    );
+}
