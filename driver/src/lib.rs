@@ -30,6 +30,7 @@ pub mod vanishing;
 mod wait_set;
 mod wake;
 mod xdp;
+mod xsk;
 
 pub use atomic::AtomicAccessError;
 pub use checksum::checksum_sum;
@@ -65,18 +66,6 @@ fn error_chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// The errno somewhere in an error's causes.
-fn errno_of(error: &(dyn Error + 'static)) -> Option<i32> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return io.raw_os_error();
-        }
-        cause = error.source();
-    }
-    None
 }
 
 /// The atomics of [`sleep_flag`]; the model checker's stand in their place in its model.

@@ -245,7 +245,7 @@ impl Nic {
         check_interface(&interface)?;
         let (memory, regions) = umem::create(config.frames, config.ring, config.region_bytes)?;
         // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
-        let target = target(name, config.ring, interface.frames());
+        let target = target(&interface, interface.frames());
         let io = xdp::open(&target, interface.ip_mtu() + LINK_HEADER_MAX, memory)?;
         let attachment =
             Attachment::open(interface.index, &interface.name, config.mode, target.frames)?;
@@ -270,11 +270,11 @@ impl Nic {
 }
 
 /// The one queue that is served.
-fn target(interface: &str, ring: u32, frames: Buffers) -> Target<'_> {
+fn target(interface: &Interface, frames: Buffers) -> Target<'_> {
     Target {
-        interface,
+        interface: &interface.name,
+        index: interface.index,
         queue: QUEUE,
-        ring,
         frames,
     }
 }
@@ -293,7 +293,7 @@ fn tapped(
     Ok((Box::new(tap), Some(capture)))
 }
 
-/// libxdp says "no such file" where a descriptor is missing, and libbpf many things, so the descriptors are counted beforehand.
+/// Where a descriptor is missing, libbpf says many things, so the descriptors are counted beforehand.
 fn check_descriptors() -> Result<(), NicError> {
     let taken: Result<Vec<EventFd>, Errno> = (0..DESCRIPTORS).map(|_| EventFd::new()).collect();
     taken
@@ -335,7 +335,7 @@ pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
 fn claim(interface: &Interface) -> Result<Option<Box<dyn XdpQueue>>, NicError> {
     const RING: u32 = 64;
     let (memory, _) = umem::create(RING, RING, 0)?;
-    let target = target(&interface.name, RING, Buffers::One);
+    let target = target(interface, Buffers::One);
     match xdp::open(&target, FRAME_CAPACITY, memory) {
         Ok(queue) => Ok(Some(queue)),
         Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(interface.name.clone())),

@@ -1,15 +1,17 @@
 //! One mapping registered with the kernel: frames first, then the region area.
 #![allow(unsafe_code)]
 
-use std::num::NonZeroU32;
+use std::ffi::c_void;
+use std::io;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
-use xsk_rs::{FrameDesc, Umem};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::frame::{Arena, Frame, Layout};
 use crate::region::RegionPool;
+use crate::xsk::{RingSet, Socket, UmemArea};
 
 /// Bytes between two frames: one page, the largest chunk that the kernel takes.
 pub(crate) const CHUNK: usize = CHUNK_BYTES as usize;
@@ -41,18 +43,17 @@ pub enum UmemError {
     },
 }
 
-/// A queue's part of the registered memory.
+/// A socket with its part of the registered memory. It is not bound to a queue yet.
 pub(crate) struct QueueMemory {
-    pub(crate) umem: Umem,
-    /// The kernel's view of each chunk, by number.
-    pub(crate) descriptors: Vec<FrameDesc>,
+    pub(crate) socket: Socket,
+    pub(crate) rings: RingSet,
     /// What the chunks lie in.
     pub(crate) arena: Arc<Arena>,
-    /// Our view of the chunks, in the same order.
+    /// The chunks, by number.
     pub(crate) chunks: Vec<Frame>,
 }
 
-/// Maps and registers `frames` frames and at least `region_bytes` bytes of region area.
+/// Maps and registers `frames` frames and at least `region_bytes` bytes of region area, and makes rings of `ring` entries.
 pub(crate) fn create(
     frames: u32,
     ring: u32,
@@ -61,35 +62,51 @@ pub(crate) fn create(
     let frame_count = frames as usize;
     let chunks = frame_count + region_bytes.div_ceil(CHUNK);
     let bytes = chunks.saturating_mul(CHUNK);
-    let count = u32::try_from(chunks)
-        .ok()
-        .and_then(NonZeroU32::new)
-        .ok_or(UmemError::Size(bytes, "at most 2^32 chunks of 4096 bytes"))?;
-    let (umem, mut descriptors) =
-        Umem::new(config(ring)?, count, false).map_err(|error| refusal(&error, bytes))?;
-    let arena = arena_of(&umem, &descriptors, bytes)
-        .ok_or(UmemError::Size(bytes, "there must be at least one frame"))?;
+    if frame_count == 0 {
+        return Err(UmemError::Size(bytes, "there must be at least one frame"));
+    }
+    if !ring.is_power_of_two() {
+        let reason = "a ring has a power of two of entries";
+        return Err(UmemError::Size(ring as usize, reason));
+    }
+    let (arena, socket, rings) = register(bytes, ring).map_err(|error| refusal(&error, bytes))?;
     let (arena, chunks) = arena.into_frames(&Layout {
         first: KERNEL_HEADROOM,
         count: frame_count,
         capacity: FRAME_CAPACITY,
         stride: CHUNK,
     });
-    descriptors.truncate(frame_count);
     let (mapping, begin) = (Arc::clone(&arena), frame_count * CHUNK);
     // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
     let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };
     let memory = QueueMemory {
-        umem,
-        descriptors,
+        socket,
+        rings,
         arena,
         chunks,
     };
     Ok((memory, regions))
 }
 
-fn refusal(error: &(dyn std::error::Error + 'static), bytes: usize) -> UmemError {
-    match crate::errno_of(error) {
+/// Maps memory, and registers it with a new socket.
+fn register(bytes: usize, ring: u32) -> io::Result<(Arena, Socket, RingSet)> {
+    let socket = Socket::open()?;
+    let mapping = SharedMapping::new(bytes)?;
+    let base = mapping.start.cast();
+    socket.register(&UmemArea {
+        address: base.addr().get() as u64,
+        bytes: bytes as u64,
+        chunk: CHUNK_BYTES,
+    })?;
+    let rings = socket.rings(ring)?;
+    // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached only through the frames and regions cut
+    // from the arena, and by the kernel through the rings.
+    let arena = unsafe { Arena::new(base, bytes, Box::new(mapping)) };
+    Ok((arena, socket, rings))
+}
+
+fn refusal(error: &io::Error, bytes: usize) -> UmemError {
+    match error.raw_os_error() {
         Some(nix::libc::EPERM) => UmemError::NotPermitted,
         _ => UmemError::Register {
             bytes,
@@ -98,30 +115,33 @@ fn refusal(error: &(dyn std::error::Error + 'static), bytes: usize) -> UmemError
     }
 }
 
-fn config(ring: u32) -> Result<UmemConfig, UmemError> {
-    let bad_ring = UmemError::Size(ring as usize, "a ring has a power of two of entries");
-    let ring = QueueSize::new(ring).map_err(|_| bad_ring)?;
-    let chunk = FrameSize::new(CHUNK_BYTES)
-        .map_err(|_| UmemError::Size(CHUNK, "the kernel takes 2048 or 4096"))?;
-    UmemConfig::builder()
-        .frame_size(chunk)
-        .fill_queue_size(ring)
-        .comp_queue_size(ring)
-        .build()
-        .map_err(|_| UmemError::Size(CHUNK, "no room beside the headroom"))
+/// Anonymous memory that a forked child shares, so that a fork copies none of it: the kernel goes on writing where the parent reads.
+struct SharedMapping {
+    start: NonNull<c_void>,
+    bytes: usize,
 }
 
-/// The arena of the whole mapping. xsk-rs names no base address, but a frame's address less its offset is it.
-fn arena_of(umem: &Umem, descriptors: &[FrameDesc], bytes: usize) -> Option<Arena> {
-    let first = descriptors.first()?;
-    // SAFETY: the descriptor is this UMEM's and no ring has it yet; only the address is taken from the view, which has no bytes.
-    let data = unsafe { umem.data(first) };
-    let address = data.contents().as_ptr().addr().checked_sub(first.addr())?;
-    // The view's own pointer may neither leave the view nor write. But the mapping is memory that `mmap` made outside of the language's
-    // own, and libxdp has given its address to the kernel as an integer: its provenance is exposed, for all of its bytes.
-    let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
-    // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first, and the UMEM handle keeps it mapped. Its bytes are reached
-    // only through the frames and regions cut here, by the kernel through the rings, and by xsk-rs when we ask it for a view of a
-    // frame that is ours.
-    Some(unsafe { Arena::new(base, bytes, Box::new(umem.clone())) })
+// SAFETY: it is only an address and a length. The memory is reached through the arena that owns it.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as for Send.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    fn new(bytes: usize) -> io::Result<Self> {
+        let len = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // All pages at once, as the kernel pins them anyway.
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
+        // SAFETY: the kernel chooses an address where nothing is.
+        let start = unsafe { mmap_anonymous(None, len, protection, flags) }?;
+        Ok(Self { start, bytes })
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's own, and who reaches its memory keeps it from being dropped.
+        let unmapped = unsafe { munmap(self.start, self.bytes) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
 }

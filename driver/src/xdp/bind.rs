@@ -1,13 +1,13 @@
 //! Binding an AF_XDP socket to a queue.
-#![allow(unsafe_code)]
 
 use std::error::Error;
-use std::ffi::CString;
+use std::io;
 use std::time::{Duration, Instant};
 
-use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
-use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue, Umem};
+use nix::libc;
 use xwarp_bpf::Buffers;
+
+use crate::xsk::{Queue, Socket};
 
 /// The kernel frees a queue some milliseconds after its last user closed it (3 to 22 ms were seen).
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,38 +45,26 @@ pub enum OpenQueueError {
     },
 }
 
-/// All rings of a socket; fill and completion ring only for the first socket of a queue.
-pub(super) type Bound = (TxQueue, RxQueue, Option<(FillQueue, CompQueue)>);
-
 /// The queue that is wanted, and how.
 pub(crate) struct Target<'a> {
     pub(crate) interface: &'a str,
+    /// The interface's index.
+    pub(crate) index: u32,
     pub(crate) queue: u32,
-    /// Entries of each ring.
-    pub(crate) ring: u32,
     /// Over how many chunks a frame may be spread. Linux has more than one since 6.6.
     pub(crate) frames: Buffers,
 }
 
 impl Target<'_> {
-    fn config(&self) -> Result<SocketConfig, OpenQueueError> {
-        let ring = QueueSize::new(self.ring).map_err(|error| self.refused(&error))?;
+    fn queue(&self) -> Queue {
         let several = match self.frames {
-            Buffers::One => BindFlags::empty(),
-            Buffers::Many => BindFlags::XDP_USE_SG,
+            Buffers::One => 0,
+            Buffers::Many => libc::XDP_USE_SG,
         };
-        Ok(SocketConfig::builder()
-            .rx_queue_size(ring)
-            .tx_queue_size(ring)
-            .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-            .bind_flags(BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP | several)
-            .build())
-    }
-
-    pub(super) fn busy(&self) -> OpenQueueError {
-        OpenQueueError::Busy {
-            interface: self.interface.to_owned(),
-            queue: self.queue,
+        Queue {
+            interface: self.index,
+            number: self.queue,
+            flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP | several,
         }
     }
 
@@ -88,10 +76,13 @@ impl Target<'_> {
         }
     }
 
-    fn error_of(&self, error: &(dyn Error + 'static)) -> OpenQueueError {
-        match crate::errno_of(error) {
-            Some(nix::libc::EBUSY) => self.busy(),
-            Some(nix::libc::EPERM | nix::libc::EACCES) => OpenQueueError::NotPermitted {
+    fn error_of(&self, error: &io::Error) -> OpenQueueError {
+        match error.raw_os_error() {
+            Some(libc::EBUSY) => OpenQueueError::Busy {
+                interface: self.interface.to_owned(),
+                queue: self.queue,
+            },
+            Some(libc::EPERM | libc::EACCES) => OpenQueueError::NotPermitted {
                 interface: self.interface.to_owned(),
             },
             _ => self.refused(error),
@@ -100,17 +91,14 @@ impl Target<'_> {
 }
 
 /// Binds, and waits for a queue that its former owner closed a moment ago.
-pub(super) fn bind(target: &Target<'_>, umem: &Umem) -> Result<Bound, OpenQueueError> {
-    let name = CString::new(target.interface).map_err(|error| target.refused(&error))?;
-    let (name, config) = (Interface::new(name), target.config()?);
+pub(super) fn bind(target: &Target<'_>, socket: &Socket) -> Result<(), OpenQueueError> {
+    let queue = target.queue();
     let deadline = Instant::now() + REBIND_TIMEOUT;
     loop {
-        // SAFETY: the program load is inhibited, and this UMEM has no other socket on the pair.
-        let error = match unsafe { Socket::new(config, umem, &name, target.queue) } {
-            Ok(rings) => return Ok(rings),
-            Err(error) => error,
+        let Err(error) = socket.bind(&queue) else {
+            return Ok(());
         };
-        let busy = crate::errno_of(&error) == Some(nix::libc::EBUSY);
+        let busy = error.raw_os_error() == Some(libc::EBUSY);
         if !busy || Instant::now() >= deadline {
             return Err(target.error_of(&error));
         }

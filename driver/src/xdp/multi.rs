@@ -129,9 +129,9 @@ impl PacketIo for MultiBufferIo {
         let mut left = budget;
         while left > 0 {
             let want = left.min(BATCH);
-            let n = self.rings.consume(want);
-            for at in 0..n {
-                let frame = self.rings.piece(at).and_then(|piece| self.accept(piece));
+            let n = self.rings.arrived(want);
+            for _ in 0..n {
+                let frame = self.rings.piece().and_then(|piece| self.accept(piece));
                 if let Some(frame) = frame {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += frame.len() as u64;
@@ -139,6 +139,7 @@ impl PacketIo for MultiBufferIo {
                     out.push(frame);
                 }
             }
+            self.rings.taken();
             if n < want {
                 return;
             }

@@ -30,11 +30,8 @@ impl ReceiveChunks {
         self.count
     }
 
-    /// A spare chunk, if the kernel is to have more.
+    /// A spare chunk.
     pub(super) fn take_spare(&mut self) -> Option<Frame> {
-        if !self.too_few_lent() {
-            return None;
-        }
         self.spare.pop()
     }
 
@@ -48,19 +45,14 @@ impl ReceiveChunks {
         self.lent += 1;
     }
 
-    /// The kernel did not take so many of those that were to go to it.
-    pub(super) fn note_refused(&mut self, chunks: usize) {
-        self.lent -= chunks;
-    }
-
     /// So many came back filled; `all` if no more were there.
     pub(super) fn note_filled(&mut self, chunks: usize, all: bool) {
         self.lent = self.lent.saturating_sub(chunks);
         self.depth.taken(chunks, all);
     }
 
-    /// Keeps those that the kernel is not to have now.
-    pub(super) fn keep(&mut self, chunks: impl IntoIterator<Item = Frame>) {
-        self.spare.extend(chunks);
+    /// Keeps one that the kernel is not to have now.
+    pub(super) fn keep(&mut self, chunk: Frame) {
+        self.spare.push(chunk);
     }
 }

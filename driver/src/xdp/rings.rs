@@ -1,10 +1,9 @@
 //! The rings of one AF_XDP socket in copy mode, and the chunks that go round in them.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue, Umem};
 
 use super::bind::{OpenQueueError, Target, bind};
 use super::receive_chunks::ReceiveChunks;
@@ -13,17 +12,15 @@ use crate::frame_pool::FramePool;
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
+use crate::xsk::{Descriptor, RingSet, Socket};
 
 /// Descriptors moved between a ring and us in one go.
-pub(super) const BATCH: usize = BATCH_ENTRIES as usize;
-const BATCH_ENTRIES: u32 = 64;
+pub(super) const BATCH: usize = 64;
 /// Chunks that the kernel has at least to receive into. They suffice for what one connection may have in flight, and for those taken and
 /// not given back yet. So no burst of a single peer, however small its segments, finds none.
 pub(super) const LENT_LEAST: usize = BURST + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The option of a descriptor whose frame goes on in the next one (`XDP_PKT_CONTD`).
-const GOES_ON: u32 = 1;
 
 /// A chunk that the kernel has filled: a received frame, or a piece of one.
 pub(super) struct Piece {
@@ -36,25 +33,20 @@ pub(super) struct Piece {
 /// The rings of an open queue. Half of its chunks receive, the others are there to be filled and sent.
 pub(super) struct Rings {
     interface: String,
-    descriptors: Vec<FrameDesc>,
     /// Free chunks, and those that the kernel has.
     pool: FramePool<Kernel>,
     /// Filled chunks that the transmit ring has not taken yet.
-    queued: Vec<FrameDesc>,
-    batch: Vec<FrameDesc>,
-    /// Where descriptors are gathered that leave a ring. Making them anew for each look would cost more than the look.
-    taken: Box<[FrameDesc; BATCH]>,
+    queued: VecDeque<Descriptor>,
+    /// Chunks in the fill ring that the kernel has not been shown yet.
+    unpublished: usize,
     in_flight: usize,
     /// The link is up, as far as is known.
     up: bool,
     receiving: ReceiveChunks,
     last_progress: Option<Instant>,
     drop_rx_unusable: u64,
-    rx: RxQueue,
-    tx: TxQueue,
-    fill: FillQueue,
-    completion: CompQueue,
-    umem: Umem,
+    shared: RingSet,
+    socket: Socket,
     /// `None` if the kernel refused them.
     icmp: Option<IcmpSockets>,
 }
@@ -66,64 +58,66 @@ impl Rings {
         memory: QueueMemory,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
-        let (tx, rx, rings) = bind(target, &memory.umem)?;
-        let (fill, completion) = rings.ok_or_else(|| target.busy())?;
+        bind(target, &memory.socket)?;
         let mut free = memory.chunks;
         let receiving = free.split_off(free.len() - free.len() / 2);
         let mut rings = Self {
             interface: target.interface.to_owned(),
+            queued: VecDeque::with_capacity(free.len()),
             pool: FramePool::new(memory.arena, free),
-            queued: Vec::with_capacity(memory.descriptors.len()),
-            batch: Vec::with_capacity(BATCH),
-            taken: Box::new([memory.descriptors[0]; BATCH]),
-            descriptors: memory.descriptors,
+            unpublished: 0,
             in_flight: 0,
             up: true,
             receiving: ReceiveChunks::new(receiving, least),
             last_progress: None,
             drop_rx_unusable: 0,
-            rx,
-            tx,
-            fill,
-            completion,
-            umem: memory.umem,
+            shared: memory.rings,
+            socket: memory.socket,
             icmp: open_icmp(target.interface),
         };
         rings.lend_spare();
-        rings.produce_fill();
+        rings.publish_lent();
         Ok(rings)
+    }
+
+    /// Whether the kernel is to have another chunk to receive into, and can take it.
+    fn wants_chunk(&mut self) -> bool {
+        self.receiving.too_few_lent() && self.shared.fill.has_room(1)
     }
 
     /// Lends as many spare chunks as the kernel is to have.
     fn lend_spare(&mut self) {
-        while let Some(chunk) = self.receiving.take_spare() {
+        while self.wants_chunk() {
+            let Some(chunk) = self.receiving.take_spare() else {
+                return;
+            };
             self.lend(chunk);
         }
     }
 
-    fn produce_fill(&mut self) {
-        // SAFETY: `lend` put the descriptors there, each named by `park`: it is of this UMEM and the chunk's own, and the chunk is
-        // parked, so that nobody touches it until it comes back.
-        let taken = unsafe { self.fill.produce(&self.batch) };
-        if taken == 0 {
-            self.receiving.note_refused(self.batch.len());
-            for descriptor in self.batch.drain(..) {
-                let unused = self.pool.unpark(chunk_of(&descriptor));
-                self.receiving.keep(unused.ok().flatten());
-            }
+    /// Lends a chunk to the kernel to receive into.
+    fn lend(&mut self, chunk: Frame) {
+        let Ok(place) = self.pool.park(chunk, false) else {
+            return;
+        };
+        // SAFETY: the chunk with this number is of this UMEM, and parked, so that nobody touches it until it comes back.
+        let pushed = unsafe { self.shared.fill.push((place * CHUNK) as u64) };
+        debug_assert!(pushed, "the kernel was to have another chunk");
+        self.receiving.note_lent();
+        self.unpublished += 1;
+        if self.unpublished == BATCH {
+            self.publish_lent();
         }
-        self.batch.clear();
     }
 
-    /// Puts a frame out of our own reach and names it as the kernel does; its place and name. A frame of another queue is dropped.
-    fn park(&mut self, frame: Frame, kept: bool) -> Result<(usize, FrameDesc), Foreign> {
-        let parked = self.pool.park(frame, kept);
-        parked.map(|place| (place, self.descriptors[place]))
+    fn publish_lent(&mut self) {
+        self.shared.fill.publish();
+        self.unpublished = 0;
     }
 
-    /// Takes a frame back from the kernel; `None` for one that its sender keeps.
-    fn unpark(&mut self, descriptor: &FrameDesc) -> Option<Frame> {
-        let Ok(frame) = self.pool.unpark(chunk_of(descriptor)) else {
+    /// Takes the chunk back that an address is in; `None` for one that its sender keeps.
+    fn unpark(&mut self, addr: u64) -> Option<Frame> {
+        let Ok(frame) = self.pool.unpark(chunk_of(addr)) else {
             log::error!(
                 "{}: the kernel returned a frame that it did not have",
                 self.interface
@@ -141,15 +135,10 @@ impl Rings {
         more: bool,
         kept: bool,
     ) -> Result<usize, Foreign> {
-        let (place, mut descriptor) = self.park(chunk, kept)?;
-        // SAFETY: the descriptor is this UMEM's and the chunk's own, whose only frame was just parked, and the kernel has it only when
-        // the descriptor is produced. So nobody else accesses its bytes, of which this view covers none of a neighbour's.
-        let mut view = unsafe { self.umem.data_mut(&mut descriptor) };
-        view.cursor().set_pos(len);
-        if more {
-            descriptor.set_options(GOES_ON);
-        }
-        self.queued.push(descriptor);
+        let addr = chunk.offset() as u64;
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let place = self.pool.park(chunk, kept)?;
+        self.queued.push_back(Descriptor::new(addr, len, more));
         self.in_flight += 1;
         Ok(place)
     }
@@ -159,29 +148,32 @@ impl Rings {
         self.pool.token(queued, len)
     }
 
-    /// Takes up to `want` descriptors, at most [`BATCH`], out of the receive ring; how many.
-    pub(super) fn consume(&mut self, want: usize) -> usize {
-        // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
-        let taken = unsafe { self.rx.consume(&mut self.taken[..want]) };
-        self.receiving.note_filled(taken, taken < want);
-        taken
+    /// How many pieces can be taken out of the receive ring by [`piece`](Self::piece), at most `want`.
+    pub(super) fn arrived(&mut self, want: usize) -> usize {
+        let arrived = self.shared.rx.available(want);
+        self.receiving.note_filled(arrived, arrived < want);
+        arrived
     }
 
-    /// What came with a descriptor that was consumed last. It must lie where our chunks begin: an XDP program of somebody else may
-    /// have moved its start.
-    pub(super) fn piece(&mut self, at: usize) -> Option<Piece> {
-        let descriptor = self.taken[at];
-        let chunk = self.unpark(&descriptor)?;
-        if descriptor.addr() != chunk.offset() {
+    /// The next piece that has arrived. It must lie where our chunks begin: an XDP program of somebody else may have moved its start.
+    pub(super) fn piece(&mut self) -> Option<Piece> {
+        let descriptor = self.shared.rx.pop()?;
+        let chunk = self.unpark(descriptor.addr())?;
+        if descriptor.addr() != chunk.offset() as u64 {
             self.drop_rx_unusable += 1;
             self.recycle(chunk);
             return None;
         }
         Some(Piece {
             chunk,
-            len: descriptor.lengths().data(),
-            more: descriptor.has_more_frames(),
+            len: descriptor.len(),
+            more: descriptor.more(),
         })
+    }
+
+    /// Says that the pieces that had arrived have been taken.
+    pub(super) fn taken(&mut self) {
+        self.shared.rx.release();
     }
 
     /// Gives a chunk back that was received.
@@ -189,22 +181,10 @@ impl Rings {
         let Some(chunk) = self.pool.own(chunk) else {
             return;
         };
-        if self.receiving.too_few_lent() {
+        if self.wants_chunk() {
             self.lend(chunk);
         } else {
-            self.receiving.keep([chunk]);
-        }
-    }
-
-    /// Lends a chunk to the kernel to receive into.
-    fn lend(&mut self, chunk: Frame) {
-        let Ok((_, descriptor)) = self.park(chunk, false) else {
-            return;
-        };
-        self.receiving.note_lent();
-        self.batch.push(descriptor);
-        if self.batch.len() == BATCH {
-            self.produce_fill();
+            self.receiving.keep(chunk);
         }
     }
 
@@ -256,8 +236,8 @@ impl Rings {
     pub(super) fn flush(&mut self) -> Result<(), IoError> {
         self.set_off()?;
         self.lend_spare();
-        if !self.batch.is_empty() {
-            self.produce_fill();
+        if self.unpublished > 0 {
+            self.publish_lent();
         }
         self.watch_progress()
     }
@@ -267,8 +247,8 @@ impl Rings {
             return Ok(());
         }
         self.produce_tx();
-        if self.up && self.tx.needs_wakeup() {
-            self.tx.wakeup().map_err(|source| IoError::Transmit {
+        if self.up && self.shared.tx.needs_wakeup() {
+            self.socket.transmit().map_err(|source| IoError::Transmit {
                 interface: self.interface.clone(),
                 source,
             })?;
@@ -286,31 +266,29 @@ impl Rings {
         let mut counters = ours;
         counters.drop_rx_other += self.drop_rx_unusable;
         counters.drop_foreign += self.pool.refused();
-        if let Ok(kernel) = self.rx.fd().xdp_statistics() {
-            counters.drop_rx_ring_full += kernel.rx_ring_full();
-            counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs();
-            counters.drop_rx_other += kernel.rx_dropped();
-            counters.drop_tx_invalid += kernel.tx_invalid_descs();
+        if let Ok(kernel) = self.socket.statistics() {
+            counters.drop_rx_ring_full += kernel.rx_ring_full;
+            counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs;
+            counters.drop_rx_other += kernel.rx_dropped;
+            counters.drop_tx_invalid += kernel.tx_invalid_descs;
         }
         counters
     }
 
-    /// Moves queued frames to the transmit ring as far as it has room.
+    /// Moves queued chunks to the transmit ring as far as it has room.
     fn produce_tx(&mut self) {
-        while !self.queued.is_empty() {
-            let n = self
-                .queued
-                .len()
-                .min(BATCH)
-                .min(self.tx.nb_free(BATCH_ENTRIES) as usize);
-            // SAFETY: `transmit` queued the descriptors, each named by `park`: it is of this UMEM and the chunk's own, and the chunk is
-            // parked until the completion ring returns it.
-            let taken = unsafe { self.tx.produce(&self.queued[..n]) };
-            if taken == 0 {
-                return;
-            }
-            self.queued.drain(..taken);
+        if self.queued.is_empty() {
+            return;
         }
+        while self.shared.tx.has_room(1)
+            && let Some(descriptor) = self.queued.pop_front()
+        {
+            // SAFETY: `transmit` queued the descriptor, which names a chunk of this UMEM that is parked until the completion ring returns
+            // it.
+            let pushed = unsafe { self.shared.tx.push(descriptor) };
+            debug_assert!(pushed, "the transmit ring had room");
+        }
+        self.shared.tx.publish();
     }
 
     /// Takes back the chunks that the kernel has sent.
@@ -318,23 +296,19 @@ impl Rings {
         if self.in_flight == 0 {
             return;
         }
-        loop {
-            // SAFETY: the array holds descriptors of this UMEM, which the call overwrites.
-            let n = unsafe { self.completion.consume(&mut self.taken[..]) };
-            for descriptor in &self.taken[..n] {
-                if self.pool.complete(chunk_of(descriptor)).is_err() {
-                    log::error!("{}: a completion without a frame", self.interface);
-                    continue;
-                }
-                self.in_flight -= 1;
-            }
-            if n > 0 {
-                self.last_progress = None;
-            }
-            if n < BATCH {
-                return;
-            }
+        let sent = self.shared.completion.available(usize::MAX);
+        if sent == 0 {
+            return;
         }
+        while let Some(addr) = self.shared.completion.pop() {
+            if self.pool.complete(chunk_of(addr)).is_err() {
+                log::error!("{}: a completion without a frame", self.interface);
+                continue;
+            }
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+        self.shared.completion.release();
+        self.last_progress = None;
     }
 
     /// Fails when frames are in flight and none has come back for [`STALL_TIMEOUT`].
@@ -357,8 +331,7 @@ impl Rings {
 
 impl AsFd for Rings {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the receive queue keeps the socket open as long as `self` lives.
-        unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
+        self.socket.as_fd()
     }
 }
 
@@ -371,6 +344,7 @@ fn open_icmp(interface: &str) -> Option<IcmpSockets> {
         .ok()
 }
 
-fn chunk_of(descriptor: &FrameDesc) -> usize {
-    descriptor.addr() / CHUNK
+/// The number of the chunk that an address is in.
+fn chunk_of(addr: u64) -> usize {
+    usize::try_from(addr).map_or(usize::MAX, |addr| addr / CHUNK)
 }

@@ -45,14 +45,15 @@ impl PacketIo for XdpIo {
         let mut left = budget;
         while left > 0 {
             let want = left.min(BATCH);
-            let n = self.rings.consume(want);
-            for at in 0..n {
-                if let Some(piece) = self.rings.piece(at) {
+            let n = self.rings.arrived(want);
+            for _ in 0..n {
+                if let Some(piece) = self.rings.piece() {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += piece.len as u64;
                     out.push(RxFrame::new(piece.chunk, piece.len));
                 }
             }
+            self.rings.taken();
             left -= n;
             if n < want {
                 return;

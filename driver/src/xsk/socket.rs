@@ -1,0 +1,202 @@
+//! An AF_XDP socket: its options, its rings, binding it to a queue and waking the kernel.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use memmap2::{MmapOptions, MmapRaw};
+use nix::errno::Errno;
+use nix::libc::{self, c_int, socklen_t};
+
+use super::ring::{Consumer, Descriptor, Offsets, Producer};
+
+/// Memory that is to be registered as UMEM.
+pub(crate) struct UmemArea {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// Bytes of a chunk; each chunk holds a frame, or a piece of one.
+    pub(crate) chunk: u32,
+}
+
+/// The four rings of a socket. The kernel frees the socket's queue only when all of them are gone, as a mapping keeps its socket open.
+pub(crate) struct RingSet {
+    pub(crate) rx: Consumer<Descriptor>,
+    pub(crate) tx: Producer<Descriptor>,
+    pub(crate) fill: Producer<u64>,
+    pub(crate) completion: Consumer<u64>,
+}
+
+/// The queue that a socket is bound to, and how (`XDP_COPY` and others).
+pub(crate) struct Queue {
+    /// Index of the interface.
+    pub(crate) interface: u32,
+    pub(crate) number: u32,
+    pub(crate) flags: u16,
+}
+
+/// An AF_XDP socket.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+}
+
+/// What the kernel gives out as the value of an option.
+///
+/// # Safety
+///
+/// Any bytes are a value of the type.
+unsafe trait OptionValue: Copy {}
+
+// SAFETY: it is made of numbers.
+unsafe impl OptionValue for libc::xdp_mmap_offsets {}
+// SAFETY: it is made of numbers.
+unsafe impl OptionValue for libc::xdp_statistics {}
+
+impl Socket {
+    pub(crate) fn open() -> io::Result<Self> {
+        // SAFETY: the call has no memory of ours.
+        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        let fd = Errno::result(fd)?;
+        // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
+    }
+
+    /// Registers the memory that frames lie in. The kernel pins it, and reads and writes only what the rings name.
+    pub(crate) fn register(&self, area: &UmemArea) -> io::Result<()> {
+        let registration = libc::xdp_umem_reg {
+            addr: area.address,
+            len: area.bytes,
+            chunk_size: area.chunk,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        self.set(libc::XDP_UMEM_REG, &registration)
+    }
+
+    /// Makes the four rings, of `entries` each, and maps them.
+    pub(crate) fn rings(&self, entries: u32) -> io::Result<RingSet> {
+        for ring in [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
+        ] {
+            self.set(ring, &entries)?;
+        }
+        let lies: libc::xdp_mmap_offsets = self.get(libc::XDP_MMAP_OFFSETS)?;
+        let rx = Place::new(libc::XDP_PGOFF_RX_RING.cast_unsigned(), &lies.rx)?;
+        let tx = Place::new(libc::XDP_PGOFF_TX_RING.cast_unsigned(), &lies.tx)?;
+        let fill = Place::new(libc::XDP_UMEM_PGOFF_FILL_RING, &lies.fr)?;
+        let completion = Place::new(libc::XDP_UMEM_PGOFF_COMPLETION_RING, &lies.cr)?;
+        Ok(RingSet {
+            rx: Consumer::new(self.map::<Descriptor>(&rx, entries)?, &rx.parts, entries)?,
+            tx: Producer::new(self.map::<Descriptor>(&tx, entries)?, &tx.parts, entries)?,
+            fill: Producer::new(self.map::<u64>(&fill, entries)?, &fill.parts, entries)?,
+            completion: Consumer::new(
+                self.map::<u64>(&completion, entries)?,
+                &completion.parts,
+                entries,
+            )?,
+        })
+    }
+
+    /// Maps a ring of entries of a type.
+    fn map<E>(&self, place: &Place, entries: u32) -> io::Result<MmapRaw> {
+        MmapOptions::new()
+            .offset(place.at)
+            .len(place.parts.entries + entries as usize * size_of::<E>())
+            .populate()
+            .map_raw(&self.fd)
+    }
+
+    /// Binds the socket to a queue. After an error it can be tried again.
+    pub(crate) fn bind(&self, queue: &Queue) -> io::Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: u16::try_from(libc::AF_XDP).map_err(io::Error::other)?,
+            sxdp_flags: queue.flags,
+            sxdp_ifindex: queue.interface,
+            sxdp_queue_id: queue.number,
+            sxdp_shared_umem_fd: 0,
+        };
+        let (start, len) = (ptr::from_ref(&address).cast(), len_of(&address));
+        // SAFETY: the kernel reads `len` bytes, which are the address's own.
+        let bound = unsafe { libc::bind(self.fd.as_raw_fd(), start, len) };
+        Ok(Errno::result(bound).map(drop)?)
+    }
+
+    /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at another call.
+    pub(crate) fn transmit(&self) -> io::Result<()> {
+        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+        // SAFETY: a message of no bytes has no memory of ours, and no address.
+        let sent = unsafe { libc::sendto(fd, ptr::null(), 0, flags, ptr::null(), 0) };
+        match Errno::result(sent) {
+            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// What the kernel has counted since the socket was opened.
+    pub(crate) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
+        self.get(libc::XDP_STATISTICS)
+    }
+
+    fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
+        let (start, len) = (ptr::from_ref(value).cast(), len_of(value));
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: the kernel reads `len` bytes, which are the value's own.
+        let set = unsafe { libc::setsockopt(fd, libc::SOL_XDP, option, start, len) };
+        Ok(Errno::result(set).map(drop)?)
+    }
+
+    fn get<T: OptionValue>(&self, option: c_int) -> io::Result<T> {
+        let mut value = MaybeUninit::<T>::zeroed();
+        let mut len = len_of(&value);
+        let (fd, start) = (self.fd.as_raw_fd(), value.as_mut_ptr().cast());
+        // SAFETY: the kernel writes at most `len` bytes, which are the value's own, and the length.
+        let got = unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, start, &raw mut len) };
+        Errno::result(got)?;
+        if len < len_of(&value) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel is older than Linux 5.9",
+            ));
+        }
+        // SAFETY: all bytes were zeroed, and any bytes are a value.
+        Ok(unsafe { value.assume_init() })
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Where a ring lies in the socket, and its parts in the ring.
+struct Place {
+    at: u64,
+    parts: Offsets,
+}
+
+impl Place {
+    fn new(at: u64, lies: &libc::xdp_ring_offset) -> io::Result<Self> {
+        let offset = |bytes| usize::try_from(bytes).map_err(io::Error::other);
+        Ok(Self {
+            at,
+            parts: Offsets {
+                producer: offset(lies.producer)?,
+                consumer: offset(lies.consumer)?,
+                flags: offset(lies.flags)?,
+                entries: offset(lies.desc)?,
+            },
+        })
+    }
+}
+
+/// Bytes of a value, as socket calls want it.
+fn len_of<T>(value: &T) -> socklen_t {
+    socklen_t::try_from(size_of_val(value)).unwrap_or(socklen_t::MAX)
+}
