@@ -187,6 +187,26 @@ impl SendQueue {
         posted
     }
 
+    /// Posts a list as a whole, or nothing of it: other than with [`post_list`](Self::post_list), a list that fails leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// What [`post`](Self::post) fails with, for any of the requests; [`PostError::TooManyWorkRequests`] if there is no room for all.
+    pub fn post_all(&mut self, requests: Vec<SendRequest>) -> Result<(), PostError> {
+        self.end.check_postable()?;
+        let (limits, extensions) = (&self.end.limits, self.extensions);
+        for request in &requests {
+            check_operation(limits, extensions, &request.operation)?;
+        }
+        let wanted = requests.len();
+        if self.ring.room_for(wanted) < wanted {
+            return Err(PostError::TooManyWorkRequests(self.ring.depth()));
+        }
+        self.ring.push_run(wanted, requests.into_iter());
+        self.ring_doorbell();
+        Ok(())
+    }
+
     /// Posts without telling the engine.
     pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.end.check_postable()?;

@@ -231,8 +231,14 @@ impl<T> WorkQueue<T> {
     /// Work requests that there is room for. The other thread's counter is only looked at when there seems to be none.
     #[inline]
     pub fn room(&mut self) -> usize {
+        self.room_for(1)
+    }
+
+    /// Work requests that there is room for. The other thread's counter is only looked at when there seems to be less than for `wanted`.
+    #[inline]
+    pub fn room_for(&mut self, wanted: usize) -> usize {
         let free = self.depth.saturating_sub(self.in_use());
-        let free = if free > 0 {
+        let free = if free as usize >= wanted {
             free
         } else {
             self.depth.saturating_sub(self.outstanding())
@@ -339,6 +345,9 @@ mod tests {
         assert_eq!((engine.pop(), requests.next()), (Ok(2), Some(3)));
         table.free_many(key, 2);
         assert_eq!((queue.push_run(2, 5..6), queue.room()), (1, 1));
+        assert_eq!(engine.pop(), Ok(5));
+        table.free(key);
+        assert_eq!((queue.room(), queue.room_for(2)), (1, 2));
     }
 
     #[test]

@@ -77,6 +77,27 @@ fn list_of_different_work_completes_in_its_order() {
 }
 
 #[test]
+fn list_that_is_posted_as_a_whole_leaves_nothing_behind_if_it_fails() {
+    let (mut sim, mut a, mut b) = pair(4);
+    assert_eq!(b.qp.post_recv_list((0..4).map(buffer)), Ok(4));
+    let (mut sends, _recvs) = a.qp.take_data_path().unwrap().split();
+    let extension = vec![send(0), SendRequest::immediate(WrId(1), [0; 8])];
+    assert_eq!(
+        sends.post_all(extension),
+        Err(PostError::ExtensionsDisabled)
+    );
+    let full = Err(PostError::TooManyWorkRequests(4));
+    assert_eq!(sends.post_all((0..5).map(send).collect()), full);
+    assert_eq!(sends.post_all((0..2).map(send).collect()), Ok(()));
+    assert_eq!(sends.post_all((2..5).map(send).collect()), full);
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::send(0, 0), Done::send(1, 0)]);
+    // All four slots are free again, of which two were never taken.
+    assert_eq!(sends.post_all((0..4).map(send).collect()), Ok(()));
+    assert_eq!(sends.post_all(Vec::new()), Ok(()));
+}
+
+#[test]
 fn list_ends_at_the_first_that_is_refused_and_those_before_it_are_done() {
     let (mut sim, mut a, mut b) = pair(4);
     assert_eq!(b.qp.post_recv_list((0..3).map(buffer)), Ok(3));
