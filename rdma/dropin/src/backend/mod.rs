@@ -99,6 +99,14 @@ pub(crate) struct SrqSizes {
     pub(crate) limit: usize,
 }
 
+/// What is changed of a shared receive queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SrqChange {
+    pub(crate) depth: Option<usize>,
+    /// The limit to be armed.
+    pub(crate) limit: Option<usize>,
+}
+
 /// How a queue pair is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpRequest {
@@ -197,6 +205,8 @@ pub(crate) struct PostFailure {
 /// Posts to a queue pair, from any thread.
 pub(crate) trait QpPort: Send + Sync {
     fn post_send(&self, list: SendList<'_>) -> std::result::Result<(), PostFailure>;
+    /// Posts a list as a whole, or nothing of it.
+    fn post_all(&self, list: SendList<'_>) -> Result<()>;
     fn post_recv(&self, list: RecvList<'_>) -> std::result::Result<(), PostFailure>;
 }
 
@@ -246,8 +256,8 @@ pub(crate) trait Backend: Connections + Send + Sync {
     fn destroy_cq(&self, cq: CqHandle) -> Result<()>;
 
     fn create_srq(&self, pd: PdHandle, sizes: SrqSizes) -> Result<(SrqHandle, Arc<dyn SrqPort>)>;
-    fn resize_srq(&self, srq: SrqHandle, depth: usize) -> Result<()>;
-    fn arm_srq(&self, srq: SrqHandle, limit: usize) -> Result<()>;
+    /// Changes all that is asked for, or nothing.
+    fn modify_srq(&self, srq: SrqHandle, change: SrqChange) -> Result<()>;
     fn query_srq(&self, srq: SrqHandle) -> Result<SrqSizes>;
     fn destroy_srq(&self, srq: SrqHandle) -> Result<()>;
 

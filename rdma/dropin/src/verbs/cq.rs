@@ -1,16 +1,17 @@
 //! Completion queues.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use super::channel::Channel;
 use super::context::Context;
+use super::turn::Turn;
 use super::watched::Watched;
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
-use crate::backend::{Backend, CqHandle, CqPort, Notice, Source};
+use crate::backend::{Backend, CqHandle, CqPort, Notice, Source, limits};
 use crate::entry::{Result, always, returns, sets};
 use crate::object::{Kind, Object};
 
@@ -22,8 +23,8 @@ pub(crate) struct Cq {
     port: Arc<dyn CqPort>,
     channel: Option<Arc<Object<Channel>>>,
     watched: Arc<Watched>,
-    /// The completion that `ibv_start_poll` or `ibv_next_poll` has taken.
-    pub(super) current: Mutex<ibv_wc>,
+    /// The completion that `ibv_start_poll` or `ibv_next_poll` has taken, until `ibv_end_poll`.
+    pub(super) current: Turn<ibv_wc>,
 }
 
 impl Kind for Cq {
@@ -60,6 +61,9 @@ pub(crate) fn create(
     fill: impl FnOnce(&mut ibv_cq_ex),
 ) -> Result<*mut ibv_cq> {
     let context = Object::<Context>::find(context)?;
+    if !(1..=limits().cq_entries).contains(&(entries as usize)) {
+        return Err(Errno::EINVAL);
+    }
     let on = channel_of(&context, channel)?;
     let mut abi = ibv_cq_ex::zeroed();
     abi.cq.context = Object::handle(&context);
@@ -78,7 +82,7 @@ pub(crate) fn create(
         port,
         channel: on,
         watched,
-        current: Mutex::new(ibv_wc::zeroed()),
+        current: Turn::default(),
     };
     Ok(body.publish(&abi))
 }

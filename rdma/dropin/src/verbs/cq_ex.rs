@@ -1,6 +1,7 @@
 //! Completion queues that are polled one completion at a time, by one function for each thing that it tells.
 
 use std::ffi::c_int;
+use std::slice;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
@@ -11,7 +12,7 @@ use crate::abi::numbers::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_WC_EX_SUPPORTED,
 };
 use crate::abi::verbs::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc};
-use crate::entry::{Result, always, lock, returns, sets};
+use crate::entry::{Result, always, returns, sets};
 use crate::object::Object;
 
 /// One thread at a time polls: allowed, and no use made of it.
@@ -26,35 +27,51 @@ fn living<'a>(cq: *mut ibv_cq_ex) -> Result<&'a Object<Cq>> {
 /// What the completion that was taken last tells.
 fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&ibv_wc) -> T) -> T {
     always(T::default(), || {
-        Ok(what(&lock(&living(cq)?.body().current)))
+        let read = living(cq)?.body().current.with(|current| what(current));
+        Ok(read.unwrap_or_default())
     })
 }
 
-/// Takes the next completion; ENOENT if there is none.
-fn next(cq: *mut ibv_cq_ex) -> Result<()> {
-    let cq = living(cq)?;
-    let mut place = [ibv_wc::zeroed()];
-    if cq.body().port().poll(&mut place)? == 0 {
+/// Takes the next completion into `place`; ENOENT if there is none.
+fn next(cq: &Object<Cq>, place: &mut ibv_wc) -> Result<()> {
+    if cq.body().port().poll(slice::from_mut(place))? == 0 {
         return Err(Errno::ENOENT);
     }
-    let [completion] = place;
-    *lock(&cq.body().current) = completion;
-    cq.with_abi(|abi| (abi.wr_id, abi.status) = (completion.wr_id, completion.status));
+    cq.with_abi(|abi| (abi.wr_id, abi.status) = (place.wr_id, place.status));
     Ok(())
 }
 
+/// Begins a poll, for which other threads wait. One that finds nothing is over at once.
 extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: Option<&ibv_poll_cq_attr>) -> c_int {
-    returns(|| match attr {
-        Some(ibv_poll_cq_attr { comp_mask: 0 }) => next(cq),
-        _ => Err(Errno::EINVAL),
+    returns(|| {
+        let Some(ibv_poll_cq_attr { comp_mask: 0 }) = attr else {
+            return Err(Errno::EINVAL);
+        };
+        let cq = living(cq)?;
+        let current = &cq.body().current;
+        current.begin(ibv_wc::zeroed());
+        let taken = current.with(|place| next(cq, place));
+        let taken = taken.unwrap_or(Err(Errno::EINVAL));
+        taken.inspect_err(|_nothing| {
+            current.end(drop);
+        })
     })
 }
 
 extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    returns(|| next(cq))
+    returns(|| {
+        let cq = living(cq)?;
+        let taken = cq.body().current.with(|place| next(cq, place));
+        taken.unwrap_or(Err(Errno::EINVAL))
+    })
 }
 
-extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
+extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    always((), || {
+        living(cq)?.body().current.end(drop);
+        Ok(())
+    });
+}
 
 extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> u32 {
     read(cq, |completion| completion.opcode)

@@ -24,5 +24,6 @@ pub mod query;
 pub mod srq;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod watched;
 pub mod words;

@@ -33,15 +33,18 @@ pub(crate) struct Mr {
 struct State {
     pd: Arc<Object<Pd>>,
     rights: Rights,
+    /// Its Tagged Offsets begin at 0.
+    is_zero_based: bool,
     /// A reregistration has failed and left nothing.
     is_lost: bool,
 }
 
 impl State {
-    fn new(pd: Arc<Object<Pd>>, rights: Rights) -> Self {
+    fn new(pd: Arc<Object<Pd>>, rights: Rights, is_zero_based: bool) -> Self {
         Self {
             pd,
             rights,
+            is_zero_based,
             is_lost: false,
         }
     }
@@ -81,6 +84,10 @@ fn rights_of(flags: u32) -> Result<Rights> {
     Ok(rights)
 }
 
+fn is_zero_based(flags: u32) -> bool {
+    flags & IBV_ACCESS_ZERO_BASED != 0
+}
+
 /// Registers memory whose Tagged Offsets begin at `iova`.
 pub(crate) fn register(
     pd: *mut ibv_pd,
@@ -91,7 +98,7 @@ pub(crate) fn register(
 ) -> Result<*mut ibv_mr> {
     let pd = Object::<Pd>::find(pd)?;
     let rights = rights_of(flags)?;
-    let is_zero_based = flags & IBV_ACCESS_ZERO_BASED != 0;
+    let is_zero_based = is_zero_based(flags);
     let memory = Memory {
         start: addr.expose_provenance(),
         len: length,
@@ -109,7 +116,7 @@ pub(crate) fn register(
         lkey: stag,
         rkey: stag,
     };
-    let state = Mutex::new(State::new(pd, rights));
+    let state = Mutex::new(State::new(pd, rights, is_zero_based));
     Ok(Object::new(abi, Mr { handle, state }).publish())
 }
 
@@ -146,18 +153,37 @@ impl Change {
         }
         let mut new = old.clone();
         if self.has(IBV_REREG_MR_CHANGE_PD) {
-            new.pd = Object::<Pd>::find(self.pd)?;
+            new.pd = self.other_pd(old)?;
         }
         if self.has(IBV_REREG_MR_CHANGE_ACCESS) {
             new.rights = rights_of(self.access)?;
+            new.is_zero_based = is_zero_based(self.access);
         }
-        let memory = self.has(IBV_REREG_MR_CHANGE_TRANSLATION).then(|| Memory {
+        let is_moved = self.has(IBV_REREG_MR_CHANGE_TRANSLATION);
+        if new.is_zero_based != old.is_zero_based && !is_moved {
+            // Where its Tagged Offsets begin is part of the translation.
+            return Err(Errno::EINVAL);
+        }
+        let memory = is_moved.then(|| self.memory(&new));
+        Ok((new, memory))
+    }
+
+    /// The domain that the region goes to, which is of the same context.
+    fn other_pd(&self, old: &State) -> Result<Arc<Object<Pd>>> {
+        let pd = Object::<Pd>::find(self.pd)?;
+        let is_of_same = Arc::ptr_eq(pd.body().context(), old.pd.body().context());
+        is_of_same.then_some(pd).ok_or(Errno::EINVAL)
+    }
+
+    /// The memory that the region gets.
+    fn memory(&self, new: &State) -> Memory {
+        let address = self.addr.addr() as u64;
+        Memory {
             start: self.addr.expose_provenance(),
             len: self.length,
-            offset: self.addr.addr() as u64,
+            offset: if new.is_zero_based { 0 } else { address },
             read_only: !new.rights.local_write,
-        });
-        Ok((new, memory))
+        }
     }
 }
 

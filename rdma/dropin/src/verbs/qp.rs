@@ -12,7 +12,7 @@ use super::qp_state::QpAttributes;
 use super::srq::Srq;
 use super::watched::Watched;
 use crate::abi::Zeroed;
-use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPT_RC};
+use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPT_RC};
 use crate::abi::verbs::{
     ibv_cq, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_srq,
 };
@@ -213,8 +213,10 @@ pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<(
     let state = attributes.modify(&**body.backend(), body.handle, attr, mask)?;
     drop(attributes);
     qp.with_abi(|abi| abi.qp_base.state = state);
-    if state == IBV_QPS_ERR {
-        body.watched.tell_last_receive();
+    match state {
+        IBV_QPS_ERR => body.watched.tell_last_receive(),
+        IBV_QPS_RESET => body.watched.receives_again(),
+        _ => {}
     }
     Ok(())
 }

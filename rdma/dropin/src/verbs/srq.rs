@@ -15,7 +15,7 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{
     ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
-use crate::backend::{Source, SrqHandle, SrqPort, SrqSizes};
+use crate::backend::{Source, SrqChange, SrqHandle, SrqPort, SrqSizes, limits};
 use crate::entry::{Result, returns, sets};
 use crate::object::{Kind, Object};
 
@@ -65,6 +65,9 @@ pub(crate) fn create(
         sge: attr.max_sge.max(1) as usize,
         limit: 0,
     };
+    if !(1..=limits().depth).contains(&sizes.depth) || sizes.sge > limits().sge {
+        return Err(Errno::EINVAL);
+    }
     let (handle, port) = pd.body().backend().create_srq(pd.body().handle(), sizes)?;
     attr.max_sge = attr.max_sge.max(1);
     let context = pd.body().context();
@@ -104,13 +107,12 @@ fn modify(srq: *mut ibv_srq, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
     if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
         return Err(Errno::EINVAL);
     }
-    if mask & IBV_SRQ_MAX_WR != 0 {
-        backend.resize_srq(handle, attr.max_wr as usize)?;
-    }
-    if mask & IBV_SRQ_LIMIT != 0 {
-        backend.arm_srq(handle, attr.srq_limit as usize)?;
-    }
-    Ok(())
+    let asked = |flag, size: u32| (mask & flag != 0).then_some(size as usize);
+    let change = SrqChange {
+        depth: asked(IBV_SRQ_MAX_WR, attr.max_wr),
+        limit: asked(IBV_SRQ_LIMIT, attr.srq_limit),
+    };
+    backend.modify_srq(handle, change)
 }
 
 fn query(srq: *mut ibv_srq) -> Result<ibv_srq_attr> {

@@ -1,6 +1,6 @@
 //! Objects that events happen to: who is told, and which events the program has not acknowledged yet.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use super::device::Target;
@@ -30,6 +30,8 @@ pub(crate) struct Watched {
     events: Arc<Events>,
     /// It is a queue pair with a shared receive queue, which takes no buffer any more after it was flushed.
     tells_last_receive: bool,
+    /// And it has told that, since it was reset last.
+    has_told_last_receive: AtomicBool,
     unacknowledged: Unacknowledged,
 }
 
@@ -40,6 +42,7 @@ impl Watched {
             element: AtomicUsize::new(0),
             events: Arc::clone(events),
             tells_last_receive,
+            has_told_last_receive: AtomicBool::new(false),
             unacknowledged: Unacknowledged::default(),
         })
     }
@@ -76,11 +79,16 @@ impl Watched {
         }
     }
 
-    /// A queue pair was flushed.
+    /// A queue pair was flushed. That is told once.
     pub(crate) fn tell_last_receive(&self) {
-        if self.tells_last_receive {
+        if self.tells_last_receive && !self.has_told_last_receive.swap(true, Ordering::Relaxed) {
             self.tell(IBV_EVENT_QP_LAST_WQE_REACHED);
         }
+    }
+
+    /// A queue pair was reset: it can be flushed again.
+    pub(crate) fn receives_again(&self) {
+        self.has_told_last_receive.store(false, Ordering::Relaxed);
     }
 }
 

@@ -25,7 +25,8 @@ impl Numbered for CreateError {
     fn errno(&self) -> Errno {
         match self {
             Self::Unavailable(error) => error.errno(),
-            Self::Memory(_) | Self::Handler(_) => Errno::ENOMEM,
+            // Sizes were checked before, so there are as many objects as there can be.
+            Self::Capability(_) | Self::Memory(_) | Self::Handler(_) => Errno::ENOMEM,
             Self::System(error) => system(error),
             _ => Errno::EINVAL,
         }

@@ -50,8 +50,13 @@ fn bytes(memory: Memory) -> Result<SharedBytes> {
     bytes.map_err(|error| error.errno())
 }
 
+/// A region that begins at offset 0 is zero-based, whatever the program calls it.
 fn spec(memory: Memory, rights: Rights) -> RegionSpec {
-    RegionSpec::new(access_of(rights)).at(memory.offset)
+    let spec = RegionSpec::new(access_of(rights));
+    match memory.offset {
+        0 => spec,
+        offset => spec.at(offset),
+    }
 }
 
 /// A region with the place that it was registered for.

@@ -8,6 +8,7 @@ mod poll;
 mod post;
 mod queue_pairs;
 mod requests;
+mod shared;
 mod stats;
 mod table;
 #[cfg(test)]
@@ -39,7 +40,8 @@ use watcher::Watcher;
 
 use super::{
     Backend, CqHandle, CqPort, EventSink, Limits, Memory, MrHandle, MwHandle, NewQp, Notice,
-    PdHandle, QpHandle, QpRequest, QpView, ReregisterFailure, Rights, SrqHandle, SrqPort, SrqSizes,
+    PdHandle, QpHandle, QpRequest, QpView, ReregisterFailure, Rights, SrqChange, SrqHandle,
+    SrqPort, SrqSizes,
 };
 use crate::entry::{Result, lock};
 
@@ -299,24 +301,12 @@ impl Backend for Local {
         Ok((srq, port))
     }
 
-    fn resize_srq(&self, srq: SrqHandle, depth: usize) -> Result<()> {
-        self.with_srq(srq, |srq| srq.resize(depth).map_err(|error| error.errno()))
-    }
-
-    fn arm_srq(&self, srq: SrqHandle, limit: usize) -> Result<()> {
-        self.with_srq(srq, |srq| {
-            srq.arm_limit(limit).map_err(|error| error.errno())
-        })
+    fn modify_srq(&self, srq: SrqHandle, change: SrqChange) -> Result<()> {
+        self.with_srq(srq, |srq| shared::modify(srq, change))
     }
 
     fn query_srq(&self, srq: SrqHandle) -> Result<SrqSizes> {
-        let info = self.with_srq(srq, |srq| srq.query().map_err(|error| error.errno()))?;
-        Ok(SrqSizes {
-            depth: info.depth,
-            sge: info.sge,
-            // The limit reads 0 once it was reached, until it is armed anew.
-            limit: if info.armed { info.limit } else { 0 },
-        })
+        self.with_srq(srq, |srq| shared::query(srq))
     }
 
     fn destroy_srq(&self, srq: SrqHandle) -> Result<()> {

@@ -158,9 +158,12 @@ fn opcode(completion: &WorkCompletion) -> u32 {
 /// Status of a work request that has failed.
 fn status(completion: &WorkCompletion, terminate: Option<TermCode>) -> u32 {
     let is_receive = completion.opcode == Opcode::Receive;
+    let is_of_memory = matches!(completion.opcode, Opcode::Bind | Opcode::Invalidate);
     match completion.status {
         CompletionStatus::Success => IBV_WC_SUCCESS,
         CompletionStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
+        // Whatever was wrong with a window or its region.
+        _ if is_of_memory => IBV_WC_MW_BIND_ERR,
         CompletionStatus::RemoteTermination => terminate.map_or(IBV_WC_REM_OP_ERR, remote_status),
         CompletionStatus::BaseBounds if is_receive => IBV_WC_LOC_LEN_ERR,
         CompletionStatus::BaseBounds

@@ -83,6 +83,16 @@ impl QpPort for Posts {
         posted(result, refused)
     }
 
+    fn post_all(&self, list: SendList<'_>) -> Result<()> {
+        if let Some(request) = list.only() {
+            return post_one(&mut lock(&self.sends), request, self.all_signaled);
+        }
+        let requests = list.map(|request| send(request, self.all_signaled));
+        let requests = requests.collect::<Result<Vec<_>>>()?;
+        let posted = lock(&self.sends).post_all(requests);
+        posted.map_err(|error| error.errno())
+    }
+
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
         let Some(recvs) = &self.recvs else {
             return posted_one(Err(Errno::EINVAL));

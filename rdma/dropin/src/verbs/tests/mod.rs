@@ -1,7 +1,13 @@
 //! Tests of libibverbs' half through the C interface, on RNICs in memory.
 
+mod events;
 mod handles;
+mod limits;
 mod memory;
 mod messages;
 mod one_by_one;
+mod queues;
+mod registering;
+mod shared_receives;
 mod testbed;
+mod windows;

@@ -1,23 +1,28 @@
 //! Two hosts with a context, a domain, a completion queue and a queue pair each, as a program of C makes them.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
     IBV_ACCESS_REMOTE_WRITE, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS,
+    IBV_WR_RDMA_WRITE_WITH_IMM,
 };
 use crate::abi::verbs::{
-    Rdma, Target, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+    Rdma, Target, ibv_async_event, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr,
+    ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, verbs_context,
 };
 use crate::backend::testbed::Pair;
 use crate::backend::{EventSink, QpHandle};
 use crate::object::Object;
+use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use crate::verbs::context::ibv_close_device;
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
@@ -51,7 +56,7 @@ pub(super) struct Host {
 pub(super) struct Bed {
     pub(super) a: Host,
     pub(super) b: Host,
-    pub(super) pair: Pair,
+    pair: Pair,
 }
 
 /// Memory of zeros that is never freed.
@@ -106,6 +111,15 @@ impl Host {
         assert_eq!(ends, [0; 6]);
     }
 
+    /// What inline functions of the header call that came later: the slots in front of the context.
+    pub(super) fn later(&self) -> verbs_context {
+        let offset = std::mem::offset_of!(verbs_context, context);
+        let start = self.context.wrapping_byte_sub(offset);
+        let start = start.cast::<verbs_context>();
+        // SAFETY: the context lives, and is a part of that struct.
+        unsafe { *start }
+    }
+
     /// What inline functions of the header call.
     pub(super) fn ops(&self) -> ibv_context_ops {
         // SAFETY: the context lives.
@@ -114,8 +128,7 @@ impl Host {
 
     /// The key of its memory.
     pub(super) fn key(&self) -> u32 {
-        // SAFETY: the region lives.
-        unsafe { (*self.mr).lkey }
+        rkey(self.mr)
     }
 
     /// A piece of its memory.
@@ -158,12 +171,35 @@ impl Host {
         failed
     }
 
+    /// Writes 5 bytes with immediate data to a host.
+    pub(super) fn write_with_immediate(&self, to: &Self, data: u32) {
+        let mut piece = [self.sge(0, 5)];
+        let mut wr = request(1, IBV_WR_RDMA_WRITE_WITH_IMM, &mut piece);
+        (wr.wr, wr.imm_data) = (to.remote(512), data);
+        assert_eq!(self.post_send(&mut wr), 0);
+    }
+
     /// Posts a receive into a piece of its memory.
     pub(super) fn post_recv(&self, wr_id: u64, mut sge: ibv_sge) {
         let mut wr = ibv_recv_wr::zeroed();
         (wr.wr_id, wr.sg_list, wr.num_sge) = (wr_id, &raw mut sge, 1);
         let post = self.ops().post_recv.expect("a slot");
         assert_eq!(post(self.qp, &raw mut wr, None), 0);
+    }
+
+    /// Waits for an asynchronous event, which must be this one, and acknowledges it.
+    pub(super) fn expect_event(&self, element: *mut c_void, kind: u32) {
+        let mut event = ibv_async_event::zeroed();
+        assert_eq!(ibv_get_async_event(self.context, Some(&mut event)), 0);
+        assert_eq!((event.element, event.event_type), (element, kind));
+        ibv_ack_async_event(Some(&event));
+    }
+
+    /// No asynchronous event waits.
+    pub(super) fn expect_no_event(&self) {
+        // SAFETY: the context lives.
+        let descriptor = unsafe { (*self.context).async_fd };
+        assert!(!is_readable(descriptor));
     }
 
     /// The next completion, which must come in time.
@@ -186,9 +222,31 @@ impl Host {
     }
 }
 
+/// Whether the descriptor of a channel has an event now.
+pub(super) fn is_readable(descriptor: RawFd) -> bool {
+    // SAFETY: the descriptor is open while its channel lives.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let mut polled = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).expect("a descriptor") == 1
+}
+
+/// The key of a region.
+pub(super) fn rkey(mr: *mut ibv_mr) -> u32 {
+    // SAFETY: the region lives.
+    unsafe { (*mr).rkey }
+}
+
 /// The backend's name of a queue pair.
-pub(super) fn handle(qp: *mut ibv_qp) -> QpHandle {
+fn handle(qp: *mut ibv_qp) -> QpHandle {
     Object::<Qp>::find(qp).expect("it lives").body().handle()
+}
+
+/// A buffer of these places.
+pub(super) fn receive(wr_id: u64, sges: &mut [ibv_sge]) -> ibv_recv_wr {
+    let mut wr = ibv_recv_wr::zeroed();
+    (wr.wr_id, wr.sg_list) = (wr_id, sges.as_mut_ptr());
+    wr.num_sge = i32::try_from(sges.len()).expect("a few");
+    wr
 }
 
 /// A signaled request with these pieces.
@@ -203,8 +261,13 @@ pub(super) fn request(wr_id: u64, opcode: u32, sges: &mut [ibv_sge]) -> ibv_send
 impl Bed {
     pub(super) fn new() -> Self {
         let bed = Self::unconnected();
-        bed.pair.connect(handle(bed.a.qp), handle(bed.b.qp));
+        bed.connect(bed.a.qp, bed.b.qp);
         bed
+    }
+
+    /// Connects a queue pair of the first to one of the second.
+    pub(super) fn connect(&self, a: *mut ibv_qp, b: *mut ibv_qp) {
+        self.pair.connect(handle(a), handle(b));
     }
 
     pub(super) fn unconnected() -> Self {
