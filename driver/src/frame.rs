@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -60,14 +59,24 @@ impl Arena {
         Ok(unsafe { Self::new(base, len, Box::new(map)) })
     }
 
-    /// Cuts the frames that lie in the arena. Afterwards the arena is shared, so that no frame is ever cut twice.
-    pub(crate) fn into_frames(mut self, layout: &Layout) -> (Arc<Self>, Vec<Frame>) {
-        let capacity = layout.capacity.min(layout.stride);
-        let start = |place| self.checked_ptr(layout.first + place * layout.stride, capacity);
-        let starts: Vec<_> = (0..layout.count).map_while(start).collect();
+    /// Cuts the frames of each layout that lie in the arena, in their order. What begins before the end of a former layout is left out.
+    /// Afterwards the arena is shared, so that no frame is ever cut twice.
+    pub(crate) fn into_frames(mut self, layouts: &[Layout]) -> (Arc<Self>, Vec<Frame>) {
+        let (mut starts, mut end) = (Vec::new(), 0);
+        for layout in layouts.iter().filter(|layout| layout.stride > 0) {
+            let capacity = layout.capacity.min(layout.stride);
+            let offsets = (layout.first..).step_by(layout.stride).take(layout.count);
+            for offset in offsets.skip_while(|offset| *offset < end) {
+                let Some(start) = self.checked_ptr(offset, capacity) else {
+                    break;
+                };
+                starts.push((start, capacity));
+            }
+            end = end.max(layout.first + layout.count * layout.stride);
+        }
         self.frames = starts.len();
         let arena = Arc::new(self);
-        let cut = |(place, start)| Frame {
+        let cut = |(place, (start, capacity))| Frame {
             start,
             capacity,
             place,
@@ -106,6 +115,11 @@ impl Frame {
     /// Offset of the first byte in the arena.
     pub(crate) fn offset(&self) -> usize {
         self.start.addr().get() - self.arena.base.addr().get()
+    }
+
+    /// True for a frame of this arena.
+    pub(crate) fn is_of(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
     }
 
     fn capacity(&self) -> usize {
@@ -162,23 +176,11 @@ impl fmt::Debug for RxFrame {
     }
 }
 
-/// Who has the frames of a [`Parking`].
-pub(crate) trait Keeper {}
-
-/// The kernel, which reads and writes them.
-pub(crate) struct Kernel;
-impl Keeper for Kernel {}
-
-/// The queue itself, until it can copy them.
-pub(crate) struct Queue;
-impl Keeper for Queue {}
-
-/// Where a queue keeps the frames that are out of their owner's reach, one place per frame. Frames of another arena are refused: their
-/// numbers are those of frames of ours, which others may be using.
-pub(crate) struct Parking<K: Keeper> {
+/// Where a queue keeps the frames that are out of their owner's reach, one place per frame. Their keeper is the kernel, or a queue that
+/// has none. Frames of another arena are refused: their numbers are those of frames of ours, which others may be using.
+pub(crate) struct Parking {
     arena: Arc<Arena>,
     slots: Vec<Parked>,
-    keeper: PhantomData<K>,
 }
 
 /// What is at one place.
@@ -194,20 +196,19 @@ enum Parked {
     Returned(Frame),
 }
 
-impl<K: Keeper> Parking<K> {
+impl Parking {
     /// For all frames of an arena.
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
         let places = 0..arena.frames;
         Self {
             arena,
             slots: places.map(|_| Parked::default()).collect(),
-            keeper: PhantomData,
         }
     }
 
     /// True for a frame of the same arena.
     pub(crate) fn owns(&self, frame: &Frame) -> bool {
-        Arc::ptr_eq(&self.arena, &frame.arena)
+        frame.is_of(&self.arena)
     }
 
     /// Puts a frame out of its owner's reach, `kept` for whoever sent it; its place.
@@ -283,16 +284,6 @@ impl<K: Keeper> Parking<K> {
             other => *slot = other,
         }
         Ok(None)
-    }
-}
-
-impl Parking<Queue> {
-    /// The first `len` bytes of a frame that was parked and not returned.
-    pub(crate) fn bytes(&self, place: usize, len: usize) -> Option<&[u8]> {
-        match self.slots.get(place)? {
-            Parked::Lent(frame) | Parked::Kept(frame) => Some(frame.bytes(len)),
-            Parked::Nothing | Parked::Returned(_) => None,
-        }
     }
 }
 
@@ -379,5 +370,38 @@ impl fmt::Debug for TxFrame {
             self.len,
             self.frame.offset()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(first: usize, count: usize, capacity: usize, stride: usize) -> Layout {
+        Layout {
+            first,
+            count,
+            capacity,
+            stride,
+        }
+    }
+
+    #[test]
+    fn no_byte_is_in_two_frames() {
+        let layouts = [
+            layout(2, 3, 10, 10),
+            layout(20, 3, 8, 8),
+            layout(50, 9, 99, 20),
+            layout(0, 1, 1, 0),
+        ];
+        let (_, frames) = Arena::anonymous(100).unwrap().into_frames(&layouts);
+        let lies: Vec<_> = frames
+            .iter()
+            .map(|frame| (frame.place, frame.offset(), frame.capacity()))
+            .collect();
+        let first = [(0, 2, 10), (1, 12, 10), (2, 22, 10)];
+        // The second layout begins before the first one ends, and the arena ends before the third one does.
+        let rest = [(3, 36, 8), (4, 50, 20), (5, 70, 20)];
+        assert_eq!(lies, [first, rest].concat());
     }
 }

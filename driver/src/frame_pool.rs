@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::frame::{Arena, Foreign, Frame, Keeper, NotLent, Parking, Queue, SentFrame, TxFrame};
+use crate::frame::{Arena, Foreign, Frame, NotLent, Parking, SentFrame, TxFrame};
 
 /// See the module. It refuses frames and tokens of another queue, and counts them.
-pub(crate) struct FramePool<K: Keeper> {
+pub(crate) struct FramePool {
     free: Vec<Frame>,
-    parked: Parking<K>,
+    parked: Parking,
     foreign: u64,
 }
 
-impl<K: Keeper> FramePool<K> {
+impl FramePool {
     /// A pool with these free frames of an arena. Others of the arena may be parked, too.
     pub(crate) fn new(arena: Arc<Arena>, free: Vec<Frame>) -> Self {
         Self {
@@ -36,12 +36,6 @@ impl<K: Keeper> FramePool<K> {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Frame> {
         self.free.pop()
-    }
-
-    /// True for a frame of the same arena.
-    #[inline]
-    pub(crate) fn owns(&self, frame: &Frame) -> bool {
-        self.parked.owns(frame)
     }
 
     /// The frame, if it is of the same arena.
@@ -103,12 +97,5 @@ impl<K: Keeper> FramePool<K> {
             Ok(None) => {}
             Err(Foreign) => self.foreign += 1,
         }
-    }
-}
-
-impl FramePool<Queue> {
-    /// The first `len` bytes of a frame that was parked and not returned.
-    pub(crate) fn bytes(&self, place: usize, len: usize) -> Option<&[u8]> {
-        self.parked.bytes(place, len)
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::frame::{Arena, Layout, Queue, RxFrame, SentFrame, TxFrame};
+use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::signal::Signal;
@@ -18,7 +18,7 @@ const ROOM: usize = 65_600;
 /// A [`PacketIo`] whose other end is a [`Wire`].
 pub struct MemoryIo {
     /// Free frames, and sent ones that are kept or have not completed.
-    pool: FramePool<Queue>,
+    pool: FramePool,
     /// Places of frames that have not completed.
     uncompleted: Vec<usize>,
     frames: usize,
@@ -148,12 +148,12 @@ impl MemoryIo {
     ///
     /// [`io::Error`]: no memory is left for the frames.
     pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
-        let (arena, free) = Arena::anonymous(frames * room)?.into_frames(&Layout {
+        let (arena, free) = Arena::anonymous(frames * room)?.into_frames(&[Layout {
             first: 0,
             count: frames,
             capacity: room,
             stride: room,
-        });
+        }]);
         let wire = Wire::default();
         let io = Self {
             pool: FramePool::new(arena, free),
@@ -228,7 +228,7 @@ impl MemoryIo {
     }
 }
 
-fn complete(pool: &mut FramePool<Queue>, place: usize) {
+fn complete(pool: &mut FramePool, place: usize) {
     let completed = pool.complete(place);
     debug_assert!(completed.is_ok(), "a frame that was sent is gone");
 }
@@ -237,7 +237,7 @@ fn complete(pool: &mut FramePool<Queue>, place: usize) {
 fn accept(
     bytes: &[u8],
     room: usize,
-    pool: &mut FramePool<Queue>,
+    pool: &mut FramePool,
     counters: &mut IoCounters,
 ) -> Option<RxFrame> {
     if bytes.len() > room {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -17,8 +17,8 @@ use crate::net::{
 use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::tap::{Capture, Tap, TapError};
-use crate::umem::{self, FRAME_CAPACITY, UmemError};
-use crate::xdp::{self, OpenQueueError, Target, XdpQueue};
+use crate::umem::{self, FRAME_CAPACITY, UmemError, Wanted};
+use crate::xdp::{OpenQueueError, Target, XdpIo};
 
 /// The queue that is served; an interface with more than one is refused.
 const QUEUE: u32 = 0;
@@ -243,10 +243,11 @@ impl Nic {
         let notifications = Notifications::begin()?;
         let interface = net::interface_by_name(name)?;
         check_interface(&interface)?;
-        let (memory, regions) = umem::create(config.frames, config.ring, config.region_bytes)?;
+        let wanted = wanted(&interface, config);
+        let (memory, regions) = umem::create(&wanted)?;
         // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
         let target = target(&interface, interface.frames());
-        let io = xdp::open(&target, interface.ip_mtu() + LINK_HEADER_MAX, memory)?;
+        let io = XdpIo::open(&target, wanted.frame_bytes, memory)?;
         let attachment =
             Attachment::open(interface.index, &interface.name, config.mode, target.frames)?;
         let watched = Watched {
@@ -269,6 +270,16 @@ impl Nic {
     }
 }
 
+/// The memory that the queue of an interface is to have.
+fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
+    Wanted {
+        chunks: config.frames,
+        frame_bytes: interface.ip_mtu() + LINK_HEADER_MAX,
+        ring: config.ring,
+        region_bytes: config.region_bytes,
+    }
+}
+
 /// The one queue that is served.
 fn target(interface: &Interface, frames: Buffers) -> Target<'_> {
     Target {
@@ -281,14 +292,14 @@ fn target(interface: &Interface, frames: Buffers) -> Target<'_> {
 
 /// The queue, and the capture of its frames if there is a file to write them to.
 fn tapped(
-    io: Box<dyn PacketIo>,
+    io: XdpIo,
     path: Option<&Path>,
     interface: &str,
 ) -> Result<(Box<dyn PacketIo>, Option<Capture>), TapError> {
     let Some(path) = path else {
-        return Ok((io, None));
+        return Ok((Box::new(io), None));
     };
-    let tap = Tap::new(io, path, interface)?;
+    let tap = Tap::new(Box::new(io), path, interface)?;
     let capture = tap.capture();
     Ok((Box::new(tap), Some(capture)))
 }
@@ -332,11 +343,16 @@ pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
 }
 
 /// The queue that every user of the program has, if nobody has it.
-fn claim(interface: &Interface) -> Result<Option<Box<dyn XdpQueue>>, NicError> {
+fn claim(interface: &Interface) -> Result<Option<XdpIo>, NicError> {
     const RING: u32 = 64;
-    let (memory, _) = umem::create(RING, RING, 0)?;
+    let (memory, _) = umem::create(&Wanted {
+        chunks: RING,
+        frame_bytes: FRAME_CAPACITY,
+        ring: RING,
+        region_bytes: 0,
+    })?;
     let target = target(interface, Buffers::One);
-    match xdp::open(&target, FRAME_CAPACITY, memory) {
+    match XdpIo::open(&target, FRAME_CAPACITY, memory) {
         Ok(queue) => Ok(Some(queue)),
         Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(interface.name.clone())),
         Err(error) => {

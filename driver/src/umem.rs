@@ -17,9 +17,13 @@ use crate::xsk::{RingSet, Socket, UmemArea};
 pub(crate) const CHUNK: usize = CHUNK_BYTES as usize;
 const CHUNK_BYTES: u32 = 4096;
 /// Bytes of a chunk that the kernel keeps for itself ahead of a received frame (`XDP_PACKET_HEADROOM`).
-const KERNEL_HEADROOM: usize = 256;
+const HEADROOM: usize = 256;
 /// Bytes of a chunk that a frame can use.
-pub const FRAME_CAPACITY: usize = CHUNK - KERNEL_HEADROOM;
+pub const FRAME_CAPACITY: usize = CHUNK - HEADROOM;
+/// Chunks that the kernel takes for a frame: on some interfaces as many pages as a packet has (`MAX_SKB_FRAGS`), on others one more.
+const RUN_MAX: usize = 17;
+/// Frames to send that there are at least, if each takes several chunks.
+const LARGE_FRAMES_MIN: usize = 128;
 
 /// Why the memory of a queue could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -47,43 +51,98 @@ pub enum UmemError {
 pub(crate) struct QueueMemory {
     pub(crate) socket: Socket,
     pub(crate) rings: RingSet,
-    /// What the chunks lie in.
+    /// What the frames lie in.
     pub(crate) arena: Arc<Arena>,
-    /// The chunks, by number.
-    pub(crate) chunks: Vec<Frame>,
+    /// The chunks to receive into, by number.
+    pub(crate) receive: Vec<Frame>,
+    /// The frames to send, which lie behind those chunks.
+    pub(crate) transmit: Vec<Frame>,
+    /// Chunks of a frame to send. They lie side by side, so that the frame is one piece of memory.
+    pub(crate) run: usize,
 }
 
-/// Maps and registers `frames` frames and at least `region_bytes` bytes of region area, and makes rings of `ring` entries.
-pub(crate) fn create(
-    frames: u32,
-    ring: u32,
-    region_bytes: usize,
-) -> Result<(QueueMemory, RegionPool), UmemError> {
-    let frame_count = frames as usize;
-    let chunks = frame_count + region_bytes.div_ceil(CHUNK);
-    let bytes = chunks.saturating_mul(CHUNK);
-    if frame_count == 0 {
-        return Err(UmemError::Size(bytes, "there must be at least one frame"));
+/// What memory is wanted.
+pub(crate) struct Wanted {
+    /// Chunks: half of them to receive into, the others for frames to send.
+    pub(crate) chunks: u32,
+    /// Bytes of the largest frame.
+    pub(crate) frame_bytes: usize,
+    /// Entries of each ring.
+    pub(crate) ring: u32,
+    /// Bytes of the region area at least.
+    pub(crate) region_bytes: usize,
+}
+
+/// Chunks that a frame to send takes. Like those that are received, it begins behind the headroom, so that a frame of either kind takes one
+/// chunk up to the same size.
+pub(crate) fn chunks_of(frame_bytes: usize) -> usize {
+    (HEADROOM + frame_bytes).div_ceil(CHUNK)
+}
+
+impl Wanted {
+    fn check(&self) -> Result<(), UmemError> {
+        let (ring, run) = (self.ring as usize, chunks_of(self.frame_bytes));
+        let refuse = |size, reason| Err(UmemError::Size(size, reason));
+        if self.chunks == 0 {
+            return refuse(0, "there must be at least one frame");
+        }
+        if !ring.is_power_of_two() {
+            return refuse(ring, "a ring has a power of two of entries");
+        }
+        if run > RUN_MAX {
+            return refuse(self.frame_bytes, "a frame has at most 17 chunks");
+        }
+        if ring < run {
+            return refuse(ring, "a ring has an entry for each chunk of a frame");
+        }
+        Ok(())
     }
-    if !ring.is_power_of_two() {
-        let reason = "a ring has a power of two of entries";
-        return Err(UmemError::Size(ring as usize, reason));
+
+    /// Where the chunks to receive into lie, and the frames to send.
+    fn layouts(&self) -> [Layout; 2] {
+        let (chunks, run) = (self.chunks as usize, chunks_of(self.frame_bytes));
+        let receive = chunks / 2;
+        let least = if run > 1 { LARGE_FRAMES_MIN } else { 0 };
+        [
+            Layout {
+                first: HEADROOM,
+                count: receive,
+                capacity: FRAME_CAPACITY,
+                stride: CHUNK,
+            },
+            Layout {
+                first: receive * CHUNK + HEADROOM,
+                count: ((chunks - receive) / run).max(least),
+                capacity: run * CHUNK - HEADROOM,
+                stride: run * CHUNK,
+            },
+        ]
     }
-    let (arena, socket, rings) = register(bytes, ring).map_err(|error| refusal(&error, bytes))?;
-    let (arena, chunks) = arena.into_frames(&Layout {
-        first: KERNEL_HEADROOM,
-        count: frame_count,
-        capacity: FRAME_CAPACITY,
-        stride: CHUNK,
-    });
-    let (mapping, begin) = (Arc::clone(&arena), frame_count * CHUNK);
-    // SAFETY: the frames end at `frame_count * CHUNK`, where the region area begins, and no ring ever sees a descriptor of it.
+}
+
+/// Maps and registers memory for frames and regions, and makes the rings.
+pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemError> {
+    wanted.check()?;
+    let layouts = wanted.layouts();
+    let [receive, transmit] = &layouts;
+    let (receive, run) = (receive.count, transmit.stride / CHUNK);
+    let frame_chunks = receive + transmit.count * run;
+    let chunks = frame_chunks + wanted.region_bytes.div_ceil(CHUNK);
+    let (bytes, begin) = (chunks.saturating_mul(CHUNK), frame_chunks * CHUNK);
+    let (arena, socket, rings) =
+        register(bytes, wanted.ring).map_err(|error| refusal(&error, bytes))?;
+    let (arena, mut frames) = arena.into_frames(&layouts);
+    let mapping = Arc::clone(&arena);
+    // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a descriptor of it.
     let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };
+    let transmit = frames.split_off(receive);
     let memory = QueueMemory {
         socket,
         rings,
         arena,
-        chunks,
+        receive: frames,
+        transmit,
+        run,
     };
     Ok((memory, regions))
 }
@@ -143,5 +202,46 @@ impl Drop for SharedMapping {
         // SAFETY: the mapping is this one's own, and who reaches its memory keeps it from being dropped.
         let unmapped = unsafe { munmap(self.start, self.bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(chunks: u32, frame_bytes: usize, ring: u32) -> Wanted {
+        Wanted {
+            chunks,
+            frame_bytes,
+            ring,
+            region_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn frames_have_room_and_lie_behind_the_chunks_to_receive_into() {
+        let expected = [(FRAME_CAPACITY, 1, 2048), (9022, 3, 682), (65_557, 17, 128)];
+        for (bytes, run, count) in expected {
+            let [receive, transmit] = wanted(4096, bytes, 2048).layouts();
+            assert_eq!((receive.count, receive.stride), (2048, CHUNK));
+            assert_eq!((transmit.count, transmit.stride), (count, run * CHUNK));
+            assert_eq!(transmit.first, 2048 * CHUNK + HEADROOM);
+            assert!(transmit.capacity >= bytes);
+        }
+    }
+
+    #[test]
+    fn sizes_that_the_kernel_would_not_take_are_refused() {
+        let refused = [
+            (wanted(0, 1500, 64), "one frame"),
+            (wanted(64, 1500, 48), "power of two"),
+            (wanted(64, 17 * CHUNK, 64), "17 chunks"),
+            (wanted(64, 65_557, 16), "an entry for each chunk"),
+        ];
+        for (wanted, why) in refused {
+            let error = wanted.check().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(wanted(64, 65_557, 32).check().is_ok());
     }
 }

@@ -1,15 +1,22 @@
 //! Frames that arrive in several chunks, joined in memory of their own.
 
-use crate::frame::{Frame, RxFrame, TxFrame};
+use std::io;
+use std::sync::Arc;
+
+use crate::frame::{Arena, Frame, Layout, RxFrame, TxFrame};
 use crate::packet_io::IoCounters;
 
 /// Joins the pieces of frames.
 pub(super) struct Joiner {
     /// Memory for frames that are joined.
     free: Vec<Frame>,
+    arena: Arc<Arena>,
     state: State,
     frames: usize,
 }
+
+/// Frames start on a cache line.
+const LINE: usize = 64;
 
 /// What came of the frame whose pieces are arriving.
 enum State {
@@ -22,12 +29,22 @@ enum State {
 }
 
 impl Joiner {
-    pub(super) fn new(free: Vec<Frame>) -> Self {
-        Self {
+    /// Has memory for `frames` frames of `bytes`.
+    pub(super) fn new(frames: usize, bytes: usize) -> io::Result<Self> {
+        let stride = bytes.next_multiple_of(LINE);
+        let arena = Arena::anonymous(frames * stride)?;
+        let (arena, free) = arena.into_frames(&[Layout {
+            first: 0,
+            count: frames,
+            capacity: bytes,
+            stride,
+        }]);
+        Ok(Self {
             frames: free.len(),
             free,
+            arena,
             state: State::Between,
-        }
+        })
     }
 
     /// Joined frames that there can be at once.
@@ -83,6 +100,11 @@ impl Joiner {
         State::Joining(frame)
     }
 
+    /// True for a frame that was joined here.
+    pub(super) fn owns(&self, frame: &Frame) -> bool {
+        frame.is_of(&self.arena)
+    }
+
     pub(super) fn give_back(&mut self, frame: Frame) {
         self.free.push(frame);
     }
@@ -91,17 +113,9 @@ impl Joiner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Arena, Layout};
 
     fn joiner(frames: usize) -> (Joiner, IoCounters) {
-        let arena = Arena::anonymous(frames * 10).unwrap();
-        let (_, frames) = arena.into_frames(&Layout {
-            first: 0,
-            count: frames,
-            capacity: 10,
-            stride: 10,
-        });
-        (Joiner::new(frames), IoCounters::default())
+        (Joiner::new(frames, 10).unwrap(), IoCounters::default())
     }
 
     #[test]

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::bind::{OpenQueueError, Target, bind};
 use super::receive_chunks::ReceiveChunks;
-use crate::frame::{Foreign, Frame, Kernel, SentFrame, TxFrame};
+use super::rows::{Row, Rows};
+use crate::frame::{Foreign, Frame, NotLent, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
-use crate::xsk::{Descriptor, RingSet, Socket};
+use crate::xsk::{RingSet, Socket};
 
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = 64;
@@ -30,15 +31,17 @@ pub(super) struct Piece {
     pub(super) more: bool,
 }
 
-/// The rings of an open queue. Half of its chunks receive, the others are there to be filled and sent.
+/// The rings of an open queue, with chunks to receive into and frames to send.
 pub(super) struct Rings {
     interface: String,
-    /// Free chunks, and those that the kernel has.
-    pool: FramePool<Kernel>,
-    /// Filled chunks that the transmit ring has not taken yet.
-    queued: VecDeque<Descriptor>,
+    /// Free frames to send, and all that the kernel has.
+    pool: FramePool,
+    rows: Rows,
+    /// Filled frames that the transmit ring has not taken yet.
+    queued: VecDeque<Row>,
     /// Chunks in the fill ring that the kernel has not been shown yet.
     unpublished: usize,
+    /// Filled frames that have not been sent.
     in_flight: usize,
     /// The link is up, as far as is known.
     up: bool,
@@ -52,23 +55,23 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Binds the queue in copy mode. Half of the chunks are to receive into, of which the kernel has `least` or more at a time.
+    /// Binds the queue in copy mode. The kernel has `least` chunks to receive into or more at a time.
     pub(super) fn open(
         target: &Target<'_>,
         memory: QueueMemory,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
         bind(target, &memory.socket)?;
-        let mut free = memory.chunks;
-        let receiving = free.split_off(free.len() - free.len() / 2);
+        let (first, frames) = (memory.receive.len(), memory.transmit.len());
         let mut rings = Self {
             interface: target.interface.to_owned(),
-            queued: VecDeque::with_capacity(free.len()),
-            pool: FramePool::new(memory.arena, free),
+            pool: FramePool::new(memory.arena, memory.transmit),
+            rows: Rows::new(first, memory.run, frames),
+            queued: VecDeque::with_capacity(frames),
             unpublished: 0,
             in_flight: 0,
             up: true,
-            receiving: ReceiveChunks::new(receiving, least),
+            receiving: ReceiveChunks::new(memory.receive, least),
             last_progress: None,
             drop_rx_unusable: 0,
             shared: memory.rings,
@@ -100,7 +103,8 @@ impl Rings {
         let Ok(place) = self.pool.park(chunk, false) else {
             return;
         };
-        // SAFETY: the chunk with this number is of this UMEM, and parked, so that nobody touches it until it comes back.
+        // SAFETY: a chunk to receive into has its place as number. It is of this UMEM, and parked, so that nobody touches it until it comes
+        // back.
         let pushed = unsafe { self.shared.fill.push((place * CHUNK) as u64) };
         debug_assert!(pushed, "the kernel was to have another chunk");
         self.receiving.note_lent();
@@ -115,9 +119,10 @@ impl Rings {
         self.unpublished = 0;
     }
 
-    /// Takes the chunk back that an address is in; `None` for one that its sender keeps.
+    /// Takes the chunk back that was received into.
     fn unpark(&mut self, addr: u64) -> Option<Frame> {
-        let Ok(frame) = self.pool.unpark(chunk_of(addr)) else {
+        let place = self.rows.received(chunk_of(addr));
+        let Ok(frame) = place.and_then(|place| self.pool.unpark(place)) else {
             log::error!(
                 "{}: the kernel returned a frame that it did not have",
                 self.interface
@@ -127,23 +132,22 @@ impl Rings {
         frame
     }
 
-    /// Queues a filled chunk for transmission; its place.
+    /// Queues the first `len` bytes of a filled frame for transmission; its place.
     pub(super) fn transmit(
         &mut self,
-        chunk: Frame,
+        frame: Frame,
         len: usize,
-        more: bool,
         kept: bool,
     ) -> Result<usize, Foreign> {
-        let addr = chunk.offset() as u64;
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let place = self.pool.park(chunk, kept)?;
-        self.queued.push_back(Descriptor::new(addr, len, more));
+        let row = Row::new(frame.offset(), len);
+        let place = self.pool.park(frame, kept)?;
+        self.rows.lend(place, row.pieces());
+        self.queued.push_back(row);
         self.in_flight += 1;
         Ok(place)
     }
 
-    /// The token for a chunk that was queued for its sender.
+    /// The token for a frame that was queued for its sender.
     pub(super) fn token(&self, queued: Result<usize, Foreign>, len: usize) -> SentFrame {
         self.pool.token(queued, len)
     }
@@ -188,19 +192,19 @@ impl Rings {
         }
     }
 
-    /// A chunk to be filled.
-    pub(super) fn take_chunk(&mut self) -> Option<Frame> {
+    /// A frame to be filled.
+    pub(super) fn take_frame(&mut self) -> Option<Frame> {
         if self.pool.free() == 0 {
             self.complete();
         }
         self.pool.take()
     }
 
-    pub(super) fn give_back(&mut self, chunk: Frame) {
-        self.pool.give_back(chunk);
+    pub(super) fn give_back(&mut self, frame: Frame) {
+        self.pool.give_back(frame);
     }
 
-    pub(super) fn free_chunks(&self) -> usize {
+    pub(super) fn free_frames(&self) -> usize {
         self.pool.free()
     }
 
@@ -217,7 +221,7 @@ impl Rings {
         self.pool.release(sent);
     }
 
-    /// Whether the kernel has chunks that it has not sent.
+    /// Whether frames are on their way that the kernel has not sent.
     pub(super) fn in_flight(&self) -> bool {
         self.in_flight > 0
     }
@@ -275,40 +279,44 @@ impl Rings {
         counters
     }
 
-    /// Moves queued chunks to the transmit ring as far as it has room.
+    /// Moves queued frames to the transmit ring as far as it has room for whole ones.
     fn produce_tx(&mut self) {
         if self.queued.is_empty() {
             return;
         }
-        while self.shared.tx.has_room(1)
-            && let Some(descriptor) = self.queued.pop_front()
+        while let Some(row) = self.queued.front()
+            && self.shared.tx.has_room(row.pieces())
         {
-            // SAFETY: `transmit` queued the descriptor, which names a chunk of this UMEM that is parked until the completion ring returns
-            // it.
-            let pushed = unsafe { self.shared.tx.push(descriptor) };
-            debug_assert!(pushed, "the transmit ring had room");
+            for descriptor in row.descriptors() {
+                // SAFETY: `transmit` made the row of a frame of this UMEM, which is parked until all of its chunks have come back.
+                let pushed = unsafe { self.shared.tx.push(descriptor) };
+                debug_assert!(pushed, "the transmit ring had room");
+            }
+            self.queued.pop_front();
         }
         self.shared.tx.publish();
     }
 
-    /// Takes back the chunks that the kernel has sent.
-    pub(super) fn complete(&mut self) {
-        if self.in_flight == 0 {
-            return;
-        }
-        let sent = self.shared.completion.available(usize::MAX);
-        if sent == 0 {
+    /// Takes back the frames that the kernel has sent.
+    fn complete(&mut self) {
+        if self.in_flight == 0 || self.shared.completion.available(usize::MAX) == 0 {
             return;
         }
         while let Some(addr) = self.shared.completion.pop() {
-            if self.pool.complete(chunk_of(addr)).is_err() {
+            if self.complete_chunk(chunk_of(addr)).is_err() {
                 log::error!("{}: a completion without a frame", self.interface);
-                continue;
             }
-            self.in_flight = self.in_flight.saturating_sub(1);
         }
         self.shared.completion.release();
         self.last_progress = None;
+    }
+
+    fn complete_chunk(&mut self, chunk: usize) -> Result<(), NotLent> {
+        if let Some(place) = self.rows.returned(chunk)? {
+            self.pool.complete(place)?;
+            self.in_flight -= 1;
+        }
+        Ok(())
     }
 
     /// Fails when frames are in flight and none has come back for [`STALL_TIMEOUT`].

@@ -226,3 +226,42 @@ fn what_another_queue_is_to_send_is_dropped_and_counted() {
         assert_eq!(b.receive_one()[HEADERS..], [8; 300 - HEADERS]);
     }
 }
+
+#[test]
+fn frame_of_several_chunks_is_the_kernels_until_all_of_them_are_sent() {
+    needs_root!();
+    let _alone = Exclusive::wait_for(LOCK);
+    for (mtu, len) in [(9000, 9000), (65_535, 65_549)] {
+        let hosts = Bridged::with_mtu(mtu);
+        let (mut a, mut b) = ends(&hosts);
+        let free = a.io().tx_free();
+        let mut frame = a.filled(len, 1).expect("a free frame");
+        for (at, byte) in frame[HEADERS..].iter_mut().enumerate() {
+            *byte = u8::try_from(at % 251).expect("below 251");
+        }
+        let bytes = frame.to_vec();
+        let mut kept = a.io().send_kept(frame);
+        kept = a.io().reclaim(kept).expect_err("nothing has set it off");
+        let began = Instant::now();
+        let frame = loop {
+            a.io().flush().expect("a sane kernel");
+            match a.io().reclaim(kept) {
+                Ok(frame) => break frame,
+                Err(token) => kept = token,
+            }
+            assert!(began.elapsed() < TIMEOUT, "MTU {mtu}: it stays away");
+        };
+        assert!(*frame == bytes, "MTU {mtu}: it has changed");
+        a.io().send(frame);
+        a.io().flush().expect("a sane kernel");
+        let mut received = Vec::new();
+        b.receive(2, &mut received);
+        assert_eq!(received.len(), 2, "MTU {mtu}");
+        assert!(received.iter().all(|frame| **frame == bytes));
+
+        // As many as wait for room in the transmit ring, too. Nobody takes them.
+        a.send(2 * free, len, 2);
+        assert_eq!(a.io().tx_free(), free, "MTU {mtu}: all are back");
+        assert_eq!(a.io().counters().drop_tx_invalid, 0, "MTU {mtu}");
+    }
+}
