@@ -171,17 +171,39 @@ fn devices_are_listed_and_described_without_attaching() {
     assert!(listed.ends_with("attached:\n"), "{listed}");
 }
 
-#[test]
-fn program_of_c_makes_objects_on_an_interface_and_ends_them() {
-    if !is_root_or_skipped() || !Path::new("/usr/include/infiniband/verbs.h").exists() {
+/// Compiles a program of this folder against the installed headers and our object, and runs it on an interface. It has to end well, and
+/// to leave nothing attached.
+fn run_on_an_interface(name: &str) {
+    let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+    let installed = |header: &&str| Path::new("/usr/include").join(header).exists();
+    if !is_root_or_skipped() || !headers.iter().all(installed) {
+        println!("skipped unless libibverbs-dev and librdmacm-dev are installed");
         return;
     }
-    let folder = WorkDir::new("dropin-program");
-    let program = folder.file("verbs");
+    let folder = WorkDir::new(&format!("dropin-{name}"));
+    let program = folder.file(name);
     let [program, library] =
         [&program, &library()].map(|it| it.to_str().expect("a path").to_owned());
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verbs.c");
-    run("cc", &["-Wall", "-o", &program, source, &library]);
+    let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    run(
+        "cc",
+        &["-Wall", "-Werror", "-o", &program, &source, &library],
+    );
     let printed = in_namespace(&program);
     assert!(printed.ends_with("attached:\n"), "{printed}");
+}
+
+#[test]
+fn program_of_c_makes_objects_on_an_interface_and_ends_them() {
+    run_on_an_interface("verbs");
+}
+
+#[test]
+fn program_of_c_is_refused_what_iwarp_does_not_have() {
+    run_on_an_interface("refused");
+}
+
+#[test]
+fn program_of_c_uses_identifiers_without_a_peer() {
+    run_on_an_interface("identifiers");
 }

@@ -70,10 +70,11 @@ pub fn run_client(hosts: &Hosts, client: &str) -> Finished {
 impl Row {
     /// Runs both ends, which have to end well and leave nothing.
     pub fn run(self, hosts: &Hosts) {
-        Self::run_ends(hosts, self.server, self.client);
+        Self::run_programs(hosts, self.server, self.client);
     }
 
-    fn run_ends(hosts: &Hosts, server: &str, client: &str) {
+    /// Likewise, with programs whose names a test makes up.
+    pub fn run_programs(hosts: &Hosts, server: &str, client: &str) {
         let running = serve(&hosts.b, server);
         run_client(hosts, client);
         running.finish().succeeded();
@@ -85,6 +86,6 @@ impl Perftest {
     /// Likewise.
     pub fn run(self, hosts: &Hosts) {
         let client = format!("{} {SERVER}", self.0);
-        Row::run_ends(hosts, self.0, &client);
+        Row::run_programs(hosts, self.0, &client);
     }
 }

@@ -313,7 +313,12 @@ pub extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: Option<&rdma_conn_para
 /// `rdma_reject(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int {
-    sets_status(|| reject(&Object::<CmId>::find(id)?, &bytes(data, len)))
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        reject(&id, &bytes(data, len))?;
+        release_event(&id);
+        Ok(())
+    })
 }
 
 /// `rdma_disconnect(3)`: sets errno.

@@ -309,14 +309,19 @@ impl CmId {
         self.acknowledged.notify_all();
     }
 
+    /// Waits until all events are acknowledged.
+    pub(super) fn await_acknowledged(&self) {
+        let outstanding = lock(&self.outstanding);
+        let acknowledged = self
+            .acknowledged
+            .wait_while(outstanding, |it| it.events > 0);
+        drop(acknowledged.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Waits until all events are acknowledged, and has no more delivered.
     pub(super) fn end_events(&self) {
-        let mut outstanding = lock(&self.outstanding);
-        outstanding.destroyed = true;
-        while outstanding.events > 0 {
-            let waited = self.acknowledged.wait(outstanding);
-            outstanding = waited.unwrap_or_else(PoisonError::into_inner);
-        }
+        lock(&self.outstanding).destroyed = true;
+        self.await_acknowledged();
     }
 }
 

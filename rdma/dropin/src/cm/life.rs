@@ -69,9 +69,12 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     Ok(())
 }
 
-/// Moves an identifier, and its events that wait, to another channel. Without one it becomes synchronous.
+/// Moves an identifier, and its events that wait, to another channel. Without one it becomes synchronous. Waits until the program has
+/// acknowledged the events that it has taken.
 fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;
+    release_event(&id);
+    id.body().await_acknowledged();
     let synchronous = channel.is_null();
     let to = if synchronous {
         Channel::create()?
@@ -88,7 +91,6 @@ fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<
     }
     drop(state);
     if was_synchronous {
-        release_event(&id);
         from.destroy()?;
     }
     Ok(())
