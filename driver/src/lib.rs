@@ -42,6 +42,7 @@ pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{
     Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,
+    try_zero_copy,
 };
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
 pub use raw_parts::RawPartsError;
@@ -52,7 +53,7 @@ pub use tap::{Capture, CaptureError, Tap, TapError};
 pub use umem::{FRAME_CAPACITY, UmemError};
 pub use wait_set::WaitSet;
 pub use wake::{Doorbell, Sleeper};
-pub use xdp::OpenQueueError;
+pub use xdp::{OpenQueueError, ZeroCopy};
 
 use std::error::Error;
 

@@ -18,10 +18,12 @@ use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::tap::{Capture, Tap, TapError};
 use crate::umem::{self, FRAME_CAPACITY, UmemError, Wanted};
-use crate::xdp::{OpenQueueError, Target, XdpIo};
+use crate::xdp::{OpenQueueError, Target, XdpIo, ZeroCopy};
 
 /// The queue that is served; an interface with more than one is refused.
 const QUEUE: u32 = 0;
+/// Entries of a ring that nothing goes through, and frames beside it.
+const PROBE_RING: u32 = 64;
 /// Bytes of an Ethernet header with two VLAN tags.
 const LINK_HEADER_MAX: usize = 22;
 /// The largest MTU whose frames fit into a chunk, in bytes.
@@ -36,6 +38,8 @@ const DESCRIPTORS: usize = 15;
 pub struct NicConfig {
     /// The XDP mode that is demanded; `None` takes what is attached, or native before generic.
     pub mode: Option<XdpMode>,
+    /// Whether frames are the driver's own buffers, or are copied once.
+    pub zero_copy: ZeroCopy,
     /// Entries of each ring, a power of two.
     pub ring: u32,
     /// Frames; half of them receive.
@@ -73,6 +77,7 @@ impl Default for NicConfig {
     fn default() -> Self {
         Self {
             mode: None,
+            zero_copy: ZeroCopy::Try,
             ring: 2048,
             frames: 4096,
             region_bytes: 64 << 20,
@@ -87,6 +92,13 @@ impl NicConfig {
     #[must_use]
     pub fn mode(mut self, mode: Option<XdpMode>) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Sets whether frames are the driver's own buffers.
+    #[must_use]
+    pub fn zero_copy(mut self, zero_copy: ZeroCopy) -> Self {
+        self.zero_copy = zero_copy;
         self
     }
 
@@ -133,6 +145,8 @@ pub struct NicInfo {
     pub mtu: usize,
     /// The XDP mode in force.
     pub mode: XdpMode,
+    /// Whether frames are the driver's own buffers, or are copied once.
+    pub zero_copy: bool,
     /// True if the program was there before us and stays when we go.
     pub program_found: bool,
 }
@@ -144,9 +158,10 @@ impl fmt::Display for NicInfo {
         } else {
             "attached by us"
         };
+        let copying = if self.zero_copy { "zero copy" } else { "copy" };
         write!(
             f,
-            "{}  XDP {} ({origin})  AF_XDP copy  1 queue  MTU {}",
+            "{}  XDP {} ({origin})  AF_XDP {copying}  1 queue  MTU {}",
             self.name, self.mode, self.mtu
         )
     }
@@ -245,18 +260,19 @@ impl Nic {
         check_interface(&interface)?;
         let wanted = wanted(&interface, config);
         let (memory, regions) = umem::create(&wanted)?;
-        // The queue first: whoever has it owns the interface, and only then is it sure whose program is there.
-        let target = target(&interface, interface.frames());
+        let frames = interface.frames();
+        // The program first: its mode says whether there can be zero copy. A process that has the interface has its program, too.
+        let attachment = Attachment::open(interface.index, &interface.name, config.mode, frames)?;
+        let zero_copy = zero_copy(config, &interface, attachment.mode())?;
+        let target = target(&interface, frames, zero_copy);
         let io = XdpIo::open(&target, wanted.frame_bytes, memory)?;
-        let attachment =
-            Attachment::open(interface.index, &interface.name, config.mode, target.frames)?;
         let watched = Watched {
             index: interface.index,
             name: interface.name.clone(),
             program: attachment.program_id(),
             by_link: !attachment.found(),
         };
-        let info = describe(interface, &attachment);
+        let info = describe(interface, &attachment, io.has_zero_copy());
         let steering = Steering::begin(attachment, io.as_fd())?;
         let (io, capture) = tapped(io, config.capture.as_deref(), name)?;
         Ok(Self {
@@ -280,9 +296,26 @@ fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
     }
 }
 
+/// What may be asked of the driver. Beneath a generic program, some take zero copy and never send.
+fn zero_copy(
+    config: &NicConfig,
+    interface: &Interface,
+    mode: XdpMode,
+) -> Result<ZeroCopy, OpenQueueError> {
+    match (mode, config.zero_copy) {
+        (XdpMode::Native, wanted) => Ok(wanted),
+        (XdpMode::Generic, ZeroCopy::Demand) => Err(OpenQueueError::NoZeroCopy {
+            interface: interface.name.clone(),
+            reason: "the XDP program runs in generic mode".to_owned(),
+        }),
+        (XdpMode::Generic, _) => Ok(ZeroCopy::Never),
+    }
+}
+
 /// The one queue that is served.
-fn target(interface: &Interface, frames: Buffers) -> Target<'_> {
+fn target(interface: &Interface, frames: Buffers, zero_copy: ZeroCopy) -> Target<'_> {
     Target {
+        zero_copy,
         interface: &interface.name,
         index: interface.index,
         queue: QUEUE,
@@ -344,17 +377,12 @@ pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
 
 /// The queue that every user of the program has, if nobody has it.
 fn claim(interface: &Interface) -> Result<Option<XdpIo>, NicError> {
-    const RING: u32 = 64;
-    let (memory, _) = umem::create(&Wanted {
-        chunks: RING,
-        frame_bytes: FRAME_CAPACITY,
-        ring: RING,
-        region_bytes: 0,
-    })?;
-    let target = target(interface, Buffers::One);
-    match XdpIo::open(&target, FRAME_CAPACITY, memory) {
+    let target = target(interface, Buffers::One, ZeroCopy::Never);
+    match open_probe(&target) {
         Ok(queue) => Ok(Some(queue)),
-        Err(OpenQueueError::Busy { .. }) => Err(NicError::InUse(interface.name.clone())),
+        Err(NicError::Queue(OpenQueueError::Busy { .. })) => {
+            Err(NicError::InUse(interface.name.clone()))
+        }
         Err(error) => {
             log::debug!(
                 "whether {} is in use cannot be told: {error}",
@@ -363,6 +391,31 @@ fn claim(interface: &Interface) -> Result<Option<XdpIo>, NicError> {
             Ok(None)
         }
     }
+}
+
+/// Whether the driver has zero copy for frames of `interface`, found out by binding a queue for a moment.
+///
+/// # Errors
+///
+/// - [`NicError::Umem`]: the kernel refuses the memory.
+/// - [`NicError::Queue`]: a process uses the queue, this one lacks privileges, or the kernel refuses for another reason.
+pub fn try_zero_copy(interface: &Interface) -> Result<bool, NicError> {
+    match open_probe(&target(interface, interface.frames(), ZeroCopy::Demand)) {
+        Ok(_) => Ok(true),
+        Err(NicError::Queue(OpenQueueError::NoZeroCopy { .. })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A queue that nothing goes through.
+fn open_probe(target: &Target<'_>) -> Result<XdpIo, NicError> {
+    let (memory, _) = umem::create(&Wanted {
+        chunks: PROBE_RING,
+        frame_bytes: FRAME_CAPACITY,
+        ring: PROBE_RING,
+        region_bytes: 0,
+    })?;
+    Ok(XdpIo::open(target, FRAME_CAPACITY, memory)?)
 }
 
 fn check_interface(interface: &Interface) -> Result<(), NicError> {
@@ -380,8 +433,9 @@ fn check_interface(interface: &Interface) -> Result<(), NicError> {
     Ok(())
 }
 
-fn describe(interface: Interface, attachment: &Attachment) -> NicInfo {
+fn describe(interface: Interface, attachment: &Attachment, zero_copy: bool) -> NicInfo {
     NicInfo {
+        zero_copy,
         mtu: interface.ip_mtu(),
         name: interface.name,
         index: interface.index,

@@ -57,7 +57,7 @@ pub trait PacketIo: Send {
     ///
     /// # Errors
     ///
-    /// - [`IoError::Transmit`]: the kernel refuses to transmit.
+    /// - [`IoError::Transmit`], [`IoError::Receive`]: the kernel refuses to transmit, or to receive.
     /// - [`IoError::Stalled`]: no frame has completed for too long.
     fn flush(&mut self) -> Result<(), IoError>;
 
@@ -122,6 +122,14 @@ pub enum IoError {
     /// The kernel refused to transmit, or the interface is gone.
     #[error("the kernel refused to transmit on {interface}: {source}; is the interface still up?")]
     Transmit {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The kernel refused to look for chunks to receive into, or the interface is gone.
+    #[error("the kernel refused to receive on {interface}: {source}; is the interface still up?")]
+    Receive {
         /// The interface.
         interface: String,
         /// What the kernel said.

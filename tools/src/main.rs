@@ -9,6 +9,7 @@ mod doctor;
 mod host;
 mod interface;
 mod launch;
+mod nic_args;
 mod output;
 mod peer_text;
 mod perf;

@@ -96,7 +96,9 @@ pub enum AttachError {
     #[error("{0} runs no XDP program")]
     NotAttached(String),
     /// Only the process that attached the program can detach it.
-    #[error("the XDP program on {0} goes with the process that attached it: end that process")]
+    #[error(
+        "{0} is in use by the process that attached its XDP program: end that process, or use another interface"
+    )]
     HeldByProcess(String),
     /// The MTU is too large for native mode.
     #[error(

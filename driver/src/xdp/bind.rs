@@ -33,6 +33,16 @@ pub enum OpenQueueError {
         /// The interface.
         interface: String,
     },
+    /// No zero copy, which was demanded.
+    #[error(
+        "{interface} has no zero copy ({reason}): ask for it in native mode and at an MTU of one chunk (3500), or do without"
+    )]
+    NoZeroCopy {
+        /// The interface.
+        interface: String,
+        /// What is in the way.
+        reason: String,
+    },
     /// Anything else that the kernel said.
     #[error("the kernel would not open queue {queue} of {interface} for AF_XDP: {reason}")]
     Refused {
@@ -45,18 +55,32 @@ pub enum OpenQueueError {
     },
 }
 
+/// Whether frames of `AF_XDP` are the driver's own buffers, or are copied once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZeroCopy {
+    /// Where the driver has it, in native mode.
+    #[default]
+    Try,
+    /// Without it, the interface is not opened.
+    Demand,
+    /// Frames are copied.
+    Never,
+}
+
 /// The queue that is wanted, and how.
 pub(crate) struct Target<'a> {
     pub(crate) interface: &'a str,
     /// The interface's index.
     pub(crate) index: u32,
     pub(crate) queue: u32,
+    /// Whether frames are to be copied.
+    pub(crate) zero_copy: ZeroCopy,
     /// Over how many chunks a frame may be spread. Linux has more than one since 6.6.
     pub(crate) frames: Buffers,
 }
 
 impl Target<'_> {
-    fn queue(&self) -> Queue {
+    fn queue(&self, copying: u16) -> Queue {
         let several = match self.frames {
             Buffers::One => 0,
             Buffers::Many => libc::XDP_USE_SG,
@@ -64,7 +88,7 @@ impl Target<'_> {
         Queue {
             interface: self.index,
             number: self.queue,
-            flags: libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP | several,
+            flags: copying | libc::XDP_USE_NEED_WAKEUP | several,
         }
     }
 
@@ -90,9 +114,35 @@ impl Target<'_> {
     }
 }
 
-/// Binds, and waits for a queue that its former owner closed a moment ago.
+/// Binds the socket. Where zero copy is only tried, a driver that has none copies.
 pub(super) fn bind(target: &Target<'_>, socket: &Socket) -> Result<(), OpenQueueError> {
-    let queue = target.queue();
+    if target.zero_copy == ZeroCopy::Never {
+        return bind_with(target, socket, libc::XDP_COPY).map_err(|error| target.error_of(&error));
+    }
+    let Err(error) = bind_with(target, socket, libc::XDP_ZEROCOPY) else {
+        return Ok(());
+    };
+    if !is_without_zero_copy(&error) {
+        return Err(target.error_of(&error));
+    }
+    if target.zero_copy == ZeroCopy::Demand {
+        return Err(OpenQueueError::NoZeroCopy {
+            interface: target.interface.to_owned(),
+            reason: error.to_string(),
+        });
+    }
+    log::debug!("{}: no zero copy: {error}", target.interface);
+    bind_with(target, socket, libc::XDP_COPY).map_err(|error| target.error_of(&error))
+}
+
+/// What drivers say that have no zero copy, or not for this device or for frames of several chunks.
+fn is_without_zero_copy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
+}
+
+/// Binds, and waits for a queue that its former owner closed a moment ago.
+fn bind_with(target: &Target<'_>, socket: &Socket, copying: u16) -> io::Result<()> {
+    let queue = target.queue(copying);
     let deadline = Instant::now() + REBIND_TIMEOUT;
     loop {
         let Err(error) = socket.bind(&queue) else {
@@ -100,7 +150,7 @@ pub(super) fn bind(target: &Target<'_>, socket: &Socket) -> Result<(), OpenQueue
         };
         let busy = error.raw_os_error() == Some(libc::EBUSY);
         if !busy || Instant::now() >= deadline {
-            return Err(target.error_of(&error));
+            return Err(error);
         }
         std::thread::sleep(REBIND_PAUSE);
     }

@@ -43,6 +43,11 @@ impl XdpIo {
         })
     }
 
+    /// Whether frames are the driver's own buffers.
+    pub(crate) fn has_zero_copy(&self) -> bool {
+        self.rings.has_zero_copy()
+    }
+
     fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let len = frame.len();
         let parked = self.rings.transmit(frame.into_frame(), len, kept);

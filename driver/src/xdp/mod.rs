@@ -1,4 +1,4 @@
-//! One queue of one interface by AF_XDP, in copy mode.
+//! One queue of one interface by AF_XDP.
 
 mod bind;
 mod depth;
@@ -8,6 +8,6 @@ mod receive_chunks;
 mod rings;
 mod rows;
 
-pub use bind::OpenQueueError;
 pub(crate) use bind::Target;
+pub use bind::{OpenQueueError, ZeroCopy};
 pub(crate) use io::XdpIo;

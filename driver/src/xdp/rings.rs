@@ -1,4 +1,4 @@
-//! The rings of one AF_XDP socket in copy mode, and the chunks that go round in them.
+//! The rings of one AF_XDP socket, and the chunks that go round in them.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -23,6 +23,11 @@ pub(super) const LENT_LEAST: usize = BURST + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A driver that asks to be told of chunks to receive into is told at most this often: of new ones, and without new ones. Some ask for it
+/// though they have all that they want.
+const REFILL_INTERVAL: Duration = Duration::from_micros(100);
+const IDLE_REFILL_INTERVAL: Duration = Duration::from_millis(1);
+
 /// A chunk that the kernel has filled: a received frame, or a piece of one.
 pub(super) struct Piece {
     pub(super) chunk: Frame,
@@ -41,6 +46,9 @@ pub(super) struct Rings {
     queued: VecDeque<Row>,
     /// Chunks in the fill ring that the kernel has not been shown yet.
     unpublished: usize,
+    /// The driver has not been told of chunks since some were put into the fill ring.
+    refilled: bool,
+    last_refill: Option<Instant>,
     /// Filled frames that have not been sent.
     in_flight: usize,
     /// The link is up, as far as is known.
@@ -48,6 +56,7 @@ pub(super) struct Rings {
     receiving: ReceiveChunks,
     last_progress: Option<Instant>,
     drop_rx_unusable: u64,
+    zero_copy: bool,
     shared: RingSet,
     socket: Socket,
     /// `None` if the kernel refused them.
@@ -55,13 +64,14 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Binds the queue in copy mode. The kernel has `least` chunks to receive into or more at a time.
+    /// Binds the queue. The kernel has `least` chunks to receive into or more at a time.
     pub(super) fn open(
         target: &Target<'_>,
         memory: QueueMemory,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
         bind(target, &memory.socket)?;
+        let zero_copy = (memory.socket.has_zero_copy()).map_err(|error| target.refused(&error))?;
         let (first, frames) = (memory.receive.len(), memory.transmit.len());
         let mut rings = Self {
             interface: target.interface.to_owned(),
@@ -69,11 +79,14 @@ impl Rings {
             rows: Rows::new(first, memory.run, frames),
             queued: VecDeque::with_capacity(frames),
             unpublished: 0,
+            refilled: false,
+            last_refill: None,
             in_flight: 0,
             up: true,
             receiving: ReceiveChunks::new(memory.receive, least),
             last_progress: None,
             drop_rx_unusable: 0,
+            zero_copy,
             shared: memory.rings,
             socket: memory.socket,
             icmp: open_icmp(target.interface),
@@ -117,6 +130,34 @@ impl Rings {
     fn publish_lent(&mut self) {
         self.shared.fill.publish();
         self.unpublished = 0;
+        self.refilled = true;
+    }
+
+    /// Tells a driver of chunks in the fill ring that waits for being told. A driver that copies never does.
+    fn wake_receiver(&mut self) -> Result<(), IoError> {
+        if !self.up || !self.shared.fill.needs_wakeup() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        // It may have asked just when chunks came, so it is told without new ones, too.
+        let interval = if self.refilled {
+            REFILL_INTERVAL
+        } else {
+            IDLE_REFILL_INTERVAL
+        };
+        if self.last_refill.is_some_and(|last| now - last < interval) {
+            return Ok(());
+        }
+        self.last_refill = Some(now);
+        self.refilled = false;
+        self.socket.receive().map_err(|source| IoError::Receive {
+            interface: self.interface.clone(),
+            source,
+        })
+    }
+
+    pub(super) fn has_zero_copy(&self) -> bool {
+        self.zero_copy
     }
 
     /// Takes the chunk back that was received into.
@@ -243,6 +284,7 @@ impl Rings {
         if self.unpublished > 0 {
             self.publish_lent();
         }
+        self.wake_receiver()?;
         self.watch_progress()
     }
 

@@ -52,6 +52,8 @@ unsafe trait OptionValue: Copy {}
 unsafe impl OptionValue for libc::xdp_mmap_offsets {}
 // SAFETY: it is made of numbers.
 unsafe impl OptionValue for libc::xdp_statistics {}
+// SAFETY: it is made of numbers.
+unsafe impl OptionValue for libc::xdp_options {}
 
 impl Socket {
     pub(crate) fn open() -> io::Result<Self> {
@@ -136,6 +138,25 @@ impl Socket {
             Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Has the driver look for chunks to receive into.
+    pub(crate) fn receive(&self) -> io::Result<()> {
+        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+        let nowhere = ptr::null_mut();
+        // SAFETY: a buffer of no bytes is no memory of ours, and no address is asked for.
+        let got =
+            unsafe { libc::recvfrom(fd, nowhere, 0, flags, ptr::null_mut(), ptr::null_mut()) };
+        match Errno::result(got) {
+            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether the bound socket's frames are the driver's own buffers (`XDP_OPTIONS_ZEROCOPY`).
+    pub(crate) fn has_zero_copy(&self) -> io::Result<bool> {
+        let options: libc::xdp_options = self.get(libc::XDP_OPTIONS)?;
+        Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
     /// What the kernel has counted since the socket was opened.

@@ -18,12 +18,13 @@ const LOCKED: u64 = (16 + 64) << 20;
 
 /// All of them, in the order in which they are told.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
-    let each: [fn(&Facts) -> Finding; 16] = [
+    let each: [fn(&Facts) -> Finding; 17] = [
         kernel,
         privileges,
         interface,
         driver,
         xdp,
+        zero_copy,
         program,
         queues,
         rss,
@@ -116,7 +117,6 @@ fn xdp(facts: &Facts) -> Finding {
 /// What else the driver tells and does.
 fn metadata(features: &XdpFeatures) -> String {
     let known = [
-        (XdpFeature::ZeroCopy, "zero copy"),
         (XdpFeature::RxHash, "hash"),
         (XdpFeature::RxVlanTag, "VLAN tag"),
         (XdpFeature::RxTimestamp, "timestamp"),
@@ -130,6 +130,29 @@ fn metadata(features: &XdpFeatures) -> String {
         String::new()
     } else {
         format!("; the driver names {}", names.join(", "))
+    }
+}
+
+/// It was tried: what a driver names, it may still refuse.
+fn zero_copy(facts: &Facts) -> Finding {
+    let about = "zero copy";
+    let named = facts
+        .hardware
+        .xdp
+        .as_ref()
+        .map(|features| features.has(XdpFeature::ZeroCopy));
+    match (&facts.zero_copy, named) {
+        (Ok(true), _) => Finding::pass(about, "the driver takes it"),
+        (Ok(false), Some(true)) if facts.interface.frames() == Buffers::Many => Finding::warn(
+            about,
+            "the driver has it for frames of one chunk, and refuses it at this MTU",
+        )
+        .mended_by(format!("ip link set {} mtu 1500", facts.interface.name)),
+        (Ok(false), Some(true)) => {
+            Finding::warn(about, "the driver names it, and refuses it on this device")
+        }
+        (Ok(false), _) => Finding::pass(about, "the driver has none: frames are copied once"),
+        (Err(why), _) => Finding::pass(about, format!("not known: {why}")),
     }
 }
 

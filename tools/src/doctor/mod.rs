@@ -36,6 +36,8 @@ struct Facts {
     hardware: Hardware,
     /// What runs on the interface, or why that cannot be known.
     program: Result<Status, String>,
+    /// Whether the driver has zero copy at this MTU, or why that cannot be known.
+    zero_copy: Result<bool, String>,
 }
 
 impl Facts {
@@ -46,6 +48,7 @@ impl Facts {
             host: Host::read()?,
             hardware: Hardware::of(&interface)?,
             program: program.map_err(|error| error.to_string()),
+            zero_copy: xwarp_driver::try_zero_copy(&interface).map_err(|error| error.to_string()),
             interface,
         })
     }

@@ -49,6 +49,7 @@ fn facts() -> Facts {
         },
         hardware,
         program: Ok(Status::NotAttached),
+        zero_copy: Ok(true),
     }
 }
 
@@ -204,4 +205,29 @@ fn interrupts_and_node_are_told() {
         says.iter().any(|text| text.contains("--cpunodebind=1")),
         "{says:?}"
     );
+}
+
+#[test]
+fn zero_copy_that_is_named_and_refused_is_complained_of() {
+    let mut found = facts();
+    found.zero_copy = Ok(false);
+    let (verdict, about, remedy) = complaint(&found);
+    assert_eq!(
+        (verdict, about, &remedy[..]),
+        (Verdict::Warn, "zero copy", "")
+    );
+    found.hardware.xdp = Some(XdpFeatures {
+        named: vec![
+            XdpFeature::Native,
+            XdpFeature::Redirect,
+            XdpFeature::SeveralBuffers,
+            XdpFeature::ZeroCopy,
+        ],
+        zero_copy_segments: 1,
+    });
+    found.interface.mtu = 9000;
+    let (_, _, remedy) = complaint(&found);
+    assert_eq!(remedy, "ip link set eth0 mtu 1500");
+    found.zero_copy = Err("a process uses the queue".to_owned());
+    assert_eq!(complaints(&found), []);
 }

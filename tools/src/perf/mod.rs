@@ -12,18 +12,17 @@ mod peer;
 mod report;
 mod server;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::{Args, Subcommand, ValueEnum};
 use xwarp::RnicConfig;
 use xwarp::cm::MpaConfig;
-use xwarp::config::{CongestionControl, NicConfig, Progress, WaitMode};
+use xwarp::config::{CongestionControl, Progress, WaitMode};
 
 use crate::device;
 use crate::host::Host;
-use crate::interface::ModeArg;
+use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
 use crate::size::{parse_bytes, parse_count, parse_duration};
@@ -86,9 +85,8 @@ pub(crate) struct PerfArgs {
     /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent
     #[arg(long)]
     verify: bool,
-    /// Demand this XDP mode; without it, what is attached, or native before generic
-    #[arg(long)]
-    mode: Option<ModeArg>,
+    #[command(flatten)]
+    nic: NicArgs,
     /// What to do while nothing happens
     #[arg(long, default_value = "adaptive")]
     wait: WaitArg,
@@ -106,9 +104,6 @@ pub(crate) struct PerfArgs {
     ecn: bool,
     #[command(flatten)]
     mpa: MpaArgs,
-    /// Write every frame to this pcapng file
-    #[arg(long)]
-    capture: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -277,12 +272,7 @@ impl PerfArgs {
         let defaults = RnicConfig::default();
         let min_rto = self.min_rto.unwrap_or(defaults.min_rto);
         defaults
-            .nic(
-                NicConfig::default()
-                    .mode(self.mode.map(Into::into))
-                    .region_bytes(region_bytes)
-                    .capture(self.capture.clone()),
-            )
+            .nic(self.nic.config(region_bytes))
             .progress(match self.engine {
                 EngineArg::Inline => Progress::Inline,
                 EngineArg::Thread => Progress::Thread,

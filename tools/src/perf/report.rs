@@ -88,7 +88,7 @@ pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_
             "mtu": info.mtu,
             "xdp_mode": info.mode.to_string(),
             "program_found": info.program_found,
-            "af_xdp_mode": "copy",
+            "af_xdp_mode": if info.zero_copy { "zero copy" } else { "copy" },
             "queues": 1,
         })
     });

@@ -10,17 +10,16 @@ mod place;
 mod server;
 mod text;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
 use xwarp::RnicConfig;
-use xwarp::config::{NicConfig, Progress, WaitMode};
+use xwarp::config::{Progress, WaitMode};
 
 use crate::device;
 use crate::host::Host;
-use crate::interface::ModeArg;
+use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
 use crate::size::{parse_bytes, parse_count, parse_duration};
@@ -61,12 +60,8 @@ pub(crate) struct PingArgs {
     /// Serve one client after another, until Ctrl-C; one that is silent for 3 s makes room for the next (server)
     #[arg(long, conflicts_with = "host")]
     persistent: bool,
-    /// Demand this XDP mode; without it, what is attached, or native before generic
-    #[arg(long)]
-    mode: Option<ModeArg>,
-    /// Write every frame to this pcapng file
-    #[arg(long)]
-    capture: Option<PathBuf>,
+    #[command(flatten)]
+    nic: NicArgs,
 }
 
 pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
@@ -100,12 +95,7 @@ impl PingArgs {
 
     fn config(&self) -> RnicConfig {
         RnicConfig::default()
-            .nic(
-                NicConfig::default()
-                    .mode(self.mode.map(Into::into))
-                    .region_bytes(REGION_BYTES)
-                    .capture(self.capture.clone()),
-            )
+            .nic(self.nic.config(REGION_BYTES))
             .progress(Progress::Inline)
             .keepalive(Some(KEEPALIVE))
             .user_timeout(USER_TIMEOUT)

@@ -151,6 +151,28 @@ fn port_in_use_is_refused() {
     drop((listener, server));
 }
 
+/// veth copies, so zero copy cannot be had there in any mode.
+#[test]
+fn zero_copy_is_refused_where_there_is_none() {
+    needs_root!();
+    let hosts = Hosts::new();
+    for (mode, why) in [
+        ("", "Operation not supported"),
+        ("--mode generic", "runs in generic mode"),
+    ] {
+        let demanded = format!("perf write-bw --dev {DEV} --zero-copy {mode}");
+        hosts
+            .b
+            .xwarp(&demanded)
+            .refused(&["eth1 has no zero copy", why]);
+        assert_eq!(hosts.b.program(), None);
+    }
+    let both = hosts
+        .b
+        .xwarp(&format!("perf write-bw --dev {DEV} --zero-copy --copy"));
+    assert!(both.exited(2).stderr.contains("cannot be used with"));
+}
+
 #[test]
 fn second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
     needs_root!();
@@ -160,8 +182,8 @@ fn second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
     hosts
         .b
         .xwarp(&format!("perf write-bw --dev {DEV} --port 18516"))
-        .refused(&["queue 0 of eth1 is in use by another AF_XDP socket; end the process that has it, or use another interface"]);
-    let words = ["eth1 goes with the process that attached it"];
+        .refused(&["eth1 is in use by the process that attached its XDP program: end that process, or use another interface"]);
+    let words = ["eth1 is in use by the process"];
     hosts.b.xwarp(&format!("detach {DEV}")).refused(&words);
     hosts
         .b

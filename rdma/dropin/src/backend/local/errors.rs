@@ -133,7 +133,9 @@ impl Numbered for NicError {
             Self::Down(_) => Errno::ENETDOWN,
             Self::InUse(_)
             | Self::Queue(OpenQueueError::Busy { .. })
-            | Self::Attach(AttachError::Foreign { .. } | AttachError::Taken(_)) => Errno::EBUSY,
+            | Self::Attach(
+                AttachError::Foreign { .. } | AttachError::Taken(_) | AttachError::HeldByProcess(_),
+            ) => Errno::EBUSY,
             Self::Attach(AttachError::NotPrivileged)
             | Self::Queue(OpenQueueError::NotPermitted { .. }) => Errno::EPERM,
             Self::Queues { .. } => Errno::EOPNOTSUPP,
