@@ -158,6 +158,7 @@ fn register(bytes: usize, ring: u32) -> io::Result<(Arena, Socket, RingSet)> {
         chunk: CHUNK_BYTES,
     })?;
     let rings = socket.rings(ring)?;
+    socket.take_all_at_once(ring)?;
     // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached only through the frames and regions cut
     // from the arena, and by the kernel through the rings.
     let arena = unsafe { Arena::new(base, bytes, Box::new(mapping)) };

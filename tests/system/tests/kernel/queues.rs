@@ -1,6 +1,7 @@
 //! Two queues, each of which is given what is the other's. Either uses only its own frames, so that no frame that somebody reads is given
 //! to the kernel.
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -264,4 +265,32 @@ fn frame_of_several_chunks_is_the_kernels_until_all_of_them_are_sent() {
         assert_eq!(a.io().tx_free(), free, "MTU {mtu}: all are back");
         assert_eq!(a.io().counters().drop_tx_invalid, 0, "MTU {mtu}");
     }
+}
+
+/// Whether a call of `sendto` takes more than 32 descriptors if it is told so.
+fn is_linux_6_17() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+    let mut numbers = release.split(['.', '-']).map_while(|it| it.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(17))
+}
+
+#[test]
+fn burst_leaves_in_one_call() {
+    const BURST: usize = 60;
+    needs_root!();
+    if !is_linux_6_17() {
+        println!("not tested: this kernel takes 32 descriptors a call");
+        return;
+    }
+    let _alone = Exclusive::wait_for(LOCK);
+    let hosts = Bridged::with_mtu(1500);
+    let (mut a, mut b) = ends(&hosts);
+    for _ in 0..BURST {
+        let frame = a.filled(300, 1).expect("a free frame");
+        a.io().send(frame);
+    }
+    a.io().flush().expect("a sane kernel");
+    let mut received = Vec::new();
+    b.receive(BURST as u64, &mut received);
+    assert_eq!(received.len(), BURST);
 }
